@@ -1,0 +1,61 @@
+/* Which groups of which models are in a pool, and where. Pure: offsets and values only.
+ *
+ * Weights are read-only and the host image (or the package) is authoritative, so eviction drops and never
+ * writes back. Nothing of a model that streams or runs (pinned) is evicted. Among idle models the
+ * least recently used goes first, and of a model tails go before heads, so that what is left of
+ * a model is a head, which lets it start at once.
+ *
+ * R1: the resident groups of an idle model are a prefix 0..k-1.
+ * R2: a pinned model's groups are never evicted.
+ * R3: a model larger than the room cycles: group j takes the place of an earlier group i of the
+ *     same model, and says so in `after_group`; the reader of j waits until i was computed. */
+#ifndef SY_ALLOCATOR_RESIDENCY_H
+#define SY_ALLOCATOR_RESIDENCY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/pool.h"
+
+struct sy_residency;
+
+struct sy_group_place {
+    uint64_t offset;     /* in the pool */
+    uint64_t bytes;
+    bool resident;       /* its bytes are there (or on their way) already: nothing to move */
+    int32_t after_group; /* -1, or: move only after all groups <= this one of this run were computed (R3) */
+};
+
+/* `pool` is borrowed and shared with lanes and training; it outlives the residency. */
+int sy_residency_new(struct sy_pool *pool, struct sy_residency **out);
+void sy_residency_free(struct sy_residency *residency);
+
+/* Model ids are small integers chosen by the caller (0..1023), each in use once. */
+int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
+                           const uint64_t *group_bytes);
+/* Drops all its groups. EBUSY while pinned. */
+int sy_residency_remove_model(struct sy_residency *r, int model);
+
+/* Makes room for the whole model and pins it (counted: place again while pinned returns the same
+ * placement with resident=true, if it does not cycle; EBUSY if it does). `places` has n_groups entries. Evicts idle models
+ * as needed; cycles if `may_cycle` and the room is too small (only if every group fits).
+ * EBUSY: would fit but for pinned models. ENOMEM_DEVICE: can never fit, with the sizes. On failure nothing changed. */
+int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
+                       struct sy_group_place *places);
+/* Prefetch: places as many head groups as fit without cycling, evicting idle models, and
+ * pins the model. *n_placed groups are valid in `places`. A later sy_residency_place completes it (same pin). */
+int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_place *places,
+                            int *n_placed);
+/* The run is over (or was canceled): drops one pin, and groups that did not survive (`arrived` has n_groups flags: false, or
+ * overwritten by cycling) are given back. After a cycling run the head that fits is not resident, except
+ * groups whose place was not reused; R1 then decides what stays (the prefix). `arrived` NULL: all arrived. */
+void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived);
+/* Evicts idle models until `bytes` can be taken in one piece from the pool. EBUSY or ENOMEM_DEVICE as above. */
+int sy_residency_make_room(struct sy_residency *r, uint64_t bytes);
+
+int sy_residency_n_resident(const struct sy_residency *r, int model);
+uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
+uint64_t sy_residency_n_evicted(const struct sy_residency *r); /* groups, since the start */
+bool sy_residency_is_valid(const struct sy_residency *r);       /* walker: R1..R3, no overlap */
+
+#endif

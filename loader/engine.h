@@ -1,0 +1,71 @@
+/* What the loader and the worker need of an engine: a table that workers/host (and later
+ * workers/cuda) fills in. Import: which layouts parameters take. Run: a program per (model, batch). */
+#ifndef SY_LOADER_ENGINE_H
+#define SY_LOADER_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+#define SY_PARAM_ALIGN 64u
+#define SY_LAYER_ALIGN 4096u /* so that any cut into groups can be read with O_DIRECT */
+
+/* One packed parameter: the constant input `input` of the layer's node, in the engine's layout. */
+struct sy_param {
+    int input;             /* index into the node's inputs */
+    uint64_t offset_bytes; /* from the layer's start, multiple of SY_PARAM_ALIGN */
+    uint64_t bytes;
+    size_t layout_bytes;   /* the engine's own description of the layout, opaque to the loader */
+    void *layout;          /* owned by the sy_layer */
+};
+
+/* A layer is one node of the optimized graph. Many have no parameters. */
+struct sy_layer {
+    int node;
+    int n_params;
+    struct sy_param *params;
+    uint64_t offset_bytes; /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
+    uint64_t bytes;        /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
+};
+
+struct sy_program;
+
+/* Where one run finds its data. All pointers are the device's view. */
+struct sy_binding {
+    unsigned char *const *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */
+    void *workspace;                    /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run */
+    const void *const *inputs;          /* per graph input, plain row-major */
+    void *const *outputs;               /* per graph output */
+};
+
+struct sy_engine_ops {
+    const char *name; /* "host" */
+
+    /* What packed layouts depend on: library version and CPU class, e.g. "onednn-2.6.3 avx512_core_bf16". */
+    int (*describe)(char *buffer, size_t bytes);
+
+    /* Compute threads of this process, pinned to `cores` (n of them). Before anything else. */
+    int (*set_threads)(const int *cores, int n);
+
+    /* Import: fills layer->params (inputs, bytes, layouts, offsets within the layer) and the layer's bytes; EUNSUPPORTED
+     * with node, operator, opset, what is missing. */
+    int (*layout_layer)(const struct sy_graph *graph, struct sy_layer *layer);
+    /* Import: writes the packed parameters (from the graph's constant data) to `to` (layer->bytes). */
+    int (*pack_layer)(const struct sy_graph *graph, const struct sy_layer *layer, void *to);
+
+    /* Prepares all layers for one batch size: primitives, memory plan. The graph and layers are borrowed and must outlive the
+     * program. Constant data of parameters is not needed (it is in the package). */
+    int (*program_create)(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                          int64_t batch, struct sy_program **out);
+    void (*program_destroy)(struct sy_program *program);
+    uint64_t (*program_workspace_bytes)(const struct sy_program *program);
+    /* Runs layers [first, first + n) in order, in the calling thread and the engine's threads;
+     * deterministic: same inputs and weights, same bits. Any split of 0..n_layers-1 into calls in order is the same run. */
+    int (*program_run)(struct sy_program *program, const struct sy_binding *binding, int first, int n);
+};
+
+extern const struct sy_engine_ops sy_host_engine;
+
+#endif

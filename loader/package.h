@@ -1,0 +1,60 @@
+/* The package: a model as imported, one file.
+ *
+ *   +-----------+-------------------------------+---------+---------------------+
+ *   | header    | meta: msgpack, hashed         | padding | weights             |
+ *   | 4096 B    | graph, layer table, profile,  | to 4096 | layer after layer,  |
+ *   | versioned | layer hashes, packed_for      |         | 4096-aligned each   |
+ *   +-----------+-------------------------------+---------+---------------------+
+ *
+ * Written to a temporary name, fsync'd, renamed, folder fsync'd. Every byte is covered by a hash (xxh3-64):
+ * header by its own, meta by the header's, weights by one per layer (so any cut into groups can be checked),
+ * padding must be zero. */
+#ifndef SY_LOADER_PACKAGE_H
+#define SY_LOADER_PACKAGE_H
+
+#include <stdint.h>
+
+#include "loader/engine.h"
+#include "loader/graph.h"
+
+#define SY_PACKAGE_SUFFIX ".sypkg"
+#define SY_PROFILE_BATCHES 2
+
+/* Per-layer compute time at two batch sizes; others are interpolated linearly. */
+struct sy_profile {
+    int n_threads;
+    int64_t batch[SY_PROFILE_BATCHES]; /* 1 and 8 */
+    uint64_t *layer_ns[SY_PROFILE_BATCHES]; /* n_layers each */
+};
+
+struct sy_package {
+    char *path;
+    char *name;
+    char *packed_for; /* engine describe() at import */
+    struct sy_graph *graph;
+    int n_layers;
+    struct sy_layer *layers;
+    uint64_t *layer_hash; /* xxh3-64 of the layer's `bytes` in the file */
+    struct sy_profile profile;
+    uint64_t weights_offset; /* in the file */
+    uint64_t weights_bytes;
+    uint64_t content_hash; /* names this content: hash over header and meta */
+};
+
+/* Imports: lays out and packs with `engine`, writes the file at `path` durably. `graph` is optimized.
+ * `profile` may be all zero: write again with sy_package_set_profile. progress(ctx, done, total bytes) may be NULL. */
+int sy_package_write(const char *path, const char *name, const struct sy_graph *graph,
+                     const struct sy_engine_ops *engine,
+                     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes), void *ctx);
+/* Rewrites the meta part with this profile (durably, by rename). */
+int sy_package_set_profile(const char *path, const struct sy_profile *profile);
+
+/* Reads and checks header and meta, and that the file has its full length. ECORRUPT names file, section and what did not
+ * match. Weights are not read. */
+int sy_package_open(const char *path, struct sy_package **out);
+void sy_package_close(struct sy_package *package);
+/* Checks layers [first, first+n) lying at `weights` against their hashes. ECORRUPT names file and layer. */
+int sy_package_verify(const struct sy_package *package, int first, int n, const void *weights);
+uint64_t sy_package_layer_ns(const struct sy_package *package, int layer, int64_t batch);
+
+#endif

@@ -1,0 +1,45 @@
+#include "runtime/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum sy_log_level sy_log_threshold = SY_LOG_INFO;
+
+static char process_name[32] = "switchyard";
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+void sy_log_init(const char *process)
+{
+    snprintf(process_name, sizeof process_name, "%s", process);
+    const char *wanted = getenv("SY_LOG");
+    for (int i = 0; wanted && i <= SY_LOG_DEBUG; i++)
+        if (strcmp(wanted, level_names[i]) == 0)
+            sy_log_threshold = (enum sy_log_level)i;
+}
+
+void sy_log_write(enum sy_log_level level, const char *component, const char *format, ...)
+{
+    char line[1024];
+    struct timespec now;
+    struct tm wall;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &wall);
+    int used = snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %-5s %s[%d] %s ", wall.tm_hour,
+                        wall.tm_min, wall.tm_sec, now.tv_nsec / 1000000, level_names[level],
+                        process_name, (int)getpid(), component);
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    va_end(args);
+    size_t end = (size_t)used + (size_t)(more < 0 ? 0 : more);
+    if (end > sizeof line - 2)
+        end = sizeof line - 2;
+    line[end] = '\n';
+    /* One write, so that lines of several processes do not mix; a full stderr loses the line. */
+    ssize_t written = write(STDERR_FILENO, line, end + 1);
+    (void)written;
+}

@@ -1,0 +1,62 @@
+#include "runtime/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char error_text[512] = "no error";
+
+const char *sy_status_name(int status)
+{
+    switch (status) {
+#define X(name, value, text) \
+    case value:              \
+        return #name;
+        SY_STATUS_TABLE(X)
+#undef X
+    default:
+        return "EUNKNOWN";
+    }
+}
+
+const char *sy_status_text(int status)
+{
+    switch (status) {
+#define X(name, value, text) \
+    case value:              \
+        return text;
+        SY_STATUS_TABLE(X)
+#undef X
+    default:
+        return "unknown status";
+    }
+}
+
+int sy_error_set(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error_text, sizeof error_text, format, args);
+    va_end(args);
+    return status;
+}
+
+int sy_error_prefix(int status, const char *format, ...)
+{
+    char head[sizeof error_text];
+    char tail[sizeof error_text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(head, sizeof head, format, args);
+    va_end(args);
+    memcpy(tail, error_text, sizeof tail);
+    size_t used = strlen(head);
+    memcpy(error_text, head, used + 1);
+    snprintf(error_text + used, sizeof error_text - used, ": %s", tail);
+    return status;
+}
+
+const char *sy_error_text(void)
+{
+    return error_text;
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs the Debian packages that Switchyard needs and that are missing. As root or with sudo; otherwise
+# it prints the one command to run and fails.
+set -eu
+
+packages="gcc g++ make pkg-config git libevent-dev libmsgpack-dev libjemalloc-dev libdnnl-dev liburing-dev
+libprotobuf-c-dev protobuf-c-compiler libonnx-dev libjansson-dev libxxhash-dev libbenchmark-dev libcmocka-dev
+libnuma-dev zlib1g-dev"
+
+missing=""
+for package in $packages "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+echo "switchyard: installing$missing"
+command="apt-get install -y --no-install-recommends$missing"
+if [ "$(id -u)" = 0 ]; then
+    run=""
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    run="sudo"
+else
+    echo "switchyard: cannot install packages as this user; run: sudo apt-get update && sudo $command" >&2
+    exit 1
+fi
+$run apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $run $command -qq
