@@ -1,0 +1,67 @@
+/* Training of one network: a list of small steps over memory that somebody else owns.
+ *
+ * One iteration is n_gradient_steps steps (forward, loss, backward, layer by layer) and then n_update_steps steps
+ * (optimizer, parameter by parameter; running statistics). The gradient phase changes nothing in the persistent part but gradients;
+ * so it can be thrown away at any point and done again with the same bits. Between two steps the caller may stop for any time.
+ * An engine fills in this table (workers/host: sy_host_trainer). One thread. */
+#ifndef SY_WORKERS_TRAINER_H
+#define SY_WORKERS_TRAINER_H
+
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+enum sy_loss_kind { SY_LOSS_SOFTMAX_CROSS_ENTROPY, SY_LOSS_MSE };
+enum sy_optimizer_kind { SY_OPTIMIZER_SGD, SY_OPTIMIZER_ADAM };
+
+struct sy_train_options {
+    enum sy_loss_kind loss;
+    enum sy_optimizer_kind optimizer;
+    double learning_rate, momentum, weight_decay; /* sgd; weight_decay both */
+    double beta1, beta2, epsilon;                 /* adam */
+    int64_t batch;
+};
+
+/* A named tensor of the state, in plain row-major float32 for snapshots and tests. */
+struct sy_state_tensor {
+    const char *name;      /* "conv1.weight", "conv1.weight.momentum" ... borrowed from the trainer */
+    struct sy_shape shape; /* fixed dims only */
+    uint64_t bytes;
+};
+
+struct sy_trainer;
+
+struct sy_trainer_ops {
+    const char *name;
+    /* `graph`: read and inferred, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
+    int (*create)(const struct sy_graph *graph, const struct sy_train_options *options, struct sy_trainer **out);
+    void (*destroy)(struct sy_trainer *trainer);
+    uint64_t (*persistent_bytes)(const struct sy_trainer *trainer); /* weights, gradients, optimizer state, statistics */
+    uint64_t (*ephemeral_bytes)(const struct sy_trainer *trainer);  /* activations, scratch, batch; nothing survives an iteration */
+    /* Both 4096-aligned. Does not touch what is there (a resumed run finds its state). */
+    void (*bind)(struct sy_trainer *trainer, void *persistent, void *ephemeral);
+    int (*init_state)(struct sy_trainer *trainer); /* weights from the graph, optimizer state zero */
+    int (*n_gradient_steps)(const struct sy_trainer *trainer);
+    int (*n_update_steps)(const struct sy_trainer *trainer);
+    /* Where the batch goes: input [batch, ...] float, labels [batch] int32 (classes) or float (mse). Inside the ephemeral part. */
+    void *(*batch_input)(struct sy_trainer *trainer);
+    void *(*batch_labels)(struct sy_trainer *trainer);
+    int (*run_gradient_step)(struct sy_trainer *trainer, int step);
+    /* `iteration` counts from 1 (Adam's bias correction). */
+    int (*run_update_step)(struct sy_trainer *trainer, int step, uint64_t iteration);
+    double (*loss)(const struct sy_trainer *trainer); /* mean over the batch; valid after the gradient phase */
+    /* Forward only, on the batch that was put in place, with running statistics: number of rows of the first `rows` whose argmax is the label; splits
+     * into n_forward_steps steps so that it can be preempted as well. */
+    int (*n_forward_steps)(const struct sy_trainer *trainer);
+    int (*run_forward_step)(struct sy_trainer *trainer, int step);
+    int64_t (*count_correct)(const struct sy_trainer *trainer, int64_t rows);
+    /* State by name, plain layout, for snapshots: n tensors; get and set convert from and to the engine's layout. */
+    int (*n_state_tensors)(const struct sy_trainer *trainer);
+    void (*state_tensor)(const struct sy_trainer *trainer, int index, struct sy_state_tensor *out);
+    int (*get_state)(struct sy_trainer *trainer, int index, void *to);
+    int (*set_state)(struct sy_trainer *trainer, int index, const void *from);
+};
+
+extern const struct sy_trainer_ops sy_host_trainer;
+
+#endif
