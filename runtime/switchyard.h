@@ -1,0 +1,56 @@
+/* Switchyard's public C API: the client of a running server.
+ *
+ * A connection is used by one thread at a time. Calls block until the answer is there or the timeout passed.
+ * Errors: negative sy_status values; sy_client_error gives the server's or the client's words. */
+#ifndef SWITCHYARD_H
+#define SWITCHYARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SY_API __attribute__((visibility("default")))
+#define SWITCHYARD_VERSION "0.1.0"
+#define SWITCHYARD_MAX_RANK 8
+
+typedef struct sy_client sy_client;
+
+typedef struct {
+    const char *name;
+    const char *dtype; /* "FP32", "INT64", ... (Open Inference Protocol names) */
+    int rank;
+    int64_t shape[SWITCHYARD_MAX_RANK];
+    const void *data; /* row-major, little-endian */
+    size_t bytes;
+} sy_client_tensor;
+
+typedef struct {
+    int n_outputs;
+    sy_client_tensor *outputs; /* owned by the result */
+    /* times in nanoseconds, as the server saw them */
+    uint64_t queue_ns, preempt_wait_ns, swap_ns, total_ns, first_layer_ns, bound_ns, moved_bytes;
+    int swapped, preempted, attempts;
+} sy_client_result;
+
+/* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */
+SY_API int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out);
+SY_API void sy_client_close(sy_client *client);
+SY_API const char *sy_client_error(const sy_client *client);
+
+/* One batch. The result is the caller's until sy_client_result_free. */
+SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs, int n_inputs,
+                           sy_client_result **out);
+SY_API void sy_client_result_free(sy_client_result *result);
+
+/* Any other method (see runtime/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
+ * answer as JSON text. *out_json is malloc'd. */
+SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
