@@ -24,7 +24,8 @@ struct sy_core_config {
     int n_workers;              /* 0: 3 */
     const char *cores;          /* "0-1": compute cores; NULL: all that this process may use, less the link's */
     const char *state_folder;   /* training jobs are remembered here; NULL: they are not */
-    const char *worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I` */
+    const char *worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
+                                 * with GOMP_SPINCOUNT=20000 in the environment: a paused worker's threads must not spin */
     uint64_t hang_timeout_ns;   /* 0: 10 s without a heartbeat kills a worker */
     int max_queue;              /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */

@@ -26,7 +26,8 @@ struct sy_u64s {
     F(U64, worker) F(STR, device) F(U64, pool_bytes) F(U64, image_bytes) F(U64, slab_bytes)        \
     F(U64S, cores) F(I64, link_core)
 #define SY_FIELDS_READY(F) F(U64, worker)
-/* The worker opens the package (checks it), and prepares a program per warm batch. group_layers: first layer of each group. */
+/* The worker opens the package (checks it), prepares a program per warm batch (a PREPARED for each is sent first), then
+ * answers MODEL_ADDED. group_layers: first layer of each group. */
 #define SY_FIELDS_MODEL_ADD(F) F(U64, model) F(STR, path) F(U64S, group_layers) F(U64S, warm_batches)
 #define SY_FIELDS_MODEL_ADDED(F) F(U64, model) F(I64, status) F(STR, error)
 /* New cuts for a model that has no run on this worker. */
@@ -38,13 +39,16 @@ struct sy_u64s {
     F(U64, model) F(U64, batch) F(I64, status) F(STR, error) F(U64, workspace_bytes)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1/0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
- * On a discrete device the worker queues the copies at once. May come in several parts, in order; each in front of or after RUN. */
+ * On a discrete device the worker queues the copies at once. May come in several parts, in order, all of them in front of RUN; a worker
+ * has one run at a time, from its first LOAD to its RUN_DONE. */
 #define SY_FIELDS_LOAD(F)                                                                          \
     F(U64, run) F(U64, model) F(U64, first_group) F(U64S, pool_offsets) F(U64S, resident)          \
     F(U64S, after_group) F(U64S, image_offsets) F(U64S, arrivals)
-/* Compute: layer after layer, each group behind its arrival. Tensors are slab offsets in the graph's order; workspace is a pool offset. */
+/* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
+ * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset. */
 #define SY_FIELDS_RUN(F)                                                                           \
     F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
+/* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
 /* spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
 #define SY_FIELDS_RUN_DONE(F)                                                                      \
