@@ -1,0 +1,85 @@
+#include "workers/infer_run.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/assert.h"
+
+int sy_infer_group_end(const struct sy_infer_run *run, int group)
+{
+    return group + 1 < run->n_groups ? run->group_layers[group + 1] : run->package->n_layers;
+}
+
+void sy_infer_group_range(const struct sy_package *package, const int *group_layers, int n_groups,
+                          int group, uint64_t *offset_bytes, uint64_t *bytes)
+{
+    int first = group_layers[group];
+    int end = group + 1 < n_groups ? group_layers[group + 1] : package->n_layers;
+    *offset_bytes = *bytes = 0;
+    for (int i = first; i < end; i++) {
+        const struct sy_layer *layer = &package->layers[i];
+        if (layer->bytes == 0)
+            continue;
+        if (*bytes == 0)
+            *offset_bytes = layer->offset_bytes;
+        *bytes = layer->offset_bytes + layer->bytes - *offset_bytes;
+    }
+}
+
+/* Where each layer's parameters lie for this placement of the groups. */
+static void locate_layers(const struct sy_infer_run *run, unsigned char **params)
+{
+    for (int g = 0; g < run->n_groups; g++) {
+        uint64_t start = 0, bytes = 0;
+        sy_infer_group_range(run->package, run->group_layers, run->n_groups, g, &start, &bytes);
+        uint64_t at = sy_transfer_group(run->transfer, g)->pool_offset;
+        unsigned char *base = sy_device_host_pointer(run->device, sy_pool_address(run->pool, at));
+        for (int i = run->group_layers[g]; i < sy_infer_group_end(run, g); i++) {
+            const struct sy_layer *layer = &run->package->layers[i];
+            params[i] = layer->bytes ? base + (layer->offset_bytes - start) : NULL;
+        }
+    }
+}
+
+static int run_group(const struct sy_infer_run *run, const struct sy_binding *binding, int g,
+                     struct sy_infer_times *times)
+{
+    sy_ns asked = sy_clock_now();
+    SY_TRY(sy_transfer_wait(run->transfer, g, run->compute, run->beat, run->ctx));
+    sy_ns start = sy_clock_now();
+    times->wait_ns += start - asked;
+    if (g == 0)
+        times->first_layer_ns = start;
+    int first = run->group_layers[g];
+    SY_TRY(run->engine->program_run(run->program, binding, first, sy_infer_group_end(run, g) - first));
+    SY_TRY(sy_transfer_computed(run->transfer, g, run->compute));
+    if (times->compute_spans) {
+        times->compute_spans[2 * g] = start;
+        times->compute_spans[2 * g + 1] = sy_clock_now();
+    }
+    run->group_done(run->ctx, g);
+    run->beat(run->ctx);
+    return SY_OK;
+}
+
+int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
+{
+    assert(run->n_groups >= 1 && run->group_layers[0] == 0);
+    unsigned char **params = calloc((size_t)run->package->n_layers, sizeof *params);
+    if (!params)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", run->package->n_layers);
+    locate_layers(run, params);
+    struct sy_binding binding = {
+        .layer_params = params,
+        .workspace = sy_device_host_pointer(run->device,
+                                            sy_pool_address(run->pool, run->workspace_offset)),
+        .inputs = run->inputs,
+        .outputs = run->outputs,
+    };
+    int status = SY_OK;
+    times->wait_ns = 0;
+    for (int g = 0; g < run->n_groups && status == SY_OK; g++)
+        status = run_group(run, &binding, g, times);
+    times->end_ns = sy_clock_now();
+    free(params);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* One inference run: layer after layer, each group behind its arrival. Used by the worker and by the swap bench. */
+#ifndef SY_WORKERS_INFER_RUN_H
+#define SY_WORKERS_INFER_RUN_H
+
+#include "loader/engine.h"
+#include "loader/package.h"
+#include "runtime/device/device.h"
+#include "workers/transfer.h"
+
+struct sy_infer_run {
+    const struct sy_engine_ops *engine;
+    const struct sy_package *package;
+    struct sy_program *program;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *compute;
+    struct sy_transfer *transfer;
+    const int *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
+    int n_groups;
+    uint64_t workspace_offset;  /* in the pool */
+    const void *const *inputs;  /* in the graph's order */
+    void *const *outputs;
+    void (*beat)(void *ctx);                 /* between groups and while waiting */
+    void (*group_done)(void *ctx, int group); /* after each group */
+    void *ctx;
+};
+
+struct sy_infer_times {
+    sy_ns first_layer_ns; /* when the first group's layers began */
+    sy_ns end_ns;
+    sy_ns wait_ns;        /* the compute thread stood waiting for groups */
+    sy_ns *compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
+};
+
+/* Runs all layers; the transfer has been begun and all groups added. Returns when the outputs are written. */
+int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times);
+
+/* First layer of group g + 1, or n_layers. */
+int sy_infer_group_end(const struct sy_infer_run *run, int group);
+/* Offset in the package's weights where group g's bytes begin, and how many there are. */
+void sy_infer_group_range(const struct sy_package *package, const int *group_layers, int n_groups,
+                          int group, uint64_t *offset_bytes, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,314 @@
+#include "workers/transfer.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+
+#define WAIT_SLICE_NS (50 * SY_NS_PER_MS)
+
+struct sy_transfer {
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    bool unified;
+    int link_core;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* any of the fields below */
+    bool stop, abort, idle; /* idle: the feeder is not in the middle of a group */
+    int n_groups, n_queued, n_computed;
+    int status;
+    char error[256];
+
+    struct sy_stream *copies; /* X1 */
+    struct sy_transfer_group groups[SY_RUN_MAX_GROUPS];
+    struct sy_event *arrived[SY_RUN_MAX_GROUPS];  /* created when first needed, kept */
+    struct sy_event *computed[SY_RUN_MAX_GROUPS];
+    sy_ns queued_ns[SY_RUN_MAX_GROUPS];
+};
+
+static void fail(struct sy_transfer *t, int status)
+{
+    pthread_mutex_lock(&t->lock);
+    if (t->status == SY_OK) {
+        t->status = status;
+        strncpy(t->error, sy_error_text(), sizeof t->error - 1);
+    }
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static bool aborted(struct sy_transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    bool yes = t->abort || t->stop || t->status != SY_OK;
+    pthread_mutex_unlock(&t->lock);
+    return yes;
+}
+
+/* 1: here; 0: not within one slice; negative: it could not be read. */
+static int check_arrival(_Atomic uint32_t *word, int group, uint64_t slice_ns)
+{
+    uint32_t seen = word ? atomic_load_explicit(word, memory_order_acquire) : SY_ARRIVAL_HERE;
+    if (seen == SY_ARRIVAL_HERE)
+        return 1;
+    if (seen == SY_ARRIVAL_FAILED)
+        return sy_error_set(SY_EIO, "group %d could not be read from storage", group);
+    sy_futex_wait(word, seen, slice_ns);
+    return 0;
+}
+
+static int ensure_event(struct sy_transfer *t, struct sy_event **event)
+{
+    return *event ? SY_OK : sy_event_create(t->device, event);
+}
+
+/* X3: behind the computation of the group whose place this one takes. */
+static int wait_for_place(struct sy_transfer *t, int after)
+{
+    if (after < 0)
+        return SY_OK;
+    pthread_mutex_lock(&t->lock);
+    while (t->n_computed <= after && !t->abort && !t->stop && t->status == SY_OK)
+        pthread_cond_wait(&t->changed, &t->lock);
+    bool go = t->n_computed > after;
+    pthread_mutex_unlock(&t->lock);
+    if (!go)
+        return sy_error_set(SY_ECANCELED, "run ended before group %d was computed", after);
+    return sy_stream_wait_event(t->copies, t->computed[after]);
+}
+
+static int queue_copy(struct sy_transfer *t, int g)
+{
+    struct sy_transfer_group *group = &t->groups[g];
+    SY_TRY(ensure_event(t, &t->arrived[g]));
+    if (group->resident)
+        return SY_OK;
+    for (int here = 0; !here;) {
+        if (aborted(t))
+            return sy_error_set(SY_ECANCELED, "run ended before group %d arrived", g);
+        here = check_arrival(group->arrival, g, WAIT_SLICE_NS);
+        if (here < 0)
+            return here;
+    }
+    SY_TRY(wait_for_place(t, group->after_group));
+    t->queued_ns[g] = sy_clock_now();
+    if (group->bytes > 0)
+        SY_TRY(sy_copy_h2d(t->copies, sy_pool_address(t->pool, group->pool_offset), group->image,
+                           group->bytes));
+    return sy_event_record(t->arrived[g], t->copies);
+}
+
+static void pin_feeder(struct sy_transfer *t)
+{
+    if (t->link_core < 0)
+        return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(t->link_core, &set);
+    if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
+        sy_log_warn("transfer", "event=pin_failed core=%d", t->link_core);
+}
+
+static void *feeder(void *arg)
+{
+    struct sy_transfer *t = arg;
+    pin_feeder(t);
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        if (t->abort || t->status != SY_OK || t->n_queued == t->n_groups) {
+            t->idle = true;
+            pthread_cond_broadcast(&t->changed);
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        int g = t->n_queued;
+        t->idle = false;
+        pthread_mutex_unlock(&t->lock);
+        int status = queue_copy(t, g);
+        if (status < 0)
+            fail(t, status);
+        pthread_mutex_lock(&t->lock);
+        if (status == SY_OK)
+            t->n_queued++;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+int sy_transfer_create(struct sy_device *device, struct sy_pool_memory *pool, int link_core,
+                       struct sy_transfer **out)
+{
+    int status = SY_OK;
+    struct sy_transfer *t = calloc(1, sizeof *t);
+    if (!t)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the transfer state");
+    t->device = device;
+    t->pool = pool;
+    t->link_core = link_core;
+    t->unified = sy_device_get_properties(device)->unified;
+    t->idle = true;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    if (!t->unified) {
+        SY_TRY_GOTO(sy_stream_create(device, SY_STREAM_COPY_H2D, &t->copies), free_state);
+        if (pthread_create(&t->thread, NULL, feeder, t) != 0) {
+            status = sy_error_set(SY_ENOMEM_HOST, "cannot start the transfer thread");
+            goto destroy_stream;
+        }
+    }
+    *out = t;
+    return SY_OK;
+
+destroy_stream:
+    sy_stream_destroy(t->copies);
+free_state:
+    free(t);
+    return status;
+}
+
+void sy_transfer_destroy(struct sy_transfer *t)
+{
+    if (!t)
+        return;
+    if (!t->unified) {
+        pthread_mutex_lock(&t->lock);
+        t->stop = true;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+        pthread_join(t->thread, NULL);
+        sy_stream_destroy(t->copies);
+    }
+    for (int i = 0; i < SY_RUN_MAX_GROUPS; i++) {
+        sy_event_destroy(t->arrived[i]);
+        sy_event_destroy(t->computed[i]);
+    }
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+void sy_transfer_begin(struct sy_transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    assert(t->idle);
+    t->n_groups = t->n_queued = t->n_computed = 0;
+    t->status = SY_OK;
+    t->abort = false;
+    pthread_mutex_unlock(&t->lock);
+}
+
+int sy_transfer_add(struct sy_transfer *t, const struct sy_transfer_group *groups, int n)
+{
+    int status = SY_OK;
+    pthread_mutex_lock(&t->lock);
+    if (n < 0 || t->n_groups + n > SY_RUN_MAX_GROUPS) {
+        status = sy_error_set(SY_EARG, "%d more groups after %d: at most %d in a run", n,
+                              t->n_groups, SY_RUN_MAX_GROUPS);
+    } else {
+        memcpy(&t->groups[t->n_groups], groups, (size_t)n * sizeof *groups);
+        memset(&t->queued_ns[t->n_groups], 0, (size_t)n * sizeof(sy_ns));
+        t->n_groups += n;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
+int sy_transfer_n_groups(const struct sy_transfer *t)
+{
+    return t->n_groups;
+}
+
+const struct sy_transfer_group *sy_transfer_group(const struct sy_transfer *t, int group)
+{
+    return &t->groups[group];
+}
+
+static int wait_unified(struct sy_transfer *t, int g, void (*beat)(void *ctx), void *ctx)
+{
+    for (;;) {
+        int here = check_arrival(t->groups[g].arrival, g, WAIT_SLICE_NS);
+        if (here != 0)
+            return here < 0 ? here : SY_OK;
+        beat(ctx);
+    }
+}
+
+/* X2: until the feeder has queued group g. */
+static int wait_queued(struct sy_transfer *t, int g, void (*beat)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&t->lock);
+    while (t->n_queued <= g && t->status == SY_OK) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += (long)WAIT_SLICE_NS;
+        until.tv_sec += until.tv_nsec / (long)SY_NS_PER_S;
+        until.tv_nsec %= (long)SY_NS_PER_S;
+        pthread_cond_timedwait(&t->changed, &t->lock, &until);
+        beat(ctx);
+    }
+    int status = t->n_queued > g ? SY_OK : sy_error_set(t->status, "%s", t->error);
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
+int sy_transfer_wait(struct sy_transfer *t, int g, struct sy_stream *compute,
+                     void (*beat)(void *ctx), void *ctx)
+{
+    assert(g >= 0 && g < t->n_groups);
+    if (t->unified)
+        return wait_unified(t, g, beat, ctx);
+    SY_TRY(wait_queued(t, g, beat, ctx));
+    if (t->groups[g].resident)
+        return SY_OK;
+    return sy_stream_wait_event(compute, t->arrived[g]);
+}
+
+int sy_transfer_computed(struct sy_transfer *t, int g, struct sy_stream *compute)
+{
+    if (t->unified)
+        return SY_OK;
+    SY_TRY(ensure_event(t, &t->computed[g]));
+    SY_TRY(sy_event_record(t->computed[g], compute));
+    pthread_mutex_lock(&t->lock);
+    t->n_computed = g + 1;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    return SY_OK;
+}
+
+void sy_transfer_end(struct sy_transfer *t)
+{
+    if (t->unified)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->abort = true;
+    pthread_cond_broadcast(&t->changed);
+    while (!t->idle)
+        pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    /* The feeder is parked, so its stream may be used here. */
+    SY_CLEANUP(sy_stream_synchronize(t->copies));
+}
+
+void sy_transfer_span(const struct sy_transfer *t, int g, sy_ns *start, sy_ns *end)
+{
+    *start = *end = 0;
+    if (t->unified || t->groups[g].resident || t->queued_ns[g] == 0)
+        return;
+    *end = sy_event_time(t->arrived[g]);
+    *start = t->queued_ns[g];
+    /* A copy cannot begin before the one in front of it ended. */
+    for (int before = g - 1; before >= 0; before--) {
+        if (t->groups[before].resident)
+            continue;
+        *start = SY_MAX(*start, sy_event_time(t->arrived[before]));
+        break;
+    }
+}
