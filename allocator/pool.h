@@ -19,8 +19,16 @@ void sy_pool_free(struct sy_pool *pool); /* NULL is fine */
  * the high end: weights grow up, lanes grow down, so that they do not fragment each other.
  * ENOMEM_DEVICE names the wish, what is free and the largest hole. */
 int sy_pool_take(struct sy_pool *pool, uint64_t bytes, bool from_top, uint64_t *out_offset);
+/* Takes exactly [offset, offset + bytes), both rounded to SY_POOL_ALIGN by the caller. Linear in the
+ * number of extents. ENOMEM_DEVICE if any of it is in use. */
+int sy_pool_take_at(struct sy_pool *pool, uint64_t offset, uint64_t bytes);
 /* Gives back the block that starts at `offset`; anything else is a bug (assert). */
 void sy_pool_give(struct sy_pool *pool, uint64_t offset);
+
+/* Makes `to` equal to `from` (of the same capacity), so that a plan can be tried on a copy.
+ * ENOMEM_HOST leaves `to` as it was. sy_pool_swap exchanges the contents of two pools; it cannot fail. */
+int sy_pool_copy(struct sy_pool *to, const struct sy_pool *from);
+void sy_pool_swap(struct sy_pool *a, struct sy_pool *b);
 
 uint64_t sy_pool_capacity_bytes(const struct sy_pool *pool);
 uint64_t sy_pool_free_bytes(const struct sy_pool *pool);

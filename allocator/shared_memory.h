@@ -13,9 +13,11 @@ struct sy_shared_memory {
     bool writable;
 };
 
-/* Creates and maps `bytes` (rounded up to the page), zeroed, not yet touched. `name` shows in /proc. */
+/* Creates and maps `bytes` (rounded up to the page), zeroed, not yet touched. `name` shows in
+ * /proc. The fd is CLOEXEC. EARG for 0 bytes, ENOMEM_HOST with the size and the reason. */
 int sy_shared_memory_create(struct sy_shared_memory *m, const char *name, uint64_t bytes);
-/* Maps an fd that another process created; takes over the fd. EARG if the file is smaller than `bytes`. */
+/* Maps an fd that another process created and takes it over: finish closes it. EARG if the file is
+ * smaller than `bytes`, ENOMEM_HOST if it cannot be mapped; on failure the fd stays the caller's. */
 int sy_shared_memory_map(struct sy_shared_memory *m, int fd, uint64_t bytes, bool writable);
 void sy_shared_memory_finish(struct sy_shared_memory *m); /* unmaps, closes; zeroed struct is fine */
 
