@@ -1,0 +1,57 @@
+/* What the worker's files share. */
+#ifndef SY_WORKERS_WORKER_INTERNAL_H
+#define SY_WORKERS_WORKER_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "allocator/shared_memory.h"
+#include "loader/engine.h"
+#include "runtime/device/device.h"
+#include "runtime/wire/messages.h"
+#include "workers/train_run.h"
+#include "workers/transfer.h"
+#include "workers/worker_models.h"
+
+struct sy_worker {
+    int fd, index;
+    bool shutdown; /* SHUTDOWN was received */
+    struct sy_shared_memory page_memory, arrivals_memory, slab, image;
+    struct sy_control_page *page;
+    _Atomic uint32_t *arrivals;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *compute;
+    struct sy_transfer *transfer;
+    struct sy_worker_models *models;
+
+    /* The run between its first LOAD and its RUN_DONE. */
+    bool loaded;
+    uint64_t run, run_model;
+    sy_ns received_ns;
+
+    /* The training job between JOB_PREPARE and JOB_ENDED. */
+    struct sy_train_run *job;
+    uint64_t job_id;
+    bool job_started;
+    uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
+};
+
+void sy_worker_beat(void *worker);
+int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
+
+/* workers/worker_run.c: LOAD, RUN, CANCEL. A failure is reported by RUN_DONE; the status is that of the socket. */
+int sy_worker_load(struct sy_worker *worker, const struct sy_msg_load *load);
+int sy_worker_run(struct sy_worker *worker, const struct sy_msg_run *run);
+int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
+
+/* workers/worker_job.c: the training job. */
+int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
+int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start);
+int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *stop);
+/* One step, or a pause of at most 20 ms when the epoch is odd. */
+int sy_worker_job_advance(struct sy_worker *worker);
+/* On SHUTDOWN: ends the iteration and snapshots, whatever the epoch says, until `deadline`. */
+int sy_worker_job_wind_up(struct sy_worker *worker, sy_ns deadline);
+void sy_worker_job_forget(struct sy_worker *worker);
+
+#endif

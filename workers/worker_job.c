@@ -1,0 +1,162 @@
+#include "workers/worker_internal.h"
+
+#include "runtime/base/log.h"
+
+#define PAUSE_SLICE_NS (20 * SY_NS_PER_MS)
+
+static void report_snapshot(void *worker, int status, uint64_t step, const char *path)
+{
+    struct sy_worker *w = worker;
+    if (status < 0)
+        return; /* the run has logged why; the last good snapshot stays */
+    atomic_store_explicit(&w->page->snapshot_step, step, memory_order_relaxed);
+    struct sy_message message = {.id = SY_MSG_JOB_SNAPSHOT};
+    message.job_snapshot = (struct sy_msg_job_snapshot){
+        .job = w->job_id, .step = step, .path = (char *)path};
+    SY_CLEANUP(sy_worker_send(w, &message));
+}
+
+static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
+                   struct sy_train_needs *needs)
+{
+    if (w->job)
+        return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
+                            (unsigned long long)w->job_id);
+    struct sy_train_callbacks callbacks = {.snapshot_done = report_snapshot, .ctx = w};
+    SY_TRY(sy_train_run_create(msg->text, &sy_host_trainer, &callbacks, &w->job));
+    w->job_id = msg->job;
+    w->job_started = false;
+    w->announced_epoch = 0;
+    sy_train_run_needs(w->job, needs);
+    return SY_OK;
+}
+
+int sy_worker_job_prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg)
+{
+    struct sy_train_needs needs = {0};
+    int status = prepare(w, msg, &needs);
+    struct sy_message answer = {.id = SY_MSG_JOB_PREPARED};
+    answer.job_prepared = (struct sy_msg_job_prepared){
+        .job = msg->job,
+        .status = status,
+        .error = status < 0 ? (char *)sy_error_text() : "",
+        .persistent_bytes = needs.persistent_bytes,
+        .ephemeral_bytes = needs.ephemeral_bytes,
+        .total_steps = needs.total_steps,
+    };
+    return sy_worker_send(w, &answer);
+}
+
+void sy_worker_job_forget(struct sy_worker *w)
+{
+    sy_train_run_destroy(w->job);
+    w->job = NULL;
+    w->job_started = false;
+    atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
+}
+
+static int end_job(struct sy_worker *w, int status)
+{
+    struct sy_message ended = {.id = SY_MSG_JOB_ENDED};
+    ended.job_ended = (struct sy_msg_job_ended){
+        .job = w->job_id,
+        .status = status,
+        .error = status < 0 ? (char *)sy_error_text() : "",
+        .step = sy_train_run_step(w->job),
+        .loss = sy_train_run_loss(w->job),
+        .accuracy = sy_train_run_accuracy(w->job),
+    };
+    int sent = sy_worker_send(w, &ended);
+    sy_worker_job_forget(w);
+    return sent;
+}
+
+static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
+{
+    if (!w->job || w->job_id != msg->job || w->job_started)
+        return sy_error_set(SY_EPROTO, "JOB_START of job %llu, which is not prepared here",
+                            (unsigned long long)msg->job);
+    struct sy_train_needs needs;
+    sy_train_run_needs(w->job, &needs);
+    uint64_t size = sy_pool_size(w->pool);
+    if (msg->persistent_offset > size || needs.persistent_bytes > size - msg->persistent_offset ||
+        msg->ephemeral_offset > size || needs.ephemeral_bytes > size - msg->ephemeral_offset)
+        return sy_error_set(SY_EPROTO, "JOB_START of job %llu: memory outside the pool",
+                            (unsigned long long)msg->job);
+    atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->job, msg->job, memory_order_relaxed);
+    void *persistent = sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->persistent_offset));
+    void *ephemeral = sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset));
+    return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
+}
+
+int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
+{
+    int status = bind_job(w, msg);
+    if (status < 0 && w->job && w->job_id == msg->job)
+        return end_job(w, status);
+    SY_TRY(status);
+    w->job_started = true;
+    struct sy_message started = {.id = SY_MSG_JOB_STARTED};
+    started.job_started =
+        (struct sy_msg_job_started){.job = msg->job, .step = sy_train_run_step(w->job)};
+    return sy_worker_send(w, &started);
+}
+
+int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
+{
+    if (!w->job || w->job_id != msg->job)
+        return SY_OK; /* it has ended; JOB_ENDED is on the way */
+    if (!w->job_started)
+        return end_job(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
+    sy_train_run_stop(w->job, msg->evaluate != 0);
+    return SY_OK;
+}
+
+static int pause_job(struct sy_worker *w, uint32_t epoch)
+{
+    if (w->announced_epoch != epoch) {
+        sy_ns now = sy_clock_now();
+        atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
+        struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
+        paused.job_paused = (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
+        w->announced_epoch = epoch;
+        SY_TRY(sy_worker_send(w, &paused));
+    }
+    sy_futex_wait(&w->page->preempt_epoch, epoch, PAUSE_SLICE_NS);
+    sy_worker_beat(w);
+    return SY_OK;
+}
+
+static int step_job(struct sy_worker *w)
+{
+    enum sy_train_state state = SY_TRAIN_RUNNING;
+    sy_ns start = sy_clock_now();
+    int status = sy_train_run_advance(w->job, &state);
+    sy_ns took = sy_clock_now() - start;
+    if (took > atomic_load_explicit(&w->page->longest_layer_ns, memory_order_relaxed))
+        atomic_store_explicit(&w->page->longest_layer_ns, took, memory_order_relaxed);
+    sy_worker_beat(w);
+    return status < 0 || state == SY_TRAIN_FINISHED ? end_job(w, status) : SY_OK;
+}
+
+int sy_worker_job_advance(struct sy_worker *w)
+{
+    uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
+    return epoch & 1 ? pause_job(w, epoch) : step_job(w);
+}
+
+int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
+{
+    if (!w->job_started)
+        return SY_OK;
+    sy_train_run_stop(w->job, 0);
+    while (w->job && sy_clock_now() < deadline)
+        SY_TRY(step_job(w));
+    if (w->job)
+        sy_log_warn("worker", "event=job_cut_off job=%llu why=\"no time left to finish the iteration\"",
+                    (unsigned long long)w->job_id);
+    return SY_OK;
+}

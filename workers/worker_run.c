@@ -1,0 +1,203 @@
+#include "workers/worker_internal.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+#include "workers/infer_run.h"
+
+static int check_range(const char *what, uint64_t offset, uint64_t bytes, uint64_t limit)
+{
+    if (offset > limit || bytes > limit - offset)
+        return sy_error_set(SY_EPROTO, "%s: %llu bytes at offset %llu do not lie in %llu", what,
+                            (unsigned long long)bytes, (unsigned long long)offset,
+                            (unsigned long long)limit);
+    return SY_OK;
+}
+
+static int send_done(struct sy_worker *w, uint64_t run, int status, const struct sy_infer_times *times,
+                     struct sy_u64s spans)
+{
+    struct sy_message done = {.id = SY_MSG_RUN_DONE};
+    done.run_done = (struct sy_msg_run_done){
+        .run = run,
+        .status = status,
+        .error = status < 0 ? (char *)sy_error_text() : "",
+        .received_ns = w->received_ns,
+        .first_layer_ns = times->first_layer_ns,
+        .end_ns = times->end_ns,
+        .wait_ns = times->wait_ns,
+        .spans = spans,
+    };
+    w->loaded = false;
+    return sy_worker_send(w, &done);
+}
+
+static int fail_run(struct sy_worker *w, uint64_t run, int status)
+{
+    struct sy_infer_times none = {0};
+    if (w->loaded)
+        sy_transfer_end(w->transfer);
+    return send_done(w, run, status, &none, (struct sy_u64s){0});
+}
+
+/* W3: turns group `i` of the message into a transfer group. */
+static int check_group(struct sy_worker *w, const struct sy_msg_load *load, size_t i,
+                       struct sy_transfer_group *out)
+{
+    struct sy_worker_model *model;
+    SY_TRY(sy_worker_models_find(w->models, load->model, &model));
+    uint64_t start = 0, bytes = 0;
+    uint64_t g = load->first_group + i;
+    if (g >= (uint64_t)model->n_groups)
+        return sy_error_set(SY_EPROTO, "LOAD of group %llu of model %s, which has %d",
+                            (unsigned long long)g, model->package->name, model->n_groups);
+    sy_infer_group_range(model->package, model->group_layers, model->n_groups, (int)g, &start, &bytes);
+    uint64_t image_offset = load->image_offsets.n ? load->image_offsets.v[i] : 0;
+    SY_TRY(check_range("group in the pool", load->pool_offsets.v[i], bytes, sy_pool_size(w->pool)));
+    if (w->image.bytes)
+        SY_TRY(check_range("group in the image", image_offset, bytes, w->image.bytes));
+    if (load->arrivals.v[i] >= SY_ARRIVAL_WORDS || load->after_group.v[i] > g)
+        return sy_error_set(SY_EPROTO, "LOAD of group %llu: arrival %llu, after %llu",
+                            (unsigned long long)g, (unsigned long long)load->arrivals.v[i],
+                            (unsigned long long)load->after_group.v[i]);
+    *out = (struct sy_transfer_group){
+        .pool_offset = load->pool_offsets.v[i],
+        .bytes = bytes,
+        .image = w->image.bytes ? (char *)w->image.base + image_offset : NULL,
+        .arrival = &w->arrivals[load->arrivals.v[i]],
+        .resident = load->resident.v[i] != 0,
+        .after_group = (int32_t)load->after_group.v[i] - 1,
+    };
+    return SY_OK;
+}
+
+static int add_groups(struct sy_worker *w, const struct sy_msg_load *load)
+{
+    size_t n = load->pool_offsets.n;
+    if (load->resident.n != n || load->after_group.n != n || load->arrivals.n != n ||
+        (w->image.bytes && load->image_offsets.n != n))
+        return sy_error_set(SY_EPROTO, "LOAD with lists of different lengths");
+    if (load->first_group != (uint64_t)sy_transfer_n_groups(w->transfer))
+        return sy_error_set(SY_EPROTO, "LOAD of group %llu after %d groups",
+                            (unsigned long long)load->first_group, sy_transfer_n_groups(w->transfer));
+    for (size_t i = 0; i < n; i++) {
+        struct sy_transfer_group group;
+        SY_TRY(check_group(w, load, i, &group));
+        SY_TRY(sy_transfer_add(w->transfer, &group, 1));
+    }
+    return SY_OK;
+}
+
+int sy_worker_load(struct sy_worker *w, const struct sy_msg_load *load)
+{
+    if (w->loaded && w->run != load->run)
+        return fail_run(w, load->run,
+                        sy_error_set(SY_EPROTO, "LOAD of run %llu while run %llu is loaded",
+                                     (unsigned long long)load->run, (unsigned long long)w->run));
+    if (!w->loaded) {
+        sy_transfer_begin(w->transfer);
+        w->loaded = true;
+        w->run = load->run;
+        w->run_model = load->model;
+        w->received_ns = sy_clock_now();
+        atomic_store_explicit(&w->page->run_progress, load->run << 16, memory_order_release);
+    }
+    int status = add_groups(w, load);
+    return status < 0 ? fail_run(w, load->run, status) : SY_OK;
+}
+
+int sy_worker_cancel(struct sy_worker *w, const struct sy_msg_cancel *cancel)
+{
+    if (!w->loaded || w->run != cancel->run)
+        return SY_OK; /* it is over already; its RUN_DONE is on the way */
+    return fail_run(w, cancel->run, sy_error_set(SY_ECANCELED, "canceled"));
+}
+
+static void group_done(void *worker, int group)
+{
+    struct sy_worker *w = worker;
+    atomic_store_explicit(&w->page->run_progress, w->run << 16 | (uint64_t)(group + 1),
+                          memory_order_release);
+    atomic_fetch_add_explicit(&w->page->progress_futex, 1, memory_order_release);
+    sy_futex_wake(&w->page->progress_futex);
+}
+
+/* Slab offsets of the graph's inputs or outputs as pointers. */
+static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, const int *tensors,
+                          int n, const struct sy_u64s *offsets, int64_t batch, void **out)
+{
+    if (offsets->n != (size_t)n)
+        return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", offsets->n, n);
+    for (int i = 0; i < n; i++) {
+        const struct sy_tensor *tensor = &graph->tensors[tensors[i]];
+        uint64_t bytes = (uint64_t)sy_shape_elements(&tensor->shape, batch) *
+                         sy_dtype_bytes(tensor->dtype);
+        SY_TRY(check_range(tensor->name, offsets->v[i], bytes, w->slab.bytes));
+        out[i] = (char *)w->slab.base + offsets->v[i];
+    }
+    return SY_OK;
+}
+
+static struct sy_u64s collect_spans(struct sy_worker *w, uint64_t *spans, int n_groups)
+{
+    for (int g = n_groups - 1; g >= 0; g--) {
+        uint64_t start = spans[2 * g], end = spans[2 * g + 1];
+        sy_transfer_span(w->transfer, g, &spans[4 * g], &spans[4 * g + 1]);
+        spans[4 * g + 2] = start;
+        spans[4 * g + 3] = end;
+    }
+    return (struct sy_u64s){.n = (size_t)n_groups * 4, .v = spans};
+}
+
+static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_infer_times *times,
+                   struct sy_u64s *spans)
+{
+    struct sy_worker_model *model;
+    struct sy_program *program;
+    void *tensors[2][64];
+    SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
+    const struct sy_graph *graph = model->package->graph;
+    if (graph->n_inputs > 64 || graph->n_outputs > 64)
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than 64 inputs or outputs",
+                            model->package->name);
+    if (!w->loaded || w->run != msg->run || w->run_model != msg->model ||
+        sy_transfer_n_groups(w->transfer) != model->n_groups)
+        return sy_error_set(SY_EPROTO, "RUN %llu of model %s before all of its %d groups were LOADed",
+                            (unsigned long long)msg->run, model->package->name, model->n_groups);
+    SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, &program));
+    SY_TRY(check_range("workspace", msg->workspace_offset,
+                       sy_host_engine.program_workspace_bytes(program), sy_pool_size(w->pool)));
+    SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &msg->inputs,
+                          (int64_t)msg->batch, tensors[0]));
+    SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &msg->outputs,
+                          (int64_t)msg->batch, tensors[1]));
+    struct sy_infer_run run = {
+        .engine = &sy_host_engine, .package = model->package, .program = program,
+        .device = w->device, .pool = w->pool, .compute = w->compute, .transfer = w->transfer,
+        .group_layers = model->group_layers, .n_groups = model->n_groups,
+        .workspace_offset = msg->workspace_offset,
+        .inputs = (const void *const *)tensors[0], .outputs = tensors[1],
+        .beat = sy_worker_beat, .group_done = group_done, .ctx = w,
+    };
+    uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
+    if (!room)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);
+    times->compute_spans = room;
+    spans->v = room;
+    int status = sy_infer_run(&run, times);
+    sy_transfer_end(w->transfer);
+    if (status == SY_OK)
+        *spans = collect_spans(w, room, model->n_groups);
+    return status;
+}
+
+int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
+{
+    struct sy_infer_times times = {0};
+    struct sy_u64s spans = {0};
+    int status = execute(w, msg, &times, &spans);
+    status = status < 0 ? fail_run(w, msg->run, status)
+                        : send_done(w, msg->run, status, &times, spans);
+    free(spans.v);
+    return status;
+}
