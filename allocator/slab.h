@@ -9,13 +9,16 @@
 
 struct sy_slab;
 
+/* ENOMEM_HOST. Destroy takes NULL; nothing may be in use then. */
 int sy_slab_create(uint64_t bytes, struct sy_slab **out);
 void sy_slab_destroy(struct sy_slab *slab);
 int sy_slab_fd(const struct sy_slab *slab);          /* borrowed */
 uint64_t sy_slab_size(const struct sy_slab *slab);
-/* 64-byte aligned, uninitialised. */
+/* 64-byte aligned, uninitialised, until released. EARG for 0 bytes; ENOMEM_HOST with the wish and what
+ * is in use. */
 int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset);
 void sy_slab_release(struct sy_slab *slab, uint64_t offset);
+/* This process's view of `offset`, valid until released; asserts offset < size. */
 void *sy_slab_pointer(struct sy_slab *slab, uint64_t offset);
 uint64_t sy_slab_used_bytes(const struct sy_slab *slab); /* 0 when everything was released */
 
