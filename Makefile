@@ -58,15 +58,20 @@ LIB_SRC   := $(sort $(wildcard runtime/base/*.c runtime/device/*.c runtime/wire/
 CLI_SRC   := $(sort $(wildcard runtime/cli/*.c))
 TEST_SRC  := $(sort $(wildcard tests/test_*.c))
 TEST_LIB_SRC := $(sort $(filter-out $(TEST_SRC),$(wildcard tests/*.c)))
-BENCH_SRC := $(sort $(filter-out bench/gbench.c,$(wildcard bench/*.c)))
+# bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
+BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
+BENCH_LIB_SRC := $(sort $(wildcard bench/*_rig.c bench/*_child.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/models/*.c))
+DEMO_SRC  := $(sort $(wildcard examples/demo/*.c))
 
 GEN_SRC   := $(GEN)/onnx.pb-c.c
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/onnx.pb-c.o
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)
+DEMO_OBJ  := $(DEMO_SRC:%.c=$(OBJ)/%.o)
 TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OBJ)/%.o)
 BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
 # ---- goals ------------------------------------------------------------------------------------
@@ -135,12 +140,29 @@ $(B)/make-models: $(EXAMPLE_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
+$(B)/switchyard-demo: $(DEMO_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
+
+# The example models as ONNX files, made once, and imported into packages once.
+MODELS   := resnet152 inception_v3 bert_base
+models: binaries
+	$(Q)$(B)/make-models --out build/models $(MODELS) mnist_cnn
+	$(Q)for m in $(MODELS); do \
+	    [ build/models/$$m/1/model.sypkg -nt build/models/$$m/1/model.onnx ] || \
+	    $(B)/switchyard import build/models/$$m/1/model.onnx --name $$m || exit 1; done
+
+demo: deps
+	@sh tests/install_deps.sh dataset-fashion-mnist
+	@$(MAKE) --no-print-directory models $(B)/switchyard-demo
+	$(Q)$(B)/switchyard-demo --binary $(B)/switchyard --models build/models --folder build/demo --device $(DEVICE)
+
 $(B)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
-$(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(B)/libswitchyard.a
+$(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDSAN) -o $@ $^ $(LIBS) -lbenchmark -pthread
