@@ -1,0 +1,40 @@
+/* The example models. Each function adds one whole model to the writer. */
+#ifndef EXAMPLES_MODELS_H
+#define EXAMPLES_MODELS_H
+
+#include "examples/models/onnx_writer.h"
+
+/* ResNet v1.5 (He et al. 2016; stride on the 3x3 convolution as in torchvision). */
+void model_resnet152(struct onnx_writer *w);
+void model_resnet18(struct onnx_writer *w);
+/* Inception-v3 (Szegedy et al. 2016), no auxiliary head, 299x299. */
+void model_inception_v3(struct onnx_writer *w);
+/* BERT-base, uncased sizes (Devlin et al. 2019), sequence 128. Tokens 0..30521, types 0..1, mask 0 or 1. */
+void model_bert_base(struct onnx_writer *w);
+/* 2 layers, hidden 128, 2 heads, vocabulary 1000, sequence 32. */
+void model_bert_tiny(struct onnx_writer *w);
+
+void model_mnist_cnn(struct onnx_writer *w);
+void model_tiny_cnn(struct onnx_writer *w);
+void model_mlp(struct onnx_writer *w);
+void model_identity(struct onnx_writer *w);
+
+/* Building blocks. */
+
+struct model_conv {
+    int64_t in, out, kernel_h, kernel_w, stride, pad_h, pad_w;
+    float gamma;   /* BN: mean of the scale */
+    float epsilon; /* BN */
+};
+
+/* Convolution with He-initialised weights `scope`.weight and a bias. */
+const char *model_conv_bias(struct onnx_writer *w, const char *scope, const char *x, const struct model_conv *conv);
+/* Convolution without bias, then BatchNormalization. */
+const char *model_conv_bn(struct onnx_writer *w, const char *scope, const char *x, const struct model_conv *conv);
+/* Gemm with transB, as nn.Linear exports on 2-D input. `gain`: 1 linear, 2 before ReLU. */
+const char *model_linear(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out, double gain);
+/* "MaxPool" or "AveragePool" with a square window. */
+const char *model_pool(struct onnx_writer *w, const char *op, const char *scope, const char *x, int64_t kernel,
+                       int64_t stride, int64_t pad);
+
+#endif
