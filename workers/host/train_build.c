@@ -1,0 +1,228 @@
+/* From the graph to the list of steps: forward in the graph's order, loss, backward in reverse. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/train_internal.h"
+
+int sy_tr_refuse(const struct sy_node *node, const char *why)
+{
+    return sy_error_set(SY_EUNSUPPORTED, "node '%s' (%s): cannot be trained: %s", node->name ? node->name : "",
+                        sy_op_name(node->op), why);
+}
+
+/* ---- parameters --------------------------------------------------------------------------------- */
+
+static int n_slots_of(const struct sy_train_options *options)
+{
+    if (options->optimizer == SY_OPTIMIZER_ADAM)
+        return 2;
+    return options->momentum != 0.0 ? 1 : 0;
+}
+
+static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
+                     const dnnl_memory_desc_t *layout, bool trained)
+{
+    struct sy_tr_param param = {.tensor = tensor, .plain = *plain, .gradient = -1, .batch_statistic = -1};
+    SY_TRY(sy_tr_value_new(t, layout, true, &param.value));
+    if (trained) {
+        SY_TRY(sy_tr_value_new(t, layout, true, &param.gradient));
+        param.n_slots = n_slots_of(&t->options);
+        for (int i = 0; i < param.n_slots; i++)
+            SY_TRY(sy_tr_value_new(t, layout, true, &param.slots[i]));
+    }
+    struct sy_tr_param *added = sy_tr_append(&t->params, &t->n_params, sizeof *added);
+    if (!added)
+        return SY_ENOMEM_HOST;
+    *added = param;
+    t->tensors[tensor].param = t->n_params - 1;
+    return SY_OK;
+}
+
+int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
+                    const dnnl_memory_desc_t *layout, bool trained, int *param, int *value)
+{
+    const struct sy_tensor *x = &t->graph->tensors[tensor];
+    if (!x->data || x->dtype != SY_DTYPE_F32)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': a parameter must be a float32 constant of the model",
+                            x->name);
+    if (x->data_bytes != (size_t)sy_tr_elements(plain) * sizeof(float))
+        return sy_error_set(SY_EARG, "tensor '%s': %zu bytes of data where its node wants %lld elements", x->name,
+                            x->data_bytes, (long long)sy_tr_elements(plain));
+    if (t->tensors[tensor].param < 0)
+        SY_TRY(add_param(t, tensor, plain, layout, trained));
+    *param = t->tensors[tensor].param;
+    if (!dnnl_memory_desc_equal(&t->params[*param].plain, plain) || trained != (t->params[*param].gradient >= 0))
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': shared by nodes that read it in different ways", x->name);
+    return sy_tr_as(t, SY_TR_FORWARD, t->params[*param].value, layout, value);
+}
+
+int sy_tr_param_gradient(struct sy_trainer *t, int param, const dnnl_memory_desc_t *md, int *value)
+{
+    struct sy_tr_param *p = &t->params[param];
+    if (p->n_contributions == 0 && dnnl_memory_desc_equal(md, &t->values[p->gradient].md)) {
+        *value = p->gradient;
+        return SY_OK;
+    }
+    return sy_tr_value_new(t, md, false, value);
+}
+
+static int copy_to_gradient(struct sy_trainer *t, int from, int to)
+{
+    dnnl_primitive_desc_t pd;
+    SY_TRY(sy_tr_check(dnnl_reorder_primitive_desc_create(&pd, &t->values[from].md, t->engine, &t->values[to].md,
+                                                          t->engine, t->attr),
+                       "reorder", "gradient"));
+    struct sy_tr_arg args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    int status = sy_tr_add_primitive(t, SY_TR_TRAIN, "gradient", pd, args, 2);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+int sy_tr_param_commit(struct sy_trainer *t, int param, int value)
+{
+    int gradient = t->params[param].gradient;
+    if (t->params[param].n_contributions++ == 0)
+        return value == gradient ? SY_OK : copy_to_gradient(t, value, gradient);
+    int same;
+    SY_TRY(sy_tr_as(t, SY_TR_TRAIN, value, &t->values[gradient].md, &same));
+    return sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_SUM, "gradient", gradient, gradient, same);
+}
+
+/* Never in place: the earlier contribution may be another tensor's gradient too (both inputs of a residual add). */
+int sy_tr_gradient_add(struct sy_trainer *t, int tensor, int value)
+{
+    int before = t->tensors[tensor].gradient, same, sum;
+    if (before < 0) {
+        t->tensors[tensor].gradient = value;
+        return SY_OK;
+    }
+    dnnl_memory_desc_t md = t->values[before].md;
+    SY_TRY(sy_tr_as(t, SY_TR_TRAIN, value, &md, &same));
+    SY_TRY(sy_tr_value_new(t, &md, false, &sum));
+    SY_TRY(sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_SUM, "gradient", sum, before, same));
+    t->tensors[tensor].gradient = sum;
+    return SY_OK;
+}
+
+/* ---- the loss ----------------------------------------------------------------------------------- */
+
+/* Softmax at the end of a network trained with cross entropy is part of the loss: it is left out. */
+static int logits_tensor(const struct sy_trainer *t, int *last_node)
+{
+    const struct sy_graph *g = t->graph;
+    const struct sy_node *last = &g->nodes[g->n_nodes - 1];
+    *last_node = g->n_nodes;
+    bool is_softmax = last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX;
+    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax || last->outputs[0] != g->outputs[0])
+        return g->outputs[0];
+    *last_node = g->n_nodes - 1;
+    return last->inputs[0];
+}
+
+static int build_loss(struct sy_trainer *t, int tensor)
+{
+    struct sy_tr_tensor *logits = &t->tensors[tensor];
+    int64_t batch = t->options.batch;
+    bool is_mse = t->options.loss == SY_LOSS_MSE;
+    if (logits->value < 0 || !logits->needs_gradient)
+        return sy_error_set(SY_EUNSUPPORTED, "output '%s' depends on no trainable parameter",
+                            t->graph->tensors[tensor].name);
+    SY_TRY(sy_tr_as_plain(t, SY_TR_FORWARD, logits->value, &t->logits));
+    dnnl_memory_desc_t md = t->values[t->logits].md;
+    if (md.dims[0] != batch || (!is_mse && md.ndims != 2))
+        return sy_error_set(SY_EUNSUPPORTED, "output '%s': rank %d with %lld rows; the loss wants [batch, classes] "
+                            "with batch %lld", t->graph->tensors[tensor].name, md.ndims, (long long)md.dims[0],
+                            (long long)batch);
+    t->n_outputs = sy_tr_elements(&md) / batch;
+    int64_t n_labels = is_mse ? batch * t->n_outputs : batch; /* int32 takes four bytes as well */
+    dnnl_memory_desc_t label_md = sy_tr_plain(1, &n_labels);
+    SY_TRY(sy_tr_value_new(t, &label_md, false, &t->labels));
+    int gradient;
+    SY_TRY(sy_tr_value_new(t, &md, false, &gradient));
+    SY_TRY(sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_LOSS, "loss", gradient, t->logits, t->labels));
+    return sy_tr_gradient_add(t, tensor, gradient);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static int count_consumers(struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] >= 0) {
+                t->tensors[g->nodes[n].inputs[i]].n_consumers++;
+                t->tensors[g->nodes[n].inputs[i]].consumer = n;
+            }
+    for (int i = 0; i < g->n_outputs; i++)
+        t->tensors[g->outputs[i]].n_consumers++;
+    return SY_OK;
+}
+
+static int build_input(struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    int64_t dims[SY_MAX_RANK];
+    if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
+        return sy_error_set(SY_EUNSUPPORTED, "model '%s': training wants one input and an output, this has %d and %d",
+                            g->name, g->n_inputs, g->n_outputs);
+    int rank = sy_tr_dims(t, g->inputs[0], dims);
+    SY_TRY(rank);
+    if (dims[0] != t->options.batch)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%s': its first dimension is %lld and not the batch",
+                            g->tensors[g->inputs[0]].name, (long long)dims[0]);
+    dnnl_memory_desc_t md = sy_tr_plain(rank, dims);
+    SY_TRY(sy_tr_value_new(t, &md, false, &t->input));
+    t->tensors[g->inputs[0]].value = t->input;
+    return SY_OK;
+}
+
+static int build_forward(struct sy_trainer *t, int n_nodes)
+{
+    for (int n = 0; n < n_nodes; n++) {
+        const struct sy_node *node = &t->graph->nodes[n];
+        const struct sy_tr_operator *op = sy_tr_operator_of(node->op);
+        if (!op)
+            return sy_tr_refuse(node, "the operator has no backward here");
+        bool needs = false;
+        for (int i = 0; i < node->n_inputs; i++)
+            needs |= node->inputs[i] >= 0 && t->tensors[node->inputs[i]].needs_gradient;
+        t->tensors[node->outputs[0]].needs_gradient = needs;
+        if (node->inputs[0] >= 0 && t->tensors[node->inputs[0]].value < 0 && !t->graph->tensors[node->inputs[0]].data)
+            return sy_tr_refuse(node, "its input is a second output of another node");
+        int before = t->n_params;
+        SY_TRY(op->forward(t, n));
+        bool uses = t->n_params > before || t->nodes[n].weights >= 0 || t->nodes[n].bias >= 0;
+        t->tensors[node->outputs[0]].needs_gradient |= uses;
+    }
+    return SY_OK;
+}
+
+static int build_backward(struct sy_trainer *t, int n_nodes)
+{
+    for (int n = n_nodes - 1; n >= 0; n--) {
+        const struct sy_node *node = &t->graph->nodes[n];
+        int gradient = t->tensors[node->outputs[0]].gradient;
+        if (gradient >= 0)
+            SY_TRY(sy_tr_operator_of(node->op)->backward(t, n, gradient));
+    }
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient >= 0 && t->params[p].n_contributions == 0)
+            return sy_error_set(SY_EUNSUPPORTED, "parameter '%s' has no path to the loss",
+                                t->graph->tensors[t->params[p].tensor].name);
+    return SY_OK;
+}
+
+int sy_tr_build(struct sy_trainer *t)
+{
+    int n_nodes;
+    SY_TRY(count_consumers(t));
+    SY_TRY(build_input(t));
+    int logits = logits_tensor(t, &n_nodes);
+    SY_TRY(build_forward(t, n_nodes));
+    SY_TRY(build_loss(t, logits));
+    SY_TRY(build_backward(t, n_nodes));
+    return sy_tr_finish_plan(t);
+}

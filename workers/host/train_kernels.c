@@ -1,0 +1,198 @@
+/* The trainer's own loops: sums, loss, optimizers. Elementwise work is cut into one part a thread, which does not
+ * change bits; sums over rows keep one order. */
+#include <math.h>
+#include <omp.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/train_internal.h"
+
+/* The sanitizers' runtime is not up yet when the loader resolves clones. */
+#ifdef SY_SANITIZED
+#define CLONES __attribute__((noinline))
+#else
+#define CLONES __attribute__((noinline, target_clones("default", "avx2", "avx512f")))
+#endif
+/* Under this many elements (256 KiB) starting a second thread costs more than it saves. */
+#define PARALLEL_MIN 65536
+
+/* Runs `call` for elements [from, from + count), one stretch a thread. */
+#define IN_PARTS(n_elements, call)                                                              \
+    {                                                                                           \
+        const uint64_t all = (n_elements);                                                      \
+        _Pragma("omp parallel if (all >= PARALLEL_MIN)")                                        \
+        {                                                                                       \
+            uint64_t parts = (uint64_t)omp_get_num_threads(), part = (uint64_t)omp_get_thread_num(); \
+            uint64_t width = SY_ALIGN_UP((all + parts - 1) / parts, 16);                        \
+            uint64_t from = SY_MIN(part * width, all), count = SY_MIN(width, all - from);       \
+            call;                                                                               \
+        }                                                                                       \
+    }
+
+CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = a[i] + b[i];
+}
+
+void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n)
+{
+    IN_PARTS(n, sum_part(to + from, a + from, b + from, count))
+}
+
+CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows, int64_t n)
+{
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            to[r * n + i] = a[r * n + i] + row[i];
+}
+
+CLONES void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = 0.0f;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            to[i] += a[r * n + i];
+}
+
+/* ---- loss --------------------------------------------------------------------------------------- */
+
+/* One row: its loss, and (softmax - onehot) / batch. In double: a row is short, and exp must not overflow. */
+static double cross_entropy_row(float *diff, const float *x, int64_t n, int32_t label, double scale)
+{
+    double top = x[0], sum = 0.0;
+    for (int64_t i = 1; i < n; i++)
+        top = SY_MAX(top, (double)x[i]);
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - top);
+    for (int64_t i = 0; i < n; i++)
+        diff[i] = (float)((exp((double)x[i] - top) / sum - (i == label ? 1.0 : 0.0)) * scale);
+    return log(sum) + top - (double)x[label];
+}
+
+static int cross_entropy(struct sy_trainer *t, float *diff, const float *x, const int32_t *labels)
+{
+    int64_t batch = t->options.batch, n = t->n_outputs;
+    double sum = 0.0;
+    for (int64_t r = 0; r < batch; r++) {
+        if (labels[r] < 0 || labels[r] >= n)
+            return sy_error_set(SY_EARG, "label %d of row %lld: the model has %lld classes, 0 to %lld", labels[r],
+                                (long long)r, (long long)n, (long long)n - 1);
+        sum += cross_entropy_row(diff + r * n, x + r * n, n, labels[r], 1.0 / (double)batch);
+    }
+    t->loss = sum / (double)batch;
+    return SY_OK;
+}
+
+static int mean_square(struct sy_trainer *t, float *diff, const float *x, const float *wanted)
+{
+    int64_t n = t->options.batch * t->n_outputs;
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)x[i] - (double)wanted[i];
+        sum += d * d;
+        diff[i] = (float)(2.0 * d / (double)n);
+    }
+    t->loss = sum / (double)n;
+    return SY_OK;
+}
+
+int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step)
+{
+    float *diff = t->values[step->value[0]].data;
+    const float *x = t->values[step->value[1]].data;
+    const void *labels = t->values[step->value[2]].data;
+    return t->options.loss == SY_LOSS_MSE ? mean_square(t, diff, x, labels) : cross_entropy(t, diff, x, labels);
+}
+
+int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
+{
+    const float *x = t->values[t->logits].data;
+    const int32_t *labels = (const int32_t *)(const void *)t->values[t->labels].data;
+    int64_t correct = 0, n = t->n_outputs;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; i++)
+            if (x[r * n + i] > x[r * n + best])
+                best = i;
+        correct += best == labels[r];
+    }
+    return correct;
+}
+
+/* ---- optimizers --------------------------------------------------------------------------------- */
+
+CLONES static void sgd_part(float *w, const float *g, uint64_t n, float rate, float decay)
+{
+    for (uint64_t i = 0; i < n; i++)
+        w[i] -= rate * (g[i] + decay * w[i]);
+}
+
+CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate, float momentum, float decay)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+        w[i] -= rate * v[i];
+    }
+}
+
+struct adam {
+    float rate, beta1, beta2, rest1, rest2, epsilon, decay, correct2; /* rest: 1 - beta, rounded once */
+};
+
+CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n, const struct adam *a)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float d = g[i] + a->decay * w[i];
+        m[i] = a->beta1 * m[i] + a->rest1 * d;
+        v[i] = a->beta2 * v[i] + a->rest2 * d * d;
+        w[i] -= a->rate * m[i] / (sqrtf(v[i]) * a->correct2 + a->epsilon);
+    }
+}
+
+CLONES static void statistic_part(float *running, const float *batch, uint64_t n, float keep)
+{
+    for (uint64_t i = 0; i < n; i++)
+        running[i] = keep * running[i] + (1.0f - keep) * batch[i];
+}
+
+static void update_sgd(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first, uint64_t n)
+{
+    const struct sy_train_options *o = &t->options;
+    float *w = t->values[p->value].data + first, rate = (float)o->learning_rate, decay = (float)o->weight_decay;
+    const float *g = t->values[p->gradient].data + first;
+    if (p->n_slots == 0) {
+        IN_PARTS(n, sgd_part(w + from, g + from, count, rate, decay))
+        return;
+    }
+    float *v = t->values[p->slots[0]].data + first, momentum = (float)o->momentum;
+    IN_PARTS(n, momentum_part(w + from, g + from, v + from, count, rate, momentum, decay))
+}
+
+static void update_adam(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first, uint64_t n,
+                        uint64_t iteration)
+{
+    const struct sy_train_options *o = &t->options;
+    double step = (double)iteration;
+    struct adam a = {.rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step))), .beta1 = (float)o->beta1,
+                     .beta2 = (float)o->beta2, .rest1 = (float)(1.0 - o->beta1),
+                     .rest2 = (float)(1.0 - o->beta2), .epsilon = (float)o->epsilon, .decay = (float)o->weight_decay,
+                     .correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)))};
+    float *w = t->values[p->value].data + first, *m = t->values[p->slots[0]].data + first;
+    float *v = t->values[p->slots[1]].data + first;
+    const float *g = t->values[p->gradient].data + first;
+    IN_PARTS(n, adam_part(w + from, g + from, m + from, v + from, count, &a))
+}
+
+void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update, uint64_t iteration)
+{
+    const struct sy_tr_param *p = &t->params[update->param];
+    uint64_t first = update->first, n = update->n;
+    if (p->gradient < 0)
+        statistic_part(t->values[p->value].data + first, t->values[p->batch_statistic].data + first, n, p->keep);
+    else if (t->options.optimizer == SY_OPTIMIZER_ADAM)
+        update_adam(t, p, first, n, iteration);
+    else
+        update_sgd(t, p, first, n);
+}
