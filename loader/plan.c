@@ -171,7 +171,7 @@ int sy_plan_make(const struct sy_plan_layer *layers, int n_layers, const struct 
     if (max_groups < 1 || max_groups > SY_MAX_GROUPS)
         return sy_error_set(SY_EARG, "plan: max_groups=%d is not in 1..%d", max_groups,
                             SY_MAX_GROUPS);
-    struct tables t;
+    struct tables t = {0};
     SY_TRY(tables_init(&t, n_layers, max_groups));
     tables_fill(&t, layers, cost->bytes_per_ns, max_group_bytes);
     memset(out, 0, sizeof(*out));
