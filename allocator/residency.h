@@ -26,36 +26,48 @@ struct sy_group_place {
     int32_t after_group; /* -1, or: move only after all groups <= this one of this run were computed (R3) */
 };
 
-/* `pool` is borrowed and shared with lanes and training; it outlives the residency. */
+#define SY_RESIDENCY_MAX_MODELS 1024
+
+/* `pool` is borrowed and shared with lanes and training; it outlives the residency. ENOMEM_HOST.
+ * All functions: one thread at a time, together with all other use of the pool. */
 int sy_residency_new(struct sy_pool *pool, struct sy_residency **out);
 void sy_residency_free(struct sy_residency *residency);
 
-/* Model ids are small integers chosen by the caller (0..1023), each in use once. */
+/* Model ids are small integers chosen by the caller (0..1023), each in use once. `group_bytes` is copied; a
+ * group of 0 bytes is fine, takes no room and is always resident. EARG, EBUSY (id in use), ENOMEM_HOST. */
 int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
                            const uint64_t *group_bytes);
-/* Drops all its groups. EBUSY while pinned. */
+/* Drops all its groups. EBUSY while pinned, ENOTFOUND. */
 int sy_residency_remove_model(struct sy_residency *r, int model);
 
 /* Makes room for the whole model and pins it (counted: place again while pinned returns the same
  * placement with resident=true, if it does not cycle; EBUSY if it does). `places` has n_groups entries. Evicts idle models
  * as needed; cycles if `may_cycle` and the room is too small (only if every group fits).
- * EBUSY: would fit but for pinned models. ENOMEM_DEVICE: can never fit, with the sizes. On failure nothing changed. */
+ * EBUSY: would fit (with `may_cycle` false or true: whole; if it never can: cycling) but for pinned
+ * models. ENOMEM_DEVICE: can never fit beside what others hold in the pool, with the sizes. On
+ * failure nothing changed, pins neither.
+ * Cycling keeps a head where it is and lets the tail take turns (allocator/cycle.h). */
 int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
                        struct sy_group_place *places);
 /* Prefetch: places as many head groups as fit without cycling, evicting idle models, and
- * pins the model. *n_placed groups are valid in `places`. A later sy_residency_place completes it (same pin). */
+ * pins the model. *n_placed groups are valid in `places`; it may be 0. A later sy_residency_place completes
+ * it (same pin), and so does a later sy_residency_place_head as far as it fits; both show groups that
+ * were placed before as resident (on their way). EBUSY if the model is pinned by sy_residency_place. */
 int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_place *places,
                             int *n_placed);
 /* The run is over (or was canceled): drops one pin, and groups that did not survive (`arrived` has n_groups flags: false, or
- * overwritten by cycling) are given back. After a cycling run the head that fits is not resident, except
+ * overwritten by cycling) are given back, at the last pin. After a cycling run the head that fits is not resident, except
  * groups whose place was not reused; R1 then decides what stays (the prefix). `arrived` NULL: all arrived. */
 void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived);
 /* Evicts idle models until `bytes` can be taken in one piece from the pool. EBUSY or ENOMEM_DEVICE as above. */
 int sy_residency_make_room(struct sy_residency *r, uint64_t bytes);
 
+/* Groups 0..n-1 are in the pool or on their way and will still be there after the run; 0 for an unknown
+ * model. The bytes are what these take in the pool. */
 int sy_residency_n_resident(const struct sy_residency *r, int model);
 uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
-uint64_t sy_residency_n_evicted(const struct sy_residency *r); /* groups, since the start */
+/* Groups that idle models lost to others, since the start. */
+uint64_t sy_residency_n_evicted(const struct sy_residency *r);
 bool sy_residency_is_valid(const struct sy_residency *r);       /* walker: R1..R3, no overlap */
 
 #endif
