@@ -28,7 +28,7 @@ struct extent {
 
 struct sy_pool {
     struct extent *extents;
-    uint32_t n_slots; /* allocated, slot 0 included */
+    uint32_t n_slots;      /* allocated, slot 0 included */
     uint32_t n_used_slots; /* handed out at least once, slot 0 included */
     uint32_t spare;        /* list of slots given back */
     uint32_t first;        /* lowest extent */

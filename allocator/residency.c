@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "allocator/cycle.h"
-#include "allocator/residency_internal.h"
+#include "allocator/residency_trial.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -60,11 +60,6 @@ static int get_model(const struct sy_residency *r, int model, struct sy_model_bo
     return *out ? SY_OK : sy_error_set(SY_ENOTFOUND, "no model %d in the residency", model);
 }
 
-static uint64_t block_bytes(const struct sy_model_books *m, int group)
-{
-    return SY_ALIGN_UP(m->groups[group].bytes, SY_POOL_ALIGN);
-}
-
 static int new_model(int n_groups, const uint64_t *group_bytes, struct sy_model_books **out)
 {
     struct sy_model_books *m = calloc(1, sizeof *m);
@@ -99,155 +94,18 @@ int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
     return SY_OK;
 }
 
-/* Gives back the blocks of groups keep..n_placed-1. */
-static void give_groups(struct sy_pool *pool, const struct sy_model_books *m, int keep, int n_placed)
-{
-    for (int i = n_placed - 1; i >= keep; i--)
-        if (m->groups[i].bytes > 0)
-            sy_pool_give(pool, m->groups[i].offset);
-}
-
-static void give_regions(struct sy_pool *pool, const struct sy_model_books *m)
-{
-    for (int i = 0; i < m->n_regions; i++)
-        sy_pool_give(pool, m->regions[i].offset);
-}
-
 int sy_residency_remove_model(struct sy_residency *r, int model)
 {
     struct sy_model_books *m;
     SY_TRY(get_model(r, model, &m));
     if (m->pins > 0)
         return sy_error_set(SY_EBUSY, "model %d is streaming or running", model);
-    give_groups(r->pool, m, 0, m->n_placed);
+    sy_model_give_groups(r->pool, m, 0, m->n_placed);
     free_model(m);
     r->models[model] = NULL;
     while (r->n_ids > 0 && !r->models[r->n_ids - 1])
         r->n_ids--;
     return SY_OK;
-}
-
-/* ---- trials ----------------------------------------------------------------------------------- */
-
-static int trial_begin(struct sy_residency *r)
-{
-    SY_TRY(sy_pool_copy(r->trial, r->pool));
-    for (int i = 0; i < r->n_ids; i++)
-        if (r->models[i])
-            r->models[i]->n_kept = r->models[i]->n_placed;
-    return SY_OK;
-}
-
-/* What the trial did becomes so; `self` (may be NULL) is the caller's to update. */
-static void trial_commit(struct sy_residency *r, const struct sy_model_books *self)
-{
-    sy_pool_swap(r->pool, r->trial);
-    for (int i = 0; i < r->n_ids; i++) {
-        struct sy_model_books *m = r->models[i];
-        if (!m || m == self || m->pins > 0)
-            continue;
-        r->n_evicted += (uint64_t)(m->n_placed - m->n_kept);
-        m->n_placed = m->n_kept;
-    }
-}
-
-/* Drops the last kept group of `m`; a group of 0 bytes goes with the one before it. */
-static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
-{
-    bool freed = false;
-    while (m->n_kept > 0 && !freed) {
-        m->n_kept--;
-        freed = m->groups[m->n_kept].bytes > 0;
-        if (freed)
-            sy_pool_give(r->trial, m->groups[m->n_kept].offset);
-    }
-}
-
-/* The tail of the least recently used idle model goes. False: nothing is left to evict. */
-static bool trial_evict(struct sy_residency *r, const struct sy_model_books *self)
-{
-    struct sy_model_books *victim = NULL;
-    for (int i = 0; i < r->n_ids; i++) {
-        struct sy_model_books *m = r->models[i];
-        if (!m || m == self || m->pins > 0 || m->n_kept == 0)
-            continue;
-        if (!victim || m->last_used < victim->last_used)
-            victim = m;
-    }
-    if (victim)
-        trial_drop_tail(r, victim);
-    return victim != NULL;
-}
-
-static void trial_evict_all(struct sy_residency *r, const struct sy_model_books *self)
-{
-    while (trial_evict(r, self))
-        continue;
-}
-
-/* The pool as if no other model were there, pinned or not. */
-static void trial_remove_others(struct sy_residency *r, const struct sy_model_books *self)
-{
-    trial_evict_all(r, self);
-    for (int i = 0; i < r->n_ids; i++) {
-        struct sy_model_books *m = r->models[i];
-        if (!m || m == self || m->pins == 0)
-            continue;
-        if (m->cycles)
-            give_regions(r->trial, m);
-        else
-            give_groups(r->trial, m, 0, m->n_placed);
-    }
-}
-
-/* Takes a block for each group from n_kept on, and notes its place; all or none. */
-static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
-{
-    int i = m->n_kept;
-    for (; i < m->n_groups; i++) {
-        struct sy_group_books *g = &m->groups[i];
-        if (g->bytes > 0 && sy_pool_take(r->trial, g->bytes, false, &g->trial_offset) < 0)
-            break;
-    }
-    if (i == m->n_groups)
-        return true;
-    while (--i >= m->n_kept)
-        if (m->groups[i].bytes > 0)
-            sy_pool_give(r->trial, m->groups[i].trial_offset);
-    return false;
-}
-
-/* A cheap necessary condition, so that trial_take_rest is tried only where it may work. */
-static bool may_fit(const struct sy_residency *r, const struct sy_model_books *m)
-{
-    uint64_t sum = 0, largest = 0;
-    for (int i = m->n_kept; i < m->n_groups; i++) {
-        sum += block_bytes(m, i);
-        largest = SY_MAX(largest, block_bytes(m, i));
-    }
-    return sum <= sy_pool_free_bytes(r->trial) && largest <= sy_pool_largest_free_bytes(r->trial);
-}
-
-/* Heads that lie in the way are given up last: they may split the room into pieces too small. A head
- * that was placed by place_head is pinned (R2) and stays. */
-static bool trial_fit_own(struct sy_residency *r, struct sy_model_books *m)
-{
-    for (;;) {
-        if (may_fit(r, m) && trial_take_rest(r, m))
-            return true;
-        if (m->pins > 0 || m->n_kept == 0)
-            return false;
-        trial_drop_tail(r, m);
-    }
-}
-
-static bool trial_fit_whole(struct sy_residency *r, struct sy_model_books *m)
-{
-    do {
-        if (may_fit(r, m) && trial_take_rest(r, m))
-            return true;
-    } while (trial_evict(r, m));
-    return trial_fit_own(r, m);
 }
 
 /* ---- cycling (R3) ----------------------------------------------------------------------------- */
@@ -283,7 +141,8 @@ static int list_free_regions(const struct sy_pool *pool, struct region_list *out
 }
 
 /* Shrinks each region to the part that groups lie in; regions without groups go. */
-static void trim_regions(struct region_list *list, const struct sy_cycle_group *groups, int n_groups)
+static void trim_regions(struct region_list *list, const struct sy_cycle_group *groups,
+                         int n_groups)
 {
     int n = 0;
     for (int i = 0; i < list->n; i++) {
@@ -309,7 +168,7 @@ static int plan_groups(const struct sy_model_books *m, const struct region_list 
     if (!groups)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to place %d groups", m->n_groups);
     for (int i = 0; i < m->n_groups; i++)
-        groups[i] = (struct sy_cycle_group){block_bytes(m, i), m->groups[i].offset, -1};
+        groups[i] = (struct sy_cycle_group){sy_model_block_bytes(m, i), m->groups[i].offset, -1};
     int status = sy_cycle_plan(room->regions, room->n, groups, m->n_groups, m->n_kept);
     if (status < 0)
         free(groups);
@@ -335,7 +194,7 @@ static int trial_cycle(struct sy_residency *r, struct sy_model_books *m, struct 
                        struct sy_cycle_group **out)
 {
     int status;
-    give_groups(r->trial, m, 0, m->n_kept);
+    sy_model_give_groups(r->trial, m, 0, m->n_kept);
     SY_TRY(list_free_regions(r->trial, room));
     SY_TRY_GOTO(plan_groups(m, room, out), free_room);
     trim_regions(room, *out, m->n_groups);
@@ -362,7 +221,7 @@ static void commit_cycle(struct sy_residency *r, struct sy_model_books *m, struc
     m->cycles = true;
     m->regions = room->regions;
     m->n_regions = room->n;
-    trial_commit(r, m);
+    sy_trial_commit(r, m);
     free(groups);
 }
 
@@ -370,8 +229,8 @@ static int place_cycling(struct sy_residency *r, struct sy_model_books *m)
 {
     struct region_list room;
     struct sy_cycle_group *groups;
-    SY_TRY(trial_begin(r));
-    trial_evict_all(r, m);
+    SY_TRY(sy_trial_begin(r));
+    sy_trial_evict_all(r, m);
     int status = trial_cycle(r, m, &room, &groups);
     if (status < 0)
         return status;
@@ -404,10 +263,10 @@ static void adopt_trial_places(struct sy_model_books *m, int n_placed)
 
 static int place_whole(struct sy_residency *r, struct sy_model_books *m)
 {
-    SY_TRY(trial_begin(r));
-    if (!trial_fit_whole(r, m))
+    SY_TRY(sy_trial_begin(r));
+    if (!sy_trial_fit_whole(r, m))
         return SY_ENOMEM_DEVICE;
-    trial_commit(r, m);
+    sy_trial_commit(r, m);
     adopt_trial_places(m, m->n_groups);
     return SY_OK;
 }
@@ -425,9 +284,9 @@ static int would_fit_whole(struct sy_residency *r, struct sy_model_books *m)
 {
     if (!others_are_pinned(r, m))
         return 0;
-    SY_TRY(trial_begin(r));
-    trial_remove_others(r, m);
-    return trial_fit_own(r, m);
+    SY_TRY(sy_trial_begin(r));
+    sy_trial_remove_others(r, m);
+    return sy_trial_fit_own(r, m);
 }
 
 /* As above, for cycling. */
@@ -437,8 +296,8 @@ static int would_cycle(struct sy_residency *r, struct sy_model_books *m)
     struct sy_cycle_group *groups;
     if (!others_are_pinned(r, m))
         return 0;
-    SY_TRY(trial_begin(r));
-    trial_remove_others(r, m);
+    SY_TRY(sy_trial_begin(r));
+    sy_trial_remove_others(r, m);
     int status = trial_cycle(r, m, &room, &groups);
     if (status == SY_ENOMEM_DEVICE)
         return 0;
@@ -461,7 +320,7 @@ static int refuse_whole(const struct sy_residency *r, int model, const struct sy
 {
     uint64_t sum = 0;
     for (int i = 0; i < m->n_groups; i++)
-        sum += block_bytes(m, i);
+        sum += sy_model_block_bytes(m, i);
     return sy_error_set(SY_ENOMEM_DEVICE,
                         "model %d needs %llu bytes in %d groups; the pool of %llu has not that "
                         "much room beside what else is in it; let it cycle or make the pool "
@@ -521,14 +380,14 @@ static int place_next(struct sy_residency *r, struct sy_model_books *m)
         m->n_placed++;
         return 1;
     }
-    SY_TRY(trial_begin(r));
+    SY_TRY(sy_trial_begin(r));
     int status;
     do {
         status = sy_pool_take(r->trial, g->bytes, false, &g->trial_offset);
-    } while (status == SY_ENOMEM_DEVICE && trial_evict(r, m));
+    } while (status == SY_ENOMEM_DEVICE && sy_trial_evict(r, m));
     if (status < 0)
         return status == SY_ENOMEM_DEVICE ? 0 : status;
-    trial_commit(r, m);
+    sy_trial_commit(r, m);
     adopt_trial_places(m, m->n_placed + 1);
     return 1;
 }
@@ -560,7 +419,7 @@ int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_p
  * for the books of a block, the head ends there: it is only a cache. */
 static void end_cycle(struct sy_residency *r, struct sy_model_books *m, int n_survivors)
 {
-    give_regions(r->pool, m);
+    sy_model_give_regions(r->pool, m);
     free(m->regions);
     m->regions = NULL;
     m->n_regions = 0;
@@ -569,7 +428,7 @@ static void end_cycle(struct sy_residency *r, struct sy_model_books *m, int n_su
     while (m->n_placed < n_survivors) {
         int i = m->n_placed;
         if (m->groups[i].bytes > 0 &&
-            sy_pool_take_at(r->pool, m->groups[i].offset, block_bytes(m, i)) < 0)
+            sy_pool_take_at(r->pool, m->groups[i].offset, sy_model_block_bytes(m, i)) < 0)
             break;
         m->n_placed++;
     }
@@ -594,7 +453,7 @@ void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived)
     if (m->cycles) {
         end_cycle(r, m, n_survivors);
     } else {
-        give_groups(r->pool, m, n_survivors, m->n_placed);
+        sy_model_give_groups(r->pool, m, n_survivors, m->n_placed);
         m->n_placed = n_survivors;
     }
     sy_assert_expensive(sy_residency_is_valid(r));
@@ -604,14 +463,14 @@ int sy_residency_make_room(struct sy_residency *r, uint64_t bytes)
 {
     uint64_t capacity = sy_pool_capacity_bytes(r->pool);
     uint64_t wish = bytes > capacity ? UINT64_MAX : SY_ALIGN_UP(bytes, SY_POOL_ALIGN);
-    SY_TRY(trial_begin(r));
-    while (sy_pool_largest_free_bytes(r->trial) < wish && trial_evict(r, NULL))
+    SY_TRY(sy_trial_begin(r));
+    while (sy_pool_largest_free_bytes(r->trial) < wish && sy_trial_evict(r, NULL))
         continue;
     if (sy_pool_largest_free_bytes(r->trial) >= wish) {
-        trial_commit(r, NULL);
+        sy_trial_commit(r, NULL);
         return SY_OK;
     }
-    trial_remove_others(r, NULL);
+    sy_trial_remove_others(r, NULL);
     uint64_t largest = sy_pool_largest_free_bytes(r->trial);
     int status = largest >= wish ? SY_EBUSY : SY_ENOMEM_DEVICE;
     return sy_error_set(status, "no room for %llu bytes in one piece: %s%llu of %llu pool bytes",
@@ -633,7 +492,7 @@ uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model)
 {
     uint64_t sum = 0;
     for (int i = 0; i < sy_residency_n_resident(r, model); i++)
-        sum += block_bytes(r->models[model], i);
+        sum += sy_model_block_bytes(r->models[model], i);
     return sum;
 }
 

@@ -16,14 +16,16 @@
 #include <stdint.h>
 
 #include "allocator/pool.h"
+#include "allocator/residency_check.h"
 
 struct sy_residency;
 
 struct sy_group_place {
-    uint64_t offset;     /* in the pool */
+    uint64_t offset; /* in the pool */
     uint64_t bytes;
-    bool resident;       /* its bytes are there (or on their way) already: nothing to move */
-    int32_t after_group; /* -1, or: move only after all groups <= this one of this run were computed (R3) */
+    bool resident; /* its bytes are there (or on their way) already: nothing to move */
+    int32_t
+        after_group; /* -1, or: move only after all groups <= this one of this run were computed (R3) */
 };
 
 #define SY_RESIDENCY_MAX_MODELS 1024
@@ -68,6 +70,5 @@ int sy_residency_n_resident(const struct sy_residency *r, int model);
 uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
 /* Groups that idle models lost to others, since the start. */
 uint64_t sy_residency_n_evicted(const struct sy_residency *r);
-bool sy_residency_is_valid(const struct sy_residency *r);       /* walker: R1..R3, no overlap */
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "allocator/residency_internal.h"
+#include "allocator/residency_trial.h"
 #include "runtime/base/assert.h"
 
 /* The pool's used blocks in address order, each with whether a model said that it is its own. */
@@ -33,8 +33,7 @@ static int compare_block(const void *key, const void *element)
 /* Exactly this block is in use in the pool, and nobody else claimed it. */
 static bool claim(struct block_list *list, uint64_t offset, uint64_t bytes)
 {
-    struct block *b =
-        bsearch(&offset, list->blocks, list->n, sizeof *list->blocks, compare_block);
+    struct block *b = bsearch(&offset, list->blocks, list->n, sizeof *list->blocks, compare_block);
     if (!b || b->owned || b->bytes != SY_ALIGN_UP(bytes, SY_POOL_ALIGN))
         return false;
     b->owned = true;

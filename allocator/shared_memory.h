@@ -19,6 +19,7 @@ int sy_shared_memory_create(struct sy_shared_memory *m, const char *name, uint64
 /* Maps an fd that another process created and takes it over: finish closes it. EARG if the file is
  * smaller than `bytes`, ENOMEM_HOST if it cannot be mapped; on failure the fd stays the caller's. */
 int sy_shared_memory_map(struct sy_shared_memory *m, int fd, uint64_t bytes, bool writable);
-void sy_shared_memory_finish(struct sy_shared_memory *m); /* unmaps, closes; zeroed struct is fine */
+void sy_shared_memory_finish(
+    struct sy_shared_memory *m); /* unmaps, closes; zeroed struct is fine */
 
 #endif

@@ -23,7 +23,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define PAGE 4096u
+#define PAGE         4096u
 #define TENSOR_ALIGN 64u
 /* jemalloc asks for its own books in pieces aligned to this; for extents in pieces aligned to a page,
  * since nothing here allocates with a larger alignment than TENSOR_ALIGN. */
@@ -275,8 +275,7 @@ int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset)
         return sy_error_set(SY_ENOMEM_HOST,
                             "no room for %llu bytes in the tensor slab: %llu of %llu in use; wait "
                             "for requests to finish or make the slab larger (--slab-bytes)",
-                            (unsigned long long)bytes,
-                            (unsigned long long)sy_slab_used_bytes(slab),
+                            (unsigned long long)bytes, (unsigned long long)sy_slab_used_bytes(slab),
                             (unsigned long long)slab->memory.bytes);
     assert(is_shared(slab, p));
     atomic_fetch_add_explicit(&slab->used_bytes, sallocx(p, flags), memory_order_relaxed);

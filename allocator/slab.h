@@ -12,7 +12,7 @@ struct sy_slab;
 /* ENOMEM_HOST. Destroy takes NULL; nothing may be in use then. */
 int sy_slab_create(uint64_t bytes, struct sy_slab **out);
 void sy_slab_destroy(struct sy_slab *slab);
-int sy_slab_fd(const struct sy_slab *slab);          /* borrowed */
+int sy_slab_fd(const struct sy_slab *slab); /* borrowed */
 uint64_t sy_slab_size(const struct sy_slab *slab);
 /* 64-byte aligned, uninitialised, until released. EARG for 0 bytes; ENOMEM_HOST with the wish and what
  * is in use. */

@@ -1,0 +1,145 @@
+#include "allocator/residency_trial.h"
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+uint64_t sy_model_block_bytes(const struct sy_model_books *m, int group)
+{
+    return SY_ALIGN_UP(m->groups[group].bytes, SY_POOL_ALIGN);
+}
+
+/* Gives back the blocks of groups keep..n_placed-1. */
+void sy_model_give_groups(struct sy_pool *pool, const struct sy_model_books *m, int keep,
+                          int n_placed)
+{
+    for (int i = n_placed - 1; i >= keep; i--)
+        if (m->groups[i].bytes > 0)
+            sy_pool_give(pool, m->groups[i].offset);
+}
+
+void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
+{
+    for (int i = 0; i < m->n_regions; i++)
+        sy_pool_give(pool, m->regions[i].offset);
+}
+
+int sy_trial_begin(struct sy_residency *r)
+{
+    SY_TRY(sy_pool_copy(r->trial, r->pool));
+    for (int i = 0; i < r->n_ids; i++)
+        if (r->models[i])
+            r->models[i]->n_kept = r->models[i]->n_placed;
+    return SY_OK;
+}
+
+/* What the trial did becomes so; `self` (may be NULL) is the caller's to update. */
+void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self)
+{
+    sy_pool_swap(r->pool, r->trial);
+    for (int i = 0; i < r->n_ids; i++) {
+        struct sy_model_books *m = r->models[i];
+        if (!m || m == self || m->pins > 0)
+            continue;
+        r->n_evicted += (uint64_t)(m->n_placed - m->n_kept);
+        m->n_placed = m->n_kept;
+    }
+}
+
+/* Drops the last kept group of `m`; a group of 0 bytes goes with the one before it. */
+static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
+{
+    bool freed = false;
+    while (m->n_kept > 0 && !freed) {
+        m->n_kept--;
+        freed = m->groups[m->n_kept].bytes > 0;
+        if (freed)
+            sy_pool_give(r->trial, m->groups[m->n_kept].offset);
+    }
+}
+
+/* The tail of the least recently used idle model goes. False: nothing is left to evict. */
+bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
+{
+    struct sy_model_books *victim = NULL;
+    for (int i = 0; i < r->n_ids; i++) {
+        struct sy_model_books *m = r->models[i];
+        if (!m || m == self || m->pins > 0 || m->n_kept == 0)
+            continue;
+        if (!victim || m->last_used < victim->last_used)
+            victim = m;
+    }
+    if (victim)
+        trial_drop_tail(r, victim);
+    return victim != NULL;
+}
+
+void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self)
+{
+    while (sy_trial_evict(r, self))
+        continue;
+}
+
+/* The pool as if no other model were there, pinned or not. */
+void sy_trial_remove_others(struct sy_residency *r, const struct sy_model_books *self)
+{
+    sy_trial_evict_all(r, self);
+    for (int i = 0; i < r->n_ids; i++) {
+        struct sy_model_books *m = r->models[i];
+        if (!m || m == self || m->pins == 0)
+            continue;
+        if (m->cycles)
+            sy_model_give_regions(r->trial, m);
+        else
+            sy_model_give_groups(r->trial, m, 0, m->n_placed);
+    }
+}
+
+/* Takes a block for each group from n_kept on, and notes its place; all or none. */
+static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
+{
+    int i = m->n_kept;
+    for (; i < m->n_groups; i++) {
+        struct sy_group_books *g = &m->groups[i];
+        if (g->bytes > 0 && sy_pool_take(r->trial, g->bytes, false, &g->trial_offset) < 0)
+            break;
+    }
+    if (i == m->n_groups)
+        return true;
+    while (--i >= m->n_kept)
+        if (m->groups[i].bytes > 0)
+            sy_pool_give(r->trial, m->groups[i].trial_offset);
+    return false;
+}
+
+/* A cheap necessary condition, so that trial_take_rest is tried only where it may work. */
+static bool may_fit(const struct sy_residency *r, const struct sy_model_books *m)
+{
+    uint64_t sum = 0, largest = 0;
+    for (int i = m->n_kept; i < m->n_groups; i++) {
+        sum += sy_model_block_bytes(m, i);
+        largest = SY_MAX(largest, sy_model_block_bytes(m, i));
+    }
+    return sum <= sy_pool_free_bytes(r->trial) && largest <= sy_pool_largest_free_bytes(r->trial);
+}
+
+/* Heads that lie in the way are given up last: they may split the room into pieces too small. A head
+ * that was placed by place_head is pinned (R2) and stays. */
+bool sy_trial_fit_own(struct sy_residency *r, struct sy_model_books *m)
+{
+    for (;;) {
+        if (may_fit(r, m) && trial_take_rest(r, m))
+            return true;
+        if (m->pins > 0 || m->n_kept == 0)
+            return false;
+        trial_drop_tail(r, m);
+    }
+}
+
+bool sy_trial_fit_whole(struct sy_residency *r, struct sy_model_books *m)
+{
+    do {
+        if (may_fit(r, m) && trial_take_rest(r, m))
+            return true;
+    } while (sy_trial_evict(r, m));
+    return sy_trial_fit_own(r, m);
+}
