@@ -1,0 +1,32 @@
+/* The job file: what to train, on what, how (keys: examples/training/README.md). JSON.
+ *
+ * The file's text travels to another process, so the command line sends it normalized: absolute paths, all keys checked. */
+#ifndef SY_WORKERS_JOB_H
+#define SY_WORKERS_JOB_H
+
+#include <stdint.h>
+
+#include "workers/trainer.h"
+
+struct sy_job {
+    char *name;  /* of the snapshots too: letters, digits, '.', '_', '-' */
+    char *model; /* .onnx; as all paths absolute after sy_job_load */
+    char *images, *labels, *test_images, *test_labels; /* IDX, gzip'd or not; the test set may be missing: NULL */
+    char *snapshot_folder;                             /* NULL: no snapshots */
+    uint64_t snapshot_every_steps; /* 0: not by steps */
+    double snapshot_every_s;       /* 0: not by time */
+    uint64_t epochs, max_steps;    /* max_steps 0: no limit */
+    uint64_t seed;
+    double mean, std; /* a pixel p becomes (p / 255 - mean) / std */
+    struct sy_train_options options;
+    uint64_t hash; /* of everything that decides the weights after N steps; epochs, limits, snapshots are not in it */
+};
+
+/* Reads and checks the file; relative paths are taken from its folder. *text is normalized JSON, malloc'd. EARG names key and file,
+ * and for an unknown key the nearest known one; ENOTFOUND, EIO for the file. */
+int sy_job_load(const char *path, char **text);
+/* Fills in *job from JSON text; sy_job_finish frees what it points to (also fine on a zeroed job). */
+int sy_job_parse(const char *text, struct sy_job *job);
+void sy_job_finish(struct sy_job *job);
+
+#endif
