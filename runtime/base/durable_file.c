@@ -1,0 +1,103 @@
+#include "runtime/base/durable_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/status.h"
+
+int sy_durable_file_create(const char *path, struct sy_durable_file *out)
+{
+    *out = (struct sy_durable_file){.fd = -1, .path = strdup(path)};
+    if (!out->path || asprintf(&out->temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {
+        free(out->path);
+        *out = (struct sy_durable_file){.fd = -1};
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
+    }
+    out->fd = open(out->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (out->fd >= 0)
+        return SY_OK;
+    int status = sy_error_set(SY_EIO, "cannot create %s: %s", out->temporary, strerror(errno));
+    free(out->path);
+    free(out->temporary);
+    *out = (struct sy_durable_file){.fd = -1};
+    return status;
+}
+
+static int sync_folder(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 || fsync(fd) != 0;
+    if (fd >= 0)
+        close(fd);
+    free(folder);
+    return failed ? sy_error_set(SY_EIO, "cannot sync the folder of %s: %s", path, strerror(errno)) : SY_OK;
+}
+
+int sy_durable_file_commit(struct sy_durable_file *file)
+{
+    int status = SY_OK;
+    if (fsync(file->fd) != 0 || rename(file->temporary, file->path) != 0)
+        status = sy_error_set(SY_EIO, "cannot write %s: %s", file->path, strerror(errno));
+    else
+        status = sync_folder(file->path);
+    sy_durable_file_discard(file);
+    return status;
+}
+
+void sy_durable_file_discard(struct sy_durable_file *file)
+{
+    if (!file->path)
+        return;
+    close(file->fd);
+    unlink(file->temporary); /* gone already after a rename */
+    free(file->path);
+    free(file->temporary);
+    *file = (struct sy_durable_file){.fd = -1};
+}
+
+int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64_t offset)
+{
+    const char *at = bytes;
+    while (n > 0) {
+        ssize_t done = pwrite(fd, at, n, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return sy_error_set(SY_EIO, "cannot write %zu bytes at %llu of %s: %s", n,
+                                (unsigned long long)offset, path, strerror(errno));
+        at += done;
+        n -= (size_t)done;
+        offset += (uint64_t)done;
+    }
+    return SY_OK;
+}
+
+int sy_read_fully(int fd, const char *path, void *bytes, size_t n, uint64_t offset)
+{
+    char *at = bytes;
+    while (n > 0) {
+        ssize_t done = pread(fd, at, n, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return sy_error_set(SY_EIO, "cannot read %zu bytes at %llu of %s: %s", n,
+                                (unsigned long long)offset, path, strerror(errno));
+        if (done == 0)
+            return sy_error_set(SY_ECORRUPT, "%s ends at byte %llu, %zu bytes early", path,
+                                (unsigned long long)offset, n);
+        at += done;
+        n -= (size_t)done;
+        offset += (uint64_t)done;
+    }
+    return SY_OK;
+}

@@ -1,0 +1,25 @@
+/* A file that is there whole or not at all: written under a temporary name, fsync'd, renamed, its folder fsync'd. */
+#ifndef SY_BASE_DURABLE_FILE_H
+#define SY_BASE_DURABLE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sy_durable_file {
+    char *path, *temporary; /* owned */
+    int fd;                 /* write to it as you like until commit */
+};
+
+/* Creates PATH.tmp-PID (mode 0644) beside `path`. EIO names the path and why. */
+int sy_durable_file_create(const char *path, struct sy_durable_file *out);
+/* Makes it durable under its name. On failure the temporary file is removed and what had the name before stays. Finishes `file`. */
+int sy_durable_file_commit(struct sy_durable_file *file);
+/* Removes the temporary file; a finished or zeroed file is fine. */
+void sy_durable_file_discard(struct sy_durable_file *file);
+
+/* All of `bytes` at `offset`. EIO names `path`. */
+int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64_t offset);
+/* ECORRUPT names `path` and the offset when the file ends before; EIO on a failed read. */
+int sy_read_fully(int fd, const char *path, void *bytes, size_t n, uint64_t offset);
+
+#endif
