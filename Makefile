@@ -15,6 +15,21 @@ WERROR  ?= 1
 
 comma    := ,
 
+# This version has no CUDA backend; the switch says so. Once, not in the makes that this one starts.
+ifeq ($(CUDA),1)
+ifeq ($(shell command -v nvcc 2>/dev/null),)
+$(error CUDA=1: nvcc is not installed, and this version has no CUDA backend; use CUDA=auto or CUDA=0)
+else
+$(error CUDA=1: this version has no CUDA backend; use CUDA=auto or CUDA=0)
+endif
+else ifeq ($(CUDA),auto)
+ifeq ($(MAKELEVEL),0)
+$(info switchyard: CUDA=auto: no CUDA backend in this version; devices: host, emulated)
+endif
+else ifneq ($(CUDA),0)
+$(error CUDA=$(CUDA): one of auto, 0, 1)
+endif
+
 # ---- flags ------------------------------------------------------------------------------------
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Wno-format-truncation
 ifeq ($(WERROR),1)
@@ -75,6 +90,7 @@ BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OBJ)/%.o)
 BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
 # ---- goals ------------------------------------------------------------------------------------
+.PHONY: venv
 .PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench FORCE
 .DEFAULT_GOAL := all
 # A failed recipe leaves no half-written file behind that the next run would trust.
@@ -169,6 +185,73 @@ $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libsw
 
 tests: $(TEST_BIN)
 benches: $(BENCH_BIN)
+
+# ---- testing ----------------------------------------------------------------------------------
+# Sanitizer builds: one thread for OpenMP, whose runtime the thread sanitizer cannot see into.
+ifneq ($(SAN),)
+TEST_ENV := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+            LSAN_OPTIONS=suppressions=tests/lsan.supp:print_suppressions=0 \
+            TSAN_OPTIONS=suppressions=tests/tsan.supp:halt_on_error=1:second_deadlock_stack=1
+ifneq ($(findstring thread,$(SAN)),)
+TEST_ENV += OMP_NUM_THREADS=1
+endif
+endif
+
+# Reference libraries for the tests, from PyPI; made once for each list of versions.
+VENV_STAMP := build/venv/made-with-$(shell cksum < tests/requirements.txt | cut -d' ' -f1)
+venv: $(VENV_STAMP)
+$(VENV_STAMP): tests/requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv
+	$(call say,VENV,build/venv)
+	$(Q)[ -x build/venv/bin/pip ] || python3 -m venv build/venv
+	$(Q)build/venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	@rm -f build/venv/made-with-*; touch $@
+
+test: deps
+	@$(MAKE) --no-print-directory venv binaries tests
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN)
+
+lint:
+	@sh tests/install_deps.sh clang-format clang-tidy
+	@$(MAKE) --no-print-directory $(GEN)/onnx.pb-c.h
+	@bash tests/lint.sh
+
+check: lint
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test SAN=address,undefined
+	@$(MAKE) --no-print-directory test SAN=thread
+
+bench: deps
+	@$(MAKE) --no-print-directory binaries benches
+	$(Q)mkdir -p $(B)/bench/results
+	$(Q)for b in $(BENCH_BIN); do \
+	    $$b --benchmark_out=$(B)/bench/results/$$(basename $$b).json --benchmark_out_format=json || exit 1; done
+
+format:
+	@sh tests/install_deps.sh clang-format
+	$(Q)clang-format -i $$(git ls-files '*.c' '*.h' '*.cc')
+
+# ---- installing -------------------------------------------------------------------------------
+install: binaries
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(B)/switchyard $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(B)/libswitchyard.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(B)/libswitchyard.so $(DESTDIR)$(PREFIX)/lib/libswitchyard.so.0
+	ln -sf libswitchyard.so.0 $(DESTDIR)$(PREFIX)/lib/libswitchyard.so
+	install -m 644 runtime/switchyard.h $(DESTDIR)$(PREFIX)/include/
+
+help:
+	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
+	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
+	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
+	@echo 'make lint       style, include edges, clang-format, clang-tidy'
+	@echo 'make check      lint, test, and test under both sanitizers'
+	@echo 'make bench      runs all benches, JSON in build/bench/results'
+	@echo 'make models     the example models as ONNX files and packages'
+	@echo 'make format     clang-format on all sources'
+	@echo 'make install    PREFIX=/usr/local DESTDIR='
+	@echo 'make clean      removes build/'
+	@echo 'switches        CUDA=auto|0|1  SAN=...  V=1  WERROR=0  CC=  CFLAGS='
 
 -include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d)
 
