@@ -1,0 +1,379 @@
+/* The method infer: checks a request against the model's graph, writes its tensors to the slab, answers from the slab. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc_internal.h"
+
+struct sy_rpc_infer {
+    struct sy_rpc_infer *next, *previous; /* of its connection while it is at the core */
+    struct sy_rpc_connection *connection;
+    const struct sy_graph *graph; /* the core keeps a model that has requests */
+    char model[128];
+    uint64_t id, message_id;
+    bool answers;
+    int64_t batch;
+    int n_inputs, n_outputs; /* slab pieces that are held */
+    uint64_t inputs[SY_RPC_MAX_TENSORS], outputs[SY_RPC_MAX_TENSORS];
+};
+
+static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n) {
+    for (int i = 0; i < *n; i++)
+        sy_slab_release(slab, offsets[i]);
+    *n = 0;
+}
+
+void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer) {
+    struct sy_slab *slab;
+
+    if (!infer)
+        return;
+    slab = server->handlers->slab(server->core);
+    release_pieces(slab, infer->inputs, &infer->n_inputs);
+    release_pieces(slab, infer->outputs, &infer->n_outputs);
+    free(infer);
+}
+
+void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection) {
+    struct sy_rpc_server *server = connection->server;
+    uint64_t ids[256];
+    int n = 0;
+
+    /* The core may call back from inside, which unlinks: so the ids are taken first. */
+    for (struct sy_rpc_infer *infer = connection->infers; infer && n < 256; infer = infer->next)
+        ids[n++] = infer->id;
+    for (int i = 0; i < n; i++)
+        server->handlers->infer_cancel(server->core, ids[i]);
+}
+
+/* ---- checks ----------------------------------------------------------------------------------------------- */
+
+static int read_text(const msgpack_object *map, const char *key, char *to, size_t bytes) {
+    const msgpack_object *value = sy_rpc_get(map, key);
+
+    if (!value || value->type != MSGPACK_OBJECT_STR || value->via.str.size >= bytes)
+        return sy_error_set(SY_EARG, "\"%s\" is missing, no string, or longer than %zu bytes", key, bytes - 1);
+    memcpy(to, value->via.str.ptr ? value->via.str.ptr : "", value->via.str.size);
+    to[value->via.str.size] = 0;
+    return SY_OK;
+}
+
+static int find_input(const struct sy_graph *graph, const char *name, int *out) {
+    char names[300] = "";
+    size_t used = 0;
+
+    for (*out = 0; *out < graph->n_inputs; ++*out)
+        if (strcmp(graph->tensors[graph->inputs[*out]].name, name) == 0)
+            return SY_OK;
+    for (int i = 0; i < graph->n_inputs && used < sizeof(names); i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+                                 graph->tensors[graph->inputs[i]].name);
+    return sy_error_set(SY_EARG, "the model has no input \"%s\"; it has %s", name, names);
+}
+
+static int check_dtype(const struct sy_tensor *tensor, const msgpack_object *map) {
+    char dtype[16];
+
+    SY_TRY(read_text(map, "dtype", dtype, sizeof(dtype)));
+    if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
+        return sy_error_set(SY_EARG, "input \"%s\" has dtype %s; the model takes %s", tensor->name, dtype,
+                            sy_dtype_wire_name(tensor->dtype));
+    return SY_OK;
+}
+
+static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map, int64_t *dims) {
+    const msgpack_object *shape = sy_rpc_get(map, "shape");
+    char expected[128];
+
+    sy_shape_text(&tensor->shape, expected, sizeof(expected));
+    if (!shape || shape->type != MSGPACK_OBJECT_ARRAY)
+        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array", tensor->name);
+    if (shape->via.array.size != (uint32_t)tensor->shape.rank)
+        return sy_error_set(SY_EARG, "input \"%s\" has %u dimensions; the model takes %s", tensor->name,
+                            shape->via.array.size, expected);
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        const msgpack_object *dim = &shape->via.array.ptr[i];
+
+        if (dim->type != MSGPACK_OBJECT_POSITIVE_INTEGER || dim->via.u64 > INT64_MAX)
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is no length", tensor->name, i);
+        dims[i] = (int64_t)dim->via.u64;
+    }
+    return SY_OK;
+}
+
+static int note_batch(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, int64_t rest, int64_t factor) {
+    int64_t batch = rest > 0 ? rest / factor : 0;
+
+    if (batch < 1 || batch > SY_RPC_MAX_BATCH || batch * factor != rest)
+        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 "; 1 to %d are possible", tensor->name,
+                            batch, SY_RPC_MAX_BATCH);
+    if (infer->batch && infer->batch != batch)
+        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 ", another input one of %" PRId64,
+                            tensor->name, batch, infer->batch);
+    infer->batch = batch;
+    return SY_OK;
+}
+
+static int check_shape(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, const msgpack_object *map) {
+    int64_t dims[SY_MAX_RANK];
+    char expected[128];
+
+    SY_TRY(read_shape(tensor, map, dims));
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        const struct sy_dim *dim = &tensor->shape.dims[i];
+
+        if (dim->per_batch > 0)
+            SY_TRY(note_batch(infer, tensor, dims[i] - dim->fixed, dim->per_batch));
+        else if (dims[i] != dim->fixed)
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is %" PRId64 "; the model takes %s",
+                                tensor->name, i, dims[i],
+                                sy_shape_text(&tensor->shape, expected, sizeof(expected)));
+    }
+    return SY_OK;
+}
+
+static int check_data(const struct sy_rpc_infer *infer, const struct sy_tensor *tensor, const msgpack_object *map,
+                      const msgpack_object **out) {
+    const msgpack_object *data = sy_rpc_get(map, "data");
+    int64_t batch = infer->batch ? infer->batch : 1;
+    uint64_t bytes = (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+
+    if (!data || data->type != MSGPACK_OBJECT_BIN)
+        return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", tensor->name);
+    if (data->via.bin.size != bytes)
+        return sy_error_set(SY_EARG, "input \"%s\" has %u bytes of data; its shape and dtype need %" PRIu64,
+                            tensor->name, data->via.bin.size, bytes);
+    *out = data;
+    return SY_OK;
+}
+
+/* One input: sets data[index of the graph's input]. */
+static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map, const msgpack_object **data) {
+    const struct sy_tensor *tensor;
+    char name[256];
+    int index;
+
+    SY_TRY(read_text(map, "name", name, sizeof(name)));
+    SY_TRY(find_input(infer->graph, name, &index));
+    if (data[index])
+        return sy_error_set(SY_EARG, "input \"%s\" is given twice", name);
+    tensor = &infer->graph->tensors[infer->graph->inputs[index]];
+    SY_TRY(check_dtype(tensor, map));
+    SY_TRY(check_shape(infer, tensor, map));
+    return check_data(infer, tensor, map, &data[index]);
+}
+
+static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params, const msgpack_object **data) {
+    const msgpack_object *inputs = sy_rpc_get(params, "inputs");
+
+    if (!inputs || inputs->type != MSGPACK_OBJECT_ARRAY)
+        return sy_error_set(SY_EARG, "\"inputs\" is missing or no array");
+    for (uint32_t i = 0; i < inputs->via.array.size; i++)
+        SY_TRY(check_input(infer, &inputs->via.array.ptr[i], data));
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (!data[i])
+            return sy_error_set(SY_EARG, "input \"%s\" is missing; the model \"%s\" has %d inputs",
+                                infer->graph->tensors[infer->graph->inputs[i]].name, infer->model,
+                                infer->graph->n_inputs);
+    if (!infer->batch)
+        infer->batch = 1;
+    return SY_OK;
+}
+
+/* ---- the slab ------------------------------------------------------------------------------------------------ */
+
+static uint64_t output_bytes(const struct sy_rpc_infer *infer, int output) {
+    const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
+
+    return (uint64_t)sy_shape_elements(&tensor->shape, infer->batch) * sy_dtype_bytes(tensor->dtype);
+}
+
+static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const msgpack_object *const *data) {
+    for (int i = 0; i < infer->graph->n_inputs; i++) {
+        uint64_t bytes = data[i]->via.bin.size;
+
+        SY_TRY(sy_slab_alloc(slab, SY_MAX(bytes, 1), &infer->inputs[i]));
+        infer->n_inputs++;
+        if (bytes > 0)
+            memcpy(sy_slab_pointer(slab, infer->inputs[i]), data[i]->via.bin.ptr, bytes);
+    }
+    for (int i = 0; i < infer->graph->n_outputs; i++) {
+        SY_TRY(sy_slab_alloc(slab, SY_MAX(output_bytes(infer, i), 1), &infer->outputs[i]));
+        infer->n_outputs++;
+    }
+    return SY_OK;
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------------- */
+
+static void pack_text(msgpack_packer *packer, const char *text) {
+    size_t n = strlen(text);
+
+    msgpack_pack_str(packer, n);
+    msgpack_pack_str_body(packer, text, n);
+}
+
+static void pack_number(msgpack_packer *packer, const char *key, uint64_t value) {
+    pack_text(packer, key);
+    msgpack_pack_uint64(packer, value);
+}
+
+static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struct sy_slab *slab, int output) {
+    const struct sy_rpc_infer *infer = reply->infer;
+    const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
+    uint64_t bytes = output_bytes(infer, output);
+
+    msgpack_pack_map(packer, 4);
+    pack_text(packer, "name");
+    pack_text(packer, tensor->name);
+    pack_text(packer, "dtype");
+    pack_text(packer, sy_dtype_wire_name(tensor->dtype));
+    pack_text(packer, "shape");
+    msgpack_pack_array(packer, (size_t)tensor->shape.rank);
+    for (int i = 0; i < tensor->shape.rank; i++)
+        msgpack_pack_int64(packer, sy_dim_at(tensor->shape.dims[i], infer->batch));
+    pack_text(packer, "data");
+    msgpack_pack_bin(packer, bytes);
+    reply->cut[reply->n_tensors] = reply->head.size;
+    reply->tensor[reply->n_tensors] = sy_slab_pointer(slab, infer->outputs[output]);
+    reply->tensor_bytes[reply->n_tensors++] = bytes;
+}
+
+static sy_ns between(sy_ns from, sy_ns to) {
+    return from && to > from ? to - from : 0;
+}
+
+static void pack_timing(msgpack_packer *packer, const struct sy_request_report *r) {
+    sy_ns moved = SY_MAX(r->copy_end_ns, r->storage_end_ns);
+
+    msgpack_pack_map(packer, 14);
+    pack_number(packer, "queue_ns", between(r->arrived_ns, r->started_ns));
+    pack_number(packer, "preempt_wait_ns", r->preempt_wait_ns);
+    pack_number(packer, "swap_ns", r->swapped ? between(r->started_ns, moved) : 0);
+    pack_number(packer, "first_layer_ns", between(r->started_ns, r->first_layer_ns));
+    pack_number(packer, "run_ns", between(r->started_ns, r->finished_ns));
+    pack_number(packer, "total_ns", between(r->arrived_ns, r->finished_ns));
+    pack_number(packer, "compute_wait_ns", r->compute_wait_ns);
+    pack_number(packer, "bound_ns", r->bound_ns);
+    pack_number(packer, "moved_bytes", r->moved_bytes);
+    pack_number(packer, "storage_bytes", r->storage_bytes);
+    pack_text(packer, "swapped");
+    r->swapped ? msgpack_pack_true(packer) : msgpack_pack_false(packer);
+    pack_text(packer, "preempted");
+    r->preempted ? msgpack_pack_true(packer) : msgpack_pack_false(packer);
+    pack_number(packer, "attempts", (uint64_t)SY_MAX(r->attempts, 0));
+    pack_number(packer, "worker", (uint64_t)SY_MAX(r->worker, 0));
+}
+
+static void answer_outputs(struct sy_rpc_infer *infer, const struct sy_request_report *report) {
+    struct sy_rpc_server *server = infer->connection->server;
+    struct sy_slab *slab = server->handlers->slab(server->core);
+    struct sy_rpc_reply *reply = sy_rpc_reply_create();
+    msgpack_packer packer;
+
+    if (!reply) {
+        sy_rpc_answer_error(infer->connection, infer->answers, infer->message_id, SY_ENOMEM_HOST, sy_error_text());
+        sy_rpc_infer_free(server, infer);
+        return;
+    }
+    reply->infer = infer;
+    msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
+    msgpack_pack_array(&packer, 4);
+    msgpack_pack_int(&packer, 1);
+    msgpack_pack_uint64(&packer, infer->message_id);
+    msgpack_pack_nil(&packer);
+    msgpack_pack_map(&packer, 3);
+    pack_text(&packer, "model");
+    pack_text(&packer, infer->model);
+    pack_text(&packer, "timing");
+    pack_timing(&packer, report);
+    pack_text(&packer, "outputs");
+    msgpack_pack_array(&packer, (size_t)infer->graph->n_outputs);
+    for (int i = 0; i < infer->graph->n_outputs; i++)
+        pack_output(reply, &packer, slab, i);
+    release_pieces(slab, infer->inputs, &infer->n_inputs); /* the run is over: only the outputs are still needed */
+    sy_rpc_reply_send(infer->connection, reply);
+}
+
+static void unlink_infer(struct sy_rpc_infer *infer) {
+    if (infer->previous)
+        infer->previous->next = infer->next;
+    else
+        infer->connection->infers = infer->next;
+    if (infer->next)
+        infer->next->previous = infer->previous;
+}
+
+static void infer_done(void *ctx, int status, const char *error, const struct sy_request_report *report) {
+    struct sy_rpc_infer *infer = ctx;
+    struct sy_rpc_connection *connection = infer->connection;
+
+    unlink_infer(infer);
+    if (status == SY_OK && connection->fd >= 0 && infer->answers) {
+        answer_outputs(infer, report);
+    } else {
+        if (status < 0)
+            sy_rpc_answer_error(connection, infer->answers, infer->message_id, status, error);
+        else
+            connection->n_outstanding--;
+        sy_rpc_infer_free(connection->server, infer);
+    }
+    sy_rpc_connection_resume(connection);
+    sy_rpc_connection_release(connection);
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------- */
+
+static int submit(struct sy_rpc_infer *infer) {
+    struct sy_rpc_connection *connection = infer->connection;
+    struct sy_rpc_server *server = connection->server;
+    int status = server->handlers->infer(server->core, infer->model, infer->batch, infer->inputs, infer->outputs,
+                                         infer_done, infer, &infer->id);
+
+    if (status < 0)
+        return status;
+    infer->next = connection->infers;
+    if (infer->next)
+        infer->next->previous = infer;
+    connection->infers = infer;
+    connection->refs++;
+    return SY_OK;
+}
+
+static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params) {
+    const msgpack_object *data[SY_RPC_MAX_TENSORS] = {NULL};
+    struct sy_rpc_server *server = infer->connection->server;
+    const struct sy_package *package;
+
+    SY_TRY(read_text(params, "model", infer->model, sizeof(infer->model)));
+    SY_TRY(server->handlers->model_find(server->core, infer->model, &package));
+    infer->graph = package->graph;
+    if (infer->graph->n_inputs > SY_RPC_MAX_TENSORS || infer->graph->n_outputs > SY_RPC_MAX_TENSORS)
+        return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs", SY_RPC_MAX_TENSORS);
+    SY_TRY(check_inputs(infer, params, data));
+    return fill_slab(infer, server->handlers->slab(server->core), data);
+}
+
+int sy_rpc_infer(const struct sy_rpc_request *request) {
+    const msgpack_object *params = request->params;
+    struct sy_rpc_infer *infer;
+    int status;
+
+    if (params->via.array.size != 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
+        return sy_error_set(SY_EARG, "parameters of infer are an array that holds one map");
+    infer = calloc(1, sizeof(*infer));
+    if (!infer)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    infer->connection = request->connection;
+    infer->answers = request->answers;
+    infer->message_id = request->id;
+    status = prepare(infer, &params->via.array.ptr[0]);
+    if (status == SY_OK)
+        status = submit(infer);
+    if (status < 0)
+        sy_rpc_infer_free(request->connection->server, infer);
+    return status;
+}

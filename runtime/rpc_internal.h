@@ -1,0 +1,105 @@
+/* What the RPC server's files share: server, connection, reply. */
+#ifndef SY_RUNTIME_RPC_INTERNAL_H
+#define SY_RUNTIME_RPC_INTERNAL_H
+
+#include <event2/event.h>
+#include <msgpack.h>
+
+#include "runtime/rpc_server.h"
+#include "runtime/wire/msgpack_scan.h"
+
+#define SY_RPC_MAX_ELEMENTS 65536u /* of one message; tensors are one element each */
+#define SY_RPC_MAX_TENSORS 64      /* inputs, or outputs, of one request */
+#define SY_RPC_MAX_BATCH 1024
+
+struct sy_rpc_server {
+    struct event_base *base;
+    const struct sy_rpc_handlers *handlers;
+    void *core;
+    struct sy_rpc_limits limits;
+    struct evconnlistener *unix_listener, *tcp_listener;
+    char *socket_path;
+    int port;
+    struct event *tick; /* once a second: looks for stalled connections */
+    struct sy_rpc_connection *connections;
+    int n_connections;
+    uint64_t buffered_bytes;
+    int refs; /* the owner's, each connection's */
+};
+
+struct sy_rpc_infer;
+
+/* An answer on its way out: `head` holds all bytes but the tensors'; `cut[i]` says where tensor i goes in. */
+struct sy_rpc_reply {
+    struct sy_rpc_reply *next;
+    bool answers; /* counts as outstanding until it is sent */
+    msgpack_sbuffer head;
+    int n_tensors;
+    size_t cut[SY_RPC_MAX_TENSORS];
+    const void *tensor[SY_RPC_MAX_TENSORS];
+    uint64_t tensor_bytes[SY_RPC_MAX_TENSORS];
+    uint64_t bytes; /* of all */
+    struct sy_rpc_infer *infer; /* whose outputs these are, or NULL; freed when sent */
+};
+
+struct sy_rpc_connection {
+    struct sy_rpc_server *server;
+    struct sy_rpc_connection *next, *previous;
+    int fd; /* -1: closed */
+    int refs; /* the server's list, each request at the core, a running callback */
+    struct event *read_event, *write_event;
+    bool reading, writing, processing, closing; /* closing: when the replies are out */
+    unsigned char *buffer;
+    uint64_t used, capacity;
+    struct sy_msgpack_scan scan;
+    int n_outstanding;
+    struct sy_rpc_reply *first_reply, *last_reply;
+    uint64_t sent; /* bytes of first_reply */
+    uint64_t unsent_bytes;
+    sy_ns progress_ns;
+    struct sy_rpc_infer *infers; /* at the core */
+};
+
+/* One request as its method sees it. Objects point into the connection's buffer: valid during the call only. */
+struct sy_rpc_request {
+    struct sy_rpc_connection *connection;
+    bool answers; /* false: a notification */
+    uint64_t id;
+    const msgpack_object *params;
+};
+
+/* ---- rpc_connection.c ---- */
+int sy_rpc_connection_create(struct sy_rpc_server *server, int fd);
+void sy_rpc_connection_close(struct sy_rpc_connection *connection);
+/* After an answer of the core: reads on if it had to wait. */
+void sy_rpc_connection_resume(struct sy_rpc_connection *connection);
+void sy_rpc_connection_release(struct sy_rpc_connection *connection);
+bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now);
+void sy_rpc_server_release(struct sy_rpc_server *server); /* rpc_server.c */
+
+/* ---- rpc_reply.c ---- */
+/* A reply that begins as a response to `id`: after it the caller packs error and result. NULL: out of memory. */
+struct sy_rpc_reply *sy_rpc_reply_create(void);
+void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply);
+/* Sends: takes the reply over. A closed connection drops it. */
+void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
+/* Writes what the socket takes; false: the connection is broken. */
+bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
+void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id, json_t *result); /* steals */
+void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id, int status,
+                         const char *message);
+
+/* ---- rpc_methods.c ---- */
+/* One whole message. EPROTO when it is no RPC message: the connection must end. */
+int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message);
+/* The value of `key` in a map, or NULL. */
+const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key);
+
+/* ---- rpc_infer.c ---- */
+/* Negative: refused, the caller answers with the error text. */
+int sy_rpc_infer(const struct sy_rpc_request *request);
+void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer);
+/* The client is gone. */
+void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection);
+
+#endif

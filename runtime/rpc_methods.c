@@ -1,0 +1,273 @@
+/* The methods of the RPC but infer: small JSON values in and out. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/json_msgpack.h"
+#include "runtime/rpc_internal.h"
+
+#define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
+
+/* A call at the core that answers later. */
+struct later {
+    struct sy_rpc_connection *connection;
+    bool answers;
+    uint64_t id, job;
+    bool with_job;
+};
+
+typedef int (*method)(const struct sy_rpc_request *request, json_t *params);
+
+const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key) {
+    size_t n = strlen(key);
+
+    for (uint32_t i = 0; map->type == MSGPACK_OBJECT_MAP && i < map->via.map.size; i++) {
+        const msgpack_object_kv *pair = &map->via.map.ptr[i];
+
+        if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size == n &&
+            memcmp(pair->key.via.str.ptr, key, n) == 0)
+            return &pair->val;
+    }
+    return NULL;
+}
+
+static void *core_of(const struct sy_rpc_request *request) {
+    return request->connection->server->core;
+}
+
+static const struct sy_rpc_handlers *handlers_of(const struct sy_rpc_request *request) {
+    return request->connection->server->handlers;
+}
+
+static int answer(const struct sy_rpc_request *request, json_t *result) {
+    if (!result)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    sy_rpc_answer_json(request->connection, request->answers, request->id, result);
+    return SY_OK;
+}
+
+static int need_text(json_t *params, const char *key, const char **out) {
+    *out = json_string_value(json_object_get(params, key));
+    return *out ? SY_OK : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+}
+
+/* ---- answers that come later -------------------------------------------------------------------------- */
+
+static int later_create(const struct sy_rpc_request *request, struct later **out) {
+    struct later *later = calloc(1, sizeof(*later));
+
+    if (!later)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    *later = (struct later){.connection = request->connection, .answers = request->answers, .id = request->id};
+    request->connection->refs++;
+    *out = later;
+    return SY_OK;
+}
+
+static void later_free(struct later *later) {
+    sy_rpc_connection_release(later->connection);
+    free(later);
+}
+
+static void later_done(void *ctx, int status, const char *error) {
+    struct later *later = ctx;
+    struct sy_rpc_connection *connection = later->connection;
+
+    if (status < 0)
+        sy_rpc_answer_error(connection, later->answers, later->id, status, error);
+    else
+        sy_rpc_answer_json(connection, later->answers, later->id,
+                           later->with_job ? json_pack("{s:I}", "job", (json_int_t)later->job) : json_object());
+    sy_rpc_connection_resume(connection);
+    later_free(later);
+}
+
+static void drain_done(void *ctx) {
+    later_done(ctx, SY_OK, NULL);
+}
+
+/* ---- the methods ----------------------------------------------------------------------------------------- */
+
+static int do_ping(const struct sy_rpc_request *request, json_t *params) {
+    (void)params;
+    return answer(request, json_string("pong"));
+}
+
+static int do_status(const struct sy_rpc_request *request, json_t *params) {
+    json_t *status;
+
+    (void)params;
+    SY_TRY(handlers_of(request)->status(core_of(request), &status));
+    return answer(request, status);
+}
+
+static int do_models(const struct sy_rpc_request *request, json_t *params) {
+    json_t *status, *models;
+
+    (void)params;
+    SY_TRY(handlers_of(request)->status(core_of(request), &status));
+    models = json_object_get(status, "models");
+    models = models ? json_incref(models) : json_array();
+    json_decref(status);
+    return answer(request, models);
+}
+
+static int do_model_load(const struct sy_rpc_request *request, json_t *params) {
+    const char *path;
+    struct later *later;
+    int status;
+
+    SY_TRY(need_text(params, "path", &path));
+    SY_TRY(later_create(request, &later));
+    status = handlers_of(request)->model_add(core_of(request), path,
+                                             json_string_value(json_object_get(params, "name")), later_done, later);
+    if (status < 0)
+        later_free(later);
+    return status;
+}
+
+static int do_model_unload(const struct sy_rpc_request *request, json_t *params) {
+    const char *name;
+
+    SY_TRY(need_text(params, "model", &name));
+    SY_TRY(handlers_of(request)->model_remove(core_of(request), name));
+    return answer(request, json_object());
+}
+
+static int do_evict(const struct sy_rpc_request *request, json_t *params) {
+    const char *name;
+
+    SY_TRY(need_text(params, "model", &name));
+    SY_TRY(handlers_of(request)->model_evict(core_of(request), name,
+                                             json_is_true(json_object_get(params, "image"))));
+    return answer(request, json_object());
+}
+
+static int do_train(const struct sy_rpc_request *request, json_t *params) {
+    const char *text;
+    struct later *later;
+    int status;
+
+    SY_TRY(need_text(params, "text", &text));
+    SY_TRY(later_create(request, &later));
+    later->with_job = true;
+    status = handlers_of(request)->job_submit(core_of(request), text, later_done, later, &later->job);
+    if (status < 0)
+        later_free(later);
+    return status;
+}
+
+static int do_train_stop(const struct sy_rpc_request *request, json_t *params) {
+    json_t *job = json_object_get(params, "job");
+    struct later *later;
+    int status;
+
+    if (!json_is_integer(job) || json_integer_value(job) < 0)
+        return sy_error_set(SY_EARG, "the parameter \"job\" is missing or no job's number");
+    SY_TRY(later_create(request, &later));
+    later->with_job = true;
+    later->job = (uint64_t)json_integer_value(job);
+    status = handlers_of(request)->job_stop(core_of(request), later->job,
+                                            json_is_true(json_object_get(params, "evaluate")), later_done, later);
+    if (status < 0)
+        later_free(later);
+    return status;
+}
+
+static int do_trace(const struct sy_rpc_request *request, json_t *params) {
+    json_t *enable = json_object_get(params, "enable"), *trace;
+
+    if (enable) {
+        handlers_of(request)->trace_enable(core_of(request), json_is_true(enable));
+        return answer(request, json_object());
+    }
+    SY_TRY(handlers_of(request)->trace_dump(core_of(request), &trace));
+    return answer(request, trace);
+}
+
+static int do_drain(const struct sy_rpc_request *request, json_t *params) {
+    struct later *later;
+
+    (void)params;
+    SY_TRY(later_create(request, &later));
+    handlers_of(request)->drain(core_of(request), DRAIN_GRACE_NS, drain_done, later);
+    return SY_OK;
+}
+
+static const struct {
+    const char *name;
+    method call;
+} methods[] = {
+    {"ping", do_ping},           {"status", do_status},
+    {"models", do_models},       {"model_load", do_model_load},
+    {"model_unload", do_model_unload}, {"evict", do_evict},
+    {"train", do_train},         {"train_stop", do_train_stop},
+    {"trace", do_trace},         {"drain", do_drain},
+};
+
+static bool is_named(const msgpack_object *name, const char *text) {
+    return name->via.str.size == strlen(text) && memcmp(name->via.str.ptr, text, name->via.str.size) == 0;
+}
+
+/* Parameters are an array with at most one map. */
+static int params_json(const struct sy_rpc_request *request, json_t **out) {
+    const msgpack_object *params = request->params;
+
+    if (params->via.array.size == 0) {
+        *out = json_object();
+        return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for parameters");
+    }
+    if (params->via.array.size > 1 || params->via.array.ptr[0].type != MSGPACK_OBJECT_MAP)
+        return sy_error_set(SY_EARG, "parameters are an array that holds one map, or nothing");
+    return sy_json_from_msgpack(&params->via.array.ptr[0], out);
+}
+
+static int call_method(const struct sy_rpc_request *request, const msgpack_object *name) {
+    json_t *params;
+    int status;
+
+    if (is_named(name, "infer"))
+        return sy_rpc_infer(request);
+    for (size_t i = 0; i < SY_ARRAY_LEN(methods); i++) {
+        if (!is_named(name, methods[i].name))
+            continue;
+        SY_TRY(params_json(request, &params));
+        status = methods[i].call(request, params);
+        json_decref(params);
+        return status;
+    }
+    return sy_error_set(SY_ENOTFOUND,
+                        "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
+                        "evict, train, train_stop, trace, drain",
+                        (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
+}
+
+static int bad_message(void) {
+    return sy_error_set(SY_EPROTO, "a message is [0, id, method, [params]] or [2, method, [params]]");
+}
+
+int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message) {
+    const msgpack_object *item = message->via.array.ptr;
+    struct sy_rpc_request request = {.connection = connection};
+    uint32_t n = message->type == MSGPACK_OBJECT_ARRAY ? message->via.array.size : 0;
+    int status;
+
+    if (n < 3 || item[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+        return bad_message();
+    request.answers = item[0].via.u64 == 0;
+    if (request.answers ? n != 4 || item[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER
+                        : n != 3 || item[0].via.u64 != 2)
+        return bad_message();
+    request.id = request.answers ? item[1].via.u64 : 0;
+    if (item[n - 2].type != MSGPACK_OBJECT_STR || item[n - 1].type != MSGPACK_OBJECT_ARRAY)
+        return bad_message();
+    request.params = &item[n - 1];
+    connection->n_outstanding++;
+    status = call_method(&request, &item[n - 2]);
+    if (status < 0)
+        sy_rpc_answer_error(connection, request.answers, request.id, status, sy_error_text());
+    return SY_OK;
+}

@@ -1,0 +1,201 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/json_msgpack.h"
+#include "runtime/rpc_internal.h"
+
+#define MAX_PARTS (2 * SY_RPC_MAX_TENSORS + 1)
+
+struct sy_rpc_reply *sy_rpc_reply_create(void) {
+    struct sy_rpc_reply *reply = calloc(1, sizeof(*reply));
+
+    if (!reply) {
+        sy_error_set(SY_ENOMEM_HOST, "no memory for an answer");
+        return NULL;
+    }
+    reply->answers = true;
+    msgpack_sbuffer_init(&reply->head);
+    return reply;
+}
+
+void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply) {
+    if (!reply)
+        return;
+    sy_rpc_infer_free(server, reply->infer);
+    msgpack_sbuffer_destroy(&reply->head);
+    free(reply);
+}
+
+/* Head and tensors in the order of the wire, without the first `skip` bytes. */
+static int reply_parts(const struct sy_rpc_reply *reply, uint64_t skip, struct iovec *parts) {
+    size_t from = 0;
+    int n = 0, n_left = 0;
+
+    for (int i = 0; i <= reply->n_tensors; i++) {
+        size_t to = i < reply->n_tensors ? reply->cut[i] : reply->head.size;
+
+        parts[n++] = (struct iovec){reply->head.data + from, to - from};
+        from = to;
+        if (i < reply->n_tensors)
+            parts[n++] = (struct iovec){(void *)reply->tensor[i], reply->tensor_bytes[i]};
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t drop = SY_MIN(skip, parts[i].iov_len);
+
+        skip -= drop;
+        if (parts[i].iov_len > drop)
+            parts[n_left++] = (struct iovec){(char *)parts[i].iov_base + drop, parts[i].iov_len - drop};
+    }
+    return n_left;
+}
+
+static void first_reply_done(struct sy_rpc_connection *connection) {
+    struct sy_rpc_reply *reply = connection->first_reply;
+
+    connection->first_reply = reply->next;
+    if (!reply->next)
+        connection->last_reply = NULL;
+    connection->sent = 0;
+    if (reply->answers)
+        connection->n_outstanding--;
+    sy_rpc_reply_free(connection->server, reply);
+}
+
+static void want_write(struct sy_rpc_connection *connection, bool wanted) {
+    if (wanted == connection->writing)
+        return;
+    connection->writing = wanted;
+    if (wanted)
+        event_add(connection->write_event, NULL);
+    else
+        event_del(connection->write_event);
+}
+
+bool sy_rpc_reply_flush(struct sy_rpc_connection *connection) {
+    while (connection->first_reply) {
+        struct sy_rpc_reply *reply = connection->first_reply;
+        struct iovec parts[MAX_PARTS];
+        struct msghdr header = {.msg_iov = parts};
+        ssize_t n;
+
+        header.msg_iovlen = (size_t)reply_parts(reply, connection->sent, parts);
+        n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            return false;
+        if (n < 0)
+            break;
+        connection->progress_ns = sy_clock_now();
+        connection->sent += (uint64_t)n;
+        connection->unsent_bytes -= (uint64_t)n;
+        if (connection->sent == reply->bytes)
+            first_reply_done(connection);
+    }
+    want_write(connection, connection->first_reply != NULL);
+    return true;
+}
+
+static void enqueue(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply) {
+    reply->bytes = reply->head.size;
+    for (int i = 0; i < reply->n_tensors; i++)
+        reply->bytes += reply->tensor_bytes[i];
+    if (connection->last_reply)
+        connection->last_reply->next = reply;
+    else
+        connection->first_reply = reply;
+    connection->last_reply = reply;
+    connection->unsent_bytes += reply->bytes;
+}
+
+void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply) {
+    bool idle = connection->first_reply == NULL;
+
+    if (connection->fd < 0) {
+        if (reply->answers)
+            connection->n_outstanding--;
+        sy_rpc_reply_free(connection->server, reply);
+        return;
+    }
+    enqueue(connection, reply);
+    if (idle)
+        connection->progress_ns = sy_clock_now();
+    if (idle && !sy_rpc_reply_flush(connection)) {
+        sy_rpc_connection_close(connection);
+        return;
+    }
+    if (connection->unsent_bytes > connection->server->limits.unsent_bytes) {
+        sy_log_warn("rpc", "event=slow_reader unsent_bytes=%llu", (unsigned long long)connection->unsent_bytes);
+        sy_rpc_connection_close(connection);
+    }
+}
+
+static void pack_text(msgpack_packer *packer, const char *text) {
+    size_t n = strlen(text);
+
+    msgpack_pack_str(packer, n);
+    msgpack_pack_str_body(packer, text, n);
+}
+
+/* Out of memory for an answer: the client must not wait for ever, so the connection goes. */
+static void give_up(struct sy_rpc_connection *connection) {
+    connection->n_outstanding--;
+    sy_rpc_connection_close(connection);
+}
+
+void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id, json_t *result) {
+    struct sy_rpc_reply *reply = answers ? sy_rpc_reply_create() : NULL;
+    msgpack_packer packer;
+
+    if (reply) {
+        msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
+        msgpack_pack_array(&packer, 4);
+        msgpack_pack_int(&packer, 1);
+        msgpack_pack_uint64(&packer, id);
+        msgpack_pack_nil(&packer);
+        if (sy_json_to_msgpack(&packer, result)) {
+            sy_rpc_reply_free(connection->server, reply);
+            reply = NULL;
+        }
+    }
+    json_decref(result);
+    if (reply)
+        sy_rpc_reply_send(connection, reply);
+    else if (answers)
+        give_up(connection);
+    else
+        connection->n_outstanding--;
+}
+
+void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id, int status,
+                         const char *message) {
+    struct sy_rpc_reply *reply;
+    msgpack_packer packer;
+
+    if (!answers) {
+        connection->n_outstanding--;
+        return;
+    }
+    reply = sy_rpc_reply_create();
+    if (!reply) {
+        give_up(connection);
+        return;
+    }
+    msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
+    msgpack_pack_array(&packer, 4);
+    msgpack_pack_int(&packer, 1);
+    msgpack_pack_uint64(&packer, id);
+    msgpack_pack_map(&packer, 2);
+    pack_text(&packer, "status");
+    pack_text(&packer, sy_status_name(status));
+    pack_text(&packer, "message");
+    pack_text(&packer, message && *message ? message : sy_status_text(status));
+    msgpack_pack_nil(&packer);
+    sy_rpc_reply_send(connection, reply);
+}

@@ -1,0 +1,282 @@
+#include "runtime/rpc_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/listener.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc_internal.h"
+
+#define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
+
+void sy_rpc_server_release(struct sy_rpc_server *server) {
+    if (--server->refs > 0)
+        return;
+    free(server->socket_path);
+    free(server);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n_bytes,
+                      void *ctx) {
+    struct sy_rpc_server *server = ctx;
+    int one = 1;
+
+    (void)listener, (void)n_bytes;
+    if (server->n_connections >= server->limits.max_connections) {
+        sy_log_warn("rpc", "event=refused why=\"%d connections are open\"", server->n_connections);
+        close(fd);
+        return;
+    }
+    if (address->sa_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (sy_rpc_connection_create(server, fd) < 0) {
+        sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
+        close(fd);
+    }
+}
+
+/* Out of fds, mostly: a level-triggered listener would spin, so it rests until the next tick. */
+static void on_accept_error(struct evconnlistener *listener, void *ctx) {
+    (void)ctx;
+    sy_log_warn("rpc", "event=accept_failed why=\"%s\"", strerror(errno));
+    evconnlistener_disable(listener);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *ctx) {
+    struct sy_rpc_server *server = ctx;
+    struct sy_rpc_connection *connection = server->connections, *next;
+    sy_ns now = sy_clock_now();
+
+    (void)fd, (void)what;
+    for (; connection; connection = next) {
+        next = connection->next;
+        if (sy_rpc_connection_stalled(connection, now)) {
+            sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
+                        (unsigned long long)connection->used, (unsigned long long)connection->unsent_bytes);
+            sy_rpc_connection_close(connection);
+        }
+    }
+    if (server->unix_listener)
+        evconnlistener_enable(server->unix_listener);
+    if (server->tcp_listener)
+        evconnlistener_enable(server->tcp_listener);
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------- */
+
+static int unix_address(const char *path, struct sockaddr_un *out) {
+    memset(out, 0, sizeof(*out));
+    out->sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof(out->sun_path))
+        return sy_error_set(SY_EARG, "socket path %s has %zu bytes; at most %zu are possible", path, strlen(path),
+                            sizeof(out->sun_path) - 1);
+    strcpy(out->sun_path, path);
+    return SY_OK;
+}
+
+/* A socket file that nobody answers on is left over from a server that was killed. Anything else stays. */
+static int clear_stale(const struct sockaddr_un *address) {
+    struct stat info;
+    int fd, answered;
+
+    if (lstat(address->sun_path, &info) != 0)
+        return SY_OK;
+    if (!S_ISSOCK(info.st_mode))
+        return sy_error_set(SY_EARG, "%s is there already and is no socket", address->sun_path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    answered = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN;
+    close(fd);
+    if (answered)
+        return sy_error_set(SY_EBUSY, "a server answers on %s already; choose another --socket",
+                            address->sun_path);
+    unlink(address->sun_path);
+    return SY_OK;
+}
+
+static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out) {
+    evutil_make_socket_nonblocking(fd);
+    *out = evconnlistener_new(server->base, on_accept, server, LISTENER_FLAGS, 128, fd);
+    if (!*out) {
+        close(fd);
+        return sy_error_set(SY_EIO, "cannot listen: %s", strerror(errno));
+    }
+    evconnlistener_set_error_cb(*out, on_accept_error);
+    return SY_OK;
+}
+
+static int listen_unix(struct sy_rpc_server *server, const char *path) {
+    struct sockaddr_un address;
+    mode_t mask;
+    int fd, failed;
+
+    SY_TRY(unix_address(path, &address));
+    SY_TRY(clear_stale(&address));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    mask = umask(0177); /* 0600 from its first moment */
+    failed = bind(fd, (struct sockaddr *)&address, sizeof(address));
+    umask(mask);
+    if (failed) {
+        int error = errno;
+
+        close(fd);
+        return sy_error_set(SY_EIO, "cannot bind to %s: %s", path, strerror(error));
+    }
+    server->socket_path = strdup(path);
+    return listen_on(server, fd, &server->unix_listener);
+}
+
+static int split_tcp(const char *text, char *host, size_t host_bytes, const char **port) {
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+
+    if (!colon || !colon[1] || n >= host_bytes)
+        return sy_error_set(SY_EARG, "\"%s\" is no HOST:PORT", text);
+    if (n > 1 && text[0] == '[' && text[n - 1] == ']') { /* [::1]:port */
+        text++;
+        n -= 2;
+    }
+    snprintf(host, host_bytes, "%.*s", (int)n, n ? text : "");
+    if (n == 0)
+        snprintf(host, host_bytes, "127.0.0.1");
+    *port = colon + 1;
+    return SY_OK;
+}
+
+static int bind_tcp(const struct addrinfo *info, const char *text, int *out) {
+    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, info->ai_addr, info->ai_addrlen)) {
+        int error = errno;
+
+        close(fd);
+        return sy_error_set(SY_EIO, "cannot bind to %s: %s", text, strerror(error));
+    }
+    *out = fd;
+    return SY_OK;
+}
+
+static int port_of(int fd) {
+    struct sockaddr_storage address;
+    socklen_t n = sizeof(address);
+
+    if (getsockname(fd, (struct sockaddr *)&address, &n))
+        return 0;
+    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
+                                         : ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+static int listen_tcp(struct sy_rpc_server *server, const char *text) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info;
+    char host[256];
+    const char *port = NULL;
+    int fd = -1, status, failed;
+
+    SY_TRY(split_tcp(text, host, sizeof(host), &port));
+    failed = getaddrinfo(host, port, &hints, &info);
+    if (failed)
+        return sy_error_set(SY_EARG, "cannot resolve %s: %s", text, gai_strerror(failed));
+    status = bind_tcp(info, text, &fd);
+    freeaddrinfo(info);
+    SY_TRY(status);
+    server->port = port_of(fd);
+    return listen_on(server, fd, &server->tcp_listener);
+}
+
+/* ---- create and destroy ------------------------------------------------------------------------------- */
+
+static void set_defaults(struct sy_rpc_limits *limits) {
+    if (!limits->message_bytes)
+        limits->message_bytes = 256ull << 20;
+    if (!limits->buffered_bytes)
+        limits->buffered_bytes = 1ull << 30;
+    if (!limits->max_connections)
+        limits->max_connections = 256;
+    if (!limits->max_outstanding)
+        limits->max_outstanding = 64;
+    if (limits->max_outstanding > 256) /* what a cancel of all can name */
+        limits->max_outstanding = 256;
+    if (!limits->stall_ns)
+        limits->stall_ns = 30 * SY_NS_PER_S;
+    if (!limits->unsent_bytes)
+        limits->unsent_bytes = 512ull << 20;
+}
+
+static int start_tick(struct sy_rpc_server *server) {
+    sy_ns period = server->limits.stall_ns / 2 < SY_NS_PER_S ? server->limits.stall_ns / 2 : SY_NS_PER_S;
+    struct timeval interval = {(time_t)(period / SY_NS_PER_S),
+                               (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
+
+    server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
+    if (!server->tick || event_add(server->tick, &interval))
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
+    return SY_OK;
+}
+
+int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *config,
+                         const struct sy_rpc_handlers *handlers, void *core, struct sy_rpc_server **out) {
+    struct sy_rpc_server *server = calloc(1, sizeof(*server));
+    int status;
+
+    if (!server)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the RPC server");
+    server->base = base;
+    server->handlers = handlers;
+    server->core = core;
+    server->limits = config->limits;
+    server->refs = 1;
+    set_defaults(&server->limits);
+    SY_TRY_GOTO(start_tick(server), fail);
+    if (config->socket_path)
+        SY_TRY_GOTO(listen_unix(server, config->socket_path), fail);
+    if (config->tcp_address)
+        SY_TRY_GOTO(listen_tcp(server, config->tcp_address), fail);
+    *out = server;
+    return SY_OK;
+fail:
+    sy_rpc_server_destroy(server);
+    return status;
+}
+
+void sy_rpc_server_destroy(struct sy_rpc_server *server) {
+    if (!server)
+        return;
+    if (server->unix_listener)
+        evconnlistener_free(server->unix_listener);
+    if (server->tcp_listener)
+        evconnlistener_free(server->tcp_listener);
+    server->unix_listener = server->tcp_listener = NULL;
+    if (server->socket_path)
+        unlink(server->socket_path);
+    if (server->tick)
+        event_free(server->tick);
+    server->tick = NULL;
+    while (server->connections)
+        sy_rpc_connection_close(server->connections);
+    sy_rpc_server_release(server);
+}
+
+int sy_rpc_server_port(const struct sy_rpc_server *server) {
+    return server->port;
+}
+
+int sy_rpc_server_connections(const struct sy_rpc_server *server) {
+    return server->n_connections;
+}
