@@ -117,7 +117,7 @@ static int do_models(const struct sy_rpc_request *request, json_t *params) {
 
 static int do_model_load(const struct sy_rpc_request *request, json_t *params) {
     const char *path;
-    struct later *later;
+    struct later *later = NULL;
     int status;
 
     SY_TRY(need_text(params, "path", &path));
@@ -148,7 +148,7 @@ static int do_evict(const struct sy_rpc_request *request, json_t *params) {
 
 static int do_train(const struct sy_rpc_request *request, json_t *params) {
     const char *text;
-    struct later *later;
+    struct later *later = NULL;
     int status;
 
     SY_TRY(need_text(params, "text", &text));
@@ -162,7 +162,7 @@ static int do_train(const struct sy_rpc_request *request, json_t *params) {
 
 static int do_train_stop(const struct sy_rpc_request *request, json_t *params) {
     json_t *job = json_object_get(params, "job");
-    struct later *later;
+    struct later *later = NULL;
     int status;
 
     if (!json_is_integer(job) || json_integer_value(job) < 0)
@@ -189,7 +189,7 @@ static int do_trace(const struct sy_rpc_request *request, json_t *params) {
 }
 
 static int do_drain(const struct sy_rpc_request *request, json_t *params) {
-    struct later *later;
+    struct later *later = NULL;
 
     (void)params;
     SY_TRY(later_create(request, &later));
