@@ -36,6 +36,7 @@ typedef struct {
 } sy_client_result;
 
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */
+/* *out is set on failure too, so that sy_client_error can say why; close it then as well. */
 SY_API int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out);
 SY_API void sy_client_close(sy_client *client);
 SY_API const char *sy_client_error(const sy_client *client);
