@@ -106,18 +106,24 @@ int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step)
     return t->options.loss == SY_LOSS_MSE ? mean_square(t, diff, x, labels) : cross_entropy(t, diff, x, labels);
 }
 
+static int64_t largest(const float *x, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+/* For mse the class is the largest of the wanted outputs. */
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
 {
-    const float *x = t->values[t->logits].data;
-    const int32_t *labels = (const int32_t *)(const void *)t->values[t->labels].data;
+    const float *x = t->values[t->logits].data, *wanted = t->values[t->labels].data;
+    const int32_t *labels = (const int32_t *)(const void *)wanted;
+    bool is_mse = t->options.loss == SY_LOSS_MSE;
     int64_t correct = 0, n = t->n_outputs;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t best = 0;
-        for (int64_t i = 1; i < n; i++)
-            if (x[r * n + i] > x[r * n + best])
-                best = i;
-        correct += best == labels[r];
-    }
+    for (int64_t r = 0; r < rows; r++)
+        correct += largest(x + r * n, n) == (is_mse ? largest(wanted + r * n, n) : labels[r]);
     return correct;
 }
 
