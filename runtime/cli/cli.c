@@ -1,0 +1,195 @@
+#include "runtime/cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+int sy_cli_fail(const char *format, ...) {
+    va_list arguments;
+
+    fputs("switchyard: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return 1;
+}
+
+int sy_cli_fail_status(void) {
+    return sy_cli_fail("%s", sy_error_text());
+}
+
+int sy_cli_usage(const char *format, ...) {
+    va_list arguments;
+
+    fputs("switchyard: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return 2;
+}
+
+/* Levenshtein's distance, words of at most 31 letters. */
+static int distance(const char *a, const char *b) {
+    int row[32], n = (int)SY_MIN(strlen(b), 31u);
+
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int above = row[j], change = diagonal + (a[i - 1] != b[j - 1]);
+
+            row[j] = SY_MIN(change, SY_MIN(above, row[j - 1]) + 1);
+            diagonal = above;
+        }
+    }
+    return row[n];
+}
+
+const char *sy_cli_nearest(const char *word, const char *const *names) {
+    const char *best = NULL;
+    int least = 4; /* farther is no help */
+
+    for (; *names; names++) {
+        int d = distance(word, *names);
+
+        if (d < least) {
+            least = d;
+            best = *names;
+        }
+    }
+    return best;
+}
+
+static void print_help(const struct sy_cli_parser *parser) {
+    printf("usage: switchyard %s\n\n", parser->usage);
+    for (const struct sy_cli_option *option = parser->options; option->name; option++)
+        printf("  --%s%s%s\n        %s\n", option->name, option->argument ? " " : "",
+               option->argument ? option->argument : "", option->help);
+    printf("  --help\n        this text\n");
+}
+
+static int unknown_option(const struct sy_cli_parser *parser, const char *word) {
+    const char *names[40];
+    const char *near;
+    int n = 0;
+
+    for (; parser->options[n].name && n < 38; n++)
+        names[n] = parser->options[n].name;
+    names[n++] = "help";
+    names[n] = NULL;
+    near = sy_cli_nearest(word, names);
+    sy_cli_usage("%s has no option --%s%s%s; see switchyard %s --help", parser->argv[0], word,
+                 near ? "; did you mean --" : "", near ? near : "", parser->argv[0]);
+    return SY_CLI_BAD;
+}
+
+static int option_value(struct sy_cli_parser *parser, int index, const char *equals, const char **value) {
+    const struct sy_cli_option *option = &parser->options[index];
+
+    *value = NULL;
+    if (!option->argument) {
+        if (equals)
+            sy_cli_usage("--%s takes no value", option->name);
+        return equals ? SY_CLI_BAD : index;
+    }
+    *value = equals ? equals + 1 : parser->at < parser->argc ? parser->argv[parser->at++] : NULL;
+    if (!*value) {
+        sy_cli_usage("--%s needs %s", option->name, option->argument);
+        return SY_CLI_BAD;
+    }
+    return index;
+}
+
+int sy_cli_next(struct sy_cli_parser *parser, const char **value) {
+    const char *word, *equals;
+    char name[32];
+
+    if (parser->at == 0)
+        parser->at = 1;
+    if (parser->at >= parser->argc)
+        return SY_CLI_END;
+    word = parser->argv[parser->at++];
+    *value = word;
+    if (strcmp(word, "-o") == 0)
+        word = "--output";
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        print_help(parser);
+        return SY_CLI_HELP;
+    }
+    if (word[0] != '-' || !word[1])
+        return SY_CLI_WORD;
+    word += word[1] == '-' ? 2 : 1;
+    equals = strchr(word, '=');
+    snprintf(name, sizeof(name), "%.*s", equals ? (int)(equals - word) : 31, word);
+    for (int i = 0; parser->options[i].name; i++)
+        if (strcmp(parser->options[i].name, name) == 0)
+            return option_value(parser, i, equals, value);
+    return unknown_option(parser, name);
+}
+
+int sy_cli_bytes(const char *text, uint64_t *out) {
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},     {"K", 1e3},     {"M", 1e6},        {"G", 1e9},
+                 {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
+    char *end;
+    double value = strtod(text, &end);
+
+    for (size_t i = 0; end != text && value >= 0 && i < SY_ARRAY_LEN(units); i++)
+        if (strcmp(end, units[i].suffix) == 0 && value * units[i].factor < 1e18) {
+            *out = (uint64_t)(value * units[i].factor);
+            return SY_OK;
+        }
+    return sy_error_set(SY_EARG, "\"%s\" is no size; write 400M (10^6) or 400Mi (2^20), K, M, G", text);
+}
+
+int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out) {
+    char *end;
+
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (errno || end == text || *end || *out < least || *out > most)
+        return sy_error_set(SY_EARG, "\"%s\" is no number from %lld to %lld", text, (long long)least, (long long)most);
+    return SY_OK;
+}
+
+int sy_cli_real(const char *text, double *out) {
+    char *end;
+
+    *out = strtod(text, &end);
+    if (end == text || *end || !(*out >= 0))
+        return sy_error_set(SY_EARG, "\"%s\" is no number of at least 0", text);
+    return SY_OK;
+}
+
+const char *sy_cli_default_socket(void) {
+    static char path[256];
+    const char *folder = getenv("XDG_RUNTIME_DIR");
+
+    if (folder && *folder)
+        snprintf(path, sizeof(path), "%s/switchyard.sock", folder);
+    else
+        snprintf(path, sizeof(path), "/tmp/switchyard-%u.sock", (unsigned)getuid());
+    return path;
+}
+
+int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out) {
+    if (sy_client_connect(address ? address : sy_cli_default_socket(), timeout_ms, out) == SY_OK)
+        return 0;
+    sy_cli_fail("%s", sy_client_error(*out));
+    sy_client_close(*out);
+    *out = NULL;
+    return 1;
+}

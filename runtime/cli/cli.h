@@ -1,0 +1,57 @@
+/* What the commands share. A command gets its own name as argv[0] and returns the exit status: 0, 1 (failed), 2 (bad usage). */
+#ifndef SY_CLI_CLI_H
+#define SY_CLI_CLI_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/switchyard.h"
+
+int sy_cmd_serve(int argc, char **argv);
+int sy_cmd_import(int argc, char **argv);
+int sy_cmd_plan(int argc, char **argv);
+int sy_cmd_infer(int argc, char **argv);
+int sy_cmd_train(int argc, char **argv);
+int sy_cmd_status(int argc, char **argv);
+int sy_cmd_bench_link(int argc, char **argv);
+int sy_cmd_version(int argc, char **argv);
+int sy_cmd_worker(int argc, char **argv);
+
+/* One option of a command; the last has name NULL. `argument`: its name in the help, NULL for a switch. */
+struct sy_cli_option {
+    const char *name, *argument, *help;
+};
+
+struct sy_cli_parser {
+    const char *usage; /* "serve [options]", then what the command does */
+    const struct sy_cli_option *options;
+    int argc;
+    char **argv;
+    int at; /* next word */
+};
+
+/* The next option: its index with *value set, SY_CLI_WORD with a word that is no option, SY_CLI_END, or SY_CLI_BAD after
+ * one line on stderr. --help prints the help and gives SY_CLI_HELP. */
+enum { SY_CLI_END = -1, SY_CLI_WORD = -2, SY_CLI_BAD = -3, SY_CLI_HELP = -4 };
+int sy_cli_next(struct sy_cli_parser *parser, const char **value);
+/* The nearest of `names` (NULL-terminated) to `word`, or NULL when none is near. */
+const char *sy_cli_nearest(const char *word, const char *const *names);
+
+/* "switchyard: ..." on stderr, returns 1; the second with the thread's error text. */
+int sy_cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int sy_cli_fail_status(void);
+int sy_cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2))); /* returns 2 */
+
+/* "400M" (K, M, G: powers of ten; Ki, Mi, Gi: powers of two). EARG. */
+int sy_cli_bytes(const char *text, uint64_t *out);
+int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out);
+int sy_cli_real(const char *text, double *out); /* at least 0 */
+const char *sy_cli_default_socket(void);
+/* Connects, or says why not and returns 1. */
+int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
+
+/* Imports an ONNX file into a package and, if `profile`, times its layers on n_threads cores (0: all). */
+int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile, int n_threads);
+
+#endif

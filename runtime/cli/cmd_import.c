@@ -1,0 +1,109 @@
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loader/package.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "workers/profiler.h"
+
+static int set_threads(int *n_threads) {
+    int cores[CPU_SETSIZE], n = 0;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set) && (*n_threads == 0 || n < *n_threads))
+            cores[n++] = core;
+    *n_threads = n;
+    return sy_host_engine.set_threads(cores, n);
+}
+
+static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes) {
+    fprintf(stderr, "\r%s: packed %.1f of %.1f MB", (const char *)ctx, (double)done_bytes / 1e6,
+            (double)total_bytes / 1e6);
+    if (done_bytes == total_bytes)
+        fputc('\n', stderr);
+}
+
+static int profile_package(const char *path, int n_threads) {
+    struct sy_profile profile;
+    struct sy_package *package;
+    int status;
+
+    SY_TRY(sy_package_open(path, &package));
+    status = sy_profile_measure(package, &sy_host_engine, n_threads, &profile);
+    sy_package_close(package);
+    SY_TRY(status);
+    status = sy_package_set_profile(path, &profile);
+    sy_profile_finish(&profile);
+    return status;
+}
+
+int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile, int n_threads) {
+    struct sy_graph *graph = NULL;
+    int status;
+
+    SY_TRY(set_threads(&n_threads));
+    SY_TRY_GOTO(sy_onnx_read(onnx, &graph), done);
+    SY_TRY_GOTO(sy_graph_infer(graph), done);
+    SY_TRY_GOTO(sy_graph_optimize(graph), done);
+    status = sy_package_write(package, name, graph, &sy_host_engine, isatty(2) ? show_progress : NULL, (void *)name);
+done:
+    sy_graph_free(graph);
+    return status == SY_OK && profile ? profile_package(package, n_threads) : status;
+}
+
+/* dir/model.onnx -> dir/model.sypkg, and the name "model", where they are not given. */
+static int default_names(const char *onnx, char *path, size_t path_bytes, char *name, size_t name_bytes) {
+    const char *slash = strrchr(onnx, '/'), *base = slash ? slash + 1 : onnx, *dot = strrchr(base, '.');
+    int stem = dot ? (int)(dot - base) : (int)strlen(base);
+
+    if (!*path)
+        snprintf(path, path_bytes, "%.*s%.*s" SY_PACKAGE_SUFFIX, (int)(base - onnx), onnx, stem, base);
+    if (!*name)
+        snprintf(name, name_bytes, "%.*s", stem, base);
+    return stem > 0;
+}
+
+int sy_cmd_import(int argc, char **argv) {
+    static const struct sy_cli_option options[] = {
+        {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
+        {"name", "NAME", "the model's name; default: the file's"},
+        {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+        {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+        {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {
+        "import MODEL.onnx [options]\n\nReads the model, infers shapes, fuses, packs the weights for this CPU and times each layer.",
+        options, argc, argv, 0};
+    char path[4096] = "", name[256] = "";
+    const char *value, *onnx = NULL;
+    int64_t n_threads = 0;
+    bool profile = true;
+    int got;
+
+    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && onnx)
+            return sy_cli_usage("import takes one model, not also %s", value);
+        if (got == SY_CLI_WORD)
+            onnx = value;
+        else if (got == 0)
+            snprintf(path, sizeof(path), "%s", value);
+        else if (got == 1)
+            snprintf(name, sizeof(name), "%s", value);
+        else if (got == 2)
+            profile = false;
+        else if (sy_cli_integer(value, 1, 1024, &n_threads) < 0)
+            return sy_cli_usage("--threads: %s", sy_error_text());
+    }
+    if (got != SY_CLI_END)
+        return got == SY_CLI_HELP ? 0 : 2;
+    if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
+        return sy_cli_usage("import which model? see switchyard import --help");
+    if (sy_cli_import(onnx, path, name, profile, (int)n_threads) < 0)
+        return sy_cli_fail_status();
+    printf("%s\n", path);
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* The command line: a table of commands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/cli/cli.h"
+#include "workers/worker.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* NULL: not for people */
+} commands[] = {
+    {"serve", sy_cmd_serve, "run the server: one device, models, training"},
+    {"import", sy_cmd_import, "make a package of an ONNX file"},
+    {"plan", sy_cmd_plan, "show how a model is cut into groups, and the pipeline"},
+    {"infer", sy_cmd_infer, "send a request to a server"},
+    {"train", sy_cmd_train, "start or stop a training job at a server"},
+    {"status", sy_cmd_status, "what a server is doing"},
+    {"bench-link", sy_cmd_bench_link, "measure the link between host and device"},
+    {"version", sy_cmd_version, "version, commit, libraries"},
+    {"worker", sy_cmd_worker, NULL},
+};
+
+static void print_help(void) {
+    printf("usage: switchyard COMMAND [options]\n\nTraining and inference on one accelerator.\n\n");
+    for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
+        if (commands[i].help)
+            printf("  %-12s%s\n", commands[i].name, commands[i].help);
+    printf("\nswitchyard COMMAND --help explains one command. SY_LOG=error|warn|info|debug sets the log.\n");
+}
+
+int sy_cmd_worker(int argc, char **argv) {
+    static const struct sy_cli_option options[] = {{"fd", "N", "control socket"}, {"index", "I", "worker's number"},
+                                                   {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {"worker\n\nStarted by serve.", options, argc, argv, 0};
+    int64_t number[2] = {-1, 0};
+    const char *value;
+    int got;
+
+    while ((got = sy_cli_next(&parser, &value)) >= 0)
+        if (sy_cli_integer(value, 0, 1 << 20, &number[got]) < 0)
+            return 2;
+    if (got != SY_CLI_END || number[0] < 0)
+        return got == SY_CLI_HELP ? 0 : sy_cli_usage("worker is started by serve, not by hand");
+    sy_log_init("worker");
+    return sy_worker_main((int)number[0], (int)number[1]);
+}
+
+static int unknown_command(const char *word) {
+    const char *names[SY_ARRAY_LEN(commands) + 1] = {NULL};
+    const char *near;
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
+        names[i] = commands[i].name;
+    near = sy_cli_nearest(word, names);
+    return sy_cli_usage("no command %s%s%s; see switchyard help", word, near ? "; did you mean " : "",
+                        near ? near : "");
+}
+
+int main(int argc, char **argv) {
+    sy_log_init("switchyard");
+    if (argc < 2)
+        return sy_cli_usage("which command? see switchyard help");
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0)
+        return sy_cmd_version(1, argv + 1);
+    for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return unknown_command(argv[1]);
+}
