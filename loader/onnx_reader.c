@@ -1,0 +1,584 @@
+/* ONNX files into graphs. The only file that knows ONNX's protobuf messages, and the first to see untrusted bytes:
+ * nesting is bounded before protobuf-c (which recurses) sees the file, every size is checked against what is there. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/file_bytes.h"
+#include "loader/graph_internal.h"
+#include "onnx.pb-c.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32 };
+
+/* Names to tensor indices: open addressing, at most half full. */
+struct name_map {
+    const char **names;
+    int *values;
+    size_t capacity; /* power of two */
+};
+
+struct reader {
+    const char *path;
+    Onnx__ModelProto *model;
+    struct sy_graph *graph;
+    struct name_map map;
+    int opset;
+};
+
+/* ---- name map --------------------------------------------------------------------------------- */
+
+static int map_init(struct name_map *map, size_t n)
+{
+    map->capacity = 16;
+    while (map->capacity < 2 * n)
+        map->capacity *= 2;
+    SY_TRY(sy_graph_alloc(map->capacity, sizeof *map->names, &map->names));
+    return sy_graph_alloc(map->capacity, sizeof *map->values, &map->values);
+}
+
+static size_t map_slot(const struct name_map *map, const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    size_t slot = (size_t)(hash ^ hash >> 32) & (map->capacity - 1);
+    while (map->names[slot] && strcmp(map->names[slot], name) != 0)
+        slot = (slot + 1) & (map->capacity - 1);
+    return slot;
+}
+
+static void map_set(struct name_map *map, const char *name, int value)
+{
+    size_t slot = map_slot(map, name);
+    map->names[slot] = name;
+    map->values[slot] = value;
+}
+
+static int map_get(const struct name_map *map, const char *name)
+{
+    size_t slot = map_slot(map, name);
+    return map->names[slot] ? map->values[slot] : -1;
+}
+
+/* ---- nesting ---------------------------------------------------------------------------------- */
+
+static int read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; shift < 64 && *at < end; shift += 7) {
+        uint8_t byte = *(*at)++;
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return SY_OK;
+    }
+    return SY_ECORRUPT;
+}
+
+/* The length of the value that follows a tag; the bytes of a length-delimited one start at *at. */
+static int value_bytes(unsigned wire_type, const uint8_t **at, const uint8_t *end, uint64_t *bytes)
+{
+    uint64_t ignored;
+    switch (wire_type) {
+    case 0:
+        *bytes = 0;
+        return read_varint(at, end, &ignored);
+    case 1:
+        *bytes = 8;
+        break;
+    case 2:
+        SY_TRY(read_varint(at, end, bytes));
+        break;
+    case 5:
+        *bytes = 4;
+        break;
+    default:
+        return SY_ECORRUPT;
+    }
+    return *bytes <= (uint64_t)(end - *at) ? SY_OK : SY_ECORRUPT;
+}
+
+/* protobuf-c unpacks nested messages by recursion without a limit; a few bytes a level would overflow the stack. */
+static int check_nesting(const ProtobufCMessageDescriptor *type, const uint8_t *at, const uint8_t *end, int depth)
+{
+    if (depth > MAX_NESTING)
+        return SY_EUNSUPPORTED;
+    while (at < end) {
+        uint64_t tag, bytes;
+        SY_TRY(read_varint(&at, end, &tag));
+        SY_TRY(value_bytes(tag & 7, &at, end, &bytes));
+        const ProtobufCFieldDescriptor *field =
+            tag >> 3 <= UINT32_MAX ? protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3)) : NULL;
+        if ((tag & 7) == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+            SY_TRY(check_nesting(field->descriptor, at, at + bytes, depth + 1));
+        at += bytes;
+    }
+    return SY_OK;
+}
+
+static int unpack(struct reader *r)
+{
+    unsigned char *bytes;
+    size_t n;
+    SY_TRY(sy_file_read_range(r->path, 0, UINT64_MAX, &bytes, &n));
+    int status = check_nesting(&onnx__model_proto__descriptor, bytes, bytes + n, 0);
+    if (status == SY_OK)
+        r->model = onnx__model_proto__unpack(NULL, n, bytes);
+    free(bytes);
+    if (status == SY_EUNSUPPORTED)
+        return sy_error_set(status, "%s: messages nested deeper than %d", r->path, MAX_NESTING);
+    if (!r->model)
+        return sy_error_set(SY_ECORRUPT, "%s (%zu bytes) is not an ONNX file, or is cut short", r->path, n);
+    if (!r->model->graph)
+        return sy_error_set(SY_ECORRUPT, "%s has no graph", r->path);
+    return SY_OK;
+}
+
+/* ---- tensors ---------------------------------------------------------------------------------- */
+
+/* "" for absent and for NULL alike. */
+static const char *text(const char *s)
+{
+    return s ? s : "";
+}
+
+static int tensor_shape(const Onnx__TensorProto *proto, struct sy_shape *shape, size_t element_bytes, size_t *bytes)
+{
+    if (proto->n_dims > SY_MAX_RANK)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' has %zu dimensions, at most %d are supported",
+                            text(proto->name), proto->n_dims, SY_MAX_RANK);
+    *shape = (struct sy_shape){.rank = (int)proto->n_dims};
+    for (size_t i = 0; i < proto->n_dims; i++)
+        shape->dims[i].fixed = proto->dims[i];
+    int64_t n = sy_shape_elements(shape, 0);
+    if (n < 0 || (uint64_t)n > PTRDIFF_MAX / element_bytes)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has a negative or too large dimension", text(proto->name));
+    *bytes = (size_t)n * element_bytes;
+    return SY_OK;
+}
+
+static int copy_field(const char *name, const void *from, size_t n, size_t bytes_each, size_t want, void **out)
+{
+    if (n * bytes_each != want)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu bytes of data, its shape needs %zu", name,
+                            n * bytes_each, want);
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    if (want > 0)
+        memcpy(*out, from, want);
+    return SY_OK;
+}
+
+/* int32_data holds all types up to 32 bits, one an element. */
+static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, size_t want, void **out)
+{
+    if (proto->n_int32_data != want / element_bytes)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu", text(proto->name),
+                            proto->n_int32_data, want / element_bytes);
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    for (size_t i = 0; i < proto->n_int32_data; i++) /* little-endian: the low bytes come first */
+        memcpy((char *)*out + i * element_bytes, &proto->int32_data[i], element_bytes);
+    return SY_OK;
+}
+
+static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_t want, void **out)
+{
+    const char *name = text(proto->name);
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        return copy_field(name, proto->float_data, proto->n_float_data, sizeof(float), want, out);
+    case SY_DTYPE_F64:
+        return copy_field(name, proto->double_data, proto->n_double_data, sizeof(double), want, out);
+    case SY_DTYPE_I64:
+        return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
+    default:
+        return narrow_field(proto, sy_dtype_bytes(dtype), want, out);
+    }
+}
+
+/* Takes the buffer that protobuf-c allocated, so that large weights are not copied once more. */
+static int raw_data(Onnx__TensorProto *proto, size_t want, void **out)
+{
+    if (proto->raw_data.len != want)
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu bytes of raw data, its shape needs %zu",
+                            text(proto->name), proto->raw_data.len, want);
+    if (want == 0)
+        return sy_graph_alloc(1, 1, out);
+    *out = proto->raw_data.data;
+    proto->raw_data = (ProtobufCBinaryData){0};
+    return SY_OK;
+}
+
+static int parse_number(const char *value, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    if (errno || end == value || *end || *value == '-')
+        return sy_error_set(SY_ECORRUPT, "external data: '%.60s' is not a number", value);
+    *out = number;
+    return SY_OK;
+}
+
+/* Names below the model's folder only: a model file must not be able to read /etc/shadow. */
+static bool is_inside(const char *location)
+{
+    if (!*location || *location == '/')
+        return false;
+    for (const char *part = location; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return false;
+    return true;
+}
+
+static int external_data(const struct reader *r, const Onnx__TensorProto *proto, size_t want, void **out)
+{
+    const char *location = "";
+    uint64_t offset = 0, length = want;
+    for (size_t i = 0; i < proto->n_external_data; i++) {
+        const char *key = text(proto->external_data[i]->key), *value = text(proto->external_data[i]->value);
+        if (strcmp(key, "location") == 0)
+            location = value;
+        else if (strcmp(key, "offset") == 0)
+            SY_TRY(parse_number(value, &offset));
+        else if (strcmp(key, "length") == 0)
+            SY_TRY(parse_number(value, &length));
+    }
+    if (length != want || !is_inside(location))
+        return sy_error_set(SY_ECORRUPT, "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
+                            "a file next to the model", text(proto->name), location, (unsigned long long)length, want);
+    char path[PATH_MAX];
+    const char *slash = strrchr(r->path, '/');
+    int folder = slash ? (int)(slash - r->path) + 1 : 0;
+    if (snprintf(path, sizeof path, "%.*s%s", folder, r->path, location) >= (int)sizeof path)
+        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long", text(proto->name));
+    size_t n;
+    return sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
+}
+
+/* Empties `proto` of its data. */
+static int read_tensor(struct reader *r, Onnx__TensorProto *proto, const char *name, int *out)
+{
+    struct sy_shape shape;
+    size_t element_bytes = sy_dtype_bytes((enum sy_dtype)proto->data_type), bytes;
+    void *data = NULL;
+    if (element_bytes == 0)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' has element type %d, which is not supported", name,
+                            proto->data_type);
+    if (proto->segment)
+        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
+    SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
+    if (proto->has_data_location && proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+        SY_TRY(external_data(r, proto, bytes, &data));
+    else if (proto->has_raw_data)
+        SY_TRY(raw_data(proto, bytes, &data));
+    else
+        SY_TRY(typed_data(proto, (enum sy_dtype)proto->data_type, bytes, &data));
+    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->data_type, &shape, data, bytes, out);
+}
+
+/* ---- inputs and outputs ----------------------------------------------------------------------- */
+
+/* Symbolic dimensions are written as N (per_batch 1); sy_graph_infer says which of them may be. */
+static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type, struct sy_shape *shape)
+{
+    if (!type->shape)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has no shape; export the model with one", name);
+    if (type->shape->n_dim > SY_MAX_RANK)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has %zu dimensions, at most %d are supported", name,
+                            type->shape->n_dim, SY_MAX_RANK);
+    *shape = (struct sy_shape){.rank = (int)type->shape->n_dim};
+    for (int i = 0; i < shape->rank; i++) {
+        const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
+        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
+            shape->dims[i].per_batch = 1;
+        else if (dim->dim_value < 0)
+            return sy_error_set(SY_ECORRUPT, "input '%.120s': dimension %d is %lld", name, i,
+                                (long long)dim->dim_value);
+        else
+            shape->dims[i].fixed = dim->dim_value;
+    }
+    return SY_OK;
+}
+
+static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
+{
+    const char *name = text(info->name);
+    struct sy_shape shape;
+    int tensor;
+    if (map_get(&r->map, name) >= 0) /* up to IR version 3 initializers are listed as inputs too */
+        return SY_OK;
+    if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !info->type->tensor_type)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' is not a tensor", name);
+    enum sy_dtype dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
+    if (sy_dtype_bytes(dtype) == 0)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has element type %d, which is not supported", name,
+                            (int)dtype);
+    SY_TRY(input_shape(name, info->type->tensor_type, &shape));
+    SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, &shape, &tensor));
+    map_set(&r->map, info->name ? info->name : "", tensor);
+    r->graph->inputs[r->graph->n_inputs++] = tensor;
+    return SY_OK;
+}
+
+static int read_outputs(struct reader *r)
+{
+    const Onnx__GraphProto *graph = r->model->graph;
+    SY_TRY(sy_graph_alloc(graph->n_output, sizeof *r->graph->outputs, &r->graph->outputs));
+    for (size_t i = 0; i < graph->n_output; i++) {
+        int tensor = map_get(&r->map, text(graph->output[i]->name));
+        if (tensor < 0)
+            return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'", text(graph->output[i]->name));
+        r->graph->outputs[r->graph->n_outputs++] = tensor;
+    }
+    return SY_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------ */
+
+static int read_string(const ProtobufCBinaryData *from, char **out)
+{
+    SY_TRY(sy_graph_alloc(from->len + 1, 1, out));
+    if (from->len > 0)
+        memcpy(*out, from->data, from->len);
+    return SY_OK;
+}
+
+static int read_floats(const Onnx__AttributeProto *from, struct sy_attr *attr)
+{
+    if (from->n_floats > INT_MAX)
+        return sy_error_set(SY_ECORRUPT, "attribute with %zu numbers", from->n_floats);
+    SY_TRY(sy_graph_alloc(from->n_floats, sizeof(float), &attr->floats));
+    attr->n = (int)from->n_floats;
+    if (attr->n > 0)
+        memcpy(attr->floats, from->floats, from->n_floats * sizeof(float));
+    return SY_OK;
+}
+
+static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from)
+{
+    const char *name = text(from->name);
+    struct sy_attr *attr;
+    int tensor;
+    switch (from->type) {
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+        return sy_node_set_int(&r->graph->nodes[node], name, from->i);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+        return sy_node_set_float(&r->graph->nodes[node], name, from->f);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+        if (from->n_ints > INT_MAX)
+            break;
+        return sy_node_set_ints(&r->graph->nodes[node], name, (int)from->n_ints, from->ints);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
+        SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
+        attr->kind = SY_ATTR_FLOATS;
+        return read_floats(from, attr);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+        SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
+        attr->kind = SY_ATTR_STRING;
+        return read_string(&from->s, &attr->s);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+        if (!from->t)
+            break;
+        SY_TRY(read_tensor(r, from->t, name, &tensor));
+        SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
+        attr->kind = SY_ATTR_TENSOR;
+        attr->tensor = tensor;
+        return SY_OK;
+    default:
+        break;
+    }
+    return sy_error_set(SY_EUNSUPPORTED, "attribute '%.60s' has kind %d, which is not supported", name,
+                        (int)from->type);
+}
+
+/* An initializer with the value of a Constant node's attribute: value, value_float(s), value_int(s). */
+static int constant_tensor(struct reader *r, Onnx__AttributeProto *from, const char *name, int *out)
+{
+    Onnx__TensorProto proto = ONNX__TENSOR_PROTO__INIT;
+    int64_t count = 0;
+    proto.has_data_type = 1;
+    proto.dims = &count;
+    proto.data_type = SY_DTYPE_I64;
+    switch (from->type) {
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+        if (from->t)
+            return read_tensor(r, from->t, name, out);
+        break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
+        proto.n_dims = 1; /* fall through */
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+        proto.data_type = SY_DTYPE_F32;
+        proto.n_float_data = proto.n_dims ? from->n_floats : 1;
+        proto.float_data = proto.n_dims ? from->floats : &from->f;
+        count = (int64_t)proto.n_float_data;
+        return read_tensor(r, &proto, name, out);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+        proto.n_dims = 1; /* fall through */
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+        proto.n_int64_data = proto.n_dims ? from->n_ints : 1;
+        proto.int64_data = proto.n_dims ? from->ints : &from->i;
+        count = (int64_t)proto.n_int64_data;
+        return read_tensor(r, &proto, name, out);
+    default:
+        break;
+    }
+    return sy_error_set(SY_EUNSUPPORTED, "constant '%.120s': attribute '%.60s' is not supported", name,
+                        text(from->name));
+}
+
+static int read_constant_node(struct reader *r, const Onnx__NodeProto *node)
+{
+    int tensor;
+    if (node->n_output != 1 || node->n_attribute != 1)
+        return sy_error_set(SY_ECORRUPT, "a Constant has one output and one value");
+    if (map_get(&r->map, text(node->output[0])) >= 0)
+        return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", text(node->output[0]));
+    SY_TRY(constant_tensor(r, node->attribute[0], text(node->output[0]), &tensor));
+    map_set(&r->map, text(node->output[0]), tensor);
+    return SY_OK;
+}
+
+static bool is_constant_node(const Onnx__NodeProto *node)
+{
+    return strcmp(text(node->op_type), "Constant") == 0;
+}
+
+static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outputs)
+{
+    for (size_t i = 0; i < from->n_output; i++) {
+        outputs[i] = -1;
+        if (!*text(from->output[i]))
+            continue;
+        if (map_get(&r->map, from->output[i]) >= 0)
+            return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", from->output[i]);
+        SY_TRY(sy_graph_add_tensor(r->graph, from->output[i], SY_DTYPE_NONE, NULL, &outputs[i]));
+        map_set(&r->map, from->output[i], outputs[i]);
+    }
+    return SY_OK;
+}
+
+static int read_node(struct reader *r, const Onnx__NodeProto *from)
+{
+    enum sy_op op;
+    int *outputs;
+    if (*text(from->domain) && strcmp(from->domain, "ai.onnx") != 0)
+        return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported", from->domain);
+    SY_TRY(sy_op_from_name(text(from->op_type), &op));
+    if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
+        return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
+    SY_TRY(sy_graph_alloc(from->n_output, sizeof *outputs, &outputs));
+    int status = node_outputs(r, from, outputs);
+    if (status == SY_OK)
+        status = sy_graph_add_node(r->graph, op, r->opset, *text(from->name) ? from->name : text(from->output[0]), 0,
+                                   NULL, (int)from->n_output, outputs, NULL);
+    free(outputs);
+    for (size_t i = 0; status == SY_OK && i < from->n_attribute; i++)
+        status = read_attribute(r, r->graph->n_nodes - 1, from->attribute[i]);
+    return status;
+}
+
+/* After all outputs are known, since nodes may stand in any order. */
+static int connect_node(struct reader *r, const Onnx__NodeProto *from, struct sy_node *node)
+{
+    for (size_t i = 0; i < from->n_input; i++) {
+        int tensor = *text(from->input[i]) ? map_get(&r->map, from->input[i]) : -1;
+        if (tensor < 0 && *text(from->input[i]))
+            return sy_error_set(SY_ECORRUPT, "nothing makes its input '%.120s'", from->input[i]);
+        SY_TRY(sy_node_add_input(node, tensor));
+    }
+    return SY_OK;
+}
+
+static int name_node(const Onnx__NodeProto *node, int opset, int status)
+{
+    const char *name = *text(node->name) ? node->name : node->n_output ? text(node->output[0]) : "";
+    return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name, text(node->op_type), opset);
+}
+
+static int read_nodes(struct reader *r)
+{
+    const Onnx__GraphProto *graph = r->model->graph;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        int status = is_constant_node(graph->node[i]) ? read_constant_node(r, graph->node[i])
+                                                      : read_node(r, graph->node[i]);
+        if (status < 0)
+            return name_node(graph->node[i], r->opset, status);
+    }
+    int n = 0;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        if (is_constant_node(graph->node[i]))
+            continue;
+        int status = connect_node(r, graph->node[i], &r->graph->nodes[n++]);
+        if (status < 0)
+            return name_node(graph->node[i], r->opset, status);
+    }
+    return SY_OK;
+}
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+static int find_opset(struct reader *r)
+{
+    int64_t version = 1;
+    for (size_t i = 0; i < r->model->n_opset_import; i++) {
+        const Onnx__OperatorSetIdProto *import = r->model->opset_import[i];
+        if (!*text(import->domain) || strcmp(import->domain, "ai.onnx") == 0)
+            version = import->version;
+    }
+    if (version < MIN_OPSET || version > MAX_OPSET)
+        return sy_error_set(SY_EUNSUPPORTED, "%s uses opset %lld; %d to %d are supported, export it again with one of "
+                            "those", r->path, (long long)version, MIN_OPSET, MAX_OPSET);
+    r->opset = (int)version;
+    return SY_OK;
+}
+
+static int read_graph(struct reader *r)
+{
+    const Onnx__GraphProto *graph = r->model->graph;
+    size_t n_names = graph->n_initializer + graph->n_input;
+    for (size_t i = 0; i < graph->n_node; i++)
+        n_names += graph->node[i]->n_output;
+    if (n_names > INT_MAX / 4 || graph->n_node > INT_MAX / 4)
+        return sy_error_set(SY_EUNSUPPORTED, "%s has %zu tensors", r->path, n_names);
+    if (graph->n_sparse_initializer > 0)
+        return sy_error_set(SY_EUNSUPPORTED, "%s has sparse initializers", r->path);
+    SY_TRY(map_init(&r->map, n_names));
+    SY_TRY(sy_graph_create(graph->name, &r->graph));
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        int tensor;
+        SY_TRY(read_tensor(r, graph->initializer[i], text(graph->initializer[i]->name), &tensor));
+        map_set(&r->map, text(graph->initializer[i]->name), tensor);
+    }
+    SY_TRY(sy_graph_alloc(graph->n_input, sizeof *r->graph->inputs, &r->graph->inputs));
+    for (size_t i = 0; i < graph->n_input; i++)
+        SY_TRY(read_input(r, graph->input[i]));
+    SY_TRY(read_nodes(r));
+    SY_TRY(read_outputs(r));
+    SY_TRY(sy_graph_sort(r->graph));
+    return sy_graph_check(r->graph);
+}
+
+int sy_onnx_read(const char *path, struct sy_graph **out)
+{
+    struct reader r = {.path = path};
+    int status;
+    SY_TRY_GOTO(unpack(&r), out);
+    SY_TRY_GOTO(find_opset(&r), out);
+    status = read_graph(&r);
+    if (status < 0) {
+        sy_error_prefix(status, "%s", path);
+        goto out;
+    }
+    *out = r.graph;
+    r.graph = NULL;
+out:
+    sy_graph_free(r.graph);
+    if (r.model)
+        onnx__model_proto__free_unpacked(r.model, NULL);
+    free(r.map.names);
+    free(r.map.values);
+    return status;
+}
