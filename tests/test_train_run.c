@@ -30,7 +30,7 @@
 #define MODEL "tests/data/train_step/model.onnx" /* 1x8x8 in, 4 classes */
 #define SAMPLES 50
 #define STEPS 12
-#define KILL_STEPS 1500
+#define KILL_STEPS 600
 #define MAX_BYTES (4u << 20)
 
 static char folder[64];
@@ -289,7 +289,7 @@ static void test_killed_while_writing(void **state)
     (void)state;
     static char disturbed[65536], undisturbed[65536];
     for (int i = 0; i < 30; i++)
-        train_in_child("killed", (long)(rand_r(&seed) % 40000) * 1000L);
+        train_in_child("killed", (long)(rand_r(&seed) % 12000) * 1000L);
     train_in_child("killed", -1);
     train_in_child("alone", -1);
     size_t n = read_last_snapshot("killed", disturbed, sizeof disturbed);
