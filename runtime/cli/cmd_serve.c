@@ -1,0 +1,344 @@
+/* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
+#include <dirent.h>
+#include <event2/event.h>
+#include <jansson.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "loader/package.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/core.h"
+#include "runtime/rpc_server.h"
+
+#define MAX_PACKAGES 256
+#define MAX_JOBS 16
+#define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
+
+extern char **environ;
+
+struct package_path {
+    char path[1024], name[128]; /* name "": the package's own */
+};
+
+struct serve {
+    struct sy_core_config core_config;
+    struct sy_rpc_config rpc_config;
+    int64_t warm_batches[8];
+    char threads_cores[32];
+    const char *models_folder, *jobs[MAX_JOBS];
+    int n_packages, n_jobs, n_loading, ready_fd, result;
+    struct package_path packages[MAX_PACKAGES];
+    struct event_base *base;
+    struct sy_core *core;
+    struct sy_rpc_server *rpc;
+    bool draining;
+};
+
+static const struct sy_cli_option options[] = {
+    {"models", "DIR", "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is imported first"},
+    {"package", "FILE", "one package; may be given again"},
+    {"device", "SPEC", "host, or emulated[,link-gbps=12.3][,link-alpha-us=10]; default host"},
+    {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
+    {"image-bytes", "SIZE", "host image of a discrete device"},
+    {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
+    {"workers", "N", "worker processes; default 3"},
+    {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
+    {"cores", "LIST", "compute cores, as 0-3"},
+    {"socket", "PATH", "Unix socket; default $XDG_RUNTIME_DIR/switchyard.sock or /tmp/switchyard-UID.sock"},
+    {"tcp", "HOST:PORT", "also listen on TCP; :PORT is 127.0.0.1"},
+    {"state", "DIR", "remember training jobs here"},
+    {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
+    {"train", "JOB.json", "start this training job; may be given again"},
+    {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
+    {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
+    {"ready-fd", "N", "write \"ready\" to this fd too"},
+    {NULL, NULL, NULL}};
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+static int add_package(struct serve *serve, const char *path, const char *name) {
+    if (serve->n_packages == MAX_PACKAGES)
+        return sy_error_set(SY_EARG, "more than %d models", MAX_PACKAGES);
+    if (strlen(path) >= sizeof(serve->packages[0].path) || strlen(name) >= sizeof(serve->packages[0].name))
+        return sy_error_set(SY_EARG, "path or name too long: %s", path);
+    strcpy(serve->packages[serve->n_packages].path, path);
+    strcpy(serve->packages[serve->n_packages++].name, name);
+    return SY_OK;
+}
+
+static int set_batches(struct serve *serve, const char *text) {
+    char copy[128], *rest = copy, *word;
+
+    snprintf(copy, sizeof(copy), "%s", text);
+    serve->core_config.n_warm_batches = 0;
+    while ((word = strsep(&rest, ","))) {
+        if (serve->core_config.n_warm_batches == (int)SY_ARRAY_LEN(serve->warm_batches))
+            return sy_error_set(SY_EARG, "at most 8 batch sizes");
+        SY_TRY(sy_cli_integer(word, 1, 1024, &serve->warm_batches[serve->core_config.n_warm_batches++]));
+    }
+    serve->core_config.warm_batches = serve->warm_batches;
+    return SY_OK;
+}
+
+static int set_count(const char *value, int64_t most, int *out) {
+    int64_t number;
+
+    SY_TRY(sy_cli_integer(value, 1, most, &number));
+    *out = (int)number;
+    return SY_OK;
+}
+
+static int set_threads(struct serve *serve, const char *value) {
+    int n = 0;
+
+    SY_TRY(set_count(value, 1024, &n));
+    snprintf(serve->threads_cores, sizeof(serve->threads_cores), "0-%d", n - 1);
+    if (!serve->core_config.cores)
+        serve->core_config.cores = serve->threads_cores;
+    return SY_OK;
+}
+
+static int set_hang_timeout(struct serve *serve, const char *value) {
+    double seconds;
+
+    SY_TRY(sy_cli_real(value, &seconds));
+    serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
+    return SY_OK;
+}
+
+static int set_text(const char **to, const char *value) {
+    *to = value;
+    return SY_OK;
+}
+
+static int add_job(struct serve *serve, const char *value) {
+    if (serve->n_jobs == MAX_JOBS)
+        return sy_error_set(SY_EARG, "more than %d jobs", MAX_JOBS);
+    serve->jobs[serve->n_jobs++] = value;
+    return SY_OK;
+}
+
+/* By the order of `options`. */
+static int set_option(struct serve *serve, int index, const char *value) {
+    struct sy_core_config *core = &serve->core_config;
+
+    switch (index) {
+    case 0: return set_text(&serve->models_folder, value);
+    case 1: return add_package(serve, value, "");
+    case 2: return set_text(&core->device, value);
+    case 3: return sy_cli_bytes(value, &core->pool_bytes);
+    case 4: return sy_cli_bytes(value, &core->image_bytes);
+    case 5: return sy_cli_bytes(value, &core->slab_bytes);
+    case 6: return set_count(value, 64, &core->n_workers);
+    case 7: return set_threads(serve, value);
+    case 8: return set_text(&core->cores, value);
+    case 9: return set_text(&serve->rpc_config.socket_path, value);
+    case 10: return set_text(&serve->rpc_config.tcp_address, value);
+    case 11: return set_text(&core->state_folder, value);
+    case 12: return set_batches(serve, value);
+    case 13: return add_job(serve, value);
+    case 14: return set_text(&core->grouping, value);
+    case 15: return set_hang_timeout(serve, value);
+    default: return set_count(value, 1 << 20, &serve->ready_fd);
+    }
+}
+
+/* ---- the models folder ------------------------------------------------------------------------------------ */
+
+/* In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
+static int import_in_child(char *onnx, char *package, char *name) {
+    char *argv[] = {"switchyard", "import", onnx, "-o", package, "--name", name, NULL};
+    int status = 0;
+    pid_t pid;
+
+    fprintf(stderr, "switchyard: importing %s\n", onnx);
+    if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ))
+        return sy_error_set(SY_EIO, "cannot start the import of %s", onnx);
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return sy_error_set(SY_EIO, "the import of %s failed", onnx);
+    return SY_OK;
+}
+
+static int add_version(struct serve *serve, const char *folder, char *name) {
+    char onnx[1000], package[1000];
+    struct stat source, made;
+    bool has_source, has_package;
+
+    snprintf(onnx, sizeof(onnx), "%s/model.onnx", folder);
+    snprintf(package, sizeof(package), "%s/model" SY_PACKAGE_SUFFIX, folder);
+    has_source = stat(onnx, &source) == 0;
+    has_package = stat(package, &made) == 0;
+    if (!has_source && !has_package)
+        return SY_OK;
+    if (has_source && (!has_package || made.st_mtime < source.st_mtime))
+        SY_TRY(import_in_child(onnx, package, name));
+    return add_package(serve, package, name);
+}
+
+/* The highest version is served, as Triton does by default. */
+static int add_model_folder(struct serve *serve, char *name) {
+    char folder[900];
+    struct dirent **entries;
+    long best = 0;
+    int n;
+
+    snprintf(folder, sizeof(folder), "%s/%s", serve->models_folder, name);
+    n = scandir(folder, &entries, NULL, NULL);
+    for (int i = 0; i < n; i++) {
+        best = SY_MAX(best, strtol(entries[i]->d_name, NULL, 10));
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    if (best <= 0)
+        return SY_OK;
+    snprintf(folder + strlen(folder), sizeof(folder) - strlen(folder), "/%ld", best);
+    return add_version(serve, folder, name);
+}
+
+static int scan_models(struct serve *serve) {
+    struct dirent **entries;
+    int status = SY_OK, n;
+
+    if (!serve->models_folder)
+        return SY_OK;
+    n = scandir(serve->models_folder, &entries, NULL, alphasort);
+    if (n < 0)
+        return sy_error_set(SY_EARG, "cannot read the models folder %s", serve->models_folder);
+    for (int i = 0; i < n; i++) {
+        if (status == SY_OK && entries[i]->d_name[0] != '.')
+            status = add_model_folder(serve, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+static void drained(void *ctx) {
+    event_base_loopexit(((struct serve *)ctx)->base, NULL);
+}
+
+static void stop(struct serve *serve) {
+    if (!serve->draining)
+        sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
+    serve->draining = true;
+}
+
+static void on_signal(evutil_socket_t number, short what, void *ctx) {
+    (void)what;
+    sy_log_info("serve", "event=drain signal=%d", (int)number);
+    stop(ctx);
+}
+
+static void loaded(void *ctx, int status, const char *error) {
+    struct serve *serve = ctx;
+
+    if (status < 0) {
+        sy_cli_fail("%s", error && *error ? error : sy_status_text(status));
+        serve->result = 1;
+        stop(serve);
+    }
+    if (--serve->n_loading > 0 || serve->result)
+        return;
+    printf("ready\n");
+    fflush(stdout);
+    if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
+        sy_log_warn("serve", "event=ready_fd why=\"nobody reads it\"");
+}
+
+static void job_started(void *ctx, int status, const char *error) {
+    (void)ctx;
+    if (status < 0)
+        sy_log_error("serve", "event=job_refused why=\"%s\"", error ? error : sy_status_text(status));
+}
+
+static int start_job(struct serve *serve, const char *path) {
+    json_error_t where;
+    json_t *job = json_load_file(path, 0, &where);
+    char *text = job ? json_dumps(job, JSON_COMPACT) : NULL;
+    uint64_t id;
+    int status = text ? sy_core_job_submit(serve->core, text, job_started, serve, &id)
+                      : sy_error_set(SY_EARG, "%s: line %d: %s", path, where.line, where.text);
+
+    json_decref(job);
+    free(text);
+    return status;
+}
+
+static int start(struct serve *serve) {
+    SY_TRY(scan_models(serve));
+    SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
+    SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core, &serve->rpc));
+    serve->n_loading = serve->n_packages + 1;
+    for (int i = 0; i < serve->n_packages; i++) {
+        const struct package_path *package = &serve->packages[i];
+
+        SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL, loaded, serve));
+    }
+    for (int i = 0; i < serve->n_jobs; i++)
+        SY_TRY(start_job(serve, serve->jobs[i]));
+    loaded(serve, SY_OK, NULL); /* the one more: ready also without models */
+    return SY_OK;
+}
+
+static int run(struct serve *serve) {
+    struct event *signals[2];
+    int status;
+
+    signal(SIGPIPE, SIG_IGN);
+    serve->base = event_base_new();
+    if (!serve->base)
+        return sy_cli_fail("no event loop");
+    signals[0] = evsignal_new(serve->base, SIGTERM, on_signal, serve);
+    signals[1] = evsignal_new(serve->base, SIGINT, on_signal, serve);
+    status = start(serve);
+    if (status < 0)
+        serve->result = sy_cli_fail_status();
+    for (int i = 0; i < 2; i++)
+        event_add(signals[i], NULL);
+    if (status == SY_OK)
+        event_base_dispatch(serve->base);
+    sy_rpc_server_destroy(serve->rpc);
+    sy_core_destroy(serve->core);
+    for (int i = 0; i < 2; i++)
+        event_free(signals[i]);
+    event_base_free(serve->base);
+    return serve->result;
+}
+
+int sy_cmd_serve(int argc, char **argv) {
+    struct sy_cli_parser parser = {
+        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, which drain it. Prints \"ready\" when all models are loaded.",
+        options, argc, argv, 0};
+    struct serve *serve = calloc(1, sizeof(*serve));
+    const char *value;
+    int got, result;
+
+    if (!serve)
+        return sy_cli_fail("no memory");
+    serve->ready_fd = -1;
+    serve->core_config.device = "host";
+    serve->rpc_config.socket_path = sy_cli_default_socket();
+    while ((got = sy_cli_next(&parser, &value)) >= 0)
+        if (set_option(serve, got, value) < 0) {
+            sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+            got = SY_CLI_BAD;
+            break;
+        }
+    if (got == SY_CLI_WORD)
+        sy_cli_usage("serve takes no words: %s", value);
+    result = got == SY_CLI_END ? run(serve) : got == SY_CLI_HELP ? 0 : 2;
+    free(serve);
+    return result;
+}
