@@ -1,15 +1,15 @@
-/* jemalloc asks its extent hooks for page runs; here they come out of one shared memory:
+/* jemalloc asks its extent hooks for pages; here they come out of one shared memory, all in one piece:
  *
- *   shared memory  |####....##########.....|   a bit per page in `taken`; first fit
- *                   tensors  (jemalloc extents, split and merged as it likes)
- *   private        |base|                      jemalloc's own books: never where a worker can write
+ *   shared memory  |        one extent, which jemalloc splits and merges          |
+ *   private        |base|   jemalloc's own books: never where a worker can write
  *
- * Pages are cleared from the bitmap whatever extents they were handed out in, so splitting and
- * merging need no books at all. Decay is 0: what jemalloc frees comes back at once and coalesces. */
+ * jemalloc merges only what came from one call of the hook. So the first call, which sy_slab_create
+ * provokes by taking and releasing one tensor of the whole size, gets all there is, and later ones
+ * get nothing: the slab is bounded, and what is released coalesces (decay is 0, and giving pages
+ * back to the hook is refused, so that they stay jemalloc's). */
 #include "allocator/slab.h"
 
 #include <jemalloc/jemalloc.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,65 +28,14 @@
 /* jemalloc asks for its own books in pieces aligned to this; for extents in pieces aligned to a page,
  * since nothing here allocates with a larger alignment than TENSOR_ALIGN. */
 #define BOOKS_ALIGN (2u << 20)
-/* How far jemalloc may grow a run beyond what is asked for. */
-#define GROW_LIMIT_BYTES (64u << 10)
 
 struct sy_slab {
     extent_hooks_t hooks; /* first: the hooks get its address */
     struct sy_shared_memory memory;
-    pthread_mutex_t lock; /* of the three below; jemalloc calls the hooks from any thread */
-    uint8_t *taken;       /* one byte a page */
-    uint64_t n_pages;
-    uint64_t first_free; /* no free page is below this one */
+    atomic_flag handed_out;
     unsigned arena;
     _Atomic uint64_t used_bytes;
 };
-
-/* ---- page runs -------------------------------------------------------------------------------- */
-
-static void mark_pages(struct sy_slab *slab, uint64_t first, uint64_t n, bool taken)
-{
-    memset(slab->taken + first, taken, n);
-}
-
-/* The first run of n free pages that starts at a multiple of `align` pages; n_pages if there is none. */
-static uint64_t find_run(const struct sy_slab *slab, uint64_t n, uint64_t align)
-{
-    uint64_t first = SY_ALIGN_UP(slab->first_free, align);
-    while (n <= slab->n_pages && first <= slab->n_pages - n) {
-        uint64_t length = 0;
-        while (length < n && !slab->taken[first + length])
-            length++;
-        if (length == n)
-            return first;
-        first = SY_ALIGN_UP(first + length + 1, align);
-    }
-    return slab->n_pages;
-}
-
-static void *take_pages(struct sy_slab *slab, uint64_t bytes, uint64_t alignment)
-{
-    uint64_t n = bytes / PAGE;
-    pthread_mutex_lock(&slab->lock);
-    uint64_t first = find_run(slab, n, SY_MAX(alignment / PAGE, 1));
-    bool found = first < slab->n_pages;
-    if (found) {
-        mark_pages(slab, first, n, true);
-        while (slab->first_free < slab->n_pages && slab->taken[slab->first_free])
-            slab->first_free++;
-    }
-    pthread_mutex_unlock(&slab->lock);
-    return found ? (char *)slab->memory.base + first * PAGE : NULL;
-}
-
-static void give_pages(struct sy_slab *slab, void *address, uint64_t bytes)
-{
-    uint64_t first = (uint64_t)((char *)address - (char *)slab->memory.base) / PAGE;
-    pthread_mutex_lock(&slab->lock);
-    mark_pages(slab, first, bytes / PAGE, false);
-    slab->first_free = SY_MIN(slab->first_free, first);
-    pthread_mutex_unlock(&slab->lock);
-}
 
 /* ---- jemalloc's hooks ------------------------------------------------------------------------- */
 
@@ -122,10 +71,9 @@ static void *hook_alloc(extent_hooks_t *hooks, void *new_addr, size_t size, size
         *zero = true;
         return map_books(size, alignment);
     }
-    void *address = take_pages(slab, size, alignment);
-    if (address && *zero)
-        memset(address, 0, size);
-    return address;
+    /* Fresh memory is zero already, whatever *zero wants. */
+    bool fits = size <= slab->memory.bytes;
+    return fits && !atomic_flag_test_and_set(&slab->handed_out) ? slab->memory.base : NULL;
 }
 
 static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool committed,
@@ -134,17 +82,8 @@ static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool
     struct sy_slab *slab = (struct sy_slab *)hooks;
     (void)committed;
     (void)arena;
-    if (is_shared(slab, address))
-        give_pages(slab, address, size);
-    else
+    if (!is_shared(slab, address))
         munmap(address, size);
-}
-
-static bool hook_dalloc(extent_hooks_t *hooks, void *address, size_t size, bool committed,
-                        unsigned arena)
-{
-    hook_destroy(hooks, address, size, committed, arena);
-    return false;
 }
 
 static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t size_a,
@@ -185,11 +124,28 @@ static void destroy_arena(unsigned arena)
     (void)error;
 }
 
+static int allocation_flags(const struct sy_slab *slab)
+{
+    return MALLOCX_ARENA(slab->arena) | MALLOCX_TCACHE_NONE | MALLOCX_ALIGN(TENSOR_ALIGN);
+}
+
+/* Provokes the one call of the hook for all of the memory (see the top). */
+static int claim_memory(struct sy_slab *slab)
+{
+    int flags = allocation_flags(slab);
+    void *all = mallocx(slab->memory.bytes - PAGE, flags);
+    if (!all)
+        return sy_error_set(SY_ENOMEM_HOST, "jemalloc cannot take the tensor slab's %llu bytes",
+                            (unsigned long long)slab->memory.bytes);
+    dallocx(all, flags);
+    return SY_OK;
+}
+
 static int create_arena(struct sy_slab *slab)
 {
     int status;
     extent_hooks_t *hooks = &slab->hooks;
-    size_t size = sizeof slab->arena, limit = GROW_LIMIT_BYTES;
+    size_t size = sizeof slab->arena;
     ssize_t at_once = 0;
     int error = mallctl("arenas.create", &slab->arena, &size, &hooks, sizeof hooks);
     if (error)
@@ -197,7 +153,7 @@ static int create_arena(struct sy_slab *slab)
                             strerror(error));
     SY_TRY_GOTO(set_arena(slab->arena, "dirty_decay_ms", &at_once, sizeof at_once), destroy);
     SY_TRY_GOTO(set_arena(slab->arena, "muzzy_decay_ms", &at_once, sizeof at_once), destroy);
-    SY_TRY_GOTO(set_arena(slab->arena, "retain_grow_limit", &limit, sizeof limit), destroy);
+    SY_TRY_GOTO(claim_memory(slab), destroy);
     return SY_OK;
 
 destroy:
@@ -208,30 +164,19 @@ destroy:
 int sy_slab_create(uint64_t bytes, struct sy_slab **out)
 {
     int status;
+    if (bytes == 0 || bytes > INT64_MAX / 4)
+        return sy_error_set(SY_EARG, "a tensor slab of %llu bytes", (unsigned long long)bytes);
     struct sy_slab *slab = calloc(1, sizeof *slab);
     if (!slab)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the tensor slab's books");
-    slab->hooks = (extent_hooks_t){.alloc = hook_alloc,
-                                   .dalloc = hook_dalloc,
-                                   .destroy = hook_destroy,
-                                   .split = hook_split,
-                                   .merge = hook_merge};
+    slab->hooks = (extent_hooks_t){
+        .alloc = hook_alloc, .destroy = hook_destroy, .split = hook_split, .merge = hook_merge};
+    bytes = nallocx(bytes, MALLOCX_ALIGN(PAGE)) + PAGE;
     SY_TRY_GOTO(sy_shared_memory_create(&slab->memory, "switchyard-slab", bytes), free_slab);
-    slab->n_pages = slab->memory.bytes / PAGE;
-    slab->taken = calloc(slab->n_pages, 1);
-    if (!slab->taken) {
-        status = sy_error_set(SY_ENOMEM_HOST, "no memory for the books of %llu slab pages",
-                              (unsigned long long)slab->n_pages);
-        goto finish_memory;
-    }
-    pthread_mutex_init(&slab->lock, NULL);
-    SY_TRY_GOTO(create_arena(slab), destroy_lock);
+    SY_TRY_GOTO(create_arena(slab), finish_memory);
     *out = slab;
     return SY_OK;
 
-destroy_lock:
-    pthread_mutex_destroy(&slab->lock);
-    free(slab->taken);
 finish_memory:
     sy_shared_memory_finish(&slab->memory);
 free_slab:
@@ -244,9 +189,7 @@ void sy_slab_destroy(struct sy_slab *slab)
     if (!slab)
         return;
     destroy_arena(slab->arena);
-    pthread_mutex_destroy(&slab->lock);
     sy_shared_memory_finish(&slab->memory);
-    free(slab->taken);
     free(slab);
 }
 
@@ -258,11 +201,6 @@ int sy_slab_fd(const struct sy_slab *slab)
 uint64_t sy_slab_size(const struct sy_slab *slab)
 {
     return slab->memory.bytes;
-}
-
-static int allocation_flags(const struct sy_slab *slab)
-{
-    return MALLOCX_ARENA(slab->arena) | MALLOCX_TCACHE_NONE | MALLOCX_ALIGN(TENSOR_ALIGN);
 }
 
 int sy_slab_alloc(struct sy_slab *slab, uint64_t bytes, uint64_t *out_offset)

@@ -9,7 +9,8 @@
 
 struct sy_slab;
 
-/* ENOMEM_HOST. Destroy takes NULL; nothing may be in use then. */
+/* `bytes` is rounded up to a size class of jemalloc (by less than a quarter) and a page; the size is
+ * what workers map. EARG for 0 bytes, ENOMEM_HOST. Destroy takes NULL; nothing may be in use then. */
 int sy_slab_create(uint64_t bytes, struct sy_slab **out);
 void sy_slab_destroy(struct sy_slab *slab);
 int sy_slab_fd(const struct sy_slab *slab); /* borrowed */

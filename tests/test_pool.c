@@ -13,7 +13,7 @@
 #include "runtime/base/status.h"
 
 #define PAGES 512
-#define PAGE ((uint64_t)SY_POOL_ALIGN)
+#define PAGE  ((uint64_t)SY_POOL_ALIGN)
 
 static unsigned seed = 1;
 

@@ -14,11 +14,11 @@
 #include "allocator/residency.h"
 #include "runtime/base/status.h"
 
-#define PAGE ((uint64_t)SY_POOL_ALIGN)
-#define PAGES 256
-#define MODELS 8
-#define GROUPS 24
-#define LANES 4
+#define PAGE    ((uint64_t)SY_POOL_ALIGN)
+#define PAGES   256
+#define MODELS  8
+#define GROUPS  24
+#define LANES   4
 #define NOTHING (-1)
 
 static unsigned seed = 1;
