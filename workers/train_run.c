@@ -197,12 +197,11 @@ static double double_of(uint64_t bits)
     return x;
 }
 
-/* The fence keeps what follows behind the word: a release store alone orders only what came before it. */
+/* An exchange, not a store: acquire keeps what follows behind the word, where a release store orders only what came before. */
 static void enter_phase(struct sy_train_run *r, enum sy_train_phase phase)
 {
-    atomic_store_explicit(&r->header->phase, (uint32_t)phase, memory_order_release);
     atomic_store_explicit(&r->page->train_phase, (uint32_t)phase, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_exchange_explicit(&r->header->phase, (uint32_t)phase, memory_order_acq_rel);
 }
 
 static void publish_step(struct sy_train_run *r)
@@ -215,8 +214,7 @@ static void publish_step(struct sy_train_run *r)
 
 static void write_header(struct sy_train_run *r)
 {
-    atomic_store_explicit(&r->header->magic, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel);
     r->header->version = VERSION;
     r->header->job_hash = r->job.hash;
     r->header->state_bytes = r->ops->persistent_bytes(r->trainer);
@@ -274,7 +272,7 @@ static int read_snapshot(struct sy_train_run *r)
 
 static int load_state(struct sy_train_run *r)
 {
-    atomic_store_explicit(&r->header->magic, 0, memory_order_release); /* whoever dies here leaves no state */
+    atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel); /* whoever dies here leaves no state */
     SY_TRY(r->ops->init_state(r->trainer));
     if (r->job.snapshot_folder)
         SY_TRY(read_snapshot(r));
