@@ -104,14 +104,46 @@ static int do_status(const struct sy_rpc_request *request, json_t *params) {
     return answer(request, status);
 }
 
+/* Names, dtypes and shapes (-1: the batch) of a model's inputs or outputs. */
+static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n) {
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < n; i++) {
+        const struct sy_tensor *tensor = &graph->tensors[indices[i]];
+        json_t *shape = json_array();
+
+        for (int d = 0; d < tensor->shape.rank; d++)
+            json_array_append_new(
+                shape, json_integer(tensor->shape.dims[d].per_batch ? -1 : tensor->shape.dims[d].fixed));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
+                                              sy_dtype_wire_name(tensor->dtype), "shape", shape));
+    }
+    return list;
+}
+
+static void describe_model(const struct sy_rpc_request *request, json_t *model) {
+    const char *name = json_string_value(json_object_get(model, "name"));
+    const struct sy_package *package;
+
+    if (!name || handlers_of(request)->model_find(core_of(request), name, &package) < 0)
+        return; /* still loading, or unavailable */
+    json_object_set_new(model, "inputs",
+                        describe_tensors(package->graph, package->graph->inputs, package->graph->n_inputs));
+    json_object_set_new(model, "outputs",
+                        describe_tensors(package->graph, package->graph->outputs, package->graph->n_outputs));
+}
+
 static int do_models(const struct sy_rpc_request *request, json_t *params) {
-    json_t *status, *models;
+    json_t *status, *models, *model;
+    size_t i;
 
     (void)params;
     SY_TRY(handlers_of(request)->status(core_of(request), &status));
     models = json_object_get(status, "models");
     models = models ? json_incref(models) : json_array();
     json_decref(status);
+    json_array_foreach(models, i, model)
+        describe_model(request, model);
     return answer(request, models);
 }
 
