@@ -21,7 +21,8 @@ struct sy_graph *gb_new(const char *name)
     return g;
 }
 
-static int add_tensor(struct sy_graph *g, const char *name, int n, const int64_t *dims, int has_batch)
+static int add_tensor(struct sy_graph *g, const char *name, int n, const int64_t *dims,
+                      int has_batch)
 {
     char text[32];
     snprintf(text, sizeof text, "t%d", g->n_tensors);
@@ -31,7 +32,8 @@ static int add_tensor(struct sy_graph *g, const char *name, int n, const int64_t
     *t = (struct sy_tensor){.name = strdup(name ? name : text), .dtype = SY_DTYPE_F32};
     t->shape.rank = n;
     for (int i = 0; i < n; i++)
-        t->shape.dims[i] = i == 0 && has_batch ? (struct sy_dim){0, dims[0]} : (struct sy_dim){dims[i], 0};
+        t->shape.dims[i] =
+            i == 0 && has_batch ? (struct sy_dim){0, dims[0]} : (struct sy_dim){dims[i], 0};
     return g->n_tensors++;
 }
 
@@ -54,7 +56,8 @@ void gb_output(struct sy_graph *g, int tensor)
     append_int(&g->outputs, &g->n_outputs, tensor);
 }
 
-int gb_constant(struct sy_graph *g, const char *name, int n, const int64_t *dims, uint64_t *seed, double low, double high)
+int gb_constant(struct sy_graph *g, const char *name, int n, const int64_t *dims, uint64_t *seed,
+                double low, double high)
 {
     int t = add_tensor(g, name, n, dims, 0);
     size_t elements = 1;
@@ -69,14 +72,16 @@ int gb_constant(struct sy_graph *g, const char *name, int n, const int64_t *dims
     return t;
 }
 
-int gb_node(struct sy_graph *g, enum sy_op op, int n_inputs, const int *inputs, int n, const int64_t *dims)
+int gb_node(struct sy_graph *g, enum sy_op op, int n_inputs, const int *inputs, int n,
+            const int64_t *dims)
 {
     char name[32];
     g->nodes = realloc(g->nodes, (size_t)(g->n_nodes + 1) * sizeof *g->nodes);
     assert(g->nodes);
     struct sy_node *node = &g->nodes[g->n_nodes];
     snprintf(name, sizeof name, "node%d", g->n_nodes++);
-    *node = (struct sy_node){.op = op, .opset = 17, .name = strdup(name), .bias_input = -1, .residual_input = -1};
+    *node = (struct sy_node){
+        .op = op, .opset = 17, .name = strdup(name), .bias_input = -1, .residual_input = -1};
     for (int i = 0; i < n_inputs; i++)
         append_int(&node->inputs, &node->n_inputs, inputs[i]);
     int out = add_tensor(g, NULL, n, dims, 1);

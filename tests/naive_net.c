@@ -16,7 +16,8 @@ int64_t naive_elements(const struct naive_net *net, int tensor)
     return sy_shape_elements(&net->graph->tensors[tensor].shape, net->batch);
 }
 
-void naive_init(struct naive_net *net, const struct sy_graph *graph, int64_t batch, enum sy_loss_kind loss)
+void naive_init(struct naive_net *net, const struct sy_graph *graph, int64_t batch,
+                enum sy_loss_kind loss)
 {
     *net = (struct naive_net){.graph = graph, .batch = batch, .loss = loss};
     net->values = calloc((size_t)graph->n_tensors, sizeof *net->values);
@@ -67,26 +68,30 @@ static int64_t look(const struct window *w, int i, int64_t o, int64_t p, int64_t
 }
 
 /* One output of a convolution: channel m of row n at (y, x). */
-static double conv_at(const struct naive_net *net, const struct sy_node *node, const struct window *w, int64_t n,
-                      int64_t m, int64_t y, int64_t x)
+static double conv_at(const struct naive_net *net, const struct sy_node *node,
+                      const struct window *w, int64_t n, int64_t m, int64_t y, int64_t x)
 {
     int in = node->inputs[0], weights = node->inputs[1];
     int64_t channels = dim(net, in, 1), height = dim(net, in, 2), width = dim(net, in, 3);
-    int64_t per_group = dim(net, weights, 1), group = m / (dim(net, weights, 0) / sy_node_int(node, "group", 1));
+    int64_t per_group = dim(net, weights, 1),
+            group = m / (dim(net, weights, 0) / sy_node_int(node, "group", 1));
     double sum = node->n_inputs > 2 ? net->values[node->inputs[2]][m] : 0.0;
     for (int64_t c = 0; c < per_group; c++)
         for (int64_t p = 0; p < w->kernel[0]; p++)
             for (int64_t q = 0; q < w->kernel[1]; q++) {
                 int64_t yy = look(w, 0, y, p, height), xx = look(w, 1, x, q, width);
                 if (yy >= 0 && xx >= 0)
-                    sum += net->values[in][((n * channels + group * per_group + c) * height + yy) * width + xx] *
-                           net->values[weights][((m * per_group + c) * w->kernel[0] + p) * w->kernel[1] + q];
+                    sum += net->values[in][((n * channels + group * per_group + c) * height + yy) *
+                                               width +
+                                           xx] *
+                           net->values[weights]
+                                      [((m * per_group + c) * w->kernel[0] + p) * w->kernel[1] + q];
             }
     return sum;
 }
 
-static double pool_at(const struct naive_net *net, const struct sy_node *node, const struct window *w, int64_t plane,
-                      int64_t y, int64_t x)
+static double pool_at(const struct naive_net *net, const struct sy_node *node,
+                      const struct window *w, int64_t plane, int64_t y, int64_t x)
 {
     int in = node->inputs[0];
     int64_t height = dim(net, in, 2), width = dim(net, in, 3), seen = 0;
@@ -103,7 +108,8 @@ static double pool_at(const struct naive_net *net, const struct sy_node *node, c
         }
     if (node->op == SY_OP_MAX_POOL)
         return top;
-    return sum / (double)(sy_node_int(node, "count_include_pad", 0) ? w->kernel[0] * w->kernel[1] : seen);
+    return sum /
+           (double)(sy_node_int(node, "count_include_pad", 0) ? w->kernel[0] * w->kernel[1] : seen);
 }
 
 static void windows(struct naive_net *net, const struct sy_node *node)
@@ -117,14 +123,16 @@ static void windows(struct naive_net *net, const struct sy_node *node)
             for (int64_t y = 0; y < height; y++)
                 for (int64_t x = 0; x < width; x++)
                     net->values[out][((n * channels + c) * height + y) * width + x] =
-                        is_conv ? conv_at(net, node, &w, n, c, y, x) : pool_at(net, node, &w, n * channels + c, y, x);
+                        is_conv ? conv_at(net, node, &w, n, c, y, x)
+                                : pool_at(net, node, &w, n * channels + c, y, x);
 }
 
 static void linear(struct naive_net *net, const struct sy_node *node)
 {
     const double *a = net->values[node->inputs[0]], *b = net->values[node->inputs[1]];
     int is_out_first = node->op == SY_OP_GEMM && sy_node_int(node, "transB", 0);
-    int64_t in = dim(net, node->inputs[1], is_out_first), out = dim(net, node->inputs[1], !is_out_first);
+    int64_t in = dim(net, node->inputs[1], is_out_first),
+            out = dim(net, node->inputs[1], !is_out_first);
     int64_t rows = naive_elements(net, node->inputs[0]) / in;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
@@ -135,7 +143,8 @@ static void linear(struct naive_net *net, const struct sy_node *node)
         }
 }
 
-static void norm_channel(struct naive_net *net, const struct sy_node *node, int64_t c, int64_t channels, int64_t plane)
+static void norm_channel(struct naive_net *net, const struct sy_node *node, int64_t c,
+                         int64_t channels, int64_t plane)
 {
     const double *x = net->values[node->inputs[0]];
     double sum = 0.0, squares = 0.0, n = (double)(net->batch * plane);
@@ -150,7 +159,8 @@ static void norm_channel(struct naive_net *net, const struct sy_node *node, int6
     for (int64_t b = 0; b < net->batch; b++)
         for (int64_t i = 0; i < plane; i++) {
             int64_t at = (b * channels + c) * plane + i;
-            net->values[node->outputs[0]][at] = (x[at] - sum / n) * scale + net->values[node->inputs[2]][c];
+            net->values[node->outputs[0]][at] =
+                (x[at] - sum / n) * scale + net->values[node->inputs[2]][c];
         }
 }
 
@@ -165,11 +175,16 @@ static void norm(struct naive_net *net, const struct sy_node *node)
 static double elementwise(const struct sy_node *node, double x)
 {
     switch (node->op) {
-    case SY_OP_RELU: return x > 0.0 ? x : 0.0;
-    case SY_OP_LEAKY_RELU: return x > 0.0 ? x : x * (double)sy_node_float(node, "alpha", 0.01f);
-    case SY_OP_SIGMOID: return 1.0 / (1.0 + exp(-x));
-    case SY_OP_TANH: return tanh(x);
-    default: return x; /* Flatten, Reshape, Identity, Dropout */
+    case SY_OP_RELU:
+        return x > 0.0 ? x : 0.0;
+    case SY_OP_LEAKY_RELU:
+        return x > 0.0 ? x : x * (double)sy_node_float(node, "alpha", 0.01f);
+    case SY_OP_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
+    case SY_OP_TANH:
+        return tanh(x);
+    default:
+        return x; /* Flatten, Reshape, Identity, Dropout */
     }
 }
 
@@ -181,10 +196,16 @@ static void run_node(struct naive_net *net, const struct sy_node *node)
     case SY_OP_CONV:
     case SY_OP_MAX_POOL:
     case SY_OP_AVERAGE_POOL:
-    case SY_OP_GLOBAL_AVERAGE_POOL: windows(net, node); return;
+    case SY_OP_GLOBAL_AVERAGE_POOL:
+        windows(net, node);
+        return;
     case SY_OP_GEMM:
-    case SY_OP_MATMUL: linear(net, node); return;
-    case SY_OP_BATCH_NORM: norm(net, node); return;
+    case SY_OP_MATMUL:
+        linear(net, node);
+        return;
+    case SY_OP_BATCH_NORM:
+        norm(net, node);
+        return;
     case SY_OP_ADD:
         for (int64_t i = 0; i < n; i++)
             to[i] = net->values[node->inputs[0]][i] +

@@ -12,7 +12,8 @@ struct naive_net {
     double **values; /* per tensor; constants are copied in, so that they can be changed */
 };
 
-void naive_init(struct naive_net *net, const struct sy_graph *graph, int64_t batch, enum sy_loss_kind loss);
+void naive_init(struct naive_net *net, const struct sy_graph *graph, int64_t batch,
+                enum sy_loss_kind loss);
 void naive_finish(struct naive_net *net);
 /* Mean loss of the batch; labels int32 or float by the kind of loss. Batch normalization with the batch's statistics. */
 double naive_loss(struct naive_net *net, const float *input, const void *labels);

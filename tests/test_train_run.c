@@ -27,11 +27,11 @@
 #include "workers/train_data.h"
 #include "workers/train_run.h"
 
-#define MODEL "tests/data/train_step/model.onnx" /* 1x8x8 in, 4 classes */
-#define SAMPLES 50
-#define STEPS 12
+#define MODEL      "tests/data/train_step/model.onnx" /* 1x8x8 in, 4 classes */
+#define SAMPLES    50
+#define STEPS      12
 #define KILL_STEPS 600
-#define MAX_BYTES (4u << 20)
+#define MAX_BYTES  (4u << 20)
 
 static char folder[64];
 static unsigned seed;
@@ -43,7 +43,8 @@ struct arena { /* what the runtime would hand to a worker; survives it */
 
 static void arena_open(struct arena *a)
 {
-    char *memory = mmap(NULL, 2 * MAX_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, 2 * MAX_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     a->persistent = memory;
     a->ephemeral = memory + MAX_BYTES;
@@ -57,7 +58,8 @@ static void arena_close(struct arena *a)
 
 /* ---- a job and its data -------------------------------------------------------------------------- */
 
-static void write_idx(const char *name, int rank, const unsigned char *dims, const unsigned char *data, size_t bytes)
+static void write_idx(const char *name, int rank, const unsigned char *dims,
+                      const unsigned char *data, size_t bytes)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -94,12 +96,15 @@ static char *job_text(const char *snapshots, int every_steps, double rate, int n
     char model[PATH_MAX], *text = malloc(2 * PATH_MAX), part[256] = "";
     assert_non_null(realpath(MODEL, model));
     if (snapshots)
-        snprintf(part, sizeof part, ", \"snapshot\": {\"folder\": \"%s/%s\", \"every_steps\": %d}", folder, snapshots,
-                 every_steps);
+        snprintf(part, sizeof part, ", \"snapshot\": {\"folder\": \"%s/%s\", \"every_steps\": %d}",
+                 folder, snapshots, every_steps);
     snprintf(text, 2 * PATH_MAX,
-             "{\"name\": \"tiny\", \"model\": \"%s\", \"optimizer\": {\"kind\": \"sgd\", \"learning_rate\": %g, "
-             "\"momentum\": 0.9}, \"data\": {\"kind\": \"idx\", \"images\": \"%s/images\", \"labels\": \"%s/labels\", "
-             "\"test_images\": \"%s/images\", \"test_labels\": \"%s/labels\"}, \"batch\": 8, \"epochs\": 100, "
+             "{\"name\": \"tiny\", \"model\": \"%s\", \"optimizer\": {\"kind\": \"sgd\", "
+             "\"learning_rate\": %g, "
+             "\"momentum\": 0.9}, \"data\": {\"kind\": \"idx\", \"images\": \"%s/images\", "
+             "\"labels\": \"%s/labels\", "
+             "\"test_images\": \"%s/images\", \"test_labels\": \"%s/labels\"}, \"batch\": 8, "
+             "\"epochs\": 100, "
              "\"max_steps\": %d, \"seed\": 3%s}",
              model, rate, folder, folder, folder, folder, n_steps, part);
     return text;
@@ -454,7 +459,8 @@ static void test_each_sample_once_an_epoch(void **state)
                 seen[at] = 1;
                 fixed += at == sy_train_data_index(n, 7, (epoch + 1) * n + i);
             }
-            assert_true(n < 1000 || fixed < 20); /* another order each epoch; about one stays by chance */
+            assert_true(n < 1000 ||
+                        fixed < 20); /* another order each epoch; about one stays by chance */
             free(seen);
         }
 }
@@ -465,16 +471,23 @@ static void test_job_keys(void **state)
     struct sy_job job;
     const char *data = "\"data\": {\"images\": \"/i\", \"labels\": \"/l\"}";
     char text[512];
-    snprintf(text, sizeof text, "{\"name\": \"a\", \"model\": \"/m\", \"optimizer\": {\"learning_rate\": 1}, %s}", data);
+    snprintf(text, sizeof text,
+             "{\"name\": \"a\", \"model\": \"/m\", \"optimizer\": {\"learning_rate\": 1}, %s}",
+             data);
     assert_int_equal(sy_job_parse(text, &job), SY_OK);
     assert_int_equal(job.options.batch, 64);
     sy_job_finish(&job);
-    snprintf(text, sizeof text, "{\"name\": \"a\", \"model\": \"/m\", \"optimizer\": {\"learning_rat\": 1}, %s}", data);
+    snprintf(text, sizeof text,
+             "{\"name\": \"a\", \"model\": \"/m\", \"optimizer\": {\"learning_rat\": 1}, %s}",
+             data);
     assert_int_equal(sy_job_parse(text, &job), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "'optimizer.learning_rate'"));
-    snprintf(text, sizeof text, "{\"name\": \"a/b\", \"model\": \"/m\", \"optimizer\": {\"learning_rate\": 1}, %s}", data);
+    snprintf(text, sizeof text,
+             "{\"name\": \"a/b\", \"model\": \"/m\", \"optimizer\": {\"learning_rate\": 1}, %s}",
+             data);
     assert_int_equal(sy_job_parse(text, &job), SY_EARG);
-    snprintf(text, sizeof text, "{\"name\": \"a\", \"optimizer\": {\"learning_rate\": 1}, %s}", data);
+    snprintf(text, sizeof text, "{\"name\": \"a\", \"optimizer\": {\"learning_rate\": 1}, %s}",
+             data);
     assert_int_equal(sy_job_parse(text, &job), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "'model' is missing"));
     assert_int_equal(sy_job_parse("{", &job), SY_EARG);

@@ -39,7 +39,8 @@ static void compare_state(struct sy_trainer *t, int index)
     read_file(name, wanted, tensor.bytes);
     for (size_t i = 0; i < tensor.bytes / sizeof *got; i++)
         if (!(fabsf(got[i] - wanted[i]) <= 1e-6f + 1e-5f * fabsf(wanted[i])))
-            fail_msg("%s[%zu] = %.9g, PyTorch has %.9g", tensor.name, i, (double)got[i], (double)wanted[i]);
+            fail_msg("%s[%zu] = %.9g, PyTorch has %.9g", tensor.name, i, (double)got[i],
+                     (double)wanted[i]);
     free(got);
     free(wanted);
 }
@@ -49,8 +50,12 @@ static void test_one_step(void **state)
     (void)state;
     struct sy_graph *graph;
     struct sy_trainer *t;
-    struct sy_train_options options = {.loss = SY_LOSS_SOFTMAX_CROSS_ENTROPY, .optimizer = SY_OPTIMIZER_SGD,
-                                       .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .batch = 8};
+    struct sy_train_options options = {.loss = SY_LOSS_SOFTMAX_CROSS_ENTROPY,
+                                       .optimizer = SY_OPTIMIZER_SGD,
+                                       .learning_rate = 0.1,
+                                       .momentum = 0.9,
+                                       .weight_decay = 0.01,
+                                       .batch = 8};
     float loss;
     assert_int_equal(sy_onnx_read(FOLDER "model.onnx", &graph), SY_OK);
     assert_int_equal(sy_graph_infer(graph), SY_OK);

@@ -16,8 +16,16 @@
 #include "workers/trainer.h"
 
 #define BATCH 3
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
-#define INPUTS(...) (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]){__VA_ARGS__}
+#define DIMS(...)                                                                \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) \
+    {                                                                            \
+        __VA_ARGS__                                                              \
+    }
+#define INPUTS(...)                                                  \
+    (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
+    {                                                                \
+        __VA_ARGS__                                                  \
+    }
 
 static uint64_t first_seed;
 static uint64_t seed;
@@ -44,11 +52,18 @@ static void *dirty_memory(uint64_t bytes, uint64_t shift, void **base)
 
 static struct sy_train_options plain_options(enum sy_loss_kind loss)
 {
-    return (struct sy_train_options){.loss = loss, .optimizer = SY_OPTIMIZER_SGD, .learning_rate = 0.1, .momentum = 0.5,
-                                     .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .batch = BATCH};
+    return (struct sy_train_options){.loss = loss,
+                                     .optimizer = SY_OPTIMIZER_SGD,
+                                     .learning_rate = 0.1,
+                                     .momentum = 0.5,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .epsilon = 1e-8,
+                                     .batch = BATCH};
 }
 
-static void rig_open(struct rig *r, struct sy_graph *graph, const struct sy_train_options *options, uint64_t shift)
+static void rig_open(struct rig *r, struct sy_graph *graph, const struct sy_train_options *options,
+                     uint64_t shift)
 {
     r->graph = graph;
     int status = ops->create(graph, options, &r->trainer);
@@ -59,7 +74,8 @@ static void rig_open(struct rig *r, struct sy_graph *graph, const struct sy_trai
     ops->bind(r->trainer, r->persistent, r->ephemeral);
     if (ops->init_state(r->trainer) < 0)
         fail_msg("init_state: %s", sy_error_text());
-    r->input_elements = (uint64_t)sy_shape_elements(&graph->tensors[graph->inputs[0]].shape, options->batch);
+    r->input_elements =
+        (uint64_t)sy_shape_elements(&graph->tensors[graph->inputs[0]].shape, options->batch);
 }
 
 static void rig_close(struct rig *r)
@@ -69,7 +85,8 @@ static void rig_close(struct rig *r)
     free(r->ephemeral_base);
 }
 
-static void gradient_phase(struct rig *r, const float *input, const void *labels, size_t label_bytes, int n_steps)
+static void gradient_phase(struct rig *r, const float *input, const void *labels,
+                           size_t label_bytes, int n_steps)
 {
     memcpy(ops->batch_input(r->trainer), input, r->input_elements * sizeof *input);
     memcpy(ops->batch_labels(r->trainer), labels, label_bytes);
@@ -123,7 +140,8 @@ static struct sy_graph *net_conv_relu(void)
 {
     struct sy_graph *g = gb_new("conv_relu");
     int x = gb_input(g, DIMS(1, 2, 6, 5));
-    int w = gb_constant(g, "w", DIMS(4, 2, 3, 3), &seed, -0.5, 0.5), b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
+    int w = gb_constant(g, "w", DIMS(4, 2, 3, 3), &seed, -0.5, 0.5),
+        b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
     int w2 = gb_constant(g, "w2", DIMS(3, 4, 2, 2), &seed, -0.5, 0.5);
     int y = gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, 4, 3, 3));
     gb_ints(g, "kernel_shape", DIMS(3, 3));
@@ -141,7 +159,8 @@ static struct sy_graph *net_groups(void)
     struct sy_graph *g = gb_new("groups");
     int x = gb_input(g, DIMS(1, 3, 6, 6));
     int w0 = gb_constant(g, "w0", DIMS(4, 3, 1, 1), &seed, -0.7, 0.7);
-    int w = gb_constant(g, "w", DIMS(6, 2, 3, 3), &seed, -0.5, 0.5), b = gb_constant(g, "b", DIMS(6), &seed, -0.5, 0.5);
+    int w = gb_constant(g, "w", DIMS(6, 2, 3, 3), &seed, -0.5, 0.5),
+        b = gb_constant(g, "b", DIMS(6), &seed, -0.5, 0.5);
     int y = gb_node(g, SY_OP_CONV, INPUTS(x, w0), DIMS(1, 4, 6, 6));
     gb_ints(g, "kernel_shape", DIMS(1, 1));
     y = gb_node(g, SY_OP_SIGMOID, INPUTS(y), DIMS(1, 4, 6, 6));
@@ -161,7 +180,8 @@ static struct sy_graph *net_max_pool(void)
 {
     struct sy_graph *g = gb_new("max_pool");
     int x = gb_input(g, DIMS(1, 1, 7, 7));
-    int w = gb_constant(g, "w", DIMS(3, 1, 2, 2), &seed, -0.7, 0.7), b = gb_constant(g, "b", DIMS(3), &seed, -0.5, 0.5);
+    int w = gb_constant(g, "w", DIMS(3, 1, 2, 2), &seed, -0.7, 0.7),
+        b = gb_constant(g, "b", DIMS(3), &seed, -0.5, 0.5);
     int y = gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, 3, 6, 6));
     gb_ints(g, "kernel_shape", DIMS(2, 2));
     y = gb_node(g, SY_OP_MAX_POOL, INPUTS(y), DIMS(1, 3, 3, 3));
@@ -184,9 +204,12 @@ static struct sy_graph *net_residual(void)
 {
     struct sy_graph *g = gb_new("residual");
     int x = gb_input(g, DIMS(1, 2, 4, 4));
-    int w = gb_constant(g, "w", DIMS(3, 2, 3, 3), &seed, -0.5, 0.5), w2 = gb_constant(g, "w2", DIMS(3, 3, 3, 3), &seed, -0.5, 0.5);
-    int s = gb_constant(g, "scale", DIMS(3), &seed, 0.5, 1.5), h = gb_constant(g, "shift", DIMS(3), &seed, -0.5, 0.5);
-    int m = gb_constant(g, "mean", DIMS(3), &seed, -0.5, 0.5), v = gb_constant(g, "variance", DIMS(3), &seed, 0.5, 1.5);
+    int w = gb_constant(g, "w", DIMS(3, 2, 3, 3), &seed, -0.5, 0.5),
+        w2 = gb_constant(g, "w2", DIMS(3, 3, 3, 3), &seed, -0.5, 0.5);
+    int s = gb_constant(g, "scale", DIMS(3), &seed, 0.5, 1.5),
+        h = gb_constant(g, "shift", DIMS(3), &seed, -0.5, 0.5);
+    int m = gb_constant(g, "mean", DIMS(3), &seed, -0.5, 0.5),
+        v = gb_constant(g, "variance", DIMS(3), &seed, 0.5, 1.5);
     int a = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, 3, 4, 4));
     gb_ints(g, "kernel_shape", DIMS(3, 3));
     gb_ints(g, "pads", DIMS(1, 1, 1, 1));
@@ -210,7 +233,8 @@ static struct sy_graph *net_matmul(void)
 {
     struct sy_graph *g = gb_new("matmul");
     int x = gb_input(g, DIMS(1, 2, 4));
-    int w = gb_constant(g, "w", DIMS(4, 4), &seed, -0.5, 0.5), b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
+    int w = gb_constant(g, "w", DIMS(4, 4), &seed, -0.5, 0.5),
+        b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
     int y = gb_node(g, SY_OP_MATMUL, INPUTS(x, w), DIMS(1, 2, 4));
     y = gb_node(g, SY_OP_ADD, INPUTS(y, b), DIMS(1, 2, 4));
     y = gb_node(g, SY_OP_TANH, INPUTS(y), DIMS(1, 2, 4));
@@ -226,8 +250,10 @@ struct net {
 };
 
 static const struct net nets[] = {
-    {net_conv_relu, SY_LOSS_SOFTMAX_CROSS_ENTROPY}, {net_groups, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
-    {net_max_pool, SY_LOSS_MSE},                    {net_residual, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
+    {net_conv_relu, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
+    {net_groups, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
+    {net_max_pool, SY_LOSS_MSE},
+    {net_residual, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
     {net_matmul, SY_LOSS_MSE},
 };
 
@@ -290,8 +316,12 @@ static void check_gradients(const struct net *n)
     int compared = 0;
     rig_open(&r, n->make(), &options, 0);
     make_batch(&b, n->loss);
-    gradient_phase(&r, b.input, &b.labels, n->loss == SY_LOSS_MSE ? 4u * (unsigned)sy_shape_elements(
-        &r.graph->tensors[r.graph->outputs[0]].shape, BATCH) : 4u * BATCH, ops->n_gradient_steps(r.trainer));
+    gradient_phase(
+        &r, b.input, &b.labels,
+        n->loss == SY_LOSS_MSE
+            ? 4u * (unsigned)sy_shape_elements(&r.graph->tensors[r.graph->outputs[0]].shape, BATCH)
+            : 4u * BATCH,
+        ops->n_gradient_steps(r.trainer));
     naive_init(&naive, r.graph, BATCH, n->loss);
     double wanted = naive_loss(&naive, b.input, &b.labels);
     assert_true(fabs(ops->loss(r.trainer) - wanted) <= 1e-6 + 1e-6 * fabs(wanted));
@@ -371,7 +401,8 @@ static double closed_form(const struct sy_train_options *o, double w, int n_step
         if (o->optimizer == SY_OPTIMIZER_SGD)
             w -= o->learning_rate * v;
         else
-            w -= o->learning_rate * (m / (1.0 - pow(o->beta1, t))) / (sqrt(s / (1.0 - pow(o->beta2, t))) + o->epsilon);
+            w -= o->learning_rate * (m / (1.0 - pow(o->beta1, t))) /
+                 (sqrt(s / (1.0 - pow(o->beta2, t))) + o->epsilon);
     }
     return w;
 }
@@ -436,7 +467,8 @@ static void compare_states(struct rig *a, struct rig *b)
         struct sy_state_tensor tensor;
         int64_t n;
         ops->state_tensor(a->trainer, i, &tensor);
-        float *x = read_state(a->trainer, tensor.name, &n), *y = read_state(b->trainer, tensor.name, &n);
+        float *x = read_state(a->trainer, tensor.name, &n),
+              *y = read_state(b->trainer, tensor.name, &n);
         assert_memory_equal(x, y, tensor.bytes);
         free(x);
         free(y);
@@ -564,10 +596,14 @@ int main(void)
     first_seed = text ? strtoull(text, NULL, 0) : 20240607;
     printf("SY_SEED=%llu\n", (unsigned long long)first_seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_gradients, reseed),          cmocka_unit_test_setup(test_running_statistics, reseed),
-        cmocka_unit_test_setup(test_optimizers, reseed),         cmocka_unit_test_setup(test_same_bits_anywhere, reseed),
-        cmocka_unit_test_setup(test_state_round_trip, reseed),   cmocka_unit_test_setup(test_refusals, reseed),
-        cmocka_unit_test_setup(test_label_out_of_range, reseed), cmocka_unit_test_setup(test_count_correct, reseed),
+        cmocka_unit_test_setup(test_gradients, reseed),
+        cmocka_unit_test_setup(test_running_statistics, reseed),
+        cmocka_unit_test_setup(test_optimizers, reseed),
+        cmocka_unit_test_setup(test_same_bits_anywhere, reseed),
+        cmocka_unit_test_setup(test_state_round_trip, reseed),
+        cmocka_unit_test_setup(test_refusals, reseed),
+        cmocka_unit_test_setup(test_label_out_of_range, reseed),
+        cmocka_unit_test_setup(test_count_correct, reseed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,10 +103,11 @@ static int check_known(const char *section, const json_t *object)
 {
     const char *name, *nearest = "";
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
         if (!find_key(section, name, &nearest))
-            return sy_error_set(SY_EARG, "job: unknown key '%s%s%s'; did you mean '%s%s%s'?", section, dot(section),
-                                name, section, dot(section), nearest);
+            return sy_error_set(SY_EARG, "job: unknown key '%s%s%s'; did you mean '%s%s%s'?",
+                                section, dot(section), name, section, dot(section), nearest);
     }
     return SY_OK;
 }
@@ -116,7 +117,8 @@ static int check_known(const char *section, const json_t *object)
 static int take_text(const struct key *key, const json_t *value, struct sy_job *job)
 {
     if (!json_is_string(value) || !*json_string_value(value))
-        return sy_error_set(SY_EARG, "job: '%s%s%s' must be a text", key->section, dot(key->section), key->name);
+        return sy_error_set(SY_EARG, "job: '%s%s%s' must be a text", key->section,
+                            dot(key->section), key->name);
     if (key->offset == SIZE_MAX)
         return SY_OK;
     char *copy = strdup(json_string_value(value));
@@ -131,11 +133,13 @@ static int take_number(const struct key *key, const json_t *value, struct sy_job
     double number = value ? json_number_value(value) : key->otherwise;
     if (value && (!json_is_number(value) || !(number >= key->low && number <= key->high) ||
                   (key->kind == KIND_COUNT && !json_is_integer(value))))
-        return sy_error_set(SY_EARG, "job: '%s%s%s' must be a %s from %g to %g", key->section, dot(key->section),
-                            key->name, key->kind == KIND_COUNT ? "whole number" : "number", key->low, key->high);
+        return sy_error_set(
+            SY_EARG, "job: '%s%s%s' must be a %s from %g to %g", key->section, dot(key->section),
+            key->name, key->kind == KIND_COUNT ? "whole number" : "number", key->low, key->high);
     void *to = (char *)job + key->offset;
     if (key->kind == KIND_COUNT)
-        *(uint64_t *)to = (uint64_t)(value ? json_integer_value(value) : (json_int_t)key->otherwise);
+        *(uint64_t *)to =
+            (uint64_t)(value ? json_integer_value(value) : (json_int_t)key->otherwise);
     else
         *(double *)to = number;
     return SY_OK;
@@ -144,7 +148,8 @@ static int take_number(const struct key *key, const json_t *value, struct sy_job
 static int take_key(const struct key *key, const json_t *value, struct sy_job *job)
 {
     if (!value && key->is_needed)
-        return sy_error_set(SY_EARG, "job: '%s%s%s' is missing", key->section, dot(key->section), key->name);
+        return sy_error_set(SY_EARG, "job: '%s%s%s' is missing", key->section, dot(key->section),
+                            key->name);
     switch (key->kind) {
     case KIND_OBJECT:
         if (value && !json_is_object(value))
@@ -164,7 +169,8 @@ static const json_t *lookup(const json_t *root, const char *section, const char 
 }
 
 /* One of a few words; the first is the default. */
-static int take_choice(const json_t *root, const char *section, const char *name, const char *const *words, int *out)
+static int take_choice(const json_t *root, const char *section, const char *name,
+                       const char *const *words, int *out)
 {
     const char *text = json_string_value(lookup(root, section, name));
     *out = 0;
@@ -175,8 +181,9 @@ static int take_choice(const json_t *root, const char *section, const char *name
             *out = i;
             return SY_OK;
         }
-    return sy_error_set(SY_EARG, "job: '%s%s%s' is '%s'; known: '%s'%s%s%s", section, dot(section), name, text, words[0],
-                        words[1] ? " and '" : "", words[1] ? words[1] : "", words[1] ? "'" : "");
+    return sy_error_set(SY_EARG, "job: '%s%s%s' is '%s'; known: '%s'%s%s%s", section, dot(section),
+                        name, text, words[0], words[1] ? " and '" : "", words[1] ? words[1] : "",
+                        words[1] ? "'" : "");
 }
 
 static int take_choices(const json_t *root, struct sy_job *job)
@@ -196,7 +203,10 @@ static int check_name(const char *name)
 {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
     if (name[n] || name[0] == '.' || n > 100)
-        return sy_error_set(SY_EARG, "job: name '%s': at most 100 letters, digits, '.', '_' and '-', as it names files", name);
+        return sy_error_set(
+            SY_EARG,
+            "job: name '%s': at most 100 letters, digits, '.', '_' and '-', as it names files",
+            name);
     return SY_OK;
 }
 
@@ -247,7 +257,8 @@ static int parse_json(const char *text, json_t **out)
     json_error_t error;
     *out = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!*out)
-        return sy_error_set(SY_EARG, "job: line %d, column %d: %s", error.line, error.column, error.text);
+        return sy_error_set(SY_EARG, "job: line %d, column %d: %s", error.line, error.column,
+                            error.text);
     if (json_is_object(*out))
         return SY_OK;
     json_decref(*out);
@@ -298,7 +309,8 @@ static int normalize(json_t *root, const char *folder, char **text)
 {
     for (size_t i = 0; i < SY_ARRAY_LEN(keys); i++)
         if (keys[i].kind == KIND_PATH)
-            make_absolute(*keys[i].section ? json_object_get(root, keys[i].section) : root, keys[i].name, folder);
+            make_absolute(*keys[i].section ? json_object_get(root, keys[i].section) : root,
+                          keys[i].name, folder);
     *text = json_dumps(root, JSON_COMPACT);
     return *text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "job file: no room for its text");
 }
@@ -311,10 +323,12 @@ int sy_job_load(const char *path, char **text)
     SY_TRY(folder_of(path, folder));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return sy_error_set(json_error_code(&error) == json_error_cannot_open_file ? SY_ENOTFOUND : SY_EARG,
+        return sy_error_set(json_error_code(&error) == json_error_cannot_open_file ? SY_ENOTFOUND
+                                                                                   : SY_EARG,
                             "job file '%s': line %d: %s", path, error.line, error.text);
-    int status = json_is_object(root) ? normalize(root, folder, text)
-                                      : sy_error_set(SY_EARG, "job file '%s': must be an object in braces", path);
+    int status = json_is_object(root)
+                     ? normalize(root, folder, text)
+                     : sy_error_set(SY_EARG, "job file '%s': must be an object in braces", path);
     json_decref(root);
     SY_TRY(status);
     status = sy_job_parse(*text, &job);

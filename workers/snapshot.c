@@ -19,7 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define SUFFIX ".safetensors"
+#define SUFFIX           ".safetensors"
 #define HEADER_MAX_BYTES (64u << 20)
 
 /* ---- names --------------------------------------------------------------------------------------- */
@@ -37,7 +37,8 @@ static bool step_of(const char *file, const char *job, const char *tail, uint64_
 
 static void path_of(const struct sy_snapshot_layout *l, uint64_t step, const char *tail, char *path)
 {
-    snprintf(path, SY_SNAPSHOT_PATH_BYTES, "%s/%s-%" PRIu64 SUFFIX "%s", l->folder, l->job_name, step, tail);
+    snprintf(path, SY_SNAPSHOT_PATH_BYTES, "%s/%s-%" PRIu64 SUFFIX "%s", l->folder, l->job_name,
+             step, tail);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -47,7 +48,8 @@ static int newest_first(const void *a, const void *b)
 }
 
 /* Steps of the job's files that end in `tail`, newest first; malloc'd. */
-static int list_steps(const struct sy_snapshot_layout *l, const char *tail, uint64_t **steps, int *n)
+static int list_steps(const struct sy_snapshot_layout *l, const char *tail, uint64_t **steps,
+                      int *n)
 {
     *steps = NULL;
     *n = 0;
@@ -87,8 +89,8 @@ static void remove_from(const struct sy_snapshot_layout *l, const char *tail, in
 int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *l)
 {
     if (mkdir(l->folder, 0777) < 0 && errno != EEXIST)
-        return sy_error_set(SY_EIO, "snapshot folder '%s': %s; make it, or name another in the job", l->folder,
-                            strerror(errno));
+        return sy_error_set(SY_EIO, "snapshot folder '%s': %s; make it, or name another in the job",
+                            l->folder, strerror(errno));
     remove_from(l, ".tmp", 0); /* N1 */
     return SY_OK;
 }
@@ -105,15 +107,17 @@ static json_t *tensor_entry(const struct sy_snapshot_tensor *t)
 }
 
 /* safetensors wants texts in __metadata__. The header is padded with spaces so that the data is 8-aligned. */
-static char *make_header(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info, uint64_t data_hash)
+static char *make_header(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
+                         uint64_t data_hash)
 {
     char step[32], loss[64], job_hash[32], hash[32];
     snprintf(step, sizeof step, "%" PRIu64, info->step);
     snprintf(loss, sizeof loss, "%.17g", info->loss);
     snprintf(job_hash, sizeof job_hash, "%016" PRIx64, l->job_hash);
     snprintf(hash, sizeof hash, "%016" PRIx64, data_hash);
-    json_t *root = json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}}", "__metadata__", "format", SY_SNAPSHOT_FORMAT, "job",
-                             l->job_name, "job_hash", job_hash, "step", step, "loss", loss, "data_xxh3", hash);
+    json_t *root = json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}}", "__metadata__", "format",
+                             SY_SNAPSHOT_FORMAT, "job", l->job_name, "job_hash", job_hash, "step",
+                             step, "loss", loss, "data_xxh3", hash);
     for (int i = 0; i < l->n_tensors; i++)
         json_object_set_new(root, l->tensors[i].name, tensor_entry(&l->tensors[i]));
     char *text = json_dumps(root, JSON_COMPACT);
@@ -154,7 +158,9 @@ static int write_file(const char *path, const char *header, const void *data, ui
                  write_all(fd, data, bytes) < 0 || fsync(fd) < 0;
     int why = errno;
     failed |= close(fd) < 0 && !failed;
-    return failed ? sy_error_set(SY_EIO, "snapshot '%s' of %" PRIu64 " bytes: %s", path, bytes, strerror(why)) : SY_OK;
+    return failed ? sy_error_set(SY_EIO, "snapshot '%s' of %" PRIu64 " bytes: %s", path, bytes,
+                                 strerror(why))
+                  : SY_OK;
 }
 
 static int sync_folder(const char *folder)
@@ -167,8 +173,8 @@ static int sync_folder(const char *folder)
     return failed ? sy_error_set(SY_EIO, "snapshot folder '%s': %s", folder, strerror(why)) : SY_OK;
 }
 
-static int write_and_rename(const struct sy_snapshot_layout *l, const char *header, const void *data,
-                            const char *temporary, const char *path)
+static int write_and_rename(const struct sy_snapshot_layout *l, const char *header,
+                            const void *data, const char *temporary, const char *path)
 {
     SY_TRY(write_file(temporary, header, data, l->data_bytes));
     if (rename(temporary, path) < 0)
@@ -176,7 +182,8 @@ static int write_and_rename(const struct sy_snapshot_layout *l, const char *head
     return sync_folder(l->folder);
 }
 
-int sy_snapshot_write(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info, const void *data, char *path)
+int sy_snapshot_write(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
+                      const void *data, char *path)
 {
     char temporary[SY_SNAPSHOT_PATH_BYTES];
     path_of(l, info->step, ".tmp", temporary);
@@ -217,7 +224,9 @@ static int read_header(int fd, const char *path, uint64_t *header_bytes, json_t 
         return sy_error_set(SY_ECORRUPT, "snapshot '%s': no header", path);
     char *text = malloc(length);
     if (!text)
-        return sy_error_set(SY_ENOMEM_HOST, "snapshot '%s': no room for a header of %" PRIu64 " bytes", path, length);
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "snapshot '%s': no room for a header of %" PRIu64 " bytes", path,
+                            length);
     int failed = read_all(fd, text, length) < 0;
     *out = failed ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
     free(text);
@@ -227,13 +236,15 @@ static int read_header(int fd, const char *path, uint64_t *header_bytes, json_t 
 
 static const char *metadata(const json_t *root, const char *key)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(root, "__metadata__"), key));
+    const char *text =
+        json_string_value(json_object_get(json_object_get(root, "__metadata__"), key));
     return text ? text : "";
 }
 
 static bool tensor_matches(const json_t *root, const struct sy_snapshot_tensor *t)
 {
-    const json_t *entry = json_object_get(root, t->name), *ends = json_object_get(entry, "data_offsets");
+    const json_t *entry = json_object_get(root, t->name),
+                 *ends = json_object_get(entry, "data_offsets");
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     return dtype && !strcmp(dtype, "F32") && json_array_size(ends) == 2 &&
            (uint64_t)json_integer_value(json_array_get(ends, 0)) == t->offset_bytes &&
@@ -248,35 +259,45 @@ static int check_header(const struct sy_snapshot_layout *l, const char *path, co
                             metadata(root, "format"), SY_SNAPSHOT_FORMAT);
     uint64_t hash = strtoull(metadata(root, "job_hash"), NULL, 16);
     if (hash != l->job_hash || strcmp(metadata(root, "job"), l->job_name))
-        return sy_error_set(SY_EARG, "snapshot '%s' is of job '%s' with settings %016" PRIx64 ", this is job '%s' with "
-                            "settings %016" PRIx64 "; give the job another name or snapshot folder, or take back the "
-                            "change", path, metadata(root, "job"), hash, l->job_name, l->job_hash);
+        return sy_error_set(SY_EARG,
+                            "snapshot '%s' is of job '%s' with settings %016" PRIx64
+                            ", this is job '%s' with "
+                            "settings %016" PRIx64
+                            "; give the job another name or snapshot folder, or take back the "
+                            "change",
+                            path, metadata(root, "job"), hash, l->job_name, l->job_hash);
     for (int i = 0; i < l->n_tensors; i++)
         if (!tensor_matches(root, &l->tensors[i]))
-            return sy_error_set(SY_ECORRUPT, "snapshot '%s': tensor '%s' is missing or of another size", path,
+            return sy_error_set(SY_ECORRUPT,
+                                "snapshot '%s': tensor '%s' is missing or of another size", path,
                                 l->tensors[i].name);
     info->step = strtoull(metadata(root, "step"), NULL, 10);
     info->loss = strtod(metadata(root, "loss"), NULL);
     return SY_OK;
 }
 
-static int check_data(const struct sy_snapshot_layout *l, int fd, const char *path, uint64_t header_bytes,
-                      const json_t *root, void *data)
+static int check_data(const struct sy_snapshot_layout *l, int fd, const char *path,
+                      uint64_t header_bytes, const json_t *root, void *data)
 {
     struct stat st;
     if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != header_bytes + l->data_bytes)
-        return sy_error_set(SY_ECORRUPT, "snapshot '%s': %" PRIu64 " bytes long, should be %" PRIu64, path,
+        return sy_error_set(SY_ECORRUPT,
+                            "snapshot '%s': %" PRIu64 " bytes long, should be %" PRIu64, path,
                             (uint64_t)st.st_size, header_bytes + l->data_bytes);
     if (read_all(fd, data, l->data_bytes) < 0)
         return sy_error_set(SY_EIO, "snapshot '%s': %s", path, strerror(errno));
-    uint64_t wanted = strtoull(metadata(root, "data_xxh3"), NULL, 16), hash = XXH3_64bits(data, l->data_bytes);
+    uint64_t wanted = strtoull(metadata(root, "data_xxh3"), NULL, 16),
+             hash = XXH3_64bits(data, l->data_bytes);
     if (hash != wanted)
-        return sy_error_set(SY_ECORRUPT, "snapshot '%s': its tensors have hash %016" PRIx64 ", the header says %016" PRIx64,
+        return sy_error_set(SY_ECORRUPT,
+                            "snapshot '%s': its tensors have hash %016" PRIx64
+                            ", the header says %016" PRIx64,
                             path, hash, wanted);
     return SY_OK;
 }
 
-static int read_one(const struct sy_snapshot_layout *l, const char *path, struct sy_snapshot_info *info, void *data)
+static int read_one(const struct sy_snapshot_layout *l, const char *path,
+                    struct sy_snapshot_info *info, void *data)
 {
     int status;
     json_t *root = NULL;
@@ -293,7 +314,8 @@ done:
     return status;
 }
 
-int sy_snapshot_read_newest(const struct sy_snapshot_layout *l, struct sy_snapshot_info *info, void *data, char *path)
+int sy_snapshot_read_newest(const struct sy_snapshot_layout *l, struct sy_snapshot_info *info,
+                            void *data, char *path)
 {
     uint64_t *steps;
     int n, status = SY_ENOTFOUND;
@@ -357,7 +379,8 @@ static void *writer_main(void *argument)
     return NULL;
 }
 
-int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout, struct sy_snapshot_writer **out)
+int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
+                              struct sy_snapshot_writer **out)
 {
     struct sy_snapshot_writer *w = calloc(1, sizeof *w);
     void *data = malloc(layout->data_bytes + 1);
@@ -381,7 +404,8 @@ int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout, struct sy
 no_memory:
     free(data);
     free(w);
-    return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes or its thread",
+    return sy_error_set(SY_ENOMEM_HOST,
+                        "job '%s': no room for a snapshot of %" PRIu64 " bytes or its thread",
                         layout->job_name, layout->data_bytes);
 }
 
@@ -418,7 +442,8 @@ void sy_snapshot_writer_submit(struct sy_snapshot_writer *w, const struct sy_sna
     pthread_mutex_unlock(&w->mutex);
 }
 
-int sy_snapshot_writer_poll(struct sy_snapshot_writer *w, int wait_ms, struct sy_snapshot_result *out)
+int sy_snapshot_writer_poll(struct sy_snapshot_writer *w, int wait_ms,
+                            struct sy_snapshot_result *out)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -13,8 +13,8 @@
 
 #include "loader/graph.h"
 
-#define SY_SNAPSHOT_FORMAT "switchyard-snapshot-1"
-#define SY_SNAPSHOT_KEPT 2
+#define SY_SNAPSHOT_FORMAT     "switchyard-snapshot-1"
+#define SY_SNAPSHOT_KEPT       2
 #define SY_SNAPSHOT_PATH_BYTES 4096
 
 struct sy_snapshot_tensor {
@@ -45,20 +45,22 @@ int sy_snapshot_write(const struct sy_snapshot_layout *layout, const struct sy_s
 int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *layout);
 /* Newest good snapshot into data. A damaged one is logged and the one before is tried. ENOTFOUND when there is none
  * (error text is not for people); EARG when a good one is of another job with this name. */
-int sy_snapshot_read_newest(const struct sy_snapshot_layout *layout, struct sy_snapshot_info *info, void *data,
-                            char *path);
+int sy_snapshot_read_newest(const struct sy_snapshot_layout *layout, struct sy_snapshot_info *info,
+                            void *data, char *path);
 
 /* ---- one thread that writes ---------------------------------------------------------------------- */
 
 struct sy_snapshot_writer;
 
-int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout, struct sy_snapshot_writer **out);
+int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
+                              struct sy_snapshot_writer **out);
 /* Waits for the write in flight. NULL is fine. */
 void sy_snapshot_writer_destroy(struct sy_snapshot_writer *writer);
 /* Room for the next state (data_bytes), or NULL while a write is in flight. */
 void *sy_snapshot_writer_room(struct sy_snapshot_writer *writer);
 /* Hands the filled room over. */
-void sy_snapshot_writer_submit(struct sy_snapshot_writer *writer, const struct sy_snapshot_info *info);
+void sy_snapshot_writer_submit(struct sy_snapshot_writer *writer,
+                               const struct sy_snapshot_info *info);
 
 struct sy_snapshot_result {
     int status;
@@ -68,6 +70,7 @@ struct sy_snapshot_result {
 };
 
 /* 1 and the result of a write that has ended since the last call; 0: none. wait_ms: at most that long for one in flight. */
-int sy_snapshot_writer_poll(struct sy_snapshot_writer *writer, int wait_ms, struct sy_snapshot_result *out);
+int sy_snapshot_writer_poll(struct sy_snapshot_writer *writer, int wait_ms,
+                            struct sy_snapshot_result *out);
 
 #endif

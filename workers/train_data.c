@@ -15,15 +15,20 @@ int sy_train_data_open(const char *images, const char *labels, struct sy_train_d
         sy_idx_finish(&pictures);
         return status;
     }
-    if (pictures.rank < 2 || classes.rank != 1 || pictures.dims[0] != classes.dims[0] || pictures.dims[0] == 0) {
-        status = sy_error_set(SY_ECORRUPT, "data set '%s': rank %d with %u samples, and '%s': rank %d with %u; wanted as "
-                              "many images as labels", images, pictures.rank, pictures.dims[0], labels, classes.rank,
-                              classes.dims[0]);
+    if (pictures.rank < 2 || classes.rank != 1 || pictures.dims[0] != classes.dims[0] ||
+        pictures.dims[0] == 0) {
+        status = sy_error_set(
+            SY_ECORRUPT,
+            "data set '%s': rank %d with %u samples, and '%s': rank %d with %u; wanted as "
+            "many images as labels",
+            images, pictures.rank, pictures.dims[0], labels, classes.rank, classes.dims[0]);
         sy_idx_finish(&pictures);
         sy_idx_finish(&classes);
         return status;
     }
-    *out = (struct sy_train_data){.images = pictures.data, .labels = classes.data, .n = pictures.dims[0],
+    *out = (struct sy_train_data){.images = pictures.data,
+                                  .labels = classes.data,
+                                  .n = pictures.dims[0],
                                   .pixels = pictures.bytes / pictures.dims[0]};
     return SY_OK;
 }
@@ -68,12 +73,13 @@ uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position)
     return x;
 }
 
-static int put_label(const struct sy_train_data *data, const struct sy_job *job, uint64_t sample, int64_t row,
-                     int64_t n_outputs, void *labels)
+static int put_label(const struct sy_train_data *data, const struct sy_job *job, uint64_t sample,
+                     int64_t row, int64_t n_outputs, void *labels)
 {
     uint8_t label = data->labels[sample];
     if (label >= n_outputs)
-        return sy_error_set(SY_EARG, "sample %llu of '%s' has label %d, but the model has %lld outputs",
+        return sy_error_set(SY_EARG,
+                            "sample %llu of '%s' has label %d, but the model has %lld outputs",
                             (unsigned long long)sample, job->labels, label, (long long)n_outputs);
     if (job->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY) {
         ((int32_t *)labels)[row] = label;
@@ -84,15 +90,17 @@ static int put_label(const struct sy_train_data *data, const struct sy_job *job,
     return SY_OK;
 }
 
-int sy_train_data_fill(const struct sy_train_data *data, const struct sy_job *job, uint64_t position, int in_order,
-                       int64_t rows, int64_t n_outputs, float *input, void *labels)
+int sy_train_data_fill(const struct sy_train_data *data, const struct sy_job *job,
+                       uint64_t position, int in_order, int64_t rows, int64_t n_outputs,
+                       float *input, void *labels)
 {
     float table[256]; /* a pixel has 256 values */
     for (int i = 0; i < 256; i++)
         table[i] = (float)((i / 255.0 - job->mean) / job->std);
     for (int64_t row = 0; row < rows; row++) {
         uint64_t at = position + (uint64_t)row;
-        uint64_t sample = in_order ? SY_MIN(at, data->n - 1) : sy_train_data_index(data->n, job->seed, at);
+        uint64_t sample =
+            in_order ? SY_MIN(at, data->n - 1) : sy_train_data_index(data->n, job->seed, at);
         const uint8_t *pixels = data->images + sample * data->pixels;
         float *to = input + (uint64_t)row * data->pixels;
         for (uint64_t i = 0; i < data->pixels; i++)

@@ -23,7 +23,8 @@ void sy_train_data_close(struct sy_train_data *data);
 uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position);
 /* Puts rows samples from `position` in place: in the stream's order, or (in_order) as stored, repeating the last one.
  * Labels as classes, or as rows of n_outputs zeros with a one for mse. EARG names a label out of range. */
-int sy_train_data_fill(const struct sy_train_data *data, const struct sy_job *job, uint64_t position, int in_order,
-                       int64_t rows, int64_t n_outputs, float *input, void *labels);
+int sy_train_data_fill(const struct sy_train_data *data, const struct sy_job *job,
+                       uint64_t position, int in_order, int64_t rows, int64_t n_outputs,
+                       float *input, void *labels);
 
 #endif

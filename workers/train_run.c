@@ -16,8 +16,8 @@
 #include "workers/train_data.h"
 
 #define HEADER_BYTES 4096u
-#define MAGIC 0x314e525459575300ull /* "SWYTRN1" */
-#define VERSION 1u
+#define MAGIC        0x314e525459575300ull /* "SWYTRN1" */
+#define VERSION      1u
 /* How long one advance may stand in a wait for the snapshot thread: the caller looks at the epoch in between. */
 #define WAIT_MS 1
 
@@ -88,12 +88,15 @@ static int read_model(struct sy_train_run *r)
     return SY_OK;
 }
 
-static int check_pixels(const struct sy_train_run *r, const struct sy_train_data *data, const char *path)
+static int check_pixels(const struct sy_train_run *r, const struct sy_train_data *data,
+                        const char *path)
 {
     int64_t batch = r->job.options.batch;
     int64_t elements = sy_shape_elements(&r->graph->tensors[r->graph->inputs[0]].shape, batch);
     if ((uint64_t)(elements / batch) != data->pixels)
-        return sy_error_set(SY_EARG, "data set '%s' has %" PRIu64 " values a sample, the input of '%s' takes %" PRId64,
+        return sy_error_set(SY_EARG,
+                            "data set '%s' has %" PRIu64
+                            " values a sample, the input of '%s' takes %" PRId64,
                             path, data->pixels, r->job.model, elements / batch);
     return SY_OK;
 }
@@ -120,16 +123,22 @@ static int describe_state(struct sy_train_run *r)
     uint64_t offset = 0;
     r->tensors = calloc((size_t)n + 1, sizeof *r->tensors);
     if (!r->tensors)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a table of %d tensors", r->job.name, n);
+        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a table of %d tensors",
+                            r->job.name, n);
     for (int i = 0; i < n; i++) {
         struct sy_state_tensor tensor;
         r->ops->state_tensor(r->trainer, i, &tensor);
-        r->tensors[i] = (struct sy_snapshot_tensor){.name = tensor.name, .shape = tensor.shape, .bytes = tensor.bytes,
+        r->tensors[i] = (struct sy_snapshot_tensor){.name = tensor.name,
+                                                    .shape = tensor.shape,
+                                                    .bytes = tensor.bytes,
                                                     .offset_bytes = offset};
         offset += tensor.bytes;
     }
-    r->layout = (struct sy_snapshot_layout){.folder = r->job.snapshot_folder, .job_name = r->job.name,
-                                            .job_hash = r->job.hash, .tensors = r->tensors, .n_tensors = n,
+    r->layout = (struct sy_snapshot_layout){.folder = r->job.snapshot_folder,
+                                            .job_name = r->job.name,
+                                            .job_hash = r->job.hash,
+                                            .tensors = r->tensors,
+                                            .n_tensors = n,
                                             .data_bytes = offset};
     return SY_OK;
 }
@@ -228,11 +237,15 @@ static int adopt_memory(struct sy_train_run *r)
     struct header *h = r->header;
     if (atomic_load_explicit(&h->magic, memory_order_acquire) != MAGIC || h->version != VERSION ||
         h->job_hash != r->job.hash || h->state_bytes != r->ops->persistent_bytes(r->trainer))
-        return sy_error_set(SY_ECORRUPT, "job '%s': the memory holds no state of this job; start from the last snapshot",
-                            r->job.name);
+        return sy_error_set(
+            SY_ECORRUPT,
+            "job '%s': the memory holds no state of this job; start from the last snapshot",
+            r->job.name);
     if (atomic_load_explicit(&h->phase, memory_order_acquire) != SY_PHASE_GRADIENT)
-        return sy_error_set(SY_ECORRUPT, "job '%s': the worker ended in the update after step %" PRIu64
-                            "; start from the last snapshot", r->job.name, atomic_load(&h->step));
+        return sy_error_set(SY_ECORRUPT,
+                            "job '%s': the worker ended in the update after step %" PRIu64
+                            "; start from the last snapshot",
+                            r->job.name, atomic_load(&h->step));
     r->step = atomic_load(&h->step);
     r->loss = double_of(atomic_load(&h->loss_bits));
     publish_step(r);
@@ -254,8 +267,8 @@ static int read_snapshot(struct sy_train_run *r)
     struct sy_snapshot_info info;
     char *data = malloc(r->layout.data_bytes + 1);
     if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes", r->job.name,
-                            r->layout.data_bytes);
+        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes",
+                            r->job.name, r->layout.data_bytes);
     int status = sy_snapshot_read_newest(&r->layout, &info, data, r->good_path);
     if (status == SY_OK)
         status = put_state(r, data);
@@ -266,13 +279,15 @@ static int read_snapshot(struct sy_train_run *r)
     r->step = r->last_snapshot_step = r->good_step = info.step;
     r->loss = info.loss;
     r->has_good = true;
-    sy_log_info("train", "event=resumed job=%s step=%" PRIu64 " from=%s", r->job.name, r->step, r->good_path);
+    sy_log_info("train", "event=resumed job=%s step=%" PRIu64 " from=%s", r->job.name, r->step,
+                r->good_path);
     return SY_OK;
 }
 
 static int load_state(struct sy_train_run *r)
 {
-    atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel); /* whoever dies here leaves no state */
+    atomic_exchange_explicit(&r->header->magic, 0,
+                             memory_order_acq_rel); /* whoever dies here leaves no state */
     SY_TRY(r->ops->init_state(r->trainer));
     if (r->job.snapshot_folder)
         SY_TRY(read_snapshot(r));
@@ -318,8 +333,11 @@ static void collect(struct sy_train_run *r, int wait_ms)
         memcpy(r->good_path, result.path, sizeof r->good_path);
         atomic_store_explicit(&r->page->snapshot_step, result.step, memory_order_relaxed);
     } else {
-        sy_log_warn("train", "event=snapshot_failed job=%s step=%" PRIu64 " why=\"%s\" next=\"training goes on; %s\"",
-                    r->job.name, result.step, result.error, r->has_good ? "the last good snapshot stays" : "there is none yet");
+        sy_log_warn("train",
+                    "event=snapshot_failed job=%s step=%" PRIu64
+                    " why=\"%s\" next=\"training goes on; %s\"",
+                    r->job.name, result.step, result.error,
+                    r->has_good ? "the last good snapshot stays" : "there is none yet");
     }
     if (r->callbacks.snapshot_done)
         r->callbacks.snapshot_done(r->callbacks.ctx, result.status, result.step, result.path);
@@ -348,7 +366,8 @@ static bool snapshot_is_due(const struct sy_train_run *r)
         return false;
     if (job->snapshot_every_steps && r->step - r->last_snapshot_step >= job->snapshot_every_steps)
         return true;
-    return job->snapshot_every_s > 0.0 && (double)(sy_clock_now() - r->last_snapshot_ns) >= job->snapshot_every_s * 1e9;
+    return job->snapshot_every_s > 0.0 &&
+           (double)(sy_clock_now() - r->last_snapshot_ns) >= job->snapshot_every_s * 1e9;
 }
 
 /* ---- stages -------------------------------------------------------------------------------------- */
@@ -372,9 +391,12 @@ static int end_gradient(struct sy_train_run *r)
 {
     double loss = r->ops->loss(r->trainer);
     if (!isfinite(loss))
-        return sy_error_set(SY_EARG, "job '%s': the loss is %g in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64
-                            "); a smaller learning rate than %g may help", r->job.name, loss, r->step + 1,
-                            r->has_good ? r->good_path : "none", r->good_step, r->job.options.learning_rate);
+        return sy_error_set(SY_EARG,
+                            "job '%s': the loss is %g in step %" PRIu64
+                            "; last good snapshot: %s (step %" PRIu64
+                            "); a smaller learning rate than %g may help",
+                            r->job.name, loss, r->step + 1, r->has_good ? r->good_path : "none",
+                            r->good_step, r->job.options.learning_rate);
     r->loss = loss;
     enter_phase(r, SY_PHASE_UPDATE);
     go_to(r, STAGE_UPDATE);
@@ -428,8 +450,8 @@ static int last_snapshot(struct sy_train_run *r)
 static int load_test_batch(struct sy_train_run *r)
 {
     int64_t batch = r->job.options.batch;
-    SY_TRY(sy_train_data_fill(&r->test, &r->job, r->test_row, 1, batch, r->n_outputs, r->ops->batch_input(r->trainer),
-                              r->ops->batch_labels(r->trainer)));
+    SY_TRY(sy_train_data_fill(&r->test, &r->job, r->test_row, 1, batch, r->n_outputs,
+                              r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer)));
     go_to(r, STAGE_EVALUATE);
     return SY_OK;
 }
@@ -461,15 +483,24 @@ static int drain(struct sy_train_run *r)
 static int run_stage(struct sy_train_run *r)
 {
     switch (r->stage) {
-    case STAGE_LOAD: return load_batch(r);
-    case STAGE_GRADIENT: return run_gradient(r);
-    case STAGE_UPDATE: return run_update(r);
-    case STAGE_ITERATION_END: return end_iteration(r);
-    case STAGE_LAST_SNAPSHOT: return last_snapshot(r);
-    case STAGE_EVALUATE_LOAD: return load_test_batch(r);
-    case STAGE_EVALUATE: return run_evaluation(r);
-    case STAGE_DRAIN: return drain(r);
-    case STAGE_FINISHED: break;
+    case STAGE_LOAD:
+        return load_batch(r);
+    case STAGE_GRADIENT:
+        return run_gradient(r);
+    case STAGE_UPDATE:
+        return run_update(r);
+    case STAGE_ITERATION_END:
+        return end_iteration(r);
+    case STAGE_LAST_SNAPSHOT:
+        return last_snapshot(r);
+    case STAGE_EVALUATE_LOAD:
+        return load_test_batch(r);
+    case STAGE_EVALUATE:
+        return run_evaluation(r);
+    case STAGE_DRAIN:
+        return drain(r);
+    case STAGE_FINISHED:
+        break;
     }
     return SY_OK;
 }
@@ -479,7 +510,8 @@ int sy_train_run_advance(struct sy_train_run *r, enum sy_train_state *state)
     sy_ns before = sy_clock_now();
     int status = run_stage(r);
     uint64_t busy = atomic_load_explicit(&r->page->train_busy_ns, memory_order_relaxed);
-    atomic_store_explicit(&r->page->train_busy_ns, busy + (sy_clock_now() - before), memory_order_relaxed);
+    atomic_store_explicit(&r->page->train_busy_ns, busy + (sy_clock_now() - before),
+                          memory_order_relaxed);
     *state = r->stage == STAGE_FINISHED ? SY_TRAIN_FINISHED : SY_TRAIN_RUNNING;
     return status;
 }
@@ -491,7 +523,8 @@ void sy_train_run_stop(struct sy_train_run *r, int evaluate)
     r->wants_evaluation = evaluate != 0;
     if (r->stage == STAGE_LOAD)
         go_to(r, STAGE_LAST_SNAPSHOT);
-    else if (!is_training && !evaluate && (r->stage == STAGE_EVALUATE || r->stage == STAGE_EVALUATE_LOAD))
+    else if (!is_training && !evaluate &&
+             (r->stage == STAGE_EVALUATE || r->stage == STAGE_EVALUATE_LOAD))
         go_to(r, STAGE_DRAIN);
 }
 

@@ -8,8 +8,8 @@
 
 int sy_tr_refuse(const struct sy_node *node, const char *why)
 {
-    return sy_error_set(SY_EUNSUPPORTED, "node '%s' (%s): cannot be trained: %s", node->name ? node->name : "",
-                        sy_op_name(node->op), why);
+    return sy_error_set(SY_EUNSUPPORTED, "node '%s' (%s): cannot be trained: %s",
+                        node->name ? node->name : "", sy_op_name(node->op), why);
 }
 
 /* ---- parameters --------------------------------------------------------------------------------- */
@@ -24,7 +24,8 @@ static int n_slots_of(const struct sy_train_options *options)
 static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
                      const dnnl_memory_desc_t *layout, bool trained)
 {
-    struct sy_tr_param param = {.tensor = tensor, .plain = *plain, .gradient = -1, .batch_statistic = -1};
+    struct sy_tr_param param = {
+        .tensor = tensor, .plain = *plain, .gradient = -1, .batch_statistic = -1};
     SY_TRY(sy_tr_value_new(t, layout, true, &param.value));
     if (trained) {
         SY_TRY(sy_tr_value_new(t, layout, true, &param.gradient));
@@ -45,16 +46,20 @@ int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *
 {
     const struct sy_tensor *x = &t->graph->tensors[tensor];
     if (!x->data || x->dtype != SY_DTYPE_F32)
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': a parameter must be a float32 constant of the model",
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%s': a parameter must be a float32 constant of the model",
                             x->name);
     if (x->data_bytes != (size_t)sy_tr_elements(plain) * sizeof(float))
-        return sy_error_set(SY_EARG, "tensor '%s': %zu bytes of data where its node wants %lld elements", x->name,
-                            x->data_bytes, (long long)sy_tr_elements(plain));
+        return sy_error_set(SY_EARG,
+                            "tensor '%s': %zu bytes of data where its node wants %lld elements",
+                            x->name, x->data_bytes, (long long)sy_tr_elements(plain));
     if (t->tensors[tensor].param < 0)
         SY_TRY(add_param(t, tensor, plain, layout, trained));
     *param = t->tensors[tensor].param;
-    if (!dnnl_memory_desc_equal(&t->params[*param].plain, plain) || trained != (t->params[*param].gradient >= 0))
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': shared by nodes that read it in different ways", x->name);
+    if (!dnnl_memory_desc_equal(&t->params[*param].plain, plain) ||
+        trained != (t->params[*param].gradient >= 0))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%s': shared by nodes that read it in different ways", x->name);
     return sy_tr_as(t, SY_TR_FORWARD, t->params[*param].value, layout, value);
 }
 
@@ -71,8 +76,8 @@ int sy_tr_param_gradient(struct sy_trainer *t, int param, const dnnl_memory_desc
 static int copy_to_gradient(struct sy_trainer *t, int from, int to)
 {
     dnnl_primitive_desc_t pd;
-    SY_TRY(sy_tr_check(dnnl_reorder_primitive_desc_create(&pd, &t->values[from].md, t->engine, &t->values[to].md,
-                                                          t->engine, t->attr),
+    SY_TRY(sy_tr_check(dnnl_reorder_primitive_desc_create(&pd, &t->values[from].md, t->engine,
+                                                          &t->values[to].md, t->engine, t->attr),
                        "reorder", "gradient"));
     struct sy_tr_arg args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     int status = sy_tr_add_primitive(t, SY_TR_TRAIN, "gradient", pd, args, 2);
@@ -115,7 +120,8 @@ static int logits_tensor(const struct sy_trainer *t, int *last_node)
     const struct sy_node *last = &g->nodes[g->n_nodes - 1];
     *last_node = g->n_nodes;
     bool is_softmax = last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX;
-    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax || last->outputs[0] != g->outputs[0])
+    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax ||
+        last->outputs[0] != g->outputs[0])
         return g->outputs[0];
     *last_node = g->n_nodes - 1;
     return last->inputs[0];
@@ -132,8 +138,10 @@ static int build_loss(struct sy_trainer *t, int tensor)
     SY_TRY(sy_tr_as_plain(t, SY_TR_FORWARD, logits->value, &t->logits));
     dnnl_memory_desc_t md = t->values[t->logits].md;
     if (md.dims[0] != batch || (!is_mse && md.ndims != 2))
-        return sy_error_set(SY_EUNSUPPORTED, "output '%s': rank %d with %lld rows; the loss wants [batch, classes] "
-                            "with batch %lld", t->graph->tensors[tensor].name, md.ndims, (long long)md.dims[0],
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "output '%s': rank %d with %lld rows; the loss wants [batch, classes] "
+                            "with batch %lld",
+                            t->graph->tensors[tensor].name, md.ndims, (long long)md.dims[0],
                             (long long)batch);
     t->n_outputs = sy_tr_elements(&md) / batch;
     int64_t n_labels = is_mse ? batch * t->n_outputs : batch; /* int32 takes four bytes as well */
@@ -166,12 +174,15 @@ static int build_input(struct sy_trainer *t)
     const struct sy_graph *g = t->graph;
     int64_t dims[SY_MAX_RANK];
     if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
-        return sy_error_set(SY_EUNSUPPORTED, "model '%s': training wants one input and an output, this has %d and %d",
-                            g->name, g->n_inputs, g->n_outputs);
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "model '%s': training wants one input and an output, this has %d and %d", g->name,
+            g->n_inputs, g->n_outputs);
     int rank = sy_tr_dims(t, g->inputs[0], dims);
     SY_TRY(rank);
     if (dims[0] != t->options.batch)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%s': its first dimension is %lld and not the batch",
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%s': its first dimension is %lld and not the batch",
                             g->tensors[g->inputs[0]].name, (long long)dims[0]);
     dnnl_memory_desc_t md = sy_tr_plain(rank, dims);
     SY_TRY(sy_tr_value_new(t, &md, false, &t->input));
@@ -190,7 +201,8 @@ static int build_forward(struct sy_trainer *t, int n_nodes)
         for (int i = 0; i < node->n_inputs; i++)
             needs |= node->inputs[i] >= 0 && t->tensors[node->inputs[i]].needs_gradient;
         t->tensors[node->outputs[0]].needs_gradient = needs;
-        if (node->inputs[0] >= 0 && t->tensors[node->inputs[0]].value < 0 && !t->graph->tensors[node->inputs[0]].data)
+        if (node->inputs[0] >= 0 && t->tensors[node->inputs[0]].value < 0 &&
+            !t->graph->tensors[node->inputs[0]].data)
             return sy_tr_refuse(node, "its input is a second output of another node");
         int before = t->n_params;
         SY_TRY(op->forward(t, n));

@@ -6,10 +6,12 @@
 #include "workers/host/train_internal.h"
 
 /* A primitive descriptor from an operation descriptor, or the node's refusal. */
-static int make_pd(struct sy_trainer *t, const struct sy_node *node, const void *desc, dnnl_primitive_attr_t attr,
-                   dnnl_primitive_desc_t hint, const char *what, dnnl_primitive_desc_t *out)
+static int make_pd(struct sy_trainer *t, const struct sy_node *node, const void *desc,
+                   dnnl_primitive_attr_t attr, dnnl_primitive_desc_t hint, const char *what,
+                   dnnl_primitive_desc_t *out)
 {
-    return sy_tr_check(dnnl_primitive_desc_create(out, desc, attr, t->engine, hint), what, node->name);
+    return sy_tr_check(dnnl_primitive_desc_create(out, desc, attr, t->engine, hint), what,
+                       node->name);
 }
 
 static int bias_of(const struct sy_node *node)
@@ -28,11 +30,14 @@ static int use_bias(struct sy_trainer *t, int n, int64_t n_outputs, int *value)
 }
 
 /* An activation that was fused computes into this node's output; the activation's node passes it on. */
-static int add_forward_step(struct sy_trainer *t, int n, int source, int weights, int bias, int *out)
+static int add_forward_step(struct sy_trainer *t, int n, int source, int weights, int bias,
+                            int *out)
 {
     struct sy_tr_node *record = &t->nodes[n];
     SY_TRY(sy_tr_value_new(t, sy_tr_query(record->forward, dnnl_query_dst_md), false, out));
-    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_BIAS, bias},
+    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, source},
+                               {DNNL_ARG_WEIGHTS, weights},
+                               {DNNL_ARG_BIAS, bias},
                                {DNNL_ARG_DST, *out}};
     return sy_tr_add_primitive(t, SY_TR_FORWARD, t->graph->nodes[n].name, record->forward, args, 4);
 }
@@ -52,7 +57,8 @@ static int conv_weights_dims(const struct sy_trainer *t, const struct sy_node *n
     int64_t dims[SY_MAX_RANK];
     SY_TRY(sy_tr_dims(t, node->inputs[1], dims));
     c->groups = sy_node_int(node, "group", 1);
-    if (c->groups < 1 || dims[0] % c->groups || dims[1] * c->groups != c->in[1] || c->rank < 3 || c->rank > 5)
+    if (c->groups < 1 || dims[0] % c->groups || dims[1] * c->groups != c->in[1] || c->rank < 3 ||
+        c->rank > 5)
         return sy_tr_refuse(node, "weights, channels and groups do not fit together");
     int at = 0;
     if (c->groups > 1)
@@ -84,9 +90,9 @@ static int conv_forward_pd(struct sy_trainer *t, int n, const struct conv *c)
     dnnl_convolution_desc_t desc;
     dnnl_primitive_attr_t attr;
     SY_TRY(sy_tr_check(dnnl_dilated_convolution_forward_desc_init(
-                           &desc, dnnl_forward_training, dnnl_convolution_direct, &c->source, &c->filter,
-                           c->bias.ndims ? &c->bias : NULL, &c->destination, c->window.stride,
-                           c->window.dilation, c->window.before, c->window.after),
+                           &desc, dnnl_forward_training, dnnl_convolution_direct, &c->source,
+                           &c->filter, c->bias.ndims ? &c->bias : NULL, &c->destination,
+                           c->window.stride, c->window.dilation, c->window.before, c->window.after),
                        "convolution", node->name));
     SY_TRY(sy_tr_fused_attr(t, n, &attr));
     int status = make_pd(t, node, &desc, attr, NULL, "convolution", &t->nodes[n].forward);
@@ -105,38 +111,47 @@ int sy_tr_conv_forward(struct sy_trainer *t, int n)
     SY_TRY(sy_tr_as(t, SY_TR_FORWARD, t->tensors[node->inputs[0]].value,
                     sy_tr_query(record->forward, dnnl_query_src_md), &record->source));
     dnnl_memory_desc_t plain = sy_tr_plain(c.weights_rank, c.weights);
-    SY_TRY(sy_tr_param_use(t, node->inputs[1], &plain, sy_tr_query(record->forward, dnnl_query_weights_md), true,
+    SY_TRY(sy_tr_param_use(t, node->inputs[1], &plain,
+                           sy_tr_query(record->forward, dnnl_query_weights_md), true,
                            &record->weights, &weights));
     SY_TRY(use_bias(t, n, c.out[1], &bias));
-    return add_forward_step(t, n, record->source, weights, bias, &t->tensors[node->outputs[0]].value);
+    return add_forward_step(t, n, record->source, weights, bias,
+                            &t->tensors[node->outputs[0]].value);
 }
 
 /* Steps shared by convolution and inner product: the descriptors differ, the arguments do not. */
-static int add_backward_weights(struct sy_trainer *t, int n, int gradient, int source, dnnl_primitive_desc_t pd)
+static int add_backward_weights(struct sy_trainer *t, int n, int gradient, int source,
+                                dnnl_primitive_desc_t pd)
 {
     struct sy_tr_node *record = &t->nodes[n];
     int diff, from, weights, bias = -1;
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, sy_tr_query(pd, dnnl_query_diff_dst_md), &diff));
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, source, sy_tr_query(pd, dnnl_query_src_md), &from));
-    SY_TRY(sy_tr_param_gradient(t, record->weights, sy_tr_query(pd, dnnl_query_diff_weights_md), &weights));
+    SY_TRY(sy_tr_param_gradient(t, record->weights, sy_tr_query(pd, dnnl_query_diff_weights_md),
+                                &weights));
     if (record->bias >= 0)
-        SY_TRY(sy_tr_param_gradient(t, record->bias, dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 1),
+        SY_TRY(sy_tr_param_gradient(t, record->bias,
+                                    dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 1),
                                     &bias));
-    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, from}, {DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_DIFF_WEIGHTS, weights},
+    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, from},
+                               {DNNL_ARG_DIFF_DST, diff},
+                               {DNNL_ARG_DIFF_WEIGHTS, weights},
                                {DNNL_ARG_DIFF_BIAS, bias}};
     SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, t->graph->nodes[n].name, pd, args, 4));
     SY_TRY(sy_tr_param_commit(t, record->weights, weights));
     return record->bias >= 0 ? sy_tr_param_commit(t, record->bias, bias) : SY_OK;
 }
 
-static int add_backward_data(struct sy_trainer *t, int n, int gradient, dnnl_primitive_desc_t pd, int *out)
+static int add_backward_data(struct sy_trainer *t, int n, int gradient, dnnl_primitive_desc_t pd,
+                             int *out)
 {
     int diff, weights;
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, sy_tr_query(pd, dnnl_query_diff_dst_md), &diff));
-    SY_TRY(sy_tr_as(t, SY_TR_TRAIN, t->params[t->nodes[n].weights].value, sy_tr_query(pd, dnnl_query_weights_md),
-                    &weights));
+    SY_TRY(sy_tr_as(t, SY_TR_TRAIN, t->params[t->nodes[n].weights].value,
+                    sy_tr_query(pd, dnnl_query_weights_md), &weights));
     SY_TRY(sy_tr_value_new(t, sy_tr_query(pd, dnnl_query_diff_src_md), false, out));
-    struct sy_tr_arg args[] = {{DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_SRC, *out}};
+    struct sy_tr_arg args[] = {
+        {DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_SRC, *out}};
     return sy_tr_add_primitive(t, SY_TR_TRAIN, t->graph->nodes[n].name, pd, args, 3);
 }
 
@@ -146,11 +161,12 @@ static int conv_backward_weights(struct sy_trainer *t, int n, int gradient, cons
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t pd;
     SY_TRY(sy_tr_check(dnnl_dilated_convolution_backward_weights_desc_init(
-                           &desc, dnnl_convolution_direct, &c->source, &c->filter, c->bias.ndims ? &c->bias : NULL,
-                           &c->destination, c->window.stride, c->window.dilation, c->window.before,
-                           c->window.after),
+                           &desc, dnnl_convolution_direct, &c->source, &c->filter,
+                           c->bias.ndims ? &c->bias : NULL, &c->destination, c->window.stride,
+                           c->window.dilation, c->window.before, c->window.after),
                        "convolution backward weights", node->name));
-    SY_TRY(make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "convolution backward weights", &pd));
+    SY_TRY(
+        make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "convolution backward weights", &pd));
     int status = add_backward_weights(t, n, gradient, t->nodes[n].source, pd);
     dnnl_primitive_desc_destroy(pd);
     return status;
@@ -220,7 +236,8 @@ static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
         l->rows *= in[i];
     if (in[rank - 1] != l->in)
         return sy_tr_refuse(node, "input and weights do not fit together");
-    int64_t source[] = {l->rows, l->in}, matrix[] = {l->out, l->in}, destination[] = {l->rows, l->out};
+    int64_t source[] = {l->rows, l->in}, matrix[] = {l->out, l->in},
+            destination[] = {l->rows, l->out};
     l->source = sy_tr_any(2, source);
     l->weights = sy_tr_any(2, matrix);
     l->bias = bias_of(node) >= 0 ? sy_tr_any(1, &l->out) : (dnnl_memory_desc_t){0};
@@ -235,7 +252,8 @@ static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
 }
 
 /* Rows and columns: a matrix over a plain tensor of any rank. */
-static int as_matrix(struct sy_trainer *t, unsigned when, int value, int64_t rows, int64_t columns, int *out)
+static int as_matrix(struct sy_trainer *t, unsigned when, int value, int64_t rows, int64_t columns,
+                     int *out)
 {
     int64_t dims[] = {rows, columns};
     if (t->values[value].md.ndims == 2) {
@@ -266,9 +284,10 @@ static int linear_forward_pd(struct sy_trainer *t, int n, const struct linear *l
     const struct sy_node *node = &t->graph->nodes[n];
     dnnl_inner_product_desc_t desc;
     dnnl_primitive_attr_t attr;
-    SY_TRY(sy_tr_check(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &l->source, &l->weights,
-                                                            l->bias.ndims ? &l->bias : NULL, &l->destination),
-                       "inner product", node->name));
+    SY_TRY(sy_tr_check(
+        dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &l->source, &l->weights,
+                                             l->bias.ndims ? &l->bias : NULL, &l->destination),
+        "inner product", node->name));
     SY_TRY(sy_tr_fused_attr(t, n, &attr));
     int status = make_pd(t, node, &desc, attr, NULL, "inner product", &t->nodes[n].forward);
     dnnl_primitive_attr_destroy(attr);
@@ -286,12 +305,15 @@ int sy_tr_linear_forward(struct sy_trainer *t, int n)
     SY_TRY(linear_describe(t, n, &l));
     SY_TRY(linear_forward_pd(t, n, &l));
     SY_TRY(as_matrix(t, SY_TR_FORWARD, t->tensors[node->inputs[0]].value, l.rows, l.in, &matrix));
-    SY_TRY(sy_tr_as(t, SY_TR_FORWARD, matrix, sy_tr_query(record->forward, dnnl_query_src_md), &record->source));
-    SY_TRY(sy_tr_param_use(t, node->inputs[1], &l.plain_weights, sy_tr_query(record->forward, dnnl_query_weights_md),
-                           true, &record->weights, &weights));
+    SY_TRY(sy_tr_as(t, SY_TR_FORWARD, matrix, sy_tr_query(record->forward, dnnl_query_src_md),
+                    &record->source));
+    SY_TRY(sy_tr_param_use(t, node->inputs[1], &l.plain_weights,
+                           sy_tr_query(record->forward, dnnl_query_weights_md), true,
+                           &record->weights, &weights));
     SY_TRY(use_bias(t, n, l.out, &bias));
     SY_TRY(add_forward_step(t, n, record->source, weights, bias, &out));
-    return from_matrix(t, SY_TR_FORWARD, out, node->outputs[0], &t->tensors[node->outputs[0]].value);
+    return from_matrix(t, SY_TR_FORWARD, out, node->outputs[0],
+                       &t->tensors[node->outputs[0]].value);
 }
 
 static int linear_backward_weights(struct sy_trainer *t, int n, int matrix, const struct linear *l)
@@ -299,11 +321,12 @@ static int linear_backward_weights(struct sy_trainer *t, int n, int matrix, cons
     const struct sy_node *node = &t->graph->nodes[n];
     dnnl_inner_product_desc_t desc;
     dnnl_primitive_desc_t pd;
-    SY_TRY(sy_tr_check(dnnl_inner_product_backward_weights_desc_init(&desc, &l->source, &l->weights,
-                                                                     l->bias.ndims ? &l->bias : NULL,
-                                                                     &l->destination),
-                       "inner product backward weights", node->name));
-    SY_TRY(make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "inner product backward weights", &pd));
+    SY_TRY(sy_tr_check(
+        dnnl_inner_product_backward_weights_desc_init(
+            &desc, &l->source, &l->weights, l->bias.ndims ? &l->bias : NULL, &l->destination),
+        "inner product backward weights", node->name));
+    SY_TRY(make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "inner product backward weights",
+                   &pd));
     int status = add_backward_weights(t, n, matrix, t->nodes[n].source, pd);
     dnnl_primitive_desc_destroy(pd);
     return status;
@@ -315,9 +338,11 @@ static int linear_backward_data(struct sy_trainer *t, int n, int matrix, const s
     dnnl_inner_product_desc_t desc;
     dnnl_primitive_desc_t pd;
     int diff_source, shaped;
-    SY_TRY(sy_tr_check(dnnl_inner_product_backward_data_desc_init(&desc, &l->source, &l->weights, &l->destination),
-                       "inner product backward data", node->name));
-    SY_TRY(make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "inner product backward data", &pd));
+    SY_TRY(sy_tr_check(
+        dnnl_inner_product_backward_data_desc_init(&desc, &l->source, &l->weights, &l->destination),
+        "inner product backward data", node->name));
+    SY_TRY(
+        make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "inner product backward data", &pd));
     int status = add_backward_data(t, n, matrix, pd, &diff_source);
     dnnl_primitive_desc_destroy(pd);
     SY_TRY(status);

@@ -40,10 +40,11 @@ static void destroy(struct sy_trainer *t)
 static int open_library(struct sy_trainer *t)
 {
     SY_TRY(sy_tr_check(dnnl_engine_create(&t->engine, dnnl_cpu, 0), "engine", "trainer"));
-    SY_TRY(sy_tr_check(dnnl_stream_create(&t->stream, t->engine, dnnl_stream_default_flags), "stream", "trainer"));
+    SY_TRY(sy_tr_check(dnnl_stream_create(&t->stream, t->engine, dnnl_stream_default_flags),
+                       "stream", "trainer"));
     SY_TRY(sy_tr_check(dnnl_primitive_attr_create(&t->attr), "attributes", "trainer"));
-    return sy_tr_check(dnnl_primitive_attr_set_scratchpad_mode(t->attr, dnnl_scratchpad_mode_user), "attributes",
-                       "trainer");
+    return sy_tr_check(dnnl_primitive_attr_set_scratchpad_mode(t->attr, dnnl_scratchpad_mode_user),
+                       "attributes", "trainer");
 }
 
 static int make_tables(struct sy_trainer *t)
@@ -52,18 +53,21 @@ static int make_tables(struct sy_trainer *t)
     t->tensors = calloc((size_t)g->n_tensors + 1, sizeof *t->tensors);
     t->nodes = calloc((size_t)g->n_nodes + 1, sizeof *t->nodes);
     if (!t->tensors || !t->nodes)
-        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for the tables of %d tensors and %d nodes", g->name,
-                            g->n_tensors, g->n_nodes);
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "model '%s': no room for the tables of %d tensors and %d nodes",
+                            g->name, g->n_tensors, g->n_nodes);
     for (int i = 0; i < g->n_tensors; i++)
         t->tensors[i].value = t->tensors[i].gradient = t->tensors[i].param = -1;
     for (int n = 0; n < g->n_nodes; n++) {
         struct sy_tr_node *node = &t->nodes[n];
-        node->source = node->workspace = node->mean = node->variance = node->weights = node->bias = -1;
+        node->source = node->workspace = node->mean = node->variance = node->weights = node->bias =
+            -1;
     }
     return SY_OK;
 }
 
-static int create(const struct sy_graph *graph, const struct sy_train_options *options, struct sy_trainer **out)
+static int create(const struct sy_graph *graph, const struct sy_train_options *options,
+                  struct sy_trainer **out)
 {
     int status;
     if (options->batch < 1)
@@ -136,14 +140,18 @@ static int convert(struct sy_trainer *t, int index, void *plain, bool to_plain)
     dnnl_primitive_t primitive = NULL;
     dnnl_memory_t memory = NULL;
     int status;
-    SY_TRY_GOTO(sy_tr_check(dnnl_memory_create(&memory, md, t->engine, plain), "memory", name), done);
-    SY_TRY_GOTO(sy_tr_check(dnnl_reorder_primitive_desc_create(&pd, to_plain ? &value->md : md, t->engine,
-                                                               to_plain ? md : &value->md, t->engine, NULL),
-                            "reorder", name), done);
+    SY_TRY_GOTO(sy_tr_check(dnnl_memory_create(&memory, md, t->engine, plain), "memory", name),
+                done);
+    SY_TRY_GOTO(
+        sy_tr_check(dnnl_reorder_primitive_desc_create(&pd, to_plain ? &value->md : md, t->engine,
+                                                       to_plain ? md : &value->md, t->engine, NULL),
+                    "reorder", name),
+        done);
     SY_TRY_GOTO(sy_tr_check(dnnl_primitive_create(&primitive, pd), "reorder", name), done);
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, to_plain ? value->memory : memory},
                               {DNNL_ARG_TO, to_plain ? memory : value->memory}};
-    SY_TRY_GOTO(sy_tr_check(dnnl_primitive_execute(primitive, t->stream, 2, args), "reorder", name), done);
+    SY_TRY_GOTO(sy_tr_check(dnnl_primitive_execute(primitive, t->stream, 2, args), "reorder", name),
+                done);
     SY_TRY_GOTO(sy_tr_check(dnnl_stream_wait(t->stream), "reorder", name), done);
 done:
     if (primitive)
@@ -162,7 +170,8 @@ static int get_state(struct sy_trainer *t, int index, void *to)
 
 static int set_state(struct sy_trainer *t, int index, const void *from)
 {
-    return convert(t, index, (void *)(uintptr_t)from, false); /* oneDNN's memory objects know no const */
+    return convert(t, index, (void *)(uintptr_t)from,
+                   false); /* oneDNN's memory objects know no const */
 }
 
 static int init_state(struct sy_trainer *t)
@@ -180,7 +189,8 @@ static int init_state(struct sy_trainer *t)
 
 static int run_primitive(struct sy_trainer *t, const struct sy_tr_step *step)
 {
-    dnnl_status_t status = dnnl_primitive_execute(step->primitive, t->stream, step->n_args, step->exec);
+    dnnl_status_t status =
+        dnnl_primitive_execute(step->primitive, t->stream, step->n_args, step->exec);
     if (status == dnnl_success)
         status = dnnl_stream_wait(t->stream);
     return status == dnnl_success ? SY_OK : sy_tr_check(status, "execution", step->name);

@@ -21,9 +21,9 @@
 #include "loader/graph.h"
 #include "workers/trainer.h"
 
-#define SY_TR_ALIGN 64u
-#define SY_TR_MAX_ARGS 12
-#define SY_TR_MAX_SLOTS 2
+#define SY_TR_ALIGN      64u
+#define SY_TR_MAX_ARGS   12
+#define SY_TR_MAX_SLOTS  2
 #define SY_TR_MAX_INPUTS 8
 
 struct sy_tr_value {
@@ -56,7 +56,7 @@ struct sy_tr_arg {
 
 struct sy_tr_step {
     enum sy_tr_step_kind kind;
-    unsigned when; /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
+    unsigned when;    /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
     const char *name; /* of the node, for errors */
     int value[3];
     dnnl_primitive_t primitive;
@@ -68,8 +68,8 @@ struct sy_tr_step {
 /* A constant of the graph that training changes. */
 struct sy_tr_param {
     int tensor;
-    dnnl_memory_desc_t plain; /* the graph's row-major data in oneDNN's dimensions */
-    int value, gradient;      /* same layout; gradient -1: a running statistic */
+    dnnl_memory_desc_t plain;   /* the graph's row-major data in oneDNN's dimensions */
+    int value, gradient;        /* same layout; gradient -1: a running statistic */
     int slots[SY_TR_MAX_SLOTS]; /* optimizer state, same layout */
     int n_slots;
     int n_contributions;
@@ -88,7 +88,7 @@ struct sy_tr_tensor {
 struct sy_tr_node {
     dnnl_primitive_desc_t forward; /* hint of the backward primitives */
     int source, workspace, mean, variance;
-    int weights, bias; /* params, or -1 */
+    int weights, bias;        /* params, or -1 */
     bool fused_into_producer; /* activation that the producer applies */
 };
 
@@ -139,12 +139,13 @@ const dnnl_memory_desc_t *sy_tr_query(dnnl_primitive_desc_t pd, dnnl_query_t wha
 int sy_tr_value_new(struct sy_trainer *t, const dnnl_memory_desc_t *md, bool persistent, int *out);
 int sy_tr_value_view(struct sy_trainer *t, int value, const dnnl_memory_desc_t *md, int *out);
 /* `value` in layout md: itself, an earlier reorder of it, or a new reorder step. */
-int sy_tr_as(struct sy_trainer *t, unsigned when, int value, const dnnl_memory_desc_t *md, int *out);
+int sy_tr_as(struct sy_trainer *t, unsigned when, int value, const dnnl_memory_desc_t *md,
+             int *out);
 int sy_tr_as_plain(struct sy_trainer *t, unsigned when, int value, int *out);
-int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name, dnnl_primitive_desc_t pd,
-                        const struct sy_tr_arg *args, int n_args);
-int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind, const char *name,
-                     int to, int a, int b);
+int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name,
+                        dnnl_primitive_desc_t pd, const struct sy_tr_arg *args, int n_args);
+int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind,
+                     const char *name, int to, int a, int b);
 
 /* ---- train_build.c: parameters and gradients --------------------------------------------------- */
 
@@ -197,7 +198,8 @@ void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n
 void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n);
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step);
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows);
-void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update, uint64_t iteration);
+void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update,
+                         uint64_t iteration);
 
 /* ---- train_plan.c: where buffers lie ----------------------------------------------------------- */
 

@@ -17,16 +17,17 @@
 #define PARALLEL_MIN 65536
 
 /* Runs `call` for elements [from, from + count), one stretch a thread. */
-#define IN_PARTS(n_elements, call)                                                              \
-    {                                                                                           \
-        const uint64_t all = (n_elements);                                                      \
-        _Pragma("omp parallel if (all >= PARALLEL_MIN)")                                        \
-        {                                                                                       \
-            uint64_t parts = (uint64_t)omp_get_num_threads(), part = (uint64_t)omp_get_thread_num(); \
-            uint64_t width = SY_ALIGN_UP((all + parts - 1) / parts, 16);                        \
-            uint64_t from = SY_MIN(part * width, all), count = SY_MIN(width, all - from);       \
-            call;                                                                               \
-        }                                                                                       \
+#define IN_PARTS(n_elements, call)                                                        \
+    {                                                                                     \
+        const uint64_t all = (n_elements);                                                \
+        _Pragma("omp parallel if (all >= PARALLEL_MIN)")                                  \
+        {                                                                                 \
+            uint64_t parts = (uint64_t)omp_get_num_threads(),                             \
+                     part = (uint64_t)omp_get_thread_num();                               \
+            uint64_t width = SY_ALIGN_UP((all + parts - 1) / parts, 16);                  \
+            uint64_t from = SY_MIN(part * width, all), count = SY_MIN(width, all - from); \
+            call;                                                                         \
+        }                                                                                 \
     }
 
 CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
@@ -35,12 +36,11 @@ CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t 
         to[i] = a[i] + b[i];
 }
 
-void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n)
-{
-    IN_PARTS(n, sum_part(to + from, a + from, b + from, count))
-}
+void sy_tr_kernel_sum(float *to, const float *a, const float *b,
+                      uint64_t n){IN_PARTS(n, sum_part(to + from, a + from, b + from, count))}
 
-CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows, int64_t n)
+CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows,
+                                 int64_t n)
 {
     for (int64_t r = 0; r < n_rows; r++)
         for (int64_t i = 0; i < n; i++)
@@ -77,8 +77,9 @@ static int cross_entropy(struct sy_trainer *t, float *diff, const float *x, cons
     double sum = 0.0;
     for (int64_t r = 0; r < batch; r++) {
         if (labels[r] < 0 || labels[r] >= n)
-            return sy_error_set(SY_EARG, "label %d of row %lld: the model has %lld classes, 0 to %lld", labels[r],
-                                (long long)r, (long long)n, (long long)n - 1);
+            return sy_error_set(SY_EARG,
+                                "label %d of row %lld: the model has %lld classes, 0 to %lld",
+                                labels[r], (long long)r, (long long)n, (long long)n - 1);
         sum += cross_entropy_row(diff + r * n, x + r * n, n, labels[r], 1.0 / (double)batch);
     }
     t->loss = sum / (double)batch;
@@ -103,7 +104,8 @@ int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step)
     float *diff = t->values[step->value[0]].data;
     const float *x = t->values[step->value[1]].data;
     const void *labels = t->values[step->value[2]].data;
-    return t->options.loss == SY_LOSS_MSE ? mean_square(t, diff, x, labels) : cross_entropy(t, diff, x, labels);
+    return t->options.loss == SY_LOSS_MSE ? mean_square(t, diff, x, labels)
+                                          : cross_entropy(t, diff, x, labels);
 }
 
 static int64_t largest(const float *x, int64_t n)
@@ -135,7 +137,8 @@ CLONES static void sgd_part(float *w, const float *g, uint64_t n, float rate, fl
         w[i] -= rate * (g[i] + decay * w[i]);
 }
 
-CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate, float momentum, float decay)
+CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate,
+                                 float momentum, float decay)
 {
     for (uint64_t i = 0; i < n; i++) {
         v[i] = momentum * v[i] + (g[i] + decay * w[i]);
@@ -144,10 +147,12 @@ CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n,
 }
 
 struct adam {
-    float rate, beta1, beta2, rest1, rest2, epsilon, decay, correct2; /* rest: 1 - beta, rounded once */
+    float rate, beta1, beta2, rest1, rest2, epsilon, decay,
+        correct2; /* rest: 1 - beta, rounded once */
 };
 
-CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n, const struct adam *a)
+CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n,
+                             const struct adam *a)
 {
     for (uint64_t i = 0; i < n; i++) {
         float d = g[i] + a->decay * w[i];
@@ -163,10 +168,12 @@ CLONES static void statistic_part(float *running, const float *batch, uint64_t n
         running[i] = keep * running[i] + (1.0f - keep) * batch[i];
 }
 
-static void update_sgd(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first, uint64_t n)
+static void update_sgd(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first,
+                       uint64_t n)
 {
     const struct sy_train_options *o = &t->options;
-    float *w = t->values[p->value].data + first, rate = (float)o->learning_rate, decay = (float)o->weight_decay;
+    float *w = t->values[p->value].data + first, rate = (float)o->learning_rate,
+          decay = (float)o->weight_decay;
     const float *g = t->values[p->gradient].data + first;
     if (p->n_slots == 0) {
         IN_PARTS(n, sgd_part(w + from, g + from, count, rate, decay))
@@ -176,14 +183,18 @@ static void update_sgd(struct sy_trainer *t, const struct sy_tr_param *p, uint64
     IN_PARTS(n, momentum_part(w + from, g + from, v + from, count, rate, momentum, decay))
 }
 
-static void update_adam(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first, uint64_t n,
-                        uint64_t iteration)
+static void update_adam(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first,
+                        uint64_t n, uint64_t iteration)
 {
     const struct sy_train_options *o = &t->options;
     double step = (double)iteration;
-    struct adam a = {.rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step))), .beta1 = (float)o->beta1,
-                     .beta2 = (float)o->beta2, .rest1 = (float)(1.0 - o->beta1),
-                     .rest2 = (float)(1.0 - o->beta2), .epsilon = (float)o->epsilon, .decay = (float)o->weight_decay,
+    struct adam a = {.rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step))),
+                     .beta1 = (float)o->beta1,
+                     .beta2 = (float)o->beta2,
+                     .rest1 = (float)(1.0 - o->beta1),
+                     .rest2 = (float)(1.0 - o->beta2),
+                     .epsilon = (float)o->epsilon,
+                     .decay = (float)o->weight_decay,
                      .correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)))};
     float *w = t->values[p->value].data + first, *m = t->values[p->slots[0]].data + first;
     float *v = t->values[p->slots[1]].data + first;
@@ -191,12 +202,14 @@ static void update_adam(struct sy_trainer *t, const struct sy_tr_param *p, uint6
     IN_PARTS(n, adam_part(w + from, g + from, m + from, v + from, count, &a))
 }
 
-void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update, uint64_t iteration)
+void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update,
+                         uint64_t iteration)
 {
     const struct sy_tr_param *p = &t->params[update->param];
     uint64_t first = update->first, n = update->n;
     if (p->gradient < 0)
-        statistic_part(t->values[p->value].data + first, t->values[p->batch_statistic].data + first, n, p->keep);
+        statistic_part(t->values[p->value].data + first, t->values[p->batch_statistic].data + first,
+                       n, p->keep);
     else if (t->options.optimizer == SY_OPTIMIZER_ADAM)
         update_adam(t, p, first, n, iteration);
     else

@@ -8,7 +8,8 @@
 /* ---- activations -------------------------------------------------------------------------------- */
 
 struct activation {
-    dnnl_alg_kind_t forward, backward; /* backward reads the result, so the input may be forgotten (and fused away) */
+    dnnl_alg_kind_t forward,
+        backward; /* backward reads the result, so the input may be forgotten (and fused away) */
     float alpha;
 };
 
@@ -24,7 +25,8 @@ static bool activation_of(const struct sy_node *node, struct activation *out)
                                    sy_node_float(node, "alpha", 0.01f)};
         return out->alpha >= 0.0f; /* below zero the result does not tell the input's sign */
     case SY_OP_SIGMOID:
-        *out = (struct activation){dnnl_eltwise_logistic, dnnl_eltwise_logistic_use_dst_for_bwd, 0.0f};
+        *out =
+            (struct activation){dnnl_eltwise_logistic, dnnl_eltwise_logistic_use_dst_for_bwd, 0.0f};
         return true;
     case SY_OP_TANH:
         *out = (struct activation){dnnl_eltwise_tanh, dnnl_eltwise_tanh_use_dst_for_bwd, 0.0f};
@@ -38,7 +40,8 @@ int sy_tr_fused_attr(struct sy_trainer *t, int n, dnnl_primitive_attr_t *out)
 {
     const struct sy_tr_tensor *result = &t->tensors[t->graph->nodes[n].outputs[0]];
     struct activation a;
-    SY_TRY(sy_tr_check(dnnl_primitive_attr_clone(out, t->attr), "attributes", t->graph->nodes[n].name));
+    SY_TRY(sy_tr_check(dnnl_primitive_attr_clone(out, t->attr), "attributes",
+                       t->graph->nodes[n].name));
     bool can = result->n_consumers == 1 && activation_of(&t->graph->nodes[result->consumer], &a);
     if (!can)
         return SY_OK;
@@ -52,13 +55,15 @@ int sy_tr_fused_attr(struct sy_trainer *t, int n, dnnl_primitive_attr_t *out)
     return SY_OK;
 }
 
-static int activation_pd(struct sy_trainer *t, const struct sy_node *node, dnnl_alg_kind_t alg, float alpha,
-                         const dnnl_memory_desc_t *md, dnnl_primitive_desc_t *out)
+static int activation_pd(struct sy_trainer *t, const struct sy_node *node, dnnl_alg_kind_t alg,
+                         float alpha, const dnnl_memory_desc_t *md, dnnl_primitive_desc_t *out)
 {
     dnnl_eltwise_desc_t desc;
-    SY_TRY(sy_tr_check(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, alg, md, alpha, 0.0f), "activation",
-                       node->name));
-    return sy_tr_check(dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, NULL), "activation", node->name);
+    SY_TRY(sy_tr_check(
+        dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, alg, md, alpha, 0.0f),
+        "activation", node->name));
+    return sy_tr_check(dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, NULL),
+                       "activation", node->name);
 }
 
 int sy_tr_activation_forward(struct sy_trainer *t, int n)
@@ -81,8 +86,9 @@ int sy_tr_activation_forward(struct sy_trainer *t, int n)
     return sy_tr_add_primitive(t, SY_TR_FORWARD, node->name, pd, args, 2);
 }
 
-static int add_activation_backward(struct sy_trainer *t, const struct sy_node *node, const struct activation *a,
-                                   dnnl_primitive_desc_t hint, int gradient)
+static int add_activation_backward(struct sy_trainer *t, const struct sy_node *node,
+                                   const struct activation *a, dnnl_primitive_desc_t hint,
+                                   int gradient)
 {
     int result = t->tensors[node->outputs[0]].value, diff, out;
     dnnl_memory_desc_t md = t->values[result].md;
@@ -90,11 +96,13 @@ static int add_activation_backward(struct sy_trainer *t, const struct sy_node *n
     dnnl_primitive_desc_t pd;
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, &md, &diff));
     SY_TRY(sy_tr_value_new(t, &md, false, &out));
-    SY_TRY(sy_tr_check(dnnl_eltwise_backward_desc_init(&desc, a->backward, &md, &md, a->alpha, 0.0f),
+    SY_TRY(
+        sy_tr_check(dnnl_eltwise_backward_desc_init(&desc, a->backward, &md, &md, a->alpha, 0.0f),
+                    "activation backward", node->name));
+    SY_TRY(sy_tr_check(dnnl_primitive_desc_create(&pd, &desc, t->attr, t->engine, hint),
                        "activation backward", node->name));
-    SY_TRY(sy_tr_check(dnnl_primitive_desc_create(&pd, &desc, t->attr, t->engine, hint), "activation backward",
-                       node->name));
-    struct sy_tr_arg args[] = {{DNNL_ARG_DST, result}, {DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_DIFF_SRC, out}};
+    struct sy_tr_arg args[] = {
+        {DNNL_ARG_DST, result}, {DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_DIFF_SRC, out}};
     int status = sy_tr_add_primitive(t, SY_TR_TRAIN, node->name, pd, args, 3);
     dnnl_primitive_desc_destroy(pd);
     SY_TRY(status);
@@ -128,7 +136,8 @@ static int add_residual_forward(struct sy_trainer *t, const struct sy_node *node
     dnnl_memory_desc_t md = t->values[a].md;
     SY_TRY(sy_tr_as(t, SY_TR_FORWARD, b, &md, &same));
     SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
-    return sy_tr_add_kernel(t, SY_TR_FORWARD, SY_TR_SUM, node->name, t->tensors[node->outputs[0]].value, a, same);
+    return sy_tr_add_kernel(t, SY_TR_FORWARD, SY_TR_SUM, node->name,
+                            t->tensors[node->outputs[0]].value, a, same);
 }
 
 static int add_bias_forward(struct sy_trainer *t, int n, int data, int constant)
@@ -139,13 +148,14 @@ static int add_bias_forward(struct sy_trainer *t, int n, int data, int constant)
     SY_TRY(rank);
     dnnl_memory_desc_t row_md = sy_tr_plain(1, &dims[rank - 1]);
     if (t->graph->tensors[constant].data_bytes != (size_t)dims[rank - 1] * sizeof(float))
-        return sy_tr_refuse(node, "a constant that is not one value for each of the last dimension");
+        return sy_tr_refuse(node,
+                            "a constant that is not one value for each of the last dimension");
     SY_TRY(sy_tr_as_plain(t, SY_TR_FORWARD, t->tensors[data].value, &plain));
     SY_TRY(sy_tr_param_use(t, constant, &row_md, &row_md, true, &t->nodes[n].bias, &row));
     dnnl_memory_desc_t md = t->values[plain].md;
     SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
-    return sy_tr_add_kernel(t, SY_TR_FORWARD, SY_TR_ADD_ROW, node->name, t->tensors[node->outputs[0]].value, plain,
-                            row);
+    return sy_tr_add_kernel(t, SY_TR_FORWARD, SY_TR_ADD_ROW, node->name,
+                            t->tensors[node->outputs[0]].value, plain, row);
 }
 
 static int add_forward(struct sy_trainer *t, int n)
@@ -165,7 +175,8 @@ static int add_bias_backward(struct sy_trainer *t, int n, int gradient)
     dnnl_memory_desc_t md = t->params[param].plain;
     SY_TRY(sy_tr_as_plain(t, SY_TR_TRAIN, gradient, &plain));
     SY_TRY(sy_tr_param_gradient(t, param, &md, &row));
-    SY_TRY(sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_COLUMN_SUM, t->graph->nodes[n].name, row, plain, plain));
+    SY_TRY(sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_COLUMN_SUM, t->graph->nodes[n].name, row, plain,
+                            plain));
     return sy_tr_param_commit(t, param, row);
 }
 

@@ -38,11 +38,13 @@ static void find_lifetimes(struct sy_trainer *t)
 
 /* ---- offsets ------------------------------------------------------------------------------------ */
 
-static const struct sy_tr_buffer *sorted_buffers; /* qsort has no context; create is called by one thread */
+static const struct sy_tr_buffer
+    *sorted_buffers; /* qsort has no context; create is called by one thread */
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct sy_tr_buffer *x = &sorted_buffers[*(const int *)a], *y = &sorted_buffers[*(const int *)b];
+    const struct sy_tr_buffer *x = &sorted_buffers[*(const int *)a],
+                              *y = &sorted_buffers[*(const int *)b];
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return *(const int *)a - *(const int *)b;
@@ -55,7 +57,8 @@ static bool lives_overlap(const struct sy_tr_buffer *a, const struct sy_tr_buffe
 
 /* The lowest offset where the buffer meets none of those placed already. A few hundred buffers: repeating the scan until
  * nothing is in the way is fast enough. */
-static uint64_t lowest_gap(const struct sy_trainer *t, const int *placed, int n_placed, const struct sy_tr_buffer *b)
+static uint64_t lowest_gap(const struct sy_trainer *t, const int *placed, int n_placed,
+                           const struct sy_tr_buffer *b)
 {
     uint64_t offset = 0;
     for (int i = 0; i < n_placed;) {
@@ -107,7 +110,8 @@ static int add_updates(struct sy_trainer *t, int param)
         struct sy_tr_update *update = sy_tr_append(&t->updates, &t->n_updates, sizeof *update);
         if (!update)
             return SY_ENOMEM_HOST;
-        *update = (struct sy_tr_update){.param = param, .first = first, .n = SY_MIN(n - first, UPDATE_ELEMENTS)};
+        *update = (struct sy_tr_update){
+            .param = param, .first = first, .n = SY_MIN(n - first, UPDATE_ELEMENTS)};
     }
     return SY_OK;
 }
@@ -133,7 +137,8 @@ static int add_states(struct sy_trainer *t, int param)
         size_t bytes = strlen(name) + 16;
         state->name = malloc(bytes);
         if (!state->name)
-            return sy_error_set(SY_ENOMEM_HOST, "training plan: no room for a name of %zu bytes", bytes);
+            return sy_error_set(SY_ENOMEM_HOST, "training plan: no room for a name of %zu bytes",
+                                bytes);
         strcpy(state->name, name);
         strcat(state->name, slot_suffix(t, slot));
     }
@@ -143,12 +148,14 @@ static int add_states(struct sy_trainer *t, int param)
 static int make_memories(struct sy_trainer *t)
 {
     for (int v = 0; v < t->n_values; v++)
-        SY_TRY(sy_tr_check(dnnl_memory_create(&t->values[v].memory, &t->values[v].md, t->engine, DNNL_MEMORY_NONE),
-                           "memory", "training plan"));
+        SY_TRY(sy_tr_check(
+            dnnl_memory_create(&t->values[v].memory, &t->values[v].md, t->engine, DNNL_MEMORY_NONE),
+            "memory", "training plan"));
     for (int s = 0; s < t->n_steps; s++) {
         struct sy_tr_step *step = &t->steps[s];
         for (int i = 0; i < step->n_args; i++)
-            step->exec[i] = (dnnl_exec_arg_t){step->args[i].arg, t->values[step->args[i].value].memory};
+            step->exec[i] =
+                (dnnl_exec_arg_t){step->args[i].arg, t->values[step->args[i].value].memory};
     }
     return SY_OK;
 }

@@ -33,7 +33,8 @@ int sy_tr_window(const struct sy_trainer *t, const struct sy_node *node, const i
     memset(out, 0, sizeof *out);
     out->n = rank - 2;
     for (int i = 0; i < out->n; i++) {
-        int64_t stride = ints_or(node, "strides", i, 1), dilation = ints_or(node, "dilations", i, 1);
+        int64_t stride = ints_or(node, "strides", i, 1),
+                dilation = ints_or(node, "dilations", i, 1);
         int64_t all = (size[i + 2] - 1) * stride + (kernel[i] - 1) * dilation + 1 - in[i + 2];
         int64_t half = SY_MAX(all, 0) / 2, before = ints_or(node, "pads", i, 0);
         if (is_automatic)
@@ -57,7 +58,8 @@ static dnnl_alg_kind_t pool_kind(const struct sy_node *node)
                                                      : dnnl_pooling_avg_exclude_padding;
 }
 
-static int pool_window(const struct sy_trainer *t, const struct sy_node *node, struct sy_tr_window *out)
+static int pool_window(const struct sy_trainer *t, const struct sy_node *node,
+                       struct sy_tr_window *out)
 {
     int64_t in[SY_MAX_RANK], kernel[SY_MAX_RANK];
     int rank = sy_tr_dims(t, node->inputs[0], in);
@@ -65,7 +67,8 @@ static int pool_window(const struct sy_trainer *t, const struct sy_node *node, s
     if (rank < 3 || rank > 5)
         return sy_tr_refuse(node, "pools want rank 3 to 5");
     for (int i = 2; i < rank; i++)
-        kernel[i - 2] = node->op == SY_OP_GLOBAL_AVERAGE_POOL ? in[i] : ints_or(node, "kernel_shape", i - 2, 1);
+        kernel[i - 2] =
+            node->op == SY_OP_GLOBAL_AVERAGE_POOL ? in[i] : ints_or(node, "kernel_shape", i - 2, 1);
     return sy_tr_window(t, node, kernel, out);
 }
 
@@ -79,12 +82,13 @@ static int pool_forward_pd(struct sy_trainer *t, int n, const dnnl_memory_desc_t
     int rank = sy_tr_dims(t, node->outputs[0], dims);
     SY_TRY(rank);
     dnnl_memory_desc_t destination = sy_tr_any(rank, dims);
-    SY_TRY(sy_tr_check(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_training, pool_kind(node), source,
-                                                         &destination, w.stride, w.kernel, w.dilation, w.before,
-                                                         w.after),
+    SY_TRY(sy_tr_check(dnnl_pooling_v2_forward_desc_init(
+                           &desc, dnnl_forward_training, pool_kind(node), source, &destination,
+                           w.stride, w.kernel, w.dilation, w.before, w.after),
                        "pool", node->name));
-    return sy_tr_check(dnnl_primitive_desc_create(&t->nodes[n].forward, &desc, t->attr, t->engine, NULL), "pool",
-                       node->name);
+    return sy_tr_check(
+        dnnl_primitive_desc_create(&t->nodes[n].forward, &desc, t->attr, t->engine, NULL), "pool",
+        node->name);
 }
 
 int sy_tr_pool_forward(struct sy_trainer *t, int n)
@@ -99,7 +103,8 @@ int sy_tr_pool_forward(struct sy_trainer *t, int n)
     const dnnl_memory_desc_t *workspace = sy_tr_query(record->forward, dnnl_query_workspace_md);
     if (workspace && dnnl_memory_desc_get_size(workspace) > 0)
         SY_TRY(sy_tr_value_new(t, workspace, false, &record->workspace));
-    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source}, {DNNL_ARG_DST, *out},
+    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source},
+                               {DNNL_ARG_DST, *out},
                                {DNNL_ARG_WORKSPACE, record->workspace}};
     return sy_tr_add_primitive(t, SY_TR_FORWARD, node->name, record->forward, args, 3);
 }
@@ -112,11 +117,13 @@ static int pool_backward_pd(struct sy_trainer *t, int n, const dnnl_memory_desc_
     dnnl_pooling_v2_desc_t desc;
     SY_TRY(pool_window(t, node, &w));
     dnnl_memory_desc_t diff_source = t->values[t->nodes[n].source].md;
-    SY_TRY(sy_tr_check(dnnl_pooling_v2_backward_desc_init(&desc, pool_kind(node), &diff_source, diff_destination,
-                                                          w.stride, w.kernel, w.dilation, w.before, w.after),
+    SY_TRY(sy_tr_check(dnnl_pooling_v2_backward_desc_init(&desc, pool_kind(node), &diff_source,
+                                                          diff_destination, w.stride, w.kernel,
+                                                          w.dilation, w.before, w.after),
                        "pool backward", node->name));
-    return sy_tr_check(dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, t->nodes[n].forward),
-                       "pool backward", node->name);
+    return sy_tr_check(
+        dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, t->nodes[n].forward),
+        "pool backward", node->name);
 }
 
 int sy_tr_pool_backward(struct sy_trainer *t, int n, int gradient)
@@ -130,7 +137,8 @@ int sy_tr_pool_backward(struct sy_trainer *t, int n, int gradient)
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, &md, &diff));
     SY_TRY(sy_tr_value_new(t, &t->values[t->nodes[n].source].md, false, &out));
     SY_TRY(pool_backward_pd(t, n, &md, &pd));
-    struct sy_tr_arg args[] = {{DNNL_ARG_DIFF_DST, diff}, {DNNL_ARG_DIFF_SRC, out},
+    struct sy_tr_arg args[] = {{DNNL_ARG_DIFF_DST, diff},
+                               {DNNL_ARG_DIFF_SRC, out},
                                {DNNL_ARG_WORKSPACE, t->nodes[n].workspace}};
     int status = sy_tr_add_primitive(t, SY_TR_TRAIN, node->name, pd, args, 3);
     dnnl_primitive_desc_destroy(pd);
@@ -149,8 +157,8 @@ static int norm_pd(struct sy_trainer *t, const struct sy_node *node, const dnnl_
     float epsilon = sy_node_float(node, "epsilon", 1e-5f);
     SY_TRY(sy_tr_check(dnnl_batch_normalization_forward_desc_init(&desc, kind, md, epsilon, flags),
                        "batch normalization", node->name));
-    return sy_tr_check(dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, NULL), "batch normalization",
-                       node->name);
+    return sy_tr_check(dnnl_primitive_desc_create(out, &desc, t->attr, t->engine, NULL),
+                       "batch normalization", node->name);
 }
 
 /* Scale, shift: trained. Mean, variance: follow the batches' in the update phase. */
@@ -177,15 +185,17 @@ static int norm_params(struct sy_trainer *t, int n, int values[4])
     return SY_OK;
 }
 
-static int norm_steps(struct sy_trainer *t, int n, int source, const int values[4], dnnl_primitive_desc_t evaluate)
+static int norm_steps(struct sy_trainer *t, int n, int source, const int values[4],
+                      dnnl_primitive_desc_t evaluate)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     struct sy_tr_node *record = &t->nodes[n];
     int out = t->tensors[node->outputs[0]].value;
-    struct sy_tr_arg train[] = {{DNNL_ARG_SRC, source},     {DNNL_ARG_DST, out},
-                                {DNNL_ARG_SCALE, values[0]}, {DNNL_ARG_SHIFT, values[1]},
-                                {DNNL_ARG_MEAN, record->mean}, {DNNL_ARG_VARIANCE, record->variance}};
-    struct sy_tr_arg test[] = {{DNNL_ARG_SRC, source},     {DNNL_ARG_DST, out},
+    struct sy_tr_arg train[] = {
+        {DNNL_ARG_SRC, source},        {DNNL_ARG_DST, out},
+        {DNNL_ARG_SCALE, values[0]},   {DNNL_ARG_SHIFT, values[1]},
+        {DNNL_ARG_MEAN, record->mean}, {DNNL_ARG_VARIANCE, record->variance}};
+    struct sy_tr_arg test[] = {{DNNL_ARG_SRC, source},      {DNNL_ARG_DST, out},
                                {DNNL_ARG_SCALE, values[0]}, {DNNL_ARG_SHIFT, values[1]},
                                {DNNL_ARG_MEAN, values[2]},  {DNNL_ARG_VARIANCE, values[3]}};
     SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, node->name, record->forward, train, 6));
@@ -202,24 +212,30 @@ int sy_tr_norm_forward(struct sy_trainer *t, int n)
     t->nodes[n].source = source;
     SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
     SY_TRY(norm_pd(t, node, &md, dnnl_forward_training, NORM_FLAGS, &t->nodes[n].forward));
-    SY_TRY(norm_pd(t, node, &md, dnnl_forward_inference, NORM_FLAGS | dnnl_use_global_stats, &evaluate));
+    SY_TRY(norm_pd(t, node, &md, dnnl_forward_inference, NORM_FLAGS | dnnl_use_global_stats,
+                   &evaluate));
     int status = norm_steps(t, n, source, values, evaluate);
     dnnl_primitive_desc_destroy(evaluate);
     return status;
 }
 
-static int norm_backward_step(struct sy_trainer *t, int n, int diff, int out, dnnl_primitive_desc_t pd)
+static int norm_backward_step(struct sy_trainer *t, int n, int diff, int out,
+                              dnnl_primitive_desc_t pd)
 {
     struct sy_tr_node *record = &t->nodes[n];
     dnnl_memory_desc_t row = t->params[record->weights].plain;
     int scale, shift;
     SY_TRY(sy_tr_param_gradient(t, record->weights, &row, &scale));
     SY_TRY(sy_tr_param_gradient(t, record->bias, &row, &shift));
-    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source}, {DNNL_ARG_DIFF_DST, diff},
+    struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source},
+                               {DNNL_ARG_DIFF_DST, diff},
                                {DNNL_ARG_SCALE, t->params[record->weights].value},
-                               {DNNL_ARG_SHIFT, t->params[record->bias].value}, {DNNL_ARG_MEAN, record->mean},
-                               {DNNL_ARG_VARIANCE, record->variance}, {DNNL_ARG_DIFF_SRC, out},
-                               {DNNL_ARG_DIFF_SCALE, scale}, {DNNL_ARG_DIFF_SHIFT, shift}};
+                               {DNNL_ARG_SHIFT, t->params[record->bias].value},
+                               {DNNL_ARG_MEAN, record->mean},
+                               {DNNL_ARG_VARIANCE, record->variance},
+                               {DNNL_ARG_DIFF_SRC, out},
+                               {DNNL_ARG_DIFF_SCALE, scale},
+                               {DNNL_ARG_DIFF_SHIFT, shift}};
     SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, t->graph->nodes[n].name, pd, args, 9));
     SY_TRY(sy_tr_param_commit(t, record->weights, scale));
     return sy_tr_param_commit(t, record->bias, shift);
@@ -234,13 +250,16 @@ int sy_tr_norm_backward(struct sy_trainer *t, int n, int gradient)
     int diff, out;
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, &md, &diff));
     SY_TRY(sy_tr_value_new(t, &md, false, &out));
-    SY_TRY(sy_tr_check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &md, &md,
-                                                                   sy_node_float(node, "epsilon", 1e-5f), NORM_FLAGS),
-                       "batch normalization backward", node->name));
-    SY_TRY(sy_tr_check(dnnl_primitive_desc_create(&pd, &desc, t->attr, t->engine, t->nodes[n].forward),
-                       "batch normalization backward", node->name));
+    SY_TRY(sy_tr_check(
+        dnnl_batch_normalization_backward_desc_init(
+            &desc, dnnl_backward, &md, &md, sy_node_float(node, "epsilon", 1e-5f), NORM_FLAGS),
+        "batch normalization backward", node->name));
+    SY_TRY(
+        sy_tr_check(dnnl_primitive_desc_create(&pd, &desc, t->attr, t->engine, t->nodes[n].forward),
+                    "batch normalization backward", node->name));
     int status = norm_backward_step(t, n, diff, out, pd);
     dnnl_primitive_desc_destroy(pd);
     SY_TRY(status);
-    return t->tensors[node->inputs[0]].needs_gradient ? sy_tr_gradient_add(t, node->inputs[0], out) : SY_OK;
+    return t->tensors[node->inputs[0]].needs_gradient ? sy_tr_gradient_add(t, node->inputs[0], out)
+                                                      : SY_OK;
 }

@@ -5,17 +5,18 @@
 #include "runtime/base/status.h"
 #include "workers/host/train_internal.h"
 
-static const dnnl_format_tag_t plain_tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
-                                               dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+static const dnnl_format_tag_t plain_tags[] = {
+    dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
 
 int sy_tr_check(dnnl_status_t status, const char *what, const char *name)
 {
     if (status == dnnl_success)
         return SY_OK;
-    int code = status == dnnl_out_of_memory ? SY_ENOMEM_HOST
+    int code = status == dnnl_out_of_memory   ? SY_ENOMEM_HOST
                : status == dnnl_unimplemented ? SY_EUNSUPPORTED
                                               : SY_EDEVICE;
-    return sy_error_set(code, "node '%s': oneDNN %s failed with status %d", name, what, (int)status);
+    return sy_error_set(code, "node '%s': oneDNN %s failed with status %d", name, what,
+                        (int)status);
 }
 
 void *sy_tr_append(void *array, int *n, size_t element_bytes)
@@ -26,8 +27,8 @@ void *sy_tr_append(void *array, int *n, size_t element_bytes)
         size_t room = *n ? (size_t)*n * 2 : 1;
         void *grown = realloc(*base, room * element_bytes);
         if (!grown) {
-            sy_error_set(SY_ENOMEM_HOST, "training plan: no room for %zu elements of %zu bytes", room,
-                         element_bytes);
+            sy_error_set(SY_ENOMEM_HOST, "training plan: no room for %zu elements of %zu bytes",
+                         room, element_bytes);
             return NULL;
         }
         *base = grown;
@@ -60,12 +61,15 @@ int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims)
     const struct sy_tensor *x = &t->graph->tensors[tensor];
     int rank = x->shape.rank;
     if (x->dtype != SY_DTYPE_F32 || rank < 1 || rank >= (int)SY_ARRAY_LEN(plain_tags))
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': training wants float32 of rank 1 to %zu, this has "
-                            "type %d and rank %d", x->name, SY_ARRAY_LEN(plain_tags) - 1, (int)x->dtype, rank);
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%s': training wants float32 of rank 1 to %zu, this has "
+                            "type %d and rank %d",
+                            x->name, SY_ARRAY_LEN(plain_tags) - 1, (int)x->dtype, rank);
     for (int i = 0; i < rank; i++) {
         dims[i] = sy_dim_at(x->shape.dims[i], t->options.batch);
         if (dims[i] < 1)
-            return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': dimension %d is %lld", x->name, i, (long long)dims[i]);
+            return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': dimension %d is %lld", x->name, i,
+                                (long long)dims[i]);
     }
     return rank;
 }
@@ -150,7 +154,8 @@ int sy_tr_as_plain(struct sy_trainer *t, unsigned when, int value, int *out)
     return sy_tr_as(t, when, value, &plain, out);
 }
 
-static struct sy_tr_step *add_step(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind, const char *name)
+static struct sy_tr_step *add_step(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind,
+                                   const char *name)
 {
     struct sy_tr_step *step = sy_tr_append(&t->steps, &t->n_steps, sizeof *step);
     if (!step)
@@ -161,8 +166,8 @@ static struct sy_tr_step *add_step(struct sy_trainer *t, unsigned when, enum sy_
     return step;
 }
 
-int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name, dnnl_primitive_desc_t pd,
-                        const struct sy_tr_arg *args, int n_args)
+int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name,
+                        dnnl_primitive_desc_t pd, const struct sy_tr_arg *args, int n_args)
 {
     assert(n_args < SY_TR_MAX_ARGS);
     struct sy_tr_arg scratch = {DNNL_ARG_SCRATCHPAD, -1};
@@ -180,8 +185,8 @@ int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name, d
     return sy_tr_check(dnnl_primitive_create(&step->primitive, pd), "primitive creation", name);
 }
 
-int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind, const char *name,
-                     int to, int a, int b)
+int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind,
+                     const char *name, int to, int a, int b)
 {
     struct sy_tr_step *step = add_step(t, when, kind, name);
     if (!step)
