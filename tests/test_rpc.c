@@ -1,0 +1,367 @@
+/* The RPC server against a fake core that answers from the loop: good calls, bad requests, hostile bytes, lost clients. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/base/status.h"
+#include "runtime/rpc_server.h"
+#include "runtime/switchyard.h"
+
+/* ---- the fake core: one model, output = 2 * input, answered 1 ms later ------------------------------------- */
+
+static struct sy_slab *slab;
+static int tensor_index[2] = {0, 1};
+static struct sy_tensor tensors[2] = {
+    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+};
+static struct sy_graph graph = {.n_tensors = 2, .tensors = tensors, .n_inputs = 1, .inputs = &tensor_index[0],
+                                .n_outputs = 1, .outputs = &tensor_index[1]};
+static struct sy_package package = {.name = "double", .graph = &graph};
+static struct event_base *base;
+static _Atomic int n_running;
+
+struct job {
+    uint64_t input, output;
+    int64_t batch;
+    sy_core_infer_done done;
+    void *ctx;
+};
+
+static struct sy_slab *fake_slab(void *core) {
+    (void)core;
+    return slab;
+}
+
+static int fake_find(void *core, const char *name, const struct sy_package **out) {
+    (void)core;
+    *out = &package;
+    return strcmp(name, "double") == 0 ? SY_OK : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
+}
+
+static void fake_finish(evutil_socket_t fd, short what, void *ctx) {
+    struct job *job = ctx;
+    struct sy_request_report report = {.id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
+    const float *x = sy_slab_pointer(slab, job->input);
+    float *y = sy_slab_pointer(slab, job->output);
+
+    (void)fd, (void)what;
+    for (int64_t i = 0; i < 4 * job->batch; i++)
+        y[i] = 2 * x[i];
+    n_running--;
+    job->done(job->ctx, SY_OK, NULL, &report);
+    free(job);
+}
+
+static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs, const uint64_t *outputs,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id) {
+    struct timeval delay = {0, 1000};
+    struct job *job = malloc(sizeof(*job));
+    static uint64_t id;
+
+    (void)core, (void)model;
+    *job = (struct job){inputs[0], outputs[0], batch, done, ctx};
+    *out_id = ++id;
+    n_running++;
+    return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
+}
+
+static void fake_cancel(void *core, uint64_t id) {
+    (void)core, (void)id; /* runs on, as a request that has started does */
+}
+
+static int fake_status(void *core, json_t **out) {
+    (void)core;
+    *out = json_pack("{s:[{s:s}]}", "models", "name", "double");
+    return SY_OK;
+}
+
+static const struct sy_rpc_handlers fakes = {
+    .slab = fake_slab, .model_find = fake_find, .infer = fake_infer, .infer_cancel = fake_cancel, .status = fake_status};
+
+/* ---- the server's thread ------------------------------------------------------------------------------------- */
+
+static char path[100], tcp[40];
+static pthread_t loop;
+static int stop_pipe[2];
+static struct sy_rpc_server *server;
+
+static void on_stop(evutil_socket_t fd, short what, void *ctx) {
+    (void)fd, (void)what, (void)ctx;
+    event_base_loopbreak(base);
+}
+
+static void *run_loop(void *ctx) {
+    struct event *stop = event_new(base, stop_pipe[0], EV_READ, on_stop, NULL);
+
+    event_add(stop, NULL);
+    event_base_dispatch(base);
+    while (n_running > 0)
+        event_base_loop(base, EVLOOP_ONCE);
+    event_free(stop);
+    return ctx;
+}
+
+static int start(void **state) {
+    struct sy_rpc_config config = {.socket_path = path, .tcp_address = ":0",
+                                   .limits = {.stall_ns = 300 * SY_NS_PER_MS, .message_bytes = 1 << 20}};
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/test_rpc_%d.sock", (int)getpid());
+    assert_int_equal(pipe(stop_pipe), 0);
+    assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
+    base = event_base_new();
+    assert_int_equal(sy_rpc_server_create(base, &config, &fakes, NULL, &server), SY_OK);
+    snprintf(tcp, sizeof(tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
+    return pthread_create(&loop, NULL, run_loop, NULL);
+}
+
+static int finish(void **state) {
+    (void)state;
+    assert_int_equal(write(stop_pipe[1], "x", 1), 1);
+    pthread_join(loop, NULL);
+    sy_rpc_server_destroy(server);
+    assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
+    assert_int_not_equal(access(path, F_OK), 0);
+    event_base_free(base);
+    sy_slab_destroy(slab);
+    return 0;
+}
+
+static sy_client *client_at(const char *address) {
+    sy_client *client;
+
+    assert_int_equal(sy_client_connect(address, 10000, &client), SY_OK);
+    return client;
+}
+
+static int raw_socket(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval limit = {10, 0};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    strcpy(address.sun_path, path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    return fd;
+}
+
+static void good_infer(sy_client *client, int64_t batch) {
+    float x[4 * 64];
+    sy_client_tensor input = {"x", "FP32", 2, {batch, 4}, x, (size_t)batch * 16};
+    sy_client_result *result;
+
+    for (int i = 0; i < 4 * batch; i++)
+        x[i] = (float)(i + batch);
+    assert_int_equal(sy_client_infer(client, "double", &input, 1, &result), SY_OK);
+    assert_int_equal(result->n_outputs, 1);
+    assert_string_equal(result->outputs[0].name, "y");
+    assert_int_equal(result->outputs[0].shape[0], batch);
+    for (int i = 0; i < 4 * batch; i++)
+        assert_true(((const float *)result->outputs[0].data)[i] == 2 * x[i]);
+    assert_int_equal(result->total_ns, 8000);
+    sy_client_result_free(result);
+}
+
+static void test_good_calls(void **state) {
+    const char *const addresses[] = {path, tcp};
+
+    (void)state;
+    for (int a = 0; a < 2; a++) {
+        sy_client *client = client_at(addresses[a]);
+        struct stat info;
+        char *text;
+
+        for (int64_t batch = 1; batch <= 64; batch *= 4)
+            good_infer(client, batch);
+        assert_int_equal(sy_client_call(client, "ping", NULL, &text), SY_OK);
+        assert_string_equal(text, "\"pong\"");
+        free(text);
+        assert_int_equal(sy_client_call(client, "models", "{}", &text), SY_OK);
+        assert_non_null(strstr(text, "\"shape\":[-1,4]"));
+        free(text);
+        sy_client_close(client);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+    }
+}
+
+static void refused(sy_client *client, const char *model, sy_client_tensor *inputs, int n, int status, const char *words) {
+    sy_client_result *result;
+
+    assert_int_equal(sy_client_infer(client, model, inputs, n, &result), status);
+    assert_null(result);
+    if (!strstr(sy_client_error(client), words))
+        fail_msg("\"%s\" is not in \"%s\"", words, sy_client_error(client));
+}
+
+static void test_bad_requests(void **state) {
+    sy_client *client = client_at(path);
+    float x[80] = {0};
+    const sy_client_tensor good = {"x", "FP32", 2, {2, 4}, x, 32};
+    sy_client_tensor bad[2] = {good, good};
+    char *text;
+
+    (void)state;
+    refused(client, "nobody", bad, 1, SY_ENOTFOUND, "nobody");
+    refused(client, "double", bad, 0, SY_EARG, "\"x\" is missing");
+    refused(client, "double", bad, 2, SY_EARG, "given twice");
+    bad[0].name = "z";
+    refused(client, "double", bad, 1, SY_EARG, "no input \"z\"; it has x");
+    bad[0] = good, bad[0].dtype = "INT64";
+    refused(client, "double", bad, 1, SY_EARG, "dtype INT64; the model takes FP32");
+    bad[0] = good, bad[0].rank = 1;
+    refused(client, "double", bad, 1, SY_EARG, "1 dimensions; the model takes [N, 4]");
+    bad[0] = good, bad[0].shape[1] = 5;
+    refused(client, "double", bad, 1, SY_EARG, "dimension 1 is 5");
+    bad[0] = good, bad[0].bytes = 28;
+    refused(client, "double", bad, 1, SY_EARG, "28 bytes of data; its shape and dtype need 32");
+    bad[0] = good, bad[0].shape[0] = 0;
+    refused(client, "double", bad, 1, SY_EARG, "batch of 0");
+    bad[0].shape[0] = 1025;
+    refused(client, "double", bad, 1, SY_EARG, "batch of 1025");
+    assert_int_equal(sy_client_call(client, "sing", NULL, &text), SY_ENOTFOUND);
+    assert_non_null(strstr(sy_client_error(client), "sing"));
+    assert_int_equal(sy_client_call(client, "train", "{}", &text), SY_EARG);
+    good_infer(client, 3); /* the same connection still works */
+    sy_client_close(client);
+}
+
+/* What is sent ends the connection, after an error answer; nobody else notices. */
+static void hostile(const char *bytes, size_t n, const char *words) {
+    sy_client *other = client_at(path);
+    char answer[600];
+    ssize_t got, all = 0;
+    int fd = raw_socket();
+
+    assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+    while ((got = recv(fd, answer + all, sizeof(answer) - (size_t)all - 1, 0)) > 0)
+        all += got;
+    assert_true(got == 0 || errno == ECONNRESET);
+    assert_true(all >= 0 && memmem(answer, (size_t)all, words, strlen(words)) != NULL);
+    close(fd);
+    good_infer(other, 1);
+    sy_client_close(other);
+}
+
+static void test_hostile_bytes(void **state) {
+    (void)state;
+    hostile("GET / HTTP/1.1\r\n\r\n", 18, "EPROTO");
+    hostile("\xc1", 1, "0xc1");
+    hostile("\x94\x00\x01\xa5infer\x91\xc6\xff\xff\xff\xff", 15, "ETOOBIG");
+    hostile("\xdd\xff\xff\xff\xff", 5, "elements");
+    hostile("\x94\x07\x01\xa4ping\x90", 9, "EPROTO");
+    hostile("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91", 18, "deeper");
+}
+
+static void test_half_message(void **state) {
+    char byte;
+    int fd = raw_socket();
+
+    (void)state;
+    assert_int_equal(send(fd, "\x94\x00\x01\xa4pi", 6, 0), 6);
+    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* closed after the stall time */
+    close(fd);
+}
+
+static void test_pipelined(void **state) {
+    static char many[9 * 500], answers[9 * 500];
+    size_t all = 0;
+    int fd = raw_socket();
+
+    (void)state;
+    for (int i = 0; i < 500; i++)
+        memcpy(many + 9 * i, "\x94\x00\x07\xa4ping\x90", 9);
+    assert_int_equal(send(fd, many, sizeof(many), 0), sizeof(many));
+    while (all < sizeof(answers)) {
+        ssize_t n = recv(fd, answers + all, sizeof(answers) - all, 0);
+
+        assert_true(n > 0);
+        all += (size_t)n;
+    }
+    for (int i = 0; i < 500; i++)
+        assert_memory_equal(answers + 9 * i, "\x94\x01\x07\xc0\xa4pong", 9);
+    close(fd);
+}
+
+/* 200 requests for 64 places, more than are ever outstanding; each answered. Then again, and the client goes at once. */
+static void test_many_outstanding_and_lost_client(void **state) {
+    static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa6" "double\xa6inputs\x91\x84\xa4name\xa1x\xa5"
+                               "dtype\xa4" "FP32\xa5shape\x92\x01\x04\xa4" "data\xc4\x10" "0123456789abcdef";
+    size_t n = sizeof(head) - 1;
+
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        int fd = raw_socket(), answered = 0;
+
+        for (int i = 0; i < 200; i++)
+            assert_int_equal(send(fd, head, n, 0), n);
+        while (!lost && answered < 200) {
+            char answer[4096];
+            ssize_t got = recv(fd, answer, sizeof(answer), 0);
+
+            assert_true(got > 0);
+            for (ssize_t i = 0; i + 4 < got; i++)
+                answered += memcmp(answer + i, "\x94\x01\x05\xc0", 4) == 0;
+            if (got < 4 || answered > 190) /* an answer may be cut by the read: near the end, look no closer */
+                break;
+        }
+        close(fd);
+    }
+}
+
+static void *client_thread(void *ctx) {
+    sy_client *client = client_at(path);
+
+    for (int i = 0; i < 50; i++)
+        good_infer(client, 1 + i % 64);
+    sy_client_close(client);
+    return ctx;
+}
+
+static void test_many_clients(void **state) {
+    pthread_t threads[16];
+
+    (void)state;
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, client_thread, NULL), 0);
+    for (int i = 0; i < 16; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void test_second_server_is_refused(void **state) {
+    struct sy_rpc_config config = {.socket_path = path};
+    struct event_base *second = event_base_new();
+    struct sy_rpc_server *out;
+    sy_client *client = client_at(path);
+
+    (void)state;
+    assert_int_equal(sy_rpc_server_create(second, &config, &fakes, NULL, &out), SY_EBUSY);
+    event_base_free(second);
+    good_infer(client, 1);
+    sy_client_close(client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_calls),   cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_half_message),
+        cmocka_unit_test(test_pipelined),    cmocka_unit_test(test_many_outstanding_and_lost_client),
+        cmocka_unit_test(test_many_clients), cmocka_unit_test(test_second_server_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, start, finish);
+}
