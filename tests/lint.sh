@@ -1,0 +1,131 @@
+#!/bin/bash
+# Checks what a script can check of how this code is written: format, folders, names, lengths, includes, clang-tidy.
+# Prints each offence as "FILE:LINE: what" and ends with "lint: N offences"; fails if N > 0.
+#   LINT_TIDY=0 leaves out clang-tidy.
+set -u
+cd "$(dirname "$0")/.."
+
+offences=$(mktemp)
+trap 'rm -f "$offences"' EXIT
+mapfile -t sources < <(git ls-files '*.c' '*.h' '*.cc')
+mapfile -t headers < <(git ls-files '*.h')
+
+offence() {
+    echo "$1" | tee -a "$offences"
+}
+
+# Folder $1 may not include from the folders matched by $2.
+forbid_edge() {
+    local hits
+    hits=$(git ls-files "$1" | grep -E '\.(c|h|cc)$' | grep -vE "${3:-^$}" | xargs -r grep -nE "^#include \"($2)" /dev/null) || return 0
+    while IFS= read -r hit; do
+        offence "${hit%%#*} $1 may not include ${hit#*#include }"
+    done <<<"$hits"
+}
+
+# <header> matched by $1 only in files matched by $2.
+restrict_include() {
+    local hits
+    hits=$(grep -nE "^#include [<\"]($1)" "${sources[@]}" | grep -vE "^($2)") || return 0
+    while IFS= read -r hit; do
+        offence "${hit%%#*} ${hit#*#include } is allowed in $2 only"
+    done <<<"$hits"
+}
+
+check_format() {
+    local file
+    for file in "${sources[@]}"; do
+        clang-format --dry-run -Werror "$file" 2>/dev/null || offence "$file:1: not formatted; run: make format"
+    done
+}
+
+check_edges() {
+    forbid_edge 'runtime/base' 'allocator/|loader/|workers/|runtime/[^b]|examples/|tests/|bench/'
+    forbid_edge 'runtime/device' 'allocator/|loader/|workers/|runtime/[^bd]|examples/|tests/|bench/'
+    forbid_edge 'allocator' 'loader/|workers/|runtime/[^b]|examples/|tests/|bench/'
+    forbid_edge 'loader' 'workers/|runtime/[^bd]|examples/|tests/|bench/'
+    forbid_edge 'runtime' 'workers/|examples/|tests/|bench/' '^runtime/cli/'
+    forbid_edge 'workers' 'runtime/(cli|sched)/|examples/|tests/|bench/'
+    forbid_edge 'examples' 'tests/|bench/'
+    restrict_include 'event2/' 'runtime/|tests/'
+    restrict_include 'oneapi/dnnl/|dnnl' 'workers/host/|runtime/cli/version\.c|tests/'
+    restrict_include 'cuda|cudnn|cublas' 'workers/cuda/|runtime/device/device_cuda'
+    restrict_include 'onnx\.pb-c\.h' 'loader/onnx_[a-z]*\.c|examples/models/|tests/'
+    local readers
+    readers=$(grep -lE 'onnx\.pb-c\.h' loader/*.c loader/*.h 2>/dev/null | wc -l)
+    [ "$readers" -le 1 ] || offence "loader/:1: $readers files include onnx.pb-c.h; one reader may"
+}
+
+check_names() {
+    local name file header
+    while IFS= read -r name; do
+        offence "$name:1: more than one file has this name"
+    done < <(git ls-files '*.c' '*.h' '*.cc' '*.sh' | xargs -n 1 basename | sort | uniq -d)
+    for file in $(git ls-files 'runtime/*.c' 'allocator/*.c' 'loader/*.c' 'workers/*.c'); do
+        case $file in
+        runtime/cli/*) continue ;;                            # commands: cli.h has their table
+        runtime/client.c) header=runtime/switchyard.h ;;      # the public header
+        loader/onnx_reader.c) header=loader/graph.h ;;        # one way to make a graph
+        *) header=${file%.c}.h ;;
+        esac
+        [ -e "$header" ] && continue
+        # Parts of one thing may share its private header: foo_part.c with foo.h or foo_internal.h.
+        header=$(dirname "$file")/$(basename "$file" .c | sed 's/_[^_]*$//')
+        [ -e "$header.h" ] || [ -e "${header}_internal.h" ] || offence "$file:1: has no header ${file%.c}.h"
+    done
+}
+
+# A function runs from a line with only "{" to the next line with only "}".
+check_lengths() {
+    awk 'FNR == 601 { print FILENAME ":601: the file has more than 600 lines" }
+         /^\{$/ { start = FNR }
+         /^\}$/ { if (start && FNR - start > 101) print FILENAME ":" start ": a function of " FNR - start - 1 " lines"
+                  start = 0 }' "${sources[@]}" | tee -a "$offences"
+}
+
+# Each header alone: it must bring what it needs.
+check_headers() {
+    local header
+    for header in "${headers[@]}"; do
+        echo "#include \"$header\"" |
+            ${CC:-gcc} -std=gnu17 -fsyntax-only -I. -Ibuild/gen -D_GNU_SOURCE -x c - 2>/dev/null ||
+            offence "$header:1: does not compile alone"
+    done
+}
+
+check_words() {
+    local hits
+    hits=$(grep -nE '\b(TODO|FIXME|XXX)\b' "${sources[@]}") || return 0
+    while IFS= read -r hit; do
+        offence "${hit%%:*}:$(echo "$hit" | cut -d: -f2): unfinished"
+    done <<<"$hits"
+}
+
+check_tidy() {
+    local out
+    out=$(git ls-files 'runtime/*.c' 'allocator/*.c' 'loader/*.c' 'workers/*.c' 'examples/*.c' |
+        xargs -P "$(nproc)" -n 4 clang-tidy --quiet 2>/dev/null |
+        grep -E 'warning:|error:' | sed "s|$PWD/||" | sort -u)
+    [ -z "$out" ] || echo "$out" | tee -a "$offences"
+}
+
+check_edges
+check_names
+check_lengths
+check_headers
+check_words
+if command -v clang-format >/dev/null; then
+    check_format
+else
+    echo "lint: clang-format is not installed: format not checked"
+fi
+if [ "${LINT_TIDY:-1}" = 0 ]; then
+    echo "lint: clang-tidy left out"
+elif command -v clang-tidy >/dev/null; then
+    check_tidy
+else
+    echo "lint: clang-tidy is not installed: left out"
+fi
+n=$(wc -l <"$offences")
+echo "lint: $n offences"
+[ "$n" = 0 ]
