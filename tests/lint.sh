@@ -101,10 +101,12 @@ check_words() {
     done <<<"$hits"
 }
 
+# Not read by clang-tidy 14: status.c defines what the hints redefine, train_kernels.c has target_clones.
 check_tidy() {
     local out
     out=$(git ls-files 'runtime/*.c' 'allocator/*.c' 'loader/*.c' 'workers/*.c' 'examples/*.c' |
-        xargs -P "$(nproc)" -n 4 clang-tidy --quiet 2>/dev/null |
+        grep -vE '^runtime/base/status.c|^workers/host/train_kernels.c' |
+        xargs -P "$(nproc)" -n 4 clang-tidy --quiet --extra-arg=-include --extra-arg=tests/lint_hints.h 2>/dev/null |
         grep -E 'warning:|error:' | sed "s|$PWD/||" | sort -u)
     [ -z "$out" ] || echo "$out" | tee -a "$offences"
 }
