@@ -67,6 +67,9 @@ int sy_device_open(const struct sy_device_spec *spec, struct sy_device **out);
 void sy_device_close(struct sy_device *device); /* NULL is fine; pools and streams closed before */
 const struct sy_device_properties *sy_device_get_properties(const struct sy_device *device);
 
+/* The core that the emulated link's threads are pinned to; before streams are created. No-op on other devices. */
+int sy_device_set_link_core(struct sy_device *device, int core);
+
 /* Pool: the device's memory, taken once. The runtime creates it and exports an fd (CLOEXEC, owned
  * by the caller) that workers import; all map it at the same address. `bytes` is rounded up to the page. The emulated
  * device keeps its shared link clock in the pool's last page, beyond `bytes`. */
