@@ -1,0 +1,259 @@
+#include "workers/worker.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "workers/worker_internal.h"
+
+#define IDLE_POLL_MS 200
+#define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
+
+void sy_worker_beat(void *worker)
+{
+    struct sy_worker *w = worker;
+    atomic_store_explicit(&w->page->heartbeat_ns, sy_clock_now(), memory_order_relaxed);
+}
+
+int sy_worker_send(struct sy_worker *w, const struct sy_message *message)
+{
+    return sy_message_send(w->fd, message, NULL, 0);
+}
+
+/* ---- start ------------------------------------------------------------------------------------ */
+
+static int say_hello(struct sy_worker *w)
+{
+    char engine[128];
+    SY_TRY(sy_host_engine.describe(engine, sizeof engine));
+    struct sy_message hello = {.id = SY_MSG_HELLO};
+    hello.hello = (struct sy_msg_hello){
+        .version = SY_WIRE_VERSION, .pid = (uint64_t)getpid(), .engine = engine};
+    return sy_worker_send(w, &hello);
+}
+
+static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome, const int *fds, int n_fds)
+{
+    int wanted = welcome->image_bytes > 0 ? 5 : 4;
+    if (n_fds != wanted)
+        return sy_error_set(SY_EPROTO, "WELCOME came with %d files instead of %d", n_fds, wanted);
+    SY_TRY(sy_shared_memory_map(&w->page_memory, fds[0], SY_CONTROL_PAGE_BYTES, true));
+    SY_TRY(sy_shared_memory_map(&w->arrivals_memory, fds[1], SY_ARRIVAL_WORDS * sizeof(uint32_t), false));
+    SY_TRY(sy_shared_memory_map(&w->slab, fds[2], welcome->slab_bytes, true));
+    if (wanted == 5)
+        SY_TRY(sy_shared_memory_map(&w->image, fds[4], welcome->image_bytes, false));
+    w->page = w->page_memory.base;
+    w->arrivals = w->arrivals_memory.base;
+    return SY_OK;
+}
+
+static int set_cores(const struct sy_u64s *list)
+{
+    int cores[1024];
+    if (list->n < 1 || list->n > SY_ARRAY_LEN(cores))
+        return sy_error_set(SY_EPROTO, "WELCOME with %zu cores", list->n);
+    for (size_t i = 0; i < list->n; i++)
+        cores[i] = (int)list->v[i];
+    return sy_host_engine.set_threads(cores, (int)list->n);
+}
+
+static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome, int pool_fd)
+{
+    struct sy_device_spec spec;
+    SY_TRY(sy_device_spec_parse(welcome->device, &spec));
+    SY_TRY(sy_device_open(&spec, &w->device));
+    if (welcome->link_core >= 0)
+        SY_TRY(sy_device_set_link_core(w->device, (int)welcome->link_core));
+    SY_TRY(sy_pool_import(w->device, pool_fd, welcome->pool_bytes, &w->pool));
+    if (w->image.bytes)
+        SY_TRY(sy_device_host_register(w->device, w->image.base, w->image.bytes));
+    SY_TRY(sy_stream_create(w->device, SY_STREAM_COMPUTE, &w->compute));
+    SY_TRY(sy_transfer_create(w->device, w->pool, (int)welcome->link_core, &w->transfer));
+    return sy_worker_models_create(&sy_host_engine, &w->models);
+}
+
+static int start(struct sy_worker *w)
+{
+    struct sy_message welcome;
+    int fds[SY_MESSAGE_MAX_FDS], n_fds = SY_MESSAGE_MAX_FDS;
+    SY_TRY(say_hello(w));
+    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &welcome, fds, &n_fds));
+    int status = SY_OK;
+    if (welcome.id != SY_MSG_WELCOME)
+        status = sy_error_set(SY_EPROTO, "%s instead of WELCOME", sy_message_name(welcome.id));
+    if (status == SY_OK)
+        status = map_memory(w, &welcome.welcome, fds, n_fds);
+    if (status == SY_OK)
+        status = set_cores(&welcome.welcome.cores);
+    if (status == SY_OK)
+        status = open_device(w, &welcome.welcome, fds[3]);
+    sy_message_finish(&welcome);
+    SY_TRY(status);
+    sy_worker_beat(w);
+    struct sy_message ready = {.id = SY_MSG_READY};
+    ready.ready.worker = (uint64_t)w->index;
+    return sy_worker_send(w, &ready);
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static int prepare(struct sy_worker *w, uint64_t model, uint64_t batch)
+{
+    struct sy_program *program = NULL;
+    int status = sy_worker_models_program(w->models, model, batch, &program);
+    struct sy_message answer = {.id = SY_MSG_PREPARED};
+    answer.prepared = (struct sy_msg_prepared){
+        .model = model,
+        .batch = batch,
+        .status = status,
+        .error = status < 0 ? (char *)sy_error_text() : "",
+        .workspace_bytes = status < 0 ? 0 : sy_host_engine.program_workspace_bytes(program),
+    };
+    sy_worker_beat(w);
+    return sy_worker_send(w, &answer);
+}
+
+static int add_model(struct sy_worker *w, const struct sy_msg_model_add *add)
+{
+    int status = sy_worker_models_add(w->models, add->model, add->path, add->group_layers.v,
+                                      add->group_layers.n);
+    struct sy_message answer = {.id = SY_MSG_MODEL_ADDED};
+    answer.model_added = (struct sy_msg_model_added){
+        .model = add->model,
+        .status = status,
+        .error = status < 0 ? (char *)sy_error_text() : "",
+    };
+    for (size_t i = 0; status == SY_OK && i < add->warm_batches.n; i++)
+        SY_TRY(prepare(w, add->model, add->warm_batches.v[i]));
+    return sy_worker_send(w, &answer);
+}
+
+static int regroup(struct sy_worker *w, const struct sy_msg_model_regroup *msg)
+{
+    if (w->loaded && w->run_model == msg->model)
+        return sy_error_set(SY_EPROTO, "MODEL_REGROUP of model %llu during its run",
+                            (unsigned long long)msg->model);
+    return sy_worker_models_regroup(w->models, msg->model, msg->group_layers.v, msg->group_layers.n);
+}
+
+static int shut_down(struct sy_worker *w, const struct sy_msg_shutdown *msg)
+{
+    w->shutdown = true;
+    return sy_worker_job_wind_up(w, sy_clock_now() + msg->grace_ns);
+}
+
+static int handle(struct sy_worker *w, const struct sy_message *m)
+{
+    switch (m->id) {
+    case SY_MSG_MODEL_ADD:
+        return add_model(w, &m->model_add);
+    case SY_MSG_MODEL_REGROUP:
+        return regroup(w, &m->model_regroup);
+    case SY_MSG_MODEL_DROP:
+        sy_worker_models_drop(w->models, m->model_drop.model);
+        return SY_OK;
+    case SY_MSG_PREPARE:
+        return prepare(w, m->prepare.model, m->prepare.batch);
+    case SY_MSG_LOAD:
+        return sy_worker_load(w, &m->load);
+    case SY_MSG_RUN:
+        return sy_worker_run(w, &m->run);
+    case SY_MSG_CANCEL:
+        return sy_worker_cancel(w, &m->cancel);
+    case SY_MSG_JOB_PREPARE:
+        return sy_worker_job_prepare(w, &m->job_prepare);
+    case SY_MSG_JOB_START:
+        return sy_worker_job_start(w, &m->job_start);
+    case SY_MSG_JOB_STOP:
+        return sy_worker_job_stop(w, &m->job_stop);
+    case SY_MSG_SHUTDOWN:
+        return shut_down(w, &m->shutdown);
+    default:
+        return sy_error_set(SY_EPROTO, "unexpected %s", sy_message_name(m->id));
+    }
+}
+
+/* Waits up to timeout_ms for one message and handles it; EBUSY when none came. */
+static int serve_one(struct sy_worker *w, int timeout_ms)
+{
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    struct sy_message message;
+    int n = poll(&p, 1, timeout_ms);
+    sy_worker_beat(w);
+    if (n <= 0)
+        return SY_EBUSY;
+    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &message, NULL, NULL));
+    int status = handle(w, &message);
+    sy_message_finish(&message);
+    return status == SY_EBUSY ? SY_EPEER : status;
+}
+
+/* ---- loop ------------------------------------------------------------------------------------- */
+
+static int serve(struct sy_worker *w)
+{
+    sy_ns next_look = 0;
+    while (!w->shutdown) {
+        bool training = w->job && w->job_started;
+        int status = SY_OK;
+        if (training && sy_clock_now() < next_look) {
+            status = sy_worker_job_advance(w);
+        } else {
+            status = serve_one(w, training ? 0 : IDLE_POLL_MS);
+            if (status == SY_EBUSY) { /* nothing more to read */
+                status = training ? sy_worker_job_advance(w) : SY_OK;
+                next_look = sy_clock_now() + TRAINING_POLL_NS;
+            }
+        }
+        SY_TRY(status);
+    }
+    return SY_OK;
+}
+
+static void finish(struct sy_worker *w)
+{
+    if (w->job)
+        sy_worker_job_forget(w);
+    sy_worker_models_destroy(w->models);
+    sy_transfer_destroy(w->transfer);
+    sy_stream_destroy(w->compute);
+    sy_pool_destroy(w->pool);
+    sy_device_close(w->device);
+    sy_shared_memory_finish(&w->image);
+    sy_shared_memory_finish(&w->slab);
+    sy_shared_memory_finish(&w->arrivals_memory);
+    sy_shared_memory_finish(&w->page_memory);
+    close(w->fd);
+}
+
+int sy_worker_main(int fd, int index)
+{
+    pid_t parent = getppid();
+    sy_log_init("worker");
+    /* W4. A terminal's interrupt goes to the runtime, which drains; workers wait for its word. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        return 1;
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+
+    struct sy_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return 1;
+    w->fd = fd;
+    w->index = index;
+    w->page_memory.fd = w->arrivals_memory.fd = w->slab.fd = w->image.fd = -1;
+    int status = start(w);
+    if (status == SY_OK)
+        status = serve(w);
+    if (status < 0)
+        sy_log_error("worker", "event=exit index=%d why=\"%s\"", index, sy_error_text());
+    finish(w);
+    free(w);
+    return status < 0;
+}
