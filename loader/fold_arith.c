@@ -1,0 +1,209 @@
+/* Folding of arithmetic: on numbers linear in N (shape arithmetic), and on floats (small constant subgraphs). */
+#include <math.h>
+#include <string.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+/* ---- elements --------------------------------------------------------------------------------- */
+
+bool sy_dtype_is_integer(enum sy_dtype dtype)
+{
+    return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
+           dtype == SY_DTYPE_BOOL;
+}
+
+int64_t sy_load_integer(enum sy_dtype dtype, const void *from)
+{
+    int64_t i64;
+    int32_t i32;
+    switch (dtype) {
+    case SY_DTYPE_I64:
+        memcpy(&i64, from, sizeof i64);
+        return i64;
+    case SY_DTYPE_I32:
+        memcpy(&i32, from, sizeof i32);
+        return i32;
+    case SY_DTYPE_I8:
+        return *(const signed char *)from;
+    default:
+        return *(const unsigned char *)from;
+    }
+}
+
+void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to)
+{
+    float f32 = (float)value;
+    double f64 = (double)value;
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        memcpy(to, &f32, sizeof f32);
+        break;
+    case SY_DTYPE_F64:
+        memcpy(to, &f64, sizeof f64);
+        break;
+    case SY_DTYPE_BOOL:
+        *(unsigned char *)to = value != 0;
+        break;
+    default: /* little-endian: the low bytes come first */
+        memcpy(to, &value, sy_dtype_bytes(dtype));
+        break;
+    }
+}
+
+/* ---- linear in N ------------------------------------------------------------------------------ */
+
+/* a == b for every batch size, for none, or (EUNSUPPORTED) for some. */
+static int dims_equal(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    struct sy_dim difference;
+    *out = (struct sy_dim){sy_dim_equal(a, b), 0};
+    SY_TRY(sy_dim_sub(a, b, &difference));
+    if (difference.per_batch == 0)
+        return SY_OK;
+    /* equal where fixed + per_batch * N = 0 */
+    SY_TRY(sy_dim_div((struct sy_dim){difference.fixed, 0}, (struct sy_dim){-1, 0}, &a));
+    bool whole = difference.per_batch == -1 || a.fixed % difference.per_batch == 0;
+    return whole && (a.fixed > 0) == (difference.per_batch > 0) && a.fixed != 0 ? SY_EUNSUPPORTED : SY_OK;
+}
+
+static int binary_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    bool fixed = a.per_batch == 0 && b.per_batch == 0;
+    switch (op) {
+    case SY_OP_ADD:
+        return sy_dim_add(a, b, out);
+    case SY_OP_SUB:
+        return sy_dim_sub(a, b, out);
+    case SY_OP_MUL:
+        return sy_dim_mul(a, b, out);
+    case SY_OP_DIV:
+        return sy_dim_div(a, b, out);
+    case SY_OP_EQUAL:
+        return dims_equal(a, b, out);
+    case SY_OP_MIN:
+        *out = a.fixed < b.fixed ? a : b;
+        return fixed ? SY_OK : SY_EUNSUPPORTED;
+    case SY_OP_MAX:
+        *out = a.fixed > b.fixed ? a : b;
+        return fixed ? SY_OK : SY_EUNSUPPORTED;
+    default:
+        return SY_EUNSUPPORTED;
+    }
+}
+
+static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block *out, int64_t i)
+{
+    struct sy_dim dim;
+    memcpy(&dim, block->data + (size_t)sy_block_offset(out, i, block) * sizeof dim, sizeof dim);
+    return dim;
+}
+
+static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out, int64_t i,
+                       struct sy_dim *to)
+{
+    struct sy_dim zero = {0, 0}, a = dim_of(&inputs[0], node->op == SY_OP_RANGE ? &inputs[0] : out, 0);
+    switch (node->op) {
+    case SY_OP_RANGE:
+        *to = (struct sy_dim){a.fixed + i * dim_of(&inputs[2], &inputs[2], 0).fixed, 0};
+        return SY_OK;
+    case SY_OP_CAST:
+        *to = dim_of(&inputs[0], out, i);
+        return SY_OK;
+    case SY_OP_NEG:
+        return sy_dim_sub(zero, dim_of(&inputs[0], out, i), to);
+    case SY_OP_WHERE:
+        *to = dim_of(&inputs[sy_dim_is(dim_of(&inputs[0], out, i), 0) ? 2 : 1], out, i);
+        return SY_OK;
+    default:
+        if (node->n_inputs != 2)
+            return SY_EUNSUPPORTED;
+        return binary_dims(node->op, dim_of(&inputs[0], out, i), dim_of(&inputs[1], out, i), to);
+    }
+}
+
+int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out,
+                 struct sy_dim *to)
+{
+    for (int64_t i = 0; i < out->n; i++)
+        SY_TRY(one_of_dims(node, inputs, out, i, &to[i]));
+    return SY_OK;
+}
+
+/* ---- floats ----------------------------------------------------------------------------------- */
+
+static double load_double(enum sy_dtype dtype, const void *from)
+{
+    float f32;
+    double f64;
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        memcpy(&f32, from, sizeof f32);
+        return f32;
+    case SY_DTYPE_F64:
+        memcpy(&f64, from, sizeof f64);
+        return f64;
+    default:
+        return (double)sy_load_integer(dtype, from);
+    }
+}
+
+/* Out of range is unspecified in ONNX and undefined in C: it becomes the nearest end. */
+static int64_t to_integer(double value)
+{
+    if (!(value > -9.2e18))
+        return INT64_MIN;
+    return value < 9.2e18 ? (int64_t)value : INT64_MAX;
+}
+
+static void store_double(enum sy_dtype dtype, double value, void *to)
+{
+    float f32 = (float)value;
+    if (dtype == SY_DTYPE_F32)
+        memcpy(to, &f32, sizeof f32);
+    else if (dtype == SY_DTYPE_F64)
+        memcpy(to, &value, sizeof value);
+    else
+        sy_store_integer(dtype, dtype == SY_DTYPE_BOOL ? value != 0 : to_integer(value), to);
+}
+
+/* In double, rounded once to the tensor's type: for + - * / sqrt that is the type's own result. */
+static int compute(enum sy_op op, int n, const double *x, double *y)
+{
+    double a = x[0], b = n > 1 ? x[1] : 0;
+    switch (op) {
+    case SY_OP_ADD: *y = a + b; return SY_OK;
+    case SY_OP_SUB: *y = a - b; return SY_OK;
+    case SY_OP_MUL: *y = a * b; return SY_OK;
+    case SY_OP_DIV: *y = a / b; return SY_OK;
+    case SY_OP_POW: *y = pow(a, b); return SY_OK;
+    case SY_OP_EQUAL: *y = a == b; return SY_OK;
+    case SY_OP_WHERE: *y = a != 0 ? b : x[2]; return SY_OK;
+    case SY_OP_CAST: *y = a; return SY_OK;
+    case SY_OP_NEG: *y = -a; return SY_OK;
+    case SY_OP_ABS: *y = fabs(a); return SY_OK;
+    case SY_OP_SQRT: *y = sqrt(a); return SY_OK;
+    case SY_OP_EXP: *y = exp(a); return SY_OK;
+    case SY_OP_LOG: *y = log(a); return SY_OK;
+    case SY_OP_RECIPROCAL: *y = 1 / a; return SY_OK;
+    default: return SY_EUNSUPPORTED;
+    }
+}
+
+int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, const enum sy_dtype *dtypes,
+                   const struct sy_block *out, enum sy_dtype dtype, unsigned char *to)
+{
+    double x[3] = {0}, y;
+    if (node->n_inputs < 1 || node->n_inputs > 3)
+        return SY_EUNSUPPORTED;
+    for (int64_t i = 0; i < out->n; i++) {
+        for (int k = 0; k < node->n_inputs; k++) {
+            int64_t from = sy_block_offset(out, i, &inputs[k]);
+            x[k] = load_double(dtypes[k], inputs[k].data + (size_t)from * sy_dtype_bytes(dtypes[k]));
+        }
+        SY_TRY(compute(node->op, node->n_inputs, x, &y));
+        store_double(dtype, y, to + (size_t)i * sy_dtype_bytes(dtype));
+    }
+    return SY_OK;
+}

@@ -1,0 +1,97 @@
+/* Inference of shapes: what the driver (graph_infer.c), the rules per operator (shape_*.c) and folding (fold*.c) share.
+ *
+ * For each node in order: its rule brings it into the one form that later stages see (operands that newer opsets pass as
+ * inputs become attributes, see loader/README.md), and says its outputs' types and shapes. Then, if all inputs are known,
+ * it is folded. Known is a constant, or a `value`: small integers linear in N, the result of shape arithmetic. */
+#ifndef SY_LOADER_GRAPH_INFER_H
+#define SY_LOADER_GRAPH_INFER_H
+
+#include "loader/graph_internal.h"
+
+#define SY_MAX_VALUES 65536 /* elements of a value: it is a shape, or a mask row */
+
+struct sy_infer {
+    struct sy_graph *graph;
+    struct sy_dim **values; /* per tensor; NULL: not known, or a constant of the graph */
+    int *uses;              /* per tensor, at the start */
+    int capacity;           /* of `values` and `uses` */
+};
+
+/* ---- linear arithmetic; EUNSUPPORTED when the result is not linear in N, without a text ---- */
+
+int sy_dim_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+int sy_dim_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+int sy_dim_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+/* Exact quotient only, or of two numbers without N (rounded toward zero). */
+int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
+bool sy_dim_equal(struct sy_dim a, struct sy_dim b);
+bool sy_dim_is(struct sy_dim dim, int64_t value);
+int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy_dim *out);
+/* numpy's rules; into *shape. */
+int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other);
+
+/* ---- for rules; texts name the node ---- */
+
+int sy_infer_fail(const struct sy_node *node, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The i-th input's tensor; ECORRUPT if the node has none. Borrowed, until a tensor is added. */
+int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i, const struct sy_tensor **out);
+/* The i-th output's type and shape. */
+void sy_infer_set(struct sy_infer *in, const struct sy_node *node, int i, enum sy_dtype dtype,
+                  const struct sy_shape *shape);
+/* Output 0 is like input 0. */
+int sy_infer_same(struct sy_infer *in, struct sy_node *node);
+/* A list of integers: input i if the node has it, else the attribute, else *n = -1. Linear in N; *out is the caller's. */
+int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int *n,
+                  struct sy_dim **out);
+/* The same without N, at most max of them. */
+int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int max, int *n,
+                  int64_t *out);
+/* A float from constant input i, else from the attribute, else `otherwise`. */
+int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, float otherwise,
+                   float *out);
+/* axis + rank if negative; ECORRUPT outside. */
+int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out);
+/* Gives up outputs from `n` on; EUNSUPPORTED if somebody reads them. */
+int sy_infer_keep_outputs(const struct sy_infer *in, struct sy_node *node, int n);
+void sy_infer_keep_inputs(struct sy_node *node, int n);
+/* Dimension i of the shape, which must not depend on N. */
+int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int i, int64_t *out);
+
+typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
+
+sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_dropout;         /* shape_elementwise.c */
+sy_infer_rule sy_rule_conv, sy_rule_pool, sy_rule_global_pool, sy_rule_pad, sy_rule_batch_norm;     /* shape_window.c */
+sy_infer_rule sy_rule_gemm, sy_rule_matmul, sy_rule_softmax, sy_rule_layer_norm, sy_rule_reduce;    /* shape_matrix.c */
+sy_infer_rule sy_rule_gather, sy_rule_concat, sy_rule_split, sy_rule_slice, sy_rule_transpose;      /* shape_select.c */
+sy_infer_rule sy_rule_reshape, sy_rule_flatten, sy_rule_squeeze, sy_rule_unsqueeze, sy_rule_expand; /* shape_layout.c */
+sy_infer_rule sy_rule_shape, sy_rule_constant_of_shape, sy_rule_range;                              /* shape_layout.c */
+
+/* ---- folding ---- */
+
+/* Elements in memory with a shape: a constant, or a value (then elements are struct sy_dim). */
+struct sy_block {
+    int rank;
+    int64_t dims[SY_MAX_RANK], n;
+    const unsigned char *data;
+};
+
+/* If all inputs are known, and it is worth it: makes the outputs known too, and *folded true. */
+int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded);
+/* Operators that only move elements of `bytes` each, into to[out->n]; `indices` for Gather. EUNSUPPORTED: not one of them. */
+int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices, size_t bytes,
+                 const struct sy_block *out, unsigned char *to);
+/* Where element `index` of `out` lies in `block`, which is broadcast to it. */
+int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block);
+/* Elementwise, numbers linear in N. */
+int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out,
+                 struct sy_dim *to);
+/* Elementwise, floating point: inputs and output of element type F32 or F64. */
+int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, const enum sy_dtype *dtypes,
+                   const struct sy_block *out, enum sy_dtype dtype, unsigned char *to);
+/* One element of a constant. */
+bool sy_dtype_is_integer(enum sy_dtype dtype);
+int64_t sy_load_integer(enum sy_dtype dtype, const void *from);
+void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to);
+
+#endif

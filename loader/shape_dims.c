@@ -1,0 +1,229 @@
+/* Arithmetic on dimensions linear in N, and the helpers of the shape rules. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+int sy_dim_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    if (__builtin_add_overflow(a.fixed, b.fixed, &out->fixed) ||
+        __builtin_add_overflow(a.per_batch, b.per_batch, &out->per_batch))
+        return SY_EUNSUPPORTED;
+    return SY_OK;
+}
+
+int sy_dim_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    if (__builtin_sub_overflow(a.fixed, b.fixed, &out->fixed) ||
+        __builtin_sub_overflow(a.per_batch, b.per_batch, &out->per_batch))
+        return SY_EUNSUPPORTED;
+    return SY_OK;
+}
+
+int sy_dim_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    if (a.per_batch != 0 && b.per_batch != 0)
+        return SY_EUNSUPPORTED;
+    int64_t factor = a.per_batch == 0 ? a.fixed : b.fixed;
+    struct sy_dim linear = a.per_batch == 0 ? b : a;
+    if (__builtin_mul_overflow(linear.fixed, factor, &out->fixed) ||
+        __builtin_mul_overflow(linear.per_batch, factor, &out->per_batch))
+        return SY_EUNSUPPORTED;
+    return SY_OK;
+}
+
+static bool divides(int64_t divisor, int64_t value)
+{
+    return divisor != 0 && divisor != -1 && value % divisor == 0;
+}
+
+int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    if (b.per_batch == 0 && b.fixed == -1)
+        return sy_dim_sub((struct sy_dim){0, 0}, a, out);
+    if (b.per_batch == 0 && b.fixed != 0 && (a.per_batch == 0 || (divides(b.fixed, a.fixed) && divides(b.fixed, a.per_batch)))) {
+        *out = (struct sy_dim){a.fixed / b.fixed, a.per_batch / b.fixed};
+        return SY_OK;
+    }
+    /* (k*f + k*p*N) / (f + p*N) = k */
+    if (b.per_batch == 0 || !divides(b.per_batch, a.per_batch))
+        return SY_EUNSUPPORTED;
+    struct sy_dim back, ratio = {a.per_batch / b.per_batch, 0};
+    SY_TRY(sy_dim_mul(b, ratio, &back));
+    if (!sy_dim_equal(back, a))
+        return SY_EUNSUPPORTED;
+    *out = ratio;
+    return SY_OK;
+}
+
+bool sy_dim_equal(struct sy_dim a, struct sy_dim b)
+{
+    return a.fixed == b.fixed && a.per_batch == b.per_batch;
+}
+
+bool sy_dim_is(struct sy_dim dim, int64_t value)
+{
+    return dim.fixed == value && dim.per_batch == 0;
+}
+
+int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy_dim *out)
+{
+    struct sy_dim product = {1, 0};
+    for (int i = first; i < end; i++)
+        SY_TRY(sy_dim_mul(product, shape->dims[i], &product));
+    *out = product;
+    return SY_OK;
+}
+
+int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other)
+{
+    int rank = SY_MAX(shape->rank, other->rank);
+    struct sy_shape result = {.rank = rank};
+    for (int i = 1; i <= rank; i++) {
+        struct sy_dim a = i <= shape->rank ? shape->dims[shape->rank - i] : (struct sy_dim){1, 0};
+        struct sy_dim b = i <= other->rank ? other->dims[other->rank - i] : (struct sy_dim){1, 0};
+        if (!sy_dim_equal(a, b) && !sy_dim_is(a, 1) && !sy_dim_is(b, 1))
+            return SY_EUNSUPPORTED;
+        result.dims[rank - i] = sy_dim_is(a, 1) ? b : a;
+    }
+    *shape = result;
+    return SY_OK;
+}
+
+/* ---- for rules -------------------------------------------------------------------------------- */
+
+int sy_infer_fail(const struct sy_node *node, int status, const char *format, ...)
+{
+    char head[256], tail[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(tail, sizeof tail, format, args);
+    va_end(args);
+    return sy_error_set(status, "%s: %s", sy_node_text(node, head, sizeof head), tail);
+}
+
+int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i, const struct sy_tensor **out)
+{
+    int tensor = sy_node_input(node, i);
+    if (tensor < 0)
+        return sy_infer_fail(node, SY_ECORRUPT, "input %d is missing", i);
+    *out = &in->graph->tensors[tensor];
+    return SY_OK;
+}
+
+void sy_infer_set(struct sy_infer *in, const struct sy_node *node, int i, enum sy_dtype dtype,
+                  const struct sy_shape *shape)
+{
+    if (i >= node->n_outputs || node->outputs[i] < 0)
+        return;
+    in->graph->tensors[node->outputs[i]].dtype = dtype;
+    in->graph->tensors[node->outputs[i]].shape = *shape;
+}
+
+int sy_infer_same(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, int tensor, int *n, struct sy_dim **out)
+{
+    const struct sy_tensor *t = &in->graph->tensors[tensor];
+    int64_t count = sy_shape_elements(&t->shape, 0);
+    if ((!t->data && !in->values[tensor]) || !sy_dtype_is_integer(t->dtype) || count < 0 || count > SY_MAX_VALUES)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "'%.100s' must be known at import (constant, or made from shapes)",
+                             t->name);
+    SY_TRY(sy_graph_alloc((size_t)count, sizeof **out, out));
+    for (int64_t i = 0; i < count; i++) {
+        if (t->data)
+            (*out)[i].fixed = sy_load_integer(t->dtype, (const char *)t->data + (size_t)i * sy_dtype_bytes(t->dtype));
+        else
+            (*out)[i] = in->values[tensor][i];
+    }
+    *n = (int)count;
+    return SY_OK;
+}
+
+int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int *n,
+                  struct sy_dim **out)
+{
+    *out = NULL;
+    *n = -1;
+    if (sy_node_input(node, i) >= 0)
+        return tensor_dims(in, node, node->inputs[i], n, out);
+    const struct sy_attr *list = sy_node_attr(node, attr);
+    if (!list || list->kind != SY_ATTR_INTS)
+        return SY_OK;
+    SY_TRY(sy_graph_alloc((size_t)list->n, sizeof **out, out));
+    for (int k = 0; k < list->n; k++)
+        (*out)[k].fixed = list->ints[k];
+    *n = list->n;
+    return SY_OK;
+}
+
+int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int max, int *n,
+                  int64_t *out)
+{
+    struct sy_dim *dims;
+    SY_TRY(sy_infer_dims(in, node, i, attr, n, &dims));
+    int status = SY_OK;
+    if (*n > max)
+        status = sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
+    for (int k = 0; status == SY_OK && k < *n; k++) {
+        if (dims[k].per_batch != 0)
+            status = sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' depends on the batch size", attr);
+        out[k] = dims[k].fixed;
+    }
+    free(dims);
+    return status;
+}
+
+int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, float otherwise,
+                   float *out)
+{
+    *out = sy_node_float(node, attr, otherwise);
+    if (sy_node_input(node, i) >= 0 && !sy_graph_scalar(in->graph, node->inputs[i], out))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' must be a constant float", attr);
+    return SY_OK;
+}
+
+int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out)
+{
+    if (axis < -rank || axis >= rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "axis %lld of a tensor with %d dimensions", (long long)axis, rank);
+    *out = (int)(axis < 0 ? axis + rank : axis);
+    return SY_OK;
+}
+
+int sy_infer_keep_outputs(const struct sy_infer *in, struct sy_node *node, int n)
+{
+    for (int i = n; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0 && in->uses[node->outputs[i]] > 0)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "output %d is used, only the first %d are supported", i, n);
+    if (node->n_outputs > n)
+        node->n_outputs = n;
+    return SY_OK;
+}
+
+void sy_infer_keep_inputs(struct sy_node *node, int n)
+{
+    if (node->n_inputs > n)
+        node->n_inputs = n;
+}
+
+int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int i, int64_t *out)
+{
+    char text[160];
+    if (i >= shape->rank || shape->dims[i].per_batch != 0 || shape->dims[i].fixed > INT32_MAX)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "dimension %d of %s must be a number below 2^31", i,
+                             sy_shape_text(shape, text, sizeof text));
+    *out = shape->dims[i].fixed;
+    return SY_OK;
+}

@@ -1,0 +1,222 @@
+/* Shape rules: operators that give the same elements another shape, and those that make or read shapes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+static int nonlinear(const struct sy_node *node)
+{
+    return sy_infer_fail(node, SY_EUNSUPPORTED, "a size that is not linear in the batch size");
+}
+
+/* Fills in 0 (as in the input) and -1 (what is left). */
+static int resolve_reshape(const struct sy_node *node, const struct sy_shape *from, struct sy_shape *to)
+{
+    bool literal_zero = sy_node_int(node, "allowzero", 0) != 0;
+    int open = -1;
+    char a[160], b[160];
+    struct sy_dim total, known = {1, 0};
+    for (int i = 0; i < to->rank; i++) {
+        if (sy_dim_is(to->dims[i], 0) && !literal_zero && i < from->rank)
+            to->dims[i] = from->dims[i];
+        if (to->dims[i].fixed == -1 && to->dims[i].per_batch == 0 && open < 0)
+            open = i;
+        else if (sy_dim_mul(known, to->dims[i], &known) < 0)
+            return nonlinear(node);
+    }
+    if (sy_shape_product(from, 0, from->rank, &total) < 0)
+        return nonlinear(node);
+    if (open >= 0 && sy_dim_div(total, known, &to->dims[open]) == SY_OK &&
+        sy_dim_mul(known, to->dims[open], &known) < 0)
+        return nonlinear(node);
+    if (!sy_dim_equal(known, total))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "cannot reshape %s to %s; if the batch size is written into the model, "
+                             "export it with a dynamic batch", sy_shape_text(from, a, sizeof a), sy_shape_text(to, b, sizeof b));
+    return SY_OK;
+}
+
+/* The target becomes the output's shape; the input that held it goes. */
+int sy_rule_reshape(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    struct sy_dim *target;
+    int n;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_dims(in, node, 1, "shape", &n, &target));
+    if (n < 0 || n > SY_MAX_RANK) {
+        free(target);
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "a target of %d dimensions", n);
+    }
+    struct sy_shape shape = {.rank = n};
+    memcpy(shape.dims, target, (size_t)n * sizeof *target);
+    free(target);
+    SY_TRY(resolve_reshape(node, &x->shape, &shape));
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_flatten(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int axis = 0;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    int64_t given = sy_node_int(node, "axis", 1);
+    if (given == x->shape.rank)
+        axis = x->shape.rank;
+    else
+        SY_TRY(sy_infer_axis(node, given, x->shape.rank, &axis));
+    struct sy_shape shape = {.rank = 2};
+    if (sy_shape_product(&x->shape, 0, axis, &shape.dims[0]) < 0 ||
+        sy_shape_product(&x->shape, axis, x->shape.rank, &shape.dims[1]) < 0)
+        return nonlinear(node);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+static int marked_axes(struct sy_infer *in, const struct sy_node *node, int rank, int *n, bool *is_marked)
+{
+    int64_t axes[SY_MAX_RANK];
+    SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, n, axes));
+    for (int i = 0; i < *n; i++) {
+        int axis;
+        SY_TRY(sy_infer_axis(node, axes[i], rank, &axis));
+        if (is_marked[axis])
+            return sy_infer_fail(node, SY_ECORRUPT, "axis %d is given twice", axis);
+        is_marked[axis] = true;
+    }
+    return SY_OK;
+}
+
+int sy_rule_squeeze(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    bool is_marked[SY_MAX_RANK] = {false};
+    int n;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(marked_axes(in, node, x->shape.rank, &n, is_marked));
+    struct sy_shape shape = {.rank = 0};
+    for (int i = 0; i < x->shape.rank; i++) {
+        bool one = sy_dim_is(x->shape.dims[i], 1);
+        if (is_marked[i] && !one)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "dimension %d is not 1", i);
+        if (!(n < 0 ? one : is_marked[i]))
+            shape.dims[shape.rank++] = x->shape.dims[i];
+    }
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_unsqueeze(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    bool is_marked[SY_MAX_RANK] = {false};
+    int64_t axes[SY_MAX_RANK];
+    int n;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, &n, axes));
+    struct sy_shape shape = {.rank = x->shape.rank + SY_MAX(n, 0)};
+    if (n < 1 || shape.rank > SY_MAX_RANK)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "%d axes; a result of more than %d dimensions", n, SY_MAX_RANK);
+    SY_TRY(marked_axes(in, node, shape.rank, &n, is_marked));
+    for (int i = 0, from = 0; i < shape.rank; i++)
+        shape.dims[i] = is_marked[i] ? (struct sy_dim){1, 0} : x->shape.dims[from++];
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_expand(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    struct sy_dim *target;
+    int n;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_dims(in, node, 1, "shape", &n, &target));
+    struct sy_shape shape = {.rank = n}, own = x->shape;
+    if (n >= 0 && n <= SY_MAX_RANK)
+        memcpy(shape.dims, target, (size_t)n * sizeof *target);
+    free(target);
+    if (n < 0 || n > SY_MAX_RANK || sy_shape_broadcast(&shape, &own) < 0)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "its input cannot be broadcast to the target shape");
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+static int64_t clamp_axis(int64_t axis, int rank)
+{
+    axis = axis < 0 ? axis + rank : axis;
+    return axis < 0 ? 0 : axis > rank ? rank : axis;
+}
+
+/* The whole value is known here: the input's dimensions from `start` to `end`. */
+int sy_rule_shape(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    int64_t start = clamp_axis(sy_node_int(node, "start", 0), x->shape.rank);
+    int64_t end = clamp_axis(sy_node_int(node, "end", x->shape.rank), x->shape.rank);
+    struct sy_shape shape = {.rank = 1, .dims = {{SY_MAX(end - start, 0), 0}}};
+    sy_infer_set(in, node, 0, SY_DTYPE_I64, &shape);
+    return SY_OK;
+}
+
+/* Becomes the Expand of a constant: the same thing, and one operator less for the engines. */
+int sy_rule_constant_of_shape(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_attr *attr = sy_node_attr(node, "value");
+    struct sy_dim *target;
+    int n, constant;
+    float *zero;
+    if (attr && attr->kind == SY_ATTR_TENSOR) {
+        constant = attr->tensor;
+    } else {
+        SY_TRY(sy_graph_alloc(1, sizeof *zero, &zero));
+        struct sy_shape one = {.rank = 1, .dims = {{1, 0}}};
+        SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_F32, &one, zero, sizeof *zero, &constant));
+    }
+    SY_TRY(sy_infer_dims(in, node, 0, "shape", &n, &target));
+    struct sy_shape shape = {.rank = n};
+    if (n >= 0 && n <= SY_MAX_RANK)
+        memcpy(shape.dims, target, (size_t)n * sizeof *target);
+    free(target);
+    if (n < 0 || n > SY_MAX_RANK || in->graph->tensors[constant].data_bytes !=
+                                        sy_dtype_bytes(in->graph->tensors[constant].dtype))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "%d dimensions, or a value of more than one element", n);
+    node->op = SY_OP_EXPAND;
+    node->inputs[0] = constant;
+    sy_infer_keep_inputs(node, 1);
+    if (shape.rank == 0) /* the value has one dimension; the result has none */
+        node->op = SY_OP_RESHAPE;
+    sy_infer_set(in, node, 0, in->graph->tensors[constant].dtype, &shape);
+    return SY_OK;
+}
+
+/* Integers known at import only. */
+int sy_rule_range(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int64_t limit[3];
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    for (int i = 0; i < 3; i++) {
+        int n;
+        SY_TRY(sy_infer_need(in, node, i, &x));
+        SY_TRY(sy_infer_ints(in, node, i, "", 1, &n, &limit[i]));
+        if (n != 1)
+            return sy_infer_fail(node, SY_ECORRUPT, "input %d is not one number", i);
+    }
+    int64_t span, count = 0;
+    if (limit[2] == 0 || limit[2] == INT64_MIN || __builtin_sub_overflow(limit[1], limit[0], &span))
+        return sy_infer_fail(node, SY_ECORRUPT, "step 0, or too long");
+    if ((span > 0) == (limit[2] > 0) && span != 0)
+        count = (span - (limit[2] > 0 ? 1 : -1)) / limit[2] + 1;
+    if (count > SY_MAX_VALUES)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "%lld numbers", (long long)count);
+    struct sy_shape shape = {.rank = 1, .dims = {{count, 0}}};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}

@@ -1,0 +1,144 @@
+/* Shape rules: products, softmax, layer normalisation, reductions. */
+#include <stdlib.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+static int misfit(const struct sy_node *node, const struct sy_shape *a, const struct sy_shape *b)
+{
+    char text_a[160], text_b[160];
+    return sy_infer_fail(node, SY_ECORRUPT, "shapes %s and %s do not fit", sy_shape_text(a, text_a, sizeof text_a),
+                         sy_shape_text(b, text_b, sizeof text_b));
+}
+
+int sy_rule_gemm(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *a, *b;
+    SY_TRY(sy_infer_need(in, node, 0, &a));
+    SY_TRY(sy_infer_need(in, node, 1, &b));
+    int trans_a = sy_node_int(node, "transA", 0) != 0, trans_b = sy_node_int(node, "transB", 0) != 0;
+    if (a->shape.rank != 2 || b->shape.rank != 2 ||
+        !sy_dim_equal(a->shape.dims[1 - trans_a], b->shape.dims[trans_b]))
+        return misfit(node, &a->shape, &b->shape);
+    struct sy_shape shape = {.rank = 2, .dims = {a->shape.dims[trans_a], b->shape.dims[1 - trans_b]}};
+    if (sy_node_input(node, 2) >= 0) {
+        const struct sy_tensor *c = &in->graph->tensors[node->inputs[2]];
+        struct sy_shape sum = shape;
+        if (sy_shape_broadcast(&sum, &c->shape) < 0 || !sy_shape_equal(&sum, &shape))
+            return misfit(node, &shape, &c->shape);
+        node->bias_input = 2;
+    }
+    sy_infer_set(in, node, 0, a->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_matmul(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *ta, *tb;
+    SY_TRY(sy_infer_need(in, node, 0, &ta));
+    SY_TRY(sy_infer_need(in, node, 1, &tb));
+    struct sy_shape a = ta->shape, b = tb->shape;
+    bool row = a.rank == 1, column = b.rank == 1;
+    if (a.rank < 1 || b.rank < 1)
+        return misfit(node, &a, &b);
+    if (row)
+        a = (struct sy_shape){.rank = 2, .dims = {{1, 0}, a.dims[0]}};
+    if (column)
+        b = (struct sy_shape){.rank = 2, .dims = {b.dims[0], {1, 0}}};
+    struct sy_dim rows = a.dims[a.rank - 2], columns = b.dims[b.rank - 1];
+    if (!sy_dim_equal(a.dims[a.rank - 1], b.dims[b.rank - 2]))
+        return misfit(node, &ta->shape, &tb->shape);
+    a.rank -= 2;
+    b.rank -= 2;
+    if (sy_shape_broadcast(&a, &b) < 0)
+        return misfit(node, &ta->shape, &tb->shape);
+    if (!row)
+        a.dims[a.rank++] = rows;
+    if (!column)
+        a.dims[a.rank++] = columns;
+    sy_infer_set(in, node, 0, ta->dtype, &a);
+    return SY_OK;
+}
+
+/* Up to opset 12 softmax runs over all dimensions from `axis` on; that is the same only if one of them is not 1. */
+static int check_flat_softmax(const struct sy_node *node, const struct sy_shape *shape, int *axis)
+{
+    int last = *axis;
+    for (int i = *axis; i < shape->rank; i++) {
+        if (sy_dim_is(shape->dims[i], 1))
+            continue;
+        if (last != *axis || (i != *axis && !sy_dim_is(shape->dims[*axis], 1)))
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "softmax over several dimensions; export with opset 13");
+        last = i;
+    }
+    *axis = last;
+    return SY_OK;
+}
+
+int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int axis;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", node->opset < 13 ? 1 : -1), x->shape.rank, &axis));
+    if (node->opset < 13)
+        SY_TRY(check_flat_softmax(node, &x->shape, &axis));
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    return sy_infer_same(in, node);
+}
+
+int sy_rule_layer_norm(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int axis;
+    SY_TRY(sy_infer_keep_outputs(in, node, 1));
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", -1), x->shape.rank, &axis));
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    SY_TRY(sy_node_set_float(node, "epsilon", sy_node_float(node, "epsilon", 1e-5f)));
+    return sy_infer_same(in, node);
+}
+
+static void reduced_shape(struct sy_shape *shape, const bool *is_reduced, bool keep)
+{
+    int rank = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        if (!is_reduced[i])
+            shape->dims[rank++] = shape->dims[i];
+        else if (keep)
+            shape->dims[rank++] = (struct sy_dim){1, 0};
+    }
+    shape->rank = rank;
+}
+
+/* Axes: an attribute or an input, perhaps negative, absent for all; here always an attribute, sorted, not negative. */
+int sy_rule_reduce(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int64_t axes[SY_MAX_RANK], sorted[SY_MAX_RANK];
+    bool is_reduced[SY_MAX_RANK] = {false};
+    int n, n_sorted = 0;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    enum sy_dtype dtype = x->dtype;
+    SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, &n, axes));
+    for (int i = 0; i < n; i++) {
+        int axis;
+        SY_TRY(sy_infer_axis(node, axes[i], shape.rank, &axis));
+        is_reduced[axis] = true;
+    }
+    bool all = n <= 0 && sy_node_int(node, "noop_with_empty_axes", 0) == 0;
+    for (int i = 0; i < shape.rank; i++) {
+        is_reduced[i] |= all;
+        if (is_reduced[i])
+            sorted[n_sorted++] = i;
+    }
+    int64_t keep = sy_node_int(node, "keepdims", 1) != 0;
+    reduced_shape(&shape, is_reduced, keep);
+    SY_TRY(sy_node_set_ints(node, "axes", n_sorted, sorted));
+    SY_TRY(sy_node_set_int(node, "keepdims", keep));
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, dtype, &shape);
+    return SY_OK;
+}

@@ -1,0 +1,209 @@
+/* Shape rules: convolution, pooling, padding, batch normalisation. After them, kernel_shape, strides, dilations and pads are
+ * always there and auto_pad is resolved. */
+#include <string.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+struct window {
+    int n; /* spatial dimensions */
+    int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK], pads[2 * SY_MAX_RANK];
+};
+
+/* The attribute's list, or n times `otherwise`. */
+static int list_or(const struct sy_node *node, const char *name, int n, int64_t otherwise, int64_t least, int64_t *out)
+{
+    const struct sy_attr *attr = sy_node_attr(node, name);
+    if (attr && (attr->kind != SY_ATTR_INTS || attr->n != n))
+        return sy_infer_fail(node, SY_ECORRUPT, "'%s' needs %d numbers", name, n);
+    for (int i = 0; i < n; i++) {
+        out[i] = attr ? attr->ints[i] : otherwise;
+        if (out[i] < least || out[i] > INT32_MAX)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' has the value %lld", name, (long long)out[i]);
+    }
+    return SY_OK;
+}
+
+/* auto_pad SAME_*: as much padding as keeps ceil(size / stride). */
+static void pad_same(struct window *w, int i, int64_t size, bool upper)
+{
+    int64_t out = (size + w->strides[i] - 1) / w->strides[i];
+    int64_t total = (out - 1) * w->strides[i] + (w->kernel[i] - 1) * w->dilations[i] + 1 - size;
+    total = SY_MAX(total, 0);
+    w->pads[i] = upper ? total / 2 : total - total / 2;
+    w->pads[i + w->n] = total - w->pads[i];
+}
+
+static int resolve_auto_pad(struct sy_node *node, const struct sy_shape *x, struct window *w)
+{
+    const struct sy_attr *attr = sy_node_attr(node, "auto_pad");
+    const char *mode = attr && attr->kind == SY_ATTR_STRING ? attr->s : "NOTSET";
+    bool upper = strcmp(mode, "SAME_UPPER") == 0;
+    if (strcmp(mode, "VALID") == 0)
+        memset(w->pads, 0, sizeof w->pads);
+    for (int i = 0; (upper || strcmp(mode, "SAME_LOWER") == 0) && i < w->n; i++) {
+        int64_t size;
+        SY_TRY(sy_infer_fixed(node, x, i + 2, &size));
+        pad_same(w, i, size, upper);
+    }
+    struct sy_attr *slot;
+    if (!attr)
+        return SY_OK;
+    SY_TRY(sy_node_attr_slot(node, "auto_pad", &slot));
+    slot->kind = SY_ATTR_STRING;
+    return sy_graph_strdup("NOTSET", &slot->s);
+}
+
+/* kernel: the default kernel_shape, or NULL where the attribute must be there. */
+static int read_window(struct sy_node *node, const struct sy_shape *x, const int64_t *kernel, struct window *w)
+{
+    *w = (struct window){.n = x->rank - 2};
+    if (w->n < 1)
+        return sy_infer_fail(node, SY_ECORRUPT, "input of %d dimensions, at least 3 are needed", x->rank);
+    if (!kernel && !sy_node_attr(node, "kernel_shape"))
+        return sy_infer_fail(node, SY_ECORRUPT, "kernel_shape is missing");
+    if (kernel && !sy_node_attr(node, "kernel_shape"))
+        SY_TRY(sy_node_set_ints(node, "kernel_shape", w->n, kernel));
+    SY_TRY(list_or(node, "kernel_shape", w->n, 1, 1, w->kernel));
+    SY_TRY(list_or(node, "strides", w->n, 1, 1, w->strides));
+    SY_TRY(list_or(node, "dilations", w->n, 1, 1, w->dilations));
+    SY_TRY(list_or(node, "pads", 2 * w->n, 0, 0, w->pads));
+    SY_TRY(resolve_auto_pad(node, x, w));
+    SY_TRY(sy_node_set_ints(node, "strides", w->n, w->strides));
+    SY_TRY(sy_node_set_ints(node, "dilations", w->n, w->dilations));
+    return sy_node_set_ints(node, "pads", 2 * w->n, w->pads);
+}
+
+static int window_output(const struct sy_node *node, const struct sy_shape *x, const struct window *w, bool ceil_mode,
+                         struct sy_shape *out)
+{
+    for (int i = 0; i < w->n; i++) {
+        int64_t size;
+        SY_TRY(sy_infer_fixed(node, x, i + 2, &size));
+        int64_t room = size + w->pads[i] + w->pads[i + w->n] - ((w->kernel[i] - 1) * w->dilations[i] + 1);
+        if (room < 0)
+            return sy_infer_fail(node, SY_ECORRUPT, "kernel %lld does not fit into dimension %d of %lld",
+                                 (long long)w->kernel[i], i + 2, (long long)size);
+        int64_t steps = (room + (ceil_mode ? w->strides[i] - 1 : 0)) / w->strides[i];
+        if (ceil_mode && steps * w->strides[i] >= size + w->pads[i])
+            steps--; /* a window that starts in the end padding does not count */
+        out->dims[i + 2] = (struct sy_dim){steps + 1, 0};
+    }
+    return SY_OK;
+}
+
+int sy_rule_conv(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *weights;
+    struct window w;
+    int64_t kernel[SY_MAX_RANK], channels, group = sy_node_int(node, "group", 1);
+    char a[160], b[160];
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &weights));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &channels));
+    int64_t w_out, w_in;
+    SY_TRY(sy_infer_fixed(node, &weights->shape, 0, &w_out));
+    SY_TRY(sy_infer_fixed(node, &weights->shape, 1, &w_in));
+    if (weights->shape.rank != x->shape.rank || group < 1 || group > channels || w_in * group != channels ||
+        w_out % group != 0)
+        return sy_infer_fail(node, SY_ECORRUPT, "weights %s do not fit input %s in %lld groups",
+                             sy_shape_text(&weights->shape, a, sizeof a), sy_shape_text(&x->shape, b, sizeof b),
+                             (long long)group);
+    for (int i = 2; i < weights->shape.rank; i++)
+        SY_TRY(sy_infer_fixed(node, &weights->shape, i, &kernel[i - 2]));
+    SY_TRY(read_window(node, &x->shape, kernel, &w));
+    if (memcmp(w.kernel, kernel, (size_t)w.n * sizeof *kernel) != 0)
+        return sy_infer_fail(node, SY_ECORRUPT, "kernel_shape does not fit weights %s",
+                             sy_shape_text(&weights->shape, a, sizeof a));
+    struct sy_shape shape = x->shape;
+    shape.dims[1] = (struct sy_dim){w_out, 0};
+    SY_TRY(window_output(node, &x->shape, &w, false, &shape));
+    SY_TRY(sy_node_set_int(node, "group", group));
+    if (sy_node_input(node, 2) >= 0)
+        node->bias_input = 2;
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_pool(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    struct window w;
+    SY_TRY(sy_infer_keep_outputs(in, node, 1));
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(read_window(node, &x->shape, NULL, &w));
+    struct sy_shape shape = x->shape;
+    SY_TRY(window_output(node, &x->shape, &w, sy_node_int(node, "ceil_mode", 0) != 0, &shape));
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_global_pool(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    for (int i = 2; i < shape.rank; i++)
+        shape.dims[i] = (struct sy_dim){1, 0};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+/* Pads of some axes become pads of all dimensions. */
+static int spread_pads(const struct sy_node *node, int rank, int n_axes, const int64_t *axes, int64_t *pads)
+{
+    int64_t all[2 * SY_MAX_RANK] = {0};
+    for (int i = 0; i < n_axes; i++) {
+        int axis;
+        SY_TRY(sy_infer_axis(node, axes[i], rank, &axis));
+        all[axis] = pads[i];
+        all[axis + rank] = pads[i + n_axes];
+    }
+    memcpy(pads, all, sizeof all);
+    return SY_OK;
+}
+
+/* Pads and value: attributes up to opset 10, inputs from 11 on, axes from 18 on; here always attributes for all dimensions. */
+int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int64_t pads[2 * SY_MAX_RANK] = {0}, axes[SY_MAX_RANK];
+    int n, n_axes;
+    float value;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_ints(in, node, 1, "pads", 2 * SY_MAX_RANK, &n, pads));
+    SY_TRY(sy_infer_float(in, node, 2, "value", 0, &value));
+    SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
+    struct sy_shape shape = x->shape;
+    if (n != 2 * (n_axes >= 0 ? n_axes : shape.rank))
+        return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n, n_axes >= 0 ? n_axes : shape.rank);
+    if (n_axes >= 0)
+        SY_TRY(spread_pads(node, shape.rank, n_axes, axes, pads));
+    for (int i = 0; i < shape.rank; i++) {
+        struct sy_dim sum;
+        if (sy_dim_add(shape.dims[i], (struct sy_dim){pads[i], 0}, &sum) < 0 ||
+            sy_dim_add(sum, (struct sy_dim){pads[i + shape.rank], 0}, &shape.dims[i]) < 0)
+            return sy_infer_fail(node, SY_ECORRUPT, "pads are too large");
+    }
+    SY_TRY(sy_node_set_ints(node, "pads", 2 * shape.rank, pads));
+    SY_TRY(sy_node_set_float(node, "value", value));
+    sy_infer_keep_inputs(node, 1);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *parameter;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (sy_node_int(node, "training_mode", 0) != 0 || sy_node_int(node, "spatial", 1) != 1)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "training mode or spatial=0; export the model for inference");
+    for (int i = 1; i < 5; i++) {
+        SY_TRY(sy_infer_need(in, node, i, &parameter));
+        if (x->shape.rank < 2 || parameter->shape.rank != 1 ||
+            !sy_dim_equal(parameter->shape.dims[0], x->shape.dims[1]))
+            return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the channels", i);
+    }
+    return sy_rule_same(in, node);
+}
