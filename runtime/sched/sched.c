@@ -1,0 +1,531 @@
+#include "runtime/sched/sched_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
+{
+    int status = SY_OK;
+    if (config->n_workers < 2 || config->n_workers > SY_SCHED_MAX_WORKERS || config->max_queue < 1)
+        return sy_error_set(SY_EARG, "%d workers, queue of %d: 2 to %d workers and a queue of 1 or more",
+                            config->n_workers, config->max_queue, SY_SCHED_MAX_WORKERS);
+    struct sy_sched *s = calloc(1, sizeof *s);
+    if (!s)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the scheduler");
+    s->config = *config;
+    /* One event ends at most the whole queue, and does a few things to each worker besides. */
+    s->max_actions = config->max_queue + 8 * config->n_workers + 64;
+    s->actions = calloc((size_t)s->max_actions, sizeof *s->actions);
+    if (!s->actions) {
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d actions", s->max_actions);
+        goto destroy;
+    }
+    SY_TRY_GOTO(sy_pool_new(config->pool_bytes, &s->pool), destroy);
+    SY_TRY_GOTO(sy_residency_new(s->pool, &s->pool_residency), destroy);
+    if (config->image_bytes) {
+        SY_TRY_GOTO(sy_pool_new(config->image_bytes, &s->image), destroy);
+        SY_TRY_GOTO(sy_residency_new(s->image, &s->image_residency), destroy);
+    }
+    *out = s;
+    return SY_OK;
+
+destroy:
+    sy_sched_destroy(s);
+    return status;
+}
+
+void sy_sched_free_request(struct request *r)
+{
+    if (!r)
+        return;
+    free(r->places);
+    free(r->image_places);
+    free(r->pool_arrived);
+    free(r->image_arrived);
+    free(r);
+}
+
+void sy_sched_destroy(struct sy_sched *s)
+{
+    if (!s)
+        return;
+    while (s->first) {
+        struct request *r = s->first;
+        s->first = r->next;
+        sy_sched_free_request(r);
+    }
+    sy_sched_free_request(s->active);
+    sy_sched_free_request(s->next);
+    while (s->jobs) {
+        struct job *j = s->jobs;
+        s->jobs = j->next;
+        free(j);
+    }
+    for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
+        free(s->models[i].group_bytes);
+    sy_residency_free(s->image_residency);
+    sy_residency_free(s->pool_residency);
+    sy_pool_free(s->image);
+    sy_pool_free(s->pool);
+    free(s->actions);
+    free(s);
+}
+
+/* ---- actions ---------------------------------------------------------------------------------- */
+
+struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind)
+{
+    assert(s->n_actions < s->max_actions);
+    struct sy_sched_action *a = &s->actions[(s->first_action + s->n_actions++) % s->max_actions];
+    *a = (struct sy_sched_action){.kind = kind, .worker = -1, .model = -1};
+    return a;
+}
+
+bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out)
+{
+    if (s->n_actions == 0)
+        return false;
+    *out = s->actions[s->first_action];
+    s->first_action = (s->first_action + 1) % s->max_actions;
+    s->n_actions--;
+    return true;
+}
+
+void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why)
+{
+    assert(!r->ended);
+    r->ended = true;
+    s->models[r->model].n_requests--;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_END);
+    a->request = r->id;
+    a->run = r->run;
+    a->model = r->model;
+    a->worker = r->worker;
+    a->status = status;
+    snprintf(a->why, sizeof a->why, "%s", why ? why : "");
+}
+
+/* ---- the queue -------------------------------------------------------------------------------- */
+
+static void push_back(struct sy_sched *s, struct request *r)
+{
+    r->next = NULL;
+    if (s->last)
+        s->last->next = r;
+    else
+        s->first = r;
+    s->last = r;
+    s->n_waiting++;
+}
+
+static void push_front(struct sy_sched *s, struct request *r)
+{
+    r->next = s->first;
+    s->first = r;
+    if (!s->last)
+        s->last = r;
+    s->n_waiting++;
+}
+
+static void unlink_request(struct sy_sched *s, struct request *r)
+{
+    struct request *before = NULL;
+    for (struct request *at = s->first; at != r; at = at->next)
+        before = at;
+    if (before)
+        before->next = r->next;
+    else
+        s->first = r->next;
+    if (s->last == r)
+        s->last = before;
+    r->next = NULL;
+    s->n_waiting--;
+}
+
+static void drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why)
+{
+    unlink_request(s, r);
+    sy_sched_end(s, r, status, why);
+    sy_sched_free_request(r);
+}
+
+int sy_sched_request(struct sy_sched *s, uint64_t id, int model, int64_t batch)
+{
+    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
+        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
+    if (batch < 1)
+        return sy_error_set(SY_EARG, "batch %lld: 1 or more", (long long)batch);
+    if (s->n_waiting >= s->config.max_queue)
+        return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", s->n_waiting);
+    struct model *m = &s->models[model];
+    size_t n = (size_t)m->n_groups;
+    struct request *r = calloc(1, sizeof *r);
+    if (r) {
+        *r = (struct request){.id = id, .model = model, .batch = batch, .worker = -1};
+        r->places = calloc(n, sizeof *r->places);
+        r->image_places = calloc(n, sizeof *r->image_places);
+        r->pool_arrived = calloc(n, sizeof(bool));
+        r->image_arrived = calloc(n, sizeof(bool));
+    }
+    if (!r || !r->places || !r->image_places || !r->pool_arrived || !r->image_arrived) {
+        sy_sched_free_request(r);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request of %zu groups", n);
+    }
+    m->n_requests++;
+    push_back(s, r);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+void sy_sched_cancel(struct sy_sched *s, uint64_t id)
+{
+    for (struct request *r = s->first; r; r = r->next) {
+        if (r->id == id) {
+            drop_waiting(s, r, SY_ECANCELED, "canceled while it waited");
+            break;
+        }
+    }
+    sy_sched_step(s);
+}
+
+/* ---- the end of a run ------------------------------------------------------------------------- */
+
+static struct request *find_run(struct sy_sched *s, uint64_t run)
+{
+    if (s->active && s->active->run == run)
+        return s->active;
+    return s->next && s->next->run == run ? s->next : NULL;
+}
+
+/* S3: memory goes back when the worker and the reads are through; a request that has no END then waits again. */
+static void finish_run(struct sy_sched *s, struct request *r)
+{
+    if (!r->worker_through || r->n_reads > 0)
+        return;
+    sy_sched_unpin(s, r);
+    if (s->active == r) {
+        s->active = s->next;
+        s->next = NULL;
+    } else {
+        s->next = NULL;
+    }
+    if (r->ended) {
+        sy_sched_free_request(r);
+        return;
+    }
+    r->worker = -1;
+    r->n_loaded = 0;
+    r->run_sent = r->restarting = r->worker_through = false;
+    push_front(s, r);
+}
+
+static void cancel_reads(struct sy_sched *s, struct request *r)
+{
+    if (r->n_reads > 0)
+        sy_sched_act(s, SY_DO_CANCEL_READ)->run = r->run;
+}
+
+int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why)
+{
+    struct request *r = find_run(s, run);
+    if (!r || r->worker != worker || r->worker_through)
+        return sy_error_set(SY_EPROTO, "worker %d says that run %llu is done, which it does not have", worker,
+                            (unsigned long long)run);
+    if (status == SY_OK && !r->run_sent)
+        return sy_error_set(SY_EPROTO, "worker %d ended run %llu before it was told to run", worker,
+                            (unsigned long long)run);
+    r->worker_through = true;
+    s->workers[worker] = WORKER_IDLE;
+    if (status == SY_OK && s->image_residency)
+        for (int g = 0; g < r->n_loaded; g++)
+            r->pool_arrived[g] = true;
+    if (!r->restarting)
+        sy_sched_end(s, r, status, why);
+    cancel_reads(s, r);
+    finish_run(s, r);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups, const bool *arrived)
+{
+    struct request *r = find_run(s, run);
+    assert(r && r->n_reads > 0);
+    bool *flags = s->image_residency ? r->image_arrived : r->pool_arrived;
+    for (int g = 0; g < n_groups; g++)
+        flags[first_group + g] |= arrived[g];
+    r->n_reads--;
+    finish_run(s, r);
+    sy_sched_step(s);
+}
+
+/* ---- workers ---------------------------------------------------------------------------------- */
+
+int sy_sched_idle_worker(const struct sy_sched *s)
+{
+    for (int w = 0; w < s->config.n_workers; w++)
+        if (s->workers[w] == WORKER_IDLE)
+            return w;
+    return -1;
+}
+
+void sy_sched_worker_ready(struct sy_sched *s, int worker)
+{
+    assert(worker >= 0 && worker < s->config.n_workers);
+    assert(s->workers[worker] == WORKER_AWAY);
+    s->workers[worker] = WORKER_IDLE;
+    sy_sched_step(s);
+}
+
+static void lose_run(struct sy_sched *s, struct request *r, const char *why)
+{
+    char text[256];
+    r->worker_through = true;
+    if (++r->deaths >= 2) {
+        snprintf(text, sizeof text, "two workers died with this request; the last one: %s", why);
+        sy_sched_end(s, r, SY_EPEER, text);
+    }
+    cancel_reads(s, r);
+    finish_run(s, r);
+}
+
+/* S4: with no worker that could take requests, they must not wait for ever. */
+static void end_hopeless(struct sy_sched *s)
+{
+    int n = 0;
+    for (int w = 0; w < s->config.n_workers; w++)
+        n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
+    while (n == 0 && s->first)
+        drop_waiting(s, s->first, SY_EPEER, "no worker is left that could run it; see the log for why they died");
+}
+
+static void lose_preparation(struct sy_sched *s, int worker)
+{
+    for (struct request *r = s->first, *next; r; r = next) {
+        next = r->next;
+        if (!r->preparing || r->worker != worker)
+            continue;
+        r->preparing = false;
+        r->worker = -1;
+        if (++r->deaths >= 2)
+            drop_waiting(s, r, SY_EPEER, "two workers died while they prepared this batch size");
+    }
+}
+
+void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed, bool comes_back,
+                          const char *why)
+{
+    assert(worker >= 0 && worker < s->config.n_workers);
+    s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
+    struct request *lost[2] = {s->next, s->active}; /* `next` first: both may go back to the queue's head */
+    for (int i = 0; i < 2; i++)
+        if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
+            lose_run(s, lost[i], why);
+    lose_preparation(s, worker);
+    sy_sched_job_lost(s, worker, state_intact, job_progressed, why);
+    sy_sched_step(s);
+}
+
+/* ---- models ----------------------------------------------------------------------------------- */
+
+bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes)
+{
+    for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
+        const struct workspace *w = &s->models[model].workspaces[i];
+        if (w->batch == batch) {
+            *bytes = w->bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why, uint64_t bytes)
+{
+    uint64_t known;
+    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used || batch < 1)
+        return;
+    struct model *m = &s->models[model];
+    if (status == SY_OK && !sy_sched_workspace_of(s, model, batch, &known)) {
+        m->workspaces[m->next_workspace] = (struct workspace){.batch = batch, .bytes = bytes};
+        m->next_workspace = (m->next_workspace + 1) % SY_SCHED_WORKSPACES;
+    }
+    for (struct request *r = s->first, *next; r; r = next) {
+        next = r->next;
+        if (r->model != model || r->batch != batch || !r->preparing)
+            continue;
+        r->preparing = false;
+        r->worker = -1;
+        if (status < 0)
+            drop_waiting(s, r, status, why);
+    }
+    sy_sched_step(s);
+}
+
+static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes, uint64_t workspace)
+{
+    uint64_t largest = 0, sum = 0, pool = sy_pool_capacity_bytes(s->pool);
+    for (int g = 0; g < n_groups; g++) {
+        uint64_t block = SY_ALIGN_UP(bytes[g], SY_POOL_ALIGN);
+        largest = SY_MAX(largest, block);
+        sum += block;
+    }
+    if (workspace > pool || largest > pool - workspace)
+        return sy_error_set(SY_ENOMEM_DEVICE,
+                            "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
+                            "into the pool of %llu bytes; make it larger (--pool-bytes)",
+                            model, (unsigned long long)largest, (unsigned long long)workspace,
+                            (unsigned long long)pool);
+    if (s->image && sum > sy_pool_capacity_bytes(s->image))
+        return sy_error_set(SY_ENOMEM_DEVICE,
+                            "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
+                            "make it larger (--image-bytes)",
+                            model, (unsigned long long)sum,
+                            (unsigned long long)sy_pool_capacity_bytes(s->image));
+    return SY_OK;
+}
+
+int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
+                       uint64_t workspace_bytes)
+{
+    if (model < 0 || model >= SY_SCHED_MAX_MODELS || s->models[model].used || n_groups < 1)
+        return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model, SY_SCHED_MAX_MODELS);
+    SY_TRY(check_fit(s, model, n_groups, group_bytes, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN)));
+    uint64_t *copy = calloc((size_t)n_groups, sizeof *copy);
+    if (!copy)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
+    memcpy(copy, group_bytes, (size_t)n_groups * sizeof *copy);
+    int status = sy_residency_add_model(s->pool_residency, model, n_groups, copy);
+    if (status == SY_OK && s->image_residency) {
+        status = sy_residency_add_model(s->image_residency, model, n_groups, copy);
+        if (status < 0)
+            (void)sy_residency_remove_model(s->pool_residency, model);
+    }
+    if (status < 0) {
+        free(copy);
+        return status;
+    }
+    s->models[model] = (struct model){.used = true, .n_groups = n_groups, .group_bytes = copy};
+    return SY_OK;
+}
+
+static bool in_use(const struct sy_sched *s, int model)
+{
+    return (s->active && s->active->model == model) || (s->next && s->next->model == model);
+}
+
+int sy_sched_model_remove(struct sy_sched *s, int model)
+{
+    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
+        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
+    if (s->models[model].n_requests > 0 || in_use(s, model))
+        return sy_error_set(SY_EBUSY, "model %d has %d requests that wait or run", model,
+                            s->models[model].n_requests);
+    SY_TRY(sy_residency_remove_model(s->pool_residency, model));
+    if (s->image_residency)
+        SY_TRY(sy_residency_remove_model(s->image_residency, model));
+    free(s->models[model].group_bytes);
+    s->models[model] = (struct model){0};
+    return SY_OK;
+}
+
+static int drop_groups(struct sy_residency *r, int model, const struct model *m)
+{
+    SY_TRY(sy_residency_remove_model(r, model));
+    return sy_residency_add_model(r, model, m->n_groups, m->group_bytes);
+}
+
+int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too)
+{
+    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
+        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
+    if (in_use(s, model))
+        return sy_error_set(SY_EBUSY, "model %d streams or runs", model);
+    SY_TRY(drop_groups(s->pool_residency, model, &s->models[model]));
+    return image_too && s->image_residency ? drop_groups(s->image_residency, model, &s->models[model]) : SY_OK;
+}
+
+/* ---- what can be done now --------------------------------------------------------------------- */
+
+/* True when the workspace of the queue's head is known; else it is asked for, of every worker that has time. */
+static bool head_is_prepared(struct sy_sched *s)
+{
+    struct request *r = s->first;
+    uint64_t bytes;
+    if (sy_sched_workspace_of(s, r->model, r->batch, &bytes))
+        return true;
+    if (r->preparing)
+        return false;
+    for (int w = 0; w < s->config.n_workers; w++) {
+        if (s->workers[w] != WORKER_IDLE)
+            continue;
+        struct sy_sched_action *a = sy_sched_act(s, SY_DO_PREPARE);
+        a->worker = w;
+        a->model = r->model;
+        a->batch = r->batch;
+        if (!r->preparing)
+            r->worker = w; /* asked again if this one dies */
+        r->preparing = true;
+    }
+    return false;
+}
+
+/* Takes requests off the queue for the slot, until one stays; refused ones end here. */
+static struct request *start_head(struct sy_sched *s, bool prefetch)
+{
+    while (s->first && head_is_prepared(s) && sy_sched_idle_worker(s) >= 0) {
+        struct request *r = s->first;
+        if (prefetch && r->model == s->active->model)
+            return NULL; /* it will be resident; a second pin would only get in the way */
+        int status = sy_sched_start(s, r, prefetch);
+        if (status == SY_OK) {
+            unlink_request(s, r);
+            return r;
+        }
+        if (prefetch || status == SY_EBUSY)
+            return NULL;
+        drop_waiting(s, r, status, sy_error_text());
+    }
+    return NULL;
+}
+
+static void start_requests(struct sy_sched *s)
+{
+    if (!s->active)
+        s->active = start_head(s, false);
+    if (s->active && s->active->run_sent && !s->active->worker_through && !s->next)
+        s->next = start_head(s, true);
+}
+
+/* S1. */
+static void run_active(struct sy_sched *s)
+{
+    struct request *r = s->active;
+    if (!r || r->run_sent || r->worker_through || !sy_sched_training_still(s))
+        return;
+    if (r->restarting || sy_sched_complete(s, r) < 0)
+        return;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_RUN);
+    a->worker = r->worker;
+    a->request = r->id;
+    a->run = r->run;
+    a->model = r->model;
+    a->batch = r->batch;
+    a->workspace_offset = s->lane_offset;
+    r->run_sent = true;
+}
+
+void sy_sched_step(struct sy_sched *s)
+{
+    end_hopeless(s);
+    start_requests(s);
+    sy_sched_hold_training(s, s->active != NULL);
+    run_active(s);
+    start_requests(s); /* one that computes now leaves room for a prefetch */
+    sy_sched_step_job(s);
+    sy_assert_expensive(sy_sched_is_valid(s));
+}

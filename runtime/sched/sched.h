@@ -1,0 +1,122 @@
+/* The scheduler: who runs when, and where in the pool. Pure: no I/O, no clock, no thread.
+ *
+ *   events (arrived, done, lost ...) ──> sched ──> actions (preempt, load, read, run ...)
+ *
+ *   queue: r5 r4 r3 ──> next (LOADed, streams)  ──> active (LOADed, then RUN) ──> ended
+ *   training:  runs . . preempt . . still . . . . . . . . . . . . . . resume . . runs
+ *
+ * S1: at most one request computes, and only while training stands still.
+ * S2: requests start first in, first out; training runs when none has started.
+ * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
+ * S4: every request gets exactly one END.
+ * S5: a request whose worker dies goes back to the queue's head once; the second death ends it with EPEER.
+ * S6: memory of a training job stays where it is until the job ends, whatever happens to its worker.
+ * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
+ *     size only when no request has started.
+ *
+ * After each event, fetch all actions with sy_sched_next and carry them out in order, before the next event. */
+#ifndef SY_SCHED_SCHED_H
+#define SY_SCHED_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/residency.h"
+#include "runtime/base/clock.h"
+
+struct sy_sched;
+
+struct sy_sched_config {
+    uint64_t pool_bytes;
+    uint64_t image_bytes; /* 0: unified device, the pool is the image */
+    int n_workers;        /* 2..64 */
+    int max_queue;
+};
+
+enum sy_sched_kind {
+    SY_DO_PREEMPT,     /* worker: training must pause */
+    SY_DO_RESUME,      /* worker: training goes on */
+    SY_DO_PREPARE,     /* worker, model, batch: answer with sy_sched_workspace */
+    SY_DO_LOAD,        /* worker, run, model, groups [first_group, +n_groups): places, image_places */
+    SY_DO_READ,        /* the same groups, those that are not resident: from storage (image, or unified: pool) */
+    SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
+    SY_DO_RUN,         /* worker, run, model, batch, workspace_offset */
+    SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
+    SY_DO_END,         /* request: status, why (SY_OK: done) */
+    SY_DO_JOB_PREPARE, /* worker, job */
+    SY_DO_JOB_START,   /* worker, job, offsets, in_memory */
+    SY_DO_JOB_STOP,    /* worker, job */
+    SY_DO_JOB_REFUSE,  /* job: status, why */
+};
+
+struct sy_sched_action {
+    enum sy_sched_kind kind;
+    int worker, model;
+    uint64_t request, run, job;
+    int64_t batch;
+    int first_group, n_groups;
+    const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
+    bool preempts;                                      /* LOAD: training had to be preempted */
+    uint64_t workspace_offset, persistent_offset, ephemeral_offset;
+    bool in_memory;
+    int status;
+    char why[256];
+};
+
+/* EARG, ENOMEM_HOST. */
+int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out);
+void sy_sched_destroy(struct sy_sched *s); /* NULL is fine; requests get no END */
+/* True and the next action, or false. */
+bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out);
+
+/* ---- workers: 0..n_workers-1 ---- */
+void sy_sched_worker_ready(struct sy_sched *s, int worker);
+/* Its process is gone (reaped, so it writes nothing any more). state_intact: the training job on it, if any, was in the
+ * gradient phase; job_progressed: it finished an iteration on that worker (three deaths in a row without one end the job).
+ * `comes_back` false: it will not be replaced. */
+void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed, bool comes_back,
+                          const char *why);
+
+/* ---- models: ids 0..255 ---- */
+/* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */
+int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
+                       uint64_t workspace_bytes);
+int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
+int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too); /* EBUSY while a request uses it */
+/* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. */
+void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why, uint64_t bytes);
+
+/* ---- requests ---- */
+/* EBUSY: queue full; ENOTFOUND; EARG: batch < 1; ENOMEM_HOST: then there is no END. */
+int sy_sched_request(struct sy_sched *s, uint64_t request, int model, int64_t batch);
+/* A request that has not started ends with ECANCELED; any other goes on. */
+void sy_sched_cancel(struct sy_sched *s, uint64_t request);
+/* EPROTO if this worker has no such run. */
+int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);
+/* One READ is over; arrived: flags for its n groups, in order. */
+void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups, const bool *arrived);
+
+/* ---- training: jobs run one after the other ---- */
+int sy_sched_job_submit(struct sy_sched *s, uint64_t job); /* ENOMEM_HOST */
+int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t job, uint64_t persistent_bytes,
+                          uint64_t ephemeral_bytes); /* EPROTO */
+int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t job);
+/* For the epoch that the last PREEMPT made, no older. */
+int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t job);
+/* EBUSY: not on a worker now; it was dropped and nothing more comes (the caller ends it). */
+int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
+int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
+
+/* ---- looking ---- */
+int sy_sched_n_waiting(const struct sy_sched *s);
+int sy_sched_n_started(const struct sy_sched *s);
+bool sy_sched_training_runs(const struct sy_sched *s);
+/* The worker that computes a request now, or -1. */
+int sy_sched_computing(const struct sy_sched *s);
+const struct sy_pool *sy_sched_pool(const struct sy_sched *s);
+const struct sy_pool *sy_sched_image(const struct sy_sched *s); /* NULL: unified */
+const struct sy_residency *sy_sched_residency(const struct sy_sched *s);
+uint64_t sy_sched_n_evicted(const struct sy_sched *s);
+bool sy_sched_is_valid(const struct sy_sched *s); /* the invariant walker */
+
+#endif

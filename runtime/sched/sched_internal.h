@@ -1,0 +1,86 @@
+/* What the scheduler's files share. */
+#ifndef SY_SCHED_SCHED_INTERNAL_H
+#define SY_SCHED_SCHED_INTERNAL_H
+
+#include "runtime/sched/sched.h"
+
+#define SY_SCHED_MAX_MODELS 256
+#define SY_SCHED_MAX_WORKERS 64
+#define SY_SCHED_WORKSPACES 16 /* batch sizes remembered a model; the oldest goes */
+
+enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_GONE };
+
+struct workspace {
+    int64_t batch; /* 0: free */
+    uint64_t bytes;
+};
+
+struct model {
+    bool used;
+    int n_groups, n_requests; /* n_requests: not ended */
+    uint64_t *group_bytes;
+    struct workspace workspaces[SY_SCHED_WORKSPACES];
+    int next_workspace;
+};
+
+struct request {
+    struct request *next; /* in the queue */
+    uint64_t id, run;
+    int model, worker, deaths;
+    int64_t batch;
+    bool preparing;
+    /* from its start on */
+    struct sy_group_place *places, *image_places;
+    bool *pool_arrived, *image_arrived;
+    int n_loaded, n_reads;
+    bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
+};
+
+enum job_state { JOB_QUEUED, JOB_PREPARING, JOB_PREPARED, JOB_STARTING, JOB_RUNNING };
+
+struct job {
+    struct job *next;
+    uint64_t id;
+    enum job_state state;
+    int worker, deaths;
+    bool preempted, still, stop_wanted;
+    bool has_memory, in_memory;
+    uint64_t persistent_bytes, ephemeral_bytes, persistent_offset, ephemeral_offset;
+};
+
+struct sy_sched {
+    struct sy_sched_config config;
+    struct sy_pool *pool, *image;
+    struct sy_residency *pool_residency, *image_residency; /* image: NULL when unified */
+    enum worker_use workers[SY_SCHED_MAX_WORKERS];
+    struct model models[SY_SCHED_MAX_MODELS];
+    struct request *first, *last; /* the queue */
+    int n_waiting;
+    struct request *active, *next;
+    uint64_t last_run;
+    uint64_t lane_offset, lane_bytes;
+    struct job *jobs; /* the first one is on a worker, or is the next to be */
+    struct sy_sched_action *actions; /* a ring */
+    int first_action, n_actions, max_actions;
+};
+
+struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind);
+void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
+void sy_sched_step(struct sy_sched *s); /* does all that can be done now */
+int sy_sched_idle_worker(const struct sy_sched *s);
+bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes);
+void sy_sched_free_request(struct request *r);
+
+/* sched_start.c: puts a request's memory in place. EBUSY: not now. */
+int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
+int sy_sched_complete(struct sy_sched *s, struct request *r);
+void sy_sched_unpin(struct sy_sched *s, struct request *r);
+
+/* sched_job.c */
+void sy_sched_step_job(struct sy_sched *s);
+/* True if it had to be preempted. */
+bool sy_sched_hold_training(struct sy_sched *s, bool hold);
+bool sy_sched_training_still(const struct sy_sched *s);
+void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed, const char *why);
+
+#endif

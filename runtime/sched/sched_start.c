@@ -1,0 +1,163 @@
+/* Puts a request's memory in place: workspace lane, image, pool. */
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sched/sched_internal.h"
+
+static void give_lane(struct sy_sched *s)
+{
+    if (s->lane_bytes)
+        sy_pool_give(s->pool, s->lane_offset);
+    s->lane_bytes = 0;
+}
+
+/* S7: only when nothing has started. */
+static int set_lane(struct sy_sched *s, uint64_t bytes)
+{
+    give_lane(s);
+    if (bytes == 0)
+        return SY_OK;
+    SY_TRY(sy_residency_make_room(s->pool_residency, bytes));
+    SY_TRY(sy_pool_take(s->pool, bytes, true, &s->lane_offset));
+    s->lane_bytes = bytes;
+    return SY_OK;
+}
+
+/* A larger lane than needed stays, so that sizes that take turns do not move it, unless the model then has to cycle. */
+static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspace)
+{
+    int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    if (status != SY_ENOMEM_DEVICE && status != SY_EBUSY)
+        return status;
+    if (s->lane_bytes > workspace) {
+        SY_TRY(set_lane(s, workspace));
+        status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    }
+    if (status != SY_ENOMEM_DEVICE && status != SY_EBUSY)
+        return status;
+    return sy_residency_place(s->pool_residency, r->model, true, r->places);
+}
+
+/* A prefetched head must be completed without cycling, since cycling may move it. */
+static bool fits_whole(const struct sy_sched *s, int model)
+{
+    const struct model *m = &s->models[model];
+    uint64_t sum = s->lane_bytes;
+    for (int g = 0; g < m->n_groups; g++)
+        sum += SY_ALIGN_UP(m->group_bytes[g], SY_POOL_ALIGN);
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->has_memory)
+            sum += SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) + SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
+    return sum <= sy_pool_capacity_bytes(s->pool);
+}
+
+static void note_arrived(const struct sy_group_place *places, bool *arrived, int from, int to)
+{
+    for (int g = from; g < to; g++)
+        arrived[g] = places[g].resident;
+}
+
+static int place_in_image(struct sy_sched *s, struct request *r)
+{
+    int n = s->models[r->model].n_groups;
+    if (!s->image_residency || sy_residency_n_resident(s->pool_residency, r->model) == n)
+        return SY_OK; /* nothing will be copied */
+    SY_TRY(sy_residency_place(s->image_residency, r->model, false, r->image_places));
+    r->image_pinned = true;
+    note_arrived(r->image_places, r->image_arrived, 0, n);
+    return SY_OK;
+}
+
+static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind kind, int from, int to, bool preempts)
+{
+    struct sy_sched_action *a = sy_sched_act(s, kind);
+    a->worker = r->worker;
+    a->request = r->id;
+    a->run = r->run;
+    a->model = r->model;
+    a->batch = r->batch;
+    a->first_group = from;
+    a->n_groups = to - from;
+    a->places = r->places;
+    a->image_places = r->image_pinned ? r->image_places : NULL;
+    a->preempts = preempts;
+}
+
+static void act_read(struct sy_sched *s, struct request *r, const struct sy_group_place *places, int from, int to)
+{
+    bool missing = false;
+    for (int g = from; g < to; g++)
+        missing |= !places[g].resident;
+    if (!missing)
+        return;
+    act_groups(s, r, SY_DO_READ, from, to, false);
+    r->n_reads++;
+}
+
+static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
+{
+    uint64_t workspace = 0;
+    (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
+    if (prefetch && (workspace > s->lane_bytes || !fits_whole(s, r->model)))
+        return SY_EBUSY;
+    if (!prefetch && workspace > s->lane_bytes)
+        SY_TRY(set_lane(s, workspace));
+    SY_TRY(place_in_image(s, r));
+    *n = s->models[r->model].n_groups;
+    int status = prefetch ? sy_residency_place_head(s->pool_residency, r->model, r->places, n)
+                          : place_in_pool(s, r, workspace);
+    r->pool_pinned = status == SY_OK;
+    if (prefetch && status == SY_OK && *n == 0)
+        status = SY_EBUSY; /* no room for even one group now: nothing is gained by starting */
+    if (status < 0)
+        sy_sched_unpin(s, r);
+    return status;
+}
+
+int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
+{
+    int n;
+    SY_TRY(place(s, r, prefetch, &n));
+    note_arrived(r->places, r->pool_arrived, 0, n);
+    bool preempts = !prefetch && sy_sched_hold_training(s, true);
+    r->run = ++s->last_run;
+    r->worker = sy_sched_idle_worker(s);
+    s->workers[r->worker] = WORKER_REQUEST;
+    r->n_loaded = n;
+    act_groups(s, r, SY_DO_LOAD, 0, n, preempts);
+    if (r->image_pinned)
+        act_read(s, r, r->image_places, 0, s->models[r->model].n_groups);
+    else if (!s->image_residency)
+        act_read(s, r, r->places, 0, n);
+    return SY_OK;
+}
+
+/* What a prefetch left out. If it does not fit after all, the worker forgets the run and the request starts again. */
+int sy_sched_complete(struct sy_sched *s, struct request *r)
+{
+    int n = s->models[r->model].n_groups, from = r->n_loaded;
+    if (from == n)
+        return SY_OK;
+    int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    if (status < 0) {
+        r->restarting = true;
+        struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
+        a->worker = r->worker;
+        a->run = r->run;
+        return status;
+    }
+    note_arrived(r->places, r->pool_arrived, from, n);
+    r->n_loaded = n;
+    act_groups(s, r, SY_DO_LOAD, from, n, false);
+    if (!s->image_residency)
+        act_read(s, r, r->places, from, n);
+    return SY_OK;
+}
+
+void sy_sched_unpin(struct sy_sched *s, struct request *r)
+{
+    if (r->pool_pinned)
+        sy_residency_unpin(s->pool_residency, r->model, r->pool_arrived);
+    if (r->image_pinned)
+        sy_residency_unpin(s->image_residency, r->model, r->image_arrived);
+    r->pool_pinned = r->image_pinned = false;
+}
