@@ -1,0 +1,397 @@
+/* Graphs as msgpack: what a package's meta section holds.
+ *
+ *   graph  = [version, name, [tensor...], [node...], [input...], [output...]]
+ *   tensor = [name, dtype, [fixed, per_batch, ...], constant bytes or nil]
+ *   node   = [op name, opset, name, [input...], [output...], [attr...], activation, alpha, beta, bias, residual]
+ *   attr   = [name, kind, value]
+ *
+ * Operators go by name, so that the enum may grow in the middle. Decoding trusts nothing: the bytes are scanned before msgpack-c
+ * reserves memory for what they claim, and every index is checked. */
+#include <limits.h>
+#include <msgpack.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph_internal.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/wire/msgpack_scan.h"
+
+enum { CODEC_VERSION = 1, MAX_ELEMENTS = 16 * 1000 * 1000 };
+
+/* ---- encode ----------------------------------------------------------------------------------- */
+
+static void put_text(msgpack_packer *pk, const char *text)
+{
+    size_t n = text ? strlen(text) : 0;
+    msgpack_pack_str(pk, n);
+    msgpack_pack_str_body(pk, text ? text : "", n);
+}
+
+static void put_ints(msgpack_packer *pk, int n, const int *values)
+{
+    msgpack_pack_array(pk, (size_t)n);
+    for (int i = 0; i < n; i++)
+        msgpack_pack_int(pk, values[i]);
+}
+
+static void put_tensor(msgpack_packer *pk, const struct sy_tensor *t, bool keep_data)
+{
+    msgpack_pack_array(pk, 4);
+    put_text(pk, t->name);
+    msgpack_pack_int(pk, (int)t->dtype);
+    msgpack_pack_array(pk, (size_t)t->shape.rank * 2);
+    for (int i = 0; i < t->shape.rank; i++) {
+        msgpack_pack_int64(pk, t->shape.dims[i].fixed);
+        msgpack_pack_int64(pk, t->shape.dims[i].per_batch);
+    }
+    if (!keep_data || !t->data) {
+        msgpack_pack_nil(pk);
+        return;
+    }
+    msgpack_pack_bin(pk, t->data_bytes);
+    msgpack_pack_bin_body(pk, t->data, t->data_bytes);
+}
+
+static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
+{
+    msgpack_pack_array(pk, 3);
+    put_text(pk, attr->name);
+    msgpack_pack_int(pk, (int)attr->kind);
+    switch (attr->kind) {
+    case SY_ATTR_INT:
+        msgpack_pack_int64(pk, attr->i);
+        break;
+    case SY_ATTR_FLOAT:
+        msgpack_pack_float(pk, attr->f);
+        break;
+    case SY_ATTR_STRING:
+        put_text(pk, attr->s);
+        break;
+    case SY_ATTR_TENSOR:
+        msgpack_pack_int(pk, attr->tensor);
+        break;
+    case SY_ATTR_INTS:
+        msgpack_pack_array(pk, (size_t)attr->n);
+        for (int i = 0; i < attr->n; i++)
+            msgpack_pack_int64(pk, attr->ints[i]);
+        break;
+    case SY_ATTR_FLOATS:
+        msgpack_pack_array(pk, (size_t)attr->n);
+        for (int i = 0; i < attr->n; i++)
+            msgpack_pack_float(pk, attr->floats[i]);
+        break;
+    }
+}
+
+static void put_node(msgpack_packer *pk, const struct sy_node *node)
+{
+    msgpack_pack_array(pk, 11);
+    put_text(pk, sy_op_name(node->op));
+    msgpack_pack_int(pk, node->opset);
+    put_text(pk, node->name);
+    put_ints(pk, node->n_inputs, node->inputs);
+    put_ints(pk, node->n_outputs, node->outputs);
+    msgpack_pack_array(pk, (size_t)node->n_attrs);
+    for (int i = 0; i < node->n_attrs; i++)
+        put_attr(pk, &node->attrs[i]);
+    msgpack_pack_int(pk, (int)node->activation);
+    msgpack_pack_float(pk, node->act_alpha);
+    msgpack_pack_float(pk, node->act_beta);
+    msgpack_pack_int(pk, node->bias_input);
+    msgpack_pack_int(pk, node->residual_input);
+}
+
+/* A writer that remembers that memory ran out, so that the many calls above need no check each. */
+struct checked_buffer {
+    msgpack_sbuffer buffer;
+    bool failed;
+};
+
+static int write_checked(void *ctx, const char *bytes, size_t n)
+{
+    struct checked_buffer *out = ctx;
+    if (!out->failed)
+        out->failed = msgpack_sbuffer_write(&out->buffer, bytes, n) != 0;
+    return out->failed ? -1 : 0;
+}
+
+int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out, size_t *out_bytes)
+{
+    struct checked_buffer to = {.failed = false};
+    msgpack_packer pk;
+    msgpack_sbuffer_init(&to.buffer);
+    msgpack_packer_init(&pk, &to, write_checked);
+    msgpack_pack_array(&pk, 6);
+    msgpack_pack_int(&pk, CODEC_VERSION);
+    put_text(&pk, graph->name);
+    msgpack_pack_array(&pk, (size_t)graph->n_tensors);
+    for (int t = 0; t < graph->n_tensors; t++)
+        put_tensor(&pk, &graph->tensors[t], keep_data && keep_data[t]);
+    msgpack_pack_array(&pk, (size_t)graph->n_nodes);
+    for (int n = 0; n < graph->n_nodes; n++)
+        put_node(&pk, &graph->nodes[n]);
+    put_ints(&pk, graph->n_inputs, graph->inputs);
+    put_ints(&pk, graph->n_outputs, graph->outputs);
+    if (to.failed) {
+        msgpack_sbuffer_destroy(&to.buffer);
+        return sy_error_set(SY_ENOMEM_HOST, "graph '%.100s': no memory to encode it", graph->name);
+    }
+    *out_bytes = to.buffer.size;
+    *out = msgpack_sbuffer_release(&to.buffer);
+    return SY_OK;
+}
+
+/* ---- decode ----------------------------------------------------------------------------------- */
+
+static int corrupt(const char *what)
+{
+    return sy_error_set(SY_ECORRUPT, "graph: %s is not what was written", what);
+}
+
+/* The n elements of an array object (n -1: any number); NULL otherwise. */
+static const msgpack_object *get_array(const msgpack_object *o, int n)
+{
+    static const msgpack_object none;
+    if (o->type != MSGPACK_OBJECT_ARRAY || (n >= 0 && o->via.array.size != (uint32_t)n) ||
+        o->via.array.size > MAX_ELEMENTS)
+        return NULL;
+    return o->via.array.ptr ? o->via.array.ptr : &none;
+}
+
+static int get_int64(const msgpack_object *o, int64_t *out)
+{
+    if (o->type == MSGPACK_OBJECT_NEGATIVE_INTEGER)
+        *out = o->via.i64;
+    else if (o->type == MSGPACK_OBJECT_POSITIVE_INTEGER && o->via.u64 <= INT64_MAX)
+        *out = (int64_t)o->via.u64;
+    else
+        return corrupt("a number");
+    return SY_OK;
+}
+
+static int get_int(const msgpack_object *o, int low, int high, int *out)
+{
+    int64_t value;
+    SY_TRY(get_int64(o, &value));
+    if (value < low || value > high)
+        return corrupt("a number");
+    *out = (int)value;
+    return SY_OK;
+}
+
+static int get_float(const msgpack_object *o, float *out)
+{
+    if (o->type != MSGPACK_OBJECT_FLOAT32 && o->type != MSGPACK_OBJECT_FLOAT64)
+        return corrupt("a float");
+    *out = (float)o->via.f64;
+    return SY_OK;
+}
+
+static int get_text(const msgpack_object *o, char **out)
+{
+    if (o->type != MSGPACK_OBJECT_STR)
+        return corrupt("a name");
+    SY_TRY(sy_graph_alloc((size_t)o->via.str.size + 1, 1, out));
+    memcpy(*out, o->via.str.ptr, o->via.str.size);
+    return SY_OK;
+}
+
+/* *out is the caller's, whatever happens. */
+static int get_ints(const msgpack_object *o, int *n, int **out)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("a list");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof **out, out));
+    *n = (int)o->via.array.size;
+    for (int i = 0; i < *n; i++)
+        SY_TRY(get_int(&items[i], -1, INT_MAX, &(*out)[i]));
+    return SY_OK;
+}
+
+static int get_shape(const msgpack_object *o, struct sy_shape *shape)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items || o->via.array.size % 2 != 0 || o->via.array.size > 2 * SY_MAX_RANK)
+        return corrupt("a shape");
+    shape->rank = (int)o->via.array.size / 2;
+    for (int i = 0; i < shape->rank; i++) {
+        SY_TRY(get_int64(&items[2 * i], &shape->dims[i].fixed));
+        SY_TRY(get_int64(&items[2 * i + 1], &shape->dims[i].per_batch));
+    }
+    return SY_OK;
+}
+
+static int get_tensor(const msgpack_object *o, struct sy_tensor *t)
+{
+    const msgpack_object *f = get_array(o, 4);
+    int dtype;
+    if (!f)
+        return corrupt("a tensor");
+    SY_TRY(get_text(&f[0], &t->name));
+    SY_TRY(get_int(&f[1], 0, INT_MAX, &dtype));
+    SY_TRY(get_shape(&f[2], &t->shape));
+    t->dtype = (enum sy_dtype)dtype;
+    if (t->dtype != SY_DTYPE_NONE && sy_dtype_bytes(t->dtype) == 0)
+        return corrupt("an element type");
+    if (f[3].type == MSGPACK_OBJECT_NIL)
+        return SY_OK;
+    int64_t n = sy_shape_elements(&t->shape, 0);
+    if (f[3].type != MSGPACK_OBJECT_BIN || n < 0 || t->dtype == SY_DTYPE_NONE ||
+        (uint64_t)n > UINT32_MAX || (uint64_t)n * sy_dtype_bytes(t->dtype) != f[3].via.bin.size)
+        return corrupt("a constant");
+    SY_TRY(sy_graph_alloc(f[3].via.bin.size, 1, &t->data));
+    t->data_bytes = f[3].via.bin.size;
+    memcpy(t->data, f[3].via.bin.ptr, t->data_bytes);
+    return SY_OK;
+}
+
+static int get_attr_numbers(const msgpack_object *o, struct sy_attr *attr)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("a list of numbers");
+    if (attr->kind == SY_ATTR_INTS)
+        SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *attr->ints, &attr->ints));
+    else
+        SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *attr->floats, &attr->floats));
+    attr->n = (int)o->via.array.size;
+    for (int i = 0; i < attr->n; i++)
+        SY_TRY(attr->kind == SY_ATTR_INTS ? get_int64(&items[i], &attr->ints[i])
+                                          : get_float(&items[i], &attr->floats[i]));
+    return SY_OK;
+}
+
+static int get_attr(const msgpack_object *o, struct sy_attr *attr)
+{
+    const msgpack_object *f = get_array(o, 3);
+    int kind;
+    attr->tensor = -1;
+    if (!f)
+        return corrupt("an attribute");
+    SY_TRY(get_text(&f[0], &attr->name));
+    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_TENSOR, &kind));
+    attr->kind = (enum sy_attr_kind)kind;
+    switch (attr->kind) {
+    case SY_ATTR_INT:
+        return get_int64(&f[2], &attr->i);
+    case SY_ATTR_FLOAT:
+        return get_float(&f[2], &attr->f);
+    case SY_ATTR_STRING:
+        return get_text(&f[2], &attr->s);
+    case SY_ATTR_TENSOR:
+        return get_int(&f[2], 0, INT_MAX, &attr->tensor);
+    default:
+        return get_attr_numbers(&f[2], attr);
+    }
+}
+
+static int get_attrs(const msgpack_object *o, struct sy_node *node)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("a list of attributes");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *node->attrs, &node->attrs));
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        node->n_attrs++;
+        SY_TRY(get_attr(&items[i], &node->attrs[i]));
+    }
+    return SY_OK;
+}
+
+static int get_op(const msgpack_object *o, enum sy_op *op)
+{
+    char *name;
+    SY_TRY(get_text(o, &name));
+    int status = sy_op_from_name(name, op);
+    free(name);
+    return status;
+}
+
+static int get_node(const msgpack_object *o, struct sy_node *node)
+{
+    const msgpack_object *f = get_array(o, 11);
+    int activation;
+    if (!f)
+        return corrupt("a node");
+    SY_TRY(get_op(&f[0], &node->op));
+    SY_TRY(get_int(&f[1], 0, INT_MAX, &node->opset));
+    SY_TRY(get_text(&f[2], &node->name));
+    SY_TRY(get_ints(&f[3], &node->n_inputs, &node->inputs));
+    SY_TRY(get_ints(&f[4], &node->n_outputs, &node->outputs));
+    SY_TRY(get_attrs(&f[5], node));
+    SY_TRY(get_int(&f[6], SY_ACT_NONE, SY_ACT_CLIP, &activation));
+    node->activation = (enum sy_activation)activation;
+    SY_TRY(get_float(&f[7], &node->act_alpha));
+    SY_TRY(get_float(&f[8], &node->act_beta));
+    SY_TRY(get_int(&f[9], -1, INT_MAX, &node->bias_input));
+    return get_int(&f[10], -1, INT_MAX, &node->residual_input);
+}
+
+static int get_tensors(const msgpack_object *o, struct sy_graph *graph)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("the list of tensors");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *graph->tensors, &graph->tensors));
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        graph->n_tensors++;
+        SY_TRY(get_tensor(&items[i], &graph->tensors[i]));
+    }
+    return SY_OK;
+}
+
+static int get_nodes(const msgpack_object *o, struct sy_graph *graph)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("the list of nodes");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *graph->nodes, &graph->nodes));
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        graph->n_nodes++;
+        SY_TRY(get_node(&items[i], &graph->nodes[i]));
+    }
+    return SY_OK;
+}
+
+static int get_graph(const msgpack_object *o, struct sy_graph *graph)
+{
+    const msgpack_object *f = get_array(o, 6);
+    int version;
+    if (!f)
+        return corrupt("the outermost list");
+    SY_TRY(get_int(&f[0], 0, INT_MAX, &version));
+    if (version != CODEC_VERSION)
+        return sy_error_set(SY_EUNSUPPORTED, "graph: format %d, this program reads %d; import the model again", version,
+                            CODEC_VERSION);
+    SY_TRY(get_text(&f[1], &graph->name));
+    SY_TRY(get_tensors(&f[2], graph));
+    SY_TRY(get_nodes(&f[3], graph));
+    SY_TRY(get_ints(&f[4], &graph->n_inputs, &graph->inputs));
+    SY_TRY(get_ints(&f[5], &graph->n_outputs, &graph->outputs));
+    return sy_graph_check(graph);
+}
+
+int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out)
+{
+    struct sy_msgpack_scan scan;
+    msgpack_unpacked unpacked;
+    struct sy_graph *graph;
+    size_t at = 0;
+    sy_msgpack_scan_init(&scan, n_bytes, MAX_ELEMENTS);
+    if (sy_msgpack_scan(&scan, bytes, n_bytes) != 1 || scan.at != n_bytes)
+        return corrupt("the encoding");
+    SY_TRY(sy_graph_alloc(1, sizeof *graph, &graph));
+    msgpack_unpacked_init(&unpacked);
+    int status = msgpack_unpack_next(&unpacked, bytes, n_bytes, &at) == MSGPACK_UNPACK_SUCCESS
+                     ? get_graph(&unpacked.data, graph)
+                     : corrupt("the encoding");
+    msgpack_unpacked_destroy(&unpacked);
+    if (status < 0) {
+        sy_graph_free(graph);
+        return status;
+    }
+    *out = graph;
+    return SY_OK;
+}
