@@ -257,13 +257,13 @@ static void on_exit_fd(int fd, short what, void *process)
     char text[400];
     (void)fd;
     (void)what;
+    /* What it sent before it died still counts, unless it was killed for what it sent. Before waitpid: V2. */
+    if (p->state != SY_WORKER_KILLED)
+        on_socket(p->fd, EV_READ, p);
     if (waitpid(p->pid, &wait_status, WNOHANG) != p->pid)
         return;
-    /* What it sent before it died still counts, unless it was killed for what it sent. */
-    if (p->state != SY_WORKER_KILLED) {
-        on_socket(p->fd, EV_READ, p);
-        p->died_in = p->state == SY_WORKER_KILLED ? p->died_in : p->state;
-    }
+    if (p->state != SY_WORKER_KILLED)
+        p->died_in = p->state;
     describe_exit(p, wait_status, text, sizeof text);
     p->pid = 0;
     unwatch(p);
@@ -314,7 +314,8 @@ static void on_socket(int fd, short what, void *process)
             return;
         if (status == SY_EPEER) {
             event_del(p->socket_event); /* its exit follows, or it has closed the socket and hangs */
-            p->deadline = SY_MAX(p->deadline, sy_clock_now() + SY_NS_PER_S);
+            if (p->state != SY_WORKER_STOPPING)
+                p->deadline = sy_clock_now() + SY_NS_PER_S;
             return;
         }
         if (status < 0) {
