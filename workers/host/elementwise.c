@@ -1,0 +1,272 @@
+#include "workers/host/elementwise.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/base/status.h"
+
+#define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
+
+#define FLAT(name, expression)                                                                    \
+    __attribute__((target_clones("avx512f", "avx2", "default"))) static void name(               \
+        int64_t n, const float *restrict a, const float *restrict b, float *out)                  \
+    {                                                                                             \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            out[i] = (expression);                                                                \
+    }
+FLAT(flat_add, a[i] + b[i])
+FLAT(flat_sub, a[i] - b[i])
+FLAT(flat_mul, a[i] * b[i])
+FLAT(flat_div, a[i] / b[i])
+FLAT(flat_max, a[i] > b[i] ? a[i] : b[i])
+FLAT(flat_min, a[i] < b[i] ? a[i] : b[i])
+FLAT(scalar_add, a[i] + b[0])
+FLAT(scalar_sub, a[i] - b[0])
+FLAT(scalar_mul, a[i] * b[0])
+FLAT(scalar_div, a[i] / b[0])
+
+typedef void (*flat_fn)(int64_t n, const float *restrict a, const float *restrict b, float *out);
+
+static flat_fn flat_function(int64_t op)
+{
+    switch (op) {
+    case SY_OP_ADD:
+        return flat_add;
+    case SY_OP_SUB:
+        return flat_sub;
+    case SY_OP_MUL:
+        return flat_mul;
+    case SY_OP_DIV:
+        return flat_div;
+    case SY_OP_MAX:
+        return flat_max;
+    case SY_OP_MIN:
+        return flat_min;
+    default:
+        return NULL;
+    }
+}
+
+static flat_fn scalar_function(int64_t op)
+{
+    switch (op) {
+    case SY_OP_ADD:
+        return scalar_add;
+    case SY_OP_SUB:
+        return scalar_sub;
+    case SY_OP_MUL:
+        return scalar_mul;
+    case SY_OP_DIV:
+        return scalar_div;
+    default:
+        return NULL;
+    }
+}
+
+void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *b, float *out)
+{
+    flat_fn fn = flat_function(op);
+    int64_t block = PARALLEL_FROM;
+#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i += block)
+        fn(n - i < block ? n - i : block, a + i, b + i, out + i);
+}
+
+void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in, float *out)
+{
+#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) {
+        float x = in[i];
+        if (op == SY_OP_ERF)
+            out[i] = erff(x);
+        else if (op == SY_OP_HARD_SIGMOID)
+            out[i] = fmaxf(0, fminf(1, alpha_beta[0] * x + alpha_beta[1]));
+        else
+            out[i] = x * fmaxf(0, fminf(1, x / 6 + 0.5f));
+    }
+}
+
+/* ---- broadcasting --------------------------------------------------------------------------------------- */
+
+static double binary_number(int64_t op, double a, double b)
+{
+    switch (op) {
+    case SY_OP_ADD:
+        return a + b;
+    case SY_OP_SUB:
+        return a - b;
+    case SY_OP_MUL:
+        return a * b;
+    case SY_OP_DIV:
+        return a / b;
+    case SY_OP_POW:
+        return pow(a, b);
+    case SY_OP_MAX:
+        return a > b ? a : b;
+    case SY_OP_MIN:
+        return a < b ? a : b;
+    default:
+        return 0;
+    }
+}
+
+static float binary_float(int64_t op, float a, float b)
+{
+    switch (op) {
+    case SY_OP_ADD:
+        return a + b;
+    case SY_OP_SUB:
+        return a - b;
+    case SY_OP_MUL:
+        return a * b;
+    case SY_OP_DIV:
+        return a / b;
+    case SY_OP_POW:
+        return b == 2 ? a * a : powf(a, b);
+    default:
+        return (float)binary_number(op, a, b);
+    }
+}
+
+static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
+{
+    switch (op) {
+    case SY_OP_ADD:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    case SY_OP_SUB:
+        return (int64_t)((uint64_t)a - (uint64_t)b);
+    case SY_OP_MUL:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    case SY_OP_DIV:
+        return b == 0 ? 0 : b == -1 ? (int64_t)-(uint64_t)a : a / b; /* ONNX leaves x / 0 open; it must not trap */
+    default:
+        return (int64_t)binary_number(op, (double)a, (double)b);
+    }
+}
+
+bool sy_elementwise_supports(const struct sy_broadcast *b)
+{
+    switch (b->op) {
+    case SY_OP_WHERE:
+    case SY_OP_IDENTITY:
+        return sy_dtype_bytes((enum sy_dtype)b->dtype) > 0;
+    case SY_OP_EQUAL:
+        return b->dtype == SY_DTYPE_F32 || b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64 ||
+               b->dtype == SY_DTYPE_BOOL;
+    default:
+        return b->dtype == SY_DTYPE_F32 || b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64;
+    }
+}
+
+/* Element `i` of a row; rows of the last dimension are walked with the inputs' last strides. */
+static void one_element(const struct sy_broadcast *b, const void *const *in, const int64_t *at, void *out, int64_t to)
+{
+    size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
+    if (b->op == SY_OP_IDENTITY) {
+        memcpy((char *)out + (size_t)to * bytes, (const char *)in[0] + (size_t)at[0] * bytes, bytes);
+    } else if (b->op == SY_OP_WHERE) {
+        int pick = ((const uint8_t *)in[0])[at[0]] ? 1 : 2;
+        memcpy((char *)out + (size_t)to * bytes, (const char *)in[pick] + (size_t)at[pick] * bytes, bytes);
+    } else if (b->op == SY_OP_EQUAL && b->dtype == SY_DTYPE_F32) {
+        ((uint8_t *)out)[to] = ((const float *)in[0])[at[0]] == ((const float *)in[1])[at[1]];
+    } else if (b->op == SY_OP_EQUAL) {
+        ((uint8_t *)out)[to] = memcmp((const char *)in[0] + (size_t)at[0] * bytes,
+                                      (const char *)in[1] + (size_t)at[1] * bytes, bytes) == 0;
+    } else if (b->dtype == SY_DTYPE_F32) {
+        ((float *)out)[to] = binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
+    } else if (b->dtype == SY_DTYPE_I64) {
+        ((int64_t *)out)[to] = binary_integer(b->op, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
+    } else {
+        ((int32_t *)out)[to] = (int32_t)binary_integer(b->op, ((const int32_t *)in[0])[at[0]],
+                                                       ((const int32_t *)in[1])[at[1]]);
+    }
+}
+
+/* A row of floats with unit or zero strides runs vectorised. */
+static bool fast_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at, float *out, int64_t to,
+                     int64_t n)
+{
+    int64_t last = b->rank - 1;
+    if (b->dtype != SY_DTYPE_F32 || b->n_inputs != 2 || b->rank < 1 || b->strides[0][last] != 1)
+        return false;
+    flat_fn fn = b->strides[1][last] == 1 ? flat_function(b->op) : scalar_function(b->op);
+    if (!fn)
+        return false;
+    fn(n, (const float *)in[0] + at[0], (const float *)in[1] + at[1], out + to);
+    return true;
+}
+
+static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t row, int64_t n, void *out)
+{
+    int64_t at[3] = {0}, left = row;
+    for (int64_t d = b->rank - 2; d >= 0; d--) {
+        int64_t index = left % b->dims[d];
+        left /= b->dims[d];
+        for (int64_t k = 0; k < b->n_inputs; k++)
+            at[k] += index * b->strides[k][d];
+    }
+    if (fast_row(b, in, at, out, row * n, n))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        one_element(b, in, at, out, row * n + i);
+        for (int64_t k = 0; k < b->n_inputs && b->rank > 0; k++)
+            at[k] += b->strides[k][b->rank - 1];
+    }
+}
+
+int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *inputs, void *output)
+{
+    int64_t n = b->rank > 0 ? b->dims[b->rank - 1] : 1, rows = 1;
+    for (int64_t d = 0; d + 1 < b->rank; d++)
+        rows *= b->dims[d];
+#pragma omp parallel for schedule(static) if (rows * n > PARALLEL_FROM && rows > 1)
+    for (int64_t row = 0; row < rows; row++)
+        one_row(b, inputs, row, n, output);
+    return SY_OK;
+}
+
+/* ---- casts ------------------------------------------------------------------------------------------------ */
+
+/* As C converts; a float outside the integer's range gives 0, as nothing is defined for it. */
+static int64_t to_integer(float x)
+{
+    return x > -9.2e18f && x < 9.2e18f ? (int64_t)x : 0;
+}
+
+static int64_t load_integer(enum sy_dtype dtype, const void *in, int64_t i)
+{
+    switch (dtype) {
+    case SY_DTYPE_I64:
+        return ((const int64_t *)in)[i];
+    case SY_DTYPE_I32:
+        return ((const int32_t *)in)[i];
+    case SY_DTYPE_F32:
+        return to_integer(((const float *)in)[i]);
+    default:
+        return ((const uint8_t *)in)[i];
+    }
+}
+
+static bool castable(enum sy_dtype dtype)
+{
+    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 || dtype == SY_DTYPE_BOOL;
+}
+
+int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)
+{
+    if (!castable(from) || !castable(to))
+        return sy_error_set(SY_EUNSUPPORTED, "no cast between these types");
+    for (int64_t i = 0; i < n; i++) {
+        bool float_in = from == SY_DTYPE_F32;
+        float x = float_in ? ((const float *)in)[i] : (float)load_integer(from, in, i);
+        if (to == SY_DTYPE_F32)
+            ((float *)out)[i] = x;
+        else if (to == SY_DTYPE_BOOL)
+            ((uint8_t *)out)[i] = float_in ? x != 0 : load_integer(from, in, i) != 0;
+        else if (to == SY_DTYPE_I32)
+            ((int32_t *)out)[i] = (int32_t)load_integer(from, in, i);
+        else
+            ((int64_t *)out)[i] = load_integer(from, in, i);
+    }
+    return SY_OK;
+}

@@ -1,0 +1,184 @@
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/program.h"
+#include "workers/host/program_internal.h"
+
+static const struct sy_host_op *const tables[] = {sy_host_ops_conv,    sy_host_ops_matmul, sy_host_ops_pool,
+                                                  sy_host_ops_eltwise, sy_host_ops_norm,   sy_host_ops_movement};
+
+const struct sy_host_op *sy_host_op_find(enum sy_op op)
+{
+    for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
+        for (const struct sy_host_op *o = tables[t]; o->build; o++)
+            if (o->op == op)
+                return o;
+    return NULL;
+}
+
+static int describe(char *buffer, size_t bytes)
+{
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } names[] = {{dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"}, {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+                 {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"}, {dnnl_cpu_isa_avx512_core, "avx512_core"},
+                 {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"}, {dnnl_cpu_isa_avx2, "avx2"}, {dnnl_cpu_isa_sse41, "sse41"}};
+    const dnnl_version_t *v = dnnl_version();
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    const char *name = "other";
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        if (names[i].isa == isa)
+            name = names[i].name;
+    snprintf(buffer, bytes, "onednn-%d.%d.%d %s", v->major, v->minor, v->patch, name);
+    return SY_OK;
+}
+
+static int set_threads(const int *cores, int n)
+{
+    int failed = 0;
+    if (n < 1)
+        return sy_error_set(SY_EARG, "%d compute threads", n);
+    omp_set_dynamic(0);
+    omp_set_num_threads(n);
+#pragma omp parallel num_threads(n) reduction(+ : failed)
+    {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(cores[omp_get_thread_num()], &set);
+        failed += sched_setaffinity(0, sizeof set, &set) != 0;
+    }
+    if (failed)
+        return sy_error_set(SY_EARG, "cannot pin %d of %d compute threads: are all of these cores this process's?", failed,
+                            n);
+    /* Programs for many batch sizes share primitives. */
+    dnnl_set_primitive_cache_capacity(4096);
+    return SY_OK;
+}
+
+/* Constant floats are parameters; integers (indices) are small and stay in the graph. */
+static bool is_param(const struct sy_graph *graph, const struct sy_node *node, int input)
+{
+    if (node->inputs[input] < 0)
+        return false;
+    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    return t->data && t->dtype == SY_DTYPE_F32;
+}
+
+static int param_layout(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+{
+    const struct sy_host_op *op = sy_host_op_find(node->op);
+    *md = (dnnl_memory_desc_t){0};
+    return op->layout ? op->layout(graph, node, input, md) : SY_OK;
+}
+
+static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int input)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    struct sy_param *param = &layer->params[layer->n_params];
+    dnnl_memory_desc_t md;
+    SY_TRY(param_layout(graph, node, input, &md));
+    *param = (struct sy_param){.input = input, .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN)};
+    param->bytes = t->data_bytes;
+    if (md.ndims) {
+        param->bytes = dnnl_memory_desc_get_size(&md);
+        param->layout = malloc(sizeof md);
+        if (!param->layout)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for the layout of %s", t->name);
+        memcpy(param->layout, &md, sizeof md);
+        param->layout_bytes = sizeof md;
+    }
+    layer->bytes = param->offset_bytes + param->bytes;
+    layer->n_params++;
+    return SY_OK;
+}
+
+/* Whether the operator can be run shows when its program is made; this is what makes import refuse it by name. */
+static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    layer->bytes = 0;
+    layer->n_params = 0;
+    if (!sy_host_op_find(node->op))
+        return sy_unsupported(node, "the host engine does not have this operator");
+    layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
+    if (!layer->params)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the parameters of node %s", node->name);
+    for (int i = 0; i < node->n_inputs; i++)
+        if (is_param(graph, node, i))
+            SY_TRY(add_param(graph, layer, i));
+    layer->bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_LAYER_ALIGN);
+    return SY_OK;
+}
+
+static int reorder_to(const dnnl_memory_desc_t *md, void *from, void *to, const char *name)
+{
+    dnnl_memory_desc_t plain;
+    dnnl_engine_t engine = sy_dnnl_engine();
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t primitive;
+    dnnl_stream_t stream;
+    dnnl_memory_t memory[2];
+    sy_dnnl_plain_md(&plain, md->ndims, md->dims);
+    SY_DNNL(dnnl_reorder_primitive_desc_create(&pd, &plain, engine, md, engine, NULL), name);
+    SY_DNNL(dnnl_primitive_create(&primitive, pd), name);
+    SY_DNNL(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), name);
+    SY_DNNL(dnnl_memory_create(&memory[0], &plain, engine, from), name);
+    SY_DNNL(dnnl_memory_create(&memory[1], md, engine, to), name);
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, memory[0]}, {DNNL_ARG_TO, memory[1]}};
+    dnnl_status_t status = dnnl_primitive_execute(primitive, stream, 2, args);
+    dnnl_stream_wait(stream);
+    dnnl_memory_destroy(memory[0]);
+    dnnl_memory_destroy(memory[1]);
+    dnnl_stream_destroy(stream);
+    dnnl_primitive_destroy(primitive);
+    dnnl_primitive_desc_destroy(pd);
+    return sy_dnnl_check(status, "packing", name);
+}
+
+static int pack_param(const struct sy_graph *graph, const struct sy_node *node, const struct sy_param *param, void *to)
+{
+    const struct sy_tensor *t = &graph->tensors[node->inputs[param->input]];
+    const struct sy_host_op *op = sy_host_op_find(node->op);
+    void *plain = malloc(t->data_bytes ? t->data_bytes : 1);
+    int status = SY_OK;
+    if (!plain)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to pack %s", t->name);
+    if (op->prepare)
+        status = op->prepare(graph, node, param->input, plain);
+    else
+        memcpy(plain, t->data, t->data_bytes);
+    if (status == SY_OK && param->layout_bytes)
+        status = reorder_to(param->layout, plain, to, node->name);
+    else if (status == SY_OK)
+        memcpy(to, plain, t->data_bytes);
+    free(plain);
+    return status;
+}
+
+static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer, void *to)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    memset(to, 0, layer->bytes);
+    for (int i = 0; i < layer->n_params; i++)
+        SY_TRY(pack_param(graph, node, &layer->params[i], (char *)to + layer->params[i].offset_bytes));
+    return SY_OK;
+}
+
+const struct sy_engine_ops sy_host_engine = {
+    .name = "host",
+    .describe = describe,
+    .set_threads = set_threads,
+    .layout_layer = layout_layer,
+    .pack_layer = pack_layer,
+    .program_create = sy_program_create,
+    .program_destroy = sy_program_destroy,
+    .program_workspace_bytes = sy_program_workspace_bytes,
+    .program_run = sy_program_run,
+};

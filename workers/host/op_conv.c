@@ -1,0 +1,204 @@
+/* Conv: oneDNN's convolution with the bias, the residual (as sum) and the activation fused. */
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/program_internal.h"
+
+#define REFERENCE_BATCH 8 /* the layout of the weights is chosen for it; see the README for what others lose */
+
+struct conv_shape {
+    int spatial, groups;
+    dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
+    int weights_rank;
+};
+
+static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
+{
+    const struct sy_attr *a = sy_node_attr(node, name);
+    return a && i < a->n ? a->ints[i] : otherwise;
+}
+
+static void tensor_dims(const struct sy_tensor *t, int64_t batch, int64_t *dims)
+{
+    for (int i = 0; i < t->shape.rank; i++)
+        dims[i] = sy_dim_at(t->shape.dims[i], batch);
+}
+
+/* Padding by auto_pad or pads; the right side follows from the output's size, which inference computed. */
+static int fill_padding(const struct sy_node *node, struct conv_shape *c)
+{
+    const struct sy_attr *auto_pad = sy_node_attr(node, "auto_pad");
+    bool same_lower = auto_pad && strcmp(auto_pad->s, "SAME_LOWER") == 0;
+    bool same_upper = auto_pad && strcmp(auto_pad->s, "SAME_UPPER") == 0;
+    int at = c->weights_rank - c->spatial;
+    for (int i = 0; i < c->spatial; i++) {
+        int64_t kernel = (c->weights[at + i] - 1) * (c->dilations[i] + 1) + 1;
+        int64_t total = (c->dst[2 + i] - 1) * c->strides[i] + kernel - c->src[2 + i];
+        int64_t left = attr_at(node, "pads", i, 0);
+        if (same_lower || same_upper)
+            left = total <= 0 ? 0 : same_upper ? total / 2 : total - total / 2;
+        c->pad_left[i] = left;
+        c->pad_right[i] = total - left;
+    }
+    return SY_OK;
+}
+
+static int read_shape(const struct sy_graph *graph, const struct sy_node *node, int64_t batch, struct conv_shape *c)
+{
+    const struct sy_tensor *x = &graph->tensors[node->inputs[0]], *w = &graph->tensors[node->inputs[1]];
+    const struct sy_tensor *y = &graph->tensors[node->outputs[0]];
+    int64_t plain[SY_MAX_RANK];
+    if (x->dtype != SY_DTYPE_F32 || x->shape.rank < 3 || x->shape.rank > 5)
+        return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
+    *c = (struct conv_shape){.spatial = x->shape.rank - 2, .groups = (int)sy_node_int(node, "group", 1)};
+    tensor_dims(x, batch, c->src);
+    tensor_dims(y, batch, c->dst);
+    tensor_dims(w, batch, plain);
+    c->weights_rank = w->shape.rank + (c->groups > 1);
+    if (c->groups > 1) {
+        c->weights[0] = c->groups;
+        c->weights[1] = plain[0] / c->groups;
+        memcpy(&c->weights[2], &plain[1], (size_t)(w->shape.rank - 1) * sizeof *plain);
+    } else {
+        memcpy(c->weights, plain, (size_t)w->shape.rank * sizeof *plain);
+    }
+    c->bias[0] = plain[0];
+    for (int i = 0; i < c->spatial; i++) {
+        c->strides[i] = attr_at(node, "strides", i, 1);
+        c->dilations[i] = attr_at(node, "dilations", i, 1) - 1;
+    }
+    return fill_padding(node, c);
+}
+
+static dnnl_alg_kind_t activation_kind(enum sy_activation activation)
+{
+    switch (activation) {
+    case SY_ACT_RELU:
+        return dnnl_eltwise_relu;
+    case SY_ACT_GELU_ERF:
+        return dnnl_eltwise_gelu_erf;
+    case SY_ACT_TANH:
+        return dnnl_eltwise_tanh;
+    case SY_ACT_SIGMOID:
+        return dnnl_eltwise_logistic;
+    case SY_ACT_CLIP:
+        return dnnl_eltwise_clip;
+    case SY_ACT_NONE:
+        break;
+    }
+    return dnnl_alg_kind_undef;
+}
+
+int sy_dnnl_node_attr(const struct sy_node *node, bool sum_residual, dnnl_primitive_attr_t *out)
+{
+    dnnl_post_ops_t ops;
+    dnnl_alg_kind_t activation = activation_kind(node->activation);
+    bool clip = node->activation == SY_ACT_CLIP;
+    SY_DNNL(dnnl_primitive_attr_create(out), node->name);
+    SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
+    SY_DNNL(dnnl_post_ops_create(&ops), node->name);
+    dnnl_status_t status = dnnl_success;
+    if (sum_residual)
+        status = dnnl_post_ops_append_sum(ops, 1.0f);
+    if (status == dnnl_success && activation != dnnl_alg_kind_undef)
+        status = dnnl_post_ops_append_eltwise(ops, 1.0f, activation, clip ? node->act_alpha : 0.0f,
+                                              clip ? node->act_beta : 0.0f);
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_post_ops(*out, ops);
+    dnnl_post_ops_destroy(ops);
+    return sy_dnnl_check(status, "fused operations", node->name);
+}
+
+static bool has_bias(const struct sy_node *node)
+{
+    return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
+}
+
+/* weights: NULL lets oneDNN choose. */
+static int make_pd(const struct sy_node *node, const struct conv_shape *c, const dnnl_memory_desc_t *weights,
+                   dnnl_primitive_desc_t *out)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_memory_desc_t src, w, bias, dst;
+    dnnl_primitive_attr_t attr;
+    int rank = c->spatial + 2;
+    dnnl_memory_desc_init_by_tag(&src, rank, c->src, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
+    SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
+                &desc, dnnl_forward_inference, dnnl_convolution_direct, &src, weights ? weights : &w,
+                has_bias(node) ? &bias : NULL, &dst, c->strides, c->dilations, c->pad_left, c->pad_right),
+            node->name);
+    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0, &attr));
+    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return sy_dnnl_check(status, "convolution", node->name);
+}
+
+static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+{
+    struct conv_shape c;
+    dnnl_primitive_desc_t pd;
+    if (input != 1)
+        return SY_OK;
+    SY_TRY(read_shape(graph, node, REFERENCE_BATCH, &c));
+    SY_TRY(make_pd(node, &c, NULL, &pd));
+    *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+    dnnl_primitive_desc_destroy(pd);
+    return SY_OK;
+}
+
+/* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
+static int place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int tensor = node->outputs[0], residual, own;
+    if (node->residual_input < 0)
+        return sy_program_new_laid_out(p, tensor, dst, out);
+    SY_TRY(sy_program_input_native(p, node->residual_input, &own));
+    SY_TRY(sy_program_input_as(p, node->residual_input, dst, &residual));
+    if (residual != own || sy_program_is_last_use(p, node->residual_input, residual))
+        return sy_program_new_alias(p, residual, tensor, dst, out);
+    SY_TRY(sy_program_new_laid_out(p, tensor, dst, out));
+    return sy_program_add_reorder(p, residual, *out);
+}
+
+static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weights)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md), dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
+    int src, dst, bias = -1, args[4][2], n = 0;
+    SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
+    if (has_bias(node))
+        SY_TRY(sy_program_input_plain(p, 2, &bias));
+    SY_TRY(place_output(p, &dst_md, &dst));
+    memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
+    memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
+    if (bias >= 0)
+        memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
+    memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
+    sy_program_set_output(p, 0, dst);
+    dnnl_primitive_desc_t own;
+    SY_DNNL(dnnl_primitive_desc_clone(&own, pd), node->name);
+    return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
+}
+
+static int build_conv(struct sy_program *p)
+{
+    struct conv_shape c;
+    dnnl_primitive_desc_t pd;
+    const struct sy_node *node = sy_program_node(p);
+    int weights;
+    if (!sy_program_is_param(p, 1))
+        return sy_unsupported(node, "weights that are computed");
+    SY_TRY(read_shape(p->graph, node, p->batch, &c));
+    SY_TRY(sy_program_param(p, 1, &weights));
+    SY_TRY(make_pd(node, &c, &p->values[weights].md, &pd));
+    int status = build_with(p, pd, weights);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+const struct sy_host_op sy_host_ops_conv[] = {{SY_OP_CONV, build_conv, layout_conv, NULL}, {0}};

@@ -1,0 +1,273 @@
+/* Elementwise operators: oneDNN's for one input, loops of ours for two and more (numpy broadcasting). */
+#include <float.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/elementwise.h"
+#include "workers/host/program_internal.h"
+
+/* ---- one input ---------------------------------------------------------------------------------------- */
+
+struct unary {
+    enum sy_op op;
+    dnnl_alg_kind_t kind;
+    float alpha, beta; /* defaults of the attributes */
+};
+
+static const struct unary unaries[] = {
+    {SY_OP_RELU, dnnl_eltwise_relu, 0, 0},          {SY_OP_LEAKY_RELU, dnnl_eltwise_relu, 0.01f, 0},
+    {SY_OP_SIGMOID, dnnl_eltwise_logistic, 0, 0},   {SY_OP_TANH, dnnl_eltwise_tanh, 0, 0},
+    {SY_OP_CLIP, dnnl_eltwise_clip, 0, 0},          {SY_OP_ELU, dnnl_eltwise_elu, 1, 0},
+    {SY_OP_EXP, dnnl_eltwise_exp, 0, 0},            {SY_OP_LOG, dnnl_eltwise_log, 0, 0},
+    {SY_OP_SQRT, dnnl_eltwise_sqrt, 0, 0},          {SY_OP_NEG, dnnl_eltwise_linear, -1, 0},
+    {SY_OP_ABS, dnnl_eltwise_abs, 0, 0},            {SY_OP_RECIPROCAL, dnnl_eltwise_pow, 1, -1},
+    {SY_OP_GELU, dnnl_eltwise_gelu_erf, 0, 0},
+};
+
+static void read_alpha_beta(const struct sy_node *node, const struct unary *u, float *alpha, float *beta)
+{
+    *alpha = u->alpha;
+    *beta = u->beta;
+    if (u->op == SY_OP_LEAKY_RELU || u->op == SY_OP_ELU)
+        *alpha = sy_node_float(node, "alpha", u->alpha);
+    if (u->op == SY_OP_CLIP) {
+        *alpha = sy_node_float(node, "min", -FLT_MAX);
+        *beta = sy_node_float(node, "max", FLT_MAX);
+    }
+}
+
+static int build_unary(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct unary *u = unaries;
+    dnnl_eltwise_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_attr_t attr;
+    float alpha, beta;
+    int src, dst;
+    while (u->op != node->op)
+        u++;
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "only float32");
+    const struct sy_attr *approximate = sy_node_attr(node, "approximate");
+    read_alpha_beta(node, u, &alpha, &beta);
+    SY_TRY(sy_program_input_native(p, 0, &src));
+    dnnl_memory_desc_t md = p->values[src].md;
+    bool tanh_form = approximate && approximate->s && strcmp(approximate->s, "tanh") == 0;
+    SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, tanh_form ? dnnl_eltwise_gelu_tanh : u->kind,
+                                           &md, alpha, beta),
+            node->name);
+    SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
+    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    dnnl_status_t status = dnnl_primitive_desc_create(&pd, &desc, attr, sy_dnnl_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    SY_DNNL(status, node->name);
+    if (sy_program_is_last_use(p, 0, src))
+        SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
+    else
+        SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));
+    sy_program_set_output(p, 0, dst);
+    const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+    return sy_program_add_primitive(p, pd, args, 2);
+}
+
+/* HardSigmoid, HardSwish, Erf: loops. */
+static int run_loop_unary(struct sy_program *p, struct sy_step *step)
+{
+    sy_elementwise_unary((enum sy_op)step->numbers[0], step->floats, step->numbers[1],
+                         sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+static int64_t count(const struct sy_value *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        n *= v->dims[i];
+    return n;
+}
+
+static int build_loop_unary(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int src, dst;
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "only float32");
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    struct sy_step *step = sy_program_add_step(p, run_loop_unary, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    float floats[2] = {sy_node_float(node, "alpha", 0.2f), sy_node_float(node, "beta", 0.5f)};
+    SY_TRY(sy_step_set_floats(step, floats, 2));
+    return sy_step_set_numbers(step, (int64_t[]){node->op, count(&p->values[src])}, 2);
+}
+
+/* ---- two inputs and more -------------------------------------------------------------------------------- */
+
+static int run_flat(struct sy_program *p, struct sy_step *step)
+{
+    sy_elementwise_flat((enum sy_op)step->numbers[0], step->numbers[1], sy_program_pointer(p, step->args[0].value),
+                        sy_program_pointer(p, step->args[1].value), sy_program_pointer(p, step->args[2].value));
+    return SY_OK;
+}
+
+static int run_broadcast(struct sy_program *p, struct sy_step *step)
+{
+    const void *inputs[3];
+    const struct sy_broadcast *b = (const struct sy_broadcast *)step->numbers;
+    for (int i = 0; i < b->n_inputs; i++)
+        inputs[i] = sy_program_pointer(p, step->args[i].value);
+    return sy_elementwise_broadcast(b, inputs, sy_program_pointer(p, step->args[b->n_inputs].value));
+}
+
+/* Same layout on both sides: the bytes can be walked as they lie, padding included (it stays zero under + - *). */
+static bool can_run_flat(const struct sy_program *p, int a, int b)
+{
+    const struct sy_value *x = &p->values[a], *y = &p->values[b];
+    enum sy_op op = sy_program_node(p)->op;
+    return x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32 && x->bytes == y->bytes && x->rank == y->rank &&
+           dnnl_memory_desc_equal(&x->md, &y->md) &&
+           (op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_MAX || op == SY_OP_MIN);
+}
+
+static int build_flat(struct sy_program *p, int a, int b)
+{
+    int out;
+    dnnl_memory_desc_t md = p->values[a].md;
+    SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->outputs[0], &md, &out));
+    sy_program_set_output(p, 0, out);
+    struct sy_step *step = sy_program_add_step(p, run_flat, 3);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, a);
+    sy_step_set(p, step, 1, 0, b);
+    sy_step_set(p, step, 2, 0, out);
+    return sy_step_set_numbers(
+        step, (int64_t[]){sy_program_node(p)->op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
+}
+
+/* Numpy's rule: strides of an input seen with the output's rank, 0 where it is repeated. */
+static int broadcast_strides(const struct sy_value *in, const struct sy_value *out, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        int k = i - (out->rank - in->rank);
+        int64_t extent = k >= 0 ? in->dims[k] : 1;
+        if (extent != 1 && extent != out->dims[i])
+            return SY_EARG;
+        strides[i] = extent == 1 ? 0 : stride;
+        stride *= extent;
+    }
+    return SY_OK;
+}
+
+static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs, int n, int out)
+{
+    struct sy_broadcast b = {.op = op, .n_inputs = n, .rank = p->values[out].rank,
+                             .dtype = p->values[inputs[n - 1]].dtype};
+    memcpy(b.dims, p->values[out].dims, sizeof b.dims);
+    for (int i = 0; i < n; i++)
+        if (broadcast_strides(&p->values[inputs[i]], &p->values[out], b.strides[i]) < 0)
+            return sy_unsupported(sy_program_node(p), "shapes that cannot be broadcast");
+    if (!sy_elementwise_supports(&b))
+        return sy_unsupported(sy_program_node(p), "this element type");
+    struct sy_step *step = sy_program_add_step(p, run_broadcast, n + 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < n; i++)
+        sy_step_set(p, step, i, 0, inputs[i]);
+    sy_step_set(p, step, n, 0, out);
+    _Static_assert(sizeof b % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
+}
+
+static int build_binary(struct sy_program *p)
+{
+    int inputs[2], out;
+    SY_TRY(sy_program_input_native(p, 0, &inputs[0]));
+    SY_TRY(sy_program_input_native(p, 1, &inputs[1]));
+    if (can_run_flat(p, inputs[0], inputs[1]))
+        return build_flat(p, inputs[0], inputs[1]);
+    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
+    SY_TRY(sy_program_input_plain(p, 1, &inputs[1]));
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    return add_broadcast(p, sy_program_node(p)->op, inputs, 2, out);
+}
+
+/* Sum, Min and Max of any number: folded from the left. */
+static int build_variadic(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    enum sy_op op = node->op == SY_OP_SUM ? SY_OP_ADD : node->op;
+    int out, inputs[2];
+    if (node->n_inputs == 2)
+        return build_binary(p);
+    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    if (node->n_inputs == 1)
+        return add_broadcast(p, SY_OP_IDENTITY, inputs, 1, out);
+    for (int i = 1; i < node->n_inputs; i++) {
+        SY_TRY(sy_program_input_plain(p, i, &inputs[1]));
+        SY_TRY(add_broadcast(p, op, inputs, 2, out));
+        inputs[0] = out; /* elementwise: may be read and written */
+    }
+    return SY_OK;
+}
+
+static int build_where(struct sy_program *p)
+{
+    int inputs[3], out;
+    for (int i = 0; i < 3; i++)
+        SY_TRY(sy_program_input_plain(p, i, &inputs[i]));
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    return add_broadcast(p, SY_OP_WHERE, inputs, 3, out);
+}
+
+/* ---- other types ------------------------------------------------------------------------------------------ */
+
+static int run_cast(struct sy_program *p, struct sy_step *step)
+{
+    return sy_elementwise_cast((enum sy_dtype)step->numbers[0], (enum sy_dtype)step->numbers[1], step->numbers[2],
+                               sy_program_pointer(p, step->args[0].value),
+                               sy_program_pointer(p, step->args[1].value));
+}
+
+static int build_cast(struct sy_program *p)
+{
+    int src, dst;
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    enum sy_dtype from = p->values[src].dtype, to = p->values[dst].dtype;
+    if (sy_elementwise_cast(from, to, 0, NULL, NULL) < 0)
+        return sy_unsupported(sy_program_node(p), "these element types");
+    struct sy_step *step = sy_program_add_step(p, run_cast, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    return sy_step_set_numbers(step, (int64_t[]){from, to, count(&p->values[src])}, 3);
+}
+
+static int build_expand(struct sy_program *p)
+{
+    int src, dst;
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    return add_broadcast(p, SY_OP_IDENTITY, &src, 1, dst);
+}
+
+#define UNARY(op) {op, build_unary, NULL, NULL}
+#define BINARY(op) {op, build_binary, NULL, NULL}
+const struct sy_host_op sy_host_ops_eltwise[] = {
+    UNARY(SY_OP_RELU), UNARY(SY_OP_LEAKY_RELU), UNARY(SY_OP_SIGMOID), UNARY(SY_OP_TANH), UNARY(SY_OP_CLIP),
+    UNARY(SY_OP_ELU), UNARY(SY_OP_EXP), UNARY(SY_OP_LOG), UNARY(SY_OP_SQRT), UNARY(SY_OP_NEG), UNARY(SY_OP_ABS),
+    UNARY(SY_OP_RECIPROCAL), UNARY(SY_OP_GELU), {SY_OP_ERF, build_loop_unary, NULL, NULL},
+    {SY_OP_HARD_SIGMOID, build_loop_unary, NULL, NULL}, {SY_OP_HARD_SWISH, build_loop_unary, NULL, NULL},
+    BINARY(SY_OP_ADD), BINARY(SY_OP_SUB), BINARY(SY_OP_MUL), BINARY(SY_OP_DIV), BINARY(SY_OP_POW),
+    BINARY(SY_OP_EQUAL), {SY_OP_MIN, build_variadic, NULL, NULL}, {SY_OP_MAX, build_variadic, NULL, NULL},
+    {SY_OP_SUM, build_variadic, NULL, NULL}, {SY_OP_WHERE, build_where, NULL, NULL},
+    {SY_OP_CAST, build_cast, NULL, NULL}, {SY_OP_EXPAND, build_expand, NULL, NULL}, {0}};

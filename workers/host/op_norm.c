@@ -1,0 +1,183 @@
+/* Normalisation, softmax and reductions. */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/program_internal.h"
+#include "workers/host/row_kernels.h"
+
+static int64_t product(const int64_t *dims, int first, int end)
+{
+    int64_t n = 1;
+    for (int i = first; i < end; i++)
+        n *= dims[i];
+    return n;
+}
+
+/* ---- layer norm ------------------------------------------------------------------------------------------ */
+
+/* args: x, y (or x), scale, bias (or -1), out, sum (or -1) */
+static int run_layer_norm(struct sy_program *p, struct sy_step *step)
+{
+    const struct sy_step_arg *a = step->args;
+    struct sy_layer_norm n = {
+        .rows = step->numbers[0],
+        .columns = step->numbers[1],
+        .epsilon = step->floats[0],
+        .x = sy_program_pointer(p, a[0].value),
+        .skip = a[1].value >= 0 ? sy_program_pointer(p, a[1].value) : NULL,
+        .scale = sy_program_pointer(p, a[2].value),
+        .bias = a[3].value >= 0 ? sy_program_pointer(p, a[3].value) : NULL,
+        .out = sy_program_pointer(p, a[4].value),
+        .sum = a[5].value >= 0 ? sy_program_pointer(p, a[5].value) : NULL,
+    };
+    sy_row_layer_norm(&n);
+    return SY_OK;
+}
+
+static int build_layer_norm(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    bool skips = node->op == SY_OP_SKIP_LAYER_NORM;
+    int values[6] = {-1, -1, -1, -1, -1, -1}, at = 0;
+    SY_TRY(sy_program_input_plain(p, at++, &values[0]));
+    if (skips)
+        SY_TRY(sy_program_input_plain(p, at++, &values[1]));
+    SY_TRY(sy_program_input_plain(p, at++, &values[2]));
+    if (at < node->n_inputs && node->inputs[at] >= 0)
+        SY_TRY(sy_program_input_plain(p, at, &values[3]));
+    const struct sy_value x = p->values[values[0]];
+    if (x.dtype != SY_DTYPE_F32 || (skips && p->values[values[1]].bytes != x.bytes))
+        return sy_unsupported(node, "only float32, and sums of equal shapes");
+    int axis = (int)sy_node_int(node, "axis", -1);
+    axis = axis < 0 ? axis + x.rank : axis;
+    int64_t columns = product(x.dims, axis, x.rank);
+    if (p->values[values[2]].bytes != (uint64_t)columns * sizeof(float))
+        return sy_unsupported(node, "a scale of another size than what is normalised");
+    SY_TRY(sy_program_output_plain(p, 0, &values[4]));
+    if (node->n_outputs > 1 && node->outputs[node->n_outputs - 1] >= 0)
+        SY_TRY(sy_program_output_plain(p, node->n_outputs - 1, &values[5]));
+    struct sy_step *step = sy_program_add_step(p, run_layer_norm, 6);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < 6; i++)
+        sy_step_set(p, step, i, 0, values[i]);
+    SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
+    return sy_step_set_numbers(step, (int64_t[]){product(x.dims, 0, axis), columns}, 2);
+}
+
+/* ---- batch norm ------------------------------------------------------------------------------------------ */
+
+static int run_batch_norm(struct sy_program *p, struct sy_step *step)
+{
+    const float *in[5];
+    for (int i = 0; i < 5; i++)
+        in[i] = sy_program_pointer(p, step->args[i].value);
+    sy_row_batch_norm(step->numbers[0], step->numbers[1], step->numbers[2], step->floats[0], in,
+                      sy_program_pointer(p, step->args[5].value));
+    return SY_OK;
+}
+
+static int build_batch_norm(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int values[6];
+    for (int i = 0; i < 5; i++)
+        SY_TRY(sy_program_input_plain(p, i, &values[i]));
+    const struct sy_value x = p->values[values[0]];
+    if (x.dtype != SY_DTYPE_F32 || x.rank < 2)
+        return sy_unsupported(node, "only float32 of two dimensions and more");
+    SY_TRY(sy_program_output_plain(p, 0, &values[5]));
+    struct sy_step *step = sy_program_add_step(p, run_batch_norm, 6);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < 6; i++)
+        sy_step_set(p, step, i, 0, values[i]);
+    SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
+    return sy_step_set_numbers(step, (int64_t[]){x.dims[0], x.dims[1], product(x.dims, 2, x.rank)}, 3);
+}
+
+/* ---- softmax --------------------------------------------------------------------------------------------- */
+
+static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md, int axis, dnnl_primitive_desc_t *pd)
+{
+    dnnl_primitive_attr_t attr;
+    dnnl_softmax_desc_t softmax;
+    dnnl_logsoftmax_desc_t log_softmax;
+    bool logarithm = node->op == SY_OP_LOG_SOFTMAX;
+    if (logarithm)
+        SY_DNNL(dnnl_logsoftmax_forward_desc_init(&log_softmax, dnnl_forward_inference, md, axis), node->name);
+    else
+        SY_DNNL(dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, md, axis), node->name);
+    SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
+    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    const_dnnl_op_desc_t desc = logarithm ? (const_dnnl_op_desc_t)&log_softmax : (const_dnnl_op_desc_t)&softmax;
+    dnnl_status_t status = dnnl_primitive_desc_create(pd, desc, attr, sy_dnnl_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return sy_dnnl_check(status, "softmax", node->name);
+}
+
+static int build_softmax(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_primitive_desc_t pd;
+    int src, dst;
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    if (p->values[src].dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "only float32");
+    int axis = (int)sy_node_int(node, "axis", -1);
+    axis = axis < 0 ? axis + p->values[src].rank : axis;
+    dnnl_memory_desc_t md = p->values[src].md;
+    SY_TRY(make_softmax(node, &md, axis, &pd));
+    if (sy_program_is_last_use(p, 0, src))
+        SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
+    else
+        SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));
+    sy_program_set_output(p, 0, dst);
+    const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+    return sy_program_add_primitive(p, pd, args, 2);
+}
+
+/* ---- reductions ------------------------------------------------------------------------------------------ */
+
+static int run_reduce(struct sy_program *p, struct sy_step *step)
+{
+    sy_row_reduce((const struct sy_reduction *)step->numbers, sy_program_pointer(p, step->args[0].value),
+                  sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+static int build_reduce(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_attr *axes = sy_node_attr(node, "axes");
+    struct sy_reduction r = {.mean = node->op == SY_OP_REDUCE_MEAN};
+    int src, dst;
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    const struct sy_value x = p->values[src];
+    if (x.dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "only float32");
+    r.rank = x.rank;
+    memcpy(r.dims, x.dims, sizeof r.dims);
+    for (int i = 0; axes && i < axes->n; i++)
+        if (axes->ints[i] >= 0 && axes->ints[i] < x.rank)
+            r.reduced[axes->ints[i]] = 1;
+    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    struct sy_step *step = sy_program_add_step(p, run_reduce, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    _Static_assert(sizeof r % sizeof(int64_t) == 0, "stored as numbers");
+    return sy_step_set_numbers(step, (const int64_t *)&r, (int)(sizeof r / sizeof(int64_t)));
+}
+
+const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_norm, NULL, NULL},
+                                              {SY_OP_SKIP_LAYER_NORM, build_layer_norm, NULL, NULL},
+                                              {SY_OP_BATCH_NORM, build_batch_norm, NULL, NULL},
+                                              {SY_OP_SOFTMAX, build_softmax, NULL, NULL},
+                                              {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},
+                                              {SY_OP_REDUCE_MEAN, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_SUM, build_reduce, NULL, NULL},
+                                              {0}};

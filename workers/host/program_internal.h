@@ -1,0 +1,141 @@
+/* The host engine's program inside: values, steps, and what the operators use to add them.
+ *
+ *   graph tensor ──> value (bytes somewhere, seen through one oneDNN layout)
+ *   layer        ──> steps: primitives and loops over values, added when the program is made
+ *
+ * P1: everything is decided when the program is made; a run allocates nothing.
+ * P2: a value's bytes are in the workspace, in an input or output tensor, in the layer's parameters, or in the graph (constants).
+ * P3: values of the workspace whose lives (first to last layer that names them) do not overlap may share bytes; an
+ *     alias is another view of the same bytes and lives with them.
+ * P4: a step reads parameters of its own layer only, so layers can run as soon as their group is there. */
+#ifndef SY_WORKERS_HOST_PROGRAM_INTERNAL_H
+#define SY_WORKERS_HOST_PROGRAM_INTERNAL_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/engine.h"
+
+#define SY_STEP_MAX_ARGS 40
+#define SY_STEP_MAX_NUMBERS 48
+
+enum sy_place { SY_IN_WORKSPACE, SY_IN_INPUT, SY_IN_OUTPUT, SY_IN_PARAMS, SY_IN_CONSTANT };
+
+struct sy_value {
+    enum sy_place place;
+    int index;             /* input, output or layer */
+    const void *constant;
+    uint64_t offset;       /* in the workspace (once planned) or in the layer's parameters */
+    uint64_t bytes;
+    int root;              /* itself, or the value whose bytes these are */
+    int first, last;       /* layers; of a root: of all its aliases */
+    dnnl_memory_desc_t md; /* f32: its layout; other types: plain, md.ndims == 0 */
+    enum sy_dtype dtype;
+    int64_t dims[SY_MAX_RANK];
+    int rank;
+};
+
+struct sy_step;
+typedef int (*sy_step_run)(struct sy_program *program, struct sy_step *step);
+
+struct sy_step_arg {
+    int dnnl_arg, value;
+    dnnl_memory_t memory;
+};
+
+struct sy_step {
+    sy_step_run run;
+    dnnl_primitive_t primitive; /* NULL: a loop of ours */
+    int n_args;
+    struct sy_step_arg *args;
+    int64_t *numbers; /* what a loop needs: dims, strides, ... */
+    float *floats;
+    const char *name;
+};
+
+struct sy_program {
+    const struct sy_graph *graph;
+    const struct sy_layer *layers;
+    int n_layers;
+    int64_t batch;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int n_values, values_capacity;
+    struct sy_value *values;
+    int *native, *plain; /* per tensor: its value in the producer's layout, and row-major; -1 */
+    int *last_use;       /* per tensor: last layer that reads it */
+    int n_steps, steps_capacity;
+    struct sy_step *steps;
+    int *layer_steps; /* first step of each layer, n_layers + 1 entries */
+    uint64_t workspace_bytes, scratch_bytes, scratch_offset;
+    int layer; /* being built */
+    const struct sy_binding *binding; /* of the run that is on */
+};
+
+/* ---- values ---- */
+int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims, int *out);
+/* Bytes in the workspace with this layout (dims of the tensor). */
+int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md, int *out);
+/* Another view of `value`'s bytes: same bytes, the tensor's dims. `md` may be NULL: plain. */
+int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md, int *out);
+/* A parameter of the layer being built: node input `input`. */
+int sy_program_param(struct sy_program *p, int input, int *out);
+bool sy_program_is_param(const struct sy_program *p, int input);
+void *sy_program_pointer(const struct sy_program *p, int value); /* during a run */
+void sy_program_touch(struct sy_program *p, int value);          /* the layer being built names it */
+
+/* Node input `input` of the layer being built, row-major; a reorder is added if it is not. Constants and parameters too. */
+int sy_program_input_plain(struct sy_program *p, int input, int *out);
+/* In whatever layout it is (f32, not a parameter). */
+int sy_program_input_native(struct sy_program *p, int input, int *out);
+/* In the layout `md`; a reorder is added if it has another. */
+int sy_program_input_as(struct sy_program *p, int input, const dnnl_memory_desc_t *md, int *out);
+/* Node output `output` is this value. */
+void sy_program_set_output(struct sy_program *p, int output, int value);
+/* A fresh row-major value for node output `output`, set. */
+int sy_program_output_plain(struct sy_program *p, int output, int *out);
+/* True if nothing reads the input's bytes after this layer, so that they may be overwritten. */
+bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
+
+const struct sy_node *sy_program_node(const struct sy_program *p);
+const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
+void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at the program's batch */
+
+/* ---- steps ---- */
+struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args); /* NULL: no memory */
+void sy_step_set(struct sy_program *p, struct sy_step *step, int arg, int dnnl_arg, int value);
+/* Numbers are copied. */
+int sy_step_set_numbers(struct sy_step *step, const int64_t *numbers, int n);
+int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
+/* A oneDNN primitive with these (argument, value) pairs; takes over `pd`. */
+int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2], int n_args);
+int sy_program_add_reorder(struct sy_program *p, int from, int to);
+
+/* ---- oneDNN ---- */
+int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
+#define SY_DNNL(expr, name) SY_TRY(sy_dnnl_check((expr), #expr, (name)))
+void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims);
+const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
+dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
+/* Attributes with user scratchpad, and the node's fused residual (as sum) and activation. */
+int sy_dnnl_node_attr(const struct sy_node *node, bool sum_residual, dnnl_primitive_attr_t *out);
+
+/* ---- operators: each adds the steps of one node ---- */
+struct sy_host_op {
+    enum sy_op op;
+    int (*build)(struct sy_program *p);
+    /* (optional) The layout of parameter `input`; NULL or *md with ndims 0: plain. */
+    int (*layout)(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md);
+    /* (optional) Plain row-major constant -> what is reordered into the layout (transposed, scaled); NULL: as it is. `to` has the
+     * constant's size. The dims are those of the layout's md. */
+    int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
+};
+const struct sy_host_op *sy_host_op_find(enum sy_op op);
+extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[], sy_host_ops_eltwise[],
+    sy_host_ops_norm[], sy_host_ops_movement[]; /* each ends with build NULL */
+
+int sy_host_build_conv(struct sy_program *p);
+int sy_unsupported(const struct sy_node *node, const char *what);
+
+#endif

@@ -1,0 +1,101 @@
+#include "workers/host/row_kernels.h"
+
+#include <math.h>
+
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+
+CLONES static float row_sum(const float *x, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+CLONES static float row_square_distance(const float *x, float mean, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] - mean) * (x[i] - mean);
+    return sum;
+}
+
+CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean, float rate, float *out)
+{
+    const float *scale = n->scale, *bias = n->bias;
+    for (int64_t i = 0; i < n->columns; i++)
+        out[i] = (x[i] - mean) * rate * scale[i] + (bias ? bias[i] : 0);
+}
+
+CLONES static void row_add(const float *a, const float *b, float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
+static void one_row(const struct sy_layer_norm *n, int64_t row)
+{
+    int64_t columns = n->columns;
+    const float *x = n->x + row * columns;
+    float *out = n->out + row * columns;
+    if (n->skip) {
+        float *sum = n->sum ? n->sum + row * columns : out;
+        row_add(x, n->skip + row * columns, sum, columns);
+        x = sum;
+    }
+    float mean = row_sum(x, columns) / (float)columns;
+    float variance = row_square_distance(x, mean, columns) / (float)columns;
+    row_normalise(n, x, mean, 1 / sqrtf(variance + n->epsilon), out);
+}
+
+void sy_row_layer_norm(const struct sy_layer_norm *n)
+{
+#pragma omp parallel for schedule(static) if (n->rows > 8)
+    for (int64_t row = 0; row < n->rows; row++)
+        one_row(n, row);
+}
+
+void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon, const float *const *in,
+                       float *out)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < batch * channels; row++) {
+        int64_t c = row % channels;
+        float rate = in[1][c] / sqrtf(in[4][c] + epsilon), shift = in[2][c] - in[3][c] * rate;
+        for (int64_t i = 0; i < spatial; i++)
+            out[row * spatial + i] = in[0][row * spatial + i] * rate + shift;
+    }
+}
+
+/* Offset of the k-th index tuple over the dimensions with reduced[d] == which, row-major. */
+static int64_t offset_of(const struct sy_reduction *r, int64_t k, int64_t which)
+{
+    int64_t offset = 0, stride = 1;
+    for (int64_t d = r->rank - 1; d >= 0; d--) {
+        if (r->reduced[d] == which) {
+            offset += k % r->dims[d] * stride;
+            k /= r->dims[d];
+        }
+        stride *= r->dims[d];
+    }
+    return offset;
+}
+
+void sy_row_reduce(const struct sy_reduction *r, const float *in, float *out)
+{
+    int64_t outer = 1, inner = 1;
+    for (int64_t d = 0; d < r->rank; d++) {
+        outer *= r->reduced[d] ? 1 : r->dims[d];
+        inner *= r->reduced[d] ? r->dims[d] : 1;
+    }
+#pragma omp parallel for schedule(static) if (outer > 8)
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t base = offset_of(r, o, 0);
+        double sum = 0;
+        for (int64_t i = 0; i < inner; i++)
+            sum += in[base + offset_of(r, i, 1)];
+        out[o] = (float)(r->mean ? sum / (double)inner : sum);
+    }
+}

@@ -1,0 +1,30 @@
+/* Loops over rows: layer norm, batch norm, reductions. Row-major floats; each row by one thread, so deterministic. */
+#ifndef SY_WORKERS_HOST_ROW_KERNELS_H
+#define SY_WORKERS_HOST_ROW_KERNELS_H
+
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+struct sy_layer_norm {
+    int64_t rows, columns;
+    float epsilon;
+    const float *x, *skip; /* skip NULL: none is added */
+    const float *scale, *bias; /* bias NULL: zero */
+    float *out, *sum;      /* sum NULL: x + skip is not wanted */
+};
+
+struct sy_reduction {
+    int64_t mean; /* else sum */
+    int64_t rank;
+    int64_t dims[SY_MAX_RANK];
+    int64_t reduced[SY_MAX_RANK]; /* 0 or 1 */
+};
+
+void sy_row_layer_norm(const struct sy_layer_norm *n);
+/* in: x, scale, bias, mean, variance. */
+void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon, const float *const *in,
+                       float *out);
+void sy_row_reduce(const struct sy_reduction *r, const float *in, float *out);
+
+#endif
