@@ -5,8 +5,6 @@
 #include "runtime/base/status.h"
 #include "workers/host/program_internal.h"
 
-#define REFERENCE_BATCH 8 /* the layout of the weights is chosen for it; see the README for what others lose */
-
 struct conv_shape {
     int spatial, groups;
     dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
@@ -137,16 +135,45 @@ static int make_pd(const struct sy_node *node, const struct conv_shape *c, const
     return sy_dnnl_check(status, "convolution", node->name);
 }
 
-static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+static bool is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return strncmp(name, "ref", 3) == 0;
+}
+
+/* Whether oneDNN has better than its reference loops for these weights at this batch size. */
+static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                      const dnnl_memory_desc_t *weights, bool *fast)
 {
     struct conv_shape c;
     dnnl_primitive_desc_t pd;
+    SY_TRY(read_shape(graph, node, batch, &c));
+    SY_TRY(make_pd(node, &c, weights, &pd));
+    *fast = !is_reference(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return SY_OK;
+}
+
+/* The layout that oneDNN likes at one of the batch sizes and has fast code for at all of them; at worst the first one's. Layouts that
+ * are liked at 8 are not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
+static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+{
+    static const int64_t batches[] = {8, 1, 3};
     if (input != 1)
         return SY_OK;
-    SY_TRY(read_shape(graph, node, REFERENCE_BATCH, &c));
-    SY_TRY(make_pd(node, &c, NULL, &pd));
-    *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
-    dnnl_primitive_desc_destroy(pd);
+    bool fast = false;
+    for (size_t i = 0; i <= SY_ARRAY_LEN(batches) && !fast; i++) {
+        struct conv_shape c;
+        dnnl_primitive_desc_t pd;
+        SY_TRY(read_shape(graph, node, batches[i % SY_ARRAY_LEN(batches)], &c));
+        SY_TRY(make_pd(node, &c, NULL, &pd));
+        *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+        dnnl_primitive_desc_destroy(pd);
+        fast = true;
+        for (size_t k = 0; k < SY_ARRAY_LEN(batches) && fast; k++)
+            SY_TRY(is_fast_at(graph, node, batches[k], md, &fast));
+    }
     return SY_OK;
 }
 
@@ -185,6 +212,24 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
     return sy_program_add_primitive(p, own, (const int(*)[2])args, n);
 }
 
+/* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
+static int choose_again(struct sy_program *p, const struct conv_shape *c, dnnl_primitive_desc_t *pd, int *weights)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_primitive_desc_t other;
+    SY_TRY(make_pd(node, c, NULL, &other));
+    if (is_reference(other)) {
+        dnnl_primitive_desc_destroy(other);
+        return SY_OK;
+    }
+    dnnl_primitive_desc_destroy(*pd);
+    *pd = other;
+    const dnnl_memory_desc_t md = *sy_dnnl_md(other, dnnl_query_weights_md);
+    int packed = *weights;
+    SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &md, weights));
+    return sy_program_add_reorder(p, packed, *weights);
+}
+
 static int build_conv(struct sy_program *p)
 {
     struct conv_shape c;
@@ -196,7 +241,9 @@ static int build_conv(struct sy_program *p)
     SY_TRY(read_shape(p->graph, node, p->batch, &c));
     SY_TRY(sy_program_param(p, 1, &weights));
     SY_TRY(make_pd(node, &c, &p->values[weights].md, &pd));
-    int status = build_with(p, pd, weights);
+    int status = is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
+    if (status == SY_OK)
+        status = build_with(p, pd, weights);
     dnnl_primitive_desc_destroy(pd);
     return status;
 }
