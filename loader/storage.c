@@ -1,0 +1,421 @@
+#include "loader/storage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/fault.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+
+#define DEFAULT_DEPTH 32
+#define DEFAULT_CHUNK_BYTES (1024u * 1024u)
+#define ASK_AGAIN_NS (100 * SY_NS_PER_US)
+#define SYS_CACHESTAT 451 /* since Linux 6.5; the C library has no name for it yet */
+#define ALIGN 4096u
+
+struct sy_storage_reader {
+    bool has_ring;
+    struct io_uring ring;
+    unsigned depth;
+    uint64_t chunk_bytes;
+};
+
+/* One chunk on its way; `left` shrinks when a read comes back short. */
+struct chunk {
+    int range;
+    uint64_t offset, left;
+    char *to;
+    bool direct, busy;
+};
+
+struct file {
+    const char *path;
+    int cached_fd, direct_fd; /* direct_fd -1: the file system refuses O_DIRECT */
+    uint64_t bytes;
+};
+
+/* One call of sy_storage_read. */
+struct reading {
+    struct sy_storage_reader *reader;
+    struct file file;
+    const struct sy_storage_range *ranges;
+    const struct sy_storage_callbacks *callbacks;
+    struct sy_storage_result *result;
+    int n_ranges, next_range; /* next_range: the one that chunks are cut from */
+    uint64_t next_offset;     /* in it */
+    bool next_opened, next_direct;
+    uint64_t *range_left;     /* bytes still missing, per range */
+    int *range_status;
+    struct chunk *chunks;     /* depth of them */
+    unsigned n_busy;
+    int status;               /* the first failure */
+    char error[256];
+};
+
+/* ---- page cache ---------------------------------------------------------------------------------------- */
+
+struct cachestat_range {
+    uint64_t offset, bytes;
+};
+
+struct cachestat_result {
+    uint64_t cached, dirty, writeback, evicted, recently_evicted;
+};
+
+static int cached_by_cachestat(int fd, uint64_t offset, uint64_t bytes, double *share)
+{
+    struct cachestat_range range = {offset, bytes};
+    struct cachestat_result result;
+    if (syscall(SYS_CACHESTAT, fd, &range, &result, 0) != 0)
+        return -1;
+    *share = (double)result.cached * (double)sysconf(_SC_PAGESIZE) / (double)bytes;
+    return 0;
+}
+
+static int cached_by_mincore(int fd, uint64_t offset, uint64_t bytes, double *share)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
+    uint64_t length = offset + bytes - start, n_pages = (length + page - 1) / page, n_cached = 0;
+    unsigned char *seen = malloc(n_pages);
+    void *view = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, (off_t)start);
+    int failed = !seen || view == MAP_FAILED || mincore(view, length, seen) != 0;
+    for (uint64_t i = 0; !failed && i < n_pages; i++)
+        n_cached += seen[i] & 1;
+    if (view != MAP_FAILED)
+        munmap(view, length);
+    free(seen);
+    *share = (double)n_cached / (double)n_pages;
+    return failed ? -1 : 0;
+}
+
+static double cached_share(int fd, uint64_t offset, uint64_t bytes)
+{
+    double share = 0;
+    if (bytes == 0)
+        return 1;
+    if (cached_by_cachestat(fd, offset, bytes, &share) != 0 && cached_by_mincore(fd, offset, bytes, &share) != 0)
+        share = 1; /* unknown: a buffered read is always right */
+    return SY_MIN(share, 1.0);
+}
+
+int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, double *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot open %s: %s", path, strerror(errno));
+    *out = cached_share(fd, offset, bytes);
+    close(fd);
+    return SY_OK;
+}
+
+/* ---- reader ---------------------------------------------------------------------------------------------- */
+
+int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes, struct sy_storage_reader **out)
+{
+    static atomic_bool said;
+    struct sy_storage_reader *reader = calloc(1, sizeof *reader);
+    if (!reader)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a storage reader");
+    reader->depth = queue_depth ? queue_depth : DEFAULT_DEPTH;
+    reader->chunk_bytes = SY_ALIGN_UP(chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES, (uint64_t)ALIGN);
+    int refused = io_uring_queue_init(reader->depth, &reader->ring, 0);
+    reader->has_ring = refused == 0;
+    if (refused && !atomic_exchange(&said, true))
+        sy_log_warn("storage", "event=no_io_uring why=\"%s\" instead=pread", strerror(-refused));
+    *out = reader;
+    return SY_OK;
+}
+
+void sy_storage_reader_destroy(struct sy_storage_reader *reader)
+{
+    if (!reader)
+        return;
+    if (reader->has_ring)
+        io_uring_queue_exit(&reader->ring);
+    free(reader);
+}
+
+static int open_file(const char *path, struct file *file)
+{
+    static atomic_bool said;
+    struct stat st;
+    *file = (struct file){.path = path, .direct_fd = -1};
+    file->cached_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->cached_fd < 0)
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path, strerror(errno));
+    if (fstat(file->cached_fd, &st) == 0)
+        file->bytes = (uint64_t)st.st_size;
+    file->direct_fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (file->direct_fd < 0 && !atomic_exchange(&said, true))
+        sy_log_warn("storage", "event=no_direct_reads path=%s why=\"%s\" instead=buffered", path, strerror(errno));
+    return SY_OK;
+}
+
+static void close_file(struct file *file)
+{
+    if (file->cached_fd >= 0)
+        close(file->cached_fd);
+    if (file->direct_fd >= 0)
+        close(file->direct_fd);
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------------------- */
+
+static void fail(struct reading *r, int range, int status)
+{
+    r->range_status[range] = status;
+    if (r->status == SY_OK) {
+        r->status = status;
+        strncpy(r->error, sy_error_text(), sizeof r->error - 1);
+    }
+}
+
+static void tell_done(struct reading *r, int range)
+{
+    if (r->callbacks && r->callbacks->done)
+        r->callbacks->done(r->callbacks->ctx, range, r->range_status[range]);
+}
+
+/* 1: chunks may be cut from the next range; 0: it is not ready; negative: stop. */
+static int open_next_range(struct reading *r)
+{
+    const struct sy_storage_range *range = &r->ranges[r->next_range];
+    if (r->next_opened)
+        return 1;
+    if (r->callbacks && r->callbacks->ready) {
+        int ready = r->callbacks->ready(r->callbacks->ctx, r->next_range);
+        if (ready <= 0)
+            return ready;
+    }
+    if (range->file_offset % ALIGN || range->bytes % ALIGN || (uintptr_t)range->to % ALIGN)
+        return sy_error_set(SY_EARG, "%s: range %d is not aligned to %u", r->file.path, r->next_range, ALIGN);
+    if (range->file_offset > r->file.bytes || range->bytes > r->file.bytes - range->file_offset)
+        return sy_error_set(SY_ECORRUPT, "%s ends at byte %llu; %llu bytes at %llu are expected", r->file.path,
+                            (unsigned long long)r->file.bytes, (unsigned long long)range->bytes,
+                            (unsigned long long)range->file_offset);
+    SY_TRY(sy_fault("storage_read"));
+    /* Mostly in memory: the copy from the page cache is faster than the disk. */
+    r->next_direct = r->file.direct_fd >= 0 && cached_share(r->file.cached_fd, range->file_offset, range->bytes) < 0.5;
+    r->range_left[r->next_range] = range->bytes;
+    r->next_offset = 0;
+    r->next_opened = true;
+    return 1;
+}
+
+static void close_next_range(struct reading *r)
+{
+    r->next_range++;
+    r->next_opened = false;
+}
+
+/* The next chunk to read, in order. 1: filled; 0: nothing now; negative: stop. */
+static int cut_chunk(struct reading *r, struct chunk *chunk)
+{
+    while (r->next_range < r->n_ranges) {
+        const struct sy_storage_range *range = &r->ranges[r->next_range];
+        int ready = open_next_range(r);
+        if (ready <= 0)
+            return ready;
+        if (r->next_offset == range->bytes) {
+            if (range->bytes == 0)
+                tell_done(r, r->next_range);
+            close_next_range(r);
+            continue;
+        }
+        uint64_t bytes = SY_MIN(r->reader->chunk_bytes, range->bytes - r->next_offset);
+        *chunk = (struct chunk){.range = r->next_range, .offset = range->file_offset + r->next_offset, .left = bytes,
+                                .to = (char *)range->to + r->next_offset, .direct = r->next_direct, .busy = true};
+        r->next_offset += bytes;
+        if (r->result)
+            *(r->next_direct ? &r->result->direct_bytes : &r->result->cached_bytes) += bytes;
+        return 1;
+    }
+    return 0;
+}
+
+static void chunk_over(struct reading *r, struct chunk *chunk, uint64_t bytes)
+{
+    chunk->busy = false;
+    r->n_busy--;
+    r->range_left[chunk->range] -= bytes;
+    if (r->range_left[chunk->range] == 0)
+        tell_done(r, chunk->range);
+}
+
+/* A read came back: 0, or 1 if the rest of the chunk must be read again. */
+static int chunk_arrived(struct reading *r, struct chunk *chunk, int got)
+{
+    if (got == -EINVAL && chunk->direct) { /* refused only now: this file is read through the cache */
+        chunk->direct = false;
+        return 1;
+    }
+    if (got == -EINTR || got == -EAGAIN)
+        return 1;
+    if (got > 0 && (uint64_t)got < chunk->left) {
+        chunk->offset += (uint64_t)got;
+        chunk->to += got;
+        chunk->left -= (uint64_t)got;
+        r->range_left[chunk->range] -= (uint64_t)got;
+        chunk->direct = chunk->direct && (uint64_t)got % ALIGN == 0;
+        return 1;
+    }
+    if (got < 0)
+        fail(r, chunk->range, sy_error_set(SY_EIO, "cannot read %s at byte %llu: %s", r->file.path,
+                                           (unsigned long long)chunk->offset, strerror(-got)));
+    else if (got == 0)
+        fail(r, chunk->range, sy_error_set(SY_ECORRUPT, "%s ends at byte %llu", r->file.path,
+                                           (unsigned long long)chunk->offset));
+    chunk_over(r, chunk, chunk->left);
+    return 0;
+}
+
+/* ---- io_uring -------------------------------------------------------------------------------------------- */
+
+static void submit(struct reading *r, struct chunk *chunk)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&r->reader->ring);
+    assert(sqe); /* the ring has an entry for each chunk */
+    io_uring_prep_read(sqe, chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to, (unsigned)chunk->left,
+                       chunk->offset);
+    io_uring_sqe_set_data(sqe, chunk);
+}
+
+/* Keeps the queue full. Negative: stop cutting. *held: a range is not ready. */
+static int fill_queue(struct reading *r, bool *held)
+{
+    *held = false;
+    for (unsigned i = 0; i < r->reader->depth; i++) {
+        struct chunk *chunk = &r->chunks[i];
+        if (chunk->busy)
+            continue;
+        int cut = cut_chunk(r, chunk);
+        if (cut <= 0) {
+            *held = cut == 0 && r->next_range < r->n_ranges;
+            return cut;
+        }
+        r->n_busy++;
+        submit(r, chunk);
+    }
+    return SY_OK;
+}
+
+static void reap(struct reading *r, bool wait_short)
+{
+    struct __kernel_timespec soon = {.tv_nsec = ASK_AGAIN_NS};
+    struct io_uring_cqe *cqe;
+    io_uring_submit(&r->reader->ring);
+    if (r->n_busy == 0)
+        return;
+    int got = wait_short ? io_uring_wait_cqe_timeout(&r->reader->ring, &cqe, &soon)
+                         : io_uring_wait_cqe(&r->reader->ring, &cqe);
+    while (got == 0) {
+        struct chunk *chunk = io_uring_cqe_get_data(cqe);
+        int n = cqe->res;
+        io_uring_cqe_seen(&r->reader->ring, cqe);
+        if (chunk && chunk_arrived(r, chunk, n))
+            submit(r, chunk);
+        got = io_uring_peek_cqe(&r->reader->ring, &cqe);
+    }
+}
+
+static void read_by_ring(struct reading *r)
+{
+    bool stop = false, held = false;
+    while (!stop || r->n_busy > 0) {
+        if (!stop) {
+            int status = r->status < 0 ? r->status : fill_queue(r, &held);
+            if (status < 0 && r->status == SY_OK)
+                fail(r, r->next_range, status);
+            stop = status < 0 || (r->next_range == r->n_ranges && !held);
+        }
+        if (held && r->n_busy == 0 && !stop)
+            sy_clock_sleep_until(sy_clock_now() + ASK_AGAIN_NS);
+        else
+            reap(r, held && !stop);
+    }
+}
+
+/* ---- without io_uring ------------------------------------------------------------------------------------ */
+
+static void read_by_pread(struct reading *r)
+{
+    struct chunk *chunk = &r->chunks[0];
+    while (r->status == SY_OK && r->next_range < r->n_ranges) {
+        int cut = cut_chunk(r, chunk);
+        if (cut < 0)
+            fail(r, r->next_range, cut);
+        if (cut == 0 && r->next_range < r->n_ranges)
+            sy_clock_sleep_until(sy_clock_now() + ASK_AGAIN_NS);
+        if (cut <= 0)
+            continue;
+        r->n_busy = 1;
+        ssize_t got;
+        do {
+            got = pread(chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to, chunk->left,
+                        (off_t)chunk->offset);
+        } while (chunk_arrived(r, chunk, got < 0 ? -errno : (int)got));
+    }
+}
+
+/* ---- call ------------------------------------------------------------------------------------------------ */
+
+/* Ranges that were never finished fail with what stopped the reading. */
+static void fail_the_rest(struct reading *r)
+{
+    for (int i = r->next_range; i < r->n_ranges; i++) {
+        bool counted = i == r->next_range && r->next_opened;
+        if (counted && r->range_left[i] == 0)
+            continue; /* told already */
+        r->range_status[i] = r->status;
+        tell_done(r, i);
+    }
+}
+
+static int read_all(struct reading *r)
+{
+    size_t n = (size_t)SY_MAX(r->n_ranges, 1);
+    r->range_left = calloc(n, sizeof *r->range_left);
+    r->range_status = calloc(n, sizeof *r->range_status);
+    r->chunks = calloc(r->reader->depth, sizeof *r->chunks);
+    int status = r->range_left && r->range_status && r->chunks
+                     ? open_file(r->file.path, &r->file)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory to read %s", r->file.path);
+    if (status < 0) {
+        r->status = status;
+        strncpy(r->error, sy_error_text(), sizeof r->error - 1);
+    } else if (r->reader->has_ring) {
+        read_by_ring(r);
+    } else {
+        read_by_pread(r);
+    }
+    if (r->status < 0 && r->range_status && r->range_left)
+        fail_the_rest(r);
+    close_file(&r->file);
+    free(r->range_left);
+    free(r->range_status);
+    free(r->chunks);
+    return r->status < 0 ? sy_error_set(r->status, "%s", r->error) : SY_OK;
+}
+
+int sy_storage_read(struct sy_storage_reader *reader, const char *path, const struct sy_storage_range *ranges,
+                    int n_ranges, const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result)
+{
+    struct reading r = {.reader = reader, .file = {.path = path, .cached_fd = -1, .direct_fd = -1}, .ranges = ranges,
+                        .callbacks = callbacks, .n_ranges = n_ranges, .result = result};
+    if (result)
+        *result = (struct sy_storage_result){.start_ns = sy_clock_now()};
+    int status = read_all(&r);
+    if (result)
+        result->end_ns = sy_clock_now();
+    return status;
+}
