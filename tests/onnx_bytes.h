@@ -1,0 +1,34 @@
+/* Small ONNX files by hand, byte by byte: protobuf's wire format, written without the code under test's library. */
+#ifndef SY_TESTS_ONNX_BYTES_H
+#define SY_TESTS_ONNX_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ob { /* a growing message; 64 KiB is plenty */
+    size_t n;
+    unsigned char bytes[65536];
+};
+
+void ob_varint(struct ob *to, int field, uint64_t value);
+void ob_bytes(struct ob *to, int field, const void *bytes, size_t n);
+void ob_text(struct ob *to, int field, const char *text);
+void ob_float(struct ob *to, int field, float value);
+void ob_message(struct ob *to, int field, const struct ob *message);
+
+/* Into a GraphProto. Dims: -1 is the symbolic "N". Lists of names end with NULL. */
+void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank, const int64_t *dims);
+void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank, const int64_t *dims, const void *raw,
+                    size_t raw_bytes);
+void ob_int64s(struct ob *graph, const char *name, int n, const int64_t *values); /* n 0: one value, no dimension */
+/* A NodeProto; attributes may be added to it before it goes into the graph. */
+void ob_node(struct ob *node, const char *op, const char *const *inputs, const char *const *outputs);
+void ob_attr_int(struct ob *node, const char *name, int64_t value);
+void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *values);
+
+enum { OB_GRAPH_NODE = 1, OB_GRAPH_INPUT = 11, OB_GRAPH_OUTPUT = 12 };
+
+/* Writes the model to `path`. */
+void ob_save(const char *path, const struct ob *graph, int opset);
+
+#endif
