@@ -5,6 +5,9 @@
 #include "runtime/base/status.h"
 #include "workers/host/program_internal.h"
 
+static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
+#define N_REFERENCE_BATCHES 3
+
 struct conv_shape {
     int spatial, groups;
     dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
@@ -155,26 +158,39 @@ static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, 
     return SY_OK;
 }
 
-/* The layout that oneDNN likes at one of the batch sizes and has fast code for at all of them; at worst the first one's. Layouts that
- * are liked at 8 are not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
+/* Candidate `i`: what oneDNN likes at one of the batch sizes, and the classic blocked layout. *out false: no more. */
+static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node, int i, dnnl_memory_desc_t *md,
+                            bool *out)
+{
+    struct conv_shape c;
+    dnnl_primitive_desc_t pd;
+    *out = true;
+    SY_TRY(read_shape(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
+    if (i == N_REFERENCE_BATCHES && c.weights_rank == 4 && c.groups == 1) {
+        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, dnnl_f32, dnnl_OIhw16i16o), node->name);
+        return SY_OK;
+    }
+    *out = i < N_REFERENCE_BATCHES;
+    SY_TRY(make_pd(node, &c, NULL, &pd));
+    *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+    dnnl_primitive_desc_destroy(pd);
+    return SY_OK;
+}
+
+/* The first candidate that oneDNN has fast code for at all reference batches; if there is none, what it likes at the first. What is liked
+ * at 8 is not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
 static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
 {
-    static const int64_t batches[] = {8, 1, 3};
+    bool fast = false, more = true;
     if (input != 1)
         return SY_OK;
-    bool fast = false;
-    for (size_t i = 0; i <= SY_ARRAY_LEN(batches) && !fast; i++) {
-        struct conv_shape c;
-        dnnl_primitive_desc_t pd;
-        SY_TRY(read_shape(graph, node, batches[i % SY_ARRAY_LEN(batches)], &c));
-        SY_TRY(make_pd(node, &c, NULL, &pd));
-        *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
-        dnnl_primitive_desc_destroy(pd);
-        fast = true;
-        for (size_t k = 0; k < SY_ARRAY_LEN(batches) && fast; k++)
-            SY_TRY(is_fast_at(graph, node, batches[k], md, &fast));
+    for (int i = 0; more && !fast; i++) {
+        SY_TRY(candidate_layout(graph, node, i, md, &more));
+        fast = more;
+        for (int k = 0; k < N_REFERENCE_BATCHES && fast; k++)
+            SY_TRY(is_fast_at(graph, node, reference_batches[k], md, &fast));
     }
-    return SY_OK;
+    return fast ? SY_OK : candidate_layout(graph, node, 0, md, &more);
 }
 
 /* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
