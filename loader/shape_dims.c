@@ -126,7 +126,7 @@ void sy_infer_set(struct sy_infer *in, const struct sy_node *node, int i, enum s
 
 int sy_infer_same(struct sy_infer *in, struct sy_node *node)
 {
-    const struct sy_tensor *x;
+    const struct sy_tensor *x = NULL;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     sy_infer_set(in, node, 0, x->dtype, &shape);

@@ -32,16 +32,15 @@ const char *sy_status_text(int status)
     }
 }
 
-int sy_error_set(int status, const char *format, ...)
+void sy_error_write(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(error_text, sizeof error_text, format, args);
     va_end(args);
-    return status;
 }
 
-int sy_error_prefix(int status, const char *format, ...)
+void sy_error_write_prefix(const char *format, ...)
 {
     char head[sizeof error_text];
     char tail[sizeof error_text];
@@ -53,7 +52,6 @@ int sy_error_prefix(int status, const char *format, ...)
     size_t used = strlen(head);
     memcpy(error_text, head, used + 1);
     snprintf(error_text + used, sizeof error_text - used, ": %s", tail);
-    return status;
 }
 
 const char *sy_error_text(void)

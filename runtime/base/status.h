@@ -41,8 +41,15 @@ const char *sy_status_text(int status);
  * numbers, and what to try. sy_error_set returns `status`, so that `return sy_error_set(SY_EARG,
  * "...")` is one line. sy_error_prefix puts context in front of the text that is there. The text is valid
  * until the thread's next failure; at most 511 bytes are kept. */
-int sy_error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int sy_error_prefix(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define sy_error_set(status, ...)    sy_error_pass((sy_error_write(__VA_ARGS__), (status)))
+#define sy_error_prefix(status, ...) sy_error_pass((sy_error_write_prefix(__VA_ARGS__), (status)))
+/* What these macros are made of; macros, so that the compiler sees which status is returned. */
+void sy_error_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sy_error_write_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline int sy_error_pass(int status)
+{
+    return status;
+}
 const char *sy_error_text(void);
 
 #define SY_TRY(expr)                      \

@@ -1,0 +1,622 @@
+#include "bench/swap_rig.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "allocator/shared_memory.h"
+#include "bench/swap_child.h"
+#include "loader/plan.h"
+#include "loader/storage.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "workers/infer_run.h"
+
+#define PROFILE_RUNS 5
+#define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
+#define SIGMA_NS 20000.0                   /* one event recorded, waited for and woken up by on a CPU */
+#define STORAGE_ALPHA_NS 100000.0          /* one queued read range: submission and first byte */
+
+struct swap_rig {
+    const char *program_path;
+    char device_text[128];
+    int64_t batch;
+    int cores[64], n_cores, link_core;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *compute;
+    struct sy_transfer *transfer;
+    struct sy_package *package;
+    struct sy_program *program;
+    struct sy_shared_memory image; /* discrete device */
+    void *inputs[16], *outputs[16];
+    size_t output_bytes[16];
+    void *reference[16];
+    uint64_t workspace_offset;
+    struct sy_plan_layer *layers;
+    struct sy_link_cost cost;
+    double ready_ms, bound_ms;
+    _Atomic uint32_t arrivals[SY_RUN_MAX_GROUPS];
+    struct swap_victim victim;
+};
+
+/* ---- one cut of the model ------------------------------------------------------------------------ */
+
+struct cut {
+    int n_groups;
+    int first[SY_RUN_MAX_GROUPS];
+};
+
+static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *cut)
+{
+    cut->n_groups = 0;
+    if (mode == SWAP_WHOLE || mode == SWAP_READY || mode == SWAP_IN_IMAGE) {
+        cut->first[cut->n_groups++] = 0;
+        return SY_OK;
+    }
+    if (mode == SWAP_PER_LAYER || mode == SWAP_SEQUENTIAL) {
+        for (int i = 0; i < r->package->n_layers && cut->n_groups < SY_RUN_MAX_GROUPS; i++)
+            if (i == 0 || r->package->layers[i].bytes > 0)
+                cut->first[cut->n_groups++] = i;
+        return SY_OK;
+    }
+    struct sy_plan plan;
+    SY_TRY(sy_plan_make(r->layers, r->package->n_layers, &r->cost, SY_MAX_GROUPS, 0, &plan));
+    for (int g = 0; g < plan.n_groups; g++)
+        cut->first[cut->n_groups++] = plan.groups[g].first_layer;
+    return SY_OK;
+}
+
+/* ---- storage: the unified device's link ------------------------------------------------------------ */
+
+struct reading {
+    struct swap_rig *rig;
+    const struct cut *cut;
+    struct sy_pool_memory *pool;
+    struct sy_storage_range ranges[SY_RUN_MAX_GROUPS];
+    int groups[SY_RUN_MAX_GROUPS]; /* of each range */
+    int n_ranges, status;
+    _Atomic int n_computed;
+    bool sequential, verify;
+    pthread_t thread;
+};
+
+static void range_done(void *ctx, int range, int status)
+{
+    struct reading *read = ctx;
+    int g = read->groups[range];
+    int first = read->cut->first[g];
+    int end = g + 1 < read->cut->n_groups ? read->cut->first[g + 1] : read->rig->package->n_layers;
+    if (status == SY_OK && read->verify)
+        status = sy_package_verify(read->rig->package, first, end - first, read->ranges[range].to);
+    atomic_store(&read->rig->arrivals[g], status == SY_OK ? SY_ARRIVAL_HERE : SY_ARRIVAL_FAILED);
+    sy_futex_wake(&read->rig->arrivals[g]);
+}
+
+static int range_ready(void *ctx, int range)
+{
+    struct reading *read = ctx;
+    return !read->sequential || atomic_load(&read->n_computed) >= read->groups[range];
+}
+
+static void *read_main(void *arg)
+{
+    struct reading *read = arg;
+    struct sy_storage_reader *reader = NULL;
+    struct sy_storage_callbacks callbacks = {.ready = range_ready, .done = range_done, .ctx = read};
+    struct sy_storage_result result;
+    read->status = sy_storage_reader_create(0, 0, &reader);
+    if (read->status == SY_OK)
+        read->status = sy_storage_read(reader, read->rig->package->path, read->ranges, read->n_ranges,
+                                       &callbacks, &result);
+    sy_storage_reader_destroy(reader);
+    return NULL;
+}
+
+static int start_reading(struct reading *read)
+{
+    struct swap_rig *r = read->rig;
+    read->n_ranges = 0;
+    for (int g = 0; g < read->cut->n_groups; g++) {
+        uint64_t start, bytes;
+        sy_infer_group_range(r->package, read->cut->first, read->cut->n_groups, g, &start, &bytes);
+        atomic_store(&r->arrivals[g], bytes ? SY_ARRIVAL_COMING : SY_ARRIVAL_HERE);
+        if (bytes == 0)
+            continue;
+        read->groups[read->n_ranges] = g;
+        read->ranges[read->n_ranges++] = (struct sy_storage_range){
+            .file_offset = r->package->weights_offset + start,
+            .bytes = bytes,
+            .to = sy_device_host_pointer(r->device, sy_pool_address(read->pool, start)),
+        };
+    }
+    return pthread_create(&read->thread, NULL, read_main, read) == 0
+               ? SY_OK
+               : sy_error_set(SY_ENOMEM_HOST, "cannot start the storage thread");
+}
+
+/* Out of the page cache, so that the next read comes from the disk. */
+static void forget_file(const struct swap_rig *r)
+{
+    int fd = open(r->package->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fdatasync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
+/* ---- one swap ----------------------------------------------------------------------------------------- */
+
+static void no_beat(void *ctx)
+{
+    (void)ctx;
+}
+
+static void count_group(void *ctx, int group)
+{
+    struct reading *read = ctx;
+    atomic_store(&read->n_computed, group + 1);
+}
+
+static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode mode, struct sy_transfer *transfer,
+                      uint64_t *moved)
+{
+    bool unified = sy_device_get_properties(r->device)->unified;
+    bool resident = mode == SWAP_READY || mode == SWAP_IN_IMAGE;
+    *moved = 0;
+    sy_transfer_begin(transfer);
+    for (int g = 0; g < cut->n_groups; g++) {
+        uint64_t start, bytes;
+        sy_infer_group_range(r->package, cut->first, cut->n_groups, g, &start, &bytes);
+        struct sy_transfer_group group = {
+            .pool_offset = start,
+            .bytes = bytes,
+            .image = unified ? NULL : (char *)r->image.base + start,
+            .arrival = unified && !resident ? &r->arrivals[g] : NULL,
+            .resident = resident || bytes == 0,
+            .after_group = mode == SWAP_SEQUENTIAL ? g - 1 : -1,
+        };
+        SY_TRY(sy_transfer_add(transfer, &group, 1));
+        *moved += resident ? 0 : bytes;
+    }
+    return SY_OK;
+}
+
+static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_memory *pool,
+                   struct sy_transfer *transfer, struct reading *read, struct sy_infer_times *times)
+{
+    struct sy_infer_run run = {
+        .engine = &sy_host_engine, .package = r->package, .program = r->program,
+        .device = r->device, .pool = pool, .compute = r->compute, .transfer = transfer,
+        .group_layers = cut->first, .n_groups = cut->n_groups, .workspace_offset = r->workspace_offset,
+        .inputs = (const void *const *)r->inputs, .outputs = r->outputs,
+        .beat = no_beat, .group_done = count_group, .ctx = read,
+    };
+    int status = sy_infer_run(&run, times);
+    sy_transfer_end(transfer);
+    return status;
+}
+
+static bool outputs_equal(const struct swap_rig *r)
+{
+    for (int i = 0; i < r->package->graph->n_outputs; i++)
+        if (memcmp(r->outputs[i], r->reference[i], r->output_bytes[i]) != 0)
+            return false;
+    return true;
+}
+
+static int create_program(struct swap_rig *r)
+{
+    return sy_host_engine.program_create(r->package->graph, r->package->layers, r->package->n_layers, r->batch,
+                                         &r->program);
+}
+
+/* Everything after the request came in: returns with the outputs written. */
+static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cut, struct sy_pool_memory *pool,
+                   struct sy_transfer *transfer, struct swap_result *out)
+{
+    bool from_storage = sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE;
+    struct reading read = {.rig = r, .cut = cut, .pool = pool, .sequential = mode == SWAP_SEQUENTIAL, .verify = true};
+    struct sy_infer_times times = {0};
+    sy_ns start = sy_clock_now();
+    if (mode != SWAP_READY)
+        swap_victim_preempt(&r->victim);
+    if (mode == SWAP_ONE_PROCESS) {
+        swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+        SY_TRY(create_program(r));
+    }
+    if (from_storage)
+        SY_TRY(start_reading(&read));
+    int status = add_groups(r, cut, mode, transfer, &out->bytes);
+    if (mode != SWAP_READY && mode != SWAP_ONE_PROCESS)
+        swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+    if (status == SY_OK)
+        status = compute(r, cut, pool, transfer, &read, &times);
+    if (from_storage) {
+        pthread_join(read.thread, NULL);
+        status = status < 0 ? status : read.status;
+    }
+    out->total_ns = times.end_ns - start;
+    out->first_layer_ns = times.first_layer_ns - start;
+    return status;
+}
+
+static int swap_without_pool(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
+{
+    struct sy_pool_memory *pool = NULL;
+    struct sy_transfer *transfer = NULL;
+    sy_ns start = sy_clock_now();
+    int status = sy_pool_create(r->device, sy_pool_size(r->pool), &pool);
+    if (status == SY_OK)
+        status = sy_transfer_create(r->device, pool, r->link_core, &transfer);
+    sy_ns taken = sy_clock_now() - start;
+    if (status == SY_OK)
+        status = swap_in(r, SWAP_NO_POOL, cut, pool, transfer, out);
+    start = sy_clock_now();
+    sy_transfer_destroy(transfer);
+    sy_pool_destroy(pool);
+    out->total_ns += taken + sy_clock_now() - start;
+    out->first_layer_ns += taken;
+    return status;
+}
+
+static int run_restart(struct swap_rig *r, struct swap_result *out)
+{
+    struct swap_child_times times;
+    sy_ns start = sy_clock_now();
+    swap_victim_kill(&r->victim);
+    out->preempt_wait_ns = sy_clock_now() - start;
+    SY_TRY(swap_child_restart(r->program_path, r->package->path, r->device_text, r->batch, &times));
+    out->total_ns = times.end_ns - start;
+    out->first_layer_ns = times.first_layer_ns - start;
+    out->bytes = r->package->weights_bytes;
+    out->n_groups = 1;
+    out->same_bits = true; /* the child has other memory; its outputs are not compared */
+    return swap_victim_spawn(&r->victim);
+}
+
+int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *out)
+{
+    struct cut *cut = calloc(1, sizeof *cut);
+    if (!cut)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    *out = (struct swap_result){0};
+    int status = make_cut(r, mode, cut);
+    out->n_groups = cut->n_groups;
+    if (sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE)
+        forget_file(r);
+    if (mode == SWAP_ONE_PROCESS) {
+        sy_host_engine.program_destroy(r->program);
+        r->program = NULL;
+    }
+    if (mode == SWAP_READY)
+        swap_victim_hold(&r->victim);
+    else
+        swap_victim_train(&r->victim, VICTIM_WARM_NS);
+    if (status == SY_OK && mode == SWAP_RESTART)
+        status = run_restart(r, out);
+    else if (status == SY_OK && mode == SWAP_NO_POOL)
+        status = swap_without_pool(r, cut, out);
+    else if (status == SY_OK)
+        status = swap_in(r, mode, cut, r->pool, r->transfer, out);
+    if (mode != SWAP_RESTART)
+        out->same_bits = status == SY_OK && outputs_equal(r);
+    free(cut);
+    return status;
+}
+
+int swap_rig_read(struct swap_rig *r, sy_ns *took)
+{
+    struct cut *cut = calloc(1, sizeof *cut);
+    if (!cut)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    int status = make_cut(r, SWAP_PIPELINED, cut);
+    swap_victim_hold(&r->victim);
+    forget_file(r);
+    struct reading read = {.rig = r, .cut = cut, .pool = r->pool};
+    sy_ns start = sy_clock_now();
+    if (status == SY_OK)
+        status = start_reading(&read);
+    if (status == SY_OK) {
+        pthread_join(read.thread, NULL);
+        status = read.status;
+    }
+    *took = sy_clock_now() - start;
+    free(cut);
+    return status;
+}
+
+/* ---- set up ------------------------------------------------------------------------------------------- */
+
+static int choose_cores(struct swap_rig *r)
+{
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    r->n_cores = 0;
+    r->link_core = -1;
+    for (int c = 0; c < CPU_SETSIZE && r->n_cores < (int)SY_ARRAY_LEN(r->cores); c++)
+        if (CPU_ISSET(c, &set))
+            r->cores[r->n_cores++] = c;
+    if (sy_device_get_properties(r->device)->reserved_cores && r->n_cores > 1)
+        r->link_core = r->cores[--r->n_cores];
+    if (r->link_core >= 0)
+        SY_TRY(sy_device_set_link_core(r->device, r->link_core));
+    return sy_host_engine.set_threads(r->cores, r->n_cores);
+}
+
+static int open_device(struct swap_rig *r, const char *text)
+{
+    struct sy_device_spec spec;
+    snprintf(r->device_text, sizeof r->device_text, "%s", text);
+    SY_TRY(sy_device_spec_parse(text, &spec));
+    SY_TRY(sy_device_open(&spec, &r->device));
+    SY_TRY(choose_cores(r));
+    r->workspace_offset = SY_ALIGN_UP(r->package->weights_bytes, SY_LAYER_ALIGN);
+    uint64_t bytes = r->workspace_offset + sy_host_engine.program_workspace_bytes(r->program);
+    SY_TRY(sy_pool_create(r->device, SY_ALIGN_UP(bytes, SY_LAYER_ALIGN), &r->pool));
+    SY_TRY(sy_stream_create(r->device, SY_STREAM_COMPUTE, &r->compute));
+    return sy_transfer_create(r->device, r->pool, r->link_core, &r->transfer);
+}
+
+static void close_device(struct swap_rig *r)
+{
+    sy_transfer_destroy(r->transfer);
+    sy_stream_destroy(r->compute);
+    sy_pool_destroy(r->pool);
+    sy_device_close(r->device);
+    r->transfer = NULL;
+    r->compute = NULL;
+    r->pool = NULL;
+    r->device = NULL;
+}
+
+static int read_weights(struct swap_rig *r, void *to)
+{
+    struct sy_storage_reader *reader = NULL;
+    struct sy_storage_result result;
+    struct sy_storage_range range = {r->package->weights_offset, r->package->weights_bytes, to};
+    SY_TRY(sy_storage_reader_create(0, 0, &reader));
+    int status = sy_storage_read(reader, r->package->path, &range, 1, NULL, &result);
+    sy_storage_reader_destroy(reader);
+    SY_TRY(status);
+    return sy_package_verify(r->package, 0, r->package->n_layers, to);
+}
+
+static int make_tensors(struct swap_rig *r)
+{
+    const struct sy_graph *graph = r->package->graph;
+    if (graph->n_inputs > 16 || graph->n_outputs > 16)
+        return sy_error_set(SY_EUNSUPPORTED, "more than 16 inputs or outputs");
+    for (int i = 0; i < graph->n_inputs; i++) {
+        SY_TRY(swap_make_input(&graph->tensors[graph->inputs[i]], r->batch, &r->inputs[i]));
+    }
+    for (int i = 0; i < graph->n_outputs; i++) {
+        const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
+        r->output_bytes[i] = (size_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
+        r->outputs[i] = calloc(1, r->output_bytes[i]);
+        r->reference[i] = calloc(1, r->output_bytes[i]);
+        if (!r->outputs[i] || !r->reference[i])
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for the outputs");
+    }
+    return SY_OK;
+}
+
+/* The weights into the pool by the device's own way, so that `ready` runs on them. */
+static int fill_pool(struct swap_rig *r)
+{
+    if (sy_device_get_properties(r->device)->unified)
+        return read_weights(r, sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0)));
+    struct swap_result ignored;
+    struct cut *cut = calloc(1, sizeof *cut);
+    if (!cut)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
+    cut->n_groups = 1;
+    int status = swap_in(r, SWAP_WHOLE, cut, r->pool, r->transfer, &ignored);
+    free(cut);
+    return status;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median compute time of each layer, measured here: same threads, same batch, same run as what is compared. */
+static int profile_layers(struct swap_rig *r)
+{
+    int n = r->package->n_layers;
+    uint64_t *samples = calloc((size_t)n * PROFILE_RUNS, sizeof *samples);
+    struct cut *cut = calloc(1, sizeof *cut);
+    r->layers = calloc((size_t)n, sizeof *r->layers);
+    int status = samples && cut && r->layers ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    for (int i = 0; status == SY_OK && i < n; i++)
+        cut->first[i] = i;
+    if (n > SY_RUN_MAX_GROUPS)
+        status = sy_error_set(SY_EUNSUPPORTED, "%d layers: at most %d can be timed", n, SY_RUN_MAX_GROUPS);
+    for (int run = 0; status == SY_OK && run < PROFILE_RUNS; run++) {
+        sy_ns *spans = calloc((size_t)n * 2, sizeof *spans);
+        struct sy_infer_times times = {.compute_spans = spans};
+        struct reading nothing = {0};
+        uint64_t moved;
+        cut->n_groups = n;
+        status = spans ? add_groups(r, cut, SWAP_READY, r->transfer, &moved) : SY_ENOMEM_HOST;
+        if (status == SY_OK)
+            status = compute(r, cut, r->pool, r->transfer, &nothing, &times);
+        for (int i = 0; status == SY_OK && i < n; i++)
+            samples[i * PROFILE_RUNS + run] = spans[2 * i + 1] - spans[2 * i];
+        free(spans);
+    }
+    for (int i = 0; status == SY_OK && i < n; i++) {
+        qsort(&samples[i * PROFILE_RUNS], PROFILE_RUNS, sizeof *samples, compare_ns);
+        r->layers[i] = (struct sy_plan_layer){.bytes = r->package->layers[i].bytes,
+                                              .compute_ns = samples[i * PROFILE_RUNS + PROFILE_RUNS / 2]};
+    }
+    free(samples);
+    free(cut);
+    return status;
+}
+
+static int measure_ready(struct swap_rig *r)
+{
+    uint64_t ns[PROFILE_RUNS];
+    for (int i = 0; i < PROFILE_RUNS; i++) {
+        struct swap_result result;
+        SY_TRY(swap_rig_run(r, SWAP_READY, &result));
+        ns[i] = result.total_ns;
+    }
+    qsort(ns, PROFILE_RUNS, sizeof *ns, compare_ns);
+    r->ready_ms = (double)ns[PROFILE_RUNS / 2] / 1e6;
+    for (int i = 0; i < r->package->graph->n_outputs; i++)
+        memcpy(r->reference[i], r->outputs[i], r->output_bytes[i]);
+    return SY_OK;
+}
+
+/* The link that makes transfer / compute = ratio, as on the paper's machine. */
+static int set_link_ratio(struct swap_rig *r, double ratio)
+{
+    char text[128];
+    double gbps = (double)r->package->weights_bytes / (ratio * r->ready_ms * 1e6);
+    close_device(r);
+    snprintf(text, sizeof text, "emulated,link-gbps=%.6f", gbps);
+    SY_TRY(open_device(r, text));
+    return fill_pool(r);
+}
+
+static int set_cost(struct swap_rig *r)
+{
+    if (sy_device_get_properties(r->device)->unified) {
+        sy_ns took = 0;
+        SY_TRY(swap_rig_read(r, &took));
+        r->cost = (struct sy_link_cost){STORAGE_ALPHA_NS, (double)r->package->weights_bytes / (double)took, SIGMA_NS};
+    } else {
+        struct sy_device_spec spec;
+        SY_TRY(sy_device_spec_parse(r->device_text, &spec));
+        r->cost = (struct sy_link_cost){(double)spec.link_alpha_ns, spec.link_gbps, SIGMA_NS};
+    }
+    r->bound_ms = (double)sy_plan_bound(r->layers, r->package->n_layers, &r->cost) / 1e6;
+    return SY_OK;
+}
+
+static int open_all(struct swap_rig *r, const char *package, const char *device)
+{
+    SY_TRY(sy_package_open(package, &r->package));
+    SY_TRY(create_program(r));
+    SY_TRY(make_tensors(r));
+    SY_TRY(open_device(r, device));
+    if (sy_device_get_properties(r->device)->unified)
+        return SY_OK;
+    SY_TRY(sy_shared_memory_create(&r->image, "image", r->package->weights_bytes));
+    return read_weights(r, r->image.base);
+}
+
+static int set_up(struct swap_rig *r, const char *package, const char *device, double ratio, const char *job_model)
+{
+    SY_TRY(open_all(r, package, device));
+    SY_TRY(swap_victim_create(&r->victim, r->program_path, job_model, r->cores, r->n_cores));
+    swap_victim_hold(&r->victim);
+    SY_TRY(fill_pool(r));
+    SY_TRY(measure_ready(r));
+    if (ratio > 0 && sy_device_get_properties(r->device)->emulated)
+        SY_TRY(set_link_ratio(r, ratio));
+    SY_TRY(profile_layers(r));
+    return set_cost(r);
+}
+
+static struct swap_rig *new_rig(const char *program, int64_t batch)
+{
+    struct swap_rig *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->program_path = program;
+    r->batch = batch;
+    r->image.fd = r->victim.memory.fd = -1;
+    return r;
+}
+
+int swap_rig_create_cold(const char *program, const char *package, const char *device, int64_t batch,
+                         struct swap_rig **out)
+{
+    struct swap_rig *r = new_rig(program, batch);
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the bench");
+    int status = open_all(r, package, device);
+    if (status < 0) {
+        swap_rig_destroy(r);
+        return status;
+    }
+    *out = r;
+    return SY_OK;
+}
+
+int swap_rig_run_cold(struct swap_rig *r, sy_ns *first_layer_ns, sy_ns *end_ns)
+{
+    struct cut whole = {.n_groups = 1};
+    struct swap_result result;
+    sy_ns start = sy_clock_now();
+    SY_TRY(swap_in(r, SWAP_WHOLE, &whole, r->pool, r->transfer, &result));
+    *first_layer_ns = start + result.first_layer_ns;
+    *end_ns = start + result.total_ns;
+    return SY_OK;
+}
+
+int swap_rig_create(const char *program, const char *package, const char *device, double ratio, int64_t batch,
+                    const char *job_model, struct swap_rig **out)
+{
+    struct swap_rig *r = new_rig(program, batch);
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the bench");
+    int status = set_up(r, package, device, ratio, job_model);
+    if (status < 0) {
+        swap_rig_destroy(r);
+        return status;
+    }
+    *out = r;
+    return SY_OK;
+}
+
+void swap_rig_destroy(struct swap_rig *r)
+{
+    if (!r)
+        return;
+    swap_victim_destroy(&r->victim);
+    close_device(r);
+    if (r->program)
+        sy_host_engine.program_destroy(r->program);
+    for (int i = 0; i < 16; i++) {
+        free(r->inputs[i]);
+        free(r->outputs[i]);
+        free(r->reference[i]);
+    }
+    sy_package_close(r->package);
+    sy_shared_memory_finish(&r->image);
+    free(r->layers);
+    free(r);
+}
+
+double swap_rig_bound_ms(const struct swap_rig *r)
+{
+    return r->bound_ms;
+}
+
+double swap_rig_ready_ms(const struct swap_rig *r)
+{
+    return r->ready_ms;
+}
+
+double swap_rig_rate_gbps(const struct swap_rig *r)
+{
+    return r->cost.bytes_per_ns;
+}
+
+const char *swap_rig_device_name(const struct swap_rig *r)
+{
+    return sy_device_get_properties(r->device)->name;
+}

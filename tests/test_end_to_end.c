@@ -1,0 +1,483 @@
+/* Real servers, real workers: swaps under load, preempted training, killed processes, altered packages. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "tests/server_fixture.h"
+
+#define SMALL_POOL "12M" /* less than the small models together and a training job */
+
+static const char *const models[] = {"tiny_cnn", "mlp", "bert_tiny"};
+#define N_MODELS 3
+#define VARIANTS 3
+
+struct references {
+    sy_client_result *of[N_MODELS][VARIANTS];
+};
+
+/* Outputs on an idle system. */
+static void take_references(struct fixture *f, struct references *r)
+{
+    for (int m = 0; m < N_MODELS; m++)
+        for (int v = 0; v < VARIANTS; v++)
+            r->of[m][v] = fixture_infer(f, models[m], 1, v, NULL);
+}
+
+static void free_references(struct references *r)
+{
+    for (int m = 0; m < N_MODELS; m++)
+        for (int v = 0; v < VARIANTS; v++)
+            sy_client_result_free(r->of[m][v]);
+}
+
+/* One request for each model, compared with the reference; evicted before, so that each is a swap. */
+static void ask_all(struct fixture *f, const struct references *r, int variant)
+{
+    for (int m = 0; m < N_MODELS; m++) {
+        sy_client_result *result = fixture_infer(f, models[m], 1, variant, NULL);
+        assert_true(fixture_same(result, r->of[m][variant]));
+        sy_client_result_free(result);
+    }
+}
+
+static void evict_all(struct fixture *f, bool image_too)
+{
+    for (int m = 0; m < N_MODELS; m++)
+        json_decref(fixture_call(f, "evict", json_pack("{s:s, s:b}", "model", models[m], "image", image_too)));
+}
+
+/* ---- swaps ----------------------------------------------------------------------------------------------- */
+
+struct asker {
+    const struct fixture *f;
+    const struct references *references;
+    int seed, n_wrong, n_failed;
+    pthread_t thread;
+};
+
+static void *ask_in_thread(void *arg)
+{
+    struct asker *a = arg;
+    sy_client *client = NULL;
+    if (sy_client_connect(a->f->address, 60000, &client) < 0) {
+        a->n_failed++;
+        return NULL;
+    }
+    for (int i = 0; i < 20; i++) {
+        int m = (a->seed + i) % N_MODELS, v = (a->seed + i / 2) % VARIANTS, status = 0;
+        sy_client_result *result = fixture_infer_on(client, models[m], 1, v, &status);
+        a->n_failed += status < 0;
+        a->n_wrong += status == 0 && !fixture_same(result, a->references->of[m][v]);
+        sy_client_result_free(result);
+    }
+    sy_client_close(client);
+    return NULL;
+}
+
+static void swap_under_load_on(const char *device)
+{
+    struct fixture f;
+    struct references references;
+    struct asker askers[4];
+    fixture_init(&f, "load");
+    const char *const args[] = {"--models", fixture_models(), "--device", device, "--pool-bytes", SMALL_POOL, NULL};
+    fixture_start(&f, args);
+    take_references(&f, &references);
+    fixture_submit(&f, fixture_make_job(&f, "load", 1000000, 1000000));
+    evict_all(&f, true);
+    for (int i = 0; i < 4; i++) {
+        askers[i] = (struct asker){.f = &f, .references = &references, .seed = i};
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_in_thread, &askers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(askers[i].thread, NULL);
+        assert_int_equal(askers[i].n_failed, 0);
+        assert_int_equal(askers[i].n_wrong, 0);
+    }
+    assert_true(fixture_counter(&f, "swaps") >= N_MODELS);
+    assert_true(fixture_counter(&f, "preemptions") >= 1);
+    free_references(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+static void swaps_under_load_keep_the_bits_on_host(void **state)
+{
+    (void)state;
+    swap_under_load_on("host");
+}
+
+static void swaps_under_load_keep_the_bits_on_emulated(void **state)
+{
+    (void)state;
+    swap_under_load_on("emulated,link-gbps=2");
+}
+
+/* ---- training -------------------------------------------------------------------------------------------- */
+
+/* The undisturbed run of the job `name`; every test compares with its last snapshot. */
+static void *undisturbed(const char *name, int steps, size_t *bytes)
+{
+    struct fixture f;
+    fixture_init(&f, "alone");
+    const char *const args[] = {"--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    fixture_wait_ended(&f, fixture_submit(&f, fixture_make_job(&f, name, steps, 1000000)));
+    void *state = fixture_read_snapshot(&f, name, (uint64_t)steps, bytes);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+    return state;
+}
+
+static void assert_same_state(const struct fixture *f, const char *name, int steps, const void *expected, size_t bytes)
+{
+    size_t got_bytes;
+    void *got = fixture_read_snapshot(f, name, (uint64_t)steps, &got_bytes);
+    assert_int_equal(got_bytes, bytes);
+    assert_memory_equal(got, expected, bytes);
+    free(got);
+}
+
+static void two_hundred_preemptions_keep_the_bits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    size_t bytes;
+    int steps = 150;
+    void *expected = undisturbed("many", steps, &bytes);
+    fixture_init(&f, "preempt");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "many", steps, 1000000));
+    fixture_wait_step(&f, job, 1);
+    for (int i = 0; i < 1000 && fixture_counter(&f, "preemptions") < 200; i++)
+        for (int k = 0; k < 10; k++)
+            sy_client_result_free(fixture_infer(&f, "mlp", 1, k % VARIANTS, NULL));
+    int64_t preemptions = fixture_counter(&f, "preemptions");
+    fixture_wait_ended(&f, job);
+    if (preemptions < 200)
+        fail_msg("only %lld preemptions before the job ended: make it longer", (long long)preemptions);
+    assert_same_state(&f, "many", steps, expected, bytes);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+    free(expected);
+}
+
+static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    size_t bytes;
+    int steps = 120, n_killed = 0;
+    void *expected = undisturbed("killed", steps, &bytes);
+    fixture_init(&f, "kill");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "killed", steps, 10));
+    for (uint64_t step = 1; step < (uint64_t)steps && n_killed < 6; step += 15) {
+        if (fixture_wait_step(&f, job, step) >= (uint64_t)steps)
+            break;
+        pid_t pid = fixture_worker_in(&f, "training");
+        n_killed += pid > 0 && kill(pid, SIGKILL) == 0;
+    }
+    assert_true(n_killed >= 2);
+    fixture_wait_ended(&f, job);
+    assert_same_state(&f, "killed", steps, expected, bytes);
+    sy_client_result_free(fixture_infer(&f, "mlp", 1, 0, NULL));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+    free(expected);
+}
+
+static void a_killed_runtime_resumes_its_jobs(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    size_t bytes;
+    int steps = 120;
+    void *expected = undisturbed("again", steps, &bytes);
+    fixture_init(&f, "again");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "again", steps, 10));
+    for (int round = 1; round <= 3; round++) {
+        fixture_wait_step(&f, job, (uint64_t)round * 20);
+        fixture_kill(&f);
+        fixture_start(&f, args);
+        json_t *status = fixture_status(&f);
+        json_t *first = json_array_get(json_object_get(status, "jobs"), 0);
+        job = (uint64_t)json_integer_value(json_object_get(first, "job"));
+        json_decref(status);
+    }
+    fixture_wait_ended(&f, job);
+    assert_same_state(&f, "again", steps, expected, bytes);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+    free(expected);
+}
+
+static void a_stopped_runtime_snapshots_its_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    fixture_init(&f, "drain");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "drain", 1000000, 1000000));
+    uint64_t seen = fixture_wait_step(&f, job, 5);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_start(&f, args);
+    json_t *status = fixture_status(&f);
+    json_t *first = json_array_get(json_object_get(status, "jobs"), 0);
+    job = (uint64_t)json_integer_value(json_object_get(first, "job"));
+    json_decref(status);
+    assert_true(fixture_wait_step(&f, job, seen) >= seen); /* it did not begin at 0 and take up to here again */
+    assert_true(fixture_log_has(&f, "resume"));
+    fixture_kill(&f);
+    fixture_finish(&f);
+}
+
+/* ---- workers killed ---------------------------------------------------------------------------------------- */
+
+static void idle_workers_are_replaced(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct references references;
+    fixture_init(&f, "idle");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    take_references(&f, &references);
+    for (int i = 0; i < 4; i++) {
+        pid_t pid = fixture_worker_in(&f, "idle");
+        assert_true(pid > 0);
+        kill(pid, SIGKILL);
+        ask_all(&f, &references, i % VARIANTS);
+    }
+    free_references(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+/* Kills whatever worker runs or loads, while requests come: each is answered, with the right bits. */
+static void requests_survive_their_worker(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct references references;
+    struct asker asker = {.f = &f, .references = &references};
+    int n_killed = 0;
+    fixture_init(&f, "survive");
+    const char *const args[] = {"--models", fixture_models(), "--device", "emulated,link-gbps=0.05",
+                                "--pool-bytes", SMALL_POOL, NULL};
+    fixture_start(&f, args);
+    take_references(&f, &references);
+    assert_int_equal(pthread_create(&asker.thread, NULL, ask_in_thread, &asker), 0);
+    for (int i = 0; i < 400 && n_killed < 3; i++) {
+        pid_t pid = fixture_worker_in(&f, i % 2 ? "running" : "loading");
+        if (pid > 0) {
+            n_killed += kill(pid, SIGKILL) == 0;
+            /* The same request may die once, not twice: let it be answered. */
+            sy_clock_sleep_until(sy_clock_now() + 1500 * SY_NS_PER_MS);
+        }
+    }
+    pthread_join(asker.thread, NULL);
+    assert_true(n_killed >= 1);
+    assert_int_equal(asker.n_failed, 0);
+    assert_int_equal(asker.n_wrong, 0);
+    free_references(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+static void a_stopped_worker_is_killed_and_replaced(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "hang");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", "--hang-timeout", "2", NULL};
+    fixture_start(&f, args);
+    pid_t pid = fixture_worker_in(&f, "idle");
+    kill(pid, SIGSTOP);
+    for (int i = 0; i < 100 && kill(pid, 0) == 0; i++)
+        sy_clock_sleep_until(sy_clock_now() + 100 * SY_NS_PER_MS);
+    assert_int_not_equal(kill(pid, 0), 0);
+    sy_client_result_free(fixture_infer(&f, "mlp", 1, 0, NULL));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------------------------- */
+
+static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct references references;
+    float data[64] = {0};
+    sy_client_result *result = NULL;
+    fixture_init(&f, "refuse");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    take_references(&f, &references);
+    sy_client_tensor good = {"input", "FP32", 2, {1, 64}, data, sizeof data};
+    sy_client_tensor wrong[] = {
+        {"inputs", "FP32", 2, {1, 64}, data, sizeof data},
+        {"input", "INT32", 2, {1, 64}, data, sizeof data},
+        {"input", "FP32", 2, {1, 63}, data, sizeof data - 4},
+        {"input", "FP32", 1, {64}, data, sizeof data},
+        {"input", "FP32", 2, {0, 64}, data, 0},
+        {"input", "FP32", 2, {1, 64}, data, sizeof data - 4},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_true(sy_client_infer(f.client, "mlp", &wrong[i], 1, &result) < 0);
+        assert_true(strlen(sy_client_error(f.client)) > 10);
+    }
+    assert_true(sy_client_infer(f.client, "nonesuch", &good, 1, &result) < 0);
+    assert_non_null(strstr(sy_client_error(f.client), "nonesuch"));
+    ask_all(&f, &references, 1);
+    free_references(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+/* Size of the model's weights as the server sees it. */
+static int64_t weights_bytes(struct fixture *f, const char *model)
+{
+    size_t i;
+    json_t *entry, *status = fixture_status(f);
+    int64_t bytes = 0;
+    json_array_foreach(json_object_get(status, "models"), i, entry)
+        if (strcmp(json_string_value(json_object_get(entry, "name")), model) == 0)
+            bytes = json_integer_value(json_object_get(entry, "weights_bytes"));
+    json_decref(status);
+    return bytes;
+}
+
+static void a_model_larger_than_the_pool_cycles_through_it(void **state)
+{
+    (void)state;
+    const char *const devices[] = {"host", "emulated,link-gbps=2"};
+    for (int d = 0; d < 2; d++) {
+        struct fixture f;
+        char pool[32];
+        fixture_init(&f, "large");
+        const char *const roomy[] = {"--models", fixture_models(), "--device", devices[d], "--pool-bytes", "64M", NULL};
+        fixture_start(&f, roomy);
+        sy_client_result *expected = fixture_infer(&f, "bert_tiny", 1, 0, NULL);
+        int64_t bytes = weights_bytes(&f, "bert_tiny");
+        assert_true(bytes > 1000000);
+        assert_int_equal(fixture_stop(&f), 0);
+        snprintf(pool, sizeof pool, "%lld", (long long)bytes - 8192);
+        const char *const tight[] = {"--models", fixture_models(), "--device", devices[d], "--pool-bytes", pool, NULL};
+        fixture_start(&f, tight);
+        for (int i = 0; i < 3; i++) {
+            sy_client_result *result = fixture_infer(&f, "bert_tiny", 1, 0, NULL);
+            assert_true(fixture_same(result, expected));
+            sy_client_result_free(result);
+        }
+        sy_client_result_free(expected);
+        assert_int_equal(fixture_stop(&f), 0);
+        fixture_finish(&f);
+    }
+}
+
+static void a_model_that_can_never_fit_is_refused_with_the_sizes(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int status = 0;
+    fixture_init(&f, "never");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64K", NULL};
+    if (fixture_start_refused(&f, args) == 0) {
+        fixture_start(&f, args); /* it may serve the models that do fit */
+        sy_client_result_free(fixture_infer(&f, "bert_tiny", 1, 0, &status));
+        assert_true(status < 0);
+        fixture_kill(&f);
+    }
+    assert_true(fixture_log_has(&f, "bert_tiny"));
+    fixture_finish(&f);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[1400];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void alter_byte(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, at, at < 0 ? SEEK_END : SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, -1, SEEK_CUR);
+    fputc(byte ^ 0x40, file);
+    fclose(file);
+}
+
+static void an_altered_package_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char original[700], copy[400];
+    int status = 0;
+    fixture_init(&f, "alter");
+    const char *const first[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, first); /* imports */
+    assert_int_equal(fixture_stop(&f), 0);
+    snprintf(original, sizeof original, "%s/bert_tiny/1/model.sypkg", fixture_models());
+    snprintf(copy, sizeof copy, "%s/bad.sypkg", f.folder);
+    const char *const args[] = {"--package", copy, "--pool-bytes", "64M", NULL};
+    const long places[] = {10, 5000, -100};
+    for (int i = 0; i < 3; i++) {
+        copy_file(original, copy);
+        alter_byte(copy, places[i]);
+        unlink(f.log);
+        if (fixture_start_refused(&f, args) == 0) {
+            fixture_start(&f, args); /* weights are checked when they are read: the request is refused */
+            sy_client_result_free(fixture_infer(&f, "bert_tiny", 1, 0, &status));
+            assert_true(status < 0);
+            fixture_kill(&f);
+        }
+        assert_true(fixture_log_has(&f, "bad.sypkg") || fixture_log_has(&f, "bert_tiny"));
+    }
+    fixture_finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(swaps_under_load_keep_the_bits_on_host),
+        cmocka_unit_test(swaps_under_load_keep_the_bits_on_emulated),
+        cmocka_unit_test(two_hundred_preemptions_keep_the_bits),
+        cmocka_unit_test(a_killed_training_worker_goes_on_with_the_same_bits),
+        cmocka_unit_test(a_killed_runtime_resumes_its_jobs),
+        cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
+        cmocka_unit_test(idle_workers_are_replaced),
+        cmocka_unit_test(requests_survive_their_worker),
+        cmocka_unit_test(a_stopped_worker_is_killed_and_replaced),
+        cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
+        cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
+        cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),
+        cmocka_unit_test(an_altered_package_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
