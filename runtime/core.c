@@ -1,0 +1,398 @@
+#include "runtime/core_internal.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+
+#define GIB          (1ull << 30)
+#define MIB          (1ull << 20)
+#define MOST_DEFAULT (8 * GIB)
+#define DRAIN_TICK_US 20000
+#define MAX_TENSORS  64
+
+/* ---- configuration ---------------------------------------------------------------------------- */
+
+static uint64_t half_of_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t half = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : GIB;
+    return SY_MIN(half, MOST_DEFAULT);
+}
+
+/* "0-3,6": cores into the list. */
+static int parse_cores(const char *text, struct sy_core *core)
+{
+    const char *at = text;
+    while (*at) {
+        char *end;
+        long first = strtol(at, &end, 10), last = first;
+        bool good = end != at && first >= 0;
+        if (good && *end == '-') {
+            at = end + 1;
+            last = strtol(at, &end, 10);
+            good = end != at;
+        }
+        if (!good || last < first || last >= CPU_SETSIZE || (*end && *end != ','))
+            return sy_error_set(SY_EARG, "cores '%s': a list like 0-3,6 is expected", text);
+        for (long c = first; c <= last && core->n_cores < SY_CORE_MAX_CORES; c++)
+            core->cores[core->n_cores++] = (uint64_t)c;
+        at = *end ? end + 1 : end;
+    }
+    return core->n_cores ? SY_OK : sy_error_set(SY_EARG, "cores '': a list like 0-3,6 is expected");
+}
+
+static int choose_cores(struct sy_core *core, const char *text)
+{
+    cpu_set_t set;
+    core->link_core = -1;
+    if (sched_getaffinity(0, sizeof set, &set) < 0)
+        return sy_error_set(SY_EIO, "sched_getaffinity: %s", strerror(errno));
+    if (text)
+        SY_TRY(parse_cores(text, core));
+    for (int c = 0; !text && c < CPU_SETSIZE && core->n_cores < SY_CORE_MAX_CORES; c++)
+        if (CPU_ISSET(c, &set))
+            core->cores[core->n_cores++] = (uint64_t)c;
+    if (sy_device_get_properties(core->device)->reserved_cores == 0)
+        return SY_OK;
+    /* The link's core is one that does not compute: outside the given list if there is one, else its last. */
+    for (int c = 0; text && c < CPU_SETSIZE && core->link_core < 0; c++) {
+        bool computes = !CPU_ISSET(c, &set);
+        for (size_t i = 0; i < core->n_cores; i++)
+            computes |= core->cores[i] == (uint64_t)c;
+        core->link_core = computes ? -1 : c;
+    }
+    if (core->link_core < 0 && core->n_cores > 1)
+        core->link_core = (int64_t)core->cores[--core->n_cores];
+    if (core->link_core < 0)
+        sy_log_warn("core", "event=no_link_core why=\"one core only: the link and the computation share it\"");
+    return SY_OK;
+}
+
+static int take_config(struct sy_core *core, const struct sy_core_config *config)
+{
+    static const int64_t one[] = {1};
+    const int64_t *warm = config->warm_batches ? config->warm_batches : one;
+    int n_warm = config->warm_batches ? config->n_warm_batches : 1;
+    core->n_workers = config->n_workers ? config->n_workers : 3;
+    core->max_queue = config->max_queue ? config->max_queue : 1024;
+    if (core->n_workers < 2 || core->n_workers > SY_CORE_MAX_WORKERS)
+        return sy_error_set(SY_EARG, "%d workers: 2 to %d are possible, one trains while others stand by",
+                            core->n_workers, SY_CORE_MAX_WORKERS);
+    if (n_warm < 1 || n_warm > SY_CORE_WARM)
+        return sy_error_set(SY_EARG, "%d warm batch sizes: 1 to %d are possible", n_warm, SY_CORE_WARM);
+    for (int i = 0; i < n_warm; i++) {
+        if (warm[i] < 1)
+            return sy_error_set(SY_EARG, "warm batch %lld: 1 or more", (long long)warm[i]);
+        core->warm_batches[core->n_warm++] = (uint64_t)warm[i];
+    }
+    const char *grouping = config->grouping ? config->grouping : "planned";
+    if (strcmp(grouping, "planned") && strcmp(grouping, "per_layer") && strcmp(grouping, "whole"))
+        return sy_error_set(SY_EARG, "grouping '%s': planned, per_layer or whole", grouping);
+    core->grouping = strdup(grouping);
+    return core->grouping ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the configuration");
+}
+
+/* What plans are made for: the link; on a unified device storage stands in its place. */
+static void choose_link(struct sy_core *core)
+{
+    core->link = core->unified ? (struct sy_link_cost){.alpha_ns = 50000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
+                               : (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
+                                                       .bytes_per_ns = core->spec.link_gbps,
+                                                       .sigma_ns = 5000};
+}
+
+/* ---- start ------------------------------------------------------------------------------------ */
+
+static int open_device(struct sy_core *core, const struct sy_core_config *config)
+{
+    SY_TRY(sy_device_spec_parse(config->device ? config->device : "host", &core->spec));
+    SY_TRY(sy_device_open(&core->spec, &core->device));
+    core->unified = sy_device_get_properties(core->device)->unified;
+    choose_link(core);
+    return choose_cores(core, config->cores);
+}
+
+static int take_memory(struct sy_core *core, const struct sy_core_config *config)
+{
+    uint64_t pool_bytes = config->pool_bytes ? config->pool_bytes : half_of_memory();
+    uint64_t image_bytes = config->image_bytes ? config->image_bytes : half_of_memory();
+    SY_TRY(sy_pool_create(core->device, pool_bytes, &core->pool));
+    SY_TRY(sy_pool_export(core->pool, &core->pool_fd));
+    if (core->unified)
+        core->pool_base = sy_device_host_pointer(core->device, sy_pool_address(core->pool, 0));
+    else
+        SY_TRY(sy_shared_memory_create(&core->image, "switchyard-image", image_bytes));
+    SY_TRY(sy_shared_memory_create(&core->arrivals_memory, "switchyard-arrivals",
+                                   SY_ARRIVAL_WORDS * sizeof(uint32_t)));
+    core->arrivals = core->arrivals_memory.base;
+    return sy_slab_create(config->slab_bytes ? config->slab_bytes : 256 * MIB, &core->slab);
+}
+
+static int start_parts(struct sy_core *core, const struct sy_core_config *config)
+{
+    struct sy_sched_config sched = {.pool_bytes = sy_pool_size(core->pool),
+                                    .image_bytes = core->image.bytes,
+                                    .n_workers = core->n_workers,
+                                    .max_queue = core->max_queue};
+    struct sy_supervisor_config supervisor = {
+        .program = config->worker_program,
+        .n_workers = core->n_workers,
+        .hang_timeout_ns = config->hang_timeout_ns ? config->hang_timeout_ns : 10 * SY_NS_PER_S,
+        .ops = {.message = sy_core_message, .lost = sy_core_worker_lost, .ctx = core}};
+    SY_TRY(sy_sched_create(&sched, &core->sched));
+    SY_TRY(sy_trace_create(&core->trace));
+    SY_TRY(sy_job_store_open(config->state_folder, &core->store));
+    SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
+    SY_TRY(sy_supervisor_create(core->base, &supervisor, &core->supervisor));
+    return sy_core_resume_jobs(core);
+}
+
+static void on_pump(int fd, short what, void *core)
+{
+    (void)fd;
+    (void)what;
+    sy_core_pump(core);
+}
+
+void sy_core_pump_soon(struct sy_core *core)
+{
+    event_active(core->pump_event, EV_TIMEOUT, 0);
+}
+
+static void on_drain_tick(int fd, short what, void *core);
+
+int sy_core_create(struct event_base *base, const struct sy_core_config *config, struct sy_core **out)
+{
+    struct sy_core *core = calloc(1, sizeof *core);
+    if (!core)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the core");
+    core->base = base;
+    core->pool_fd = -1;
+    core->pump_event = event_new(base, -1, 0, on_pump, core);
+    core->drain_event = event_new(base, -1, EV_PERSIST, on_drain_tick, core);
+    int status = SY_OK;
+    if (!core->pump_event || !core->drain_event)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for the core's events");
+    if (status == SY_OK)
+        status = take_config(core, config);
+    if (status == SY_OK)
+        status = open_device(core, config);
+    if (status == SY_OK)
+        status = take_memory(core, config);
+    if (status == SY_OK)
+        status = start_parts(core, config);
+    if (status < 0) {
+        sy_core_destroy(core);
+        return status;
+    }
+    sy_log_info("core", "event=started device=\"%s\" pool_bytes=%llu image_bytes=%llu workers=%d cores=%zu",
+                sy_device_get_properties(core->device)->name, (unsigned long long)sy_pool_size(core->pool),
+                (unsigned long long)core->image.bytes, core->n_workers, core->n_cores);
+    *out = core;
+    return SY_OK;
+}
+
+void sy_core_destroy(struct sy_core *core)
+{
+    if (!core)
+        return;
+    core->stopping = true;
+    sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
+    sy_storage_thread_destroy(core->storage);
+    while (core->requests)
+        sy_core_end_request(core, core->requests, SY_ECANCELED, "the runtime has stopped");
+    sy_core_free_jobs(core);
+    sy_sched_destroy(core->sched);
+    sy_core_free_models(core);
+    sy_job_store_close(core->store);
+    sy_trace_destroy(core->trace);
+    sy_slab_destroy(core->slab);
+    sy_shared_memory_finish(&core->arrivals_memory);
+    sy_shared_memory_finish(&core->image);
+    if (core->pool_fd >= 0)
+        close(core->pool_fd);
+    sy_pool_destroy(core->pool);
+    sy_device_close(core->device);
+    if (core->pump_event)
+        event_free(core->pump_event);
+    if (core->drain_event)
+        event_free(core->drain_event);
+    free(core->grouping);
+    free(core);
+}
+
+struct sy_slab *sy_core_slab(struct sy_core *core)
+{
+    return core->slab;
+}
+
+/* ---- drain ------------------------------------------------------------------------------------ */
+
+static void stop_workers(struct sy_core *core, sy_ns now)
+{
+    core->stopping = true;
+    sy_supervisor_stop(core->supervisor, core->drain_deadline > now ? core->drain_deadline - now : 0);
+}
+
+static void on_drain_tick(int fd, short what, void *ctx)
+{
+    struct sy_core *core = ctx;
+    sy_ns now = sy_clock_now();
+    (void)fd;
+    (void)what;
+    if (!core->stopping && (!core->requests || now >= core->drain_deadline))
+        stop_workers(core, now);
+    /* A second more than the workers were given: they stop by themselves first. */
+    bool late = now >= core->drain_deadline + SY_NS_PER_S;
+    for (int w = 0; late && w < core->n_workers; w++)
+        sy_supervisor_kill(core->supervisor, w, "it did not stop within the grace time");
+    if (!core->stopping || sy_supervisor_n_alive(core->supervisor) > 0)
+        return;
+    while (core->requests)
+        sy_core_end_request(core, core->requests, SY_EBUSY, "the runtime stopped before this request was done");
+    event_del(core->drain_event);
+    core->drain_done(core->drain_ctx);
+}
+
+void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
+{
+    struct timeval tick = {.tv_usec = DRAIN_TICK_US};
+    if (core->draining) {
+        core->drain_deadline = SY_MIN(core->drain_deadline, sy_clock_now() + grace_ns);
+        return;
+    }
+    core->draining = true;
+    core->drain_deadline = sy_clock_now() + grace_ns;
+    core->drain_done = done;
+    core->drain_ctx = ctx;
+    sy_log_info("core", "event=draining requests=%d grace_ms=%llu", core->n_requests,
+                (unsigned long long)(grace_ns / SY_NS_PER_MS));
+    event_add(core->drain_event, &tick);
+}
+
+/* ---- requests --------------------------------------------------------------------------------- */
+
+struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run)
+{
+    struct sy_core_request *r = core->requests;
+    while (r && r->run != run)
+        r = r->next;
+    return r;
+}
+
+struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_request *r = core->requests;
+    while (r && r->id != id)
+        r = r->next;
+    return r;
+}
+
+static void free_request(struct sy_core_request *r)
+{
+    if (!r)
+        return;
+    free(r->inputs);
+    free(r->outputs);
+    free(r);
+}
+
+static int make_request(struct sy_core *core, int model, const uint64_t *inputs, const uint64_t *outputs,
+                        struct sy_core_request **out)
+{
+    const struct sy_graph *graph = core->models[model].package->graph;
+    if (graph->n_inputs > MAX_TENSORS || graph->n_outputs > MAX_TENSORS)
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs", core->models[model].name,
+                            MAX_TENSORS);
+    struct sy_core_request *r = calloc(1, sizeof *r);
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    r->n_inputs = graph->n_inputs;
+    r->n_outputs = graph->n_outputs;
+    r->inputs = calloc((size_t)r->n_inputs + 1, sizeof *r->inputs);
+    r->outputs = calloc((size_t)r->n_outputs + 1, sizeof *r->outputs);
+    if (!r->inputs || !r->outputs) {
+        free_request(r);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    }
+    memcpy(r->inputs, inputs, (size_t)r->n_inputs * sizeof *inputs);
+    memcpy(r->outputs, outputs, (size_t)r->n_outputs * sizeof *outputs);
+    *out = r;
+    return SY_OK;
+}
+
+int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
+                  const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
+    const struct sy_package *package;
+    struct sy_core_request *r = NULL;
+    if (core->draining)
+        return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
+    SY_TRY(sy_core_model_find(core, model, &package));
+    int index = sy_core_model_index(core, model);
+    SY_TRY(make_request(core, index, inputs, outputs, &r));
+    r->id = r->report.id = ++core->last_request;
+    r->model = index;
+    r->batch = batch;
+    r->done = done;
+    r->ctx = ctx;
+    r->report.arrived_ns = sy_clock_now();
+    r->report.worker = -1;
+    r->next = core->requests;
+    core->requests = r;
+    core->n_requests++;
+    int status = sy_sched_request(core->sched, r->id, index, batch);
+    if (status < 0) {
+        core->requests = r->next;
+        core->n_requests--;
+        free_request(r);
+        return status;
+    }
+    core->models[index].n_requests++;
+    if (out_id)
+        *out_id = r->id;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
+{
+    sy_sched_cancel(core->sched, id);
+    sy_core_pump_soon(core);
+}
+
+void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status, const char *error)
+{
+    struct sy_core_request **at = &core->requests;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    core->n_requests--;
+    struct sy_core_model *m = &core->models[r->model];
+    r->report.finished_ns = sy_clock_now();
+    core->n_done += status == SY_OK;
+    core->n_failed += status < 0;
+    core->n_swaps += status == SY_OK && r->report.swapped;
+    core->moved_bytes += r->report.moved_bytes;
+    m->n_failed += status < 0;
+    m->n_swaps += status == SY_OK && r->report.swapped;
+    r->done(r->ctx, status, status < 0 ? error : NULL, &r->report);
+    free_request(r);
+}
+
+void sy_core_trace_enable(struct sy_core *core, bool enable)
+{
+    sy_trace_enable(core->trace, enable);
+}
+
+int sy_core_trace_dump(struct sy_core *core, json_t **out)
+{
+    return sy_trace_dump(core->trace, out);
+}

@@ -1,0 +1,312 @@
+/* Carries out what the scheduler decided, and what storage answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/core_internal.h"
+
+static _Atomic uint32_t *arrival_word(struct sy_core *core, int model, int group)
+{
+    return &core->arrivals[(unsigned)model * (SY_ARRIVAL_WORDS / SY_MAX_MODELS) + (unsigned)group];
+}
+
+/* ---- preempt and resume ----------------------------------------------------------------------- */
+
+static void bump_epoch(struct sy_core *core, int worker, bool odd)
+{
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
+    uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
+    if ((epoch & 1) == odd)
+        return;
+    if (odd)
+        atomic_store_explicit(&page->preempt_ns, core->preempted_ns, memory_order_relaxed);
+    atomic_store_explicit(&page->preempt_epoch, epoch + 1, memory_order_release);
+    sy_futex_wake(&page->preempt_epoch);
+}
+
+static void preempt(struct sy_core *core, const struct sy_sched_action *a)
+{
+    core->preempted_ns = sy_clock_now();
+    core->n_preemptions++;
+    bump_epoch(core, a->worker, true);
+    (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_PREEMPT);
+}
+
+static void resume(struct sy_core *core, const struct sy_sched_action *a)
+{
+    bump_epoch(core, a->worker, false);
+    core->preempting_request = 0;
+    if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK && core->train_since_ns == 0 &&
+        sy_supervisor_state(core->supervisor, a->worker) == SY_WORKER_TRAINING)
+        core->train_since_ns = sy_clock_now();
+}
+
+/* ---- load ------------------------------------------------------------------------------------- */
+
+/* Words of groups that will be read: before the worker can look at them. */
+static void announce_groups(struct sy_core *core, const struct sy_sched_action *a)
+{
+    const struct sy_core_model *m = &core->models[a->model];
+    const struct sy_group_place *places = core->unified ? a->places : a->image_places;
+    int first = core->unified ? a->first_group : 0;
+    int end = core->unified ? a->first_group + a->n_groups : m->n_groups;
+    if (!places || (!core->unified && a->first_group > 0))
+        return;
+    for (int g = first; g < end; g++) {
+        uint32_t word = m->group_bytes[g] == 0   ? SY_ARRIVAL_HERE
+                        : !places[g].resident ? SY_ARRIVAL_COMING
+                                              : atomic_load(arrival_word(core, a->model, g));
+        atomic_store_explicit(arrival_word(core, a->model, g), word, memory_order_release);
+    }
+}
+
+static void note_load(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_request *r = sy_core_find_request(core, a->request);
+    const struct sy_core_model *m = &core->models[a->model];
+    if (!r)
+        return;
+    if (r->run != a->run) {
+        r->run = a->run;
+        r->report.started_ns = sy_clock_now();
+        r->report.attempts++;
+        r->report.worker = a->worker;
+        r->report.moved_bytes = 0;
+        r->report.swapped = false;
+        r->report.preempted |= a->preempts;
+        r->report.bound_ns = sy_core_swap_bound(m, &core->link, a->batch, a->places, a->n_groups);
+        if (a->preempts)
+            core->preempting_request = r->id;
+        sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns, r->report.started_ns, r->id);
+    }
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
+        if (!a->places[g].resident)
+            r->report.moved_bytes += a->places[g].bytes;
+    r->report.swapped = r->report.moved_bytes > 0;
+}
+
+static void load(struct sy_core *core, const struct sy_sched_action *a)
+{
+    size_t n = (size_t)a->n_groups;
+    uint64_t *lists = calloc(5 * n + 1, sizeof *lists);
+    if (!lists) {
+        sy_supervisor_kill(core->supervisor, a->worker, "no memory for its LOAD message");
+        return;
+    }
+    announce_groups(core, a);
+    for (size_t i = 0; i < n; i++) {
+        const struct sy_group_place *p = &a->places[a->first_group + (int)i];
+        lists[i] = p->offset;
+        lists[n + i] = p->resident;
+        lists[2 * n + i] = (uint64_t)(p->after_group + 1);
+        lists[3 * n + i] = a->image_places ? a->image_places[a->first_group + (int)i].offset : 0;
+        lists[4 * n + i] = (uint64_t)(arrival_word(core, a->model, a->first_group + (int)i) - core->arrivals);
+    }
+    struct sy_message message = {.id = SY_MSG_LOAD};
+    message.load = (struct sy_msg_load){
+        .run = a->run,
+        .model = (uint64_t)a->model,
+        .first_group = (uint64_t)a->first_group,
+        .pool_offsets = {n, lists},
+        .resident = {n, lists + n},
+        .after_group = {n, lists + 2 * n},
+        .image_offsets = {core->unified ? 0 : n, lists + 3 * n},
+        .arrivals = {n, lists + 4 * n},
+    };
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_LOAD);
+    free(lists);
+    note_load(core, a);
+}
+
+/* ---- storage ---------------------------------------------------------------------------------- */
+
+static struct sy_storage_job *make_read(struct sy_core *core, const struct sy_sched_action *a)
+{
+    const struct sy_core_model *m = &core->models[a->model];
+    const struct sy_group_place *places = core->unified ? a->places : a->image_places;
+    unsigned char *base = core->unified ? core->pool_base : core->image.base;
+    struct sy_storage_job *job = calloc(1, sizeof *job);
+    if (job)
+        job->groups = calloc((size_t)a->n_groups + 1, sizeof *job->groups);
+    if (!job || !job->groups) {
+        sy_storage_job_free(job);
+        return NULL;
+    }
+    job->run = a->run;
+    job->model = a->model;
+    job->first_group = a->first_group;
+    job->n_span = a->n_groups;
+    job->package = m->package;
+    job->page = sy_supervisor_page(core->supervisor, a->worker);
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
+        if (places[g].resident || m->group_bytes[g] == 0)
+            continue;
+        job->groups[job->n_groups++] = (struct sy_storage_group){
+            .group = g,
+            .first_layer = m->groups[g].first_layer,
+            .n_layers = m->groups[g].n_layers,
+            .after_group = places[g].after_group,
+            .file_offset = m->package->weights_offset + m->groups[g].offset_bytes,
+            .bytes = m->group_bytes[g],
+            .to = base + places[g].offset,
+            .arrival = arrival_word(core, a->model, g),
+        };
+    }
+    return job;
+}
+
+/* Which groups of a READ are here now, and tells the scheduler. */
+static void report_read(struct sy_core *core, uint64_t run, int model, int first, int n)
+{
+    bool arrived[SY_CORE_MAX_GROUPS];
+    assert(n <= SY_CORE_MAX_GROUPS);
+    for (int i = 0; i < n; i++)
+        arrived[i] = atomic_load_explicit(arrival_word(core, model, first + i), memory_order_acquire) ==
+                     SY_ARRIVAL_HERE;
+    sy_sched_read_done(core->sched, run, first, n, arrived);
+}
+
+static void read_groups(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_storage_job *job = make_read(core, a);
+    if (job && sy_storage_thread_add(core->storage, job) == SY_OK)
+        return;
+    sy_log_error("core", "event=read_refused run=%llu why=\"%s\"", (unsigned long long)a->run,
+                 job ? sy_error_text() : "no memory");
+    sy_storage_job_free(job);
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
+        uint32_t coming = SY_ARRIVAL_COMING;
+        if (atomic_compare_exchange_strong(arrival_word(core, a->model, g), &coming, SY_ARRIVAL_FAILED))
+            sy_futex_wake(arrival_word(core, a->model, g));
+    }
+    report_read(core, a->run, a->model, a->first_group, a->n_groups);
+}
+
+static void note_read(struct sy_core *core, const struct sy_storage_job *job)
+{
+    struct sy_core_request *r = sy_core_find_run(core, job->run);
+    struct sy_core_model *m = &core->models[job->model];
+    core->storage_bytes += job->bytes;
+    sy_trace_span(core->trace, SY_TRACE_STORAGE, m->name, job->start_ns, job->end_ns, r ? r->id : 0);
+    if (r) {
+        r->report.storage_bytes += job->bytes;
+        r->report.storage_start_ns = r->report.storage_start_ns ? r->report.storage_start_ns : job->start_ns;
+        r->report.storage_end_ns = job->end_ns;
+    }
+    if (job->status >= 0 || job->status == SY_ECANCELED)
+        return;
+    m->status = job->status;
+    snprintf(m->error, sizeof m->error, "%s", job->error);
+    m->state = SY_MODEL_UNAVAILABLE;
+    sy_log_error("core", "event=read_failed model=%s why=\"%s\"", m->name, job->error);
+}
+
+void sy_core_read_done(void *ctx, const struct sy_storage_job *job)
+{
+    struct sy_core *core = ctx;
+    note_read(core, job);
+    report_read(core, job->run, job->model, job->first_group, job->n_span);
+    sy_core_pump(core);
+}
+
+/* ---- the rest --------------------------------------------------------------------------------- */
+
+static void run(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_request *r = sy_core_find_request(core, a->request);
+    assert(r);
+    struct sy_message message = {.id = SY_MSG_RUN};
+    message.run = (struct sy_msg_run){
+        .run = a->run,
+        .model = (uint64_t)a->model,
+        .batch = (uint64_t)a->batch,
+        .workspace_offset = a->workspace_offset,
+        .inputs = {(size_t)r->n_inputs, r->inputs},
+        .outputs = {(size_t)r->n_outputs, r->outputs},
+    };
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
+    r->report.run_ns = sy_clock_now();
+}
+
+static void cancel(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_CANCEL, .cancel = {.run = a->run}};
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_CANCEL);
+}
+
+static void prepare(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_PREPARE};
+    message.prepare = (struct sy_msg_prepare){.model = (uint64_t)a->model, .batch = (uint64_t)a->batch};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+static void end(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_request *r = sy_core_find_request(core, a->request);
+    const struct sy_core_model *m = &core->models[a->model];
+    char error[600];
+    assert(r);
+    snprintf(error, sizeof error, "model %s: %s%s%s", m->name, a->why, a->status == SY_EIO && m->status < 0 ? ": " : "",
+             a->status == SY_EIO && m->status < 0 ? m->error : "");
+    sy_core_end_request(core, r, a->status, error);
+}
+
+static void act(struct sy_core *core, const struct sy_sched_action *a)
+{
+    /* Once the workers were told to stop, only books are kept. */
+    if (core->stopping && a->kind != SY_DO_END && a->kind != SY_DO_CANCEL_READ && a->kind != SY_DO_JOB_REFUSE)
+        return;
+    switch (a->kind) {
+    case SY_DO_PREEMPT:
+        preempt(core, a);
+        break;
+    case SY_DO_RESUME:
+        resume(core, a);
+        break;
+    case SY_DO_PREPARE:
+        prepare(core, a);
+        break;
+    case SY_DO_LOAD:
+        load(core, a);
+        break;
+    case SY_DO_READ:
+        read_groups(core, a);
+        break;
+    case SY_DO_CANCEL_READ:
+        sy_storage_thread_cancel(core->storage, a->run);
+        break;
+    case SY_DO_RUN:
+        run(core, a);
+        break;
+    case SY_DO_CANCEL:
+        cancel(core, a);
+        break;
+    case SY_DO_END:
+        end(core, a);
+        break;
+    case SY_DO_JOB_PREPARE:
+    case SY_DO_JOB_START:
+    case SY_DO_JOB_STOP:
+    case SY_DO_JOB_REFUSE:
+        sy_core_act_job(core, a);
+        break;
+    }
+}
+
+/* Actions make callbacks, callbacks make events, events make actions: the outermost call carries out all of them. */
+void sy_core_pump(struct sy_core *core)
+{
+    struct sy_sched_action a;
+    if (core->pumping)
+        return;
+    core->pumping = true;
+    while (sy_sched_next(core->sched, &a))
+        act(core, &a);
+    core->pumping = false;
+}

@@ -1,0 +1,164 @@
+/* What the core's files share.
+ *
+ *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
+ *   core_models.c    the model table                        core_messages.c  what workers say
+ *   core_jobs.c      training jobs                          core_status.c    status JSON */
+#ifndef SY_CORE_INTERNAL_H
+#define SY_CORE_INTERNAL_H
+
+#include "allocator/shared_memory.h"
+#include "loader/plan.h"
+#include "runtime/core.h"
+#include "runtime/device/device.h"
+#include "runtime/job_store.h"
+#include "runtime/sched/sched.h"
+#include "runtime/storage_thread.h"
+#include "runtime/supervisor.h"
+#include "runtime/trace.h"
+
+#define SY_CORE_MAX_WORKERS 64
+#define SY_CORE_MAX_CORES   1024
+#define SY_CORE_MAX_GROUPS  1024 /* of one model: a LOAD of them fits into one message */
+#define SY_CORE_WARM        8
+#define SY_CORE_ENDED_JOBS  64 /* remembered for status */
+#define SY_CORE_WAITS       4096
+
+enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
+
+struct sy_core_model {
+    bool used;
+    enum sy_core_model_state state;
+    char *name, *path;
+    struct sy_package *package;
+    struct sy_group *groups;
+    int n_groups;
+    uint64_t *group_layers, *group_bytes; /* n_groups each */
+    struct {
+        uint64_t batch, bytes;
+    } workspaces[SY_CORE_WARM];
+    int n_workspaces;
+    int status; /* why it cannot be used */
+    char error[256];
+    sy_core_done done;
+    void *done_ctx;
+    uint64_t n_requests, n_failed, n_swaps;
+};
+
+enum sy_core_has { SY_HAS_NOT, SY_HAS_SENT, SY_HAS_IT };
+
+struct sy_core_worker {
+    unsigned char has[SY_MAX_MODELS]; /* enum sy_core_has */
+    int n_pending;                    /* MODEL_ADDED still to come */
+};
+
+struct sy_core_request {
+    struct sy_core_request *next;
+    uint64_t id, run;
+    int model;
+    int64_t batch;
+    uint64_t *inputs, *outputs;
+    int n_inputs, n_outputs;
+    sy_core_infer_done done;
+    void *ctx;
+    struct sy_request_report report;
+};
+
+enum sy_core_job_state { SY_JOB_QUEUED, SY_JOB_PREPARING, SY_JOB_STARTING, SY_JOB_TRAINING, SY_JOB_ENDED, SY_JOB_FAILED };
+
+struct sy_core_job {
+    struct sy_core_job *next;
+    uint64_t id;
+    char *text, *name;
+    enum sy_core_job_state state;
+    int worker; /* -1: none */
+    bool stop_wanted, evaluate;
+    uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes, longest_layer_ns;
+    uint64_t busy_ns;
+    double loss, accuracy; /* accuracy < 0: not evaluated */
+    sy_ns started_ns;
+    int status;
+    char error[256];
+    sy_core_done done, stop_done;
+    void *done_ctx, *stop_ctx;
+};
+
+struct sy_core {
+    struct event_base *base;
+    struct event *pump_event, *drain_event;
+    struct sy_device_spec spec;
+    struct sy_device *device;
+    bool unified;
+    struct sy_pool_memory *pool;
+    unsigned char *pool_base; /* unified: this process's view */
+    int pool_fd;
+    struct sy_shared_memory image, arrivals_memory;
+    _Atomic uint32_t *arrivals;
+    struct sy_slab *slab;
+    uint64_t cores[SY_CORE_MAX_CORES];
+    size_t n_cores;
+    int64_t link_core;
+    int n_workers, max_queue;
+    char *grouping;
+    uint64_t warm_batches[SY_CORE_WARM];
+    size_t n_warm;
+    struct sy_link_cost link; /* unified: storage's */
+
+    struct sy_sched *sched;
+    struct sy_supervisor *supervisor;
+    struct sy_storage_thread *storage;
+    struct sy_job_store *store;
+    struct sy_trace *trace;
+    struct sy_core_worker workers[SY_CORE_MAX_WORKERS];
+    struct sy_core_model models[SY_MAX_MODELS];
+    struct sy_core_request *requests; /* at most max_queue and two: a scan will do */
+    int n_requests;
+    uint64_t last_request, last_job;
+    struct sy_core_job *jobs; /* ended ones too */
+
+    bool pumping, draining, stopping;
+    sy_ns drain_deadline;
+    void (*drain_done)(void *ctx);
+    void *drain_ctx;
+
+    uint64_t preempting_request;
+    sy_ns preempted_ns, train_since_ns; /* 0: does not train */
+    uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
+    uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */
+    uint64_t n_waits;
+};
+
+/* core.c */
+void sy_core_pump_soon(struct sy_core *core); /* from the API: callbacks must not be made inside the call */
+struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
+struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
+void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status, const char *error);
+
+/* core_actions.c */
+void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */
+void sy_core_read_done(void *core, const struct sy_storage_job *job);
+
+/* core_messages.c */
+int sy_core_message(void *core, int worker, const struct sy_message *message);
+void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool comes_back, const char *why);
+
+/* core_models.c */
+int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND lists what there is */
+void sy_core_send_models(struct sy_core *core, int worker);
+int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
+int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m);
+void sy_core_settle_models(struct sy_core *core); /* models that all workers have now, and workers that have all */
+void sy_core_free_models(struct sy_core *core);
+sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link, int64_t batch,
+                         const struct sy_group_place *places, int n_places);
+
+/* core_jobs.c */
+struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
+int sy_core_resume_jobs(struct sy_core *core);
+void sy_core_free_jobs(struct sy_core *core);
+void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
+int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
+void sy_core_job_look(struct sy_core *core, struct sy_core_job *job); /* takes over what the control page says */
+void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
+void sy_core_training_stands(struct sy_core *core, sy_ns at);
+
+#endif

@@ -1,0 +1,382 @@
+/* Training jobs: books for status, the store, and the messages. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/core_internal.h"
+
+struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
+{
+    struct sy_core_job *j = core->jobs;
+    while (j && j->id != id)
+        j = j->next;
+    return j;
+}
+
+static void free_job(struct sy_core_job *j)
+{
+    free(j->text);
+    free(j->name);
+    free(j);
+}
+
+void sy_core_free_jobs(struct sy_core *core)
+{
+    while (core->jobs) {
+        struct sy_core_job *j = core->jobs;
+        core->jobs = j->next;
+        free_job(j);
+    }
+}
+
+static bool is_over(const struct sy_core_job *j)
+{
+    return j->state == SY_JOB_ENDED || j->state == SY_JOB_FAILED;
+}
+
+/* Status remembers the last ones that ended; jobs are in the order of their ids. */
+static void forget_old(struct sy_core *core)
+{
+    int n = 0;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        n += is_over(j);
+    for (struct sy_core_job **at = &core->jobs; *at && n > SY_CORE_ENDED_JOBS;) {
+        struct sy_core_job *j = *at;
+        if (!is_over(j)) {
+            at = &j->next;
+            continue;
+        }
+        *at = j->next;
+        free_job(j);
+        n--;
+    }
+}
+
+void sy_core_training_stands(struct sy_core *core, sy_ns at)
+{
+    const char *name = "training";
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        if (j->state == SY_JOB_TRAINING)
+            name = j->name;
+    if (core->train_since_ns)
+        sy_trace_span(core->trace, SY_TRACE_TRAINING, name, core->train_since_ns, at, 0);
+    core->train_since_ns = 0;
+}
+
+void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
+{
+    if (j->worker < 0 || j->state != SY_JOB_TRAINING)
+        return;
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, j->worker);
+    if (atomic_load_explicit(&page->job, memory_order_acquire) != j->id)
+        return;
+    uint64_t bits = atomic_load_explicit(&page->train_loss_bits, memory_order_relaxed);
+    memcpy(&j->loss, &bits, sizeof j->loss);
+    j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
+    j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
+    j->longest_layer_ns = atomic_load_explicit(&page->longest_layer_ns, memory_order_relaxed);
+    j->snapshot_step = SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
+}
+
+/* ---- submit, stop, end ------------------------------------------------------------------------ */
+
+static void answer_start(struct sy_core_job *j, int status, const char *error)
+{
+    sy_core_done done = j->done;
+    j->done = NULL;
+    if (done)
+        done(j->done_ctx, status, status < 0 ? error : NULL);
+}
+
+/* A job that ends because the runtime stops is not over: its file stays, and the next start goes on with it. */
+static void end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
+{
+    bool suspended = core->stopping && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
+    bool canceled = status == SY_ECANCELED && j->stop_wanted;
+    if (is_over(j))
+        return;
+    sy_core_training_stands(core, sy_clock_now());
+    j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
+    j->worker = -1;
+    j->status = canceled ? SY_OK : status;
+    if (j->status < 0)
+        snprintf(j->error, sizeof j->error, "%s", error);
+    if (!suspended)
+        sy_job_store_remove(core->store, j->id);
+    sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"", suspended ? "suspended" : "ended",
+                (unsigned long long)j->id, j->name, (unsigned long long)j->step, status < 0 ? error : "");
+    answer_start(j, status < 0 ? status : SY_OK, error);
+    if (j->stop_done)
+        j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
+    j->stop_done = NULL;
+    forget_old(core);
+}
+
+static char *name_of(const char *text)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    const char *name = json_string_value(json_object_get(json, "name"));
+    char *copy = strdup(name ? name : "training");
+    json_decref(json);
+    return copy;
+}
+
+static int add_job(struct sy_core *core, uint64_t id, const char *text, struct sy_core_job **out)
+{
+    struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
+    if (!j)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    *j = (struct sy_core_job){.id = id, .text = strdup(text), .name = name_of(text), .worker = -1, .accuracy = -1};
+    int status = j->text && j->name ? sy_sched_job_submit(core->sched, id)
+                                    : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    if (status < 0) {
+        free_job(j);
+        return status;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = j;
+    core->last_job = SY_MAX(core->last_job, id);
+    sy_core_pump_soon(core);
+    *out = j;
+    return SY_OK;
+}
+
+int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx, uint64_t *out_job)
+{
+    struct sy_core_job *j;
+    uint64_t id = core->last_job + 1;
+    if (core->draining)
+        return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
+    if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
+        return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text), SY_MESSAGE_MAX_BYTES / 2);
+    SY_TRY(sy_job_store_put(core->store, id, text));
+    int status = add_job(core, id, text, &j);
+    if (status < 0) {
+        sy_job_store_remove(core->store, id);
+        return status;
+    }
+    j->done = done;
+    j->done_ctx = ctx;
+    if (out_job)
+        *out_job = id;
+    return SY_OK;
+}
+
+static int resume_job(void *ctx, uint64_t id, const char *text)
+{
+    struct sy_core *core = ctx;
+    struct sy_core_job *j;
+    SY_TRY(add_job(core, id, text, &j));
+    sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
+    return SY_OK;
+}
+
+int sy_core_resume_jobs(struct sy_core *core)
+{
+    return sy_job_store_load(core->store, resume_job, core);
+}
+
+int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
+{
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    if (!j)
+        return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
+    if (is_over(j) || j->stop_wanted)
+        return sy_error_set(SY_EBUSY, "job %llu %s", (unsigned long long)id,
+                            is_over(j) ? "has ended already" : "is being stopped already");
+    j->stop_wanted = true;
+    j->evaluate = evaluate;
+    j->stop_done = done;
+    j->stop_ctx = ctx;
+    if (sy_sched_job_stop(core->sched, id) < 0)
+        end_job(core, j, SY_ECANCELED, "stopped while it was on no worker");
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+/* ---- actions ---------------------------------------------------------------------------------- */
+
+static void send_start(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_START};
+    message.job_start = (struct sy_msg_job_start){.job = a->job,
+                                                  .persistent_offset = a->persistent_offset,
+                                                  .ephemeral_offset = a->ephemeral_offset,
+                                                  .in_memory = a->in_memory};
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
+}
+
+static void send_prepare(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_PREPARE};
+    message.job_prepare = (struct sy_msg_job_prepare){.job = a->job, .text = j->text};
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+        (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
+}
+
+static void send_stop(struct sy_core *core, const struct sy_sched_action *a, const struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_STOP};
+    message.job_stop = (struct sy_msg_job_stop){.job = a->job, .evaluate = j->evaluate};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
+void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_core_job *j = sy_core_find_job(core, a->job);
+    if (!j)
+        return;
+    switch (a->kind) {
+    case SY_DO_JOB_PREPARE:
+        j->state = SY_JOB_PREPARING;
+        j->worker = a->worker;
+        send_prepare(core, a, j);
+        break;
+    case SY_DO_JOB_START:
+        j->state = SY_JOB_STARTING;
+        send_start(core, a);
+        break;
+    case SY_DO_JOB_STOP:
+        send_stop(core, a, j);
+        break;
+    default: /* SY_DO_JOB_REFUSE */
+        end_job(core, j, a->status, a->why);
+        break;
+    }
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg, struct sy_core_job *j)
+{
+    if (msg->status > 0)
+        return sy_error_set(SY_EPROTO, "JOB_PREPARED with status %lld", (long long)msg->status);
+    if (msg->status < 0) {
+        SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
+        SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
+        end_job(core, j, (int)msg->status, msg->error);
+        return SY_OK;
+    }
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PREPARED));
+    j->persistent_bytes = msg->persistent_bytes;
+    j->ephemeral_bytes = msg->ephemeral_bytes;
+    j->total_steps = msg->total_steps;
+    return sy_sched_job_prepared(core->sched, worker, msg->job, msg->persistent_bytes, msg->ephemeral_bytes);
+}
+
+static int started(struct sy_core *core, int worker, const struct sy_msg_job_started *msg, struct sy_core_job *j)
+{
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_STARTED));
+    SY_TRY(sy_sched_job_started(core->sched, worker, msg->job));
+    j->state = SY_JOB_TRAINING;
+    j->step = j->first_step = msg->step;
+    j->started_ns = sy_clock_now();
+    if (sy_supervisor_state(core->supervisor, worker) == SY_WORKER_TRAINING)
+        core->train_since_ns = j->started_ns;
+    sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu", (unsigned long long)j->id, j->name,
+                worker, (unsigned long long)msg->step);
+    answer_start(j, SY_OK, NULL);
+    return SY_OK;
+}
+
+static void note_wait(struct sy_core *core, sy_ns paused)
+{
+    sy_ns wait = paused > core->preempted_ns ? paused - core->preempted_ns : 0;
+    struct sy_core_request *r = sy_core_find_request(core, core->preempting_request);
+    core->waits[core->n_waits++ % SY_CORE_WAITS] = wait;
+    if (r)
+        r->report.preempt_wait_ns = wait;
+    core->preempting_request = 0;
+}
+
+static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paused *msg)
+{
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
+    uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
+    if (msg->epoch != epoch)
+        return SY_OK; /* of an epoch that is over: training was resumed, or preempted once more, meanwhile */
+    sy_ns at = SY_MIN(msg->paused_ns, sy_clock_now());
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PAUSED));
+    note_wait(core, at);
+    sy_core_training_stands(core, at);
+    return sy_sched_job_paused(core->sched, worker, msg->job);
+}
+
+static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg, struct sy_core_job *j)
+{
+    if (msg->status > 0)
+        return sy_error_set(SY_EPROTO, "JOB_ENDED with status %lld", (long long)msg->status);
+    sy_core_job_look(core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
+    SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
+    j->step = SY_MAX(j->step, msg->step);
+    j->loss = msg->loss;
+    j->accuracy = msg->accuracy;
+    j->longest_layer_ns =
+        SY_MAX(j->longest_layer_ns, atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->longest_layer_ns,
+                                                         memory_order_relaxed));
+    j->snapshot_step = SY_MAX(j->snapshot_step, atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->snapshot_step,
+                                                                     memory_order_relaxed));
+    end_job(core, j, (int)msg->status, msg->error);
+    return SY_OK;
+}
+
+static uint64_t job_of(const struct sy_message *m)
+{
+    switch (m->id) {
+    case SY_MSG_JOB_PREPARED:
+        return m->job_prepared.job;
+    case SY_MSG_JOB_STARTED:
+        return m->job_started.job;
+    case SY_MSG_JOB_PAUSED:
+        return m->job_paused.job;
+    case SY_MSG_JOB_SNAPSHOT:
+        return m->job_snapshot.job;
+    default:
+        return m->job_ended.job;
+    }
+}
+
+int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *m)
+{
+    struct sy_core_job *j = sy_core_find_job(core, job_of(m));
+    bool refused = j && j->state == SY_JOB_FAILED && m->id == SY_MSG_JOB_ENDED; /* JOB_REFUSE came first */
+    if (!j || (j->worker != worker && !refused))
+        return sy_error_set(SY_EPROTO, "%s of job %llu, which is not on worker %d", sy_message_name((int)m->id),
+                            (unsigned long long)job_of(m), worker);
+    switch (m->id) {
+    case SY_MSG_JOB_PREPARED:
+        return prepared(core, worker, &m->job_prepared, j);
+    case SY_MSG_JOB_STARTED:
+        return started(core, worker, &m->job_started, j);
+    case SY_MSG_JOB_PAUSED:
+        return paused(core, worker, &m->job_paused);
+    case SY_MSG_JOB_SNAPSHOT:
+        j->snapshot_step = SY_MAX(j->snapshot_step, m->job_snapshot.step);
+        return SY_OK;
+    default:
+        return ended(core, worker, &m->job_ended, j);
+    }
+}
+
+void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed)
+{
+    const struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
+    for (struct sy_core_job *j = core->jobs; j; j = j->next) {
+        if (j->worker != worker || is_over(j))
+            continue;
+        sy_core_job_look(core, j);
+        *intact = atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
+                  atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
+        *progressed = j->step > j->first_step;
+        sy_core_training_stands(core, sy_clock_now());
+        j->state = SY_JOB_QUEUED;
+        j->worker = -1;
+        sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s", (unsigned long long)j->id,
+                    (unsigned long long)j->step, *intact ? "intact in memory" : "from the last snapshot");
+    }
+}

@@ -1,0 +1,395 @@
+/* The model table: packages, their cut into groups, and which worker has which model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/core_internal.h"
+
+static void free_model(struct sy_core_model *m)
+{
+    free(m->name);
+    free(m->path);
+    free(m->groups);
+    free(m->group_layers);
+    free(m->group_bytes);
+    sy_package_close(m->package);
+    *m = (struct sy_core_model){0};
+}
+
+void sy_core_free_models(struct sy_core *core)
+{
+    for (unsigned i = 0; i < SY_MAX_MODELS; i++)
+        if (core->models[i].used)
+            free_model(&core->models[i]);
+}
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+static struct sy_plan_layer *plan_layers(const struct sy_package *p, int64_t batch)
+{
+    struct sy_plan_layer *layers = calloc((size_t)p->n_layers + 1, sizeof *layers);
+    for (int i = 0; layers && i < p->n_layers; i++)
+        layers[i] = (struct sy_plan_layer){.bytes = p->layers[i].bytes,
+                                           .compute_ns = sy_package_layer_ns(p, i, batch)};
+    return layers;
+}
+
+/* A model that may have to cycle needs groups small enough that several are there at once. */
+static uint64_t largest_group(const struct sy_core *core, const struct sy_package *p)
+{
+    uint64_t pool = sy_pool_size(core->pool);
+    return p->weights_bytes > pool / 4 * 3 ? pool / 8 : 0;
+}
+
+static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
+{
+    *groups = calloc(1, sizeof **groups);
+    if (!*groups)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a group");
+    **groups = (struct sy_group){.n_layers = p->n_layers, .bytes = p->weights_bytes};
+    *n = 1;
+    return SY_OK;
+}
+
+static int planned(const struct sy_core *core, const struct sy_package *p, const struct sy_plan_layer *layers,
+                   struct sy_group **groups, int *n)
+{
+    struct sy_plan plan;
+    SY_TRY(sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, largest_group(core, p), &plan));
+    *groups = calloc((size_t)plan.n_groups, sizeof **groups);
+    if (!*groups)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan.n_groups);
+    memcpy(*groups, plan.groups, (size_t)plan.n_groups * sizeof **groups);
+    *n = plan.n_groups;
+    return SY_OK;
+}
+
+static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
+{
+    struct sy_plan_layer *layers = plan_layers(m->package, 1);
+    int status;
+    if (!layers)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", m->package->n_layers);
+    if (!strcmp(core->grouping, "whole"))
+        status = one_group(m->package, &m->groups, &m->n_groups);
+    else if (!strcmp(core->grouping, "per_layer"))
+        status = sy_plan_per_layer(layers, m->package->n_layers, &m->groups, &m->n_groups);
+    else
+        status = planned(core, m->package, layers, &m->groups, &m->n_groups);
+    free(layers);
+    SY_TRY(status);
+    if (m->n_groups > SY_CORE_MAX_GROUPS)
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has %d groups; at most %d are possible", m->name, m->n_groups,
+                            SY_CORE_MAX_GROUPS);
+    m->group_layers = calloc((size_t)m->n_groups, sizeof *m->group_layers);
+    m->group_bytes = calloc((size_t)m->n_groups, sizeof *m->group_bytes);
+    if (!m->group_layers || !m->group_bytes)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", m->n_groups);
+    for (int g = 0; g < m->n_groups; g++) {
+        m->group_layers[g] = (uint64_t)m->groups[g].first_layer;
+        m->group_bytes[g] = m->groups[g].bytes;
+    }
+    return SY_OK;
+}
+
+sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link, int64_t batch,
+                         const struct sy_group_place *places, int n_places)
+{
+    struct sy_plan_layer *layers = plan_layers(m->package, batch);
+    if (!layers)
+        return 0;
+    for (int g = 0; g < n_places; g++)
+        for (int l = 0; places[g].resident && l < m->groups[g].n_layers; l++)
+            layers[m->groups[g].first_layer + l].bytes = 0;
+    sy_ns bound = sy_plan_bound(layers, m->package->n_layers, link);
+    free(layers);
+    return bound;
+}
+
+/* ---- finding ---------------------------------------------------------------------------------- */
+
+int sy_core_model_index(struct sy_core *core, const char *name)
+{
+    char list[300] = "";
+    size_t used = 0;
+    int n = 0;
+    for (unsigned i = 0; i < SY_MAX_MODELS; i++) {
+        const struct sy_core_model *m = &core->models[i];
+        if (!m->used)
+            continue;
+        if (!strcmp(m->name, name))
+            return (int)i;
+        if (n++ < 8 && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "", m->name);
+    }
+    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there %s %s", name, n ? "are:" : "are none: load one first", list);
+}
+
+int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out)
+{
+    int index = sy_core_model_index(core, name);
+    SY_TRY(index);
+    const struct sy_core_model *m = &core->models[index];
+    if (m->state == SY_MODEL_ADDING)
+        return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
+    if (m->state == SY_MODEL_UNAVAILABLE)
+        return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s", name, m->error);
+    *out = m->package;
+    return SY_OK;
+}
+
+/* ---- adding ----------------------------------------------------------------------------------- */
+
+/* An id is free when no worker still has an answer for it on the way. */
+static int free_id(const struct sy_core *core)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        bool taken = core->models[i].used;
+        for (int w = 0; w < core->n_workers; w++)
+            taken |= core->workers[w].has[i] != SY_HAS_NOT;
+        if (!taken)
+            return i;
+    }
+    return sy_error_set(SY_EBUSY, "%u models are loaded; unload one first", SY_MAX_MODELS);
+}
+
+static void send_model(struct sy_core *core, int worker, int model)
+{
+    struct sy_core_model *m = &core->models[model];
+    struct sy_message message = {.id = SY_MSG_MODEL_ADD};
+    message.model_add = (struct sy_msg_model_add){
+        .model = (uint64_t)model,
+        .path = m->path,
+        .group_layers = {.n = (size_t)m->n_groups, .v = m->group_layers},
+        .warm_batches = {.n = core->n_warm, .v = core->warm_batches},
+    };
+    core->workers[worker].has[model] = SY_HAS_SENT;
+    core->workers[worker].n_pending++;
+    (void)sy_supervisor_send(core->supervisor, worker, &message, NULL, 0); /* a failure kills it: sy_core_worker_lost */
+}
+
+void sy_core_send_models(struct sy_core *core, int worker)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used && core->models[i].state != SY_MODEL_UNAVAILABLE)
+            send_model(core, worker, i);
+}
+
+static bool takes_models(const struct sy_core *core, int worker)
+{
+    enum sy_worker_state state = sy_supervisor_state(core->supervisor, worker);
+    return state >= SY_WORKER_LOADING_MODELS && state < SY_WORKER_STOPPING;
+}
+
+static int open_model(struct sy_core *core, const char *path, const char *name, int *out)
+{
+    int id = free_id(core);
+    SY_TRY(id);
+    struct sy_core_model *m = &core->models[id];
+    *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING};
+    int status = sy_package_open(path, &m->package);
+    if (status == SY_OK) {
+        m->path = strdup(path);
+        m->name = strdup(name && *name ? name : m->package->name);
+        if (!m->path || !m->name)
+            status = sy_error_set(SY_ENOMEM_HOST, "no memory for a model");
+    }
+    if (status == SY_OK)
+        status = cut_groups(core, m);
+    if (status < 0) {
+        free_model(m);
+        return status;
+    }
+    *out = id;
+    return SY_OK;
+}
+
+static bool name_is_taken(const struct sy_core *core, int self)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (i != self && core->models[i].used && !strcmp(core->models[i].name, core->models[self].name))
+            return true;
+    return false;
+}
+
+/* A model that became unavailable gives its name back to the one that is loaded in its place. */
+static void make_way(struct sy_core *core, const char *name)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        struct sy_core_model *m = &core->models[i];
+        if (m->used && m->state == SY_MODEL_UNAVAILABLE && !strcmp(m->name, name))
+            SY_CLEANUP(sy_core_model_remove(core, name));
+    }
+}
+
+int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done, void *ctx)
+{
+    int id;
+    if (core->draining)
+        return sy_error_set(SY_EBUSY, "draining: the runtime stops and loads no models");
+    SY_TRY(open_model(core, path, name, &id));
+    struct sy_core_model *m = &core->models[id];
+    char own_name[256];
+    snprintf(own_name, sizeof own_name, "%s", m->name);
+    make_way(core, own_name);
+    if (name_is_taken(core, id)) {
+        free_model(m);
+        return sy_error_set(SY_EBUSY, "there is a model '%s' already; unload it first, or give another name", own_name);
+    }
+    m->done = done;
+    m->done_ctx = ctx;
+    for (int w = 0; w < core->n_workers; w++)
+        if (takes_models(core, w))
+            send_model(core, w, id);
+    return SY_OK;
+}
+
+static void drop_model(struct sy_core *core, int model)
+{
+    struct sy_message message = {.id = SY_MSG_MODEL_DROP, .model_drop = {.model = (uint64_t)model}};
+    for (int w = 0; w < core->n_workers; w++) {
+        if (core->workers[w].has[model] == SY_HAS_NOT)
+            continue;
+        (void)sy_supervisor_send(core->supervisor, w, &message, NULL, 0);
+        if (core->workers[w].has[model] == SY_HAS_IT)
+            core->workers[w].has[model] = SY_HAS_NOT;
+    }
+    free_model(&core->models[model]);
+}
+
+static void settle(struct sy_core *core, int model)
+{
+    struct sy_core_model *m = &core->models[model];
+    sy_core_done done = m->done;
+    void *ctx = m->done_ctx;
+    char error[512] = "";
+    uint64_t workspace = m->n_workspaces ? UINT64_MAX : 0;
+    for (int i = 0; i < m->n_workspaces; i++)
+        workspace = SY_MIN(workspace, m->workspaces[i].bytes);
+    int status = m->status;
+    if (status < 0)
+        snprintf(error, sizeof error, "model %s: %s", m->name, m->error);
+    if (status == SY_OK &&
+        (status = sy_sched_model_add(core->sched, model, m->n_groups, m->group_bytes, workspace)) < 0)
+        snprintf(error, sizeof error, "%s: %s", m->name, sy_error_text());
+    m->done = NULL;
+    if (status < 0) {
+        sy_log_warn("models", "event=refused model=%s why=\"%s\"", m->name, error);
+        drop_model(core, model);
+    } else {
+        m->state = SY_MODEL_READY;
+        for (int i = 0; i < m->n_workspaces; i++)
+            sy_sched_workspace(core->sched, model, (int64_t)m->workspaces[i].batch, SY_OK, NULL,
+                               m->workspaces[i].bytes);
+        sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d", m->name,
+                    (unsigned long long)m->package->weights_bytes, m->n_groups);
+    }
+    if (done)
+        done(ctx, status, status < 0 ? error : NULL);
+}
+
+static void settle_workers(struct sy_core *core)
+{
+    for (int w = 0; w < core->n_workers; w++) {
+        if (core->workers[w].n_pending > 0 ||
+            sy_supervisor_state(core->supervisor, w) != SY_WORKER_LOADING_MODELS)
+            continue;
+        if (sy_supervisor_event(core->supervisor, w, SY_WORKER_EVENT_MODELS_DONE) == SY_OK)
+            sy_sched_worker_ready(core->sched, w);
+    }
+}
+
+void sy_core_settle_models(struct sy_core *core)
+{
+    if (core->stopping)
+        return;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        if (!core->models[i].used || core->models[i].state != SY_MODEL_ADDING)
+            continue;
+        int n_sent = 0, n_have = 0;
+        for (int w = 0; w < core->n_workers; w++) {
+            n_sent += core->workers[w].has[i] == SY_HAS_SENT;
+            n_have += core->workers[w].has[i] == SY_HAS_IT;
+        }
+        if (n_sent == 0 && (n_have > 0 || core->models[i].status < 0))
+            settle(core, i);
+    }
+    settle_workers(core);
+}
+
+static int check_model(const struct sy_core *core, uint64_t model, const char *what)
+{
+    (void)core;
+    if (model >= SY_MAX_MODELS)
+        return sy_error_set(SY_EPROTO, "%s of model %llu: ids are below %u", what, (unsigned long long)model,
+                            SY_MAX_MODELS);
+    return SY_OK;
+}
+
+int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *msg)
+{
+    SY_TRY(check_model(core, msg->model, "MODEL_ADDED"));
+    struct sy_core_worker *w = &core->workers[worker];
+    if (w->has[msg->model] != SY_HAS_SENT)
+        return sy_error_set(SY_EPROTO, "MODEL_ADDED of model %llu, which was not sent", (unsigned long long)msg->model);
+    struct sy_core_model *m = &core->models[msg->model];
+    bool failed = msg->status < 0;
+    w->has[msg->model] = m->used && !failed ? SY_HAS_IT : SY_HAS_NOT;
+    w->n_pending--;
+    if (m->used && failed) {
+        m->status = (int)msg->status;
+        snprintf(m->error, sizeof m->error, "%s", msg->error);
+        if (m->state == SY_MODEL_READY)
+            m->state = SY_MODEL_UNAVAILABLE;
+        sy_log_error("models", "event=add_failed model=%s worker=%d why=\"%s\"", m->name, worker, msg->error);
+    }
+    sy_core_settle_models(core);
+    return SY_OK;
+}
+
+int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *msg)
+{
+    SY_TRY(check_model(core, msg->model, "PREPARED"));
+    struct sy_core_model *m = &core->models[msg->model];
+    if (!m->used)
+        return SY_OK; /* dropped meanwhile */
+    if (msg->batch < 1 || msg->batch > INT64_MAX || msg->workspace_bytes > UINT64_MAX / 2 || msg->status > 0)
+        return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu", (unsigned long long)msg->batch,
+                            (unsigned long long)msg->workspace_bytes);
+    if (m->state == SY_MODEL_ADDING) {
+        if (msg->status == SY_OK && m->n_workspaces < SY_CORE_WARM) {
+            for (int i = 0; i < m->n_workspaces; i++)
+                if (m->workspaces[i].batch == msg->batch)
+                    return SY_OK;
+            m->workspaces[m->n_workspaces].batch = msg->batch;
+            m->workspaces[m->n_workspaces++].bytes = msg->workspace_bytes;
+        }
+        return SY_OK;
+    }
+    sy_sched_workspace(core->sched, (int)msg->model, (int64_t)msg->batch, (int)msg->status, msg->error,
+                       msg->workspace_bytes);
+    return SY_OK;
+}
+
+int sy_core_model_remove(struct sy_core *core, const char *name)
+{
+    int index = sy_core_model_index(core, name);
+    SY_TRY(index);
+    if (core->models[index].state == SY_MODEL_ADDING)
+        return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->model == index)
+            return sy_error_set(SY_EBUSY, "model '%s' has requests that wait or run", name);
+    SY_TRY(sy_sched_model_remove(core->sched, index));
+    drop_model(core, index);
+    return SY_OK;
+}
+
+int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
+{
+    int index = sy_core_model_index(core, name);
+    SY_TRY(index);
+    return sy_sched_model_evict(core->sched, index, image_too);
+}
