@@ -52,6 +52,18 @@ void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to)
     }
 }
 
+/* Only of these do all inputs broadcast to the output's shape, as the loops below take for granted. */
+static bool is_elementwise(enum sy_op op)
+{
+    static const enum sy_op ops[] = {SY_OP_ADD,   SY_OP_SUB,  SY_OP_MUL,  SY_OP_DIV, SY_OP_POW,  SY_OP_MIN,
+                                     SY_OP_MAX,   SY_OP_NEG,  SY_OP_ABS,  SY_OP_EXP, SY_OP_LOG,  SY_OP_SQRT,
+                                     SY_OP_EQUAL, SY_OP_WHERE, SY_OP_CAST, SY_OP_RECIPROCAL};
+    for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
+        if (ops[i] == op)
+            return true;
+    return false;
+}
+
 /* ---- linear in N ------------------------------------------------------------------------------ */
 
 /* a == b for every batch size, for none, or (EUNSUPPORTED) for some. */
@@ -103,10 +115,10 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
 static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out, int64_t i,
                        struct sy_dim *to)
 {
-    struct sy_dim zero = {0, 0}, a = dim_of(&inputs[0], node->op == SY_OP_RANGE ? &inputs[0] : out, 0);
+    struct sy_dim zero = {0, 0};
     switch (node->op) {
-    case SY_OP_RANGE:
-        *to = (struct sy_dim){a.fixed + i * dim_of(&inputs[2], &inputs[2], 0).fixed, 0};
+    case SY_OP_RANGE: /* inputs of one element: offset 0 */
+        *to = (struct sy_dim){dim_of(&inputs[0], out, 0).fixed + i * dim_of(&inputs[2], out, 0).fixed, 0};
         return SY_OK;
     case SY_OP_CAST:
         *to = dim_of(&inputs[0], out, i);
@@ -126,6 +138,8 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
 int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out,
                  struct sy_dim *to)
 {
+    if (node->op != SY_OP_RANGE && !is_elementwise(node->op))
+        return SY_EUNSUPPORTED;
     for (int64_t i = 0; i < out->n; i++)
         SY_TRY(one_of_dims(node, inputs, out, i, &to[i]));
     return SY_OK;
@@ -195,7 +209,7 @@ int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, co
                    const struct sy_block *out, enum sy_dtype dtype, unsigned char *to)
 {
     double x[3] = {0}, y;
-    if (node->n_inputs < 1 || node->n_inputs > 3)
+    if (!is_elementwise(node->op) || node->n_inputs < 1 || node->n_inputs > 3)
         return SY_EUNSUPPORTED;
     for (int64_t i = 0; i < out->n; i++) {
         for (int k = 0; k < node->n_inputs; k++) {

@@ -10,6 +10,20 @@ int sy_rule_same(struct sy_infer *in, struct sy_node *node)
     return sy_infer_same(in, node);
 }
 
+static bool has_right_count(const struct sy_node *node)
+{
+    switch (node->op) {
+    case SY_OP_WHERE:
+        return node->n_inputs == 3;
+    case SY_OP_MIN:
+    case SY_OP_MAX:
+    case SY_OP_SUM:
+        return node->n_inputs >= 1;
+    default:
+        return node->n_inputs == 2;
+    }
+}
+
 /* All operators with numpy's broadcasting: the type is the last input's, for Equal bool. */
 int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
 {
@@ -17,6 +31,8 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
     char a[160], b[160];
     if (sy_node_attr(node, "broadcast"))
         return sy_infer_fail(node, SY_EUNSUPPORTED, "broadcasting as before opset 7; export the model again");
+    if (!has_right_count(node))
+        return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", node->n_inputs);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     for (int i = 1; i < node->n_inputs; i++) {
@@ -60,6 +76,12 @@ int sy_rule_clip(struct sy_infer *in, struct sy_node *node)
 /* Nothing happens at inference. */
 int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
 {
+    int n = 0;
+    int64_t training = 0;
+    if (sy_node_input(node, 2) >= 0)
+        SY_TRY(sy_infer_ints(in, node, 2, "training_mode", 1, &n, &training));
+    if (training)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "training_mode is true; export the model for inference");
     SY_TRY(sy_infer_keep_outputs(in, node, 1));
     node->op = SY_OP_IDENTITY;
     sy_infer_keep_inputs(node, 1);
