@@ -147,8 +147,10 @@ int sy_onnx_read(const char *path, struct sy_graph **out);
  * (Reshape nodes: use the output tensor's shape). */
 int sy_graph_infer(struct sy_graph *graph);
 
-/* Passes for inference, each its own function, each keeps the outputs: identity removal, conv +
- * batch norm folding, activation / residual / bias fusion, gelu and layer norm recognition, then dead nodes. */
+/* Passes for inference, each its own function (loader/fuse.h), each keeps the outputs: identity removal, conv +
+ * batch norm folding, activation / residual / bias fusion, gelu and layer norm recognition, then dead nodes. What nodes
+ * look like afterwards: loader/README.md. Two attributes are this project's own: MATMUL `alpha` (float, default 1: result =
+ * alpha * a*b + bias), SKIP_LAYER_NORM `axis` and `epsilon` as LAYER_NORM; its inputs are a, b, gamma, beta. */
 int sy_graph_optimize(struct sy_graph *graph);
 
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
