@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,14 +18,16 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define DEFAULT_DEPTH 32
+#define DEFAULT_DEPTH       32
 #define DEFAULT_CHUNK_BYTES (1024u * 1024u)
-#define ASK_AGAIN_NS (100 * SY_NS_PER_US)
-#define SYS_CACHESTAT 451 /* since Linux 6.5; the C library has no name for it yet */
-#define ALIGN 4096u
+#define MAX_CHUNK_BYTES     (1024u * 1024u * 1024u) /* one read moves 2 GiB at most */
+#define MAX_TRIES           1000                    /* of a read that the kernel asks to repeat */
+#define ASK_AGAIN_NS        (100 * SY_NS_PER_US)
+#define SYS_CACHESTAT       451 /* since Linux 6.5; the C library has no name for it yet */
+#define ALIGN               4096u
 
 struct sy_storage_reader {
-    bool has_ring;
+    bool has_ring, always_direct; /* always_direct: also what is in the page cache */
     struct io_uring ring;
     unsigned depth;
     uint64_t chunk_bytes;
@@ -35,6 +38,7 @@ struct chunk {
     int range;
     uint64_t offset, left;
     char *to;
+    int tries;
     bool direct, busy;
 };
 
@@ -54,11 +58,11 @@ struct reading {
     int n_ranges, next_range; /* next_range: the one that chunks are cut from */
     uint64_t next_offset;     /* in it */
     bool next_opened, next_direct;
-    uint64_t *range_left;     /* bytes still missing, per range */
+    uint64_t *range_left; /* bytes still missing, per range */
     int *range_status;
-    struct chunk *chunks;     /* depth of them */
+    struct chunk *chunks; /* depth of them */
     unsigned n_busy;
-    int status;               /* the first failure */
+    int status; /* the first failure */
     char error[256];
 };
 
@@ -103,7 +107,8 @@ static double cached_share(int fd, uint64_t offset, uint64_t bytes)
     double share = 0;
     if (bytes == 0)
         return 1;
-    if (cached_by_cachestat(fd, offset, bytes, &share) != 0 && cached_by_mincore(fd, offset, bytes, &share) != 0)
+    if (cached_by_cachestat(fd, offset, bytes, &share) != 0 &&
+        cached_by_mincore(fd, offset, bytes, &share) != 0)
         share = 1; /* unknown: a buffered read is always right */
     return SY_MIN(share, 1.0);
 }
@@ -120,14 +125,17 @@ int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, d
 
 /* ---- reader ---------------------------------------------------------------------------------------------- */
 
-int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes, struct sy_storage_reader **out)
+int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
+                             struct sy_storage_reader **out)
 {
     static atomic_bool said;
     struct sy_storage_reader *reader = calloc(1, sizeof *reader);
     if (!reader)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a storage reader");
     reader->depth = queue_depth ? queue_depth : DEFAULT_DEPTH;
-    reader->chunk_bytes = SY_ALIGN_UP(chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES, (uint64_t)ALIGN);
+    chunk_bytes =
+        SY_MIN(chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES, (uint64_t)MAX_CHUNK_BYTES);
+    reader->chunk_bytes = SY_ALIGN_UP(chunk_bytes, (uint64_t)ALIGN);
     int refused = io_uring_queue_init(reader->depth, &reader->ring, 0);
     reader->has_ring = refused == 0;
     if (refused && !atomic_exchange(&said, true))
@@ -145,19 +153,28 @@ void sy_storage_reader_destroy(struct sy_storage_reader *reader)
     free(reader);
 }
 
-static int open_file(const char *path, struct file *file)
+/* Once a process: the file system stays what it is. */
+static void say_no_direct(const char *path, int why)
 {
     static atomic_bool said;
+    if (!atomic_exchange(&said, true))
+        sy_log_warn("storage", "event=no_direct_reads path=%s why=\"%s\" instead=buffered", path,
+                    strerror(why));
+}
+
+static int open_file(const char *path, struct file *file)
+{
     struct stat st;
     *file = (struct file){.path = path, .direct_fd = -1};
     file->cached_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (file->cached_fd < 0)
-        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path, strerror(errno));
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
+                            strerror(errno));
     if (fstat(file->cached_fd, &st) == 0)
         file->bytes = (uint64_t)st.st_size;
     file->direct_fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (file->direct_fd < 0 && !atomic_exchange(&said, true))
-        sy_log_warn("storage", "event=no_direct_reads path=%s why=\"%s\" instead=buffered", path, strerror(errno));
+    if (file->direct_fd < 0)
+        say_no_direct(path, errno);
     return SY_OK;
 }
 
@@ -198,14 +215,20 @@ static int open_next_range(struct reading *r)
             return ready;
     }
     if (range->file_offset % ALIGN || range->bytes % ALIGN || (uintptr_t)range->to % ALIGN)
-        return sy_error_set(SY_EARG, "%s: range %d is not aligned to %u", r->file.path, r->next_range, ALIGN);
+        return sy_error_set(SY_EARG, "%s: range %d is not aligned to %u", r->file.path,
+                            r->next_range, ALIGN);
     if (range->file_offset > r->file.bytes || range->bytes > r->file.bytes - range->file_offset)
-        return sy_error_set(SY_ECORRUPT, "%s ends at byte %llu; %llu bytes at %llu are expected", r->file.path,
-                            (unsigned long long)r->file.bytes, (unsigned long long)range->bytes,
+        return sy_error_set(SY_ECORRUPT, "%s ends at byte %llu; %llu bytes at %llu are expected",
+                            r->file.path, (unsigned long long)r->file.bytes,
+                            (unsigned long long)range->bytes,
                             (unsigned long long)range->file_offset);
-    SY_TRY(sy_fault("storage_read"));
+    if (sy_fault("storage_read") < 0)
+        return sy_error_prefix(SY_EIO, "%s at byte %llu: ", r->file.path,
+                               (unsigned long long)range->file_offset);
     /* Mostly in memory: the copy from the page cache is faster than the disk. */
-    r->next_direct = r->file.direct_fd >= 0 && cached_share(r->file.cached_fd, range->file_offset, range->bytes) < 0.5;
+    r->next_direct = r->file.direct_fd >= 0 &&
+                     (r->reader->always_direct ||
+                      cached_share(r->file.cached_fd, range->file_offset, range->bytes) < 0.5);
     r->range_left[r->next_range] = range->bytes;
     r->next_offset = 0;
     r->next_opened = true;
@@ -233,8 +256,12 @@ static int cut_chunk(struct reading *r, struct chunk *chunk)
             continue;
         }
         uint64_t bytes = SY_MIN(r->reader->chunk_bytes, range->bytes - r->next_offset);
-        *chunk = (struct chunk){.range = r->next_range, .offset = range->file_offset + r->next_offset, .left = bytes,
-                                .to = (char *)range->to + r->next_offset, .direct = r->next_direct, .busy = true};
+        *chunk = (struct chunk){.range = r->next_range,
+                                .offset = range->file_offset + r->next_offset,
+                                .left = bytes,
+                                .to = (char *)range->to + r->next_offset,
+                                .direct = r->next_direct,
+                                .busy = true};
         r->next_offset += bytes;
         if (r->result)
             *(r->next_direct ? &r->result->direct_bytes : &r->result->cached_bytes) += bytes;
@@ -255,11 +282,13 @@ static void chunk_over(struct reading *r, struct chunk *chunk, uint64_t bytes)
 /* A read came back: 0, or 1 if the rest of the chunk must be read again. */
 static int chunk_arrived(struct reading *r, struct chunk *chunk, int got)
 {
-    if (got == -EINVAL && chunk->direct) { /* refused only now: this file is read through the cache */
+    if (got == -EINVAL &&
+        chunk->direct) { /* refused only now: this file is read through the cache */
+        say_no_direct(r->file.path, EINVAL);
         chunk->direct = false;
         return 1;
     }
-    if (got == -EINTR || got == -EAGAIN)
+    if ((got == -EINTR || got == -EAGAIN) && ++chunk->tries < MAX_TRIES)
         return 1;
     if (got > 0 && (uint64_t)got < chunk->left) {
         chunk->offset += (uint64_t)got;
@@ -270,11 +299,13 @@ static int chunk_arrived(struct reading *r, struct chunk *chunk, int got)
         return 1;
     }
     if (got < 0)
-        fail(r, chunk->range, sy_error_set(SY_EIO, "cannot read %s at byte %llu: %s", r->file.path,
-                                           (unsigned long long)chunk->offset, strerror(-got)));
+        fail(r, chunk->range,
+             sy_error_set(SY_EIO, "cannot read %s at byte %llu: %s", r->file.path,
+                          (unsigned long long)chunk->offset, strerror(-got)));
     else if (got == 0)
-        fail(r, chunk->range, sy_error_set(SY_ECORRUPT, "%s ends at byte %llu", r->file.path,
-                                           (unsigned long long)chunk->offset));
+        fail(r, chunk->range,
+             sy_error_set(SY_ECORRUPT, "%s ends at byte %llu", r->file.path,
+                          (unsigned long long)chunk->offset));
     chunk_over(r, chunk, chunk->left);
     return 0;
 }
@@ -285,39 +316,58 @@ static void submit(struct reading *r, struct chunk *chunk)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->reader->ring);
     assert(sqe); /* the ring has an entry for each chunk */
-    io_uring_prep_read(sqe, chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to, (unsigned)chunk->left,
-                       chunk->offset);
+    io_uring_prep_read(sqe, chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to,
+                       (unsigned)chunk->left, chunk->offset);
     io_uring_sqe_set_data(sqe, chunk);
 }
 
-/* Keeps the queue full. Negative: stop cutting. *held: a range is not ready. */
-static int fill_queue(struct reading *r, bool *held)
+/* What stopped the filling of the queue says how to wait for completions. */
+enum filled { FULL, HELD, READ_AT_ONCE };
+
+/* Keeps the queue full. Negative: stop cutting. HELD: a range is not ready. READ_AT_ONCE: one chunk from the page cache was
+ * added; its bytes are copied when it is submitted, by this thread, so what it completes is told before the next. */
+static int fill_queue(struct reading *r, enum filled *filled)
 {
-    *held = false;
+    *filled = FULL;
     for (unsigned i = 0; i < r->reader->depth; i++) {
         struct chunk *chunk = &r->chunks[i];
         if (chunk->busy)
             continue;
         int cut = cut_chunk(r, chunk);
         if (cut <= 0) {
-            *held = cut == 0 && r->next_range < r->n_ranges;
+            if (cut == 0 && r->next_range < r->n_ranges)
+                *filled = HELD;
             return cut;
         }
         r->n_busy++;
         submit(r, chunk);
+        if (!chunk->direct) {
+            *filled = READ_AT_ONCE;
+            return SY_OK;
+        }
     }
     return SY_OK;
 }
 
-static void reap(struct reading *r, bool wait_short)
+/* Waits for a completion as `filled` demands. 0: there is one. */
+static int wait_completion(struct io_uring *ring, enum filled filled, struct io_uring_cqe **cqe)
 {
     struct __kernel_timespec soon = {.tv_nsec = ASK_AGAIN_NS};
+    if (filled == READ_AT_ONCE)
+        return io_uring_peek_cqe(ring, cqe);
+    /* What could not be submitted (EAGAIN, EBUSY) never completes: come back and submit it again. */
+    if (filled == HELD || io_uring_sq_ready(ring) > 0)
+        return io_uring_wait_cqe_timeout(ring, cqe, &soon);
+    return io_uring_wait_cqe(ring, cqe);
+}
+
+static void reap(struct reading *r, enum filled filled)
+{
     struct io_uring_cqe *cqe;
     io_uring_submit(&r->reader->ring);
     if (r->n_busy == 0)
         return;
-    int got = wait_short ? io_uring_wait_cqe_timeout(&r->reader->ring, &cqe, &soon)
-                         : io_uring_wait_cqe(&r->reader->ring, &cqe);
+    int got = wait_completion(&r->reader->ring, filled, &cqe);
     while (got == 0) {
         struct chunk *chunk = io_uring_cqe_get_data(cqe);
         int n = cqe->res;
@@ -330,18 +380,17 @@ static void reap(struct reading *r, bool wait_short)
 
 static void read_by_ring(struct reading *r)
 {
-    bool stop = false, held = false;
+    bool stop = false;
     while (!stop || r->n_busy > 0) {
-        if (!stop) {
-            int status = r->status < 0 ? r->status : fill_queue(r, &held);
-            if (status < 0 && r->status == SY_OK)
-                fail(r, r->next_range, status);
-            stop = status < 0 || (r->next_range == r->n_ranges && !held);
-        }
-        if (held && r->n_busy == 0 && !stop)
+        enum filled filled = FULL;
+        int status = stop ? SY_OK : r->status < 0 ? r->status : fill_queue(r, &filled);
+        if (status < 0 && r->status == SY_OK)
+            fail(r, r->next_range, status);
+        stop = stop || status < 0 || r->next_range == r->n_ranges;
+        if (filled == HELD && r->n_busy == 0)
             sy_clock_sleep_until(sy_clock_now() + ASK_AGAIN_NS);
         else
-            reap(r, held && !stop);
+            reap(r, filled);
     }
 }
 
@@ -361,8 +410,8 @@ static void read_by_pread(struct reading *r)
         r->n_busy = 1;
         ssize_t got;
         do {
-            got = pread(chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to, chunk->left,
-                        (off_t)chunk->offset);
+            got = pread(chunk->direct ? r->file.direct_fd : r->file.cached_fd, chunk->to,
+                        chunk->left, (off_t)chunk->offset);
         } while (chunk_arrived(r, chunk, got < 0 ? -errno : (int)got));
     }
 }
@@ -407,15 +456,68 @@ static int read_all(struct reading *r)
     return r->status < 0 ? sy_error_set(r->status, "%s", r->error) : SY_OK;
 }
 
-int sy_storage_read(struct sy_storage_reader *reader, const char *path, const struct sy_storage_range *ranges,
-                    int n_ranges, const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result)
+int sy_storage_read(struct sy_storage_reader *reader, const char *path,
+                    const struct sy_storage_range *ranges, int n_ranges,
+                    const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result)
 {
-    struct reading r = {.reader = reader, .file = {.path = path, .cached_fd = -1, .direct_fd = -1}, .ranges = ranges,
-                        .callbacks = callbacks, .n_ranges = n_ranges, .result = result};
+    struct reading r = {.reader = reader,
+                        .file = {.path = path, .cached_fd = -1, .direct_fd = -1},
+                        .ranges = ranges,
+                        .callbacks = callbacks,
+                        .n_ranges = n_ranges,
+                        .result = result};
     if (result)
         *result = (struct sy_storage_result){.start_ns = sy_clock_now()};
     int status = read_all(&r);
     if (result)
         result->end_ns = sy_clock_now();
+    return status;
+}
+
+/* ---- rate ------------------------------------------------------------------------------------------------ */
+
+#define SCRATCH_BYTES (8u * 1024u * 1024u)
+
+/* All ranges go into the same scratch memory: nobody looks at the bytes. */
+static int read_for_rate(const char *path, uint64_t bytes, void *scratch, double *out_gbps)
+{
+    struct sy_storage_reader *reader;
+    struct sy_storage_result result;
+    int n = (int)((bytes + SCRATCH_BYTES - 1) / SCRATCH_BYTES);
+    struct sy_storage_range *ranges = calloc((size_t)n, sizeof *ranges);
+    if (!ranges)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure %s", path);
+    for (int i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)i * SCRATCH_BYTES;
+        ranges[i] =
+            (struct sy_storage_range){at, SY_MIN(bytes - at, (uint64_t)SCRATCH_BYTES), scratch};
+    }
+    int status = sy_storage_reader_create(0, 0, &reader);
+    if (status == SY_OK) {
+        reader->always_direct = true;
+        status = sy_storage_read(reader, path, ranges, n, NULL, &result);
+        sy_storage_reader_destroy(reader);
+    }
+    free(ranges);
+    if (status == SY_OK)
+        *out_gbps = (double)bytes / (double)SY_MAX(result.end_ns - result.start_ns, 1u);
+    return status;
+}
+
+int sy_storage_measure(const char *path, uint64_t max_bytes, double *out_gbps)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
+                            strerror(errno));
+    uint64_t bytes = SY_MIN(max_bytes, (uint64_t)st.st_size) / ALIGN * ALIGN;
+    if (bytes == 0 || bytes / SCRATCH_BYTES >= INT_MAX)
+        return sy_error_set(SY_EARG, "%s: cannot measure on %llu bytes", path,
+                            (unsigned long long)bytes);
+    void *scratch = aligned_alloc(ALIGN, SCRATCH_BYTES);
+    if (!scratch)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure %s", path);
+    int status = read_for_rate(path, bytes, scratch, out_gbps);
+    free(scratch);
     return status;
 }

@@ -13,7 +13,8 @@
 struct sy_storage_reader;
 
 /* queue_depth 0: default 32. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
-int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes, struct sy_storage_reader **out);
+int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
+                             struct sy_storage_reader **out);
 void sy_storage_reader_destroy(struct sy_storage_reader *reader);
 
 struct sy_storage_range {
@@ -36,12 +37,18 @@ struct sy_storage_result {
     sy_ns start_ns, end_ns;
 };
 
-/* Reads all ranges of `path`, the queue kept full across ranges. Blocks until everything that was queued is finished. The first failure
- * (EIO, ECORRUPT for a short file; names path and offset) is returned; done() has told which ranges failed. */
+/* Reads all ranges of `path`, the queue kept full across ranges. Blocks until everything that was queued is finished. The first
+ * failure stops the reading and is returned: ENOTFOUND, EIO, ECORRUPT for a short file, EARG for a range that is not aligned;
+ * its text names the path and the offset. done() has told which ranges failed; those that were not begun fail with the
+ * same status. `callbacks` and `result` may be NULL. */
 int sy_storage_read(struct sy_storage_reader *reader, const char *path,
                     const struct sy_storage_range *ranges, int n_ranges,
                     const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result);
-/* Part of [offset, offset+bytes) that is in the page cache, 0..1. */
+/* Part of [offset, offset+bytes) that is in the page cache, 0..1. EIO. */
 int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, double *out);
+/* The rate (10^9 bytes a second) at which the first `max_bytes` of `path`, or all of it, are read from the storage, past the page
+ * cache; from the page cache where the file system refuses that. Blocks. ENOTFOUND, EARG on a file of less than 4096
+ * bytes, EIO. */
+int sy_storage_measure(const char *path, uint64_t max_bytes, double *out_gbps);
 
 #endif
