@@ -77,6 +77,7 @@ static void fill_cache(const char *path, uint64_t offset, uint64_t bytes)
     char page[PAGE];
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), 0); /* nothing read ahead */
     for (uint64_t at = offset; at < offset + bytes; at += PAGE)
         assert_int_equal(pread(fd, page, PAGE, (off_t)at), PAGE);
     close(fd);
@@ -228,8 +229,8 @@ static void test_way_follows_the_page_cache(void **state)
     struct sy_storage_reader *reader;
     struct sy_storage_result result;
     double before = -1, behind = -1;
-    fill_cache(f->path, 0, 2 * half);
-    drop_cache(f->path, half, half);
+    drop_cache(f->path, 0, 0); /* all of it: a part may share a large page with its neighbour */
+    fill_cache(f->path, 0, half);
     assert_int_equal(sy_storage_cached_share(f->path, 0, half, &before), SY_OK);
     assert_int_equal(sy_storage_cached_share(f->path, half, half, &behind), SY_OK);
     if (!takes_direct(f->path) || before < 1 || behind > 0) {
