@@ -290,7 +290,6 @@ static void note_wait(struct sy_core *core, sy_ns paused)
     core->waits[core->n_waits++ % SY_CORE_WAITS] = wait;
     if (r)
         r->report.preempt_wait_ns = wait;
-    core->preempting_request = 0;
 }
 
 static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paused *msg)
@@ -301,7 +300,9 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
         return SY_OK; /* of an epoch that is over: training was resumed, or preempted once more, meanwhile */
     sy_ns at = SY_MIN(msg->paused_ns, sy_clock_now());
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PAUSED));
-    note_wait(core, at);
+    if (core->train_since_ns) /* else it was started while a request ran, and has not trained yet */
+        note_wait(core, at);
+    core->preempting_request = 0;
     sy_core_training_stands(core, at);
     return sy_sched_job_paused(core->sched, worker, msg->job);
 }

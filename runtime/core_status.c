@@ -1,4 +1,5 @@
 /* Status as JSON: what a person or a tool wants to know. Keys: runtime/README.md. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,16 @@ static json_t *pool_json(const struct sy_pool *pool)
                      "blocks", blocks);
 }
 
+/* "loading_models": names in status are in small letters. */
+static json_t *state_json(enum sy_worker_state state)
+{
+    char text[32] = "";
+    const char *name = sy_worker_state_name(state);
+    for (size_t i = 0; name[i] && i < sizeof text - 1; i++)
+        text[i] = (char)tolower((unsigned char)name[i]);
+    return json_string(text);
+}
+
 static json_t *workers_json(struct sy_core *core)
 {
     json_t *list = json_array();
@@ -46,9 +57,9 @@ static json_t *workers_json(struct sy_core *core)
             if (r->run && r->report.worker == w)
                 request = r->id;
         json_array_append_new(
-            list, json_pack("{s:i, s:i, s:s, s:o, s:o, s:i}", "worker", w, "pid",
+            list, json_pack("{s:i, s:i, s:o, s:o, s:o, s:i}", "worker", w, "pid",
                             (int)sy_supervisor_pid(core->supervisor, w), "state",
-                            sy_worker_state_name(sy_supervisor_state(core->supervisor, w)), "job", count(job),
+                            state_json(sy_supervisor_state(core->supervisor, w)), "job", count(job),
                             "request", count(request), "deaths", sy_supervisor_n_deaths(core->supervisor, w)));
     }
     return list;

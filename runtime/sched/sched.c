@@ -524,8 +524,8 @@ void sy_sched_step(struct sy_sched *s)
     end_hopeless(s);
     start_requests(s);
     sy_sched_hold_training(s, s->active != NULL);
+    sy_sched_step_job(s); /* between two runs, so that a flood of requests does not keep a job from starting */
     run_active(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
-    sy_sched_step_job(s);
     sy_assert_expensive(sy_sched_is_valid(s));
 }

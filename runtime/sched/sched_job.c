@@ -104,7 +104,8 @@ static void refuse(struct sy_sched *s, struct job *j, int status, const char *wh
 
 static void start_job(struct sy_sched *s, struct job *j)
 {
-    int status = j->stop_wanted ? SY_EBUSY : admit(s, j);
+    bool later = j->stop_wanted || sy_sched_computing(s) >= 0; /* S1: a start computes until it is held */
+    int status = later ? SY_EBUSY : admit(s, j);
     if (status == SY_EBUSY)
         return;
     if (status < 0) {

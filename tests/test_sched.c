@@ -1,0 +1,616 @@
+/* The scheduler against a model of the world: random events, the promises of sched.h checked after each action. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/status.h"
+#include "runtime/sched/sched.h"
+
+#define MIB       (1ull << 20)
+#define N_WORKERS 3
+#define N_MODELS  5
+#define MAX_IDS   4096
+
+enum worker_doing { AWAY, IDLE, LOADED, RUNNING, CANCELING, PREPARING_JOB, JOB_READY, STARTING_JOB, TRAINING };
+
+struct world {
+    struct sy_sched *s;
+    bool unified;
+    enum worker_doing workers[N_WORKERS];
+    uint64_t run_of[N_WORKERS], job_of[N_WORKERS], request_of[N_WORKERS];
+    int deaths[MAX_IDS];
+    bool held[N_WORKERS], still[N_WORKERS]; /* the epoch is odd; training has seen it */
+    int n_ends[MAX_IDS], end_status[MAX_IDS];
+    uint64_t started_order, last_started; /* FIFO */
+    struct {
+        uint64_t run;
+        int first, n;
+        bool canceled;
+    } reads[16];
+    int n_reads;
+    struct {
+        int worker, model;
+        int64_t batch;
+    } prepares[256];
+    int n_prepares;
+    uint64_t stop_job[N_WORKERS];
+    bool loaded_without_run[N_WORKERS];
+    int refused_job_status;
+    uint64_t next_request, next_job, jobs_refused;
+    bool check_fifo;
+    int n_runs, n_loads, n_preempts, n_resumes;
+    uint64_t random;
+};
+
+static uint64_t pick(struct world *w, uint64_t n)
+{
+    w->random ^= w->random << 13;
+    w->random ^= w->random >> 7;
+    w->random ^= w->random << 17;
+    return w->random % n;
+}
+
+/* ---- what actions do to the world --------------------------------------------------------------- */
+
+static bool trains(const struct world *w)
+{
+    for (int i = 0; i < N_WORKERS; i++)
+        if ((w->workers[i] == TRAINING || w->workers[i] == STARTING_JOB) && !w->still[i])
+            return true;
+    return false;
+}
+
+static int n_running(const struct world *w)
+{
+    int n = 0;
+    for (int i = 0; i < N_WORKERS; i++)
+        n += w->workers[i] == RUNNING;
+    return n;
+}
+
+static void do_load(struct world *w, const struct sy_sched_action *a)
+{
+    bool more = w->workers[a->worker] == LOADED && w->run_of[a->worker] == a->run;
+    assert_true(more || w->workers[a->worker] == IDLE);
+    if (!more) {
+        assert_int_equal(a->first_group, 0);
+        if (w->check_fifo)
+            assert_true(a->request > w->last_started);
+        w->last_started = a->request;
+    }
+    w->workers[a->worker] = LOADED;
+    w->run_of[a->worker] = a->run;
+    w->request_of[a->worker] = a->request;
+    w->n_loads++;
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
+        assert_true(a->places[g].after_group < g);
+}
+
+static void do_end(struct world *w, const struct sy_sched_action *a)
+{
+    assert_true(a->request > 0 && a->request < MAX_IDS);
+    w->n_ends[a->request]++;
+    w->end_status[a->request] = a->status;
+    assert_int_equal(w->n_ends[a->request], 1); /* S4 */
+}
+
+static void do_job(struct world *w, const struct sy_sched_action *a)
+{
+    switch (a->kind) {
+    case SY_DO_JOB_PREPARE:
+        assert_int_equal(w->workers[a->worker], IDLE);
+        w->workers[a->worker] = PREPARING_JOB;
+        w->job_of[a->worker] = a->job;
+        break;
+    case SY_DO_JOB_START:
+        assert_int_equal(w->workers[a->worker], JOB_READY);
+        w->workers[a->worker] = STARTING_JOB;
+        w->still[a->worker] = false;
+        break;
+    case SY_DO_JOB_STOP:
+        if (w->workers[a->worker] >= PREPARING_JOB)
+            w->stop_job[a->worker] = a->job;
+        break;
+    default:
+        w->jobs_refused++;
+        w->refused_job_status = a->status;
+        break;
+    }
+}
+
+static void act(struct world *w, const struct sy_sched_action *a)
+{
+    switch (a->kind) {
+    case SY_DO_PREEMPT:
+        assert_true(w->workers[a->worker] == TRAINING || w->workers[a->worker] == STARTING_JOB);
+        assert_false(w->held[a->worker]);
+        w->held[a->worker] = true;
+        w->n_preempts++;
+        break;
+    case SY_DO_RESUME:
+        assert_true(w->held[a->worker]);
+        w->held[a->worker] = w->still[a->worker] = false;
+        w->n_resumes++;
+        assert_int_equal(n_running(w), 0);
+        break;
+    case SY_DO_PREPARE:
+        assert_int_equal(w->workers[a->worker], IDLE);
+        assert_true(w->n_prepares < 256);
+        w->prepares[w->n_prepares].worker = a->worker;
+        w->prepares[w->n_prepares].model = a->model;
+        w->prepares[w->n_prepares++].batch = a->batch;
+        break;
+    case SY_DO_LOAD:
+        do_load(w, a);
+        break;
+    case SY_DO_READ:
+        assert_true(w->n_reads < 16);
+        w->reads[w->n_reads].run = a->run;
+        w->reads[w->n_reads].first = a->first_group;
+        w->reads[w->n_reads].n = a->n_groups;
+        w->reads[w->n_reads++].canceled = false;
+        break;
+    case SY_DO_CANCEL_READ:
+        for (int i = 0; i < w->n_reads; i++)
+            w->reads[i].canceled |= w->reads[i].run == a->run;
+        break;
+    case SY_DO_RUN:
+        assert_int_equal(w->workers[a->worker], LOADED);
+        assert_true(w->run_of[a->worker] == a->run);
+        assert_int_equal(n_running(w), 0); /* S1 */
+        assert_false(trains(w));
+        w->workers[a->worker] = RUNNING;
+        w->n_runs++;
+        break;
+    case SY_DO_CANCEL:
+        assert_int_equal(w->workers[a->worker], LOADED);
+        w->workers[a->worker] = CANCELING;
+        break;
+    case SY_DO_END:
+        do_end(w, a);
+        break;
+    default:
+        do_job(w, a);
+        break;
+    }
+}
+
+static void settle(struct world *w)
+{
+    struct sy_sched_action a;
+    while (sy_sched_next(w->s, &a))
+        act(w, &a);
+    assert_true(sy_sched_is_valid(w->s));
+}
+
+/* ---- events --------------------------------------------------------------------------------------- */
+
+static void finish_read(struct world *w, int i, bool ok)
+{
+    bool arrived[64];
+    uint64_t run = w->reads[i].run;
+    int first = w->reads[i].first, n = w->reads[i].n;
+    for (int g = 0; g < n; g++)
+        arrived[g] = ok && !w->reads[i].canceled;
+    w->reads[i] = w->reads[--w->n_reads];
+    sy_sched_read_done(w->s, run, first, n, arrived);
+    settle(w);
+}
+
+static void finish_run(struct world *w, int worker, int status)
+{
+    w->workers[worker] = IDLE;
+    assert_int_equal(sy_sched_run_done(w->s, worker, w->run_of[worker], status, status ? "it failed" : ""), SY_OK);
+    settle(w);
+}
+
+static void end_job(struct world *w, int worker)
+{
+    w->workers[worker] = IDLE;
+    w->still[worker] = false;
+    w->stop_job[worker] = 0;
+    assert_int_equal(sy_sched_job_ended(w->s, worker, w->job_of[worker]), SY_OK);
+    settle(w);
+}
+
+static void lose_worker(struct world *w, int worker)
+{
+    w->check_fifo = false; /* it goes back to the queue's head, behind what was prefetched */
+    w->workers[worker] = AWAY;
+    w->held[worker] = w->still[worker] = false;
+    w->stop_job[worker] = 0;
+    for (int i = 0; i < w->n_prepares;) {
+        if (w->prepares[i].worker == worker)
+            w->prepares[i] = w->prepares[--w->n_prepares];
+        else
+            i++;
+    }
+    sy_sched_worker_lost(w->s, worker, pick(w, 2), true, true, "killed by the test");
+    settle(w);
+}
+
+static bool advance_job(struct world *w, int worker)
+{
+    switch (w->workers[worker]) {
+    case PREPARING_JOB:
+        w->workers[worker] = JOB_READY;
+        assert_int_equal(sy_sched_job_prepared(w->s, worker, w->job_of[worker], 20 * MIB, 10 * MIB), SY_OK);
+        break;
+    case STARTING_JOB:
+        w->workers[worker] = TRAINING;
+        assert_int_equal(sy_sched_job_started(w->s, worker, w->job_of[worker]), SY_OK);
+        break;
+    case TRAINING:
+        if (!w->held[worker] || w->still[worker])
+            return false;
+        w->still[worker] = true;
+        assert_int_equal(sy_sched_job_paused(w->s, worker, w->job_of[worker]), SY_OK);
+        break;
+    default:
+        return false;
+    }
+    settle(w);
+    return true;
+}
+
+static bool answer_prepare(struct world *w)
+{
+    if (w->n_prepares == 0)
+        return false;
+    int i = (int)pick(w, (uint64_t)w->n_prepares);
+    int model = w->prepares[i].model;
+    int64_t batch = w->prepares[i].batch;
+    w->prepares[i] = w->prepares[--w->n_prepares];
+    sy_sched_workspace(w->s, model, batch, SY_OK, NULL, (uint64_t)batch * MIB);
+    settle(w);
+    return true;
+}
+
+static bool is_read(const struct world *w, uint64_t run)
+{
+    for (int i = 0; i < w->n_reads; i++)
+        if (w->reads[i].run == run)
+            return true;
+    return false;
+}
+
+/* One thing that is on its way happens. False: nothing is on its way. */
+static bool deliver(struct world *w, bool may_fail)
+{
+    uint64_t first = pick(w, N_WORKERS);
+    for (int i = 0; i < N_WORKERS; i++) {
+        int worker = (int)((first + (uint64_t)i) % N_WORKERS);
+        bool fails = may_fail && pick(w, 20) == 0;
+        if (w->workers[worker] == AWAY) {
+            w->workers[worker] = IDLE;
+            sy_sched_worker_ready(w->s, worker);
+            settle(w);
+            return true;
+        }
+        if (w->stop_job[worker] && w->workers[worker] != STARTING_JOB && w->workers[worker] != PREPARING_JOB &&
+            !w->still[worker]) {
+            end_job(w, worker);
+            return true;
+        }
+        if ((w->workers[worker] == RUNNING && (fails || !is_read(w, w->run_of[worker]))) ||
+            w->workers[worker] == CANCELING) {
+            finish_run(w, worker, fails || w->workers[worker] == CANCELING ? SY_EIO : SY_OK);
+            return true;
+        }
+        if (advance_job(w, worker))
+            return true;
+    }
+    if (w->n_reads > 0) {
+        finish_read(w, (int)pick(w, (uint64_t)w->n_reads), !may_fail || pick(w, 20) != 0);
+        return true;
+    }
+    return answer_prepare(w);
+}
+
+static void request(struct world *w, int model, int64_t batch)
+{
+    assert_true(w->next_request < MAX_IDS);
+    assert_int_equal(sy_sched_request(w->s, w->next_request++, model, batch), SY_OK);
+    settle(w);
+}
+
+static void submit_job(struct world *w)
+{
+    assert_int_equal(sy_sched_job_submit(w->s, ++w->next_job), SY_OK);
+    settle(w);
+}
+
+/* ---- worlds --------------------------------------------------------------------------------------- */
+
+static const uint64_t model_groups[N_MODELS] = {4, 8, 12, 3, 20};
+
+static void make_world(struct world *w, bool unified, uint64_t pool_mib, uint64_t seed)
+{
+    struct sy_sched_config config = {
+        .pool_bytes = pool_mib * MIB, .image_bytes = unified ? 0 : 400 * MIB, .n_workers = N_WORKERS, .max_queue = 64};
+    uint64_t bytes[32];
+    memset(w, 0, sizeof *w);
+    w->random = seed * 2654435761u + 88172645463325252ull;
+    w->unified = unified;
+    w->next_request = 1;
+    w->check_fifo = true;
+    assert_int_equal(sy_sched_create(&config, &w->s), SY_OK);
+    for (int m = 0; m < N_MODELS; m++) {
+        for (uint64_t g = 0; g < model_groups[m]; g++)
+            bytes[g] = 4 * MIB;
+        assert_int_equal(sy_sched_model_add(w->s, m, (int)model_groups[m], bytes, MIB), SY_OK);
+        sy_sched_workspace(w->s, m, 1, SY_OK, NULL, MIB);
+    }
+    for (int i = 0; i < N_WORKERS; i++) {
+        w->workers[i] = IDLE;
+        sy_sched_worker_ready(w->s, i);
+        settle(w);
+    }
+}
+
+static void drain(struct world *w)
+{
+    for (int i = 0; i < 100000; i++)
+        if (!deliver(w, false))
+            break;
+    assert_int_equal(sy_sched_n_waiting(w->s), 0);
+    assert_int_equal(sy_sched_n_started(w->s), 0);
+    for (uint64_t r = 1; r < w->next_request; r++)
+        assert_int_equal(w->n_ends[r], 1);
+}
+
+static uint64_t seed_from_environment(void)
+{
+    const char *text = getenv("SY_SEED");
+    return text ? strtoull(text, NULL, 0) : 20;
+}
+
+static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
+{
+    static struct world w;
+    make_world(&w, unified, pool_mib, seed);
+    for (int step = 0; step < 1500; step++) {
+        uint64_t what = pick(&w, 100);
+        if (what < 22 && sy_sched_n_waiting(w.s) < 60 && w.next_request < MAX_IDS - 1)
+            request(&w, (int)pick(&w, N_MODELS), 1 + (int64_t)pick(&w, 3) * 3);
+        else if (what < 24)
+            submit_job(&w);
+        else if (what < 26 && w.next_job > 0) {
+            int status = sy_sched_job_stop(w.s, 1 + pick(&w, w.next_job));
+            assert_true(status == SY_OK || status == SY_EBUSY);
+            settle(&w);
+        } else if (what < 28) {
+            int worker = (int)pick(&w, N_WORKERS);
+            if (w.workers[worker] != AWAY)
+                lose_worker(&w, worker);
+        } else if (what < 32) {
+            sy_sched_cancel(w.s, 1 + pick(&w, w.next_request));
+            settle(&w);
+        } else if (what < 34) {
+            int status = sy_sched_model_evict(w.s, (int)pick(&w, N_MODELS), pick(&w, 2));
+            assert_true(status == SY_OK || status == SY_EBUSY);
+        } else {
+            deliver(&w, true);
+        }
+        assert_true(n_running(&w) == 0 || !trains(&w));
+    }
+    drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    uint64_t seed = seed_from_environment();
+    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    for (uint64_t i = 0; i < 12; i++) {
+        random_walk(true, 60 + 30 * (i % 4), seed + i);
+        random_walk(false, 60 + 30 * (i % 4), seed + 100 + i);
+    }
+}
+
+/* ---- by name -------------------------------------------------------------------------------------- */
+
+static void start_training(struct world *w)
+{
+    submit_job(w);
+    for (int i = 0; i < 3; i++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            advance_job(w, worker);
+    assert_true(sy_sched_training_runs(w->s));
+}
+
+static void test_request_preempts_training(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    start_training(&w);
+    request(&w, 0, 1);
+    assert_int_equal(w.n_loads, 1); /* at once, before training stands */
+    assert_int_equal(w.n_preempts, 1);
+    assert_int_equal(w.n_runs, 0);
+    assert_true(advance_job(&w, 0)); /* paused */
+    assert_int_equal(w.n_runs, 1);
+    assert_int_equal(w.n_resumes, 0);
+    drain(&w);
+    assert_int_equal(w.n_resumes, 1);
+    assert_true(sy_sched_training_runs(w.s));
+    sy_sched_destroy(w.s);
+}
+
+static void test_next_is_prefetched_and_training_stays_paused(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    start_training(&w);
+    request(&w, 0, 1);
+    request(&w, 1, 1);
+    advance_job(&w, 0);
+    assert_int_equal(w.n_loads, 2); /* the second streams while the first computes */
+    assert_int_equal(w.n_runs, 1);
+    drain(&w);
+    assert_int_equal(w.n_runs, 2);
+    assert_int_equal(w.n_preempts, 1); /* training was not resumed in between */
+    assert_int_equal(w.n_resumes, 1);
+    sy_sched_destroy(w.s);
+}
+
+static void test_resident_model_is_not_read_again(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    request(&w, 0, 1);
+    assert_int_equal(w.n_reads, 1);
+    drain(&w);
+    request(&w, 0, 1);
+    assert_int_equal(w.n_reads, 0);
+    drain(&w);
+    assert_int_equal(w.n_runs, 2);
+    sy_sched_destroy(w.s);
+}
+
+static void test_second_death_ends_the_request(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    request(&w, 0, 1);
+    for (int death = 0; death < 2; death++) {
+        int worker = 0;
+        while (w.workers[worker] != RUNNING)
+            worker++;
+        lose_worker(&w, worker);
+        while (w.n_reads > 0)
+            finish_read(&w, 0, true);
+    }
+    assert_int_equal(w.n_ends[1], 1);
+    assert_int_equal(w.end_status[1], SY_EPEER);
+    sy_sched_destroy(w.s);
+}
+
+static void test_one_death_runs_it_again(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    request(&w, 0, 1);
+    lose_worker(&w, 0);
+    assert_int_equal(w.n_ends[1], 0);
+    assert_int_equal(w.n_loads, 1); /* not before the read that writes to the same memory has ended: S3 */
+    drain(&w);
+    assert_int_equal(w.n_runs, 2);
+    assert_int_equal(w.end_status[1], SY_OK);
+    sy_sched_destroy(w.s);
+}
+
+static void test_model_larger_than_the_pool_cycles(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 60, 1);
+    request(&w, 4, 1); /* 80 MiB */
+    drain(&w);
+    assert_int_equal(w.end_status[1], SY_OK);
+    sy_sched_destroy(w.s);
+}
+
+static void test_impossible_is_refused_with_sizes(void **state)
+{
+    (void)state;
+    static struct world w;
+    uint64_t huge[] = {100 * MIB};
+    make_world(&w, true, 60, 1);
+    assert_int_equal(sy_sched_model_add(w.s, 9, 1, huge, MIB), SY_ENOMEM_DEVICE);
+    assert_non_null(strstr(sy_error_text(), "104857600"));
+    assert_int_equal(sy_sched_request(w.s, 1, 9, 1), SY_ENOTFOUND);
+    assert_int_equal(sy_sched_request(w.s, 1, 0, 0), SY_EARG);
+    submit_job(&w);
+    w.workers[0] = JOB_READY;
+    assert_int_equal(sy_sched_job_prepared(w.s, 0, 1, 100 * MIB, MIB), SY_OK);
+    settle(&w);
+    assert_int_equal(w.refused_job_status, SY_ENOMEM_DEVICE);
+    sy_sched_destroy(w.s);
+}
+
+static void test_queue_is_bounded(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    int n = 0;
+    while (sy_sched_request(w.s, w.next_request, 0, 1) == SY_OK) {
+        w.next_request++;
+        n++;
+    }
+    settle(&w);
+    assert_int_equal(n, 65); /* one that runs, 64 that wait */
+    assert_int_equal(sy_sched_request(w.s, 999, 0, 1), SY_EBUSY);
+    drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_no_worker_left_ends_all(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    for (int i = 0; i < N_WORKERS; i++) {
+        w.workers[i] = AWAY;
+        sy_sched_worker_lost(w.s, i, false, false, false, "given up");
+    }
+    request(&w, 0, 1);
+    assert_int_equal(w.end_status[1], SY_EPEER);
+    sy_sched_destroy(w.s);
+}
+
+static void test_training_memory_survives_its_worker(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_action a;
+    uint64_t before = 0;
+    make_world(&w, true, 400, 1);
+    submit_job(&w);
+    w.workers[0] = JOB_READY;
+    assert_int_equal(sy_sched_job_prepared(w.s, 0, 1, 20 * MIB, 10 * MIB), SY_OK);
+    while (sy_sched_next(w.s, &a))
+        if (a.kind == SY_DO_JOB_START)
+            before = a.persistent_offset;
+    assert_int_equal(sy_sched_job_started(w.s, 0, 1), SY_OK);
+    sy_sched_worker_lost(w.s, 0, true, true, true, "killed");
+    assert_true(sy_sched_next(w.s, &a));
+    assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+    assert_int_equal(sy_sched_job_prepared(w.s, a.worker, 1, 20 * MIB, 10 * MIB), SY_OK);
+    assert_true(sy_sched_next(w.s, &a));
+    assert_int_equal(a.kind, SY_DO_JOB_START);
+    assert_true(a.in_memory);
+    assert_true(a.persistent_offset == before);
+    sy_sched_destroy(w.s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_request_preempts_training),
+        cmocka_unit_test(test_next_is_prefetched_and_training_stays_paused),
+        cmocka_unit_test(test_resident_model_is_not_read_again),
+        cmocka_unit_test(test_second_death_ends_the_request),
+        cmocka_unit_test(test_one_death_runs_it_again),
+        cmocka_unit_test(test_model_larger_than_the_pool_cycles),
+        cmocka_unit_test(test_impossible_is_refused_with_sizes),
+        cmocka_unit_test(test_queue_is_bounded),
+        cmocka_unit_test(test_no_worker_left_ends_all),
+        cmocka_unit_test(test_training_memory_survives_its_worker),
+        cmocka_unit_test(test_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
