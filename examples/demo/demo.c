@@ -89,7 +89,7 @@ static int one_restart(struct demo *demo, struct demo_model *model)
     sy_client *client = NULL;
     sy_client_result *result = NULL;
     snprintf(package, sizeof package, "%s/%s/1/model.sypkg", demo->models_folder, model->name);
-    const char *const extra[] = {"--package", package, "--workers", "1", NULL};
+    const char *const extra[] = {"--package", package, "--workers", "2", NULL};
     sy_ns start = sy_clock_now();
     if (demo_server_start(&server, demo, "restart", READY_POOL_BYTES, extra) < 0)
         return -1;

@@ -1,10 +1,12 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "workers/job.h"
 
 #define STOP_TIMEOUT_MS 600000u /* an evaluation may come first */
 
@@ -29,7 +31,7 @@ static json_t *find_job(json_t *status, json_int_t id) {
     return NULL;
 }
 
-/* Until the job is no longer among the server's, or a second passes without an answer. */
+/* Until the job has ended; 1 if it failed. */
 static int watch_job(sy_client *client, json_int_t id) {
     for (;; sleep(1)) {
         json_t *status, *job;
@@ -43,24 +45,25 @@ static int watch_job(sy_client *client, json_int_t id) {
             printf("step %lld  loss %.4f  %s\n", (long long)json_integer_value(json_object_get(job, "step")),
                    json_number_value(json_object_get(job, "loss")), state ? state : "");
         fflush(stdout);
-        if (!job || json_is_true(json_object_get(job, "ended"))) {
+        bool failed = state && strcmp(state, "failed") == 0;
+        if (!job || failed || (state && strcmp(state, "ended") == 0)) {
+            if (failed)
+                sy_cli_fail("%s", json_string_value(json_object_get(job, "error")));
             json_decref(status);
-            return 0;
+            return failed;
         }
         json_decref(status);
     }
 }
 
 static int start_job(sy_client *client, const char *path, bool watch) {
-    json_error_t where;
-    json_t *job = json_load_file(path, 0, &where), *answer;
-    char *text = job ? json_dumps(job, JSON_COMPACT) : NULL;
+    json_t *answer;
+    char *text = NULL;
     json_int_t id;
     int result;
 
-    json_decref(job);
-    if (!text)
-        return sy_cli_fail("%s: line %d: %s", path, where.line, where.text);
+    if (sy_job_load(path, &text) < 0)
+        return sy_cli_fail("%s", sy_error_text());
     result = call(client, "train", json_pack("{s:s}", "text", text), &answer);
     free(text);
     if (result)
