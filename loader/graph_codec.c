@@ -15,7 +15,7 @@
 #include "loader/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/wire/msgpack_scan.h"
+#include "runtime/base/msgpack_scan.h"
 
 enum { CODEC_VERSION = 1, MAX_ELEMENTS = 16 * 1000 * 1000 };
 

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 
 #define MAX_LAYERS 100000u
 #define MAX_PARAMS 64u
+#define MAX_ELEMENTS (16u * MAX_LAYERS)
 #define MAX_LAYOUT_BYTES 65536u
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
@@ -258,7 +260,11 @@ static int take_meta(const msgpack_object *o, struct sy_package *package)
 int sy_package_meta_decode(const void *bytes, size_t n_bytes, struct sy_package *package)
 {
     msgpack_unpacked result;
+    struct sy_msgpack_scan scan;
     size_t offset = 0;
+    sy_msgpack_scan_init(&scan, n_bytes, MAX_ELEMENTS);
+    if (sy_msgpack_scan(&scan, bytes, n_bytes) != 1 || scan.at != n_bytes)
+        return bad("it is not one msgpack object");
     msgpack_unpacked_init(&result);
     msgpack_unpack_return got = msgpack_unpack_next(&result, bytes, n_bytes, &offset);
     int status = got == MSGPACK_UNPACK_SUCCESS && offset == n_bytes ? take_meta(&result.data, package)

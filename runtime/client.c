@@ -21,7 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/json_msgpack.h"
-#include "runtime/wire/msgpack_scan.h"
+#include "runtime/base/msgpack_scan.h"
 
 #define DEFAULT_TIMEOUT_MS 60000u
 #define MAX_INPUTS 64

@@ -6,7 +6,7 @@
 #include <msgpack.h>
 
 #include "runtime/rpc_server.h"
-#include "runtime/wire/msgpack_scan.h"
+#include "runtime/base/msgpack_scan.h"
 
 #define SY_RPC_MAX_ELEMENTS 65536u /* of one message; tensors are one element each */
 #define SY_RPC_MAX_TENSORS 64      /* inputs, or outputs, of one request */

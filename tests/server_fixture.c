@@ -262,8 +262,8 @@ struct small_model {
 };
 
 static const struct small_model small_models[] = {
-    {"tiny_cnn", 1, {{"input", "FP32", 3, {3, 32, 32}}}},
-    {"mlp", 1, {{"input", "FP32", 1, {64}}}},
+    {"tiny_cnn", 1, {{"input", "FP32", 3, {3, 16, 16}}}},
+    {"mlp", 1, {{"input", "FP32", 1, {16}}}},
     {"identity", 1, {{"input", "FP32", 1, {4}}}},
     {"bert_tiny",
      3,

@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 #include "tests/server_fixture.h"
 
-#define SMALL_POOL "12M" /* less than the small models together and a training job */
+#define SMALL_POOL "14500K" /* less than the small models together and a training job */
 
 static const char *const models[] = {"tiny_cnn", "mlp", "bert_tiny"};
 #define N_MODELS 3
@@ -330,20 +330,20 @@ static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
     (void)state;
     struct fixture f;
     struct references references;
-    float data[64] = {0};
+    float data[16] = {0};
     sy_client_result *result = NULL;
     fixture_init(&f, "refuse");
     const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
     fixture_start(&f, args);
     take_references(&f, &references);
-    sy_client_tensor good = {"input", "FP32", 2, {1, 64}, data, sizeof data};
+    sy_client_tensor good = {"input", "FP32", 2, {1, 16}, data, sizeof data};
     sy_client_tensor wrong[] = {
-        {"inputs", "FP32", 2, {1, 64}, data, sizeof data},
-        {"input", "INT32", 2, {1, 64}, data, sizeof data},
-        {"input", "FP32", 2, {1, 63}, data, sizeof data - 4},
-        {"input", "FP32", 1, {64}, data, sizeof data},
-        {"input", "FP32", 2, {0, 64}, data, 0},
-        {"input", "FP32", 2, {1, 64}, data, sizeof data - 4},
+        {"inputs", "FP32", 2, {1, 16}, data, sizeof data},
+        {"input", "INT32", 2, {1, 16}, data, sizeof data},
+        {"input", "FP32", 2, {1, 15}, data, sizeof data - 4},
+        {"input", "FP32", 1, {16}, data, sizeof data},
+        {"input", "FP32", 2, {0, 16}, data, 0},
+        {"input", "FP32", 2, {1, 16}, data, sizeof data - 4},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_true(sy_client_infer(f.client, "mlp", &wrong[i], 1, &result) < 0);

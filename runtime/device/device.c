@@ -8,8 +8,11 @@
 #include "runtime/base/fault.h"
 #include "runtime/device/device_ops.h"
 
+#define MAX_CORES 1024 /* CPU_SETSIZE */
+
 /* Fixed order; `--device` picks by kind. */
-static const struct sy_device_ops *const backends[] = {&sy_device_host_ops, &sy_device_emulated_ops};
+static const struct sy_device_ops *const backends[] = {&sy_device_host_ops,
+                                                       &sy_device_emulated_ops};
 
 const char *const *sy_device_kinds(void)
 {
@@ -24,7 +27,8 @@ static int parse_number(const char *text, const char *key, const char *value, do
     char *end;
     *out = strtod(value, &end);
     if (end == value || *end || !(*out > 0) || *out > 1e6)
-        return sy_error_set(SY_EARG, "device \"%s\": %s=%s is not a number above 0", text, key, value);
+        return sy_error_set(SY_EARG, "device \"%s\": %s=%s is not a number above 0", text, key,
+                            value);
     return SY_OK;
 }
 
@@ -44,8 +48,9 @@ static int parse_option(const char *text, char *option, struct sy_device_spec *o
         out->link_alpha_ns = (uint64_t)(number * 1000);
         return SY_OK;
     }
-    return sy_error_set(SY_EARG, "device \"%s\": unknown option \"%s\"; there are link-gbps=N and link-alpha-us=N",
-                        text, option);
+    return sy_error_set(
+        SY_EARG, "device \"%s\": unknown option \"%s\"; there are link-gbps=N and link-alpha-us=N",
+        text, option);
 }
 
 int sy_device_spec_parse(const char *text, struct sy_device_spec *out)
@@ -62,7 +67,8 @@ int sy_device_spec_parse(const char *text, struct sy_device_spec *out)
     for (size_t i = 0; i < SY_ARRAY_LEN(backends); i++)
         known = known || strcmp(backends[i]->kind, out->kind) == 0;
     if (!known)
-        return sy_error_set(SY_ENODEVICE, "no device \"%s\"; there are host and emulated[,link-gbps=N]", text);
+        return sy_error_set(SY_ENODEVICE,
+                            "no device \"%s\"; there are host and emulated[,link-gbps=N]", text);
     if (rest && strcmp(out->kind, "host") == 0)
         return sy_error_set(SY_EARG, "device \"%s\": host has no options", text);
     while (rest)
@@ -93,6 +99,9 @@ const struct sy_device_properties *sy_device_get_properties(const struct sy_devi
 
 int sy_device_set_link_core(struct sy_device *device, int core)
 {
+    if (core < -1 || core >= MAX_CORES)
+        return sy_error_set(SY_EARG, "link core %d: there are 0 to %d, and -1 for any", core,
+                            MAX_CORES - 1);
     return device->ops->set_link_core ? device->ops->set_link_core(device, core) : SY_OK;
 }
 
@@ -102,14 +111,18 @@ int sy_pool_create(struct sy_device *device, uint64_t bytes, struct sy_pool_memo
 {
     SY_TRY(sy_fault("pool_create"));
     if (bytes == 0 || bytes > device->properties.memory_bytes)
-        return sy_error_set(SY_ENOMEM_DEVICE, "pool of %llu bytes: %s has %llu", (unsigned long long)bytes,
-                            device->properties.name, (unsigned long long)device->properties.memory_bytes);
+        return sy_error_set(SY_ENOMEM_DEVICE, "pool of %llu bytes: %s has %llu",
+                            (unsigned long long)bytes, device->properties.name,
+                            (unsigned long long)device->properties.memory_bytes);
     return device->ops->memory->pool_create(device, bytes, out);
 }
 
 int sy_pool_import(struct sy_device *device, int fd, uint64_t bytes, struct sy_pool_memory **out)
 {
     SY_TRY(sy_fault("pool_import"));
+    if (fd < 0 || bytes == 0)
+        return sy_error_set(SY_EARG, "no pool to import: fd %d, %llu bytes", fd,
+                            (unsigned long long)bytes);
     return device->ops->memory->pool_import(device, fd, bytes, out);
 }
 
@@ -137,24 +150,33 @@ sy_device_address sy_pool_address(const struct sy_pool_memory *pool, uint64_t of
 
 void *sy_device_host_pointer(struct sy_device *device, sy_device_address address)
 {
-    return device->ops->memory->host_pointer ? device->ops->memory->host_pointer(device, address) : NULL;
+    return device->ops->memory->host_pointer ? device->ops->memory->host_pointer(device, address)
+                                             : NULL;
 }
 
 int sy_device_host_register(struct sy_device *device, void *base, uint64_t bytes)
 {
     SY_TRY(sy_fault("host_register"));
-    return device->ops->memory->host_register ? device->ops->memory->host_register(device, base, bytes) : SY_OK;
+    if (!base || bytes == 0)
+        return sy_error_set(SY_EARG, "nothing to register: %llu bytes at %p",
+                            (unsigned long long)bytes, base);
+    return device->ops->memory->host_register
+               ? device->ops->memory->host_register(device, base, bytes)
+               : SY_OK;
 }
 
 int sy_device_host_unregister(struct sy_device *device, void *base)
 {
-    return device->ops->memory->host_unregister ? device->ops->memory->host_unregister(device, base) : SY_OK;
+    return device->ops->memory->host_unregister ? device->ops->memory->host_unregister(device, base)
+                                                : SY_OK;
 }
 
 /* ---- streams and events ------------------------------------------------------------------------------ */
 
 int sy_stream_create(struct sy_device *device, enum sy_stream_kind kind, struct sy_stream **out)
 {
+    if (kind != SY_STREAM_COMPUTE && kind != SY_STREAM_COPY_H2D && kind != SY_STREAM_COPY_D2H)
+        return sy_error_set(SY_EARG, "no stream kind %d", (int)kind);
     return device->ops->stream->create(device, kind, out);
 }
 
@@ -169,21 +191,37 @@ int sy_stream_synchronize(struct sy_stream *stream)
     return stream->device->ops->stream->synchronize(stream);
 }
 
+static int queue_copy(struct sy_stream *stream, void *host, sy_device_address address,
+                      uint64_t bytes, bool to_device)
+{
+    enum sy_stream_kind wrong = to_device ? SY_STREAM_COPY_D2H : SY_STREAM_COPY_H2D;
+    if (bytes == 0)
+        return SY_OK;
+    if (!host || address.value == 0)
+        return sy_error_set(SY_EARG, "copy of %llu bytes: no address", (unsigned long long)bytes);
+    if (stream->kind == wrong)
+        return sy_error_set(SY_EARG, "copy %s the device on a stream of the other direction",
+                            to_device ? "to" : "from");
+    return stream->device->ops->stream->copy(stream, host, address, bytes, to_device);
+}
+
 int sy_copy_h2d(struct sy_stream *stream, sy_device_address to, const void *from, uint64_t bytes)
 {
     SY_TRY(sy_fault("copy_h2d"));
-    return stream->device->ops->stream->copy(stream, (void *)from, to, bytes, true);
+    return queue_copy(stream, (void *)(uintptr_t)from, to, bytes, true);
 }
 
 int sy_copy_d2h(struct sy_stream *stream, void *to, sy_device_address from, uint64_t bytes)
 {
     SY_TRY(sy_fault("copy_d2h"));
-    return stream->device->ops->stream->copy(stream, to, from, bytes, false);
+    return queue_copy(stream, to, from, bytes, false);
 }
 
 int sy_stream_launch(struct sy_stream *stream, void (*fn)(void *arg), void *arg)
 {
     SY_TRY(sy_fault("stream_launch"));
+    if (!fn)
+        return sy_error_set(SY_EARG, "launch of no function");
     return stream->device->ops->stream->launch(stream, fn, arg);
 }
 

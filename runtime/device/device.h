@@ -4,8 +4,9 @@
  * image are one thing), `emulated` is this CPU behind a paced link, to stand in for a discrete
  * accelerator. A backend fills in three small tables; callers use the sy_device_*, sy_pool_*,
  * sy_stream_* and sy_event_* wrappers below, which check arguments, inject faults for tests
- * (SY_FAULT=copy_h2d:3:EDEVICE: the third such call in this process fails with that status) and
- * apply the default where an optional slot is NULL.
+ * (SY_FAULT=copy_h2d:3:EDEVICE: the third such call in this process fails with that status; also
+ * pool_create, pool_import, host_register, copy_d2h, event_record, stream_launch, and copy_run: a
+ * copy that fails while it runs) and apply the default where an optional slot is NULL.
  *
  *   stream COPY   c0 c1 [e0] c2 [e1]          work of one stream runs in order, streams run at once
  *   stream COMPUTE   wait e0 | launch | wait e1 | launch
@@ -67,7 +68,8 @@ int sy_device_open(const struct sy_device_spec *spec, struct sy_device **out);
 void sy_device_close(struct sy_device *device); /* NULL is fine; pools and streams closed before */
 const struct sy_device_properties *sy_device_get_properties(const struct sy_device *device);
 
-/* The core that the emulated link's threads are pinned to; before streams are created. No-op on other devices. */
+/* The core that the emulated link's threads are pinned to (-1: any); call before streams are created. No-op on other devices.
+ * EARG on a core that no thread can be pinned to (beyond 1023). */
 int sy_device_set_link_core(struct sy_device *device, int core);
 
 /* Pool: the device's memory, taken once. The runtime creates it and exports an fd (CLOEXEC, owned
@@ -94,7 +96,8 @@ void sy_stream_destroy(struct sy_stream *stream); /* finishes what is queued fir
 int sy_stream_synchronize(struct sy_stream *stream);
 
 /* Queue a copy. Source and destination stay valid until it is done. Returns at once. Bounded
- * queue (4096 entries): SY_EBUSY when full. */
+ * queue (4096 entries): SY_EBUSY when full. SY_EARG: host pointer NULL, or against the direction of a copy stream. No bytes: nothing
+ * is queued. */
 int sy_copy_h2d(struct sy_stream *stream, sy_device_address to, const void *from, uint64_t bytes);
 int sy_copy_d2h(struct sy_stream *stream, void *to, sy_device_address from, uint64_t bytes);
 

@@ -1,7 +1,7 @@
 /* The devices on this CPU: `host`, unified, and `emulated`, behind a paced link. */
 #include <errno.h>
-#include <pthread.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 /* All processes map the pool at the same address, so that pointers mean the same in all of them. A process that
  * has several pools (tests, benches) maps the later ones in the next slots. */
-#define POOL_BASE 0x500000000000ull
+#define POOL_BASE   0x500000000000ull
 #define POOL_STRIDE 0x10000000000ull /* 1 TiB */
-#define POOL_SLOTS 64
+#define POOL_SLOTS  64
 
 struct host_pool {
     struct sy_pool_memory base;
@@ -54,13 +54,17 @@ static int map_pool(struct sy_device *device, int fd, uint64_t bytes, struct sy_
     struct host_pool *pool = calloc(1, sizeof *pool);
     int slot = take_slot();
     if (!pool || slot < 0) {
+        if (slot >= 0)
+            give_slot(slot);
         free(pool);
         close(fd);
-        return sy_error_set(SY_ENOMEM_HOST, "no room for another pool in this process (%d at most)", POOL_SLOTS);
+        return sy_error_set(SY_ENOMEM_HOST, "no room for another pool in this process (%d at most)",
+                            POOL_SLOTS);
     }
     void *wish = (void *)(uintptr_t)(POOL_BASE + (uint64_t)slot * POOL_STRIDE);
     uint64_t mapped = bytes + page;
-    void *base = mmap(wish, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
+    void *base = mmap(wish, mapped, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
     if (base != wish) {
         int status = sy_error_set(SY_ENOMEM_DEVICE, "cannot map the pool of %llu bytes at %p: %s",
                                   (unsigned long long)bytes, wish, strerror(errno));
@@ -72,8 +76,11 @@ static int map_pool(struct sy_device *device, int fd, uint64_t bytes, struct sy_
         return status;
     }
     madvise(base, bytes, MADV_HUGEPAGE);
-    *pool = (struct host_pool){.base = {.device = device, .bytes = bytes, .base = {(uint64_t)(uintptr_t)base}},
-                               .fd = fd, .slot = slot, .mapped_bytes = mapped};
+    *pool = (struct host_pool){
+        .base = {.device = device, .bytes = bytes, .base = {(uint64_t)(uintptr_t)base}},
+        .fd = fd,
+        .slot = slot,
+        .mapped_bytes = mapped};
     struct sy_host_device *host = (struct sy_host_device *)device;
     if (host->clock == &host->own_clock)
         host->clock = (struct sy_link_clock *)((char *)base + bytes);
@@ -86,9 +93,10 @@ static int pool_create(struct sy_device *device, uint64_t wanted, struct sy_pool
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = SY_ALIGN_UP(wanted, page);
     int fd = memfd_create("switchyard-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 || ftruncate(fd, (off_t)(bytes + page)) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-        int status = sy_error_set(SY_ENOMEM_DEVICE, "cannot take a pool of %llu bytes: %s", (unsigned long long)bytes,
-                                  strerror(errno));
+    if (fd < 0 || ftruncate(fd, (off_t)(bytes + page)) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        int status = sy_error_set(SY_ENOMEM_DEVICE, "cannot take a pool of %llu bytes: %s",
+                                  (unsigned long long)bytes, strerror(errno));
         if (fd >= 0)
             close(fd);
         return status;
@@ -96,13 +104,15 @@ static int pool_create(struct sy_device *device, uint64_t wanted, struct sy_pool
     return map_pool(device, fd, bytes, out);
 }
 
-static int pool_import(struct sy_device *device, int fd, uint64_t wanted, struct sy_pool_memory **out)
+static int pool_import(struct sy_device *device, int fd, uint64_t wanted,
+                       struct sy_pool_memory **out)
 {
     struct stat st;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = SY_ALIGN_UP(wanted, page);
     if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != bytes + page)
-        return sy_error_set(SY_EARG, "the file is not a pool of %llu bytes", (unsigned long long)wanted);
+        return sy_error_set(SY_EARG, "the file is not a pool of %llu bytes",
+                            (unsigned long long)wanted);
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return sy_error_set(SY_ENOMEM_HOST, "cannot keep the pool's file: %s", strerror(errno));
@@ -112,7 +122,9 @@ static int pool_import(struct sy_device *device, int fd, uint64_t wanted, struct
 static int pool_export(struct sy_pool_memory *base, int *out_fd)
 {
     *out_fd = fcntl(((struct host_pool *)base)->fd, F_DUPFD_CLOEXEC, 0);
-    return *out_fd >= 0 ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "cannot export the pool: %s", strerror(errno));
+    return *out_fd >= 0
+               ? SY_OK
+               : sy_error_set(SY_ENOMEM_HOST, "cannot export the pool: %s", strerror(errno));
 }
 
 static void pool_destroy(struct sy_pool_memory *base)
@@ -144,7 +156,8 @@ static const struct sy_memory_ops memory_ops = {
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-static int open_with(const struct sy_device_ops *ops, const struct sy_device_spec *spec, struct sy_device **out)
+static int open_with(const struct sy_device_ops *ops, const struct sy_device_spec *spec,
+                     struct sy_device **out)
 {
     struct sy_host_device *device = calloc(1, sizeof *device);
     if (!device)
@@ -152,7 +165,8 @@ static int open_with(const struct sy_device_ops *ops, const struct sy_device_spe
     device->link_core = -1;
     device->base.ops = ops;
     device->base.spec = *spec;
-    device->base.properties.memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    device->base.properties.memory_bytes =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     *out = &device->base;
     return SY_OK;
 }
@@ -189,9 +203,15 @@ static int set_link_core(struct sy_device *device, int core)
     return SY_OK;
 }
 
-const struct sy_device_ops sy_device_host_ops = {
-    .kind = "host", .open = open_host, .close = close_device, .memory = &memory_ops, .stream = &sy_host_stream_ops};
+const struct sy_device_ops sy_device_host_ops = {.kind = "host",
+                                                 .open = open_host,
+                                                 .close = close_device,
+                                                 .memory = &memory_ops,
+                                                 .stream = &sy_host_stream_ops};
 
-const struct sy_device_ops sy_device_emulated_ops = {
-    .kind = "emulated", .open = open_emulated, .close = close_device, .set_link_core = set_link_core,
-    .memory = &memory_ops, .stream = &sy_host_stream_ops};
+const struct sy_device_ops sy_device_emulated_ops = {.kind = "emulated",
+                                                     .open = open_emulated,
+                                                     .close = close_device,
+                                                     .set_link_core = set_link_core,
+                                                     .memory = &memory_ops,
+                                                     .stream = &sy_host_stream_ops};

@@ -7,11 +7,12 @@
 #include <time.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/fault.h"
 #include "runtime/base/log.h"
 
-#define CHUNK_BYTES (256u * 1024u)
+#define CHUNK_BYTES  (256u * 1024u)
 #define MIN_CHUNK_NS (50 * SY_NS_PER_US) /* shorter slots would be lost in the timer's noise */
-#define SPIN_NS (60 * SY_NS_PER_US)      /* what a sleep may oversleep by */
+#define SPIN_NS      (60 * SY_NS_PER_US) /* what a sleep may oversleep by */
 
 struct host_event {
     struct sy_event base;
@@ -42,7 +43,7 @@ struct host_stream {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop, busy;
-    int status; /* H1 */
+    int status; /* D5 */
     unsigned head, n;
     pthread_t thread;
     struct entry *ring; /* SY_STREAM_RING of them; NULL on a COMPUTE stream */
@@ -50,12 +51,21 @@ struct host_stream {
 
 /* ---- copies ------------------------------------------------------------------------------------------ */
 
+static void relax(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
 static void wait_for_slot(sy_ns end)
 {
     if (end > sy_clock_now() + SPIN_NS)
         sy_clock_sleep_until(end - SPIN_NS);
     while (sy_clock_now() < end)
-        __builtin_ia32_pause();
+        relax();
 }
 
 /* One copy over the emulated link: alpha, then chunk after chunk, each done no earlier than its slot. */
@@ -64,7 +74,8 @@ static void copy_paced(struct sy_host_device *device, const struct entry *e)
     double gbps = device->base.spec.link_gbps;
     enum sy_link_direction direction = e->to_device ? SY_LINK_H2D : SY_LINK_D2H;
     uint64_t chunk = SY_MAX((uint64_t)((double)MIN_CHUNK_NS * gbps), (uint64_t)CHUNK_BYTES);
-    sy_ns end = sy_link_clock_reserve(device->clock, direction, sy_clock_now(), device->base.spec.link_alpha_ns);
+    sy_ns end = sy_link_clock_reserve(device->clock, direction, sy_clock_now(),
+                                      device->base.spec.link_alpha_ns);
     for (uint64_t at = 0; at < e->bytes; at += chunk) {
         uint64_t bytes = SY_MIN(chunk, e->bytes - at);
         /* Reserved from the last slot's end, not from now: what oversleeping lost is not lost to the link. */
@@ -74,12 +85,19 @@ static void copy_paced(struct sy_host_device *device, const struct entry *e)
     }
 }
 
-static void copy_entry(struct sy_host_device *device, const struct entry *e)
+static int copy_entry(struct sy_host_device *device, const struct entry *e)
 {
+    int status = sy_fault("copy_run");
+    if (status < 0) {
+        int expected = SY_OK;
+        atomic_compare_exchange_strong(&device->status, &expected, status);
+        return status;
+    }
     if (device->clock)
         copy_paced(device, e);
     else
         memcpy(e->to, e->from, e->bytes);
+    return SY_OK;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------ */
@@ -99,12 +117,14 @@ static void signal_event(struct host_event *event, uint64_t generation, int stat
 /* Waits until `generation` was reached; EDEADLINE after the monotonic time `deadline`. */
 static int await_event(struct host_event *event, uint64_t generation, sy_ns deadline)
 {
-    struct timespec until = {.tv_sec = (time_t)(deadline / SY_NS_PER_S), .tv_nsec = (long)(deadline % SY_NS_PER_S)};
+    struct timespec until = {.tv_sec = (time_t)(deadline / SY_NS_PER_S),
+                             .tv_nsec = (long)(deadline % SY_NS_PER_S)};
     int timed_out = 0;
     pthread_mutex_lock(&event->lock);
     while (event->done < generation && !timed_out)
-        timed_out = deadline == UINT64_MAX ? pthread_cond_wait(&event->signalled, &event->lock)
-                                           : pthread_cond_timedwait(&event->signalled, &event->lock, &until);
+        timed_out = deadline == UINT64_MAX
+                        ? pthread_cond_wait(&event->signalled, &event->lock)
+                        : pthread_cond_timedwait(&event->signalled, &event->lock, &until);
     int status = event->done < generation ? SY_EDEADLINE : event->status;
     pthread_mutex_unlock(&event->lock);
     return status;
@@ -146,7 +166,9 @@ static int event_query(struct sy_event *base)
 {
     struct host_event *event = (struct host_event *)base;
     pthread_mutex_lock(&event->lock);
-    int answer = event->done < event->recorded || event->recorded == 0 ? 0 : event->status < 0 ? event->status : 1;
+    int answer = event->done < event->recorded || event->recorded == 0 ? 0
+                 : event->status < 0                                   ? event->status
+                                                                       : 1;
     pthread_mutex_unlock(&event->lock);
     return answer;
 }
@@ -158,7 +180,8 @@ static int event_synchronize(struct sy_event *base, sy_ns timeout_ns)
     sy_ns deadline = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
     int status = await_event(event, recorded_generation(event), deadline);
     if (status == SY_EDEADLINE)
-        return sy_error_set(status, "the event was not signalled within %llu us", (unsigned long long)(timeout_ns / 1000));
+        return sy_error_set(status, "the event was not signalled within %llu us",
+                            (unsigned long long)(timeout_ns / 1000));
     return status < 0 ? sy_error_set(status, "the work in front of the event failed") : SY_OK;
 }
 
@@ -178,9 +201,7 @@ static int run_entry(struct host_stream *s, const struct entry *e, int status)
 {
     switch (e->kind) {
     case ENTRY_COPY:
-        if (status == SY_OK)
-            copy_entry(s->device, e);
-        return status;
+        return status < 0 ? status : copy_entry(s->device, e);
     case ENTRY_LAUNCH:
         if (status == SY_OK)
             e->fn(e->arg);
@@ -269,6 +290,14 @@ static void stream_destroy(struct sy_stream *base)
     free(s);
 }
 
+static int device_failed(struct sy_host_device *device)
+{
+    int status = atomic_load(&device->status);
+    return status < 0 ? sy_error_set(status, "%s failed in this process; open it in a new one",
+                                     device->base.properties.name)
+                      : SY_OK;
+}
+
 static int stream_synchronize(struct sy_stream *base)
 {
     struct host_stream *s = (struct host_stream *)base;
@@ -277,13 +306,15 @@ static int stream_synchronize(struct sy_stream *base)
         pthread_cond_wait(&s->changed, &s->lock);
     int status = s->status;
     pthread_mutex_unlock(&s->lock);
-    return status < 0 ? sy_error_set(status, "work in the stream failed") : SY_OK;
+    return status < 0 ? sy_error_set(status, "work in the stream failed")
+                      : device_failed(s->device);
 }
 
 /* Queues on a COPY stream, runs at once on a COMPUTE stream. */
 static int put_entry(struct sy_stream *base, const struct entry *e)
 {
     struct host_stream *s = (struct host_stream *)base;
+    SY_TRY(device_failed(s->device));
     if (!s->ring) {
         s->status = run_entry(s, e, s->status);
         return s->status < 0 ? sy_error_set(s->status, "work in the stream failed") : SY_OK;
@@ -294,14 +325,19 @@ static int put_entry(struct sy_stream *base, const struct entry *e)
         s->ring[(s->head + s->n++) % SY_STREAM_RING] = *e;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
-    return full ? sy_error_set(SY_EBUSY, "the stream holds %d entries already", SY_STREAM_RING) : SY_OK;
+    return full ? sy_error_set(SY_EBUSY, "the stream holds %d entries already", SY_STREAM_RING)
+                : SY_OK;
 }
 
-static int stream_copy(struct sy_stream *stream, void *host, sy_device_address address, uint64_t bytes, bool to_device)
+static int stream_copy(struct sy_stream *stream, void *host, sy_device_address address,
+                       uint64_t bytes, bool to_device)
 {
     void *device = (void *)(uintptr_t)address.value;
-    struct entry e = {.kind = ENTRY_COPY, .to = to_device ? device : host, .from = to_device ? host : device,
-                      .bytes = bytes, .to_device = to_device};
+    struct entry e = {.kind = ENTRY_COPY,
+                      .to = to_device ? device : host,
+                      .from = to_device ? host : device,
+                      .bytes = bytes,
+                      .to_device = to_device};
     return put_entry(stream, &e);
 }
 
@@ -326,7 +362,7 @@ static int event_record(struct sy_event *base, struct sy_stream *stream)
     pthread_mutex_unlock(&event->lock);
     struct entry e = {.kind = ENTRY_RECORD, .event = event, .generation = generation};
     int status = put_entry(stream, &e);
-    if (status == SY_EBUSY) /* never queued: whoever waits for it must not wait for ever */
+    if (status < 0) /* perhaps never queued: whoever waits for it must not wait for ever */
         signal_event(event, generation, status);
     return status;
 }

@@ -3,8 +3,7 @@
  *   COPY stream:    ring of entries ── thread: copy | record | wait | launch, in order
  *   COMPUTE stream: no thread; work runs where it is launched, a wait blocks the caller
  *
- * H1: a failure is sticky: the stream's later copies are skipped, events recorded behind it report it.
- * H2: idle threads sleep on a condition variable; only the emulated link spins, and only the last 60 us of a slot. */
+ * The numbered rules (D1...) are in this folder's README.md. */
 #ifndef SY_DEVICE_HOST_STREAM_H
 #define SY_DEVICE_HOST_STREAM_H
 
@@ -13,13 +12,14 @@
 
 #define SY_STREAM_RING 4096
 
-/* A device on this CPU. `clock` paces the link: NULL on `host`; on `emulated` the one in the first pool that is mapped, which other
- * processes share, and `own_clock` while there is none. */
+/* A device on this CPU. `clock` paces the link: NULL on `host`; on `emulated` the one in the first pool that is mapped, which
+ * other processes share, and `own_clock` while there is none. */
 struct sy_host_device {
     struct sy_device base;
     struct sy_link_clock *clock;
     struct sy_link_clock own_clock;
-    int link_core; /* of copy threads; -1: any */
+    int link_core;      /* of copy threads; -1: any */
+    _Atomic int status; /* D5: the first failure of a copy; any copy thread writes it */
 };
 
 extern const struct sy_stream_ops sy_host_stream_ops;

@@ -17,6 +17,7 @@ struct sy_link_clock {
 };
 
 /* Reserves a slot of `duration_ns`, not before `now`; returns when it ends. */
-sy_ns sy_link_clock_reserve(struct sy_link_clock *clock, enum sy_link_direction direction, sy_ns now, sy_ns duration_ns);
+sy_ns sy_link_clock_reserve(struct sy_link_clock *clock, enum sy_link_direction direction,
+                            sy_ns now, sy_ns duration_ns);
 
 #endif

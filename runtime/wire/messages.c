@@ -14,7 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/wire/msgpack_scan.h"
+#include "runtime/base/msgpack_scan.h"
 
 #define SEND_PATIENCE_NS SY_NS_PER_S
 

@@ -1,4 +1,4 @@
-#include "runtime/wire/msgpack_scan.h"
+#include "runtime/base/msgpack_scan.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

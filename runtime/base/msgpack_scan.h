@@ -3,8 +3,8 @@
  * A few bytes of msgpack can claim an array of 2^32 elements; the library would reserve room for it. So untrusted
  * bytes pass here first: nesting, element count and total length are bounded, and each byte is looked at once, however
  * many pieces it came in. */
-#ifndef SY_WIRE_MSGPACK_SCAN_H
-#define SY_WIRE_MSGPACK_SCAN_H
+#ifndef SY_BASE_MSGPACK_SCAN_H
+#define SY_BASE_MSGPACK_SCAN_H
 
 #include <stddef.h>
 #include <stdint.h>
