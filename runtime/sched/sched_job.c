@@ -109,7 +109,13 @@ static void start_job(struct sy_sched *s, struct job *j)
     if (status == SY_EBUSY)
         return;
     if (status < 0) {
-        refuse(s, j, status, sy_error_text());
+        char why[256];
+        snprintf(why, sizeof why,
+                 "the job needs %llu bytes that last and %llu for one iteration; the pool of %llu bytes has not that "
+                 "much room; make it larger (--pool-bytes) or the job's batch smaller",
+                 (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
+                 (unsigned long long)sy_pool_capacity_bytes(s->pool));
+        refuse(s, j, status, why);
         act_job(s, SY_DO_JOB_STOP, j); /* the worker forgets it and says so by JOB_ENDED */
         j->stop_wanted = true;
         return;
