@@ -7,6 +7,8 @@
 #include "runtime/base/log.h"
 #include "runtime/core_internal.h"
 
+#define SMALLEST_GROUP (64ull << 10)
+
 static void free_model(struct sy_core_model *m)
 {
     free(m->name);
@@ -36,11 +38,11 @@ static struct sy_plan_layer *plan_layers(const struct sy_package *p, int64_t bat
     return layers;
 }
 
-/* A model that may have to cycle needs groups small enough that several are there at once. */
+/* Groups are what is evicted and what takes turns in the pool when a model cycles: some sixteen should fit into the pool. More
+ * than a few dozen of one model gain nothing. */
 static uint64_t largest_group(const struct sy_core *core, const struct sy_package *p)
 {
-    uint64_t pool = sy_pool_size(core->pool);
-    return p->weights_bytes > pool / 4 * 3 ? pool / 8 : 0;
+    return SY_MAX(SY_MAX(sy_pool_size(core->pool) / 16, p->weights_bytes / (SY_MAX_GROUPS / 2)), SMALLEST_GROUP);
 }
 
 static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
@@ -57,7 +59,14 @@ static int planned(const struct sy_core *core, const struct sy_package *p, const
                    struct sy_group **groups, int *n)
 {
     struct sy_plan plan;
-    SY_TRY(sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, largest_group(core, p), &plan));
+    uint64_t limit = largest_group(core, p);
+    int status = sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, limit, &plan);
+    /* Uneven layers may need more than SY_MAX_GROUPS of this size. */
+    while (status == SY_EARG && limit < p->weights_bytes) {
+        limit *= 2;
+        status = sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, limit, &plan);
+    }
+    SY_TRY(status);
     *groups = calloc((size_t)plan.n_groups, sizeof **groups);
     if (!*groups)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan.n_groups);

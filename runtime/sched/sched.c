@@ -366,9 +366,10 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
     sy_sched_step(s);
 }
 
-static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes, uint64_t workspace)
+static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes, uint64_t workspace,
+                     uint64_t *least)
 {
-    uint64_t largest = 0, sum = 0, pool = sy_pool_capacity_bytes(s->pool);
+    uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s), pool = sy_pool_capacity_bytes(s->pool) - held;
     for (int g = 0; g < n_groups; g++) {
         uint64_t block = SY_ALIGN_UP(bytes[g], SY_POOL_ALIGN);
         largest = SY_MAX(largest, block);
@@ -377,9 +378,10 @@ static int check_fit(const struct sy_sched *s, int model, int n_groups, const ui
     if (workspace > pool || largest > pool - workspace)
         return sy_error_set(SY_ENOMEM_DEVICE,
                             "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
-                            "into the pool of %llu bytes; make it larger (--pool-bytes)",
+                            "into the pool of %llu bytes, of which training holds %llu; make it larger (--pool-bytes)",
                             model, (unsigned long long)largest, (unsigned long long)workspace,
-                            (unsigned long long)pool);
+                            (unsigned long long)(pool + held), (unsigned long long)held);
+    *least = largest + workspace;
     if (s->image && sum > sy_pool_capacity_bytes(s->image))
         return sy_error_set(SY_ENOMEM_DEVICE,
                             "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
@@ -394,7 +396,8 @@ int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64
 {
     if (model < 0 || model >= SY_SCHED_MAX_MODELS || s->models[model].used || n_groups < 1)
         return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model, SY_SCHED_MAX_MODELS);
-    SY_TRY(check_fit(s, model, n_groups, group_bytes, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN)));
+    uint64_t least;
+    SY_TRY(check_fit(s, model, n_groups, group_bytes, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN), &least));
     uint64_t *copy = calloc((size_t)n_groups, sizeof *copy);
     if (!copy)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
@@ -409,8 +412,18 @@ int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64
         free(copy);
         return status;
     }
-    s->models[model] = (struct model){.used = true, .n_groups = n_groups, .group_bytes = copy};
+    s->models[model] =
+        (struct model){.used = true, .n_groups = n_groups, .group_bytes = copy, .least_bytes = least};
     return SY_OK;
+}
+
+uint64_t sy_sched_least_room(const struct sy_sched *s)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
+        if (s->models[i].used)
+            most = SY_MAX(most, s->models[i].least_bytes);
+    return most;
 }
 
 static bool in_use(const struct sy_sched *s, int model)

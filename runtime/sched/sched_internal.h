@@ -19,6 +19,7 @@ struct model {
     bool used;
     int n_groups, n_requests; /* n_requests: not ended */
     uint64_t *group_bytes;
+    uint64_t least_bytes; /* largest group and smallest workspace */
     struct workspace workspaces[SY_SCHED_WORKSPACES];
     int next_workspace;
 };
@@ -75,6 +76,11 @@ void sy_sched_free_request(struct request *r);
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
 int sy_sched_complete(struct sy_sched *s, struct request *r);
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
+
+/* Pool bytes that training jobs hold. */
+uint64_t sy_sched_job_bytes(const struct sy_sched *s);
+/* What the most demanding model needs at least: its largest group and its smallest workspace. */
+uint64_t sy_sched_least_room(const struct sy_sched *s);
 
 /* sched_job.c */
 void sy_sched_step_job(struct sy_sched *s);

@@ -78,11 +78,28 @@ static int take_memory(struct sy_sched *s, struct job *j)
     return status;
 }
 
+static uint64_t bytes_of(const struct job *j)
+{
+    return SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) + SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
+}
+
+uint64_t sy_sched_job_bytes(const struct sy_sched *s)
+{
+    uint64_t sum = 0;
+    for (const struct job *j = s->jobs; j; j = j->next)
+        sum += j->has_memory ? bytes_of(j) : 0;
+    return sum;
+}
+
 /* EBUSY: later. The workspace lane gives way once: it comes back with the next request. */
 static int admit(struct sy_sched *s, struct job *j)
 {
     if (j->has_memory)
         return SY_OK;
+    uint64_t capacity = sy_pool_capacity_bytes(s->pool);
+    if (j->persistent_bytes > capacity || j->ephemeral_bytes > capacity ||
+        sy_sched_job_bytes(s) + bytes_of(j) + sy_sched_least_room(s) > capacity)
+        return SY_ENOMEM_DEVICE; /* the caller says with which numbers */
     int status = take_memory(s, j);
     if (status != SY_ENOMEM_DEVICE)
         return status;
@@ -111,10 +128,10 @@ static void start_job(struct sy_sched *s, struct job *j)
     if (status < 0) {
         char why[256];
         snprintf(why, sizeof why,
-                 "the job needs %llu bytes that last and %llu for one iteration; the pool of %llu bytes has not that "
-                 "much room; make it larger (--pool-bytes) or the job's batch smaller",
+                 "the job needs %llu bytes that last and %llu for an iteration, the loaded models at least %llu; "
+                 "the pool has %llu; make it larger (--pool-bytes) or the job's batch smaller",
                  (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
-                 (unsigned long long)sy_pool_capacity_bytes(s->pool));
+                 (unsigned long long)sy_sched_least_room(s), (unsigned long long)sy_pool_capacity_bytes(s->pool));
         refuse(s, j, status, why);
         act_job(s, SY_DO_JOB_STOP, j); /* the worker forgets it and says so by JOB_ENDED */
         j->stop_wanted = true;

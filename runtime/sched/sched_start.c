@@ -44,10 +44,7 @@ static bool fits_whole(const struct sy_sched *s, int model)
     uint64_t sum = s->lane_bytes;
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->group_bytes[g], SY_POOL_ALIGN);
-    for (const struct job *j = s->jobs; j; j = j->next)
-        if (j->has_memory)
-            sum += SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) + SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
-    return sum <= sy_pool_capacity_bytes(s->pool);
+    return sum + sy_sched_job_bytes(s) <= sy_pool_capacity_bytes(s->pool);
 }
 
 static void note_arrived(const struct sy_group_place *places, bool *arrived, int from, int to)
