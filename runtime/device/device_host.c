@@ -12,11 +12,16 @@
 #include "runtime/base/assert.h"
 #include "runtime/device/host_stream.h"
 
-/* All processes map the pool at the same address, so that pointers mean the same in all of them. A process that
- * has several pools (tests, benches) maps the later ones in the next slots. */
+/* D1. High, where neither the loader nor mmap puts anything by itself. The thread sanitizer allows few ranges; this low
+ * one is free in a position-independent program. */
+#if defined __SANITIZE_THREAD__
+#define POOL_BASE   0x1000000000ull
+#define POOL_STRIDE 0x100000000ull /* 4 GiB */
+#else
 #define POOL_BASE   0x500000000000ull
 #define POOL_STRIDE 0x10000000000ull /* 1 TiB */
-#define POOL_SLOTS  64
+#endif
+#define POOL_SLOTS 64
 
 struct host_pool {
     struct sy_pool_memory base;

@@ -41,8 +41,9 @@ struct host_stream {
     struct sy_stream base;
     struct sy_host_device *device;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool stop, busy;
+    pthread_cond_t changed; /* the ring is no longer empty, or empty now; or stop */
+    int core;               /* that the thread is pinned to; -1: any */
+    bool stop;
     int status; /* D5 */
     unsigned head, n;
     pthread_t thread;
@@ -231,7 +232,7 @@ static void pin_thread(int core)
 static void *stream_main(void *arg)
 {
     struct host_stream *s = arg;
-    pin_thread(s->device->link_core);
+    pin_thread(s->core);
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (s->n == 0 && !s->stop)
@@ -240,15 +241,15 @@ static void *stream_main(void *arg)
             break;
         struct entry e = s->ring[s->head];
         int status = s->status;
-        s->busy = true;
         pthread_mutex_unlock(&s->lock);
         status = run_entry(s, &e, status);
         pthread_mutex_lock(&s->lock);
         s->status = status;
         s->head = (s->head + 1) % SY_STREAM_RING;
         s->n--;
-        s->busy = false;
-        pthread_cond_broadcast(&s->changed);
+        if (s->n ==
+            0) /* nobody waits for less, and each waking would take a core from the copies */
+            pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -261,6 +262,7 @@ static int stream_create(struct sy_device *device, enum sy_stream_kind kind, str
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a stream");
     s->base = (struct sy_stream){.device = device, .kind = kind};
     s->device = (struct sy_host_device *)device;
+    s->core = s->device->link_core;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     *out = &s->base;
@@ -323,7 +325,8 @@ static int put_entry(struct sy_stream *base, const struct entry *e)
     bool full = s->n == SY_STREAM_RING;
     if (!full)
         s->ring[(s->head + s->n++) % SY_STREAM_RING] = *e;
-    pthread_cond_broadcast(&s->changed);
+    if (!full && s->n == 1)
+        pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     return full ? sy_error_set(SY_EBUSY, "the stream holds %d entries already", SY_STREAM_RING)
                 : SY_OK;

@@ -1,0 +1,599 @@
+/* The rules that every device keeps, run on each backend that opens here. What needs a second process starts this binary again. */
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/device/device.h"
+#include "runtime/device/link_clock.h"
+#include "runtime/device/link_cost.h"
+#include "tests/device_child.h"
+
+#define POOL_BYTES (8u << 20)
+
+static const char *spec_text; /* the device that the suite runs on now */
+static char own_path[4096];
+static uint64_t seed;
+
+static uint64_t below(uint64_t n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed % n;
+}
+
+static void fill_random(void *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ((unsigned char *)to)[i] = (unsigned char)below(256);
+}
+
+/* ---- fixture --------------------------------------------------------------------------------------------- */
+
+struct rig {
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *h2d, *d2h, *compute;
+    struct sy_event *event, *other;
+    unsigned char *host, *back;
+};
+
+static int set_up(void **state)
+{
+    struct sy_device_spec spec;
+    struct rig *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    assert_int_equal(sy_device_spec_parse(spec_text, &spec), SY_OK);
+    assert_int_equal(sy_device_open(&spec, &r->device), SY_OK);
+    assert_int_equal(sy_pool_create(r->device, POOL_BYTES, &r->pool), SY_OK);
+    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COPY_H2D, &r->h2d), SY_OK);
+    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COPY_D2H, &r->d2h), SY_OK);
+    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COMPUTE, &r->compute), SY_OK);
+    assert_int_equal(sy_event_create(r->device, &r->event), SY_OK);
+    assert_int_equal(sy_event_create(r->device, &r->other), SY_OK);
+    r->host = malloc(POOL_BYTES);
+    r->back = calloc(1, POOL_BYTES);
+    assert_true(r->host && r->back);
+    assert_int_equal(sy_device_host_register(r->device, r->host, POOL_BYTES), SY_OK);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(sy_device_host_unregister(r->device, r->host), SY_OK);
+    sy_stream_destroy(r->h2d);
+    sy_stream_destroy(r->d2h);
+    sy_stream_destroy(r->compute);
+    sy_event_destroy(r->event);
+    sy_event_destroy(r->other);
+    sy_pool_destroy(r->pool);
+    sy_device_close(r->device);
+    free(r->host);
+    free(r->back);
+    free(r);
+    return 0;
+}
+
+/* Work that holds its stream until the test opens the gate. */
+static void wait_at_gate(void *arg)
+{
+    while (!atomic_load((_Atomic bool *)arg))
+        sy_clock_sleep_until(sy_clock_now() + 200 * SY_NS_PER_US);
+}
+
+static void close_gate(struct sy_stream *stream, _Atomic bool *gate)
+{
+    atomic_store(gate, false);
+    assert_int_equal(sy_stream_launch(stream, wait_at_gate, (void *)gate), SY_OK);
+}
+
+static void set_flag(void *arg)
+{
+    atomic_store((_Atomic bool *)arg, true);
+}
+
+/* ---- copies and order ------------------------------------------------------------------------------------ */
+
+static void test_copies_move_the_bytes(void **state)
+{
+    struct rig *r = *state;
+    unsigned char *model = malloc(POOL_BYTES);
+    assert_non_null(model);
+    fill_random(r->host, POOL_BYTES);
+    memcpy(model, r->host, POOL_BYTES);
+    assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, POOL_BYTES), SY_OK);
+    for (int i = 0; i < 500; i++) {
+        uint64_t bytes = below(10) ? below(5000) : below(300000);
+        uint64_t from = below(POOL_BYTES - bytes), to = below(POOL_BYTES - bytes);
+        memcpy(model + to, r->host + from, bytes);
+        assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, to), r->host + from, bytes),
+                         SY_OK);
+    }
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    for (uint64_t at = 0; at < POOL_BYTES;) {
+        uint64_t bytes = SY_MIN(1 + below(70001), POOL_BYTES - at);
+        assert_int_equal(sy_copy_d2h(r->d2h, r->back + at, sy_pool_address(r->pool, at), bytes),
+                         SY_OK);
+        at += bytes;
+    }
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    assert_memory_equal(r->back, model, POOL_BYTES);
+    free(model);
+}
+
+struct step {
+    int *list, *n, value;
+};
+
+static void append_value(void *arg)
+{
+    struct step *step = arg;
+    step->list[(*step->n)++] = step->value;
+}
+
+static void check_order(struct sy_stream *stream)
+{
+    int list[100], n = 0;
+    struct step steps[100];
+    for (int i = 0; i < 100; i++) {
+        steps[i] = (struct step){list, &n, i};
+        assert_int_equal(sy_stream_launch(stream, append_value, &steps[i]), SY_OK);
+    }
+    assert_int_equal(sy_stream_synchronize(stream), SY_OK);
+    assert_int_equal(n, 100);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(list[i], i);
+}
+
+static void test_a_stream_keeps_its_order(void **state)
+{
+    struct rig *r = *state;
+    check_order(r->h2d);
+    check_order(r->d2h);
+    check_order(r->compute);
+    /* Copies to one place: the last one stays. */
+    for (unsigned i = 0; i < 200; i++) {
+        r->host[i * 64] = (unsigned char)i;
+        assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 77), r->host + i * 64, 64),
+                         SY_OK);
+    }
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 77), 64), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    assert_int_equal(r->back[0], 199);
+}
+
+static void test_bad_copies_are_refused(void **state)
+{
+    struct rig *r = *state;
+    sy_device_address place = sy_pool_address(r->pool, 0);
+    assert_int_equal(sy_copy_h2d(r->h2d, place, NULL, 10), SY_EARG);
+    assert_int_equal(sy_copy_h2d(r->h2d, (sy_device_address){0}, r->host, 10), SY_EARG);
+    assert_int_equal(sy_copy_h2d(r->d2h, place, r->host, 10), SY_EARG);
+    assert_int_equal(sy_copy_d2h(r->h2d, r->host, place, 10), SY_EARG);
+    assert_int_equal(sy_copy_h2d(r->h2d, place, NULL, 0), SY_OK);
+    assert_int_equal(sy_stream_launch(r->compute, NULL, NULL), SY_EARG);
+    assert_int_equal(sy_device_host_register(r->device, NULL, 10), SY_EARG);
+    assert_int_equal(sy_stream_synchronize(r->h2d),
+                     SY_OK); /* a refusal is not a failure of the stream */
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------- */
+
+struct comparison {
+    const void *a, *b;
+    size_t bytes;
+    int result;
+};
+
+static void compare_bytes(void *arg)
+{
+    struct comparison *c = arg;
+    c->result = memcmp(c->a, c->b, c->bytes);
+}
+
+static void test_compute_waits_for_a_copy(void **state)
+{
+    struct rig *r = *state;
+    void *view = sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0));
+    if (!view)
+        skip();
+    for (int i = 0; i < 5; i++) {
+        fill_random(r->host, POOL_BYTES);
+        struct comparison c = {view, r->host, POOL_BYTES, -1};
+        assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, POOL_BYTES),
+                         SY_OK);
+        assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
+        assert_int_equal(sy_stream_wait_event(r->compute, r->event), SY_OK);
+        assert_int_equal(sy_stream_launch(r->compute, compare_bytes, &c), SY_OK);
+        assert_int_equal(sy_stream_synchronize(r->compute), SY_OK);
+        assert_int_equal(c.result, 0);
+    }
+}
+
+static void write_ones(void *arg)
+{
+    memset(arg, 1, 100000);
+}
+
+static void test_a_copy_waits_for_compute(void **state)
+{
+    struct rig *r = *state;
+    void *view = sy_device_host_pointer(r->device, sy_pool_address(r->pool, 4096));
+    if (!view)
+        skip();
+    assert_int_equal(sy_stream_launch(r->compute, write_ones, view), SY_OK);
+    assert_int_equal(sy_event_record(r->event, r->compute), SY_OK);
+    assert_int_equal(sy_stream_wait_event(r->d2h, r->event), SY_OK);
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 4096), 100000), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    for (int i = 0; i < 100000; i++)
+        assert_int_equal(r->back[i], 1);
+}
+
+/* No clock: compute ends while a copy is still held behind an event, so neither waits for the other. */
+static void test_a_copy_overlaps_compute(void **state)
+{
+    struct rig *r = *state;
+    _Atomic bool gate, computed = false;
+    fill_random(r->host, 5000);
+    close_gate(r->d2h, &gate);
+    assert_int_equal(sy_event_record(r->event, r->d2h), SY_OK);
+    assert_int_equal(sy_stream_wait_event(r->h2d, r->event), SY_OK);
+    assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 5000), SY_OK);
+    assert_int_equal(sy_event_record(r->other, r->h2d), SY_OK);
+    assert_int_equal(sy_stream_launch(r->compute, set_flag, (void *)&computed), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->compute), SY_OK);
+    assert_true(atomic_load(&computed));
+    assert_int_equal(sy_event_query(r->event), 0);
+    assert_int_equal(sy_event_query(r->other), 0);
+    atomic_store(&gate, true);
+    assert_int_equal(sy_event_synchronize(r->other, UINT64_MAX), SY_OK);
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 0), 5000), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    assert_memory_equal(r->back, r->host, 5000);
+}
+
+static void test_events(void **state)
+{
+    struct rig *r = *state;
+    _Atomic bool gate;
+    /* Never recorded: a wait passes, a query says no. */
+    assert_int_equal(sy_stream_wait_event(r->h2d, r->event), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    assert_int_equal(sy_event_query(r->event), 0);
+    assert_int_equal(sy_event_time(r->event), 0);
+    /* Signalled, with a time that follows the order. */
+    sy_ns start = sy_clock_now();
+    assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
+    assert_int_equal(sy_event_record(r->other, r->h2d), SY_OK);
+    assert_int_equal(sy_event_synchronize(r->other, UINT64_MAX), SY_OK);
+    assert_int_equal(sy_event_query(r->event), 1);
+    assert_true(start <= sy_event_time(r->event));
+    assert_true(sy_event_time(r->event) <= sy_event_time(r->other));
+    assert_true(sy_event_time(r->other) <= sy_clock_now());
+    /* Recorded again: reset, until the stream comes to it. */
+    close_gate(r->h2d, &gate);
+    assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
+    assert_int_equal(sy_event_query(r->event), 0);
+    assert_int_equal(sy_event_time(r->event), 0);
+    assert_int_equal(sy_event_synchronize(r->event, 0), SY_EDEADLINE);
+    assert_int_equal(sy_event_synchronize(r->event, 2 * SY_NS_PER_MS), SY_EDEADLINE);
+    atomic_store(&gate, true);
+    assert_int_equal(sy_event_synchronize(r->event, 100 * SY_NS_PER_S), SY_OK);
+    assert_int_equal(sy_event_query(r->event), 1);
+}
+
+static void test_the_queue_is_bounded(void **state)
+{
+    struct rig *r = *state;
+    _Atomic bool gate;
+    int n = 0, status = SY_OK;
+    close_gate(r->h2d, &gate);
+    for (; status == SY_OK && n < 10000; n++)
+        status = sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 1);
+    assert_int_equal(status, SY_EBUSY);
+    assert_in_range(n, 4095, 4098);
+    /* What could not be recorded says so, and nobody waits for it for ever. */
+    assert_int_equal(sy_event_record(r->event, r->h2d), SY_EBUSY);
+    assert_int_equal(sy_event_synchronize(r->event, UINT64_MAX), SY_EBUSY);
+    assert_int_equal(sy_event_query(r->event), SY_EBUSY);
+    atomic_store(&gate, true);
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
+    assert_int_equal(sy_event_synchronize(r->event, UINT64_MAX), SY_OK);
+}
+
+static void test_destroy_finishes_the_queue(void **state)
+{
+    struct rig *r = *state;
+    fill_random(r->host, POOL_BYTES);
+    for (uint64_t at = 0; at < POOL_BYTES; at += POOL_BYTES / 64)
+        assert_int_equal(
+            sy_copy_h2d(r->h2d, sy_pool_address(r->pool, at), r->host + at, POOL_BYTES / 64),
+            SY_OK);
+    sy_stream_destroy(r->h2d);
+    r->h2d = NULL;
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 0), POOL_BYTES), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    assert_memory_equal(r->back, r->host, POOL_BYTES);
+}
+
+/* ---- pools ----------------------------------------------------------------------------------------------- */
+
+static void test_pools(void **state)
+{
+    struct rig *r = *state;
+    struct sy_pool_memory *second, *third;
+    assert_int_equal(sy_pool_size(r->pool), POOL_BYTES);
+    assert_int_equal(sy_pool_address(r->pool, 4711).value,
+                     sy_pool_address(r->pool, 0).value + 4711);
+    assert_int_equal(sy_pool_create(r->device, 1, &second), SY_OK);
+    assert_int_equal(sy_pool_size(second) % 4096, 0);
+    uint64_t address = sy_pool_address(second, 0).value;
+    assert_true(address != sy_pool_address(r->pool, 0).value);
+    sy_pool_destroy(second);
+    assert_int_equal(sy_pool_create(r->device, 100000, &third), SY_OK);
+    assert_int_equal(sy_pool_address(third, 0).value, address); /* the place is free again */
+    sy_pool_destroy(third);
+    assert_int_equal(sy_pool_create(r->device, 0, &third), SY_ENOMEM_DEVICE);
+    assert_int_equal(sy_pool_create(r->device, UINT64_MAX / 2, &third), SY_ENOMEM_DEVICE);
+}
+
+static void test_a_wrong_import_is_refused(void **state)
+{
+    struct rig *r = *state;
+    struct sy_pool_memory *other;
+    int fd;
+    assert_int_equal(sy_pool_export(r->pool, &fd), SY_OK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES / 2, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES * 2, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, fd, 0, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, -1, POOL_BYTES, &other), SY_EARG);
+    close(fd);
+    fd = open("/dev/null", O_RDWR);
+    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES, &other), SY_EARG);
+    close(fd);
+}
+
+/* ---- two processes --------------------------------------------------------------------------------------- */
+
+/* Runs this binary's device_child_main with `role`, the pool's fd open in it. Returns its pid. */
+static pid_t start_child(struct rig *r, const char *role, const char *fault)
+{
+    char fd_text[16], bytes_text[24];
+    int fd;
+    assert_int_equal(sy_pool_export(r->pool, &fd), SY_OK);
+    snprintf(fd_text, sizeof fd_text, "%d", fd);
+    snprintf(bytes_text, sizeof bytes_text, "%llu", (unsigned long long)sy_pool_size(r->pool));
+    pid_t child = fork();
+    if (child == 0) {
+        fcntl(fd, F_SETFD, 0);
+        if (fault)
+            setenv("SY_FAULT", fault, 1);
+        execl(own_path, own_path, "--child", role, spec_text, fd_text, bytes_text, (char *)NULL);
+        _exit(127);
+    }
+    assert_true(child > 0);
+    close(fd);
+    return child;
+}
+
+static int finish_child(pid_t child)
+{
+    int result = 0;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    return WIFEXITED(result) ? WEXITSTATUS(result) : -1;
+}
+
+static void test_two_processes_see_the_same_bytes(void **state)
+{
+    struct rig *r = *state;
+    for (unsigned i = 0; i < DEVICE_CHILD_BYTES; i++)
+        r->host[i] = device_child_byte(i, 1);
+    uint64_t address = sy_pool_address(r->pool, DEVICE_CHILD_READS).value;
+    memcpy(r->host + DEVICE_CHILD_BYTES, &address, sizeof address);
+    assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, DEVICE_CHILD_READS), r->host,
+                                 DEVICE_CHILD_BYTES + sizeof address),
+                     SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    assert_int_equal(finish_child(start_child(r, "bytes", NULL)), 0);
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, DEVICE_CHILD_WRITES),
+                                 DEVICE_CHILD_BYTES),
+                     SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    for (unsigned i = 0; i < DEVICE_CHILD_BYTES; i++)
+        assert_int_equal(r->back[i], device_child_byte(i, 2));
+}
+
+static void test_an_error_stays_in_its_process(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(finish_child(start_child(r, "sticky", "copy_run:2:EDEVICE")), 0);
+    fill_random(r->host, 1000);
+    assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 5), r->host, 1000), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
+    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 5), 1000), SY_OK);
+    assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
+    assert_memory_equal(r->back, r->host, 1000);
+}
+
+static void test_faults_on_demand(void **state)
+{
+    static const char *const ops[] = {"pool_create",  "pool_import",   "copy_h2d",     "copy_d2h",
+                                      "event_record", "stream_launch", "host_register"};
+    for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++) {
+        char fault[64];
+        snprintf(fault, sizeof fault, "%s:2:EDEVICE", ops[i]);
+        assert_int_equal(finish_child(start_child(*state, ops[i], fault)), 0);
+    }
+}
+
+/* ---- the emulated link ----------------------------------------------------------------------------------- */
+
+static bool is_emulated(const struct rig *r)
+{
+    return sy_device_get_properties(r->device)->emulated;
+}
+
+static struct sy_link_clock *link_clock_of(struct rig *r)
+{
+    return sy_device_host_pointer(r->device, sy_pool_address(r->pool, sy_pool_size(r->pool)));
+}
+
+static int compare_slots(const void *a, const void *b)
+{
+    const struct device_child_slot *x = a, *y = b;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Two processes reserve at once; their slots, put side by side, never overlap. */
+static void test_reserved_slots_never_overlap(void **state)
+{
+    struct rig *r = *state;
+    struct device_child_slots *slots =
+        sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0));
+    if (!is_emulated(r))
+        return;
+    memset(slots, 0, sizeof *slots);
+    pid_t children[2] = {start_child(r, "slots", NULL), start_child(r, "slots", NULL)};
+    assert_int_equal(finish_child(children[0]), 0);
+    assert_int_equal(finish_child(children[1]), 0);
+    unsigned n = atomic_load(&slots->n);
+    assert_int_equal(n, 2 * DEVICE_CHILD_SLOTS);
+    qsort(slots->slots, n, sizeof slots->slots[0], compare_slots);
+    for (unsigned i = 1; i < n; i++)
+        assert_true(slots->slots[i - 1].end_ns <= slots->slots[i].start_ns);
+    assert_int_equal(atomic_load(&link_clock_of(r)->free_ns[SY_LINK_H2D]),
+                     slots->slots[n - 1].end_ns);
+}
+
+/* Two processes copy at once: the link is busy for the bytes of both, and for every copy's alpha. */
+static void test_two_processes_share_one_link(void **state)
+{
+    struct rig *r = *state;
+    struct sy_device_spec spec;
+    if (!is_emulated(r))
+        return;
+    assert_int_equal(sy_device_spec_parse(spec_text, &spec), SY_OK);
+    sy_ns start = sy_clock_now();
+    pid_t children[2] = {start_child(r, "link", NULL), start_child(r, "link", NULL)};
+    assert_int_equal(finish_child(children[0]), 0);
+    assert_int_equal(finish_child(children[1]), 0);
+    double bytes = 2.0 * DEVICE_CHILD_COPIES * DEVICE_CHILD_BYTES;
+    double least_ns =
+        bytes / spec.link_gbps + 2.0 * DEVICE_CHILD_COPIES * (double)(spec.link_alpha_ns - 1);
+    uint64_t end = atomic_load(&link_clock_of(r)->free_ns[SY_LINK_H2D]);
+    assert_true((double)(end - start) >= least_ns);
+    assert_true(sy_clock_now() >= end); /* a copy ends no earlier than its slot */
+    assert_int_equal(atomic_load(&link_clock_of(r)->free_ns[SY_LINK_D2H]), 0);
+}
+
+static void count_own_cores(void *arg)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    *(int *)arg = CPU_COUNT(&set);
+}
+
+static void test_the_link_is_pinned_when_asked(void **state)
+{
+    struct rig *r = *state;
+    struct sy_stream *stream;
+    int n_cores = -1;
+    assert_int_equal(sy_device_set_link_core(r->device, -2), SY_EARG);
+    assert_int_equal(sy_device_set_link_core(r->device, 100000), SY_EARG);
+    assert_int_equal(sy_device_set_link_core(r->device, sched_getcpu()), SY_OK);
+    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COPY_H2D, &stream), SY_OK);
+    assert_int_equal(sy_stream_launch(stream, count_own_cores, &n_cores), SY_OK);
+    assert_int_equal(sy_stream_synchronize(stream), SY_OK);
+    sy_stream_destroy(stream);
+    assert_true(is_emulated(r) ? n_cores == 1 : n_cores >= 1);
+}
+
+static void test_the_link_is_measured(void **state)
+{
+    struct rig *r = *state;
+    struct sy_link_measurement m;
+    assert_int_equal(sy_link_measure(r->device, r->pool, 0, POOL_BYTES + 1, r->host, 0, &m),
+                     SY_EARG);
+    assert_int_equal(sy_link_measure(r->device, r->pool, 0, 4096, r->host, 0, &m), SY_EARG);
+    assert_int_equal(sy_link_measure(r->device, r->pool, 4096, POOL_BYTES - 4096, r->host,
+                                     50 * SY_NS_PER_MS, &m),
+                     SY_OK);
+    print_message("%s: alpha %.0f ns, %.2f GB/s in, %.2f GB/s out, sigma %.0f ns, %d samples\n",
+                  sy_device_get_properties(r->device)->name, m.alpha_ns, m.h2d_gbps, m.d2h_gbps,
+                  m.sigma_ns, m.n_samples);
+    assert_true(m.h2d_gbps > 0 && m.d2h_gbps > 0 && m.sigma_ns > 0);
+    assert_true(m.n_samples >= 15);
+    assert_true(sy_device_get_properties(r->device)->unified ? m.alpha_ns == 0 : m.alpha_ns >= 0);
+}
+
+/* ---- the suite ----------------------------------------------------------------------------------------- */
+
+#define ON_DEVICE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static int run_suite(const char *text)
+{
+    static const struct CMUnitTest tests[] = {
+        ON_DEVICE(test_copies_move_the_bytes),
+        ON_DEVICE(test_a_stream_keeps_its_order),
+        ON_DEVICE(test_bad_copies_are_refused),
+        ON_DEVICE(test_compute_waits_for_a_copy),
+        ON_DEVICE(test_a_copy_waits_for_compute),
+        ON_DEVICE(test_a_copy_overlaps_compute),
+        ON_DEVICE(test_events),
+        ON_DEVICE(test_the_queue_is_bounded),
+        ON_DEVICE(test_destroy_finishes_the_queue),
+        ON_DEVICE(test_pools),
+        ON_DEVICE(test_a_wrong_import_is_refused),
+        ON_DEVICE(test_two_processes_see_the_same_bytes),
+        ON_DEVICE(test_an_error_stays_in_its_process),
+        ON_DEVICE(test_faults_on_demand),
+        ON_DEVICE(test_reserved_slots_never_overlap),
+        ON_DEVICE(test_two_processes_share_one_link),
+        ON_DEVICE(test_the_link_is_pinned_when_asked),
+        ON_DEVICE(test_the_link_is_measured),
+    };
+    struct sy_device_spec spec;
+    struct sy_device *device;
+    spec_text = text;
+    if (sy_device_spec_parse(text, &spec) < 0 || sy_device_open(&spec, &device) < 0) {
+        print_message("%s is not here: %s\n", text, sy_error_text());
+        return 0;
+    }
+    sy_device_close(device);
+    return cmocka_run_group_tests_name(text, tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 6 && strcmp(argv[1], "--child") == 0)
+        return device_child_main(argv[2], argv[3], atoi(argv[4]), strtoull(argv[5], NULL, 10));
+    const char *text = getenv("SY_SEED");
+    seed = text ? strtoull(text, NULL, 0) : 20261121;
+    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
+        return 1;
+    int failed = 0;
+    /* A fast link, so that the suite is quick: most of it is not about pace. */
+    static const char *const devices[] = {"host", "emulated,link-gbps=4,link-alpha-us=5"};
+    for (size_t i = 0; i < SY_ARRAY_LEN(devices); i++)
+        failed += run_suite(devices[i]);
+    return failed;
+}
