@@ -365,7 +365,7 @@ static int event_record(struct sy_event *base, struct sy_stream *stream)
     pthread_mutex_unlock(&event->lock);
     struct entry e = {.kind = ENTRY_RECORD, .event = event, .generation = generation};
     int status = put_entry(stream, &e);
-    if (status < 0) /* perhaps never queued: whoever waits for it must not wait for ever */
+    if (status < 0) /* D4 */
         signal_event(event, generation, status);
     return status;
 }
