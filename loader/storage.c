@@ -430,15 +430,9 @@ static void fail_the_rest(struct reading *r)
     }
 }
 
-static int read_all(struct reading *r)
+static int read_file(struct reading *r)
 {
-    size_t n = (size_t)SY_MAX(r->n_ranges, 1);
-    r->range_left = calloc(n, sizeof *r->range_left);
-    r->range_status = calloc(n, sizeof *r->range_status);
-    r->chunks = calloc(r->reader->depth, sizeof *r->chunks);
-    int status = r->range_left && r->range_status && r->chunks
-                     ? open_file(r->file.path, &r->file)
-                     : sy_error_set(SY_ENOMEM_HOST, "no memory to read %s", r->file.path);
+    int status = open_file(r->file.path, &r->file);
     if (status < 0) {
         r->status = status;
         strncpy(r->error, sy_error_text(), sizeof r->error - 1);
@@ -447,13 +441,31 @@ static int read_all(struct reading *r)
     } else {
         read_by_pread(r);
     }
-    if (r->status < 0 && r->range_status && r->range_left)
+    if (r->status < 0)
         fail_the_rest(r);
     close_file(&r->file);
-    free(r->range_left);
-    free(r->range_status);
-    free(r->chunks);
     return r->status < 0 ? sy_error_set(r->status, "%s", r->error) : SY_OK;
+}
+
+static int read_all(struct reading *r)
+{
+    size_t n = (size_t)SY_MAX(r->n_ranges, 1);
+    uint64_t *range_left = calloc(n, sizeof *range_left);
+    int *range_status = calloc(n, sizeof *range_status);
+    struct chunk *chunks = calloc(r->reader->depth, sizeof *chunks);
+    int status = SY_OK;
+    if (!range_left || !range_status || !chunks) {
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory to read %s", r->file.path);
+    } else {
+        r->range_left = range_left;
+        r->range_status = range_status;
+        r->chunks = chunks;
+        status = read_file(r);
+    }
+    free(range_left);
+    free(range_status);
+    free(chunks);
+    return status;
 }
 
 int sy_storage_read(struct sy_storage_reader *reader, const char *path,

@@ -40,7 +40,7 @@ struct sy_storage_result {
 /* Reads all ranges of `path`, the queue kept full across ranges. Blocks until everything that was queued is finished. The first
  * failure stops the reading and is returned: ENOTFOUND, EIO, ECORRUPT for a short file, EARG for a range that is not aligned;
  * its text names the path and the offset. done() has told which ranges failed; those that were not begun fail with the
- * same status. `callbacks` and `result` may be NULL. */
+ * same status (only out of memory, ENOMEM_HOST, calls no done() at all). `callbacks` and `result` may be NULL. */
 int sy_storage_read(struct sy_storage_reader *reader, const char *path,
                     const struct sy_storage_range *ranges, int n_ranges,
                     const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result);

@@ -42,7 +42,8 @@ static int median(struct bench *b, sample_fn sample, struct sy_stream *stream, u
         n++;
     }
     qsort(times, (size_t)n, sizeof times[0], compare_ns);
-    *out_ns = (double)times[n / 2];
+    int middle = n / 2;
+    *out_ns = (double)times[middle];
     b->n_samples += n;
     return SY_OK;
 }
