@@ -11,11 +11,11 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 
-#define GIB          (1ull << 30)
-#define MIB          (1ull << 20)
-#define MOST_DEFAULT (8 * GIB)
+#define GIB           (1ull << 30)
+#define MIB           (1ull << 20)
+#define MOST_DEFAULT  (8 * GIB)
 #define DRAIN_TICK_US 20000
-#define MAX_TENSORS  64
+#define MAX_TENSORS   64
 
 /* ---- configuration ---------------------------------------------------------------------------- */
 
@@ -71,7 +71,9 @@ static int choose_cores(struct sy_core *core, const char *text)
     if (core->link_core < 0 && core->n_cores > 1)
         core->link_core = (int64_t)core->cores[--core->n_cores];
     if (core->link_core < 0)
-        sy_log_warn("core", "event=no_link_core why=\"one core only: the link and the computation share it\"");
+        sy_log_warn(
+            "core",
+            "event=no_link_core why=\"one core only: the link and the computation share it\"");
     return SY_OK;
 }
 
@@ -83,10 +85,12 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     core->n_workers = config->n_workers ? config->n_workers : 3;
     core->max_queue = config->max_queue ? config->max_queue : 1024;
     if (core->n_workers < 2 || core->n_workers > SY_CORE_MAX_WORKERS)
-        return sy_error_set(SY_EARG, "%d workers: 2 to %d are possible, one trains while others stand by",
+        return sy_error_set(SY_EARG,
+                            "%d workers: 2 to %d are possible, one trains while others stand by",
                             core->n_workers, SY_CORE_MAX_WORKERS);
     if (n_warm < 1 || n_warm > SY_CORE_WARM)
-        return sy_error_set(SY_EARG, "%d warm batch sizes: 1 to %d are possible", n_warm, SY_CORE_WARM);
+        return sy_error_set(SY_EARG, "%d warm batch sizes: 1 to %d are possible", n_warm,
+                            SY_CORE_WARM);
     for (int i = 0; i < n_warm; i++) {
         if (warm[i] < 1)
             return sy_error_set(SY_EARG, "warm batch %lld: 1 or more", (long long)warm[i]);
@@ -102,10 +106,12 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
 /* What plans are made for: the link; on a unified device storage stands in its place. */
 static void choose_link(struct sy_core *core)
 {
-    core->link = core->unified ? (struct sy_link_cost){.alpha_ns = 50000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
-                               : (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
-                                                       .bytes_per_ns = core->spec.link_gbps,
-                                                       .sigma_ns = 5000};
+    core->link =
+        core->unified
+            ? (struct sy_link_cost){.alpha_ns = 50000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
+            : (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
+                                    .bytes_per_ns = core->spec.link_gbps,
+                                    .sigma_ns = 5000};
 }
 
 /* ---- start ------------------------------------------------------------------------------------ */
@@ -168,7 +174,8 @@ void sy_core_pump_soon(struct sy_core *core)
 
 static void on_drain_tick(int fd, short what, void *core);
 
-int sy_core_create(struct event_base *base, const struct sy_core_config *config, struct sy_core **out)
+int sy_core_create(struct event_base *base, const struct sy_core_config *config,
+                   struct sy_core **out)
 {
     struct sy_core *core = calloc(1, sizeof *core);
     if (!core)
@@ -192,9 +199,10 @@ int sy_core_create(struct event_base *base, const struct sy_core_config *config,
         sy_core_destroy(core);
         return status;
     }
-    sy_log_info("core", "event=started device=\"%s\" pool_bytes=%llu image_bytes=%llu workers=%d cores=%zu",
-                sy_device_get_properties(core->device)->name, (unsigned long long)sy_pool_size(core->pool),
-                (unsigned long long)core->image.bytes, core->n_workers, core->n_cores);
+    sy_log_info(
+        "core", "event=started device=\"%s\" pool_bytes=%llu image_bytes=%llu workers=%d cores=%zu",
+        sy_device_get_properties(core->device)->name, (unsigned long long)sy_pool_size(core->pool),
+        (unsigned long long)core->image.bytes, core->n_workers, core->n_cores);
     *out = core;
     return SY_OK;
 }
@@ -238,7 +246,8 @@ struct sy_slab *sy_core_slab(struct sy_core *core)
 static void stop_workers(struct sy_core *core, sy_ns now)
 {
     core->stopping = true;
-    sy_supervisor_stop(core->supervisor, core->drain_deadline > now ? core->drain_deadline - now : 0);
+    sy_supervisor_stop(core->supervisor,
+                       core->drain_deadline > now ? core->drain_deadline - now : 0);
 }
 
 static void on_drain_tick(int fd, short what, void *ctx)
@@ -256,7 +265,8 @@ static void on_drain_tick(int fd, short what, void *ctx)
     if (!core->stopping || sy_supervisor_n_alive(core->supervisor) > 0)
         return;
     while (core->requests)
-        sy_core_end_request(core, core->requests, SY_EBUSY, "the runtime stopped before this request was done");
+        sy_core_end_request(core, core->requests, SY_EBUSY,
+                            "the runtime stopped before this request was done");
     event_del(core->drain_event);
     core->drain_done(core->drain_ctx);
 }
@@ -304,13 +314,13 @@ static void free_request(struct sy_core_request *r)
     free(r);
 }
 
-static int make_request(struct sy_core *core, int model, const uint64_t *inputs, const uint64_t *outputs,
-                        struct sy_core_request **out)
+static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
+                        const uint64_t *outputs, struct sy_core_request **out)
 {
     const struct sy_graph *graph = core->models[model].package->graph;
     if (graph->n_inputs > MAX_TENSORS || graph->n_outputs > MAX_TENSORS)
-        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs", core->models[model].name,
-                            MAX_TENSORS);
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
+                            core->models[model].name, MAX_TENSORS);
     struct sy_core_request *r = calloc(1, sizeof *r);
     if (!r)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
@@ -368,7 +378,8 @@ void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
     sy_core_pump_soon(core);
 }
 
-void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status, const char *error)
+void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
+                         const char *error)
 {
     struct sy_core_request **at = &core->requests;
     while (*at != r)

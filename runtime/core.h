@@ -17,24 +17,27 @@ struct event_base;
 struct sy_core;
 
 struct sy_core_config {
-    const char *device;         /* "host", "emulated,link-gbps=..." */
-    uint64_t pool_bytes;        /* 0: default, half of the machine's memory at most 8 GiB */
-    uint64_t image_bytes;       /* discrete devices; 0: default as above */
-    uint64_t slab_bytes;        /* 0: 256 MiB */
-    int n_workers;              /* 0: 3 */
-    const char *cores;          /* "0-1": compute cores; NULL: all that this process may use, less the link's */
-    const char *state_folder;   /* training jobs are remembered here; NULL: they are not */
-    const char *worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
+    const char *device;   /* "host", "emulated,link-gbps=..." */
+    uint64_t pool_bytes;  /* 0: default, half of the machine's memory at most 8 GiB */
+    uint64_t image_bytes; /* discrete devices; 0: default as above */
+    uint64_t slab_bytes;  /* 0: 256 MiB */
+    int n_workers;        /* 0: 3 */
+    const char
+        *cores; /* "0-1": compute cores; NULL: all that this process may use, less the link's */
+    const char *state_folder; /* training jobs are remembered here; NULL: they are not */
+    const char *
+        worker_program; /* argv[0] of workers; NULL: /proc/self/exe; run as `PROGRAM worker --fd N --index I`,
                                  * with GOMP_SPINCOUNT=20000 in the environment: a paused worker's threads must not spin */
-    uint64_t hang_timeout_ns;   /* 0: 10 s without a heartbeat kills a worker */
-    int max_queue;              /* 0: 1024 waiting requests; more are refused with EBUSY */
+    uint64_t hang_timeout_ns;    /* 0: 10 s without a heartbeat kills a worker */
+    int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
-    const char *grouping;       /* NULL or "planned"; "per_layer", "whole": for comparison */
+    const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
 /* Starts: opens the device, takes pool, image and slab, measures the link, spawns workers, resumes jobs found in the state folder. */
-int sy_core_create(struct event_base *base, const struct sy_core_config *config, struct sy_core **out);
+int sy_core_create(struct event_base *base, const struct sy_core_config *config,
+                   struct sy_core **out);
 void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers */
 /* No new requests (EBUSY "draining"); running ones finish; training snapshots; then done(ctx) is called. Bounded by grace_ns. */
 void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
@@ -44,7 +47,8 @@ struct sy_slab *sy_core_slab(struct sy_core *core);
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
  * Refused when it can never fit: ENOMEM_DEVICE with the sizes. The name is the package's unless `name` is given. */
 typedef void (*sy_core_done)(void *ctx, int status, const char *error);
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done, void *ctx);
+int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
+                      void *ctx);
 int sy_core_model_remove(struct sy_core *core, const char *name); /* EBUSY while it has requests */
 /* Borrowed until removed; ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
 int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out);
@@ -54,15 +58,18 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too);
 /* What happened to a request; times are CLOCK_MONOTONIC, 0 where there was none. */
 struct sy_request_report {
     uint64_t id;
-    sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns, finished_ns;
-    sy_ns preempt_wait_ns;  /* from the preempt to training standing still; 0 when nothing was preempted */
+    sy_ns arrived_ns, started_ns /* LOAD sent */, run_ns /* RUN sent */, first_layer_ns,
+        finished_ns;
+    sy_ns
+        preempt_wait_ns; /* from the preempt to training standing still; 0 when nothing was preempted */
     bool preempted, swapped; /* swapped: some group had to move */
     uint64_t moved_bytes, storage_bytes;
     sy_ns storage_start_ns, storage_end_ns, copy_start_ns, copy_end_ns, compute_wait_ns;
     sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan.h */
     int worker, attempts;
 };
-typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error, const struct sy_request_report *report);
+typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,
+                                   const struct sy_request_report *report);
 
 /* inputs: one slab offset per graph input, plain row-major for `batch`; outputs likewise, allocated by the caller; all stay the caller's and must
  * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). */
@@ -72,8 +79,10 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */
-int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx, uint64_t *out_job);
-int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx); /* done when ended */
+int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
+                       uint64_t *out_job);
+int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
+                     void *ctx); /* done when ended */
 
 /* Everything that a person or a tool wants to know, as one JSON object (caller decrefs): device, pool map, image, workers with state and pid, models
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,

@@ -38,7 +38,8 @@ static void resume(struct sy_core *core, const struct sy_sched_action *a)
 {
     bump_epoch(core, a->worker, false);
     core->preempting_request = 0;
-    if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK && core->train_since_ns == 0 &&
+    if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK &&
+        core->train_since_ns == 0 &&
         sy_supervisor_state(core->supervisor, a->worker) == SY_WORKER_TRAINING)
         core->train_since_ns = sy_clock_now();
 }
@@ -55,9 +56,9 @@ static void announce_groups(struct sy_core *core, const struct sy_sched_action *
     if (!places || (!core->unified && a->first_group > 0))
         return;
     for (int g = first; g < end; g++) {
-        uint32_t word = m->group_bytes[g] == 0   ? SY_ARRIVAL_HERE
-                        : !places[g].resident ? SY_ARRIVAL_COMING
-                                              : atomic_load(arrival_word(core, a->model, g));
+        uint32_t word = m->group_bytes[g] == 0 ? SY_ARRIVAL_HERE
+                        : !places[g].resident  ? SY_ARRIVAL_COMING
+                                               : atomic_load(arrival_word(core, a->model, g));
         atomic_store_explicit(arrival_word(core, a->model, g), word, memory_order_release);
     }
 }
@@ -79,7 +80,8 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.bound_ns = sy_core_swap_bound(m, &core->link, a->batch, a->places, a->n_groups);
         if (a->preempts)
             core->preempting_request = r->id;
-        sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns, r->report.started_ns, r->id);
+        sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,
+                      r->report.started_ns, r->id);
     }
     for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
         if (!a->places[g].resident)
@@ -102,7 +104,8 @@ static void load(struct sy_core *core, const struct sy_sched_action *a)
         lists[n + i] = p->resident;
         lists[2 * n + i] = (uint64_t)(p->after_group + 1);
         lists[3 * n + i] = a->image_places ? a->image_places[a->first_group + (int)i].offset : 0;
-        lists[4 * n + i] = (uint64_t)(arrival_word(core, a->model, a->first_group + (int)i) - core->arrivals);
+        lists[4 * n + i] =
+            (uint64_t)(arrival_word(core, a->model, a->first_group + (int)i) - core->arrivals);
     }
     struct sy_message message = {.id = SY_MSG_LOAD};
     message.load = (struct sy_msg_load){
@@ -164,8 +167,8 @@ static void report_read(struct sy_core *core, uint64_t run, int model, int first
     bool arrived[SY_CORE_MAX_GROUPS];
     assert(n <= SY_CORE_MAX_GROUPS);
     for (int i = 0; i < n; i++)
-        arrived[i] = atomic_load_explicit(arrival_word(core, model, first + i), memory_order_acquire) ==
-                     SY_ARRIVAL_HERE;
+        arrived[i] = atomic_load_explicit(arrival_word(core, model, first + i),
+                                          memory_order_acquire) == SY_ARRIVAL_HERE;
     sy_sched_read_done(core->sched, run, first, n, arrived);
 }
 
@@ -179,7 +182,8 @@ static void read_groups(struct sy_core *core, const struct sy_sched_action *a)
     sy_storage_job_free(job);
     for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
         uint32_t coming = SY_ARRIVAL_COMING;
-        if (atomic_compare_exchange_strong(arrival_word(core, a->model, g), &coming, SY_ARRIVAL_FAILED))
+        if (atomic_compare_exchange_strong(arrival_word(core, a->model, g), &coming,
+                                           SY_ARRIVAL_FAILED))
             sy_futex_wake(arrival_word(core, a->model, g));
     }
     report_read(core, a->run, a->model, a->first_group, a->n_groups);
@@ -190,10 +194,12 @@ static void note_read(struct sy_core *core, const struct sy_storage_job *job)
     struct sy_core_request *r = sy_core_find_run(core, job->run);
     struct sy_core_model *m = &core->models[job->model];
     core->storage_bytes += job->bytes;
-    sy_trace_span(core->trace, SY_TRACE_STORAGE, m->name, job->start_ns, job->end_ns, r ? r->id : 0);
+    sy_trace_span(core->trace, SY_TRACE_STORAGE, m->name, job->start_ns, job->end_ns,
+                  r ? r->id : 0);
     if (r) {
         r->report.storage_bytes += job->bytes;
-        r->report.storage_start_ns = r->report.storage_start_ns ? r->report.storage_start_ns : job->start_ns;
+        r->report.storage_start_ns =
+            r->report.storage_start_ns ? r->report.storage_start_ns : job->start_ns;
         r->report.storage_end_ns = job->end_ns;
     }
     if (job->status >= 0 || job->status == SY_ECANCELED)
@@ -242,7 +248,8 @@ static void cancel(struct sy_core *core, const struct sy_sched_action *a)
 static void prepare(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_message message = {.id = SY_MSG_PREPARE};
-    message.prepare = (struct sy_msg_prepare){.model = (uint64_t)a->model, .batch = (uint64_t)a->batch};
+    message.prepare =
+        (struct sy_msg_prepare){.model = (uint64_t)a->model, .batch = (uint64_t)a->batch};
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
@@ -252,7 +259,8 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
     const struct sy_core_model *m = &core->models[a->model];
     char error[600];
     assert(r);
-    snprintf(error, sizeof error, "model %s: %s%s%s", m->name, a->why, a->status == SY_EIO && m->status < 0 ? ": " : "",
+    snprintf(error, sizeof error, "model %s: %s%s%s", m->name, a->why,
+             a->status == SY_EIO && m->status < 0 ? ": " : "",
              a->status == SY_EIO && m->status < 0 ? m->error : "");
     sy_core_end_request(core, r, a->status, error);
 }
@@ -260,7 +268,8 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
 static void act(struct sy_core *core, const struct sy_sched_action *a)
 {
     /* Once the workers were told to stop, only books are kept. */
-    if (core->stopping && a->kind != SY_DO_END && a->kind != SY_DO_CANCEL_READ && a->kind != SY_DO_JOB_REFUSE)
+    if (core->stopping && a->kind != SY_DO_END && a->kind != SY_DO_CANCEL_READ &&
+        a->kind != SY_DO_JOB_REFUSE)
         return;
     switch (a->kind) {
     case SY_DO_PREEMPT:

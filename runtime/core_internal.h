@@ -63,7 +63,14 @@ struct sy_core_request {
     struct sy_request_report report;
 };
 
-enum sy_core_job_state { SY_JOB_QUEUED, SY_JOB_PREPARING, SY_JOB_STARTING, SY_JOB_TRAINING, SY_JOB_ENDED, SY_JOB_FAILED };
+enum sy_core_job_state {
+    SY_JOB_QUEUED,
+    SY_JOB_PREPARING,
+    SY_JOB_STARTING,
+    SY_JOB_TRAINING,
+    SY_JOB_ENDED,
+    SY_JOB_FAILED
+};
 
 struct sy_core_job {
     struct sy_core_job *next;
@@ -72,7 +79,8 @@ struct sy_core_job {
     enum sy_core_job_state state;
     int worker; /* -1: none */
     bool stop_wanted, evaluate;
-    uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes, longest_layer_ns;
+    uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
+        longest_layer_ns;
     uint64_t busy_ns;
     double loss, accuracy; /* accuracy < 0: not evaluated */
     sy_ns started_ns;
@@ -128,10 +136,12 @@ struct sy_core {
 };
 
 /* core.c */
-void sy_core_pump_soon(struct sy_core *core); /* from the API: callbacks must not be made inside the call */
+void sy_core_pump_soon(
+    struct sy_core *core); /* from the API: callbacks must not be made inside the call */
 struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
 struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
-void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status, const char *error);
+void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
+                         const char *error);
 
 /* core_actions.c */
 void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */
@@ -139,17 +149,19 @@ void sy_core_read_done(void *core, const struct sy_storage_job *job);
 
 /* core_messages.c */
 int sy_core_message(void *core, int worker, const struct sy_message *message);
-void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool comes_back, const char *why);
+void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool comes_back,
+                         const char *why);
 
 /* core_models.c */
 int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND lists what there is */
 void sy_core_send_models(struct sy_core *core, int worker);
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m);
-void sy_core_settle_models(struct sy_core *core); /* models that all workers have now, and workers that have all */
+void sy_core_settle_models(
+    struct sy_core *core); /* models that all workers have now, and workers that have all */
 void sy_core_free_models(struct sy_core *core);
-sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link, int64_t batch,
-                         const struct sy_group_place *places, int n_places);
+sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link,
+                         int64_t batch, const struct sy_group_place *places, int n_places);
 
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
@@ -157,7 +169,8 @@ int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
-void sy_core_job_look(struct sy_core *core, struct sy_core_job *job); /* takes over what the control page says */
+void sy_core_job_look(struct sy_core *core,
+                      struct sy_core_job *job); /* takes over what the control page says */
 void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
 void sy_core_training_stands(struct sy_core *core, sy_ns at);
 

@@ -77,7 +77,8 @@ void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
     j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
     j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
     j->longest_layer_ns = atomic_load_explicit(&page->longest_layer_ns, memory_order_relaxed);
-    j->snapshot_step = SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
+    j->snapshot_step =
+        SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
 }
 
 /* ---- submit, stop, end ------------------------------------------------------------------------ */
@@ -105,8 +106,9 @@ static void end_job(struct sy_core *core, struct sy_core_job *j, int status, con
         snprintf(j->error, sizeof j->error, "%s", error);
     if (!suspended)
         sy_job_store_remove(core->store, j->id);
-    sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"", suspended ? "suspended" : "ended",
-                (unsigned long long)j->id, j->name, (unsigned long long)j->step, status < 0 ? error : "");
+    sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"",
+                suspended ? "suspended" : "ended", (unsigned long long)j->id, j->name,
+                (unsigned long long)j->step, status < 0 ? error : "");
     answer_start(j, status < 0 ? status : SY_OK, error);
     if (j->stop_done)
         j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
@@ -128,7 +130,8 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
     if (!j)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    *j = (struct sy_core_job){.id = id, .text = strdup(text), .name = name_of(text), .worker = -1, .accuracy = -1};
+    *j = (struct sy_core_job){
+        .id = id, .text = strdup(text), .name = name_of(text), .worker = -1, .accuracy = -1};
     int status = j->text && j->name ? sy_sched_job_submit(core->sched, id)
                                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     if (status < 0) {
@@ -144,14 +147,16 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     return SY_OK;
 }
 
-int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx, uint64_t *out_job)
+int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
+                       uint64_t *out_job)
 {
     struct sy_core_job *j;
     uint64_t id = core->last_job + 1;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
     if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
-        return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text), SY_MESSAGE_MAX_BYTES / 2);
+        return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text),
+                            SY_MESSAGE_MAX_BYTES / 2);
     SY_TRY(sy_job_store_put(core->store, id, text));
     int status = add_job(core, id, text, &j);
     if (status < 0) {
@@ -210,7 +215,8 @@ static void send_start(struct sy_core *core, const struct sy_sched_action *a)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
 }
 
-static void send_prepare(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
+                         struct sy_core_job *j)
 {
     struct sy_message message = {.id = SY_MSG_JOB_PREPARE};
     message.job_prepare = (struct sy_msg_job_prepare){.job = a->job, .text = j->text};
@@ -218,7 +224,8 @@ static void send_prepare(struct sy_core *core, const struct sy_sched_action *a, 
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
 }
 
-static void send_stop(struct sy_core *core, const struct sy_sched_action *a, const struct sy_core_job *j)
+static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
+                      const struct sy_core_job *j)
 {
     struct sy_message message = {.id = SY_MSG_JOB_STOP};
     message.job_stop = (struct sy_msg_job_stop){.job = a->job, .evaluate = j->evaluate};
@@ -251,7 +258,8 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg, struct sy_core_job *j)
+static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_prepared *msg,
+                    struct sy_core_job *j)
 {
     if (msg->status > 0)
         return sy_error_set(SY_EPROTO, "JOB_PREPARED with status %lld", (long long)msg->status);
@@ -265,10 +273,12 @@ static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_pr
     j->persistent_bytes = msg->persistent_bytes;
     j->ephemeral_bytes = msg->ephemeral_bytes;
     j->total_steps = msg->total_steps;
-    return sy_sched_job_prepared(core->sched, worker, msg->job, msg->persistent_bytes, msg->ephemeral_bytes);
+    return sy_sched_job_prepared(core->sched, worker, msg->job, msg->persistent_bytes,
+                                 msg->ephemeral_bytes);
 }
 
-static int started(struct sy_core *core, int worker, const struct sy_msg_job_started *msg, struct sy_core_job *j)
+static int started(struct sy_core *core, int worker, const struct sy_msg_job_started *msg,
+                   struct sy_core_job *j)
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_STARTED));
     SY_TRY(sy_sched_job_started(core->sched, worker, msg->job));
@@ -277,8 +287,8 @@ static int started(struct sy_core *core, int worker, const struct sy_msg_job_sta
     j->started_ns = sy_clock_now();
     if (sy_supervisor_state(core->supervisor, worker) == SY_WORKER_TRAINING)
         core->train_since_ns = j->started_ns;
-    sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu", (unsigned long long)j->id, j->name,
-                worker, (unsigned long long)msg->step);
+    sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu",
+                (unsigned long long)j->id, j->name, worker, (unsigned long long)msg->step);
     answer_start(j, SY_OK, NULL);
     return SY_OK;
 }
@@ -307,21 +317,26 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
     return sy_sched_job_paused(core->sched, worker, msg->job);
 }
 
-static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg, struct sy_core_job *j)
+static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended *msg,
+                 struct sy_core_job *j)
 {
     if (msg->status > 0)
         return sy_error_set(SY_EPROTO, "JOB_ENDED with status %lld", (long long)msg->status);
-    sy_core_job_look(core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
+    sy_core_job_look(
+        core, j); /* the longest layer and such; a worker that has forgotten the job shows none */
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
     SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
     j->step = SY_MAX(j->step, msg->step);
     j->loss = msg->loss;
     j->accuracy = msg->accuracy;
     j->longest_layer_ns =
-        SY_MAX(j->longest_layer_ns, atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->longest_layer_ns,
-                                                         memory_order_relaxed));
-    j->snapshot_step = SY_MAX(j->snapshot_step, atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->snapshot_step,
-                                                                     memory_order_relaxed));
+        SY_MAX(j->longest_layer_ns,
+               atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->longest_layer_ns,
+                                    memory_order_relaxed));
+    j->snapshot_step =
+        SY_MAX(j->snapshot_step,
+               atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->snapshot_step,
+                                    memory_order_relaxed));
     end_job(core, j, (int)msg->status, msg->error);
     return SY_OK;
 }
@@ -345,10 +360,11 @@ static uint64_t job_of(const struct sy_message *m)
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *m)
 {
     struct sy_core_job *j = sy_core_find_job(core, job_of(m));
-    bool refused = j && j->state == SY_JOB_FAILED && m->id == SY_MSG_JOB_ENDED; /* JOB_REFUSE came first */
+    bool refused =
+        j && j->state == SY_JOB_FAILED && m->id == SY_MSG_JOB_ENDED; /* JOB_REFUSE came first */
     if (!j || (j->worker != worker && !refused))
-        return sy_error_set(SY_EPROTO, "%s of job %llu, which is not on worker %d", sy_message_name((int)m->id),
-                            (unsigned long long)job_of(m), worker);
+        return sy_error_set(SY_EPROTO, "%s of job %llu, which is not on worker %d",
+                            sy_message_name((int)m->id), (unsigned long long)job_of(m), worker);
     switch (m->id) {
     case SY_MSG_JOB_PREPARED:
         return prepared(core, worker, &m->job_prepared, j);
@@ -371,13 +387,15 @@ void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *prog
         if (j->worker != worker || is_over(j))
             continue;
         sy_core_job_look(core, j);
-        *intact = atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
-                  atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
+        *intact =
+            atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
+            atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
         *progressed = j->step > j->first_step;
         sy_core_training_stands(core, sy_clock_now());
         j->state = SY_JOB_QUEUED;
         j->worker = -1;
-        sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s", (unsigned long long)j->id,
-                    (unsigned long long)j->step, *intact ? "intact in memory" : "from the last snapshot");
+        sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s",
+                    (unsigned long long)j->id, (unsigned long long)j->step,
+                    *intact ? "intact in memory" : "from the last snapshot");
     }
 }

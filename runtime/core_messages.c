@@ -7,8 +7,8 @@
 
 static int hello(struct sy_core *core, int worker, const struct sy_msg_hello *msg)
 {
-    int fds[5] = {sy_supervisor_page_fd(core->supervisor, worker), core->arrivals_memory.fd, sy_slab_fd(core->slab),
-                  core->pool_fd, core->image.fd};
+    int fds[5] = {sy_supervisor_page_fd(core->supervisor, worker), core->arrivals_memory.fd,
+                  sy_slab_fd(core->slab), core->pool_fd, core->image.fd};
     struct sy_message welcome = {.id = SY_MSG_WELCOME};
     if (msg->version != SY_WIRE_VERSION)
         return sy_error_set(SY_EPROTO, "worker %d speaks version %llu, this runtime %d", worker,
@@ -40,7 +40,8 @@ static int ready(struct sy_core *core, int worker)
 }
 
 /* One run's spans: 4 values a group, made by the worker. */
-static void trace_run(struct sy_core *core, const struct sy_core_request *r, const struct sy_msg_run_done *msg)
+static void trace_run(struct sy_core *core, const struct sy_core_request *r,
+                      const struct sy_msg_run_done *msg)
 {
     const char *name = core->models[r->model].name;
     const uint64_t *v = msg->spans.v;
@@ -71,8 +72,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
 {
     struct sy_core_request *r = sy_core_find_run(core, msg->run);
     if (msg->status > 0 || (r && msg->spans.n > 4 * (size_t)core->models[r->model].n_groups))
-        return sy_error_set(SY_EPROTO, "RUN_DONE with status %lld and %zu spans", (long long)msg->status,
-                            msg->spans.n);
+        return sy_error_set(SY_EPROTO, "RUN_DONE with status %lld and %zu spans",
+                            (long long)msg->status, msg->spans.n);
     if (r && r->report.worker == worker && msg->status == SY_OK) {
         report_run(r, msg);
         trace_run(core, r, msg);
@@ -102,7 +103,8 @@ static int dispatch(struct sy_core *core, int worker, const struct sy_message *m
     case SY_MSG_JOB_ENDED:
         return sy_core_job_message(core, worker, message);
     default:
-        return sy_error_set(SY_EPROTO, "message %s does not go this way", sy_message_name((int)message->id));
+        return sy_error_set(SY_EPROTO, "message %s does not go this way",
+                            sy_message_name((int)message->id));
     }
 }
 
@@ -114,7 +116,8 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
     return status;
 }
 
-void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool comes_back, const char *why)
+void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool comes_back,
+                         const char *why)
 {
     struct sy_core *core = ctx;
     bool intact = false, progressed = false;

@@ -42,7 +42,8 @@ static struct sy_plan_layer *plan_layers(const struct sy_package *p, int64_t bat
  * than a few dozen of one model gain nothing. */
 static uint64_t largest_group(const struct sy_core *core, const struct sy_package *p)
 {
-    return SY_MAX(SY_MAX(sy_pool_size(core->pool) / 16, p->weights_bytes / (SY_MAX_GROUPS / 2)), SMALLEST_GROUP);
+    return SY_MAX(SY_MAX(sy_pool_size(core->pool) / 16, p->weights_bytes / (SY_MAX_GROUPS / 2)),
+                  SMALLEST_GROUP);
 }
 
 static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
@@ -55,8 +56,8 @@ static int one_group(const struct sy_package *p, struct sy_group **groups, int *
     return SY_OK;
 }
 
-static int planned(const struct sy_core *core, const struct sy_package *p, const struct sy_plan_layer *layers,
-                   struct sy_group **groups, int *n)
+static int planned(const struct sy_core *core, const struct sy_package *p,
+                   const struct sy_plan_layer *layers, struct sy_group **groups, int *n)
 {
     struct sy_plan plan;
     uint64_t limit = largest_group(core, p);
@@ -90,8 +91,8 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
     free(layers);
     SY_TRY(status);
     if (m->n_groups > SY_CORE_MAX_GROUPS)
-        return sy_error_set(SY_EUNSUPPORTED, "model %s has %d groups; at most %d are possible", m->name, m->n_groups,
-                            SY_CORE_MAX_GROUPS);
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has %d groups; at most %d are possible",
+                            m->name, m->n_groups, SY_CORE_MAX_GROUPS);
     m->group_layers = calloc((size_t)m->n_groups, sizeof *m->group_layers);
     m->group_bytes = calloc((size_t)m->n_groups, sizeof *m->group_bytes);
     if (!m->group_layers || !m->group_bytes)
@@ -103,8 +104,8 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
     return SY_OK;
 }
 
-sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link, int64_t batch,
-                         const struct sy_group_place *places, int n_places)
+sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link,
+                         int64_t batch, const struct sy_group_place *places, int n_places)
 {
     struct sy_plan_layer *layers = plan_layers(m->package, batch);
     if (!layers)
@@ -131,9 +132,11 @@ int sy_core_model_index(struct sy_core *core, const char *name)
         if (!strcmp(m->name, name))
             return (int)i;
         if (n++ < 8 && used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "", m->name);
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "",
+                                     m->name);
     }
-    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there %s %s", name, n ? "are:" : "are none: load one first", list);
+    return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there %s %s", name,
+                        n ? "are:" : "are none: load one first", list);
 }
 
 int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out)
@@ -144,7 +147,8 @@ int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_p
     if (m->state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
     if (m->state == SY_MODEL_UNAVAILABLE)
-        return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s", name, m->error);
+        return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s",
+                            name, m->error);
     *out = m->package;
     return SY_OK;
 }
@@ -176,7 +180,8 @@ static void send_model(struct sy_core *core, int worker, int model)
     };
     core->workers[worker].has[model] = SY_HAS_SENT;
     core->workers[worker].n_pending++;
-    (void)sy_supervisor_send(core->supervisor, worker, &message, NULL, 0); /* a failure kills it: sy_core_worker_lost */
+    (void)sy_supervisor_send(core->supervisor, worker, &message, NULL,
+                             0); /* a failure kills it: sy_core_worker_lost */
 }
 
 void sy_core_send_models(struct sy_core *core, int worker)
@@ -218,7 +223,8 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
 static bool name_is_taken(const struct sy_core *core, int self)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (i != self && core->models[i].used && !strcmp(core->models[i].name, core->models[self].name))
+        if (i != self && core->models[i].used &&
+            !strcmp(core->models[i].name, core->models[self].name))
             return true;
     return false;
 }
@@ -233,7 +239,8 @@ static void make_way(struct sy_core *core, const char *name)
     }
 }
 
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done, void *ctx)
+int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
+                      void *ctx)
 {
     int id;
     if (core->draining)
@@ -245,7 +252,9 @@ int sy_core_model_add(struct sy_core *core, const char *path, const char *name, 
     make_way(core, own_name);
     if (name_is_taken(core, id)) {
         free_model(m);
-        return sy_error_set(SY_EBUSY, "there is a model '%s' already; unload it first, or give another name", own_name);
+        return sy_error_set(SY_EBUSY,
+                            "there is a model '%s' already; unload it first, or give another name",
+                            own_name);
     }
     m->done = done;
     m->done_ctx = ctx;
@@ -280,8 +289,8 @@ static void settle(struct sy_core *core, int model)
     int status = m->status;
     if (status < 0)
         snprintf(error, sizeof error, "model %s: %s", m->name, m->error);
-    if (status == SY_OK &&
-        (status = sy_sched_model_add(core->sched, model, m->n_groups, m->group_bytes, workspace)) < 0)
+    if (status == SY_OK && (status = sy_sched_model_add(core->sched, model, m->n_groups,
+                                                        m->group_bytes, workspace)) < 0)
         snprintf(error, sizeof error, "%s: %s", m->name, sy_error_text());
     m->done = NULL;
     if (status < 0) {
@@ -332,8 +341,8 @@ static int check_model(const struct sy_core *core, uint64_t model, const char *w
 {
     (void)core;
     if (model >= SY_MAX_MODELS)
-        return sy_error_set(SY_EPROTO, "%s of model %llu: ids are below %u", what, (unsigned long long)model,
-                            SY_MAX_MODELS);
+        return sy_error_set(SY_EPROTO, "%s of model %llu: ids are below %u", what,
+                            (unsigned long long)model, SY_MAX_MODELS);
     return SY_OK;
 }
 
@@ -342,7 +351,8 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
     SY_TRY(check_model(core, msg->model, "MODEL_ADDED"));
     struct sy_core_worker *w = &core->workers[worker];
     if (w->has[msg->model] != SY_HAS_SENT)
-        return sy_error_set(SY_EPROTO, "MODEL_ADDED of model %llu, which was not sent", (unsigned long long)msg->model);
+        return sy_error_set(SY_EPROTO, "MODEL_ADDED of model %llu, which was not sent",
+                            (unsigned long long)msg->model);
     struct sy_core_model *m = &core->models[msg->model];
     bool failed = msg->status < 0;
     w->has[msg->model] = m->used && !failed ? SY_HAS_IT : SY_HAS_NOT;
@@ -352,7 +362,8 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
         snprintf(m->error, sizeof m->error, "%s", msg->error);
         if (m->state == SY_MODEL_READY)
             m->state = SY_MODEL_UNAVAILABLE;
-        sy_log_error("models", "event=add_failed model=%s worker=%d why=\"%s\"", m->name, worker, msg->error);
+        sy_log_error("models", "event=add_failed model=%s worker=%d why=\"%s\"", m->name, worker,
+                     msg->error);
     }
     sy_core_settle_models(core);
     return SY_OK;
@@ -364,8 +375,10 @@ int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m
     struct sy_core_model *m = &core->models[msg->model];
     if (!m->used)
         return SY_OK; /* dropped meanwhile */
-    if (msg->batch < 1 || msg->batch > INT64_MAX || msg->workspace_bytes > UINT64_MAX / 2 || msg->status > 0)
-        return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu", (unsigned long long)msg->batch,
+    if (msg->batch < 1 || msg->batch > INT64_MAX || msg->workspace_bytes > UINT64_MAX / 2 ||
+        msg->status > 0)
+        return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu",
+                            (unsigned long long)msg->batch,
                             (unsigned long long)msg->workspace_bytes);
     if (m->state == SY_MODEL_ADDING) {
         if (msg->status == SY_OK && m->n_workspaces < SY_CORE_WARM) {
@@ -377,8 +390,8 @@ int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m
         }
         return SY_OK;
     }
-    sy_sched_workspace(core->sched, (int)msg->model, (int64_t)msg->batch, (int)msg->status, msg->error,
-                       msg->workspace_bytes);
+    sy_sched_workspace(core->sched, (int)msg->model, (int64_t)msg->batch, (int)msg->status,
+                       msg->error, msg->workspace_bytes);
     return SY_OK;
 }
 

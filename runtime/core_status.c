@@ -14,14 +14,15 @@ static json_t *count(uint64_t value)
 static json_t *device_json(const struct sy_core *core)
 {
     const struct sy_device_properties *p = sy_device_get_properties(core->device);
-    return json_pack("{s:s, s:s, s:b, s:b, s:f}", "kind", core->spec.kind, "name", p->name, "unified", (int)p->unified,
-                     "emulated", (int)p->emulated, "link_gbps", p->link_gbps);
+    return json_pack("{s:s, s:s, s:b, s:b, s:f}", "kind", core->spec.kind, "name", p->name,
+                     "unified", (int)p->unified, "emulated", (int)p->emulated, "link_gbps",
+                     p->link_gbps);
 }
 
 static void add_block(void *blocks, uint64_t offset, uint64_t bytes, bool used)
 {
-    json_array_append_new(blocks, json_pack("{s:o, s:o, s:b}", "offset", count(offset), "bytes", count(bytes), "used",
-                                            (int)used));
+    json_array_append_new(blocks, json_pack("{s:o, s:o, s:b}", "offset", count(offset), "bytes",
+                                            count(bytes), "used", (int)used));
 }
 
 static json_t *pool_json(const struct sy_pool *pool)
@@ -30,9 +31,9 @@ static json_t *pool_json(const struct sy_pool *pool)
         return json_null();
     json_t *blocks = json_array();
     sy_pool_walk(pool, add_block, blocks);
-    return json_pack("{s:o, s:o, s:o, s:o}", "bytes", count(sy_pool_capacity_bytes(pool)), "free_bytes",
-                     count(sy_pool_free_bytes(pool)), "largest_free_bytes", count(sy_pool_largest_free_bytes(pool)),
-                     "blocks", blocks);
+    return json_pack("{s:o, s:o, s:o, s:o}", "bytes", count(sy_pool_capacity_bytes(pool)),
+                     "free_bytes", count(sy_pool_free_bytes(pool)), "largest_free_bytes",
+                     count(sy_pool_largest_free_bytes(pool)), "blocks", blocks);
 }
 
 /* "loading_models": names in status are in small letters. */
@@ -56,11 +57,12 @@ static json_t *workers_json(struct sy_core *core)
         for (const struct sy_core_request *r = core->requests; r; r = r->next)
             if (r->run && r->report.worker == w)
                 request = r->id;
-        json_array_append_new(
-            list, json_pack("{s:i, s:i, s:o, s:o, s:o, s:i}", "worker", w, "pid",
-                            (int)sy_supervisor_pid(core->supervisor, w), "state",
-                            state_json(sy_supervisor_state(core->supervisor, w)), "job", count(job),
-                            "request", count(request), "deaths", sy_supervisor_n_deaths(core->supervisor, w)));
+        json_array_append_new(list,
+                              json_pack("{s:i, s:i, s:o, s:o, s:o, s:i}", "worker", w, "pid",
+                                        (int)sy_supervisor_pid(core->supervisor, w), "state",
+                                        state_json(sy_supervisor_state(core->supervisor, w)), "job",
+                                        count(job), "request", count(request), "deaths",
+                                        sy_supervisor_n_deaths(core->supervisor, w)));
     }
     return list;
 }
@@ -75,28 +77,33 @@ static json_t *models_json(struct sy_core *core)
             continue;
         const struct sy_residency *r = sy_sched_residency(core->sched);
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", m->name, "path", m->path,
-                            "state", states[m->state], "error", m->error, "weights_bytes",
-                            count(m->package->weights_bytes), "groups", m->n_groups, "resident_groups",
-                            sy_residency_n_resident(r, i), "resident_bytes", count(sy_residency_resident_bytes(r, i)),
-                            "requests", count(m->n_requests), "failed", count(m->n_failed), "swaps",
-                            count(m->n_swaps)));
+            list,
+            json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", m->name,
+                      "path", m->path, "state", states[m->state], "error", m->error,
+                      "weights_bytes", count(m->package->weights_bytes), "groups", m->n_groups,
+                      "resident_groups", sy_residency_n_resident(r, i), "resident_bytes",
+                      count(sy_residency_resident_bytes(r, i)), "requests", count(m->n_requests),
+                      "failed", count(m->n_failed), "swaps", count(m->n_swaps)));
     }
     return list;
 }
 
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
-    static const char *const states[] = {"queued", "preparing", "starting", "training", "ended", "failed"};
+    static const char *const states[] = {"queued",   "preparing", "starting",
+                                         "training", "ended",     "failed"};
     sy_core_job_look(core, j);
     bool held = j->state == SY_JOB_TRAINING && core->train_since_ns == 0;
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
-    double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0 ? (double)(j->step - j->first_step) / elapsed_s : 0;
-    json_t *json = json_pack("{s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "job", count(j->id), "name",
-                             j->name, "state", held ? "paused" : states[j->state], "worker", j->worker, "step",
-                             count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
-                             count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
-                             "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));
+    double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
+                      ? (double)(j->step - j->first_step) / elapsed_s
+                      : 0;
+    json_t *json = json_pack(
+        "{s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "job", count(j->id), "name",
+        j->name, "state", held ? "paused" : states[j->state], "worker", j->worker, "step",
+        count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
+        count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
+        "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));
     json_object_set_new(json, "accuracy", j->accuracy >= 0 ? json_real(j->accuracy) : json_null());
     json_object_set_new(json, "error", json_string(j->error));
     json_object_set_new(json, "persistent_bytes", count(j->persistent_bytes));
@@ -124,15 +131,17 @@ static json_t *waits_json(const struct sy_core *core)
     size_t n = (size_t)SY_MIN(core->n_waits, (uint64_t)SY_CORE_WAITS);
     memcpy(sorted, core->waits, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare);
-    return json_pack("{s:o, s:o, s:o, s:o}", "n", count(core->n_waits), "p50", count(n ? sorted[n / 2] : 0), "p99",
-                     count(n ? sorted[(n * 99) / 100] : 0), "max", count(n ? sorted[n - 1] : 0));
+    return json_pack("{s:o, s:o, s:o, s:o}", "n", count(core->n_waits), "p50",
+                     count(n ? sorted[n / 2] : 0), "p99", count(n ? sorted[(n * 99) / 100] : 0),
+                     "max", count(n ? sorted[n - 1] : 0));
 }
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests", count(core->n_done + core->n_failed), "failed",
-                     count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
-                     count(sy_sched_n_evicted(core->sched)), "preemptions", count(core->n_preemptions), "moved_bytes",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests",
+                     count(core->n_done + core->n_failed), "failed", count(core->n_failed), "swaps",
+                     count(core->n_swaps), "evictions", count(sy_sched_n_evicted(core->sched)),
+                     "preemptions", count(core->n_preemptions), "moved_bytes",
                      count(core->moved_bytes), "storage_bytes", count(core->storage_bytes));
 }
 
@@ -142,10 +151,11 @@ int sy_core_status(struct sy_core *core, json_t **out)
                              count(sy_slab_used_bytes(core->slab)));
     json_t *queue = json_pack("{s:i, s:i}", "waiting", sy_sched_n_waiting(core->sched), "started",
                               sy_sched_n_started(core->sched));
-    *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "device", device_json(core), "pool",
-                     pool_json(sy_sched_pool(core->sched)), "image", pool_json(sy_sched_image(core->sched)), "slab",
-                     slab, "workers", workers_json(core), "models", models_json(core), "queue", queue, "jobs",
-                     jobs_json(core), "counters", counters_json(core), "preempt_wait_ns", waits_json(core), "draining",
-                     (int)core->draining);
+    *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "device",
+                     device_json(core), "pool", pool_json(sy_sched_pool(core->sched)), "image",
+                     pool_json(sy_sched_image(core->sched)), "slab", slab, "workers",
+                     workers_json(core), "models", models_json(core), "queue", queue, "jobs",
+                     jobs_json(core), "counters", counters_json(core), "preempt_wait_ns",
+                     waits_json(core), "draining", (int)core->draining);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

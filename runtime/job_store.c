@@ -98,7 +98,8 @@ static int list_ids(const struct sy_job_store *store, uint64_t *ids)
     const struct dirent *entry;
     DIR *folder = opendir(store->folder);
     if (!folder)
-        return sy_error_set(SY_EIO, "cannot read the state folder %s: %s", store->folder, strerror(errno));
+        return sy_error_set(SY_EIO, "cannot read the state folder %s: %s", store->folder,
+                            strerror(errno));
     while ((entry = readdir(folder)) && n < MAX_JOBS) {
         char end = 0, tail[6] = "";
         unsigned long long id;
@@ -110,7 +111,8 @@ static int list_ids(const struct sy_job_store *store, uint64_t *ids)
     return n;
 }
 
-int sy_job_store_load(struct sy_job_store *store, int (*take)(void *ctx, uint64_t job, const char *text), void *ctx)
+int sy_job_store_load(struct sy_job_store *store,
+                      int (*take)(void *ctx, uint64_t job, const char *text), void *ctx)
 {
     uint64_t ids[MAX_JOBS];
     char path[PATH_BYTES];

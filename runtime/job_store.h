@@ -13,6 +13,7 @@ int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text)
 void sy_job_store_remove(struct sy_job_store *store, uint64_t job);
 /* Calls take for each stored job, ids ascending; what it returns, if negative, ends the walk. A file that cannot be read is
  * logged and left where it is. */
-int sy_job_store_load(struct sy_job_store *store, int (*take)(void *ctx, uint64_t job, const char *text), void *ctx);
+int sy_job_store_load(struct sy_job_store *store,
+                      int (*take)(void *ctx, uint64_t job, const char *text), void *ctx);
 
 #endif

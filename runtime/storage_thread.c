@@ -26,7 +26,7 @@ struct sy_storage_thread {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;
-    int n_jobs; /* waiting or being read */
+    int n_jobs;                                     /* waiting or being read */
     struct sy_storage_job *first, *current, *ready; /* waiting; being read; read */
 };
 
@@ -95,9 +95,11 @@ static int read_groups(struct sy_storage_thread *t, struct sy_storage_job *job)
     if (!ranges)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_groups);
     for (int i = 0; i < job->n_groups; i++)
-        ranges[i] = (struct sy_storage_range){
-            .file_offset = job->groups[i].file_offset, .bytes = job->groups[i].bytes, .to = job->groups[i].to};
-    int status = sy_storage_read(t->reader, job->package->path, ranges, job->n_groups, &callbacks, &result);
+        ranges[i] = (struct sy_storage_range){.file_offset = job->groups[i].file_offset,
+                                              .bytes = job->groups[i].bytes,
+                                              .to = job->groups[i].to};
+    int status =
+        sy_storage_read(t->reader, job->package->path, ranges, job->n_groups, &callbacks, &result);
     free(ranges);
     return status;
 }
@@ -174,8 +176,9 @@ static int start_thread(struct sy_storage_thread *t)
     return SY_OK;
 }
 
-int sy_storage_thread_create(struct event_base *base, void (*done)(void *ctx, const struct sy_storage_job *job),
-                             void *ctx, struct sy_storage_thread **out)
+int sy_storage_thread_create(struct event_base *base,
+                             void (*done)(void *ctx, const struct sy_storage_job *job), void *ctx,
+                             struct sy_storage_thread **out)
 {
     int status = SY_OK;
     struct sy_storage_thread *t = calloc(1, sizeof *t);

@@ -30,9 +30,9 @@ struct sy_storage_group {
 
 struct sy_storage_job {
     uint64_t run;
-    int model, first_group, n_span; /* as in the scheduler's READ; for the caller */
-    const struct sy_package *package;    /* borrowed until done */
-    const struct sy_control_page *page;  /* of the worker that runs it: Y3 */
+    int model, first_group, n_span;     /* as in the scheduler's READ; for the caller */
+    const struct sy_package *package;   /* borrowed until done */
+    const struct sy_control_page *page; /* of the worker that runs it: Y3 */
     int n_groups;
     struct sy_storage_group *groups; /* malloc'd; owned by the job */
     /* filled in by the thread */
@@ -46,8 +46,9 @@ struct sy_storage_job {
 };
 
 /* done is called in the loop's thread, in the jobs' order; the thread frees the job after it. */
-int sy_storage_thread_create(struct event_base *base, void (*done)(void *ctx, const struct sy_storage_job *job),
-                             void *ctx, struct sy_storage_thread **out);
+int sy_storage_thread_create(struct event_base *base,
+                             void (*done)(void *ctx, const struct sy_storage_job *job), void *ctx,
+                             struct sy_storage_thread **out);
 /* Cancels all jobs and waits for the thread; no done calls. NULL is fine. */
 void sy_storage_thread_destroy(struct sy_storage_thread *t);
 /* Takes the malloc'd job over. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */

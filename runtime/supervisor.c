@@ -18,12 +18,12 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define WORKER_FD       3
-#define TICK_NS         (100 * SY_NS_PER_MS)
-#define FIRST_BACKOFF   (100 * SY_NS_PER_MS)
-#define LONGEST_BACKOFF (5 * SY_NS_PER_S)
+#define WORKER_FD        3
+#define TICK_NS          (100 * SY_NS_PER_MS)
+#define FIRST_BACKOFF    (100 * SY_NS_PER_MS)
+#define LONGEST_BACKOFF  (5 * SY_NS_PER_S)
 #define MAX_EARLY_DEATHS 10
-#define MESSAGES_A_TURN 32 /* so that one chatty worker does not starve the others */
+#define MESSAGES_A_TURN  32 /* so that one chatty worker does not starve the others */
 
 extern char **environ;
 
@@ -66,8 +66,9 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
         sy_supervisor_kill(s, worker, why);
         return sy_error_set(status, "worker %d: %s", worker, why);
     }
-    sy_log_debug("supervisor", "worker=%d event=%s from=%s to=%s", worker, sy_worker_event_name(event),
-                 sy_worker_state_name(p->state), sy_worker_state_name(to));
+    sy_log_debug("supervisor", "worker=%d event=%s from=%s to=%s", worker,
+                 sy_worker_event_name(event), sy_worker_state_name(p->state),
+                 sy_worker_state_name(to));
     sy_ns timeout = sy_worker_state_timeout_ns(to);
     p->deadline = timeout ? sy_clock_now() + timeout : 0;
     p->was_ready |= to == SY_WORKER_LOADING_MODELS;
@@ -127,7 +128,8 @@ static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child_fd, WORKER_FD); /* clears CLOEXEC, also when they are equal */
+    posix_spawn_file_actions_adddup2(&actions, child_fd,
+                                     WORKER_FD); /* clears CLOEXEC, also when they are equal */
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
@@ -138,7 +140,8 @@ static int run_program(struct sy_supervisor *s, struct process *p, int child_fd)
     if (error == 0)
         return SY_OK;
     p->pid = 0;
-    return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", p->index, s->program, strerror(error));
+    return sy_error_set(SY_EIO, "cannot start worker %d from %s: %s", p->index, s->program,
+                        strerror(error));
 }
 
 static int watch(struct sy_supervisor *s, struct process *p)
@@ -210,8 +213,8 @@ void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why)
     struct process *p = &s->processes[worker];
     if (p->pid <= 0 || p->state == SY_WORKER_KILLED || p->state == SY_WORKER_DEAD)
         return;
-    sy_log_warn("supervisor", "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker, (int)p->pid,
-                sy_worker_state_name(p->state), why);
+    sy_log_warn("supervisor", "event=kill worker=%d pid=%d state=%s why=\"%s\"", worker,
+                (int)p->pid, sy_worker_state_name(p->state), why);
     snprintf(p->why, sizeof p->why, "%s", why);
     p->died_in = p->state;
     kill(p->pid, SIGKILL);
@@ -225,10 +228,11 @@ static void describe_exit(struct process *p, int wait_status, char *text, size_t
     if (p->why[0])
         snprintf(text, bytes, "worker %d was killed: %s", p->index, p->why);
     else if (WIFSIGNALED(wait_status))
-        snprintf(text, bytes, "worker %d was ended by signal %d (%s)", p->index, WTERMSIG(wait_status),
-                 strsignal(WTERMSIG(wait_status)));
+        snprintf(text, bytes, "worker %d was ended by signal %d (%s)", p->index,
+                 WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
     else
-        snprintf(text, bytes, "worker %d exited with status %d", p->index, WEXITSTATUS(wait_status));
+        snprintf(text, bytes, "worker %d exited with status %d", p->index,
+                 WEXITSTATUS(wait_status));
 }
 
 /* V3. */
@@ -243,10 +247,11 @@ static void plan_respawn(struct sy_supervisor *s, struct process *p)
         return;
     p->given_up = true;
     p->respawn_ns = 0;
-    sy_log_error("supervisor",
-                 "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it was ready\" "
-                 "try=\"run %s worker by hand, SY_LOG=debug\"",
-                 p->index, p->n_deaths, p->n_early, s->program);
+    sy_log_error(
+        "supervisor",
+        "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it was ready\" "
+        "try=\"run %s worker by hand, SY_LOG=debug\"",
+        p->index, p->n_deaths, p->n_early, s->program);
 }
 
 static void on_exit_fd(int fd, short what, void *process)
@@ -313,7 +318,8 @@ static void on_socket(int fd, short what, void *process)
         if (status == SY_EBUSY)
             return;
         if (status == SY_EPEER) {
-            event_del(p->socket_event); /* its exit follows, or it has closed the socket and hangs */
+            event_del(
+                p->socket_event); /* its exit follows, or it has closed the socket and hangs */
             if (p->state != SY_WORKER_STOPPING)
                 p->deadline = sy_clock_now() + SY_NS_PER_S;
             return;
@@ -326,7 +332,8 @@ static void on_socket(int fd, short what, void *process)
     }
 }
 
-int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message, const int *fds, int n_fds)
+int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
+                       const int *fds, int n_fds)
 {
     struct process *p = &s->processes[worker];
     char why[200];
@@ -334,7 +341,8 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
         return sy_error_set(SY_EPEER, "worker %d is not there", worker);
     int status = sy_message_send(p->fd, message, fds, n_fds);
     if (status < 0) {
-        snprintf(why, sizeof why, "cannot send %s: %s", sy_message_name((int)message->id), sy_error_text());
+        snprintf(why, sizeof why, "cannot send %s: %s", sy_message_name((int)message->id),
+                 sy_error_text());
         sy_supervisor_kill(s, worker, why);
     }
     return status;
@@ -362,8 +370,8 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
     } else if (p->deadline && now > p->deadline) {
-        snprintf(why, sizeof why, "it waited too long in state %s for %s", sy_worker_state_name(p->state),
-                 sy_worker_state_waits_for(p->state));
+        snprintf(why, sizeof why, "it waited too long in state %s for %s",
+                 sy_worker_state_name(p->state), sy_worker_state_waits_for(p->state));
         sy_supervisor_kill(s, p->index, why);
     }
 }
@@ -400,7 +408,8 @@ static int init_processes(struct sy_supervisor *s)
     for (int i = 0; i < s->config.n_workers; i++)
         s->processes[i] = (struct process){.owner = s, .index = i, .fd = -1, .pidfd = -1};
     for (int i = 0; i < s->config.n_workers; i++)
-        SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control", SY_CONTROL_PAGE_BYTES));
+        SY_TRY(sy_shared_memory_create(&s->processes[i].page, "switchyard-control",
+                                       SY_CONTROL_PAGE_BYTES));
     for (int i = 0; i < s->config.n_workers; i++)
         SY_TRY(spawn(s, &s->processes[i]));
     return SY_OK;
@@ -420,7 +429,8 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
     s->processes = calloc((size_t)config->n_workers, sizeof *s->processes);
     s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
     int status = SY_OK;
-    if (!s->program || !s->environment || !s->processes || !s->tick || event_add(s->tick, &tick) < 0)
+    if (!s->program || !s->environment || !s->processes || !s->tick ||
+        event_add(s->tick, &tick) < 0)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d workers", config->n_workers);
     if (status == SY_OK)
         status = init_processes(s);

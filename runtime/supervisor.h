@@ -51,7 +51,8 @@ int sy_supervisor_page_fd(const struct sy_supervisor *s, int worker);
 /* The one setter: moves, logs, sets the deadline. EPROTO (pair not in the table): the worker is killed already. */
 int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_event event);
 /* A failure to send kills the worker; it is returned, too. */
-int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message, const int *fds, int n_fds);
+int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_message *message,
+                       const int *fds, int n_fds);
 void sy_supervisor_kill(struct sy_supervisor *s, int worker, const char *why);
 /* SHUTDOWN to all; nobody is replaced from now on. The dead are reported by `lost`. */
 void sy_supervisor_stop(struct sy_supervisor *s, sy_ns grace_ns);

@@ -61,8 +61,8 @@ static bool grow(struct sy_trace *t)
     return true;
 }
 
-void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start, sy_ns end,
-                   uint64_t request)
+void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start,
+                   sy_ns end, uint64_t request)
 {
     if (!t->enabled || end <= start || end <= t->origin)
         return;
@@ -71,7 +71,8 @@ void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name
         return;
     }
     struct span *s = &t->spans[t->n++];
-    *s = (struct span){.start = SY_MAX(start, t->origin), .end = end, .request = request, .lane = lane};
+    *s = (struct span){
+        .start = SY_MAX(start, t->origin), .end = end, .request = request, .lane = lane};
     snprintf(s->name, sizeof s->name, "%s", name);
 }
 
@@ -83,16 +84,17 @@ static int add_lanes(json_t *events)
 #undef X
     };
     for (int i = 0; i < SY_TRACE_N_LANES; i++)
-        if (json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name", "ph", "M",
-                                                    "pid", 1, "tid", i + 1, "args", "name", names[i])) < 0)
+        if (json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name",
+                                                    "thread_name", "ph", "M", "pid", 1, "tid",
+                                                    i + 1, "args", "name", names[i])) < 0)
             return SY_ENOMEM_HOST;
     return SY_OK;
 }
 
 static json_t *span_json(const struct sy_trace *t, const struct span *s)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:{s:I}}", "name", s->name, "ph", "X", "pid", 1, "tid",
-                     (int)s->lane + 1, "ts", (double)(s->start - t->origin) / 1e3, "dur",
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:{s:I}}", "name", s->name, "ph", "X", "pid",
+                     1, "tid", (int)s->lane + 1, "ts", (double)(s->start - t->origin) / 1e3, "dur",
                      (double)(s->end - s->start) / 1e3, "args", "request", (json_int_t)s->request);
 }
 
@@ -104,8 +106,8 @@ int sy_trace_dump(const struct sy_trace *t, json_t **out)
         if (json_array_append_new(events, span_json(t, &t->spans[i])) < 0)
             status = SY_ENOMEM_HOST;
     if (status == SY_OK)
-        *out = json_pack("{s:O, s:s, s:I}", "traceEvents", events, "displayTimeUnit", "ms", "dropped",
-                         (json_int_t)t->n_dropped);
+        *out = json_pack("{s:O, s:s, s:I}", "traceEvents", events, "displayTimeUnit", "ms",
+                         "dropped", (json_int_t)t->n_dropped);
     json_decref(events);
     if (status < 0 || !*out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a trace of %zu events", t->n);

@@ -10,9 +10,10 @@
 #define SY_TRACE_MAX_EVENTS 200000
 
 /* X(name, lane's text); the number is the tid. */
-#define SY_TRACE_LANE_TABLE(X)                                                                        \
-    X(STORAGE, "storage") X(LINK, "link") X(INFERENCE, "inference") X(TRAINING, "training") X(QUEUE, "queue") \
-    X(WAIT, "wait")
+#define SY_TRACE_LANE_TABLE(X)                                                          \
+    X(STORAGE, "storage")                                                               \
+    X(LINK, "link") X(INFERENCE, "inference") X(TRAINING, "training") X(QUEUE, "queue") \
+        X(WAIT, "wait")
 
 enum sy_trace_lane {
 #define X(name, text) SY_TRACE_##name,
@@ -28,7 +29,8 @@ void sy_trace_destroy(struct sy_trace *t);
 void sy_trace_enable(struct sy_trace *t, bool enable); /* true clears and starts */
 bool sy_trace_is_enabled(const struct sy_trace *t);
 /* Nothing happens while disabled, over the limit (counted), or for an empty span. `name` is copied (47 bytes). */
-void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start, sy_ns end, uint64_t request);
+void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start,
+                   sy_ns end, uint64_t request);
 /* {"traceEvents": [...], "displayTimeUnit": "ms"}: the lanes' names first; the caller decrefs. ENOMEM_HOST. */
 int sy_trace_dump(const struct sy_trace *t, json_t **out);
 

@@ -9,11 +9,11 @@ struct move {
     enum sy_worker_state to;
 };
 
-#define MOVE(from, event, to) {SY_WORKER_##from, SY_WORKER_EVENT_##event, SY_WORKER_##to}
-#define LIVE(from)                          \
-    MOVE(from, SHUTDOWN, STOPPING),         \
-        MOVE(from, KILL, KILLED),           \
-        MOVE(from, EXIT, DEAD)
+#define MOVE(from, event, to)                                     \
+    {                                                             \
+        SY_WORKER_##from, SY_WORKER_EVENT_##event, SY_WORKER_##to \
+    }
+#define LIVE(from) MOVE(from, SHUTDOWN, STOPPING), MOVE(from, KILL, KILLED), MOVE(from, EXIT, DEAD)
 
 static const struct move moves[] = {
     MOVE(DEAD, SPAWN, SPAWNED),
@@ -57,9 +57,21 @@ static const struct move moves[] = {
     MOVE(STOPPING, JOB_PAUSED, STOPPING),
     MOVE(STOPPING, JOB_ENDED, STOPPING),
     /* the end */
-    LIVE(SPAWNED), LIVE(CONFIGURING), LIVE(LOADING_MODELS), LIVE(IDLE), LIVE(LOADED), LIVE(CANCELING),
-    LIVE(RUNNING), LIVE(PREPARING_JOB), LIVE(JOB_READY), LIVE(STARTING_JOB), LIVE(STARTING_HELD),
-    LIVE(TRAINING), LIVE(PAUSING), LIVE(PAUSED), LIVE(STOPPING),
+    LIVE(SPAWNED),
+    LIVE(CONFIGURING),
+    LIVE(LOADING_MODELS),
+    LIVE(IDLE),
+    LIVE(LOADED),
+    LIVE(CANCELING),
+    LIVE(RUNNING),
+    LIVE(PREPARING_JOB),
+    LIVE(JOB_READY),
+    LIVE(STARTING_JOB),
+    LIVE(STARTING_HELD),
+    LIVE(TRAINING),
+    LIVE(PAUSING),
+    LIVE(PAUSED),
+    LIVE(STOPPING),
     MOVE(KILLED, EXIT, DEAD),
 };
 
@@ -104,7 +116,8 @@ sy_ns sy_worker_state_timeout_ns(enum sy_worker_state state)
     return timeouts[state];
 }
 
-int sy_worker_state_move(enum sy_worker_state from, enum sy_worker_event event, enum sy_worker_state *to)
+int sy_worker_state_move(enum sy_worker_state from, enum sy_worker_event event,
+                         enum sy_worker_state *to)
 {
     /* About a hundred rows, looked at a few times a request: a scan is some tens of nanoseconds. */
     for (size_t i = 0; i < SY_ARRAY_LEN(moves); i++) {
@@ -113,6 +126,7 @@ int sy_worker_state_move(enum sy_worker_state from, enum sy_worker_event event, 
             return SY_OK;
         }
     }
-    return sy_error_set(SY_EPROTO, "event %s in state %s, which waits for %s", sy_worker_event_name(event),
-                        sy_worker_state_name(from), sy_worker_state_waits_for(from));
+    return sy_error_set(SY_EPROTO, "event %s in state %s, which waits for %s",
+                        sy_worker_event_name(event), sy_worker_state_name(from),
+                        sy_worker_state_waits_for(from));
 }

@@ -18,23 +18,23 @@
 #include "runtime/base/clock.h"
 
 /* X(name, timeout in ms (0: none), waits for). Within the timeout the next event must come, or the worker is killed. */
-#define SY_WORKER_STATE_TABLE(X)                                                \
-    X(DEAD, 0, "being spawned")                                                 \
-    X(SPAWNED, 20000, "HELLO")                                                  \
-    X(CONFIGURING, 60000, "READY: maps pool, image, slab; opens the device")    \
-    X(LOADING_MODELS, 300000, "MODEL_ADDED for every model: builds programs")   \
-    X(IDLE, 0, "work")                                                          \
+#define SY_WORKER_STATE_TABLE(X)                                                  \
+    X(DEAD, 0, "being spawned")                                                   \
+    X(SPAWNED, 20000, "HELLO")                                                    \
+    X(CONFIGURING, 60000, "READY: maps pool, image, slab; opens the device")      \
+    X(LOADING_MODELS, 300000, "MODEL_ADDED for every model: builds programs")     \
+    X(IDLE, 0, "work")                                                            \
     X(LOADED, 0, "RUN, which waits for training to stand still and for its turn") \
-    X(CANCELING, 30000, "RUN_DONE of a run that will not run")                  \
-    X(RUNNING, 0, "RUN_DONE; the heartbeat bounds it")                          \
-    X(PREPARING_JOB, 120000, "JOB_PREPARED: reads model and data set")          \
-    X(JOB_READY, 0, "room in the pool")                                         \
-    X(STARTING_JOB, 120000, "JOB_STARTED: reads the snapshot")                  \
-    X(STARTING_HELD, 120000, "JOB_STARTED, to pause at once")                   \
-    X(TRAINING, 0, "a request, or the job's end")                               \
-    X(PAUSING, 20000, "JOB_PAUSED: the end of the layer")                       \
-    X(PAUSED, 0, "no request waiting")                                          \
-    X(STOPPING, 0, "its exit; the drain's grace bounds it")                     \
+    X(CANCELING, 30000, "RUN_DONE of a run that will not run")                    \
+    X(RUNNING, 0, "RUN_DONE; the heartbeat bounds it")                            \
+    X(PREPARING_JOB, 120000, "JOB_PREPARED: reads model and data set")            \
+    X(JOB_READY, 0, "room in the pool")                                           \
+    X(STARTING_JOB, 120000, "JOB_STARTED: reads the snapshot")                    \
+    X(STARTING_HELD, 120000, "JOB_STARTED, to pause at once")                     \
+    X(TRAINING, 0, "a request, or the job's end")                                 \
+    X(PAUSING, 20000, "JOB_PAUSED: the end of the layer")                         \
+    X(PAUSED, 0, "no request waiting")                                            \
+    X(STOPPING, 0, "its exit; the drain's grace bounds it")                       \
     X(KILLED, 30000, "its exit after SIGKILL")
 
 enum sy_worker_state {
@@ -44,10 +44,11 @@ enum sy_worker_state {
         SY_WORKER_N_STATES
 };
 
-#define SY_WORKER_EVENT_TABLE(X)                                                                    \
-    X(SPAWN) X(HELLO) X(READY) X(MODELS_DONE) X(LOAD) X(RUN) X(CANCEL) X(RUN_DONE) X(JOB_PREPARE)    \
-    X(JOB_PREPARED) X(JOB_START) X(JOB_STARTED) X(PREEMPT) X(JOB_PAUSED) X(RESUME) X(JOB_ENDED)      \
-    X(SHUTDOWN) X(KILL) X(EXIT)
+#define SY_WORKER_EVENT_TABLE(X)                                                         \
+    X(SPAWN)                                                                             \
+    X(HELLO) X(READY) X(MODELS_DONE) X(LOAD) X(RUN) X(CANCEL) X(RUN_DONE) X(JOB_PREPARE) \
+        X(JOB_PREPARED) X(JOB_START) X(JOB_STARTED) X(PREEMPT) X(JOB_PAUSED) X(RESUME)   \
+            X(JOB_ENDED) X(SHUTDOWN) X(KILL) X(EXIT)
 
 enum sy_worker_event {
 #define X(name) SY_WORKER_EVENT_##name,
@@ -61,6 +62,7 @@ const char *sy_worker_state_waits_for(enum sy_worker_state state);
 const char *sy_worker_event_name(enum sy_worker_event event);
 sy_ns sy_worker_state_timeout_ns(enum sy_worker_state state); /* 0: none */
 /* The state after `event`, or EPROTO when the pair is not in the table. */
-int sy_worker_state_move(enum sy_worker_state from, enum sy_worker_event event, enum sy_worker_state *to);
+int sy_worker_state_move(enum sy_worker_state from, enum sy_worker_event event,
+                         enum sy_worker_state *to);
 
 #endif

@@ -17,7 +17,17 @@
 #define N_MODELS  5
 #define MAX_IDS   4096
 
-enum worker_doing { AWAY, IDLE, LOADED, RUNNING, CANCELING, PREPARING_JOB, JOB_READY, STARTING_JOB, TRAINING };
+enum worker_doing {
+    AWAY,
+    IDLE,
+    LOADED,
+    RUNNING,
+    CANCELING,
+    PREPARING_JOB,
+    JOB_READY,
+    STARTING_JOB,
+    TRAINING
+};
 
 struct world {
     struct sy_sched *s;
@@ -206,7 +216,9 @@ static void finish_read(struct world *w, int i, bool ok)
 static void finish_run(struct world *w, int worker, int status)
 {
     w->workers[worker] = IDLE;
-    assert_int_equal(sy_sched_run_done(w->s, worker, w->run_of[worker], status, status ? "it failed" : ""), SY_OK);
+    assert_int_equal(
+        sy_sched_run_done(w->s, worker, w->run_of[worker], status, status ? "it failed" : ""),
+        SY_OK);
     settle(w);
 }
 
@@ -240,7 +252,8 @@ static bool advance_job(struct world *w, int worker)
     switch (w->workers[worker]) {
     case PREPARING_JOB:
         w->workers[worker] = JOB_READY;
-        assert_int_equal(sy_sched_job_prepared(w->s, worker, w->job_of[worker], 20 * MIB, 10 * MIB), SY_OK);
+        assert_int_equal(sy_sched_job_prepared(w->s, worker, w->job_of[worker], 20 * MIB, 10 * MIB),
+                         SY_OK);
         break;
     case STARTING_JOB:
         w->workers[worker] = TRAINING;
@@ -293,8 +306,8 @@ static bool deliver(struct world *w, bool may_fail)
             settle(w);
             return true;
         }
-        if (w->stop_job[worker] && w->workers[worker] != STARTING_JOB && w->workers[worker] != PREPARING_JOB &&
-            !w->still[worker]) {
+        if (w->stop_job[worker] && w->workers[worker] != STARTING_JOB &&
+            w->workers[worker] != PREPARING_JOB && !w->still[worker]) {
             end_job(w, worker);
             return true;
         }
@@ -332,8 +345,10 @@ static const uint64_t model_groups[N_MODELS] = {4, 8, 12, 3, 20};
 
 static void make_world(struct world *w, bool unified, uint64_t pool_mib, uint64_t seed)
 {
-    struct sy_sched_config config = {
-        .pool_bytes = pool_mib * MIB, .image_bytes = unified ? 0 : 400 * MIB, .n_workers = N_WORKERS, .max_queue = 64};
+    struct sy_sched_config config = {.pool_bytes = pool_mib * MIB,
+                                     .image_bytes = unified ? 0 : 400 * MIB,
+                                     .n_workers = N_WORKERS,
+                                     .max_queue = 64};
     uint64_t bytes[32];
     memset(w, 0, sizeof *w);
     w->random = seed * 2654435761u + 88172645463325252ull;
@@ -505,7 +520,8 @@ static void test_one_death_runs_it_again(void **state)
     request(&w, 0, 1);
     lose_worker(&w, 0);
     assert_int_equal(w.n_ends[1], 0);
-    assert_int_equal(w.n_loads, 1); /* not before the read that writes to the same memory has ended: S3 */
+    assert_int_equal(w.n_loads,
+                     1); /* not before the read that writes to the same memory has ended: S3 */
     drain(&w);
     assert_int_equal(w.n_runs, 2);
     assert_int_equal(w.end_status[1], SY_OK);

@@ -18,21 +18,27 @@ static const struct {
     {"SPAWNED", "HELLO:CONFIGURING SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
     {"CONFIGURING", "READY:LOADING_MODELS SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
     {"LOADING_MODELS", "MODELS_DONE:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"IDLE", "LOAD:LOADED JOB_PREPARE:PREPARING_JOB RESUME:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"LOADED", "LOAD:LOADED RUN:RUNNING CANCEL:CANCELING RUN_DONE:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"IDLE",
+     "LOAD:LOADED JOB_PREPARE:PREPARING_JOB RESUME:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"LOADED", "LOAD:LOADED RUN:RUNNING CANCEL:CANCELING RUN_DONE:IDLE SHUTDOWN:STOPPING "
+               "KILL:KILLED EXIT:DEAD"},
     {"CANCELING", "RUN_DONE:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
     {"RUNNING", "RUN_DONE:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"PREPARING_JOB", "JOB_PREPARED:JOB_READY JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"PREPARING_JOB",
+     "JOB_PREPARED:JOB_READY JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
     {"JOB_READY", "JOB_START:STARTING_JOB JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"STARTING_JOB",
-     "JOB_STARTED:TRAINING PREEMPT:STARTING_HELD JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"STARTING_HELD",
-     "JOB_STARTED:PAUSING RESUME:STARTING_JOB JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"STARTING_JOB", "JOB_STARTED:TRAINING PREEMPT:STARTING_HELD JOB_ENDED:IDLE SHUTDOWN:STOPPING "
+                     "KILL:KILLED EXIT:DEAD"},
+    {"STARTING_HELD", "JOB_STARTED:PAUSING RESUME:STARTING_JOB JOB_ENDED:IDLE SHUTDOWN:STOPPING "
+                      "KILL:KILLED EXIT:DEAD"},
     {"TRAINING", "PREEMPT:PAUSING JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"PAUSING", "JOB_PAUSED:PAUSED RESUME:TRAINING JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"PAUSING",
+     "JOB_PAUSED:PAUSED RESUME:TRAINING JOB_ENDED:IDLE SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
     {"PAUSED", "RESUME:TRAINING SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
-    {"STOPPING", "HELLO:STOPPING READY:STOPPING MODELS_DONE:STOPPING RUN_DONE:STOPPING JOB_PREPARED:STOPPING "
-                 "JOB_STARTED:STOPPING JOB_PAUSED:STOPPING JOB_ENDED:STOPPING SHUTDOWN:STOPPING KILL:KILLED EXIT:DEAD"},
+    {"STOPPING",
+     "HELLO:STOPPING READY:STOPPING MODELS_DONE:STOPPING RUN_DONE:STOPPING JOB_PREPARED:STOPPING "
+     "JOB_STARTED:STOPPING JOB_PAUSED:STOPPING JOB_ENDED:STOPPING SHUTDOWN:STOPPING KILL:KILLED "
+     "EXIT:DEAD"},
     {"KILLED", "EXIT:DEAD"},
 };
 
@@ -66,14 +72,17 @@ static void test_every_pair(void **state)
         for (int e = 0; e < SY_WORKER_N_EVENTS; e++) {
             enum sy_worker_state to = SY_WORKER_N_STATES;
             size_t length = 0;
-            const char *want = expected_move(moves, sy_worker_event_name((enum sy_worker_event)e), &length);
-            int status = sy_worker_state_move((enum sy_worker_state)s, (enum sy_worker_event)e, &to);
+            const char *want =
+                expected_move(moves, sy_worker_event_name((enum sy_worker_event)e), &length);
+            int status =
+                sy_worker_state_move((enum sy_worker_state)s, (enum sy_worker_event)e, &to);
             assert_int_equal(status, want ? SY_OK : SY_EPROTO);
             if (want) {
                 assert_int_equal(strlen(sy_worker_state_name(to)), length);
                 assert_memory_equal(sy_worker_state_name(to), want, length);
             } else {
-                assert_non_null(strstr(sy_error_text(), sy_worker_state_name((enum sy_worker_state)s)));
+                assert_non_null(
+                    strstr(sy_error_text(), sy_worker_state_name((enum sy_worker_state)s)));
             }
         }
     }
@@ -83,9 +92,9 @@ static void test_every_pair(void **state)
 static void test_every_state_can_die_and_come_back(void **state)
 {
     (void)state;
-    static const enum sy_worker_event path[] = {SY_WORKER_EVENT_KILL, SY_WORKER_EVENT_EXIT, SY_WORKER_EVENT_SPAWN,
-                                                SY_WORKER_EVENT_HELLO, SY_WORKER_EVENT_READY,
-                                                SY_WORKER_EVENT_MODELS_DONE};
+    static const enum sy_worker_event path[] = {SY_WORKER_EVENT_KILL,  SY_WORKER_EVENT_EXIT,
+                                                SY_WORKER_EVENT_SPAWN, SY_WORKER_EVENT_HELLO,
+                                                SY_WORKER_EVENT_READY, SY_WORKER_EVENT_MODELS_DONE};
     for (int s = SY_WORKER_SPAWNED; s < SY_WORKER_KILLED; s++) {
         enum sy_worker_state at = (enum sy_worker_state)s;
         for (size_t i = 0; i < sizeof path / sizeof *path; i++)

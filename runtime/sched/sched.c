@@ -11,7 +11,8 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
 {
     int status = SY_OK;
     if (config->n_workers < 2 || config->n_workers > SY_SCHED_MAX_WORKERS || config->max_queue < 1)
-        return sy_error_set(SY_EARG, "%d workers, queue of %d: 2 to %d workers and a queue of 1 or more",
+        return sy_error_set(SY_EARG,
+                            "%d workers, queue of %d: 2 to %d workers and a queue of 1 or more",
                             config->n_workers, config->max_queue, SY_SCHED_MAX_WORKERS);
     struct sy_sched *s = calloc(1, sizeof *s);
     if (!s)
@@ -233,7 +234,8 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
 {
     struct request *r = find_run(s, run);
     if (!r || r->worker != worker || r->worker_through)
-        return sy_error_set(SY_EPROTO, "worker %d says that run %llu is done, which it does not have", worker,
+        return sy_error_set(SY_EPROTO,
+                            "worker %d says that run %llu is done, which it does not have", worker,
                             (unsigned long long)run);
     if (status == SY_OK && !r->run_sent)
         return sy_error_set(SY_EPROTO, "worker %d ended run %llu before it was told to run", worker,
@@ -251,7 +253,8 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
     return SY_OK;
 }
 
-void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups, const bool *arrived)
+void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
+                        const bool *arrived)
 {
     struct request *r = find_run(s, run);
     assert(r && r->n_reads > 0);
@@ -300,7 +303,8 @@ static void end_hopeless(struct sy_sched *s)
     for (int w = 0; w < s->config.n_workers; w++)
         n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
     while (n == 0 && s->first)
-        drop_waiting(s, s->first, SY_EPEER, "no worker is left that could run it; see the log for why they died");
+        drop_waiting(s, s->first, SY_EPEER,
+                     "no worker is left that could run it; see the log for why they died");
 }
 
 static void lose_preparation(struct sy_sched *s, int worker)
@@ -316,12 +320,13 @@ static void lose_preparation(struct sy_sched *s, int worker)
     }
 }
 
-void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed, bool comes_back,
-                          const char *why)
+void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed,
+                          bool comes_back, const char *why)
 {
     assert(worker >= 0 && worker < s->config.n_workers);
     s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
-    struct request *lost[2] = {s->next, s->active}; /* `next` first: both may go back to the queue's head */
+    struct request *lost[2] = {s->next,
+                               s->active}; /* `next` first: both may go back to the queue's head */
     for (int i = 0; i < 2; i++)
         if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
             lose_run(s, lost[i], why);
@@ -344,7 +349,8 @@ bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, u
     return false;
 }
 
-void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why, uint64_t bytes)
+void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why,
+                        uint64_t bytes)
 {
     uint64_t known;
     if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used || batch < 1)
@@ -366,28 +372,31 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
     sy_sched_step(s);
 }
 
-static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes, uint64_t workspace,
-                     uint64_t *least)
+static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes,
+                     uint64_t workspace, uint64_t *least)
 {
-    uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s), pool = sy_pool_capacity_bytes(s->pool) - held;
+    uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s),
+             pool = sy_pool_capacity_bytes(s->pool) - held;
     for (int g = 0; g < n_groups; g++) {
         uint64_t block = SY_ALIGN_UP(bytes[g], SY_POOL_ALIGN);
         largest = SY_MAX(largest, block);
         sum += block;
     }
     if (workspace > pool || largest > pool - workspace)
-        return sy_error_set(SY_ENOMEM_DEVICE,
-                            "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
-                            "into the pool of %llu bytes, of which training holds %llu; make it larger (--pool-bytes)",
-                            model, (unsigned long long)largest, (unsigned long long)workspace,
-                            (unsigned long long)(pool + held), (unsigned long long)held);
+        return sy_error_set(
+            SY_ENOMEM_DEVICE,
+            "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
+            "into the pool of %llu bytes, of which training holds %llu; make it larger "
+            "(--pool-bytes)",
+            model, (unsigned long long)largest, (unsigned long long)workspace,
+            (unsigned long long)(pool + held), (unsigned long long)held);
     *least = largest + workspace;
     if (s->image && sum > sy_pool_capacity_bytes(s->image))
-        return sy_error_set(SY_ENOMEM_DEVICE,
-                            "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
-                            "make it larger (--image-bytes)",
-                            model, (unsigned long long)sum,
-                            (unsigned long long)sy_pool_capacity_bytes(s->image));
+        return sy_error_set(
+            SY_ENOMEM_DEVICE,
+            "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
+            "make it larger (--image-bytes)",
+            model, (unsigned long long)sum, (unsigned long long)sy_pool_capacity_bytes(s->image));
     return SY_OK;
 }
 
@@ -395,9 +404,11 @@ int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64
                        uint64_t workspace_bytes)
 {
     if (model < 0 || model >= SY_SCHED_MAX_MODELS || s->models[model].used || n_groups < 1)
-        return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model, SY_SCHED_MAX_MODELS);
+        return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model,
+                            SY_SCHED_MAX_MODELS);
     uint64_t least;
-    SY_TRY(check_fit(s, model, n_groups, group_bytes, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN), &least));
+    SY_TRY(check_fit(s, model, n_groups, group_bytes, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN),
+                     &least));
     uint64_t *copy = calloc((size_t)n_groups, sizeof *copy);
     if (!copy)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
@@ -412,8 +423,8 @@ int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64
         free(copy);
         return status;
     }
-    s->models[model] =
-        (struct model){.used = true, .n_groups = n_groups, .group_bytes = copy, .least_bytes = least};
+    s->models[model] = (struct model){
+        .used = true, .n_groups = n_groups, .group_bytes = copy, .least_bytes = least};
     return SY_OK;
 }
 
@@ -459,7 +470,9 @@ int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too)
     if (in_use(s, model))
         return sy_error_set(SY_EBUSY, "model %d streams or runs", model);
     SY_TRY(drop_groups(s->pool_residency, model, &s->models[model]));
-    return image_too && s->image_residency ? drop_groups(s->image_residency, model, &s->models[model]) : SY_OK;
+    return image_too && s->image_residency
+               ? drop_groups(s->image_residency, model, &s->models[model])
+               : SY_OK;
 }
 
 /* ---- what can be done now --------------------------------------------------------------------- */
@@ -537,7 +550,8 @@ void sy_sched_step(struct sy_sched *s)
     end_hopeless(s);
     start_requests(s);
     sy_sched_hold_training(s, s->active != NULL);
-    sy_sched_step_job(s); /* between two runs, so that a flood of requests does not keep a job from starting */
+    sy_sched_step_job(
+        s); /* between two runs, so that a flood of requests does not keep a job from starting */
     run_active(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
     sy_assert_expensive(sy_sched_is_valid(s));

@@ -34,11 +34,11 @@ struct sy_sched_config {
 };
 
 enum sy_sched_kind {
-    SY_DO_PREEMPT,     /* worker: training must pause */
-    SY_DO_RESUME,      /* worker: training goes on */
-    SY_DO_PREPARE,     /* worker, model, batch: answer with sy_sched_workspace */
-    SY_DO_LOAD,        /* worker, run, model, groups [first_group, +n_groups): places, image_places */
-    SY_DO_READ,        /* the same groups, those that are not resident: from storage (image, or unified: pool) */
+    SY_DO_PREEMPT, /* worker: training must pause */
+    SY_DO_RESUME,  /* worker: training goes on */
+    SY_DO_PREPARE, /* worker, model, batch: answer with sy_sched_workspace */
+    SY_DO_LOAD,    /* worker, run, model, groups [first_group, +n_groups): places, image_places */
+    SY_DO_READ, /* the same groups, those that are not resident: from storage (image, or unified: pool) */
     SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
     SY_DO_RUN,         /* worker, run, model, batch, workspace_offset */
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
@@ -74,17 +74,19 @@ void sy_sched_worker_ready(struct sy_sched *s, int worker);
 /* Its process is gone (reaped, so it writes nothing any more). state_intact: the training job on it, if any, was in the
  * gradient phase; job_progressed: it finished an iteration on that worker (three deaths in a row without one end the job).
  * `comes_back` false: it will not be replaced. */
-void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed, bool comes_back,
-                          const char *why);
+void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed,
+                          bool comes_back, const char *why);
 
 /* ---- models: ids 0..255 ---- */
 /* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */
 int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
                        uint64_t workspace_bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
-int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too); /* EBUSY while a request uses it */
+int sy_sched_model_evict(struct sy_sched *s, int model,
+                         bool image_too); /* EBUSY while a request uses it */
 /* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. */
-void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why, uint64_t bytes);
+void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why,
+                        uint64_t bytes);
 
 /* ---- requests ---- */
 /* EBUSY: queue full; ENOTFOUND; EARG: batch < 1; ENOMEM_HOST: then there is no END. */
@@ -94,7 +96,8 @@ void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);
 /* One READ is over; arrived: flags for its n groups, in order. */
-void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups, const bool *arrived);
+void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
+                        const bool *arrived);
 
 /* ---- training: jobs run one after the other ---- */
 int sy_sched_job_submit(struct sy_sched *s, uint64_t job); /* ENOMEM_HOST */

@@ -4,9 +4,9 @@
 
 #include "runtime/sched/sched.h"
 
-#define SY_SCHED_MAX_MODELS 256
+#define SY_SCHED_MAX_MODELS  256
 #define SY_SCHED_MAX_WORKERS 64
-#define SY_SCHED_WORKSPACES 16 /* batch sizes remembered a model; the oldest goes */
+#define SY_SCHED_WORKSPACES  16 /* batch sizes remembered a model; the oldest goes */
 
 enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_GONE };
 
@@ -60,7 +60,7 @@ struct sy_sched {
     struct request *active, *next;
     uint64_t last_run;
     uint64_t lane_offset, lane_bytes;
-    struct job *jobs; /* the first one is on a worker, or is the next to be */
+    struct job *jobs;                /* the first one is on a worker, or is the next to be */
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;
 };
@@ -87,6 +87,7 @@ void sy_sched_step_job(struct sy_sched *s);
 /* True if it had to be preempted. */
 bool sy_sched_hold_training(struct sy_sched *s, bool hold);
 bool sy_sched_training_still(const struct sy_sched *s);
-void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed, const char *why);
+void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
+                       const char *why);
 
 #endif

@@ -23,7 +23,8 @@ bool sy_sched_training_runs(const struct sy_sched *s)
     return !sy_sched_training_still(s);
 }
 
-static struct sy_sched_action *act_job(struct sy_sched *s, enum sy_sched_kind kind, const struct job *j)
+static struct sy_sched_action *act_job(struct sy_sched *s, enum sy_sched_kind kind,
+                                       const struct job *j)
 {
     struct sy_sched_action *a = sy_sched_act(s, kind);
     a->worker = j->worker;
@@ -80,7 +81,8 @@ static int take_memory(struct sy_sched *s, struct job *j)
 
 static uint64_t bytes_of(const struct job *j)
 {
-    return SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) + SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
+    return SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) +
+           SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
 }
 
 uint64_t sy_sched_job_bytes(const struct sy_sched *s)
@@ -121,17 +123,20 @@ static void refuse(struct sy_sched *s, struct job *j, int status, const char *wh
 
 static void start_job(struct sy_sched *s, struct job *j)
 {
-    bool later = j->stop_wanted || sy_sched_computing(s) >= 0; /* S1: a start computes until it is held */
+    bool later =
+        j->stop_wanted || sy_sched_computing(s) >= 0; /* S1: a start computes until it is held */
     int status = later ? SY_EBUSY : admit(s, j);
     if (status == SY_EBUSY)
         return;
     if (status < 0) {
         char why[256];
         snprintf(why, sizeof why,
-                 "the job needs %llu bytes that last and %llu for an iteration, the loaded models at least %llu; "
+                 "the job needs %llu bytes that last and %llu for an iteration, the loaded models "
+                 "at least %llu; "
                  "the pool has %llu; make it larger (--pool-bytes) or the job's batch smaller",
                  (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
-                 (unsigned long long)sy_sched_least_room(s), (unsigned long long)sy_pool_capacity_bytes(s->pool));
+                 (unsigned long long)sy_sched_least_room(s),
+                 (unsigned long long)sy_pool_capacity_bytes(s->pool));
         refuse(s, j, status, why);
         act_job(s, SY_DO_JOB_STOP, j); /* the worker forgets it and says so by JOB_ENDED */
         j->stop_wanted = true;
@@ -186,8 +191,8 @@ int sy_sched_job_submit(struct sy_sched *s, uint64_t id)
 static int find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
 {
     if (!s->jobs || s->jobs->id != id || s->jobs->worker != worker || s->jobs->state == JOB_QUEUED)
-        return sy_error_set(SY_EPROTO, "worker %d speaks of job %llu, which it does not have", worker,
-                            (unsigned long long)id);
+        return sy_error_set(SY_EPROTO, "worker %d speaks of job %llu, which it does not have",
+                            worker, (unsigned long long)id);
     *out = s->jobs;
     return SY_OK;
 }
@@ -198,8 +203,10 @@ int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t 
     struct job *j;
     SY_TRY(find_job(s, worker, id, &j));
     if (j->state != JOB_PREPARING || persistent_bytes == 0 || ephemeral_bytes == 0 ||
-        (j->has_memory && (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
-        return sy_error_set(SY_EPROTO, "job %llu: JOB_PREPARED out of turn, or of other sizes than before",
+        (j->has_memory &&
+         (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
+        return sy_error_set(SY_EPROTO,
+                            "job %llu: JOB_PREPARED out of turn, or of other sizes than before",
                             (unsigned long long)id);
     if (!j->has_memory) {
         j->persistent_bytes = persistent_bytes;
@@ -263,7 +270,8 @@ int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t id)
     return SY_OK;
 }
 
-void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed, const char *why)
+void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
+                       const char *why)
 {
     struct job *j = s->jobs;
     if (!j || j->state == JOB_QUEUED || j->worker != worker)

@@ -64,7 +64,8 @@ static int place_in_image(struct sy_sched *s, struct request *r)
     return SY_OK;
 }
 
-static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind kind, int from, int to, bool preempts)
+static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind kind, int from,
+                       int to, bool preempts)
 {
     struct sy_sched_action *a = sy_sched_act(s, kind);
     a->worker = r->worker;
@@ -79,7 +80,8 @@ static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind
     a->preempts = preempts;
 }
 
-static void act_read(struct sy_sched *s, struct request *r, const struct sy_group_place *places, int from, int to)
+static void act_read(struct sy_sched *s, struct request *r, const struct sy_group_place *places,
+                     int from, int to)
 {
     bool missing = false;
     for (int g = from; g < to; g++)
