@@ -7,7 +7,8 @@ static benchmark::State *unwrap(struct gb_state *state)
     return reinterpret_cast<benchmark::State *>(state);
 }
 
-void gb_register(const char *name, gb_function function, void *arg, const struct gb_options *options)
+void gb_register(const char *name, gb_function function, void *arg,
+                 const struct gb_options *options)
 {
     auto *b = benchmark::RegisterBenchmark(name, [function, arg](benchmark::State &state) {
         function(reinterpret_cast<struct gb_state *>(&state), arg);

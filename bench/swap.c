@@ -34,7 +34,10 @@ struct options {
 };
 
 static struct options options = {
-    .device = "emulated", .models = "build/models", .job_model = "build/models/mnist_cnn/1/model.onnx", .batch = 8,
+    .device = "emulated",
+    .models = "build/models",
+    .job_model = "build/models/mnist_cnn/1/model.onnx",
+    .batch = 8,
     .iterations = 15,
 };
 static const char *self_path;
@@ -57,10 +60,15 @@ static int ensure_rig(const struct bench_model *model)
     rig = NULL;
     rig_model = model;
     snprintf(package, sizeof package, "%s/%s/1/model.sypkg", options.models, model->name);
-    double ratio = options.link_ratio == 0 ? model->paper_ratio : options.link_ratio < 0 ? 0 : options.link_ratio;
-    SY_TRY(swap_rig_create(self_path, package, options.device, ratio, options.batch, options.job_model, &rig));
-    fprintf(stderr, "%s on %s: ready %.1f ms, lower bound of a swap %.1f ms, link or storage %.2f GB/s\n", model->name,
-            swap_rig_device_name(rig), swap_rig_ready_ms(rig), swap_rig_bound_ms(rig), swap_rig_rate_gbps(rig));
+    double ratio = options.link_ratio == 0  ? model->paper_ratio
+                   : options.link_ratio < 0 ? 0
+                                            : options.link_ratio;
+    SY_TRY(swap_rig_create(self_path, package, options.device, ratio, options.batch,
+                           options.job_model, &rig));
+    fprintf(stderr,
+            "%s on %s: ready %.1f ms, lower bound of a swap %.1f ms, link or storage %.2f GB/s\n",
+            model->name, swap_rig_device_name(rig), swap_rig_ready_ms(rig), swap_rig_bound_ms(rig),
+            swap_rig_rate_gbps(rig));
     return SY_OK;
 }
 
@@ -79,7 +87,8 @@ static double quantile(double *values, int n, double q)
 
 struct samples {
     int n;
-    double total[MAX_SAMPLES], first[MAX_SAMPLES], wait[MAX_SAMPLES], ready[MAX_SAMPLES], read[MAX_SAMPLES];
+    double total[MAX_SAMPLES], first[MAX_SAMPLES], wait[MAX_SAMPLES], ready[MAX_SAMPLES],
+        read[MAX_SAMPLES];
     bool same_bits;
     struct swap_result last;
 };
@@ -170,23 +179,30 @@ static void register_all(void)
                 continue;
             /* A fresh process takes seconds; three of them tell enough. */
             struct gb_options o = {.iterations = mode == SWAP_RESTART ? 3 : options.iterations,
-                                   .manual_time = true, .milliseconds = true};
+                                   .manual_time = true,
+                                   .milliseconds = true};
             benches[n] = (struct one_bench){&bench_models[m], (enum swap_mode)mode};
-            snprintf(name, sizeof name, "swap/%s/%s/batch:%d", bench_models[m].name, mode_names[mode], options.batch);
+            snprintf(name, sizeof name, "swap/%s/%s/batch:%d", bench_models[m].name,
+                     mode_names[mode], options.batch);
             gb_register(name, run_bench, &benches[n++], &o);
         }
 }
 
 static void usage(void)
 {
-    printf("usage: swap [--device=host|emulated[,link-gbps=N]] [--link-ratio=R] [--batch=8] [--iterations=15]\n"
-           "            [--models=build/models] [Google Benchmark's flags, e.g. --benchmark_filter=resnet152]\n\n"
-           "Times one swap in each mode, preempting a training job, with the ready run interleaved:\n");
+    printf("usage: swap [--device=host|emulated[,link-gbps=N]] [--link-ratio=R] [--batch=8] "
+           "[--iterations=15]\n"
+           "            [--models=build/models] [Google Benchmark's flags, e.g. "
+           "--benchmark_filter=resnet152]\n\n"
+           "Times one swap in each mode, preempting a training job, with the ready run "
+           "interleaved:\n");
 #define X(name, text, what) printf("  %-12s %s\n", text, what);
     SWAP_MODE_TABLE(X)
 #undef X
-    printf("\n--link-ratio sets the emulated link so that transfer / compute is R; by default as on the paper's V100\n"
-           "(resnet152 0.59, inception_v3 0.26, bert_base 0.73). --link-ratio=-1 takes the device's link-gbps.\n");
+    printf("\n--link-ratio sets the emulated link so that transfer / compute is R; by default as "
+           "on the paper's V100\n"
+           "(resnet152 0.59, inception_v3 0.26, bert_base 0.73). --link-ratio=-1 takes the "
+           "device's link-gbps.\n");
 }
 
 static bool read_option(const char *text)

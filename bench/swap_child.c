@@ -17,7 +17,7 @@
 #include "runtime/base/status.h"
 #include "workers/train_run.h"
 
-#define DATA "/usr/share/datasets/fashion-mnist/"
+#define DATA             "/usr/share/datasets/fashion-mnist/"
 #define START_TIMEOUT_NS (20 * SY_NS_PER_S)
 
 extern char **environ;
@@ -44,7 +44,8 @@ int swap_make_input(const struct sy_tensor *tensor, int64_t batch, void **out)
 
 /* ---- the victim, from outside ---------------------------------------------------------------------- */
 
-int swap_victim_create(struct swap_victim *v, const char *program, const char *model, const int *cores, int n_cores)
+int swap_victim_create(struct swap_victim *v, const char *program, const char *model,
+                       const int *cores, int n_cores)
 {
     v->program = program;
     v->model = model;
@@ -61,7 +62,8 @@ int swap_victim_spawn(struct swap_victim *v)
     if (!v->model)
         return SY_OK;
     for (int i = 0; i < v->n_cores; i++)
-        snprintf(cores + strlen(cores), sizeof cores - strlen(cores), "%s%d", i ? "," : "", v->cores[i]);
+        snprintf(cores + strlen(cores), sizeof cores - strlen(cores), "%s%d", i ? "," : "",
+                 v->cores[i]);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     int page_fd = dup(v->memory.fd); /* dup drops CLOEXEC */
@@ -74,7 +76,8 @@ int swap_victim_spawn(struct swap_victim *v)
     if (failed)
         return sy_error_set(SY_EIO, "cannot start the training process: %s", strerror(failed));
     atomic_store(&v->page->preempt_epoch, atomic_load(&v->page->preempt_epoch) & ~1u);
-    for (sy_ns deadline = sy_clock_now() + START_TIMEOUT_NS; atomic_load(&v->page->train_step) < 3;) {
+    for (sy_ns deadline = sy_clock_now() + START_TIMEOUT_NS;
+         atomic_load(&v->page->train_step) < 3;) {
         if (sy_clock_now() > deadline || waitpid(v->pid, NULL, WNOHANG) == v->pid)
             return sy_error_set(SY_EPEER, "the training process did not start");
         sy_clock_sleep_until(sy_clock_now() + 10 * SY_NS_PER_MS);
@@ -153,12 +156,15 @@ static int create_run(const char *model, const char *folder, struct sy_train_run
 {
     char text[2048];
     struct sy_train_callbacks callbacks = {.snapshot_done = ignore_snapshot};
-    snprintf(text, sizeof text,
-             "{\"name\":\"victim\",\"model\":\"%s\",\"loss\":\"softmax_cross_entropy\",\"optimizer\":{\"kind\":\"sgd\","
-             "\"learning_rate\":0.02,\"momentum\":0.9},\"data\":{\"kind\":\"idx\",\"images\":\"" DATA
-             "train-images-idx3-ubyte.gz\",\"labels\":\"" DATA "train-labels-idx1-ubyte.gz\"},\"batch\":64,"
-             "\"epochs\":100000,\"seed\":1,\"snapshot\":{\"folder\":\"%s\",\"every_steps\":1000000000}}",
-             model, folder);
+    snprintf(
+        text, sizeof text,
+        "{\"name\":\"victim\",\"model\":\"%s\",\"loss\":\"softmax_cross_entropy\",\"optimizer\":{"
+        "\"kind\":\"sgd\","
+        "\"learning_rate\":0.02,\"momentum\":0.9},\"data\":{\"kind\":\"idx\",\"images\":\"" DATA
+        "train-images-idx3-ubyte.gz\",\"labels\":\"" DATA
+        "train-labels-idx1-ubyte.gz\"},\"batch\":64,"
+        "\"epochs\":100000,\"seed\":1,\"snapshot\":{\"folder\":\"%s\",\"every_steps\":1000000000}}",
+        model, folder);
     return sy_train_run_create(text, &sy_host_trainer, &callbacks, out);
 }
 
@@ -220,14 +226,16 @@ int swap_child_restart(const char *program, const char *package, const char *dev
         return sy_error_set(SY_EIO, "no pipe");
     snprintf(batch_text, sizeof batch_text, "%lld", (long long)batch);
     snprintf(fd_text, sizeof fd_text, "%d", fds[1]);
-    char *argv[] = {(char *)program, "--child-restart", fd_text, (char *)package, (char *)device, batch_text, NULL};
+    char *argv[] = {(char *)program, "--child-restart", fd_text, (char *)package,
+                    (char *)device,  batch_text,        NULL};
     int failed = posix_spawn(&pid, program, NULL, NULL, argv, environ);
     close(fds[1]);
     ssize_t n = failed ? 0 : read(fds[0], out, sizeof *out);
     close(fds[0]);
     if (!failed)
         waitpid(pid, NULL, 0);
-    return n == (ssize_t)sizeof *out ? SY_OK : sy_error_set(SY_EPEER, "the fresh process gave no answer");
+    return n == (ssize_t)sizeof *out ? SY_OK
+                                     : sy_error_set(SY_EPEER, "the fresh process gave no answer");
 }
 
 static int restart_main(char **argv)

@@ -1,5 +1,6 @@
 #include "bench/swap_rig.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "allocator/shared_memory.h"
@@ -18,10 +18,10 @@
 #include "runtime/base/log.h"
 #include "workers/infer_run.h"
 
-#define PROFILE_RUNS 5
-#define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
-#define SIGMA_NS 20000.0                   /* one event recorded, waited for and woken up by on a CPU */
-#define STORAGE_ALPHA_NS 100000.0          /* one queued read range: submission and first byte */
+#define PROFILE_RUNS     5
+#define VICTIM_WARM_NS   (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
+#define SIGMA_NS         20000.0  /* one event recorded, waited for and woken up by on a CPU */
+#define STORAGE_ALPHA_NS 100000.0 /* one queued read range: submission and first byte */
 
 struct swap_rig {
     const char *program_path;
@@ -113,8 +113,8 @@ static void *read_main(void *arg)
     struct sy_storage_result result;
     read->status = sy_storage_reader_create(0, 0, &reader);
     if (read->status == SY_OK)
-        read->status = sy_storage_read(reader, read->rig->package->path, read->ranges, read->n_ranges,
-                                       &callbacks, &result);
+        read->status = sy_storage_read(reader, read->rig->package->path, read->ranges,
+                                       read->n_ranges, &callbacks, &result);
     sy_storage_reader_destroy(reader);
     return NULL;
 }
@@ -165,8 +165,8 @@ static void count_group(void *ctx, int group)
     atomic_store(&read->n_computed, group + 1);
 }
 
-static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode mode, struct sy_transfer *transfer,
-                      uint64_t *moved)
+static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode mode,
+                      struct sy_transfer *transfer, uint64_t *moved)
 {
     bool unified = sy_device_get_properties(r->device)->unified;
     bool resident = mode == SWAP_READY || mode == SWAP_IN_IMAGE;
@@ -193,11 +193,21 @@ static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_mem
                    struct sy_transfer *transfer, struct reading *read, struct sy_infer_times *times)
 {
     struct sy_infer_run run = {
-        .engine = &sy_host_engine, .package = r->package, .program = r->program,
-        .device = r->device, .pool = pool, .compute = r->compute, .transfer = transfer,
-        .group_layers = cut->first, .n_groups = cut->n_groups, .workspace_offset = r->workspace_offset,
-        .inputs = (const void *const *)r->inputs, .outputs = r->outputs,
-        .beat = no_beat, .group_done = count_group, .ctx = read,
+        .engine = &sy_host_engine,
+        .package = r->package,
+        .program = r->program,
+        .device = r->device,
+        .pool = pool,
+        .compute = r->compute,
+        .transfer = transfer,
+        .group_layers = cut->first,
+        .n_groups = cut->n_groups,
+        .workspace_offset = r->workspace_offset,
+        .inputs = (const void *const *)r->inputs,
+        .outputs = r->outputs,
+        .beat = no_beat,
+        .group_done = count_group,
+        .ctx = read,
     };
     int status = sy_infer_run(&run, times);
     sy_transfer_end(transfer);
@@ -214,16 +224,19 @@ static bool outputs_equal(const struct swap_rig *r)
 
 static int create_program(struct swap_rig *r)
 {
-    return sy_host_engine.program_create(r->package->graph, r->package->layers, r->package->n_layers, r->batch,
-                                         &r->program);
+    return sy_host_engine.program_create(r->package->graph, r->package->layers,
+                                         r->package->n_layers, r->batch, &r->program);
 }
 
 /* Everything after the request came in: returns with the outputs written. */
-static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cut, struct sy_pool_memory *pool,
-                   struct sy_transfer *transfer, struct swap_result *out)
+static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cut,
+                   struct sy_pool_memory *pool, struct sy_transfer *transfer,
+                   struct swap_result *out)
 {
-    bool from_storage = sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE;
-    struct reading read = {.rig = r, .cut = cut, .pool = pool, .sequential = mode == SWAP_SEQUENTIAL, .verify = true};
+    bool from_storage =
+        sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE;
+    struct reading read = {
+        .rig = r, .cut = cut, .pool = pool, .sequential = mode == SWAP_SEQUENTIAL, .verify = true};
     struct sy_infer_times times = {0};
     sy_ns start = sy_clock_now();
     if (mode != SWAP_READY)
@@ -399,7 +412,8 @@ static int make_tensors(struct swap_rig *r)
     }
     for (int i = 0; i < graph->n_outputs; i++) {
         const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
-        r->output_bytes[i] = (size_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
+        r->output_bytes[i] =
+            (size_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
         r->outputs[i] = calloc(1, r->output_bytes[i]);
         r->reference[i] = calloc(1, r->output_bytes[i]);
         if (!r->outputs[i] || !r->reference[i])
@@ -436,11 +450,14 @@ static int profile_layers(struct swap_rig *r)
     uint64_t *samples = calloc((size_t)n * PROFILE_RUNS, sizeof *samples);
     struct cut *cut = calloc(1, sizeof *cut);
     r->layers = calloc((size_t)n, sizeof *r->layers);
-    int status = samples && cut && r->layers ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    int status = samples && cut && r->layers
+                     ? SY_OK
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
     for (int i = 0; status == SY_OK && i < n; i++)
         cut->first[i] = i;
     if (n > SY_RUN_MAX_GROUPS)
-        status = sy_error_set(SY_EUNSUPPORTED, "%d layers: at most %d can be timed", n, SY_RUN_MAX_GROUPS);
+        status = sy_error_set(SY_EUNSUPPORTED, "%d layers: at most %d can be timed", n,
+                              SY_RUN_MAX_GROUPS);
     for (int run = 0; status == SY_OK && run < PROFILE_RUNS; run++) {
         sy_ns *spans = calloc((size_t)n * 2, sizeof *spans);
         struct sy_infer_times times = {.compute_spans = spans};
@@ -456,8 +473,9 @@ static int profile_layers(struct swap_rig *r)
     }
     for (int i = 0; status == SY_OK && i < n; i++) {
         qsort(&samples[i * PROFILE_RUNS], PROFILE_RUNS, sizeof *samples, compare_ns);
-        r->layers[i] = (struct sy_plan_layer){.bytes = r->package->layers[i].bytes,
-                                              .compute_ns = samples[i * PROFILE_RUNS + PROFILE_RUNS / 2]};
+        r->layers[i] =
+            (struct sy_plan_layer){.bytes = r->package->layers[i].bytes,
+                                   .compute_ns = samples[i * PROFILE_RUNS + PROFILE_RUNS / 2]};
     }
     free(samples);
     free(cut);
@@ -495,7 +513,8 @@ static int set_cost(struct swap_rig *r)
     if (sy_device_get_properties(r->device)->unified) {
         sy_ns took = 0;
         SY_TRY(swap_rig_read(r, &took));
-        r->cost = (struct sy_link_cost){STORAGE_ALPHA_NS, (double)r->package->weights_bytes / (double)took, SIGMA_NS};
+        r->cost = (struct sy_link_cost){STORAGE_ALPHA_NS,
+                                        (double)r->package->weights_bytes / (double)took, SIGMA_NS};
     } else {
         struct sy_device_spec spec;
         SY_TRY(sy_device_spec_parse(r->device_text, &spec));
@@ -517,7 +536,8 @@ static int open_all(struct swap_rig *r, const char *package, const char *device)
     return read_weights(r, r->image.base);
 }
 
-static int set_up(struct swap_rig *r, const char *package, const char *device, double ratio, const char *job_model)
+static int set_up(struct swap_rig *r, const char *package, const char *device, double ratio,
+                  const char *job_model)
 {
     SY_TRY(open_all(r, package, device));
     SY_TRY(swap_victim_create(&r->victim, r->program_path, job_model, r->cores, r->n_cores));
@@ -541,8 +561,8 @@ static struct swap_rig *new_rig(const char *program, int64_t batch)
     return r;
 }
 
-int swap_rig_create_cold(const char *program, const char *package, const char *device, int64_t batch,
-                         struct swap_rig **out)
+int swap_rig_create_cold(const char *program, const char *package, const char *device,
+                         int64_t batch, struct swap_rig **out)
 {
     struct swap_rig *r = new_rig(program, batch);
     if (!r)
@@ -567,8 +587,8 @@ int swap_rig_run_cold(struct swap_rig *r, sy_ns *first_layer_ns, sy_ns *end_ns)
     return SY_OK;
 }
 
-int swap_rig_create(const char *program, const char *package, const char *device, double ratio, int64_t batch,
-                    const char *job_model, struct swap_rig **out)
+int swap_rig_create(const char *program, const char *package, const char *device, double ratio,
+                    int64_t batch, const char *job_model, struct swap_rig **out)
 {
     struct swap_rig *r = new_rig(program, batch);
     if (!r)

@@ -9,15 +9,15 @@
 #include "runtime/base/clock.h"
 
 /* X(NAME, "name", what it does) */
-#define SWAP_MODE_TABLE(X)                                                                              \
-    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                              \
-    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")                  \
-    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                         \
-    X(WHOLE, "whole", "one copy of everything, then compute")                                           \
-    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                              \
-    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap")          \
-    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")             \
-    X(RESTART, "restart", "stop and start: a fresh process")                                            \
+#define SWAP_MODE_TABLE(X)                                                                     \
+    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                     \
+    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")         \
+    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                \
+    X(WHOLE, "whole", "one copy of everything, then compute")                                  \
+    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                     \
+    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap") \
+    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")    \
+    X(RESTART, "restart", "stop and start: a fresh process")                                   \
     X(IN_IMAGE, "in_image", "host only: preempt, everything is in the image already")
 
 enum swap_mode {
@@ -28,10 +28,10 @@ enum swap_mode {
 };
 
 struct swap_result {
-    sy_ns total_ns;        /* request in to outputs written */
-    sy_ns first_layer_ns;  /* request in to the first layer's start */
+    sy_ns total_ns;       /* request in to outputs written */
+    sy_ns first_layer_ns; /* request in to the first layer's start */
     sy_ns preempt_wait_ns;
-    uint64_t bytes;        /* moved */
+    uint64_t bytes; /* moved */
     int n_groups;
     bool same_bits; /* outputs equal to the first ready run's */
 };
@@ -40,21 +40,21 @@ struct swap_rig;
 
 /* Opens the package, the device with a link so that transfer / compute = ratio (0: as `device` says), starts the training
  * victim. Prints nothing. */
-int swap_rig_create(const char *program, const char *package, const char *device, double ratio, int64_t batch,
-                    const char *job_model, struct swap_rig **out);
+int swap_rig_create(const char *program, const char *package, const char *device, double ratio,
+                    int64_t batch, const char *job_model, struct swap_rig **out);
 void swap_rig_destroy(struct swap_rig *rig);
 int swap_rig_run(struct swap_rig *rig, enum swap_mode mode, struct swap_result *out);
 double swap_rig_bound_ms(const struct swap_rig *rig);
-double swap_rig_ready_ms(const struct swap_rig *rig);   /* median while setting up */
-double swap_rig_rate_gbps(const struct swap_rig *rig);  /* link, or storage on a unified device */
+double swap_rig_ready_ms(const struct swap_rig *rig);  /* median while setting up */
+double swap_rig_rate_gbps(const struct swap_rig *rig); /* link, or storage on a unified device */
 const char *swap_rig_device_name(const struct swap_rig *rig);
 
 /* Unified device: reads the whole package from the disk (not from the page cache) without computing. */
 int swap_rig_read(struct swap_rig *rig, sy_ns *took);
 
 /* For the fresh process of stop-and-start: opens everything but measures and trains nothing; one run, everything moved first. */
-int swap_rig_create_cold(const char *program, const char *package, const char *device, int64_t batch,
-                         struct swap_rig **out);
+int swap_rig_create_cold(const char *program, const char *package, const char *device,
+                         int64_t batch, struct swap_rig **out);
 int swap_rig_run_cold(struct swap_rig *rig, sy_ns *first_layer_ns, sy_ns *end_ns);
 
 #endif

@@ -17,8 +17,8 @@ struct sy_param {
     int input;             /* index into the node's inputs */
     uint64_t offset_bytes; /* from the layer's start, multiple of SY_PARAM_ALIGN */
     uint64_t bytes;
-    size_t layout_bytes;   /* the engine's own description of the layout, opaque to the loader */
-    void *layout;          /* owned by the sy_layer */
+    size_t layout_bytes; /* the engine's own description of the layout, opaque to the loader */
+    void *layout;        /* owned by the sy_layer */
 };
 
 /* A layer is one node of the optimized graph. Many have no parameters. */
@@ -26,18 +26,21 @@ struct sy_layer {
     int node;
     int n_params;
     struct sy_param *params;
-    uint64_t offset_bytes; /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
-    uint64_t bytes;        /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
+    uint64_t
+        offset_bytes; /* of its parameters in the package's weights; multiple of SY_LAYER_ALIGN */
+    uint64_t bytes;   /* rounded up to SY_LAYER_ALIGN; 0 when there are none */
 };
 
 struct sy_program;
 
 /* Where one run finds its data. All pointers are the device's view. */
 struct sy_binding {
-    unsigned char *const *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */
-    void *workspace;                    /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run */
-    const void *const *inputs;          /* per graph input, plain row-major */
-    void *const *outputs;               /* per graph output */
+    unsigned char *const
+        *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */
+    void *
+        workspace; /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run */
+    const void *const *inputs; /* per graph input, plain row-major */
+    void *const *outputs;      /* per graph output */
 };
 
 struct sy_engine_ops {
@@ -63,7 +66,8 @@ struct sy_engine_ops {
     uint64_t (*program_workspace_bytes)(const struct sy_program *program);
     /* Runs layers [first, first + n) in order, in the calling thread and the engine's threads;
      * deterministic: same inputs and weights, same bits. Any split of 0..n_layers-1 into calls in order is the same run. */
-    int (*program_run)(struct sy_program *program, const struct sy_binding *binding, int first, int n);
+    int (*program_run)(struct sy_program *program, const struct sy_binding *binding, int first,
+                       int n);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

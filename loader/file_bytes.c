@@ -32,7 +32,8 @@ static int open_file(const char *path, int *fd, uint64_t *size)
     struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (*fd < 0)
-        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path, strerror(errno));
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
+                            strerror(errno));
     if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(*fd);
         return sy_error_set(SY_EARG, "%s is not a regular file", path);
@@ -41,7 +42,8 @@ static int open_file(const char *path, int *fd, uint64_t *size)
     return SY_OK;
 }
 
-int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsigned char **out, size_t *out_bytes)
+int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsigned char **out,
+                       size_t *out_bytes)
 {
     int fd;
     uint64_t size;
@@ -50,7 +52,8 @@ int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsign
     int status = SY_OK;
     if (offset > size || (bytes != UINT64_MAX && bytes > size - offset)) {
         status = sy_error_set(SY_ECORRUPT, "%s has %llu bytes, %llu from %llu on are wanted", path,
-                              (unsigned long long)size, (unsigned long long)bytes, (unsigned long long)offset);
+                              (unsigned long long)size, (unsigned long long)bytes,
+                              (unsigned long long)offset);
         goto out;
     }
     size_t n = (size_t)(bytes == UINT64_MAX ? size - offset : bytes);

@@ -7,6 +7,7 @@
 
 /* Reads [offset, offset + bytes) of a regular file; bytes UINT64_MAX: to its end. Caller frees *out. Blocks. ENOTFOUND, EARG
  * (not a regular file), EIO, ECORRUPT (the file is shorter), ENOMEM_HOST; each names the path. */
-int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsigned char **out, size_t *out_bytes);
+int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsigned char **out,
+                       size_t *out_bytes);
 
 #endif

@@ -40,7 +40,8 @@ static bool prepare(struct fold *f)
 {
     const struct sy_node *node = f->node;
     int64_t largest = MAX_FOLDED;
-    if (node->n_outputs != 1 || node->n_inputs < 1 || node->n_inputs > MAX_INPUTS || node->outputs[0] < 0)
+    if (node->n_outputs != 1 || node->n_inputs < 1 || node->n_inputs > MAX_INPUTS ||
+        node->outputs[0] < 0)
         return false;
     f->n = node->n_inputs;
     for (int i = 0; i < f->n; i++) {
@@ -54,7 +55,8 @@ static bool prepare(struct fold *f)
         largest = SY_MAX(largest, f->inputs[i].n);
     }
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
-    return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) && f->out.n <= largest;
+    return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
+           f->out.n <= largest;
 }
 
 static void finish(struct fold *f)
@@ -83,7 +85,8 @@ static int load_dims(struct fold *f)
         if (known)
             memcpy(f->dims[i], known, n * sizeof *known);
         for (size_t k = 0; !known && k < n; k++)
-            f->dims[i][k].fixed = sy_load_integer(f->dtypes[i], f->inputs[i].data + k * sy_dtype_bytes(f->dtypes[i]));
+            f->dims[i][k].fixed =
+                sy_load_integer(f->dtypes[i], f->inputs[i].data + k * sy_dtype_bytes(f->dtypes[i]));
         f->inputs[i].data = (const unsigned char *)f->dims[i];
     }
     return SY_OK;
@@ -97,9 +100,11 @@ static int load_indices(struct fold *f)
     for (int64_t i = 0; i < f->inputs[1].n; i++) {
         if (f->dims[1] && f->dims[1][i].per_batch != 0)
             return SY_EUNSUPPORTED;
-        f->indices[i] = f->dims[1] ? f->dims[1][i].fixed
-                                   : sy_load_integer(f->dtypes[1], f->inputs[1].data +
-                                                                       (size_t)i * sy_dtype_bytes(f->dtypes[1]));
+        f->indices[i] =
+            f->dims[1]
+                ? f->dims[1][i].fixed
+                : sy_load_integer(f->dtypes[1],
+                                  f->inputs[1].data + (size_t)i * sy_dtype_bytes(f->dtypes[1]));
     }
     return SY_OK;
 }
@@ -146,7 +151,8 @@ static int fold_dims(struct fold *f)
     SY_TRY(load_dims(f));
     SY_TRY(load_indices(f));
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sizeof *to, &to));
-    int status = sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
+    int status =
+        sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
         status = sy_fold_dims(f->node, f->inputs, &f->out, to);
     if (status < 0) {
@@ -196,7 +202,8 @@ static int fold_constants(struct fold *f)
         return SY_EUNSUPPORTED;
     SY_TRY(load_indices(f));
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sy_dtype_bytes(f->out_dtype), &to));
-    int status = sy_fold_move(f->node, f->inputs, f->indices, sy_dtype_bytes(f->out_dtype), &f->out, to);
+    int status =
+        sy_fold_move(f->node, f->inputs, f->indices, sy_dtype_bytes(f->out_dtype), &f->out, to);
     if (status == SY_EUNSUPPORTED && is_for_floats(f))
         status = sy_fold_floats(f->node, f->inputs, f->dtypes, &f->out, f->out_dtype, to);
     if (status < 0) {

@@ -10,8 +10,8 @@
 
 bool sy_dtype_is_integer(enum sy_dtype dtype)
 {
-    return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
-           dtype == SY_DTYPE_BOOL;
+    return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8 || dtype == SY_DTYPE_I32 ||
+           dtype == SY_DTYPE_I64 || dtype == SY_DTYPE_BOOL;
 }
 
 int64_t sy_load_integer(enum sy_dtype dtype, const void *from)
@@ -55,8 +55,9 @@ void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to)
 /* Only of these do all inputs broadcast to the output's shape, as the loops below take for granted. */
 static bool is_elementwise(enum sy_op op)
 {
-    static const enum sy_op ops[] = {SY_OP_ADD,   SY_OP_SUB,  SY_OP_MUL,  SY_OP_DIV, SY_OP_POW,  SY_OP_MIN,
-                                     SY_OP_MAX,   SY_OP_NEG,  SY_OP_ABS,  SY_OP_EXP, SY_OP_LOG,  SY_OP_SQRT,
+    static const enum sy_op ops[] = {SY_OP_ADD,   SY_OP_SUB,   SY_OP_MUL,  SY_OP_DIV,
+                                     SY_OP_POW,   SY_OP_MIN,   SY_OP_MAX,  SY_OP_NEG,
+                                     SY_OP_ABS,   SY_OP_EXP,   SY_OP_LOG,  SY_OP_SQRT,
                                      SY_OP_EQUAL, SY_OP_WHERE, SY_OP_CAST, SY_OP_RECIPROCAL};
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
         if (ops[i] == op)
@@ -77,7 +78,8 @@ static int dims_equal(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
     /* equal where fixed + per_batch * N = 0 */
     SY_TRY(sy_dim_div((struct sy_dim){difference.fixed, 0}, (struct sy_dim){-1, 0}, &a));
     bool whole = difference.per_batch == -1 || a.fixed % difference.per_batch == 0;
-    return whole && (a.fixed > 0) == (difference.per_batch > 0) && a.fixed != 0 ? SY_EUNSUPPORTED : SY_OK;
+    return whole && (a.fixed > 0) == (difference.per_batch > 0) && a.fixed != 0 ? SY_EUNSUPPORTED
+                                                                                : SY_OK;
 }
 
 static int binary_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
@@ -112,13 +114,14 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
     return dim;
 }
 
-static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out, int64_t i,
-                       struct sy_dim *to)
+static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs,
+                       const struct sy_block *out, int64_t i, struct sy_dim *to)
 {
     struct sy_dim zero = {0, 0};
     switch (node->op) {
     case SY_OP_RANGE: /* inputs of one element: offset 0 */
-        *to = (struct sy_dim){dim_of(&inputs[0], out, 0).fixed + i * dim_of(&inputs[2], out, 0).fixed, 0};
+        *to = (struct sy_dim){
+            dim_of(&inputs[0], out, 0).fixed + i * dim_of(&inputs[2], out, 0).fixed, 0};
         return SY_OK;
     case SY_OP_CAST:
         *to = dim_of(&inputs[0], out, i);
@@ -135,8 +138,8 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
     }
 }
 
-int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out,
-                 struct sy_dim *to)
+int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
+                 const struct sy_block *out, struct sy_dim *to)
 {
     if (node->op != SY_OP_RANGE && !is_elementwise(node->op))
         return SY_EUNSUPPORTED;
@@ -187,26 +190,56 @@ static int compute(enum sy_op op, int n, const double *x, double *y)
 {
     double a = x[0], b = n > 1 ? x[1] : 0;
     switch (op) {
-    case SY_OP_ADD: *y = a + b; return SY_OK;
-    case SY_OP_SUB: *y = a - b; return SY_OK;
-    case SY_OP_MUL: *y = a * b; return SY_OK;
-    case SY_OP_DIV: *y = a / b; return SY_OK;
-    case SY_OP_POW: *y = pow(a, b); return SY_OK;
-    case SY_OP_EQUAL: *y = a == b; return SY_OK;
-    case SY_OP_WHERE: *y = a != 0 ? b : x[2]; return SY_OK;
-    case SY_OP_CAST: *y = a; return SY_OK;
-    case SY_OP_NEG: *y = -a; return SY_OK;
-    case SY_OP_ABS: *y = fabs(a); return SY_OK;
-    case SY_OP_SQRT: *y = sqrt(a); return SY_OK;
-    case SY_OP_EXP: *y = exp(a); return SY_OK;
-    case SY_OP_LOG: *y = log(a); return SY_OK;
-    case SY_OP_RECIPROCAL: *y = 1 / a; return SY_OK;
-    default: return SY_EUNSUPPORTED;
+    case SY_OP_ADD:
+        *y = a + b;
+        return SY_OK;
+    case SY_OP_SUB:
+        *y = a - b;
+        return SY_OK;
+    case SY_OP_MUL:
+        *y = a * b;
+        return SY_OK;
+    case SY_OP_DIV:
+        *y = a / b;
+        return SY_OK;
+    case SY_OP_POW:
+        *y = pow(a, b);
+        return SY_OK;
+    case SY_OP_EQUAL:
+        *y = a == b;
+        return SY_OK;
+    case SY_OP_WHERE:
+        *y = a != 0 ? b : x[2];
+        return SY_OK;
+    case SY_OP_CAST:
+        *y = a;
+        return SY_OK;
+    case SY_OP_NEG:
+        *y = -a;
+        return SY_OK;
+    case SY_OP_ABS:
+        *y = fabs(a);
+        return SY_OK;
+    case SY_OP_SQRT:
+        *y = sqrt(a);
+        return SY_OK;
+    case SY_OP_EXP:
+        *y = exp(a);
+        return SY_OK;
+    case SY_OP_LOG:
+        *y = log(a);
+        return SY_OK;
+    case SY_OP_RECIPROCAL:
+        *y = 1 / a;
+        return SY_OK;
+    default:
+        return SY_EUNSUPPORTED;
     }
 }
 
-int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, const enum sy_dtype *dtypes,
-                   const struct sy_block *out, enum sy_dtype dtype, unsigned char *to)
+int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs,
+                   const enum sy_dtype *dtypes, const struct sy_block *out, enum sy_dtype dtype,
+                   unsigned char *to)
 {
     double x[3] = {0}, y;
     if (!is_elementwise(node->op) || node->n_inputs < 1 || node->n_inputs > 3)
@@ -214,7 +247,8 @@ int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, co
     for (int64_t i = 0; i < out->n; i++) {
         for (int k = 0; k < node->n_inputs; k++) {
             int64_t from = sy_block_offset(out, i, &inputs[k]);
-            x[k] = load_double(dtypes[k], inputs[k].data + (size_t)from * sy_dtype_bytes(dtypes[k]));
+            x[k] =
+                load_double(dtypes[k], inputs[k].data + (size_t)from * sy_dtype_bytes(dtypes[k]));
         }
         SY_TRY(compute(node->op, node->n_inputs, x, &y));
         store_double(dtype, y, to + (size_t)i * sy_dtype_bytes(dtype));

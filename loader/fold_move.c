@@ -40,15 +40,16 @@ static void move(unsigned char *to, int64_t i, const struct sy_block *from, int6
     memcpy(to + (size_t)i * bytes, from->data + (size_t)k * bytes, bytes);
 }
 
-static int expand(const struct sy_block *x, size_t bytes, const struct sy_block *out, unsigned char *to)
+static int expand(const struct sy_block *x, size_t bytes, const struct sy_block *out,
+                  unsigned char *to)
 {
     for (int64_t i = 0; i < out->n; i++)
         move(to, i, x, sy_block_offset(out, i, x), bytes);
     return SY_OK;
 }
 
-static int transpose(const struct sy_node *node, const struct sy_block *x, size_t bytes, const struct sy_block *out,
-                     unsigned char *to)
+static int transpose(const struct sy_node *node, const struct sy_block *x, size_t bytes,
+                     const struct sy_block *out, unsigned char *to)
 {
     const int64_t *perm = sy_node_attr(node, "perm")->ints;
     for (int64_t i = 0; i < out->n; i++) {
@@ -61,10 +62,11 @@ static int transpose(const struct sy_node *node, const struct sy_block *x, size_
     return SY_OK;
 }
 
-static int slice(const struct sy_node *node, const struct sy_block *x, size_t bytes, const struct sy_block *out,
-                 unsigned char *to)
+static int slice(const struct sy_node *node, const struct sy_block *x, size_t bytes,
+                 const struct sy_block *out, unsigned char *to)
 {
-    const int64_t *starts = sy_node_attr(node, "starts")->ints, *steps = sy_node_attr(node, "steps")->ints;
+    const int64_t *starts = sy_node_attr(node, "starts")->ints,
+                  *steps = sy_node_attr(node, "steps")->ints;
     for (int64_t i = 0; i < out->n; i++) {
         int64_t at[SY_MAX_RANK];
         coordinates(out, i, at);
@@ -75,8 +77,9 @@ static int slice(const struct sy_node *node, const struct sy_block *x, size_t by
     return SY_OK;
 }
 
-static int gather(const struct sy_node *node, const struct sy_block *x, const struct sy_block *where,
-                  const int64_t *indices, size_t bytes, unsigned char *to)
+static int gather(const struct sy_node *node, const struct sy_block *x,
+                  const struct sy_block *where, const int64_t *indices, size_t bytes,
+                  unsigned char *to)
 {
     int axis = (int)sy_node_int(node, "axis", 0);
     int64_t outer = 1, inner = 1, size = x->dims[axis];
@@ -89,15 +92,17 @@ static int gather(const struct sy_node *node, const struct sy_block *x, const st
         for (int64_t k = 0; k < where->n; k++) {
             int64_t index = indices[k] < 0 ? indices[k] + size : indices[k];
             if (index < 0 || index >= size)
-                return sy_infer_fail(node, SY_ECORRUPT, "index %lld of %lld", (long long)indices[k], (long long)size);
-            memcpy(to + (size_t)(o * where->n + k) * run, x->data + (size_t)(o * size + index) * run, run);
+                return sy_infer_fail(node, SY_ECORRUPT, "index %lld of %lld", (long long)indices[k],
+                                     (long long)size);
+            memcpy(to + (size_t)(o * where->n + k) * run,
+                   x->data + (size_t)(o * size + index) * run, run);
         }
     }
     return SY_OK;
 }
 
-static int concat(const struct sy_node *node, const struct sy_block *inputs, size_t bytes, const struct sy_block *out,
-                  unsigned char *to)
+static int concat(const struct sy_node *node, const struct sy_block *inputs, size_t bytes,
+                  const struct sy_block *out, unsigned char *to)
 {
     int axis = (int)sy_node_int(node, "axis", 0);
     int64_t outer = 1, inner = 1;
@@ -115,8 +120,8 @@ static int concat(const struct sy_node *node, const struct sy_block *inputs, siz
     return SY_OK;
 }
 
-int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices, size_t bytes,
-                 const struct sy_block *out, unsigned char *to)
+int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
+                 size_t bytes, const struct sy_block *out, unsigned char *to)
 {
     if (out->n == 0 && node->op != SY_OP_CONCAT)
         return SY_OK;

@@ -23,13 +23,16 @@ struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op
 struct sy_node *sy_fuse_inner(const struct sy_fuse *f, int tensor, enum sy_op op);
 const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor);
 /* Of a node with two inputs: the constant float of one element among them, and the other. */
-bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar, int *other);
+bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
+                          int *other);
 /* Puts `early`, changed as the pass likes, into the place of `late`, with late's output; `early` is left empty. */
 void sy_fuse_absorb(struct sy_fuse *f, struct sy_node *early, struct sy_node *late);
 /* Makes `node` into another one with the same output and these inputs. */
-int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs, const int *inputs);
+int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs,
+                   const int *inputs);
 /* Constant F32 tensor of this shape; data uninitialised, borrowed. */
-int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor, float **data);
+int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
+                     float **data);
 
 typedef int sy_fuse_pass(struct sy_fuse *f);
 

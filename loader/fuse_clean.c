@@ -26,7 +26,8 @@ static bool is_noop(const struct sy_fuse *f, const struct sy_node *node)
 {
     if (node->n_inputs < 1 || node->n_outputs != 1 || node->inputs[0] < 0)
         return false;
-    const struct sy_tensor *x = sy_fuse_tensor(f, node->inputs[0]), *y = sy_fuse_tensor(f, node->outputs[0]);
+    const struct sy_tensor *x = sy_fuse_tensor(f, node->inputs[0]),
+                           *y = sy_fuse_tensor(f, node->outputs[0]);
     bool same = x->dtype == y->dtype && sy_shape_equal(&x->shape, &y->shape);
     switch (node->op) {
     case SY_OP_IDENTITY:
@@ -44,7 +45,8 @@ static bool is_noop(const struct sy_fuse *f, const struct sy_node *node)
     case SY_OP_PAD:
         return all_are(sy_node_attr(node, "pads"), 0);
     case SY_OP_SLICE:
-        return same && all_are(sy_node_attr(node, "starts"), 0) && all_are(sy_node_attr(node, "steps"), 1);
+        return same && all_are(sy_node_attr(node, "starts"), 0) &&
+               all_are(sy_node_attr(node, "steps"), 1);
     case SY_OP_TRANSPOSE:
         return same && is_straight(sy_node_attr(node, "perm"));
     default:
@@ -141,7 +143,8 @@ static int fold_pad(struct sy_fuse *f, struct sy_node *node)
     const struct sy_attr *own = sy_node_attr(node, "pads");
     int64_t sum[2 * SY_MAX_RANK];
     bool pool = node->op == SY_OP_AVERAGE_POOL;
-    if (!pad || !own || !is_zero_border(pad) || (pool && (!all_are(own, 0) || sy_node_int(node, "ceil_mode", 0))))
+    if (!pad || !own || !is_zero_border(pad) ||
+        (pool && (!all_are(own, 0) || sy_node_int(node, "ceil_mode", 0))))
         return SY_OK;
     const struct sy_attr *border = sy_node_attr(pad, "pads");
     int n = own->n / 2, rank = border->n / 2;

@@ -39,10 +39,11 @@ static int set_bias(struct sy_node *conv, int tensor)
 }
 
 /* New weights: other convolutions may share the old ones. */
-static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels, const double *scale,
-                      const double *shift)
+static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels,
+                      const double *scale, const double *shift)
 {
-    struct sy_shape shape = sy_fuse_tensor(f, conv->inputs[1])->shape, bias_shape = {1, {{channels, 0}}};
+    struct sy_shape shape = sy_fuse_tensor(f, conv->inputs[1])->shape,
+                    bias_shape = {1, {{channels, 0}}};
     int64_t each = sy_shape_elements(&shape, 0) / channels;
     int old_bias = sy_node_input(conv, 2), weights, bias;
     float *to, *bias_to;
@@ -63,10 +64,13 @@ static int scale_conv(struct sy_fuse *f, struct sy_node *conv, int64_t channels,
 }
 
 /* y = (x - mean) / sqrt(var + eps) * gamma + beta, as x * scale + shift. In double: the rounding happens once. */
-static bool scale_and_shift(const struct sy_fuse *f, const struct sy_node *bn, int64_t n, double *scale, double *shift)
+static bool scale_and_shift(const struct sy_fuse *f, const struct sy_node *bn, int64_t n,
+                            double *scale, double *shift)
 {
-    const float *gamma = constant_floats(f, bn->inputs[1], n), *beta = constant_floats(f, bn->inputs[2], n);
-    const float *mean = constant_floats(f, bn->inputs[3], n), *var = constant_floats(f, bn->inputs[4], n);
+    const float *gamma = constant_floats(f, bn->inputs[1], n),
+                *beta = constant_floats(f, bn->inputs[2], n);
+    const float *mean = constant_floats(f, bn->inputs[3], n),
+                *var = constant_floats(f, bn->inputs[4], n);
     double epsilon = sy_node_float(bn, "epsilon", 1e-5f);
     if (!gamma || !beta || !mean || !var)
         return false;
@@ -77,7 +81,8 @@ static bool scale_and_shift(const struct sy_fuse *f, const struct sy_node *bn, i
     return true;
 }
 
-static bool has_constant_weights(const struct sy_fuse *f, const struct sy_node *conv, int64_t channels)
+static bool has_constant_weights(const struct sy_fuse *f, const struct sy_node *conv,
+                                 int64_t channels)
 {
     const struct sy_tensor *weights = sy_fuse_tensor(f, conv->inputs[1]);
     return weights->data && weights->dtype == SY_DTYPE_F32 &&
@@ -185,7 +190,8 @@ int sy_fuse_residuals(struct sy_fuse *f)
     for (int n = 0; n < f->graph->n_nodes; n++) {
         struct sy_node *add = &f->graph->nodes[n];
         int residual;
-        struct sy_node *conv = add->op == SY_OP_ADD && add->n_inputs == 2 ? residual_conv(f, add, &residual) : NULL;
+        struct sy_node *conv =
+            add->op == SY_OP_ADD && add->n_inputs == 2 ? residual_conv(f, add, &residual) : NULL;
         if (!conv)
             continue;
         SY_TRY(ensure_bias_slot(conv));

@@ -8,7 +8,8 @@
 
 static bool is_bare(const struct sy_node *matmul)
 {
-    return matmul->activation == SY_ACT_NONE && matmul->residual_input < 0 && matmul->bias_input < 0;
+    return matmul->activation == SY_ACT_NONE && matmul->residual_input < 0 &&
+           matmul->bias_input < 0;
 }
 
 /* Mul or Div by a constant -> attribute alpha of the MatMul. */
@@ -18,16 +19,19 @@ int sy_fuse_matmul_scales(struct sy_fuse *f)
         struct sy_node *node = &f->graph->nodes[n];
         float scalar;
         int x;
-        if ((node->op != SY_OP_MUL && node->op != SY_OP_DIV) || !sy_fuse_split_scalar(f, node, &scalar, &x))
+        if ((node->op != SY_OP_MUL && node->op != SY_OP_DIV) ||
+            !sy_fuse_split_scalar(f, node, &scalar, &x))
             continue;
         if (node->op == SY_OP_DIV && (x != node->inputs[0] || scalar == 0))
             continue;
         struct sy_node *matmul = sy_fuse_inner(f, x, SY_OP_MATMUL);
         if (!matmul || !is_bare(matmul) ||
-            !sy_shape_equal(&sy_fuse_tensor(f, x)->shape, &sy_fuse_tensor(f, node->outputs[0])->shape))
+            !sy_shape_equal(&sy_fuse_tensor(f, x)->shape,
+                            &sy_fuse_tensor(f, node->outputs[0])->shape))
             continue;
         float alpha = sy_node_float(matmul, "alpha", 1);
-        SY_TRY(sy_node_set_float(matmul, "alpha", node->op == SY_OP_MUL ? alpha * scalar : alpha / scalar));
+        SY_TRY(sy_node_set_float(matmul, "alpha",
+                                 node->op == SY_OP_MUL ? alpha * scalar : alpha / scalar));
         sy_fuse_absorb(f, matmul, node);
     }
     return SY_OK;
@@ -40,8 +44,9 @@ static bool is_bias_of(const struct sy_fuse *f, int tensor, const struct sy_tens
         return false;
     const struct sy_tensor *bias = sy_fuse_tensor(f, tensor);
     int rank = product->shape.rank;
-    return bias->data && bias->dtype == SY_DTYPE_F32 && product->dtype == SY_DTYPE_F32 && bias->shape.rank == 1 &&
-           rank >= 2 && sy_dim_at(product->shape.dims[rank - 1], 1) == bias->shape.dims[0].fixed &&
+    return bias->data && bias->dtype == SY_DTYPE_F32 && product->dtype == SY_DTYPE_F32 &&
+           bias->shape.rank == 1 && rank >= 2 &&
+           sy_dim_at(product->shape.dims[rank - 1], 1) == bias->shape.dims[0].fixed &&
            product->shape.dims[rank - 1].per_batch == 0;
 }
 
@@ -53,7 +58,8 @@ int sy_fuse_matmul_biases(struct sy_fuse *f)
         for (int i = 0; i < 2 && add->op == SY_OP_ADD && add->n_inputs == 2; i++) {
             struct sy_node *matmul = sy_fuse_inner(f, add->inputs[i], SY_OP_MATMUL);
             int bias = add->inputs[1 - i];
-            if (!matmul || !is_bare(matmul) || !is_bias_of(f, bias, sy_fuse_tensor(f, add->inputs[i])))
+            if (!matmul || !is_bare(matmul) ||
+                !is_bias_of(f, bias, sy_fuse_tensor(f, add->inputs[i])))
                 continue;
             SY_TRY(sy_node_add_input(matmul, bias));
             matmul->bias_input = matmul->n_inputs - 1;
@@ -77,7 +83,9 @@ static enum sy_activation activation_of(const struct sy_node *node)
         return SY_ACT_CLIP;
     case SY_OP_GELU: {
         const struct sy_attr *kind = sy_node_attr(node, "approximate");
-        return kind && kind->kind == SY_ATTR_STRING && strcmp(kind->s, "none") != 0 ? SY_ACT_NONE : SY_ACT_GELU_ERF;
+        return kind && kind->kind == SY_ATTR_STRING && strcmp(kind->s, "none") != 0
+                   ? SY_ACT_NONE
+                   : SY_ACT_GELU_ERF;
     }
     default:
         return SY_ACT_NONE;
@@ -89,7 +97,8 @@ static struct sy_node *activated(const struct sy_fuse *f, int tensor)
     static const enum sy_op ops[] = {SY_OP_CONV, SY_OP_GEMM, SY_OP_MATMUL};
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++) {
         struct sy_node *node = sy_fuse_inner(f, tensor, ops[i]);
-        if (node && node->activation == SY_ACT_NONE && sy_fuse_tensor(f, tensor)->dtype == SY_DTYPE_F32)
+        if (node && node->activation == SY_ACT_NONE &&
+            sy_fuse_tensor(f, tensor)->dtype == SY_DTYPE_F32)
             return node;
     }
     return NULL;

@@ -56,13 +56,14 @@ static bool is_gelu(const struct sy_fuse *f, const struct sy_node *node, int *x)
     int inner, factor;
     if (node->op != SY_OP_MUL || node->n_inputs != 2)
         return false;
-    if (is_with(f, node, 0.5, &inner) && is_erf_product(f, sy_fuse_inner(f, inner, SY_OP_MUL), x, &factor))
+    if (is_with(f, node, 0.5, &inner) &&
+        is_erf_product(f, sy_fuse_inner(f, inner, SY_OP_MUL), x, &factor))
         return factor == *x;
     if (is_erf_product(f, node, x, &factor))
         return is_with(f, sy_fuse_inner(f, factor, SY_OP_MUL), 0.5, &inner) && inner == *x;
     for (int i = 0; i < 2; i++)
-        if (is_with(f, sy_fuse_inner(f, node->inputs[i], SY_OP_MUL), 0.5, &inner) && is_erf_part(f, inner, x) &&
-            node->inputs[1 - i] == *x)
+        if (is_with(f, sy_fuse_inner(f, node->inputs[i], SY_OP_MUL), 0.5, &inner) &&
+            is_erf_part(f, inner, x) && node->inputs[1 - i] == *x)
             return true;
     return false;
 }
@@ -93,7 +94,8 @@ static bool is_vector(const struct sy_fuse *f, int tensor, int64_t n)
 }
 
 /* The node's input that is a constant vector of n, and the other one. */
-static bool split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n, int *vector, int *other)
+static bool split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
+                         int *vector, int *other)
 {
     for (int i = 0; i < 2 && node && node->n_inputs == 2; i++) {
         if (is_vector(f, node->inputs[i], n)) {
@@ -110,7 +112,8 @@ static const struct sy_node *last_axis_mean(const struct sy_fuse *f, int tensor)
 {
     const struct sy_node *mean = sy_fuse_maker(f, tensor, SY_OP_REDUCE_MEAN);
     const struct sy_attr *axes = mean ? sy_node_attr(mean, "axes") : NULL;
-    if (!axes || axes->n != 1 || axes->ints[0] != sy_fuse_tensor(f, mean->inputs[0])->shape.rank - 1 ||
+    if (!axes || axes->n != 1 ||
+        axes->ints[0] != sy_fuse_tensor(f, mean->inputs[0])->shape.rank - 1 ||
         sy_node_int(mean, "keepdims", 1) == 0)
         return NULL;
     return mean;
@@ -131,7 +134,8 @@ static bool is_centred(const struct sy_fuse *f, int tensor, int *x)
 static bool is_squared(const struct sy_fuse *f, int tensor, int *x)
 {
     float exponent;
-    const struct sy_node *pow = sy_fuse_maker(f, tensor, SY_OP_POW), *mul = sy_fuse_maker(f, tensor, SY_OP_MUL);
+    const struct sy_node *pow = sy_fuse_maker(f, tensor, SY_OP_POW),
+                         *mul = sy_fuse_maker(f, tensor, SY_OP_MUL);
     if (pow && sy_graph_scalar(f->graph, pow->inputs[1], &exponent) && exponent == 2)
         return is_centred(f, pow->inputs[0], x);
     return mul && mul->inputs[0] == mul->inputs[1] && is_centred(f, mul->inputs[0], x);
@@ -150,7 +154,8 @@ static bool is_deviation(const struct sy_fuse *f, int tensor, int *x, float *eps
 }
 
 /* Inner results with other readers stay: their nodes do too. */
-static bool is_layer_norm(const struct sy_fuse *f, const struct sy_node *add, struct layer_norm *norm)
+static bool is_layer_norm(const struct sy_fuse *f, const struct sy_node *add,
+                          struct layer_norm *norm)
 {
     int product, quotient, x;
     const struct sy_shape *shape = &sy_fuse_tensor(f, add->outputs[0])->shape;
@@ -161,7 +166,8 @@ static bool is_layer_norm(const struct sy_fuse *f, const struct sy_node *add, st
         !split_vector(f, sy_fuse_maker(f, product, SY_OP_MUL), n, &norm->gamma, &quotient))
         return false;
     const struct sy_node *div = sy_fuse_maker(f, quotient, SY_OP_DIV);
-    if (!div || !is_centred(f, div->inputs[0], &norm->x) || !is_deviation(f, div->inputs[1], &x, &norm->epsilon))
+    if (!div || !is_centred(f, div->inputs[0], &norm->x) ||
+        !is_deviation(f, div->inputs[1], &x, &norm->epsilon))
         return false;
     return x == norm->x && sy_shape_equal(&sy_fuse_tensor(f, x)->shape, shape);
 }
@@ -174,7 +180,8 @@ int sy_fuse_layer_norms(struct sy_fuse *f)
         if (node->op != SY_OP_ADD || node->n_outputs != 1 || !is_layer_norm(f, node, &norm))
             continue;
         int axis = sy_fuse_tensor(f, norm.x)->shape.rank - 1;
-        SY_TRY(sy_fuse_become(f, node, SY_OP_LAYER_NORM, 3, (const int[]){norm.x, norm.gamma, norm.beta}));
+        SY_TRY(sy_fuse_become(f, node, SY_OP_LAYER_NORM, 3,
+                              (const int[]){norm.x, norm.gamma, norm.beta}));
         SY_TRY(sy_node_set_int(node, "axis", axis));
         SY_TRY(sy_node_set_float(node, "epsilon", norm.epsilon));
     }
@@ -186,12 +193,15 @@ int sy_fuse_skip_norms(struct sy_fuse *f)
 {
     for (int n = 0; n < f->graph->n_nodes; n++) {
         struct sy_node *norm = &f->graph->nodes[n];
-        const struct sy_node *add = norm->op == SY_OP_LAYER_NORM ? sy_fuse_inner(f, norm->inputs[0], SY_OP_ADD) : NULL;
+        const struct sy_node *add =
+            norm->op == SY_OP_LAYER_NORM ? sy_fuse_inner(f, norm->inputs[0], SY_OP_ADD) : NULL;
         if (!add || norm->n_inputs != 3 || norm->inputs[2] < 0)
             continue;
         const struct sy_shape *shape = &sy_fuse_tensor(f, norm->outputs[0])->shape;
-        const struct sy_tensor *a = sy_fuse_tensor(f, add->inputs[0]), *b = sy_fuse_tensor(f, add->inputs[1]);
-        if (a->data || b->data || !sy_shape_equal(&a->shape, shape) || !sy_shape_equal(&b->shape, shape))
+        const struct sy_tensor *a = sy_fuse_tensor(f, add->inputs[0]),
+                               *b = sy_fuse_tensor(f, add->inputs[1]);
+        if (a->data || b->data || !sy_shape_equal(&a->shape, shape) ||
+            !sy_shape_equal(&b->shape, shape))
             continue;
         int64_t axis = sy_node_int(norm, "axis", -1);
         float epsilon = sy_node_float(norm, "epsilon", 1e-5f);

@@ -134,7 +134,8 @@ int sy_graph_alloc(size_t n, size_t bytes, void *out)
 {
     void *block = calloc(n ? n : 1, bytes ? bytes : 1);
     if (!block)
-        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %zu elements of %zu bytes", n, bytes);
+        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %zu elements of %zu bytes", n,
+                            bytes);
     memcpy(out, &block, sizeof block);
     return SY_OK;
 }
@@ -155,7 +156,8 @@ static int grow(void *array, int n, size_t bytes)
     memcpy(&old, array, sizeof old);
     grown = realloc(old, ((size_t)n + 1) * bytes);
     if (!grown)
-        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %d elements of %zu bytes", n + 1, bytes);
+        return sy_error_set(SY_ENOMEM_HOST, "graph: no memory for %d elements of %zu bytes", n + 1,
+                            bytes);
     memset((char *)grown + (size_t)n * bytes, 0, bytes);
     memcpy(array, &grown, sizeof grown);
     return SY_OK;
@@ -291,8 +293,8 @@ void sy_graph_free(struct sy_graph *graph)
     free(graph);
 }
 
-int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype dtype, const struct sy_shape *shape,
-                        int *out)
+int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype dtype,
+                        const struct sy_shape *shape, int *out)
 {
     char *copy;
     SY_TRY(sy_graph_strdup(name, &copy));
@@ -331,11 +333,16 @@ static int copy_ints(int n, const int *values, int **out)
     return SY_OK;
 }
 
-int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name, int n_inputs,
-                      const int *inputs, int n_outputs, const int *outputs, struct sy_node **out)
+int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name,
+                      int n_inputs, const int *inputs, int n_outputs, const int *outputs,
+                      struct sy_node **out)
 {
-    struct sy_node node = {.op = op, .opset = opset, .n_inputs = n_inputs, .n_outputs = n_outputs,
-                           .bias_input = -1, .residual_input = -1};
+    struct sy_node node = {.op = op,
+                           .opset = opset,
+                           .n_inputs = n_inputs,
+                           .n_outputs = n_outputs,
+                           .bias_input = -1,
+                           .residual_input = -1};
     int status;
     SY_TRY_GOTO(sy_graph_strdup(name, &node.name), fail);
     SY_TRY_GOTO(copy_ints(n_inputs, inputs, &node.inputs), fail);

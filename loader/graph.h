@@ -13,15 +13,15 @@
 #define SY_MAX_RANK 8
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
-#define SY_DTYPE_TABLE(X)              \
-    X(F32, 1, 4, "FP32", "<f4")        \
-    X(U8, 2, 1, "UINT8", "|u1")        \
-    X(I8, 3, 1, "INT8", "|i1")         \
-    X(I32, 6, 4, "INT32", "<i4")       \
-    X(I64, 7, 8, "INT64", "<i8")       \
-    X(BOOL, 9, 1, "BOOL", "|b1")       \
-    X(F16, 10, 2, "FP16", "<f2")       \
-    X(F64, 11, 8, "FP64", "<f8")       \
+#define SY_DTYPE_TABLE(X)        \
+    X(F32, 1, 4, "FP32", "<f4")  \
+    X(U8, 2, 1, "UINT8", "|u1")  \
+    X(I8, 3, 1, "INT8", "|i1")   \
+    X(I32, 6, 4, "INT32", "<i4") \
+    X(I64, 7, 8, "INT64", "<i8") \
+    X(BOOL, 9, 1, "BOOL", "|b1") \
+    X(F16, 10, 2, "FP16", "<f2") \
+    X(F64, 11, 8, "FP64", "<f8") \
     X(BF16, 16, 2, "BF16", "<V2")
 
 enum sy_dtype {
@@ -31,8 +31,8 @@ enum sy_dtype {
 #undef X
 };
 
-size_t sy_dtype_bytes(enum sy_dtype dtype);        /* 0 for unknown */
-const char *sy_dtype_wire_name(enum sy_dtype dtype); /* "FP32" */
+size_t sy_dtype_bytes(enum sy_dtype dtype);              /* 0 for unknown */
+const char *sy_dtype_wire_name(enum sy_dtype dtype);     /* "FP32" */
 enum sy_dtype sy_dtype_from_wire_name(const char *name); /* NONE if unknown */
 
 struct sy_dim {
@@ -52,25 +52,33 @@ bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b);
 const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t bytes);
 
 /* Operators after reading and fusion: ONNX's own by their ONNX name, and the fused ones at the end. X(enum, "ONNX name") */
-#define SY_OP_TABLE(X)                                                                          \
-    X(CONV, "Conv") X(BATCH_NORM, "BatchNormalization") X(RELU, "Relu")                          \
-    X(LEAKY_RELU, "LeakyRelu") X(SIGMOID, "Sigmoid") X(TANH, "Tanh") X(ERF, "Erf")               \
-    X(CLIP, "Clip") X(HARD_SIGMOID, "HardSigmoid") X(HARD_SWISH, "HardSwish") X(ELU, "Elu")      \
-    X(EXP, "Exp") X(LOG, "Log") X(SQRT, "Sqrt") X(NEG, "Neg") X(ABS, "Abs")                      \
-    X(RECIPROCAL, "Reciprocal") X(POW, "Pow") X(ADD, "Add") X(SUB, "Sub") X(MUL, "Mul")          \
-    X(DIV, "Div") X(MIN, "Min") X(MAX, "Max") X(SUM, "Sum")                                      \
-    X(MAX_POOL, "MaxPool") X(AVERAGE_POOL, "AveragePool")                                        \
-    X(GLOBAL_AVERAGE_POOL, "GlobalAveragePool") X(GLOBAL_MAX_POOL, "GlobalMaxPool")              \
-    X(GEMM, "Gemm") X(MATMUL, "MatMul") X(SOFTMAX, "Softmax") X(LOG_SOFTMAX, "LogSoftmax")       \
-    X(LAYER_NORM, "LayerNormalization") X(REDUCE_MEAN, "ReduceMean") X(REDUCE_SUM, "ReduceSum")  \
-    X(GATHER, "Gather") X(CONCAT, "Concat") X(SPLIT, "Split") X(SLICE, "Slice")                  \
-    X(TRANSPOSE, "Transpose") X(RESHAPE, "Reshape") X(FLATTEN, "Flatten")                        \
-    X(SQUEEZE, "Squeeze") X(UNSQUEEZE, "Unsqueeze") X(IDENTITY, "Identity")                      \
-    X(DROPOUT, "Dropout") X(CAST, "Cast") X(PAD, "Pad") X(EXPAND, "Expand") X(WHERE, "Where")    \
-    X(EQUAL, "Equal") X(LRN, "LRN") X(SHAPE, "Shape") X(CONSTANT, "Constant")                    \
-    X(CONSTANT_OF_SHAPE, "ConstantOfShape") X(RANGE, "Range")                                    \
-    X(GELU, "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */                          \
-    X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */
+#define SY_OP_TABLE(X)                                                                                    \
+    X(CONV, "Conv")                                                                                       \
+    X(BATCH_NORM, "BatchNormalization")                                                                   \
+    X(RELU, "Relu") X(LEAKY_RELU, "LeakyRelu") X(SIGMOID, "Sigmoid") X(TANH, "Tanh") X(ERF, "Erf")        \
+        X(CLIP, "Clip") X(HARD_SIGMOID, "HardSigmoid") X(HARD_SWISH, "HardSwish") X(ELU, "Elu") X(        \
+            EXP, "Exp") X(LOG, "Log") X(SQRT, "Sqrt") X(NEG, "Neg") X(ABS, "Abs")                         \
+            X(RECIPROCAL, "Reciprocal") X(POW, "Pow") X(ADD, "Add") X(SUB, "Sub") X(MUL, "Mul") X(        \
+                DIV, "Div") X(MIN, "Min") X(MAX, "Max") X(SUM, "Sum") X(MAX_POOL, "MaxPool")              \
+                X(AVERAGE_POOL, "AveragePool") X(GLOBAL_AVERAGE_POOL, "GlobalAveragePool") X(             \
+                    GLOBAL_MAX_POOL, "GlobalMaxPool") X(GEMM, "Gemm") X(MATMUL, "MatMul")                 \
+                    X(SOFTMAX, "Softmax") X(LOG_SOFTMAX, "LogSoftmax") X(                                 \
+                        LAYER_NORM,                                                                       \
+                        "LayerNormalization") X(REDUCE_MEAN, "ReduceMean")                                \
+                        X(REDUCE_SUM, "ReduceSum") X(GATHER, "Gather") X(CONCAT, "Concat") X(             \
+                            SPLIT, "Split") X(SLICE, "Slice")                                             \
+                            X(TRANSPOSE, "Transpose") X(RESHAPE, "Reshape") X(FLATTEN, "Flatten")         \
+                                X(SQUEEZE, "Squeeze") X(UNSQUEEZE, "Unsqueeze") X(                        \
+                                    IDENTITY,                                                             \
+                                    "Identity") X(DROPOUT, "Dropout") X(CAST, "Cast")                     \
+                                    X(PAD, "Pad") X(EXPAND, "Expand") X(WHERE, "Where") X(                \
+                                        EQUAL, "Equal") X(LRN, "LRN")                                     \
+                                        X(SHAPE, "Shape") X(CONSTANT, "Constant") X(                      \
+                                            CONSTANT_OF_SHAPE,                                            \
+                                            "ConstantOfShape") X(RANGE, "Range")                          \
+                                            X(GELU,                                                       \
+                                              "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */ \
+        X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */
 
 enum sy_op {
 #define X(name, text) SY_OP_##name,
@@ -82,7 +90,14 @@ enum sy_op {
 const char *sy_op_name(enum sy_op op);
 int sy_op_from_name(const char *onnx_name, enum sy_op *out); /* EUNSUPPORTED names it */
 
-enum sy_attr_kind { SY_ATTR_INT, SY_ATTR_FLOAT, SY_ATTR_INTS, SY_ATTR_FLOATS, SY_ATTR_STRING, SY_ATTR_TENSOR };
+enum sy_attr_kind {
+    SY_ATTR_INT,
+    SY_ATTR_FLOAT,
+    SY_ATTR_INTS,
+    SY_ATTR_FLOATS,
+    SY_ATTR_STRING,
+    SY_ATTR_TENSOR
+};
 
 struct sy_attr {
     char *name;
@@ -105,7 +120,14 @@ struct sy_tensor {
 };
 
 /* What fusion appended to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
-enum sy_activation { SY_ACT_NONE, SY_ACT_RELU, SY_ACT_GELU_ERF, SY_ACT_TANH, SY_ACT_SIGMOID, SY_ACT_CLIP };
+enum sy_activation {
+    SY_ACT_NONE,
+    SY_ACT_RELU,
+    SY_ACT_GELU_ERF,
+    SY_ACT_TANH,
+    SY_ACT_SIGMOID,
+    SY_ACT_CLIP
+};
 
 struct sy_node {
     enum sy_op op;
@@ -118,8 +140,8 @@ struct sy_node {
     /* fused: */
     enum sy_activation activation;
     float act_alpha, act_beta; /* CLIP: lower, upper */
-    int bias_input;            /* index into inputs of the bias, or -1 (CONV: 2; fused MATMUL: where it was put) */
-    int residual_input;        /* index into inputs of the summed residual, or -1 */
+    int bias_input; /* index into inputs of the bias, or -1 (CONV: 2; fused MATMUL: where it was put) */
+    int residual_input; /* index into inputs of the summed residual, or -1 */
 };
 
 struct sy_graph {
@@ -132,7 +154,7 @@ struct sy_graph {
     int n_outputs, *outputs;
 };
 
-void sy_graph_free(struct sy_graph *graph); /* NULL is fine */
+void sy_graph_free(struct sy_graph *graph);                                       /* NULL is fine */
 const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name); /* or NULL */
 int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherwise);
 float sy_node_float(const struct sy_node *node, const char *name, float otherwise);
@@ -154,7 +176,9 @@ int sy_graph_infer(struct sy_graph *graph);
 int sy_graph_optimize(struct sy_graph *graph);
 
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
-int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out, size_t *out_bytes);
-int sy_graph_decode(const void *bytes, size_t n_bytes, struct sy_graph **out); /* untrusted bytes: ECORRUPT */
+int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,
+                    size_t *out_bytes);
+int sy_graph_decode(const void *bytes, size_t n_bytes,
+                    struct sy_graph **out); /* untrusted bytes: ECORRUPT */
 
 #endif

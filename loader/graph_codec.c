@@ -14,8 +14,8 @@
 
 #include "loader/graph_internal.h"
 #include "runtime/base/assert.h"
-#include "runtime/base/status.h"
 #include "runtime/base/msgpack_scan.h"
+#include "runtime/base/status.h"
 
 enum { CODEC_VERSION = 1, MAX_ELEMENTS = 16 * 1000 * 1000 };
 
@@ -116,7 +116,8 @@ static int write_checked(void *ctx, const char *bytes, size_t n)
     return out->failed ? -1 : 0;
 }
 
-int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out, size_t *out_bytes)
+int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,
+                    size_t *out_bytes)
 {
     struct checked_buffer to = {.failed = false};
     msgpack_packer pk;
@@ -363,8 +364,9 @@ static int get_graph(const msgpack_object *o, struct sy_graph *graph)
         return corrupt("the outermost list");
     SY_TRY(get_int(&f[0], 0, INT_MAX, &version));
     if (version != CODEC_VERSION)
-        return sy_error_set(SY_EUNSUPPORTED, "graph: format %d, this program reads %d; import the model again", version,
-                            CODEC_VERSION);
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "graph: format %d, this program reads %d; import the model again",
+                            version, CODEC_VERSION);
     SY_TRY(get_text(&f[1], &graph->name));
     SY_TRY(get_tensors(&f[2], graph));
     SY_TRY(get_nodes(&f[3], graph));

@@ -63,7 +63,8 @@ int sy_node_input(const struct sy_node *node, int i)
 
 const char *sy_node_text(const struct sy_node *node, char *buffer, size_t bytes)
 {
-    snprintf(buffer, bytes, "node '%.120s' (%s, opset %d)", node->name, sy_op_name(node->op), node->opset);
+    snprintf(buffer, bytes, "node '%.120s' (%s, opset %d)", node->name, sy_op_name(node->op),
+             node->opset);
     return buffer;
 }
 
@@ -197,8 +198,8 @@ static int visit_top(struct sorter *s, int *depth)
         if (producer < 0 || s->state[producer] == DONE)
             continue;
         if (s->state[producer] == OPEN)
-            return sy_error_set(SY_ECORRUPT, "graph '%.100s': node '%.120s' depends on itself", s->graph->name,
-                                node->name);
+            return sy_error_set(SY_ECORRUPT, "graph '%.100s': node '%.120s' depends on itself",
+                                s->graph->name, node->name);
         s->state[producer] = OPEN;
         s->stack[(*depth)++] = producer;
         return SY_OK;
@@ -248,12 +249,13 @@ out:
 
 /* ---- checking --------------------------------------------------------------------------------- */
 
-static int check_indices(const struct sy_graph *graph, const char *what, int n, const int *indices, int lowest)
+static int check_indices(const struct sy_graph *graph, const char *what, int n, const int *indices,
+                         int lowest)
 {
     for (int i = 0; i < n; i++)
         if (indices[i] < lowest || indices[i] >= graph->n_tensors)
-            return sy_error_set(SY_ECORRUPT, "graph '%.100s': %s %d is tensor %d of %d", graph->name, what, i,
-                                indices[i], graph->n_tensors);
+            return sy_error_set(SY_ECORRUPT, "graph '%.100s': %s %d is tensor %d of %d",
+                                graph->name, what, i, indices[i], graph->n_tensors);
     return SY_OK;
 }
 
@@ -266,18 +268,19 @@ static int check_node(const struct sy_graph *graph, const struct sy_node *node, 
             SY_TRY(check_indices(graph, "attribute", 1, &node->attrs[i].tensor, 0));
     if (node->bias_input < -1 || node->bias_input >= node->n_inputs || node->residual_input < -1 ||
         node->residual_input >= node->n_inputs)
-        return sy_error_set(SY_ECORRUPT, "node '%.120s': bias or residual outside its %d inputs", node->name,
-                            node->n_inputs);
+        return sy_error_set(SY_ECORRUPT, "node '%.120s': bias or residual outside its %d inputs",
+                            node->name, node->n_inputs);
     for (int i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] >= 0 && !made[node->inputs[i]])
-            return sy_error_set(SY_ECORRUPT, "node '%.120s' reads '%.120s' before anything makes it", node->name,
+            return sy_error_set(SY_ECORRUPT,
+                                "node '%.120s' reads '%.120s' before anything makes it", node->name,
                                 graph->tensors[node->inputs[i]].name);
     for (int i = 0; i < node->n_outputs; i++) {
         if (node->outputs[i] < 0)
             continue;
         if (made[node->outputs[i]])
-            return sy_error_set(SY_ECORRUPT, "node '%.120s' makes '%.120s', which is made already", node->name,
-                                graph->tensors[node->outputs[i]].name);
+            return sy_error_set(SY_ECORRUPT, "node '%.120s' makes '%.120s', which is made already",
+                                node->name, graph->tensors[node->outputs[i]].name);
         made[node->outputs[i]] = true;
     }
     return SY_OK;
@@ -300,8 +303,10 @@ int sy_graph_check(const struct sy_graph *graph)
     SY_TRY(check_indices(graph, "input", graph->n_inputs, graph->inputs, 0));
     SY_TRY(check_indices(graph, "output", graph->n_outputs, graph->outputs, 0));
     for (int n = 0; n < graph->n_nodes; n++) {
-        SY_TRY(check_indices(graph, "node input", graph->nodes[n].n_inputs, graph->nodes[n].inputs, -1));
-        SY_TRY(check_indices(graph, "node output", graph->nodes[n].n_outputs, graph->nodes[n].outputs, -1));
+        SY_TRY(check_indices(graph, "node input", graph->nodes[n].n_inputs, graph->nodes[n].inputs,
+                             -1));
+        SY_TRY(check_indices(graph, "node output", graph->nodes[n].n_outputs,
+                             graph->nodes[n].outputs, -1));
     }
     bool *made;
     SY_TRY(sy_graph_alloc((size_t)graph->n_tensors, sizeof *made, &made));

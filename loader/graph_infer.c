@@ -94,9 +94,11 @@ static int check_input(const struct sy_tensor *input)
     char text[160];
     for (int i = 1; i < input->shape.rank; i++)
         if (input->shape.dims[i].per_batch != 0)
-            return sy_error_set(SY_EUNSUPPORTED, "input '%.100s' has shape %s: only the first dimension may be symbolic, "
-                                "export the model with numbers for the others", input->name,
-                                sy_shape_text(&input->shape, text, sizeof text));
+            return sy_error_set(
+                SY_EUNSUPPORTED,
+                "input '%.100s' has shape %s: only the first dimension may be symbolic, "
+                "export the model with numbers for the others",
+                input->name, sy_shape_text(&input->shape, text, sizeof text));
     return SY_OK;
 }
 

@@ -35,21 +35,22 @@ int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other);
 int sy_infer_fail(const struct sy_node *node, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The i-th input's tensor; ECORRUPT if the node has none. Borrowed, until a tensor is added. */
-int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i, const struct sy_tensor **out);
+int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
+                  const struct sy_tensor **out);
 /* The i-th output's type and shape. */
 void sy_infer_set(struct sy_infer *in, const struct sy_node *node, int i, enum sy_dtype dtype,
                   const struct sy_shape *shape);
 /* Output 0 is like input 0. */
 int sy_infer_same(struct sy_infer *in, struct sy_node *node);
 /* A list of integers: input i if the node has it, else the attribute, else *n = -1. Linear in N; *out is the caller's. */
-int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int *n,
-                  struct sy_dim **out);
+int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                  int *n, struct sy_dim **out);
 /* The same without N, at most max of them. */
-int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int max, int *n,
-                  int64_t *out);
+int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                  int max, int *n, int64_t *out);
 /* A float from constant input i, else from the attribute, else `otherwise`. */
-int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, float otherwise,
-                   float *out);
+int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                   float otherwise, float *out);
 /* axis + rank if negative; ECORRUPT outside. */
 int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out);
 /* Gives up outputs from `n` on; EUNSUPPORTED if somebody reads them. */
@@ -60,12 +61,17 @@ int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int
 
 typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 
-sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_dropout;         /* shape_elementwise.c */
-sy_infer_rule sy_rule_conv, sy_rule_pool, sy_rule_global_pool, sy_rule_pad, sy_rule_batch_norm;     /* shape_window.c */
-sy_infer_rule sy_rule_gemm, sy_rule_matmul, sy_rule_softmax, sy_rule_layer_norm, sy_rule_reduce;    /* shape_matrix.c */
-sy_infer_rule sy_rule_gather, sy_rule_concat, sy_rule_split, sy_rule_slice, sy_rule_transpose;      /* shape_select.c */
-sy_infer_rule sy_rule_reshape, sy_rule_flatten, sy_rule_squeeze, sy_rule_unsqueeze, sy_rule_expand; /* shape_layout.c */
-sy_infer_rule sy_rule_shape, sy_rule_constant_of_shape, sy_rule_range;                              /* shape_layout.c */
+sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip,
+    sy_rule_dropout; /* shape_elementwise.c */
+sy_infer_rule sy_rule_conv, sy_rule_pool, sy_rule_global_pool, sy_rule_pad,
+    sy_rule_batch_norm; /* shape_window.c */
+sy_infer_rule sy_rule_gemm, sy_rule_matmul, sy_rule_softmax, sy_rule_layer_norm,
+    sy_rule_reduce; /* shape_matrix.c */
+sy_infer_rule sy_rule_gather, sy_rule_concat, sy_rule_split, sy_rule_slice,
+    sy_rule_transpose; /* shape_select.c */
+sy_infer_rule sy_rule_reshape, sy_rule_flatten, sy_rule_squeeze, sy_rule_unsqueeze,
+    sy_rule_expand;                                                    /* shape_layout.c */
+sy_infer_rule sy_rule_shape, sy_rule_constant_of_shape, sy_rule_range; /* shape_layout.c */
 
 /* ---- folding ---- */
 
@@ -79,16 +85,17 @@ struct sy_block {
 /* If all inputs are known, and it is worth it: makes the outputs known too, and *folded true. */
 int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded);
 /* Operators that only move elements of `bytes` each, into to[out->n]; `indices` for Gather. EUNSUPPORTED: not one of them. */
-int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices, size_t bytes,
-                 const struct sy_block *out, unsigned char *to);
+int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
+                 size_t bytes, const struct sy_block *out, unsigned char *to);
 /* Where element `index` of `out` lies in `block`, which is broadcast to it. */
 int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block);
 /* Elementwise, numbers linear in N. */
-int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs, const struct sy_block *out,
-                 struct sy_dim *to);
+int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
+                 const struct sy_block *out, struct sy_dim *to);
 /* Elementwise, floating point: inputs and output of element type F32 or F64. */
-int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs, const enum sy_dtype *dtypes,
-                   const struct sy_block *out, enum sy_dtype dtype, unsigned char *to);
+int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs,
+                   const enum sy_dtype *dtypes, const struct sy_block *out, enum sy_dtype dtype,
+                   unsigned char *to);
 /* One element of a constant. */
 bool sy_dtype_is_integer(enum sy_dtype dtype);
 int64_t sy_load_integer(enum sy_dtype dtype, const void *from);

@@ -15,14 +15,15 @@ int sy_graph_strdup(const char *text, char **out);
 
 int sy_graph_create(const char *name, struct sy_graph **out);
 /* A new tensor without data; shape NULL: rank 0. Pointers into graph->tensors are invalid afterwards. */
-int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype dtype, const struct sy_shape *shape,
-                        int *out);
+int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype dtype,
+                        const struct sy_shape *shape, int *out);
 /* A new constant; takes `data` (malloc'd) in every case, frees it on failure. */
 int sy_graph_add_constant(struct sy_graph *graph, const char *name, enum sy_dtype dtype,
                           const struct sy_shape *shape, void *data, size_t data_bytes, int *out);
 /* A new last node, tensor lists copied. Pointers into graph->nodes are invalid afterwards. *out is borrowed, may be NULL. */
-int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name, int n_inputs,
-                      const int *inputs, int n_outputs, const int *outputs, struct sy_node **out);
+int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name,
+                      int n_inputs, const int *inputs, int n_outputs, const int *outputs,
+                      struct sy_node **out);
 /* Frees what the node owns and leaves it empty (n_outputs 0: dropped by the next sy_graph_compact). */
 void sy_node_finish(struct sy_node *node);
 int sy_node_add_input(struct sy_node *node, int tensor);

@@ -42,7 +42,8 @@ const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor)
     return &f->graph->tensors[tensor];
 }
 
-bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar, int *other)
+bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
+                          int *other)
 {
     if (node->n_inputs != 2)
         return false;
@@ -67,7 +68,8 @@ void sy_fuse_absorb(struct sy_fuse *f, struct sy_node *early, struct sy_node *la
     f->producer[out] = (int)(late - f->graph->nodes);
 }
 
-int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs, const int *inputs)
+int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n_inputs,
+                   const int *inputs)
 {
     int *copy;
     SY_TRY(sy_graph_alloc((size_t)n_inputs, sizeof *copy, &copy));
@@ -89,21 +91,23 @@ int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n
     return SY_OK;
 }
 
-int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor, float **data)
+int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
+                     float **data)
 {
     int64_t n = sy_shape_elements(shape, 0);
     if (n < 0)
         return sy_error_set(SY_EBUG, "constant '%.100s' has no size", name);
     SY_TRY(sy_graph_alloc((size_t)n, sizeof **data, data));
-    return sy_graph_add_constant(f->graph, name, SY_DTYPE_F32, shape, *data, (size_t)n * sizeof **data, tensor);
+    return sy_graph_add_constant(f->graph, name, SY_DTYPE_F32, shape, *data,
+                                 (size_t)n * sizeof **data, tensor);
 }
 
 /* The order matters: scales before biases (x*W*s + b), patterns of many nodes before activations take their parts,
  * residuals before activations (relu(conv + x)). */
 static sy_fuse_pass *const passes[] = {
-    sy_fuse_noops,         sy_fuse_reshapes,      sy_fuse_pads,      sy_fuse_batch_norms, sy_fuse_conv_biases,
-    sy_fuse_gelus,         sy_fuse_layer_norms,   sy_fuse_skip_norms, sy_fuse_matmul_scales,
-    sy_fuse_matmul_biases, sy_fuse_residuals,     sy_fuse_activations,
+    sy_fuse_noops,         sy_fuse_reshapes,      sy_fuse_pads,        sy_fuse_batch_norms,
+    sy_fuse_conv_biases,   sy_fuse_gelus,         sy_fuse_layer_norms, sy_fuse_skip_norms,
+    sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_residuals,   sy_fuse_activations,
 };
 
 int sy_graph_optimize(struct sy_graph *graph)

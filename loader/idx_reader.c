@@ -40,7 +40,8 @@ static int read_header(gzFile file, const char *path, struct sy_idx *idx)
     uint64_t bytes = 1;
     for (int i = 0; i < idx->rank; i++) {
         SY_TRY(read_exactly(file, path, "dimensions", dim, 4));
-        idx->dims[i] = (uint32_t)dim[0] << 24 | (uint32_t)dim[1] << 16 | (uint32_t)dim[2] << 8 | dim[3];
+        idx->dims[i] =
+            (uint32_t)dim[0] << 24 | (uint32_t)dim[1] << 16 | (uint32_t)dim[2] << 8 | dim[3];
         if (idx->dims[i] == 0)
             return sy_error_set(SY_ECORRUPT, "%s: dimension %d is 0", path, i);
         if (bytes > SY_IDX_MAX_BYTES / idx->dims[i])

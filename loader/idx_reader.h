@@ -5,14 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_IDX_MAX_RANK 4
+#define SY_IDX_MAX_RANK  4
 #define SY_IDX_MAX_BYTES (1ull << 32)
 
 struct sy_idx {
-    int rank;                        /* 1: labels; 3: images (count, height, width) */
+    int rank; /* 1: labels; 3: images (count, height, width) */
     uint32_t dims[SY_IDX_MAX_RANK];
-    size_t bytes;                    /* product of dims */
-    uint8_t *data;                   /* row-major, owned */
+    size_t bytes;  /* product of dims */
+    uint8_t *data; /* row-major, owned */
 };
 
 /* Reads the whole file into memory; blocks. Any thread. `out` is the caller's, freed by sy_idx_finish;

@@ -102,7 +102,8 @@ static int value_bytes(unsigned wire_type, const uint8_t **at, const uint8_t *en
 }
 
 /* protobuf-c unpacks nested messages by recursion without a limit; a few bytes a level would overflow the stack. */
-static int check_nesting(const ProtobufCMessageDescriptor *type, const uint8_t *at, const uint8_t *end, int depth)
+static int check_nesting(const ProtobufCMessageDescriptor *type, const uint8_t *at,
+                         const uint8_t *end, int depth)
 {
     if (depth > MAX_NESTING)
         return SY_EUNSUPPORTED;
@@ -111,7 +112,9 @@ static int check_nesting(const ProtobufCMessageDescriptor *type, const uint8_t *
         SY_TRY(read_varint(&at, end, &tag));
         SY_TRY(value_bytes(tag & 7, &at, end, &bytes));
         const ProtobufCFieldDescriptor *field =
-            tag >> 3 <= UINT32_MAX ? protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3)) : NULL;
+            tag >> 3 <= UINT32_MAX
+                ? protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3))
+                : NULL;
         if ((tag & 7) == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
             SY_TRY(check_nesting(field->descriptor, at, at + bytes, depth + 1));
         at += bytes;
@@ -131,7 +134,8 @@ static int unpack(struct reader *r)
     if (status == SY_EUNSUPPORTED)
         return sy_error_set(status, "%s: messages nested deeper than %d", r->path, MAX_NESTING);
     if (!r->model)
-        return sy_error_set(SY_ECORRUPT, "%s (%zu bytes) is not an ONNX file, or is cut short", r->path, n);
+        return sy_error_set(SY_ECORRUPT, "%s (%zu bytes) is not an ONNX file, or is cut short",
+                            r->path, n);
     if (!r->model->graph)
         return sy_error_set(SY_ECORRUPT, "%s has no graph", r->path);
     return SY_OK;
@@ -145,25 +149,30 @@ static const char *text(const char *s)
     return s ? s : "";
 }
 
-static int tensor_shape(const Onnx__TensorProto *proto, struct sy_shape *shape, size_t element_bytes, size_t *bytes)
+static int tensor_shape(const Onnx__TensorProto *proto, struct sy_shape *shape,
+                        size_t element_bytes, size_t *bytes)
 {
     if (proto->n_dims > SY_MAX_RANK)
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' has %zu dimensions, at most %d are supported",
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has %zu dimensions, at most %d are supported",
                             text(proto->name), proto->n_dims, SY_MAX_RANK);
     *shape = (struct sy_shape){.rank = (int)proto->n_dims};
     for (size_t i = 0; i < proto->n_dims; i++)
         shape->dims[i].fixed = proto->dims[i];
     int64_t n = sy_shape_elements(shape, 0);
     if (n < 0 || (uint64_t)n > PTRDIFF_MAX / element_bytes)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has a negative or too large dimension", text(proto->name));
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has a negative or too large dimension",
+                            text(proto->name));
     *bytes = (size_t)n * element_bytes;
     return SY_OK;
 }
 
-static int copy_field(const char *name, const void *from, size_t n, size_t bytes_each, size_t want, void **out)
+static int copy_field(const char *name, const void *from, size_t n, size_t bytes_each, size_t want,
+                      void **out)
 {
     if (n * bytes_each != want)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu bytes of data, its shape needs %zu", name,
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.120s' has %zu bytes of data, its shape needs %zu", name,
                             n * bytes_each, want);
     SY_TRY(sy_graph_alloc(want, 1, out));
     if (want > 0)
@@ -172,11 +181,12 @@ static int copy_field(const char *name, const void *from, size_t n, size_t bytes
 }
 
 /* int32_data holds all types up to 32 bits, one an element. */
-static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, size_t want, void **out)
+static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, size_t want,
+                        void **out)
 {
     if (proto->n_int32_data != want / element_bytes)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu", text(proto->name),
-                            proto->n_int32_data, want / element_bytes);
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
+                            text(proto->name), proto->n_int32_data, want / element_bytes);
     SY_TRY(sy_graph_alloc(want, 1, out));
     for (size_t i = 0; i < proto->n_int32_data; i++) /* little-endian: the low bytes come first */
         memcpy((char *)*out + i * element_bytes, &proto->int32_data[i], element_bytes);
@@ -190,7 +200,8 @@ static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_
     case SY_DTYPE_F32:
         return copy_field(name, proto->float_data, proto->n_float_data, sizeof(float), want, out);
     case SY_DTYPE_F64:
-        return copy_field(name, proto->double_data, proto->n_double_data, sizeof(double), want, out);
+        return copy_field(name, proto->double_data, proto->n_double_data, sizeof(double), want,
+                          out);
     case SY_DTYPE_I64:
         return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
     default:
@@ -202,7 +213,8 @@ static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_
 static int raw_data(Onnx__TensorProto *proto, size_t want, void **out)
 {
     if (proto->raw_data.len != want)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu bytes of raw data, its shape needs %zu",
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.120s' has %zu bytes of raw data, its shape needs %zu",
                             text(proto->name), proto->raw_data.len, want);
     if (want == 0)
         return sy_graph_alloc(1, 1, out);
@@ -233,12 +245,14 @@ static bool is_inside(const char *location)
     return true;
 }
 
-static int external_data(const struct reader *r, const Onnx__TensorProto *proto, size_t want, void **out)
+static int external_data(const struct reader *r, const Onnx__TensorProto *proto, size_t want,
+                         void **out)
 {
     const char *location = "";
     uint64_t offset = 0, length = want;
     for (size_t i = 0; i < proto->n_external_data; i++) {
-        const char *key = text(proto->external_data[i]->key), *value = text(proto->external_data[i]->value);
+        const char *key = text(proto->external_data[i]->key),
+                   *value = text(proto->external_data[i]->value);
         if (strcmp(key, "location") == 0)
             location = value;
         else if (strcmp(key, "offset") == 0)
@@ -247,13 +261,17 @@ static int external_data(const struct reader *r, const Onnx__TensorProto *proto,
             SY_TRY(parse_number(value, &length));
     }
     if (length != want || !is_inside(location))
-        return sy_error_set(SY_ECORRUPT, "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
-                            "a file next to the model", text(proto->name), location, (unsigned long long)length, want);
+        return sy_error_set(
+            SY_ECORRUPT,
+            "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
+            "a file next to the model",
+            text(proto->name), location, (unsigned long long)length, want);
     char path[PATH_MAX];
     const char *slash = strrchr(r->path, '/');
     int folder = slash ? (int)(slash - r->path) + 1 : 0;
     if (snprintf(path, sizeof path, "%.*s%s", folder, r->path, location) >= (int)sizeof path)
-        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long", text(proto->name));
+        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long",
+                            text(proto->name));
     size_t n;
     return sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
 }
@@ -265,29 +283,35 @@ static int read_tensor(struct reader *r, Onnx__TensorProto *proto, const char *n
     size_t element_bytes = sy_dtype_bytes((enum sy_dtype)proto->data_type), bytes;
     void *data = NULL;
     if (element_bytes == 0)
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' has element type %d, which is not supported", name,
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%.120s' has element type %d, which is not supported", name,
                             proto->data_type);
     if (proto->segment)
         return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
     SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
-    if (proto->has_data_location && proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+    if (proto->has_data_location &&
+        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
         SY_TRY(external_data(r, proto, bytes, &data));
     else if (proto->has_raw_data)
         SY_TRY(raw_data(proto, bytes, &data));
     else
         SY_TRY(typed_data(proto, (enum sy_dtype)proto->data_type, bytes, &data));
-    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->data_type, &shape, data, bytes, out);
+    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->data_type, &shape, data,
+                                 bytes, out);
 }
 
 /* ---- inputs and outputs ----------------------------------------------------------------------- */
 
 /* Symbolic dimensions are written as N (per_batch 1); sy_graph_infer says which of them may be. */
-static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type, struct sy_shape *shape)
+static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type,
+                       struct sy_shape *shape)
 {
     if (!type->shape)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has no shape; export the model with one", name);
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%.120s' has no shape; export the model with one", name);
     if (type->shape->n_dim > SY_MAX_RANK)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has %zu dimensions, at most %d are supported", name,
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%.120s' has %zu dimensions, at most %d are supported", name,
                             type->shape->n_dim, SY_MAX_RANK);
     *shape = (struct sy_shape){.rank = (int)type->shape->n_dim};
     for (int i = 0; i < shape->rank; i++) {
@@ -310,11 +334,13 @@ static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
     int tensor;
     if (map_get(&r->map, name) >= 0) /* up to IR version 3 initializers are listed as inputs too */
         return SY_OK;
-    if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !info->type->tensor_type)
+    if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
+        !info->type->tensor_type)
         return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' is not a tensor", name);
     enum sy_dtype dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
     if (sy_dtype_bytes(dtype) == 0)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' has element type %d, which is not supported", name,
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%.120s' has element type %d, which is not supported", name,
                             (int)dtype);
     SY_TRY(input_shape(name, info->type->tensor_type, &shape));
     SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, &shape, &tensor));
@@ -330,7 +356,8 @@ static int read_outputs(struct reader *r)
     for (size_t i = 0; i < graph->n_output; i++) {
         int tensor = map_get(&r->map, text(graph->output[i]->name));
         if (tensor < 0)
-            return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'", text(graph->output[i]->name));
+            return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'",
+                                text(graph->output[i]->name));
         r->graph->outputs[r->graph->n_outputs++] = tensor;
     }
     return SY_OK;
@@ -390,8 +417,8 @@ static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from
     default:
         break;
     }
-    return sy_error_set(SY_EUNSUPPORTED, "attribute '%.60s' has kind %d, which is not supported", name,
-                        (int)from->type);
+    return sy_error_set(SY_EUNSUPPORTED, "attribute '%.60s' has kind %d, which is not supported",
+                        name, (int)from->type);
 }
 
 /* An initializer with the value of a Constant node's attribute: value, value_float(s), value_int(s). */
@@ -425,8 +452,8 @@ static int constant_tensor(struct reader *r, Onnx__AttributeProto *from, const c
     default:
         break;
     }
-    return sy_error_set(SY_EUNSUPPORTED, "constant '%.120s': attribute '%.60s' is not supported", name,
-                        text(from->name));
+    return sy_error_set(SY_EUNSUPPORTED, "constant '%.120s': attribute '%.60s' is not supported",
+                        name, text(from->name));
 }
 
 static int read_constant_node(struct reader *r, const Onnx__NodeProto *node)
@@ -465,15 +492,17 @@ static int read_node(struct reader *r, const Onnx__NodeProto *from)
     enum sy_op op;
     int *outputs;
     if (*text(from->domain) && strcmp(from->domain, "ai.onnx") != 0)
-        return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported", from->domain);
+        return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
+                            from->domain);
     SY_TRY(sy_op_from_name(text(from->op_type), &op));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
     SY_TRY(sy_graph_alloc(from->n_output, sizeof *outputs, &outputs));
     int status = node_outputs(r, from, outputs);
     if (status == SY_OK)
-        status = sy_graph_add_node(r->graph, op, r->opset, *text(from->name) ? from->name : text(from->output[0]), 0,
-                                   NULL, (int)from->n_output, outputs, NULL);
+        status = sy_graph_add_node(r->graph, op, r->opset,
+                                   *text(from->name) ? from->name : text(from->output[0]), 0, NULL,
+                                   (int)from->n_output, outputs, NULL);
     free(outputs);
     for (size_t i = 0; status == SY_OK && i < from->n_attribute; i++)
         status = read_attribute(r, r->graph->n_nodes - 1, from->attribute[i]);
@@ -495,7 +524,8 @@ static int connect_node(struct reader *r, const Onnx__NodeProto *from, struct sy
 static int name_node(const Onnx__NodeProto *node, int opset, int status)
 {
     const char *name = *text(node->name) ? node->name : node->n_output ? text(node->output[0]) : "";
-    return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name, text(node->op_type), opset);
+    return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name, text(node->op_type),
+                           opset);
 }
 
 static int read_nodes(struct reader *r)
@@ -529,8 +559,11 @@ static int find_opset(struct reader *r)
             version = import->version;
     }
     if (version < MIN_OPSET || version > MAX_OPSET)
-        return sy_error_set(SY_EUNSUPPORTED, "%s uses opset %lld; %d to %d are supported, export it again with one of "
-                            "those", r->path, (long long)version, MIN_OPSET, MAX_OPSET);
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "%s uses opset %lld; %d to %d are supported, export it again with one of "
+            "those",
+            r->path, (long long)version, MIN_OPSET, MAX_OPSET);
     r->opset = (int)version;
     return SY_OK;
 }

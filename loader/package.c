@@ -22,14 +22,15 @@ static int check_header(const char *path, const struct sy_package_header *h, uin
     if (sy_package_header_hash(h) != h->header_hash)
         return sy_error_set(SY_ECORRUPT, "%s: header: hash mismatch", path);
     if (h->version != SY_PACKAGE_VERSION)
-        return sy_error_set(SY_EUNSUPPORTED, "%s: version %u, this program reads %u: import the model again", path,
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "%s: version %u, this program reads %u: import the model again", path,
                             h->version, SY_PACKAGE_VERSION);
     if (h->meta_bytes > MAX_META_BYTES || h->weights_offset < SY_PACKAGE_ALIGN + h->meta_bytes ||
         h->weights_offset % SY_PACKAGE_ALIGN || h->weights_bytes % SY_PACKAGE_ALIGN)
         return sy_error_set(SY_ECORRUPT, "%s: header: sections do not fit together", path);
     if (h->weights_offset > file_bytes || h->weights_bytes != file_bytes - h->weights_offset)
-        return sy_error_set(SY_ECORRUPT, "%s: weights: the file has %llu bytes, %llu are expected", path,
-                            (unsigned long long)file_bytes,
+        return sy_error_set(SY_ECORRUPT, "%s: weights: the file has %llu bytes, %llu are expected",
+                            path, (unsigned long long)file_bytes,
                             (unsigned long long)(h->weights_offset + h->weights_bytes));
     return SY_OK;
 }
@@ -38,7 +39,8 @@ static int check_padding(const char *path, const unsigned char *bytes, uint64_t 
 {
     for (uint64_t i = 0; i < n; i++)
         if (bytes[i] != 0)
-            return sy_error_set(SY_ECORRUPT, "%s: padding: byte %llu behind the meta section is not zero", path,
+            return sy_error_set(SY_ECORRUPT,
+                                "%s: padding: byte %llu behind the meta section is not zero", path,
                                 (unsigned long long)i);
     return SY_OK;
 }
@@ -48,8 +50,8 @@ static int read_meta(int fd, const struct sy_package_header *h, struct sy_packag
     uint64_t room = h->weights_offset - SY_PACKAGE_ALIGN;
     unsigned char *meta = malloc(room ? room : 1);
     if (!meta)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the %llu bytes of meta of %s", (unsigned long long)room,
-                            package->path);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the %llu bytes of meta of %s",
+                            (unsigned long long)room, package->path);
     int status = sy_read_fully(fd, package->path, meta, room, SY_PACKAGE_ALIGN);
     if (status == SY_OK && XXH3_64bits(meta, h->meta_bytes) != h->meta_hash)
         status = sy_error_set(SY_ECORRUPT, "%s: meta: hash mismatch", package->path);
@@ -61,8 +63,9 @@ static int read_meta(int fd, const struct sy_package_header *h, struct sy_packag
             sy_error_prefix(status, "%s", package->path);
     }
     if (status == SY_OK && package->weights_bytes != h->weights_bytes)
-        status = sy_error_set(SY_ECORRUPT, "%s: meta: its layers have %llu bytes, the weights %llu", package->path,
-                              (unsigned long long)package->weights_bytes, (unsigned long long)h->weights_bytes);
+        status = sy_error_set(SY_ECORRUPT, "%s: meta: its layers have %llu bytes, the weights %llu",
+                              package->path, (unsigned long long)package->weights_bytes,
+                              (unsigned long long)h->weights_bytes);
     free(meta);
     return status;
 }
@@ -91,8 +94,8 @@ int sy_package_open(const char *path, struct sy_package **out)
     }
     package->path = name;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int status = fd < 0 ? sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
-                                       strerror(errno))
+    int status = fd < 0 ? sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
+                                       "cannot open %s: %s", path, strerror(errno))
                         : read_all(fd, package);
     if (fd >= 0)
         close(fd);
@@ -132,8 +135,8 @@ int sy_package_verify(const struct sy_package *package, int first, int n, const 
         if (layer->bytes == 0)
             continue;
         if (XXH3_64bits(at, layer->bytes) != package->layer_hash[i])
-            return sy_error_set(SY_ECORRUPT, "%s: weights of layer %d (%s): hash mismatch", package->path, i,
-                                package->graph->nodes[layer->node].name);
+            return sy_error_set(SY_ECORRUPT, "%s: weights of layer %d (%s): hash mismatch",
+                                package->path, i, package->graph->nodes[layer->node].name);
         at += layer->bytes;
     }
     return SY_OK;

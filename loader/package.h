@@ -17,13 +17,13 @@
 #include "loader/engine.h"
 #include "loader/graph.h"
 
-#define SY_PACKAGE_SUFFIX ".sypkg"
+#define SY_PACKAGE_SUFFIX  ".sypkg"
 #define SY_PROFILE_BATCHES 2
 
 /* Per-layer compute time at two batch sizes; others are interpolated linearly. */
 struct sy_profile {
     int n_threads;
-    int64_t batch[SY_PROFILE_BATCHES]; /* 1 and 8 */
+    int64_t batch[SY_PROFILE_BATCHES];      /* 1 and 8 */
     uint64_t *layer_ns[SY_PROFILE_BATCHES]; /* n_layers each */
 };
 
@@ -45,7 +45,8 @@ struct sy_package {
  * `profile` may be all zero: write again with sy_package_set_profile. progress(ctx, done, total bytes) may be NULL. */
 int sy_package_write(const char *path, const char *name, const struct sy_graph *graph,
                      const struct sy_engine_ops *engine,
-                     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes), void *ctx);
+                     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
+                     void *ctx);
 /* Rewrites the meta part with this profile (durably, by rename). */
 int sy_package_set_profile(const char *path, const struct sy_profile *profile);
 

@@ -7,9 +7,9 @@
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 
-#define MAX_LAYERS 100000u
-#define MAX_PARAMS 64u
-#define MAX_ELEMENTS (16u * MAX_LAYERS)
+#define MAX_LAYERS       100000u
+#define MAX_PARAMS       64u
+#define MAX_ELEMENTS     (16u * MAX_LAYERS)
 #define MAX_LAYOUT_BYTES 65536u
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
@@ -117,7 +117,8 @@ int sy_package_meta_encode(const struct sy_package *package, void **out, size_t 
     pack_profile(&p, &package->profile, package->n_layers);
     *out_bytes = buffer.size;
     *out = msgpack_sbuffer_release(&buffer);
-    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory to write package %s", package->name);
+    return *out ? SY_OK
+                : sy_error_set(SY_ENOMEM_HOST, "no memory to write package %s", package->name);
 }
 
 /* ---- decode ------------------------------------------------------------------------------------------ */
@@ -194,7 +195,8 @@ static int take_layer(const msgpack_object *o, const struct sy_graph *graph, str
     return SY_OK;
 }
 
-static int take_layers(const msgpack_object *layers, const msgpack_object *hashes, struct sy_package *package)
+static int take_layers(const msgpack_object *layers, const msgpack_object *hashes,
+                       struct sy_package *package)
 {
     uint64_t end = 0;
     SY_TRY(take_array(layers, 1, MAX_LAYERS, "the layer table"));
@@ -267,8 +269,9 @@ int sy_package_meta_decode(const void *bytes, size_t n_bytes, struct sy_package 
         return bad("it is not one msgpack object");
     msgpack_unpacked_init(&result);
     msgpack_unpack_return got = msgpack_unpack_next(&result, bytes, n_bytes, &offset);
-    int status = got == MSGPACK_UNPACK_SUCCESS && offset == n_bytes ? take_meta(&result.data, package)
-                                                                    : bad("it is not one msgpack object");
+    int status = got == MSGPACK_UNPACK_SUCCESS && offset == n_bytes
+                     ? take_meta(&result.data, package)
+                     : bad("it is not one msgpack object");
     msgpack_unpacked_destroy(&result);
     return status;
 }

@@ -1,5 +1,5 @@
-#include <fcntl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,17 +51,19 @@ static int measure_meta(const struct sy_package *package, uint64_t *weights_offs
     return SY_OK;
 }
 
-static int write_layer(struct sy_package *package, int i, const struct sy_engine_ops *engine, void *buffer,
-                       struct sy_durable_file *file)
+static int write_layer(struct sy_package *package, int i, const struct sy_engine_ops *engine,
+                       void *buffer, struct sy_durable_file *file)
 {
     struct sy_layer *layer = &package->layers[i];
     memset(buffer, 0, layer->bytes);
     SY_TRY(engine->pack_layer(package->graph, layer, buffer));
     package->layer_hash[i] = XXH3_64bits(buffer, layer->bytes);
-    return sy_write_fully(file->fd, file->path, buffer, layer->bytes, package->weights_offset + layer->offset_bytes);
+    return sy_write_fully(file->fd, file->path, buffer, layer->bytes,
+                          package->weights_offset + layer->offset_bytes);
 }
 
-static int write_weights(struct sy_package *package, const struct sy_engine_ops *engine, struct sy_durable_file *file,
+static int write_weights(struct sy_package *package, const struct sy_engine_ops *engine,
+                         struct sy_durable_file *file,
                          void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
 {
     uint64_t largest = SY_LAYER_ALIGN;
@@ -70,7 +72,8 @@ static int write_weights(struct sy_package *package, const struct sy_engine_ops 
     for (int i = 0; i < package->n_layers; i++)
         largest = SY_MAX(largest, package->layers[i].bytes);
     if (posix_memalign(&buffer, SY_LAYER_ALIGN, largest) != 0)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer of %llu bytes", (unsigned long long)largest);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a layer of %llu bytes",
+                            (unsigned long long)largest);
     for (int i = 0; i < package->n_layers && status == SY_OK; i++) {
         const struct sy_layer *layer = &package->layers[i];
         if (layer->bytes == 0) {
@@ -112,8 +115,10 @@ static int write_front(const struct sy_package *package, struct sy_durable_file 
     if (status == SY_OK)
         status = sy_write_fully(file->fd, file->path, meta, meta_bytes, SY_PACKAGE_ALIGN);
     free(meta);
-    if (status == SY_OK && ftruncate(file->fd, (off_t)(package->weights_offset + package->weights_bytes)) != 0)
-        status = sy_error_set(SY_EIO, "cannot set the length of %s: %s", file->path, strerror(errno));
+    if (status == SY_OK &&
+        ftruncate(file->fd, (off_t)(package->weights_offset + package->weights_bytes)) != 0)
+        status =
+            sy_error_set(SY_EIO, "cannot set the length of %s: %s", file->path, strerror(errno));
     return status;
 }
 
@@ -130,11 +135,13 @@ static void release_layers(struct sy_package *package)
 
 int sy_package_write(const char *path, const char *name, const struct sy_graph *graph,
                      const struct sy_engine_ops *engine,
-                     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes), void *ctx)
+                     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
+                     void *ctx)
 {
     char packed_for[256];
     struct sy_durable_file file = {.fd = -1};
-    struct sy_package package = {.name = (char *)name, .packed_for = packed_for, .graph = (struct sy_graph *)graph};
+    struct sy_package package = {
+        .name = (char *)name, .packed_for = packed_for, .graph = (struct sy_graph *)graph};
     int status = engine->describe(packed_for, sizeof packed_for);
     if (status == SY_OK)
         status = layout_layers(&package, engine);
@@ -153,7 +160,8 @@ int sy_package_write(const char *path, const char *name, const struct sy_graph *
     return status;
 }
 
-static int copy_weights(const struct sy_package *from, uint64_t to_offset, struct sy_durable_file *file)
+static int copy_weights(const struct sy_package *from, uint64_t to_offset,
+                        struct sy_durable_file *file)
 {
     loff_t in = (loff_t)from->weights_offset, out = (loff_t)to_offset;
     uint64_t left = from->weights_bytes;
@@ -168,7 +176,8 @@ static int copy_weights(const struct sy_package *from, uint64_t to_offset, struc
     }
     close(fd);
     return left == 0 ? SY_OK
-                     : sy_error_set(SY_EIO, "cannot copy the weights of %s: %s", from->path, strerror(errno));
+                     : sy_error_set(SY_EIO, "cannot copy the weights of %s: %s", from->path,
+                                    strerror(errno));
 }
 
 int sy_package_set_profile(const char *path, const struct sy_profile *profile)

@@ -39,8 +39,8 @@ static int check_layers(const struct sy_plan_layer *layers, int n_layers)
     for (int i = 0; i < n_layers; i++)
         if (__builtin_add_overflow(bytes, layers[i].bytes, &bytes) ||
             __builtin_add_overflow(compute, layers[i].compute_ns, &compute))
-            return sy_error_set(SY_EARG, "plan: the sum of bytes or ns overflows 64 bits at layer %d",
-                                i);
+            return sy_error_set(SY_EARG,
+                                "plan: the sum of bytes or ns overflows 64 bits at layer %d", i);
     return SY_OK;
 }
 

@@ -11,9 +11,9 @@
 #define SY_MAX_GROUPS 64
 
 struct sy_link_cost {
-    double alpha_ns;    /* fixed cost of one copy */
+    double alpha_ns;     /* fixed cost of one copy */
     double bytes_per_ns; /* = GB/s */
-    double sigma_ns;    /* cost of one group's synchronisation */
+    double sigma_ns;     /* cost of one group's synchronisation */
 };
 
 struct sy_plan_layer {
@@ -38,13 +38,15 @@ struct sy_plan {
 int sy_plan_make(const struct sy_plan_layer *layers, int n_layers, const struct sy_link_cost *cost,
                  int max_groups, uint64_t max_group_bytes, struct sy_plan *out);
 /* Fixed cuts for comparison: one group a layer with parameters (not bounded by SY_MAX_GROUPS: returns malloc'd groups), or all in one. */
-int sy_plan_per_layer(const struct sy_plan_layer *layers, int n_layers, struct sy_group **out, int *n_groups);
+int sy_plan_per_layer(const struct sy_plan_layer *layers, int n_layers, struct sy_group **out,
+                      int *n_groups);
 /* Predicted end of the pipeline for given groups: the recurrence's forward simulation. Fills start/end of copy and compute per
  * group if `spans` is not NULL (4 ns values a group: copy start, copy end, compute start, compute end). */
-uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_group *groups, int n_groups,
-                          const struct sy_link_cost *cost, uint64_t *spans);
+uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_group *groups,
+                          int n_groups, const struct sy_link_cost *cost, uint64_t *spans);
 /* Lower bound of any swap: with free and infinitely fine groups (alpha = sigma = 0, a layer starts when its bytes are there): max over i of
  * bytes(0..i)/BW + compute(i..n-1). */
-uint64_t sy_plan_bound(const struct sy_plan_layer *layers, int n_layers, const struct sy_link_cost *cost);
+uint64_t sy_plan_bound(const struct sy_plan_layer *layers, int n_layers,
+                       const struct sy_link_cost *cost);
 
 #endif

@@ -45,7 +45,8 @@ int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
     if (b.per_batch == 0 && b.fixed == -1)
         return sy_dim_sub((struct sy_dim){0, 0}, a, out);
-    if (b.per_batch == 0 && b.fixed != 0 && (a.per_batch == 0 || (divides(b.fixed, a.fixed) && divides(b.fixed, a.per_batch)))) {
+    if (b.per_batch == 0 && b.fixed != 0 &&
+        (a.per_batch == 0 || (divides(b.fixed, a.fixed) && divides(b.fixed, a.per_batch)))) {
         *out = (struct sy_dim){a.fixed / b.fixed, a.per_batch / b.fixed};
         return SY_OK;
     }
@@ -106,7 +107,8 @@ int sy_infer_fail(const struct sy_node *node, int status, const char *format, ..
     return sy_error_set(status, "%s: %s", sy_node_text(node, head, sizeof head), tail);
 }
 
-int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i, const struct sy_tensor **out)
+int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
+                  const struct sy_tensor **out)
 {
     int tensor = sy_node_input(node, i);
     if (tensor < 0)
@@ -133,17 +135,21 @@ int sy_infer_same(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, int tensor, int *n, struct sy_dim **out)
+static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, int tensor, int *n,
+                       struct sy_dim **out)
 {
     const struct sy_tensor *t = &in->graph->tensors[tensor];
     int64_t count = sy_shape_elements(&t->shape, 0);
-    if ((!t->data && !in->values[tensor]) || !sy_dtype_is_integer(t->dtype) || count < 0 || count > SY_MAX_VALUES)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "'%.100s' must be known at import (constant, or made from shapes)",
+    if ((!t->data && !in->values[tensor]) || !sy_dtype_is_integer(t->dtype) || count < 0 ||
+        count > SY_MAX_VALUES)
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "'%.100s' must be known at import (constant, or made from shapes)",
                              t->name);
     SY_TRY(sy_graph_alloc((size_t)count, sizeof **out, out));
     for (int64_t i = 0; i < count; i++) {
         if (t->data)
-            (*out)[i].fixed = sy_load_integer(t->dtype, (const char *)t->data + (size_t)i * sy_dtype_bytes(t->dtype));
+            (*out)[i].fixed = sy_load_integer(t->dtype, (const char *)t->data +
+                                                            (size_t)i * sy_dtype_bytes(t->dtype));
         else
             (*out)[i] = in->values[tensor][i];
     }
@@ -151,8 +157,8 @@ static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, in
     return SY_OK;
 }
 
-int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int *n,
-                  struct sy_dim **out)
+int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                  int *n, struct sy_dim **out)
 {
     *out = NULL;
     *n = -1;
@@ -168,14 +174,15 @@ int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, 
     return SY_OK;
 }
 
-int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, int max, int *n,
-                  int64_t *out)
+int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                  int max, int *n, int64_t *out)
 {
     struct sy_dim *dims;
     SY_TRY(sy_infer_dims(in, node, i, attr, n, &dims));
     int status = SY_OK;
     if (*n > max)
-        status = sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
+        status =
+            sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
     for (int k = 0; status == SY_OK && k < *n; k++) {
         if (dims[k].per_batch != 0)
             status = sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' depends on the batch size", attr);
@@ -185,8 +192,8 @@ int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, 
     return status;
 }
 
-int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr, float otherwise,
-                   float *out)
+int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
+                   float otherwise, float *out)
 {
     *out = sy_node_float(node, attr, otherwise);
     if (sy_node_input(node, i) >= 0 && !sy_graph_scalar(in->graph, node->inputs[i], out))
@@ -197,7 +204,8 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
 int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out)
 {
     if (axis < -rank || axis >= rank)
-        return sy_infer_fail(node, SY_ECORRUPT, "axis %lld of a tensor with %d dimensions", (long long)axis, rank);
+        return sy_infer_fail(node, SY_ECORRUPT, "axis %lld of a tensor with %d dimensions",
+                             (long long)axis, rank);
     *out = (int)(axis < 0 ? axis + rank : axis);
     return SY_OK;
 }
@@ -206,7 +214,8 @@ int sy_infer_keep_outputs(const struct sy_infer *in, struct sy_node *node, int n
 {
     for (int i = n; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0 && in->uses[node->outputs[i]] > 0)
-            return sy_infer_fail(node, SY_EUNSUPPORTED, "output %d is used, only the first %d are supported", i, n);
+            return sy_infer_fail(node, SY_EUNSUPPORTED,
+                                 "output %d is used, only the first %d are supported", i, n);
     if (node->n_outputs > n)
         node->n_outputs = n;
     return SY_OK;
@@ -222,7 +231,8 @@ int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int
 {
     char text[160];
     if (i >= shape->rank || shape->dims[i].per_batch != 0 || shape->dims[i].fixed > INT32_MAX)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "dimension %d of %s must be a number below 2^31", i,
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "dimension %d of %s must be a number below 2^31", i,
                              sy_shape_text(shape, text, sizeof text));
     *out = shape->dims[i].fixed;
     return SY_OK;

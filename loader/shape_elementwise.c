@@ -30,7 +30,8 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     char a[160], b[160];
     if (sy_node_attr(node, "broadcast"))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "broadcasting as before opset 7; export the model again");
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "broadcasting as before opset 7; export the model again");
     if (!has_right_count(node))
         return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", node->n_inputs);
     SY_TRY(sy_infer_need(in, node, 0, &x));
@@ -40,7 +41,8 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
         struct sy_shape before = shape;
         if (sy_shape_broadcast(&shape, &x->shape) < 0)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "shapes %s and %s do not fit",
-                                 sy_shape_text(&before, a, sizeof a), sy_shape_text(&x->shape, b, sizeof b));
+                                 sy_shape_text(&before, a, sizeof a),
+                                 sy_shape_text(&x->shape, b, sizeof b));
     }
     enum sy_dtype dtype = x->dtype;
     if (node->op == SY_OP_POW)
@@ -81,7 +83,8 @@ int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
     if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_infer_ints(in, node, 2, "training_mode", 1, &n, &training));
     if (training)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "training_mode is true; export the model for inference");
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "training_mode is true; export the model for inference");
     SY_TRY(sy_infer_keep_outputs(in, node, 1));
     node->op = SY_OP_IDENTITY;
     sy_infer_keep_inputs(node, 1);

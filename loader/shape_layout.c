@@ -12,7 +12,8 @@ static int nonlinear(const struct sy_node *node)
 }
 
 /* Fills in 0 (as in the input) and -1 (what is left). */
-static int resolve_reshape(const struct sy_node *node, const struct sy_shape *from, struct sy_shape *to)
+static int resolve_reshape(const struct sy_node *node, const struct sy_shape *from,
+                           struct sy_shape *to)
 {
     bool literal_zero = sy_node_int(node, "allowzero", 0) != 0;
     int open = -1;
@@ -32,8 +33,11 @@ static int resolve_reshape(const struct sy_node *node, const struct sy_shape *fr
         sy_dim_mul(known, to->dims[open], &known) < 0)
         return nonlinear(node);
     if (!sy_dim_equal(known, total))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "cannot reshape %s to %s; if the batch size is written into the model, "
-                             "export it with a dynamic batch", sy_shape_text(from, a, sizeof a), sy_shape_text(to, b, sizeof b));
+        return sy_infer_fail(
+            node, SY_EUNSUPPORTED,
+            "cannot reshape %s to %s; if the batch size is written into the model, "
+            "export it with a dynamic batch",
+            sy_shape_text(from, a, sizeof a), sy_shape_text(to, b, sizeof b));
     return SY_OK;
 }
 
@@ -76,7 +80,8 @@ int sy_rule_flatten(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-static int marked_axes(struct sy_infer *in, const struct sy_node *node, int rank, int *n, bool *is_marked)
+static int marked_axes(struct sy_infer *in, const struct sy_node *node, int rank, int *n,
+                       bool *is_marked)
 {
     int64_t axes[SY_MAX_RANK];
     SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, n, axes));
@@ -120,7 +125,8 @@ int sy_rule_unsqueeze(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, &n, axes));
     struct sy_shape shape = {.rank = x->shape.rank + SY_MAX(n, 0)};
     if (n < 1 || shape.rank > SY_MAX_RANK)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "%d axes; a result of more than %d dimensions", n, SY_MAX_RANK);
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "%d axes; a result of more than %d dimensions",
+                             n, SY_MAX_RANK);
     SY_TRY(marked_axes(in, node, shape.rank, &n, is_marked));
     for (int i = 0, from = 0; i < shape.rank; i++)
         shape.dims[i] = is_marked[i] ? (struct sy_dim){1, 0} : x->shape.dims[from++];
@@ -141,7 +147,8 @@ int sy_rule_expand(struct sy_infer *in, struct sy_node *node)
         memcpy(shape.dims, target, (size_t)n * sizeof *target);
     free(target);
     if (n < 0 || n > SY_MAX_RANK || sy_shape_broadcast(&shape, &own) < 0)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "its input cannot be broadcast to the target shape");
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "its input cannot be broadcast to the target shape");
     sy_infer_keep_inputs(node, 1);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
@@ -177,16 +184,19 @@ int sy_rule_constant_of_shape(struct sy_infer *in, struct sy_node *node)
     } else {
         SY_TRY(sy_graph_alloc(1, sizeof *zero, &zero));
         struct sy_shape one = {.rank = 1, .dims = {{1, 0}}};
-        SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_F32, &one, zero, sizeof *zero, &constant));
+        SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_F32, &one, zero, sizeof *zero,
+                                     &constant));
     }
     SY_TRY(sy_infer_dims(in, node, 0, "shape", &n, &target));
     struct sy_shape shape = {.rank = n};
     if (n >= 0 && n <= SY_MAX_RANK)
         memcpy(shape.dims, target, (size_t)n * sizeof *target);
     free(target);
-    if (n < 0 || n > SY_MAX_RANK || in->graph->tensors[constant].data_bytes !=
-                                        sy_dtype_bytes(in->graph->tensors[constant].dtype))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "%d dimensions, or a value of more than one element", n);
+    if (n < 0 || n > SY_MAX_RANK ||
+        in->graph->tensors[constant].data_bytes !=
+            sy_dtype_bytes(in->graph->tensors[constant].dtype))
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "%d dimensions, or a value of more than one element", n);
     node->op = SY_OP_EXPAND;
     node->inputs[0] = constant;
     sy_infer_keep_inputs(node, 1);

@@ -8,7 +8,8 @@
 static int misfit(const struct sy_node *node, const struct sy_shape *a, const struct sy_shape *b)
 {
     char text_a[160], text_b[160];
-    return sy_infer_fail(node, SY_ECORRUPT, "shapes %s and %s do not fit", sy_shape_text(a, text_a, sizeof text_a),
+    return sy_infer_fail(node, SY_ECORRUPT, "shapes %s and %s do not fit",
+                         sy_shape_text(a, text_a, sizeof text_a),
                          sy_shape_text(b, text_b, sizeof text_b));
 }
 
@@ -17,11 +18,13 @@ int sy_rule_gemm(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *a, *b;
     SY_TRY(sy_infer_need(in, node, 0, &a));
     SY_TRY(sy_infer_need(in, node, 1, &b));
-    int trans_a = sy_node_int(node, "transA", 0) != 0, trans_b = sy_node_int(node, "transB", 0) != 0;
+    int trans_a = sy_node_int(node, "transA", 0) != 0,
+        trans_b = sy_node_int(node, "transB", 0) != 0;
     if (a->shape.rank != 2 || b->shape.rank != 2 ||
         !sy_dim_equal(a->shape.dims[1 - trans_a], b->shape.dims[trans_b]))
         return misfit(node, &a->shape, &b->shape);
-    struct sy_shape shape = {.rank = 2, .dims = {a->shape.dims[trans_a], b->shape.dims[1 - trans_b]}};
+    struct sy_shape shape = {.rank = 2,
+                             .dims = {a->shape.dims[trans_a], b->shape.dims[1 - trans_b]}};
     if (sy_node_input(node, 2) >= 0) {
         const struct sy_tensor *c = &in->graph->tensors[node->inputs[2]];
         struct sy_shape sum = shape;
@@ -69,7 +72,8 @@ static int check_flat_softmax(const struct sy_node *node, const struct sy_shape 
         if (sy_dim_is(shape->dims[i], 1))
             continue;
         if (last != *axis || (i != *axis && !sy_dim_is(shape->dims[*axis], 1)))
-            return sy_infer_fail(node, SY_EUNSUPPORTED, "softmax over several dimensions; export with opset 13");
+            return sy_infer_fail(node, SY_EUNSUPPORTED,
+                                 "softmax over several dimensions; export with opset 13");
         last = i;
     }
     *axis = last;
@@ -81,7 +85,8 @@ int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     int axis;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", node->opset < 13 ? 1 : -1), x->shape.rank, &axis));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", node->opset < 13 ? 1 : -1), x->shape.rank,
+                         &axis));
     if (node->opset < 13)
         SY_TRY(check_flat_softmax(node, &x->shape, &axis));
     SY_TRY(sy_node_set_int(node, "axis", axis));

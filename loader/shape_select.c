@@ -14,7 +14,8 @@ int sy_rule_gather(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 1, &indices));
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
     if (x->shape.rank - 1 + indices->shape.rank > SY_MAX_RANK)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "result of more than %d dimensions", SY_MAX_RANK);
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "result of more than %d dimensions",
+                             SY_MAX_RANK);
     struct sy_shape shape = {.rank = 0};
     for (int i = 0; i < axis; i++)
         shape.dims[shape.rank++] = x->shape.dims[i];
@@ -37,7 +38,8 @@ int sy_rule_concat(struct sy_infer *in, struct sy_node *node)
     for (int i = 1; i < node->n_inputs; i++) {
         SY_TRY(sy_infer_need(in, node, i, &x));
         for (int k = 0; k < shape.rank; k++)
-            if (x->shape.rank != shape.rank || (k != axis && !sy_dim_equal(x->shape.dims[k], shape.dims[k])))
+            if (x->shape.rank != shape.rank ||
+                (k != axis && !sy_dim_equal(x->shape.dims[k], shape.dims[k])))
                 return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the others", i);
         if (sy_dim_add(shape.dims[axis], x->shape.dims[axis], &shape.dims[axis]) < 0)
             return sy_infer_fail(node, SY_ECORRUPT, "too large");
@@ -57,7 +59,8 @@ static int equal_parts(const struct sy_node *node, int64_t size, int64_t *parts)
 }
 
 /* Sizes: an attribute, an input, or absent; here always the attribute `split`. */
-static int split_parts(struct sy_infer *in, struct sy_node *node, const struct sy_tensor *x, int64_t *parts)
+static int split_parts(struct sy_infer *in, struct sy_node *node, const struct sy_tensor *x,
+                       int64_t *parts)
 {
     int axis, n;
     int64_t size, sum = 0;
@@ -74,7 +77,8 @@ static int split_parts(struct sy_infer *in, struct sy_node *node, const struct s
         sum += parts[i];
     }
     if (sum != size)
-        return sy_infer_fail(node, SY_ECORRUPT, "parts are %lld together, not %lld", (long long)sum, (long long)size);
+        return sy_infer_fail(node, SY_ECORRUPT, "parts are %lld together, not %lld", (long long)sum,
+                             (long long)size);
     for (int i = 0; i < node->n_outputs; i++) {
         struct sy_shape shape = x->shape;
         shape.dims[axis] = (struct sy_dim){parts[i], 0};
@@ -107,11 +111,12 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 }
 
 /* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
-static int slice_axis(const struct sy_node *node, struct sy_dim size, struct sy_dim start, struct sy_dim end,
-                      int64_t step, struct range *out)
+static int slice_axis(const struct sy_node *node, struct sy_dim size, struct sy_dim start,
+                      struct sy_dim end, int64_t step, struct range *out)
 {
     *out = (struct range){0, 1, size};
-    bool from_start = sy_dim_is(start, 0), to_end = sy_dim_equal(end, size) || (end.per_batch == 0 && end.fixed >= INT32_MAX);
+    bool from_start = sy_dim_is(start, 0),
+         to_end = sy_dim_equal(end, size) || (end.per_batch == 0 && end.fixed >= INT32_MAX);
     if (step == 1 && from_start && to_end)
         return SY_OK;
     if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
@@ -142,7 +147,8 @@ static int read_slice(struct sy_infer *in, const struct sy_node *node, struct sl
     SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &s->n_axes, s->axes));
     SY_TRY(sy_infer_ints(in, node, 4, "steps", SY_MAX_RANK, &s->n_steps, s->steps));
     if (s->n_starts < 0 || s->n_starts > SY_MAX_RANK || s->n_ends != s->n_starts ||
-        (s->n_axes >= 0 && s->n_axes != s->n_starts) || (s->n_steps >= 0 && s->n_steps != s->n_starts))
+        (s->n_axes >= 0 && s->n_axes != s->n_starts) ||
+        (s->n_steps >= 0 && s->n_steps != s->n_starts))
         return sy_infer_fail(node, SY_ECORRUPT, "starts, ends, axes and steps differ in length");
     return SY_OK;
 }
@@ -161,8 +167,8 @@ static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct s
         int axis;
         struct range range;
         SY_TRY(sy_infer_axis(node, s->n_axes >= 0 ? s->axes[i] : i, shape.rank, &axis));
-        SY_TRY(slice_axis(node, x->shape.dims[axis], s->starts[i], s->ends[i], s->n_steps >= 0 ? s->steps[i] : 1,
-                          &range));
+        SY_TRY(slice_axis(node, x->shape.dims[axis], s->starts[i], s->ends[i],
+                          s->n_steps >= 0 ? s->steps[i] : 1, &range));
         starts[axis] = range.start;
         steps[axis] = range.step;
         shape.dims[axis] = range.count;
@@ -199,7 +205,8 @@ int sy_rule_transpose(struct sy_infer *in, struct sy_node *node)
     for (int i = 0; n < 0 && i < shape.rank; i++)
         perm[i] = shape.rank - 1 - i;
     if (n >= 0 && n != shape.rank)
-        return sy_infer_fail(node, SY_ECORRUPT, "perm has %d entries for %d dimensions", n, shape.rank);
+        return sy_infer_fail(node, SY_ECORRUPT, "perm has %d entries for %d dimensions", n,
+                             shape.rank);
     for (int i = 0; i < shape.rank; i++) {
         int axis;
         SY_TRY(sy_infer_axis(node, perm[i], shape.rank, &axis));

@@ -8,11 +8,13 @@
 
 struct window {
     int n; /* spatial dimensions */
-    int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK], pads[2 * SY_MAX_RANK];
+    int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK],
+        pads[2 * SY_MAX_RANK];
 };
 
 /* The attribute's list, or n times `otherwise`. */
-static int list_or(const struct sy_node *node, const char *name, int n, int64_t otherwise, int64_t least, int64_t *out)
+static int list_or(const struct sy_node *node, const char *name, int n, int64_t otherwise,
+                   int64_t least, int64_t *out)
 {
     const struct sy_attr *attr = sy_node_attr(node, name);
     if (attr && (attr->kind != SY_ATTR_INTS || attr->n != n))
@@ -20,7 +22,8 @@ static int list_or(const struct sy_node *node, const char *name, int n, int64_t 
     for (int i = 0; i < n; i++) {
         out[i] = attr ? attr->ints[i] : otherwise;
         if (out[i] < least || out[i] > INT32_MAX)
-            return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' has the value %lld", name, (long long)out[i]);
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' has the value %lld", name,
+                                 (long long)out[i]);
     }
     return SY_OK;
 }
@@ -56,11 +59,13 @@ static int resolve_auto_pad(struct sy_node *node, const struct sy_shape *x, stru
 }
 
 /* kernel: the default kernel_shape, or NULL where the attribute must be there. */
-static int read_window(struct sy_node *node, const struct sy_shape *x, const int64_t *kernel, struct window *w)
+static int read_window(struct sy_node *node, const struct sy_shape *x, const int64_t *kernel,
+                       struct window *w)
 {
     *w = (struct window){.n = x->rank - 2};
     if (w->n < 1)
-        return sy_infer_fail(node, SY_ECORRUPT, "input of %d dimensions, at least 3 are needed", x->rank);
+        return sy_infer_fail(node, SY_ECORRUPT, "input of %d dimensions, at least 3 are needed",
+                             x->rank);
     if (!kernel && !sy_node_attr(node, "kernel_shape"))
         return sy_infer_fail(node, SY_ECORRUPT, "kernel_shape is missing");
     if (kernel && !sy_node_attr(node, "kernel_shape"))
@@ -75,15 +80,17 @@ static int read_window(struct sy_node *node, const struct sy_shape *x, const int
     return sy_node_set_ints(node, "pads", 2 * w->n, w->pads);
 }
 
-static int window_output(const struct sy_node *node, const struct sy_shape *x, const struct window *w, bool ceil_mode,
-                         struct sy_shape *out)
+static int window_output(const struct sy_node *node, const struct sy_shape *x,
+                         const struct window *w, bool ceil_mode, struct sy_shape *out)
 {
     for (int i = 0; i < w->n; i++) {
         int64_t size;
         SY_TRY(sy_infer_fixed(node, x, i + 2, &size));
-        int64_t room = size + w->pads[i] + w->pads[i + w->n] - ((w->kernel[i] - 1) * w->dilations[i] + 1);
+        int64_t room =
+            size + w->pads[i] + w->pads[i + w->n] - ((w->kernel[i] - 1) * w->dilations[i] + 1);
         if (room < 0)
-            return sy_infer_fail(node, SY_ECORRUPT, "kernel %lld does not fit into dimension %d of %lld",
+            return sy_infer_fail(node, SY_ECORRUPT,
+                                 "kernel %lld does not fit into dimension %d of %lld",
                                  (long long)w->kernel[i], i + 2, (long long)size);
         int64_t steps = (room + (ceil_mode ? w->strides[i] - 1 : 0)) / w->strides[i];
         if (ceil_mode && steps * w->strides[i] >= size + w->pads[i])
@@ -105,11 +112,11 @@ int sy_rule_conv(struct sy_infer *in, struct sy_node *node)
     int64_t w_out, w_in;
     SY_TRY(sy_infer_fixed(node, &weights->shape, 0, &w_out));
     SY_TRY(sy_infer_fixed(node, &weights->shape, 1, &w_in));
-    if (weights->shape.rank != x->shape.rank || group < 1 || group > channels || w_in * group != channels ||
-        w_out % group != 0)
+    if (weights->shape.rank != x->shape.rank || group < 1 || group > channels ||
+        w_in * group != channels || w_out % group != 0)
         return sy_infer_fail(node, SY_ECORRUPT, "weights %s do not fit input %s in %lld groups",
-                             sy_shape_text(&weights->shape, a, sizeof a), sy_shape_text(&x->shape, b, sizeof b),
-                             (long long)group);
+                             sy_shape_text(&weights->shape, a, sizeof a),
+                             sy_shape_text(&x->shape, b, sizeof b), (long long)group);
     for (int i = 2; i < weights->shape.rank; i++)
         SY_TRY(sy_infer_fixed(node, &weights->shape, i, &kernel[i - 2]));
     SY_TRY(read_window(node, &x->shape, kernel, &w));
@@ -151,7 +158,8 @@ int sy_rule_global_pool(struct sy_infer *in, struct sy_node *node)
 }
 
 /* Pads of some axes become pads of all dimensions. */
-static int spread_pads(const struct sy_node *node, int rank, int n_axes, const int64_t *axes, int64_t *pads)
+static int spread_pads(const struct sy_node *node, int rank, int n_axes, const int64_t *axes,
+                       int64_t *pads)
 {
     int64_t all[2 * SY_MAX_RANK] = {0};
     for (int i = 0; i < n_axes; i++) {
@@ -177,7 +185,8 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
     struct sy_shape shape = x->shape;
     if (n != 2 * (n_axes >= 0 ? n_axes : shape.rank))
-        return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n, n_axes >= 0 ? n_axes : shape.rank);
+        return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n,
+                             n_axes >= 0 ? n_axes : shape.rank);
     if (n_axes >= 0)
         SY_TRY(spread_pads(node, shape.rank, n_axes, axes, pads));
     for (int i = 0; i < shape.rank; i++) {
@@ -198,7 +207,8 @@ int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x, *parameter;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     if (sy_node_int(node, "training_mode", 0) != 0 || sy_node_int(node, "spatial", 1) != 1)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "training mode or spatial=0; export the model for inference");
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "training mode or spatial=0; export the model for inference");
     for (int i = 1; i < 5; i++) {
         SY_TRY(sy_infer_need(in, node, i, &parameter));
         if (x->shape.rank < 2 || parameter->shape.rank != 1 ||

@@ -19,15 +19,15 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 #include "runtime/json_msgpack.h"
-#include "runtime/base/msgpack_scan.h"
 
-#define DEFAULT_TIMEOUT_MS 60000u
-#define MAX_INPUTS 64
-#define MAX_ANSWER_BYTES (2ull << 30)
+#define DEFAULT_TIMEOUT_MS  60000u
+#define MAX_INPUTS          64
+#define MAX_ANSWER_BYTES    (2ull << 30)
 #define MAX_ANSWER_ELEMENTS (8ull << 20) /* a long trace */
-#define FIRST_CAPACITY (64u * 1024u)
+#define FIRST_CAPACITY      (64u * 1024u)
 
 struct sy_client {
     int fd;
@@ -40,7 +40,8 @@ struct sy_client {
 
 /* ---- the socket ---------------------------------------------------------------------------------------- */
 
-static int wait_for(sy_client *client, short events) {
+static int wait_for(sy_client *client, short events)
+{
     for (;;) {
         struct pollfd poller = {.fd = client->fd, .events = events};
         sy_ns now = sy_clock_now();
@@ -57,7 +58,9 @@ static int wait_for(sy_client *client, short events) {
     }
 }
 
-static int connect_bounded(sy_client *client, const struct sockaddr *address, socklen_t n_bytes, const char *text) {
+static int connect_bounded(sy_client *client, const struct sockaddr *address, socklen_t n_bytes,
+                           const char *text)
+{
     int error = 0;
     socklen_t n = sizeof(error);
 
@@ -75,16 +78,19 @@ static int connect_bounded(sy_client *client, const struct sockaddr *address, so
     return SY_OK;
 }
 
-static int connect_unix(sy_client *client, const char *path) {
+static int connect_unix(sy_client *client, const char *path)
+{
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (strlen(path) >= sizeof(address.sun_path))
-        return sy_error_set(SY_EARG, "socket path %s is longer than %zu bytes", path, sizeof(address.sun_path) - 1);
+        return sy_error_set(SY_EARG, "socket path %s is longer than %zu bytes", path,
+                            sizeof(address.sun_path) - 1);
     strcpy(address.sun_path, path);
     return connect_bounded(client, (struct sockaddr *)&address, sizeof(address), path);
 }
 
-static int connect_tcp(sy_client *client, const char *text) {
+static int connect_tcp(sy_client *client, const char *text)
+{
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *info = NULL;
     const char *colon = strrchr(text, ':');
     char host[256];
@@ -103,7 +109,8 @@ static int connect_tcp(sy_client *client, const char *text) {
     return status;
 }
 
-int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out) {
+int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
+{
     sy_client *client = calloc(1, sizeof(*client));
     int status;
 
@@ -122,7 +129,8 @@ int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
     return status;
 }
 
-void sy_client_close(sy_client *client) {
+void sy_client_close(sy_client *client)
+{
     if (!client)
         return;
     if (client->fd >= 0)
@@ -131,11 +139,13 @@ void sy_client_close(sy_client *client) {
     free(client);
 }
 
-const char *sy_client_error(const sy_client *client) {
+const char *sy_client_error(const sy_client *client)
+{
     return client ? client->error : "no memory for a client";
 }
 
-static int send_parts(sy_client *client, struct iovec *parts, int n_parts) {
+static int send_parts(sy_client *client, struct iovec *parts, int n_parts)
+{
     while (n_parts > 0) {
         struct msghdr header = {.msg_iov = parts, .msg_iovlen = (size_t)n_parts};
         ssize_t n = sendmsg(client->fd, &header, MSG_NOSIGNAL);
@@ -156,7 +166,8 @@ static int send_parts(sy_client *client, struct iovec *parts, int n_parts) {
     return SY_OK;
 }
 
-static int make_room(sy_client *client) {
+static int make_room(sy_client *client)
+{
     uint64_t capacity = SY_MAX(client->capacity * 2, (uint64_t)FIRST_CAPACITY);
     unsigned char *buffer;
 
@@ -164,13 +175,15 @@ static int make_room(sy_client *client) {
         return SY_OK;
     buffer = realloc(client->buffer, capacity);
     if (!buffer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an answer of %llu bytes", (unsigned long long)capacity);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for an answer of %llu bytes",
+                            (unsigned long long)capacity);
     client->buffer = buffer;
     client->capacity = capacity;
     return SY_OK;
 }
 
-static int receive_answer(sy_client *client, uint64_t *out_bytes) {
+static int receive_answer(sy_client *client, uint64_t *out_bytes)
+{
     struct sy_msgpack_scan scan;
     int complete = 0;
 
@@ -199,37 +212,43 @@ static int receive_answer(sy_client *client, uint64_t *out_bytes) {
 
 /* ---- requests and answers ------------------------------------------------------------------------------- */
 
-static const msgpack_object *get(const msgpack_object *map, const char *key) {
+static const msgpack_object *get(const msgpack_object *map, const char *key)
+{
     size_t n = strlen(key);
 
     for (uint32_t i = 0; map && map->type == MSGPACK_OBJECT_MAP && i < map->via.map.size; i++) {
         const msgpack_object *name = &map->via.map.ptr[i].key;
 
-        if (name->type == MSGPACK_OBJECT_STR && name->via.str.size == n && memcmp(name->via.str.ptr, key, n) == 0)
+        if (name->type == MSGPACK_OBJECT_STR && name->via.str.size == n &&
+            memcmp(name->via.str.ptr, key, n) == 0)
             return &map->via.map.ptr[i].val;
     }
     return NULL;
 }
 
-static void pack_text(msgpack_packer *packer, const char *text) {
+static void pack_text(msgpack_packer *packer, const char *text)
+{
     msgpack_pack_str(packer, strlen(text));
     msgpack_pack_str_body(packer, text, strlen(text));
 }
 
-static void pack_request(sy_client *client, msgpack_packer *packer, const char *method) {
+static void pack_request(sy_client *client, msgpack_packer *packer, const char *method)
+{
     msgpack_pack_array(packer, 4);
     msgpack_pack_int(packer, 0);
     msgpack_pack_uint64(packer, client->next_id);
     pack_text(packer, method);
 }
 
-static int server_error(const msgpack_object *error) {
+static int server_error(const msgpack_object *error)
+{
     const msgpack_object *name = get(error, "status"), *message = get(error, "message");
     int status = SY_EPROTO;
 
     if (name && name->type == MSGPACK_OBJECT_STR) {
-#define X(code, value, text)                                                                       \
-    if (strlen(#code) == name->via.str.size && memcmp(name->via.str.ptr, #code, sizeof(#code) - 1) == 0) \
+#define X(code, value, text)                                      \
+    if (strlen(#code) == name->via.str.size &&                    \
+        memcmp(name->via.str.ptr, #code, sizeof(#code) - 1) == 0) \
         status = SY_##code;
         SY_STATUS_TABLE(X)
 #undef X
@@ -243,7 +262,8 @@ static int server_error(const msgpack_object *error) {
 
 /* Sends, receives, and gives the result inside `unpacked`, which points into the client's buffer. */
 static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
-                    const msgpack_object **result) {
+                    const msgpack_object **result)
+{
     const msgpack_object *item;
     uint64_t bytes = 0;
     size_t offset = 0;
@@ -253,7 +273,8 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
     client->deadline = sy_clock_now() + client->timeout_ns;
     SY_TRY(send_parts(client, parts, n_parts));
     SY_TRY(receive_answer(client, &bytes));
-    if (msgpack_unpack_next(unpacked, (char *)client->buffer, bytes, &offset) != MSGPACK_UNPACK_SUCCESS ||
+    if (msgpack_unpack_next(unpacked, (char *)client->buffer, bytes, &offset) !=
+            MSGPACK_UNPACK_SUCCESS ||
         unpacked->data.type != MSGPACK_OBJECT_ARRAY || unpacked->data.via.array.size != 4)
         return sy_error_set(SY_EPROTO, "the server's answer is no msgpack-RPC response");
     item = unpacked->data.via.array.ptr;
@@ -266,7 +287,8 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
 }
 
 /* After a broken exchange, what comes next on the socket is unknown: the connection is not used again. */
-static int finish(sy_client *client, int status) {
+static int finish(sy_client *client, int status)
+{
     client->next_id++;
     if (status < 0)
         snprintf(client->error, sizeof(client->error), "%s", sy_error_text());
@@ -277,7 +299,8 @@ static int finish(sy_client *client, int status) {
     return status;
 }
 
-static int pack_params(msgpack_packer *packer, const char *text) {
+static int pack_params(msgpack_packer *packer, const char *text)
+{
     json_error_t where;
     json_t *params = text && *text ? json_loads(text, 0, &where) : json_array();
     int failed;
@@ -291,7 +314,8 @@ static int pack_params(msgpack_packer *packer, const char *text) {
     return failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for a request") : SY_OK;
 }
 
-static int result_text(const msgpack_object *result, char **out) {
+static int result_text(const msgpack_object *result, char **out)
+{
     json_t *json;
 
     SY_TRY(sy_json_from_msgpack(result, &json));
@@ -300,7 +324,8 @@ static int result_text(const msgpack_object *result, char **out) {
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
 }
 
-int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json) {
+int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json)
+{
     const msgpack_object *result = NULL;
     msgpack_unpacked unpacked;
     msgpack_sbuffer buffer;
@@ -325,7 +350,8 @@ done:
 
 /* ---- infer ------------------------------------------------------------------------------------------------ */
 
-static void pack_input(msgpack_packer *packer, const sy_client_tensor *input) {
+static void pack_input(msgpack_packer *packer, const sy_client_tensor *input)
+{
     msgpack_pack_map(packer, 4);
     pack_text(packer, "name");
     pack_text(packer, input->name);
@@ -339,19 +365,23 @@ static void pack_input(msgpack_packer *packer, const sy_client_tensor *input) {
     msgpack_pack_bin(packer, input->bytes);
 }
 
-static int check_inputs(const sy_client_tensor *inputs, int n_inputs) {
+static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
+{
     if (n_inputs < 0 || n_inputs > MAX_INPUTS)
         return sy_error_set(SY_EARG, "%d inputs; at most %d are possible", n_inputs, MAX_INPUTS);
     for (int i = 0; i < n_inputs; i++)
         if (!inputs[i].name || !inputs[i].dtype || inputs[i].rank < 0 ||
             inputs[i].rank > SWITCHYARD_MAX_RANK || inputs[i].bytes > UINT32_MAX)
-            return sy_error_set(SY_EARG, "input %d has no name or dtype, or a rank or size out of range", i);
+            return sy_error_set(SY_EARG,
+                                "input %d has no name or dtype, or a rank or size out of range", i);
     return SY_OK;
 }
 
 /* Tensors stay where they are: the packed bytes are cut at each tensor's place. */
-static int infer_exchange(sy_client *client, const char *model, const sy_client_tensor *inputs, int n_inputs,
-                          msgpack_sbuffer *buffer, msgpack_unpacked *unpacked, const msgpack_object **result) {
+static int infer_exchange(sy_client *client, const char *model, const sy_client_tensor *inputs,
+                          int n_inputs, msgpack_sbuffer *buffer, msgpack_unpacked *unpacked,
+                          const msgpack_object **result)
+{
     struct iovec parts[2 * MAX_INPUTS + 1];
     size_t cut[MAX_INPUTS + 1], from = 0;
     msgpack_packer packer;
@@ -381,7 +411,8 @@ static int infer_exchange(sy_client *client, const char *model, const sy_client_
     return exchange(client, parts, n, unpacked, result);
 }
 
-static uint64_t number(const msgpack_object *map, const char *key) {
+static uint64_t number(const msgpack_object *map, const char *key)
+{
     const msgpack_object *value = get(map, key);
 
     if (value && value->type == MSGPACK_OBJECT_BOOLEAN)
@@ -389,7 +420,8 @@ static uint64_t number(const msgpack_object *map, const char *key) {
     return value && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? value->via.u64 : 0;
 }
 
-static char *text_of(const msgpack_object *map, const char *key) {
+static char *text_of(const msgpack_object *map, const char *key)
+{
     const msgpack_object *value = get(map, key);
 
     return value && value->type == MSGPACK_OBJECT_STR && value->via.str.ptr
@@ -398,7 +430,8 @@ static char *text_of(const msgpack_object *map, const char *key) {
 }
 
 /* Copies one output out of the client's buffer, where it is not aligned. */
-static int take_output(const msgpack_object *map, sy_client_tensor *out) {
+static int take_output(const msgpack_object *map, sy_client_tensor *out)
+{
     const msgpack_object *shape = get(map, "shape"), *data = get(map, "data");
     void *copy;
 
@@ -406,7 +439,8 @@ static int take_output(const msgpack_object *map, sy_client_tensor *out) {
     out->dtype = text_of(map, "dtype");
     if (!out->name || !out->dtype || !shape || shape->type != MSGPACK_OBJECT_ARRAY ||
         shape->via.array.size > SWITCHYARD_MAX_RANK || !data || data->type != MSGPACK_OBJECT_BIN)
-        return sy_error_set(SY_EPROTO, "the server's answer has an output without name, dtype, shape or data");
+        return sy_error_set(SY_EPROTO,
+                            "the server's answer has an output without name, dtype, shape or data");
     out->rank = (int)shape->via.array.size;
     for (int i = 0; i < out->rank; i++)
         out->shape[i] = shape->via.array.ptr[i].via.i64;
@@ -420,7 +454,8 @@ static int take_output(const msgpack_object *map, sy_client_tensor *out) {
     return SY_OK;
 }
 
-static void take_timing(const msgpack_object *timing, sy_client_result *result) {
+static void take_timing(const msgpack_object *timing, sy_client_result *result)
+{
     result->queue_ns = number(timing, "queue_ns");
     result->preempt_wait_ns = number(timing, "preempt_wait_ns");
     result->swap_ns = number(timing, "swap_ns");
@@ -433,7 +468,8 @@ static void take_timing(const msgpack_object *timing, sy_client_result *result) 
     result->attempts = (int)number(timing, "attempts");
 }
 
-static int take_result(const msgpack_object *answer, sy_client_result **out) {
+static int take_result(const msgpack_object *answer, sy_client_result **out)
+{
     const msgpack_object *outputs = get(answer, "outputs");
     sy_client_result *result = calloc(1, sizeof(*result));
     int status = SY_OK;
@@ -459,8 +495,9 @@ static int take_result(const msgpack_object *answer, sy_client_result **out) {
     return status;
 }
 
-int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs, int n_inputs,
-                    sy_client_result **out) {
+int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
+                    int n_inputs, sy_client_result **out)
+{
     const msgpack_object *answer = NULL;
     msgpack_unpacked unpacked;
     msgpack_sbuffer buffer;
@@ -477,7 +514,8 @@ int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor
     return finish(client, status);
 }
 
-void sy_client_result_free(sy_client_result *result) {
+void sy_client_result_free(sy_client_result *result)
+{
     if (!result)
         return;
     for (int i = 0; i < result->n_outputs; i++) {

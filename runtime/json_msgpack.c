@@ -4,24 +4,28 @@
 
 #include "runtime/base/status.h"
 
-static int pack_string(msgpack_packer *packer, const char *text, size_t n) {
+static int pack_string(msgpack_packer *packer, const char *text, size_t n)
+{
     return msgpack_pack_str(packer, n) || msgpack_pack_str_body(packer, text, n) ? -1 : 0;
 }
 
-static int pack_object(msgpack_packer *packer, const json_t *value) {
+static int pack_object(msgpack_packer *packer, const json_t *value)
+{
     const char *key;
     json_t *item;
 
     if (msgpack_pack_map(packer, json_object_size(value)))
         return -1;
-    json_object_foreach((json_t *)value, key, item) {
+    json_object_foreach((json_t *)value, key, item)
+    {
         if (pack_string(packer, key, strlen(key)) || sy_json_to_msgpack(packer, item))
             return -1;
     }
     return 0;
 }
 
-static int pack_array(msgpack_packer *packer, const json_t *value) {
+static int pack_array(msgpack_packer *packer, const json_t *value)
+{
     if (msgpack_pack_array(packer, json_array_size(value)))
         return -1;
     for (size_t i = 0; i < json_array_size(value); i++)
@@ -30,7 +34,8 @@ static int pack_array(msgpack_packer *packer, const json_t *value) {
     return 0;
 }
 
-int sy_json_to_msgpack(msgpack_packer *packer, const json_t *value) {
+int sy_json_to_msgpack(msgpack_packer *packer, const json_t *value)
+{
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return pack_object(packer, value);
@@ -52,7 +57,8 @@ int sy_json_to_msgpack(msgpack_packer *packer, const json_t *value) {
     return -1;
 }
 
-static int from_array(const msgpack_object *object, json_t *array) {
+static int from_array(const msgpack_object *object, json_t *array)
+{
     for (uint32_t i = 0; i < object->via.array.size; i++) {
         json_t *item;
 
@@ -63,14 +69,16 @@ static int from_array(const msgpack_object *object, json_t *array) {
     return SY_OK;
 }
 
-static int from_map(const msgpack_object *object, json_t *map) {
+static int from_map(const msgpack_object *object, json_t *map)
+{
     for (uint32_t i = 0; i < object->via.map.size; i++) {
         const msgpack_object_kv *pair = &object->via.map.ptr[i];
         char key[256];
         json_t *item;
 
         if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof(key))
-            return sy_error_set(SY_EUNSUPPORTED, "a map's keys must be strings of at most 255 bytes");
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "a map's keys must be strings of at most 255 bytes");
         memcpy(key, pair->key.via.str.ptr ? pair->key.via.str.ptr : "", pair->key.via.str.size);
         key[pair->key.via.str.size] = 0;
         SY_TRY(sy_json_from_msgpack(&pair->val, &item));
@@ -80,7 +88,8 @@ static int from_map(const msgpack_object *object, json_t *map) {
     return SY_OK;
 }
 
-static json_t *from_scalar(const msgpack_object *object) {
+static json_t *from_scalar(const msgpack_object *object)
+{
     switch (object->type) {
     case MSGPACK_OBJECT_NIL:
         return json_null();
@@ -101,14 +110,16 @@ static json_t *from_scalar(const msgpack_object *object) {
     }
 }
 
-int sy_json_from_msgpack(const msgpack_object *object, json_t **out) {
+int sy_json_from_msgpack(const msgpack_object *object, json_t **out)
+{
     int status = SY_OK;
 
     *out = object->type == MSGPACK_OBJECT_ARRAY ? json_array()
            : object->type == MSGPACK_OBJECT_MAP ? json_object()
                                                 : from_scalar(object);
     if (!*out)
-        return sy_error_set(SY_EUNSUPPORTED, "a msgpack value of type %d has no JSON form", (int)object->type);
+        return sy_error_set(SY_EUNSUPPORTED, "a msgpack value of type %d has no JSON form",
+                            (int)object->type);
     if (object->type == MSGPACK_OBJECT_ARRAY)
         status = from_array(object, *out);
     else if (object->type == MSGPACK_OBJECT_MAP)

@@ -14,12 +14,14 @@
 #include "runtime/rpc_internal.h"
 
 #define FIRST_CAPACITY (16u * 1024u)
-#define KEPT_CAPACITY (1024u * 1024u) /* a buffer that grew beyond it is given back when it is empty */
+#define KEPT_CAPACITY \
+    (1024u * 1024u) /* a buffer that grew beyond it is given back when it is empty */
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
 
-static void connection_free(struct sy_rpc_connection *connection) {
+static void connection_free(struct sy_rpc_connection *connection)
+{
     if (connection->read_event)
         event_free(connection->read_event);
     if (connection->write_event)
@@ -28,7 +30,8 @@ static void connection_free(struct sy_rpc_connection *connection) {
     free(connection);
 }
 
-void sy_rpc_connection_release(struct sy_rpc_connection *connection) {
+void sy_rpc_connection_release(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_server *server = connection->server;
 
     if (--connection->refs > 0)
@@ -37,11 +40,14 @@ void sy_rpc_connection_release(struct sy_rpc_connection *connection) {
     sy_rpc_server_release(server);
 }
 
-static void start_scan(struct sy_rpc_connection *connection) {
-    sy_msgpack_scan_init(&connection->scan, connection->server->limits.message_bytes, SY_RPC_MAX_ELEMENTS);
+static void start_scan(struct sy_rpc_connection *connection)
+{
+    sy_msgpack_scan_init(&connection->scan, connection->server->limits.message_bytes,
+                         SY_RPC_MAX_ELEMENTS);
 }
 
-static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connection *connection) {
+static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connection *connection)
+{
     connection->next = server->connections;
     if (connection->next)
         connection->next->previous = connection;
@@ -50,7 +56,8 @@ static void link_connection(struct sy_rpc_server *server, struct sy_rpc_connecti
     server->refs++;
 }
 
-static void unlink_connection(struct sy_rpc_connection *connection) {
+static void unlink_connection(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_server *server = connection->server;
 
     if (connection->previous)
@@ -63,7 +70,8 @@ static void unlink_connection(struct sy_rpc_connection *connection) {
     server->n_connections--;
 }
 
-int sy_rpc_connection_create(struct sy_rpc_server *server, int fd) {
+int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
+{
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
 
     if (!connection)
@@ -72,9 +80,12 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd) {
     connection->fd = fd;
     connection->refs = 1;
     connection->progress_ns = sy_clock_now();
-    connection->read_event = event_new(server->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
-    connection->write_event = event_new(server->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    if (!connection->read_event || !connection->write_event || event_add(connection->read_event, NULL)) {
+    connection->read_event =
+        event_new(server->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
+    connection->write_event =
+        event_new(server->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
+    if (!connection->read_event || !connection->write_event ||
+        event_add(connection->read_event, NULL)) {
         connection_free(connection);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
     }
@@ -84,7 +95,8 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd) {
     return SY_OK;
 }
 
-void sy_rpc_connection_close(struct sy_rpc_connection *connection) {
+void sy_rpc_connection_close(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_server *server = connection->server;
 
     if (connection->fd < 0)
@@ -107,13 +119,15 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection) {
     sy_rpc_connection_release(connection);
 }
 
-bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now) {
+bool sy_rpc_connection_stalled(const struct sy_rpc_connection *connection, sy_ns now)
+{
     bool expects = connection->first_reply || (connection->reading && connection->used > 0);
 
     return expects && now > connection->progress_ns + connection->server->limits.stall_ns;
 }
 
-static void want_read(struct sy_rpc_connection *connection, bool wanted) {
+static void want_read(struct sy_rpc_connection *connection, bool wanted)
+{
     if (wanted == connection->reading || connection->fd < 0)
         return;
     connection->reading = wanted;
@@ -125,7 +139,8 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted) {
 }
 
 /* F2: says what was wrong, reads no more, and closes when the answers are out. */
-static void end_after_error(struct sy_rpc_connection *connection, int status) {
+static void end_after_error(struct sy_rpc_connection *connection, int status)
+{
     want_read(connection, false);
     connection->closing = true;
     connection->used = 0;
@@ -133,27 +148,33 @@ static void end_after_error(struct sy_rpc_connection *connection, int status) {
     sy_rpc_answer_error(connection, true, 0, status, sy_error_text());
 }
 
-static int dispatch_bytes(struct sy_rpc_connection *connection, const unsigned char *bytes, uint64_t n_bytes) {
+static int dispatch_bytes(struct sy_rpc_connection *connection, const unsigned char *bytes,
+                          uint64_t n_bytes)
+{
     msgpack_unpacked unpacked;
     size_t offset = 0;
     int status;
 
     msgpack_unpacked_init(&unpacked);
-    if (msgpack_unpack_next(&unpacked, (const char *)bytes, n_bytes, &offset) == MSGPACK_UNPACK_SUCCESS)
+    if (msgpack_unpack_next(&unpacked, (const char *)bytes, n_bytes, &offset) ==
+        MSGPACK_UNPACK_SUCCESS)
         status = sy_rpc_dispatch(connection, &unpacked.data);
     else
-        status = sy_error_set(SY_EPROTO, "a message of %llu bytes is not msgpack", (unsigned long long)n_bytes);
+        status = sy_error_set(SY_EPROTO, "a message of %llu bytes is not msgpack",
+                              (unsigned long long)n_bytes);
     msgpack_unpacked_destroy(&unpacked);
     return status;
 }
 
 /* Whole messages at the front of the buffer, as many as may be outstanding. Returns the bytes they took. */
-static uint64_t process_messages(struct sy_rpc_connection *connection) {
+static uint64_t process_messages(struct sy_rpc_connection *connection)
+{
     uint64_t at = 0;
 
     while (connection->fd >= 0 && !connection->closing && at < connection->used &&
            connection->n_outstanding < connection->server->limits.max_outstanding) {
-        int status = sy_msgpack_scan(&connection->scan, connection->buffer + at, connection->used - at);
+        int status =
+            sy_msgpack_scan(&connection->scan, connection->buffer + at, connection->used - at);
 
         if (status == 1) {
             uint64_t n = connection->scan.at;
@@ -171,7 +192,8 @@ static uint64_t process_messages(struct sy_rpc_connection *connection) {
     return at;
 }
 
-static void give_back_buffer(struct sy_rpc_connection *connection) {
+static void give_back_buffer(struct sy_rpc_connection *connection)
+{
     if (connection->used > 0 || connection->capacity <= KEPT_CAPACITY)
         return;
     free(connection->buffer);
@@ -180,7 +202,8 @@ static void give_back_buffer(struct sy_rpc_connection *connection) {
     connection->capacity = 0;
 }
 
-static void process(struct sy_rpc_connection *connection) {
+static void process(struct sy_rpc_connection *connection)
+{
     uint64_t taken;
 
     if (connection->processing)
@@ -194,8 +217,9 @@ static void process(struct sy_rpc_connection *connection) {
         if (taken > 0 && connection->used > 0)
             memmove(connection->buffer, connection->buffer + taken, connection->used);
         give_back_buffer(connection);
-        want_read(connection, !connection->closing &&
-                                  connection->n_outstanding < connection->server->limits.max_outstanding);
+        want_read(connection,
+                  !connection->closing &&
+                      connection->n_outstanding < connection->server->limits.max_outstanding);
         if (connection->closing && connection->n_outstanding == 0 && !connection->first_reply)
             sy_rpc_connection_close(connection);
     }
@@ -203,21 +227,25 @@ static void process(struct sy_rpc_connection *connection) {
 }
 
 /* Room for more of the message that has begun: doubled as bytes arrive, never by what is claimed (F1). */
-static int make_room(struct sy_rpc_connection *connection) {
+static int make_room(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_server *server = connection->server;
     uint64_t capacity = SY_MAX(connection->capacity * 2, (uint64_t)FIRST_CAPACITY);
     unsigned char *buffer;
 
     if (connection->used < connection->capacity)
         return SY_OK;
-    if (connection->scan.at > connection->used) /* a long tensor: no more than its end, and a little of the next */
+    if (connection->scan.at >
+        connection->used) /* a long tensor: no more than its end, and a little of the next */
         capacity = SY_MIN(capacity, connection->scan.at + FIRST_CAPACITY);
     if (server->buffered_bytes + capacity - connection->capacity > server->limits.buffered_bytes)
-        return sy_error_set(SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
-                            (unsigned long long)server->buffered_bytes);
+        return sy_error_set(
+            SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
+            (unsigned long long)server->buffered_bytes);
     buffer = realloc(connection->buffer, capacity);
     if (!buffer)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message of %llu bytes", (unsigned long long)capacity);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a message of %llu bytes",
+                            (unsigned long long)capacity);
     server->buffered_bytes += capacity - connection->capacity;
     connection->buffer = buffer;
     connection->capacity = capacity;
@@ -225,7 +253,8 @@ static int make_room(struct sy_rpc_connection *connection) {
 }
 
 /* False: nothing more now, or the end. */
-static bool read_some(struct sy_rpc_connection *connection) {
+static bool read_some(struct sy_rpc_connection *connection)
+{
     uint64_t room;
     ssize_t n;
     int status = make_room(connection);
@@ -249,7 +278,8 @@ static bool read_some(struct sy_rpc_connection *connection) {
     return connection->fd >= 0 && connection->reading && (uint64_t)n == room;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *ctx) {
+static void on_readable(evutil_socket_t fd, short what, void *ctx)
+{
     struct sy_rpc_connection *connection = ctx;
 
     (void)fd, (void)what;
@@ -261,7 +291,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx) {
     sy_rpc_connection_release(connection);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *ctx) {
+static void on_writable(evutil_socket_t fd, short what, void *ctx)
+{
     struct sy_rpc_connection *connection = ctx;
 
     (void)fd, (void)what;
@@ -274,7 +305,8 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx) {
 }
 
 /* Called when an answer came from the core, outside of reading: what was held back may go on. */
-void sy_rpc_connection_resume(struct sy_rpc_connection *connection) {
+void sy_rpc_connection_resume(struct sy_rpc_connection *connection)
+{
     if (connection->fd >= 0 && (connection->closing || !connection->reading))
         process(connection);
 }

@@ -1,56 +1,71 @@
 /* Binds the RPC server's table to the runtime's core. */
 #include "runtime/rpc_server.h"
 
-static struct sy_slab *core_slab(void *core) {
+static struct sy_slab *core_slab(void *core)
+{
     return sy_core_slab(core);
 }
 
-static int core_model_find(void *core, const char *name, const struct sy_package **out) {
+static int core_model_find(void *core, const char *name, const struct sy_package **out)
+{
     return sy_core_model_find(core, name, out);
 }
 
 static int core_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id) {
+                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
     return sy_core_infer(core, model, batch, inputs, outputs, done, ctx, out_id);
 }
 
-static void core_infer_cancel(void *core, uint64_t id) {
+static void core_infer_cancel(void *core, uint64_t id)
+{
     sy_core_infer_cancel(core, id);
 }
 
-static int core_model_add(void *core, const char *path, const char *name, sy_core_done done, void *ctx) {
+static int core_model_add(void *core, const char *path, const char *name, sy_core_done done,
+                          void *ctx)
+{
     return sy_core_model_add(core, path, name, done, ctx);
 }
 
-static int core_model_remove(void *core, const char *name) {
+static int core_model_remove(void *core, const char *name)
+{
     return sy_core_model_remove(core, name);
 }
 
-static int core_model_evict(void *core, const char *name, bool image_too) {
+static int core_model_evict(void *core, const char *name, bool image_too)
+{
     return sy_core_model_evict(core, name, image_too);
 }
 
-static int core_job_submit(void *core, const char *text, sy_core_done done, void *ctx, uint64_t *out_job) {
+static int core_job_submit(void *core, const char *text, sy_core_done done, void *ctx,
+                           uint64_t *out_job)
+{
     return sy_core_job_submit(core, text, done, ctx, out_job);
 }
 
-static int core_job_stop(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx) {
+static int core_job_stop(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx)
+{
     return sy_core_job_stop(core, job, evaluate, done, ctx);
 }
 
-static int core_status(void *core, json_t **out) {
+static int core_status(void *core, json_t **out)
+{
     return sy_core_status(core, out);
 }
 
-static void core_trace_enable(void *core, bool enable) {
+static void core_trace_enable(void *core, bool enable)
+{
     sy_core_trace_enable(core, enable);
 }
 
-static int core_trace_dump(void *core, json_t **out) {
+static int core_trace_dump(void *core, json_t **out)
+{
     return sy_core_trace_dump(core, out);
 }
 
-static void core_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx) {
+static void core_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx)
+{
     sy_core_drain(core, grace_ns, done, ctx);
 }
 

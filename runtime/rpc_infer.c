@@ -20,13 +20,15 @@ struct sy_rpc_infer {
     uint64_t inputs[SY_RPC_MAX_TENSORS], outputs[SY_RPC_MAX_TENSORS];
 };
 
-static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n) {
+static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n)
+{
     for (int i = 0; i < *n; i++)
         sy_slab_release(slab, offsets[i]);
     *n = 0;
 }
 
-void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer) {
+void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer)
+{
     struct sy_slab *slab;
 
     if (!infer)
@@ -37,7 +39,8 @@ void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer)
     free(infer);
 }
 
-void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection) {
+void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_server *server = connection->server;
     uint64_t ids[256];
     int n = 0;
@@ -51,17 +54,20 @@ void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection) {
 
 /* ---- checks ----------------------------------------------------------------------------------------------- */
 
-static int read_text(const msgpack_object *map, const char *key, char *to, size_t bytes) {
+static int read_text(const msgpack_object *map, const char *key, char *to, size_t bytes)
+{
     const msgpack_object *value = sy_rpc_get(map, key);
 
     if (!value || value->type != MSGPACK_OBJECT_STR || value->via.str.size >= bytes)
-        return sy_error_set(SY_EARG, "\"%s\" is missing, no string, or longer than %zu bytes", key, bytes - 1);
+        return sy_error_set(SY_EARG, "\"%s\" is missing, no string, or longer than %zu bytes", key,
+                            bytes - 1);
     memcpy(to, value->via.str.ptr ? value->via.str.ptr : "", value->via.str.size);
     to[value->via.str.size] = 0;
     return SY_OK;
 }
 
-static int find_input(const struct sy_graph *graph, const char *name, int *out) {
+static int find_input(const struct sy_graph *graph, const char *name, int *out)
+{
     char names[300] = "";
     size_t used = 0;
 
@@ -74,50 +80,59 @@ static int find_input(const struct sy_graph *graph, const char *name, int *out) 
     return sy_error_set(SY_EARG, "the model has no input \"%s\"; it has %s", name, names);
 }
 
-static int check_dtype(const struct sy_tensor *tensor, const msgpack_object *map) {
+static int check_dtype(const struct sy_tensor *tensor, const msgpack_object *map)
+{
     char dtype[16];
 
     SY_TRY(read_text(map, "dtype", dtype, sizeof(dtype)));
     if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
-        return sy_error_set(SY_EARG, "input \"%s\" has dtype %s; the model takes %s", tensor->name, dtype,
-                            sy_dtype_wire_name(tensor->dtype));
+        return sy_error_set(SY_EARG, "input \"%s\" has dtype %s; the model takes %s", tensor->name,
+                            dtype, sy_dtype_wire_name(tensor->dtype));
     return SY_OK;
 }
 
-static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map, int64_t *dims) {
+static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map, int64_t *dims)
+{
     const msgpack_object *shape = sy_rpc_get(map, "shape");
     char expected[128];
 
     sy_shape_text(&tensor->shape, expected, sizeof(expected));
     if (!shape || shape->type != MSGPACK_OBJECT_ARRAY)
-        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array", tensor->name);
+        return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array",
+                            tensor->name);
     if (shape->via.array.size != (uint32_t)tensor->shape.rank)
-        return sy_error_set(SY_EARG, "input \"%s\" has %u dimensions; the model takes %s", tensor->name,
-                            shape->via.array.size, expected);
+        return sy_error_set(SY_EARG, "input \"%s\" has %u dimensions; the model takes %s",
+                            tensor->name, shape->via.array.size, expected);
     for (int i = 0; i < tensor->shape.rank; i++) {
         const msgpack_object *dim = &shape->via.array.ptr[i];
 
         if (dim->type != MSGPACK_OBJECT_POSITIVE_INTEGER || dim->via.u64 > INT64_MAX)
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is no length", tensor->name, i);
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is no length", tensor->name,
+                                i);
         dims[i] = (int64_t)dim->via.u64;
     }
     return SY_OK;
 }
 
-static int note_batch(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, int64_t rest, int64_t factor) {
+static int note_batch(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, int64_t rest,
+                      int64_t factor)
+{
     int64_t batch = rest > 0 ? rest / factor : 0;
 
     if (batch < 1 || batch > SY_RPC_MAX_BATCH || batch * factor != rest)
-        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 "; 1 to %d are possible", tensor->name,
-                            batch, SY_RPC_MAX_BATCH);
+        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 "; 1 to %d are possible",
+                            tensor->name, batch, SY_RPC_MAX_BATCH);
     if (infer->batch && infer->batch != batch)
-        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 ", another input one of %" PRId64,
+        return sy_error_set(SY_EARG,
+                            "input \"%s\" is a batch of %" PRId64 ", another input one of %" PRId64,
                             tensor->name, batch, infer->batch);
     infer->batch = batch;
     return SY_OK;
 }
 
-static int check_shape(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, const msgpack_object *map) {
+static int check_shape(struct sy_rpc_infer *infer, const struct sy_tensor *tensor,
+                       const msgpack_object *map)
+{
     int64_t dims[SY_MAX_RANK];
     char expected[128];
 
@@ -128,30 +143,36 @@ static int check_shape(struct sy_rpc_infer *infer, const struct sy_tensor *tenso
         if (dim->per_batch > 0)
             SY_TRY(note_batch(infer, tensor, dims[i] - dim->fixed, dim->per_batch));
         else if (dims[i] != dim->fixed)
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is %" PRId64 "; the model takes %s",
+            return sy_error_set(SY_EARG,
+                                "input \"%s\": dimension %d is %" PRId64 "; the model takes %s",
                                 tensor->name, i, dims[i],
                                 sy_shape_text(&tensor->shape, expected, sizeof(expected)));
     }
     return SY_OK;
 }
 
-static int check_data(const struct sy_rpc_infer *infer, const struct sy_tensor *tensor, const msgpack_object *map,
-                      const msgpack_object **out) {
+static int check_data(const struct sy_rpc_infer *infer, const struct sy_tensor *tensor,
+                      const msgpack_object *map, const msgpack_object **out)
+{
     const msgpack_object *data = sy_rpc_get(map, "data");
     int64_t batch = infer->batch ? infer->batch : 1;
-    uint64_t bytes = (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+    uint64_t bytes =
+        (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
 
     if (!data || data->type != MSGPACK_OBJECT_BIN)
         return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", tensor->name);
     if (data->via.bin.size != bytes)
-        return sy_error_set(SY_EARG, "input \"%s\" has %u bytes of data; its shape and dtype need %" PRIu64,
+        return sy_error_set(SY_EARG,
+                            "input \"%s\" has %u bytes of data; its shape and dtype need %" PRIu64,
                             tensor->name, data->via.bin.size, bytes);
     *out = data;
     return SY_OK;
 }
 
 /* One input: sets data[index of the graph's input]. */
-static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map, const msgpack_object **data) {
+static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map,
+                       const msgpack_object **data)
+{
     const struct sy_tensor *tensor;
     char name[256];
     int index;
@@ -166,7 +187,9 @@ static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map, co
     return check_data(infer, tensor, map, &data[index]);
 }
 
-static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params, const msgpack_object **data) {
+static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params,
+                        const msgpack_object **data)
+{
     const msgpack_object *inputs = sy_rpc_get(params, "inputs");
 
     if (!inputs || inputs->type != MSGPACK_OBJECT_ARRAY)
@@ -185,13 +208,17 @@ static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params
 
 /* ---- the slab ------------------------------------------------------------------------------------------------ */
 
-static uint64_t output_bytes(const struct sy_rpc_infer *infer, int output) {
+static uint64_t output_bytes(const struct sy_rpc_infer *infer, int output)
+{
     const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
 
-    return (uint64_t)sy_shape_elements(&tensor->shape, infer->batch) * sy_dtype_bytes(tensor->dtype);
+    return (uint64_t)sy_shape_elements(&tensor->shape, infer->batch) *
+           sy_dtype_bytes(tensor->dtype);
 }
 
-static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const msgpack_object *const *data) {
+static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
+                     const msgpack_object *const *data)
+{
     for (int i = 0; i < infer->graph->n_inputs; i++) {
         uint64_t bytes = data[i]->via.bin.size;
 
@@ -209,19 +236,23 @@ static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const msg
 
 /* ---- the answer ---------------------------------------------------------------------------------------------- */
 
-static void pack_text(msgpack_packer *packer, const char *text) {
+static void pack_text(msgpack_packer *packer, const char *text)
+{
     size_t n = strlen(text);
 
     msgpack_pack_str(packer, n);
     msgpack_pack_str_body(packer, text, n);
 }
 
-static void pack_number(msgpack_packer *packer, const char *key, uint64_t value) {
+static void pack_number(msgpack_packer *packer, const char *key, uint64_t value)
+{
     pack_text(packer, key);
     msgpack_pack_uint64(packer, value);
 }
 
-static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struct sy_slab *slab, int output) {
+static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struct sy_slab *slab,
+                        int output)
+{
     const struct sy_rpc_infer *infer = reply->infer;
     const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
     uint64_t bytes = output_bytes(infer, output);
@@ -242,11 +273,13 @@ static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, stru
     reply->tensor_bytes[reply->n_tensors++] = bytes;
 }
 
-static sy_ns between(sy_ns from, sy_ns to) {
+static sy_ns between(sy_ns from, sy_ns to)
+{
     return from && to > from ? to - from : 0;
 }
 
-static void pack_timing(msgpack_packer *packer, const struct sy_request_report *r) {
+static void pack_timing(msgpack_packer *packer, const struct sy_request_report *r)
+{
     sy_ns moved = SY_MAX(r->copy_end_ns, r->storage_end_ns);
 
     msgpack_pack_map(packer, 14);
@@ -268,14 +301,16 @@ static void pack_timing(msgpack_packer *packer, const struct sy_request_report *
     pack_number(packer, "worker", (uint64_t)SY_MAX(r->worker, 0));
 }
 
-static void answer_outputs(struct sy_rpc_infer *infer, const struct sy_request_report *report) {
+static void answer_outputs(struct sy_rpc_infer *infer, const struct sy_request_report *report)
+{
     struct sy_rpc_server *server = infer->connection->server;
     struct sy_slab *slab = server->handlers->slab(server->core);
     struct sy_rpc_reply *reply = sy_rpc_reply_create();
     msgpack_packer packer;
 
     if (!reply) {
-        sy_rpc_answer_error(infer->connection, infer->answers, infer->message_id, SY_ENOMEM_HOST, sy_error_text());
+        sy_rpc_answer_error(infer->connection, infer->answers, infer->message_id, SY_ENOMEM_HOST,
+                            sy_error_text());
         sy_rpc_infer_free(server, infer);
         return;
     }
@@ -294,11 +329,13 @@ static void answer_outputs(struct sy_rpc_infer *infer, const struct sy_request_r
     msgpack_pack_array(&packer, (size_t)infer->graph->n_outputs);
     for (int i = 0; i < infer->graph->n_outputs; i++)
         pack_output(reply, &packer, slab, i);
-    release_pieces(slab, infer->inputs, &infer->n_inputs); /* the run is over: only the outputs are still needed */
+    release_pieces(slab, infer->inputs,
+                   &infer->n_inputs); /* the run is over: only the outputs are still needed */
     sy_rpc_reply_send(infer->connection, reply);
 }
 
-static void unlink_infer(struct sy_rpc_infer *infer) {
+static void unlink_infer(struct sy_rpc_infer *infer)
+{
     if (infer->previous)
         infer->previous->next = infer->next;
     else
@@ -307,7 +344,9 @@ static void unlink_infer(struct sy_rpc_infer *infer) {
         infer->next->previous = infer->previous;
 }
 
-static void infer_done(void *ctx, int status, const char *error, const struct sy_request_report *report) {
+static void infer_done(void *ctx, int status, const char *error,
+                       const struct sy_request_report *report)
+{
     struct sy_rpc_infer *infer = ctx;
     struct sy_rpc_connection *connection = infer->connection;
 
@@ -327,11 +366,12 @@ static void infer_done(void *ctx, int status, const char *error, const struct sy
 
 /* ---- the call ------------------------------------------------------------------------------------------------- */
 
-static int submit(struct sy_rpc_infer *infer) {
+static int submit(struct sy_rpc_infer *infer)
+{
     struct sy_rpc_connection *connection = infer->connection;
     struct sy_rpc_server *server = connection->server;
-    int status = server->handlers->infer(server->core, infer->model, infer->batch, infer->inputs, infer->outputs,
-                                         infer_done, infer, &infer->id);
+    int status = server->handlers->infer(server->core, infer->model, infer->batch, infer->inputs,
+                                         infer->outputs, infer_done, infer, &infer->id);
 
     if (status < 0)
         return status;
@@ -343,7 +383,8 @@ static int submit(struct sy_rpc_infer *infer) {
     return SY_OK;
 }
 
-static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params) {
+static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
+{
     const msgpack_object *data[SY_RPC_MAX_TENSORS] = {NULL};
     struct sy_rpc_server *server = infer->connection->server;
     const struct sy_package *package;
@@ -352,12 +393,14 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params) {
     SY_TRY(server->handlers->model_find(server->core, infer->model, &package));
     infer->graph = package->graph;
     if (infer->graph->n_inputs > SY_RPC_MAX_TENSORS || infer->graph->n_outputs > SY_RPC_MAX_TENSORS)
-        return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs", SY_RPC_MAX_TENSORS);
+        return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
+                            SY_RPC_MAX_TENSORS);
     SY_TRY(check_inputs(infer, params, data));
     return fill_slab(infer, server->handlers->slab(server->core), data);
 }
 
-int sy_rpc_infer(const struct sy_rpc_request *request) {
+int sy_rpc_infer(const struct sy_rpc_request *request)
+{
     const msgpack_object *params = request->params;
     struct sy_rpc_infer *infer;
     int status;

@@ -5,12 +5,12 @@
 #include <event2/event.h>
 #include <msgpack.h>
 
-#include "runtime/rpc_server.h"
 #include "runtime/base/msgpack_scan.h"
+#include "runtime/rpc_server.h"
 
 #define SY_RPC_MAX_ELEMENTS 65536u /* of one message; tensors are one element each */
-#define SY_RPC_MAX_TENSORS 64      /* inputs, or outputs, of one request */
-#define SY_RPC_MAX_BATCH 1024
+#define SY_RPC_MAX_TENSORS  64     /* inputs, or outputs, of one request */
+#define SY_RPC_MAX_BATCH    1024
 
 struct sy_rpc_server {
     struct event_base *base;
@@ -38,14 +38,14 @@ struct sy_rpc_reply {
     size_t cut[SY_RPC_MAX_TENSORS];
     const void *tensor[SY_RPC_MAX_TENSORS];
     uint64_t tensor_bytes[SY_RPC_MAX_TENSORS];
-    uint64_t bytes; /* of all */
+    uint64_t bytes;             /* of all */
     struct sy_rpc_infer *infer; /* whose outputs these are, or NULL; freed when sent */
 };
 
 struct sy_rpc_connection {
     struct sy_rpc_server *server;
     struct sy_rpc_connection *next, *previous;
-    int fd; /* -1: closed */
+    int fd;   /* -1: closed */
     int refs; /* the server's list, each request at the core, a running callback */
     struct event *read_event, *write_event;
     bool reading, writing, processing, closing; /* closing: when the replies are out */
@@ -85,9 +85,10 @@ void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply)
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
 /* Writes what the socket takes; false: the connection is broken. */
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
-void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id, json_t *result); /* steals */
-void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id, int status,
-                         const char *message);
+void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                        json_t *result); /* steals */
+void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                         int status, const char *message);
 
 /* ---- rpc_methods.c ---- */
 /* One whole message. EPROTO when it is no RPC message: the connection must end. */

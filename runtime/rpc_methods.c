@@ -21,7 +21,8 @@ struct later {
 
 typedef int (*method)(const struct sy_rpc_request *request, json_t *params);
 
-const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key) {
+const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key)
+{
     size_t n = strlen(key);
 
     for (uint32_t i = 0; map->type == MSGPACK_OBJECT_MAP && i < map->via.map.size; i++) {
@@ -34,45 +35,54 @@ const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key) {
     return NULL;
 }
 
-static void *core_of(const struct sy_rpc_request *request) {
+static void *core_of(const struct sy_rpc_request *request)
+{
     return request->connection->server->core;
 }
 
-static const struct sy_rpc_handlers *handlers_of(const struct sy_rpc_request *request) {
+static const struct sy_rpc_handlers *handlers_of(const struct sy_rpc_request *request)
+{
     return request->connection->server->handlers;
 }
 
-static int answer(const struct sy_rpc_request *request, json_t *result) {
+static int answer(const struct sy_rpc_request *request, json_t *result)
+{
     if (!result)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
     sy_rpc_answer_json(request->connection, request->answers, request->id, result);
     return SY_OK;
 }
 
-static int need_text(json_t *params, const char *key, const char **out) {
+static int need_text(json_t *params, const char *key, const char **out)
+{
     *out = json_string_value(json_object_get(params, key));
-    return *out ? SY_OK : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+    return *out ? SY_OK
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
 }
 
 /* ---- answers that come later -------------------------------------------------------------------------- */
 
-static int later_create(const struct sy_rpc_request *request, struct later **out) {
+static int later_create(const struct sy_rpc_request *request, struct later **out)
+{
     struct later *later = calloc(1, sizeof(*later));
 
     if (!later)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
-    *later = (struct later){.connection = request->connection, .answers = request->answers, .id = request->id};
+    *later = (struct later){
+        .connection = request->connection, .answers = request->answers, .id = request->id};
     request->connection->refs++;
     *out = later;
     return SY_OK;
 }
 
-static void later_free(struct later *later) {
+static void later_free(struct later *later)
+{
     sy_rpc_connection_release(later->connection);
     free(later);
 }
 
-static void later_done(void *ctx, int status, const char *error) {
+static void later_done(void *ctx, int status, const char *error)
+{
     struct later *later = ctx;
     struct sy_rpc_connection *connection = later->connection;
 
@@ -80,23 +90,27 @@ static void later_done(void *ctx, int status, const char *error) {
         sy_rpc_answer_error(connection, later->answers, later->id, status, error);
     else
         sy_rpc_answer_json(connection, later->answers, later->id,
-                           later->with_job ? json_pack("{s:I}", "job", (json_int_t)later->job) : json_object());
+                           later->with_job ? json_pack("{s:I}", "job", (json_int_t)later->job)
+                                           : json_object());
     sy_rpc_connection_resume(connection);
     later_free(later);
 }
 
-static void drain_done(void *ctx) {
+static void drain_done(void *ctx)
+{
     later_done(ctx, SY_OK, NULL);
 }
 
 /* ---- the methods ----------------------------------------------------------------------------------------- */
 
-static int do_ping(const struct sy_rpc_request *request, json_t *params) {
+static int do_ping(const struct sy_rpc_request *request, json_t *params)
+{
     (void)params;
     return answer(request, json_string("pong"));
 }
 
-static int do_status(const struct sy_rpc_request *request, json_t *params) {
+static int do_status(const struct sy_rpc_request *request, json_t *params)
+{
     json_t *status;
 
     (void)params;
@@ -105,7 +119,8 @@ static int do_status(const struct sy_rpc_request *request, json_t *params) {
 }
 
 /* Names, dtypes and shapes (-1: the batch) of a model's inputs or outputs. */
-static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n) {
+static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n)
+{
     json_t *list = json_array();
 
     for (int i = 0; list && i < n; i++) {
@@ -114,26 +129,31 @@ static json_t *describe_tensors(const struct sy_graph *graph, const int *indices
 
         for (int d = 0; d < tensor->shape.rank; d++)
             json_array_append_new(
-                shape, json_integer(tensor->shape.dims[d].per_batch ? -1 : tensor->shape.dims[d].fixed));
+                shape,
+                json_integer(tensor->shape.dims[d].per_batch ? -1 : tensor->shape.dims[d].fixed));
         json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
                                               sy_dtype_wire_name(tensor->dtype), "shape", shape));
     }
     return list;
 }
 
-static void describe_model(const struct sy_rpc_request *request, json_t *model) {
+static void describe_model(const struct sy_rpc_request *request, json_t *model)
+{
     const char *name = json_string_value(json_object_get(model, "name"));
     const struct sy_package *package;
 
     if (!name || handlers_of(request)->model_find(core_of(request), name, &package) < 0)
         return; /* still loading, or unavailable */
-    json_object_set_new(model, "inputs",
-                        describe_tensors(package->graph, package->graph->inputs, package->graph->n_inputs));
-    json_object_set_new(model, "outputs",
-                        describe_tensors(package->graph, package->graph->outputs, package->graph->n_outputs));
+    json_object_set_new(
+        model, "inputs",
+        describe_tensors(package->graph, package->graph->inputs, package->graph->n_inputs));
+    json_object_set_new(
+        model, "outputs",
+        describe_tensors(package->graph, package->graph->outputs, package->graph->n_outputs));
 }
 
-static int do_models(const struct sy_rpc_request *request, json_t *params) {
+static int do_models(const struct sy_rpc_request *request, json_t *params)
+{
     json_t *status, *models, *model;
     size_t i;
 
@@ -142,12 +162,12 @@ static int do_models(const struct sy_rpc_request *request, json_t *params) {
     models = json_object_get(status, "models");
     models = models ? json_incref(models) : json_array();
     json_decref(status);
-    json_array_foreach(models, i, model)
-        describe_model(request, model);
+    json_array_foreach(models, i, model) describe_model(request, model);
     return answer(request, models);
 }
 
-static int do_model_load(const struct sy_rpc_request *request, json_t *params) {
+static int do_model_load(const struct sy_rpc_request *request, json_t *params)
+{
     const char *path;
     struct later *later = NULL;
     int status;
@@ -155,13 +175,15 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params) {
     SY_TRY(need_text(params, "path", &path));
     SY_TRY(later_create(request, &later));
     status = handlers_of(request)->model_add(core_of(request), path,
-                                             json_string_value(json_object_get(params, "name")), later_done, later);
+                                             json_string_value(json_object_get(params, "name")),
+                                             later_done, later);
     if (status < 0)
         later_free(later);
     return status;
 }
 
-static int do_model_unload(const struct sy_rpc_request *request, json_t *params) {
+static int do_model_unload(const struct sy_rpc_request *request, json_t *params)
+{
     const char *name;
 
     SY_TRY(need_text(params, "model", &name));
@@ -169,7 +191,8 @@ static int do_model_unload(const struct sy_rpc_request *request, json_t *params)
     return answer(request, json_object());
 }
 
-static int do_evict(const struct sy_rpc_request *request, json_t *params) {
+static int do_evict(const struct sy_rpc_request *request, json_t *params)
+{
     const char *name;
 
     SY_TRY(need_text(params, "model", &name));
@@ -178,7 +201,8 @@ static int do_evict(const struct sy_rpc_request *request, json_t *params) {
     return answer(request, json_object());
 }
 
-static int do_train(const struct sy_rpc_request *request, json_t *params) {
+static int do_train(const struct sy_rpc_request *request, json_t *params)
+{
     const char *text;
     struct later *later = NULL;
     int status;
@@ -186,13 +210,15 @@ static int do_train(const struct sy_rpc_request *request, json_t *params) {
     SY_TRY(need_text(params, "text", &text));
     SY_TRY(later_create(request, &later));
     later->with_job = true;
-    status = handlers_of(request)->job_submit(core_of(request), text, later_done, later, &later->job);
+    status =
+        handlers_of(request)->job_submit(core_of(request), text, later_done, later, &later->job);
     if (status < 0)
         later_free(later);
     return status;
 }
 
-static int do_train_stop(const struct sy_rpc_request *request, json_t *params) {
+static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
+{
     json_t *job = json_object_get(params, "job");
     struct later *later = NULL;
     int status;
@@ -203,13 +229,15 @@ static int do_train_stop(const struct sy_rpc_request *request, json_t *params) {
     later->with_job = true;
     later->job = (uint64_t)json_integer_value(job);
     status = handlers_of(request)->job_stop(core_of(request), later->job,
-                                            json_is_true(json_object_get(params, "evaluate")), later_done, later);
+                                            json_is_true(json_object_get(params, "evaluate")),
+                                            later_done, later);
     if (status < 0)
         later_free(later);
     return status;
 }
 
-static int do_trace(const struct sy_rpc_request *request, json_t *params) {
+static int do_trace(const struct sy_rpc_request *request, json_t *params)
+{
     json_t *enable = json_object_get(params, "enable"), *trace;
 
     if (enable) {
@@ -220,7 +248,8 @@ static int do_trace(const struct sy_rpc_request *request, json_t *params) {
     return answer(request, trace);
 }
 
-static int do_drain(const struct sy_rpc_request *request, json_t *params) {
+static int do_drain(const struct sy_rpc_request *request, json_t *params)
+{
     struct later *later = NULL;
 
     (void)params;
@@ -233,19 +262,27 @@ static const struct {
     const char *name;
     method call;
 } methods[] = {
-    {"ping", do_ping},           {"status", do_status},
-    {"models", do_models},       {"model_load", do_model_load},
-    {"model_unload", do_model_unload}, {"evict", do_evict},
-    {"train", do_train},         {"train_stop", do_train_stop},
-    {"trace", do_trace},         {"drain", do_drain},
+    {"ping", do_ping},
+    {"status", do_status},
+    {"models", do_models},
+    {"model_load", do_model_load},
+    {"model_unload", do_model_unload},
+    {"evict", do_evict},
+    {"train", do_train},
+    {"train_stop", do_train_stop},
+    {"trace", do_trace},
+    {"drain", do_drain},
 };
 
-static bool is_named(const msgpack_object *name, const char *text) {
-    return name->via.str.size == strlen(text) && memcmp(name->via.str.ptr, text, name->via.str.size) == 0;
+static bool is_named(const msgpack_object *name, const char *text)
+{
+    return name->via.str.size == strlen(text) &&
+           memcmp(name->via.str.ptr, text, name->via.str.size) == 0;
 }
 
 /* Parameters are an array with at most one map. */
-static int params_json(const struct sy_rpc_request *request, json_t **out) {
+static int params_json(const struct sy_rpc_request *request, json_t **out)
+{
     const msgpack_object *params = request->params;
 
     if (params->via.array.size == 0) {
@@ -257,7 +294,8 @@ static int params_json(const struct sy_rpc_request *request, json_t **out) {
     return sy_json_from_msgpack(&params->via.array.ptr[0], out);
 }
 
-static int call_method(const struct sy_rpc_request *request, const msgpack_object *name) {
+static int call_method(const struct sy_rpc_request *request, const msgpack_object *name)
+{
     json_t *params;
     int status;
 
@@ -271,17 +309,21 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
         json_decref(params);
         return status;
     }
-    return sy_error_set(SY_ENOTFOUND,
-                        "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
-                        "evict, train, train_stop, trace, drain",
-                        (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
+    return sy_error_set(
+        SY_ENOTFOUND,
+        "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
+        "evict, train, train_stop, trace, drain",
+        (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
 }
 
-static int bad_message(void) {
-    return sy_error_set(SY_EPROTO, "a message is [0, id, method, [params]] or [2, method, [params]]");
+static int bad_message(void)
+{
+    return sy_error_set(SY_EPROTO,
+                        "a message is [0, id, method, [params]] or [2, method, [params]]");
 }
 
-int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message) {
+int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message)
+{
     const msgpack_object *item = message->via.array.ptr;
     struct sy_rpc_request request = {.connection = connection};
     uint32_t n = message->type == MSGPACK_OBJECT_ARRAY ? message->via.array.size : 0;

@@ -12,7 +12,8 @@
 
 #define MAX_PARTS (2 * SY_RPC_MAX_TENSORS + 1)
 
-struct sy_rpc_reply *sy_rpc_reply_create(void) {
+struct sy_rpc_reply *sy_rpc_reply_create(void)
+{
     struct sy_rpc_reply *reply = calloc(1, sizeof(*reply));
 
     if (!reply) {
@@ -24,7 +25,8 @@ struct sy_rpc_reply *sy_rpc_reply_create(void) {
     return reply;
 }
 
-void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply) {
+void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply)
+{
     if (!reply)
         return;
     sy_rpc_infer_free(server, reply->infer);
@@ -33,7 +35,8 @@ void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply)
 }
 
 /* Head and tensors in the order of the wire, without the first `skip` bytes. */
-static int reply_parts(const struct sy_rpc_reply *reply, uint64_t skip, struct iovec *parts) {
+static int reply_parts(const struct sy_rpc_reply *reply, uint64_t skip, struct iovec *parts)
+{
     size_t from = 0;
     int n = 0, n_left = 0;
 
@@ -50,12 +53,14 @@ static int reply_parts(const struct sy_rpc_reply *reply, uint64_t skip, struct i
 
         skip -= drop;
         if (parts[i].iov_len > drop)
-            parts[n_left++] = (struct iovec){(char *)parts[i].iov_base + drop, parts[i].iov_len - drop};
+            parts[n_left++] =
+                (struct iovec){(char *)parts[i].iov_base + drop, parts[i].iov_len - drop};
     }
     return n_left;
 }
 
-static void first_reply_done(struct sy_rpc_connection *connection) {
+static void first_reply_done(struct sy_rpc_connection *connection)
+{
     struct sy_rpc_reply *reply = connection->first_reply;
 
     connection->first_reply = reply->next;
@@ -67,7 +72,8 @@ static void first_reply_done(struct sy_rpc_connection *connection) {
     sy_rpc_reply_free(connection->server, reply);
 }
 
-static void want_write(struct sy_rpc_connection *connection, bool wanted) {
+static void want_write(struct sy_rpc_connection *connection, bool wanted)
+{
     if (wanted == connection->writing)
         return;
     connection->writing = wanted;
@@ -77,7 +83,8 @@ static void want_write(struct sy_rpc_connection *connection, bool wanted) {
         event_del(connection->write_event);
 }
 
-bool sy_rpc_reply_flush(struct sy_rpc_connection *connection) {
+bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
+{
     while (connection->first_reply) {
         struct sy_rpc_reply *reply = connection->first_reply;
         struct iovec parts[MAX_PARTS];
@@ -102,7 +109,8 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection) {
     return true;
 }
 
-static void enqueue(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply) {
+static void enqueue(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply)
+{
     reply->bytes = reply->head.size;
     for (int i = 0; i < reply->n_tensors; i++)
         reply->bytes += reply->tensor_bytes[i];
@@ -114,7 +122,8 @@ static void enqueue(struct sy_rpc_connection *connection, struct sy_rpc_reply *r
     connection->unsent_bytes += reply->bytes;
 }
 
-void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply) {
+void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply)
+{
     bool idle = connection->first_reply == NULL;
 
     if (connection->fd < 0) {
@@ -131,12 +140,14 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
         return;
     }
     if (connection->unsent_bytes > connection->server->limits.unsent_bytes) {
-        sy_log_warn("rpc", "event=slow_reader unsent_bytes=%llu", (unsigned long long)connection->unsent_bytes);
+        sy_log_warn("rpc", "event=slow_reader unsent_bytes=%llu",
+                    (unsigned long long)connection->unsent_bytes);
         sy_rpc_connection_close(connection);
     }
 }
 
-static void pack_text(msgpack_packer *packer, const char *text) {
+static void pack_text(msgpack_packer *packer, const char *text)
+{
     size_t n = strlen(text);
 
     msgpack_pack_str(packer, n);
@@ -144,12 +155,15 @@ static void pack_text(msgpack_packer *packer, const char *text) {
 }
 
 /* Out of memory for an answer: the client must not wait for ever, so the connection goes. */
-static void give_up(struct sy_rpc_connection *connection) {
+static void give_up(struct sy_rpc_connection *connection)
+{
     connection->n_outstanding--;
     sy_rpc_connection_close(connection);
 }
 
-void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id, json_t *result) {
+void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                        json_t *result)
+{
     struct sy_rpc_reply *reply = answers ? sy_rpc_reply_create() : NULL;
     msgpack_packer packer;
 
@@ -173,8 +187,9 @@ void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint
         connection->n_outstanding--;
 }
 
-void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id, int status,
-                         const char *message) {
+void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                         int status, const char *message)
+{
     struct sy_rpc_reply *reply;
     msgpack_packer packer;
 

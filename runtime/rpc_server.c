@@ -20,15 +20,17 @@
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
 
-void sy_rpc_server_release(struct sy_rpc_server *server) {
+void sy_rpc_server_release(struct sy_rpc_server *server)
+{
     if (--server->refs > 0)
         return;
     free(server->socket_path);
     free(server);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n_bytes,
-                      void *ctx) {
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+                      int n_bytes, void *ctx)
+{
     struct sy_rpc_server *server = ctx;
     int one = 1;
 
@@ -47,13 +49,15 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 }
 
 /* Out of fds, mostly: a level-triggered listener would spin, so it rests until the next tick. */
-static void on_accept_error(struct evconnlistener *listener, void *ctx) {
+static void on_accept_error(struct evconnlistener *listener, void *ctx)
+{
     (void)ctx;
     sy_log_warn("rpc", "event=accept_failed why=\"%s\"", strerror(errno));
     evconnlistener_disable(listener);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *ctx) {
+static void on_tick(evutil_socket_t fd, short what, void *ctx)
+{
     struct sy_rpc_server *server = ctx;
     struct sy_rpc_connection *connection = server->connections, *next;
     sy_ns now = sy_clock_now();
@@ -63,7 +67,8 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx) {
         next = connection->next;
         if (sy_rpc_connection_stalled(connection, now)) {
             sy_log_info("rpc", "event=stalled buffered_bytes=%llu unsent_bytes=%llu",
-                        (unsigned long long)connection->used, (unsigned long long)connection->unsent_bytes);
+                        (unsigned long long)connection->used,
+                        (unsigned long long)connection->unsent_bytes);
             sy_rpc_connection_close(connection);
         }
     }
@@ -75,18 +80,20 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx) {
 
 /* ---- addresses --------------------------------------------------------------------------------------- */
 
-static int unix_address(const char *path, struct sockaddr_un *out) {
+static int unix_address(const char *path, struct sockaddr_un *out)
+{
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
     if (strlen(path) >= sizeof(out->sun_path))
-        return sy_error_set(SY_EARG, "socket path %s has %zu bytes; at most %zu are possible", path, strlen(path),
-                            sizeof(out->sun_path) - 1);
+        return sy_error_set(SY_EARG, "socket path %s has %zu bytes; at most %zu are possible", path,
+                            strlen(path), sizeof(out->sun_path) - 1);
     strcpy(out->sun_path, path);
     return SY_OK;
 }
 
 /* A socket file that nobody answers on is left over from a server that was killed. Anything else stays. */
-static int clear_stale(const struct sockaddr_un *address) {
+static int clear_stale(const struct sockaddr_un *address)
+{
     struct stat info;
     int fd, answered;
 
@@ -97,7 +104,8 @@ static int clear_stale(const struct sockaddr_un *address) {
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
-    answered = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN;
+    answered =
+        connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN;
     close(fd);
     if (answered)
         return sy_error_set(SY_EBUSY, "a server answers on %s already; choose another --socket",
@@ -106,7 +114,8 @@ static int clear_stale(const struct sockaddr_un *address) {
     return SY_OK;
 }
 
-static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out) {
+static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out)
+{
     evutil_make_socket_nonblocking(fd);
     *out = evconnlistener_new(server->base, on_accept, server, LISTENER_FLAGS, 128, fd);
     if (!*out) {
@@ -117,7 +126,8 @@ static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener
     return SY_OK;
 }
 
-static int listen_unix(struct sy_rpc_server *server, const char *path) {
+static int listen_unix(struct sy_rpc_server *server, const char *path)
+{
     struct sockaddr_un address;
     mode_t mask;
     int fd, failed;
@@ -140,7 +150,8 @@ static int listen_unix(struct sy_rpc_server *server, const char *path) {
     return listen_on(server, fd, &server->unix_listener);
 }
 
-static int split_tcp(const char *text, char *host, size_t host_bytes, const char **port) {
+static int split_tcp(const char *text, char *host, size_t host_bytes, const char **port)
+{
     const char *colon = strrchr(text, ':');
     size_t n = colon ? (size_t)(colon - text) : 0;
 
@@ -157,7 +168,8 @@ static int split_tcp(const char *text, char *host, size_t host_bytes, const char
     return SY_OK;
 }
 
-static int bind_tcp(const struct addrinfo *info, const char *text, int *out) {
+static int bind_tcp(const struct addrinfo *info, const char *text, int *out)
+{
     int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
@@ -173,7 +185,8 @@ static int bind_tcp(const struct addrinfo *info, const char *text, int *out) {
     return SY_OK;
 }
 
-static int port_of(int fd) {
+static int port_of(int fd)
+{
     struct sockaddr_storage address;
     socklen_t n = sizeof(address);
 
@@ -183,7 +196,8 @@ static int port_of(int fd) {
                                          : ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-static int listen_tcp(struct sy_rpc_server *server, const char *text) {
+static int listen_tcp(struct sy_rpc_server *server, const char *text)
+{
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info;
     char host[256];
     const char *port = NULL;
@@ -202,7 +216,8 @@ static int listen_tcp(struct sy_rpc_server *server, const char *text) {
 
 /* ---- create and destroy ------------------------------------------------------------------------------- */
 
-static void set_defaults(struct sy_rpc_limits *limits) {
+static void set_defaults(struct sy_rpc_limits *limits)
+{
     if (!limits->message_bytes)
         limits->message_bytes = 256ull << 20;
     if (!limits->buffered_bytes)
@@ -219,8 +234,10 @@ static void set_defaults(struct sy_rpc_limits *limits) {
         limits->unsent_bytes = 512ull << 20;
 }
 
-static int start_tick(struct sy_rpc_server *server) {
-    sy_ns period = server->limits.stall_ns / 2 < SY_NS_PER_S ? server->limits.stall_ns / 2 : SY_NS_PER_S;
+static int start_tick(struct sy_rpc_server *server)
+{
+    sy_ns period =
+        server->limits.stall_ns / 2 < SY_NS_PER_S ? server->limits.stall_ns / 2 : SY_NS_PER_S;
     struct timeval interval = {(time_t)(period / SY_NS_PER_S),
                                (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
 
@@ -231,7 +248,9 @@ static int start_tick(struct sy_rpc_server *server) {
 }
 
 int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *config,
-                         const struct sy_rpc_handlers *handlers, void *core, struct sy_rpc_server **out) {
+                         const struct sy_rpc_handlers *handlers, void *core,
+                         struct sy_rpc_server **out)
+{
     struct sy_rpc_server *server = calloc(1, sizeof(*server));
     int status;
 
@@ -255,7 +274,8 @@ fail:
     return status;
 }
 
-void sy_rpc_server_destroy(struct sy_rpc_server *server) {
+void sy_rpc_server_destroy(struct sy_rpc_server *server)
+{
     if (!server)
         return;
     if (server->unix_listener)
@@ -273,10 +293,12 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server) {
     sy_rpc_server_release(server);
 }
 
-int sy_rpc_server_port(const struct sy_rpc_server *server) {
+int sy_rpc_server_port(const struct sy_rpc_server *server)
+{
     return server->port;
 }
 
-int sy_rpc_server_connections(const struct sy_rpc_server *server) {
+int sy_rpc_server_connections(const struct sy_rpc_server *server)
+{
     return server->n_connections;
 }

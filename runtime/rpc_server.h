@@ -25,13 +25,14 @@
 struct sy_rpc_handlers {
     struct sy_slab *(*slab)(void *core);
     int (*model_find)(void *core, const char *name, const struct sy_package **out);
-    int (*infer)(void *core, const char *model, int64_t batch, const uint64_t *inputs, const uint64_t *outputs,
-                 sy_core_infer_done done, void *ctx, uint64_t *out_id);
+    int (*infer)(void *core, const char *model, int64_t batch, const uint64_t *inputs,
+                 const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id);
     void (*infer_cancel)(void *core, uint64_t id);
     int (*model_add)(void *core, const char *path, const char *name, sy_core_done done, void *ctx);
     int (*model_remove)(void *core, const char *name);
     int (*model_evict)(void *core, const char *name, bool image_too);
-    int (*job_submit)(void *core, const char *text, sy_core_done done, void *ctx, uint64_t *out_job);
+    int (*job_submit)(void *core, const char *text, sy_core_done done, void *ctx,
+                      uint64_t *out_job);
     int (*job_stop)(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx);
     int (*status)(void *core, json_t **out);
     void (*trace_enable)(void *core, bool enable);
@@ -45,7 +46,8 @@ struct sy_rpc_limits {
     int max_connections;     /* 0: 256; more are closed at once */
     int max_outstanding;     /* requests of one connection; 0: 64 */
     sy_ns stall_ns;          /* half a message, or an unread answer, without progress; 0: 30 s */
-    uint64_t unsent_bytes;   /* answers of one connection waiting to be read; 0: 512 MiB; more closes it */
+    uint64_t
+        unsent_bytes; /* answers of one connection waiting to be read; 0: 512 MiB; more closes it */
 };
 
 struct sy_rpc_config {
@@ -58,7 +60,8 @@ struct sy_rpc_server;
 
 /* Listens. EBUSY: somebody answers on the socket already; EARG: bad address; EIO. `handlers` and `core` outlive the server. */
 int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *config,
-                         const struct sy_rpc_handlers *handlers, void *core, struct sy_rpc_server **out);
+                         const struct sy_rpc_handlers *handlers, void *core,
+                         struct sy_rpc_server **out);
 /* Closes listeners and connections and removes the socket file. Requests at the core are cancelled; the server's memory goes when the
  * core has called back for the last of them, so destroy the server before the core, and the slab last. */
 void sy_rpc_server_destroy(struct sy_rpc_server *server);

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-#define SY_API __attribute__((visibility("default")))
-#define SWITCHYARD_VERSION "0.1.0"
+#define SY_API              __attribute__((visibility("default")))
+#define SWITCHYARD_VERSION  "0.1.0"
 #define SWITCHYARD_MAX_RANK 8
 
 typedef struct sy_client sy_client;
@@ -42,13 +42,14 @@ SY_API void sy_client_close(sy_client *client);
 SY_API const char *sy_client_error(const sy_client *client);
 
 /* One batch. The result is the caller's until sy_client_result_free. */
-SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs, int n_inputs,
-                           sy_client_result **out);
+SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
+                           int n_inputs, sy_client_result **out);
 SY_API void sy_client_result_free(sy_client_result *result);
 
 /* Any other method (see runtime/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
  * answer as JSON text. *out_json is malloc'd. */
-SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json, char **out_json);
+SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json,
+                          char **out_json);
 
 #ifdef __cplusplus
 }

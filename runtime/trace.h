@@ -10,10 +10,10 @@
 #define SY_TRACE_MAX_EVENTS 200000
 
 /* X(name, lane's text); the number is the tid. */
-#define SY_TRACE_LANE_TABLE(X)                                                          \
-    X(STORAGE, "storage")                                                               \
-    X(LINK, "link") X(INFERENCE, "inference") X(TRAINING, "training") X(QUEUE, "queue") \
-        X(WAIT, "wait")
+#define SY_TRACE_LANE_TABLE(X) \
+    X(STORAGE, "storage")      \
+    X(LINK, "link")            \
+    X(INFERENCE, "inference") X(TRAINING, "training") X(QUEUE, "queue") X(WAIT, "wait")
 
 enum sy_trace_lane {
 #define X(name, text) SY_TRACE_##name,

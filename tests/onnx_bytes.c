@@ -50,7 +50,8 @@ void ob_message(struct ob *to, int field, const struct ob *message)
     ob_bytes(to, field, message->bytes, message->n);
 }
 
-void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank, const int64_t *dims)
+void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank,
+              const int64_t *dims)
 {
     static struct ob shape, tensor, type, info;
     shape.n = tensor.n = type.n = info.n = 0;
@@ -71,8 +72,8 @@ void ob_input(struct ob *graph, int field, const char *name, int elem_type, int 
     ob_message(graph, field, &info);
 }
 
-void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank, const int64_t *dims, const void *raw,
-                    size_t raw_bytes)
+void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,
+                    const int64_t *dims, const void *raw, size_t raw_bytes)
 {
     static struct ob tensor;
     tensor.n = 0;

@@ -17,12 +17,15 @@ void ob_float(struct ob *to, int field, float value);
 void ob_message(struct ob *to, int field, const struct ob *message);
 
 /* Into a GraphProto. Dims: -1 is the symbolic "N". Lists of names end with NULL. */
-void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank, const int64_t *dims);
-void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank, const int64_t *dims, const void *raw,
-                    size_t raw_bytes);
-void ob_int64s(struct ob *graph, const char *name, int n, const int64_t *values); /* n 0: one value, no dimension */
+void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank,
+              const int64_t *dims);
+void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,
+                    const int64_t *dims, const void *raw, size_t raw_bytes);
+void ob_int64s(struct ob *graph, const char *name, int n,
+               const int64_t *values); /* n 0: one value, no dimension */
 /* A NodeProto; attributes may be added to it before it goes into the graph. */
-void ob_node(struct ob *node, const char *op, const char *const *inputs, const char *const *outputs);
+void ob_node(struct ob *node, const char *op, const char *const *inputs,
+             const char *const *outputs);
 void ob_attr_int(struct ob *node, const char *name, int64_t value);
 void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *values);
 

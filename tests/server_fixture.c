@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,9 +22,9 @@
 #include "runtime/base/clock.h"
 
 #define READY_TIMEOUT_MS 90000
-#define STOP_TIMEOUT_NS (40 * SY_NS_PER_S)
-#define JOB_TIMEOUT_NS (100 * SY_NS_PER_S)
-#define IMAGES 256
+#define STOP_TIMEOUT_NS  (40 * SY_NS_PER_S)
+#define JOB_TIMEOUT_NS   (100 * SY_NS_PER_S)
+#define IMAGES           256
 
 /* ---- programs and models ---------------------------------------------------------------------------- */
 
@@ -101,7 +103,8 @@ static void show_log(const struct fixture *f)
 
 static void exec_server(const struct fixture *f, const char *const *args, int ready_fd)
 {
-    const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5, "--ready-fd"};
+    const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5,
+                            "--ready-fd"};
     char ready[16];
     int n = 5;
     snprintf(ready, sizeof ready, "%d", ready_fd);
@@ -109,6 +112,7 @@ static void exec_server(const struct fixture *f, const char *const *args, int re
     for (int i = 0; args[i] && n < 63; i++)
         argv[n++] = args[i];
     argv[n] = NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
     int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
@@ -147,7 +151,8 @@ void fixture_start(struct fixture *f, const char *const *args)
 static int reap(struct fixture *f)
 {
     int status = 0;
-    for (sy_ns deadline = sy_clock_now() + STOP_TIMEOUT_NS; waitpid(f->pid, &status, WNOHANG) == 0;) {
+    for (sy_ns deadline = sy_clock_now() + STOP_TIMEOUT_NS;
+         waitpid(f->pid, &status, WNOHANG) == 0;) {
         if (sy_clock_now() > deadline) {
             kill(f->pid, SIGKILL);
             waitpid(f->pid, &status, 0);
@@ -267,14 +272,17 @@ static const struct small_model small_models[] = {
     {"identity", 1, {{"input", "FP32", 1, {4}}}},
     {"bert_tiny",
      3,
-     {{"input_ids", "INT64", 1, {32}}, {"attention_mask", "INT64", 1, {32}}, {"token_type_ids", "INT64", 1, {32}}}},
+     {{"input_ids", "INT64", 1, {32}},
+      {"attention_mask", "INT64", 1, {32}},
+      {"token_type_ids", "INT64", 1, {32}}}},
 };
 
 static void fill_input(sy_client_tensor *t, const struct input *input, int64_t batch, unsigned seed)
 {
     size_t n = (size_t)batch;
     bool ints = strcmp(input->dtype, "INT64") == 0;
-    *t = (sy_client_tensor){.name = input->name, .dtype = input->dtype, .rank = input->rank + 1, .shape = {batch}};
+    *t = (sy_client_tensor){
+        .name = input->name, .dtype = input->dtype, .rank = input->rank + 1, .shape = {batch}};
     for (int i = 0; i < input->rank; i++) {
         t->shape[i + 1] = input->dims[i];
         n *= (size_t)input->dims[i];
@@ -291,7 +299,8 @@ static void fill_input(sy_client_tensor *t, const struct input *input, int64_t b
     t->data = data;
 }
 
-sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant, int *status)
+sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant,
+                                   int *status)
 {
     const struct small_model *m = NULL;
     sy_client_tensor inputs[3];
@@ -312,7 +321,8 @@ sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t
     return result;
 }
 
-sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t batch, int variant, int *status)
+sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t batch, int variant,
+                                int *status)
 {
     return fixture_infer_on(f->client, model, batch, variant, status);
 }
@@ -330,8 +340,8 @@ bool fixture_same(const sy_client_result *a, const sy_client_result *b)
 
 static void write_big_endian(FILE *out, uint32_t value)
 {
-    unsigned char bytes[4] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16), (unsigned char)(value >> 8),
-                              (unsigned char)value};
+    unsigned char bytes[4] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16),
+                              (unsigned char)(value >> 8), (unsigned char)value};
     fwrite(bytes, 1, 4, out);
 }
 
@@ -369,15 +379,16 @@ const char *fixture_make_job(struct fixture *f, const char *name, int steps, int
     snprintf(labels, sizeof labels, "%s/labels", f->folder);
     snprintf(snapshots, sizeof snapshots, "%s/snapshots", f->folder);
     snprintf(model, sizeof model, "%s/mnist_cnn/1/model.onnx", fixture_program("job-models"));
-    snprintf(command, sizeof command, "'%s' --out '%s' mnist_cnn >/dev/null", fixture_program("make-models"),
-             fixture_program("job-models"));
+    snprintf(command, sizeof command, "'%s' --out '%s' mnist_cnn >/dev/null",
+             fixture_program("make-models"), fixture_program("job-models"));
     assert_int_equal(system(command), 0);
     write_images(images, labels);
-    json_t *job = json_pack("{s:s, s:s, s:s, s:{s:s, s:f}, s:{s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:{s:s, s:i}}", "name",
-                            name, "model", model, "loss", "softmax_cross_entropy", "optimizer", "kind", "adam",
-                            "learning_rate", 0.001, "data", "kind", "idx", "images", images, "labels", labels,
-                            "batch", 16, "epochs", 100000, "max_steps", steps, "seed", 5, "snapshot", "folder",
-                            snapshots, "every_steps", snapshot_every);
+    json_t *job = json_pack(
+        "{s:s, s:s, s:s, s:{s:s, s:f}, s:{s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:{s:s, s:i}}",
+        "name", name, "model", model, "loss", "softmax_cross_entropy", "optimizer", "kind", "adam",
+        "learning_rate", 0.001, "data", "kind", "idx", "images", images, "labels", labels, "batch",
+        16, "epochs", 100000, "max_steps", steps, "seed", 5, "snapshot", "folder", snapshots,
+        "every_steps", snapshot_every);
     assert_non_null(job);
     snprintf(path, sizeof path, "%s/%s.json", f->folder, name);
     assert_int_equal(json_dump_file(job, path, 0), 0);
@@ -457,7 +468,8 @@ void *fixture_read_snapshot(const struct fixture *f, const char *name, uint64_t 
     char path[400];
     unsigned char head[8];
     uint64_t skip = 0;
-    snprintf(path, sizeof path, "%s/snapshots/%s-%llu.safetensors", f->folder, name, (unsigned long long)step);
+    snprintf(path, sizeof path, "%s/snapshots/%s-%llu.safetensors", f->folder, name,
+             (unsigned long long)step);
     FILE *file = fopen(path, "rb");
     if (!file)
         fail_msg("no snapshot %s", path);

@@ -30,19 +30,22 @@ void fixture_finish(struct fixture *f); /* stops the server if it runs */
 void fixture_start(struct fixture *f, const char *const *args);
 /* As fixture_start, but the server is expected not to come up: returns its exit status. */
 int fixture_start_refused(struct fixture *f, const char *const *args);
-int fixture_stop(struct fixture *f); /* SIGTERM; the exit status */
+int fixture_stop(struct fixture *f);  /* SIGTERM; the exit status */
 void fixture_kill(struct fixture *f); /* SIGKILL */
 bool fixture_log_has(const struct fixture *f, const char *text);
 
-json_t *fixture_call(struct fixture *f, const char *method, json_t *params); /* fails the test on an error */
+json_t *fixture_call(struct fixture *f, const char *method,
+                     json_t *params); /* fails the test on an error */
 json_t *fixture_status(struct fixture *f);
 /* status.workers[i].pid of a worker in this state ("training", "running" ...), 0: none. */
 pid_t fixture_worker_in(struct fixture *f, const char *state);
 int64_t fixture_counter(struct fixture *f, const char *name);
 
 /* One request with the seeded input `variant` of one of the small models; asserts success unless `status` is not NULL. */
-sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t batch, int variant, int *status);
-sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant, int *status);
+sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t batch, int variant,
+                                int *status);
+sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant,
+                                   int *status);
 bool fixture_same(const sy_client_result *a, const sy_client_result *b);
 
 /* A job on synthetic images that takes `steps` iterations; writes data and job file into the folder; returns its path. */
@@ -52,6 +55,7 @@ uint64_t fixture_submit(struct fixture *f, const char *job_path);
 uint64_t fixture_wait_step(struct fixture *f, uint64_t job, uint64_t step);
 void fixture_wait_ended(struct fixture *f, uint64_t job);
 /* Tensors of the snapshot of NAME at STEP (header left out). malloc'd. */
-void *fixture_read_snapshot(const struct fixture *f, const char *name, uint64_t step, size_t *bytes);
+void *fixture_read_snapshot(const struct fixture *f, const char *name, uint64_t step,
+                            size_t *bytes);
 
 #endif

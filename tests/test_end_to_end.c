@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,8 @@ static void ask_all(struct fixture *f, const struct references *r, int variant)
 static void evict_all(struct fixture *f, bool image_too)
 {
     for (int m = 0; m < N_MODELS; m++)
-        json_decref(fixture_call(f, "evict", json_pack("{s:s, s:b}", "model", models[m], "image", image_too)));
+        json_decref(fixture_call(f, "evict",
+                                 json_pack("{s:s, s:b}", "model", models[m], "image", image_too)));
 }
 
 /* ---- swaps ----------------------------------------------------------------------------------------------- */
@@ -94,7 +96,8 @@ static void swap_under_load_on(const char *device)
     struct references references;
     struct asker askers[4];
     fixture_init(&f, "load");
-    const char *const args[] = {"--models", fixture_models(), "--device", device, "--pool-bytes", SMALL_POOL, NULL};
+    const char *const args[] = {"--models",     fixture_models(), "--device", device,
+                                "--pool-bytes", SMALL_POOL,       NULL};
     fixture_start(&f, args);
     take_references(&f, &references);
     fixture_submit(&f, fixture_make_job(&f, "load", 1000000, 1000000));
@@ -144,7 +147,8 @@ static void *undisturbed(const char *name, int steps, size_t *bytes)
     return state;
 }
 
-static void assert_same_state(const struct fixture *f, const char *name, int steps, const void *expected, size_t bytes)
+static void assert_same_state(const struct fixture *f, const char *name, int steps,
+                              const void *expected, size_t bytes)
 {
     size_t got_bytes;
     void *got = fixture_read_snapshot(f, name, (uint64_t)steps, &got_bytes);
@@ -171,7 +175,8 @@ static void two_hundred_preemptions_keep_the_bits(void **state)
     int64_t preemptions = fixture_counter(&f, "preemptions");
     fixture_wait_ended(&f, job);
     if (preemptions < 200)
-        fail_msg("only %lld preemptions before the job ended: make it longer", (long long)preemptions);
+        fail_msg("only %lld preemptions before the job ended: make it longer",
+                 (long long)preemptions);
     assert_same_state(&f, "many", steps, expected, bytes);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
@@ -250,7 +255,8 @@ static void a_stopped_runtime_snapshots_its_job(void **state)
     json_t *first = json_array_get(json_object_get(status, "jobs"), 0);
     job = (uint64_t)json_integer_value(json_object_get(first, "job"));
     json_decref(status);
-    assert_true(fixture_wait_step(&f, job, seen) >= seen); /* it did not begin at 0 and take up to here again */
+    assert_true(fixture_wait_step(&f, job, seen) >=
+                seen); /* it did not begin at 0 and take up to here again */
     assert_true(fixture_log_has(&f, "resume"));
     fixture_kill(&f);
     fixture_finish(&f);
@@ -287,8 +293,9 @@ static void requests_survive_their_worker(void **state)
     struct asker asker = {.f = &f, .references = &references};
     int n_killed = 0;
     fixture_init(&f, "survive");
-    const char *const args[] = {"--models", fixture_models(), "--device", "emulated,link-gbps=0.05",
-                                "--pool-bytes", SMALL_POOL, NULL};
+    const char *const args[] = {
+        "--models",     fixture_models(), "--device", "emulated,link-gbps=0.05",
+        "--pool-bytes", SMALL_POOL,       NULL};
     fixture_start(&f, args);
     take_references(&f, &references);
     assert_int_equal(pthread_create(&asker.thread, NULL, ask_in_thread, &asker), 0);
@@ -315,7 +322,8 @@ static void a_stopped_worker_is_killed_and_replaced(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f, "hang");
-    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", "--hang-timeout", "2", NULL};
+    const char *const args[] = {
+        "--models", fixture_models(), "--pool-bytes", "64M", "--hang-timeout", "2", NULL};
     fixture_start(&f, args);
     pid_t pid = fixture_worker_in(&f, "idle");
     kill(pid, SIGSTOP);
@@ -367,9 +375,10 @@ static int64_t weights_bytes(struct fixture *f, const char *model)
     size_t i;
     json_t *entry, *status = fixture_status(f);
     int64_t bytes = 0;
-    json_array_foreach(json_object_get(status, "models"), i, entry)
-        if (strcmp(json_string_value(json_object_get(entry, "name")), model) == 0)
-            bytes = json_integer_value(json_object_get(entry, "weights_bytes"));
+    json_array_foreach(
+        json_object_get(status, "models"), i,
+        entry) if (strcmp(json_string_value(json_object_get(entry, "name")), model) == 0) bytes =
+        json_integer_value(json_object_get(entry, "weights_bytes"));
     json_decref(status);
     return bytes;
 }
@@ -382,14 +391,16 @@ static void a_model_larger_than_the_pool_cycles_through_it(void **state)
         struct fixture f;
         char pool[32];
         fixture_init(&f, "large");
-        const char *const roomy[] = {"--models", fixture_models(), "--device", devices[d], "--pool-bytes", "64M", NULL};
+        const char *const roomy[] = {
+            "--models", fixture_models(), "--device", devices[d], "--pool-bytes", "64M", NULL};
         fixture_start(&f, roomy);
         sy_client_result *expected = fixture_infer(&f, "bert_tiny", 1, 0, NULL);
         int64_t bytes = weights_bytes(&f, "bert_tiny");
         assert_true(bytes > 1000000);
         assert_int_equal(fixture_stop(&f), 0);
         snprintf(pool, sizeof pool, "%lld", (long long)bytes - 8192);
-        const char *const tight[] = {"--models", fixture_models(), "--device", devices[d], "--pool-bytes", pool, NULL};
+        const char *const tight[] = {
+            "--models", fixture_models(), "--device", devices[d], "--pool-bytes", pool, NULL};
         fixture_start(&f, tight);
         for (int i = 0; i < 3; i++) {
             sy_client_result *result = fixture_infer(&f, "bert_tiny", 1, 0, NULL);
@@ -456,7 +467,8 @@ static void an_altered_package_is_refused_by_name(void **state)
         alter_byte(copy, places[i]);
         unlink(f.log);
         if (fixture_start_refused(&f, args) == 0) {
-            fixture_start(&f, args); /* weights are checked when they are read: the request is refused */
+            fixture_start(
+                &f, args); /* weights are checked when they are read: the request is refused */
             sy_client_result_free(fixture_infer(&f, "bert_tiny", 1, 0, &status));
             assert_true(status < 0);
             fixture_kill(&f);

@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,32 +13,46 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+
 #include "runtime/base/clock.h"
+#include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 #include "runtime/wire/control_page.h"
 #include "runtime/wire/messages.h"
-#include "runtime/wire/msgpack_scan.h"
 
 static uint64_t random_state;
 
-static uint64_t next_random(void) {
+static uint64_t next_random(void)
+{
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;
     random_state ^= random_state << 17;
     return random_state;
 }
 
-static uint64_t random_width(void) {
+static uint64_t random_width(void)
+{
     return next_random() >> (next_random() % 64);
 }
 
 /* ---- random content and comparison, from the same table ------------------------------------------ */
 
-static void fill_U64(uint64_t *v) { *v = random_width(); }
-static void fill_I64(int64_t *v) { *v = (int64_t)random_width() * (next_random() & 1 ? 1 : -1); }
-static void fill_F64(double *v) { *v = (double)(int64_t)next_random() / 1e9; }
+static void fill_U64(uint64_t *v)
+{
+    *v = random_width();
+}
+static void fill_I64(int64_t *v)
+{
+    *v = (int64_t)random_width() * (next_random() & 1 ? 1 : -1);
+}
+static void fill_F64(double *v)
+{
+    *v = (double)(int64_t)next_random() / 1e9;
+}
 
-static void fill_STR(char **v) {
+static void fill_STR(char **v)
+{
     size_t n = next_random() % 300;
 
     *v = malloc(n + 1);
@@ -48,25 +61,54 @@ static void fill_STR(char **v) {
     (*v)[n] = 0;
 }
 
-static void fill_U64S(struct sy_u64s *v) {
+static void fill_U64S(struct sy_u64s *v)
+{
     v->n = next_random() % 200;
     v->v = calloc(v->n + 1, sizeof(*v->v));
     for (size_t i = 0; i < v->n; i++)
         v->v[i] = random_width();
 }
 
-static void drop_U64(uint64_t *v) { (void)v; }
-static void drop_I64(int64_t *v) { (void)v; }
-static void drop_F64(double *v) { (void)v; }
-static void drop_STR(char **v) { free(*v); }
-static void drop_U64S(struct sy_u64s *v) { free(v->v); }
+static void drop_U64(uint64_t *v)
+{
+    (void)v;
+}
+static void drop_I64(int64_t *v)
+{
+    (void)v;
+}
+static void drop_F64(double *v)
+{
+    (void)v;
+}
+static void drop_STR(char **v)
+{
+    free(*v);
+}
+static void drop_U64S(struct sy_u64s *v)
+{
+    free(v->v);
+}
 
-static void same_U64(const uint64_t *a, const uint64_t *b) { assert_true(*a == *b); }
-static void same_I64(const int64_t *a, const int64_t *b) { assert_true(*a == *b); }
-static void same_F64(const double *a, const double *b) { assert_memory_equal(a, b, sizeof(*a)); }
-static void same_STR(char *const *a, char *const *b) { assert_string_equal(*a, *b); }
+static void same_U64(const uint64_t *a, const uint64_t *b)
+{
+    assert_true(*a == *b);
+}
+static void same_I64(const int64_t *a, const int64_t *b)
+{
+    assert_true(*a == *b);
+}
+static void same_F64(const double *a, const double *b)
+{
+    assert_memory_equal(a, b, sizeof(*a));
+}
+static void same_STR(char *const *a, char *const *b)
+{
+    assert_string_equal(*a, *b);
+}
 
-static void same_U64S(const struct sy_u64s *a, const struct sy_u64s *b) {
+static void same_U64S(const struct sy_u64s *a, const struct sy_u64s *b)
+{
     assert_int_equal(a->n, b->n);
     if (a->n)
         assert_memory_equal(a->v, b->v, a->n * sizeof(*a->v));
@@ -75,11 +117,18 @@ static void same_U64S(const struct sy_u64s *a, const struct sy_u64s *b) {
 #define FILL(kind, field) fill_##kind(&m->field);
 #define DROP(kind, field) drop_##kind(&m->field);
 #define SAME(kind, field) same_##kind(&a->field, &b->field);
-#define M(NAME, name, id, direction)                                                         \
-    static void fill_##name(struct sy_msg_##name *m) { SY_FIELDS_##NAME(FILL) }              \
-    static void drop_##name(struct sy_msg_##name *m) { SY_FIELDS_##NAME(DROP) }              \
-    static void same_##name(const struct sy_msg_##name *a, const struct sy_msg_##name *b) {  \
-        SY_FIELDS_##NAME(SAME)                                                               \
+#define M(NAME, name, id, direction)                                                      \
+    static void fill_##name(struct sy_msg_##name *m)                                      \
+    {                                                                                     \
+        SY_FIELDS_##NAME(FILL)                                                            \
+    }                                                                                     \
+    static void drop_##name(struct sy_msg_##name *m)                                      \
+    {                                                                                     \
+        SY_FIELDS_##NAME(DROP)                                                            \
+    }                                                                                     \
+    static void same_##name(const struct sy_msg_##name *a, const struct sy_msg_##name *b) \
+    {                                                                                     \
+        SY_FIELDS_##NAME(SAME)                                                            \
     }
 SY_MESSAGE_TABLE(M)
 #undef M
@@ -98,28 +147,40 @@ static const struct maker makers[] = {
 
 #define N_MAKERS (sizeof(makers) / sizeof(makers[0]))
 
-static void fill(struct sy_message *message, enum sy_message_id id) {
+static void fill(struct sy_message *message, enum sy_message_id id)
+{
     memset(message, 0, sizeof(*message));
     message->id = id;
     switch (id) {
-#define M(NAME, name, id_, direction) case id_: fill_##name(&message->name); break;
+#define M(NAME, name, id_, direction) \
+    case id_:                         \
+        fill_##name(&message->name);  \
+        break;
         SY_MESSAGE_TABLE(M)
 #undef M
     }
 }
 
-static void drop(struct sy_message *message) {
+static void drop(struct sy_message *message)
+{
     switch (message->id) {
-#define M(NAME, name, id_, direction) case id_: drop_##name(&message->name); break;
+#define M(NAME, name, id_, direction) \
+    case id_:                         \
+        drop_##name(&message->name);  \
+        break;
         SY_MESSAGE_TABLE(M)
 #undef M
     }
 }
 
-static void same(const struct sy_message *a, const struct sy_message *b) {
+static void same(const struct sy_message *a, const struct sy_message *b)
+{
     assert_int_equal(a->id, b->id);
     switch (a->id) {
-#define M(NAME, name, id_, direction) case id_: same_##name(&a->name, &b->name); break;
+#define M(NAME, name, id_, direction)    \
+    case id_:                            \
+        same_##name(&a->name, &b->name); \
+        break;
         SY_MESSAGE_TABLE(M)
 #undef M
     }
@@ -129,7 +190,8 @@ static void same(const struct sy_message *a, const struct sy_message *b) {
 
 static unsigned char packet[SY_MESSAGE_MAX_BYTES];
 
-static void test_round_trip(void **state) {
+static void test_round_trip(void **state)
+{
     (void)state;
     for (int round = 0; round < 40; round++)
         for (size_t i = 0; i < N_MAKERS; i++) {
@@ -150,7 +212,8 @@ static void test_round_trip(void **state) {
     assert_string_equal(sy_message_name(4711), "?");
 }
 
-static void test_wrong_direction(void **state) {
+static void test_wrong_direction(void **state)
+{
     (void)state;
     for (size_t i = 0; i < N_MAKERS; i++) {
         struct sy_message sent, got;
@@ -164,7 +227,8 @@ static void test_wrong_direction(void **state) {
     }
 }
 
-static void test_hostile_bytes(void **state) {
+static void test_hostile_bytes(void **state)
+{
     (void)state;
     for (int round = 0; round < 300; round++)
         for (size_t i = 0; i < N_MAKERS; i++) {
@@ -180,14 +244,16 @@ static void test_hostile_bytes(void **state) {
             exact = malloc(n + 1);
             memcpy(exact, packet, n);
             for (unsigned flips = (unsigned)(next_random() % 6); n > 0 && flips > 0; flips--)
-                exact[next_random() % (next_random() & 1 && n > 16 ? 16 : n)] = (unsigned char)next_random();
+                exact[next_random() % (next_random() & 1 && n > 16 ? 16 : n)] =
+                    (unsigned char)next_random();
             if (sy_message_decode(exact, n, makers[i].direction, &got) == SY_OK)
                 sy_message_finish(&got);
             free(exact);
         }
 }
 
-static void expect_refused(const char *bytes, size_t n, const char *word) {
+static void expect_refused(const char *bytes, size_t n, const char *word)
+{
     struct sy_message got;
 
     assert_int_equal(sy_message_decode(bytes, n, SY_TO_WORKER, &got), SY_EPROTO);
@@ -195,7 +261,8 @@ static void expect_refused(const char *bytes, size_t n, const char *word) {
     assert_null(got.storage);
 }
 
-static void test_named_refusals(void **state) {
+static void test_named_refusals(void **state)
+{
     (void)state;
     expect_refused("", 0, "not one msgpack value");
     expect_refused("\x01", 1, "array");
@@ -210,7 +277,8 @@ static void test_named_refusals(void **state) {
     expect_refused((char *)packet, 64, "deeper");
 }
 
-static void test_too_large(void **state) {
+static void test_too_large(void **state)
+{
     struct sy_u64s many = {.n = SY_MESSAGE_MAX_BYTES / 8, .v = NULL};
     struct sy_message message = {.id = SY_MSG_RUN};
     size_t n;
@@ -225,8 +293,10 @@ static void test_too_large(void **state) {
     free(many.v);
 }
 
-static void test_fds_pass(void **state) {
-    struct sy_message sent = {.id = SY_MSG_WELCOME, .welcome = {.worker = 3, .device = "host"}}, got;
+static void test_fds_pass(void **state)
+{
+    struct sy_message sent = {.id = SY_MSG_WELCOME, .welcome = {.worker = 3, .device = "host"}},
+                      got;
     int sockets[2], pipes[2], fds[SY_MESSAGE_MAX_FDS], n_fds;
     char byte = 0;
 
@@ -256,7 +326,8 @@ static void test_fds_pass(void **state) {
 }
 
 /* A peer that reads nothing: bounded patience, then EBUSY. */
-static void test_hung_peer(void **state) {
+static void test_hung_peer(void **state)
+{
     struct sy_message message = {.id = SY_MSG_SHUTDOWN};
     int sockets[2], status = SY_OK;
 
@@ -269,7 +340,8 @@ static void test_hung_peer(void **state) {
     close(sockets[1]);
 }
 
-static void test_scan_in_pieces(void **state) {
+static void test_scan_in_pieces(void **state)
+{
     (void)state;
     for (size_t i = 0; i < N_MAKERS; i++) {
         struct sy_msgpack_scan scan;
@@ -293,7 +365,8 @@ static void test_scan_in_pieces(void **state) {
 
 static _Atomic uint32_t futex_word;
 
-static void *wake_later(void *unused) {
+static void *wake_later(void *unused)
+{
     (void)unused;
     sy_clock_sleep_until(sy_clock_now() + 20 * SY_NS_PER_MS);
     futex_word = 1;
@@ -301,7 +374,8 @@ static void *wake_later(void *unused) {
     return NULL;
 }
 
-static void test_futex(void **state) {
+static void test_futex(void **state)
+{
     pthread_t thread;
     sy_ns before = sy_clock_now();
 
@@ -315,12 +389,13 @@ static void test_futex(void **state) {
     pthread_join(thread, NULL);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_wrong_direction),
-        cmocka_unit_test(test_hostile_bytes),  cmocka_unit_test(test_named_refusals),
-        cmocka_unit_test(test_too_large),      cmocka_unit_test(test_fds_pass),
-        cmocka_unit_test(test_hung_peer),      cmocka_unit_test(test_scan_in_pieces),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_wrong_direction),
+        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_named_refusals),
+        cmocka_unit_test(test_too_large),     cmocka_unit_test(test_fds_pass),
+        cmocka_unit_test(test_hung_peer),     cmocka_unit_test(test_scan_in_pieces),
         cmocka_unit_test(test_futex),
     };
     const char *seed = getenv("SY_SEED");

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,16 @@
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 
-#define DIMS(...) (int)SY_ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__}
-#define NAMES(...) (const char *const[]){__VA_ARGS__, NULL}
+#define DIMS(...)                                                          \
+    (int)SY_ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]) \
+    {                                                                      \
+        __VA_ARGS__                                                        \
+    }
+#define NAMES(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
 
 static char folder[] = "/tmp/sy-onnx-XXXXXX";
 static char path[64];
@@ -317,7 +326,8 @@ static Onnx__TensorProto *load_tensor(const char *name)
 }
 
 /* The shapes of output 0 agree, N taken as the stored file's. */
-static void compare_output(const char *model, const struct sy_graph *g, const Onnx__TensorProto *want)
+static void compare_output(const char *model, const struct sy_graph *g,
+                           const Onnx__TensorProto *want)
 {
     const struct sy_tensor *got = &g->tensors[g->outputs[0]];
     bool equal = got->shape.rank == (int)want->n_dims && (int)got->dtype == want->data_type;
@@ -325,7 +335,8 @@ static void compare_output(const char *model, const struct sy_graph *g, const On
         equal = sy_dim_at(got->shape.dims[i], want->dims[0]) == want->dims[i];
     char text[160];
     if (!equal)
-        fail_msg("%s: got %s %s", model, sy_dtype_wire_name(got->dtype), sy_shape_text(&got->shape, text, sizeof text));
+        fail_msg("%s: got %s %s", model, sy_dtype_wire_name(got->dtype),
+                 sy_shape_text(&got->shape, text, sizeof text));
 }
 
 /* 1: read and compared; 0: refused as unsupported, which must say so properly. */
@@ -374,7 +385,8 @@ static void check_suite(const char *suite, int least)
         passed += check_model(suite, entry->d_name);
     }
     closedir(dir);
-    print_message("%s: %d of %d models read, shapes equal; the rest refused as unsupported\n", suite, passed, n);
+    print_message("%s: %d of %d models read, shapes equal; the rest refused as unsupported\n",
+                  suite, passed, n);
     assert_true(passed >= least);
 }
 

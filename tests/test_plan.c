@@ -104,7 +104,8 @@ static void edges(void **state)
     struct sy_link_cost c = {10, 2, 5};
     struct sy_plan p;
     struct sy_plan_layer one = {100, 7};
-    assert_int_equal(sy_plan_make(&one, 1, &c, 64, 1, &p), SY_OK); /* larger than the limit: alone */
+    assert_int_equal(sy_plan_make(&one, 1, &c, 64, 1, &p),
+                     SY_OK); /* larger than the limit: alone */
     assert_int_equal(p.predicted_ns, 10 + 50 + 5 + 7);
     assert_int_equal(p.bound_ns, 57);
     struct sy_plan_layer no_bytes[3] = {{0, 1}, {0, 2}, {0, 3}};

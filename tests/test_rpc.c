@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <event2/event.h>
@@ -15,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "runtime/base/status.h"
 #include "runtime/rpc_server.h"
@@ -28,8 +29,12 @@ static struct sy_tensor tensors[2] = {
     {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
     {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
 };
-static struct sy_graph graph = {.n_tensors = 2, .tensors = tensors, .n_inputs = 1, .inputs = &tensor_index[0],
-                                .n_outputs = 1, .outputs = &tensor_index[1]};
+static struct sy_graph graph = {.n_tensors = 2,
+                                .tensors = tensors,
+                                .n_inputs = 1,
+                                .inputs = &tensor_index[0],
+                                .n_outputs = 1,
+                                .outputs = &tensor_index[1]};
 static struct sy_package package = {.name = "double", .graph = &graph};
 static struct event_base *base;
 static _Atomic int n_running;
@@ -41,20 +46,26 @@ struct job {
     void *ctx;
 };
 
-static struct sy_slab *fake_slab(void *core) {
+static struct sy_slab *fake_slab(void *core)
+{
     (void)core;
     return slab;
 }
 
-static int fake_find(void *core, const char *name, const struct sy_package **out) {
+static int fake_find(void *core, const char *name, const struct sy_package **out)
+{
     (void)core;
     *out = &package;
-    return strcmp(name, "double") == 0 ? SY_OK : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
+    return strcmp(name, "double") == 0
+               ? SY_OK
+               : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
 }
 
-static void fake_finish(evutil_socket_t fd, short what, void *ctx) {
+static void fake_finish(evutil_socket_t fd, short what, void *ctx)
+{
     struct job *job = ctx;
-    struct sy_request_report report = {.id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
+    struct sy_request_report report = {
+        .id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
     const float *x = sy_slab_pointer(slab, job->input);
     float *y = sy_slab_pointer(slab, job->output);
 
@@ -66,8 +77,9 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx) {
     free(job);
 }
 
-static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs, const uint64_t *outputs,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id) {
+static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
+                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
     struct timeval delay = {0, 1000};
     struct job *job = malloc(sizeof(*job));
     static uint64_t id;
@@ -79,18 +91,23 @@ static int fake_infer(void *core, const char *model, int64_t batch, const uint64
     return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
 }
 
-static void fake_cancel(void *core, uint64_t id) {
+static void fake_cancel(void *core, uint64_t id)
+{
     (void)core, (void)id; /* runs on, as a request that has started does */
 }
 
-static int fake_status(void *core, json_t **out) {
+static int fake_status(void *core, json_t **out)
+{
     (void)core;
     *out = json_pack("{s:[{s:s}]}", "models", "name", "double");
     return SY_OK;
 }
 
-static const struct sy_rpc_handlers fakes = {
-    .slab = fake_slab, .model_find = fake_find, .infer = fake_infer, .infer_cancel = fake_cancel, .status = fake_status};
+static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
+                                             .model_find = fake_find,
+                                             .infer = fake_infer,
+                                             .infer_cancel = fake_cancel,
+                                             .status = fake_status};
 
 /* ---- the server's thread ------------------------------------------------------------------------------------- */
 
@@ -99,12 +116,14 @@ static pthread_t loop;
 static int stop_pipe[2];
 static struct sy_rpc_server *server;
 
-static void on_stop(evutil_socket_t fd, short what, void *ctx) {
+static void on_stop(evutil_socket_t fd, short what, void *ctx)
+{
     (void)fd, (void)what, (void)ctx;
     event_base_loopbreak(base);
 }
 
-static void *run_loop(void *ctx) {
+static void *run_loop(void *ctx)
+{
     struct event *stop = event_new(base, stop_pipe[0], EV_READ, on_stop, NULL);
 
     event_add(stop, NULL);
@@ -115,9 +134,12 @@ static void *run_loop(void *ctx) {
     return ctx;
 }
 
-static int start(void **state) {
-    struct sy_rpc_config config = {.socket_path = path, .tcp_address = ":0",
-                                   .limits = {.stall_ns = 300 * SY_NS_PER_MS, .message_bytes = 1 << 20}};
+static int start(void **state)
+{
+    struct sy_rpc_config config = {
+        .socket_path = path,
+        .tcp_address = ":0",
+        .limits = {.stall_ns = 300 * SY_NS_PER_MS, .message_bytes = 1 << 20}};
 
     (void)state;
     snprintf(path, sizeof(path), "/tmp/test_rpc_%d.sock", (int)getpid());
@@ -129,7 +151,8 @@ static int start(void **state) {
     return pthread_create(&loop, NULL, run_loop, NULL);
 }
 
-static int finish(void **state) {
+static int finish(void **state)
+{
     (void)state;
     assert_int_equal(write(stop_pipe[1], "x", 1), 1);
     pthread_join(loop, NULL);
@@ -141,14 +164,16 @@ static int finish(void **state) {
     return 0;
 }
 
-static sy_client *client_at(const char *address) {
+static sy_client *client_at(const char *address)
+{
     sy_client *client;
 
     assert_int_equal(sy_client_connect(address, 10000, &client), SY_OK);
     return client;
 }
 
-static int raw_socket(void) {
+static int raw_socket(void)
+{
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval limit = {10, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -159,7 +184,8 @@ static int raw_socket(void) {
     return fd;
 }
 
-static void good_infer(sy_client *client, int64_t batch) {
+static void good_infer(sy_client *client, int64_t batch)
+{
     float x[4 * 64];
     sy_client_tensor input = {"x", "FP32", 2, {batch, 4}, x, (size_t)batch * 16};
     sy_client_result *result;
@@ -176,7 +202,8 @@ static void good_infer(sy_client *client, int64_t batch) {
     sy_client_result_free(result);
 }
 
-static void test_good_calls(void **state) {
+static void test_good_calls(void **state)
+{
     const char *const addresses[] = {path, tcp};
 
     (void)state;
@@ -199,7 +226,9 @@ static void test_good_calls(void **state) {
     }
 }
 
-static void refused(sy_client *client, const char *model, sy_client_tensor *inputs, int n, int status, const char *words) {
+static void refused(sy_client *client, const char *model, sy_client_tensor *inputs, int n,
+                    int status, const char *words)
+{
     sy_client_result *result;
 
     assert_int_equal(sy_client_infer(client, model, inputs, n, &result), status);
@@ -208,7 +237,8 @@ static void refused(sy_client *client, const char *model, sy_client_tensor *inpu
         fail_msg("\"%s\" is not in \"%s\"", words, sy_client_error(client));
 }
 
-static void test_bad_requests(void **state) {
+static void test_bad_requests(void **state)
+{
     sy_client *client = client_at(path);
     float x[80] = {0};
     const sy_client_tensor good = {"x", "FP32", 2, {2, 4}, x, 32};
@@ -241,7 +271,8 @@ static void test_bad_requests(void **state) {
 }
 
 /* What is sent ends the connection, after an error answer; nobody else notices. */
-static void hostile(const char *bytes, size_t n, const char *words) {
+static void hostile(const char *bytes, size_t n, const char *words)
+{
     sy_client *other = client_at(path);
     char answer[600];
     ssize_t got, all = 0;
@@ -257,17 +288,20 @@ static void hostile(const char *bytes, size_t n, const char *words) {
     sy_client_close(other);
 }
 
-static void test_hostile_bytes(void **state) {
+static void test_hostile_bytes(void **state)
+{
     (void)state;
     hostile("GET / HTTP/1.1\r\n\r\n", 18, "EPROTO");
     hostile("\xc1", 1, "0xc1");
     hostile("\x94\x00\x01\xa5infer\x91\xc6\xff\xff\xff\xff", 15, "ETOOBIG");
     hostile("\xdd\xff\xff\xff\xff", 5, "elements");
     hostile("\x94\x07\x01\xa4ping\x90", 9, "EPROTO");
-    hostile("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91", 18, "deeper");
+    hostile("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91", 18,
+            "deeper");
 }
 
-static void test_half_message(void **state) {
+static void test_half_message(void **state)
+{
     char byte;
     int fd = raw_socket();
 
@@ -277,7 +311,8 @@ static void test_half_message(void **state) {
     close(fd);
 }
 
-static void test_pipelined(void **state) {
+static void test_pipelined(void **state)
+{
     static char many[9 * 500], answers[9 * 500];
     size_t all = 0;
     int fd = raw_socket();
@@ -298,9 +333,14 @@ static void test_pipelined(void **state) {
 }
 
 /* 200 requests for 64 places, more than are ever outstanding; each answered. Then again, and the client goes at once. */
-static void test_many_outstanding_and_lost_client(void **state) {
-    static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa6" "double\xa6inputs\x91\x84\xa4name\xa1x\xa5"
-                               "dtype\xa4" "FP32\xa5shape\x92\x01\x04\xa4" "data\xc4\x10" "0123456789abcdef";
+static void test_many_outstanding_and_lost_client(void **state)
+{
+    static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa6"
+                               "double\xa6inputs\x91\x84\xa4name\xa1x\xa5"
+                               "dtype\xa4"
+                               "FP32\xa5shape\x92\x01\x04\xa4"
+                               "data\xc4\x10"
+                               "0123456789abcdef";
     size_t n = sizeof(head) - 1;
 
     (void)state;
@@ -316,14 +356,16 @@ static void test_many_outstanding_and_lost_client(void **state) {
             assert_true(got > 0);
             for (ssize_t i = 0; i + 4 < got; i++)
                 answered += memcmp(answer + i, "\x94\x01\x05\xc0", 4) == 0;
-            if (got < 4 || answered > 190) /* an answer may be cut by the read: near the end, look no closer */
+            if (got < 4 ||
+                answered > 190) /* an answer may be cut by the read: near the end, look no closer */
                 break;
         }
         close(fd);
     }
 }
 
-static void *client_thread(void *ctx) {
+static void *client_thread(void *ctx)
+{
     sy_client *client = client_at(path);
 
     for (int i = 0; i < 50; i++)
@@ -332,7 +374,8 @@ static void *client_thread(void *ctx) {
     return ctx;
 }
 
-static void test_many_clients(void **state) {
+static void test_many_clients(void **state)
+{
     pthread_t threads[16];
 
     (void)state;
@@ -342,7 +385,8 @@ static void test_many_clients(void **state) {
         pthread_join(threads[i], NULL);
 }
 
-static void test_second_server_is_refused(void **state) {
+static void test_second_server_is_refused(void **state)
+{
     struct sy_rpc_config config = {.socket_path = path};
     struct event_base *second = event_base_new();
     struct sy_rpc_server *out;
@@ -355,12 +399,17 @@ static void test_second_server_is_refused(void **state) {
     sy_client_close(client);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_calls),   cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_half_message),
-        cmocka_unit_test(test_pipelined),    cmocka_unit_test(test_many_outstanding_and_lost_client),
-        cmocka_unit_test(test_many_clients), cmocka_unit_test(test_second_server_is_refused),
+        cmocka_unit_test(test_good_calls),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_half_message),
+        cmocka_unit_test(test_pipelined),
+        cmocka_unit_test(test_many_outstanding_and_lost_client),
+        cmocka_unit_test(test_many_clients),
+        cmocka_unit_test(test_second_server_is_refused),
     };
 
     return cmocka_run_group_tests(tests, start, finish);

@@ -8,18 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <omp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"

@@ -4,8 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "runtime/base/status.h"
 #include "runtime/worker_state.h"

@@ -50,7 +50,8 @@ static int run_group(const struct sy_infer_run *run, const struct sy_binding *bi
     if (g == 0)
         times->first_layer_ns = start;
     int first = run->group_layers[g];
-    SY_TRY(run->engine->program_run(run->program, binding, first, sy_infer_group_end(run, g) - first));
+    SY_TRY(
+        run->engine->program_run(run->program, binding, first, sy_infer_group_end(run, g) - first));
     SY_TRY(sy_transfer_computed(run->transfer, g, run->compute));
     if (times->compute_spans) {
         times->compute_spans[2 * g] = start;
@@ -70,8 +71,8 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
     locate_layers(run, params);
     struct sy_binding binding = {
         .layer_params = params,
-        .workspace = sy_device_host_pointer(run->device,
-                                            sy_pool_address(run->pool, run->workspace_offset)),
+        .workspace =
+            sy_device_host_pointer(run->device, sy_pool_address(run->pool, run->workspace_offset)),
         .inputs = run->inputs,
         .outputs = run->outputs,
     };

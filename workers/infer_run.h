@@ -15,12 +15,13 @@ struct sy_infer_run {
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
     struct sy_transfer *transfer;
-    const int *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
+    const int
+        *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
     int n_groups;
-    uint64_t workspace_offset;  /* in the pool */
-    const void *const *inputs;  /* in the graph's order */
+    uint64_t workspace_offset; /* in the pool */
+    const void *const *inputs; /* in the graph's order */
     void *const *outputs;
-    void (*beat)(void *ctx);                 /* between groups and while waiting */
+    void (*beat)(void *ctx);                  /* between groups and while waiting */
     void (*group_done)(void *ctx, int group); /* after each group */
     void *ctx;
 };
@@ -28,8 +29,9 @@ struct sy_infer_run {
 struct sy_infer_times {
     sy_ns first_layer_ns; /* when the first group's layers began */
     sy_ns end_ns;
-    sy_ns wait_ns;        /* the compute thread stood waiting for groups */
-    sy_ns *compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
+    sy_ns wait_ns; /* the compute thread stood waiting for groups */
+    sy_ns *
+        compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
 };
 
 /* Runs all layers; the transfer has been begun and all groups added. Returns when the outputs are written. */

@@ -20,16 +20,19 @@ struct rig {
     void *workspace, **inputs, **outputs;
 };
 
-static void *take(uint64_t bytes) {
+static void *take(uint64_t bytes)
+{
     return aligned_alloc(SY_LAYER_ALIGN, SY_ALIGN_UP(bytes + 1, SY_LAYER_ALIGN));
 }
 
-static int read_weights(const struct sy_package *package, unsigned char *to) {
+static int read_weights(const struct sy_package *package, unsigned char *to)
+{
     int fd = open(package->path, O_RDONLY | O_CLOEXEC);
     uint64_t done = 0;
 
     while (fd >= 0 && done < package->weights_bytes) {
-        ssize_t n = pread(fd, to + done, package->weights_bytes - done, (off_t)(package->weights_offset + done));
+        ssize_t n = pread(fd, to + done, package->weights_bytes - done,
+                          (off_t)(package->weights_offset + done));
 
         if (n <= 0)
             break;
@@ -37,16 +40,20 @@ static int read_weights(const struct sy_package *package, unsigned char *to) {
     }
     if (fd >= 0)
         close(fd);
-    return done == package->weights_bytes ? SY_OK
-                                          : sy_error_set(SY_EIO, "cannot read %s: %s", package->path, strerror(errno));
+    return done == package->weights_bytes
+               ? SY_OK
+               : sy_error_set(SY_EIO, "cannot read %s: %s", package->path, strerror(errno));
 }
 
 /* Zeroed tensors: valid indices for a lookup, and no kernel's time depends on the values. */
-static int take_tensors(const struct sy_graph *graph, const int *indices, int n, int64_t batch, void ***out) {
+static int take_tensors(const struct sy_graph *graph, const int *indices, int n, int64_t batch,
+                        void ***out)
+{
     *out = calloc((size_t)n + 1, sizeof(**out));
     for (int i = 0; *out && i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[indices[i]];
-        uint64_t bytes = (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+        uint64_t bytes =
+            (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
 
         (*out)[i] = take(bytes);
         if (!(*out)[i])
@@ -56,21 +63,25 @@ static int take_tensors(const struct sy_graph *graph, const int *indices, int n,
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for tensors");
 }
 
-static void drop_tensors(void ***tensors, int n) {
+static void drop_tensors(void ***tensors, int n)
+{
     for (int i = 0; *tensors && i < n; i++)
         free((*tensors)[i]);
     free(*tensors);
     *tensors = NULL;
 }
 
-static int compare_ns(const void *a, const void *b) {
+static int compare_ns(const void *a, const void *b)
+{
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-static int time_layers(struct rig *rig, uint64_t *layer_ns) {
-    struct sy_binding binding = {rig->layer_params, rig->workspace, (const void *const *)rig->inputs, rig->outputs};
+static int time_layers(struct rig *rig, uint64_t *layer_ns)
+{
+    struct sy_binding binding = {rig->layer_params, rig->workspace,
+                                 (const void *const *)rig->inputs, rig->outputs};
     int n = rig->package->n_layers;
     uint64_t *times = calloc((size_t)n * N_RUNS, sizeof(*times));
     int status = times ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a profile");
@@ -91,12 +102,14 @@ static int time_layers(struct rig *rig, uint64_t *layer_ns) {
     return status;
 }
 
-static int measure_batch(struct rig *rig, int64_t batch, uint64_t *layer_ns) {
+static int measure_batch(struct rig *rig, int64_t batch, uint64_t *layer_ns)
+{
     const struct sy_graph *graph = rig->package->graph;
     int status;
 
-    SY_TRY_GOTO(rig->engine->program_create(graph, rig->package->layers, rig->package->n_layers, batch,
-                                            &rig->program), done);
+    SY_TRY_GOTO(rig->engine->program_create(graph, rig->package->layers, rig->package->n_layers,
+                                            batch, &rig->program),
+                done);
     rig->workspace = take(rig->engine->program_workspace_bytes(rig->program));
     if (!rig->workspace) {
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for the workspace");
@@ -116,8 +129,9 @@ done:
     return status;
 }
 
-int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine, int n_threads,
-                       struct sy_profile *out) {
+int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
+                       int n_threads, struct sy_profile *out)
+{
     struct rig rig = {.package = package, .engine = engine};
     int status = SY_OK;
 
@@ -141,7 +155,8 @@ int sy_profile_measure(const struct sy_package *package, const struct sy_engine_
     return status;
 }
 
-void sy_profile_finish(struct sy_profile *profile) {
+void sy_profile_finish(struct sy_profile *profile)
+{
     for (int i = 0; i < SY_PROFILE_BATCHES; i++) {
         free(profile->layer_ns[i]);
         profile->layer_ns[i] = NULL;

@@ -6,8 +6,8 @@
 
 /* Times every layer at batch 1 and 8: the median of several runs, on the engine's threads as they are set (`n_threads` is noted in the
  * profile). Reads the whole weights into memory; seconds for a large model. Caller calls sy_profile_finish. */
-int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine, int n_threads,
-                       struct sy_profile *out);
+int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
+                       int n_threads, struct sy_profile *out);
 void sy_profile_finish(struct sy_profile *profile);
 
 #endif

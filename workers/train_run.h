@@ -21,7 +21,9 @@
 struct sy_train_run;
 
 struct sy_train_callbacks {
-    void (*snapshot_done)(void *ctx, int status, uint64_t step, const char *path); /* called by advance or finish, in the caller's thread */
+    void (*snapshot_done)(
+        void *ctx, int status, uint64_t step,
+        const char *path); /* called by advance or finish, in the caller's thread */
     void *ctx;
 };
 
@@ -51,6 +53,7 @@ void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);
-double sy_train_run_accuracy(const struct sy_train_run *run); /* of the test set, 0..1; negative: not evaluated */
+double sy_train_run_accuracy(
+    const struct sy_train_run *run); /* of the test set, 0..1; negative: not evaluated */
 
 #endif

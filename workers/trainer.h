@@ -24,7 +24,7 @@ struct sy_train_options {
 
 /* A named tensor of the state, in plain row-major float32 for snapshots and tests. */
 struct sy_state_tensor {
-    const char *name;      /* "conv1.weight", "conv1.weight.momentum" ... borrowed from the trainer */
+    const char *name; /* "conv1.weight", "conv1.weight.momentum" ... borrowed from the trainer */
     struct sy_shape shape; /* fixed dims only */
     uint64_t bytes;
 };
@@ -34,13 +34,18 @@ struct sy_trainer;
 struct sy_trainer_ops {
     const char *name;
     /* `graph`: read and inferred, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
-    int (*create)(const struct sy_graph *graph, const struct sy_train_options *options, struct sy_trainer **out);
+    int (*create)(const struct sy_graph *graph, const struct sy_train_options *options,
+                  struct sy_trainer **out);
     void (*destroy)(struct sy_trainer *trainer);
-    uint64_t (*persistent_bytes)(const struct sy_trainer *trainer); /* weights, gradients, optimizer state, statistics */
-    uint64_t (*ephemeral_bytes)(const struct sy_trainer *trainer);  /* activations, scratch, batch; nothing survives an iteration */
+    uint64_t (*persistent_bytes)(
+        const struct sy_trainer *trainer); /* weights, gradients, optimizer state, statistics */
+    uint64_t (*ephemeral_bytes)(
+        const struct sy_trainer
+            *trainer); /* activations, scratch, batch; nothing survives an iteration */
     /* Both 4096-aligned. Does not touch what is there (a resumed run finds its state). */
     void (*bind)(struct sy_trainer *trainer, void *persistent, void *ephemeral);
-    int (*init_state)(struct sy_trainer *trainer); /* weights from the graph, optimizer state zero */
+    int (*init_state)(
+        struct sy_trainer *trainer); /* weights from the graph, optimizer state zero */
     int (*n_gradient_steps)(const struct sy_trainer *trainer);
     int (*n_update_steps)(const struct sy_trainer *trainer);
     /* Where the batch goes: input [batch, ...] float, labels [batch] int32 (classes) or float (mse). Inside the ephemeral part. */
@@ -49,7 +54,8 @@ struct sy_trainer_ops {
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
     /* `iteration` counts from 1 (Adam's bias correction). */
     int (*run_update_step)(struct sy_trainer *trainer, int step, uint64_t iteration);
-    double (*loss)(const struct sy_trainer *trainer); /* mean over the batch; valid after the gradient phase */
+    double (*loss)(
+        const struct sy_trainer *trainer); /* mean over the batch; valid after the gradient phase */
     /* Forward only, on the batch that was put in place, with running statistics: number of rows of the first `rows` whose argmax is the label; splits
      * into n_forward_steps steps so that it can be preempted as well. */
     int (*n_forward_steps)(const struct sy_trainer *trainer);

@@ -26,7 +26,7 @@ struct sy_transfer {
 
     struct sy_stream *copies; /* X1 */
     struct sy_transfer_group groups[SY_RUN_MAX_GROUPS];
-    struct sy_event *arrived[SY_RUN_MAX_GROUPS];  /* created when first needed, kept */
+    struct sy_event *arrived[SY_RUN_MAX_GROUPS]; /* created when first needed, kept */
     struct sy_event *computed[SY_RUN_MAX_GROUPS];
     sy_ns queued_ns[SY_RUN_MAX_GROUPS];
 };

@@ -25,10 +25,12 @@
 
 struct sy_transfer_group {
     uint64_t pool_offset, bytes;
-    const void *image;           /* discrete device: where the bytes come from */
-    _Atomic uint32_t *arrival;   /* enum sy_arrival: of the image, or of the pool on a unified device; NULL: here */
-    bool resident;               /* nothing to copy */
-    int32_t after_group;         /* -1, or the group that must be computed before the bytes may be overwritten */
+    const void *image; /* discrete device: where the bytes come from */
+    _Atomic uint32_t *
+        arrival; /* enum sy_arrival: of the image, or of the pool on a unified device; NULL: here */
+    bool resident; /* nothing to copy */
+    int32_t
+        after_group; /* -1, or the group that must be computed before the bytes may be overwritten */
 };
 
 struct sy_transfer;

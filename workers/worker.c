@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 #include "workers/worker_internal.h"
 
-#define IDLE_POLL_MS 200
+#define IDLE_POLL_MS     200
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
 void sy_worker_beat(void *worker)
@@ -36,13 +36,15 @@ static int say_hello(struct sy_worker *w)
     return sy_worker_send(w, &hello);
 }
 
-static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome, const int *fds, int n_fds)
+static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome, const int *fds,
+                      int n_fds)
 {
     int wanted = welcome->image_bytes > 0 ? 5 : 4;
     if (n_fds != wanted)
         return sy_error_set(SY_EPROTO, "WELCOME came with %d files instead of %d", n_fds, wanted);
     SY_TRY(sy_shared_memory_map(&w->page_memory, fds[0], SY_CONTROL_PAGE_BYTES, true));
-    SY_TRY(sy_shared_memory_map(&w->arrivals_memory, fds[1], SY_ARRIVAL_WORDS * sizeof(uint32_t), false));
+    SY_TRY(sy_shared_memory_map(&w->arrivals_memory, fds[1], SY_ARRIVAL_WORDS * sizeof(uint32_t),
+                                false));
     SY_TRY(sy_shared_memory_map(&w->slab, fds[2], welcome->slab_bytes, true));
     if (wanted == 5)
         SY_TRY(sy_shared_memory_map(&w->image, fds[4], welcome->image_bytes, false));
@@ -137,7 +139,8 @@ static int regroup(struct sy_worker *w, const struct sy_msg_model_regroup *msg)
     if (w->loaded && w->run_model == msg->model)
         return sy_error_set(SY_EPROTO, "MODEL_REGROUP of model %llu during its run",
                             (unsigned long long)msg->model);
-    return sy_worker_models_regroup(w->models, msg->model, msg->group_layers.v, msg->group_layers.n);
+    return sy_worker_models_regroup(w->models, msg->model, msg->group_layers.v,
+                                    msg->group_layers.n);
 }
 
 static int shut_down(struct sy_worker *w, const struct sy_msg_shutdown *msg)

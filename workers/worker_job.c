@@ -11,8 +11,8 @@ static void report_snapshot(void *worker, int status, uint64_t step, const char 
         return; /* the run has logged why; the last good snapshot stays */
     atomic_store_explicit(&w->page->snapshot_step, step, memory_order_relaxed);
     struct sy_message message = {.id = SY_MSG_JOB_SNAPSHOT};
-    message.job_snapshot = (struct sy_msg_job_snapshot){
-        .job = w->job_id, .step = step, .path = (char *)path};
+    message.job_snapshot =
+        (struct sy_msg_job_snapshot){.job = w->job_id, .step = step, .path = (char *)path};
     SY_CLEANUP(sy_worker_send(w, &message));
 }
 
@@ -86,8 +86,10 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
                             (unsigned long long)msg->job);
     atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_relaxed);
-    void *persistent = sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->persistent_offset));
-    void *ephemeral = sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset));
+    void *persistent =
+        sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->persistent_offset));
+    void *ephemeral =
+        sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset));
     return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
 }
 
@@ -121,7 +123,8 @@ static int pause_job(struct sy_worker *w, uint32_t epoch)
         atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
         atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
         struct sy_message paused = {.id = SY_MSG_JOB_PAUSED};
-        paused.job_paused = (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
+        paused.job_paused =
+            (struct sy_msg_job_paused){.job = w->job_id, .epoch = epoch, .paused_ns = now};
         w->announced_epoch = epoch;
         SY_TRY(sy_worker_send(w, &paused));
     }
@@ -156,7 +159,8 @@ int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
     while (w->job && sy_clock_now() < deadline)
         SY_TRY(step_job(w));
     if (w->job)
-        sy_log_warn("worker", "event=job_cut_off job=%llu why=\"no time left to finish the iteration\"",
+        sy_log_warn("worker",
+                    "event=job_cut_off job=%llu why=\"no time left to finish the iteration\"",
                     (unsigned long long)w->job_id);
     return SY_OK;
 }

@@ -55,11 +55,12 @@ static int find_entry(struct sy_worker_models *m, uint64_t id, struct entry **ou
 }
 
 /* Copies and checks the cuts: ascending from layer 0, inside the model. */
-static int copy_cuts(const struct sy_package *package, const uint64_t *group_layers, size_t n_groups,
-                     int **out)
+static int copy_cuts(const struct sy_package *package, const uint64_t *group_layers,
+                     size_t n_groups, int **out)
 {
     if (n_groups < 1 || n_groups > SY_RUN_MAX_GROUPS)
-        return sy_error_set(SY_EARG, "%zu groups: 1 to %d are possible", n_groups, SY_RUN_MAX_GROUPS);
+        return sy_error_set(SY_EARG, "%zu groups: 1 to %d are possible", n_groups,
+                            SY_RUN_MAX_GROUPS);
     int *cuts = calloc(n_groups, sizeof *cuts);
     if (!cuts)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu groups", n_groups);
@@ -67,8 +68,9 @@ static int copy_cuts(const struct sy_package *package, const uint64_t *group_lay
         bool ascends = g == 0 ? group_layers[g] == 0 : group_layers[g] > group_layers[g - 1];
         if (!ascends || group_layers[g] >= (uint64_t)package->n_layers) {
             free(cuts);
-            return sy_error_set(SY_EARG, "group %zu begins at layer %llu of %d: cuts must ascend from 0",
-                                g, (unsigned long long)group_layers[g], package->n_layers);
+            return sy_error_set(SY_EARG,
+                                "group %zu begins at layer %llu of %d: cuts must ascend from 0", g,
+                                (unsigned long long)group_layers[g], package->n_layers);
         }
         cuts[g] = (int)group_layers[g];
     }
@@ -80,8 +82,8 @@ int sy_worker_models_add(struct sy_worker_models *m, uint64_t id, const char *pa
                          const uint64_t *group_layers, size_t n_groups)
 {
     if (id >= SY_MAX_MODELS || m->entries[id].model.package)
-        return sy_error_set(SY_EARG, "model id %llu is taken or not below %u", (unsigned long long)id,
-                            SY_MAX_MODELS);
+        return sy_error_set(SY_EARG, "model id %llu is taken or not below %u",
+                            (unsigned long long)id, SY_MAX_MODELS);
     struct sy_package *package = NULL;
     SY_TRY(sy_package_open(path, &package));
     int *cuts = NULL;

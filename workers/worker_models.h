@@ -23,11 +23,12 @@ void sy_worker_models_destroy(struct sy_worker_models *models);
 /* Opens the package. EARG: id taken or out of range, or cuts that do not ascend from 0. */
 int sy_worker_models_add(struct sy_worker_models *models, uint64_t id, const char *path,
                          const uint64_t *group_layers, size_t n_groups);
-int sy_worker_models_regroup(struct sy_worker_models *models, uint64_t id, const uint64_t *group_layers,
-                             size_t n_groups);
+int sy_worker_models_regroup(struct sy_worker_models *models, uint64_t id,
+                             const uint64_t *group_layers, size_t n_groups);
 void sy_worker_models_drop(struct sy_worker_models *models, uint64_t id); /* unknown ids are fine */
 /* ENOTFOUND names the id. */
-int sy_worker_models_find(struct sy_worker_models *models, uint64_t id, struct sy_worker_model **out);
+int sy_worker_models_find(struct sy_worker_models *models, uint64_t id,
+                          struct sy_worker_model **out);
 /* The program for this batch size, made if it is not there. Borrowed until the next call for this model. */
 int sy_worker_models_program(struct sy_worker_models *models, uint64_t id, uint64_t batch,
                              struct sy_program **out);

@@ -14,8 +14,8 @@ static int check_range(const char *what, uint64_t offset, uint64_t bytes, uint64
     return SY_OK;
 }
 
-static int send_done(struct sy_worker *w, uint64_t run, int status, const struct sy_infer_times *times,
-                     struct sy_u64s spans)
+static int send_done(struct sy_worker *w, uint64_t run, int status,
+                     const struct sy_infer_times *times, struct sy_u64s spans)
 {
     struct sy_message done = {.id = SY_MSG_RUN_DONE};
     done.run_done = (struct sy_msg_run_done){
@@ -51,7 +51,8 @@ static int check_group(struct sy_worker *w, const struct sy_msg_load *load, size
     if (g >= (uint64_t)model->n_groups)
         return sy_error_set(SY_EPROTO, "LOAD of group %llu of model %s, which has %d",
                             (unsigned long long)g, model->package->name, model->n_groups);
-    sy_infer_group_range(model->package, model->group_layers, model->n_groups, (int)g, &start, &bytes);
+    sy_infer_group_range(model->package, model->group_layers, model->n_groups, (int)g, &start,
+                         &bytes);
     uint64_t image_offset = load->image_offsets.n ? load->image_offsets.v[i] : 0;
     SY_TRY(check_range("group in the pool", load->pool_offsets.v[i], bytes, sy_pool_size(w->pool)));
     if (w->image.bytes)
@@ -79,7 +80,8 @@ static int add_groups(struct sy_worker *w, const struct sy_msg_load *load)
         return sy_error_set(SY_EPROTO, "LOAD with lists of different lengths");
     if (load->first_group != (uint64_t)sy_transfer_n_groups(w->transfer))
         return sy_error_set(SY_EPROTO, "LOAD of group %llu after %d groups",
-                            (unsigned long long)load->first_group, sy_transfer_n_groups(w->transfer));
+                            (unsigned long long)load->first_group,
+                            sy_transfer_n_groups(w->transfer));
     for (size_t i = 0; i < n; i++) {
         struct sy_transfer_group group;
         SY_TRY(check_group(w, load, i, &group));
@@ -130,8 +132,8 @@ static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, con
         return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", offsets->n, n);
     for (int i = 0; i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[tensors[i]];
-        uint64_t bytes = (uint64_t)sy_shape_elements(&tensor->shape, batch) *
-                         sy_dtype_bytes(tensor->dtype);
+        uint64_t bytes =
+            (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
         SY_TRY(check_range(tensor->name, offsets->v[i], bytes, w->slab.bytes));
         out[i] = (char *)w->slab.base + offsets->v[i];
     }
@@ -162,7 +164,8 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
                             model->package->name);
     if (!w->loaded || w->run != msg->run || w->run_model != msg->model ||
         sy_transfer_n_groups(w->transfer) != model->n_groups)
-        return sy_error_set(SY_EPROTO, "RUN %llu of model %s before all of its %d groups were LOADed",
+        return sy_error_set(SY_EPROTO,
+                            "RUN %llu of model %s before all of its %d groups were LOADed",
                             (unsigned long long)msg->run, model->package->name, model->n_groups);
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, &program));
     SY_TRY(check_range("workspace", msg->workspace_offset,
@@ -172,12 +175,21 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &msg->outputs,
                           (int64_t)msg->batch, tensors[1]));
     struct sy_infer_run run = {
-        .engine = &sy_host_engine, .package = model->package, .program = program,
-        .device = w->device, .pool = w->pool, .compute = w->compute, .transfer = w->transfer,
-        .group_layers = model->group_layers, .n_groups = model->n_groups,
+        .engine = &sy_host_engine,
+        .package = model->package,
+        .program = program,
+        .device = w->device,
+        .pool = w->pool,
+        .compute = w->compute,
+        .transfer = w->transfer,
+        .group_layers = model->group_layers,
+        .n_groups = model->n_groups,
         .workspace_offset = msg->workspace_offset,
-        .inputs = (const void *const *)tensors[0], .outputs = tensors[1],
-        .beat = sy_worker_beat, .group_done = group_done, .ctx = w,
+        .inputs = (const void *const *)tensors[0],
+        .outputs = tensors[1],
+        .beat = sy_worker_beat,
+        .group_done = group_done,
+        .ctx = w,
     };
     uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
     if (!room)
@@ -196,8 +208,8 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     struct sy_infer_times times = {0};
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
-    status = status < 0 ? fail_run(w, msg->run, status)
-                        : send_done(w, msg->run, status, &times, spans);
+    status =
+        status < 0 ? fail_run(w, msg->run, status) : send_done(w, msg->run, status, &times, spans);
     free(spans.v);
     return status;
 }

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READY_RUNS 12
-#define RESTART_RUNS 3
+#define READY_RUNS       12
+#define RESTART_RUNS     3
 #define READY_POOL_BYTES 1600000000ull
 
 static int fail(const char *what)
@@ -19,7 +19,8 @@ static int fail(const char *what)
     return -1;
 }
 
-static int infer(sy_client *client, const struct demo_model *model, int variant, sy_client_result **out)
+static int infer(sy_client *client, const struct demo_model *model, int variant,
+                 sy_client_result **out)
 {
     if (sy_client_infer(client, model->name, model->inputs[variant], model->n_inputs, out) == 0)
         return 0;
@@ -126,7 +127,8 @@ static int job_now(sy_client *client, uint64_t job, struct demo_job_state *state
     return found;
 }
 
-static int wait_for_step(sy_client *client, uint64_t job, uint64_t step, struct demo_job_state *state)
+static int wait_for_step(sy_client *client, uint64_t job, uint64_t step,
+                         struct demo_job_state *state)
 {
     sy_ns deadline = sy_clock_now() + 120 * SY_NS_PER_S;
     while (sy_clock_now() < deadline) {
@@ -139,7 +141,8 @@ static int wait_for_step(sy_client *client, uint64_t job, uint64_t step, struct 
     return fail("training made no progress for two minutes");
 }
 
-static int wait_for_end(struct demo *demo, sy_client *client, uint64_t job, struct demo_job_state *state)
+static int wait_for_end(struct demo *demo, sy_client *client, uint64_t job,
+                        struct demo_job_state *state)
 {
     for (sy_ns deadline = sy_clock_now() + 200 * SY_NS_PER_S; sy_clock_now() < deadline;) {
         if (job_now(client, job, state) < 0)
@@ -175,7 +178,8 @@ static int run_beside(struct demo *demo, sy_client *client, const char *address,
     double rate = request_rate(demo, client);
     if (rate < 0)
         return -1;
-    printf("  %.1f requests a second from %d clients for %.0f s\n", rate, demo->n_clients, demo->seconds);
+    printf("  %.1f requests a second from %d clients for %.0f s\n", rate, demo->n_clients,
+           demo->seconds);
     json_decref(demo_call(client, "trace", json_pack("{s:b}", "enable", 1)));
     demo->status_before = demo_call(client, "status", json_object());
     sy_ns start = sy_clock_now();
@@ -213,7 +217,8 @@ static int phase_beside(struct demo *demo)
     struct demo_server server;
     sy_client *client = NULL;
     uint64_t job = 0;
-    printf("3/4 training on Fashion-MNIST beside requests, pool of %.0f MB\n", (double)demo->pool_bytes / 1e6);
+    printf("3/4 training on Fashion-MNIST beside requests, pool of %.0f MB\n",
+           (double)demo->pool_bytes / 1e6);
     snprintf(job_path, sizeof job_path, "%s/beside.json", demo->folder);
     snprintf(state_folder, sizeof state_folder, "%s/state-beside", demo->folder);
     const char *const extra[] = {"--models", demo->models_folder, "--state", state_folder, NULL};
@@ -241,7 +246,8 @@ static int measure_alone(struct demo *demo, sy_client *client, uint64_t job)
     sy_ns start = sy_clock_now();
     if (wait_for_step(client, job, demo->steps * 9 / 10, &middle) < 0)
         return -1;
-    demo->steps_per_s_alone = (double)(middle.step - first.step) / ((double)(sy_clock_now() - start) / 1e9);
+    demo->steps_per_s_alone =
+        (double)(middle.step - first.step) / ((double)(sy_clock_now() - start) / 1e9);
     return wait_for_end(demo, client, job, &end);
 }
 
@@ -294,18 +300,21 @@ static int write_results(const struct demo *demo)
     if (demo_write_report(demo, path) < 0)
         return fail("cannot write report.json");
     demo_print_table(demo);
-    printf("\n  %s/report.json  trace.json (chrome://tracing, ui.perfetto.dev)  timeline.svg\n", demo->folder);
+    printf("\n  %s/report.json  trace.json (chrome://tracing, ui.perfetto.dev)  timeline.svg\n",
+           demo->folder);
     return 0;
 }
 
 static int judge(const struct demo *demo)
 {
     if (demo->failed)
-        fprintf(stderr, "demo: %ld requests failed; the first: %s\n", demo->failed, demo->first_error);
+        fprintf(stderr, "demo: %ld requests failed; the first: %s\n", demo->failed,
+                demo->first_error);
     if (demo->wrong)
         fprintf(stderr, "demo: %ld outputs differ from the idle system's\n", demo->wrong);
     if (!demo->bits_equal)
-        fprintf(stderr, "demo: preempted training ended with other weights than undisturbed training\n");
+        fprintf(stderr,
+                "demo: preempted training ended with other weights than undisturbed training\n");
     if (demo->requests == 0)
         fprintf(stderr, "demo: no request was made\n");
     return demo->failed || demo->wrong || !demo->bits_equal || demo->requests == 0;
@@ -333,10 +342,13 @@ static void remove_tree(const char *path, int depth)
 static void usage(void)
 {
     printf("usage: demo --binary build/switchyard --models build/models [--folder build/demo]\n"
-           "            [--device host|emulated[,link-gbps=N]] [--pool-bytes N] [--seconds N] [--load 0.45]\n"
+           "            [--device host|emulated[,link-gbps=N]] [--pool-bytes N] [--seconds N] "
+           "[--load 0.45]\n"
            "\n"
-           "Trains a network on Fashion-MNIST while clients ask three models that together do not fit into the\n"
-           "pool, checks every output and the training's bits, and writes report.json, trace.json and\n"
+           "Trains a network on Fashion-MNIST while clients ask three models that together do not "
+           "fit into the\n"
+           "pool, checks every output and the training's bits, and writes report.json, trace.json "
+           "and\n"
            "timeline.svg into the folder.\n");
 }
 
@@ -364,8 +376,14 @@ static bool read_option(struct demo *demo, const char *key, const char *value)
 int main(int argc, char **argv)
 {
     struct demo demo = {
-        .binary = "build/switchyard", .models_folder = "build/models", .folder = "build/demo",
-        .device = "host", .pool_bytes = 400000000, .seconds = 60, .load = 0.45, .n_clients = 4,
+        .binary = "build/switchyard",
+        .models_folder = "build/models",
+        .folder = "build/demo",
+        .device = "host",
+        .pool_bytes = 400000000,
+        .seconds = 60,
+        .load = 0.45,
+        .n_clients = 4,
         .models = {{.name = "resnet152"}, {.name = "inception_v3"}, {.name = "bert_base"}},
     };
     if (argc > 1 && strcmp(argv[1], "--help") == 0) {
@@ -387,8 +405,8 @@ int main(int argc, char **argv)
     for (int m = 0; m < DEMO_MODELS; m++)
         if (demo_make_inputs(&demo.models[m]) < 0)
             return 1;
-    if (phase_ready(&demo) < 0 || phase_restart(&demo) < 0 || phase_beside(&demo) < 0 || phase_alone(&demo) < 0 ||
-        write_results(&demo) < 0)
+    if (phase_ready(&demo) < 0 || phase_restart(&demo) < 0 || phase_beside(&demo) < 0 ||
+        phase_alone(&demo) < 0 || write_results(&demo) < 0)
         return 1;
     return judge(&demo);
 }

@@ -16,9 +16,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/switchyard.h"
 
-#define DEMO_MODELS 3
-#define DEMO_VARIANTS 4 /* different inputs a model */
-#define DEMO_MAX_INPUTS 3
+#define DEMO_MODELS      3
+#define DEMO_VARIANTS    4 /* different inputs a model */
+#define DEMO_MAX_INPUTS  3
 #define DEMO_MAX_OUTPUTS 4
 
 struct demo_samples { /* of one quantity, in ms */
@@ -54,7 +54,8 @@ struct demo {
     char device_name[64];
     /* training */
     uint64_t steps, steps_beside;
-    double loss_first, loss_last, accuracy, steps_per_s_alone, steps_per_s_beside, idle_share, longest_layer_ms;
+    double loss_first, loss_last, accuracy, steps_per_s_alone, steps_per_s_beside, idle_share,
+        longest_layer_ms;
     bool bits_equal;
 };
 
@@ -65,8 +66,8 @@ struct demo_server {
 };
 
 /* Starts `switchyard serve` with these extra arguments (NULL-terminated) and waits until it says that it is ready (120 s). */
-int demo_server_start(struct demo_server *s, const struct demo *demo, const char *name, uint64_t pool_bytes,
-                      const char *const *extra);
+int demo_server_start(struct demo_server *s, const struct demo *demo, const char *name,
+                      uint64_t pool_bytes, const char *const *extra);
 int demo_server_stop(struct demo_server *s); /* SIGTERM, waits 30 s; 0 if it exited with 0 */
 /* A call with JSON parameters; NULL on failure (printed). */
 json_t *demo_call(sy_client *client, const char *method, json_t *params);

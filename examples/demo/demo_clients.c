@@ -51,8 +51,8 @@ double demo_samples_quantile(const struct demo_samples *s, double q)
     return s->ms[rank < 0 ? 0 : rank];
 }
 
-static void set_tensor(sy_client_tensor *t, const char *name, const char *dtype, size_t element_bytes, int rank,
-                       const int64_t *shape)
+static void set_tensor(sy_client_tensor *t, const char *name, const char *dtype,
+                       size_t element_bytes, int rank, const int64_t *shape)
 {
     size_t elements = 1;
     t->name = name;
@@ -168,7 +168,8 @@ static void one_request(struct load *load, sy_client *client, uint64_t *seed)
     int variant = (int)(next_random(seed) % DEMO_VARIANTS);
     sy_client_result *result = NULL;
     sy_ns start = sy_clock_now();
-    int status = sy_client_infer(client, model->name, model->inputs[variant], model->n_inputs, &result);
+    int status =
+        sy_client_infer(client, model->name, model->inputs[variant], model->n_inputs, &result);
     sy_ns took = sy_clock_now() - start;
     pthread_mutex_lock(&load->lock);
     load->demo->requests++;
@@ -212,7 +213,8 @@ static void show_progress(struct load *load, sy_ns start)
         sy_ns now = sy_clock_now();
         if (terminal || tick % 10 == 0 || now >= load->end) {
             pthread_mutex_lock(&load->lock);
-            printf("%s  %3.0f s of %.0f   requests %ld   swaps %ld   preemptions %ld   failed %ld   wrong %ld%s",
+            printf("%s  %3.0f s of %.0f   requests %ld   swaps %ld   preemptions %ld   failed %ld  "
+                   " wrong %ld%s",
                    terminal ? "\r" : "", (double)(now - start) / 1e9, demo->seconds, demo->requests,
                    demo->swaps, demo->preempted, demo->failed, demo->wrong, terminal ? "  " : "\n");
             pthread_mutex_unlock(&load->lock);

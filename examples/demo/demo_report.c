@@ -32,10 +32,11 @@ static json_int_t counter(const struct demo *demo, const char *name)
 static json_t *training(const struct demo *demo)
 {
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "steps", (json_int_t)demo->steps,
-                     "loss_first", ms(demo->loss_first), "loss_last", ms(demo->loss_last), "accuracy",
-                     json_real(demo->accuracy), "steps_per_s_alone", ms(demo->steps_per_s_alone),
-                     "steps_per_s_beside", ms(demo->steps_per_s_beside), "idle_share",
-                     ms(demo->idle_share), "bits_equal", demo->bits_equal);
+                     "loss_first", ms(demo->loss_first), "loss_last", ms(demo->loss_last),
+                     "accuracy", json_real(demo->accuracy), "steps_per_s_alone",
+                     ms(demo->steps_per_s_alone), "steps_per_s_beside",
+                     ms(demo->steps_per_s_beside), "idle_share", ms(demo->idle_share), "bits_equal",
+                     demo->bits_equal);
 }
 
 int demo_write_report(const struct demo *demo, const char *path)
@@ -46,15 +47,16 @@ int demo_write_report(const struct demo *demo, const char *path)
         models_bytes += demo->models[m].weights_bytes;
         json_object_set_new(latency, demo->models[m].name, latencies(&demo->models[m]));
     }
-    json_t *report = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:{s:o, s:o}, s:o, s:o}", "device",
-        demo->device_name, "pool_bytes", (json_int_t)demo->pool_bytes, "models_bytes",
-        (json_int_t)models_bytes, "requests", (json_int_t)demo->requests, "failed",
-        (json_int_t)demo->failed, "wrong", (json_int_t)demo->wrong, "swaps", (json_int_t)demo->swaps,
-        "evictions", counter(demo, "evictions"), "preemptions", counter(demo, "preemptions"), "latency_ms",
-        latency, "preempt_wait_ms", "p50", ms(demo_samples_quantile(&demo->preempt_wait, 0.5)), "p99",
-        ms(demo_samples_quantile(&demo->preempt_wait, 0.99)), "longest_layer_ms",
-        ms(demo->longest_layer_ms), "training", training(demo));
+    json_t *report =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:{s:o, s:o}, s:o, s:o}",
+                  "device", demo->device_name, "pool_bytes", (json_int_t)demo->pool_bytes,
+                  "models_bytes", (json_int_t)models_bytes, "requests", (json_int_t)demo->requests,
+                  "failed", (json_int_t)demo->failed, "wrong", (json_int_t)demo->wrong, "swaps",
+                  (json_int_t)demo->swaps, "evictions", counter(demo, "evictions"), "preemptions",
+                  counter(demo, "preemptions"), "latency_ms", latency, "preempt_wait_ms", "p50",
+                  ms(demo_samples_quantile(&demo->preempt_wait, 0.5)), "p99",
+                  ms(demo_samples_quantile(&demo->preempt_wait, 0.99)), "longest_layer_ms",
+                  ms(demo->longest_layer_ms), "training", training(demo));
     int status = report ? json_dump_file(report, path, JSON_INDENT(2)) : -1;
     json_decref(report);
     return status;
@@ -71,22 +73,28 @@ static void print_row(const struct demo_model *m)
 
 void demo_print_table(const struct demo *demo)
 {
-    printf("\n%s, pool of %.0f MB, milliseconds:\n", demo->device_name, (double)demo->pool_bytes / 1e6);
+    printf("\n%s, pool of %.0f MB, milliseconds:\n", demo->device_name,
+           (double)demo->pool_bytes / 1e6);
     printf("  %-13s %9s %9s %9s %9s %10s %12s %9s   %s\n", "model", "ready", "swap p50", "swap p99",
            "bound", "restart", "client p50", "p99", "swaps");
     for (int m = 0; m < DEMO_MODELS; m++)
         print_row(&demo->models[m]);
-    printf("\n  ready: all resident, nothing else runs. swap: from taken off the queue to answered. bound: no\n"
-           "  swap can be faster on this link. restart: a fresh process. client: as clients saw it, queue included.\n");
-    printf("\n  %ld requests, %ld failed, %ld with wrong bits, %lld groups evicted\n", demo->requests,
-           demo->failed, demo->wrong, (long long)counter(demo, "evictions"));
-    printf("  training was preempted %lld times; it stood still after %.2f ms (p50), %.2f ms (p99); its longest\n"
+    printf("\n  ready: all resident, nothing else runs. swap: from taken off the queue to "
+           "answered. bound: no\n"
+           "  swap can be faster on this link. restart: a fresh process. client: as clients saw "
+           "it, queue included.\n");
+    printf("\n  %ld requests, %ld failed, %ld with wrong bits, %lld groups evicted\n",
+           demo->requests, demo->failed, demo->wrong, (long long)counter(demo, "evictions"));
+    printf("  training was preempted %lld times; it stood still after %.2f ms (p50), %.2f ms "
+           "(p99); its longest\n"
            "  stretch between two looks was %.2f ms\n",
            (long long)counter(demo, "preemptions"), demo_samples_quantile(&demo->preempt_wait, 0.5),
            demo_samples_quantile(&demo->preempt_wait, 0.99), demo->longest_layer_ms);
     printf("  training: %llu steps, loss %.3f -> %.3f, test accuracy %.1f %%\n",
-           (unsigned long long)demo->steps, demo->loss_first, demo->loss_last, 100 * demo->accuracy);
-    printf("  steps per second: %.1f alone, %.1f beside requests; the device was idle %.0f %% of the time,\n"
+           (unsigned long long)demo->steps, demo->loss_first, demo->loss_last,
+           100 * demo->accuracy);
+    printf("  steps per second: %.1f alone, %.1f beside requests; the device was idle %.0f %% of "
+           "the time,\n"
            "  so beside / (alone x idle) = %.2f\n",
            demo->steps_per_s_alone, demo->steps_per_s_beside, 100 * demo->idle_share,
            demo->steps_per_s_beside / (demo->steps_per_s_alone * demo->idle_share));

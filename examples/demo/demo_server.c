@@ -6,27 +6,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define READY_TIMEOUT_MS 120000
-#define STOP_TIMEOUT_NS (30 * SY_NS_PER_S)
+#define STOP_TIMEOUT_NS  (30 * SY_NS_PER_S)
 
-static void exec_server(const struct demo *demo, const char *socket, const char *pool, const char *log, int ready_fd,
-                        const char *const *extra)
+static void exec_server(const struct demo *demo, const char *socket, const char *pool,
+                        const char *log, int ready_fd, const char *const *extra)
 {
     const char *argv[48];
     char ready[16];
     int n = 0;
     snprintf(ready, sizeof ready, "%d", ready_fd);
-    const char *const fixed[] = {demo->binary, "serve",        "--device",     demo->device, "--pool-bytes",
-                                 pool,         "--socket",     socket,         "--ready-fd", ready,
-                                 NULL};
+    const char *const fixed[] = {demo->binary,   "serve", "--device", demo->device,
+                                 "--pool-bytes", pool,    "--socket", socket,
+                                 "--ready-fd",   ready,   NULL};
     for (int i = 0; fixed[i]; i++)
         argv[n++] = fixed[i];
     for (int i = 0; extra[i] && n < 46; i++)
         argv[n++] = extra[i];
     argv[n] = NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (fd >= 0) {
         dup2(fd, STDOUT_FILENO);
@@ -45,8 +47,8 @@ static int wait_ready(int fd)
     return 0;
 }
 
-int demo_server_start(struct demo_server *s, const struct demo *demo, const char *name, uint64_t pool_bytes,
-                      const char *const *extra)
+int demo_server_start(struct demo_server *s, const struct demo *demo, const char *name,
+                      uint64_t pool_bytes, const char *const *extra)
 {
     char socket[200], log[256], pool[32];
     int pipe_fds[2];

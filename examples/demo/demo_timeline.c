@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WINDOW_US 3e6
-#define LEFT 90.0
-#define WIDTH 1100.0
+#define WINDOW_US   3e6
+#define LEFT        90.0
+#define WIDTH       1100.0
 #define LANE_HEIGHT 46.0
-#define TOP 64.0
+#define TOP         64.0
 
 static const char *const lanes[] = {"storage", "link", "inference", "training"};
 static const char *const lane_colors[] = {"#8d6e63", "#5c6bc0", "#26a69a", "#cfd8dc"};
@@ -27,7 +27,8 @@ static int lane_of(json_t *trace, json_t *event)
         if (!name || strcmp(name, "thread_name") != 0 ||
             json_integer_value(json_object_get(meta, "tid")) != tid)
             continue;
-        const char *lane = json_string_value(json_object_get(json_object_get(meta, "args"), "name"));
+        const char *lane =
+            json_string_value(json_object_get(json_object_get(meta, "args"), "name"));
         for (int l = 0; lane && l < N_LANES; l++)
             if (strcmp(lane, lanes[l]) == 0)
                 return l;
@@ -110,8 +111,8 @@ static void draw_axis(FILE *out, double height)
 {
     for (int tick = 0; tick <= 6; tick++) {
         double x = LEFT + WIDTH * tick / 6;
-        fprintf(out, "<line x1='%.1f' y1='%.0f' x2='%.1f' y2='%.0f' stroke='#e0e0e0'/>\n", x, TOP - 6, x,
-                height - 40);
+        fprintf(out, "<line x1='%.1f' y1='%.0f' x2='%.1f' y2='%.0f' stroke='#e0e0e0'/>\n", x,
+                TOP - 6, x, height - 40);
         fprintf(out, "<text x='%.1f' y='%.0f' text-anchor='middle' fill='#555'>%.1f s</text>\n", x,
                 height - 24, WINDOW_US / 1e6 * tick / 6);
     }
@@ -150,17 +151,23 @@ int demo_write_timeline(const struct demo *demo, const char *path)
     FILE *out = fopen(path, "w");
     if (!out)
         return -1;
+    fprintf(
+        out,
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' font-family='sans-serif' "
+        "font-size='13'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
+        LEFT + WIDTH + 30, height);
     fprintf(out,
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' font-family='sans-serif' "
-            "font-size='13'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
-            LEFT + WIDTH + 30, height);
-    fprintf(out, "<text x='%.0f' y='24' font-size='16'>Switchyard on %s: three seconds of training and "
-                 "requests on one device</text>\n", LEFT, demo->device_name);
+            "<text x='%.0f' y='24' font-size='16'>Switchyard on %s: three seconds of training and "
+            "requests on one device</text>\n",
+            LEFT, demo->device_name);
     for (int m = 0; m < DEMO_MODELS; m++)
-        fprintf(out, "<rect x='%.0f' y='34' width='12' height='12' fill='%s'/>"
-                     "<text x='%.0f' y='45'>%s</text>\n",
+        fprintf(out,
+                "<rect x='%.0f' y='34' width='12' height='12' fill='%s'/>"
+                "<text x='%.0f' y='45'>%s</text>\n",
                 LEFT + 150 * m, model_colors[m], LEFT + 150 * m + 17, demo->models[m].name);
-    fprintf(out, "<rect x='%.0f' y='34' width='12' height='12' fill='%s'/><text x='%.0f' y='45'>training</text>\n",
+    fprintf(out,
+            "<rect x='%.0f' y='34' width='12' height='12' fill='%s'/><text x='%.0f' "
+            "y='45'>training</text>\n",
             LEFT + 150 * DEMO_MODELS, lane_colors[N_LANES - 1], LEFT + 150 * DEMO_MODELS + 17);
     draw_axis(out, height);
     draw_events(out, demo, events, choose_window(events));

@@ -16,13 +16,14 @@ int demo_write_job(const struct demo *demo, const char *path, const char *name, 
     free(base);
     free(out);
     json_t *job = json_pack(
-        "{s:s, s:s, s:s, s:{s:s, s:f, s:f}, s:{s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:I, s:i, s:{s:s, s:i}}",
+        "{s:s, s:s, s:s, s:{s:s, s:f, s:f}, s:{s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:I, s:i, "
+        "s:{s:s, s:i}}",
         "name", name, "model", model, "loss", "softmax_cross_entropy", "optimizer", "kind", "sgd",
         "learning_rate", 0.02, "momentum", 0.9, "data", "kind", "idx", "images",
-        DATA "train-images-idx3-ubyte.gz", "labels", DATA "train-labels-idx1-ubyte.gz", "test_images",
-        DATA "t10k-images-idx3-ubyte.gz", "test_labels", DATA "t10k-labels-idx1-ubyte.gz", "batch", 64,
-        "epochs", 1000, "max_steps", (json_int_t)max_steps, "seed", 1, "snapshot", "folder", folder,
-        "every_steps", 500);
+        DATA "train-images-idx3-ubyte.gz", "labels", DATA "train-labels-idx1-ubyte.gz",
+        "test_images", DATA "t10k-images-idx3-ubyte.gz", "test_labels",
+        DATA "t10k-labels-idx1-ubyte.gz", "batch", 64, "epochs", 1000, "max_steps",
+        (json_int_t)max_steps, "seed", 1, "snapshot", "folder", folder, "every_steps", 500);
     int status = job ? json_dump_file(job, path, JSON_INDENT(2)) : -1;
     json_decref(job);
     return status;

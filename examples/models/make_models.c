@@ -25,8 +25,9 @@ static const struct model {
 
 static void usage(FILE *to)
 {
-    fprintf(to, "usage: make-models [--out DIR] [NAME...]\n"
-                "Writes DIR/NAME/1/model.onnx (DIR: build/models); all models when none is named.\n");
+    fprintf(to,
+            "usage: make-models [--out DIR] [NAME...]\n"
+            "Writes DIR/NAME/1/model.onnx (DIR: build/models); all models when none is named.\n");
     for (int i = 0; i < ONNX_LEN(models); i++)
         fprintf(to, "  %-14s %s\n", models[i].name, models[i].what);
 }

@@ -14,22 +14,29 @@ struct bert {
     const char *int0, *int1, *axes0, *one, *two, *half, *sqrt2, *epsilon;
 };
 
-static const char *weight(struct onnx_writer *w, const char *scope, const char *name, int64_t rows, int64_t columns)
+static const char *weight(struct onnx_writer *w, const char *scope, const char *name, int64_t rows,
+                          int64_t columns)
 {
-    return onnx_random(w, onnx_name(w, "%s.%s", scope, name), ONNX_DIMS(rows, columns), 0, weight_deviation);
+    return onnx_random(w, onnx_name(w, "%s.%s", scope, name), ONNX_DIMS(rows, columns), 0,
+                       weight_deviation);
 }
 
-static const char *dense(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out)
+static const char *dense(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                         int64_t out)
 {
     const char *y = onnx_node(w, "MatMul", scope, x, weight(w, scope, "weight", in, out), NULL);
-    const char *bias = onnx_random(w, onnx_name(w, "%s.bias", scope), ONNX_DIMS(out), 0, weight_deviation);
+    const char *bias =
+        onnx_random(w, onnx_name(w, "%s.bias", scope), ONNX_DIMS(out), 0, weight_deviation);
     return onnx_node(w, "Add", scope, bias, y, NULL);
 }
 
-static const char *layer_norm(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x)
+static const char *layer_norm(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                              const char *x)
 {
-    const char *gamma = onnx_random(w, onnx_name(w, "%s.weight", scope), ONNX_DIMS(bert->hidden), 1, 0.05);
-    const char *beta = onnx_random(w, onnx_name(w, "%s.bias", scope), ONNX_DIMS(bert->hidden), 0, 0.05);
+    const char *gamma =
+        onnx_random(w, onnx_name(w, "%s.weight", scope), ONNX_DIMS(bert->hidden), 1, 0.05);
+    const char *beta =
+        onnx_random(w, onnx_name(w, "%s.bias", scope), ONNX_DIMS(bert->hidden), 0, 0.05);
     const char *mean = onnx_node(w, "ReduceMean", scope, x, NULL);
     onnx_ints(w, "axes", ONNX_DIMS(-1));
     const char *centred = onnx_node(w, "Sub", scope, x, mean, NULL);
@@ -43,7 +50,8 @@ static const char *layer_norm(struct onnx_writer *w, const struct bert *bert, co
     return onnx_node(w, "Add", scope, y, beta, NULL);
 }
 
-static const char *gelu(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x)
+static const char *gelu(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                        const char *x)
 {
     const char *y = onnx_node(w, "Div", scope, x, bert->sqrt2, NULL);
     y = onnx_node(w, "Erf", scope, y, NULL);
@@ -53,7 +61,8 @@ static const char *gelu(struct onnx_writer *w, const struct bert *bert, const ch
 }
 
 /* Dimension `which` of x as a vector of one element: x.size(which) in the exporter's words. */
-static const char *size_of(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x, int which)
+static const char *size_of(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                           const char *x, int which)
 {
     const char *shape = onnx_node(w, "Shape", scope, x, NULL);
     const char *size = onnx_node(w, "Gather", scope, shape, which ? bert->int1 : bert->int0, NULL);
@@ -62,8 +71,8 @@ static const char *size_of(struct onnx_writer *w, const struct bert *bert, const
 }
 
 /* x.view(batch, sequence, tail...) */
-static const char *view(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x, int n_tail,
-                        const int64_t *tail)
+static const char *view(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                        const char *x, int n_tail, const int64_t *tail)
 {
     const char *batch = size_of(w, bert, scope, x, 0);
     const char *sequence = size_of(w, bert, scope, x, 1);
@@ -73,24 +82,26 @@ static const char *view(struct onnx_writer *w, const struct bert *bert, const ch
     return onnx_node(w, "Reshape", scope, x, shape, NULL);
 }
 
-static const char *transpose(struct onnx_writer *w, const char *scope, const char *x, int64_t a, int64_t b, int64_t c,
-                             int64_t d)
+static const char *transpose(struct onnx_writer *w, const char *scope, const char *x, int64_t a,
+                             int64_t b, int64_t c, int64_t d)
 {
     const char *y = onnx_node(w, "Transpose", scope, x, NULL);
     onnx_ints(w, "perm", ONNX_DIMS(a, b, c, d));
     return y;
 }
 
-static const char *heads(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x)
+static const char *heads(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                         const char *x)
 {
     x = dense(w, scope, x, bert->hidden, bert->hidden);
     return view(w, bert, scope, x, ONNX_DIMS(bert->heads, bert->hidden / bert->heads));
 }
 
-static const char *attention(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x,
-                             const char *mask)
+static const char *attention(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                             const char *x, const char *mask)
 {
-    const char *root = onnx_scalar(w, onnx_name(w, "%s.root", scope), sqrtf((float)(bert->hidden / bert->heads)));
+    const char *root =
+        onnx_scalar(w, onnx_name(w, "%s.root", scope), sqrtf((float)(bert->hidden / bert->heads)));
     const char *q = heads(w, bert, onnx_name(w, "%s.query", scope), x);
     const char *k = heads(w, bert, onnx_name(w, "%s.key", scope), x);
     const char *v = heads(w, bert, onnx_name(w, "%s.value", scope), x);
@@ -107,8 +118,8 @@ static const char *attention(struct onnx_writer *w, const struct bert *bert, con
     return view(w, bert, scope, context, ONNX_DIMS(bert->hidden));
 }
 
-static const char *layer(struct onnx_writer *w, const struct bert *bert, const char *scope, const char *x,
-                         const char *mask)
+static const char *layer(struct onnx_writer *w, const struct bert *bert, const char *scope,
+                         const char *x, const char *mask)
 {
     const char *y = attention(w, bert, onnx_name(w, "%s.attention.self", scope), x, mask);
     y = dense(w, onnx_name(w, "%s.attention.output.dense", scope), y, bert->hidden, bert->hidden);
@@ -135,12 +146,14 @@ static const char *position_ids(struct onnx_writer *w, const struct bert *bert, 
     return onnx_node(w, "Slice", "embeddings", row, bert->axes0, length, axes1, step, NULL);
 }
 
-static const char *embeddings(struct onnx_writer *w, const struct bert *bert, const char *ids, const char *types)
+static const char *embeddings(struct onnx_writer *w, const struct bert *bert, const char *ids,
+                              const char *types)
 {
     const char *scope = "embeddings";
     const char *words = weight(w, scope, "word_embeddings.weight", bert->vocabulary, bert->hidden);
     const char *kinds = weight(w, scope, "token_type_embeddings.weight", 2, bert->hidden);
-    const char *places = weight(w, scope, "position_embeddings.weight", bert->positions, bert->hidden);
+    const char *places =
+        weight(w, scope, "position_embeddings.weight", bert->positions, bert->hidden);
     const char *positions = position_ids(w, bert, ids);
     words = onnx_node(w, "Gather", scope, words, ids, NULL);
     kinds = onnx_node(w, "Gather", scope, kinds, types, NULL);
@@ -189,24 +202,36 @@ static void bert_model(struct onnx_writer *w, struct bert bert)
     shared_constants(w, &bert);
     const char *ids = onnx_input(w, "input_ids", INT64, ONNX_DIMS(ONNX_BATCH, bert.sequence));
     const char *mask = onnx_input(w, "attention_mask", INT64, ONNX_DIMS(ONNX_BATCH, bert.sequence));
-    const char *types = onnx_input(w, "token_type_ids", INT64, ONNX_DIMS(ONNX_BATCH, bert.sequence));
+    const char *types =
+        onnx_input(w, "token_type_ids", INT64, ONNX_DIMS(ONNX_BATCH, bert.sequence));
     mask = additive_mask(w, &bert, mask);
     const char *x = embeddings(w, &bert, ids, types);
     for (int i = 0; i < bert.n_layers; i++)
         x = layer(w, &bert, onnx_name(w, "encoder.layer.%d", i), x, mask);
     const char *pooled = pooler(w, &bert, x);
-    onnx_output(w, x, "last_hidden_state", FLOAT, ONNX_DIMS(ONNX_BATCH, bert.sequence, bert.hidden));
+    onnx_output(w, x, "last_hidden_state", FLOAT,
+                ONNX_DIMS(ONNX_BATCH, bert.sequence, bert.hidden));
     onnx_output(w, pooled, "pooler_output", FLOAT, ONNX_DIMS(ONNX_BATCH, bert.hidden));
 }
 
 void model_bert_base(struct onnx_writer *w)
 {
-    bert_model(w, (struct bert){.n_layers = 12, .hidden = 768, .heads = 12, .intermediate = 3072,
-                                .vocabulary = 30522, .positions = 512, .sequence = 128});
+    bert_model(w, (struct bert){.n_layers = 12,
+                                .hidden = 768,
+                                .heads = 12,
+                                .intermediate = 3072,
+                                .vocabulary = 30522,
+                                .positions = 512,
+                                .sequence = 128});
 }
 
 void model_bert_tiny(struct onnx_writer *w)
 {
-    bert_model(w, (struct bert){.n_layers = 2, .hidden = 128, .heads = 2, .intermediate = 512,
-                                .vocabulary = 1000, .positions = 64, .sequence = 32});
+    bert_model(w, (struct bert){.n_layers = 2,
+                                .hidden = 128,
+                                .heads = 2,
+                                .intermediate = 512,
+                                .vocabulary = 1000,
+                                .positions = 64,
+                                .sequence = 32});
 }

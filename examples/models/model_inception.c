@@ -1,43 +1,49 @@
 #include "examples/models/models.h"
 
 /* Convolution, BatchNormalization (epsilon 1e-3), ReLU. */
-static const char *conv(struct onnx_writer *w, const char *scope, const char *name, const char *x, int64_t in,
-                        int64_t out, int64_t kernel_h, int64_t kernel_w, int64_t stride, int64_t pad_h, int64_t pad_w)
+static const char *conv(struct onnx_writer *w, const char *scope, const char *name, const char *x,
+                        int64_t in, int64_t out, int64_t kernel_h, int64_t kernel_w, int64_t stride,
+                        int64_t pad_h, int64_t pad_w)
 {
     const char *full = *scope ? onnx_name(w, "%s.%s", scope, name) : name;
-    x = model_conv_bn(w, full, x,
-                      &(struct model_conv){in, out, kernel_h, kernel_w, stride, pad_h, pad_w, 1.0f, 1e-3f});
+    x = model_conv_bn(
+        w, full, x,
+        &(struct model_conv){in, out, kernel_h, kernel_w, stride, pad_h, pad_w, 1.0f, 1e-3f});
     return onnx_node(w, "Relu", full, x, NULL);
 }
 
-static const char *conv1x1(struct onnx_writer *w, const char *scope, const char *name, const char *x, int64_t in,
-                           int64_t out)
+static const char *conv1x1(struct onnx_writer *w, const char *scope, const char *name,
+                           const char *x, int64_t in, int64_t out)
 {
     return conv(w, scope, name, x, in, out, 1, 1, 1, 0, 0);
 }
 
-static const char *conv_same(struct onnx_writer *w, const char *scope, const char *name, const char *x, int64_t in,
-                             int64_t out, int64_t kernel_h, int64_t kernel_w)
+static const char *conv_same(struct onnx_writer *w, const char *scope, const char *name,
+                             const char *x, int64_t in, int64_t out, int64_t kernel_h,
+                             int64_t kernel_w)
 {
     return conv(w, scope, name, x, in, out, kernel_h, kernel_w, 1, kernel_h / 2, kernel_w / 2);
 }
 
-static const char *pool_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out)
+static const char *pool_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                               int64_t out)
 {
     x = model_pool(w, "AveragePool", scope, x, 3, 1, 1);
     onnx_int(w, "count_include_pad", 1);
     return conv1x1(w, scope, "branch_pool", x, in, out);
 }
 
-static const char *concat(struct onnx_writer *w, const char *scope, const char *a, const char *b, const char *c,
-                          const char *d)
+static const char *concat(struct onnx_writer *w, const char *scope, const char *a, const char *b,
+                          const char *c, const char *d)
 {
-    const char *y = onnx_node(w, "Concat", scope, a, b, c, d, NULL); /* c, d may be NULL: fewer inputs */
+    const char *y =
+        onnx_node(w, "Concat", scope, a, b, c, d, NULL); /* c, d may be NULL: fewer inputs */
     onnx_int(w, "axis", 1);
     return y;
 }
 
-static const char *module_a(struct onnx_writer *w, const char *s, const char *x, int64_t in, int64_t pool_out)
+static const char *module_a(struct onnx_writer *w, const char *s, const char *x, int64_t in,
+                            int64_t pool_out)
 {
     const char *b1 = conv1x1(w, s, "branch1x1", x, in, 64);
     const char *b5 = conv1x1(w, s, "branch5x5_1", x, in, 48);

@@ -9,24 +9,25 @@ struct resnet {
     int n_blocks[4];
 };
 
-static const char *conv(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out,
-                        int64_t kernel, int64_t stride, float gamma)
+static const char *conv(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                        int64_t out, int64_t kernel, int64_t stride, float gamma)
 {
     int64_t pad = kernel / 2;
-    return model_conv_bn(w, scope, x,
-                         &(struct model_conv){in, out, kernel, kernel, stride, pad, pad, gamma, bn_epsilon});
+    return model_conv_bn(
+        w, scope, x,
+        &(struct model_conv){in, out, kernel, kernel, stride, pad, pad, gamma, bn_epsilon});
 }
 
-static const char *basic_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t width,
-                                int64_t stride)
+static const char *basic_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                                int64_t width, int64_t stride)
 {
     x = conv(w, onnx_name(w, "%s.1", scope), x, in, width, 3, stride, 1);
     x = onnx_node(w, "Relu", scope, x, NULL);
     return conv(w, onnx_name(w, "%s.2", scope), x, width, width, 3, 1, residual_gamma);
 }
 
-static const char *bottleneck_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
-                                     int64_t width, int64_t stride)
+static const char *bottleneck_branch(struct onnx_writer *w, const char *scope, const char *x,
+                                     int64_t in, int64_t width, int64_t stride)
 {
     x = conv(w, onnx_name(w, "%s.1", scope), x, in, width, 1, 1, 1);
     x = onnx_node(w, "Relu", scope, x, NULL);
@@ -35,8 +36,8 @@ static const char *bottleneck_branch(struct onnx_writer *w, const char *scope, c
     return conv(w, onnx_name(w, "%s.3", scope), x, width, 4 * width, 1, 1, residual_gamma);
 }
 
-static const char *block(struct onnx_writer *w, const struct resnet *net, const char *scope, const char *x, int64_t in,
-                         int64_t width, int64_t stride)
+static const char *block(struct onnx_writer *w, const struct resnet *net, const char *scope,
+                         const char *x, int64_t in, int64_t width, int64_t stride)
 {
     int64_t out = net->bottleneck ? 4 * width : width;
     const char *branch = net->bottleneck ? bottleneck_branch(w, scope, x, in, width, stride)

@@ -1,6 +1,7 @@
 #include "examples/models/models.h"
 
-static const char *conv3x3_relu(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out)
+static const char *conv3x3_relu(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                                int64_t out)
 {
     x = model_conv_bias(w, scope, x, &(struct model_conv){in, out, 3, 3, 1, 1, 1, 0, 0});
     return onnx_node(w, "Relu", scope, x, NULL);
@@ -33,7 +34,8 @@ void model_tiny_cnn(struct onnx_writer *w)
     const char *x = onnx_input(w, "input", 1, ONNX_DIMS(ONNX_BATCH, 3, 16, 16));
     x = model_conv_bn(w, "conv1", x, &(struct model_conv){3, 8, 3, 3, 2, 1, 1, 1, 1e-5f});
     x = onnx_node(w, "Relu", "conv1", x, NULL);
-    const char *branch = model_conv_bn(w, "conv2", x, &(struct model_conv){8, 8, 3, 3, 1, 1, 1, 0.5f, 1e-5f});
+    const char *branch =
+        model_conv_bn(w, "conv2", x, &(struct model_conv){8, 8, 3, 3, 1, 1, 1, 0.5f, 1e-5f});
     x = onnx_node(w, "Add", "residual", branch, x, NULL);
     x = onnx_node(w, "Relu", "residual", x, NULL);
     x = onnx_node(w, "GlobalAveragePool", "pool", x, NULL);

@@ -28,13 +28,16 @@ struct model_conv {
 };
 
 /* Convolution with He-initialised weights `scope`.weight and a bias. */
-const char *model_conv_bias(struct onnx_writer *w, const char *scope, const char *x, const struct model_conv *conv);
+const char *model_conv_bias(struct onnx_writer *w, const char *scope, const char *x,
+                            const struct model_conv *conv);
 /* Convolution without bias, then BatchNormalization. */
-const char *model_conv_bn(struct onnx_writer *w, const char *scope, const char *x, const struct model_conv *conv);
+const char *model_conv_bn(struct onnx_writer *w, const char *scope, const char *x,
+                          const struct model_conv *conv);
 /* Gemm with transB, as nn.Linear exports on 2-D input. `gain`: 1 linear, 2 before ReLU. */
-const char *model_linear(struct onnx_writer *w, const char *scope, const char *x, int64_t in, int64_t out, double gain);
+const char *model_linear(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
+                         int64_t out, double gain);
 /* "MaxPool" or "AveragePool" with a square window. */
-const char *model_pool(struct onnx_writer *w, const char *op, const char *scope, const char *x, int64_t kernel,
-                       int64_t stride, int64_t pad);
+const char *model_pool(struct onnx_writer *w, const char *op, const char *scope, const char *x,
+                       int64_t kernel, int64_t stride, int64_t pad);
 
 #endif

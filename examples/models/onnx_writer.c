@@ -119,8 +119,8 @@ static Onnx__TensorShapeProto__Dimension *dimension(struct onnx_writer *w, int64
     return dim;
 }
 
-static Onnx__ValueInfoProto *value_info(struct onnx_writer *w, const char *name, int elem_type, int rank,
-                                        const int64_t *dims)
+static Onnx__ValueInfoProto *value_info(struct onnx_writer *w, const char *name, int elem_type,
+                                        int rank, const int64_t *dims)
 {
     Onnx__ValueInfoProto *info = allocate(w, sizeof *info);
     Onnx__TypeProto *type = allocate(w, sizeof *type);
@@ -143,7 +143,8 @@ static Onnx__ValueInfoProto *value_info(struct onnx_writer *w, const char *name,
     return info;
 }
 
-const char *onnx_input(struct onnx_writer *w, const char *name, int elem_type, int rank, const int64_t *dims)
+const char *onnx_input(struct onnx_writer *w, const char *name, int elem_type, int rank,
+                       const int64_t *dims)
 {
     name = onnx_name(w, "%s", name);
     APPEND(&w->graph, input, value_info(w, name, elem_type, rank, dims));
@@ -157,8 +158,8 @@ static void rename_all(char **names, size_t n, const char *from, const char *to)
             names[i] = (char *)to;
 }
 
-void onnx_output(struct onnx_writer *w, const char *tensor, const char *name, int elem_type, int rank,
-                 const int64_t *dims)
+void onnx_output(struct onnx_writer *w, const char *tensor, const char *name, int elem_type,
+                 int rank, const int64_t *dims)
 {
     name = onnx_name(w, "%s", name);
     for (size_t i = 0; i < w->graph.n_node; i++) {
@@ -170,8 +171,9 @@ void onnx_output(struct onnx_writer *w, const char *tensor, const char *name, in
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-static void *add_initializer(struct onnx_writer *w, const char *name, int elem_type, size_t element_bytes, int rank,
-                             const int64_t *dims, size_t *n_elements)
+static void *add_initializer(struct onnx_writer *w, const char *name, int elem_type,
+                             size_t element_bytes, int rank, const int64_t *dims,
+                             size_t *n_elements)
 {
     Onnx__TensorProto *tensor = allocate(w, sizeof *tensor);
     onnx__tensor_proto__init(tensor);
@@ -213,16 +215,18 @@ static uint64_t name_seed(const char *name)
  * multiplication that follows gives the same float everywhere. Its deviation is 65536 / sqrt(3). */
 static int bell(uint64_t bits)
 {
-    return (int)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48)) - 2 * 0xffff;
+    return (int)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48)) -
+           2 * 0xffff;
 }
 
-const char *onnx_random(struct onnx_writer *w, const char *name, int rank, const int64_t *dims, double mean,
-                        double deviation)
+const char *onnx_random(struct onnx_writer *w, const char *name, int rank, const int64_t *dims,
+                        double mean, double deviation)
 {
     const double bell_deviation = 65536 / 1.7320508075688772;
     size_t n;
     name = onnx_name(w, "%s", name);
-    float *values = add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, sizeof *values, rank, dims, &n);
+    float *values = add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, sizeof *values,
+                                    rank, dims, &n);
     uint64_t seed = name_seed(name);
     double scale = deviation / bell_deviation;
     for (size_t i = 0; i < n; i++) {
@@ -236,17 +240,20 @@ const char *onnx_scalar(struct onnx_writer *w, const char *name, float value)
 {
     size_t n;
     name = onnx_name(w, "%s", name);
-    float *values = add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, sizeof *values, 0, NULL, &n);
+    float *values =
+        add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, sizeof *values, 0, NULL, &n);
     values[0] = value;
     return name;
 }
 
-const char *onnx_int64s(struct onnx_writer *w, const char *name, int rank, int n, const int64_t *values)
+const char *onnx_int64s(struct onnx_writer *w, const char *name, int rank, int n,
+                        const int64_t *values)
 {
     size_t n_elements;
     const int64_t dims[1] = {n};
     name = onnx_name(w, "%s", name);
-    int64_t *to = add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, sizeof *to, rank, dims, &n_elements);
+    int64_t *to = add_initializer(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, sizeof *to, rank,
+                                  dims, &n_elements);
     memcpy(to, values, n_elements * sizeof *to);
     return name;
 }
@@ -294,21 +301,24 @@ static Onnx__AttributeProto *add_attribute(struct onnx_writer *w, const char *na
 
 void onnx_int(struct onnx_writer *w, const char *attribute, int64_t value)
 {
-    Onnx__AttributeProto *a = add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+    Onnx__AttributeProto *a =
+        add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
     a->has_i = 1;
     a->i = value;
 }
 
 void onnx_float(struct onnx_writer *w, const char *attribute, float value)
 {
-    Onnx__AttributeProto *a = add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+    Onnx__AttributeProto *a =
+        add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
     a->has_f = 1;
     a->f = value;
 }
 
 void onnx_ints(struct onnx_writer *w, const char *attribute, int n, const int64_t *values)
 {
-    Onnx__AttributeProto *a = add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    Onnx__AttributeProto *a =
+        add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
     a->n_ints = (size_t)n;
     a->ints = check(malloc((size_t)n * sizeof *a->ints));
     memcpy(a->ints, values, (size_t)n * sizeof *a->ints);

@@ -8,7 +8,7 @@ typedef uint64_t sy_ns;
 
 #define SY_NS_PER_US 1000ull
 #define SY_NS_PER_MS 1000000ull
-#define SY_NS_PER_S 1000000000ull
+#define SY_NS_PER_S  1000000000ull
 
 /* CLOCK_MONOTONIC now. The same clock in every process of the machine. */
 sy_ns sy_clock_now(void);

@@ -40,7 +40,8 @@ static int sync_folder(const char *path)
     if (fd >= 0)
         close(fd);
     free(folder);
-    return failed ? sy_error_set(SY_EIO, "cannot sync the folder of %s: %s", path, strerror(errno)) : SY_OK;
+    return failed ? sy_error_set(SY_EIO, "cannot sync the folder of %s: %s", path, strerror(errno))
+                  : SY_OK;
 }
 
 int sy_durable_file_commit(struct sy_durable_file *file)

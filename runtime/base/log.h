@@ -19,14 +19,14 @@ void sy_log_init(const char *process);
 void sy_log_write(enum sy_log_level level, const char *component, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-#define sy_log_at(level, ...)                       \
-    do {                                            \
-        if ((level) <= sy_log_threshold)            \
-            sy_log_write((level), __VA_ARGS__);     \
+#define sy_log_at(level, ...)                   \
+    do {                                        \
+        if ((level) <= sy_log_threshold)        \
+            sy_log_write((level), __VA_ARGS__); \
     } while (0)
 #define sy_log_error(...) sy_log_at(SY_LOG_ERROR, __VA_ARGS__)
-#define sy_log_warn(...) sy_log_at(SY_LOG_WARN, __VA_ARGS__)
-#define sy_log_info(...) sy_log_at(SY_LOG_INFO, __VA_ARGS__)
+#define sy_log_warn(...)  sy_log_at(SY_LOG_WARN, __VA_ARGS__)
+#define sy_log_info(...)  sy_log_at(SY_LOG_INFO, __VA_ARGS__)
 #define sy_log_debug(...) sy_log_at(SY_LOG_DEBUG, __VA_ARGS__)
 
 #endif

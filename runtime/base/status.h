@@ -8,23 +8,23 @@
 #include <stddef.h>
 
 /* X(name, value, text) */
-#define SY_STATUS_TABLE(X)                                       \
-    X(OK, 0, "ok")                                               \
-    X(EARG, -1, "bad argument")                                  \
-    X(ENOMEM_HOST, -2, "out of host memory")                     \
-    X(ENOMEM_DEVICE, -3, "out of device memory")                 \
-    X(ENODEVICE, -4, "no such device")                           \
-    X(EDEVICE, -5, "device failed")                              \
-    X(EPEER, -6, "peer gone")                                    \
-    X(EPROTO, -7, "protocol error")                              \
-    X(EBUSY, -8, "busy")                                         \
-    X(EDEADLINE, -9, "past deadline")                            \
-    X(ECORRUPT, -10, "corrupt file")                             \
-    X(EUNSUPPORTED, -11, "unsupported")                          \
-    X(ENOTFOUND, -12, "not found")                               \
-    X(EIO, -13, "input/output error")                            \
-    X(ECANCELED, -14, "canceled")                                \
-    X(ETOOBIG, -15, "too large")                                 \
+#define SY_STATUS_TABLE(X)                       \
+    X(OK, 0, "ok")                               \
+    X(EARG, -1, "bad argument")                  \
+    X(ENOMEM_HOST, -2, "out of host memory")     \
+    X(ENOMEM_DEVICE, -3, "out of device memory") \
+    X(ENODEVICE, -4, "no such device")           \
+    X(EDEVICE, -5, "device failed")              \
+    X(EPEER, -6, "peer gone")                    \
+    X(EPROTO, -7, "protocol error")              \
+    X(EBUSY, -8, "busy")                         \
+    X(EDEADLINE, -9, "past deadline")            \
+    X(ECORRUPT, -10, "corrupt file")             \
+    X(EUNSUPPORTED, -11, "unsupported")          \
+    X(ENOTFOUND, -12, "not found")               \
+    X(EIO, -13, "input/output error")            \
+    X(ECANCELED, -14, "canceled")                \
+    X(ETOOBIG, -15, "too large")                 \
     X(EBUG, -16, "internal error")
 
 enum sy_status {
@@ -52,28 +52,28 @@ static inline int sy_error_pass(int status)
 }
 const char *sy_error_text(void);
 
-#define SY_TRY(expr)                      \
-    do {                                  \
-        int sy_try_status_ = (expr);      \
-        if (sy_try_status_ < 0)           \
-            return sy_try_status_;        \
+#define SY_TRY(expr)                 \
+    do {                             \
+        int sy_try_status_ = (expr); \
+        if (sy_try_status_ < 0)      \
+            return sy_try_status_;   \
     } while (0)
 
 /* Needs an `int status` in scope; the label's code undoes what was done and returns status. */
-#define SY_TRY_GOTO(expr, label)          \
-    do {                                  \
-        status = (expr);                  \
-        if (status < 0)                   \
-            goto label;                   \
+#define SY_TRY_GOTO(expr, label) \
+    do {                         \
+        status = (expr);         \
+        if (status < 0)          \
+            goto label;          \
     } while (0)
 
 /* On a path that is failing already: run, log a failure, go on. */
-#define SY_CLEANUP(expr)                                                                        \
-    do {                                                                                        \
-        int sy_cleanup_status_ = (expr);                                                        \
-        if (sy_cleanup_status_ < 0)                                                             \
-            sy_log_warn("base", "event=cleanup_failed expr=\"%s\" why=\"%s\"", #expr,           \
-                        sy_error_text());                                                       \
+#define SY_CLEANUP(expr)                                                              \
+    do {                                                                              \
+        int sy_cleanup_status_ = (expr);                                              \
+        if (sy_cleanup_status_ < 0)                                                   \
+            sy_log_warn("base", "event=cleanup_failed expr=\"%s\" why=\"%s\"", #expr, \
+                        sy_error_text());                                             \
     } while (0)
 
 #endif

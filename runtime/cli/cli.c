@@ -10,7 +10,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-int sy_cli_fail(const char *format, ...) {
+int sy_cli_fail(const char *format, ...)
+{
     va_list arguments;
 
     fputs("switchyard: ", stderr);
@@ -21,11 +22,13 @@ int sy_cli_fail(const char *format, ...) {
     return 1;
 }
 
-int sy_cli_fail_status(void) {
+int sy_cli_fail_status(void)
+{
     return sy_cli_fail("%s", sy_error_text());
 }
 
-int sy_cli_usage(const char *format, ...) {
+int sy_cli_usage(const char *format, ...)
+{
     va_list arguments;
 
     fputs("switchyard: ", stderr);
@@ -37,7 +40,8 @@ int sy_cli_usage(const char *format, ...) {
 }
 
 /* Levenshtein's distance, words of at most 31 letters. */
-static int distance(const char *a, const char *b) {
+static int distance(const char *a, const char *b)
+{
     int row[32], n = (int)SY_MIN(strlen(b), 31u);
 
     for (int j = 0; j <= n; j++)
@@ -56,7 +60,8 @@ static int distance(const char *a, const char *b) {
     return row[n];
 }
 
-const char *sy_cli_nearest(const char *word, const char *const *names) {
+const char *sy_cli_nearest(const char *word, const char *const *names)
+{
     const char *best = NULL;
     int least = 4; /* farther is no help */
 
@@ -71,7 +76,8 @@ const char *sy_cli_nearest(const char *word, const char *const *names) {
     return best;
 }
 
-static void print_help(const struct sy_cli_parser *parser) {
+static void print_help(const struct sy_cli_parser *parser)
+{
     printf("usage: switchyard %s\n\n", parser->usage);
     for (const struct sy_cli_option *option = parser->options; option->name; option++)
         printf("  --%s%s%s\n        %s\n", option->name, option->argument ? " " : "",
@@ -79,7 +85,8 @@ static void print_help(const struct sy_cli_parser *parser) {
     printf("  --help\n        this text\n");
 }
 
-static int unknown_option(const struct sy_cli_parser *parser, const char *word) {
+static int unknown_option(const struct sy_cli_parser *parser, const char *word)
+{
     const char *names[40];
     const char *near;
     int n = 0;
@@ -94,7 +101,9 @@ static int unknown_option(const struct sy_cli_parser *parser, const char *word) 
     return SY_CLI_BAD;
 }
 
-static int option_value(struct sy_cli_parser *parser, int index, const char *equals, const char **value) {
+static int option_value(struct sy_cli_parser *parser, int index, const char *equals,
+                        const char **value)
+{
     const struct sy_cli_option *option = &parser->options[index];
 
     *value = NULL;
@@ -111,7 +120,8 @@ static int option_value(struct sy_cli_parser *parser, int index, const char *equ
     return index;
 }
 
-int sy_cli_next(struct sy_cli_parser *parser, const char **value) {
+int sy_cli_next(struct sy_cli_parser *parser, const char **value)
+{
     const char *word, *equals;
     char name[32];
 
@@ -138,11 +148,12 @@ int sy_cli_next(struct sy_cli_parser *parser, const char **value) {
     return unknown_option(parser, name);
 }
 
-int sy_cli_bytes(const char *text, uint64_t *out) {
+int sy_cli_bytes(const char *text, uint64_t *out)
+{
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 1},     {"K", 1e3},     {"M", 1e6},        {"G", 1e9},
+    } units[] = {{"", 1},      {"K", 1e3},      {"M", 1e6},        {"G", 1e9},
                  {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
     char *end;
     double value = strtod(text, &end);
@@ -152,20 +163,24 @@ int sy_cli_bytes(const char *text, uint64_t *out) {
             *out = (uint64_t)(value * units[i].factor);
             return SY_OK;
         }
-    return sy_error_set(SY_EARG, "\"%s\" is no size; write 400M (10^6) or 400Mi (2^20), K, M, G", text);
+    return sy_error_set(SY_EARG, "\"%s\" is no size; write 400M (10^6) or 400Mi (2^20), K, M, G",
+                        text);
 }
 
-int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out) {
+int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out)
+{
     char *end;
 
     errno = 0;
     *out = strtoll(text, &end, 10);
     if (errno || end == text || *end || *out < least || *out > most)
-        return sy_error_set(SY_EARG, "\"%s\" is no number from %lld to %lld", text, (long long)least, (long long)most);
+        return sy_error_set(SY_EARG, "\"%s\" is no number from %lld to %lld", text,
+                            (long long)least, (long long)most);
     return SY_OK;
 }
 
-int sy_cli_real(const char *text, double *out) {
+int sy_cli_real(const char *text, double *out)
+{
     char *end;
 
     *out = strtod(text, &end);
@@ -174,7 +189,8 @@ int sy_cli_real(const char *text, double *out) {
     return SY_OK;
 }
 
-const char *sy_cli_default_socket(void) {
+const char *sy_cli_default_socket(void)
+{
     static char path[256];
     const char *folder = getenv("XDG_RUNTIME_DIR");
 
@@ -185,7 +201,8 @@ const char *sy_cli_default_socket(void) {
     return path;
 }
 
-int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out) {
+int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out)
+{
     if (sy_client_connect(address ? address : sy_cli_default_socket(), timeout_ms, out) == SY_OK)
         return 0;
     sy_cli_fail("%s", sy_client_error(*out));

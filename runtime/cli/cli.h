@@ -52,6 +52,7 @@ const char *sy_cli_default_socket(void);
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 
 /* Imports an ONNX file into a package and, if `profile`, times its layers on n_threads cores (0: all). */
-int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile, int n_threads);
+int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile,
+                  int n_threads);
 
 #endif

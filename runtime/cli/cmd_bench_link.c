@@ -7,16 +7,18 @@
 #include "runtime/device/device.h"
 
 #define LARGEST_BYTES (64u << 20)
-#define N_COPIES 9
+#define N_COPIES      9
 
-static int compare_ns(const void *a, const void *b) {
+static int compare_ns(const void *a, const void *b)
+{
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-static int time_copy(struct sy_stream *stream, struct sy_pool_memory *pool, const void *from, uint64_t bytes,
-                     uint64_t *out_ns) {
+static int time_copy(struct sy_stream *stream, struct sy_pool_memory *pool, const void *from,
+                     uint64_t bytes, uint64_t *out_ns)
+{
     uint64_t times[N_COPIES];
 
     for (int i = 0; i < N_COPIES; i++) {
@@ -31,7 +33,8 @@ static int time_copy(struct sy_stream *stream, struct sy_pool_memory *pool, cons
     return SY_OK;
 }
 
-static int measure(struct sy_device *device) {
+static int measure(struct sy_device *device)
+{
     struct sy_pool_memory *pool = NULL;
     struct sy_stream *stream = NULL;
     void *from = malloc(LARGEST_BYTES);
@@ -56,11 +59,13 @@ static int measure(struct sy_device *device) {
     return status;
 }
 
-int sy_cmd_bench_link(int argc, char **argv) {
-    static const struct sy_cli_option options[] = {{"device", "SPEC", "host or emulated[,link-gbps=12.3]; default host"},
-                                                   {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"bench-link [options]\n\nTimes copies from host to device: median of 9.", options, argc,
-                                   argv, 0};
+int sy_cmd_bench_link(int argc, char **argv)
+{
+    static const struct sy_cli_option options[] = {
+        {"device", "SPEC", "host or emulated[,link-gbps=12.3]; default host"}, {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {
+        "bench-link [options]\n\nTimes copies from host to device: median of 9.", options, argc,
+        argv, 0};
     const char *value, *text = "host";
     struct sy_device_spec spec;
     struct sy_device *device;
@@ -69,7 +74,9 @@ int sy_cmd_bench_link(int argc, char **argv) {
     while ((got = sy_cli_next(&parser, &value)) >= 0)
         text = value;
     if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : got == SY_CLI_BAD ? 2 : sy_cli_usage("bench-link takes no words: %s", value);
+        return got == SY_CLI_HELP  ? 0
+               : got == SY_CLI_BAD ? 2
+                                   : sy_cli_usage("bench-link takes no words: %s", value);
     if (sy_device_spec_parse(text, &spec) < 0)
         return sy_cli_usage("--device: %s", sy_error_text());
     if (sy_device_open(&spec, &device) < 0)

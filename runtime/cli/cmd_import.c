@@ -8,7 +8,8 @@
 #include "runtime/cli/cli.h"
 #include "workers/profiler.h"
 
-static int set_threads(int *n_threads) {
+static int set_threads(int *n_threads)
+{
     int cores[CPU_SETSIZE], n = 0;
     cpu_set_t set;
 
@@ -21,14 +22,16 @@ static int set_threads(int *n_threads) {
     return sy_host_engine.set_threads(cores, n);
 }
 
-static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes) {
+static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
+{
     fprintf(stderr, "\r%s: packed %.1f of %.1f MB", (const char *)ctx, (double)done_bytes / 1e6,
             (double)total_bytes / 1e6);
     if (done_bytes == total_bytes)
         fputc('\n', stderr);
 }
 
-static int profile_package(const char *path, int n_threads) {
+static int profile_package(const char *path, int n_threads)
+{
     struct sy_profile profile;
     struct sy_package *package;
     int status;
@@ -42,7 +45,9 @@ static int profile_package(const char *path, int n_threads) {
     return status;
 }
 
-int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile, int n_threads) {
+int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile,
+                  int n_threads)
+{
     struct sy_graph *graph = NULL;
     int status;
 
@@ -50,34 +55,40 @@ int sy_cli_import(const char *onnx, const char *package, const char *name, bool 
     SY_TRY_GOTO(sy_onnx_read(onnx, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
-    status = sy_package_write(package, name, graph, &sy_host_engine, isatty(2) ? show_progress : NULL, (void *)name);
+    status = sy_package_write(package, name, graph, &sy_host_engine,
+                              isatty(2) ? show_progress : NULL, (void *)name);
 done:
     sy_graph_free(graph);
     return status == SY_OK && profile ? profile_package(package, n_threads) : status;
 }
 
 /* dir/model.onnx -> dir/model.sypkg, and the name "model", where they are not given. */
-static int default_names(const char *onnx, char *path, size_t path_bytes, char *name, size_t name_bytes) {
-    const char *slash = strrchr(onnx, '/'), *base = slash ? slash + 1 : onnx, *dot = strrchr(base, '.');
+static int default_names(const char *onnx, char *path, size_t path_bytes, char *name,
+                         size_t name_bytes)
+{
+    const char *slash = strrchr(onnx, '/'), *base = slash ? slash + 1 : onnx,
+               *dot = strrchr(base, '.');
     int stem = dot ? (int)(dot - base) : (int)strlen(base);
 
     if (!*path)
-        snprintf(path, path_bytes, "%.*s%.*s" SY_PACKAGE_SUFFIX, (int)(base - onnx), onnx, stem, base);
+        snprintf(path, path_bytes, "%.*s%.*s" SY_PACKAGE_SUFFIX, (int)(base - onnx), onnx, stem,
+                 base);
     if (!*name)
         snprintf(name, name_bytes, "%.*s", stem, base);
     return stem > 0;
 }
 
-int sy_cmd_import(int argc, char **argv) {
+int sy_cmd_import(int argc, char **argv)
+{
     static const struct sy_cli_option options[] = {
         {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
         {"name", "NAME", "the model's name; default: the file's"},
         {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
         {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
         {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {
-        "import MODEL.onnx [options]\n\nReads the model, infers shapes, fuses, packs the weights for this CPU and times each layer.",
-        options, argc, argv, 0};
+    struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
+                                   "fuses, packs the weights for this CPU and times each layer.",
+                                   options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
     int64_t n_threads = 0;

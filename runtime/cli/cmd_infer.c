@@ -12,7 +12,8 @@
 
 static uint64_t random_state;
 
-static uint64_t next_random(void) {
+static uint64_t next_random(void)
+{
     random_state += 0x9e3779b97f4a7c15ull;
     uint64_t z = (random_state ^ random_state >> 30) * 0xbf58476d1ce4e5b9ull;
 
@@ -20,7 +21,8 @@ static uint64_t next_random(void) {
 }
 
 /* Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. */
-static void fill_random(void *data, size_t bytes, enum sy_dtype dtype) {
+static void fill_random(void *data, size_t bytes, enum sy_dtype dtype)
+{
     size_t size = sy_dtype_bytes(dtype);
 
     for (size_t at = 0; at + size <= bytes; at += size) {
@@ -34,7 +36,8 @@ static void fill_random(void *data, size_t bytes, enum sy_dtype dtype) {
     }
 }
 
-static int make_input(json_t *entry, int64_t batch, sy_client_tensor *out) {
+static int make_input(json_t *entry, int64_t batch, sy_client_tensor *out)
+{
     json_t *shape = json_object_get(entry, "shape");
     enum sy_dtype dtype;
     void *data;
@@ -60,26 +63,29 @@ static int make_input(json_t *entry, int64_t batch, sy_client_tensor *out) {
     return SY_OK;
 }
 
-static json_t *find_inputs(json_t *models, const char *model) {
+static json_t *find_inputs(json_t *models, const char *model)
+{
     size_t i;
     json_t *entry;
 
-    json_array_foreach(models, i, entry)
-        if (json_is_string(json_object_get(entry, "name")) &&
-            strcmp(json_string_value(json_object_get(entry, "name")), model) == 0)
-            return json_object_get(entry, "inputs");
+    json_array_foreach(models, i,
+                       entry) if (json_is_string(json_object_get(entry, "name")) &&
+                                  strcmp(json_string_value(json_object_get(entry, "name")),
+                                         model) == 0) return json_object_get(entry, "inputs");
     return NULL;
 }
 
-static int repeat(sy_client *client, const char *model, const sy_client_tensor *inputs, int n, int64_t times) {
+static int repeat(sy_client *client, const char *model, const sy_client_tensor *inputs, int n,
+                  int64_t times)
+{
     for (int64_t i = 0; i < times; i++) {
         sy_ns start = sy_clock_now();
         sy_client_result *result;
 
         if (sy_client_infer(client, model, inputs, n, &result) < 0)
             return sy_cli_fail("%s", sy_client_error(client));
-        printf("%s: %.3f ms at the client, %.3f ms at the server, queue %.3f, first layer %.3f%s\n", model,
-               (double)(sy_clock_now() - start) / 1e6, (double)result->total_ns / 1e6,
+        printf("%s: %.3f ms at the client, %.3f ms at the server, queue %.3f, first layer %.3f%s\n",
+               model, (double)(sy_clock_now() - start) / 1e6, (double)result->total_ns / 1e6,
                (double)result->queue_ns / 1e6, (double)result->first_layer_ns / 1e6,
                result->swapped ? ", swapped in" : "");
         sy_client_result_free(result);
@@ -87,7 +93,8 @@ static int repeat(sy_client *client, const char *model, const sy_client_tensor *
     return 0;
 }
 
-static int infer_random(sy_client *client, const char *model, int64_t batch, int64_t times) {
+static int infer_random(sy_client *client, const char *model, int64_t batch, int64_t times)
+{
     sy_client_tensor inputs[MAX_INPUTS] = {{0}};
     char *text;
     json_t *models, *list;
@@ -107,7 +114,8 @@ static int infer_random(sy_client *client, const char *model, int64_t batch, int
     return result;
 }
 
-int sy_cmd_infer(int argc, char **argv) {
+int sy_cmd_infer(int argc, char **argv)
+{
     static const struct sy_cli_option options[] = {
         {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
         {"random", NULL, "random inputs (the default)"},
@@ -115,8 +123,9 @@ int sy_cmd_infer(int argc, char **argv) {
         {"batch", "N", "batch size; default 1"},
         {"repeat", "N", "so many requests, one after the other; default 1"},
         {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"infer MODEL [options]\n\nSends requests to a server and prints their times.", options,
-                                   argc, argv, 0};
+    struct sy_cli_parser parser = {
+        "infer MODEL [options]\n\nSends requests to a server and prints their times.", options,
+        argc, argv, 0};
     int64_t number[5] = {0, 0, 1, 1, 1};
     const char *value, *model = NULL, *address = NULL;
     sy_client *client;

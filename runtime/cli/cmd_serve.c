@@ -19,8 +19,8 @@
 #include "runtime/core.h"
 #include "runtime/rpc_server.h"
 
-#define MAX_PACKAGES 256
-#define MAX_JOBS 16
+#define MAX_PACKAGES   256
+#define MAX_JOBS       16
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
 
 extern char **environ;
@@ -44,7 +44,9 @@ struct serve {
 };
 
 static const struct sy_cli_option options[] = {
-    {"models", "DIR", "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is imported first"},
+    {"models", "DIR",
+     "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is "
+     "imported first"},
     {"package", "FILE", "one package; may be given again"},
     {"device", "SPEC", "host, or emulated[,link-gbps=12.3][,link-alpha-us=10]; default host"},
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
@@ -53,7 +55,8 @@ static const struct sy_cli_option options[] = {
     {"workers", "N", "worker processes; default 3"},
     {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
     {"cores", "LIST", "compute cores, as 0-3"},
-    {"socket", "PATH", "Unix socket; default $XDG_RUNTIME_DIR/switchyard.sock or /tmp/switchyard-UID.sock"},
+    {"socket", "PATH",
+     "Unix socket; default $XDG_RUNTIME_DIR/switchyard.sock or /tmp/switchyard-UID.sock"},
     {"tcp", "HOST:PORT", "also listen on TCP; :PORT is 127.0.0.1"},
     {"state", "DIR", "remember training jobs here"},
     {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
@@ -65,17 +68,20 @@ static const struct sy_cli_option options[] = {
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-static int add_package(struct serve *serve, const char *path, const char *name) {
+static int add_package(struct serve *serve, const char *path, const char *name)
+{
     if (serve->n_packages == MAX_PACKAGES)
         return sy_error_set(SY_EARG, "more than %d models", MAX_PACKAGES);
-    if (strlen(path) >= sizeof(serve->packages[0].path) || strlen(name) >= sizeof(serve->packages[0].name))
+    if (strlen(path) >= sizeof(serve->packages[0].path) ||
+        strlen(name) >= sizeof(serve->packages[0].name))
         return sy_error_set(SY_EARG, "path or name too long: %s", path);
     strcpy(serve->packages[serve->n_packages].path, path);
     strcpy(serve->packages[serve->n_packages++].name, name);
     return SY_OK;
 }
 
-static int set_batches(struct serve *serve, const char *text) {
+static int set_batches(struct serve *serve, const char *text)
+{
     char copy[128], *rest = copy, *word;
 
     snprintf(copy, sizeof(copy), "%s", text);
@@ -83,13 +89,15 @@ static int set_batches(struct serve *serve, const char *text) {
     while ((word = strsep(&rest, ","))) {
         if (serve->core_config.n_warm_batches == (int)SY_ARRAY_LEN(serve->warm_batches))
             return sy_error_set(SY_EARG, "at most 8 batch sizes");
-        SY_TRY(sy_cli_integer(word, 1, 1024, &serve->warm_batches[serve->core_config.n_warm_batches++]));
+        SY_TRY(sy_cli_integer(word, 1, 1024,
+                              &serve->warm_batches[serve->core_config.n_warm_batches++]));
     }
     serve->core_config.warm_batches = serve->warm_batches;
     return SY_OK;
 }
 
-static int set_count(const char *value, int64_t most, int *out) {
+static int set_count(const char *value, int64_t most, int *out)
+{
     int64_t number;
 
     SY_TRY(sy_cli_integer(value, 1, most, &number));
@@ -97,7 +105,8 @@ static int set_count(const char *value, int64_t most, int *out) {
     return SY_OK;
 }
 
-static int set_threads(struct serve *serve, const char *value) {
+static int set_threads(struct serve *serve, const char *value)
+{
     int n = 0;
 
     SY_TRY(set_count(value, 1024, &n));
@@ -107,7 +116,8 @@ static int set_threads(struct serve *serve, const char *value) {
     return SY_OK;
 }
 
-static int set_hang_timeout(struct serve *serve, const char *value) {
+static int set_hang_timeout(struct serve *serve, const char *value)
+{
     double seconds;
 
     SY_TRY(sy_cli_real(value, &seconds));
@@ -115,12 +125,14 @@ static int set_hang_timeout(struct serve *serve, const char *value) {
     return SY_OK;
 }
 
-static int set_text(const char **to, const char *value) {
+static int set_text(const char **to, const char *value)
+{
     *to = value;
     return SY_OK;
 }
 
-static int add_job(struct serve *serve, const char *value) {
+static int add_job(struct serve *serve, const char *value)
+{
     if (serve->n_jobs == MAX_JOBS)
         return sy_error_set(SY_EARG, "more than %d jobs", MAX_JOBS);
     serve->jobs[serve->n_jobs++] = value;
@@ -128,34 +140,53 @@ static int add_job(struct serve *serve, const char *value) {
 }
 
 /* By the order of `options`. */
-static int set_option(struct serve *serve, int index, const char *value) {
+static int set_option(struct serve *serve, int index, const char *value)
+{
     struct sy_core_config *core = &serve->core_config;
 
     switch (index) {
-    case 0: return set_text(&serve->models_folder, value);
-    case 1: return add_package(serve, value, "");
-    case 2: return set_text(&core->device, value);
-    case 3: return sy_cli_bytes(value, &core->pool_bytes);
-    case 4: return sy_cli_bytes(value, &core->image_bytes);
-    case 5: return sy_cli_bytes(value, &core->slab_bytes);
-    case 6: return set_count(value, 64, &core->n_workers);
-    case 7: return set_threads(serve, value);
-    case 8: return set_text(&core->cores, value);
-    case 9: return set_text(&serve->rpc_config.socket_path, value);
-    case 10: return set_text(&serve->rpc_config.tcp_address, value);
-    case 11: return set_text(&core->state_folder, value);
-    case 12: return set_batches(serve, value);
-    case 13: return add_job(serve, value);
-    case 14: return set_text(&core->grouping, value);
-    case 15: return set_hang_timeout(serve, value);
-    default: return set_count(value, 1 << 20, &serve->ready_fd);
+    case 0:
+        return set_text(&serve->models_folder, value);
+    case 1:
+        return add_package(serve, value, "");
+    case 2:
+        return set_text(&core->device, value);
+    case 3:
+        return sy_cli_bytes(value, &core->pool_bytes);
+    case 4:
+        return sy_cli_bytes(value, &core->image_bytes);
+    case 5:
+        return sy_cli_bytes(value, &core->slab_bytes);
+    case 6:
+        return set_count(value, 64, &core->n_workers);
+    case 7:
+        return set_threads(serve, value);
+    case 8:
+        return set_text(&core->cores, value);
+    case 9:
+        return set_text(&serve->rpc_config.socket_path, value);
+    case 10:
+        return set_text(&serve->rpc_config.tcp_address, value);
+    case 11:
+        return set_text(&core->state_folder, value);
+    case 12:
+        return set_batches(serve, value);
+    case 13:
+        return add_job(serve, value);
+    case 14:
+        return set_text(&core->grouping, value);
+    case 15:
+        return set_hang_timeout(serve, value);
+    default:
+        return set_count(value, 1 << 20, &serve->ready_fd);
     }
 }
 
 /* ---- the models folder ------------------------------------------------------------------------------------ */
 
 /* In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
-static int import_in_child(char *onnx, char *package, char *name) {
+static int import_in_child(char *onnx, char *package, char *name)
+{
     char *argv[] = {"switchyard", "import", onnx, "-o", package, "--name", name, NULL};
     int status = 0;
     pid_t pid;
@@ -168,7 +199,8 @@ static int import_in_child(char *onnx, char *package, char *name) {
     return SY_OK;
 }
 
-static int add_version(struct serve *serve, const char *folder, char *name) {
+static int add_version(struct serve *serve, const char *folder, char *name)
+{
     char onnx[1000], package[1000];
     struct stat source, made;
     bool has_source, has_package;
@@ -185,7 +217,8 @@ static int add_version(struct serve *serve, const char *folder, char *name) {
 }
 
 /* The highest version is served, as Triton does by default. */
-static int add_model_folder(struct serve *serve, char *name) {
+static int add_model_folder(struct serve *serve, char *name)
+{
     char folder[900];
     struct dirent **entries;
     long best = 0;
@@ -205,7 +238,8 @@ static int add_model_folder(struct serve *serve, char *name) {
     return add_version(serve, folder, name);
 }
 
-static int scan_models(struct serve *serve) {
+static int scan_models(struct serve *serve)
+{
     struct dirent **entries;
     int status = SY_OK, n;
 
@@ -225,23 +259,27 @@ static int scan_models(struct serve *serve) {
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
-static void drained(void *ctx) {
+static void drained(void *ctx)
+{
     event_base_loopexit(((struct serve *)ctx)->base, NULL);
 }
 
-static void stop(struct serve *serve) {
+static void stop(struct serve *serve)
+{
     if (!serve->draining)
         sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
     serve->draining = true;
 }
 
-static void on_signal(evutil_socket_t number, short what, void *ctx) {
+static void on_signal(evutil_socket_t number, short what, void *ctx)
+{
     (void)what;
     sy_log_info("serve", "event=drain signal=%d", (int)number);
     stop(ctx);
 }
 
-static void loaded(void *ctx, int status, const char *error) {
+static void loaded(void *ctx, int status, const char *error)
+{
     struct serve *serve = ctx;
 
     if (status < 0) {
@@ -257,13 +295,16 @@ static void loaded(void *ctx, int status, const char *error) {
         sy_log_warn("serve", "event=ready_fd why=\"nobody reads it\"");
 }
 
-static void job_started(void *ctx, int status, const char *error) {
+static void job_started(void *ctx, int status, const char *error)
+{
     (void)ctx;
     if (status < 0)
-        sy_log_error("serve", "event=job_refused why=\"%s\"", error ? error : sy_status_text(status));
+        sy_log_error("serve", "event=job_refused why=\"%s\"",
+                     error ? error : sy_status_text(status));
 }
 
-static int start_job(struct serve *serve, const char *path) {
+static int start_job(struct serve *serve, const char *path)
+{
     json_error_t where;
     json_t *job = json_load_file(path, 0, &where);
     char *text = job ? json_dumps(job, JSON_COMPACT) : NULL;
@@ -276,15 +317,18 @@ static int start_job(struct serve *serve, const char *path) {
     return status;
 }
 
-static int start(struct serve *serve) {
+static int start(struct serve *serve)
+{
     SY_TRY(scan_models(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
-    SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core, &serve->rpc));
+    SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core,
+                                &serve->rpc));
     serve->n_loading = serve->n_packages + 1;
     for (int i = 0; i < serve->n_packages; i++) {
         const struct package_path *package = &serve->packages[i];
 
-        SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL, loaded, serve));
+        SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL,
+                                 loaded, serve));
     }
     for (int i = 0; i < serve->n_jobs; i++)
         SY_TRY(start_job(serve, serve->jobs[i]));
@@ -292,7 +336,8 @@ static int start(struct serve *serve) {
     return SY_OK;
 }
 
-static int run(struct serve *serve) {
+static int run(struct serve *serve)
+{
     struct event *signals[2];
     int status;
 
@@ -317,10 +362,11 @@ static int run(struct serve *serve) {
     return serve->result;
 }
 
-int sy_cmd_serve(int argc, char **argv) {
-    struct sy_cli_parser parser = {
-        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, which drain it. Prints \"ready\" when all models are loaded.",
-        options, argc, argv, 0};
+int sy_cmd_serve(int argc, char **argv)
+{
+    struct sy_cli_parser parser = {"serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
+                                   "which drain it. Prints \"ready\" when all models are loaded.",
+                                   options, argc, argv, 0};
     struct serve *serve = calloc(1, sizeof(*serve));
     const char *value;
     int got, result;

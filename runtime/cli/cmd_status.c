@@ -5,34 +5,38 @@
 
 #include "runtime/cli/cli.h"
 
-static const char *word(json_t *object, const char *key) {
+static const char *word(json_t *object, const char *key)
+{
     const char *text = json_string_value(json_object_get(object, key));
 
     return text ? text : "-";
 }
 
-static void print_status(json_t *status) {
+static void print_status(json_t *status)
+{
     size_t i;
     json_t *item;
     const char *key;
 
     printf("device %s\n", word(json_object_get(status, "device"), "name"));
     json_array_foreach(json_object_get(status, "workers"), i, item)
-        printf("worker %zu  pid %lld  %s\n", i, (long long)json_integer_value(json_object_get(item, "pid")),
-               word(item, "state"));
-    json_array_foreach(json_object_get(status, "models"), i, item)
-        printf("model %-20s %8.1f MB, resident %8.1f MB  %s\n", word(item, "name"),
-               json_number_value(json_object_get(item, "weights_bytes")) / 1e6,
-               json_number_value(json_object_get(item, "resident_bytes")) / 1e6, word(item, "state"));
+        printf("worker %zu  pid %lld  %s\n", i,
+               (long long)json_integer_value(json_object_get(item, "pid")), word(item, "state"));
+    json_array_foreach(json_object_get(status, "models"), i, item) printf(
+        "model %-20s %8.1f MB, resident %8.1f MB  %s\n", word(item, "name"),
+        json_number_value(json_object_get(item, "weights_bytes")) / 1e6,
+        json_number_value(json_object_get(item, "resident_bytes")) / 1e6, word(item, "state"));
     json_array_foreach(json_object_get(status, "jobs"), i, item)
-        printf("job %lld  %s  step %lld  loss %.4f\n", (long long)json_integer_value(json_object_get(item, "job")),
-               word(item, "state"), (long long)json_integer_value(json_object_get(item, "step")),
+        printf("job %lld  %s  step %lld  loss %.4f\n",
+               (long long)json_integer_value(json_object_get(item, "job")), word(item, "state"),
+               (long long)json_integer_value(json_object_get(item, "step")),
                json_number_value(json_object_get(item, "loss")));
     json_object_foreach(json_object_get(status, "counters"), key, item)
         printf("%s %lld\n", key, (long long)json_integer_value(item));
 }
 
-static int show(sy_client *client, bool raw, bool clear) {
+static int show(sy_client *client, bool raw, bool clear)
+{
     char *text;
     json_t *status;
 
@@ -51,13 +55,15 @@ static int show(sy_client *client, bool raw, bool clear) {
     return 0;
 }
 
-int sy_cmd_status(int argc, char **argv) {
+int sy_cmd_status(int argc, char **argv)
+{
     static const struct sy_cli_option options[] = {
         {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
         {"watch", NULL, "again every second, until interrupted"},
         {"json", NULL, "everything, as JSON"},
         {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"status [options]\n\nWhat a server is doing.", options, argc, argv, 0};
+    struct sy_cli_parser parser = {"status [options]\n\nWhat a server is doing.", options, argc,
+                                   argv, 0};
     const char *value, *address = NULL;
     bool watch = false, raw = false;
     sy_client *client;
@@ -70,7 +76,9 @@ int sy_cmd_status(int argc, char **argv) {
         raw |= got == 2;
     }
     if (got != SY_CLI_END)
-        return got == SY_CLI_HELP ? 0 : got == SY_CLI_BAD ? 2 : sy_cli_usage("status takes no words: %s", value);
+        return got == SY_CLI_HELP  ? 0
+               : got == SY_CLI_BAD ? 2
+                                   : sy_cli_usage("status takes no words: %s", value);
     if (sy_cli_connect(address, 0, &client))
         return 1;
     while ((result = show(client, raw, watch && isatty(1))) == 0 && watch)

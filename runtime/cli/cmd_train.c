@@ -10,7 +10,8 @@
 
 #define STOP_TIMEOUT_MS 600000u /* an evaluation may come first */
 
-static int call(sy_client *client, const char *method, json_t *params, json_t **out) {
+static int call(sy_client *client, const char *method, json_t *params, json_t **out)
+{
     char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
     int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
 
@@ -21,18 +22,19 @@ static int call(sy_client *client, const char *method, json_t *params, json_t **
     return *out ? 0 : sy_cli_fail("%s", sy_client_error(client));
 }
 
-static json_t *find_job(json_t *status, json_int_t id) {
+static json_t *find_job(json_t *status, json_int_t id)
+{
     size_t i;
     json_t *job;
 
-    json_array_foreach(json_object_get(status, "jobs"), i, job)
-        if (json_integer_value(json_object_get(job, "job")) == id)
-            return job;
+    json_array_foreach(json_object_get(status, "jobs"), i,
+                       job) if (json_integer_value(json_object_get(job, "job")) == id) return job;
     return NULL;
 }
 
 /* Until the job has ended; 1 if it failed. */
-static int watch_job(sy_client *client, json_int_t id) {
+static int watch_job(sy_client *client, json_int_t id)
+{
     for (;; sleep(1)) {
         json_t *status, *job;
         const char *state;
@@ -42,7 +44,8 @@ static int watch_job(sy_client *client, json_int_t id) {
         job = find_job(status, id);
         state = json_string_value(json_object_get(job, "state"));
         if (job)
-            printf("step %lld  loss %.4f  %s\n", (long long)json_integer_value(json_object_get(job, "step")),
+            printf("step %lld  loss %.4f  %s\n",
+                   (long long)json_integer_value(json_object_get(job, "step")),
                    json_number_value(json_object_get(job, "loss")), state ? state : "");
         fflush(stdout);
         bool failed = state && strcmp(state, "failed") == 0;
@@ -56,7 +59,8 @@ static int watch_job(sy_client *client, json_int_t id) {
     }
 }
 
-static int start_job(sy_client *client, const char *path, bool watch) {
+static int start_job(sy_client *client, const char *path, bool watch)
+{
     json_t *answer;
     char *text = NULL;
     json_int_t id;
@@ -74,24 +78,28 @@ static int start_job(sy_client *client, const char *path, bool watch) {
     return watch ? watch_job(client, id) : 0;
 }
 
-static int stop_job(sy_client *client, int64_t id, bool evaluate) {
+static int stop_job(sy_client *client, int64_t id, bool evaluate)
+{
     json_t *answer;
-    int result = call(client, "train_stop", json_pack("{s:I, s:b}", "job", (json_int_t)id, "evaluate", evaluate),
-                      &answer);
+    int result =
+        call(client, "train_stop",
+             json_pack("{s:I, s:b}", "job", (json_int_t)id, "evaluate", evaluate), &answer);
 
     json_decref(answer);
     return result;
 }
 
-int sy_cmd_train(int argc, char **argv) {
+int sy_cmd_train(int argc, char **argv)
+{
     static const struct sy_cli_option options[] = {
         {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
         {"watch", NULL, "show step and loss every second until the job ends"},
         {"stop", "JOB", "stop the job of this number after its iteration, with a snapshot"},
         {"evaluate", NULL, "with --stop: measure the accuracy on the test set first"},
         {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"train JOB.json [options]\n\nStarts a training job at a server, or stops one.",
-                                   options, argc, argv, 0};
+    struct sy_cli_parser parser = {
+        "train JOB.json [options]\n\nStarts a training job at a server, or stops one.", options,
+        argc, argv, 0};
     const char *value, *path = NULL, *address = NULL;
     bool watch = false, evaluate = false;
     int64_t stop = -1;

@@ -23,17 +23,20 @@ static const struct {
     {"worker", sy_cmd_worker, NULL},
 };
 
-static void print_help(void) {
+static void print_help(void)
+{
     printf("usage: switchyard COMMAND [options]\n\nTraining and inference on one accelerator.\n\n");
     for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
         if (commands[i].help)
             printf("  %-12s%s\n", commands[i].name, commands[i].help);
-    printf("\nswitchyard COMMAND --help explains one command. SY_LOG=error|warn|info|debug sets the log.\n");
+    printf("\nswitchyard COMMAND --help explains one command. SY_LOG=error|warn|info|debug sets "
+           "the log.\n");
 }
 
-int sy_cmd_worker(int argc, char **argv) {
-    static const struct sy_cli_option options[] = {{"fd", "N", "control socket"}, {"index", "I", "worker's number"},
-                                                   {NULL, NULL, NULL}};
+int sy_cmd_worker(int argc, char **argv)
+{
+    static const struct sy_cli_option options[] = {
+        {"fd", "N", "control socket"}, {"index", "I", "worker's number"}, {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"worker\n\nStarted by serve.", options, argc, argv, 0};
     int64_t number[2] = {-1, 0};
     const char *value;
@@ -48,22 +51,25 @@ int sy_cmd_worker(int argc, char **argv) {
     return sy_worker_main((int)number[0], (int)number[1]);
 }
 
-static int unknown_command(const char *word) {
+static int unknown_command(const char *word)
+{
     const char *names[SY_ARRAY_LEN(commands) + 1] = {NULL};
     const char *near;
 
     for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
         names[i] = commands[i].name;
     near = sy_cli_nearest(word, names);
-    return sy_cli_usage("no command %s%s%s; see switchyard help", word, near ? "; did you mean " : "",
-                        near ? near : "");
+    return sy_cli_usage("no command %s%s%s; see switchyard help", word,
+                        near ? "; did you mean " : "", near ? near : "");
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     sy_log_init("switchyard");
     if (argc < 2)
         return sy_cli_usage("which command? see switchyard help");
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
         print_help();
         return 0;
     }

@@ -19,21 +19,23 @@ struct sy_control_page {
     _Atomic uint64_t preempt_ns; /* when the epoch was last made odd; relaxed, before the bump */
 
     /* --- written by the worker -------------------------------------------------------------- */
-    _Alignas(64) _Atomic uint64_t heartbeat_ns; /* relaxed; at least every 500 ms and between layers */
+    _Alignas(64) _Atomic uint64_t
+        heartbeat_ns; /* relaxed; at least every 500 ms and between layers */
     /* (run << 16) | groups computed of that run: release after each group, and woken as a futex on
      * progress_futex, which counts the changes. The storage reader waits here before it writes over a group. */
     _Atomic uint64_t run_progress;
     _Atomic uint32_t progress_futex;
-    _Atomic uint32_t paused_epoch;  /* the odd epoch at which training stands still; release */
-    _Atomic uint64_t paused_ns;     /* when it stood still */
+    _Atomic uint32_t paused_epoch; /* the odd epoch at which training stands still; release */
+    _Atomic uint64_t paused_ns;    /* when it stood still */
 
-    _Alignas(64) _Atomic uint64_t job;              /* id of the training job, 0 none */
-    _Atomic uint32_t train_phase;                   /* enum sy_train_phase: release on entry of a phase */
-    _Atomic uint64_t train_step;                    /* iterations finished since the job's beginning */
-    _Atomic uint64_t train_loss_bits;               /* last iteration's loss, double as bits */
-    _Atomic uint64_t train_busy_ns;                 /* time spent training, pauses excluded */
-    _Atomic uint64_t longest_layer_ns;              /* longest stretch between two looks at the epoch, this job */
-    _Atomic uint64_t snapshot_step;                 /* of the last durable snapshot */
+    _Alignas(64) _Atomic uint64_t job; /* id of the training job, 0 none */
+    _Atomic uint32_t train_phase;      /* enum sy_train_phase: release on entry of a phase */
+    _Atomic uint64_t train_step;       /* iterations finished since the job's beginning */
+    _Atomic uint64_t train_loss_bits;  /* last iteration's loss, double as bits */
+    _Atomic uint64_t train_busy_ns;    /* time spent training, pauses excluded */
+    _Atomic uint64_t
+        longest_layer_ns;           /* longest stretch between two looks at the epoch, this job */
+    _Atomic uint64_t snapshot_step; /* of the last durable snapshot */
 };
 
 _Static_assert(sizeof(struct sy_control_page) <= SY_CONTROL_PAGE_BYTES, "one page");
@@ -44,8 +46,13 @@ void sy_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
 void sy_futex_wake(_Atomic uint32_t *word);
 
 /* Arrivals: one futex word per (model, group) in a shared table that the runtime writes and workers read. */
-enum sy_arrival { SY_ARRIVAL_ABSENT = 0, SY_ARRIVAL_COMING = 1, SY_ARRIVAL_HERE = 2, SY_ARRIVAL_FAILED = 3 };
-#define SY_MAX_MODELS 256u
+enum sy_arrival {
+    SY_ARRIVAL_ABSENT = 0,
+    SY_ARRIVAL_COMING = 1,
+    SY_ARRIVAL_HERE = 2,
+    SY_ARRIVAL_FAILED = 3
+};
+#define SY_MAX_MODELS    256u
 #define SY_ARRIVAL_WORDS (SY_MAX_MODELS * 1024u) /* index: model * 1024 + group */
 
 #endif

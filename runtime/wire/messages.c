@@ -13,8 +13,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/status.h"
 #include "runtime/base/msgpack_scan.h"
+#include "runtime/base/status.h"
 
 #define SEND_PATIENCE_NS SY_NS_PER_S
 
@@ -39,7 +39,8 @@ struct descriptor {
 /* The fields of one message as an array: F sees the message's name through the enclosing M. */
 #define FIELD_ROW(kind, field_name) {KIND_##kind, #field_name, offsetof(struct here, m.field_name)},
 #define M(NAME, name, id, direction)                                      \
-    static const struct field *fields_of_##name(int *n) {                 \
+    static const struct field *fields_of_##name(int *n)                   \
+    {                                                                     \
         struct here {                                                     \
             struct sy_msg_##name m;                                       \
         };                                                                \
@@ -50,13 +51,14 @@ struct descriptor {
 SY_MESSAGE_TABLE(M)
 #undef M
 
-static bool describe(int id, struct descriptor *out) {
+static bool describe(int id, struct descriptor *out)
+{
     switch (id) {
-#define M(NAME, name_, id_, direction_)               \
-    case id_:                                         \
-        out->id = id_;                                \
-        out->name = #NAME;                            \
-        out->direction = SY_##direction_;             \
+#define M(NAME, name_, id_, direction_)                  \
+    case id_:                                            \
+        out->id = id_;                                   \
+        out->name = #NAME;                               \
+        out->direction = SY_##direction_;                \
         out->fields = fields_of_##name_(&out->n_fields); \
         return true;
         SY_MESSAGE_TABLE(M)
@@ -67,11 +69,13 @@ static bool describe(int id, struct descriptor *out) {
 }
 
 /* All members of the union start at the same place. */
-static void *field_of(const struct sy_message *message, const struct field *field) {
+static void *field_of(const struct sy_message *message, const struct field *field)
+{
     return (unsigned char *)message + offsetof(struct sy_message, hello) + field->offset;
 }
 
-const char *sy_message_name(int id) {
+const char *sy_message_name(int id)
+{
     struct descriptor descriptor;
 
     return describe(id, &descriptor) ? descriptor.name : "?";
@@ -84,7 +88,8 @@ struct span {
     size_t used, capacity;
 };
 
-static int span_write(void *data, const char *bytes, size_t n) {
+static int span_write(void *data, const char *bytes, size_t n)
+{
     struct span *span = data;
 
     if (n > span->capacity - span->used)
@@ -94,13 +99,15 @@ static int span_write(void *data, const char *bytes, size_t n) {
     return 0;
 }
 
-static int pack_text(msgpack_packer *packer, const char *text) {
+static int pack_text(msgpack_packer *packer, const char *text)
+{
     size_t n = text ? strlen(text) : 0;
 
     return msgpack_pack_str(packer, n) || msgpack_pack_str_body(packer, text ? text : "", n);
 }
 
-static int pack_u64s(msgpack_packer *packer, const struct sy_u64s *array) {
+static int pack_u64s(msgpack_packer *packer, const struct sy_u64s *array)
+{
     if (msgpack_pack_array(packer, array->n))
         return -1;
     for (size_t i = 0; i < array->n; i++)
@@ -109,7 +116,8 @@ static int pack_u64s(msgpack_packer *packer, const struct sy_u64s *array) {
     return 0;
 }
 
-static int pack_field(msgpack_packer *packer, enum field_kind kind, const void *value) {
+static int pack_field(msgpack_packer *packer, enum field_kind kind, const void *value)
+{
     switch (kind) {
     case KIND_U64:
         return msgpack_pack_uint64(packer, *(const uint64_t *)value);
@@ -125,7 +133,9 @@ static int pack_field(msgpack_packer *packer, enum field_kind kind, const void *
     return -1;
 }
 
-int sy_message_encode(const struct sy_message *message, void *buffer, size_t capacity, size_t *out_bytes) {
+int sy_message_encode(const struct sy_message *message, void *buffer, size_t capacity,
+                      size_t *out_bytes)
+{
     struct span span = {.bytes = buffer, .capacity = capacity};
     struct descriptor descriptor;
     msgpack_packer packer;
@@ -137,9 +147,11 @@ int sy_message_encode(const struct sy_message *message, void *buffer, size_t cap
     failed = msgpack_pack_array(&packer, (size_t)descriptor.n_fields + 1) ||
              msgpack_pack_int(&packer, descriptor.id);
     for (int i = 0; !failed && i < descriptor.n_fields; i++)
-        failed = pack_field(&packer, descriptor.fields[i].kind, field_of(message, &descriptor.fields[i]));
+        failed = pack_field(&packer, descriptor.fields[i].kind,
+                            field_of(message, &descriptor.fields[i]));
     if (failed)
-        return sy_error_set(SY_ETOOBIG, "message %s does not fit into %zu bytes", descriptor.name, capacity);
+        return sy_error_set(SY_ETOOBIG, "message %s does not fit into %zu bytes", descriptor.name,
+                            capacity);
     *out_bytes = span.used;
     return SY_OK;
 }
@@ -147,7 +159,8 @@ int sy_message_encode(const struct sy_message *message, void *buffer, size_t cap
 /* ---- decoding -------------------------------------------------------------------------------------- */
 
 /* Bytes that a field's copy takes in the message's storage. */
-static size_t storage_of(const msgpack_object *object) {
+static size_t storage_of(const msgpack_object *object)
+{
     if (object->type == MSGPACK_OBJECT_STR)
         return (size_t)object->via.str.size + 1;
     if (object->type == MSGPACK_OBJECT_ARRAY)
@@ -155,7 +168,8 @@ static size_t storage_of(const msgpack_object *object) {
     return 0;
 }
 
-static bool unpack_u64s(const msgpack_object *object, struct sy_u64s *array, unsigned char **room) {
+static bool unpack_u64s(const msgpack_object *object, struct sy_u64s *array, unsigned char **room)
+{
     if (object->type != MSGPACK_OBJECT_ARRAY)
         return false;
     array->n = object->via.array.size;
@@ -169,7 +183,8 @@ static bool unpack_u64s(const msgpack_object *object, struct sy_u64s *array, uns
     return true;
 }
 
-static bool unpack_i64(const msgpack_object *object, int64_t *value) {
+static bool unpack_i64(const msgpack_object *object, int64_t *value)
+{
     if (object->type == MSGPACK_OBJECT_NEGATIVE_INTEGER)
         *value = object->via.i64;
     else if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= INT64_MAX)
@@ -179,7 +194,8 @@ static bool unpack_i64(const msgpack_object *object, int64_t *value) {
     return true;
 }
 
-static bool unpack_text(const msgpack_object *object, char **text, char **room) {
+static bool unpack_text(const msgpack_object *object, char **text, char **room)
+{
     size_t n;
 
     if (object->type != MSGPACK_OBJECT_STR)
@@ -196,7 +212,8 @@ static bool unpack_text(const msgpack_object *object, char **text, char **room) 
 }
 
 static bool unpack_field(const msgpack_object *object, enum field_kind kind, void *value,
-                         unsigned char **words, char **letters) {
+                         unsigned char **words, char **letters)
+{
     switch (kind) {
     case KIND_U64:
         if (object->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
@@ -218,30 +235,35 @@ static bool unpack_field(const msgpack_object *object, enum field_kind kind, voi
     return false;
 }
 
-static int unpack_fields(const struct descriptor *descriptor, const msgpack_object *values, struct sy_message *out) {
+static int unpack_fields(const struct descriptor *descriptor, const msgpack_object *values,
+                         struct sy_message *out)
+{
     size_t word_bytes = 0, letter_bytes = 0;
     unsigned char *words;
     char *letters;
 
     for (int i = 0; i < descriptor->n_fields; i++)
-        *(values[i].type == MSGPACK_OBJECT_STR ? &letter_bytes : &word_bytes) += storage_of(&values[i]);
+        *(values[i].type == MSGPACK_OBJECT_STR ? &letter_bytes : &word_bytes) +=
+            storage_of(&values[i]);
     out->storage = calloc(1, word_bytes + letter_bytes + 1);
     if (!out->storage)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of a message", word_bytes + letter_bytes);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of a message",
+                            word_bytes + letter_bytes);
     words = out->storage;
     letters = (char *)words + word_bytes; /* the arrays first: they need their alignment */
     for (int i = 0; i < descriptor->n_fields; i++) {
         const struct field *field = &descriptor->fields[i];
 
         if (!unpack_field(&values[i], field->kind, field_of(out, field), &words, &letters))
-            return sy_error_set(SY_EPROTO, "message %s: field %s has the wrong type (%d)", descriptor->name,
-                                field->name, (int)values[i].type);
+            return sy_error_set(SY_EPROTO, "message %s: field %s has the wrong type (%d)",
+                                descriptor->name, field->name, (int)values[i].type);
     }
     return SY_OK;
 }
 
 static int check_frame(const msgpack_object *root, enum sy_message_direction direction,
-                       struct descriptor *descriptor) {
+                       struct descriptor *descriptor)
+{
     const msgpack_object *id;
 
     if (root->type != MSGPACK_OBJECT_ARRAY || root->via.array.size < 1)
@@ -260,7 +282,8 @@ static int check_frame(const msgpack_object *root, enum sy_message_direction dir
 }
 
 /* Exactly one value, of a claimed size that the bytes can hold: the library reserves room by the claim. */
-static int check_packet(const void *bytes, size_t n_bytes) {
+static int check_packet(const void *bytes, size_t n_bytes)
+{
     struct sy_msgpack_scan scan;
     int complete;
 
@@ -274,7 +297,8 @@ static int check_packet(const void *bytes, size_t n_bytes) {
 }
 
 int sy_message_decode(const void *bytes, size_t n_bytes, enum sy_message_direction direction,
-                      struct sy_message *out) {
+                      struct sy_message *out)
+{
     struct descriptor descriptor;
     msgpack_unpacked unpacked;
     size_t offset = 0;
@@ -286,7 +310,8 @@ int sy_message_decode(const void *bytes, size_t n_bytes, enum sy_message_directi
                             SY_MESSAGE_MAX_BYTES);
     SY_TRY(check_packet(bytes, n_bytes));
     msgpack_unpacked_init(&unpacked);
-    if (msgpack_unpack_next(&unpacked, bytes, n_bytes, &offset) != MSGPACK_UNPACK_SUCCESS || offset != n_bytes) {
+    if (msgpack_unpack_next(&unpacked, bytes, n_bytes, &offset) != MSGPACK_UNPACK_SUCCESS ||
+        offset != n_bytes) {
         status = sy_error_set(SY_EPROTO, "a packet of %zu bytes is not one msgpack value", n_bytes);
         goto done;
     }
@@ -300,14 +325,16 @@ done:
     return status;
 }
 
-void sy_message_finish(struct sy_message *message) {
+void sy_message_finish(struct sy_message *message)
+{
     free(message->storage);
     memset(message, 0, sizeof(*message));
 }
 
 /* ---- the log's line -------------------------------------------------------------------------------- */
 
-static int dump_field(const struct field *field, const void *value, char *to, size_t bytes) {
+static int dump_field(const struct field *field, const void *value, char *to, size_t bytes)
+{
     switch (field->kind) {
     case KIND_U64:
         return snprintf(to, bytes, " %s=%" PRIu64, field->name, *(const uint64_t *)value);
@@ -324,7 +351,8 @@ static int dump_field(const struct field *field, const void *value, char *to, si
     return 0;
 }
 
-void sy_message_dump(const struct sy_message *message, char *buffer, size_t bytes) {
+void sy_message_dump(const struct sy_message *message, char *buffer, size_t bytes)
+{
     struct descriptor descriptor;
     size_t used;
 
@@ -340,13 +368,15 @@ void sy_message_dump(const struct sy_message *message, char *buffer, size_t byte
 
 /* ---- the socket ------------------------------------------------------------------------------------ */
 
-static int socket_failed(const char *verb, int error) {
+static int socket_failed(const char *verb, int error)
+{
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
         return sy_error_set(SY_EPEER, "the other side of the control socket is gone");
     return sy_error_set(SY_EIO, "cannot %s on the control socket: %s", verb, strerror(error));
 }
 
-static void attach_fds(struct msghdr *header, char *control, const int *fds, int n_fds) {
+static void attach_fds(struct msghdr *header, char *control, const int *fds, int n_fds)
+{
     struct cmsghdr *item;
 
     header->msg_control = control;
@@ -358,7 +388,8 @@ static void attach_fds(struct msghdr *header, char *control, const int *fds, int
     memcpy(CMSG_DATA(item), fds, (size_t)n_fds * sizeof(int));
 }
 
-static int send_patiently(int fd, const struct msghdr *header, const char *name) {
+static int send_patiently(int fd, const struct msghdr *header, const char *name)
+{
     sy_ns deadline = sy_clock_now() + SEND_PATIENCE_NS;
 
     for (;;) {
@@ -376,7 +407,8 @@ static int send_patiently(int fd, const struct msghdr *header, const char *name)
     }
 }
 
-int sy_message_send(int fd, const struct sy_message *message, const int *fds, int n_fds) {
+int sy_message_send(int fd, const struct sy_message *message, const int *fds, int n_fds)
+{
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(SY_MESSAGE_MAX_FDS * sizeof(int))];
     /* One buffer a thread: 64 KiB is much for a stack, and every sender has few threads. */
     static _Thread_local unsigned char packet[SY_MESSAGE_MAX_BYTES];
@@ -384,7 +416,8 @@ int sy_message_send(int fd, const struct sy_message *message, const int *fds, in
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
 
     if (n_fds < 0 || n_fds > SY_MESSAGE_MAX_FDS)
-        return sy_error_set(SY_EARG, "%d fds with a message; at most %d", n_fds, SY_MESSAGE_MAX_FDS);
+        return sy_error_set(SY_EARG, "%d fds with a message; at most %d", n_fds,
+                            SY_MESSAGE_MAX_FDS);
     SY_TRY(sy_message_encode(message, packet, sizeof(packet), &part.iov_len));
     memset(control, 0, sizeof(control));
     if (n_fds > 0)
@@ -392,7 +425,8 @@ int sy_message_send(int fd, const struct sy_message *message, const int *fds, in
     return send_patiently(fd, &header, sy_message_name((int)message->id));
 }
 
-static void take_fds(struct msghdr *header, int *fds, int *n_fds) {
+static void take_fds(struct msghdr *header, int *fds, int *n_fds)
+{
     *n_fds = 0;
     for (struct cmsghdr *item = CMSG_FIRSTHDR(header); item; item = CMSG_NXTHDR(header, item)) {
         size_t n;
@@ -405,13 +439,15 @@ static void take_fds(struct msghdr *header, int *fds, int *n_fds) {
     }
 }
 
-static void drop_fds(int *fds, int *n_fds) {
+static void drop_fds(int *fds, int *n_fds)
+{
     for (int i = 0; i < *n_fds; i++)
         close(fds[i]);
     *n_fds = 0;
 }
 
-static ssize_t receive_packet(int fd, struct msghdr *header) {
+static ssize_t receive_packet(int fd, struct msghdr *header)
+{
     ssize_t n;
 
     do
@@ -420,13 +456,16 @@ static ssize_t receive_packet(int fd, struct msghdr *header) {
     return n;
 }
 
-int sy_message_receive(int fd, enum sy_message_direction direction, struct sy_message *out, int *fds,
-                       int *n_fds) {
+int sy_message_receive(int fd, enum sy_message_direction direction, struct sy_message *out,
+                       int *fds, int *n_fds)
+{
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(SY_MESSAGE_MAX_FDS * sizeof(int))];
     static _Thread_local unsigned char packet[SY_MESSAGE_MAX_BYTES];
     int taken[SY_MESSAGE_MAX_FDS], n_taken = 0, status;
     struct iovec part = {.iov_base = packet, .iov_len = sizeof(packet)};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
                             .msg_controllen = sizeof(control)};
     ssize_t n;
 
@@ -435,7 +474,8 @@ int sy_message_receive(int fd, enum sy_message_direction direction, struct sy_me
         *n_fds = 0;
     n = receive_packet(fd, &header);
     if (n < 0)
-        return errno == EAGAIN ? sy_error_set(SY_EBUSY, "no message is waiting") : socket_failed("receive", errno);
+        return errno == EAGAIN ? sy_error_set(SY_EBUSY, "no message is waiting")
+                               : socket_failed("receive", errno);
     take_fds(&header, taken, &n_taken);
     if (n == 0)
         status = sy_error_set(SY_EPEER, "the other side closed the control socket");

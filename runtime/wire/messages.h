@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION 1
+#define SY_WIRE_VERSION      1
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
-#define SY_MESSAGE_MAX_FDS 8
+#define SY_MESSAGE_MAX_FDS   8
 
 struct sy_u64s {
     size_t n;
@@ -22,69 +22,84 @@ struct sy_u64s {
 
 #define SY_FIELDS_HELLO(F) F(U64, version) F(U64, pid) F(STR, engine)
 /* With 4 or 5 fds in this order: control page, arrivals, slab, pool, image (only if image_bytes > 0). */
-#define SY_FIELDS_WELCOME(F)                                                                       \
-    F(U64, worker) F(STR, device) F(U64, pool_bytes) F(U64, image_bytes) F(U64, slab_bytes)        \
-    F(U64S, cores) F(I64, link_core)
+#define SY_FIELDS_WELCOME(F) \
+    F(U64, worker)           \
+    F(STR, device)           \
+    F(U64, pool_bytes) F(U64, image_bytes) F(U64, slab_bytes) F(U64S, cores) F(I64, link_core)
 #define SY_FIELDS_READY(F) F(U64, worker)
 /* The worker opens the package (checks it), prepares a program per warm batch (a PREPARED for each is sent first), then
  * answers MODEL_ADDED. group_layers: first layer of each group. */
-#define SY_FIELDS_MODEL_ADD(F) F(U64, model) F(STR, path) F(U64S, group_layers) F(U64S, warm_batches)
+#define SY_FIELDS_MODEL_ADD(F) \
+    F(U64, model) F(STR, path) F(U64S, group_layers) F(U64S, warm_batches)
 #define SY_FIELDS_MODEL_ADDED(F) F(U64, model) F(I64, status) F(STR, error)
 /* New cuts for a model that has no run on this worker. */
 #define SY_FIELDS_MODEL_REGROUP(F) F(U64, model) F(U64S, group_layers)
-#define SY_FIELDS_MODEL_DROP(F) F(U64, model)
+#define SY_FIELDS_MODEL_DROP(F)    F(U64, model)
 /* Builds the program for one batch size if it is not there (bounded: the least recently used is dropped). */
 #define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch)
-#define SY_FIELDS_PREPARED(F)                                                                      \
+#define SY_FIELDS_PREPARED(F) \
     F(U64, model) F(U64, batch) F(I64, status) F(STR, error) F(U64, workspace_bytes)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1/0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. May come in several parts, in order, all of them in front of RUN; a worker
  * has one run at a time, from its first LOAD to its RUN_DONE. */
-#define SY_FIELDS_LOAD(F)                                                                          \
-    F(U64, run) F(U64, model) F(U64, first_group) F(U64S, pool_offsets) F(U64S, resident)          \
-    F(U64S, after_group) F(U64S, image_offsets) F(U64S, arrivals)
+#define SY_FIELDS_LOAD(F)                                                            \
+    F(U64, run)                                                                      \
+    F(U64, model)                                                                    \
+    F(U64, first_group) F(U64S, pool_offsets) F(U64S, resident) F(U64S, after_group) \
+        F(U64S, image_offsets) F(U64S, arrivals)
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
  * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset. */
-#define SY_FIELDS_RUN(F)                                                                           \
-    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
+#define SY_FIELDS_RUN(F) \
+    F(U64, run)          \
+    F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
 /* spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
-#define SY_FIELDS_RUN_DONE(F)                                                                      \
-    F(U64, run) F(I64, status) F(STR, error) F(U64, received_ns) F(U64, first_layer_ns)            \
-    F(U64, end_ns) F(U64, wait_ns) F(U64S, spans)
+#define SY_FIELDS_RUN_DONE(F)                                                               \
+    F(U64, run)                                                                             \
+    F(I64, status)                                                                          \
+    F(STR, error) F(U64, received_ns) F(U64, first_layer_ns) F(U64, end_ns) F(U64, wait_ns) \
+        F(U64S, spans)
 /* Reads the job (JSON text) and its model and says what it needs; keeps it ready. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text)
-#define SY_FIELDS_JOB_PREPARED(F)                                                                  \
-    F(U64, job) F(I64, status) F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes)      \
-    F(U64, total_steps)
+#define SY_FIELDS_JOB_PREPARED(F) \
+    F(U64, job)                   \
+    F(I64, status)                \
+    F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
 /* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase): go on from it. 0: from the last
  * snapshot, or from the beginning when there is none. Training starts unless the epoch is odd. */
-#define SY_FIELDS_JOB_START(F)                                                                     \
+#define SY_FIELDS_JOB_START(F) \
     F(U64, job) F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory)
 #define SY_FIELDS_JOB_STARTED(F) F(U64, job) F(U64, step)
-#define SY_FIELDS_JOB_PAUSED(F) F(U64, job) F(U64, epoch) F(U64, paused_ns)
+#define SY_FIELDS_JOB_PAUSED(F)  F(U64, job) F(U64, epoch) F(U64, paused_ns)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
-#define SY_FIELDS_JOB_STOP(F) F(U64, job) F(U64, evaluate)
+#define SY_FIELDS_JOB_STOP(F)     F(U64, job) F(U64, evaluate)
 #define SY_FIELDS_JOB_SNAPSHOT(F) F(U64, job) F(U64, step) F(STR, path)
-#define SY_FIELDS_JOB_ENDED(F)                                                                     \
+#define SY_FIELDS_JOB_ENDED(F) \
     F(U64, job) F(I64, status) F(STR, error) F(U64, step) F(F64, loss) F(F64, accuracy)
 #define SY_FIELDS_SHUTDOWN(F) F(U64, grace_ns)
 
 /* M(NAME, struct and function suffix, id, direction) */
-#define SY_MESSAGE_TABLE(M)                                                                        \
-    M(HELLO, hello, 1, TO_RUNTIME) M(WELCOME, welcome, 2, TO_WORKER)                               \
-    M(READY, ready, 3, TO_RUNTIME) M(MODEL_ADD, model_add, 4, TO_WORKER)                           \
-    M(MODEL_ADDED, model_added, 5, TO_RUNTIME) M(MODEL_DROP, model_drop, 6, TO_WORKER)             \
-    M(PREPARE, prepare, 7, TO_WORKER) M(PREPARED, prepared, 8, TO_RUNTIME)                         \
-    M(LOAD, load, 9, TO_WORKER) M(RUN, run, 10, TO_WORKER) M(CANCEL, cancel, 11, TO_WORKER)        \
-    M(RUN_DONE, run_done, 12, TO_RUNTIME) M(JOB_PREPARE, job_prepare, 13, TO_WORKER)               \
-    M(JOB_PREPARED, job_prepared, 14, TO_RUNTIME) M(JOB_START, job_start, 15, TO_WORKER)           \
-    M(JOB_STARTED, job_started, 16, TO_RUNTIME) M(JOB_PAUSED, job_paused, 17, TO_RUNTIME)          \
-    M(JOB_STOP, job_stop, 18, TO_WORKER) M(JOB_SNAPSHOT, job_snapshot, 19, TO_RUNTIME)             \
-    M(JOB_ENDED, job_ended, 20, TO_RUNTIME) M(SHUTDOWN, shutdown, 21, TO_WORKER)                   \
-    M(MODEL_REGROUP, model_regroup, 22, TO_WORKER)
+#define SY_MESSAGE_TABLE(M)                                                                     \
+    M(HELLO, hello, 1, TO_RUNTIME)                                                              \
+    M(WELCOME, welcome, 2, TO_WORKER)                                                           \
+    M(READY, ready, 3, TO_RUNTIME) M(MODEL_ADD, model_add, 4, TO_WORKER)                        \
+        M(MODEL_ADDED, model_added, 5, TO_RUNTIME) M(MODEL_DROP, model_drop, 6, TO_WORKER)      \
+            M(PREPARE, prepare, 7, TO_WORKER) M(PREPARED, prepared, 8, TO_RUNTIME)              \
+                M(LOAD, load, 9, TO_WORKER) M(RUN, run, 10, TO_WORKER)                          \
+                    M(CANCEL, cancel, 11, TO_WORKER) M(RUN_DONE, run_done, 12, TO_RUNTIME)      \
+                        M(JOB_PREPARE, job_prepare, 13, TO_WORKER)                              \
+                            M(JOB_PREPARED, job_prepared, 14, TO_RUNTIME)                       \
+                                M(JOB_START, job_start, 15, TO_WORKER)                          \
+                                    M(JOB_STARTED, job_started, 16, TO_RUNTIME)                 \
+                                        M(JOB_PAUSED, job_paused, 17, TO_RUNTIME)               \
+                                            M(JOB_STOP, job_stop, 18, TO_WORKER)                \
+                                                M(JOB_SNAPSHOT, job_snapshot, 19, TO_RUNTIME)   \
+                                                    M(JOB_ENDED, job_ended, 20, TO_RUNTIME)     \
+                                                        M(SHUTDOWN, shutdown, 21, TO_WORKER)    \
+                                                            M(MODEL_REGROUP, model_regroup, 22, \
+                                                              TO_WORKER)
 
 enum sy_message_id {
 #define M(NAME, name, id, direction) SY_MSG_##NAME = id,
@@ -94,15 +109,15 @@ enum sy_message_id {
 
 enum sy_message_direction { SY_TO_WORKER, SY_TO_RUNTIME };
 
-#define SY_FIELD_U64(name) uint64_t name;
-#define SY_FIELD_I64(name) int64_t name;
-#define SY_FIELD_F64(name) double name;
-#define SY_FIELD_STR(name) char *name;
-#define SY_FIELD_U64S(name) struct sy_u64s name;
+#define SY_FIELD_U64(name)   uint64_t name;
+#define SY_FIELD_I64(name)   int64_t name;
+#define SY_FIELD_F64(name)   double name;
+#define SY_FIELD_STR(name)   char *name;
+#define SY_FIELD_U64S(name)  struct sy_u64s name;
 #define SY_FIELD(kind, name) SY_FIELD_##kind(name)
-#define M(NAME, name, id, direction)   \
-    struct sy_msg_##name {             \
-        SY_FIELDS_##NAME(SY_FIELD)     \
+#define M(NAME, name, id, direction) \
+    struct sy_msg_##name {           \
+        SY_FIELDS_##NAME(SY_FIELD)   \
     };
 SY_MESSAGE_TABLE(M)
 #undef M
@@ -114,13 +129,15 @@ struct sy_message {
         SY_MESSAGE_TABLE(M)
 #undef M
     };
-    void *storage; /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
+    void *
+        storage; /* owns the strings and arrays of a decoded message; NULL for one made by the sender */
 };
 
 const char *sy_message_name(int id); /* "RUN", or "?" */
 
 /* Encodes into `buffer`; ETOOBIG if it does not fit. STR fields that are NULL are sent as "". */
-int sy_message_encode(const struct sy_message *message, void *buffer, size_t capacity, size_t *out_bytes);
+int sy_message_encode(const struct sy_message *message, void *buffer, size_t capacity,
+                      size_t *out_bytes);
 /* Untrusted bytes: EPROTO names the message and field. `direction`: messages of the other direction are refused.
  * The caller calls sy_message_finish. */
 int sy_message_decode(const void *bytes, size_t n_bytes, enum sy_message_direction direction,
@@ -133,7 +150,7 @@ void sy_message_dump(const struct sy_message *message, char *buffer, size_t byte
 int sy_message_send(int fd, const struct sy_message *message, const int *fds, int n_fds);
 /* Receives one; blocks unless the socket is non-blocking (then EBUSY when there is nothing). EPEER at the end. fds: up to SY_MESSAGE_MAX_FDS,
  * CLOEXEC, owned by the caller. */
-int sy_message_receive(int fd, enum sy_message_direction direction, struct sy_message *out, int *fds,
-                       int *n_fds);
+int sy_message_receive(int fd, enum sy_message_direction direction, struct sy_message *out,
+                       int *fds, int *n_fds);
 
 #endif

@@ -7,12 +7,12 @@
 
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
-#define FLAT(name, expression)                                                                    \
-    __attribute__((target_clones("avx512f", "avx2", "default"))) static void name(               \
-        int64_t n, const float *restrict a, const float *restrict b, float *out)                  \
-    {                                                                                             \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            out[i] = (expression);                                                                \
+#define FLAT(name, expression)                                                     \
+    __attribute__((target_clones("avx512f", "avx2", "default"))) static void name( \
+        int64_t n, const float *restrict a, const float *restrict b, float *out)   \
+    {                                                                              \
+        for (int64_t i = 0; i < n; i++)                                            \
+            out[i] = (expression);                                                 \
     }
 FLAT(flat_add, a[i] + b[i])
 FLAT(flat_sub, a[i] - b[i])
@@ -72,7 +72,8 @@ void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *
         fn(n - i < block ? n - i : block, a + i, b + i, out + i);
 }
 
-void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in, float *out)
+void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
+                          float *out)
 {
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
@@ -138,7 +139,9 @@ static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
     case SY_OP_MUL:
         return (int64_t)((uint64_t)a * (uint64_t)b);
     case SY_OP_DIV:
-        return b == 0 ? 0 : b == -1 ? (int64_t)-(uint64_t)a : a / b; /* ONNX leaves x / 0 open; it must not trap */
+        return b == 0    ? 0
+               : b == -1 ? (int64_t) - (uint64_t)a
+                         : a / b; /* ONNX leaves x / 0 open; it must not trap */
     default:
         return (int64_t)binary_number(op, (double)a, (double)b);
     }
@@ -159,23 +162,28 @@ bool sy_elementwise_supports(const struct sy_broadcast *b)
 }
 
 /* Element `i` of a row; rows of the last dimension are walked with the inputs' last strides. */
-static void one_element(const struct sy_broadcast *b, const void *const *in, const int64_t *at, void *out, int64_t to)
+static void one_element(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
+                        void *out, int64_t to)
 {
     size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
     if (b->op == SY_OP_IDENTITY) {
-        memcpy((char *)out + (size_t)to * bytes, (const char *)in[0] + (size_t)at[0] * bytes, bytes);
+        memcpy((char *)out + (size_t)to * bytes, (const char *)in[0] + (size_t)at[0] * bytes,
+               bytes);
     } else if (b->op == SY_OP_WHERE) {
         int pick = ((const uint8_t *)in[0])[at[0]] ? 1 : 2;
-        memcpy((char *)out + (size_t)to * bytes, (const char *)in[pick] + (size_t)at[pick] * bytes, bytes);
+        memcpy((char *)out + (size_t)to * bytes, (const char *)in[pick] + (size_t)at[pick] * bytes,
+               bytes);
     } else if (b->op == SY_OP_EQUAL && b->dtype == SY_DTYPE_F32) {
         ((uint8_t *)out)[to] = ((const float *)in[0])[at[0]] == ((const float *)in[1])[at[1]];
     } else if (b->op == SY_OP_EQUAL) {
         ((uint8_t *)out)[to] = memcmp((const char *)in[0] + (size_t)at[0] * bytes,
                                       (const char *)in[1] + (size_t)at[1] * bytes, bytes) == 0;
     } else if (b->dtype == SY_DTYPE_F32) {
-        ((float *)out)[to] = binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
+        ((float *)out)[to] =
+            binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
     } else if (b->dtype == SY_DTYPE_I64) {
-        ((int64_t *)out)[to] = binary_integer(b->op, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
+        ((int64_t *)out)[to] =
+            binary_integer(b->op, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
     } else {
         ((int32_t *)out)[to] = (int32_t)binary_integer(b->op, ((const int32_t *)in[0])[at[0]],
                                                        ((const int32_t *)in[1])[at[1]]);
@@ -183,8 +191,8 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
 }
 
 /* A row of floats with unit or zero strides runs vectorised. */
-static bool fast_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at, float *out, int64_t to,
-                     int64_t n)
+static bool fast_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
+                     float *out, int64_t to, int64_t n)
 {
     int64_t last = b->rank - 1;
     if (b->dtype != SY_DTYPE_F32 || b->n_inputs != 2 || b->rank < 1 || b->strides[0][last] != 1)
@@ -196,7 +204,8 @@ static bool fast_row(const struct sy_broadcast *b, const void *const *in, const 
     return true;
 }
 
-static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t row, int64_t n, void *out)
+static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t row, int64_t n,
+                    void *out)
 {
     int64_t at[3] = {0}, left = row;
     for (int64_t d = b->rank - 2; d >= 0; d--) {
@@ -249,7 +258,8 @@ static int64_t load_integer(enum sy_dtype dtype, const void *in, int64_t i)
 
 static bool castable(enum sy_dtype dtype)
 {
-    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 || dtype == SY_DTYPE_BOOL;
+    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
+           dtype == SY_DTYPE_BOOL;
 }
 
 int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out)

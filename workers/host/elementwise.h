@@ -8,9 +8,9 @@
 #include "loader/graph.h"
 
 struct sy_broadcast {
-    int64_t op;       /* enum sy_op: two inputs; WHERE: three (bool, a, b); IDENTITY: one */
+    int64_t op; /* enum sy_op: two inputs; WHERE: three (bool, a, b); IDENTITY: one */
     int64_t n_inputs;
-    int64_t dtype;    /* enum sy_dtype of the values (of WHERE: of a and b) */
+    int64_t dtype; /* enum sy_dtype of the values (of WHERE: of a and b) */
     int64_t rank;
     int64_t dims[SY_MAX_RANK];       /* of the output */
     int64_t strides[3][SY_MAX_RANK]; /* elements; 0: repeated */
@@ -21,7 +21,8 @@ int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *in
 /* n floats; ADD, SUB, MUL, MAX, MIN. */
 void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *b, float *out);
 /* ERF, HARD_SIGMOID (alpha, beta), HARD_SWISH. */
-void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in, float *out);
+void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
+                          float *out);
 /* Between F32, I32, I64, BOOL; EUNSUPPORTED for others (also with n = 0, to ask). */
 int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const void *in, void *out);
 

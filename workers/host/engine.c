@@ -9,8 +9,9 @@
 #include "workers/host/program.h"
 #include "workers/host/program_internal.h"
 
-static const struct sy_host_op *const tables[] = {sy_host_ops_conv,    sy_host_ops_matmul, sy_host_ops_pool,
-                                                  sy_host_ops_eltwise, sy_host_ops_norm,   sy_host_ops_movement};
+static const struct sy_host_op *const tables[] = {sy_host_ops_conv, sy_host_ops_matmul,
+                                                  sy_host_ops_pool, sy_host_ops_eltwise,
+                                                  sy_host_ops_norm, sy_host_ops_movement};
 
 const struct sy_host_op *sy_host_op_find(enum sy_op op)
 {
@@ -26,9 +27,13 @@ static int describe(char *buffer, size_t bytes)
     static const struct {
         dnnl_cpu_isa_t isa;
         const char *name;
-    } names[] = {{dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"}, {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
-                 {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"}, {dnnl_cpu_isa_avx512_core, "avx512_core"},
-                 {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"}, {dnnl_cpu_isa_avx2, "avx2"}, {dnnl_cpu_isa_sse41, "sse41"}};
+    } names[] = {{dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
+                 {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+                 {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+                 {dnnl_cpu_isa_avx512_core, "avx512_core"},
+                 {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+                 {dnnl_cpu_isa_avx2, "avx2"},
+                 {dnnl_cpu_isa_sse41, "sse41"}};
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     const char *name = "other";
@@ -54,8 +59,9 @@ static int set_threads(const int *cores, int n)
         failed += sched_setaffinity(0, sizeof set, &set) != 0;
     }
     if (failed)
-        return sy_error_set(SY_EARG, "cannot pin %d of %d compute threads: are all of these cores this process's?", failed,
-                            n);
+        return sy_error_set(
+            SY_EARG, "cannot pin %d of %d compute threads: are all of these cores this process's?",
+            failed, n);
     /* Programs for many batch sizes share primitives. */
     dnnl_set_primitive_cache_capacity(4096);
     return SY_OK;
@@ -70,7 +76,8 @@ static bool is_param(const struct sy_graph *graph, const struct sy_node *node, i
     return t->data && t->dtype == SY_DTYPE_F32;
 }
 
-static int param_layout(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+static int param_layout(const struct sy_graph *graph, const struct sy_node *node, int input,
+                        dnnl_memory_desc_t *md)
 {
     const struct sy_host_op *op = sy_host_op_find(node->op);
     *md = (dnnl_memory_desc_t){0};
@@ -84,7 +91,8 @@ static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int i
     struct sy_param *param = &layer->params[layer->n_params];
     dnnl_memory_desc_t md;
     SY_TRY(param_layout(graph, node, input, &md));
-    *param = (struct sy_param){.input = input, .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN)};
+    *param = (struct sy_param){.input = input,
+                               .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN)};
     param->bytes = t->data_bytes;
     if (md.ndims) {
         param->bytes = dnnl_memory_desc_get_size(&md);
@@ -142,7 +150,8 @@ static int reorder_to(const dnnl_memory_desc_t *md, void *from, void *to, const 
     return sy_dnnl_check(status, "packing", name);
 }
 
-static int pack_param(const struct sy_graph *graph, const struct sy_node *node, const struct sy_param *param, void *to)
+static int pack_param(const struct sy_graph *graph, const struct sy_node *node,
+                      const struct sy_param *param, void *to)
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[param->input]];
     const struct sy_host_op *op = sy_host_op_find(node->op);
@@ -167,7 +176,8 @@ static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer
     const struct sy_node *node = &graph->nodes[layer->node];
     memset(to, 0, layer->bytes);
     for (int i = 0; i < layer->n_params; i++)
-        SY_TRY(pack_param(graph, node, &layer->params[i], (char *)to + layer->params[i].offset_bytes));
+        SY_TRY(
+            pack_param(graph, node, &layer->params[i], (char *)to + layer->params[i].offset_bytes));
     return SY_OK;
 }
 

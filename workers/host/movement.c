@@ -47,7 +47,8 @@ void sy_move(const struct sy_strided_move *m, const void *from, void *to)
 bool sy_move_gather(const struct sy_gather *g, int64_t *bad_index)
 {
     for (int64_t k = 0; k < g->n_indices; k++) {
-        int64_t index = g->wide ? ((const int64_t *)g->indices)[k] : ((const int32_t *)g->indices)[k];
+        int64_t index =
+            g->wide ? ((const int64_t *)g->indices)[k] : ((const int32_t *)g->indices)[k];
         if (index < -g->extent || index >= g->extent) {
             *bad_index = index;
             return false;

@@ -45,14 +45,17 @@ static int fill_padding(const struct sy_node *node, struct conv_shape *c)
     return SY_OK;
 }
 
-static int read_shape(const struct sy_graph *graph, const struct sy_node *node, int64_t batch, struct conv_shape *c)
+static int read_shape(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                      struct conv_shape *c)
 {
-    const struct sy_tensor *x = &graph->tensors[node->inputs[0]], *w = &graph->tensors[node->inputs[1]];
+    const struct sy_tensor *x = &graph->tensors[node->inputs[0]],
+                           *w = &graph->tensors[node->inputs[1]];
     const struct sy_tensor *y = &graph->tensors[node->outputs[0]];
     int64_t plain[SY_MAX_RANK];
     if (x->dtype != SY_DTYPE_F32 || x->shape.rank < 3 || x->shape.rank > 5)
         return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
-    *c = (struct conv_shape){.spatial = x->shape.rank - 2, .groups = (int)sy_node_int(node, "group", 1)};
+    *c = (struct conv_shape){.spatial = x->shape.rank - 2,
+                             .groups = (int)sy_node_int(node, "group", 1)};
     tensor_dims(x, batch, c->src);
     tensor_dims(y, batch, c->dst);
     tensor_dims(w, batch, plain);
@@ -117,8 +120,8 @@ static bool has_bias(const struct sy_node *node)
 }
 
 /* weights: NULL lets oneDNN choose. */
-static int make_pd(const struct sy_node *node, const struct conv_shape *c, const dnnl_memory_desc_t *weights,
-                   dnnl_primitive_desc_t *out)
+static int make_pd(const struct sy_node *node, const struct conv_shape *c,
+                   const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
     dnnl_convolution_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
@@ -129,8 +132,9 @@ static int make_pd(const struct sy_node *node, const struct conv_shape *c, const
     dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, dnnl_f32, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
     SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
-                &desc, dnnl_forward_inference, dnnl_convolution_direct, &src, weights ? weights : &w,
-                has_bias(node) ? &bias : NULL, &dst, c->strides, c->dilations, c->pad_left, c->pad_right),
+                &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
+                weights ? weights : &w, has_bias(node) ? &bias : NULL, &dst, c->strides,
+                c->dilations, c->pad_left, c->pad_right),
             node->name);
     SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
@@ -159,15 +163,16 @@ static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, 
 }
 
 /* Candidate `i`: what oneDNN likes at one of the batch sizes, and the classic blocked layout. *out false: no more. */
-static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node, int i, dnnl_memory_desc_t *md,
-                            bool *out)
+static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node, int i,
+                            dnnl_memory_desc_t *md, bool *out)
 {
     struct conv_shape c;
     dnnl_primitive_desc_t pd;
     *out = true;
     SY_TRY(read_shape(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
     if (i == N_REFERENCE_BATCHES && c.weights_rank == 4 && c.groups == 1) {
-        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, dnnl_f32, dnnl_OIhw16i16o), node->name);
+        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, dnnl_f32, dnnl_OIhw16i16o),
+                node->name);
         return SY_OK;
     }
     *out = i < N_REFERENCE_BATCHES;
@@ -179,7 +184,8 @@ static int candidate_layout(const struct sy_graph *graph, const struct sy_node *
 
 /* The first candidate that oneDNN has fast code for at all reference batches; if there is none, what it likes at the first. What is liked
  * at 8 is not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
-static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
+                       dnnl_memory_desc_t *md)
 {
     bool fast = false, more = true;
     if (input != 1)
@@ -211,7 +217,8 @@ static int place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int
 static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weights)
 {
     const struct sy_node *node = sy_program_node(p);
-    dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md), dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
+    dnnl_memory_desc_t src_md = *sy_dnnl_md(pd, dnnl_query_src_md),
+                       dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
     int src, dst, bias = -1, args[4][2], n = 0;
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
     if (has_bias(node))
@@ -229,7 +236,8 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
-static int choose_again(struct sy_program *p, const struct conv_shape *c, dnnl_primitive_desc_t *pd, int *weights)
+static int choose_again(struct sy_program *p, const struct conv_shape *c, dnnl_primitive_desc_t *pd,
+                        int *weights)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_primitive_desc_t other;

@@ -16,16 +16,17 @@ struct unary {
 };
 
 static const struct unary unaries[] = {
-    {SY_OP_RELU, dnnl_eltwise_relu, 0, 0},          {SY_OP_LEAKY_RELU, dnnl_eltwise_relu, 0.01f, 0},
-    {SY_OP_SIGMOID, dnnl_eltwise_logistic, 0, 0},   {SY_OP_TANH, dnnl_eltwise_tanh, 0, 0},
-    {SY_OP_CLIP, dnnl_eltwise_clip, 0, 0},          {SY_OP_ELU, dnnl_eltwise_elu, 1, 0},
-    {SY_OP_EXP, dnnl_eltwise_exp, 0, 0},            {SY_OP_LOG, dnnl_eltwise_log, 0, 0},
-    {SY_OP_SQRT, dnnl_eltwise_sqrt, 0, 0},          {SY_OP_NEG, dnnl_eltwise_linear, -1, 0},
-    {SY_OP_ABS, dnnl_eltwise_abs, 0, 0},            {SY_OP_RECIPROCAL, dnnl_eltwise_pow, 1, -1},
+    {SY_OP_RELU, dnnl_eltwise_relu, 0, 0},        {SY_OP_LEAKY_RELU, dnnl_eltwise_relu, 0.01f, 0},
+    {SY_OP_SIGMOID, dnnl_eltwise_logistic, 0, 0}, {SY_OP_TANH, dnnl_eltwise_tanh, 0, 0},
+    {SY_OP_CLIP, dnnl_eltwise_clip, 0, 0},        {SY_OP_ELU, dnnl_eltwise_elu, 1, 0},
+    {SY_OP_EXP, dnnl_eltwise_exp, 0, 0},          {SY_OP_LOG, dnnl_eltwise_log, 0, 0},
+    {SY_OP_SQRT, dnnl_eltwise_sqrt, 0, 0},        {SY_OP_NEG, dnnl_eltwise_linear, -1, 0},
+    {SY_OP_ABS, dnnl_eltwise_abs, 0, 0},          {SY_OP_RECIPROCAL, dnnl_eltwise_pow, 1, -1},
     {SY_OP_GELU, dnnl_eltwise_gelu_erf, 0, 0},
 };
 
-static void read_alpha_beta(const struct sy_node *node, const struct unary *u, float *alpha, float *beta)
+static void read_alpha_beta(const struct sy_node *node, const struct unary *u, float *alpha,
+                            float *beta)
 {
     *alpha = u->alpha;
     *beta = u->beta;
@@ -55,8 +56,9 @@ static int build_unary(struct sy_program *p)
     SY_TRY(sy_program_input_native(p, 0, &src));
     dnnl_memory_desc_t md = p->values[src].md;
     bool tanh_form = approximate && approximate->s && strcmp(approximate->s, "tanh") == 0;
-    SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, tanh_form ? dnnl_eltwise_gelu_tanh : u->kind,
-                                           &md, alpha, beta),
+    SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference,
+                                           tanh_form ? dnnl_eltwise_gelu_tanh : u->kind, &md, alpha,
+                                           beta),
             node->name);
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
@@ -76,7 +78,8 @@ static int build_unary(struct sy_program *p)
 static int run_loop_unary(struct sy_program *p, struct sy_step *step)
 {
     sy_elementwise_unary((enum sy_op)step->numbers[0], step->floats, step->numbers[1],
-                         sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+                         sy_program_pointer(p, step->args[0].value),
+                         sy_program_pointer(p, step->args[1].value));
     return SY_OK;
 }
 
@@ -110,8 +113,9 @@ static int build_loop_unary(struct sy_program *p)
 
 static int run_flat(struct sy_program *p, struct sy_step *step)
 {
-    sy_elementwise_flat((enum sy_op)step->numbers[0], step->numbers[1], sy_program_pointer(p, step->args[0].value),
-                        sy_program_pointer(p, step->args[1].value), sy_program_pointer(p, step->args[2].value));
+    sy_elementwise_flat(
+        (enum sy_op)step->numbers[0], step->numbers[1], sy_program_pointer(p, step->args[0].value),
+        sy_program_pointer(p, step->args[1].value), sy_program_pointer(p, step->args[2].value));
     return SY_OK;
 }
 
@@ -121,7 +125,8 @@ static int run_broadcast(struct sy_program *p, struct sy_step *step)
     const struct sy_broadcast *b = (const struct sy_broadcast *)step->numbers;
     for (int i = 0; i < b->n_inputs; i++)
         inputs[i] = sy_program_pointer(p, step->args[i].value);
-    return sy_elementwise_broadcast(b, inputs, sy_program_pointer(p, step->args[b->n_inputs].value));
+    return sy_elementwise_broadcast(b, inputs,
+                                    sy_program_pointer(p, step->args[b->n_inputs].value));
 }
 
 /* Same layout on both sides: the bytes can be walked as they lie, padding included (it stays zero under + - *). */
@@ -129,9 +134,10 @@ static bool can_run_flat(const struct sy_program *p, int a, int b)
 {
     const struct sy_value *x = &p->values[a], *y = &p->values[b];
     enum sy_op op = sy_program_node(p)->op;
-    return x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32 && x->bytes == y->bytes && x->rank == y->rank &&
-           dnnl_memory_desc_equal(&x->md, &y->md) &&
-           (op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_MAX || op == SY_OP_MIN);
+    return x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32 && x->bytes == y->bytes &&
+           x->rank == y->rank && dnnl_memory_desc_equal(&x->md, &y->md) &&
+           (op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_MAX ||
+            op == SY_OP_MIN);
 }
 
 static int build_flat(struct sy_program *p, int a, int b)
@@ -147,11 +153,13 @@ static int build_flat(struct sy_program *p, int a, int b)
     sy_step_set(p, step, 1, 0, b);
     sy_step_set(p, step, 2, 0, out);
     return sy_step_set_numbers(
-        step, (int64_t[]){sy_program_node(p)->op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
+        step, (int64_t[]){sy_program_node(p)->op, (int64_t)(p->values[out].bytes / sizeof(float))},
+        2);
 }
 
 /* Numpy's rule: strides of an input seen with the output's rank, 0 where it is repeated. */
-static int broadcast_strides(const struct sy_value *in, const struct sy_value *out, int64_t *strides)
+static int broadcast_strides(const struct sy_value *in, const struct sy_value *out,
+                             int64_t *strides)
 {
     int64_t stride = 1;
     for (int i = out->rank - 1; i >= 0; i--) {
@@ -167,7 +175,9 @@ static int broadcast_strides(const struct sy_value *in, const struct sy_value *o
 
 static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs, int n, int out)
 {
-    struct sy_broadcast b = {.op = op, .n_inputs = n, .rank = p->values[out].rank,
+    struct sy_broadcast b = {.op = op,
+                             .n_inputs = n,
+                             .rank = p->values[out].rank,
                              .dtype = p->values[inputs[n - 1]].dtype};
     memcpy(b.dims, p->values[out].dims, sizeof b.dims);
     for (int i = 0; i < n; i++)
@@ -231,8 +241,8 @@ static int build_where(struct sy_program *p)
 
 static int run_cast(struct sy_program *p, struct sy_step *step)
 {
-    return sy_elementwise_cast((enum sy_dtype)step->numbers[0], (enum sy_dtype)step->numbers[1], step->numbers[2],
-                               sy_program_pointer(p, step->args[0].value),
+    return sy_elementwise_cast((enum sy_dtype)step->numbers[0], (enum sy_dtype)step->numbers[1],
+                               step->numbers[2], sy_program_pointer(p, step->args[0].value),
                                sy_program_pointer(p, step->args[1].value));
 }
 
@@ -260,14 +270,40 @@ static int build_expand(struct sy_program *p)
     return add_broadcast(p, SY_OP_IDENTITY, &src, 1, dst);
 }
 
-#define UNARY(op) {op, build_unary, NULL, NULL}
-#define BINARY(op) {op, build_binary, NULL, NULL}
-const struct sy_host_op sy_host_ops_eltwise[] = {
-    UNARY(SY_OP_RELU), UNARY(SY_OP_LEAKY_RELU), UNARY(SY_OP_SIGMOID), UNARY(SY_OP_TANH), UNARY(SY_OP_CLIP),
-    UNARY(SY_OP_ELU), UNARY(SY_OP_EXP), UNARY(SY_OP_LOG), UNARY(SY_OP_SQRT), UNARY(SY_OP_NEG), UNARY(SY_OP_ABS),
-    UNARY(SY_OP_RECIPROCAL), UNARY(SY_OP_GELU), {SY_OP_ERF, build_loop_unary, NULL, NULL},
-    {SY_OP_HARD_SIGMOID, build_loop_unary, NULL, NULL}, {SY_OP_HARD_SWISH, build_loop_unary, NULL, NULL},
-    BINARY(SY_OP_ADD), BINARY(SY_OP_SUB), BINARY(SY_OP_MUL), BINARY(SY_OP_DIV), BINARY(SY_OP_POW),
-    BINARY(SY_OP_EQUAL), {SY_OP_MIN, build_variadic, NULL, NULL}, {SY_OP_MAX, build_variadic, NULL, NULL},
-    {SY_OP_SUM, build_variadic, NULL, NULL}, {SY_OP_WHERE, build_where, NULL, NULL},
-    {SY_OP_CAST, build_cast, NULL, NULL}, {SY_OP_EXPAND, build_expand, NULL, NULL}, {0}};
+#define UNARY(op)                   \
+    {                               \
+        op, build_unary, NULL, NULL \
+    }
+#define BINARY(op)                   \
+    {                                \
+        op, build_binary, NULL, NULL \
+    }
+const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
+                                                 UNARY(SY_OP_LEAKY_RELU),
+                                                 UNARY(SY_OP_SIGMOID),
+                                                 UNARY(SY_OP_TANH),
+                                                 UNARY(SY_OP_CLIP),
+                                                 UNARY(SY_OP_ELU),
+                                                 UNARY(SY_OP_EXP),
+                                                 UNARY(SY_OP_LOG),
+                                                 UNARY(SY_OP_SQRT),
+                                                 UNARY(SY_OP_NEG),
+                                                 UNARY(SY_OP_ABS),
+                                                 UNARY(SY_OP_RECIPROCAL),
+                                                 UNARY(SY_OP_GELU),
+                                                 {SY_OP_ERF, build_loop_unary, NULL, NULL},
+                                                 {SY_OP_HARD_SIGMOID, build_loop_unary, NULL, NULL},
+                                                 {SY_OP_HARD_SWISH, build_loop_unary, NULL, NULL},
+                                                 BINARY(SY_OP_ADD),
+                                                 BINARY(SY_OP_SUB),
+                                                 BINARY(SY_OP_MUL),
+                                                 BINARY(SY_OP_DIV),
+                                                 BINARY(SY_OP_POW),
+                                                 BINARY(SY_OP_EQUAL),
+                                                 {SY_OP_MIN, build_variadic, NULL, NULL},
+                                                 {SY_OP_MAX, build_variadic, NULL, NULL},
+                                                 {SY_OP_SUM, build_variadic, NULL, NULL},
+                                                 {SY_OP_WHERE, build_where, NULL, NULL},
+                                                 {SY_OP_CAST, build_cast, NULL, NULL},
+                                                 {SY_OP_EXPAND, build_expand, NULL, NULL},
+                                                 {0}};

@@ -24,7 +24,8 @@ static int bias_of(const struct sy_node *node)
     return node->op == SY_OP_GEMM && node->n_inputs > 2 && node->inputs[2] >= 0 ? 2 : -1;
 }
 
-static int weights_dims(const struct sy_graph *graph, const struct sy_node *node, int64_t *k, int64_t *n)
+static int weights_dims(const struct sy_graph *graph, const struct sy_node *node, int64_t *k,
+                        int64_t *n)
 {
     const struct sy_tensor *w = &graph->tensors[node->inputs[1]];
     if (w->shape.rank != 2)
@@ -34,8 +35,8 @@ static int weights_dims(const struct sy_graph *graph, const struct sy_node *node
     return SY_OK;
 }
 
-static int make_pd(const struct sy_node *node, const struct matmul_shape *s, const dnnl_memory_desc_t *weights,
-                   bool with_bias, dnnl_primitive_desc_t *out)
+static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
+                   const dnnl_memory_desc_t *weights, bool with_bias, dnnl_primitive_desc_t *out)
 {
     dnnl_matmul_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
@@ -44,7 +45,9 @@ static int make_pd(const struct sy_node *node, const struct matmul_shape *s, con
     sy_dnnl_plain_md(&dst, 2, (int64_t[]){s->m, s->n});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->n});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, dnnl_f32, dnnl_format_tag_any);
-    SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, with_bias ? &bias : NULL, &dst), node->name);
+    SY_DNNL(
+        dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, with_bias ? &bias : NULL, &dst),
+        node->name);
     SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
@@ -58,7 +61,8 @@ static bool constant_matrix(const struct sy_graph *graph, const struct sy_node *
     return w->dtype == SY_DTYPE_F32 && w->shape.rank == 2 && x->shape.rank >= 2;
 }
 
-static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md)
+static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
+                         dnnl_memory_desc_t *md)
 {
     struct matmul_shape s = {.m = REFERENCE_ROWS};
     dnnl_primitive_desc_t pd;
@@ -72,7 +76,8 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
 }
 
 /* Gemm's transposition, alpha and beta (and a folded alpha of MatMul) go into the constants at import. */
-static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input, void *out)
+static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
+                          void *out)
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     const float *from = t->data;
@@ -108,11 +113,14 @@ static int place_output(struct sy_program *p, int *out)
     else
         SY_TRY(sy_program_output_plain(p, 0, out));
     sy_program_set_output(p, 0, *out);
-    return p->values[*out].root == p->values[residual].root ? SY_OK : sy_program_add_reorder(p, residual, *out);
+    return p->values[*out].root == p->values[residual].root
+               ? SY_OK
+               : sy_program_add_reorder(p, residual, *out);
 }
 
 /* The same bytes as a matrix of `columns` columns. */
-static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, int64_t columns, int *out)
+static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, int64_t columns,
+                     int *out)
 {
     dnnl_memory_desc_t md;
     sy_dnnl_plain_md(&md, 2, (int64_t[]){rows, columns});
@@ -181,8 +189,8 @@ static int build_batched(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     dnnl_primitive_attr_t attr;
     int a, b, y;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->op != SY_OP_MATMUL || bias_of(node) >= 0 ||
-        node->residual_input >= 0)
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->op != SY_OP_MATMUL ||
+        bias_of(node) >= 0 || node->residual_input >= 0)
         return sy_unsupported(node, "a product of computed matrices with these types or fusions");
     SY_TRY(sy_program_input_plain(p, 0, &a));
     SY_TRY(sy_program_input_plain(p, 1, &b));
@@ -210,6 +218,7 @@ static int build_matmul(struct sy_program *p)
     return constant ? build_constant(p) : build_batched(p);
 }
 
-const struct sy_host_op sy_host_ops_matmul[] = {{SY_OP_GEMM, build_matmul, layout_matmul, prepare_matmul},
-                                                {SY_OP_MATMUL, build_matmul, layout_matmul, prepare_matmul},
-                                                {0}};
+const struct sy_host_op sy_host_ops_matmul[] = {
+    {SY_OP_GEMM, build_matmul, layout_matmul, prepare_matmul},
+    {SY_OP_MATMUL, build_matmul, layout_matmul, prepare_matmul},
+    {0}};

@@ -34,8 +34,8 @@ static int build_identity(struct sy_program *p)
 
 static int run_move(struct sy_program *p, struct sy_step *step)
 {
-    sy_move((const struct sy_strided_move *)step->numbers, sy_program_pointer(p, step->args[0].value),
-            sy_program_pointer(p, step->args[1].value));
+    sy_move((const struct sy_strided_move *)step->numbers,
+            sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
     return SY_OK;
 }
 
@@ -60,10 +60,11 @@ static void plain_strides(const struct sy_value *v, int64_t *strides)
 }
 
 /* A move of the elements of `shape` between two plain values. */
-static void start_move(const struct sy_value *shape, const struct sy_value *from, const struct sy_value *to,
-                       struct sy_strided_move *move)
+static void start_move(const struct sy_value *shape, const struct sy_value *from,
+                       const struct sy_value *to, struct sy_strided_move *move)
 {
-    *move = (struct sy_strided_move){.element_bytes = (int64_t)sy_dtype_bytes(shape->dtype), .rank = shape->rank};
+    *move = (struct sy_strided_move){.element_bytes = (int64_t)sy_dtype_bytes(shape->dtype),
+                                     .rank = shape->rank};
     memcpy(move->dims, shape->dims, sizeof move->dims);
     plain_strides(from, move->from_strides);
     plain_strides(to, move->to_strides);
@@ -88,13 +89,15 @@ static int build_transpose(struct sy_program *p)
 static int build_slice(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    const struct sy_attr *starts = sy_node_attr(node, "starts"), *steps = sy_node_attr(node, "steps");
+    const struct sy_attr *starts = sy_node_attr(node, "starts"),
+                         *steps = sy_node_attr(node, "steps");
     struct sy_strided_move move;
     int src, dst;
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
     if (!starts || !steps || starts->n != p->values[src].rank || steps->n != starts->n)
-        return sy_error_set(SY_ECORRUPT, "node %s: slice without starts and steps for all dimensions", node->name);
+        return sy_error_set(
+            SY_ECORRUPT, "node %s: slice without starts and steps for all dimensions", node->name);
     start_move(&p->values[dst], &p->values[src], &p->values[dst], &move);
     for (int i = 0; i < starts->n; i++) {
         move.from_offset += starts->ints[i] * move.from_strides[i];
@@ -153,7 +156,8 @@ static int build_pad(struct sy_program *p)
 
 static bool all_float(const struct sy_program *p, const struct sy_node *node)
 {
-    return p->graph->tensors[node->outputs[0]].dtype == SY_DTYPE_F32 && node->n_inputs + 2 <= SY_STEP_MAX_ARGS &&
+    return p->graph->tensors[node->outputs[0]].dtype == SY_DTYPE_F32 &&
+           node->n_inputs + 2 <= SY_STEP_MAX_ARGS &&
            p->graph->tensors[node->outputs[0]].shape.rank >= 1;
 }
 
@@ -173,7 +177,8 @@ static int concat_primitive(struct sy_program *p, int axis)
     }
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    dnnl_status_t status = dnnl_concat_primitive_desc_create(&pd, NULL, n, axis, mds, attr, p->engine);
+    dnnl_status_t status =
+        dnnl_concat_primitive_desc_create(&pd, NULL, n, axis, mds, attr, p->engine);
     dnnl_primitive_attr_destroy(attr);
     SY_DNNL(status, node->name);
     dnnl_memory_desc_t dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
@@ -205,7 +210,8 @@ static int concat_moves(struct sy_program *p, int axis)
 static int build_concat(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    int axis = (int)sy_node_int(node, "axis", 0), rank = p->graph->tensors[node->outputs[0]].shape.rank;
+    int axis = (int)sy_node_int(node, "axis", 0),
+        rank = p->graph->tensors[node->outputs[0]].shape.rank;
     axis = axis < 0 ? axis + rank : axis;
     return all_float(p, node) ? concat_primitive(p, axis) : concat_moves(p, axis);
 }
@@ -220,8 +226,8 @@ static int run_gather(struct sy_program *p, struct sy_step *step)
     g.to = sy_program_pointer(p, step->args[2].value);
     int64_t bad = 0;
     if (!sy_move_gather(&g, &bad))
-        return sy_error_set(SY_EARG, "node %s: index %lld is not in [-%lld, %lld)", step->name, (long long)bad,
-                            (long long)g.extent, (long long)g.extent);
+        return sy_error_set(SY_EARG, "node %s: index %lld is not in [-%lld, %lld)", step->name,
+                            (long long)bad, (long long)g.extent, (long long)g.extent);
     return SY_OK;
 }
 
@@ -237,8 +243,11 @@ static int build_gather(struct sy_program *p)
         return sy_unsupported(node, "indices that are not int32 or int64");
     int axis = (int)sy_node_int(node, "axis", 0);
     axis = axis < 0 ? axis + x.rank : axis;
-    struct sy_gather g = {.outer = 1, .inner_bytes = (int64_t)sy_dtype_bytes(x.dtype), .extent = x.dims[axis],
-                          .n_indices = 1, .wide = i.dtype == SY_DTYPE_I64};
+    struct sy_gather g = {.outer = 1,
+                          .inner_bytes = (int64_t)sy_dtype_bytes(x.dtype),
+                          .extent = x.dims[axis],
+                          .n_indices = 1,
+                          .wide = i.dtype == SY_DTYPE_I64};
     for (int d = 0; d < axis; d++)
         g.outer *= x.dims[d];
     for (int d = axis + 1; d < x.rank; d++)
@@ -255,10 +264,20 @@ static int build_gather(struct sy_program *p)
     return sy_step_set_numbers(step, (const int64_t *)&g, (int)(sizeof g / sizeof(int64_t)));
 }
 
-#define VIEW(op) {op, build_view, NULL, NULL}
-const struct sy_host_op sy_host_ops_movement[] = {
-    VIEW(SY_OP_RESHAPE), VIEW(SY_OP_FLATTEN), VIEW(SY_OP_SQUEEZE), VIEW(SY_OP_UNSQUEEZE),
-    {SY_OP_IDENTITY, build_identity, NULL, NULL}, {SY_OP_DROPOUT, build_identity, NULL, NULL},
-    {SY_OP_TRANSPOSE, build_transpose, NULL, NULL}, {SY_OP_SLICE, build_slice, NULL, NULL},
-    {SY_OP_SPLIT, build_split, NULL, NULL}, {SY_OP_PAD, build_pad, NULL, NULL},
-    {SY_OP_CONCAT, build_concat, NULL, NULL}, {SY_OP_GATHER, build_gather, NULL, NULL}, {0}};
+#define VIEW(op)                   \
+    {                              \
+        op, build_view, NULL, NULL \
+    }
+const struct sy_host_op sy_host_ops_movement[] = {VIEW(SY_OP_RESHAPE),
+                                                  VIEW(SY_OP_FLATTEN),
+                                                  VIEW(SY_OP_SQUEEZE),
+                                                  VIEW(SY_OP_UNSQUEEZE),
+                                                  {SY_OP_IDENTITY, build_identity, NULL, NULL},
+                                                  {SY_OP_DROPOUT, build_identity, NULL, NULL},
+                                                  {SY_OP_TRANSPOSE, build_transpose, NULL, NULL},
+                                                  {SY_OP_SLICE, build_slice, NULL, NULL},
+                                                  {SY_OP_SPLIT, build_split, NULL, NULL},
+                                                  {SY_OP_PAD, build_pad, NULL, NULL},
+                                                  {SY_OP_CONCAT, build_concat, NULL, NULL},
+                                                  {SY_OP_GATHER, build_gather, NULL, NULL},
+                                                  {0}};

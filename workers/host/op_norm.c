@@ -95,24 +95,29 @@ static int build_batch_norm(struct sy_program *p)
     for (int i = 0; i < 6; i++)
         sy_step_set(p, step, i, 0, values[i]);
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
-    return sy_step_set_numbers(step, (int64_t[]){x.dims[0], x.dims[1], product(x.dims, 2, x.rank)}, 3);
+    return sy_step_set_numbers(step, (int64_t[]){x.dims[0], x.dims[1], product(x.dims, 2, x.rank)},
+                               3);
 }
 
 /* ---- softmax --------------------------------------------------------------------------------------------- */
 
-static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md, int axis, dnnl_primitive_desc_t *pd)
+static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md, int axis,
+                        dnnl_primitive_desc_t *pd)
 {
     dnnl_primitive_attr_t attr;
     dnnl_softmax_desc_t softmax;
     dnnl_logsoftmax_desc_t log_softmax;
     bool logarithm = node->op == SY_OP_LOG_SOFTMAX;
     if (logarithm)
-        SY_DNNL(dnnl_logsoftmax_forward_desc_init(&log_softmax, dnnl_forward_inference, md, axis), node->name);
+        SY_DNNL(dnnl_logsoftmax_forward_desc_init(&log_softmax, dnnl_forward_inference, md, axis),
+                node->name);
     else
-        SY_DNNL(dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, md, axis), node->name);
+        SY_DNNL(dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, md, axis),
+                node->name);
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    const_dnnl_op_desc_t desc = logarithm ? (const_dnnl_op_desc_t)&log_softmax : (const_dnnl_op_desc_t)&softmax;
+    const_dnnl_op_desc_t desc =
+        logarithm ? (const_dnnl_op_desc_t)&log_softmax : (const_dnnl_op_desc_t)&softmax;
     dnnl_status_t status = dnnl_primitive_desc_create(pd, desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "softmax", node->name);
@@ -143,7 +148,8 @@ static int build_softmax(struct sy_program *p)
 
 static int run_reduce(struct sy_program *p, struct sy_step *step)
 {
-    sy_row_reduce((const struct sy_reduction *)step->numbers, sy_program_pointer(p, step->args[0].value),
+    sy_row_reduce((const struct sy_reduction *)step->numbers,
+                  sy_program_pointer(p, step->args[0].value),
                   sy_program_pointer(p, step->args[1].value));
     return SY_OK;
 }

@@ -74,8 +74,9 @@ static int build_pool(struct sy_program *p)
         return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
     SY_TRY(read_shape(p, &v, &s));
     dnnl_memory_desc_init_by_tag(&dst_md, v.rank, s.dst, dnnl_f32, dnnl_format_tag_any);
-    SY_DNNL(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, algorithm(node), &v.md, &dst_md, s.strides,
-                                              s.kernel, s.dilations, s.pad_left, s.pad_right),
+    SY_DNNL(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, algorithm(node), &v.md,
+                                              &dst_md, s.strides, s.kernel, s.dilations, s.pad_left,
+                                              s.pad_right),
             node->name);
     SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);

@@ -13,15 +13,16 @@ int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name)
     if (status == dnnl_success)
         return SY_OK;
     if (status == dnnl_unimplemented)
-        return sy_error_set(SY_EUNSUPPORTED, "node %s: oneDNN has no implementation: %s", name, what);
-    return sy_error_set(status == dnnl_out_of_memory ? SY_ENOMEM_HOST : SY_EBUG, "node %s: oneDNN status %d in %s",
-                        name, (int)status, what);
+        return sy_error_set(SY_EUNSUPPORTED, "node %s: oneDNN has no implementation: %s", name,
+                            what);
+    return sy_error_set(status == dnnl_out_of_memory ? SY_ENOMEM_HOST : SY_EBUG,
+                        "node %s: oneDNN status %d in %s", name, (int)status, what);
 }
 
 int sy_unsupported(const struct sy_node *node, const char *what)
 {
-    return sy_error_set(SY_EUNSUPPORTED, "node %s: %s (opset %d): %s", node->name, sy_op_name(node->op), node->opset,
-                        what);
+    return sy_error_set(SY_EUNSUPPORTED, "node %s: %s (opset %d): %s", node->name,
+                        sy_op_name(node->op), node->opset, what);
 }
 
 dnnl_engine_t sy_dnnl_engine(void)
@@ -72,7 +73,8 @@ void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims)
         dims[i] = sy_dim_at(shape->dims[i], p->batch);
 }
 
-int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims, int *out)
+int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
+                         int *out)
 {
     if (p->n_values == p->values_capacity) {
         int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
@@ -83,8 +85,12 @@ int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, co
         p->values_capacity = capacity;
     }
     struct sy_value *v = &p->values[p->n_values];
-    *v = (struct sy_value){.dtype = dtype, .rank = rank,   .root = p->n_values, .first = p->layer,
-                           .last = p->layer, .bytes = sy_dtype_bytes(dtype)};
+    *v = (struct sy_value){.dtype = dtype,
+                           .rank = rank,
+                           .root = p->n_values,
+                           .first = p->layer,
+                           .last = p->layer,
+                           .bytes = sy_dtype_bytes(dtype)};
     for (int i = 0; i < rank; i++) {
         v->dims[i] = dims[i];
         v->bytes *= (uint64_t)dims[i];
@@ -103,7 +109,8 @@ static int new_of_tensor(struct sy_program *p, int tensor, int *out)
     return sy_program_new_value(p, t->dtype, t->shape.rank, dims, out);
 }
 
-int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md, int *out)
+int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md,
+                            int *out)
 {
     SY_TRY(new_of_tensor(p, tensor, out));
     p->values[*out].md = *md;
@@ -111,7 +118,8 @@ int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_
     return SY_OK;
 }
 
-int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md, int *out)
+int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md,
+                         int *out)
 {
     SY_TRY(new_of_tensor(p, tensor, out));
     struct sy_value *v = &p->values[*out], *of = &p->values[value];
@@ -152,7 +160,8 @@ int sy_program_param(struct sy_program *p, int input, int *out)
     const struct sy_param *param = find_param(p, input);
     const struct sy_node *node = sy_program_node(p);
     if (!param)
-        return sy_error_set(SY_ECORRUPT, "node %s: input %d is not among its parameters", node->name, input);
+        return sy_error_set(SY_ECORRUPT, "node %s: input %d is not among its parameters",
+                            node->name, input);
     SY_TRY(new_of_tensor(p, node->inputs[input], out));
     struct sy_value *v = &p->values[*out];
     v->place = SY_IN_PARAMS;
@@ -162,8 +171,8 @@ int sy_program_param(struct sy_program *p, int input, int *out)
     if (param->layout_bytes == sizeof v->md)
         memcpy(&v->md, param->layout, sizeof v->md);
     else if (param->layout_bytes != 0)
-        return sy_error_set(SY_ECORRUPT, "node %s: layout of input %d has %zu bytes", node->name, input,
-                            param->layout_bytes);
+        return sy_error_set(SY_ECORRUPT, "node %s: layout of input %d has %zu bytes", node->name,
+                            input, param->layout_bytes);
     return SY_OK;
 }
 
@@ -333,13 +342,15 @@ static int run_primitive(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-static int make_memory(struct sy_program *p, struct sy_step *step, int i, const dnnl_memory_desc_t *md)
+static int make_memory(struct sy_program *p, struct sy_step *step, int i,
+                       const dnnl_memory_desc_t *md)
 {
     SY_DNNL(dnnl_memory_create(&step->args[i].memory, md, p->engine, DNNL_MEMORY_NONE), step->name);
     return SY_OK;
 }
 
-static int fill_primitive(struct sy_program *p, const_dnnl_primitive_desc_t pd, const int (*args)[2], int n_args)
+static int fill_primitive(struct sy_program *p, const_dnnl_primitive_desc_t pd,
+                          const int (*args)[2], int n_args)
 {
     const dnnl_memory_desc_t *scratch = sy_dnnl_md(pd, dnnl_query_scratchpad_md);
     size_t scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
@@ -361,7 +372,8 @@ static int fill_primitive(struct sy_program *p, const_dnnl_primitive_desc_t pd, 
     return SY_OK;
 }
 
-int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2], int n_args)
+int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2],
+                             int n_args)
 {
     int status = fill_primitive(p, pd, args, n_args);
     dnnl_primitive_desc_destroy(pd);
@@ -375,8 +387,8 @@ int sy_program_add_reorder(struct sy_program *p, int from, int to)
     const char *name = sy_program_node(p)->name;
     SY_DNNL(dnnl_primitive_attr_create(&attr), name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    dnnl_status_t made = dnnl_reorder_primitive_desc_create(&pd, &p->values[from].md, p->engine, &p->values[to].md,
-                                                            p->engine, attr);
+    dnnl_status_t made = dnnl_reorder_primitive_desc_create(&pd, &p->values[from].md, p->engine,
+                                                            &p->values[to].md, p->engine, attr);
     dnnl_primitive_attr_destroy(attr);
     SY_DNNL(made, name);
     const int args[][2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
@@ -452,7 +464,8 @@ static int build_layers(struct sy_program *p)
         const struct sy_host_op *op = sy_host_op_find(sy_program_node(p)->op);
         p->layer_steps[p->layer] = p->n_steps;
         if (!op)
-            return sy_unsupported(sy_program_node(p), "the host engine does not have this operator");
+            return sy_unsupported(sy_program_node(p),
+                                  "the host engine does not have this operator");
         SY_TRY(op->build(p));
         SY_TRY(copy_outputs(p, p->layer));
     }
@@ -469,7 +482,8 @@ static int plan_memory(struct sy_program *p)
     for (int i = 0; i < p->n_values; i++) {
         struct sy_value *v = &p->values[i];
         if (v->place == SY_IN_WORKSPACE && v->root == i)
-            intervals[n++] = (struct sy_interval){.id = i, .first = v->first, .last = v->last, .bytes = v->bytes};
+            intervals[n++] = (struct sy_interval){
+                .id = i, .first = v->first, .last = v->last, .bytes = v->bytes};
     }
     uint64_t bytes = 0;
     int status = sy_workspace_plan(intervals, n, &bytes);
@@ -505,8 +519,8 @@ static int create(struct sy_program *p)
     return plan_memory(p);
 }
 
-int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers, int64_t batch,
-                      struct sy_program **out)
+int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                      int64_t batch, struct sy_program **out)
 {
     struct sy_program *p = calloc(1, sizeof *p);
     if (!p)

@@ -4,8 +4,8 @@
 
 #include "loader/engine.h"
 
-int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers, int64_t batch,
-                      struct sy_program **out);
+int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                      int64_t batch, struct sy_program **out);
 void sy_program_destroy(struct sy_program *program); /* NULL is fine */
 uint64_t sy_program_workspace_bytes(const struct sy_program *program);
 int sy_program_run(struct sy_program *program, const struct sy_binding *binding, int first, int n);

@@ -17,16 +17,16 @@
 
 #include "loader/engine.h"
 
-#define SY_STEP_MAX_ARGS 40
+#define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
 
 enum sy_place { SY_IN_WORKSPACE, SY_IN_INPUT, SY_IN_OUTPUT, SY_IN_PARAMS, SY_IN_CONSTANT };
 
 struct sy_value {
     enum sy_place place;
-    int index;             /* input, output or layer */
+    int index; /* input, output or layer */
     const void *constant;
-    uint64_t offset;       /* in the workspace (once planned) or in the layer's parameters */
+    uint64_t offset; /* in the workspace (once planned) or in the layer's parameters */
     uint64_t bytes;
     int root;              /* itself, or the value whose bytes these are */
     int first, last;       /* layers; of a root: of all its aliases */
@@ -69,21 +69,24 @@ struct sy_program {
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_bytes, scratch_offset;
-    int layer; /* being built */
+    int layer;                        /* being built */
     const struct sy_binding *binding; /* of the run that is on */
 };
 
 /* ---- values ---- */
-int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims, int *out);
+int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
+                         int *out);
 /* Bytes in the workspace with this layout (dims of the tensor). */
-int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md, int *out);
+int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md,
+                            int *out);
 /* Another view of `value`'s bytes: same bytes, the tensor's dims. `md` may be NULL: plain. */
-int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md, int *out);
+int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md,
+                         int *out);
 /* A parameter of the layer being built: node input `input`. */
 int sy_program_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
 void *sy_program_pointer(const struct sy_program *p, int value); /* during a run */
-void sy_program_touch(struct sy_program *p, int value);          /* the layer being built names it */
+void sy_program_touch(struct sy_program *p, int value); /* the layer being built names it */
 
 /* Node input `input` of the layer being built, row-major; a reorder is added if it is not. Constants and parameters too. */
 int sy_program_input_plain(struct sy_program *p, int input, int *out);
@@ -100,16 +103,19 @@ bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
 const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
-void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at the program's batch */
+void sy_program_dims(const struct sy_program *p, int tensor,
+                     int64_t *dims); /* at the program's batch */
 
 /* ---- steps ---- */
-struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args); /* NULL: no memory */
+struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run,
+                                    int n_args); /* NULL: no memory */
 void sy_step_set(struct sy_program *p, struct sy_step *step, int arg, int dnnl_arg, int value);
 /* Numbers are copied. */
 int sy_step_set_numbers(struct sy_step *step, const int64_t *numbers, int n);
 int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
 /* A oneDNN primitive with these (argument, value) pairs; takes over `pd`. */
-int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2], int n_args);
+int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2],
+                             int n_args);
 int sy_program_add_reorder(struct sy_program *p, int from, int to);
 
 /* ---- oneDNN ---- */
@@ -126,14 +132,16 @@ struct sy_host_op {
     enum sy_op op;
     int (*build)(struct sy_program *p);
     /* (optional) The layout of parameter `input`; NULL or *md with ndims 0: plain. */
-    int (*layout)(const struct sy_graph *graph, const struct sy_node *node, int input, dnnl_memory_desc_t *md);
+    int (*layout)(const struct sy_graph *graph, const struct sy_node *node, int input,
+                  dnnl_memory_desc_t *md);
     /* (optional) Plain row-major constant -> what is reordered into the layout (transposed, scaled); NULL: as it is. `to` has the
      * constant's size. The dims are those of the layout's md. */
     int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
 };
 const struct sy_host_op *sy_host_op_find(enum sy_op op);
-extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[], sy_host_ops_eltwise[],
-    sy_host_ops_norm[], sy_host_ops_movement[]; /* each ends with build NULL */
+extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[],
+    sy_host_ops_eltwise[], sy_host_ops_norm[],
+    sy_host_ops_movement[]; /* each ends with build NULL */
 
 int sy_host_build_conv(struct sy_program *p);
 int sy_unsupported(const struct sy_node *node, const char *what);

@@ -22,7 +22,8 @@ CLONES static float row_square_distance(const float *x, float mean, int64_t n)
     return sum;
 }
 
-CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean, float rate, float *out)
+CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
+                                 float rate, float *out)
 {
     const float *scale = n->scale, *bias = n->bias;
     for (int64_t i = 0; i < n->columns; i++)
@@ -57,8 +58,8 @@ void sy_row_layer_norm(const struct sy_layer_norm *n)
         one_row(n, row);
 }
 
-void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon, const float *const *in,
-                       float *out)
+void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
+                       const float *const *in, float *out)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < batch * channels; row++) {

@@ -9,9 +9,9 @@
 struct sy_layer_norm {
     int64_t rows, columns;
     float epsilon;
-    const float *x, *skip; /* skip NULL: none is added */
+    const float *x, *skip;     /* skip NULL: none is added */
     const float *scale, *bias; /* bias NULL: zero */
-    float *out, *sum;      /* sum NULL: x + skip is not wanted */
+    float *out, *sum;          /* sum NULL: x + skip is not wanted */
 };
 
 struct sy_reduction {
@@ -23,8 +23,8 @@ struct sy_reduction {
 
 void sy_row_layer_norm(const struct sy_layer_norm *n);
 /* in: x, scale, bias, mean, variance. */
-void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon, const float *const *in,
-                       float *out);
+void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
+                       const float *const *in, float *out);
 void sy_row_reduce(const struct sy_reduction *r, const float *in, float *out);
 
 #endif
