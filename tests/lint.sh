@@ -69,6 +69,8 @@ check_names() {
         *) header=${file%.c}.h ;;
         esac
         [ -e "$header" ] && continue
+        # Parts that share a private header of another name.
+        grep -qE '#include "[^"]*(_internal|/graph_infer)\.h"' "$file" && continue
         # Parts of one thing may share its private header: foo_part.c with foo.h or foo_internal.h.
         header=$(dirname "$file")/$(basename "$file" .c | sed 's/_[^_]*$//')
         [ -e "$header.h" ] || [ -e "${header}_internal.h" ] || offence "$file:1: has no header ${file%.c}.h"
@@ -77,7 +79,7 @@ check_names() {
 
 # A function runs from a line with only "{" to the next line with only "}".
 check_lengths() {
-    awk 'FNR == 601 { print FILENAME ":601: the file has more than 600 lines" }
+    awk 'FNR == 701 { print FILENAME ":701: the file has more than 700 lines (over 600 it is probably two)" }
          /^\{$/ { start = FNR }
          /^\}$/ { if (start && FNR - start > 101) print FILENAME ":" start ": a function of " FNR - start - 1 " lines"
                   start = 0 }' "${sources[@]}" | tee -a "$offences"

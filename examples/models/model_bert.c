@@ -101,7 +101,7 @@ static const char *attention(struct onnx_writer *w, const struct bert *bert, con
                              const char *x, const char *mask)
 {
     const char *root =
-        onnx_scalar(w, onnx_name(w, "%s.root", scope), sqrtf((float)(bert->hidden / bert->heads)));
+        onnx_scalar(w, onnx_name(w, "%s.root", scope), sqrtf((float)bert->hidden / (float)bert->heads));
     const char *q = heads(w, bert, onnx_name(w, "%s.query", scope), x);
     const char *k = heads(w, bert, onnx_name(w, "%s.key", scope), x);
     const char *v = heads(w, bert, onnx_name(w, "%s.value", scope), x);
