@@ -52,33 +52,68 @@ bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b);
 const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t bytes);
 
 /* Operators after reading and fusion: ONNX's own by their ONNX name, and the fused ones at the end. X(enum, "ONNX name") */
-#define SY_OP_TABLE(X)                                                                                    \
-    X(CONV, "Conv")                                                                                       \
-    X(BATCH_NORM, "BatchNormalization")                                                                   \
-    X(RELU, "Relu")                                                                                       \
-    X(LEAKY_RELU, "LeakyRelu") X(SIGMOID, "Sigmoid") X(TANH, "Tanh") X(ERF, "Erf") X(CLIP, "Clip")        \
-        X(HARD_SIGMOID, "HardSigmoid") X(HARD_SWISH, "HardSwish") X(ELU, "Elu") X(EXP, "Exp") X(          \
-            LOG, "Log") X(SQRT, "Sqrt") X(NEG, "Neg") X(ABS, "Abs") X(RECIPROCAL, "Reciprocal")           \
-            X(POW, "Pow") X(ADD, "Add") X(SUB, "Sub") X(MUL, "Mul") X(DIV, "Div") X(MIN, "Min") X(        \
-                MAX, "Max") X(SUM, "Sum") X(MAX_POOL, "MaxPool") X(AVERAGE_POOL, "AveragePool")           \
-                X(GLOBAL_AVERAGE_POOL, "GlobalAveragePool") X(GLOBAL_MAX_POOL, "GlobalMaxPool")           \
-                    X(GEMM, "Gemm") X(MATMUL, "MatMul") X(SOFTMAX, "Softmax") X(LOG_SOFTMAX,              \
-                                                                                "LogSoftmax")             \
-                        X(LAYER_NORM, "LayerNormalization") X(REDUCE_MEAN, "ReduceMean") X(               \
-                            REDUCE_SUM,                                                                   \
-                            "ReduceSum") X(GATHER, "Gather") X(CONCAT, "Concat") X(SPLIT, "Split")        \
-                            X(SLICE, "Slice") X(TRANSPOSE, "Transpose") X(RESHAPE, "Reshape") X(          \
-                                FLATTEN, "Flatten") X(SQUEEZE, "Squeeze")                                 \
-                                X(UNSQUEEZE, "Unsqueeze") X(IDENTITY, "Identity") X(                      \
-                                    DROPOUT, "Dropout") X(CAST, "Cast")                                   \
-                                    X(PAD, "Pad") X(EXPAND, "Expand") X(WHERE, "Where") X(                \
-                                        EQUAL, "Equal") X(LRN, "LRN")                                     \
-                                        X(SHAPE, "Shape") X(CONSTANT, "Constant") X(                      \
-                                            CONSTANT_OF_SHAPE,                                            \
-                                            "ConstantOfShape") X(RANGE, "Range")                          \
-                                            X(GELU,                                                       \
-                                              "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */ \
-        X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */
+/* clang-format off */
+#define SY_OP_TABLE(X) \
+    X(CONV, "Conv") \
+    X(BATCH_NORM, "BatchNormalization") \
+    X(RELU, "Relu") \
+    X(LEAKY_RELU, "LeakyRelu") \
+    X(SIGMOID, "Sigmoid") \
+    X(TANH, "Tanh") \
+    X(ERF, "Erf") \
+    X(CLIP, "Clip") \
+    X(HARD_SIGMOID, "HardSigmoid") \
+    X(HARD_SWISH, "HardSwish") \
+    X(ELU, "Elu") \
+    X(EXP, "Exp") \
+    X(LOG, "Log") \
+    X(SQRT, "Sqrt") \
+    X(NEG, "Neg") \
+    X(ABS, "Abs") \
+    X(RECIPROCAL, "Reciprocal") \
+    X(POW, "Pow") \
+    X(ADD, "Add") \
+    X(SUB, "Sub") \
+    X(MUL, "Mul") \
+    X(DIV, "Div") \
+    X(MIN, "Min") \
+    X(MAX, "Max") \
+    X(SUM, "Sum") \
+    X(MAX_POOL, "MaxPool") \
+    X(AVERAGE_POOL, "AveragePool") \
+    X(GLOBAL_AVERAGE_POOL, "GlobalAveragePool") \
+    X(GLOBAL_MAX_POOL, "GlobalMaxPool") \
+    X(GEMM, "Gemm") \
+    X(MATMUL, "MatMul") \
+    X(SOFTMAX, "Softmax") \
+    X(LOG_SOFTMAX, "LogSoftmax") \
+    X(LAYER_NORM, "LayerNormalization") \
+    X(REDUCE_MEAN, "ReduceMean") \
+    X(REDUCE_SUM, "ReduceSum") \
+    X(GATHER, "Gather") \
+    X(CONCAT, "Concat") \
+    X(SPLIT, "Split") \
+    X(SLICE, "Slice") \
+    X(TRANSPOSE, "Transpose") \
+    X(RESHAPE, "Reshape") \
+    X(FLATTEN, "Flatten") \
+    X(SQUEEZE, "Squeeze") \
+    X(UNSQUEEZE, "Unsqueeze") \
+    X(IDENTITY, "Identity") \
+    X(DROPOUT, "Dropout") \
+    X(CAST, "Cast") \
+    X(PAD, "Pad") \
+    X(EXPAND, "Expand") \
+    X(WHERE, "Where") \
+    X(EQUAL, "Equal") \
+    X(LRN, "LRN") \
+    X(SHAPE, "Shape") \
+    X(CONSTANT, "Constant") \
+    X(CONSTANT_OF_SHAPE, "ConstantOfShape") \
+    X(RANGE, "Range") \
+    X(GELU, "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */ \
+    X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */
+/* clang-format on */
 
 enum sy_op {
 #define X(name, text) SY_OP_##name,

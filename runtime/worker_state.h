@@ -44,13 +44,28 @@ enum sy_worker_state {
         SY_WORKER_N_STATES
 };
 
-#define SY_WORKER_EVENT_TABLE(X)                                                     \
-    X(SPAWN)                                                                         \
-    X(HELLO)                                                                         \
-    X(READY)                                                                         \
-    X(MODELS_DONE)                                                                   \
-    X(LOAD) X(RUN) X(CANCEL) X(RUN_DONE) X(JOB_PREPARE) X(JOB_PREPARED) X(JOB_START) \
-        X(JOB_STARTED) X(PREEMPT) X(JOB_PAUSED) X(RESUME) X(JOB_ENDED) X(SHUTDOWN) X(KILL) X(EXIT)
+/* clang-format off */
+#define SY_WORKER_EVENT_TABLE(X) \
+    X(SPAWN) \
+    X(HELLO) \
+    X(READY) \
+    X(MODELS_DONE) \
+    X(LOAD) \
+    X(RUN) \
+    X(CANCEL) \
+    X(RUN_DONE) \
+    X(JOB_PREPARE) \
+    X(JOB_PREPARED) \
+    X(JOB_START) \
+    X(JOB_STARTED) \
+    X(PREEMPT) \
+    X(JOB_PAUSED) \
+    X(RESUME) \
+    X(JOB_ENDED) \
+    X(SHUTDOWN) \
+    X(KILL) \
+    X(EXIT)
+/* clang-format on */
 
 enum sy_worker_event {
 #define X(name) SY_WORKER_EVENT_##name,

@@ -100,8 +100,8 @@ static const char *heads(struct onnx_writer *w, const struct bert *bert, const c
 static const char *attention(struct onnx_writer *w, const struct bert *bert, const char *scope,
                              const char *x, const char *mask)
 {
-    const char *root =
-        onnx_scalar(w, onnx_name(w, "%s.root", scope), sqrtf((float)bert->hidden / (float)bert->heads));
+    const char *root = onnx_scalar(w, onnx_name(w, "%s.root", scope),
+                                   sqrtf((float)bert->hidden / (float)bert->heads));
     const char *q = heads(w, bert, onnx_name(w, "%s.query", scope), x);
     const char *k = heads(w, bert, onnx_name(w, "%s.key", scope), x);
     const char *v = heads(w, bert, onnx_name(w, "%s.value", scope), x);

@@ -43,12 +43,17 @@ struct sy_u64s {
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. May come in several parts, in order, all of them in front of RUN; a worker
  * has one run at a time, from its first LOAD to its RUN_DONE. */
-#define SY_FIELDS_LOAD(F)                                                               \
-    F(U64, run)                                                                         \
-    F(U64, model)                                                                       \
-    F(U64, first_group)                                                                 \
-    F(U64S, pool_offsets) F(U64S, resident) F(U64S, after_group) F(U64S, image_offsets) \
-        F(U64S, arrivals)
+/* clang-format off */
+#define SY_FIELDS_LOAD(F) \
+    F(U64, run) \
+    F(U64, model) \
+    F(U64, first_group) \
+    F(U64S, pool_offsets) \
+    F(U64S, resident) \
+    F(U64S, after_group) \
+    F(U64S, image_offsets) \
+    F(U64S, arrivals)
+/* clang-format on */
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
  * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset. */
 #define SY_FIELDS_RUN(F) \
@@ -82,24 +87,31 @@ struct sy_u64s {
 #define SY_FIELDS_SHUTDOWN(F) F(U64, grace_ns)
 
 /* M(NAME, struct and function suffix, id, direction) */
-#define SY_MESSAGE_TABLE(M)                                                                        \
-    M(HELLO, hello, 1, TO_RUNTIME)                                                                 \
-    M(WELCOME, welcome, 2, TO_WORKER)                                                              \
-    M(READY, ready, 3, TO_RUNTIME)                                                                 \
-    M(MODEL_ADD, model_add, 4, TO_WORKER) M(MODEL_ADDED, model_added, 5, TO_RUNTIME)               \
-        M(MODEL_DROP, model_drop, 6, TO_WORKER) M(PREPARE, prepare, 7, TO_WORKER)                  \
-            M(PREPARED, prepared, 8, TO_RUNTIME) M(LOAD, load, 9, TO_WORKER)                       \
-                M(RUN, run, 10, TO_WORKER) M(CANCEL, cancel, 11, TO_WORKER) M(                     \
-                    RUN_DONE, run_done, 12, TO_RUNTIME) M(JOB_PREPARE, job_prepare, 13, TO_WORKER) \
-                    M(JOB_PREPARED, job_prepared, 14, TO_RUNTIME)                                  \
-                        M(JOB_START, job_start, 15, TO_WORKER)                                     \
-                            M(JOB_STARTED, job_started, 16, TO_RUNTIME)                            \
-                                M(JOB_PAUSED, job_paused, 17, TO_RUNTIME)                          \
-                                    M(JOB_STOP, job_stop, 18, TO_WORKER)                           \
-                                        M(JOB_SNAPSHOT, job_snapshot, 19, TO_RUNTIME)              \
-                                            M(JOB_ENDED, job_ended, 20, TO_RUNTIME)                \
-                                                M(SHUTDOWN, shutdown, 21, TO_WORKER)               \
-                                                    M(MODEL_REGROUP, model_regroup, 22, TO_WORKER)
+/* clang-format off */
+#define SY_MESSAGE_TABLE(M) \
+    M(HELLO, hello, 1, TO_RUNTIME) \
+    M(WELCOME, welcome, 2, TO_WORKER) \
+    M(READY, ready, 3, TO_RUNTIME) \
+    M(MODEL_ADD, model_add, 4, TO_WORKER) \
+    M(MODEL_ADDED, model_added, 5, TO_RUNTIME) \
+    M(MODEL_DROP, model_drop, 6, TO_WORKER) \
+    M(PREPARE, prepare, 7, TO_WORKER) \
+    M(PREPARED, prepared, 8, TO_RUNTIME) \
+    M(LOAD, load, 9, TO_WORKER) \
+    M(RUN, run, 10, TO_WORKER) \
+    M(CANCEL, cancel, 11, TO_WORKER) \
+    M(RUN_DONE, run_done, 12, TO_RUNTIME) \
+    M(JOB_PREPARE, job_prepare, 13, TO_WORKER) \
+    M(JOB_PREPARED, job_prepared, 14, TO_RUNTIME) \
+    M(JOB_START, job_start, 15, TO_WORKER) \
+    M(JOB_STARTED, job_started, 16, TO_RUNTIME) \
+    M(JOB_PAUSED, job_paused, 17, TO_RUNTIME) \
+    M(JOB_STOP, job_stop, 18, TO_WORKER) \
+    M(JOB_SNAPSHOT, job_snapshot, 19, TO_RUNTIME) \
+    M(JOB_ENDED, job_ended, 20, TO_RUNTIME) \
+    M(SHUTDOWN, shutdown, 21, TO_WORKER) \
+    M(MODEL_REGROUP, model_regroup, 22, TO_WORKER)
+/* clang-format on */
 
 enum sy_message_id {
 #define M(NAME, name, id, direction) SY_MSG_##NAME = id,
