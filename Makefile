@@ -210,6 +210,10 @@ $(VENV_STAMP): tests/requirements.txt
 test: deps
 	@$(MAKE) --no-print-directory venv binaries tests
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN)
+ifeq ($(SAN),)
+	@$(MAKE) --no-print-directory models
+	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
+endif
 
 lint:
 	@sh tests/install_deps.sh clang-format clang-tidy

@@ -1,7 +1,6 @@
 /* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
 #include <dirent.h>
 #include <event2/event.h>
-#include <jansson.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/core.h"
 #include "runtime/rpc_server.h"
+#include "workers/job.h"
 
 #define MAX_PACKAGES   256
 #define MAX_JOBS       16
@@ -305,14 +305,10 @@ static void job_started(void *ctx, int status, const char *error)
 
 static int start_job(struct serve *serve, const char *path)
 {
-    json_error_t where;
-    json_t *job = json_load_file(path, 0, &where);
-    char *text = job ? json_dumps(job, JSON_COMPACT) : NULL;
+    char *text = NULL;
     uint64_t id;
-    int status = text ? sy_core_job_submit(serve->core, text, job_started, serve, &id)
-                      : sy_error_set(SY_EARG, "%s: line %d: %s", path, where.line, where.text);
-
-    json_decref(job);
+    SY_TRY(sy_job_load(path, &text));
+    int status = sy_core_job_submit(serve->core, text, job_started, serve, &id);
     free(text);
     return status;
 }
