@@ -18,10 +18,11 @@
 #include "runtime/base/log.h"
 #include "workers/infer_run.h"
 
-#define PROFILE_RUNS     5
-#define VICTIM_WARM_NS   (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
-#define SIGMA_NS         20000.0  /* one event recorded, waited for and woken up by on a CPU */
-#define STORAGE_ALPHA_NS 100000.0 /* one queued read range: submission and first byte */
+#define PROFILE_RUNS   5
+#define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
+#define SIGMA_NS       5000.0              /* one event recorded and waited for on a CPU */
+#define STORAGE_ALPHA_NS \
+    5000.0 /* one more read range: its first chunk is queued behind the others */
 
 struct swap_rig {
     const char *program_path;
@@ -330,7 +331,7 @@ int swap_rig_read(struct swap_rig *r, sy_ns *took)
     struct cut *cut = calloc(1, sizeof *cut);
     if (!cut)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
-    int status = make_cut(r, SWAP_PIPELINED, cut);
+    int status = make_cut(r, SWAP_WHOLE, cut);
     swap_victim_hold(&r->victim);
     forget_file(r);
     struct reading read = {.rig = r, .cut = cut, .pool = r->pool};

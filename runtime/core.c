@@ -108,7 +108,7 @@ static void choose_link(struct sy_core *core)
 {
     core->link =
         core->unified
-            ? (struct sy_link_cost){.alpha_ns = 50000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
+            ? (struct sy_link_cost){.alpha_ns = 5000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
             : (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
                                     .bytes_per_ns = core->spec.link_gbps,
                                     .sigma_ns = 5000};
