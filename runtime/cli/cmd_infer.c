@@ -1,14 +1,30 @@
+/* infer: requests to a running server, with inputs from .npy files or random ones. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "loader/graph.h"
+#include "loader/npy.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 
 #define MAX_INPUTS 64
+
+struct infer {
+    const char *model, *output_folder;
+    const char *words[MAX_INPUTS]; /* NAME=FILE.npy, or FILE.npy for a model with one input */
+    int n_words;
+    bool random;
+    int64_t batch, times;
+    sy_client *client;
+    json_t *list; /* the model's inputs, as the server describes them */
+    sy_client_tensor inputs[MAX_INPUTS];
+    int n_inputs;
+};
 
 static uint64_t random_state;
 
@@ -36,24 +52,26 @@ static void fill_random(void *data, size_t bytes, enum sy_dtype dtype)
     }
 }
 
-static int make_input(json_t *entry, int64_t batch, sy_client_tensor *out)
+/* ---- inputs -------------------------------------------------------------------------------------------- */
+
+static int random_input(json_t *entry, int64_t batch, sy_client_tensor *out)
 {
     json_t *shape = json_object_get(entry, "shape");
     enum sy_dtype dtype;
     void *data;
 
-    out->name = json_string_value(json_object_get(entry, "name"));
     out->dtype = json_string_value(json_object_get(entry, "dtype"));
     out->rank = (int)json_array_size(shape);
     dtype = out->dtype ? sy_dtype_from_wire_name(out->dtype) : SY_DTYPE_NONE;
     out->bytes = sy_dtype_bytes(dtype);
-    if (!out->name || !out->bytes || out->rank > SWITCHYARD_MAX_RANK)
+    if (!out->bytes || out->rank > SWITCHYARD_MAX_RANK)
         return sy_error_set(SY_EPROTO, "the server does not say what the model's inputs are");
     for (int i = 0; i < out->rank; i++) {
         int64_t dim = json_integer_value(json_array_get(shape, (size_t)i));
 
         out->shape[i] = dim < 0 ? batch : dim;
-        out->bytes *= (size_t)out->shape[i];
+        if (__builtin_mul_overflow(out->bytes, (size_t)out->shape[i], &out->bytes))
+            return sy_error_set(SY_EPROTO, "input %s: a shape beyond all memory", out->name);
     }
     data = malloc(out->bytes + 1);
     out->data = data;
@@ -63,90 +81,247 @@ static int make_input(json_t *entry, int64_t batch, sy_client_tensor *out)
     return SY_OK;
 }
 
+static int file_input(const char *path, sy_client_tensor *out)
+{
+    struct sy_npy npy;
+
+    SY_TRY(sy_npy_read(path, &npy));
+    out->dtype = sy_dtype_wire_name(npy.dtype);
+    out->rank = npy.rank;
+    for (int i = 0; i < npy.rank; i++)
+        out->shape[i] = npy.dims[i];
+    out->data = npy.data;
+    out->bytes = npy.bytes;
+    return SY_OK;
+}
+
+/* The file of `word` if it is for the input `name`, else NULL. */
+static const char *file_for(const char *word, const char *name, size_t n_names)
+{
+    size_t n = strlen(name);
+
+    if (strncmp(word, name, n) == 0 && word[n] == '=')
+        return word + n + 1;
+    return n_names == 1 && !strchr(word, '=') ? word : NULL;
+}
+
+static int make_input(struct infer *infer, json_t *entry, bool *used)
+{
+    sy_client_tensor *out = &infer->inputs[infer->n_inputs];
+    const char *path = NULL;
+
+    out->name = json_string_value(json_object_get(entry, "name"));
+    if (!out->name)
+        return sy_error_set(SY_EPROTO, "the server does not say what the model's inputs are");
+    for (int i = 0; i < infer->n_words; i++) {
+        const char *file = file_for(infer->words[i], out->name, json_array_size(infer->list));
+
+        if (file && path)
+            return sy_error_set(SY_EARG, "input %s is given twice", out->name);
+        if (file) {
+            path = file;
+            used[i] = true;
+        }
+    }
+    infer->n_inputs++;
+    if (path)
+        return file_input(path, out);
+    if (!infer->random)
+        return sy_error_set(SY_EARG,
+                            "no file for input %s; give %s=FILE.npy, or --random for the others",
+                            out->name, out->name);
+    return random_input(entry, infer->batch, out);
+}
+
+static int unknown_input(const struct infer *infer, const char *word)
+{
+    char names[512] = "";
+    size_t i, n = 0;
+    json_t *entry;
+
+    json_array_foreach(infer->list, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (n < sizeof(names))
+            n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", name);
+    }
+    return sy_error_set(SY_EARG, "%s is for no input of %s; its inputs are: %s (NAME=FILE.npy)",
+                        word, infer->model, names);
+}
+
+static int make_inputs(struct infer *infer)
+{
+    bool used[MAX_INPUTS] = {false};
+    size_t i;
+    json_t *entry;
+
+    if (json_array_size(infer->list) > MAX_INPUTS)
+        return sy_error_set(SY_ETOOBIG, "%s has more than %d inputs", infer->model, MAX_INPUTS);
+    json_array_foreach(infer->list, i, entry) SY_TRY(make_input(infer, entry, used));
+    for (int w = 0; w < infer->n_words; w++)
+        if (!used[w])
+            return unknown_input(infer, infer->words[w]);
+    return SY_OK;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------------- */
+
+static int write_output(const char *folder, const sy_client_tensor *tensor)
+{
+    char path[4096], name[256];
+
+    snprintf(name, sizeof(name), "%s", tensor->name);
+    for (char *c = name; *c; c++)
+        if (*c == '/' || *c == '\\' || (unsigned char)*c < 32)
+            *c = '_';
+    if (strlen(folder) + strlen(name) + sizeof("/.npy") > sizeof(path))
+        return sy_error_set(SY_EARG, "--output %s: too long", folder);
+    snprintf(path, sizeof(path), "%s/%s%s.npy", folder, name[0] == '.' ? "_" : "", name);
+    SY_TRY(sy_npy_write(path, sy_dtype_from_wire_name(tensor->dtype), tensor->rank, tensor->shape,
+                        tensor->data));
+    printf("%s\n", path);
+    return SY_OK;
+}
+
+static int write_outputs(const struct infer *infer, const sy_client_result *result)
+{
+    if (mkdir(infer->output_folder, 0777) < 0 && errno != EEXIST)
+        return sy_error_set(SY_EIO, "cannot make the folder %s: %s", infer->output_folder,
+                            strerror(errno));
+    for (int i = 0; i < result->n_outputs; i++)
+        SY_TRY(write_output(infer->output_folder, &result->outputs[i]));
+    return SY_OK;
+}
+
+static int request(struct infer *infer, bool last)
+{
+    sy_ns start = sy_clock_now();
+    sy_client_result *result;
+    int status = SY_OK;
+
+    if (sy_client_infer(infer->client, infer->model, infer->inputs, infer->n_inputs, &result) < 0)
+        return sy_cli_fail("%s", sy_client_error(infer->client));
+    printf("%s: %.3f ms at the client, %.3f ms at the server, queue %.3f, first layer %.3f%s\n",
+           infer->model, (double)(sy_clock_now() - start) / 1e6, (double)result->total_ns / 1e6,
+           (double)result->queue_ns / 1e6, (double)result->first_layer_ns / 1e6,
+           result->swapped ? ", swapped in" : "");
+    if (last && infer->output_folder)
+        status = write_outputs(infer, result);
+    sy_client_result_free(result);
+    return status < 0 ? sy_cli_fail_status() : 0;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
 static json_t *find_inputs(json_t *models, const char *model)
 {
     size_t i;
     json_t *entry;
 
-    json_array_foreach(models, i,
-                       entry) if (json_is_string(json_object_get(entry, "name")) &&
-                                  strcmp(json_string_value(json_object_get(entry, "name")),
-                                         model) == 0) return json_object_get(entry, "inputs");
+    json_array_foreach(models, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (name && strcmp(name, model) == 0)
+            return json_object_get(entry, "inputs");
+    }
     return NULL;
 }
 
-static int repeat(sy_client *client, const char *model, const sy_client_tensor *inputs, int n,
-                  int64_t times)
+static int run(struct infer *infer)
 {
-    for (int64_t i = 0; i < times; i++) {
-        sy_ns start = sy_clock_now();
-        sy_client_result *result;
-
-        if (sy_client_infer(client, model, inputs, n, &result) < 0)
-            return sy_cli_fail("%s", sy_client_error(client));
-        printf("%s: %.3f ms at the client, %.3f ms at the server, queue %.3f, first layer %.3f%s\n",
-               model, (double)(sy_clock_now() - start) / 1e6, (double)result->total_ns / 1e6,
-               (double)result->queue_ns / 1e6, (double)result->first_layer_ns / 1e6,
-               result->swapped ? ", swapped in" : "");
-        sy_client_result_free(result);
-    }
-    return 0;
-}
-
-static int infer_random(sy_client *client, const char *model, int64_t batch, int64_t times)
-{
-    sy_client_tensor inputs[MAX_INPUTS] = {{0}};
     char *text;
-    json_t *models, *list;
-    int n = 0, status = SY_OK, result;
+    json_t *models;
+    int result = 0;
 
-    if (sy_client_call(client, "models", "{}", &text) < 0)
-        return sy_cli_fail("%s", sy_client_error(client));
+    if (sy_client_call(infer->client, "models", "{}", &text) < 0)
+        return sy_cli_fail("%s", sy_client_error(infer->client));
     models = json_loads(text, 0, NULL);
     free(text);
-    list = find_inputs(models, model);
-    for (size_t i = 0; status == SY_OK && i < json_array_size(list) && n < MAX_INPUTS; i++)
-        status = make_input(json_array_get(list, i), batch, &inputs[n++]);
-    result = status < 0 ? sy_cli_fail_status() : repeat(client, model, inputs, n, times);
-    for (int i = 0; i < n; i++)
-        free((void *)inputs[i].data);
+    infer->list = find_inputs(models, infer->model);
+    /* A name that the server does not know gets the server's own answer. */
+    if (infer->list && make_inputs(infer) < 0)
+        result = sy_cli_fail_status();
+    for (int64_t i = 0; result == 0 && i < infer->times; i++)
+        result = request(infer, i + 1 == infer->times);
+    for (int i = 0; i < infer->n_inputs; i++)
+        free((void *)infer->inputs[i].data);
     json_decref(models);
     return result;
 }
 
+static const struct sy_cli_option options[] = {
+    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    {"output", "DIR", "write the (last) answer's tensors as DIR/NAME.npy (also -o)"},
+    {"random", NULL, "random values for inputs without a file; the default when none is given"},
+    {"seed", "N", "of the random inputs; default 1"},
+    {"batch", "N", "batch size of the random inputs; default 1"},
+    {"repeat", "N", "so many requests, one after the other; default 1"},
+    {NULL, NULL, NULL}};
+
+static int set_option(struct infer *infer, int index, const char *value, const char **address)
+{
+    int64_t seed;
+
+    switch (index) {
+    case 0:
+        *address = value;
+        return SY_OK;
+    case 1:
+        infer->output_folder = value;
+        return SY_OK;
+    case 2:
+        infer->random = true;
+        return SY_OK;
+    case 3:
+        SY_TRY(sy_cli_integer(value, 0, INT64_MAX, &seed));
+        random_state = (uint64_t)seed;
+        return SY_OK;
+    case 4:
+        return sy_cli_integer(value, 1, 1 << 20, &infer->batch);
+    default:
+        return sy_cli_integer(value, 1, 1000000000, &infer->times);
+    }
+}
+
+static int add_word(struct infer *infer, const char *word)
+{
+    if (!infer->model) {
+        infer->model = word;
+        return SY_OK;
+    }
+    if (infer->n_words == MAX_INPUTS)
+        return sy_error_set(SY_EARG, "more than %d inputs", MAX_INPUTS);
+    infer->words[infer->n_words++] = word;
+    return SY_OK;
+}
+
 int sy_cmd_infer(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-        {"random", NULL, "random inputs (the default)"},
-        {"seed", "N", "of the random inputs; default 1"},
-        {"batch", "N", "batch size; default 1"},
-        {"repeat", "N", "so many requests, one after the other; default 1"},
-        {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
-        "infer MODEL [options]\n\nSends requests to a server and prints their times.", options,
-        argc, argv, 0};
-    int64_t number[5] = {0, 0, 1, 1, 1};
-    const char *value, *model = NULL, *address = NULL;
-    sy_client *client;
+        "infer MODEL [NAME=FILE.npy ...] [options]\n\nSends a request to a server and prints its "
+        "times. Inputs are .npy files, or random.",
+        options, argc, argv, 0};
+    struct infer infer = {.batch = 1, .times = 1};
+    const char *value, *address = NULL;
     int got, result;
 
+    random_state = 1;
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        if (got == SY_CLI_WORD)
-            model = value;
-        else if (got == 0)
-            address = value;
-        else if (got > 1 && sy_cli_integer(value, 1, 1000000000, &number[got]) < 0)
+        if (got == SY_CLI_WORD && add_word(&infer, value) < 0)
+            return sy_cli_usage("%s", sy_error_text());
+        if (got >= 0 && set_option(&infer, got, value, &address) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
     }
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (!model)
+    if (!infer.model)
         return sy_cli_usage("infer which model? see switchyard infer --help");
-    random_state = (uint64_t)number[2];
-    if (sy_cli_connect(address, 0, &client))
+    infer.random |= infer.n_words == 0;
+    if (sy_cli_connect(address, 0, &infer.client))
         return 1;
-    result = infer_random(client, model, number[3], number[4]);
-    sy_client_close(client);
+    result = run(&infer);
+    sy_client_close(infer.client);
     return result;
 }
