@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define SY_PACKAGE_MAGIC   "SYPKG\r\n\x1a" /* shows text-mode damage, as PNG's does */
-#define SY_PACKAGE_VERSION 1u
+#define SY_PACKAGE_VERSION 2u
 #define SY_PACKAGE_ALIGN   4096u
 
 struct sy_package_header {

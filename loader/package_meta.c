@@ -14,7 +14,7 @@
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]
- * profile = [n_threads, [batch...], [[layer_ns...]...]] */
+ * profile = [n_threads, storage_bytes_per_s, [batch...], [[layer_ns...]...]] */
 
 static void pack_bin(msgpack_packer *p, const void *bytes, size_t n)
 {
@@ -48,8 +48,9 @@ static void pack_layer(msgpack_packer *p, const struct sy_layer *layer)
 
 static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, int n_layers)
 {
-    msgpack_pack_array(p, 3);
+    msgpack_pack_array(p, 4);
     msgpack_pack_uint64(p, (uint64_t)profile->n_threads);
+    msgpack_pack_uint64(p, profile->storage_bytes_per_s);
     msgpack_pack_array(p, SY_PROFILE_BATCHES);
     for (int b = 0; b < SY_PROFILE_BATCHES; b++)
         msgpack_pack_uint64(p, (uint64_t)profile->batch[b]);
@@ -223,15 +224,16 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
 {
     uint64_t n_threads = 0, batch = 0;
     uint32_t n_layers = (uint32_t)package->n_layers;
-    SY_TRY(take_array(o, 3, 3, "the profile"));
+    SY_TRY(take_array(o, 4, 4, "the profile"));
     const msgpack_object *f = o->via.array.ptr;
     SY_TRY(take_u64(&f[0], 1u << 20, &n_threads));
-    SY_TRY(take_array(&f[1], SY_PROFILE_BATCHES, SY_PROFILE_BATCHES, "the profile's batches"));
-    SY_TRY(take_array(&f[2], SY_PROFILE_BATCHES, SY_PROFILE_BATCHES, "the profile's times"));
+    SY_TRY(take_u64(&f[1], UINT64_MAX, &package->profile.storage_bytes_per_s));
+    SY_TRY(take_array(&f[2], SY_PROFILE_BATCHES, SY_PROFILE_BATCHES, "the profile's batches"));
+    SY_TRY(take_array(&f[3], SY_PROFILE_BATCHES, SY_PROFILE_BATCHES, "the profile's times"));
     package->profile.n_threads = (int)n_threads;
     for (int b = 0; b < SY_PROFILE_BATCHES; b++) {
-        const msgpack_object *times = &f[2].via.array.ptr[b];
-        SY_TRY(take_u64(&f[1].via.array.ptr[b], 1u << 20, &batch));
+        const msgpack_object *times = &f[3].via.array.ptr[b];
+        SY_TRY(take_u64(&f[2].via.array.ptr[b], 1u << 20, &batch));
         package->profile.batch[b] = (int64_t)batch;
         SY_TRY(take_array(times, 0, n_layers, "the profile's layer times"));
         if (times->via.array.size == 0)

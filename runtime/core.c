@@ -17,6 +17,10 @@
 #define DRAIN_TICK_US 20000
 #define MAX_TENSORS   64
 
+#define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
+#define STORAGE_ALPHA_NS   5000.0 /* submitting and reaping one read of a deep queue */
+#define USUAL_STORAGE_GBPS 1.5    /* where a package does not say */
+
 /* ---- configuration ---------------------------------------------------------------------------- */
 
 static uint64_t half_of_memory(void)
@@ -103,15 +107,16 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     return core->grouping ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the configuration");
 }
 
-/* What plans are made for: the link; on a unified device storage stands in its place. */
-static void choose_link(struct sy_core *core)
+/* What plans are made for. On a unified device storage stands in the link's place: its rate is in each package. */
+static void choose_link(struct sy_core *core, const struct sy_link_cost *measured)
 {
-    core->link =
-        core->unified
-            ? (struct sy_link_cost){.alpha_ns = 5000, .bytes_per_ns = 1.5, .sigma_ns = 5000}
-            : (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
-                                    .bytes_per_ns = core->spec.link_gbps,
-                                    .sigma_ns = 5000};
+    core->link = (struct sy_link_cost){.alpha_ns = (double)core->spec.link_alpha_ns,
+                                       .bytes_per_ns = core->spec.link_gbps,
+                                       .sigma_ns = USUAL_SIGMA_NS};
+    if (core->unified)
+        core->link = (struct sy_link_cost){STORAGE_ALPHA_NS, USUAL_STORAGE_GBPS, USUAL_SIGMA_NS};
+    else if (measured)
+        core->link = *measured;
 }
 
 /* ---- start ------------------------------------------------------------------------------------ */
@@ -121,7 +126,7 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_device_spec_parse(config->device ? config->device : "host", &core->spec));
     SY_TRY(sy_device_open(&core->spec, &core->device));
     core->unified = sy_device_get_properties(core->device)->unified;
-    choose_link(core);
+    choose_link(core, config->link);
     return choose_cores(core, config->cores);
 }
 

@@ -11,6 +11,7 @@
 
 #include "allocator/slab.h"
 #include "loader/package.h"
+#include "loader/plan.h"
 #include "runtime/base/clock.h"
 
 struct event_base;
@@ -32,10 +33,11 @@ struct sy_core_config {
     int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
+    const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
     const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
-/* Starts: opens the device, takes pool, image and slab, measures the link, spawns workers, resumes jobs found in the state folder. */
+/* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);
 void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers */

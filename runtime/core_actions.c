@@ -77,7 +77,7 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.moved_bytes = 0;
         r->report.swapped = false;
         r->report.preempted |= a->preempts;
-        r->report.bound_ns = sy_core_swap_bound(m, &core->link, a->batch, a->places, a->n_groups);
+        r->report.bound_ns = sy_core_swap_bound(core, m, a->batch, a->places, a->n_groups);
         if (a->preempts)
             core->preempting_request = r->id;
         sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,

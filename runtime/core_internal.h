@@ -160,8 +160,8 @@ int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m
 void sy_core_settle_models(
     struct sy_core *core); /* models that all workers have now, and workers that have all */
 void sy_core_free_models(struct sy_core *core);
-sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link,
-                         int64_t batch, const struct sy_group_place *places, int n_places);
+sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
+                         const struct sy_group_place *places, int n_places);
 
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);

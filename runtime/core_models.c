@@ -56,16 +56,26 @@ static int one_group(const struct sy_package *p, struct sy_group **groups, int *
     return SY_OK;
 }
 
+static struct sy_link_cost link_of(const struct sy_core *core, const struct sy_package *p)
+{
+    struct sy_link_cost link = core->link;
+
+    if (core->unified && p->profile.storage_bytes_per_s > 0)
+        link.bytes_per_ns = (double)p->profile.storage_bytes_per_s / 1e9;
+    return link;
+}
+
 static int planned(const struct sy_core *core, const struct sy_package *p,
                    const struct sy_plan_layer *layers, struct sy_group **groups, int *n)
 {
+    struct sy_link_cost link = link_of(core, p);
     struct sy_plan plan;
     uint64_t limit = largest_group(core, p);
-    int status = sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, limit, &plan);
+    int status = sy_plan_make(layers, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
     /* Uneven layers may need more than SY_MAX_GROUPS of this size. */
     while (status == SY_EARG && limit < p->weights_bytes) {
         limit *= 2;
-        status = sy_plan_make(layers, p->n_layers, &core->link, SY_MAX_GROUPS, limit, &plan);
+        status = sy_plan_make(layers, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
     }
     SY_TRY(status);
     *groups = calloc((size_t)plan.n_groups, sizeof **groups);
@@ -104,16 +114,17 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
     return SY_OK;
 }
 
-sy_ns sy_core_swap_bound(const struct sy_core_model *m, const struct sy_link_cost *link,
-                         int64_t batch, const struct sy_group_place *places, int n_places)
+sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
+                         const struct sy_group_place *places, int n_places)
 {
+    struct sy_link_cost link = link_of(core, m->package);
     struct sy_plan_layer *layers = plan_layers(m->package, batch);
     if (!layers)
         return 0;
     for (int g = 0; g < n_places; g++)
         for (int l = 0; places[g].resident && l < m->groups[g].n_layers; l++)
             layers[m->groups[g].first_layer + l].bytes = 0;
-    sy_ns bound = sy_plan_bound(layers, m->package->n_layers, link);
+    sy_ns bound = sy_plan_bound(layers, m->package->n_layers, &link);
     free(layers);
     return bound;
 }

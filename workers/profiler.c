@@ -6,11 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
-#define N_RUNS 5
+#define N_RUNS        5
+#define STORAGE_BYTES (256ull << 20) /* enough for a steady rate */
 
 struct rig {
     const struct sy_package *package;
@@ -129,6 +131,15 @@ done:
     return status;
 }
 
+static int measure_storage(const struct sy_package *package, uint64_t *out_bytes_per_s)
+{
+    double gbps;
+
+    SY_TRY(sy_storage_measure(package->path, STORAGE_BYTES, &gbps));
+    *out_bytes_per_s = (uint64_t)(gbps * 1e9);
+    return SY_OK;
+}
+
 int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
                        int n_threads, struct sy_profile *out)
 {
@@ -148,6 +159,8 @@ int sy_profile_measure(const struct sy_package *package, const struct sy_engine_
         rig.layer_params[i] = rig.weights + package->layers[i].offset_bytes;
     for (int i = 0; status == SY_OK && i < SY_PROFILE_BATCHES; i++)
         status = measure_batch(&rig, out->batch[i], out->layer_ns[i]);
+    if (status == SY_OK)
+        status = measure_storage(package, &out->storage_bytes_per_s);
     free(rig.weights);
     free(rig.layer_params);
     if (status < 0)

@@ -1,10 +1,10 @@
-/* The profiler: how long each layer of a package computes, by running it. */
+/* The profiler: how long each layer of a package computes, by running it, and how fast its file is read. */
 #ifndef SY_WORKERS_PROFILER_H
 #define SY_WORKERS_PROFILER_H
 
 #include "loader/package.h"
 
-/* Times every layer at batch 1 and 8: the median of several runs, on the engine's threads as they are set (`n_threads` is noted in the
+/* Measures the storage's rate on the package's file, and times every layer at batch 1 and 8: the median of several runs, on the engine's threads as they are set (`n_threads` is noted in the
  * profile). Reads the whole weights into memory; seconds for a large model. Caller calls sy_profile_finish. */
 int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
                        int n_threads, struct sy_profile *out);

@@ -1,3 +1,6 @@
+/* bench-link: what copies between host and device cost, and the line that the planner works with. */
+#include <jansson.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/device/device.h"
+#include "runtime/device/link_cost.h"
 
 #define LARGEST_BYTES (64u << 20)
 #define N_COPIES      9
@@ -33,20 +37,15 @@ static int time_copy(struct sy_stream *stream, struct sy_pool_memory *pool, cons
     return SY_OK;
 }
 
-static int measure(struct sy_device *device)
+/* One copy at a time, from queueing it to knowing that it is done: what a lone copy takes. */
+static int print_sizes(struct sy_device *device, struct sy_pool_memory *pool, const void *from)
 {
-    struct sy_pool_memory *pool = NULL;
     struct sy_stream *stream = NULL;
-    void *from = malloc(LARGEST_BYTES);
     uint64_t took_ns;
-    int status = from ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory");
+    int status = sy_stream_create(device, SY_STREAM_COPY_H2D, &stream);
 
-    if (from)
-        memset(from, 1, LARGEST_BYTES);
     if (status == SY_OK)
-        status = sy_pool_create(device, LARGEST_BYTES, &pool);
-    if (status == SY_OK)
-        status = sy_stream_create(device, SY_STREAM_COPY_H2D, &stream);
+        printf("%12s %12s %10s\n", "bytes", "us", "GB/s");
     for (uint64_t bytes = 4096; status == SY_OK && bytes <= LARGEST_BYTES; bytes *= 8) {
         status = time_copy(stream, pool, from, bytes, &took_ns);
         if (status == SY_OK)
@@ -54,35 +53,117 @@ static int measure(struct sy_device *device)
                    (double)bytes / (double)took_ns);
     }
     sy_stream_destroy(stream);
+    return status;
+}
+
+static void print_cost(const struct sy_link_measurement *cost)
+{
+    printf("\ncopies queued back to back:\n"
+           "  to the device      %.2f GB/s, and %.2f us a copy (alpha)\n"
+           "  to the host        %.2f GB/s\n"
+           "  a group's signal   %.2f us (sigma)\n"
+           "  from               %d timed batches\n",
+           cost->h2d_gbps, cost->alpha_ns / 1e3, cost->d2h_gbps, cost->sigma_ns / 1e3,
+           cost->n_samples);
+}
+
+static int print_json(const struct sy_device *device, const struct sy_link_measurement *cost)
+{
+    json_t *answer = json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:i}", "device", sy_device_get_properties(device)->name,
+        "alpha_us", cost->alpha_ns / 1e3, "h2d_gbps", cost->h2d_gbps, "d2h_gbps", cost->d2h_gbps,
+        "sigma_us", cost->sigma_ns / 1e3, "samples", cost->n_samples);
+
+    if (!answer || json_dumpf(answer, stdout, JSON_INDENT(2)) < 0)
+        return sy_error_set(SY_EIO, "cannot write the answer");
+    putchar('\n');
+    json_decref(answer);
+    return SY_OK;
+}
+
+static int measure(struct sy_device *device, bool json)
+{
+    struct sy_link_measurement cost;
+    struct sy_pool_memory *pool = NULL;
+    void *from = malloc(LARGEST_BYTES);
+    int status;
+
+    if (!from)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %u bytes to copy", LARGEST_BYTES);
+    memset(from, 1, LARGEST_BYTES);
+    SY_TRY_GOTO(sy_pool_create(device, LARGEST_BYTES, &pool), done);
+    if (!json) {
+        printf("%s\n", sy_device_get_properties(device)->name);
+        SY_TRY_GOTO(print_sizes(device, pool, from), done);
+    }
+    SY_TRY_GOTO(sy_link_measure(device, pool, 0, LARGEST_BYTES, from, 0, &cost), done);
+    if (json)
+        status = print_json(device, &cost);
+    else
+        print_cost(&cost);
+done:
     sy_pool_destroy(pool);
     free(from);
     return status;
 }
 
-int sy_cmd_bench_link(int argc, char **argv)
+/* As the server does: the link has the last core that may be used. */
+static int set_link_core(struct sy_device *device)
 {
-    static const struct sy_cli_option options[] = {
-        {"device", "SPEC", "host or emulated[,link-gbps=12.3]; default host"}, {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {
-        "bench-link [options]\n\nTimes copies from host to device: median of 9.", options, argc,
-        argv, 0};
-    const char *value, *text = "host";
+    cpu_set_t set;
+    int last = -1, n = 0;
+
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set)) {
+            last = core;
+            n++;
+        }
+    if (sy_device_get_properties(device)->reserved_cores == 0 || n < 2)
+        return SY_OK;
+    return sy_device_set_link_core(device, last);
+}
+
+static int run(const char *text, bool json)
+{
     struct sy_device_spec spec;
     struct sy_device *device;
-    int got, status;
+    int status;
 
-    while ((got = sy_cli_next(&parser, &value)) >= 0)
-        text = value;
-    if (got != SY_CLI_END)
-        return got == SY_CLI_HELP  ? 0
-               : got == SY_CLI_BAD ? 2
-                                   : sy_cli_usage("bench-link takes no words: %s", value);
     if (sy_device_spec_parse(text, &spec) < 0)
         return sy_cli_usage("--device: %s", sy_error_text());
     if (sy_device_open(&spec, &device) < 0)
         return sy_cli_fail_status();
-    printf("%s\n%12s %12s %10s\n", sy_device_get_properties(device)->name, "bytes", "us", "GB/s");
-    status = measure(device);
+    status = set_link_core(device);
+    if (status == SY_OK)
+        status = measure(device, json);
     sy_device_close(device);
     return status < 0 ? sy_cli_fail_status() : 0;
+}
+
+int sy_cmd_bench_link(int argc, char **argv)
+{
+    static const struct sy_cli_option options[] = {
+        {"device", "SPEC", "host, emulated[,link-gbps=12.3] or cuda:N; default host"},
+        {"json", NULL, "the fitted costs only, as JSON"},
+        {NULL, NULL, NULL}};
+    struct sy_cli_parser parser = {
+        "bench-link [options]\n\nTimes copies between host and device: medians.", options, argc,
+        argv, 0};
+    const char *value, *text = "host";
+    bool json = false;
+    int got;
+
+    while ((got = sy_cli_next(&parser, &value)) >= 0) {
+        if (got == 0)
+            text = value;
+        else
+            json = true;
+    }
+    if (got == SY_CLI_END)
+        return run(text, json);
+    if (got == SY_CLI_WORD)
+        return sy_cli_usage("bench-link takes no words: %s", value);
+    return got == SY_CLI_HELP ? 0 : 2;
 }

@@ -1,13 +1,22 @@
+/* plan: the groups of a model and its pipeline, drawn as text. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "loader/package.h"
 #include "loader/plan.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/link_probe.h"
+#include "runtime/device/device.h"
 
-#define LANE_COLUMNS 64
+#define LANE_COLUMNS     64
+#define DEFAULT_GBPS     12.3 /* PCIe 3.0 x16, as on the paper's machine */
+#define DEFAULT_ALPHA_US 10.0
+#define DEFAULT_SIGMA_US 5.0
 
 static void draw_lane(const char *name, const uint64_t *spans, int n_groups, int which,
                       double ns_per_column)
@@ -44,16 +53,14 @@ static void print_plan(const struct sy_plan *plan, const uint64_t *spans)
            (double)plan->bound_ns / 1e6);
 }
 
-static int plan_package(const char *path, const struct sy_link_cost *cost, int64_t batch)
+static int draw_package(const struct sy_package *package, const struct sy_link_cost *cost,
+                        int64_t batch)
 {
-    struct sy_package *package;
-    struct sy_plan_layer *layers;
+    struct sy_plan_layer *layers = calloc((size_t)package->n_layers + 1, sizeof(*layers));
     struct sy_plan plan;
     uint64_t spans[4 * SY_MAX_GROUPS];
     int status;
 
-    SY_TRY(sy_package_open(path, &package));
-    layers = calloc((size_t)package->n_layers + 1, sizeof(*layers));
     for (int i = 0; layers && i < package->n_layers; i++)
         layers[i] = (struct sy_plan_layer){package->layers[i].bytes,
                                            sy_package_layer_ns(package, i, batch)};
@@ -61,43 +68,145 @@ static int plan_package(const char *path, const struct sy_link_cost *cost, int64
                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a plan");
     if (status == SY_OK) {
         sy_plan_simulate(layers, plan.groups, plan.n_groups, cost, spans);
+        printf("%s, batch %lld: %d layers, %.1f MB, compute %s\n", package->name, (long long)batch,
+               package->n_layers, (double)package->weights_bytes / 1e6,
+               package->profile.layer_ns[0] ? "as profiled" : "unknown: it was not profiled");
+        printf("link: %.2f GB/s, %.2f us a copy, %.2f us a group's signal\n\n", cost->bytes_per_ns,
+               cost->alpha_ns / 1e3, cost->sigma_ns / 1e3);
         print_plan(&plan, spans);
     }
     free(layers);
+    return status;
+}
+
+/* ---- the link ------------------------------------------------------------------------------------------ */
+
+struct plan_options {
+    const char *file, *device;
+    double link_gbps, alpha_us, sigma_us; /* negative: not given */
+    int64_t batch;
+};
+
+/* What is given on the command line stands before what is measured. On the host device, storage is the link. */
+static int choose_link(const struct plan_options *options, const struct sy_package *package,
+                       struct sy_link_cost *out)
+{
+    struct sy_device_spec spec;
+
+    *out = (struct sy_link_cost){DEFAULT_ALPHA_US * 1e3, DEFAULT_GBPS, DEFAULT_SIGMA_US * 1e3};
+    if (options->device) {
+        SY_TRY(sy_device_spec_parse(options->device, &spec));
+        if (strcmp(spec.kind, "host") != 0)
+            SY_TRY(sy_link_probe(options->device, out));
+        else if (package->profile.storage_bytes_per_s > 0)
+            out->bytes_per_ns = (double)package->profile.storage_bytes_per_s / 1e9;
+        else if (options->link_gbps < 0)
+            return sy_error_set(SY_EARG,
+                                "%s was not profiled, so its storage's rate is unknown; give "
+                                "--link-gbps, or import it again",
+                                package->path);
+    }
+    if (options->link_gbps > 0)
+        out->bytes_per_ns = options->link_gbps;
+    if (options->alpha_us >= 0)
+        out->alpha_ns = options->alpha_us * 1e3;
+    if (options->sigma_us >= 0)
+        out->sigma_ns = options->sigma_us * 1e3;
+    return SY_OK;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+static int plan_package(const struct plan_options *options, const char *path)
+{
+    struct sy_package *package;
+    struct sy_link_cost cost;
+    int status;
+
+    SY_TRY(sy_package_open(path, &package));
+    status = choose_link(options, package, &cost);
+    if (status == SY_OK)
+        status = draw_package(package, &cost, options->batch);
     sy_package_close(package);
     return status;
 }
 
+/* An ONNX file is imported into a folder that is gone afterwards. */
+static int plan_onnx(const struct plan_options *options)
+{
+    const char *base = strrchr(options->file, '/'), *temporary = getenv("TMPDIR");
+    char folder[1024], path[1100];
+    int status;
+
+    snprintf(folder, sizeof(folder), "%s/switchyard-plan-XXXXXX", temporary ? temporary : "/tmp");
+    if (!mkdtemp(folder))
+        return sy_error_set(SY_EIO, "no temporary folder %s: %s", folder, strerror(errno));
+    snprintf(path, sizeof(path), "%s/model" SY_PACKAGE_SUFFIX, folder);
+    status = sy_cli_import(options->file, path, base ? base + 1 : options->file, true, 0);
+    if (status == SY_OK)
+        status = plan_package(options, path);
+    unlink(path);
+    rmdir(folder);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static const struct sy_cli_option options_table[] = {
+    {"device", "SPEC",
+     "plan for this device, its link measured: host, emulated[,link-gbps=12.3], cuda:N"},
+    {"link-gbps", "N", "rate of the link, 10^9 bytes per second; without --device 12.3"},
+    {"alpha-us", "N", "fixed cost of one copy; without --device 10"},
+    {"sigma-us", "N", "cost of one group's signal; without --device 5"},
+    {"batch", "N", "batch size; default 1"},
+    {NULL, NULL, NULL}};
+
+static int set_option(struct plan_options *options, int index, const char *value)
+{
+    switch (index) {
+    case 0:
+        options->device = value;
+        return SY_OK;
+    case 1:
+        SY_TRY(sy_cli_real(value, &options->link_gbps));
+        return options->link_gbps > 0 ? SY_OK : sy_error_set(SY_EARG, "a link is faster than 0");
+    case 2:
+        return sy_cli_real(value, &options->alpha_us);
+    case 3:
+        return sy_cli_real(value, &options->sigma_us);
+    default:
+        return sy_cli_integer(value, 1, 1024, &options->batch);
+    }
+}
+
 int sy_cmd_plan(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"link-gbps", "N", "rate of the link, 10^9 bytes per second; default 12.3"},
-        {"alpha-us", "N", "fixed cost of one copy; default 10"},
-        {"sigma-us", "N", "cost of one group's synchronisation; default 5"},
-        {"batch", "N", "batch size; default 1"},
-        {NULL, NULL, NULL}};
-    struct sy_cli_parser parser = {"plan PACKAGE [options]\n\nCuts the model into groups for this "
-                                   "link and draws the pipeline.",
-                                   options, argc, argv, 0};
-    double number[3] = {12.3, 10, 5};
-    const char *value, *path = NULL;
-    int64_t batch = 1;
-    int got;
+    struct sy_cli_parser parser = {
+        "plan MODEL.sypkg|MODEL.onnx [options]\n\nCuts the model into groups for this link and "
+        "draws the pipeline.",
+        options_table, argc, argv, 0};
+    struct plan_options options = {.link_gbps = -1, .alpha_us = -1, .sigma_us = -1, .batch = 1};
+    const char *value;
+    int got, status;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && options.file)
+            return sy_cli_usage("plan takes one model, not also %s", value);
         if (got == SY_CLI_WORD)
-            path = value;
-        else if ((got < 3 ? sy_cli_real(value, &number[got])
-                          : sy_cli_integer(value, 1, 1024, &batch)) < 0)
-            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+            options.file = value;
+        else if (set_option(&options, got, value) < 0)
+            return sy_cli_usage("--%s: %s", options_table[got].name, sy_error_text());
     }
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (!path || number[0] <= 0)
-        return sy_cli_usage(
-            "plan takes a package, and a link faster than 0; see switchyard plan --help");
-    if (plan_package(path, &(struct sy_link_cost){number[1] * 1e3, number[0], number[2] * 1e3},
-                     batch) < 0)
-        return sy_cli_fail_status();
-    return 0;
+    if (!options.file)
+        return sy_cli_usage("plan which model? see switchyard plan --help");
+    status = ends_with(options.file, ".onnx") ? plan_onnx(&options)
+                                              : plan_package(&options, options.file);
+    return status < 0 ? sy_cli_fail_status() : 0;
 }

@@ -1,6 +1,7 @@
 /* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
 #include <dirent.h>
 #include <event2/event.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/link_probe.h"
 #include "runtime/core.h"
+#include "runtime/device/device.h"
 #include "runtime/rpc_server.h"
 #include "workers/job.h"
 
@@ -32,8 +35,10 @@ struct package_path {
 struct serve {
     struct sy_core_config core_config;
     struct sy_rpc_config rpc_config;
+    struct sy_link_cost link;
     int64_t warm_batches[8];
-    char threads_cores[32];
+    int n_threads;
+    char threads_cores[8 * CPU_SETSIZE];
     const char *models_folder, *jobs[MAX_JOBS];
     int n_packages, n_jobs, n_loading, ready_fd, result;
     struct package_path packages[MAX_PACKAGES];
@@ -48,7 +53,7 @@ static const struct sy_cli_option options[] = {
      "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is "
      "imported first"},
     {"package", "FILE", "one package; may be given again"},
-    {"device", "SPEC", "host, or emulated[,link-gbps=12.3][,link-alpha-us=10]; default host"},
+    {"device", "SPEC", "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
     {"image-bytes", "SIZE", "host image of a discrete device"},
     {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
@@ -105,17 +110,6 @@ static int set_count(const char *value, int64_t most, int *out)
     return SY_OK;
 }
 
-static int set_threads(struct serve *serve, const char *value)
-{
-    int n = 0;
-
-    SY_TRY(set_count(value, 1024, &n));
-    snprintf(serve->threads_cores, sizeof(serve->threads_cores), "0-%d", n - 1);
-    if (!serve->core_config.cores)
-        serve->core_config.cores = serve->threads_cores;
-    return SY_OK;
-}
-
 static int set_hang_timeout(struct serve *serve, const char *value)
 {
     double seconds;
@@ -160,7 +154,7 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 6:
         return set_count(value, 64, &core->n_workers);
     case 7:
-        return set_threads(serve, value);
+        return set_count(value, CPU_SETSIZE, &serve->n_threads);
     case 8:
         return set_text(&core->cores, value);
     case 9:
@@ -313,9 +307,56 @@ static int start_job(struct serve *serve, const char *path)
     return status;
 }
 
+/* The first --threads of the cores that this process may use. */
+static int choose_threads(struct serve *serve)
+{
+    size_t used = 0;
+    cpu_set_t set;
+    int n = 0;
+
+    if (serve->n_threads == 0)
+        return SY_OK;
+    if (serve->core_config.cores)
+        return sy_error_set(SY_EARG, "--threads and --cores: give one of them");
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    for (int core = 0; core < CPU_SETSIZE && n < serve->n_threads; core++)
+        if (CPU_ISSET(core, &set)) {
+            used +=
+                (size_t)snprintf(serve->threads_cores + used, sizeof(serve->threads_cores) - used,
+                                 "%s%d", n ? "," : "", core);
+            n++;
+        }
+    if (n < serve->n_threads)
+        return sy_error_set(SY_EARG, "--threads %d: this process may use %d cores",
+                            serve->n_threads, n);
+    serve->core_config.cores = serve->threads_cores;
+    return SY_OK;
+}
+
+/* What plans are made for; where it cannot be measured, the device's description stands in. */
+static int measure_link(struct serve *serve)
+{
+    struct sy_device_spec spec;
+
+    SY_TRY(sy_device_spec_parse(serve->core_config.device, &spec));
+    if (strcmp(spec.kind, "host") == 0)
+        return SY_OK;
+    if (sy_link_probe(serve->core_config.device, &serve->link) < 0) {
+        sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
+        return SY_OK;
+    }
+    sy_log_info("serve", "event=link_measured gbps=%.2f alpha_us=%.2f sigma_us=%.2f",
+                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3);
+    serve->core_config.link = &serve->link;
+    return SY_OK;
+}
+
 static int start(struct serve *serve)
 {
+    SY_TRY(choose_threads(serve));
     SY_TRY(scan_models(serve));
+    SY_TRY(measure_link(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core,
                                 &serve->rpc));
