@@ -107,7 +107,7 @@ static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int i
     return SY_OK;
 }
 
-/* Whether the operator can be run shows when its program is made; this is what makes import refuse it by name. */
+/* Making the layer's steps once on trial makes import refuse by name what could not run. */
 static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
@@ -122,7 +122,7 @@ static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
         if (is_param(graph, node, i))
             SY_TRY(add_param(graph, layer, i));
     layer->bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_LAYER_ALIGN);
-    return SY_OK;
+    return sy_program_try_layer(graph, layer);
 }
 
 static int reorder_to(const dnnl_memory_desc_t *md, void *from, void *to, const char *name)

@@ -94,7 +94,7 @@ static dnnl_alg_kind_t activation_kind(enum sy_activation activation)
     return dnnl_alg_kind_undef;
 }
 
-int sy_dnnl_node_attr(const struct sy_node *node, bool sum_residual, dnnl_primitive_attr_t *out)
+int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops;
     dnnl_alg_kind_t activation = activation_kind(node->activation);
@@ -103,8 +103,8 @@ int sy_dnnl_node_attr(const struct sy_node *node, bool sum_residual, dnnl_primit
     SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
     SY_DNNL(dnnl_post_ops_create(&ops), node->name);
     dnnl_status_t status = dnnl_success;
-    if (sum_residual)
-        status = dnnl_post_ops_append_sum(ops, 1.0f);
+    if (sum_scale != 0)
+        status = dnnl_post_ops_append_sum(ops, sum_scale);
     if (status == dnnl_success && activation != dnnl_alg_kind_undef)
         status = dnnl_post_ops_append_eltwise(ops, 1.0f, activation, clip ? node->act_alpha : 0.0f,
                                               clip ? node->act_beta : 0.0f);
@@ -136,7 +136,7 @@ static int make_pd(const struct sy_node *node, const struct conv_shape *c,
                 weights ? weights : &w, has_bias(node) ? &bias : NULL, &dst, c->strides,
                 c->dilations, c->pad_left, c->pad_right),
             node->name);
-    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0, &attr));
+    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0 ? 1 : 0, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "convolution", node->name);

@@ -262,12 +262,17 @@ static int build_cast(struct sy_program *p)
     return sy_step_set_numbers(step, (int64_t[]){from, to, count(&p->values[src])}, 3);
 }
 
+int sy_program_add_expand(struct sy_program *p, int from, int to)
+{
+    return add_broadcast(p, SY_OP_IDENTITY, &from, 1, to);
+}
+
 static int build_expand(struct sy_program *p)
 {
     int src, dst;
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
-    return add_broadcast(p, SY_OP_IDENTITY, &src, 1, dst);
+    return sy_program_add_expand(p, src, dst);
 }
 
 #define UNARY(op)                   \

@@ -1,4 +1,6 @@
-/* Gemm and MatMul on oneDNN's matmul: constant weights packed at import, with bias and activation fused; otherwise batched. */
+/* Gemm and MatMul on oneDNN's matmul. Constant matrices on the right are packed at import, alpha and transposition in them;
+ * all other products take both sides as they lie. A bias of one row is oneDNN's; any other C is put into the result's memory first, and
+ * the product is added to it. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -7,9 +9,11 @@
 
 #define REFERENCE_ROWS 128 /* rows of the input that the weights' layout is chosen for */
 
-/* y[M, N] = x[M, K] w[K, N]. */
+/* y[M, N] = x[M, K] w[K, N], + bias row, + what is in y times sum_scale (0: nothing). */
 struct matmul_shape {
     int64_t m, k, n;
+    bool with_bias;
+    float sum_scale;
 };
 
 static bool transposed(const struct sy_node *node, int input)
@@ -35,20 +39,28 @@ static int weights_dims(const struct sy_graph *graph, const struct sy_node *node
     return SY_OK;
 }
 
+/* A row-major matrix of these extents; `transposed`: it lies there as [columns, rows]. */
+static void matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t columns, bool is_transposed)
+{
+    dnnl_dims_t dims = {rows, columns};
+    dnnl_dims_t strides = {is_transposed ? 1 : columns, is_transposed ? rows : 1};
+    dnnl_memory_desc_init_by_strides(md, 2, dims, dnnl_f32, strides);
+}
+
 static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
-                   const dnnl_memory_desc_t *weights, bool with_bias, dnnl_primitive_desc_t *out)
+                   const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
     dnnl_matmul_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
-    sy_dnnl_plain_md(&src, 2, (int64_t[]){s->m, s->k});
+    matrix_md(&src, s->m, s->k, transposed(node, 0));
     sy_dnnl_plain_md(&dst, 2, (int64_t[]){s->m, s->n});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->n});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, dnnl_f32, dnnl_format_tag_any);
-    SY_DNNL(
-        dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, with_bias ? &bias : NULL, &dst),
-        node->name);
-    SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0, &attr));
+    SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, s->with_bias ? &bias : NULL,
+                                  &dst),
+            node->name);
+    SY_TRY(sy_dnnl_node_attr(node, s->sum_scale, &attr));
     dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return sy_dnnl_check(status, "matmul", node->name);
@@ -64,12 +76,14 @@ static bool constant_matrix(const struct sy_graph *graph, const struct sy_node *
 static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
                          dnnl_memory_desc_t *md)
 {
-    struct matmul_shape s = {.m = REFERENCE_ROWS};
+    struct matmul_shape s = {.m = REFERENCE_ROWS,
+                             .with_bias = bias_of(node) >= 0,
+                             .sum_scale = node->residual_input >= 0};
     dnnl_primitive_desc_t pd;
     if (input != 1 || !constant_matrix(graph, node))
         return SY_OK;
     SY_TRY(weights_dims(graph, node, &s.k, &s.n));
-    SY_TRY(make_pd(node, &s, NULL, bias_of(node) >= 0, &pd));
+    SY_TRY(make_pd(node, &s, NULL, &pd));
     *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
@@ -83,12 +97,13 @@ static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *no
     const float *from = t->data;
     float *to = out;
     size_t n = t->data_bytes / sizeof *to;
+    bool packed = input == 1 && constant_matrix(graph, node);
     float scale = 1;
-    if (input == 1)
+    if (packed)
         scale = sy_node_float(node, "alpha", 1);
     else if (input == bias_of(node) && node->op == SY_OP_GEMM)
         scale = sy_node_float(node, "beta", 1);
-    if (input == 1 && transposed(node, 1)) {
+    if (packed && transposed(node, 1)) {
         int64_t rows = t->shape.dims[0].fixed, columns = t->shape.dims[1].fixed;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < columns; c++)
@@ -100,114 +115,146 @@ static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *no
     return SY_OK;
 }
 
-/* Where the product goes: over (a copy of) the residual, or fresh. */
-static int place_output(struct sy_program *p, int *out)
+/* Where the product goes: over (a copy of) the residual, over C, or fresh. *sum_scale: what is there already counts so much. */
+static int place_output(struct sy_program *p, bool over_bias, int *out, float *sum_scale)
 {
     const struct sy_node *node = sy_program_node(p);
-    int residual;
-    if (node->residual_input < 0)
+    int over = over_bias ? bias_of(node) : node->residual_input, from;
+    *sum_scale = 0;
+    if (over < 0)
         return sy_program_output_plain(p, 0, out);
-    SY_TRY(sy_program_input_plain(p, node->residual_input, &residual));
-    if (sy_program_is_last_use(p, node->residual_input, residual))
-        SY_TRY(sy_program_new_alias(p, residual, node->outputs[0], NULL, out));
-    else
-        SY_TRY(sy_program_output_plain(p, 0, out));
-    sy_program_set_output(p, 0, *out);
-    return p->values[*out].root == p->values[residual].root
-               ? SY_OK
-               : sy_program_add_reorder(p, residual, *out);
+    if (over_bias && node->residual_input >= 0)
+        return sy_unsupported(node, "a residual together with a bias that is not one row");
+    SY_TRY(sy_program_input_plain(p, over, &from));
+    *sum_scale = 1;
+    if (over_bias && node->op == SY_OP_GEMM && !sy_program_is_param(p, over))
+        *sum_scale = sy_node_float(node, "beta", 1);
+    if (!over_bias && sy_program_is_last_use(p, over, from)) {
+        SY_TRY(sy_program_new_alias(p, from, node->outputs[0], NULL, out));
+        sy_program_set_output(p, 0, *out);
+        return SY_OK;
+    }
+    SY_TRY(sy_program_output_plain(p, 0, out));
+    return sy_program_add_expand(p, from, *out);
 }
 
-/* The same bytes as a matrix of `columns` columns. */
+/* The same bytes as a matrix. */
 static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, int64_t columns,
-                     int *out)
+                     bool is_transposed, int *out)
 {
     dnnl_memory_desc_t md;
-    sy_dnnl_plain_md(&md, 2, (int64_t[]){rows, columns});
+    matrix_md(&md, rows, columns, is_transposed);
     return sy_program_new_alias(p, value, tensor, &md, out);
 }
 
+/* Whether the bias is one row of `columns`, and nothing is left to multiply it with. */
+static bool is_row_bias(const struct sy_program *p, int64_t columns)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int64_t dims[SY_MAX_RANK], n = 1;
+    int bias = bias_of(node), rank;
+    if (bias < 0 || (node->op == SY_OP_GEMM && !sy_program_is_param(p, bias) &&
+                     sy_node_float(node, "beta", 1) != 1))
+        return false;
+    rank = sy_program_input_tensor(p, bias)->shape.rank;
+    sy_program_dims(p, node->inputs[bias], dims);
+    for (int i = 0; i < rank; i++)
+        n *= dims[i];
+    return rank > 0 && dims[rank - 1] == columns && n == columns;
+}
+
+static int64_t count(const struct sy_value *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        n *= v->dims[i];
+    return n;
+}
+
+/* The right side is packed. */
 static int build_constant(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    struct matmul_shape s;
+    struct matmul_shape s = {0};
     dnnl_primitive_desc_t pd;
-    int src, dst, weights, bias = -1, args[4][2], n = 0;
-    if (transposed(node, 0))
-        return sy_unsupported(node, "transA");
+    int src, dst, weights, args[4][2], n = 0;
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "only float32");
     SY_TRY(weights_dims(p->graph, node, &s.k, &s.n));
     SY_TRY(sy_program_input_plain(p, 0, &src));
-    int64_t elements = 1;
-    for (int i = 0; i < p->values[src].rank; i++)
-        elements *= p->values[src].dims[i];
-    s.m = s.k ? elements / s.k : 0;
+    s.m = s.k ? count(&p->values[src]) / s.k : 0;
+    s.with_bias = is_row_bias(p, s.n);
     SY_TRY(sy_program_param(p, 1, &weights));
-    if (bias_of(node) >= 0) {
-        int64_t bias_elements = 1;
-        SY_TRY(sy_program_input_plain(p, bias_of(node), &bias));
-        for (int i = 0; i < p->values[bias].rank; i++)
-            bias_elements *= p->values[bias].dims[i];
-        if (bias_elements != s.n)
-            return sy_unsupported(node, "a bias that is not one row");
-        SY_TRY(as_matrix(p, bias, node->inputs[bias_of(node)], 1, s.n, &bias));
-    }
-    SY_TRY(as_matrix(p, src, node->inputs[0], s.m, s.k, &src));
-    SY_TRY(place_output(p, &dst));
-    SY_TRY(as_matrix(p, dst, node->outputs[0], s.m, s.n, &dst));
-    SY_TRY(make_pd(node, &s, &p->values[weights].md, bias >= 0, &pd));
+    SY_TRY(as_matrix(p, src, node->inputs[0], s.m, s.k, transposed(node, 0), &src));
     memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
     memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
-    if (bias >= 0)
+    if (s.with_bias) {
+        int bias, tensor = node->inputs[bias_of(node)];
+        SY_TRY(sy_program_input_plain(p, bias_of(node), &bias));
+        SY_TRY(as_matrix(p, bias, tensor, 1, s.n, false, &bias));
         memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
+    }
+    SY_TRY(place_output(p, bias_of(node) >= 0 && !s.with_bias, &dst, &s.sum_scale));
+    SY_TRY(as_matrix(p, dst, node->outputs[0], s.m, s.n, false, &dst));
     memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
+    SY_TRY(make_pd(node, &s, &p->values[weights].md, &pd));
     return sy_program_add_primitive(p, pd, (const int(*)[2])args, n);
 }
 
-/* Rank raised with ones in front, as numpy broadcasts. */
-static void raise_rank(const struct sy_value *v, int rank, dnnl_memory_desc_t *md)
+/* Rank raised with ones in front, as numpy broadcasts; Gemm's operands perhaps transposed. */
+static void operand_md(const struct sy_value *v, int rank, bool is_transposed,
+                       dnnl_memory_desc_t *md)
 {
     int64_t dims[SY_MAX_RANK];
     for (int i = 0; i < rank; i++)
         dims[i] = i < rank - v->rank ? 1 : v->dims[i - (rank - v->rank)];
-    sy_dnnl_plain_md(md, rank, dims);
+    if (is_transposed)
+        matrix_md(md, dims[1], dims[0], true);
+    else
+        sy_dnnl_plain_md(md, rank, dims);
 }
 
-static int batched_attr(const struct sy_node *node, dnnl_primitive_attr_t *out)
+static int make_batched_pd(const struct sy_node *node, const dnnl_memory_desc_t *const *mds,
+                           float sum_scale, dnnl_primitive_desc_t *out)
 {
     float alpha = sy_node_float(node, "alpha", 1);
-    SY_TRY(sy_dnnl_node_attr(node, false, out));
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_attr_t attr;
+    SY_DNNL(dnnl_matmul_desc_init(&desc, mds[0], mds[1], NULL, mds[2]), node->name);
+    SY_TRY(sy_dnnl_node_attr(node, sum_scale, &attr));
+    dnnl_status_t status = dnnl_success;
     if (alpha != 1)
-        SY_DNNL(dnnl_primitive_attr_set_output_scales(*out, 1, 0, &alpha), node->name);
-    return SY_OK;
+        status = dnnl_primitive_attr_set_output_scales(attr, 1, 0, &alpha);
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return sy_dnnl_check(status, "matmul", node->name);
 }
 
+/* Both sides as they lie. */
 static int build_batched(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t a_md, b_md, y_md;
-    dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t pd;
-    dnnl_primitive_attr_t attr;
+    float sum_scale;
     int a, b, y;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->op != SY_OP_MATMUL ||
-        bias_of(node) >= 0 || node->residual_input >= 0)
-        return sy_unsupported(node, "a product of computed matrices with these types or fusions");
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
+        sy_program_input_tensor(p, 1)->dtype != SY_DTYPE_F32)
+        return sy_unsupported(node, "these element types; only float32");
     SY_TRY(sy_program_input_plain(p, 0, &a));
     SY_TRY(sy_program_input_plain(p, 1, &b));
-    SY_TRY(sy_program_output_plain(p, 0, &y));
     int rank = SY_MAX(p->values[a].rank, p->values[b].rank);
-    if (p->values[a].rank < 2 || p->values[b].rank < 2 || p->values[y].rank != rank)
+    if (p->values[a].rank < 2 || p->values[b].rank < 2)
         return sy_unsupported(node, "a product with a vector");
-    raise_rank(&p->values[a], rank, &a_md);
-    raise_rank(&p->values[b], rank, &b_md);
-    raise_rank(&p->values[y], rank, &y_md);
+    SY_TRY(place_output(p, bias_of(node) >= 0, &y, &sum_scale));
+    operand_md(&p->values[a], rank, transposed(node, 0), &a_md);
+    operand_md(&p->values[b], rank, transposed(node, 1), &b_md);
+    operand_md(&p->values[y], rank, false, &y_md);
     SY_TRY(sy_program_new_alias(p, a, node->inputs[0], &a_md, &a));
     SY_TRY(sy_program_new_alias(p, b, node->inputs[1], &b_md, &b));
-    SY_DNNL(dnnl_matmul_desc_init(&desc, &a_md, &b_md, NULL, &y_md), node->name);
-    SY_TRY(batched_attr(node, &attr));
-    dnnl_status_t status = dnnl_primitive_desc_create(&pd, &desc, attr, sy_dnnl_engine(), NULL);
-    dnnl_primitive_attr_destroy(attr);
-    SY_DNNL(status, node->name);
+    SY_TRY(make_batched_pd(node, (const dnnl_memory_desc_t *[]){&a_md, &b_md, &y_md}, sum_scale,
+                           &pd));
     const int args[][2] = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}};
     return sy_program_add_primitive(p, pd, args, 3);
 }

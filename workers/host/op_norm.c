@@ -53,10 +53,11 @@ static int build_layer_norm(struct sy_program *p)
     int axis = (int)sy_node_int(node, "axis", -1);
     axis = axis < 0 ? axis + x.rank : axis;
     int64_t columns = product(x.dims, axis, x.rank);
-    if (p->values[values[2]].bytes != (uint64_t)columns * sizeof(float))
-        return sy_unsupported(node, "a scale of another size than what is normalised");
+    if (p->values[values[2]].bytes != (uint64_t)columns * sizeof(float) ||
+        (values[3] >= 0 && p->values[values[3]].bytes != (uint64_t)columns * sizeof(float)))
+        return sy_unsupported(node, "a scale or bias of another size than what is normalised");
     SY_TRY(sy_program_output_plain(p, 0, &values[4]));
-    if (node->n_outputs > 1 && node->outputs[node->n_outputs - 1] >= 0)
+    if (skips && node->n_outputs > 1 && node->outputs[node->n_outputs - 1] >= 0)
         SY_TRY(sy_program_output_plain(p, node->n_outputs - 1, &values[5]));
     struct sy_step *step = sy_program_add_step(p, run_layer_norm, 6);
     if (!step)
@@ -88,6 +89,9 @@ static int build_batch_norm(struct sy_program *p)
     const struct sy_value x = p->values[values[0]];
     if (x.dtype != SY_DTYPE_F32 || x.rank < 2)
         return sy_unsupported(node, "only float32 of two dimensions and more");
+    for (int i = 1; i < 5; i++)
+        if (p->values[values[i]].bytes != (uint64_t)x.dims[1] * sizeof(float))
+            return sy_unsupported(node, "a parameter that has not one float per channel");
     SY_TRY(sy_program_output_plain(p, 0, &values[5]));
     struct sy_step *step = sy_program_add_step(p, run_batch_norm, 6);
     if (!step)

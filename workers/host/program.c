@@ -1,5 +1,6 @@
 #include "workers/host/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,231 +53,6 @@ void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
 const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
 {
     return dnnl_primitive_desc_query_md(pd, what, 0);
-}
-
-/* ---- values ------------------------------------------------------------------------------------------ */
-
-const struct sy_node *sy_program_node(const struct sy_program *p)
-{
-    return &p->graph->nodes[p->layers[p->layer].node];
-}
-
-const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input)
-{
-    return &p->graph->tensors[sy_program_node(p)->inputs[input]];
-}
-
-void sy_program_dims(const struct sy_program *p, int tensor, int64_t *dims)
-{
-    const struct sy_shape *shape = &p->graph->tensors[tensor].shape;
-    for (int i = 0; i < shape->rank; i++)
-        dims[i] = sy_dim_at(shape->dims[i], p->batch);
-}
-
-int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
-                         int *out)
-{
-    if (p->n_values == p->values_capacity) {
-        int capacity = p->values_capacity ? 2 * p->values_capacity : 256;
-        struct sy_value *grown = realloc(p->values, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for %d values", capacity);
-        p->values = grown;
-        p->values_capacity = capacity;
-    }
-    struct sy_value *v = &p->values[p->n_values];
-    *v = (struct sy_value){.dtype = dtype,
-                           .rank = rank,
-                           .root = p->n_values,
-                           .first = p->layer,
-                           .last = p->layer,
-                           .bytes = sy_dtype_bytes(dtype)};
-    for (int i = 0; i < rank; i++) {
-        v->dims[i] = dims[i];
-        v->bytes *= (uint64_t)dims[i];
-    }
-    if (dtype == SY_DTYPE_F32)
-        sy_dnnl_plain_md(&v->md, rank, dims);
-    *out = p->n_values++;
-    return SY_OK;
-}
-
-static int new_of_tensor(struct sy_program *p, int tensor, int *out)
-{
-    int64_t dims[SY_MAX_RANK];
-    const struct sy_tensor *t = &p->graph->tensors[tensor];
-    sy_program_dims(p, tensor, dims);
-    return sy_program_new_value(p, t->dtype, t->shape.rank, dims, out);
-}
-
-int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md,
-                            int *out)
-{
-    SY_TRY(new_of_tensor(p, tensor, out));
-    p->values[*out].md = *md;
-    p->values[*out].bytes = dnnl_memory_desc_get_size(md);
-    return SY_OK;
-}
-
-int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl_memory_desc_t *md,
-                         int *out)
-{
-    SY_TRY(new_of_tensor(p, tensor, out));
-    struct sy_value *v = &p->values[*out], *of = &p->values[value];
-    int root = of->root;
-    v->place = of->place;
-    v->index = of->index;
-    v->constant = of->constant;
-    v->offset = of->offset;
-    v->root = root;
-    if (md)
-        v->md = *md;
-    p->values[root].last = p->layer;
-    return SY_OK;
-}
-
-void sy_program_touch(struct sy_program *p, int value)
-{
-    struct sy_value *root = &p->values[p->values[value].root];
-    root->last = SY_MAX(root->last, p->layer);
-}
-
-static const struct sy_param *find_param(const struct sy_program *p, int input)
-{
-    const struct sy_layer *layer = &p->layers[p->layer];
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return &layer->params[i];
-    return NULL;
-}
-
-bool sy_program_is_param(const struct sy_program *p, int input)
-{
-    return find_param(p, input) != NULL;
-}
-
-int sy_program_param(struct sy_program *p, int input, int *out)
-{
-    const struct sy_param *param = find_param(p, input);
-    const struct sy_node *node = sy_program_node(p);
-    if (!param)
-        return sy_error_set(SY_ECORRUPT, "node %s: input %d is not among its parameters",
-                            node->name, input);
-    SY_TRY(new_of_tensor(p, node->inputs[input], out));
-    struct sy_value *v = &p->values[*out];
-    v->place = SY_IN_PARAMS;
-    v->index = p->layer;
-    v->offset = param->offset_bytes;
-    v->bytes = param->bytes;
-    if (param->layout_bytes == sizeof v->md)
-        memcpy(&v->md, param->layout, sizeof v->md);
-    else if (param->layout_bytes != 0)
-        return sy_error_set(SY_ECORRUPT, "node %s: layout of input %d has %zu bytes", node->name,
-                            input, param->layout_bytes);
-    return SY_OK;
-}
-
-static int constant_value(struct sy_program *p, int tensor, int *out)
-{
-    const struct sy_tensor *t = &p->graph->tensors[tensor];
-    SY_TRY(new_of_tensor(p, tensor, out));
-    p->values[*out].place = SY_IN_CONSTANT;
-    p->values[*out].constant = t->data;
-    return SY_OK;
-}
-
-static bool is_plain(const struct sy_value *v)
-{
-    dnnl_memory_desc_t plain;
-    if (v->dtype != SY_DTYPE_F32)
-        return true;
-    sy_dnnl_plain_md(&plain, v->rank, v->dims);
-    return dnnl_memory_desc_equal(&plain, &v->md);
-}
-
-int sy_program_input_native(struct sy_program *p, int input, int *out)
-{
-    const struct sy_node *node = sy_program_node(p);
-    int tensor = node->inputs[input];
-    if (find_param(p, input))
-        return sy_program_param(p, input, out);
-    if (p->graph->tensors[tensor].data && p->native[tensor] < 0)
-        return constant_value(p, tensor, out);
-    if (p->native[tensor] < 0)
-        return sy_error_set(SY_ECORRUPT, "node %s: input %s is not computed before it", node->name,
-                            p->graph->tensors[tensor].name);
-    *out = p->native[tensor];
-    sy_program_touch(p, *out);
-    return SY_OK;
-}
-
-int sy_program_input_plain(struct sy_program *p, int input, int *out)
-{
-    int tensor = sy_program_node(p)->inputs[input], from;
-    if (tensor >= 0 && p->plain[tensor] >= 0) {
-        *out = p->plain[tensor];
-        sy_program_touch(p, *out);
-        return SY_OK;
-    }
-    SY_TRY(sy_program_input_native(p, input, &from));
-    if (is_plain(&p->values[from])) {
-        *out = from;
-        return SY_OK;
-    }
-    SY_TRY(new_of_tensor(p, tensor, out));
-    SY_TRY(sy_program_add_reorder(p, from, *out));
-    if (!sy_program_is_param(p, input))
-        p->plain[tensor] = *out;
-    return SY_OK;
-}
-
-int sy_program_input_as(struct sy_program *p, int input, const dnnl_memory_desc_t *md, int *out)
-{
-    int tensor = sy_program_node(p)->inputs[input], from;
-    SY_TRY(sy_program_input_native(p, input, &from));
-    if (dnnl_memory_desc_equal(md, &p->values[from].md)) {
-        *out = from;
-        return SY_OK;
-    }
-    SY_TRY(sy_program_new_laid_out(p, tensor, md, out));
-    return sy_program_add_reorder(p, from, *out);
-}
-
-void sy_program_set_output(struct sy_program *p, int output, int value)
-{
-    p->native[sy_program_node(p)->outputs[output]] = value;
-}
-
-int sy_program_output_plain(struct sy_program *p, int output, int *out)
-{
-    SY_TRY(new_of_tensor(p, sy_program_node(p)->outputs[output], out));
-    sy_program_set_output(p, output, *out);
-    return SY_OK;
-}
-
-/* Whether a tensor that is still to be read (or read by another input of this node) has these bytes. */
-static bool is_needed(const struct sy_program *p, int tensor, int root, int but_input)
-{
-    const struct sy_node *node = sy_program_node(p);
-    bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
-                (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root);
-    if (!here)
-        return false;
-    for (int i = 0; i < node->n_inputs; i++)
-        if (i != but_input && node->inputs[i] == tensor)
-            return true;
-    return p->last_use[tensor] > p->layer;
-}
-
-bool sy_program_is_last_use(const struct sy_program *p, int input, int value)
-{
-    const struct sy_value *v = &p->values[value];
-    if (v->place != SY_IN_WORKSPACE)
-        return false;
-    for (int t = 0; t < p->graph->n_tensors; t++)
-        if (is_needed(p, t, v->root, input))
-            return false;
-    return true;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------- */
@@ -397,7 +173,7 @@ int sy_program_add_reorder(struct sy_program *p, int from, int to)
 
 /* ---- program ----------------------------------------------------------------------------------------- */
 
-static int find_last_uses(struct sy_program *p)
+static void find_last_uses(struct sy_program *p)
 {
     for (int l = 0; l < p->n_layers; l++) {
         const struct sy_node *node = &p->graph->nodes[p->layers[l].node];
@@ -405,14 +181,13 @@ static int find_last_uses(struct sy_program *p)
             if (node->inputs[i] >= 0)
                 p->last_use[node->inputs[i]] = l;
     }
-    return SY_OK;
 }
 
 static int make_inputs(struct sy_program *p)
 {
     for (int i = 0; i < p->graph->n_inputs; i++) {
         int value;
-        SY_TRY(new_of_tensor(p, p->graph->inputs[i], &value));
+        SY_TRY(sy_program_new_of(p, p->graph->inputs[i], &value));
         p->values[value].place = SY_IN_INPUT;
         p->values[value].index = i;
         p->native[p->graph->inputs[i]] = value;
@@ -440,11 +215,11 @@ static int copy_outputs(struct sy_program *p, int layer)
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
         if (from < 0)
-            SY_TRY(constant_value(p, tensor, &from));
-        SY_TRY(new_of_tensor(p, tensor, &to));
+            SY_TRY(sy_program_constant(p, tensor, &from));
+        SY_TRY(sy_program_new_of(p, tensor, &to));
         p->values[to].place = SY_IN_OUTPUT;
         p->values[to].index = i;
-        if (!is_plain(&p->values[from])) {
+        if (!sy_program_is_plain(&p->values[from])) {
             SY_TRY(sy_program_add_reorder(p, from, to));
             continue;
         }
@@ -457,16 +232,43 @@ static int copy_outputs(struct sy_program *p, int layer)
     return SY_OK;
 }
 
+static bool is_read(const struct sy_graph *graph, int tensor)
+{
+    for (int i = 0; i < graph->n_outputs; i++)
+        if (graph->outputs[i] == tensor)
+            return true;
+    for (int n = 0; n < graph->n_nodes; n++)
+        for (int i = 0; i < graph->nodes[n].n_inputs; i++)
+            if (graph->nodes[n].inputs[i] == tensor)
+                return true;
+    return false;
+}
+
+/* The steps of layer p->layer. */
+static int build_layer(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_host_op *op = sy_host_op_find(node->op);
+    char what[96];
+    if (!op)
+        return sy_unsupported(node, "the host engine does not have this operator");
+    SY_TRY(op->build(p));
+    for (int i = 0; i < node->n_outputs; i++) {
+        int tensor = node->outputs[i];
+        if (tensor < 0 || p->native[tensor] >= 0 || !is_read(p->graph, tensor))
+            continue;
+        snprintf(what, sizeof what, "its output %d (%.48s)", i, p->graph->tensors[tensor].name);
+        return sy_unsupported(node, what);
+    }
+    return SY_OK;
+}
+
 static int build_layers(struct sy_program *p)
 {
     SY_TRY(make_inputs(p));
     for (p->layer = 0; p->layer < p->n_layers; p->layer++) {
-        const struct sy_host_op *op = sy_host_op_find(sy_program_node(p)->op);
         p->layer_steps[p->layer] = p->n_steps;
-        if (!op)
-            return sy_unsupported(sy_program_node(p),
-                                  "the host engine does not have this operator");
-        SY_TRY(op->build(p));
+        SY_TRY(build_layer(p));
         SY_TRY(copy_outputs(p, p->layer));
     }
     p->layer_steps[p->n_layers] = p->n_steps;
@@ -498,7 +300,7 @@ static int plan_memory(struct sy_program *p)
     return status;
 }
 
-static int create(struct sy_program *p)
+static int start(struct sy_program *p)
 {
     size_t n = (size_t)p->graph->n_tensors + 1;
     p->engine = sy_dnnl_engine();
@@ -514,13 +316,12 @@ static int create(struct sy_program *p)
     if (!p->engine)
         return sy_error_set(SY_ENODEVICE, "oneDNN has no CPU engine on this machine");
     SY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags), p->graph->name);
-    SY_TRY(find_last_uses(p));
-    SY_TRY(build_layers(p));
-    return plan_memory(p);
+    find_last_uses(p);
+    return SY_OK;
 }
 
-int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
-                      int64_t batch, struct sy_program **out)
+static int new_program(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                       int64_t batch, struct sy_program **out)
 {
     struct sy_program *p = calloc(1, sizeof *p);
     if (!p)
@@ -529,13 +330,54 @@ int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layer
     p->layers = layers;
     p->n_layers = n_layers;
     p->batch = batch;
-    int status = create(p);
+    *out = p;
+    int status = start(p);
+    if (status < 0)
+        sy_program_destroy(p);
+    return status;
+}
+
+int sy_program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                      int64_t batch, struct sy_program **out)
+{
+    struct sy_program *p;
+    if (batch < 1)
+        return sy_error_set(SY_EARG, "a program for batch size %lld", (long long)batch);
+    SY_TRY(new_program(graph, layers, n_layers, batch, &p));
+    int status = build_layers(p);
+    if (status == SY_OK)
+        status = plan_memory(p);
     if (status < 0) {
         sy_program_destroy(p);
         return status;
     }
     *out = p;
     return SY_OK;
+}
+
+/* What other layers would have made lies row-major in the workspace. */
+static int invent_inputs(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    for (int i = 0; i < node->n_inputs; i++) {
+        int tensor = node->inputs[i], value;
+        if (tensor < 0 || p->native[tensor] >= 0 || p->graph->tensors[tensor].data)
+            continue;
+        SY_TRY(sy_program_new_of(p, tensor, &value));
+        p->native[tensor] = value;
+    }
+    return SY_OK;
+}
+
+int sy_program_try_layer(const struct sy_graph *graph, const struct sy_layer *layer)
+{
+    struct sy_program *p;
+    SY_TRY(new_program(graph, layer, 1, 1, &p));
+    int status = invent_inputs(p);
+    if (status == SY_OK)
+        status = build_layer(p);
+    sy_program_destroy(p);
+    return status;
 }
 
 void sy_program_destroy(struct sy_program *p)
@@ -567,24 +409,6 @@ void sy_program_destroy(struct sy_program *p)
 uint64_t sy_program_workspace_bytes(const struct sy_program *p)
 {
     return p->workspace_bytes;
-}
-
-void *sy_program_pointer(const struct sy_program *p, int value)
-{
-    const struct sy_value *v = &p->values[value];
-    switch (v->place) {
-    case SY_IN_WORKSPACE:
-        return (char *)p->binding->workspace + v->offset;
-    case SY_IN_INPUT:
-        return (void *)p->binding->inputs[v->index];
-    case SY_IN_OUTPUT:
-        return p->binding->outputs[v->index];
-    case SY_IN_PARAMS:
-        return p->binding->layer_params[v->index] + v->offset;
-    case SY_IN_CONSTANT:
-        return (void *)v->constant;
-    }
-    return NULL;
 }
 
 int sy_program_run(struct sy_program *p, const struct sy_binding *binding, int first, int n)

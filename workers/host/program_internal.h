@@ -76,6 +76,8 @@ struct sy_program {
 /* ---- values ---- */
 int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
                          int *out);
+/* Bytes in the workspace for the tensor, row-major. */
+int sy_program_new_of(struct sy_program *p, int tensor, int *out);
 /* Bytes in the workspace with this layout (dims of the tensor). */
 int sy_program_new_laid_out(struct sy_program *p, int tensor, const dnnl_memory_desc_t *md,
                             int *out);
@@ -85,6 +87,9 @@ int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl
 /* A parameter of the layer being built: node input `input`. */
 int sy_program_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
+/* A constant whose elements are in the graph. */
+int sy_program_constant(struct sy_program *p, int tensor, int *out);
+bool sy_program_is_plain(const struct sy_value *value); /* row-major */
 void *sy_program_pointer(const struct sy_program *p, int value); /* during a run */
 void sy_program_touch(struct sy_program *p, int value); /* the layer being built names it */
 
@@ -117,6 +122,8 @@ int sy_step_set_floats(struct sy_step *step, const float *floats, int n);
 int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, const int (*args)[2],
                              int n_args);
 int sy_program_add_reorder(struct sy_program *p, int from, int to);
+/* `from` broadcast to the shape of `to`; both row-major, of one type. */
+int sy_program_add_expand(struct sy_program *p, int from, int to);
 
 /* ---- oneDNN ---- */
 int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
@@ -124,8 +131,9 @@ int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
 void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims);
 const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
-/* Attributes with user scratchpad, and the node's fused residual (as sum) and activation. */
-int sy_dnnl_node_attr(const struct sy_node *node, bool sum_residual, dnnl_primitive_attr_t *out);
+/* Attributes with user scratchpad; what is in the destination already is added times `sum_scale` (0: not at all), then comes the node's
+ * fused activation. */
+int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out);
 
 /* ---- operators: each adds the steps of one node ---- */
 struct sy_host_op {

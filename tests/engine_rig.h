@@ -1,0 +1,79 @@
+/* A graph through the host engine as the worker does it: laid out, packed, a program per batch size, run; and everything that
+ * must hold of every graph checked on the way. */
+#ifndef SY_TESTS_ENGINE_RIG_H
+#define SY_TESTS_ENGINE_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/engine.h"
+#include "tests/graph_builder.h"
+
+/* For gb_input, gb_constant, gb_node, gb_ints. */
+#define DIMS(...)                                                                \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) \
+    {                                                                            \
+        __VA_ARGS__                                                              \
+    }
+#define INPUTS(...)                                                  \
+    (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
+    {                                                                \
+        __VA_ARGS__                                                  \
+    }
+
+struct engine_case {
+    struct sy_graph *graph;    /* taken over; the yardstick computes it as it is */
+    bool optimize;             /* the engine runs what sy_graph_optimize makes of it */
+    double low, high;          /* of float inputs; both 0: -1 to 1 */
+    int64_t int_low, int_high; /* of integer inputs, both included */
+    double tolerance;          /* |x - ref| <= tolerance * (1 + |ref|); 0: 2e-5 */
+};
+
+/* First of all in main: the engine's threads (one under the thread sanitizer, which cannot see into OpenMP), the seed: SY_SEED or 1, printed. */
+uint64_t rig_start(void);
+/* Batch sizes 1, 2, 3, 5. Right results; the same bits whatever the memory held before, however the layers are split into
+ * calls, and in a second run of the program; nothing written outside; inputs and parameters untouched. */
+void rig_check(const struct engine_case *c, uint64_t *seed);
+/* Import refuses the graph (taken over): EUNSUPPORTED naming node `node`, its operator and `word`. */
+void rig_refused(struct sy_graph *graph, bool optimize, int node, const char *word);
+
+/* ---- in steps ---- */
+struct engine_rig {
+    struct sy_graph *graph; /* what runs, a copy */
+    struct sy_layer *layers;
+    int n_layers;
+    unsigned char **params, **packed; /* per layer; and a second copy, to compare with */
+};
+
+struct rig_tensors {
+    int n;
+    void **data;
+    uint64_t *bytes;
+};
+
+int rig_open(struct engine_rig *rig, const struct sy_graph *graph,
+             bool optimize); /* the engine's status; rig_close in any case */
+void rig_close(struct engine_rig *rig);
+struct sy_program *rig_program(const struct engine_rig *rig, int64_t batch); /* fails the test */
+/* Memory for these tensors of the graph at this batch size, filled with `byte`. */
+void rig_take(const struct engine_rig *rig, const int *tensors, int n, int64_t batch, int byte,
+              struct rig_tensors *out);
+void rig_drop(struct rig_tensors *t);
+void rig_fill(const struct engine_rig *rig, const struct engine_case *c, struct rig_tensors *inputs,
+              uint64_t *seed);
+/* The workspace holds `byte` everywhere before. split: NULL for one call, else layers are split at random. The engine's status. */
+int rig_run(const struct engine_rig *rig, struct sy_program *program,
+            const struct rig_tensors *inputs, const struct rig_tensors *outputs, int byte,
+            uint64_t *split);
+
+/* ---- what graph_builder.h has not ---- */
+int gb_input_of(struct sy_graph *g, enum sy_dtype dtype, int n, const int64_t *dims);
+int gb_constant_of(struct sy_graph *g, enum sy_dtype dtype, int n, const int64_t *dims,
+                   const int64_t *values);
+void gb_string(struct sy_graph *g, const char *name, const char *value);
+void gb_type(struct sy_graph *g, int tensor, enum sy_dtype dtype);
+/* The tensor's first dimension does not depend on the batch size. */
+void gb_fixed(struct sy_graph *g, int tensor);
+int64_t rig_int(uint64_t *seed, int64_t low, int64_t high); /* both included */
+
+#endif

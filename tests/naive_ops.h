@@ -1,0 +1,33 @@
+/* Every operator in double precision, by its definition and nothing clever: the inference engine's yardstick. */
+#ifndef SY_TESTS_NAIVE_OPS_H
+#define SY_TESTS_NAIVE_OPS_H
+
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+struct naive_graph {
+    const struct sy_graph *graph; /* not optimized: fused nodes are not known here */
+    int64_t batch;
+    double **values; /* per tensor, row-major; integers and bools as numbers */
+};
+
+void naive_graph_init(struct naive_graph *net, const struct sy_graph *graph, int64_t batch);
+void naive_graph_finish(struct naive_graph *net);
+/* `data` has the tensor's element type. */
+void naive_graph_set(struct naive_graph *net, int tensor, const void *data);
+void naive_graph_run(struct naive_graph *net);
+int64_t naive_graph_elements(const struct naive_graph *net, int tensor);
+/* Element `i` of memory with this element type, as a number. */
+double naive_load(enum sy_dtype dtype, const void *data, int64_t i);
+
+/* ---- between naive_ops.c and naive_windows.c ---- */
+int64_t naive_dim(const struct naive_graph *net, int tensor, int i);
+int64_t naive_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);
+/* Row-major index tuple of element k. */
+void naive_unravel(const struct naive_graph *net, int tensor, int64_t k, int64_t *index);
+int64_t naive_ravel(const struct naive_graph *net, int tensor, const int64_t *index);
+void naive_conv(struct naive_graph *net, const struct sy_node *node);
+void naive_pool(struct naive_graph *net, const struct sy_node *node);
+
+#endif
