@@ -23,8 +23,8 @@
 /* Per-layer compute time at two batch sizes; others are interpolated linearly. */
 struct sy_profile {
     int n_threads;
-    uint64_t storage_bytes_per_s; /* this file read past the page cache; 0: not measured */
-    int64_t batch[SY_PROFILE_BATCHES];      /* 1 and 8 */
+    uint64_t storage_bytes_per_s;      /* this file read past the page cache; 0: not measured */
+    int64_t batch[SY_PROFILE_BATCHES]; /* 1 and 8 */
     uint64_t *layer_ns[SY_PROFILE_BATCHES]; /* n_layers each */
 };
 
