@@ -151,6 +151,7 @@ static int pack(struct engine_rig *rig, int i)
     assert_true(is_guarded(rig->params[i], layer->bytes));
     rig->packed[i] = take_bytes(layer->bytes, 0);
     memcpy(rig->packed[i], rig->params[i], layer->bytes);
+    rig->absent[i] = take_bytes(layer->bytes, 0xff);
     return SY_OK;
 }
 
@@ -163,7 +164,8 @@ int rig_open(struct engine_rig *rig, const struct sy_graph *graph, bool optimize
     rig->layers = calloc(n, sizeof *rig->layers);
     rig->params = calloc(n, sizeof *rig->params);
     rig->packed = calloc(n, sizeof *rig->packed);
-    assert_true(rig->layers && rig->params && rig->packed);
+    rig->absent = calloc(n, sizeof *rig->absent);
+    assert_true(rig->layers && rig->params && rig->packed && rig->absent);
     for (int i = 0; i < rig->graph->n_nodes; i++)
         SY_TRY(pack(rig, i));
     /* From now on parameters are in the package only. */
@@ -186,10 +188,12 @@ void rig_close(struct engine_rig *rig)
         free(rig->layers[i].params);
         free(rig->params[i]);
         free(rig->packed[i]);
+        free(rig->absent[i]);
     }
     free(rig->layers);
     free(rig->params);
     free(rig->packed);
+    free(rig->absent);
     sy_graph_free(rig->graph);
 }
 
@@ -253,18 +257,23 @@ int rig_run(const struct engine_rig *rig, struct sy_program *program,
 {
     uint64_t bytes = engine->program_workspace_bytes(program);
     void *workspace = take_bytes(bytes, byte);
-    struct sy_binding binding = {rig->params, workspace, (const void *const *)inputs->data,
+    unsigned char **there = calloc((size_t)rig->n_layers + 1, sizeof *there);
+    struct sy_binding binding = {there, workspace, (const void *const *)inputs->data,
                                  outputs->data};
     int status = SY_OK;
+    assert_non_null(there);
     for (int at = 0, n; status == SY_OK && at < rig->n_layers; at += n) {
         n = split ? (int)rig_int(split, 0, 3) : rig->n_layers;
         n = n > rig->n_layers - at ? rig->n_layers - at : n;
+        for (int i = 0; i < rig->n_layers; i++)
+            there[i] = i >= at && i < at + n ? rig->params[i] : rig->absent[i];
         status = engine->program_run(program, &binding, at, n);
     }
     if (!is_guarded(workspace, bytes))
         fail_msg("%s: wrote past its workspace of %llu bytes", rig->graph->name,
                  (unsigned long long)bytes);
     free(workspace);
+    free(there);
     return status;
 }
 

@@ -42,7 +42,9 @@ struct engine_rig {
     struct sy_graph *graph; /* what runs, a copy */
     struct sy_layer *layers;
     int n_layers;
-    unsigned char **params, **packed; /* per layer; and a second copy, to compare with */
+    unsigned char **params; /* per layer */
+    unsigned char **packed; /* a second copy, to compare with */
+    unsigned char **absent; /* as large, full of NaN: the layer's group is not there (any more) */
 };
 
 struct rig_tensors {
@@ -61,7 +63,8 @@ void rig_take(const struct engine_rig *rig, const int *tensors, int n, int64_t b
 void rig_drop(struct rig_tensors *t);
 void rig_fill(const struct engine_rig *rig, const struct engine_case *c, struct rig_tensors *inputs,
               uint64_t *seed);
-/* The workspace holds `byte` everywhere before. split: NULL for one call, else layers are split at random. The engine's status. */
+/* The workspace holds `byte` everywhere before. split: NULL for one call, else layers are split at random, and in each call only
+ * the parameters of its own layers are there. The engine's status. */
 int rig_run(const struct engine_rig *rig, struct sy_program *program,
             const struct rig_tensors *inputs, const struct rig_tensors *outputs, int byte,
             uint64_t *split);

@@ -89,28 +89,6 @@ void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, con
 
 /* ---- broadcasting --------------------------------------------------------------------------------------- */
 
-static double binary_number(int64_t op, double a, double b)
-{
-    switch (op) {
-    case SY_OP_ADD:
-        return a + b;
-    case SY_OP_SUB:
-        return a - b;
-    case SY_OP_MUL:
-        return a * b;
-    case SY_OP_DIV:
-        return a / b;
-    case SY_OP_POW:
-        return pow(a, b);
-    case SY_OP_MAX:
-        return a > b ? a : b;
-    case SY_OP_MIN:
-        return a < b ? a : b;
-    default:
-        return 0;
-    }
-}
-
 static float binary_float(int64_t op, float a, float b)
 {
     switch (op) {
@@ -124,9 +102,32 @@ static float binary_float(int64_t op, float a, float b)
         return a / b;
     case SY_OP_POW:
         return b == 2 ? a * a : powf(a, b);
+    case SY_OP_MAX:
+        return a > b ? a : b;
+    case SY_OP_MIN:
+        return a < b ? a : b;
     default:
-        return (float)binary_number(op, a, b);
+        return 0;
     }
+}
+
+/* Wraps around; a negative exponent gives 1 / a^-b, rounded toward zero. */
+static int64_t integer_power(int64_t a, int64_t b)
+{
+    uint64_t result = 1, factor = (uint64_t)a;
+    if (b < 0)
+        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    for (; b > 0; b >>= 1, factor *= factor)
+        result *= b & 1 ? factor : 1;
+    return (int64_t)result;
+}
+
+/* ONNX leaves x / 0 open; it must not trap. */
+static int64_t integer_quotient(int64_t a, int64_t b)
+{
+    if (b == 0)
+        return 0;
+    return b == -1 ? (int64_t) - (uint64_t)a : a / b;
 }
 
 static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
@@ -139,11 +140,15 @@ static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
     case SY_OP_MUL:
         return (int64_t)((uint64_t)a * (uint64_t)b);
     case SY_OP_DIV:
-        return b == 0    ? 0
-               : b == -1 ? (int64_t) - (uint64_t)a
-                         : a / b; /* ONNX leaves x / 0 open; it must not trap */
+        return integer_quotient(a, b);
+    case SY_OP_POW:
+        return integer_power(a, b);
+    case SY_OP_MAX:
+        return a > b ? a : b;
+    case SY_OP_MIN:
+        return a < b ? a : b;
     default:
-        return (int64_t)binary_number(op, (double)a, (double)b);
+        return 0;
     }
 }
 

@@ -208,7 +208,8 @@ static int place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int
         return sy_program_new_laid_out(p, tensor, dst, out);
     SY_TRY(sy_program_input_native(p, node->residual_input, &own));
     SY_TRY(sy_program_input_as(p, node->residual_input, dst, &residual));
-    if (residual != own || sy_program_is_last_use(p, node->residual_input, residual))
+    bool is_copy = residual != own && p->values[residual].place == SY_IN_WORKSPACE;
+    if (is_copy || sy_program_is_last_use(p, node->residual_input, residual))
         return sy_program_new_alias(p, residual, tensor, dst, out);
     SY_TRY(sy_program_new_laid_out(p, tensor, dst, out));
     return sy_program_add_reorder(p, residual, *out);

@@ -130,17 +130,16 @@ static int run_broadcast(struct sy_program *p, struct sy_step *step)
 }
 
 /* Same layout on both sides: the bytes can be walked as they lie, padding included (it stays zero under + - *). */
-static bool can_run_flat(const struct sy_program *p, int a, int b)
+static bool can_run_flat(const struct sy_program *p, enum sy_op op, int a, int b)
 {
     const struct sy_value *x = &p->values[a], *y = &p->values[b];
-    enum sy_op op = sy_program_node(p)->op;
     return x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32 && x->bytes == y->bytes &&
            x->rank == y->rank && dnnl_memory_desc_equal(&x->md, &y->md) &&
            (op == SY_OP_ADD || op == SY_OP_SUB || op == SY_OP_MUL || op == SY_OP_MAX ||
             op == SY_OP_MIN);
 }
 
-static int build_flat(struct sy_program *p, int a, int b)
+static int build_flat(struct sy_program *p, enum sy_op op, int a, int b)
 {
     int out;
     dnnl_memory_desc_t md = p->values[a].md;
@@ -153,8 +152,7 @@ static int build_flat(struct sy_program *p, int a, int b)
     sy_step_set(p, step, 1, 0, b);
     sy_step_set(p, step, 2, 0, out);
     return sy_step_set_numbers(
-        step, (int64_t[]){sy_program_node(p)->op, (int64_t)(p->values[out].bytes / sizeof(float))},
-        2);
+        step, (int64_t[]){op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
 }
 
 /* Numpy's rule: strides of an input seen with the output's rank, 0 where it is repeated. */
@@ -173,6 +171,19 @@ static int broadcast_strides(const struct sy_value *in, const struct sy_value *o
     return SY_OK;
 }
 
+/* Inputs and output of one element type; but Where's first is bool, and so is what Equal says. */
+static bool types_agree(const struct sy_program *p, enum sy_op op, const int *inputs, int n,
+                        int out)
+{
+    enum sy_dtype dtype = p->values[inputs[n - 1]].dtype;
+    for (int i = 0; i < n; i++) {
+        bool is_choice = op == SY_OP_WHERE && i == 0;
+        if (p->values[inputs[i]].dtype != (is_choice ? SY_DTYPE_BOOL : dtype))
+            return false;
+    }
+    return p->values[out].dtype == (op == SY_OP_EQUAL ? SY_DTYPE_BOOL : dtype);
+}
+
 static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs, int n, int out)
 {
     struct sy_broadcast b = {.op = op,
@@ -183,6 +194,8 @@ static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs,
     for (int i = 0; i < n; i++)
         if (broadcast_strides(&p->values[inputs[i]], &p->values[out], b.strides[i]) < 0)
             return sy_unsupported(sy_program_node(p), "shapes that cannot be broadcast");
+    if (!types_agree(p, op, inputs, n, out))
+        return sy_unsupported(sy_program_node(p), "inputs of different element types");
     if (!sy_elementwise_supports(&b))
         return sy_unsupported(sy_program_node(p), "this element type");
     struct sy_step *step = sy_program_add_step(p, run_broadcast, n + 1);
@@ -195,17 +208,22 @@ static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs,
     return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
 }
 
-static int build_binary(struct sy_program *p)
+static int build_pair(struct sy_program *p, enum sy_op op)
 {
     int inputs[2], out;
     SY_TRY(sy_program_input_native(p, 0, &inputs[0]));
     SY_TRY(sy_program_input_native(p, 1, &inputs[1]));
-    if (can_run_flat(p, inputs[0], inputs[1]))
-        return build_flat(p, inputs[0], inputs[1]);
+    if (can_run_flat(p, op, inputs[0], inputs[1]))
+        return build_flat(p, op, inputs[0], inputs[1]);
     SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
     SY_TRY(sy_program_input_plain(p, 1, &inputs[1]));
     SY_TRY(sy_program_output_plain(p, 0, &out));
-    return add_broadcast(p, sy_program_node(p)->op, inputs, 2, out);
+    return add_broadcast(p, op, inputs, 2, out);
+}
+
+static int build_binary(struct sy_program *p)
+{
+    return build_pair(p, sy_program_node(p)->op);
 }
 
 /* Sum, Min and Max of any number: folded from the left. */
@@ -215,7 +233,7 @@ static int build_variadic(struct sy_program *p)
     enum sy_op op = node->op == SY_OP_SUM ? SY_OP_ADD : node->op;
     int out, inputs[2];
     if (node->n_inputs == 2)
-        return build_binary(p);
+        return build_pair(p, op);
     SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
     SY_TRY(sy_program_output_plain(p, 0, &out));
     if (node->n_inputs == 1)

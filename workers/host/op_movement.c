@@ -8,10 +8,34 @@
 
 /* ---- the same bytes with another shape ------------------------------------------------------------------- */
 
+static int run_view_copy(struct sy_program *p, struct sy_step *step)
+{
+    memcpy(sy_program_pointer(p, step->args[1].value), sy_program_pointer(p, step->args[0].value),
+           p->values[step->args[1].value].bytes);
+    return SY_OK;
+}
+
+static int copy_view(struct sy_program *p, int src)
+{
+    int out;
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    if (p->values[out].bytes != p->values[src].bytes)
+        return sy_unsupported(sy_program_node(p), "a view of another size");
+    struct sy_step *step = sy_program_add_step(p, run_view_copy, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, out);
+    return SY_OK;
+}
+
+/* A parameter is copied: later layers must not read it where it lies (P4). */
 static int build_view(struct sy_program *p)
 {
     int src, out;
     SY_TRY(sy_program_input_plain(p, 0, &src));
+    if (sy_program_is_param(p, 0))
+        return copy_view(p, src);
     SY_TRY(sy_program_new_alias(p, src, sy_program_node(p)->outputs[0], NULL, &out));
     sy_program_set_output(p, 0, out);
     return SY_OK;

@@ -1,0 +1,565 @@
+/* The host engine's elementwise operators and moves of elements against their definition. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+
+static uint64_t seed;
+
+static void check(struct sy_graph *g)
+{
+    struct engine_case c = {.graph = g, .int_low = -9, .int_high = 9};
+    rig_check(&c, &seed);
+}
+
+static int random_dims(int low_rank, int high_rank, int64_t *dims)
+{
+    int rank = (int)rig_int(&seed, low_rank, high_rank);
+    dims[0] = 1;
+    for (int i = 1; i < rank; i++)
+        dims[i] = rig_int(&seed, 1, rank > 4 ? 4 : 9);
+    return rank;
+}
+
+/* ---- one input ---------------------------------------------------------------------------------- */
+
+static const struct {
+    enum sy_op op;
+    double low, high;
+} unaries[] = {{SY_OP_RELU, -1, 1},        {SY_OP_LEAKY_RELU, -1, 1}, {SY_OP_SIGMOID, -8, 8},
+               {SY_OP_TANH, -4, 4},        {SY_OP_ERF, -3, 3},        {SY_OP_CLIP, -1, 1},
+               {SY_OP_HARD_SIGMOID, -4, 4}, {SY_OP_HARD_SWISH, -5, 5}, {SY_OP_ELU, -3, 3},
+               {SY_OP_EXP, -5, 5},         {SY_OP_LOG, 0.01, 9},      {SY_OP_SQRT, 0, 9},
+               {SY_OP_NEG, -1, 1},         {SY_OP_ABS, -1, 1},        {SY_OP_RECIPROCAL, 0.1, 4},
+               {SY_OP_GELU, -4, 4},        {SY_OP_IDENTITY, -1, 1},   {SY_OP_DROPOUT, -1, 1}};
+
+static void unary_attributes(struct sy_graph *g, enum sy_op op, bool given)
+{
+    if (op == SY_OP_CLIP) {
+        gb_float(g, "min", -0.4f);
+        gb_float(g, "max", 0.7f);
+    } else if (given && (op == SY_OP_LEAKY_RELU || op == SY_OP_ELU || op == SY_OP_HARD_SIGMOID)) {
+        gb_float(g, "alpha", 0.3f);
+    } else if (given && op == SY_OP_GELU) {
+        gb_string(g, "approximate", "tanh");
+    }
+    if (given && op == SY_OP_HARD_SIGMOID)
+        gb_float(g, "beta", 0.4f);
+}
+
+/* At the input, and over a result that nobody else reads (in place), and over one that is read again. */
+static void test_one_input(void **state)
+{
+    (void)state;
+    for (size_t u = 0; u < sizeof unaries / sizeof *unaries; u++)
+        for (int i = 0; i < 4; i++) {
+            int64_t dims[8];
+            int rank = random_dims(1, 5, dims);
+            struct sy_graph *g = gb_new(sy_op_name(unaries[u].op));
+            int x = gb_input(g, rank, dims);
+            int from = i ? gb_node(g, SY_OP_ABS, INPUTS(x), rank, dims) : x;
+            int y = gb_node(g, unaries[u].op, INPUTS(from), rank, dims);
+            unary_attributes(g, unaries[u].op, i & 1);
+            if (i == 3)
+                gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(from, y), rank, dims));
+            else
+                gb_output(g, y);
+            struct engine_case c = {.graph = g, .low = unaries[u].low, .high = unaries[u].high};
+            rig_check(&c, &seed);
+        }
+}
+
+/* ---- two inputs and more ------------------------------------------------------------------------ */
+
+/* An operand of `rank` dimensions that is broadcast to `dims`; with N in front if it has the full rank. */
+static int operand(struct sy_graph *g, enum sy_dtype dtype, int rank, int full, const int64_t *dims,
+                   int ones)
+{
+    int64_t mine[8];
+    for (int i = 0; i < rank; i++)
+        mine[i] = ones >> i & 1 ? 1 : dims[full - rank + i];
+    int t = gb_input_of(g, dtype, rank, mine);
+    if (rank < full || (ones & 1))
+        gb_fixed(g, t);
+    return t;
+}
+
+static const enum sy_op binaries[] = {SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV, SY_OP_MIN,
+                                      SY_OP_MAX, SY_OP_SUM, SY_OP_POW, SY_OP_EQUAL};
+
+static void binary_case(enum sy_op op, enum sy_dtype dtype, int rank_a, int rank_b, int ones)
+{
+    int64_t dims[8] = {1, 3, 2, 5, 4};
+    int full = rank_a > rank_b ? rank_a : rank_b;
+    char name[96];
+    snprintf(name, sizeof name, "%s of ranks %d and %d, ones %d, type %d", sy_op_name(op), rank_a,
+             rank_b, ones, (int)dtype);
+    struct sy_graph *g = gb_new(name);
+    int ones_a = rank_a == full ? 0 : ones, ones_b = rank_a == full ? ones : 0;
+    int a = operand(g, dtype, rank_a, full, dims, ones_a),
+        b = operand(g, dtype, rank_b, full, dims, ones_b);
+    int y = gb_node(g, op, INPUTS(a, b), full, dims);
+    gb_type(g, y, op == SY_OP_EQUAL ? SY_DTYPE_BOOL : dtype);
+    gb_output(g, y);
+    struct engine_case c = {
+        .graph = g, .low = 0.3, .high = 2, .int_low = op == SY_OP_POW ? 0 : 1, .int_high = 5};
+    rig_check(&c, &seed);
+}
+
+/* Every pairing of ranks, every choice of dimensions that are 1 on the smaller side. */
+static void test_broadcasting(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    for (int a = 1; a <= 5; a++)
+        for (int b = 1; b <= 5; b++)
+            for (int ones = 0; ones < 1 << (a < b ? a : b); ones += a > 3 && b > 3 ? 3 : 1)
+                binary_case(binaries[n++ % 8], SY_DTYPE_F32, a, b, ones);
+}
+
+static void test_two_inputs_of_each_type(void **state)
+{
+    (void)state;
+    static const enum sy_dtype types[] = {SY_DTYPE_F32, SY_DTYPE_I32, SY_DTYPE_I64};
+    for (size_t o = 0; o < sizeof binaries / sizeof *binaries; o++)
+        for (int t = 0; t < 3; t++) {
+            binary_case(binaries[o], types[t], 3, 3, 0);
+            binary_case(binaries[o], types[t], 3, 2, 2);
+            binary_case(binaries[o], types[t], 1, 4, 1);
+        }
+}
+
+/* Constants on either side are parameters of their layer. */
+static void test_constant_operands(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < sizeof binaries / sizeof *binaries; o++)
+        for (int side = 0; side < 2; side++) {
+            struct sy_graph *g = gb_new("with a constant");
+            int x = gb_input(g, DIMS(1, 3, 7)),
+                c = gb_constant(g, "c", side ? 2 : 1, (int64_t[]){side ? 3 : 7, 1}, &seed, 0.5, 2);
+            int y = gb_node(g, binaries[o], INPUTS(side ? c : x, side ? x : c), DIMS(1, 3, 7));
+            gb_type(g, y, binaries[o] == SY_OP_EQUAL ? SY_DTYPE_BOOL : SY_DTYPE_F32);
+            gb_output(g, y);
+            struct engine_case k = {.graph = g, .low = 0.3, .high = 2};
+            rig_check(&k, &seed);
+        }
+}
+
+/* Sum, Min and Max of one to five, broadcast. */
+static void test_any_number_of_inputs(void **state)
+{
+    (void)state;
+    static const enum sy_op ops[] = {SY_OP_SUM, SY_OP_MIN, SY_OP_MAX};
+    for (int i = 0; i < 30; i++) {
+        int64_t dims[8];
+        int rank = random_dims(1, 4, dims), n = 1 + i % 5, inputs[5];
+        struct sy_graph *g = gb_new("any number");
+        for (int k = 0; k < n; k++)
+            inputs[k] = operand(g, SY_DTYPE_F32, k ? (int)rig_int(&seed, 1, rank) : rank, rank,
+                                dims, k ? (int)rig_int(&seed, 0, 15) : 0);
+        gb_output(g, gb_node(g, ops[i % 3], n, inputs, rank, dims));
+        check(g);
+    }
+}
+
+/* More than one thread's share: loops are split. */
+static void test_large(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct sy_graph *g = gb_new("large");
+        const int64_t dims[] = {1, 9, 41, 67};
+        int x = gb_input(g, 4, dims), y = gb_input(g, i & 1 ? 1 : 4, i & 1 ? &dims[3] : dims);
+        if (i & 1)
+            gb_fixed(g, y);
+        gb_output(g, gb_node(g, i & 2 ? SY_OP_MAX : SY_OP_DIV, INPUTS(x, y), 4, dims));
+        int t = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), DIMS(1, 67, 9, 41));
+        gb_ints(g, "perm", DIMS(0, 3, 1, 2));
+        gb_output(g, gb_node(g, SY_OP_ERF, INPUTS(t), DIMS(1, 67, 9, 41)));
+        struct engine_case c = {.graph = g, .low = 0.3, .high = 2};
+        rig_check(&c, &seed);
+    }
+}
+
+static void test_where_cast_expand(void **state)
+{
+    (void)state;
+    static const enum sy_dtype types[] = {SY_DTYPE_F32, SY_DTYPE_I32, SY_DTYPE_I64, SY_DTYPE_BOOL};
+    for (int i = 0; i < 16; i++) {
+        struct sy_graph *g = gb_new("where");
+        const int64_t dims[] = {1, 3, 4};
+        int pick = operand(g, SY_DTYPE_BOOL, 3, 3, dims, i & 2), y;
+        int a = operand(g, types[i & 3], 1 + i % 3, 3, dims, i & 1),
+            b = operand(g, types[i & 3], 3, 3, dims, i & 4);
+        gb_output(g, y = gb_node(g, SY_OP_WHERE, INPUTS(pick, a, b), 3, dims));
+        gb_type(g, y, types[i & 3]);
+        check(g);
+
+        g = gb_new("cast");
+        a = gb_input_of(g, types[i & 3], 3, dims);
+        gb_output(g, y = gb_node(g, SY_OP_CAST, INPUTS(a), 3, dims));
+        gb_type(g, y, types[i >> 2]);
+        struct engine_case c = {.graph = g, .low = -9, .high = 9, .int_low = -9, .int_high = 9};
+        rig_check(&c, &seed);
+
+        g = gb_new("expand");
+        a = operand(g, types[i & 3], 1 + i % 3, 3, dims, i >> 2);
+        gb_output(g, y = gb_node(g, SY_OP_EXPAND, INPUTS(a), 3, dims));
+        gb_type(g, y, types[i & 3]);
+        check(g);
+    }
+}
+
+/* 2^53 + 1 and its neighbours: no detour through floating point. */
+static void test_large_integers_are_exact(void **state)
+{
+    (void)state;
+    static const enum sy_op ops[] = {SY_OP_MAX, SY_OP_MIN};
+    static const int64_t a[] = {(1ll << 53) + 1, (1ll << 62) + 1, INT64_MIN + 1},
+                         b[] = {(1ll << 53), (1ll << 62) + 2, INT64_MIN + 2};
+    for (int o = 0; o < 2; o++) {
+        struct sy_graph *g = gb_new("large integers");
+        int x = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3)), y = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3));
+        gb_output(g, gb_node(g, ops[o], INPUTS(x, y), DIMS(1, 3)));
+        gb_type(g, g->outputs[0], SY_DTYPE_I64);
+        struct engine_rig rig;
+        struct rig_tensors in, out;
+        assert_int_equal(rig_open(&rig, g, false), SY_OK);
+        struct sy_program *program = rig_program(&rig, 1);
+        rig_take(&rig, g->inputs, 2, 1, 0, &in);
+        rig_take(&rig, g->outputs, 1, 1, 0, &out);
+        memcpy(in.data[0], a, sizeof a);
+        memcpy(in.data[1], b, sizeof b);
+        assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, NULL), SY_OK);
+        for (int i = 0; i < 3; i++)
+            assert_true(((int64_t *)out.data[0])[i] == ((a[i] > b[i]) == (o == 0) ? a[i] : b[i]));
+        sy_host_engine.program_destroy(program);
+        rig_drop(&in);
+        rig_drop(&out);
+        rig_close(&rig);
+        sy_graph_free(g);
+    }
+}
+
+/* ---- moves -------------------------------------------------------------------------------------- */
+
+static const enum sy_dtype movable[] = {SY_DTYPE_F32, SY_DTYPE_I64, SY_DTYPE_I32, SY_DTYPE_BOOL};
+
+static void test_transpose(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        int64_t dims[8], out[8], perm[8] = {0};
+        int rank = random_dims(1, 6, dims);
+        for (int d = 0; d < rank; d++) { /* N stays in front, as gb_node has it */
+            int k = d ? (int)rig_int(&seed, 1, d) : 0;
+            perm[d] = perm[k];
+            perm[k] = d;
+        }
+        for (int d = 0; d < rank; d++)
+            out[d] = dims[perm[d]];
+        struct sy_graph *g = gb_new("transpose");
+        int x = gb_input_of(g, movable[i & 3], rank, dims),
+            y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), rank, out);
+        gb_type(g, y, movable[i & 3]);
+        gb_ints(g, "perm", rank, perm);
+        gb_output(g, y);
+        check(g);
+    }
+}
+
+/* N goes elsewhere and comes back. */
+static void test_transpose_of_the_batch(void **state)
+{
+    (void)state;
+    struct sy_graph *g = gb_new("transpose of N");
+    int x = gb_input(g, DIMS(1, 3, 5)), y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), DIMS(5, 3, 1));
+    gb_ints(g, "perm", DIMS(2, 1, 0));
+    g->tensors[y].shape = (struct sy_shape){3, {{5, 0}, {3, 0}, {0, 1}}};
+    y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, 3, 5));
+    gb_ints(g, "perm", DIMS(2, 1, 0));
+    gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(y), DIMS(1, 3, 5)));
+    check(g);
+}
+
+static void test_slice(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        int64_t dims[8], out[8] = {1}, starts[8] = {0}, steps[8] = {1};
+        int rank = random_dims(1, 5, dims);
+        for (int d = 1; d < rank; d++) {
+            steps[d] = rig_int(&seed, 1, 3) * (rig_int(&seed, 0, 1) ? 1 : -1);
+            starts[d] = rig_int(&seed, 0, dims[d] - 1);
+            int64_t room = steps[d] > 0 ? (dims[d] - 1 - starts[d]) / steps[d]
+                                        : starts[d] / -steps[d];
+            out[d] = rig_int(&seed, 1, room + 1);
+        }
+        struct sy_graph *g = gb_new("slice");
+        int x = gb_input_of(g, movable[i & 3], rank, dims),
+            y = gb_node(g, SY_OP_SLICE, INPUTS(x), rank, out);
+        gb_type(g, y, movable[i & 3]);
+        gb_ints(g, "starts", rank, starts);
+        gb_ints(g, "steps", rank, steps);
+        gb_output(g, y);
+        check(g);
+    }
+}
+
+static void test_pad(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        int64_t dims[8], out[8] = {1}, pads[16] = {0};
+        int rank = random_dims(2, 5, dims);
+        for (int d = 1; d < rank; d++) {
+            pads[d] = rig_int(&seed, 0, 3);
+            pads[rank + d] = rig_int(&seed, 0, 3);
+            out[d] = dims[d] + pads[d] + pads[rank + d];
+        }
+        struct sy_graph *g = gb_new("pad");
+        int x = gb_input(g, rank, dims);
+        gb_output(g, gb_node(g, SY_OP_PAD, INPUTS(x), rank, out));
+        gb_ints(g, "pads", 2 * rank, pads);
+        if (i & 1)
+            gb_float(g, "value", -2.5f);
+        check(g);
+    }
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        int64_t dims[8], out[8];
+        int rank = random_dims(1, 4, dims), axis = (int)rig_int(&seed, rank > 1, rank - 1), n = 0;
+        bool table = i & 1; /* a constant table and N rows of indices, or the other way round */
+        struct sy_graph *g = gb_new("gather");
+        int64_t extent = 7, index_dims[2] = {table ? 1 : 3, 2}, values[6];
+        dims[axis] = extent;
+        for (int k = 0; k < 6; k++)
+            values[k] = rig_int(&seed, -extent, extent - 1);
+        if (table || axis == 0)
+            axis = 0;
+        dims[0] = axis == 0 ? extent : 1;
+        enum sy_dtype wide = i & 2 ? SY_DTYPE_I64 : SY_DTYPE_I32;
+        int x = table ? gb_constant(g, "table", rank, dims, &seed, -1, 1)
+                      : gb_input(g, rank, dims);
+        int indices = table ? gb_input_of(g, wide, 2, index_dims)
+                            : gb_constant_of(g, wide, 2, index_dims, values);
+        if (!table && axis == 0)
+            gb_fixed(g, x);
+        for (int d = 0; d < axis; d++)
+            out[n++] = dims[d];
+        out[n++] = index_dims[0];
+        out[n++] = index_dims[1];
+        for (int d = axis + 1; d < rank; d++)
+            out[n++] = dims[d];
+        int y = gb_node(g, SY_OP_GATHER, INPUTS(x, indices), n, out);
+        if (!table && axis == 0)
+            gb_fixed(g, y);
+        gb_int(g, "axis", axis);
+        gb_output(g, y);
+        struct engine_case c = {.graph = g, .int_low = -extent, .int_high = extent - 1};
+        rig_check(&c, &seed);
+    }
+}
+
+static void test_concat_and_split(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        int64_t dims[8], parts[5], at = 0;
+        int rank = random_dims(2, 5, dims), axis = (int)rig_int(&seed, 1, rank - 1);
+        int n = (int)rig_int(&seed, 1, 5), inputs[5];
+        enum sy_dtype dtype = movable[i % 5 < 4 ? 0 : 1 + i % 3];
+        struct sy_graph *g = gb_new("concat and split");
+        for (int k = 0; k < n; k++) {
+            at += dims[axis] = parts[k] = rig_int(&seed, 1, 5);
+            inputs[k] = gb_input_of(g, dtype, rank, dims);
+        }
+        dims[axis] = at;
+        int y = gb_node(g, SY_OP_CONCAT, n, inputs, rank, dims);
+        gb_int(g, "axis", axis);
+        gb_type(g, y, dtype);
+        gb_output(g, y);
+        /* The last part as an output of its own, the others too. */
+        dims[axis] = parts[0];
+        int first = gb_node(g, SY_OP_SPLIT, INPUTS(y), rank, dims);
+        struct sy_node *split = &g->nodes[g->n_nodes - 1];
+        gb_int(g, "axis", axis);
+        gb_ints(g, "split", n, parts);
+        split->outputs = realloc(split->outputs, (size_t)n * sizeof *split->outputs);
+        assert_non_null(split->outputs);
+        gb_type(g, first, dtype);
+        gb_output(g, first);
+        for (int k = 1; k < n; k++) {
+            dims[axis] = parts[k];
+            /* A tensor is made by an input of the graph's, and then taken out of the list of inputs. */
+            int t = gb_input_of(g, dtype, rank, dims);
+            g->n_inputs--;
+            split->outputs[split->n_outputs++] = t;
+            gb_output(g, t);
+        }
+        check(g);
+    }
+}
+
+static void test_views(void **state)
+{
+    (void)state;
+    static const enum sy_op ops[] = {SY_OP_RESHAPE, SY_OP_FLATTEN, SY_OP_UNSQUEEZE, SY_OP_SQUEEZE};
+    for (int i = 0; i < 32; i++) {
+        struct sy_graph *g = gb_new("views");
+        int x = gb_input_of(g, movable[i >> 3], DIMS(1, 3, 1, 4)), y = x;
+        if (i & 4 && movable[i >> 3] == SY_DTYPE_F32)
+            y = gb_node(g, SY_OP_NEG, INPUTS(x), DIMS(1, 3, 1, 4));
+        enum sy_op op = ops[i & 3];
+        y = op == SY_OP_RESHAPE   ? gb_node(g, op, INPUTS(y), DIMS(1, 2, 6))
+            : op == SY_OP_FLATTEN ? gb_node(g, op, INPUTS(y), DIMS(1, 12))
+            : op == SY_OP_SQUEEZE ? gb_node(g, op, INPUTS(y), DIMS(1, 3, 4))
+                                  : gb_node(g, op, INPUTS(y), DIMS(1, 3, 1, 1, 4));
+        gb_type(g, y, movable[i >> 3]);
+        gb_output(g, y);
+        check(g);
+    }
+}
+
+/* A view of a constant, which is a parameter of its layer only. */
+static void test_view_of_a_constant(void **state)
+{
+    (void)state;
+    static const enum sy_op ops[] = {SY_OP_RESHAPE, SY_OP_IDENTITY, SY_OP_UNSQUEEZE};
+    for (int i = 0; i < 3; i++) {
+        struct sy_graph *g = gb_new("view of a constant");
+        int x = gb_input(g, DIMS(1, 12)), c = gb_constant(g, "c", DIMS(12), &seed, -1, 1);
+        int v = gb_node(g, ops[i], INPUTS(c), DIMS(1, 12));
+        gb_fixed(g, v);
+        int y = gb_node(g, SY_OP_NEG, INPUTS(x), DIMS(1, 12));
+        gb_output(g, gb_node(g, SY_OP_MUL, INPUTS(y, v), DIMS(1, 12)));
+        check(g);
+    }
+}
+
+/* ---- refused, and failing by name --------------------------------------------------------------- */
+
+static void test_index_outside(void **state)
+{
+    (void)state;
+    struct sy_graph *g = gb_new("index outside");
+    int x = gb_constant(g, "table", DIMS(5, 2), &seed, -1, 1),
+        i = gb_input_of(g, SY_DTYPE_I64, DIMS(1));
+    gb_output(g, gb_node(g, SY_OP_GATHER, INPUTS(x, i), DIMS(1, 2)));
+    gb_int(g, "axis", 0);
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 1, 1, 0, &in);
+    rig_take(&rig, g->outputs, 1, 1, 0, &out);
+    static const int64_t bad[] = {5, -6, INT64_MAX, INT64_MIN};
+    for (int k = 0; k < 4; k++) {
+        *(int64_t *)in.data[0] = bad[k];
+        assert_int_equal(rig_run(&rig, program, &in, &out, 0, NULL), SY_EARG);
+        assert_non_null(strstr(sy_error_text(), "node0"));
+    }
+    *(int64_t *)in.data[0] = -5;
+    assert_int_equal(rig_run(&rig, program, &in, &out, 0, NULL), SY_OK);
+    sy_host_engine.program_destroy(program);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+/* One node of two inputs with these types. */
+static struct sy_graph *mixed(enum sy_op op, enum sy_dtype a, enum sy_dtype b)
+{
+    struct sy_graph *g = gb_new("mixed types");
+    int x = gb_input_of(g, a, DIMS(1, 4)), y = gb_input_of(g, b, DIMS(1, 4));
+    gb_output(g, gb_node(g, op, INPUTS(x, y), DIMS(1, 4)));
+    gb_type(g, g->outputs[0], a);
+    return g;
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    rig_refused(mixed(SY_OP_ADD, SY_DTYPE_F32, SY_DTYPE_I64), false, 0, "type");
+    rig_refused(mixed(SY_OP_POW, SY_DTYPE_F32, SY_DTYPE_I64), false, 0, "type");
+    rig_refused(mixed(SY_OP_MUL, SY_DTYPE_F16, SY_DTYPE_F16), false, 0, "type");
+
+    static const enum sy_op floats_only[] = {SY_OP_RELU, SY_OP_ERF, SY_OP_HARD_SWISH, SY_OP_PAD};
+    for (int i = 0; i < 4; i++) {
+        struct sy_graph *g = gb_new("integers");
+        int x = gb_input_of(g, SY_DTYPE_I32, DIMS(1, 4));
+        gb_output(g, gb_node(g, floats_only[i], INPUTS(x), DIMS(1, 4)));
+        gb_ints(g, "pads", DIMS(0, 0, 0, 0));
+        rig_refused(g, false, 0, "float32");
+    }
+    struct sy_graph *g = gb_new("pad by reflection");
+    int x = gb_input(g, DIMS(1, 4));
+    gb_output(g, gb_node(g, SY_OP_PAD, INPUTS(x), DIMS(1, 6)));
+    gb_ints(g, "pads", DIMS(0, 1, 0, 1));
+    gb_string(g, "mode", "reflect");
+    rig_refused(g, false, 0, "constant");
+
+    g = gb_new("cast to half");
+    x = gb_input(g, DIMS(1, 4));
+    gb_output(g, gb_node(g, SY_OP_CAST, INPUTS(x), DIMS(1, 4)));
+    gb_type(g, g->outputs[0], SY_DTYPE_F16);
+    rig_refused(g, false, 0, "type");
+
+    g = gb_new("an operator that it does not have, behind one that it has");
+    x = gb_input(g, DIMS(1, 4, 2, 2));
+    x = gb_node(g, SY_OP_RELU, INPUTS(x), DIMS(1, 4, 2, 2));
+    gb_output(g, gb_node(g, SY_OP_LRN, INPUTS(x), DIMS(1, 4, 2, 2)));
+    rig_refused(g, false, 1, "does not have this operator");
+
+    g = gb_new("the mask of a dropout");
+    x = gb_input(g, DIMS(1, 4));
+    gb_output(g, gb_node(g, SY_OP_DROPOUT, INPUTS(x), DIMS(1, 4)));
+    int mask = gb_input_of(g, SY_DTYPE_BOOL, DIMS(1, 4));
+    g->n_inputs--;
+    struct sy_node *node = &g->nodes[0];
+    node->outputs = realloc(node->outputs, 2 * sizeof *node->outputs);
+    assert_non_null(node->outputs);
+    node->outputs[node->n_outputs++] = mask;
+    gb_output(g, mask);
+    rig_refused(g, false, 0, "output 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_input),
+        cmocka_unit_test(test_broadcasting),
+        cmocka_unit_test(test_two_inputs_of_each_type),
+        cmocka_unit_test(test_constant_operands),
+        cmocka_unit_test(test_any_number_of_inputs),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_where_cast_expand),
+        cmocka_unit_test(test_large_integers_are_exact),
+        cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_transpose_of_the_batch),
+        cmocka_unit_test(test_slice),
+        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_concat_and_split),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_view_of_a_constant),
+        cmocka_unit_test(test_index_outside),
+        cmocka_unit_test(test_refused),
+    };
+    seed = rig_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
