@@ -16,11 +16,13 @@
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/device/link_cost.h"
 #include "workers/infer_run.h"
 
 #define PROFILE_RUNS   5
 #define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */
-#define SIGMA_NS       5000.0              /* one event recorded and waited for on a CPU */
+#define SIGMA_NS       5000.0              /* storage: one arrival seen by the computing thread */
+#define PROBE_BYTES    (16ull << 20)
 #define STORAGE_ALPHA_NS \
     5000.0 /* one more read range: its first chunk is queued behind the others */
 
@@ -509,6 +511,20 @@ static int set_link_ratio(struct swap_rig *r, double ratio)
     return fill_pool(r);
 }
 
+static int measure_link(struct swap_rig *r)
+{
+    struct sy_link_measurement link;
+    uint64_t bytes = SY_MIN(PROBE_BYTES, sy_pool_size(r->pool));
+    void *from = calloc(1, bytes);
+    if (!from)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure the link");
+    int status = sy_link_measure(r->device, r->pool, 0, bytes, from, 0, &link);
+    free(from);
+    SY_TRY(status);
+    r->cost = (struct sy_link_cost){link.alpha_ns, link.h2d_gbps, link.sigma_ns};
+    return fill_pool(r);
+}
+
 static int set_cost(struct swap_rig *r)
 {
     if (sy_device_get_properties(r->device)->unified) {
@@ -517,9 +533,7 @@ static int set_cost(struct swap_rig *r)
         r->cost = (struct sy_link_cost){STORAGE_ALPHA_NS,
                                         (double)r->package->weights_bytes / (double)took, SIGMA_NS};
     } else {
-        struct sy_device_spec spec;
-        SY_TRY(sy_device_spec_parse(r->device_text, &spec));
-        r->cost = (struct sy_link_cost){(double)spec.link_alpha_ns, spec.link_gbps, SIGMA_NS};
+        SY_TRY(measure_link(r));
     }
     r->bound_ms = (double)sy_plan_bound(r->layers, r->package->n_layers, &r->cost) / 1e6;
     return SY_OK;

@@ -13,7 +13,21 @@
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
-#define MAX_META_BYTES (1ull << 30)
+#define MAX_META_BYTES    (1ull << 30)
+#define MAX_WEIGHTS_BYTES (1ull << 51)
+
+/* Names the section that a cut went through. */
+static int check_length(const char *path, const struct sy_package_header *h, uint64_t file_bytes)
+{
+    uint64_t wanted = h->weights_offset + h->weights_bytes;
+    if (file_bytes == wanted)
+        return SY_OK;
+    const char *section = file_bytes < SY_PACKAGE_ALIGN + h->meta_bytes ? "meta"
+                          : file_bytes < h->weights_offset              ? "padding"
+                                                                        : "weights";
+    return sy_error_set(SY_ECORRUPT, "%s: %s: the file has %llu bytes, %llu are expected", path,
+                        section, (unsigned long long)file_bytes, (unsigned long long)wanted);
+}
 
 static int check_header(const char *path, const struct sy_package_header *h, uint64_t file_bytes)
 {
@@ -26,13 +40,10 @@ static int check_header(const char *path, const struct sy_package_header *h, uin
                             "%s: version %u, this program reads %u: import the model again", path,
                             h->version, SY_PACKAGE_VERSION);
     if (h->meta_bytes > MAX_META_BYTES || h->weights_offset < SY_PACKAGE_ALIGN + h->meta_bytes ||
+        h->weights_offset > 2 * MAX_META_BYTES || h->weights_bytes > MAX_WEIGHTS_BYTES ||
         h->weights_offset % SY_PACKAGE_ALIGN || h->weights_bytes % SY_PACKAGE_ALIGN)
         return sy_error_set(SY_ECORRUPT, "%s: header: sections do not fit together", path);
-    if (h->weights_offset > file_bytes || h->weights_bytes != file_bytes - h->weights_offset)
-        return sy_error_set(SY_ECORRUPT, "%s: weights: the file has %llu bytes, %llu are expected",
-                            path, (unsigned long long)file_bytes,
-                            (unsigned long long)(h->weights_offset + h->weights_bytes));
-    return SY_OK;
+    return check_length(path, h, file_bytes);
 }
 
 static int check_padding(const char *path, const unsigned char *bytes, uint64_t n)
@@ -76,6 +87,9 @@ static int read_all(int fd, struct sy_package *package)
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         return sy_error_set(SY_EARG, "%s is not a file", package->path);
+    if ((uint64_t)st.st_size < sizeof header)
+        return sy_error_set(SY_ECORRUPT, "%s: header: the file has %llu bytes, a header %zu",
+                            package->path, (unsigned long long)st.st_size, sizeof header);
     SY_TRY(sy_read_fully(fd, package->path, &header, sizeof header, 0));
     SY_TRY(check_header(package->path, &header, (uint64_t)st.st_size));
     package->weights_offset = header.weights_offset;
@@ -93,7 +107,7 @@ int sy_package_open(const char *path, struct sy_package **out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to open %s", path);
     }
     package->path = name;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     int status = fd < 0 ? sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
                                        "cannot open %s: %s", path, strerror(errno))
                         : read_all(fd, package);

@@ -171,12 +171,15 @@ static int take_param(const msgpack_object *o, const struct sy_layer *layer, str
     return SY_OK;
 }
 
-static int take_layer(const msgpack_object *o, const struct sy_graph *graph, struct sy_layer *layer)
+static int take_layer(const msgpack_object *o, const struct sy_graph *graph, int expected_node,
+                      struct sy_layer *layer)
 {
     uint64_t node = 0;
     SY_TRY(take_array(o, 4, 4, "a layer"));
     const msgpack_object *f = o->via.array.ptr;
-    SY_TRY(take_u64(&f[0], (uint64_t)graph->n_nodes - 1, &node));
+    SY_TRY(take_u64(&f[0], INT32_MAX, &node));
+    if ((int)node != expected_node)
+        return bad("the layers are not the graph's nodes in order");
     SY_TRY(take_u64(&f[1], 1ull << 50, &layer->offset_bytes));
     SY_TRY(take_u64(&f[2], 1ull << 50, &layer->bytes));
     if (layer->offset_bytes % SY_LAYER_ALIGN || layer->bytes % SY_LAYER_ALIGN)
@@ -190,7 +193,8 @@ static int take_layer(const msgpack_object *o, const struct sy_graph *graph, str
     for (uint32_t i = 0; i < n; i++) {
         SY_TRY(take_param(&f[3].via.array.ptr[i], layer, &layer->params[i]));
         layer->n_params++;
-        if (layer->params[i].input >= graph->nodes[layer->node].n_inputs)
+        const struct sy_node *at = &graph->nodes[layer->node];
+        if (layer->params[i].input >= at->n_inputs || at->inputs[layer->params[i].input] < 0)
             return bad("a parameter of an input that its node has not");
     }
     return SY_OK;
@@ -202,6 +206,8 @@ static int take_layers(const msgpack_object *layers, const msgpack_object *hashe
     uint64_t end = 0;
     SY_TRY(take_array(layers, 1, MAX_LAYERS, "the layer table"));
     uint32_t n = layers->via.array.size;
+    if (n != (uint32_t)package->graph->n_nodes)
+        return bad("there is not one layer for each node of the graph");
     SY_TRY(take_array(hashes, n, n, "the layer hashes"));
     package->layers = calloc(n, sizeof *package->layers);
     package->layer_hash = calloc(n, sizeof *package->layer_hash);
@@ -210,7 +216,7 @@ static int take_layers(const msgpack_object *layers, const msgpack_object *hashe
     for (uint32_t i = 0; i < n; i++) {
         struct sy_layer *layer = &package->layers[i];
         package->n_layers++; /* so that close frees what this one took */
-        SY_TRY(take_layer(&layers->via.array.ptr[i], package->graph, layer));
+        SY_TRY(take_layer(&layers->via.array.ptr[i], package->graph, (int)i, layer));
         SY_TRY(take_u64(&hashes->via.array.ptr[i], UINT64_MAX, &package->layer_hash[i]));
         if (layer->bytes && layer->offset_bytes != end)
             return bad("layers do not lie one after the other");

@@ -40,12 +40,27 @@ static int layout_layers(struct sy_package *package, const struct sy_engine_ops 
     return SY_OK;
 }
 
+/* The reader has limits; what it would refuse must not replace what it reads. */
+static int check_readable(const struct sy_package *package, const void *meta, size_t bytes)
+{
+    struct sy_package *again = calloc(1, sizeof *again);
+    if (!again)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to check package %s", package->name);
+    int status = sy_package_meta_decode(meta, bytes, again);
+    sy_package_close(again);
+    return status < 0
+               ? sy_error_prefix(SY_EARG, "package %.200s could not be read again", package->name)
+               : SY_OK;
+}
+
 static int measure_meta(const struct sy_package *package, uint64_t *weights_offset)
 {
     void *meta = NULL;
     size_t bytes = 0;
     SY_TRY(sy_package_meta_encode(package, &meta, &bytes));
+    int status = check_readable(package, meta, bytes);
     free(meta);
+    SY_TRY(status);
     bytes += (size_t)package->n_layers * SY_PROFILE_BATCHES * NUMBER_BYTES + 64;
     *weights_offset = SY_ALIGN_UP(SY_PACKAGE_ALIGN + bytes, SY_PACKAGE_ALIGN);
     return SY_OK;
@@ -160,6 +175,26 @@ int sy_package_write(const char *path, const char *name, const struct sy_graph *
     return status;
 }
 
+#define COPY_BYTES (1u << 20)
+
+/* Through memory: where the kernel cannot copy (another file system behind a symbolic link, an old one). */
+static int copy_by_hand(int from, const char *path, uint64_t from_offset, uint64_t to_offset,
+                        uint64_t bytes, struct sy_durable_file *file)
+{
+    int status = SY_OK;
+    void *buffer = malloc(COPY_BYTES);
+    if (!buffer)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to copy the weights of %s", path);
+    for (uint64_t done = 0; done < bytes && status == SY_OK; done += COPY_BYTES) {
+        size_t n = (size_t)SY_MIN(bytes - done, (uint64_t)COPY_BYTES);
+        status = sy_read_fully(from, path, buffer, n, from_offset + done);
+        if (status == SY_OK)
+            status = sy_write_fully(file->fd, file->path, buffer, n, to_offset + done);
+    }
+    free(buffer);
+    return status;
+}
+
 static int copy_weights(const struct sy_package *from, uint64_t to_offset,
                         struct sy_durable_file *file)
 {
@@ -170,14 +205,17 @@ static int copy_weights(const struct sy_package *from, uint64_t to_offset,
         return sy_error_set(SY_EIO, "cannot open %s: %s", from->path, strerror(errno));
     while (left > 0) {
         ssize_t n = copy_file_range(fd, &in, file->fd, &out, left, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
         if (n <= 0)
             break;
         left -= (uint64_t)n;
     }
+    /* Whatever stopped it, reading and writing says in words, or succeeds. */
+    int status =
+        left == 0 ? SY_OK : copy_by_hand(fd, from->path, (uint64_t)in, (uint64_t)out, left, file);
     close(fd);
-    return left == 0 ? SY_OK
-                     : sy_error_set(SY_EIO, "cannot copy the weights of %s: %s", from->path,
-                                    strerror(errno));
+    return status;
 }
 
 int sy_package_set_profile(const char *path, const struct sy_profile *profile)

@@ -7,10 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/fault.h"
 #include "runtime/base/status.h"
 
 int sy_durable_file_create(const char *path, struct sy_durable_file *out)
 {
+    *out = (struct sy_durable_file){.fd = -1};
+    SY_TRY(sy_fault("file_create"));
     *out = (struct sy_durable_file){.fd = -1, .path = strdup(path)};
     if (!out->path || asprintf(&out->temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {
         free(out->path);
@@ -29,6 +32,7 @@ int sy_durable_file_create(const char *path, struct sy_durable_file *out)
 
 static int sync_folder(const char *path)
 {
+    SY_TRY(sy_fault("folder_sync"));
     char *folder = strdup(path);
     if (!folder)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
@@ -44,13 +48,21 @@ static int sync_folder(const char *path)
                   : SY_OK;
 }
 
+static int sync_and_rename(const struct sy_durable_file *file)
+{
+    SY_TRY(sy_fault("file_sync"));
+    if (fsync(file->fd) != 0)
+        return sy_error_set(SY_EIO, "cannot write %s: %s", file->path, strerror(errno));
+    SY_TRY(sy_fault("file_rename"));
+    if (rename(file->temporary, file->path) != 0)
+        return sy_error_set(SY_EIO, "cannot rename %s to %s: %s", file->temporary, file->path,
+                            strerror(errno));
+    return sync_folder(file->path);
+}
+
 int sy_durable_file_commit(struct sy_durable_file *file)
 {
-    int status = SY_OK;
-    if (fsync(file->fd) != 0 || rename(file->temporary, file->path) != 0)
-        status = sy_error_set(SY_EIO, "cannot write %s: %s", file->path, strerror(errno));
-    else
-        status = sync_folder(file->path);
+    int status = sync_and_rename(file);
     sy_durable_file_discard(file);
     return status;
 }
@@ -69,6 +81,7 @@ void sy_durable_file_discard(struct sy_durable_file *file)
 int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64_t offset)
 {
     const char *at = bytes;
+    SY_TRY(sy_fault("file_write"));
     while (n > 0) {
         ssize_t done = pwrite(fd, at, n, (off_t)offset);
         if (done < 0 && errno == EINTR)
@@ -86,6 +99,7 @@ int sy_write_fully(int fd, const char *path, const void *bytes, size_t n, uint64
 int sy_read_fully(int fd, const char *path, void *bytes, size_t n, uint64_t offset)
 {
     char *at = bytes;
+    SY_TRY(sy_fault("file_read"));
     while (n > 0) {
         ssize_t done = pread(fd, at, n, (off_t)offset);
         if (done < 0 && errno == EINTR)

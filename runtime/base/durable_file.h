@@ -1,4 +1,6 @@
-/* A file that is there whole or not at all: written under a temporary name, fsync'd, renamed, its folder fsync'd. */
+/* A file that is there whole or not at all: written under a temporary name, fsync'd, renamed, its folder fsync'd.
+ *
+ * Operations for SY_FAULT: file_create, file_write, file_read, file_sync, file_rename, folder_sync. */
 #ifndef SY_BASE_DURABLE_FILE_H
 #define SY_BASE_DURABLE_FILE_H
 
@@ -12,7 +14,8 @@ struct sy_durable_file {
 
 /* Creates PATH.tmp-PID (mode 0644) beside `path`. EIO names the path and why. */
 int sy_durable_file_create(const char *path, struct sy_durable_file *out);
-/* Makes it durable under its name. On failure the temporary file is removed and what had the name before stays. Finishes `file`. */
+/* Makes it durable under its name. On failure the temporary file is removed and what had the name before stays; only when the folder's
+ * fsync fails has the new file the name already, whole, but perhaps not after a power cut. Finishes `file`. */
 int sy_durable_file_commit(struct sy_durable_file *file);
 /* Removes the temporary file; a finished or zeroed file is fine. */
 void sy_durable_file_discard(struct sy_durable_file *file);

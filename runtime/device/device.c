@@ -6,17 +6,17 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/fault.h"
-#include "runtime/device/device_ops.h"
+#include "runtime/device/device_cuda.h"
 
 #define MAX_CORES 1024 /* CPU_SETSIZE */
 
 /* Fixed order; `--device` picks by kind. */
-static const struct sy_device_ops *const backends[] = {&sy_device_host_ops,
-                                                       &sy_device_emulated_ops};
+static const struct sy_device_ops *const backends[] = {&sy_device_host_ops, &sy_device_emulated_ops,
+                                                       &sy_device_cuda_ops};
 
 const char *const *sy_device_kinds(void)
 {
-    static const char *const kinds[] = {"host", "emulated", NULL};
+    static const char *const kinds[] = {"host", "emulated", "cuda", NULL};
     return kinds;
 }
 
@@ -62,15 +62,18 @@ int sy_device_spec_parse(const char *text, struct sy_device_spec *out)
     *out = (struct sy_device_spec){.link_gbps = 12.3, .link_alpha_ns = 10000};
     strcpy(copy, text);
     strcpy(out->text, text);
-    snprintf(out->kind, sizeof out->kind, "%s", strsep(&rest, ","));
+    const char *kind = strsep(&rest, ",");
+    snprintf(out->kind, sizeof out->kind, "%s", kind);
+    SY_TRY(sy_device_cuda_parse(kind, out));
     bool known = false;
     for (size_t i = 0; i < SY_ARRAY_LEN(backends); i++)
         known = known || strcmp(backends[i]->kind, out->kind) == 0;
     if (!known)
         return sy_error_set(SY_ENODEVICE,
-                            "no device \"%s\"; there are host and emulated[,link-gbps=N]", text);
-    if (rest && strcmp(out->kind, "host") == 0)
-        return sy_error_set(SY_EARG, "device \"%s\": host has no options", text);
+                            "no device \"%s\"; there are host, emulated[,link-gbps=N] and cuda:N",
+                            text);
+    if (rest && strcmp(out->kind, "emulated") != 0)
+        return sy_error_set(SY_EARG, "device \"%s\": %s has no options", text, out->kind);
     while (rest)
         SY_TRY(parse_option(text, strsep(&rest, ","), out));
     return SY_OK;
@@ -169,6 +172,13 @@ int sy_device_host_unregister(struct sy_device *device, void *base)
 {
     return device->ops->memory->host_unregister ? device->ops->memory->host_unregister(device, base)
                                                 : SY_OK;
+}
+
+int sy_device_host_register_wait(struct sy_device *device, sy_ns timeout_ns)
+{
+    return device->ops->memory->host_register_wait
+               ? device->ops->memory->host_register_wait(device, timeout_ns)
+               : SY_OK;
 }
 
 /* ---- streams and events ------------------------------------------------------------------------------ */

@@ -2,7 +2,7 @@
  *
  * A device computes and has memory of its own. `host` is this CPU (a unified device: pool and host
  * image are one thing), `emulated` is this CPU behind a paced link, to stand in for a discrete
- * accelerator. A backend fills in three small tables; callers use the sy_device_*, sy_pool_*,
+ * accelerator, `cuda:N` is an NVIDIA GPU, by a plugin that is loaded when it is opened. A backend fills in three small tables; callers use the sy_device_*, sy_pool_*,
  * sy_stream_* and sy_event_* wrappers below, which check arguments, inject faults for tests
  * (SY_FAULT=copy_h2d:3:EDEVICE: the third such call in this process fails with that status; also
  * pool_create, pool_import, host_register, copy_d2h, event_record, stream_launch, and copy_run: a
@@ -40,10 +40,12 @@ typedef struct {
 } sy_device_address;
 
 struct sy_device_spec {
-    char kind[16];          /* "host", "emulated" */
+    char kind[16];          /* "host", "emulated", "cuda" */
     char text[128];         /* as the user wrote it */
-    double link_gbps;       /* emulated: link rate, 10^9 bytes per second; default 12.3 */
-    uint64_t link_alpha_ns; /* emulated: fixed cost of one copy; default 10000 */
+    double link_gbps;       /* emulated: link rate, 10^9 bytes per second; default 12.3. cuda: what
+                             * plans assume until the link was measured */
+    uint64_t link_alpha_ns; /* emulated: fixed cost of one copy; default 10000. cuda: as above */
+    int ordinal;            /* cuda:N: N */
 };
 
 struct sy_device_properties {
@@ -53,14 +55,17 @@ struct sy_device_properties {
     double link_gbps;        /* nominal; 0 when unified */
     uint64_t memory_bytes;   /* what a pool may take at most */
     unsigned reserved_cores; /* cores that compute must leave to the link (emulated: 1) */
+    unsigned queue_entries;  /* copies, launches, records and waits that one stream holds */
+    int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
+    bool own_addresses;      /* a pool's address may differ from process to process (cuda's fallback) */
 };
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };
 
-/* Parses "host" or "emulated[,link-gbps=12.3][,link-alpha-us=10]". EARG names the key and value. */
+/* Parses "host", "emulated[,link-gbps=12.3][,link-alpha-us=10]" or "cuda[:N]". EARG names the key and value. */
 int sy_device_spec_parse(const char *text, struct sy_device_spec *out);
 
-/* All backends in a fixed order; NULL-terminated list of kinds ("host", "emulated"). */
+/* All backends in a fixed order; NULL-terminated list of kinds ("host", "emulated", "cuda"). */
 const char *const *sy_device_kinds(void);
 
 /* Opens the device in this process. SY_ENODEVICE with the reason if it cannot be had. */
@@ -86,9 +91,13 @@ sy_device_address sy_pool_address(const struct sy_pool_memory *pool, uint64_t of
  * `emulated` the engine computes on it (it is the device); host code must go through copies. */
 void *sy_device_host_pointer(struct sy_device *device, sy_device_address address);
 
-/* Lets the device copy straight from [base, base+bytes). Optional in a backend: no-op. */
+/* Lets the device copy straight from and to [base, base+bytes). May return before it is done (pinning takes seconds): until then,
+ * and if it failed, copies are right but slower and may hold the caller. The range stays mapped until it is unregistered.
+ * Optional in a backend: no-op. */
 int sy_device_host_register(struct sy_device *device, void *base, uint64_t bytes);
 int sy_device_host_unregister(struct sy_device *device, void *base);
+/* Waits until all that was registered is pinned; EDEADLINE after timeout_ns, or the first failure. For those who measure. */
+int sy_device_host_register_wait(struct sy_device *device, sy_ns timeout_ns);
 
 int sy_stream_create(struct sy_device *device, enum sy_stream_kind kind, struct sy_stream **out);
 void sy_stream_destroy(struct sy_stream *stream); /* finishes what is queued first */
@@ -96,7 +105,7 @@ void sy_stream_destroy(struct sy_stream *stream); /* finishes what is queued fir
 int sy_stream_synchronize(struct sy_stream *stream);
 
 /* Queue a copy. Source and destination stay valid until it is done. Returns at once. Bounded
- * queue (4096 entries): SY_EBUSY when full. SY_EARG: host pointer NULL, or against the direction of a copy stream. No bytes: nothing
+ * queue (properties.queue_entries): SY_EBUSY when full. SY_EARG: host pointer NULL, or against the direction of a copy stream. No bytes: nothing
  * is queued. */
 int sy_copy_h2d(struct sy_stream *stream, sy_device_address to, const void *from, uint64_t bytes);
 int sy_copy_d2h(struct sy_stream *stream, void *to, sy_device_address from, uint64_t bytes);
@@ -115,7 +124,8 @@ int sy_event_query(struct sy_event *event);
 /* Blocks the calling thread until signalled or `timeout_ns` passed (SY_EDEADLINE); UINT64_MAX
  * waits for ever. */
 int sy_event_synchronize(struct sy_event *event, sy_ns timeout_ns);
-/* When the event was signalled, CLOCK_MONOTONIC; 0 when it is not. */
+/* When the event was signalled, CLOCK_MONOTONIC; 0 when it is not. Of a clock of the device's own it is converted, see the
+ * backend's README.md for how exactly; it is never before the record nor after now. */
 sy_ns sy_event_time(struct sy_event *event);
 
 #endif

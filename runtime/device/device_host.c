@@ -170,6 +170,8 @@ static int open_with(const struct sy_device_ops *ops, const struct sy_device_spe
     device->link_core = -1;
     device->base.ops = ops;
     device->base.spec = *spec;
+    device->base.properties.queue_entries = SY_STREAM_RING;
+    device->base.properties.numa_node = -1;
     device->base.properties.memory_bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     *out = &device->base;

@@ -26,6 +26,8 @@ struct sy_memory_ops {
     int (*host_register)(struct sy_device *device, void *base, uint64_t bytes);
     /* (optional: nothing to do) Undoes host_register. */
     int (*host_unregister)(struct sy_device *device, void *base);
+    /* (optional: SY_OK, host_register had done it all) As sy_device_host_register_wait. */
+    int (*host_register_wait)(struct sy_device *device, sy_ns timeout_ns);
 };
 
 struct sy_stream_ops {
@@ -87,6 +89,6 @@ struct sy_event {
 };
 
 extern const struct sy_device_ops sy_device_host_ops;
-extern const struct sy_device_ops sy_device_emulated_ops;
+extern const struct sy_device_ops sy_device_emulated_ops; /* cuda's: device_cuda.h */
 
 #endif

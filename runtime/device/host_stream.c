@@ -10,9 +10,12 @@
 #include "runtime/base/fault.h"
 #include "runtime/base/log.h"
 
-#define CHUNK_BYTES  (256u * 1024u)
-#define MIN_CHUNK_NS (50 * SY_NS_PER_US) /* shorter slots would be lost in the timer's noise */
-#define SPIN_NS      (60 * SY_NS_PER_US) /* what a sleep may oversleep by */
+/* A paced copy sleeps once a chunk. Each sleep costs the computing cores something too, so slots are long, within bounds that
+ * keep two copies that share the link fair to each other. */
+#define CHUNK_NS      (2 * SY_NS_PER_MS)
+#define LEAST_CHUNK   (256u << 10)
+#define LARGEST_CHUNK (1u << 20)
+#define SPIN_NS       (60 * SY_NS_PER_US) /* what a sleep may oversleep by */
 
 struct host_event {
     struct sy_event base;
@@ -74,7 +77,8 @@ static void copy_paced(struct sy_host_device *device, const struct entry *e)
 {
     double gbps = device->base.spec.link_gbps;
     enum sy_link_direction direction = e->to_device ? SY_LINK_H2D : SY_LINK_D2H;
-    uint64_t chunk = SY_MAX((uint64_t)((double)MIN_CHUNK_NS * gbps), (uint64_t)CHUNK_BYTES);
+    uint64_t chunk = (uint64_t)SY_MIN((double)CHUNK_NS * gbps, (double)LARGEST_CHUNK);
+    chunk = SY_MAX(chunk, (uint64_t)LEAST_CHUNK);
     sy_ns end = sy_link_clock_reserve(device->clock, direction, sy_clock_now(),
                                       device->base.spec.link_alpha_ns);
     for (uint64_t at = 0; at < e->bytes; at += chunk) {
