@@ -86,6 +86,12 @@ TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)
 DEMO_OBJ  := $(DEMO_SRC:%.c=$(OBJ)/%.o)
 TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+# tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
+FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c
+FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(OBJ)/%.o)
+FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
+FUZZ_SECONDS ?= 60
 BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OBJ)/%.o)
 BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
@@ -165,8 +171,7 @@ MODELS   := resnet152 inception_v3 bert_base
 models: binaries
 	$(Q)$(B)/make-models --out build/models $(MODELS) mnist_cnn
 	$(Q)for m in $(MODELS); do \
-	    [ build/models/$$m/1/model.sypkg -nt build/models/$$m/1/model.onnx ] || \
-	    $(B)/switchyard import build/models/$$m/1/model.onnx --name $$m || exit 1; done
+	    $(B)/switchyard import build/models/$$m/1/model.onnx --name $$m --update || exit 1; done
 
 demo: deps
 	@sh tests/install_deps.sh dataset-fashion-mnist
@@ -178,12 +183,22 @@ $(B)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
+$(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
 $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDSAN) -o $@ $^ $(LIBS) -lbenchmark -pthread
 
 tests: $(TEST_BIN)
+# With the address sanitizer the tests end with a short run of each fuzz target, always the same inputs.
+ifneq ($(findstring address,$(SAN)),)
+tests: $(FUZZ_BIN)
+TEST_FUZZ_BIN := $(FUZZ_BIN)
+endif
 benches: $(BENCH_BIN)
 
 # ---- testing ----------------------------------------------------------------------------------
@@ -209,10 +224,20 @@ $(VENV_STAMP): tests/requirements.txt
 
 test: deps
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN)
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN) $(TEST_FUZZ_BIN)
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
+endif
+
+# Without SAN it starts itself with it; FUZZ_SEED=N gives other inputs.
+ifeq ($(SAN),)
+fuzz: deps
+	@$(MAKE) --no-print-directory fuzz SAN=address,undefined
+else
+fuzz: $(FUZZ_BIN)
+	$(Q)for f in $(FUZZ_BIN); do \
+	    $(TEST_ENV) $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-$$(date +%s)} || exit 1; done
 endif
 
 lint:
@@ -248,6 +273,7 @@ help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
+	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'
 	@echo 'make check      lint, test, and test under both sanitizers'
 	@echo 'make bench      runs all benches, JSON in build/bench/results'

@@ -156,6 +156,18 @@ int sy_package_verify(const struct sy_package *package, int first, int n, const 
     return SY_OK;
 }
 
+int sy_package_check_engine(const struct sy_package *package, const struct sy_engine_ops *engine)
+{
+    char here[256];
+    SY_TRY(engine->describe(here, sizeof here));
+    if (strcmp(here, package->packed_for) != 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "%s: packed for \"%s\", this machine computes with \"%s\": import the "
+                            "model again",
+                            package->path, package->packed_for, here);
+    return SY_OK;
+}
+
 uint64_t sy_package_layer_ns(const struct sy_package *package, int layer, int64_t batch)
 {
     const struct sy_profile *p = &package->profile;

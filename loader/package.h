@@ -57,6 +57,9 @@ int sy_package_open(const char *path, struct sy_package **out);
 void sy_package_close(struct sy_package *package);
 /* Checks layers [first, first+n) lying at `weights` against their hashes. ECORRUPT names file and layer. */
 int sy_package_verify(const struct sy_package *package, int first, int n, const void *weights);
+/* Whether `engine`, as it is on this machine, computes in the layouts that this package holds. EUNSUPPORTED names the file, what it was packed
+ * for and what is here. */
+int sy_package_check_engine(const struct sy_package *package, const struct sy_engine_ops *engine);
 uint64_t sy_package_layer_ns(const struct sy_package *package, int layer, int64_t batch);
 
 #endif

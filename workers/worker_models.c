@@ -87,7 +87,9 @@ int sy_worker_models_add(struct sy_worker_models *m, uint64_t id, const char *pa
     struct sy_package *package = NULL;
     SY_TRY(sy_package_open(path, &package));
     int *cuts = NULL;
-    int status = copy_cuts(package, group_layers, n_groups, &cuts);
+    int status = sy_package_check_engine(package, m->engine);
+    if (status == SY_OK)
+        status = copy_cuts(package, group_layers, n_groups, &cuts);
     if (status < 0) {
         sy_package_close(package);
         return status;

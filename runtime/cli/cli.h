@@ -54,5 +54,8 @@ int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 /* Imports an ONNX file into a package and, if `profile`, times its layers on n_threads cores (0: all). */
 int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile,
                   int n_threads);
+/* Whether `package` is there, not older than `onnx`, of this version and packed for this machine. A damaged one counts as current: it is
+ * to be refused by name, not replaced silently. */
+bool sy_cli_is_imported(const char *onnx, const char *package);
 
 #endif

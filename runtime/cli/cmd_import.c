@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "loader/package.h"
@@ -62,6 +63,24 @@ done:
     return status == SY_OK && profile ? profile_package(package, n_threads) : status;
 }
 
+bool sy_cli_is_imported(const char *onnx, const char *package)
+{
+    struct sy_package *opened;
+    struct stat source, made;
+    int status;
+
+    if (stat(package, &made) < 0)
+        return false;
+    if (stat(onnx, &source) == 0 && made.st_mtime < source.st_mtime)
+        return false;
+    status = sy_package_open(package, &opened);
+    if (status < 0)
+        return status != SY_EUNSUPPORTED;
+    status = sy_package_check_engine(opened, &sy_host_engine);
+    sy_package_close(opened);
+    return status == SY_OK;
+}
+
 /* dir/model.onnx -> dir/model.sypkg, and the name "model", where they are not given. */
 static int default_names(const char *onnx, char *path, size_t path_bytes, char *name,
                          size_t name_bytes)
@@ -84,6 +103,7 @@ int sy_cmd_import(int argc, char **argv)
         {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
         {"name", "NAME", "the model's name; default: the file's"},
         {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
+        {"update", NULL, "do nothing if an up-to-date package is there"},
         {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
@@ -92,7 +112,7 @@ int sy_cmd_import(int argc, char **argv)
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
     int64_t n_threads = 0;
-    bool profile = true;
+    bool profile = true, update = false;
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
@@ -106,6 +126,8 @@ int sy_cmd_import(int argc, char **argv)
             snprintf(name, sizeof(name), "%s", value);
         else if (got == 2)
             profile = false;
+        else if (got == 3)
+            update = true;
         else if (sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
@@ -113,7 +135,8 @@ int sy_cmd_import(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
-    if (sy_cli_import(onnx, path, name, profile, (int)n_threads) < 0)
+    if (!(update && sy_cli_is_imported(onnx, path)) &&
+        sy_cli_import(onnx, path, name, profile, (int)n_threads) < 0)
         return sy_cli_fail_status();
     printf("%s\n", path);
     return 0;

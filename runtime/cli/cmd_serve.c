@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +52,8 @@ static const struct sy_cli_option options[] = {
      "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is "
      "imported first"},
     {"package", "FILE", "one package; may be given again"},
-    {"device", "SPEC", "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
+    {"device", "SPEC",
+     "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
     {"image-bytes", "SIZE", "host image of a discrete device"},
     {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
@@ -196,16 +196,15 @@ static int import_in_child(char *onnx, char *package, char *name)
 static int add_version(struct serve *serve, const char *folder, char *name)
 {
     char onnx[1000], package[1000];
-    struct stat source, made;
     bool has_source, has_package;
 
     snprintf(onnx, sizeof(onnx), "%s/model.onnx", folder);
     snprintf(package, sizeof(package), "%s/model" SY_PACKAGE_SUFFIX, folder);
-    has_source = stat(onnx, &source) == 0;
-    has_package = stat(package, &made) == 0;
+    has_source = access(onnx, F_OK) == 0;
+    has_package = access(package, F_OK) == 0;
     if (!has_source && !has_package)
         return SY_OK;
-    if (has_source && (!has_package || made.st_mtime < source.st_mtime))
+    if (has_source && !sy_cli_is_imported(onnx, package))
         SY_TRY(import_in_child(onnx, package, name));
     return add_package(serve, package, name);
 }
