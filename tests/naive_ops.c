@@ -120,8 +120,8 @@ static double unary(const struct sy_node *node, double x)
         return fmin(fmax(x, sy_node_float(node, "min", -HUGE_VALF)),
                     sy_node_float(node, "max", HUGE_VALF));
     case SY_OP_HARD_SIGMOID:
-        return fmax(0, fmin(1, sy_node_float(node, "alpha", 0.2f) * x +
-                                   sy_node_float(node, "beta", 0.5f)));
+        return fmax(
+            0, fmin(1, sy_node_float(node, "alpha", 0.2f) * x + sy_node_float(node, "beta", 0.5f)));
     case SY_OP_HARD_SWISH:
         return x * fmax(0, fmin(1, x / 6 + 0.5));
     case SY_OP_ELU:
@@ -226,12 +226,12 @@ static void gemm(struct naive_graph *net, const struct sy_node *node)
         for (int64_t i = 0; i < naive_dim(net, a, ta ? 0 : 1); i++) {
             int64_t ai[2] = {ta ? i : index[0], ta ? index[0] : i};
             int64_t bi[2] = {tb ? index[1] : i, tb ? i : index[1]};
-            sum += net->values[a][naive_ravel(net, a, ai)] * net->values[b][naive_ravel(net, b, bi)];
+            sum +=
+                net->values[a][naive_ravel(net, a, ai)] * net->values[b][naive_ravel(net, b, bi)];
         }
         sum *= sy_node_float(node, "alpha", 1);
         if (node->n_inputs > 2 && node->inputs[2] >= 0)
-            sum +=
-                sy_node_float(node, "beta", 1) * broadcast_at(net, node->inputs[2], 2, index);
+            sum += sy_node_float(node, "beta", 1) * broadcast_at(net, node->inputs[2], 2, index);
         net->values[out][k] = sum;
     }
 }
@@ -350,8 +350,8 @@ static void slice(struct naive_graph *net, const struct sy_node *node)
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
         for (int d = 0; d < rank_of(net, x); d++)
-            index[d] = naive_attr_at(node, "starts", d, 0) +
-                       index[d] * naive_attr_at(node, "steps", d, 1);
+            index[d] =
+                naive_attr_at(node, "starts", d, 0) + index[d] * naive_attr_at(node, "steps", d, 1);
         net->values[out][k] = net->values[x][naive_ravel(net, x, index)];
     }
 }
@@ -367,8 +367,8 @@ static void pad(struct naive_graph *net, const struct sy_node *node)
             index[d] -= naive_attr_at(node, "pads", d, 0);
             inside = inside && index[d] >= 0 && index[d] < naive_dim(net, x, d);
         }
-        net->values[out][k] = inside ? net->values[x][naive_ravel(net, x, index)]
-                                     : sy_node_float(node, "value", 0);
+        net->values[out][k] =
+            inside ? net->values[x][naive_ravel(net, x, index)] : sy_node_float(node, "value", 0);
     }
 }
 

@@ -22,8 +22,7 @@ static void look_all(const struct naive_graph *net, const struct sy_node *node,
         int64_t left = k, stride = 1, at;
         flat[k] = 0;
         for (int d = rank - 3; d >= 0; d--) {
-            bool inside =
-                look(net, node, d, index[2 + d], left % naive_dim(net, w, 2 + d), &at);
+            bool inside = look(net, node, d, index[2 + d], left % naive_dim(net, w, 2 + d), &at);
             flat[k] = inside && flat[k] >= 0 ? flat[k] + at * stride : -1;
             left /= naive_dim(net, w, 2 + d);
             stride *= naive_dim(net, x, 2 + d);
@@ -45,8 +44,7 @@ static double conv_at(const struct naive_graph *net, const struct sy_node *node,
     assert(taps <= 64);
     look_all(net, node, index, taps, flat);
     for (int64_t c = 0; c < per_group; c++) {
-        const double *plane =
-            net->values[x] + (index[0] * channels + group * per_group + c) * area;
+        const double *plane = net->values[x] + (index[0] * channels + group * per_group + c) * area;
         const double *weights = net->values[w] + (index[1] * per_group + c) * taps;
         for (int64_t k = 0; k < taps; k++)
             sum += flat[k] >= 0 ? plane[flat[k]] * weights[k] : 0;

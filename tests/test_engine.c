@@ -180,9 +180,9 @@ static void grow_rows(struct sketch *s)
 static struct sy_graph *random_graph(int number)
 {
     static void (*const grow[])(struct sketch *) = {
-        grow_conv,   grow_conv,   grow_conv,   grow_conv,  grow_pool,      grow_unary, grow_unary,
-        grow_binary, grow_binary, grow_concat, grow_slice, grow_attention, grow_rows,
-        grow_batch_norm};
+        grow_conv,  grow_conv,      grow_conv,   grow_conv,      grow_pool,
+        grow_unary, grow_unary,     grow_binary, grow_binary,    grow_concat,
+        grow_slice, grow_attention, grow_rows,   grow_batch_norm};
     char name[64];
     snprintf(name, sizeof name, "random graph %d", number);
     struct sketch s = {.g = gb_new(name)};
@@ -202,8 +202,7 @@ static struct sy_graph *random_graph(int number)
 static void check_random(int first, int n, bool optimize)
 {
     for (int i = first; i < first + n; i++) {
-        struct engine_case c = {
-            .graph = random_graph(i), .optimize = optimize, .tolerance = 1e-4};
+        struct engine_case c = {.graph = random_graph(i), .optimize = optimize, .tolerance = 1e-4};
         rig_check(&c, &seed);
     }
 }
@@ -239,15 +238,14 @@ static void run_rows(const struct engine_rig *rig, const struct rig_tensors *all
     rig_take(rig, g->inputs, g->n_inputs, batch, 0, &in);
     rig_take(rig, g->outputs, g->n_outputs, batch, 0, &out);
     for (int i = 0; i < in.n; i++)
-        memcpy(in.data[i],
-               (char *)all->data[i] + all->bytes[i] / (uint64_t)total * (uint64_t)first,
+        memcpy(in.data[i], (char *)all->data[i] + all->bytes[i] / (uint64_t)total * (uint64_t)first,
                in.bytes[i]);
     assert_int_equal(rig_run(rig, program, &in, &out, 0xff, NULL), SY_OK);
     for (int i = 0; i < out.n; i++)
-        close_to(out.data[i],
-                 (float *)((char *)want->data[i] +
-                           want->bytes[i] / (uint64_t)total * (uint64_t)first),
-                 (int64_t)(out.bytes[i] / sizeof(float)));
+        close_to(
+            out.data[i],
+            (float *)((char *)want->data[i] + want->bytes[i] / (uint64_t)total * (uint64_t)first),
+            (int64_t)(out.bytes[i] / sizeof(float)));
     engine->program_destroy(program);
     rig_drop(&in);
     rig_drop(&out);
@@ -288,9 +286,8 @@ static void test_no_batch(void **state)
     struct sy_program *program;
     assert_int_equal(rig_open(&rig, g, false), SY_OK);
     for (int64_t batch = -1; batch < 1; batch++) {
-        assert_int_equal(engine->program_create(rig.graph, rig.layers, rig.n_layers, batch,
-                                                &program),
-                         SY_EARG);
+        assert_int_equal(
+            engine->program_create(rig.graph, rig.layers, rig.n_layers, batch, &program), SY_EARG);
         assert_non_null(strstr(sy_error_text(), "batch size"));
     }
     rig_close(&rig);

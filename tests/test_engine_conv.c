@@ -153,8 +153,8 @@ static void test_groups_and_depthwise(void **state)
 {
     (void)state;
     static const int64_t counts[][3] = {/* group, channels in and out of each */
-                                        {2, 3, 5}, {4, 8, 4}, {3, 16, 16}, {2, 17, 1}, {1, 1, 1},
-                                        {5, 1, 1}, {16, 1, 1}, {33, 1, 1}, {8, 1, 2}, {32, 4, 4}};
+                                        {2, 3, 5}, {4, 8, 4},  {3, 16, 16}, {2, 17, 1}, {1, 1, 1},
+                                        {5, 1, 1}, {16, 1, 1}, {33, 1, 1},  {8, 1, 2},  {32, 4, 4}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int k = 0; k < 2; k++) {
             struct window w = random_window(2, 2);
@@ -186,8 +186,7 @@ static void test_asymmetric_pads(void **state)
 
 static int add_batch_norm(struct sy_graph *g, int x, int64_t channels, int n, const int64_t *dims)
 {
-    int inputs[5] = {x,
-                     gb_constant(g, "scale", 1, &channels, &seed, 0.5, 1.5),
+    int inputs[5] = {x, gb_constant(g, "scale", 1, &channels, &seed, 0.5, 1.5),
                      gb_constant(g, "shift", 1, &channels, &seed, -0.5, 0.5),
                      gb_constant(g, "mean", 1, &channels, &seed, -0.5, 0.5),
                      gb_constant(g, "variance", 1, &channels, &seed, 0.3, 2)};
@@ -353,14 +352,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_convolutions),
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_groups_and_depthwise),
-        cmocka_unit_test(test_asymmetric_pads),
-        cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_random_pools),
-        cmocka_unit_test(test_global_pools),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_convolutions),  cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_groups_and_depthwise), cmocka_unit_test(test_asymmetric_pads),
+        cmocka_unit_test(test_fused_blocks),         cmocka_unit_test(test_random_pools),
+        cmocka_unit_test(test_global_pools),         cmocka_unit_test(test_refused),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

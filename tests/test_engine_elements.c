@@ -34,12 +34,12 @@ static int random_dims(int low_rank, int high_rank, int64_t *dims)
 static const struct {
     enum sy_op op;
     double low, high;
-} unaries[] = {{SY_OP_RELU, -1, 1},        {SY_OP_LEAKY_RELU, -1, 1}, {SY_OP_SIGMOID, -8, 8},
-               {SY_OP_TANH, -4, 4},        {SY_OP_ERF, -3, 3},        {SY_OP_CLIP, -1, 1},
+} unaries[] = {{SY_OP_RELU, -1, 1},         {SY_OP_LEAKY_RELU, -1, 1}, {SY_OP_SIGMOID, -8, 8},
+               {SY_OP_TANH, -4, 4},         {SY_OP_ERF, -3, 3},        {SY_OP_CLIP, -1, 1},
                {SY_OP_HARD_SIGMOID, -4, 4}, {SY_OP_HARD_SWISH, -5, 5}, {SY_OP_ELU, -3, 3},
-               {SY_OP_EXP, -5, 5},         {SY_OP_LOG, 0.01, 9},      {SY_OP_SQRT, 0, 9},
-               {SY_OP_NEG, -1, 1},         {SY_OP_ABS, -1, 1},        {SY_OP_RECIPROCAL, 0.1, 4},
-               {SY_OP_GELU, -4, 4},        {SY_OP_IDENTITY, -1, 1},   {SY_OP_DROPOUT, -1, 1}};
+               {SY_OP_EXP, -5, 5},          {SY_OP_LOG, 0.01, 9},      {SY_OP_SQRT, 0, 9},
+               {SY_OP_NEG, -1, 1},          {SY_OP_ABS, -1, 1},        {SY_OP_RECIPROCAL, 0.1, 4},
+               {SY_OP_GELU, -4, 4},         {SY_OP_IDENTITY, -1, 1},   {SY_OP_DROPOUT, -1, 1}};
 
 static void unary_attributes(struct sy_graph *g, enum sy_op op, bool given)
 {
@@ -92,7 +92,7 @@ static int operand(struct sy_graph *g, enum sy_dtype dtype, int rank, int full, 
     return t;
 }
 
-static const enum sy_op binaries[] = {SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV, SY_OP_MIN,
+static const enum sy_op binaries[] = {SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV,  SY_OP_MIN,
                                       SY_OP_MAX, SY_OP_SUM, SY_OP_POW, SY_OP_EQUAL};
 
 static void binary_case(enum sy_op op, enum sy_dtype dtype, int rank_a, int rank_b, int ones)
@@ -121,7 +121,7 @@ static void test_broadcasting(void **state)
     size_t n = 0;
     for (int a = 1; a <= 5; a++)
         for (int b = 1; b <= 5; b++)
-            for (int ones = 0; ones < 1 << (a < b ? a : b); ones += a > 3 && b > 3 ? 3 : 1)
+            for (int ones = 0; ones<1 << (a < b ? a : b); ones += a> 3 && b > 3 ? 3 : 1)
                 binary_case(binaries[n++ % 8], SY_DTYPE_F32, a, b, ones);
 }
 
@@ -228,7 +228,8 @@ static void test_large_integers_are_exact(void **state)
                          b[] = {(1ll << 53), (1ll << 62) + 2, INT64_MIN + 2};
     for (int o = 0; o < 2; o++) {
         struct sy_graph *g = gb_new("large integers");
-        int x = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3)), y = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3));
+        int x = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3)),
+            y = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 3));
         gb_output(g, gb_node(g, ops[o], INPUTS(x, y), DIMS(1, 3)));
         gb_type(g, g->outputs[0], SY_DTYPE_I64);
         struct engine_rig rig;
@@ -300,8 +301,8 @@ static void test_slice(void **state)
         for (int d = 1; d < rank; d++) {
             steps[d] = rig_int(&seed, 1, 3) * (rig_int(&seed, 0, 1) ? 1 : -1);
             starts[d] = rig_int(&seed, 0, dims[d] - 1);
-            int64_t room = steps[d] > 0 ? (dims[d] - 1 - starts[d]) / steps[d]
-                                        : starts[d] / -steps[d];
+            int64_t room =
+                steps[d] > 0 ? (dims[d] - 1 - starts[d]) / steps[d] : starts[d] / -steps[d];
             out[d] = rig_int(&seed, 1, room + 1);
         }
         struct sy_graph *g = gb_new("slice");
@@ -352,8 +353,7 @@ static void test_gather(void **state)
             axis = 0;
         dims[0] = axis == 0 ? extent : 1;
         enum sy_dtype wide = i & 2 ? SY_DTYPE_I64 : SY_DTYPE_I32;
-        int x = table ? gb_constant(g, "table", rank, dims, &seed, -1, 1)
-                      : gb_input(g, rank, dims);
+        int x = table ? gb_constant(g, "table", rank, dims, &seed, -1, 1) : gb_input(g, rank, dims);
         int indices = table ? gb_input_of(g, wide, 2, index_dims)
                             : gb_constant_of(g, wide, 2, index_dims, values);
         if (!table && axis == 0)

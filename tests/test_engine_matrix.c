@@ -243,8 +243,7 @@ static void test_softmax(void **state)
         int rank = random_dims(1, 5, dims);
         struct sy_graph *g = gb_new("softmax");
         int x = gb_input(g, rank, dims);
-        gb_output(
-            g, gb_node(g, i & 1 ? SY_OP_SOFTMAX : SY_OP_LOG_SOFTMAX, INPUTS(x), rank, dims));
+        gb_output(g, gb_node(g, i & 1 ? SY_OP_SOFTMAX : SY_OP_LOG_SOFTMAX, INPUTS(x), rank, dims));
         gb_int(g, "axis", rig_int(&seed, 0, rank - 1));
         struct engine_case c = {.graph = g, .low = -9, .high = 9};
         rig_check(&c, &seed);
@@ -267,8 +266,8 @@ static void test_layer_norm(void **state)
         }
         int scale = gb_constant(g, "scale", rank - axis, dims + axis, &seed, 0.5, 2);
         int bias = gb_constant(g, "bias", rank - axis, dims + axis, &seed, -1, 1);
-        gb_output(g, gb_node(g, SY_OP_LAYER_NORM, i % 3 ? 3 : 2, (int[]){x, scale, bias}, rank,
-                             dims));
+        gb_output(g,
+                  gb_node(g, SY_OP_LAYER_NORM, i % 3 ? 3 : 2, (int[]){x, scale, bias}, rank, dims));
         gb_int(g, "axis", axis);
         gb_float(g, "epsilon", 1e-3f);
         check(g, i & 2);

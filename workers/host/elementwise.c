@@ -4,15 +4,16 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
+#include "workers/host/clones.h"
 
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
-#define FLAT(name, expression)                                                     \
-    __attribute__((target_clones("avx512f", "avx2", "default"))) static void name( \
-        int64_t n, const float *restrict a, const float *restrict b, float *out)   \
-    {                                                                              \
-        for (int64_t i = 0; i < n; i++)                                            \
-            out[i] = (expression);                                                 \
+#define FLAT(name, expression)                                                              \
+    SY_CLONES static void name(int64_t n, const float *restrict a, const float *restrict b, \
+                               float *out)                                                  \
+    {                                                                                       \
+        for (int64_t i = 0; i < n; i++)                                                     \
+            out[i] = (expression);                                                          \
     }
 FLAT(flat_add, a[i] + b[i])
 FLAT(flat_sub, a[i] - b[i])

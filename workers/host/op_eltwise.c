@@ -151,8 +151,8 @@ static int build_flat(struct sy_program *p, enum sy_op op, int a, int b)
     sy_step_set(p, step, 0, 0, a);
     sy_step_set(p, step, 1, 0, b);
     sy_step_set(p, step, 2, 0, out);
-    return sy_step_set_numbers(
-        step, (int64_t[]){op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
+    return sy_step_set_numbers(step,
+                               (int64_t[]){op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
 }
 
 /* Numpy's rule: strides of an input seen with the output's rank, 0 where it is repeated. */

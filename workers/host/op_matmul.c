@@ -253,8 +253,8 @@ static int build_batched(struct sy_program *p)
     operand_md(&p->values[y], rank, false, &y_md);
     SY_TRY(sy_program_new_alias(p, a, node->inputs[0], &a_md, &a));
     SY_TRY(sy_program_new_alias(p, b, node->inputs[1], &b_md, &b));
-    SY_TRY(make_batched_pd(node, (const dnnl_memory_desc_t *[]){&a_md, &b_md, &y_md}, sum_scale,
-                           &pd));
+    SY_TRY(
+        make_batched_pd(node, (const dnnl_memory_desc_t *[]){&a_md, &b_md, &y_md}, sum_scale, &pd));
     const int args[][2] = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}};
     return sy_program_add_primitive(p, pd, args, 3);
 }

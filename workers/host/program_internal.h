@@ -89,7 +89,7 @@ int sy_program_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
 /* A constant whose elements are in the graph. */
 int sy_program_constant(struct sy_program *p, int tensor, int *out);
-bool sy_program_is_plain(const struct sy_value *value); /* row-major */
+bool sy_program_is_plain(const struct sy_value *value);          /* row-major */
 void *sy_program_pointer(const struct sy_program *p, int value); /* during a run */
 void sy_program_touch(struct sy_program *p, int value); /* the layer being built names it */
 

@@ -128,11 +128,11 @@ int sy_program_param(struct sy_program *p, int input, int *out)
     uint64_t end = p->layers[p->layer].bytes;
     if (param->bytes < needed || param->offset_bytes > end ||
         param->bytes > end - param->offset_bytes)
-        return sy_error_set(
-            SY_ECORRUPT, "node %s: input %d: %llu bytes at %llu of a layer of %llu, %llu needed",
-            node->name, input, (unsigned long long)param->bytes,
-            (unsigned long long)param->offset_bytes, (unsigned long long)end,
-            (unsigned long long)needed);
+        return sy_error_set(SY_ECORRUPT,
+                            "node %s: input %d: %llu bytes at %llu of a layer of %llu, %llu needed",
+                            node->name, input, (unsigned long long)param->bytes,
+                            (unsigned long long)param->offset_bytes, (unsigned long long)end,
+                            (unsigned long long)needed);
     v->bytes = param->bytes;
     return SY_OK;
 }

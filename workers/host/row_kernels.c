@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#include "workers/host/clones.h"
 
-CLONES static float row_sum(const float *x, int64_t n)
+SY_CLONES static float row_sum(const float *x, int64_t n)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -13,7 +13,7 @@ CLONES static float row_sum(const float *x, int64_t n)
     return sum;
 }
 
-CLONES static float row_square_distance(const float *x, float mean, int64_t n)
+SY_CLONES static float row_square_distance(const float *x, float mean, int64_t n)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -22,15 +22,15 @@ CLONES static float row_square_distance(const float *x, float mean, int64_t n)
     return sum;
 }
 
-CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
-                                 float rate, float *out)
+SY_CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
+                                    float rate, float *out)
 {
     const float *scale = n->scale, *bias = n->bias;
     for (int64_t i = 0; i < n->columns; i++)
         out[i] = (x[i] - mean) * rate * scale[i] + (bias ? bias[i] : 0);
 }
 
-CLONES static void row_add(const float *a, const float *b, float *out, int64_t n)
+SY_CLONES static void row_add(const float *a, const float *b, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = a[i] + b[i];

@@ -5,14 +5,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/clones.h"
 #include "workers/host/train_internal.h"
 
-/* The sanitizers' runtime is not up yet when the loader resolves clones. */
-#ifdef SY_SANITIZED
-#define CLONES __attribute__((noinline))
-#else
-#define CLONES __attribute__((noinline, target_clones("default", "avx2", "avx512f")))
-#endif
 /* Under this many elements (256 KiB) starting a second thread costs more than it saves. */
 #define PARALLEL_MIN 65536
 
@@ -30,7 +25,7 @@
         }                                                                                 \
     }
 
-CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
+SY_CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         to[i] = a[i] + b[i];
@@ -39,15 +34,15 @@ CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t 
 void sy_tr_kernel_sum(float *to, const float *a, const float *b,
                       uint64_t n){IN_PARTS(n, sum_part(to + from, a + from, b + from, count))}
 
-CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows,
-                                 int64_t n)
+SY_CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows,
+                                    int64_t n)
 {
     for (int64_t r = 0; r < n_rows; r++)
         for (int64_t i = 0; i < n; i++)
             to[r * n + i] = a[r * n + i] + row[i];
 }
 
-CLONES void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n)
+SY_CLONES void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = 0.0f;
@@ -131,14 +126,14 @@ int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
 
 /* ---- optimizers --------------------------------------------------------------------------------- */
 
-CLONES static void sgd_part(float *w, const float *g, uint64_t n, float rate, float decay)
+SY_CLONES static void sgd_part(float *w, const float *g, uint64_t n, float rate, float decay)
 {
     for (uint64_t i = 0; i < n; i++)
         w[i] -= rate * (g[i] + decay * w[i]);
 }
 
-CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate,
-                                 float momentum, float decay)
+SY_CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate,
+                                    float momentum, float decay)
 {
     for (uint64_t i = 0; i < n; i++) {
         v[i] = momentum * v[i] + (g[i] + decay * w[i]);
@@ -151,8 +146,8 @@ struct adam {
         correct2; /* rest: 1 - beta, rounded once */
 };
 
-CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n,
-                             const struct adam *a)
+SY_CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n,
+                                const struct adam *a)
 {
     for (uint64_t i = 0; i < n; i++) {
         float d = g[i] + a->decay * w[i];
@@ -162,7 +157,7 @@ CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint6
     }
 }
 
-CLONES static void statistic_part(float *running, const float *batch, uint64_t n, float keep)
+SY_CLONES static void statistic_part(float *running, const float *batch, uint64_t n, float keep)
 {
     for (uint64_t i = 0; i < n; i++)
         running[i] = keep * running[i] + (1.0f - keep) * batch[i];

@@ -1,0 +1,11 @@
+/* Loops compiled for several CPU classes; the loader picks one. Not under sanitizers: their runtime is not up yet when it does. */
+#ifndef SY_WORKERS_HOST_CLONES_H
+#define SY_WORKERS_HOST_CLONES_H
+
+#ifdef SY_SANITIZED
+#define SY_CLONES __attribute__((noinline))
+#else
+#define SY_CLONES __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
+#endif
+
+#endif
