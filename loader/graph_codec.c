@@ -50,7 +50,8 @@ static void put_tensor(msgpack_packer *pk, const struct sy_tensor *t, bool keep_
         return;
     }
     msgpack_pack_bin(pk, t->data_bytes);
-    msgpack_pack_bin_body(pk, t->data, t->data_bytes);
+    if (t->data_bytes > 0)
+        msgpack_pack_bin_body(pk, t->data, t->data_bytes);
 }
 
 static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
@@ -194,7 +195,8 @@ static int get_text(const msgpack_object *o, char **out)
     if (o->type != MSGPACK_OBJECT_STR)
         return corrupt("a name");
     SY_TRY(sy_graph_alloc((size_t)o->via.str.size + 1, 1, out));
-    memcpy(*out, o->via.str.ptr, o->via.str.size);
+    if (o->via.str.size > 0) /* the library gives NULL for "" */
+        memcpy(*out, o->via.str.ptr, o->via.str.size);
     return SY_OK;
 }
 
@@ -244,7 +246,8 @@ static int get_tensor(const msgpack_object *o, struct sy_tensor *t)
         return corrupt("a constant");
     SY_TRY(sy_graph_alloc(f[3].via.bin.size, 1, &t->data));
     t->data_bytes = f[3].via.bin.size;
-    memcpy(t->data, f[3].via.bin.ptr, t->data_bytes);
+    if (t->data_bytes > 0)
+        memcpy(t->data, f[3].via.bin.ptr, t->data_bytes);
     return SY_OK;
 }
 

@@ -148,7 +148,7 @@ static int take_str(const msgpack_object *o, char **out)
 {
     if (o->type != MSGPACK_OBJECT_STR || o->via.str.size > 4096)
         return bad("a name is missing or too long");
-    *out = strndup(o->via.str.ptr, o->via.str.size);
+    *out = strndup(o->via.str.size ? o->via.str.ptr : "", o->via.str.size);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a name");
 }
 
@@ -167,7 +167,8 @@ static int take_param(const msgpack_object *o, const struct sy_layer *layer, str
     param->layout = malloc(param->layout_bytes ? param->layout_bytes : 1);
     if (!param->layout)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a layout");
-    memcpy(param->layout, f[3].via.bin.ptr, param->layout_bytes);
+    if (param->layout_bytes > 0) /* the library gives NULL for no bytes */
+        memcpy(param->layout, f[3].via.bin.ptr, param->layout_bytes);
     return SY_OK;
 }
 
@@ -262,6 +263,8 @@ static int take_meta(const msgpack_object *o, struct sy_package *package)
     SY_TRY(take_str(&f[1], &package->packed_for));
     if (f[2].type != MSGPACK_OBJECT_BIN)
         return bad("the graph is missing");
+    if (f[2].via.bin.size == 0)
+        return bad("the graph is empty");
     SY_TRY(sy_graph_decode(f[2].via.bin.ptr, f[2].via.bin.size, &package->graph));
     SY_TRY(take_layers(&f[3], &f[4], package));
     return take_profile(&f[5], package);

@@ -1,0 +1,60 @@
+/* Job files: bytes are refused, or parsed; what the command line sends on (normalized text) is the same job. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/status.h"
+#include "tests/fuzz/fuzz.h"
+#include "workers/job.h"
+
+static void check_load(const uint8_t *data, size_t size, const struct sy_job *parsed)
+{
+    struct sy_job job;
+    char *text = NULL;
+    if (sy_job_load(fuzz_file(data, size), &text) < 0) {
+        FUZZ_CHECK(!text);
+        return;
+    }
+    FUZZ_CHECK(sy_job_parse(text, &job) == SY_OK);
+    FUZZ_CHECK(job.model[0] == '/' && job.images[0] == '/');
+    FUZZ_CHECK(!parsed || parsed->hash == job.hash); /* paths count by their last part */
+    sy_job_finish(&job);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sy_job job;
+    char *text = malloc(size + 1);
+    FUZZ_CHECK(text);
+    memcpy(text, data, size);
+    text[size] = 0;
+    int status = sy_job_parse(text, &job);
+    if (status == SY_OK) {
+        FUZZ_CHECK(job.name && job.model && job.images && job.labels);
+        FUZZ_CHECK(job.options.batch >= 1 && job.std > 0 && !strchr(job.name, '/'));
+    }
+    check_load(data, size, status == SY_OK && !memchr(data, 0, size) ? &job : NULL);
+    sy_job_finish(&job);
+    free(text);
+    return 0;
+}
+
+size_t fuzz_seed(int i, uint8_t *to, size_t room)
+{
+    static const char *const seeds[] = {
+        "{\"name\": \"a\", \"model\": \"m.onnx\", \"optimizer\": {\"learning_rate\": 0.1},"
+        " \"data\": {\"images\": \"i\", \"labels\": \"l\"}}",
+        "{\"name\": \"fashion_mnist\", \"model\": \"../m.onnx\", \"loss\": "
+        "\"softmax_cross_entropy\", \"optimizer\": {\"kind\": \"sgd\", \"learning_rate\": 0.05,"
+        " \"momentum\": 0.9, \"weight_decay\": 1e-4}, \"data\": {\"kind\": \"idx\", \"images\":"
+        " \"/d/i.gz\", \"labels\": \"/d/l.gz\", \"test_images\": \"/d/ti\", \"test_labels\":"
+        " \"/d/tl\", \"mean\": 0.286, \"std\": 0.353}, \"batch\": 64, \"epochs\": 2, \"seed\": 1,"
+        " \"max_steps\": 100, \"snapshot\": {\"folder\": \"../s\", \"every_seconds\": 30,"
+        " \"every_steps\": 7}}",
+        "{\"name\": \"b\", \"model\": \"/m\", \"loss\": \"mse\", \"optimizer\": {\"kind\": "
+        "\"adam\", \"learning_rate\": 1e-3, \"beta1\": 0.8, \"beta2\": 0.99, \"epsilon\": 1e-7},"
+        " \"data\": {\"images\": \"i\", \"labels\": \"l\"}}",
+        "{\"name\": \"\\u00e9\\ud83d\\ude00\", \"x\": [[[[1, -2.5e3, true, null]]]]}",
+    };
+    return i < 4 ? fuzz_give(seeds[i], strlen(seeds[i]), to, room) : 0;
+}
