@@ -1,0 +1,249 @@
+#include "runtime/device/cuda/cuda_device.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/device/cuda/cuda_error.h"
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/cuda/pci_link.h"
+#include "runtime/device/cuda/queue_bound.h"
+
+#define MIN_CAPABILITY 80 /* 8.0: bf16, asynchronous copies into shared memory */
+
+static pthread_mutex_t api_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sy_cuda_api api;
+static bool api_loaded;
+
+/* ---- failures ---------------------------------------------------------------------------------------- */
+
+/* D5: the first one counts, and is told in the log. */
+static void stick(struct sy_cuda_device *device, int status)
+{
+    pthread_mutex_lock(&device->failing);
+    bool first = atomic_load(&device->status) == SY_OK;
+    if (first) {
+        snprintf(device->failed_why, sizeof device->failed_why, "%s", sy_error_text());
+        atomic_store(&device->status, status);
+    }
+    pthread_mutex_unlock(&device->failing);
+    if (first)
+        sy_log_error("device", "event=device_failed device=cuda:%d why=\"%s\"",
+                     device->base.spec.ordinal, device->failed_why);
+}
+
+static int set_text(struct sy_cuda_device *device, int error, const char *what)
+{
+    return sy_error_set(sy_cuda_error_status(error), "cuda:%d: %s: %s (%s)%s",
+                        device->base.spec.ordinal, what, device->api->error_text(error),
+                        device->api->error_name(error), sy_cuda_error_hint(error));
+}
+
+int sy_cuda_device_check(struct sy_device *base, int error, const char *format, ...)
+{
+    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
+    char what[200];
+    va_list args;
+    if (error == SY_CUDA_Success)
+        return SY_OK;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    device->api->error_clear();
+    int status = set_text(device, error, what);
+    if (sy_cuda_error_is_sticky(error))
+        stick(device, status);
+    return status;
+}
+
+int sy_cuda_device_failed(struct sy_device *base)
+{
+    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
+    int status = atomic_load(&device->status);
+    return status < 0
+               ? sy_error_set(status, "cuda:%d failed in this process; open it in a new one: %s",
+                              base->spec.ordinal, device->failed_why)
+               : SY_OK;
+}
+
+/* ---- the context ------------------------------------------------------------------------------------- */
+
+/* With the lock held. C1: nothing before this made a context. */
+static int open_context(struct sy_cuda_device *device)
+{
+    int ordinal = device->base.spec.ordinal;
+    SY_TRY(sy_cuda_device_check(&device->base, device->api->context_open(ordinal),
+                                "cannot make a context"));
+    SY_TRY(sy_cuda_device_check(&device->base, device->api->context_enter(ordinal),
+                                "cannot enter its context"));
+    for (struct sy_cuda_pool *pool = device->pools; pool; pool = pool->next)
+        if (!pool->mapped)
+            SY_TRY(sy_cuda_pool_map(device, pool));
+    atomic_store(&device->has_context, true);
+    return SY_OK;
+}
+
+int sy_cuda_device_enter(struct sy_device *base)
+{
+    static _Thread_local int current = -1; /* C2 */
+    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
+    SY_TRY(sy_cuda_device_failed(base));
+    if (!atomic_load(&device->has_context)) {
+        pthread_mutex_lock(&device->lock);
+        int status = atomic_load(&device->has_context) ? SY_OK : open_context(device);
+        pthread_mutex_unlock(&device->lock);
+        SY_TRY(status);
+    }
+    if (current != base->spec.ordinal)
+        SY_TRY(sy_cuda_device_check(base, device->api->context_enter(base->spec.ordinal),
+                                    "cannot enter its context"));
+    current = base->spec.ordinal;
+    return SY_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------- */
+
+/* Whatever keeps a device from opening, it is ENODEVICE to the caller. */
+static int refused(struct sy_cuda_device *device, int error, const char *what)
+{
+    if (error == SY_CUDA_Success)
+        return SY_OK;
+    device->api->error_clear();
+    set_text(device, error, what);
+    return SY_ENODEVICE;
+}
+
+static int attribute(struct sy_cuda_device *device, enum sy_cuda_attribute which, int *out)
+{
+    return refused(device, device->api->device_attribute(device->base.spec.ordinal, which, out),
+                   "cannot read its attributes");
+}
+
+static int find_device(struct sy_cuda_device *device)
+{
+    int n = 0, ordinal = device->base.spec.ordinal;
+    SY_TRY(refused(device, device->api->init(), "the NVIDIA driver does not start"));
+    SY_TRY(refused(device, device->api->device_count(&n), "cannot count the GPUs"));
+    if (ordinal < n)
+        return SY_OK;
+    return sy_error_set(SY_ENODEVICE, "cuda:%d: there %s %d GPU%s here%s%s", ordinal,
+                        n == 1 ? "is" : "are", n, n == 1 ? "" : "s",
+                        n > 0 ? ", counted from cuda:0" : "; use --device host",
+                        sy_cuda_error_hint(SY_CUDA_NoDevice));
+}
+
+static int check_capability(struct sy_cuda_device *device, const char *name)
+{
+    int major = 0, minor = 0;
+    SY_TRY(attribute(device, SY_CUDA_CAPABILITY_MAJOR, &major));
+    SY_TRY(attribute(device, SY_CUDA_CAPABILITY_MINOR, &minor));
+    if (major * 10 + minor >= MIN_CAPABILITY)
+        return SY_OK;
+    return sy_error_set(SY_ENODEVICE,
+                        "cuda:%d: %s has compute capability %d.%d; %d.%d or later is needed "
+                        "(A100, RTX 30 and newer); use --device host",
+                        device->base.spec.ordinal, name, major, minor, MIN_CAPABILITY / 10,
+                        MIN_CAPABILITY % 10);
+}
+
+/* Several workers have the device open at once. */
+static int check_mode(struct sy_cuda_device *device)
+{
+    int mode = SY_CUDA_MODE_DEFAULT, ordinal = device->base.spec.ordinal;
+    SY_TRY(attribute(device, SY_CUDA_COMPUTE_MODE, &mode));
+    if (mode == SY_CUDA_MODE_DEFAULT)
+        return SY_OK;
+    return sy_error_set(
+        SY_ENODEVICE,
+        "cuda:%d is in %s mode, but several workers must open it at once: "
+        "nvidia-smi -i %d -c DEFAULT changes that",
+        ordinal, mode == SY_CUDA_MODE_EXCLUSIVE ? "exclusive-process" : "prohibited", ordinal);
+}
+
+static int read_properties(struct sy_cuda_device *device, const char *name)
+{
+    struct sy_device_properties *p = &device->base.properties;
+    int ordinal = device->base.spec.ordinal, read_only = 0, node = -1;
+    char pci[32] = "";
+    snprintf(p->name, sizeof p->name, "cuda:%d (%s)", ordinal, name);
+    p->queue_entries = SY_QUEUE_ENTRIES;
+    SY_TRY(refused(device, device->api->device_memory(ordinal, &p->memory_bytes),
+                   "cannot read its memory's size"));
+    SY_TRY(
+        refused(device, device->api->device_uuid(ordinal, device->uuid), "cannot read its UUID"));
+    SY_TRY(refused(device, device->api->device_pci(ordinal, pci, sizeof pci),
+                   "cannot read its PCI address"));
+    SY_TRY(attribute(device, SY_CUDA_READ_ONLY_REGISTER, &read_only));
+    SY_TRY(attribute(device, SY_CUDA_NUMA_NODE, &node));
+    device->read_only_register = read_only != 0;
+    sy_pci_link_read("/sys/bus/pci/devices", pci, &p->link_gbps, &p->numa_node);
+    if (node >= 0)
+        p->numa_node = node;
+    return SY_OK;
+}
+
+static int load_api(const struct sy_cuda_api **out)
+{
+    pthread_mutex_lock(&api_lock);
+    int status = api_loaded ? SY_OK : sy_cuda_api_load(&api);
+    api_loaded = status == SY_OK;
+    pthread_mutex_unlock(&api_lock);
+    *out = &api;
+    return status;
+}
+
+static int probe(struct sy_cuda_device *device)
+{
+    char name[48] = "";
+    int ordinal = device->base.spec.ordinal;
+    int status = load_api(&device->api);
+    if (status < 0)
+        return sy_error_prefix(status, "cuda:%d", ordinal);
+    SY_TRY(find_device(device));
+    SY_TRY(refused(device, device->api->device_name(ordinal, name, sizeof name),
+                   "cannot read its name"));
+    SY_TRY(check_capability(device, name));
+    SY_TRY(check_mode(device));
+    return read_properties(device, name);
+}
+
+static int open_device(const struct sy_device_spec *spec, struct sy_device **out)
+{
+    struct sy_cuda_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the device");
+    device->base.ops = &sy_cuda_ops;
+    device->base.spec = *spec;
+    int status = probe(device);
+    if (status < 0) {
+        free(device);
+        return status;
+    }
+    pthread_mutex_init(&device->failing, NULL);
+    pthread_mutex_init(&device->lock, NULL);
+    sy_cuda_registrar_init(&device->registrar);
+    sy_cuda_clock_init(&device->clock);
+    *out = &device->base;
+    return SY_OK;
+}
+
+/* The primary context stays: it is the process's, and goes with it. */
+static void close_device(struct sy_device *base)
+{
+    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
+    assert(!device->pools);
+    sy_cuda_registrar_finish(device);
+    sy_cuda_clock_finish(device);
+    pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->failing);
+    free(device);
+}
+
+const struct sy_device_ops sy_cuda_ops = {.kind = "cuda",
+                                          .open = open_device,
+                                          .close = close_device,
+                                          .memory = &sy_cuda_memory_ops,
+                                          .stream = &sy_cuda_stream_ops};

@@ -1,0 +1,31 @@
+/* The CUDA device: what a plugin's other parts (the compute engine) need of it beyond device.h.
+ *
+ * All of it holds for devices, streams and events of this backend only; asserted. The engine queues its own kernels, copies and
+ * captures on these handles; it need not count them (queue_bound.h counts what goes through device.h), but must report what
+ * CUDA answers through sy_cuda_device_check, so that a sticky error is seen once and by all. */
+#ifndef SY_DEVICE_CUDA_CUDA_DEVICE_H
+#define SY_DEVICE_CUDA_CUDA_DEVICE_H
+
+#include "runtime/device/cuda/cuda_api.h"
+#include "runtime/device/device_ops.h"
+
+extern const struct sy_device_ops sy_cuda_ops;
+
+/* Makes the device's primary context, if this process has none yet, maps the pools that wait for one, and makes it current in the calling
+ * thread. Cheap when that is so already. Every function of device.h that needs it calls it; the engine calls it once in each of its threads. */
+int sy_cuda_device_enter(struct sy_device *device);
+
+/* What CUDA (runtime or driver), cuBLASLt's or cuDNN's underlying call answered: 0 is SY_OK. Otherwise the status of cuda_error.h with a text
+ * made of `format` and CUDA's own; a sticky error marks the device (D5): from then on every call of this process that
+ * queues or waits returns SY_EDEVICE. Clears CUDA's last error. Any thread. */
+int sy_cuda_device_check(struct sy_device *device, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* SY_OK, or the failure that stuck, with its text. */
+int sy_cuda_device_failed(struct sy_device *device);
+
+/* CUDA's own handles (cudaStream_t, cudaEvent_t), valid as long as the object. A caller that records the event itself must not also use it
+ * through device.h. */
+struct CUstream_st *sy_cuda_stream_handle(struct sy_stream *stream);
+struct CUevent_st *sy_cuda_event_handle(struct sy_event *event);
+
+#endif

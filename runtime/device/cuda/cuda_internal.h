@@ -1,0 +1,104 @@
+/* What the parts of the CUDA device share. The numbered rules (D..., C...) are in README.md here and in runtime/device/. */
+#ifndef SY_DEVICE_CUDA_CUDA_INTERNAL_H
+#define SY_DEVICE_CUDA_CUDA_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "runtime/device/cuda/cuda_api.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/event_clock.h"
+#include "runtime/device/cuda/pool_fallback.h"
+
+#define SY_CUDA_MAX_REGISTERED 32 /* host ranges of one process */
+
+enum sy_registered_state { SY_REGISTER_QUEUED, SY_REGISTER_BUSY, SY_REGISTER_DONE };
+
+struct sy_registered {
+    void *base;
+    uint64_t bytes;
+    enum sy_registered_state state;
+    int status; /* when DONE */
+    char why[256];
+};
+
+/* Pins host memory in a thread of its own, one range after the other (C6). */
+struct sy_cuda_registrar {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_thread, running; /* to be joined; not yet at its end */
+    pthread_t thread;
+    int n;
+    struct sy_registered ranges[SY_CUDA_MAX_REGISTERED];
+};
+
+/* The device's clock against the host's (event_clock.h). `stream` and the events are NULL until the first event is made. */
+struct sy_cuda_clock {
+    pthread_mutex_t lock;
+    struct CUstream_st *stream;
+    struct CUevent_st *reference, *next;
+    bool next_pending; /* recorded at next_before, not seen done */
+    sy_ns next_before;
+    struct sy_event_clock clock;
+};
+
+struct sy_cuda_pool {
+    struct sy_pool_memory base; /* base.base is 0 until a keeper's pool is mapped */
+    enum sy_pool_way way;
+    uint64_t memory; /* by fd: the driver's handle */
+    uint64_t place;  /* by fd: the address that was taken for it; 0: none */
+    bool mapped;
+    pid_t keeper;      /* by keeper, in the process that started it; 0: none */
+    int keeper_socket; /* closing it ends the keeper */
+    unsigned char ipc[SY_CUDA_IPC_BYTES];
+    struct sy_cuda_pool *next;
+};
+
+struct sy_cuda_device {
+    struct sy_device base;
+    const struct sy_cuda_api *api;
+    unsigned char uuid[SY_CUDA_UUID_BYTES];
+    bool read_only_register;  /* the device can register memory that is mapped read-only */
+    _Atomic int status;       /* D5: any thread writes it, once */
+    char failed_why[256];     /* written before status */
+    pthread_mutex_t failing;  /* held while these two are written; taken last */
+    pthread_mutex_t lock;     /* of what follows */
+    _Atomic bool has_context; /* may be read without */
+    bool way_known;
+    enum sy_pool_way way;
+    struct sy_cuda_pool *pools;
+    struct sy_cuda_registrar registrar;
+    struct sy_cuda_clock clock;
+};
+
+extern const struct sy_memory_ops sy_cuda_memory_ops;
+extern const struct sy_stream_ops sy_cuda_stream_ops;
+
+/* ---- cuda_memory.c ---- */
+
+/* Maps one pool; in the context. With the device's lock held, as enter does it. */
+int sy_cuda_pool_map(struct sy_cuda_device *device, struct sy_cuda_pool *pool);
+
+/* ---- cuda_register.c ---- */
+
+void sy_cuda_registrar_init(struct sy_cuda_registrar *registrar);
+/* Waits for its thread; unregisters what is left. */
+void sy_cuda_registrar_finish(struct sy_cuda_device *device);
+int sy_cuda_host_register(struct sy_device *device, void *base, uint64_t bytes);
+int sy_cuda_host_unregister(struct sy_device *device, void *base);
+int sy_cuda_host_register_wait(struct sy_device *device, sy_ns timeout_ns);
+
+/* ---- cuda_clock.c ---- */
+
+void sy_cuda_clock_init(struct sy_cuda_clock *clock);
+/* Makes the reference, once; in the context. */
+int sy_cuda_clock_open(struct sy_cuda_device *device);
+void sy_cuda_clock_finish(struct sy_cuda_device *device);
+/* An event is about to be recorded: starts a new reference when the old one is far away. Never fails, never waits. */
+void sy_cuda_clock_tick(struct sy_cuda_device *device, sy_ns now);
+/* When `event`, recorded at `recorded` and seen done at `seen`, was signalled. Falls back to `seen`. */
+sy_ns sy_cuda_clock_time(struct sy_cuda_device *device, struct CUevent_st *event, sy_ns recorded,
+                         sy_ns seen);
+
+#endif
