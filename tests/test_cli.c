@@ -1,0 +1,227 @@
+/* The command line as people and scripts meet it: help, exit codes, one line for bad usage, files in and out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "loader/npy.h"
+#include "runtime/base/status.h"
+#include "tests/server_fixture.h"
+
+static char output[1 << 16]; /* of the last command: stdout and stderr */
+
+/* Exit status of `switchyard ARGUMENTS`. */
+static int run(const char *format, ...)
+{
+    char arguments[2048], command[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "'%s' %s 2>&1 </dev/null", fixture_program("switchyard"),
+             arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = 0;
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static void assert_usage(const char *arguments, const char *says)
+{
+    assert_int_equal(run("%s", arguments), 2);
+    if (count_lines(output) != 1 || !strstr(output, says))
+        fail_msg("switchyard %s: one line with \"%s\" was expected: %s", arguments, says, output);
+}
+
+static void every_command_explains_itself(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"serve", "import", "plan",       "infer",
+                                           "train", "status", "bench-link", "version"};
+    assert_int_equal(run("help"), 0);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        assert_non_null(strstr(output, commands[i]));
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(run("%s --help", commands[i]), 0);
+        assert_non_null(strstr(output, "usage: switchyard"));
+        assert_non_null(strstr(output, commands[i]));
+    }
+}
+
+static void bad_usage_is_one_line_and_exit_2(void **state)
+{
+    (void)state;
+    assert_usage("", "which command");
+    assert_usage("sevre", "did you mean serve");
+    assert_usage("serve --pool-byte 3M", "did you mean --pool-bytes");
+    assert_usage("serve --pool-bytes lots", "lots");
+    assert_usage("serve --pool-bytes", "--pool-bytes needs");
+    assert_usage("serve here", "here");
+    assert_usage("import", "which model");
+    assert_usage("import a.onnx b.onnx", "b.onnx");
+    assert_usage("import a.onnx --threads 0", "--threads");
+    assert_usage("plan", "which model");
+    assert_usage("plan x.sypkg --link-gbps 0", "--link-gbps");
+    assert_usage("plan x.sypkg --batch 0", "--batch");
+    assert_usage("infer", "which model");
+    assert_usage("infer m --repeat -1", "--repeat");
+    assert_usage("status --wach", "did you mean --watch");
+    assert_usage("bench-link --device abacus", "abacus");
+}
+
+static void failures_are_exit_1_and_name_the_thing(void **state)
+{
+    (void)state;
+    assert_int_equal(run("import /nonexistent/m.onnx"), 1);
+    assert_non_null(strstr(output, "/nonexistent/m.onnx"));
+    assert_int_equal(run("plan /nonexistent/m.sypkg"), 1);
+    assert_non_null(strstr(output, "/nonexistent/m.sypkg"));
+    assert_int_equal(run("infer m --socket /nonexistent/socket"), 1);
+    assert_non_null(strstr(output, "/nonexistent/socket"));
+    assert_int_equal(run("serve --models /nonexistent --socket /tmp/sy-test-cli.sock"), 1);
+    assert_non_null(strstr(output, "/nonexistent"));
+    assert_int_equal(run("serve --threads 900 --socket /tmp/sy-test-cli.sock"), 1);
+    assert_non_null(strstr(output, "900"));
+}
+
+static void plan_draws_packages_and_onnx_files(void **state)
+{
+    (void)state;
+    char folder[700];
+    snprintf(folder, sizeof folder, "%s/tiny_cnn/1", fixture_models());
+    assert_int_equal(run("import %s/model.onnx -o %s/cli.sypkg --name tiny_cnn", folder, folder),
+                     0);
+    assert_int_equal(run("plan %s/cli.sypkg --link-gbps 0.5", folder), 0);
+    assert_non_null(strstr(output, "link    |"));
+    assert_non_null(strstr(output, "compute |"));
+    assert_non_null(strstr(output, "0.50 GB/s"));
+    assert_int_equal(run("plan %s/cli.sypkg --device host", folder), 0);
+    assert_int_equal(run("plan %s/model.onnx --device emulated,link-gbps=2 --sigma-us 7", folder),
+                     0);
+    assert_non_null(strstr(output, "7.00 us a group's signal"));
+    snprintf(folder + strlen(folder), sizeof folder - strlen(folder), "/cli.sypkg");
+    assert_int_equal(unlink(folder), 0);
+}
+
+static void bench_link_measures_what_was_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(run("bench-link --device emulated,link-gbps=1 --json"), 0);
+    json_t *answer = json_loads(output, 0, NULL);
+    assert_non_null(answer);
+    double gbps = json_number_value(json_object_get(answer, "h2d_gbps"));
+    /* Not a test of speed: the link is paced, so it cannot be faster than it was set to. */
+    assert_true(gbps > 0 && gbps < 1.1);
+    json_decref(answer);
+}
+
+/* ---- with a server ------------------------------------------------------------------------------------- */
+
+static void put_npy(const char *path, int64_t rows, int64_t columns, float first)
+{
+    float values[64];
+    const int64_t dims[] = {rows, columns};
+    for (int i = 0; i < 64; i++)
+        values[i] = first + (float)i;
+    assert_int_equal(sy_npy_write(path, SY_DTYPE_F32, 2, dims, values), SY_OK);
+}
+
+static void tensors_go_in_and_out_as_npy_files(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char input[300], folder[300], path[900], name[64] = "";
+    fixture_init(&f, "cli");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    snprintf(input, sizeof input, "%s/x.npy", f.folder);
+    snprintf(folder, sizeof folder, "%s/answers", f.folder);
+
+    json_t *list = fixture_call(&f, "models", json_object()), *model;
+    size_t i;
+    json_t *shape = NULL;
+    json_array_foreach(list, i, model)
+    {
+        if (strcmp(json_string_value(json_object_get(model, "name")), "identity") == 0) {
+            json_t *first = json_array_get(json_object_get(model, "inputs"), 0);
+            snprintf(name, sizeof name, "%s", json_string_value(json_object_get(first, "name")));
+            shape = json_object_get(first, "shape");
+        }
+    }
+    assert_int_equal(json_array_size(shape), 2);
+    int64_t columns = json_integer_value(json_array_get(shape, 1));
+    assert_in_range(columns, 1, 32);
+    put_npy(input, 2, columns, 0.5f);
+
+    assert_int_equal(
+        run("infer identity %s=%s --output %s --socket %s", name, input, folder, f.address), 0);
+    char *last = strstr(output, folder);
+    assert_non_null(last);
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(last, "\n"), last);
+    struct sy_npy sent, received;
+    assert_int_equal(sy_npy_read(input, &sent), SY_OK);
+    assert_int_equal(sy_npy_read(path, &received), SY_OK);
+    assert_int_equal(received.bytes, sent.bytes);
+    assert_int_equal(received.dims[0], 2);
+    assert_memory_equal(received.data, sent.data, sent.bytes);
+    sy_npy_finish(&sent);
+    sy_npy_finish(&received);
+
+    /* Without a name where there is one input; random where nothing is said. */
+    assert_int_equal(run("infer identity %s --socket %s", input, f.address), 0);
+    assert_int_equal(run("infer identity --repeat 2 --socket %s", f.address), 0);
+    assert_int_equal(count_lines(output), 2);
+    /* Refused: another name, another shape, twice, an unknown model. */
+    assert_int_equal(run("infer identity nosuch=%s --socket %s", input, f.address), 1);
+    assert_int_equal(
+        run("infer identity %s=%s %s=%s --socket %s", name, input, name, input, f.address), 1);
+    put_npy(input, 1, columns + 1, 0);
+    assert_int_equal(run("infer identity %s --socket %s", input, f.address), 1);
+    assert_non_null(strstr(output, name));
+    assert_int_equal(run("infer nosuch --socket %s", f.address), 1);
+    assert_non_null(strstr(output, "nosuch"));
+
+    assert_int_equal(run("status --socket %s", f.address), 0);
+    assert_non_null(strstr(output, "identity"));
+    assert_int_equal(run("status --json --socket %s", f.address), 0);
+    json_t *answer = json_loads(output, 0, NULL);
+    assert_non_null(json_object_get(answer, "models"));
+    json_decref(answer);
+    json_decref(list);
+    unlink(path);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command_explains_itself),
+        cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
+        cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
+        cmocka_unit_test(plan_draws_packages_and_onnx_files),
+        cmocka_unit_test(bench_link_measures_what_was_asked_for),
+        cmocka_unit_test(tensors_go_in_and_out_as_npy_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
