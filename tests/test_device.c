@@ -67,6 +67,7 @@ static int set_up(void **state)
     r->back = calloc(1, POOL_BYTES);
     assert_true(r->host && r->back);
     assert_int_equal(sy_device_host_register(r->device, r->host, POOL_BYTES), SY_OK);
+    assert_int_equal(sy_device_host_register_wait(r->device, 60 * SY_NS_PER_S), SY_OK);
     *state = r;
     return 0;
 }
@@ -99,11 +100,6 @@ static void close_gate(struct sy_stream *stream, _Atomic bool *gate)
 {
     atomic_store(gate, false);
     assert_int_equal(sy_stream_launch(stream, wait_at_gate, (void *)gate), SY_OK);
-}
-
-static void set_flag(void *arg)
-{
-    atomic_store((_Atomic bool *)arg, true);
 }
 
 /* ---- copies and order ------------------------------------------------------------------------------------ */
@@ -245,20 +241,20 @@ static void test_a_copy_waits_for_compute(void **state)
         assert_int_equal(r->back[i], 1);
 }
 
-/* No clock: compute ends while a copy is still held behind an event, so neither waits for the other. */
+/* No clock: work in the compute stream ends while a copy is still held behind an event, so neither waits for the other. The
+ * work is a copy: functions of different streams may wait for each other. */
 static void test_a_copy_overlaps_compute(void **state)
 {
     struct rig *r = *state;
-    _Atomic bool gate, computed = false;
+    _Atomic bool gate;
     fill_random(r->host, 5000);
     close_gate(r->d2h, &gate);
     assert_int_equal(sy_event_record(r->event, r->d2h), SY_OK);
     assert_int_equal(sy_stream_wait_event(r->h2d, r->event), SY_OK);
     assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 5000), SY_OK);
     assert_int_equal(sy_event_record(r->other, r->h2d), SY_OK);
-    assert_int_equal(sy_stream_launch(r->compute, set_flag, (void *)&computed), SY_OK);
+    assert_int_equal(sy_copy_h2d(r->compute, sy_pool_address(r->pool, 8192), r->host, 100), SY_OK);
     assert_int_equal(sy_stream_synchronize(r->compute), SY_OK);
-    assert_true(atomic_load(&computed));
     assert_int_equal(sy_event_query(r->event), 0);
     assert_int_equal(sy_event_query(r->other), 0);
     atomic_store(&gate, true);
@@ -303,11 +299,12 @@ static void test_the_queue_is_bounded(void **state)
     struct rig *r = *state;
     _Atomic bool gate;
     int n = 0, status = SY_OK;
+    int most = (int)sy_device_get_properties(r->device)->queue_entries;
     close_gate(r->h2d, &gate);
     for (; status == SY_OK && n < 10000; n++)
         status = sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 1);
     assert_int_equal(status, SY_EBUSY);
-    assert_in_range(n, 4095, 4098);
+    assert_in_range(n, most - 1, most + 2);
     /* What could not be recorded says so, and nobody waits for it for ever. */
     assert_int_equal(sy_event_record(r->event, r->h2d), SY_EBUSY);
     assert_int_equal(sy_event_synchronize(r->event, UINT64_MAX), SY_EBUSY);
@@ -345,10 +342,12 @@ static void test_pools(void **state)
     assert_int_equal(sy_pool_create(r->device, 1, &second), SY_OK);
     assert_int_equal(sy_pool_size(second) % 4096, 0);
     uint64_t address = sy_pool_address(second, 0).value;
+    bool own_addresses = sy_device_get_properties(r->device)->own_addresses;
     assert_true(address != sy_pool_address(r->pool, 0).value);
     sy_pool_destroy(second);
     assert_int_equal(sy_pool_create(r->device, 100000, &third), SY_OK);
-    assert_int_equal(sy_pool_address(third, 0).value, address); /* the place is free again */
+    if (!own_addresses) /* the place is free again */
+        assert_int_equal(sy_pool_address(third, 0).value, address);
     sy_pool_destroy(third);
     assert_int_equal(sy_pool_create(r->device, 0, &third), SY_ENOMEM_DEVICE);
     assert_int_equal(sy_pool_create(r->device, UINT64_MAX / 2, &third), SY_ENOMEM_DEVICE);
@@ -576,7 +575,7 @@ static int run_suite(const char *text)
     spec_text = text;
     if (sy_device_spec_parse(text, &spec) < 0 || sy_device_open(&spec, &device) < 0) {
         print_message("%s is not here: %s\n", text, sy_error_text());
-        return 0;
+        return getenv("SY_TEST_DEVICE") ? 1 : 0;
     }
     sy_device_close(device);
     return cmocka_run_group_tests_name(text, tests, NULL, NULL);
@@ -594,6 +593,9 @@ int main(int argc, char **argv)
     int failed = 0;
     /* A fast link, so that the suite is quick: most of it is not about pace. */
     static const char *const devices[] = {"host", "emulated,link-gbps=4,link-alpha-us=5"};
+    const char *only = getenv("SY_TEST_DEVICE"); /* which then has to be there */
+    if (only)
+        return run_suite(only);
     for (size_t i = 0; i < SY_ARRAY_LEN(devices); i++)
         failed += run_suite(devices[i]);
     return failed;

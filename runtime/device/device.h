@@ -110,7 +110,7 @@ int sy_stream_synchronize(struct sy_stream *stream);
 int sy_copy_h2d(struct sy_stream *stream, sy_device_address to, const void *from, uint64_t bytes);
 int sy_copy_d2h(struct sy_stream *stream, void *to, sy_device_address from, uint64_t bytes);
 
-/* Runs fn(arg) in the stream's order. `fn` must not call into the device. */
+/* Runs fn(arg) in the stream's order. `fn` must not call into the device. Functions of different streams may wait for each other. */
 int sy_stream_launch(struct sy_stream *stream, void (*fn)(void *arg), void *arg);
 
 /* An event is signalled when the work queued in `stream` before the record is done; recording it
