@@ -401,7 +401,8 @@ static int run(struct serve *serve)
 int sy_cmd_serve(int argc, char **argv)
 {
     struct sy_cli_parser parser = {"serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
-                                   "which drain it. Prints \"ready\" when all models are loaded.",
+                                   "which drain it. Prints \"ready\" when all models are loaded; "
+                                   "one that cannot be loaded ends it, with the reason.",
                                    options, argc, argv, 0};
     struct serve *serve = calloc(1, sizeof(*serve));
     const char *value;
