@@ -39,6 +39,7 @@ struct sy_core_model {
     int n_workspaces;
     int status; /* why it cannot be used */
     char error[256];
+    int n_lost; /* workers that died while it was being added */
     sy_core_done done;
     void *done_ctx;
     uint64_t n_requests, n_failed, n_swaps;
@@ -49,6 +50,7 @@ enum sy_core_has { SY_HAS_NOT, SY_HAS_SENT, SY_HAS_IT };
 struct sy_core_worker {
     unsigned char has[SY_MAX_MODELS]; /* enum sy_core_has */
     int n_pending;                    /* MODEL_ADDED still to come */
+    bool gone;                        /* given up */
 };
 
 struct sy_core_request {
@@ -157,6 +159,8 @@ int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND li
 void sy_core_send_models(struct sy_core *core, int worker);
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m);
+/* Forgets what the worker had. A model that takes several workers with it while it is added is refused. */
+void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
 void sy_core_settle_models(
     struct sy_core *core); /* models that all workers have now, and workers that have all */
 void sy_core_free_models(struct sy_core *core);

@@ -1,6 +1,4 @@
 /* What workers say. Every number is checked: a worker may have gone mad before it died. */
-#include <string.h>
-
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core_internal.h"
@@ -122,7 +120,7 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
     struct sy_core *core = ctx;
     bool intact = false, progressed = false;
     (void)was;
-    memset(&core->workers[worker], 0, sizeof core->workers[worker]);
+    sy_core_models_worker_lost(core, worker, comes_back, why);
     sy_core_job_lost(core, worker, &intact, &progressed);
     sy_sched_worker_lost(core->sched, worker, intact, progressed, comes_back, why);
     sy_core_settle_models(core);

@@ -8,6 +8,7 @@
 #include "runtime/core_internal.h"
 
 #define SMALLEST_GROUP (64ull << 10)
+#define MAX_LOST       3 /* workers that may die while they load a new model */
 
 static void free_model(struct sy_core_model *m)
 {
@@ -198,7 +199,7 @@ static void send_model(struct sy_core *core, int worker, int model)
 void sy_core_send_models(struct sy_core *core, int worker)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used && core->models[i].state != SY_MODEL_UNAVAILABLE)
+        if (core->models[i].used && core->models[i].status == SY_OK)
             send_model(core, worker, i);
 }
 
@@ -250,12 +251,22 @@ static void make_way(struct sy_core *core, const char *name)
     }
 }
 
+static bool all_gone(const struct sy_core *core)
+{
+    for (int w = 0; w < core->n_workers; w++)
+        if (!core->workers[w].gone)
+            return false;
+    return true;
+}
+
 int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
                       void *ctx)
 {
     int id;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and loads no models");
+    if (all_gone(core))
+        return sy_error_set(SY_EPEER, "no worker is left; see the log for why they died");
     SY_TRY(open_model(core, path, name, &id));
     struct sy_core_model *m = &core->models[id];
     char own_name[256];
@@ -346,6 +357,29 @@ void sy_core_settle_models(struct sy_core *core)
             settle(core, i);
     }
     settle_workers(core);
+}
+
+static void refuse_adding(struct sy_core_model *m, const char *what, const char *why)
+{
+    m->status = SY_EPEER;
+    snprintf(m->error, sizeof m->error, "%s%.150s", what, why);
+}
+
+void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why)
+{
+    struct sy_core_worker *w = &core->workers[worker];
+    w->gone = !comes_back;
+    bool no_worker = all_gone(core);
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        struct sy_core_model *m = &core->models[i];
+        if (!m->used || m->state != SY_MODEL_ADDING || m->status < 0)
+            continue;
+        if (no_worker)
+            refuse_adding(m, "no worker is left that could load it; the last one: ", why);
+        else if (w->has[i] == SY_HAS_SENT && ++m->n_lost >= MAX_LOST)
+            refuse_adding(m, "three workers died while they loaded it; the last one: ", why);
+    }
+    *w = (struct sy_core_worker){.gone = w->gone};
 }
 
 static int check_model(const struct sy_core *core, uint64_t model, const char *what)

@@ -35,7 +35,7 @@ struct process {
     sy_ns deadline, respawn_ns; /* 0: none */
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
-    int n_deaths, n_early; /* n_early: deaths before READY, in a row */
+    int n_deaths, n_early; /* n_early: deaths before it was idle, in a row */
     bool was_ready, given_up;
     char why[256]; /* it was killed */
 };
@@ -71,7 +71,7 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
                  sy_worker_state_name(to));
     sy_ns timeout = sy_worker_state_timeout_ns(to);
     p->deadline = timeout ? sy_clock_now() + timeout : 0;
-    p->was_ready |= to == SY_WORKER_LOADING_MODELS;
+    p->was_ready |= to == SY_WORKER_IDLE;
     p->state = to;
     return SY_OK;
 }
@@ -247,11 +247,11 @@ static void plan_respawn(struct sy_supervisor *s, struct process *p)
         return;
     p->given_up = true;
     p->respawn_ns = 0;
-    sy_log_error(
-        "supervisor",
-        "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it was ready\" "
-        "try=\"run %s worker by hand, SY_LOG=debug\"",
-        p->index, p->n_deaths, p->n_early, s->program);
+    sy_log_error("supervisor",
+                 "event=given_up worker=%d deaths=%d why=\"it died %d times in a row before it had "
+                 "loaded its models\" "
+                 "try=\"run %s worker by hand, SY_LOG=debug\"",
+                 p->index, p->n_deaths, p->n_early, s->program);
 }
 
 static void on_exit_fd(int fd, short what, void *process)

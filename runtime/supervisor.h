@@ -2,8 +2,8 @@
  *
  * V1: a worker's memory is given to others only after `lost`, which comes when its process has been reaped.
  * V2: a worker is killed by its own pid, which is ours until waitpid has returned it.
- * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before READY; after ten such
- *     deaths in a row it is given up, and says so.
+ * V3: replaced at once the first time, then after 100 ms, doubling to 5 s, while it dies before it has loaded its models
+ *     (IDLE); after ten such deaths in a row it is given up, and says so.
  * V4: a heartbeat older than the hang timeout, or a state that outlasts its timeout, kills it.
  *
  * One thread, the event loop's. Callbacks are made from the event loop, `message` also handles bad messages by returning

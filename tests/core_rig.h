@@ -1,0 +1,83 @@
+/* The runtime's core in this process, with fake workers (fake_worker.h): models, requests that check their answers, jobs, and
+ * what must hold when everything has calmed down. */
+#ifndef SY_TESTS_CORE_RIG_H
+#define SY_TESTS_CORE_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/core.h"
+#include "runtime/worker_state.h"
+#include "tests/fake_worker.h"
+
+struct core_rig {
+    struct event_base *base;
+    struct sy_core *core;
+    struct fake_script *script;
+    char folder[64], script_path[96];
+    int n_workers;
+};
+
+struct core_answer {
+    struct core_rig *rig;
+    bool over;
+    int n_calls, status;
+    char error[400];
+    int64_t batch;
+    uint64_t id, in, out; /* slab offsets */
+    struct sy_request_report report;
+};
+
+/* A call with a done callback: submit, stop, add. */
+struct core_done {
+    int n_calls, status;
+    char error[400];
+};
+
+/* Packages a and b are made, and the core is started with small memory. Workers hang after 300 ms without a heartbeat. */
+void core_rig_open(struct core_rig *r, const char *device, int n_workers);
+void core_rig_close(struct core_rig *r);
+/* Forgets the fault and sets another one: `times` times, on any worker. */
+void core_rig_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault, int times);
+
+typedef bool (*core_condition)(struct core_rig *r, void *ctx);
+/* Runs the event loop until it holds; fails the test, naming `what`, if that takes more than 30 s. */
+void core_rig_until(struct core_rig *r, core_condition holds, void *ctx, const char *what);
+void core_rig_turn(struct core_rig *r, int ms); /* runs the event loop for about so long */
+
+void core_rig_done(void *ctx, int status, const char *error); /* ctx: struct core_done */
+/* Waits until the callback was called; returns the status. */
+int core_rig_wait_done(struct core_rig *r, struct core_done *done, const char *what);
+/* Loads package `name` ("a" or "b"), whether that works or not. */
+int core_rig_add(struct core_rig *r, const char *name, struct core_done *done);
+void core_rig_add_both(struct core_rig *r);
+
+/* Starts a request; its input and the memory for its output are in the slab. */
+void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
+                    struct core_answer *answer);
+/* Waits, releases the memory, and checks the output if the request succeeded. Returns the status. */
+int core_rig_wait(struct core_rig *r, struct core_answer *answer);
+/* One request, from start to end, that must succeed. */
+void core_rig_must_infer(struct core_rig *r, const char *model, struct core_answer *answer);
+
+/* The worker in this state, or -1. */
+int core_rig_worker_in(struct core_rig *r, enum sy_worker_state state);
+void core_rig_await_state(struct core_rig *r, enum sy_worker_state state);
+int core_rig_deaths(struct core_rig *r); /* of all workers */
+/* Kills the process of a worker with SIGKILL, from outside. */
+void core_rig_kill(struct core_rig *r, int worker);
+
+/* Waits until no request is there, every worker is idle (or trains or is paused), and checks that nothing was lost or is held: scheduler and
+ * residency are valid, no model's memory is pinned, no slab memory is taken. */
+void core_rig_calm(struct core_rig *r);
+
+/* A training job; *id. Waits until it trains unless `done` is given. */
+void core_rig_submit(struct core_rig *r, struct core_done *done, uint64_t *id);
+json_t *core_rig_job(struct core_rig *r, uint64_t id); /* from status; caller decrefs */
+bool core_rig_job_is(struct core_rig *r, uint64_t id, const char *state);
+void core_rig_await_job(struct core_rig *r, uint64_t id, const char *state);
+uint64_t core_rig_step(struct core_rig *r, uint64_t id);
+void core_rig_await_step(struct core_rig *r, uint64_t id, uint64_t step);
+int core_rig_stop(struct core_rig *r, uint64_t id);
+
+#endif

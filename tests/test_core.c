@@ -1,0 +1,409 @@
+/* The runtime's core with fake workers that die, hang and lie, in each state by name: requests are answered by another
+ * worker, memory comes back, what cannot succeed ends with a reason. */
+#include <event2/event.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/core_internal.h"
+#include "tests/core_rig.h"
+#include "tests/graph_builder.h"
+
+static uint64_t seed;
+
+static int random_int(int low, int high)
+{
+    return low + (int)gb_uniform(&seed, 0, high - low + 0.999999);
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+static void test_requests_without_faults(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"host", "emulated,link-gbps=10"};
+    for (int d = 0; d < 2; d++) {
+        struct core_rig r;
+        struct core_answer answers[30];
+        core_rig_open(&r, devices[d], 3);
+        core_rig_add_both(&r);
+        for (int i = 0; i < 30; i++)
+            core_rig_infer(&r, i % 3 ? "a" : "b", 1 + i % 4, &answers[i]);
+        for (int i = 0; i < 30; i++)
+            assert_int_equal(core_rig_wait(&r, &answers[i]), SY_OK);
+        core_rig_calm(&r);
+        assert_int_equal(core_rig_deaths(&r), 0);
+        assert_int_equal(atomic_load(&r.script->n_absent), 0);
+        core_rig_close(&r);
+    }
+}
+
+/* One fault at one moment of a request: another worker answers it, the one that did wrong is replaced. */
+static void one_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault)
+{
+    struct core_answer first, second;
+    int deaths = core_rig_deaths(r);
+    uint64_t struck = atomic_load(&r->script->n_struck);
+    print_message("  %s: %s\n", fake_moment_name(moment), fake_fault_name(fault));
+    core_rig_fault(r, moment, fault, 1);
+    core_rig_infer(r, "a", 1, &first);
+    core_rig_infer(r, "b", 1, &second);
+    if (core_rig_wait(r, &first) < 0)
+        fail_msg("the first request: %s", first.error);
+    if (core_rig_wait(r, &second) < 0)
+        fail_msg("the second request: %s", second.error);
+    assert_int_equal(atomic_load(&r->script->n_struck), struck + 1);
+    assert_int_equal(first.report.attempts + second.report.attempts, 3);
+    core_rig_calm(r);
+    assert_int_equal(core_rig_deaths(r), deaths + 1);
+}
+
+static void faults_at(enum fake_moment moment, const char *device)
+{
+    struct core_rig r;
+    core_rig_open(&r, device, 3);
+    core_rig_add_both(&r);
+    for (int fault = FAKE_DIE; fault < FAKE_FAIL; fault++) {
+        bool of_a_run = fault == FAKE_BAD_STATUS || fault == FAKE_BAD_SPANS;
+        if (fault != FAKE_OLD_VERSION && !(of_a_run && moment != FAKE_AT_RUN))
+            one_fault(&r, moment, (enum fake_fault)fault);
+    }
+    core_rig_close(&r);
+}
+
+static void test_faults_while_loading(void **state)
+{
+    (void)state;
+    faults_at(FAKE_AT_LOAD, "host");
+}
+
+static void test_faults_while_running(void **state)
+{
+    (void)state;
+    faults_at(FAKE_AT_RUN, "host");
+}
+
+static void test_faults_on_a_discrete_device(void **state)
+{
+    (void)state;
+    faults_at(FAKE_AT_RUN, "emulated,link-gbps=10");
+}
+
+/* A worker that has nothing to do is killed: nobody notices, and a request that comes just then is answered. */
+static void test_idle_worker_dies(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    for (int i = 0; i < 6; i++) {
+        core_rig_calm(&r);
+        core_rig_kill(&r, i % 2);
+        core_rig_must_infer(&r, i % 3 ? "a" : "b", &answer);
+    }
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 6);
+    core_rig_close(&r);
+}
+
+/* S5: the second death ends the request, with the reason; others do not suffer. */
+static void test_second_death_ends_a_request(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN};
+    struct core_rig r;
+    core_rig_open(&r, "host", 3);
+    core_rig_add_both(&r);
+    for (int i = 0; i < 2; i++) {
+        struct core_answer bad, good;
+        core_rig_fault(&r, moments[i], FAKE_DIE, 2);
+        core_rig_infer(&r, "a", 1, &bad);
+        assert_int_equal(core_rig_wait(&r, &bad), SY_EPEER);
+        assert_non_null(strstr(bad.error, "model a"));
+        assert_non_null(strstr(bad.error, "two workers died"));
+        assert_int_equal(bad.report.attempts, 2);
+        core_rig_must_infer(&r, "a", &good);
+        core_rig_calm(&r);
+    }
+    assert_int_equal(core_rig_deaths(&r), 4);
+    core_rig_close(&r);
+}
+
+/* A batch size that no worker knows has to be prepared first. */
+static void test_faults_while_preparing_a_batch(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_fault(&r, FAKE_AT_PREPARE, FAKE_DIE, 1);
+    core_rig_infer(&r, "a", 5, &answer);
+    assert_int_equal(core_rig_wait(&r, &answer), SY_OK);
+    core_rig_calm(&r);
+
+    core_rig_fault(&r, FAKE_AT_PREPARE, FAKE_DIE, 1000);
+    core_rig_infer(&r, "a", 6, &answer);
+    assert_int_equal(core_rig_wait(&r, &answer), SY_EPEER);
+    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_FAIL, 0);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* A failure that a worker reports is the request's answer; the worker lives. */
+static void test_reported_failure(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer bad, good;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_fault(&r, FAKE_AT_RUN, FAKE_FAIL, 1);
+    core_rig_infer(&r, "a", 1, &bad);
+    assert_int_equal(core_rig_wait(&r, &bad), SY_EDEVICE);
+    assert_non_null(strstr(bad.error, "as the script says"));
+    core_rig_fault(&r, FAKE_AT_PREPARE, FAKE_FAIL, 2);
+    core_rig_infer(&r, "a", 7, &bad);
+    assert_int_equal(core_rig_wait(&r, &bad), SY_EDEVICE);
+    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_FAIL, 0);
+    core_rig_must_infer(&r, "a", &good);
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_close(&r);
+}
+
+/* Faults of all kinds at all moments of a request, while many wait: each gets exactly one answer, right or EPEER. */
+static void storm(const char *device, int n_faults)
+{
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN, FAKE_AT_MODEL_ADD,
+                                               FAKE_AT_WELCOME, FAKE_AT_START};
+    enum { N = 40 };
+    static struct core_answer answers[N];
+    struct core_rig r;
+    int n_ok = 0;
+    core_rig_open(&r, device, 4);
+    core_rig_add_both(&r);
+    for (int i = 0; i < N; i++) {
+        if (i % (N / n_faults) == 0) {
+            enum fake_fault fault = random_int(0, 2)
+                                        ? FAKE_DIE
+                                        : (enum fake_fault)random_int(FAKE_EXIT, FAKE_BAD_NUMBER);
+            enum fake_moment moment = moments[random_int(0, fault == FAKE_STOP ? 1 : 4)];
+            core_rig_fault(&r, moment, fault, random_int(1, 3));
+        }
+        core_rig_infer(&r, random_int(0, 1) ? "a" : "b", 1, &answers[i]);
+        core_rig_turn(&r, random_int(0, 20));
+    }
+    for (int i = 0; i < N; i++) {
+        int status = core_rig_wait(&r, &answers[i]);
+        if (status != SY_OK && status != SY_EPEER)
+            fail_msg("request %d: status %d, %s", i, status, answers[i].error);
+        n_ok += status == SY_OK;
+    }
+    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_DIE, 0);
+    core_rig_calm(&r);
+    print_message("  %s: %d of %d answered, %d workers died\n", device, n_ok, N,
+                  core_rig_deaths(&r));
+    assert_true(n_ok >= N / 2);
+    core_rig_close(&r);
+}
+
+static void test_storm(void **state)
+{
+    (void)state;
+    storm("host", 10);
+    storm("emulated,link-gbps=10", 10);
+}
+
+/* ---- before there are requests ------------------------------------------------------------------ */
+
+/* Dying on the way up: replaced; the others answer meanwhile. */
+static void test_faults_on_the_way_up(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_START, FAKE_AT_WELCOME, FAKE_AT_MODEL_ADD};
+    static const enum fake_fault faults[] = {FAKE_DIE,        FAKE_EXIT,       FAKE_GARBAGE,
+                                             FAKE_WRONG_WAY,  FAKE_BAD_NUMBER, FAKE_HALF,
+                                             FAKE_OLD_VERSION};
+    struct core_rig r;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_calm(&r);
+    for (int m = 0; m < 3; m++)
+        for (int f = 0; f < 7; f++) {
+            int deaths = core_rig_deaths(&r);
+            print_message("  %s: %s\n", fake_moment_name(moments[m]), fake_fault_name(faults[f]));
+            core_rig_fault(&r, moments[m], faults[f], 2);
+            core_rig_kill(&r, f & 1);
+            core_rig_must_infer(&r, "a", &answer);
+            core_rig_calm(&r);
+            assert_int_equal(core_rig_deaths(&r), deaths + 3);
+        }
+    core_rig_close(&r);
+}
+
+/* A model whose loading kills workers is refused before long, and what was there goes on. */
+static void test_model_that_kills(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 3);
+    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
+    core_rig_calm(&r);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1);
+    assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
+    core_rig_calm(&r);
+    assert_int_equal(sy_core_model_remove(r.core, "b"), SY_OK);
+
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1000);
+    assert_int_equal(core_rig_add(&r, "b", &done), SY_EPEER);
+    assert_non_null(strstr(done.error, "model b"));
+    assert_non_null(strstr(done.error, "three workers died"));
+    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_DIE, 0);
+    core_rig_must_infer(&r, "a", &answer);
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
+    core_rig_must_infer(&r, "b", &answer);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+static void test_model_that_is_refused(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done;
+    struct core_answer answer;
+    core_rig_open(&r, "host", 2);
+    core_rig_calm(&r);
+    core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_FAIL, 1);
+    assert_int_equal(core_rig_add(&r, "a", &done), SY_EDEVICE);
+    assert_non_null(strstr(done.error, "as the script says"));
+    assert_int_equal(core_rig_add(&r, "a", &done), SY_OK);
+    core_rig_must_infer(&r, "a", &answer);
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_close(&r);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+static void note_drained(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static bool is_set(struct core_rig *r, void *flag)
+{
+    (void)r;
+    return *(bool *)flag;
+}
+
+/* Draining ends within its grace, whatever the workers do when they are told to stop. */
+static void test_drain(void **state)
+{
+    (void)state;
+    static const enum fake_fault faults[] = {FAKE_FAIL, FAKE_DIE, FAKE_STOP, FAKE_GARBAGE,
+                                             FAKE_CLOSE};
+    for (int f = 0; f < 5; f++) {
+        struct core_rig r;
+        struct core_answer answers[4];
+        bool drained = false;
+        core_rig_open(&r, "host", 2);
+        core_rig_add_both(&r);
+        core_rig_fault(&r, FAKE_AT_SHUTDOWN, faults[f], f ? 2 : 0);
+        for (int i = 0; i < 4; i++)
+            core_rig_infer(&r, i & 1 ? "a" : "b", 1, &answers[i]);
+        sy_core_drain(r.core, 500 * SY_NS_PER_MS, note_drained, &drained);
+        core_rig_until(&r, is_set, &drained, "drained");
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(core_rig_wait(&r, &answers[i]), SY_OK);
+        core_rig_close(&r);
+    }
+}
+
+/* Requests that are under way when the core goes get their answer, too. */
+static void test_destroy_answers_everybody(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answers[5];
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    atomic_store(&r.script->hold_runs, 1);
+    for (int i = 0; i < 5; i++)
+        core_rig_infer(&r, i & 1 ? "a" : "b", 1, &answers[i]);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    core_rig_close(&r);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(answers[i].n_calls, 1);
+        assert_int_equal(answers[i].status, SY_ECANCELED);
+    }
+}
+
+/* The client goes away: what waits is dropped, what runs is finished. */
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answers[5];
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    atomic_store(&r.script->hold_runs, 1);
+    for (int i = 0; i < 5; i++)
+        core_rig_infer(&r, "a", 1, &answers[i]);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    for (int i = 0; i < 5; i++)
+        sy_core_infer_cancel(r.core, answers[i].id);
+    for (int i = 1; i < 5; i++)
+        assert_int_equal(core_rig_wait(&r, &answers[i]), SY_ECANCELED);
+    assert_false(answers[0].over);
+    core_rig_kill(&r, core_rig_worker_in(&r, SY_WORKER_RUNNING));
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &answers[0]), SY_OK);
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 1);
+    core_rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_requests_without_faults),
+        cmocka_unit_test(test_faults_while_loading),
+        cmocka_unit_test(test_faults_while_running),
+        cmocka_unit_test(test_faults_on_a_discrete_device),
+        cmocka_unit_test(test_idle_worker_dies),
+        cmocka_unit_test(test_second_death_ends_a_request),
+        cmocka_unit_test(test_faults_while_preparing_a_batch),
+        cmocka_unit_test(test_reported_failure),
+        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_faults_on_the_way_up),
+        cmocka_unit_test(test_model_that_kills),
+        cmocka_unit_test(test_model_that_is_refused),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_destroy_answers_everybody),
+        cmocka_unit_test(test_cancel),
+    };
+    if (fake_is_worker(argc, argv))
+        return fake_worker_main(argv);
+    const char *text = getenv("SY_SEED");
+    seed = text ? strtoull(text, NULL, 0) : 1;
+    printf("seed %llu\n", (unsigned long long)seed);
+    sy_log_init("test_core");
+    if (!getenv("SY_LOG"))
+        sy_log_threshold = SY_LOG_ERROR; /* hundreds of workers die here, as they should */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
