@@ -10,11 +10,14 @@
 
 #include "loader/package_header.h"
 #include "loader/package_meta.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
 #define MAX_META_BYTES    (1ull << 30)
 #define MAX_WEIGHTS_BYTES (1ull << 51)
+#define MAX_LAYER_NS \
+    10000000000000ull /* hours; a profile from outside may say anything, and sums must not overflow */
 
 /* Names the section that a cut went through. */
 static int check_length(const char *path, const struct sy_package_header *h, uint64_t file_bytes)
@@ -175,9 +178,11 @@ uint64_t sy_package_layer_ns(const struct sy_package *package, int layer, int64_
         return 0;
     double low = (double)p->layer_ns[0][layer];
     if (!p->layer_ns[1] || p->batch[1] == p->batch[0])
-        return (uint64_t)low;
+        return SY_MIN(p->layer_ns[0][layer], MAX_LAYER_NS);
     double high = (double)p->layer_ns[1][layer];
     double share = (double)(batch - p->batch[0]) / (double)(p->batch[1] - p->batch[0]);
     double ns = low + (high - low) * share;
-    return ns < 1 ? low > 0 || high > 0 : (uint64_t)ns;
+    if (ns < 1)
+        return low > 0 || high > 0;
+    return ns < (double)MAX_LAYER_NS ? (uint64_t)ns : MAX_LAYER_NS;
 }

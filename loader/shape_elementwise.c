@@ -4,8 +4,18 @@
 #include "loader/graph_infer.h"
 #include "runtime/base/status.h"
 
+/* Folding takes every input as one of the result's shape, so that a second one must not be there at all. */
+static int need_right_count(const struct sy_node *node)
+{
+    int n = node->op == SY_OP_BATCH_NORM ? 5 : 1;
+    return node->n_inputs == n
+               ? SY_OK
+               : sy_infer_fail(node, SY_ECORRUPT, "%d inputs instead of %d", node->n_inputs, n);
+}
+
 int sy_rule_same(struct sy_infer *in, struct sy_node *node)
 {
+    SY_TRY(need_right_count(node));
     SY_TRY(sy_infer_keep_outputs(in, node, 1));
     return sy_infer_same(in, node);
 }
@@ -54,6 +64,7 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
 int sy_rule_cast(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
+    SY_TRY(need_right_count(node));
     SY_TRY(sy_infer_need(in, node, 0, &x));
     enum sy_dtype to = (enum sy_dtype)sy_node_int(node, "to", SY_DTYPE_NONE);
     if (sy_dtype_bytes(to) == 0)

@@ -220,7 +220,8 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
             return sy_infer_fail(node, SY_ECORRUPT, "input %d is not one number", i);
     }
     int64_t span, count = 0;
-    if (limit[2] == 0 || limit[2] == INT64_MIN || __builtin_sub_overflow(limit[1], limit[0], &span))
+    if (limit[2] == 0 || limit[2] == INT64_MIN ||
+        __builtin_sub_overflow(limit[1], limit[0], &span) || span == INT64_MIN)
         return sy_infer_fail(node, SY_ECORRUPT, "step 0, or too long");
     if ((span > 0) == (limit[2] > 0) && span != 0)
         count = (span - (limit[2] > 0 ? 1 : -1)) / limit[2] + 1;

@@ -354,7 +354,7 @@ static void test_damaged_snapshot(void **state)
         run_to(name, 4);
         run_to(name, 8);
         assert_int_equal(count_files(name), 2);
-        snprintf(leftover, sizeof leftover, "%s/%s/tiny-99.safetensors.tmp", folder, name);
+        snprintf(leftover, sizeof leftover, "%s/%s/tiny-99.safetensors.tmp-7", folder, name);
         fclose(fopen(leftover, "wb"));
         damage(name, 8, places[i]);
         arena_open(&a);
@@ -402,7 +402,8 @@ static void test_full_disk(void **state)
     free(text);
     arena_open(&a);
     assert_int_equal(sy_train_run_start(run, a.persistent, a.ephemeral, 0, a.page), SY_OK);
-    snprintf(path, sizeof path, "%s/full/tiny-%d.safetensors.tmp", folder, STEPS);
+    snprintf(path, sizeof path, "%s/full/tiny-%d.safetensors.tmp-%d", folder, STEPS,
+             (int)getpid());
     assert_int_equal(symlink("/dev/full", path), 0);
     assert_int_equal(advance_all(run), SY_OK);
     assert_int_equal(failure, SY_EIO);

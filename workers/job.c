@@ -335,7 +335,7 @@ int sy_job_load(const char *path, char **text)
     if (status < 0) {
         free(*text);
         *text = NULL;
-        return sy_error_prefix(status, "'%s': ", path);
+        return sy_error_prefix(status, "'%s'", path);
     }
     sy_job_finish(&job);
     return SY_OK;

@@ -2,9 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,26 +17,24 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define SUFFIX           ".safetensors"
-#define HEADER_MAX_BYTES (64u << 20)
+#define SUFFIX ".safetensors"
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* The step in "JOB-STEP.safetensors" followed by `tail`, or false. */
-static bool step_of(const char *file, const char *job, const char *tail, uint64_t *step)
+/* What follows "JOB-STEP.safetensors" in `file`, "" for a snapshot; NULL: it is no file of this job. */
+static const char *tail_of(const char *file, const char *job, uint64_t *step)
 {
     size_t n = strlen(job);
     char *end;
     if (strncmp(file, job, n) || file[n] != '-' || file[n + 1] < '0' || file[n + 1] > '9')
-        return false;
+        return NULL;
     *step = strtoull(file + n + 1, &end, 10);
-    return !strncmp(end, SUFFIX, strlen(SUFFIX)) && !strcmp(end + strlen(SUFFIX), tail);
+    return strncmp(end, SUFFIX, strlen(SUFFIX)) ? NULL : end + strlen(SUFFIX);
 }
 
-static void path_of(const struct sy_snapshot_layout *l, uint64_t step, const char *tail, char *path)
+static void path_of(const struct sy_snapshot_layout *l, uint64_t step, char *path)
 {
-    snprintf(path, SY_SNAPSHOT_PATH_BYTES, "%s/%s-%" PRIu64 SUFFIX "%s", l->folder, l->job_name,
-             step, tail);
+    snprintf(path, SY_SNAPSHOT_PATH_BYTES, "%s/%s-%" PRIu64 SUFFIX, l->folder, l->job_name, step);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -47,18 +43,24 @@ static int newest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Steps of the job's files that end in `tail`, newest first; malloc'd. */
-static int list_steps(const struct sy_snapshot_layout *l, const char *tail, uint64_t **steps,
-                      int *n)
+static int open_folder(const struct sy_snapshot_layout *l, DIR **out)
 {
+    *out = opendir(l->folder);
+    return *out ? SY_OK
+                : sy_error_set(SY_EIO, "snapshot folder '%s': %s", l->folder, strerror(errno));
+}
+
+/* Steps of the job's snapshots, newest first; malloc'd. */
+static int list_steps(const struct sy_snapshot_layout *l, uint64_t **steps, int *n)
+{
+    DIR *dir;
+    uint64_t step;
     *steps = NULL;
     *n = 0;
-    DIR *dir = opendir(l->folder);
-    if (!dir)
-        return sy_error_set(SY_EIO, "snapshot folder '%s': %s", l->folder, strerror(errno));
-    uint64_t step;
+    SY_TRY(open_folder(l, &dir));
     for (struct dirent *entry; (entry = readdir(dir));) {
-        if (!step_of(entry->d_name, l->job_name, tail, &step))
+        const char *tail = tail_of(entry->d_name, l->job_name, &step);
+        if (!tail || *tail)
             continue;
         uint64_t *grown = realloc(*steps, (size_t)(*n + 1) * sizeof **steps);
         if (!grown)
@@ -72,18 +74,33 @@ static int list_steps(const struct sy_snapshot_layout *l, const char *tail, uint
     return SY_OK;
 }
 
-static void remove_from(const struct sy_snapshot_layout *l, const char *tail, int first)
+static void remove_old(const struct sy_snapshot_layout *l)
 {
     uint64_t *steps;
     int n;
     char path[SY_SNAPSHOT_PATH_BYTES];
-    if (list_steps(l, tail, &steps, &n) < 0)
+    if (list_steps(l, &steps, &n) < 0)
         return;
-    for (int i = first; i < n; i++) {
-        path_of(l, steps[i], tail, path);
+    for (int i = SY_SNAPSHOT_KEPT; i < n; i++) {
+        path_of(l, steps[i], path);
         unlink(path);
     }
     free(steps);
+}
+
+/* What killed writers left: SNAPSHOT.tmp-PID. */
+static int remove_temporaries(const struct sy_snapshot_layout *l)
+{
+    DIR *dir;
+    uint64_t step;
+    SY_TRY(open_folder(l, &dir));
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        const char *tail = tail_of(entry->d_name, l->job_name, &step);
+        if (tail && strncmp(tail, ".tmp", 4) == 0)
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+    return SY_OK;
 }
 
 int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *l)
@@ -91,208 +108,87 @@ int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *l)
     if (mkdir(l->folder, 0777) < 0 && errno != EEXIST)
         return sy_error_set(SY_EIO, "snapshot folder '%s': %s; make it, or name another in the job",
                             l->folder, strerror(errno));
-    remove_from(l, ".tmp", 0); /* N1 */
-    return SY_OK;
+    return remove_temporaries(l); /* N1 */
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static json_t *tensor_entry(const struct sy_snapshot_tensor *t)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < t->shape.rank; i++)
-        json_array_append_new(shape, json_integer(t->shape.dims[i].fixed));
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                     (json_int_t)t->offset_bytes, (json_int_t)(t->offset_bytes + t->bytes));
-}
-
-/* safetensors wants texts in __metadata__. The header is padded with spaces so that the data is 8-aligned. */
-static char *make_header(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
-                         uint64_t data_hash)
+int sy_snapshot_write(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
+                      const void *data, char *path)
 {
     char step[32], loss[64], job_hash[32], hash[32];
     snprintf(step, sizeof step, "%" PRIu64, info->step);
     snprintf(loss, sizeof loss, "%.17g", info->loss);
     snprintf(job_hash, sizeof job_hash, "%016" PRIx64, l->job_hash);
-    snprintf(hash, sizeof hash, "%016" PRIx64, data_hash);
-    json_t *root = json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}}", "__metadata__", "format",
-                             SY_SNAPSHOT_FORMAT, "job", l->job_name, "job_hash", job_hash, "step",
-                             step, "loss", loss, "data_xxh3", hash);
-    for (int i = 0; i < l->n_tensors; i++)
-        json_object_set_new(root, l->tensors[i].name, tensor_entry(&l->tensors[i]));
-    char *text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    size_t n = text ? strlen(text) : 0, padded = SY_ALIGN_UP(n, 8);
-    char *grown = text ? realloc(text, padded + 1) : NULL;
-    if (!grown) {
-        free(text);
-        return NULL;
-    }
-    memset(grown + n, ' ', padded - n);
-    grown[padded] = 0;
-    return grown;
-}
-
-static int write_all(int fd, const void *data, uint64_t bytes)
-{
-    const char *at = data;
-    while (bytes) {
-        ssize_t n = write(fd, at, SY_MIN(bytes, 1u << 20));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        at += n;
-        bytes -= (uint64_t)n;
-    }
-    return 0;
-}
-
-static int write_file(const char *path, const char *header, const void *data, uint64_t bytes)
-{
-    uint64_t length = strlen(header);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return sy_error_set(SY_EIO, "snapshot '%s': %s", path, strerror(errno));
-    int failed = write_all(fd, &length, sizeof length) < 0 || write_all(fd, header, length) < 0 ||
-                 write_all(fd, data, bytes) < 0 || fsync(fd) < 0;
-    int why = errno;
-    failed |= close(fd) < 0 && !failed;
-    return failed ? sy_error_set(SY_EIO, "snapshot '%s' of %" PRIu64 " bytes: %s", path, bytes,
-                                 strerror(why))
-                  : SY_OK;
-}
-
-static int sync_folder(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd) < 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    return failed ? sy_error_set(SY_EIO, "snapshot folder '%s': %s", folder, strerror(why)) : SY_OK;
-}
-
-static int write_and_rename(const struct sy_snapshot_layout *l, const char *header,
-                            const void *data, const char *temporary, const char *path)
-{
-    SY_TRY(write_file(temporary, header, data, l->data_bytes));
-    if (rename(temporary, path) < 0)
-        return sy_error_set(SY_EIO, "snapshot '%s': %s", path, strerror(errno));
-    return sync_folder(l->folder);
-}
-
-int sy_snapshot_write(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
-                      const void *data, char *path)
-{
-    char temporary[SY_SNAPSHOT_PATH_BYTES];
-    path_of(l, info->step, ".tmp", temporary);
-    path_of(l, info->step, "", path);
-    char *header = make_header(l, info, XXH3_64bits(data, l->data_bytes));
-    if (!header)
-        return sy_error_set(SY_ENOMEM_HOST, "snapshot '%s': no room for its header", path);
-    int status = write_and_rename(l, header, data, temporary, path);
-    free(header);
+    snprintf(hash, sizeof hash, "%016" PRIx64, XXH3_64bits(data, l->data_bytes));
+    const struct sy_safetensors_text texts[] = {{"format", SY_SNAPSHOT_FORMAT},
+                                                {"job", l->job_name},
+                                                {"job_hash", job_hash},
+                                                {"step", step},
+                                                {"loss", loss},
+                                                {"data_xxh3", hash}};
+    path_of(l, info->step, path);
+    int status = sy_safetensors_write(path, l->tensors, l->n_tensors, texts, SY_ARRAY_LEN(texts),
+                                      data, l->data_bytes);
     if (status < 0)
-        unlink(temporary); /* N3 */
-    else
-        remove_from(l, "", SY_SNAPSHOT_KEPT);
-    return status;
+        return sy_error_prefix(status, "snapshot"); /* N3 */
+    remove_old(l);
+    return SY_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
-static int read_all(int fd, void *to, uint64_t bytes)
+static const char *metadata(const struct sy_safetensors *file, const char *key)
 {
-    char *at = to;
-    while (bytes) {
-        ssize_t n = read(fd, at, SY_MIN(bytes, 1u << 24));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        at += n;
-        bytes -= (uint64_t)n;
-    }
-    return 0;
-}
-
-static int read_header(int fd, const char *path, uint64_t *header_bytes, json_t **out)
-{
-    uint64_t length;
-    if (read_all(fd, &length, sizeof length) < 0 || length == 0 || length > HEADER_MAX_BYTES)
-        return sy_error_set(SY_ECORRUPT, "snapshot '%s': no header", path);
-    char *text = malloc(length);
-    if (!text)
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "snapshot '%s': no room for a header of %" PRIu64 " bytes", path,
-                            length);
-    int failed = read_all(fd, text, length) < 0;
-    *out = failed ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    *header_bytes = sizeof length + length;
-    return *out ? SY_OK : sy_error_set(SY_ECORRUPT, "snapshot '%s': its header is damaged", path);
-}
-
-static const char *metadata(const json_t *root, const char *key)
-{
-    const char *text =
-        json_string_value(json_object_get(json_object_get(root, "__metadata__"), key));
+    const char *text = sy_safetensors_metadata(file, key);
     return text ? text : "";
 }
 
-static bool tensor_matches(const json_t *root, const struct sy_snapshot_tensor *t)
+static int check_job(const struct sy_snapshot_layout *l, const struct sy_safetensors *file)
 {
-    const json_t *entry = json_object_get(root, t->name),
-                 *ends = json_object_get(entry, "data_offsets");
-    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    return dtype && !strcmp(dtype, "F32") && json_array_size(ends) == 2 &&
-           (uint64_t)json_integer_value(json_array_get(ends, 0)) == t->offset_bytes &&
-           (uint64_t)json_integer_value(json_array_get(ends, 1)) == t->offset_bytes + t->bytes;
-}
-
-static int check_header(const struct sy_snapshot_layout *l, const char *path, const json_t *root,
-                        struct sy_snapshot_info *info)
-{
-    if (strcmp(metadata(root, "format"), SY_SNAPSHOT_FORMAT))
-        return sy_error_set(SY_ECORRUPT, "snapshot '%s': its format is '%s', this reads '%s'", path,
-                            metadata(root, "format"), SY_SNAPSHOT_FORMAT);
-    uint64_t hash = strtoull(metadata(root, "job_hash"), NULL, 16);
-    if (hash != l->job_hash || strcmp(metadata(root, "job"), l->job_name))
+    if (strcmp(metadata(file, "format"), SY_SNAPSHOT_FORMAT))
+        return sy_error_set(SY_ECORRUPT, "%s: its format is '%s', this reads '%s'", file->path,
+                            metadata(file, "format"), SY_SNAPSHOT_FORMAT);
+    uint64_t hash = strtoull(metadata(file, "job_hash"), NULL, 16);
+    if (hash != l->job_hash || strcmp(metadata(file, "job"), l->job_name))
         return sy_error_set(SY_EARG,
-                            "snapshot '%s' is of job '%s' with settings %016" PRIx64
-                            ", this is job '%s' with "
+                            "%s is of job '%s' with settings %016" PRIx64 ", this is job '%s' with "
                             "settings %016" PRIx64
                             "; give the job another name or snapshot folder, or take back the "
                             "change",
-                            path, metadata(root, "job"), hash, l->job_name, l->job_hash);
-    for (int i = 0; i < l->n_tensors; i++)
-        if (!tensor_matches(root, &l->tensors[i]))
-            return sy_error_set(SY_ECORRUPT,
-                                "snapshot '%s': tensor '%s' is missing or of another size", path,
-                                l->tensors[i].name);
-    info->step = strtoull(metadata(root, "step"), NULL, 10);
-    info->loss = strtod(metadata(root, "loss"), NULL);
+                            file->path, metadata(file, "job"), hash, l->job_name, l->job_hash);
     return SY_OK;
 }
 
-static int check_data(const struct sy_snapshot_layout *l, int fd, const char *path,
-                      uint64_t header_bytes, const json_t *root, void *data)
+static bool is_same_tensor(const struct sy_safetensor *a, const struct sy_safetensor *b)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != header_bytes + l->data_bytes)
-        return sy_error_set(SY_ECORRUPT,
-                            "snapshot '%s': %" PRIu64 " bytes long, should be %" PRIu64, path,
-                            (uint64_t)st.st_size, header_bytes + l->data_bytes);
-    if (read_all(fd, data, l->data_bytes) < 0)
-        return sy_error_set(SY_EIO, "snapshot '%s': %s", path, strerror(errno));
-    uint64_t wanted = strtoull(metadata(root, "data_xxh3"), NULL, 16),
+    return a && a->dtype == b->dtype && a->offset_bytes == b->offset_bytes &&
+           a->bytes == b->bytes && a->rank == b->rank &&
+           (a->rank == 0 || !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape));
+}
+
+static int check_tensors(const struct sy_snapshot_layout *l, const struct sy_safetensors *file)
+{
+    for (int i = 0; i < l->n_tensors; i++)
+        if (!is_same_tensor(sy_safetensors_find(file, l->tensors[i].name), &l->tensors[i]))
+            return sy_error_set(SY_ECORRUPT, "%s: tensor '%s' is missing or of another size",
+                                file->path, l->tensors[i].name);
+    if (file->n_tensors != l->n_tensors)
+        return sy_error_set(SY_ECORRUPT, "%s: %d tensors, should be %d", file->path,
+                            file->n_tensors, l->n_tensors);
+    return SY_OK;
+}
+
+static int read_data(const struct sy_snapshot_layout *l, const struct sy_safetensors *file,
+                     void *data)
+{
+    SY_TRY(sy_safetensors_read(file, 0, l->data_bytes, data));
+    uint64_t wanted = strtoull(metadata(file, "data_xxh3"), NULL, 16),
              hash = XXH3_64bits(data, l->data_bytes);
     if (hash != wanted)
         return sy_error_set(SY_ECORRUPT,
-                            "snapshot '%s': its tensors have hash %016" PRIx64
-                            ", the header says %016" PRIx64,
-                            path, hash, wanted);
+                            "%s: its tensors have hash %016" PRIx64 ", the header says %016" PRIx64,
+                            file->path, hash, wanted);
     return SY_OK;
 }
 
@@ -300,18 +196,19 @@ static int read_one(const struct sy_snapshot_layout *l, const char *path,
                     struct sy_snapshot_info *info, void *data)
 {
     int status;
-    json_t *root = NULL;
-    uint64_t header_bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sy_error_set(SY_EIO, "snapshot '%s': %s", path, strerror(errno));
-    SY_TRY_GOTO(read_header(fd, path, &header_bytes, &root), done);
-    SY_TRY_GOTO(check_header(l, path, root, info), done);
-    SY_TRY_GOTO(check_data(l, fd, path, header_bytes, root, data), done);
+    struct sy_safetensors *file = NULL;
+    status = sy_safetensors_open(path, &file);
+    if (status == SY_EARG) /* a folder of this name: no snapshot, but another may be one */
+        status = SY_ECORRUPT;
+    SY_TRY_GOTO(status, done);
+    SY_TRY_GOTO(check_job(l, file), done);
+    SY_TRY_GOTO(check_tensors(l, file), done);
+    SY_TRY_GOTO(read_data(l, file, data), done);
+    info->step = strtoull(metadata(file, "step"), NULL, 10);
+    info->loss = strtod(metadata(file, "loss"), NULL);
 done:
-    json_decref(root);
-    close(fd);
-    return status;
+    sy_safetensors_close(file);
+    return status < 0 ? sy_error_prefix(status, "snapshot") : SY_OK;
 }
 
 int sy_snapshot_read_newest(const struct sy_snapshot_layout *l, struct sy_snapshot_info *info,
@@ -319,9 +216,9 @@ int sy_snapshot_read_newest(const struct sy_snapshot_layout *l, struct sy_snapsh
 {
     uint64_t *steps;
     int n, status = SY_ENOTFOUND;
-    SY_TRY(list_steps(l, "", &steps, &n));
+    SY_TRY(list_steps(l, &steps, &n));
     for (int i = 0; i < n; i++) {
-        path_of(l, steps[i], "", path);
+        path_of(l, steps[i], path);
         status = read_one(l, path, info, data);
         if (status == SY_OK || status == SY_EARG || status == SY_ENOMEM_HOST)
             break;

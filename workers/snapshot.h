@@ -1,9 +1,8 @@
-/* Snapshots of a training state: one safetensors file each, NAME-STEP.safetensors, written durably.
+/* Snapshots of a training state: one safetensors file each (loader/safetensors.h), NAME-STEP.safetensors, written durably.
  *
- *   [8 bytes: header length][JSON header: tensors, __metadata__][tensors, packed]
- *   write to NAME-STEP.safetensors.tmp -> fsync -> rename -> fsync the folder -> remove all but the newest two
+ *   write to NAME-STEP.safetensors.tmp-PID -> fsync -> rename -> fsync the folder -> remove all but the newest two
  *
- * N1: a file that has its final name is complete; what a killed writer leaves ends in .tmp and is removed at start.
+ * N1: a file that has its final name is complete; what a killed writer leaves ends in .tmp-PID and is removed at start.
  * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header), and a reader checks each.
  * N3: a write that fails removes its own .tmp and touches no older snapshot. */
 #ifndef SY_WORKERS_SNAPSHOT_H
@@ -11,24 +10,17 @@
 
 #include <stdint.h>
 
-#include "loader/graph.h"
+#include "loader/safetensors.h"
 
 #define SY_SNAPSHOT_FORMAT     "switchyard-snapshot-1"
 #define SY_SNAPSHOT_KEPT       2
 #define SY_SNAPSHOT_PATH_BYTES 4096
 
-struct sy_snapshot_tensor {
-    const char *name;
-    struct sy_shape shape; /* fixed dims; float32 */
-    uint64_t bytes;
-    uint64_t offset_bytes; /* in the data part */
-};
-
 /* What a snapshot is of: borrowed for as long as it is used. */
 struct sy_snapshot_layout {
     const char *folder, *job_name;
     uint64_t job_hash;
-    const struct sy_snapshot_tensor *tensors;
+    const struct sy_safetensor *tensors; /* one after the other in the data */
     int n_tensors;
     uint64_t data_bytes;
 };
@@ -41,7 +33,7 @@ struct sy_snapshot_info {
 /* Writes data (data_bytes, packed) durably and removes older ones. path: SY_SNAPSHOT_PATH_BYTES bytes. Blocks. EIO names file and reason. */
 int sy_snapshot_write(const struct sy_snapshot_layout *layout, const struct sy_snapshot_info *info,
                       const void *data, char *path);
-/* Removes .tmp files of this job; the folder is made if missing. EIO. */
+/* Removes temporary files of this job; the folder is made if missing. EIO. */
 int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *layout);
 /* Newest good snapshot into data. A damaged one is logged and the one before is tried. ENOTFOUND when there is none
  * (error text is not for people); EARG when a good one is of another job with this name. */

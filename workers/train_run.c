@@ -56,7 +56,7 @@ struct sy_train_run {
     struct sy_train_data data, test;
     int64_t n_outputs;
     uint64_t total_steps;
-    struct sy_snapshot_tensor *tensors;
+    struct sy_safetensor *tensors;
     struct sy_snapshot_layout layout;
     struct sy_snapshot_writer *writer; /* NULL: no snapshots */
     struct header *header;             /* since start */
@@ -128,10 +128,14 @@ static int describe_state(struct sy_train_run *r)
     for (int i = 0; i < n; i++) {
         struct sy_state_tensor tensor;
         r->ops->state_tensor(r->trainer, i, &tensor);
-        r->tensors[i] = (struct sy_snapshot_tensor){.name = tensor.name,
-                                                    .shape = tensor.shape,
-                                                    .bytes = tensor.bytes,
-                                                    .offset_bytes = offset};
+        struct sy_safetensor *to = &r->tensors[i];
+        *to = (struct sy_safetensor){.name = tensor.name,
+                                     .dtype = SY_DTYPE_F32,
+                                     .rank = tensor.shape.rank,
+                                     .bytes = tensor.bytes,
+                                     .offset_bytes = offset};
+        for (int d = 0; d < tensor.shape.rank; d++)
+            to->shape[d] = tensor.shape.dims[d].fixed;
         offset += tensor.bytes;
     }
     r->layout = (struct sy_snapshot_layout){.folder = r->job.snapshot_folder,
