@@ -33,6 +33,8 @@ struct process {
     pid_t pid;
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
+    sy_ns
+        closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
     struct sy_shared_memory page;
     int n_deaths, n_early; /* n_early: deaths before it was idle, in a row */
@@ -195,7 +197,7 @@ static int spawn(struct sy_supervisor *s, struct process *p)
     SY_TRY_GOTO(watch(s, p), reap);
     p->was_ready = false;
     p->why[0] = 0;
-    p->respawn_ns = 0;
+    p->respawn_ns = p->closed_ns = 0;
     sy_log_info("supervisor", "event=spawned worker=%d pid=%d", p->index, (int)p->pid);
     return sy_supervisor_event(s, p->index, SY_WORKER_EVENT_SPAWN);
 
@@ -321,7 +323,7 @@ static void on_socket(int fd, short what, void *process)
             event_del(
                 p->socket_event); /* its exit follows, or it has closed the socket and hangs */
             if (p->state != SY_WORKER_STOPPING)
-                p->deadline = sy_clock_now() + SY_NS_PER_S;
+                p->closed_ns = sy_clock_now();
             return;
         }
         if (status < 0) {
@@ -369,6 +371,8 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
     if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
+    } else if (p->closed_ns && now > p->closed_ns + SY_NS_PER_S) {
+        sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
     } else if (p->deadline && now > p->deadline) {
         snprintf(why, sizeof why, "it waited too long in state %s for %s",
                  sy_worker_state_name(p->state), sy_worker_state_waits_for(p->state));

@@ -239,6 +239,16 @@ int core_rig_deaths(struct core_rig *r)
     return n;
 }
 
+static bool has_deaths(struct core_rig *r, void *n)
+{
+    return core_rig_deaths(r) >= *(int *)n;
+}
+
+void core_rig_await_deaths(struct core_rig *r, int n)
+{
+    core_rig_until(r, has_deaths, &n, "the death of a worker");
+}
+
 void core_rig_kill(struct core_rig *r, int worker)
 {
     pid_t pid = sy_supervisor_pid(r->core->supervisor, worker);

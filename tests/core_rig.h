@@ -64,6 +64,7 @@ void core_rig_must_infer(struct core_rig *r, const char *model, struct core_answ
 int core_rig_worker_in(struct core_rig *r, enum sy_worker_state state);
 void core_rig_await_state(struct core_rig *r, enum sy_worker_state state);
 int core_rig_deaths(struct core_rig *r); /* of all workers */
+void core_rig_await_deaths(struct core_rig *r, int n);
 /* Kills the process of a worker with SIGKILL, from outside. */
 void core_rig_kill(struct core_rig *r, int worker);
 

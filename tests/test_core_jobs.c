@@ -1,0 +1,351 @@
+/* Training jobs in the runtime's core, with fake workers that die, hang and lie in each state of a job: the job goes on elsewhere, from
+ * memory or from a snapshot as it must, and requests are answered meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/core_internal.h"
+#include "tests/core_rig.h"
+#include "tests/graph_builder.h"
+
+static uint64_t seed;
+
+static int random_int(int low, int high)
+{
+    return low + (int)gb_uniform(&seed, 0, high - low + 0.999999);
+}
+
+static void open_with_models(struct core_rig *r, int n_workers)
+{
+    core_rig_open(r, "host", n_workers);
+    core_rig_add_both(r);
+    core_rig_calm(r);
+}
+
+/* Every word that the workers wrote about where a job started. */
+static uint64_t starts(const struct core_rig *r)
+{
+    return atomic_load(&r->script->n_in_memory) + atomic_load(&r->script->n_from_snapshot);
+}
+
+/* The job goes on: from the step that it had, if memory is good. */
+static void goes_on(struct core_rig *r, uint64_t job, uint64_t step)
+{
+    core_rig_await_job(r, job, "training");
+    core_rig_await_step(r, job, step + 3);
+}
+
+/* ---- without faults ----------------------------------------------------------------------------- */
+
+static void test_job_and_requests(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    uint64_t job;
+    open_with_models(&r, 3);
+    core_rig_submit(&r, NULL, &job);
+    for (int i = 0; i < 20; i++) {
+        core_rig_must_infer(&r, i & 1 ? "a" : "b", &answer);
+        assert_true(answer.report.preempted || i > 0);
+    }
+    core_rig_calm(&r);
+    goes_on(&r, job, core_rig_step(&r, job));
+    assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    assert_true(core_rig_job_is(&r, job, "ended"));
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_close(&r);
+}
+
+/* Jobs run one after the other; each ends by itself. */
+static void test_jobs_in_a_row(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    uint64_t jobs[4];
+    open_with_models(&r, 2);
+    atomic_store(&r.script->total_steps, 20);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(sy_core_job_submit(r.core, "{\"name\": \"row\"}", NULL, NULL, &jobs[i]),
+                         SY_OK);
+    for (int i = 0; i < 4; i++) {
+        core_rig_await_job(&r, jobs[i], "ended");
+        assert_int_equal(core_rig_step(&r, jobs[i]), 20);
+    }
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* ---- one fault ---------------------------------------------------------------------------------- */
+
+static const enum fake_fault deadly[] = {FAKE_DIE,        FAKE_EXIT,        FAKE_GARBAGE,
+                                         FAKE_HALF,       FAKE_WRONG_WAY,   FAKE_OUT_OF_TURN,
+                                         FAKE_BAD_NUMBER, FAKE_FOREIGN_RUN, FAKE_CLOSE};
+
+/* Before training: prepared and started once more on another worker, from the beginning. */
+static void test_faults_before_training(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_JOB_PREPARE, FAKE_AT_JOB_START};
+    struct core_rig r;
+    open_with_models(&r, 2);
+    for (int m = 0; m < 2; m++)
+        for (size_t f = 0; f < sizeof deadly / sizeof *deadly; f++) {
+            uint64_t job;
+            int deaths = core_rig_deaths(&r);
+            print_message("  %s: %s\n", fake_moment_name(moments[m]), fake_fault_name(deadly[f]));
+            core_rig_fault(&r, moments[m], deadly[f], 1);
+            core_rig_submit(&r, NULL, &job);
+            assert_int_equal(core_rig_deaths(&r), deaths + 1);
+            goes_on(&r, job, 0);
+            assert_int_equal(core_rig_stop(&r, job), SY_OK);
+            core_rig_calm(&r);
+        }
+    core_rig_close(&r);
+}
+
+/* A worker that trains does wrong: the job goes on from memory if it was in the gradient phase, else from a snapshot. */
+static void one_fault(struct core_rig *r, enum fake_fault fault, enum sy_train_phase phase)
+{
+    uint64_t job;
+    int deaths = core_rig_deaths(r);
+    print_message("  TRAINING, phase %d: %s\n", (int)phase, fake_fault_name(fault));
+    atomic_store(&r->script->phase, (int)phase);
+    core_rig_submit(r, NULL, &job);
+    core_rig_await_step(r, job, 5);
+    uint64_t in_memory = atomic_load(&r->script->n_in_memory), all = starts(r);
+    core_rig_fault(r, FAKE_AT_STEP, fault, 1);
+    core_rig_await_deaths(r, deaths + 1);
+    goes_on(r, job, phase == SY_PHASE_GRADIENT ? 5 : 0);
+    assert_int_equal(starts(r), all + 1);
+    assert_int_equal(atomic_load(&r->script->n_in_memory),
+                     in_memory + (phase == SY_PHASE_GRADIENT));
+    assert_int_equal(core_rig_deaths(r), deaths + 1);
+    assert_int_equal(core_rig_stop(r, job), SY_OK);
+    core_rig_calm(r);
+}
+
+static void test_faults_while_training(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    open_with_models(&r, 2);
+    for (size_t f = 0; f < sizeof deadly / sizeof *deadly; f++)
+        one_fault(&r, deadly[f], f & 1 ? SY_PHASE_UPDATE : SY_PHASE_GRADIENT);
+    one_fault(&r, FAKE_STOP, SY_PHASE_GRADIENT);
+    one_fault(&r, FAKE_DIE, SY_PHASE_UPDATE);
+    core_rig_close(&r);
+}
+
+/* Told to pause for a request, or standing still for it: the request is answered all the same, then the job goes on. */
+static void test_faults_while_pausing_and_paused(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_PREEMPT, FAKE_AT_STANDING};
+    struct core_rig r;
+    open_with_models(&r, 3);
+    for (int m = 0; m < 2; m++)
+        for (size_t f = 0; f <= sizeof deadly / sizeof *deadly; f++) {
+            struct core_answer answer;
+            uint64_t job;
+            enum fake_fault fault = f < sizeof deadly / sizeof *deadly ? deadly[f] : FAKE_STOP;
+            print_message("  %s: %s\n", fake_moment_name(moments[m]), fake_fault_name(fault));
+            core_rig_submit(&r, NULL, &job);
+            core_rig_await_step(&r, job, 3);
+            uint64_t in_memory = atomic_load(&r.script->n_in_memory);
+            int deaths = core_rig_deaths(&r);
+            core_rig_fault(&r, moments[m], fault, 1);
+            core_rig_must_infer(&r, "a", &answer);
+            assert_true(answer.report.preempted);
+            core_rig_await_deaths(&r, deaths + 1);
+            goes_on(&r, job, 3);
+            assert_int_equal(atomic_load(&r.script->n_in_memory), in_memory + 1);
+            assert_int_equal(core_rig_deaths(&r), deaths + 1);
+            assert_int_equal(core_rig_stop(&r, job), SY_OK);
+            core_rig_calm(&r);
+        }
+    core_rig_close(&r);
+}
+
+/* The worker that computes a request dies while training is held for it. */
+static void test_request_dies_while_training_is_held(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN};
+    struct core_rig r;
+    uint64_t job;
+    open_with_models(&r, 3);
+    core_rig_submit(&r, NULL, &job);
+    for (int i = 0; i < 8; i++) {
+        struct core_answer answer;
+        core_rig_fault(&r, moments[i & 1], i < 4 ? FAKE_DIE : FAKE_GARBAGE, 1);
+        core_rig_must_infer(&r, "a", &answer);
+        assert_int_equal(answer.report.attempts, 2);
+        goes_on(&r, job, core_rig_step(&r, job));
+    }
+    assert_int_equal(starts(&r), 1);
+    assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* ---- endings ------------------------------------------------------------------------------------ */
+
+/* Three workers in a row without one finished step: the job is the cause, and ends with the reason. */
+static void test_job_that_kills(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_JOB_PREPARE, FAKE_AT_JOB_START};
+    struct core_rig r;
+    open_with_models(&r, 2);
+    for (int m = 0; m < 2; m++) {
+        struct core_done done;
+        struct core_answer answer;
+        uint64_t job;
+        int deaths = core_rig_deaths(&r);
+        core_rig_fault(&r, moments[m], FAKE_DIE, 1000);
+        core_rig_submit(&r, &done, &job);
+        assert_int_equal(core_rig_wait_done(&r, &done, "the job's refusal"), SY_EPEER);
+        assert_true(core_rig_job_is(&r, job, "failed"));
+        assert_int_equal(core_rig_deaths(&r), deaths + 3);
+        core_rig_must_infer(&r, "a", &answer);
+        core_rig_calm(&r);
+        core_rig_fault(&r, FAKE_AT_NEVER, FAKE_DIE, 0);
+    }
+    core_rig_close(&r);
+}
+
+/* But one that gets on between deaths lives for ever. */
+static void test_job_that_gets_on(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    uint64_t job, step = 0;
+    open_with_models(&r, 2);
+    core_rig_submit(&r, NULL, &job);
+    for (int i = 0; i < 8; i++) {
+        core_rig_await_step(&r, job, step + 3);
+        step = core_rig_step(&r, job);
+        core_rig_kill(&r, core_rig_worker_in(&r, SY_WORKER_TRAINING));
+        core_rig_await_step(&r, job, step + 1);
+        core_rig_await_state(&r, SY_WORKER_TRAINING);
+    }
+    assert_int_equal(atomic_load(&r.script->n_in_memory), 8);
+    assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+static void test_reported_failures(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_JOB_PREPARE, FAKE_AT_JOB_START};
+    struct core_rig r;
+    open_with_models(&r, 2);
+    for (int m = 0; m < 2; m++) {
+        struct core_done done;
+        uint64_t job;
+        core_rig_fault(&r, moments[m], FAKE_FAIL, 1);
+        core_rig_submit(&r, &done, &job);
+        assert_int_equal(core_rig_wait_done(&r, &done, "the job's failure"), SY_EDEVICE);
+        assert_non_null(strstr(done.error, "as the script says"));
+        assert_true(core_rig_job_is(&r, job, "failed"));
+        core_rig_calm(&r);
+    }
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_close(&r);
+}
+
+/* Dying when it is told to stop: the job is over all the same, and says so once. */
+static void test_fault_while_stopping(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    open_with_models(&r, 2);
+    for (size_t f = 0; f < sizeof deadly / sizeof *deadly; f++) {
+        uint64_t job;
+        print_message("  JOB_STOP: %s\n", fake_fault_name(deadly[f]));
+        core_rig_submit(&r, NULL, &job);
+        core_rig_await_step(&r, job, 2);
+        core_rig_fault(&r, FAKE_AT_JOB_STOP, deadly[f], 1);
+        (void)core_rig_stop(&r, job);
+        assert_false(core_rig_job_is(&r, job, "training"));
+        core_rig_calm(&r);
+    }
+    core_rig_close(&r);
+}
+
+/* ---- all at once -------------------------------------------------------------------------------- */
+
+static void test_storm(void **state)
+{
+    (void)state;
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN,     FAKE_AT_JOB_START,
+                                               FAKE_AT_STEP, FAKE_AT_PREEMPT, FAKE_AT_STANDING,
+                                               FAKE_AT_START};
+    enum { N = 60 };
+    static struct core_answer answers[N];
+    struct core_rig r;
+    uint64_t job;
+    int n_ok = 0;
+    open_with_models(&r, 4);
+    core_rig_submit(&r, NULL, &job);
+    for (int i = 0; i < N; i++) {
+        if (i % 4 == 0)
+            core_rig_fault(&r, moments[random_int(0, 6)],
+                           random_int(0, 2) ? FAKE_DIE : deadly[random_int(1, 7)], 1);
+        core_rig_infer(&r, random_int(0, 1) ? "a" : "b", 1, &answers[i]);
+        core_rig_turn(&r, random_int(0, 40));
+    }
+    for (int i = 0; i < N; i++) {
+        int status = core_rig_wait(&r, &answers[i]);
+        if (status != SY_OK && status != SY_EPEER)
+            fail_msg("request %d: status %d, %s", i, status, answers[i].error);
+        n_ok += status == SY_OK;
+    }
+    core_rig_fault(&r, FAKE_AT_NEVER, FAKE_DIE, 0);
+    core_rig_calm(&r);
+    print_message("  %d of %d answered, %d workers died\n", n_ok, N, core_rig_deaths(&r));
+    assert_true(n_ok >= N / 2);
+    if (!core_rig_job_is(&r, job, "failed")) {
+        goes_on(&r, job, core_rig_step(&r, job));
+        assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    }
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_job_and_requests),
+        cmocka_unit_test(test_jobs_in_a_row),
+        cmocka_unit_test(test_faults_before_training),
+        cmocka_unit_test(test_faults_while_training),
+        cmocka_unit_test(test_faults_while_pausing_and_paused),
+        cmocka_unit_test(test_request_dies_while_training_is_held),
+        cmocka_unit_test(test_job_that_kills),
+        cmocka_unit_test(test_job_that_gets_on),
+        cmocka_unit_test(test_reported_failures),
+        cmocka_unit_test(test_fault_while_stopping),
+        cmocka_unit_test(test_storm),
+    };
+    if (fake_is_worker(argc, argv))
+        return fake_worker_main(argv);
+    sy_log_init("test_core_jobs");
+    if (!getenv("SY_LOG"))
+        sy_log_threshold = SY_LOG_ERROR;
+    const char *text = getenv("SY_SEED");
+    seed = text ? strtoull(text, NULL, 0) : 1;
+    printf("seed %llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
