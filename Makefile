@@ -43,6 +43,11 @@ OPT      := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -DSY_DEBUG -DSY_SAN
 VARIANT  := /san-$(subst $(comma),-,$(SAN))
 LDSAN    := -fsanitize=$(SAN)
 endif
+# Set by `make fuzz`: the library reports the blocks that it enters to tests/fuzz/fuzz_feedback.c.
+ifeq ($(FUZZ),1)
+OPT      += -fsanitize-coverage=trace-pc
+VARIANT  := /fuzz
+endif
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 B        := build$(VARIANT)
 GEN      := build/gen
@@ -87,7 +92,7 @@ EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)
 DEMO_OBJ  := $(DEMO_SRC:%.c=$(OBJ)/%.o)
 TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 # tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
-FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c
+FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c tests/fuzz/fuzz_feedback.c
 FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=$(OBJ)/%.o)
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
@@ -230,10 +235,10 @@ ifeq ($(SAN),)
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
 endif
 
-# Without SAN it starts itself with it; FUZZ_SEED=N gives other inputs.
-ifeq ($(SAN),)
+# FUZZ_SEED=N replays a run; without it each is another.
+ifneq ($(FUZZ),1)
 fuzz: deps
-	@$(MAKE) --no-print-directory fuzz SAN=address,undefined
+	@$(MAKE) --no-print-directory fuzz SAN=address,undefined FUZZ=1
 else
 fuzz: $(FUZZ_BIN)
 	$(Q)for f in $(FUZZ_BIN); do \

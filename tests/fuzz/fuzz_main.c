@@ -4,9 +4,8 @@
  *   fuzz_NAME FILE...                                 replays inputs
  *   fuzz_NAME --write-seeds FOLDER                    the seeds as files, for libFuzzer
  *
- * Without arguments: a short run for `make test`. There is no coverage to go by, so the error text stands in for it: an input whose
- * refusal has new words (numbers and quotations do not count) got somewhere new and joins the corpus. The input that kills the target is written
- * to crash-NAME-SEED-RUN in the working folder. Memory is bounded: FUZZ_MAX_BYTES an input, MAX_CORPUS inputs, and the
+ * Without arguments: a short run for `make test`. An input that went somewhere new (fuzz_feedback.h) joins the corpus. The input that
+ * kills the target is written to crash-NAME-SEED-RUN in the working folder. Memory is bounded: FUZZ_MAX_BYTES an input, MAX_CORPUS inputs, and the
  * sanitizer stops a single allocation over 512 MB or 2 GB in all. */
 #include <signal.h>
 #include <stdbool.h>
@@ -19,10 +18,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_feedback.h"
 
-#define MAX_CORPUS      512
-#define MAX_WORDS       4096 /* hashes of error texts */
-#define SECONDS_A_INPUT 20   /* longer is a hang */
+#define MAX_CORPUS      2048
+#define SECONDS_A_INPUT 20 /* longer is a hang */
 
 struct input {
     size_t n;
@@ -31,8 +30,6 @@ struct input {
 
 static struct input corpus[MAX_CORPUS];
 static int n_corpus, n_seeds;
-static uint32_t words[MAX_WORDS];
-static int n_words;
 static uint64_t random_state, seed, runs_done;
 static const char *target_name;
 static uint8_t current[FUZZ_MAX_BYTES];
@@ -199,13 +196,27 @@ static void insert_from_other(void)
     insert_bytes(other->bytes + from, n);
 }
 
+/* Something that the code compared the input with, over it or into it. */
+static void place_word(void)
+{
+    const uint8_t *word;
+    size_t n = fuzz_feedback_word(draw(), &word);
+    if (n == 0 || n > current_bytes)
+        return;
+    if (draw() & 1)
+        insert_bytes(word, n);
+    else
+        memcpy(current + below(current_bytes - n + 1), word, n);
+}
+
 static void mutate(void)
 {
-    static void (*const mutations[])(void) = {
-        flip_bit,        flip_bit,       set_byte,        set_byte,
-        set_interesting, add_small,      insert_random,   delete_part,
-        copy_within,     duplicate_part, splice,          truncate_input,
-        add_small,       flip_bit,       set_interesting, insert_from_other};
+    static void (*const mutations[])(void) = {flip_bit,          flip_bit,        set_byte,
+                                              set_byte,          set_interesting, add_small,
+                                              insert_random,     delete_part,     copy_within,
+                                              duplicate_part,    splice,          truncate_input,
+                                              add_small,         flip_bit,        set_interesting,
+                                              insert_from_other, place_word,      place_word};
     /* Mostly few at once: many leave nothing that is understood. */
     int n = 1 + (int)below((size_t)1 << below(4));
     for (int i = 0; i < n; i++)
@@ -241,30 +252,8 @@ static void load_seeds(void)
     }
 }
 
-/* Numbers and what is quoted are the input's own; the rest is ours. */
-static bool words_are_new(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    char quote = 0;
-    for (; *text; text++) {
-        if (*text == quote)
-            quote = 0;
-        else if (quote == 0 && (*text == '"' || *text == '\''))
-            quote = *text;
-        else if (quote == 0 && (*text < '0' || *text > '9'))
-            hash = (hash ^ (uint8_t)*text) * 16777619u;
-    }
-    for (int i = 0; i < n_words; i++)
-        if (words[i] == hash)
-            return false;
-    if (n_words == MAX_WORDS)
-        return false;
-    words[n_words++] = hash;
-    return true;
-}
-
 /* On a copy of exactly its length, so that one byte too far is seen. */
-static void run_current(void)
+static bool run_current(void)
 {
     uint8_t *copy = malloc(current_bytes ? current_bytes : 1);
     if (!copy)
@@ -272,9 +261,12 @@ static void run_current(void)
     memcpy(copy, current, current_bytes);
     sy_error_set(SY_OK, "%s", "");
     alarm(SECONDS_A_INPUT);
+    fuzz_feedback_begin();
     LLVMFuzzerTestOneInput(copy, current_bytes);
+    bool is_new = fuzz_feedback_end();
     alarm(0);
     free(copy);
+    return is_new;
 }
 
 /* ---- main --------------------------------------------------------------------------------------------------------- */
@@ -291,16 +283,18 @@ static void fuzz(uint64_t runs, double seconds)
         current_bytes = from->n;
         if (!is_seed)
             mutate();
-        run_current();
-        if (words_are_new(sy_error_text()) && !is_seed)
+        if (run_current() && !is_seed)
             keep_current();
         clock_gettime(CLOCK_MONOTONIC, &now);
         if ((double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9 >
             seconds)
             break;
     }
-    printf("[       OK ] %s: seed %llu, %llu inputs from %d seeds, %d different refusals\n",
-           target_name, (unsigned long long)seed, (unsigned long long)runs_done, n_seeds, n_words);
+    const char *what;
+    int n = fuzz_feedback_seen(&what);
+    printf("[       OK ] %s: seed %llu, %llu inputs from %d seeds, %d kept, %d different %s\n",
+           target_name, (unsigned long long)seed, (unsigned long long)runs_done, n_seeds,
+           n_corpus - n_seeds, n, what);
 }
 
 static int replay(const char *name)
