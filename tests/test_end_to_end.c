@@ -221,6 +221,47 @@ static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
     free(expected);
 }
 
+/* Every worker that trains dies in this phase, again and again, until the job is through. */
+static void dies_in_phase(const char *name, const char *fault)
+{
+    skip_where_training_crawls();
+    struct fixture f;
+    size_t bytes;
+    int steps = 60;
+    void *expected = undisturbed(name, steps, &bytes);
+    fixture_init(&f, name);
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    setenv("SY_FAULT", fault, 1);
+    fixture_start(&f, args);
+    unsetenv("SY_FAULT");
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, name, steps, 3));
+    fixture_wait_ended(&f, job);
+    int64_t deaths = 0;
+    json_t *now = fixture_status(&f), *worker;
+    size_t i;
+    json_array_foreach(json_object_get(now, "workers"), i, worker) deaths +=
+        json_integer_value(json_object_get(worker, "deaths"));
+    json_decref(now);
+    assert_in_range(deaths, 2, 20);
+    assert_same_state(&f, name, steps, expected, bytes);
+    sy_client_result_free(fixture_infer(&f, "mlp", 1, 0, NULL));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+    free(expected);
+}
+
+static void workers_that_die_in_the_gradient_phase_lose_nothing(void **state)
+{
+    (void)state;
+    dies_in_phase("gradient", "gradient_step:401:KILL");
+}
+
+static void workers_that_die_in_the_update_phase_lose_nothing(void **state)
+{
+    (void)state;
+    dies_in_phase("update", "update_step:101:KILL");
+}
+
 static void a_killed_runtime_resumes_its_jobs(void **state)
 {
     skip_where_training_crawls();
@@ -499,6 +540,8 @@ int main(void)
         cmocka_unit_test(swaps_under_load_keep_the_bits_on_emulated),
         cmocka_unit_test(two_hundred_preemptions_keep_the_bits),
         cmocka_unit_test(a_killed_training_worker_goes_on_with_the_same_bits),
+        cmocka_unit_test(workers_that_die_in_the_gradient_phase_lose_nothing),
+        cmocka_unit_test(workers_that_die_in_the_update_phase_lose_nothing),
         cmocka_unit_test(a_killed_runtime_resumes_its_jobs),
         cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
         cmocka_unit_test(idle_workers_are_replaced),

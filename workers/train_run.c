@@ -9,6 +9,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fault.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/job.h"
@@ -409,12 +410,14 @@ static int end_gradient(struct sy_train_run *r)
 
 static int run_gradient(struct sy_train_run *r)
 {
+    SY_TRY(sy_fault("gradient_step"));
     SY_TRY(r->ops->run_gradient_step(r->trainer, r->at));
     return ++r->at < r->ops->n_gradient_steps(r->trainer) ? SY_OK : end_gradient(r);
 }
 
 static int run_update(struct sy_train_run *r)
 {
+    SY_TRY(sy_fault("update_step"));
     SY_TRY(r->ops->run_update_step(r->trainer, r->at, r->step + 1));
     if (++r->at < r->ops->n_update_steps(r->trainer))
         return SY_OK;
