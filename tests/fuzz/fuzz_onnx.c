@@ -1,5 +1,7 @@
 /* Reading ONNX, inferring shapes, optimizing: bytes are refused or become a graph that can be written and read again. */
+#include <ftw.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,18 +162,89 @@ static void foldable(void)
     add("Sub", NAMES("x", "mean"), NAMES("y"));
 }
 
+/* BERT's: ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add behind a sum, then a scaled product with a bias. */
+static void normalized(void)
+{
+    begin((const int64_t[]){-1, 3, 4}, 3, (const int64_t[]){-1, 3, 4}, 3);
+    ob_initializer(&graph, "g", 1, DIMS(1, 4), numbers, 16);
+    ob_initializer(&graph, "w", 1, DIMS(2, 4, 4), numbers, 64);
+    ob_initializer(&graph, "two", 1, 0, NULL, numbers + 3, 4);
+    ob_initializer(&graph, "eps", 1, 0, NULL, numbers + 2, 4);
+    add("Relu", NAMES("x"), NAMES("r"));
+    add("Add", NAMES("r", "x"), NAMES("s"));
+    for (int i = 0; i < 2; i++) {
+        ob_node(&node, "ReduceMean", i ? NAMES("p") : NAMES("s"), i ? NAMES("v") : NAMES("m"));
+        ob_attr_ints(&node, "axes", DIMS(1, -1));
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        if (i)
+            break;
+        add("Sub", NAMES("s", "m"), NAMES("d"));
+        add("Pow", NAMES("d", "two"), NAMES("p"));
+    }
+    add("Add", NAMES("v", "eps"), NAMES("ve"));
+    add("Sqrt", NAMES("ve"), NAMES("q"));
+    add("Div", NAMES("d", "q"), NAMES("n"));
+    add("Mul", NAMES("n", "g"), NAMES("ng"));
+    add("Add", NAMES("ng", "g"), NAMES("l"));
+    add("MatMul", NAMES("l", "w"), NAMES("k"));
+    add("Mul", NAMES("k", "eps"), NAMES("ks"));
+    add("Add", NAMES("ks", "g"), NAMES("kb"));
+    add("Tanh", NAMES("kb"), NAMES("y"));
+}
+
+#define MAX_MODELS 1500
+
+static char *models[MAX_MODELS];
+static int n_models;
+
+static int is_small(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)where;
+    const char *slash = strrchr(path, '/');
+    if (kind == FTW_F && strcmp(slash + 1, "model.onnx") == 0 && info->st_size < 4096 &&
+        n_models < MAX_MODELS)
+        models[n_models++] = strdup(path);
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* ONNX's own test models, where they are installed: one of nearly every operator. Every third, or they would be all there is. */
+static size_t small_model(int i, uint8_t *to, size_t room)
+{
+    if (i == 0) {
+        nftw("/usr/share/libonnx-testdata/data", is_small, 8, FTW_PHYS);
+        qsort(models, (size_t)n_models, sizeof *models, by_name);
+    }
+    FILE *file = 3 * i < n_models ? fopen(models[3 * i], "rb") : NULL;
+    if (!file)
+        return 0;
+    size_t n = fread(to, 1, room, file);
+    fclose(file);
+    return n;
+}
+
 size_t fuzz_seed(int i, uint8_t *to, size_t room)
 {
-    static void (*const makers[])(void) = {convolutional, matrices, foldable};
+    static void (*const makers[])(void) = {convolutional, matrices, foldable, normalized};
     static const int opsets[] = {13, 9, 18};
     static struct ob model, import;
-    if (i >= 9)
-        return 0;
-    makers[i % 3]();
+    if (i >= 12)
+        return small_model(i - 12, to, room);
+    makers[i % 4]();
     model.n = import.n = 0;
-    ob_varint(&import, 2, (uint64_t)opsets[i / 3]);
+    ob_varint(&import, 2, (uint64_t)opsets[i / 4]);
     ob_varint(&model, 1, 7);
     ob_message(&model, 7, &graph);
     ob_message(&model, 8, &import);
     return fuzz_give(model.bytes, model.n, to, room);
+}
+
+__attribute__((destructor)) static void forget_models(void)
+{
+    while (n_models > 0)
+        free(models[--n_models]);
 }
