@@ -15,19 +15,23 @@ WERROR  ?= 1
 
 comma    := ,
 
-# This version has no CUDA backend; the switch says so. Once, not in the makes that this one starts.
-ifeq ($(CUDA),1)
-ifeq ($(shell command -v nvcc 2>/dev/null),)
-$(error CUDA=1: nvcc is not installed, and this version has no CUDA backend; use CUDA=auto or CUDA=0)
-else
-$(error CUDA=1: this version has no CUDA backend; use CUDA=auto or CUDA=0)
-endif
-else ifeq ($(CUDA),auto)
-ifeq ($(MAKELEVEL),0)
-$(info switchyard: CUDA=auto: no CUDA backend in this version; devices: host, emulated)
-endif
-else ifneq ($(CUDA),0)
+# The CUDA plugin needs CUDA's headers and its static runtime, nothing of the driver: it builds without a GPU. What was decided is
+# said once, not in the makes that this one starts.
+CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))),/usr/local/cuda)
+CUDART   := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(CUDA_HOME)/lib/libcudart_static.a \
+              $(CUDA_HOME)/targets/$(shell uname -m)-linux/lib/libcudart_static.a))
+CUDA_FOUND := $(and $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(CUDART))
+ifeq ($(filter auto 0 1,$(CUDA)),)
 $(error CUDA=$(CUDA): one of auto, 0, 1)
+else ifeq ($(CUDA),0)
+WITH_CUDA :=
+else ifneq ($(CUDA_FOUND),)
+WITH_CUDA := 1
+else ifeq ($(CUDA),1)
+$(error CUDA=1: no cuda_runtime_api.h and libcudart_static.a under $(CUDA_HOME); name the toolkit in CUDA_HOME=, or use CUDA=0)
+endif
+ifeq ($(MAKELEVEL),0)
+$(info switchyard: CUDA=$(CUDA): $(if $(WITH_CUDA),with the CUDA plugin ($(CUDA_HOME)),without the CUDA plugin$(if $(filter auto,$(CUDA)),: no toolkit under $(CUDA_HOME))))
 endif
 
 # ---- flags ------------------------------------------------------------------------------------
@@ -83,6 +87,17 @@ BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/
 BENCH_LIB_SRC := $(sort $(wildcard bench/*_rig.c bench/*_child.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/models/*.c))
 DEMO_SRC  := $(sort $(wildcard examples/demo/*.c))
+# The CUDA device. Only cuda_api.c sees CUDA's headers; the rest is compiled everywhere, for the tests.
+CUDA_SRC  := $(sort $(wildcard runtime/device/cuda/*.c))
+CUDA_MAIN := runtime/device/cuda/keeper_main.c
+CUDA_API  := runtime/device/cuda/cuda_api.c
+CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
+
+CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
+CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device
+ifneq ($(WITH_CUDA),)
+CUDA_BIN  := $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper
+endif
 
 GEN_SRC   := $(GEN)/onnx.pb-c.c
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/onnx.pb-c.o
@@ -102,7 +117,7 @@ BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
 # ---- goals ------------------------------------------------------------------------------------
 .PHONY: venv
-.PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench FORCE
+.PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench dist FORCE
 .DEFAULT_GOAL := all
 # A failed recipe leaves no half-written file behind that the next run would trust.
 .DELETE_ON_ERROR:
@@ -112,7 +127,7 @@ all: deps
 	@$(MAKE) --no-print-directory binaries
 
 .PHONY: binaries
-binaries: $(B)/switchyard $(B)/libswitchyard.a $(B)/libswitchyard.so $(B)/make-models
+binaries: $(B)/switchyard $(B)/libswitchyard.a $(B)/libswitchyard.so $(B)/make-models $(CUDA_BIN)
 
 deps:
 	@sh tests/install_deps.sh
@@ -163,6 +178,19 @@ $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $(CLI_OBJ) $(B)/libswitchyard.a $(LIBS) -pthread
 
+# The plugin brings its own copies of what it uses of the library, its symbols and those of CUDA's runtime hidden; errors, log
+# and faults are the process's (plugin_entry.c). libcuda is found by the runtime when the plugin is opened.
+$(OBJ)/$(CUDA_API:.c=.o): CPPFLAGS += -isystem $(CUDA_HOME)/include
+CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -lrt
+
+$(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(if $(LDSAN),$(filter-out -Wl$(comma)--no-undefined,$(CUDA_LINK)),$(CUDA_LINK))
+
+$(B)/switchyard-cuda-keeper: $(OBJ)/$(CUDA_MAIN:.c=.o) $(OBJ)/$(CUDA_API:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(CUDA_LINK)
+
 $(B)/make-models: $(EXAMPLE_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
@@ -192,6 +220,14 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
+# What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
+$(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
+$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl
+$(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
 
 $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
@@ -245,6 +281,15 @@ fuzz: $(FUZZ_BIN)
 	    $(TEST_ENV) $$f --seconds $(FUZZ_SECONDS) --seed $${FUZZ_SEED:-$$(date +%s)} || exit 1; done
 endif
 
+# On a machine with a GPU, or in what `make dist` made: the same script.
+gpu-check: deps
+	@$(MAKE) --no-print-directory CUDA=1 binaries tests
+	@sh tests/gpu_check.sh $(B) $(B)/tests
+
+dist: deps
+	@$(MAKE) --no-print-directory CUDA=1 binaries tests
+	$(Q)sh tests/make_dist.sh $(B) build/dist
+
 lint:
 	@sh tests/install_deps.sh clang-format clang-tidy
 	@$(MAKE) --no-print-directory $(GEN)/onnx.pb-c.h
@@ -273,6 +318,9 @@ install: binaries
 	install -m 755 $(B)/libswitchyard.so $(DESTDIR)$(PREFIX)/lib/libswitchyard.so.0
 	ln -sf libswitchyard.so.0 $(DESTDIR)$(PREFIX)/lib/libswitchyard.so
 	install -m 644 runtime/switchyard.h $(DESTDIR)$(PREFIX)/include/
+ifneq ($(WITH_CUDA),)
+	install -m 755 $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper $(DESTDIR)$(PREFIX)/lib/
+endif
 
 help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
@@ -283,12 +331,14 @@ help:
 	@echo 'make check      lint, test, and test under both sanitizers'
 	@echo 'make bench      runs all benches, JSON in build/bench/results'
 	@echo 'make models     the example models as ONNX files and packages'
+	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
+	@echo 'make dist       build/dist: program, plugin, tests and their shared libraries, to run elsewhere'
 	@echo 'make format     clang-format on all sources'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      removes build/'
-	@echo 'switches        CUDA=auto|0|1  SAN=...  V=1  WERROR=0  CC=  CFLAGS='
+	@echo 'switches        CUDA=auto|0|1  CUDA_HOME=  SAN=...  V=1  WERROR=0  CC=  CFLAGS='
 
--include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d)
+-include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d $(OBJ)/*/*/*/*.d)
 
 clean:
 	rm -rf build

@@ -17,6 +17,12 @@
 static pthread_mutex_t api_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sy_cuda_api api;
 static bool api_loaded;
+static _Atomic bool made_context; /* any device of this process */
+
+bool sy_cuda_made_context(void)
+{
+    return atomic_load(&made_context);
+}
 
 /* ---- failures ---------------------------------------------------------------------------------------- */
 
@@ -75,6 +81,7 @@ int sy_cuda_device_failed(struct sy_device *base)
 static int open_context(struct sy_cuda_device *device)
 {
     int ordinal = device->base.spec.ordinal;
+    atomic_store(&made_context, true);
     SY_TRY(sy_cuda_device_check(&device->base, device->api->context_open(ordinal),
                                 "cannot make a context"));
     SY_TRY(sy_cuda_device_check(&device->base, device->api->context_enter(ordinal),
@@ -93,9 +100,12 @@ int sy_cuda_device_enter(struct sy_device *base)
     SY_TRY(sy_cuda_device_failed(base));
     if (!atomic_load(&device->has_context)) {
         pthread_mutex_lock(&device->lock);
-        int status = atomic_load(&device->has_context) ? SY_OK : open_context(device);
+        bool open_now = !atomic_load(&device->has_context);
+        int status = open_now ? open_context(device) : SY_OK;
         pthread_mutex_unlock(&device->lock);
         SY_TRY(status);
+        if (open_now)
+            current = base->spec.ordinal;
     }
     if (current != base->spec.ordinal)
         SY_TRY(sy_cuda_device_check(base, device->api->context_enter(base->spec.ordinal),

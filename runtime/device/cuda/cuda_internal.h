@@ -75,6 +75,11 @@ struct sy_cuda_device {
 extern const struct sy_memory_ops sy_cuda_memory_ops;
 extern const struct sy_stream_ops sy_cuda_stream_ops;
 
+/* ---- cuda_device.c ---- */
+
+/* Has this process asked for a context, on any device? */
+bool sy_cuda_made_context(void);
+
 /* ---- cuda_memory.c ---- */
 
 /* Maps one pool; in the context. With the device's lock held, as enter does it. */

@@ -231,7 +231,7 @@ static int choose_way(struct sy_cuda_device *device, uint64_t granule)
 {
     struct sy_pool_probe probe = {.call = ""};
     int has_vmm = 0, has_fd = 0, ordinal = device->base.spec.ordinal;
-    const char *why = "";
+    const char *why = "", *wanted = getenv("SY_CUDA_POOL");
     if (device->way_known)
         return SY_OK;
     SY_TRY(sy_cuda_device_check(&device->base,
@@ -242,30 +242,30 @@ static int choose_way(struct sy_cuda_device *device, uint64_t granule)
                                 "cannot read its attributes"));
     probe.has_vmm = has_vmm != 0;
     probe.has_fd = has_fd != 0;
-    if (probe.has_vmm && probe.has_fd)
+    if (probe.has_vmm && probe.has_fd && !(wanted && strcmp(wanted, "ipc") == 0))
         try_once(device, granule, &probe);
-    int status = sy_pool_choose_way(&probe, getenv("SY_CUDA_POOL"), &device->way, &why);
+    int status = sy_pool_choose_way(&probe, wanted, &device->way, &why);
     if (status < 0)
         return sy_error_prefix(status, "cuda:%d", ordinal);
     device->way_known = true;
-    if (device->way == SY_POOL_BY_KEEPER)
+    if (device->way == SY_POOL_BY_KEEPER && !wanted)
         sy_log_warn(
             "device",
             "event=pool_fallback device=cuda:%d way=ipc why=\"%s\" error=%d; SY_CUDA_POOL=ipc "
-            "silences the attempt, SY_CUDA_POOL=fd forbids this",
+            "silences this, SY_CUDA_POOL=fd forbids it",
             ordinal, why, probe.error);
     return SY_OK;
 }
 
-/* C1: seen on a driver that makes one by itself, it costs memory and exclusive mode, and nothing else. */
+/* C1: should a driver make one by itself, it costs memory, and nothing else. */
 static void check_no_context(struct sy_cuda_device *device)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     int active = 0, ordinal = device->base.spec.ordinal;
-    if (atomic_load(&device->has_context) || device->api->context_active(ordinal, &active) != 0)
+    if (sy_cuda_made_context() || device->api->context_active(ordinal, &active) != 0 || !active)
         return;
-    if (active)
-        sy_log_warn("device", "event=context_without_need device=cuda:%d pid=%d", ordinal,
-                    (int)getpid());
+    if (!atomic_flag_test_and_set(&told))
+        sy_log_warn("device", "event=context_without_need device=cuda:%d", ordinal);
 }
 
 /* ---- create, import, export -------------------------------------------------------------------------- */

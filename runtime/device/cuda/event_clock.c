@@ -25,7 +25,7 @@ static void narrow(struct sy_event_clock *clock, int64_t low, int64_t high)
 
 void sy_event_clock_set(struct sy_event_clock *clock, sy_ns before, sy_ns after)
 {
-    clock->set = true;
+    *clock = (struct sy_event_clock){.set = true};
     clock->lowest = (int64_t)before;
     clock->highest = (int64_t)after;
     clock->point = (int64_t)(before + SY_MIN((after - before) / 2, USUAL_RECORD_NS));
@@ -37,6 +37,7 @@ void sy_event_clock_move(struct sy_event_clock *clock, int64_t elapsed_ns, sy_ns
     clock->point += elapsed_ns;
     clock->lowest += elapsed_ns;
     clock->highest += elapsed_ns;
+    clock->last_elapsed -= elapsed_ns;
     narrow(clock, (int64_t)before, (int64_t)after);
 }
 
@@ -44,7 +45,15 @@ sy_ns sy_event_clock_time(struct sy_event_clock *clock, int64_t elapsed_ns, sy_n
                           sy_ns seen)
 {
     narrow(clock, (int64_t)recorded - elapsed_ns, (int64_t)seen - elapsed_ns);
-    return (sy_ns)clamp(clock->point + elapsed_ns, (int64_t)recorded, (int64_t)seen);
+    sy_ns time = (sy_ns)(clock->point + elapsed_ns);
+    if (clock->last_time == 0)
+        clock->last_time = time;
+    if (elapsed_ns >= clock->last_elapsed ? time < clock->last_time : time > clock->last_time)
+        time = clock->last_time;
+    time = (sy_ns)clamp((int64_t)time, (int64_t)recorded, (int64_t)seen);
+    clock->last_elapsed = elapsed_ns;
+    clock->last_time = time;
+    return time;
 }
 
 uint64_t sy_event_clock_error_ns(const struct sy_event_clock *clock)

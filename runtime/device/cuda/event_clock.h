@@ -25,6 +25,9 @@ struct sy_event_clock {
     bool set;
     int64_t point;           /* host time that the reference event is taken to have */
     int64_t lowest, highest; /* where it can be */
+    int64_t last_elapsed;    /* of the last time that was asked for, */
+    sy_ns
+        last_time; /* and what was answered (0: nothing): order is kept although the point moves */
 };
 
 /* The reference was recorded after `before` and seen done at `after`. If that was looked at late, it is taken to have come soon
