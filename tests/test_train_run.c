@@ -402,8 +402,7 @@ static void test_full_disk(void **state)
     free(text);
     arena_open(&a);
     assert_int_equal(sy_train_run_start(run, a.persistent, a.ephemeral, 0, a.page), SY_OK);
-    snprintf(path, sizeof path, "%s/full/tiny-%d.safetensors.tmp-%d", folder, STEPS,
-             (int)getpid());
+    snprintf(path, sizeof path, "%s/full/tiny-%d.safetensors.tmp-%d", folder, STEPS, (int)getpid());
     assert_int_equal(symlink("/dev/full", path), 0);
     assert_int_equal(advance_all(run), SY_OK);
     assert_int_equal(failure, SY_EIO);
