@@ -5,7 +5,7 @@
 #ifdef SY_SANITIZED
 #define SY_CLONES __attribute__((noinline))
 #else
-#define SY_CLONES __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
+#define SY_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
 #endif
