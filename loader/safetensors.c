@@ -342,19 +342,15 @@ static json_t *make_json(const struct sy_safetensor *tensors, int n_tensors,
 /* Length, JSON, and spaces so that the data is aligned. malloc'd. */
 static int make_header(const char *path, const json_t *root, char **out, size_t *out_bytes)
 {
-    char *text = json_dumps(root, JSON_COMPACT);
-    size_t n = text ? strlen(text) : 0, padded = SY_ALIGN_UP(n, DATA_ALIGN);
-    char *header = text ? malloc(sizeof(uint64_t) + padded) : NULL;
-    if (!header || padded > SY_SAFETENSORS_MAX_HEADER) {
-        free(text);
-        free(header);
+    size_t n = json_dumpb(root, NULL, 0, JSON_COMPACT), padded = SY_ALIGN_UP(n, DATA_ALIGN);
+    char *header =
+        n > 0 && padded <= SY_SAFETENSORS_MAX_HEADER ? malloc(sizeof(uint64_t) + padded) : NULL;
+    if (!header)
         return sy_error_set(SY_ENOMEM_HOST, "%s: no room for its header of %zu bytes", path, n);
-    }
     for (int i = 0; i < 8; i++)
         header[i] = (char)(padded >> 8 * i);
-    memcpy(header + sizeof(uint64_t), text, n);
-    memset(header + sizeof(uint64_t) + n, ' ', padded - n);
-    free(text);
+    memset(header + sizeof(uint64_t), ' ', padded);
+    json_dumpb(root, header + sizeof(uint64_t), n, JSON_COMPACT);
     *out = header;
     *out_bytes = sizeof(uint64_t) + padded;
     return SY_OK;
