@@ -70,27 +70,52 @@ double demo_idle_share(json_t *trace)
     return last > first ? training / (last - first) : 0;
 }
 
-/* The window with the most requests in it, so that the picture shows the machine at work. */
-static double choose_window(json_t *events)
+/* Which of the demo's models a span is about, or -1. */
+static int model_of(const struct demo *demo, const char *name)
 {
-    size_t i, k;
-    json_t *event, *other;
+    for (int m = 0; name && m < DEMO_MODELS; m++)
+        if (strstr(name, demo->models[m].name))
+            return m;
+    return -1;
+}
+
+/* What a picture from `start` on would show: models that compute count before runs. */
+static int worth_showing(const struct demo *demo, json_t *events, double start)
+{
+    bool seen[DEMO_MODELS] = {false};
+    int n_runs = 0, n_models = 0;
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        double ts = number(event, "ts");
+        if (!is_span(event) || ts < start || ts >= start + WINDOW_US || lane_of(events, event) != 2)
+            continue;
+        int model = model_of(demo, json_string_value(json_object_get(event, "name")));
+        n_runs++;
+        if (model >= 0 && !seen[model]) {
+            seen[model] = true;
+            n_models++;
+        }
+    }
+    return 1000 * n_models + n_runs;
+}
+
+/* The window that shows the machine at work: with the most models, and then the most runs. */
+static double choose_window(const struct demo *demo, json_t *events)
+{
+    size_t i;
+    json_t *event;
     double best = 0;
-    int best_count = -1;
+    int most = -1;
     json_array_foreach(events, i, event)
     {
         if (!is_span(event) || lane_of(events, event) != 2)
             continue;
         double start = number(event, "ts") - 1e5;
-        int count = 0;
-        json_array_foreach(events, k, other)
-        {
-            double ts = number(other, "ts");
-            count += is_span(other) && ts >= start && ts < start + WINDOW_US &&
-                     (lane_of(events, other) == 2 || lane_of(events, other) == 1);
-        }
-        if (count > best_count) {
-            best_count = count;
+        int worth = worth_showing(demo, events, start);
+        if (worth > most) {
+            most = worth;
             best = start;
         }
     }
@@ -101,10 +126,8 @@ static const char *color_of(const struct demo *demo, int lane, const char *name)
 {
     if (lane == N_LANES - 1)
         return lane_colors[lane];
-    for (int m = 0; name && m < DEMO_MODELS; m++)
-        if (strstr(name, demo->models[m].name))
-            return model_colors[m];
-    return lane_colors[lane];
+    int model = model_of(demo, name);
+    return model >= 0 ? model_colors[model] : lane_colors[lane];
 }
 
 static void draw_axis(FILE *out, double height)
@@ -170,7 +193,7 @@ int demo_write_timeline(const struct demo *demo, const char *path)
             "y='45'>training</text>\n",
             LEFT + 150 * DEMO_MODELS, lane_colors[N_LANES - 1], LEFT + 150 * DEMO_MODELS + 17);
     draw_axis(out, height);
-    draw_events(out, demo, events, choose_window(events));
+    draw_events(out, demo, events, choose_window(demo, events));
     fprintf(out, "</svg>\n");
     return fclose(out);
 }
