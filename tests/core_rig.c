@@ -45,7 +45,12 @@ static void make_package(const struct core_rig *r, const char *name, int n_layer
 
 void core_rig_open(struct core_rig *r, const char *device, int n_workers)
 {
-    *r = (struct core_rig){.n_workers = n_workers};
+    core_rig_open_small(r, device, n_workers, POOL_BYTES);
+}
+
+void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, uint64_t pool_bytes)
+{
+    *r = (struct core_rig){.n_workers = n_workers, .pool_bytes = pool_bytes};
     snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-core-XXXXXX");
     assert_non_null(mkdtemp(r->folder));
     snprintf(r->script_path, sizeof r->script_path, "%s/script", r->folder);
@@ -55,7 +60,7 @@ void core_rig_open(struct core_rig *r, const char *device, int n_workers)
     r->base = event_base_new();
     assert_non_null(r->base);
     struct sy_core_config config = {.device = device,
-                                    .pool_bytes = POOL_BYTES,
+                                    .pool_bytes = pool_bytes,
                                     .image_bytes = POOL_BYTES,
                                     .slab_bytes = SLAB_BYTES,
                                     .n_workers = n_workers,
@@ -283,7 +288,7 @@ void core_rig_calm(struct core_rig *r)
         assert_int_equal(sy_residency_n_resident(sy_sched_residency(r->core->sched), i), 0);
     }
     /* With no model in it, only the lane and a job's two blocks are taken. */
-    uint64_t taken = POOL_BYTES - sy_pool_free_bytes(sy_sched_pool(r->core->sched));
+    uint64_t taken = r->pool_bytes - sy_pool_free_bytes(sy_sched_pool(r->core->sched));
     assert_true(taken <= 64 * FAKE_WORKSPACE + (96u << 10) + (256u << 10));
 }
 

@@ -16,6 +16,7 @@ struct core_rig {
     struct fake_script *script;
     char folder[64], script_path[96];
     int n_workers;
+    uint64_t pool_bytes;
 };
 
 struct core_answer {
@@ -36,6 +37,9 @@ struct core_done {
 
 /* Packages a and b are made, and the core is started with small memory. Workers hang after 300 ms without a heartbeat. */
 void core_rig_open(struct core_rig *r, const char *device, int n_workers);
+/* The same with a pool of this size instead of 1 MiB. */
+void core_rig_open_small(struct core_rig *r, const char *device, int n_workers,
+                         uint64_t pool_bytes);
 void core_rig_close(struct core_rig *r);
 /* Forgets the fault and sets another one: `times` times, on any worker. */
 void core_rig_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault, int times);

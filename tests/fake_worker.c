@@ -85,7 +85,7 @@ struct fake {
     _Atomic uint32_t *arrivals;
     /* the run that is loaded or computes */
     uint64_t run, batch, words[MAX_GROUPS], input, output;
-    size_t n_groups;
+    size_t n_groups, n_computed;
     bool told_to_run;
     /* the job */
     uint64_t job, step;
@@ -297,26 +297,36 @@ static void run(struct fake *f, const struct sy_msg_run *msg)
         send_run_done(f, f->run, SY_EDEVICE, 0);
     else
         f->told_to_run = true;
+    f->n_computed = 0;
 }
 
-/* Once all groups are there. */
+/* One group is through: readers that wait for its place may go on. */
+static void publish_progress(struct fake *f)
+{
+    atomic_store_explicit(&f->page->run_progress, f->run << 16 | f->n_computed,
+                          memory_order_release);
+    atomic_fetch_add(&f->page->progress_futex, 1);
+    sy_futex_wake(&f->page->progress_futex);
+    strike(f, FAKE_AT_GROUP);
+}
+
+/* As far as groups are there. */
 static void compute(struct fake *f)
 {
     const float *in = (const float *)((char *)f->slab.base + f->input);
     float *out = (float *)((char *)f->slab.base + f->output);
     int64_t status = SY_OK;
-    for (size_t g = 0; g < f->n_groups; g++) {
-        uint32_t word = atomic_load_explicit(&f->arrivals[f->words[g]], memory_order_acquire);
-        if (word == SY_ARRIVAL_FAILED)
+    for (; f->n_computed < f->n_groups && status == SY_OK; publish_progress(f)) {
+        _Atomic uint32_t *word = &f->arrivals[f->words[f->n_computed]];
+        uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
+        if (seen == SY_ARRIVAL_FAILED)
             status = SY_EIO;
-        else if (word != SY_ARRIVAL_HERE)
+        else if (seen != SY_ARRIVAL_HERE)
             return;
+        f->n_computed++;
     }
     for (uint64_t i = 0; status == SY_OK && i < f->batch * FAKE_ROW; i++)
         out[i] = 2 * in[i] + 1;
-    atomic_store_explicit(&f->page->run_progress, f->run << 16 | f->n_groups, memory_order_release);
-    atomic_fetch_add(&f->page->progress_futex, 1);
-    sy_futex_wake(&f->page->progress_futex);
     f->told_to_run = false;
     send_run_done(f, f->run, status, 4 * f->n_groups);
 }

@@ -19,6 +19,7 @@
     X(PREPARE, "IDLE")              \
     X(LOAD, "LOADED")               \
     X(RUN, "RUNNING")               \
+    X(GROUP, "RUNNING")             \
     X(CANCEL, "CANCELING")          \
     X(JOB_PREPARE, "PREPARING_JOB") \
     X(JOB_START, "STARTING_JOB")    \

@@ -97,6 +97,25 @@ static void test_faults_on_a_discrete_device(void **state)
     faults_at(FAKE_AT_RUN, "emulated,link-gbps=10");
 }
 
+/* A model that is larger than the pool: groups are read into places that the run has left. The reader waits for the progress of a
+ * worker that is not there any more. */
+static void test_faults_while_a_model_cycles(void **state)
+{
+    (void)state;
+    static const enum fake_fault faults[] = {FAKE_DIE, FAKE_GARBAGE, FAKE_EXIT, FAKE_STOP};
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN, FAKE_AT_GROUP};
+    static const char *const devices[] = {"host", "emulated,link-gbps=10"};
+    for (int d = 0; d < 2; d++) {
+        struct core_rig r;
+        core_rig_open_small(&r, devices[d], 3, 4 * SY_POOL_ALIGN);
+        core_rig_add_both(&r);
+        for (int m = 0; m < 3; m++)
+            for (int f = 0; f < 4; f++)
+                one_fault(&r, moments[m], faults[f]);
+        core_rig_close(&r);
+    }
+}
+
 /* A worker that has nothing to do is killed: nobody notices, and a request that comes just then is answered. */
 static void test_idle_worker_dies(void **state)
 {
@@ -283,6 +302,27 @@ static void test_model_that_kills(void **state)
     core_rig_close(&r);
 }
 
+/* No worker comes up at all: after ten tries each they are given up, and nobody waits for ever. */
+static void test_all_workers_given_up(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done = {0};
+    char path[128];
+#ifdef SY_SANITIZED
+    print_message("left out under sanitizers: it waits for 16 s\n");
+    skip();
+#endif
+    core_rig_open(&r, "host", 2);
+    snprintf(path, sizeof path, "%s/a.sypkg", r.folder);
+    core_rig_fault(&r, FAKE_AT_START, FAKE_EXIT, 100000);
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_OK);
+    assert_int_equal(core_rig_wait_done(&r, &done, "the model's refusal"), SY_EPEER);
+    assert_non_null(strstr(done.error, "no worker is left"));
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_EPEER);
+    core_rig_close(&r);
+}
+
 static void test_model_that_is_refused(void **state)
 {
     (void)state;
@@ -388,6 +428,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_faults_while_loading),
         cmocka_unit_test(test_faults_while_running),
         cmocka_unit_test(test_faults_on_a_discrete_device),
+        cmocka_unit_test(test_faults_while_a_model_cycles),
         cmocka_unit_test(test_idle_worker_dies),
         cmocka_unit_test(test_second_death_ends_a_request),
         cmocka_unit_test(test_faults_while_preparing_a_batch),
@@ -395,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_faults_on_the_way_up),
         cmocka_unit_test(test_model_that_kills),
+        cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_destroy_answers_everybody),

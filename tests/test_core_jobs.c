@@ -286,9 +286,8 @@ static void test_fault_while_stopping(void **state)
 
 /* ---- all at once -------------------------------------------------------------------------------- */
 
-static void test_storm(void **state)
+static void storm(const char *device)
 {
-    (void)state;
     static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN,     FAKE_AT_JOB_START,
                                                FAKE_AT_STEP, FAKE_AT_PREEMPT, FAKE_AT_STANDING,
                                                FAKE_AT_START};
@@ -297,7 +296,8 @@ static void test_storm(void **state)
     struct core_rig r;
     uint64_t job;
     int n_ok = 0;
-    open_with_models(&r, 4);
+    core_rig_open(&r, device, 4);
+    core_rig_add_both(&r);
     core_rig_submit(&r, NULL, &job);
     for (int i = 0; i < N; i++) {
         if (i % 4 == 0)
@@ -322,6 +322,13 @@ static void test_storm(void **state)
     }
     core_rig_calm(&r);
     core_rig_close(&r);
+}
+
+static void test_storm(void **state)
+{
+    (void)state;
+    storm("host");
+    storm("emulated,link-gbps=10");
 }
 
 int main(int argc, char **argv)
