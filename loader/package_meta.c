@@ -160,6 +160,8 @@ static int take_param(const msgpack_object *o, const struct sy_layer *layer, str
     SY_TRY(take_u64(&f[0], 1024, &input));
     SY_TRY(take_u64(&f[1], layer->bytes, &param->offset_bytes));
     SY_TRY(take_u64(&f[2], layer->bytes - param->offset_bytes, &param->bytes));
+    if (param->offset_bytes % SY_PARAM_ALIGN)
+        return bad("a parameter is not aligned");
     if (f[3].type != MSGPACK_OBJECT_BIN || f[3].via.bin.size > MAX_LAYOUT_BYTES)
         return bad("a parameter's layout");
     param->input = (int)input;
