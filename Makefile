@@ -301,7 +301,10 @@ check: lint
 	@$(MAKE) --no-print-directory test SAN=thread
 
 bench: deps
-	@$(MAKE) --no-print-directory binaries benches
+	@sh tests/install_deps.sh dataset-fashion-mnist
+	@$(MAKE) --no-print-directory models benches
+	$(Q)$(B)/make-models --out build/models identity
+	$(Q)$(B)/switchyard import build/models/identity/1/model.onnx --update
 	$(Q)mkdir -p $(B)/bench/results
 	$(Q)for b in $(BENCH_BIN); do \
 	    $$b --benchmark_out=$(B)/bench/results/$$(basename $$b).json --benchmark_out_format=json || exit 1; done
