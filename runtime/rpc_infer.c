@@ -61,6 +61,8 @@ static int read_text(const msgpack_object *map, const char *key, char *to, size_
     if (!value || value->type != MSGPACK_OBJECT_STR || value->via.str.size >= bytes)
         return sy_error_set(SY_EARG, "\"%s\" is missing, no string, or longer than %zu bytes", key,
                             bytes - 1);
+    if (value->via.str.size > 0 && memchr(value->via.str.ptr, 0, value->via.str.size))
+        return sy_error_set(SY_EARG, "\"%s\" has a zero byte in it", key);
     memcpy(to, value->via.str.ptr ? value->via.str.ptr : "", value->via.str.size);
     to[value->via.str.size] = 0;
     return SY_OK;

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -154,6 +155,24 @@ static void pack_text(msgpack_packer *packer, const char *text)
     msgpack_pack_str_body(packer, text, n);
 }
 
+/* What a client sent may stand in the message, and a long one is cut anywhere: no client has to take a string that is no UTF-8. */
+static void pack_message(msgpack_packer *packer, const char *message)
+{
+    char plain[512];
+    json_t *valid = json_string(message);
+
+    if (valid) {
+        pack_text(packer, message);
+        json_decref(valid);
+        return;
+    }
+    snprintf(plain, sizeof(plain), "%s", message);
+    for (char *c = plain; *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    pack_text(packer, plain);
+}
+
 /* Out of memory for an answer: the client must not wait for ever, so the connection goes. */
 static void give_up(struct sy_rpc_connection *connection)
 {
@@ -210,7 +229,7 @@ void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uin
     pack_text(&packer, "status");
     pack_text(&packer, sy_status_name(status));
     pack_text(&packer, "message");
-    pack_text(&packer, message && *message ? message : sy_status_text(status));
+    pack_message(&packer, message && *message ? message : sy_status_text(status));
     msgpack_pack_nil(&packer);
     sy_rpc_reply_send(connection, reply);
 }

@@ -13,6 +13,7 @@
 #include "allocator/slab.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
+#include "runtime/json_msgpack.h"
 #include "runtime/rpc_internal.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -234,7 +235,24 @@ static void settle(int fd)
     }
 }
 
-/* Whole values, each [1, id, error, result]. */
+/* [1, id, error, result]: nothing but UTF-8 in an error, which a strict client decodes as JSON. */
+static void check_answer(const uint8_t *bytes, size_t n)
+{
+    msgpack_unpacked unpacked;
+    size_t at = 0;
+    json_t *error = NULL;
+    msgpack_unpacked_init(&unpacked);
+    FUZZ_CHECK(msgpack_unpack_next(&unpacked, (const char *)bytes, n, &at) ==
+               MSGPACK_UNPACK_SUCCESS);
+    const msgpack_object *fields = unpacked.data.via.array.ptr;
+    FUZZ_CHECK(unpacked.data.type == MSGPACK_OBJECT_ARRAY && unpacked.data.via.array.size == 4);
+    FUZZ_CHECK(sy_json_from_msgpack(&fields[2], &error) == SY_OK);
+    FUZZ_CHECK(json_is_null(error) || json_string_length(json_object_get(error, "message")) > 0);
+    json_decref(error);
+    msgpack_unpacked_destroy(&unpacked);
+}
+
+/* Whole values, one after the other. */
 static void check_answers(void)
 {
     for (size_t at = 0; at < answers_bytes;) {
@@ -242,6 +260,7 @@ static void check_answers(void)
         sy_msgpack_scan_init(&scan, sizeof answers, SY_RPC_MAX_ELEMENTS);
         FUZZ_CHECK(sy_msgpack_scan(&scan, answers + at, answers_bytes - at) == 1);
         FUZZ_CHECK(answers[at] == 0x94 && answers[at + 1] == 1);
+        check_answer(answers + at, scan.at);
         at += scan.at;
     }
 }
@@ -329,6 +348,7 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
              "enable\xc3\x94\x00\x02\xa5trace\x90"),
         SEED("\x94\x00\x01\xa5"
              "drain\x90" NOTIFY),
+        SEED("\x94\x00\x01\xa3\xff\xfe\x80\x90"), /* no UTF-8 */
         SEED("\x93\x02\xa5"
              "drain\x90\x94\x00\x01\xa5other\x91\x83\xa1"
              "a\xcb\x3f\xe0\0\0\0\0\0\0\xa1"
