@@ -16,6 +16,10 @@
 
 #include <cmocka.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -46,6 +50,9 @@ static void in_a_process(void (*test)(void))
         fake_cuda_reset();
         test();
         fflush(NULL);
+#ifdef __SANITIZE_ADDRESS__ /* _exit would leave it out */
+        _exit(__lsan_do_recoverable_leak_check() ? 3 : 0);
+#endif
         _exit(0);
     }
     assert_int_equal(waitpid(child, &result, 0), child);
@@ -614,9 +621,9 @@ static int use_everything(void)
     SY_TRY_GOTO(sy_device_host_unregister(device, host), out);
 out:
     n_calls_at_the_end = fake_cuda.n_calls;
-    sy_event_destroy(event);
     sy_stream_destroy(h2d);
     sy_stream_destroy(d2h);
+    sy_event_destroy(event);
     sy_pool_destroy(imported);
     sy_pool_destroy(pool);
     sy_device_close(device);
@@ -667,7 +674,11 @@ static void fail_one_call(void)
     fake_cuda.fail_at = call_to_fail;
     fake_cuda.fail_error = error_to_fail_with;
     int status = use_everything();
-    CHECK(fake_cuda.failed[0]);
+    if (!fake_cuda.failed
+             [0]) { /* how often an event is asked depends on the time: that was the last call */
+        CHECK(status == SY_OK && call_to_fail > n_calls_at_the_end);
+        return;
+    }
     bool by_keeper = strstr(fake_cuda_record(), "ipc_open") != NULL;
     if (status == SY_OK && call_to_fail <= n_calls_at_the_end &&
         !may_fail_unnoticed(fake_cuda.failed) && !by_keeper) {

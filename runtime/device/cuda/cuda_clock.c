@@ -18,12 +18,12 @@ void sy_cuda_clock_init(struct sy_cuda_clock *clock)
 static void drop_handles(struct sy_cuda_device *device)
 {
     struct sy_cuda_clock *c = &device->clock;
+    if (c->stream) /* first: it may have them queued */
+        device->api->stream_destroy(c->stream);
     if (c->next)
         device->api->event_destroy(c->next);
     if (c->reference)
         device->api->event_destroy(c->reference);
-    if (c->stream)
-        device->api->stream_destroy(c->stream);
     c->next = c->reference = NULL;
     c->stream = NULL;
     device->api->error_clear();

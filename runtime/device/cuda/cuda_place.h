@@ -11,13 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 96 TiB: below the 47 bits of user addresses, above the host device's pools, far from where mmap and the driver put things
- * by themselves. */
+/* 64 TiB: within the 47 bits of user addresses, below the host device's pools and programs, above everything else, and not where the
+ * address sanitizer puts its heap (96 TiB). */
 #if defined __SANITIZE_THREAD__ /* allows few ranges */
 #define SY_CUDA_PLACE_BASE   0x3000000000ull
 #define SY_CUDA_PLACE_STRIDE 0x100000000ull
 #else
-#define SY_CUDA_PLACE_BASE   0x600000000000ull
+#define SY_CUDA_PLACE_BASE   0x400000000000ull
 #define SY_CUDA_PLACE_STRIDE 0x10000000000ull /* 1 TiB: no GPU has as much */
 #endif
 #define SY_CUDA_PLACE_SLOTS 16

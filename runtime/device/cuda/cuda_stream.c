@@ -286,11 +286,11 @@ static int event_record(struct sy_event *base, struct sy_stream *stream)
 
 static void drop_stream(struct cuda_stream *s)
 {
+    if (s->handle) /* first: it may have them queued */
+        s->device->api->stream_destroy(s->handle);
     for (unsigned i = 0; i < SY_QUEUE_MARKS; i++)
         if (s->marks[i])
             s->device->api->event_destroy(s->marks[i]);
-    if (s->handle)
-        s->device->api->stream_destroy(s->handle);
     s->device->api->error_clear();
     free(s);
 }
