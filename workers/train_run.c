@@ -267,25 +267,48 @@ static int put_state(struct sy_train_run *r, const char *data)
     return SY_OK;
 }
 
+/* The newest good snapshot's bytes, which the caller frees; *data NULL when there is none. */
+static int find_snapshot(struct sy_train_run *r, struct sy_snapshot_info *info, char **data)
+{
+    *data = malloc(r->layout.data_bytes + 1);
+    if (!*data)
+        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes",
+                            r->job.name, r->layout.data_bytes);
+    int status = sy_snapshot_read_newest(&r->layout, info, *data, r->good_path);
+    if (status == SY_OK) {
+        r->has_good = true;
+        r->good_step = info->step;
+        return SY_OK;
+    }
+    free(*data);
+    *data = NULL;
+    return status == SY_ENOTFOUND ? SY_OK : status;
+}
+
 static int read_snapshot(struct sy_train_run *r)
 {
     struct sy_snapshot_info info;
-    char *data = malloc(r->layout.data_bytes + 1);
+    char *data;
+    SY_TRY(find_snapshot(r, &info, &data));
     if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes",
-                            r->job.name, r->layout.data_bytes);
-    int status = sy_snapshot_read_newest(&r->layout, &info, data, r->good_path);
-    if (status == SY_OK)
-        status = put_state(r, data);
-    free(data);
-    if (status == SY_ENOTFOUND)
         return SY_OK; /* initial weights, step 0 */
+    int status = put_state(r, data);
+    free(data);
     SY_TRY(status);
-    r->step = r->last_snapshot_step = r->good_step = info.step;
+    r->step = r->last_snapshot_step = info.step;
     r->loss = info.loss;
-    r->has_good = true;
     sy_log_info("train", "event=resumed job=%s step=%" PRIu64 " from=%s", r->job.name, r->step,
                 r->good_path);
+    return SY_OK;
+}
+
+/* The state in memory goes on; what is on disk is only looked up, to be named should the job fail. */
+static int look_up_snapshot(struct sy_train_run *r)
+{
+    struct sy_snapshot_info info;
+    char *data;
+    SY_TRY(find_snapshot(r, &info, &data));
+    free(data);
     return SY_OK;
 }
 
@@ -317,6 +340,8 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
         SY_TRY(sy_snapshot_prepare_folder(&r->layout));
     if (!in_memory)
         SY_TRY(load_state(r));
+    else if (r->job.snapshot_folder)
+        SY_TRY(look_up_snapshot(r));
     if (r->job.snapshot_folder)
         SY_TRY(sy_snapshot_writer_create(&r->layout, &r->writer));
     r->last_snapshot_ns = sy_clock_now();
