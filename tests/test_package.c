@@ -426,6 +426,12 @@ static struct sy_profile some_profile(uint64_t scale)
     return profile;
 }
 
+static int set_some_profile(void)
+{
+    struct sy_profile profile = some_profile(7);
+    return sy_package_set_profile(path, &profile);
+}
+
 static void expect_same_but_profile(const struct sy_package *a, const struct sy_package *b)
 {
     assert_string_equal(a->name, b->name);
@@ -493,6 +499,42 @@ static void test_profile_round_trip(void **state)
     assert_int_equal(files_in_folder(), 2);
 }
 
+/* A package with less room in front of the weights than a profile may need: they move, bit for bit. */
+static void test_profile_moves_the_weights(void **state)
+{
+    (void)state;
+    char name[4096] = "";
+    size_t bytes = 0;
+    unsigned char *all = NULL;
+    struct sy_package_header h = {.meta_bytes = 0};
+    for (size_t n = 3000; n < 4000; n++) { /* the longest meta section that fits one page */
+        name[n - 1] = 'n';
+        if (n == 3000)
+            memset(name, 'n', n);
+        assert_int_equal(sy_package_write(path, name, graph, &copier, NULL, NULL), SY_OK);
+        free(all);
+        all = read_file(path, &bytes);
+        h = header_of(all);
+        if (h.weights_offset == 3 * PAGE)
+            break;
+    }
+    assert_true(h.weights_offset == 3 * PAGE && h.meta_bytes <= PAGE);
+    memmove(all + 2 * PAGE, all + 3 * PAGE, h.weights_bytes);
+    h.weights_offset = 2 * PAGE;
+    h.header_hash = sy_package_header_hash(&h);
+    memcpy(all, &h, sizeof h);
+    write_file(path, all, bytes - PAGE);
+    free(all);
+    expect_good(path);
+    assert_int_equal(set_some_profile(), SY_OK);
+    expect_good(path);
+    expect_same_weights();
+    all = read_file(path, &bytes);
+    h = header_of(all);
+    assert_int_equal(h.weights_offset, 3 * PAGE);
+    free(all);
+}
+
 /* What could not be read again is not written: the old package stays. */
 static void test_unreadable_profile_is_refused(void **state)
 {
@@ -535,12 +577,6 @@ static int with_file_limit(rlim_t bytes, int (*write_it)(void))
     int status = write_it();
     setrlimit(RLIMIT_FSIZE, &old);
     return status;
-}
-
-static int set_some_profile(void)
-{
-    struct sy_profile profile = some_profile(7);
-    return sy_package_set_profile(path, &profile);
 }
 
 static int write_package(void)
@@ -668,6 +704,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_hostile_headers, fresh),
         cmocka_unit_test_setup(test_what_is_no_package, fresh),
         cmocka_unit_test_setup(test_profile_round_trip, fresh),
+        cmocka_unit_test_setup(test_profile_moves_the_weights, fresh),
         cmocka_unit_test_setup(test_unreadable_profile_is_refused, fresh),
         cmocka_unit_test_setup(test_profile_of_a_damaged_package, fresh),
         cmocka_unit_test_setup(test_full_disk, fresh),
