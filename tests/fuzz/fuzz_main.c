@@ -4,9 +4,9 @@
  *   fuzz_NAME FILE...                                 replays inputs
  *   fuzz_NAME --write-seeds FOLDER                    the seeds as files, for libFuzzer
  *
- * Without arguments: a short run for `make test`. An input that went somewhere new (fuzz_feedback.h) joins the corpus. The input that
- * kills the target is written to crash-NAME-SEED-RUN in the working folder. Memory is bounded: FUZZ_MAX_BYTES an input, MAX_CORPUS inputs, and the
- * sanitizer stops a single allocation over 512 MB or 2 GB in all. */
+ * Without arguments: a short run for `make test`. An input that went somewhere new (fuzz_feedback.h) joins the corpus. The input
+ * that kills the target is written to fuzz_NAME-crash-SEED-RUN beside the target. Memory is bounded: FUZZ_MAX_BYTES an input,
+ * MAX_CORPUS inputs, and the sanitizer stops a single allocation over 512 MB or 2 GB in all. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ struct input {
 static struct input corpus[MAX_CORPUS];
 static int n_corpus, n_seeds;
 static uint64_t random_state, seed, runs_done;
-static const char *target_name;
+static const char *target_path, *target_name;
+static bool is_replay;
 static uint8_t current[FUZZ_MAX_BYTES];
 static size_t current_bytes;
 
@@ -39,8 +40,10 @@ static size_t current_bytes;
 
 static void save_current(void)
 {
-    char name[300];
-    snprintf(name, sizeof name, "crash-%s-%llu-%llu", target_name, (unsigned long long)seed,
+    char name[4096];
+    if (is_replay) /* it is in a file already */
+        return;
+    snprintf(name, sizeof name, "%s-crash-%llu-%llu", target_path, (unsigned long long)seed,
              (unsigned long long)runs_done);
     FILE *file = fopen(name, "wb");
     if (!file)
@@ -48,7 +51,7 @@ static void save_current(void)
     fwrite(current, 1, current_bytes, file);
     fclose(file);
     fprintf(stderr, "fuzz: %zu bytes written to %s; replay: %s %s\n", current_bytes, name,
-            target_name, name);
+            target_path, name);
 }
 
 static void on_signal(int signal_number)
@@ -300,6 +303,7 @@ static void fuzz(uint64_t runs, double seconds)
 static int replay(const char *name)
 {
     FILE *file = fopen(name, "rb");
+    is_replay = true;
     if (!file) {
         perror(name);
         return 1;
@@ -333,6 +337,7 @@ int main(int argc, char **argv)
     uint64_t runs = 20000;
     double seconds = 3;
     const char *slash = strrchr(argv[0], '/'), *from_environment = getenv("SY_SEED");
+    target_path = argv[0];
     target_name = slash ? slash + 1 : argv[0];
     seed = from_environment ? strtoull(from_environment, NULL, 0) : 1;
     sy_log_threshold = SY_LOG_ERROR;
