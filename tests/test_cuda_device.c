@@ -153,7 +153,7 @@ IN_A_PROCESS(the_runtime_makes_no_context)
     CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     CHECK_CALLS("mem_granularity mem_granularity device_attribute device_attribute "
                 "mem_create mem_export mem_import mem_release mem_release " /* tried once */
-                "mem_create context_active mem_export ");
+                "mem_create address_reserve context_active mem_export ");
     close(fd);
     sy_pool_destroy(pool);
     sy_device_close(device);
@@ -167,7 +167,7 @@ IN_A_PROCESS(the_way_is_chosen_once)
     CHECK(sy_pool_create(device, 1, &pool) == SY_OK);
     fake_cuda_reset();
     CHECK(sy_pool_create(device, 1, &second) == SY_OK);
-    CHECK_CALLS("mem_granularity mem_granularity mem_create context_active ");
+    CHECK_CALLS("mem_granularity mem_granularity mem_create address_reserve context_active ");
     CHECK(sy_pool_address(second, 0).value == SY_CUDA_PLACE_BASE + SY_CUDA_PLACE_STRIDE);
     sy_pool_destroy(pool);
     sy_pool_destroy(second);
@@ -247,25 +247,63 @@ IN_A_PROCESS(another_address_is_refused)
 {
     struct sy_device *device = must_open();
     struct sy_pool_memory *pool, *imported;
-    struct sy_stream *stream;
     int fd = make_export(device, &pool);
+    uint64_t address = sy_pool_address(pool, 0).value;
+    sy_pool_destroy(pool);
     fake_cuda.moves_addresses = true;
-    CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) < 0);
+    CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) == SY_EUNSUPPORTED);
     CHECK(strstr(sy_error_text(), "SY_CUDA_POOL_BASE"));
-    CHECK(sy_stream_create(device, SY_STREAM_COMPUTE, &stream) <
-          0); /* its own pool is to be mapped */
     fake_cuda.moves_addresses = false;
-    CHECK(sy_stream_create(device, SY_STREAM_COMPUTE, &stream) == SY_OK);
-    void *taken = mmap((void *)(uintptr_t)(SY_CUDA_PLACE_BASE + SY_CUDA_PLACE_STRIDE), 4096,
-                       PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *taken = mmap((void *)(uintptr_t)address, 4096, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(taken != MAP_FAILED);
-    CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) < 0);
+    CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) == SY_EUNSUPPORTED);
     munmap(taken, 4096);
     CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) == SY_OK);
+    CHECK(sy_pool_address(imported, 0).value == address);
     sy_pool_destroy(imported);
+    close(fd);
+    sy_device_close(device);
+    CHECK(fake_cuda_alive() == 0);
+}
+
+/* The maker's driver has another idea: then that is the address for all. */
+IN_A_PROCESS(the_drivers_address_is_everybodys)
+{
+    struct sy_device *device = must_open();
+    struct sy_pool_memory *pool, *imported;
+    fake_cuda.moves_addresses = true;
+    int fd = make_export(device, &pool);
+    uint64_t address = sy_pool_address(pool, 0).value;
+    CHECK(address != SY_CUDA_PLACE_BASE);
+    sy_pool_destroy(pool);
+    fake_cuda.moves_addresses = false;
+    CHECK(sy_pool_import(device, fd, POOL_BYTES, &imported) == SY_OK);
+    CHECK(sy_pool_address(imported, 0).value == address);
+    sy_pool_destroy(imported);
+    close(fd);
+    sy_device_close(device);
+    CHECK(fake_cuda_alive() == 0);
+}
+
+/* A driver that reserves nothing without a context: later, and at the place that was said. */
+IN_A_PROCESS(reserving_may_have_to_wait)
+{
+    struct sy_device *device = must_open();
+    struct sy_pool_memory *pool;
+    struct sy_stream *stream;
+    fake_cuda.fail_name = "address_reserve";
+    fake_cuda.fail_error = SY_CUDA_DeviceUninitialized;
+    CHECK(sy_pool_create(device, POOL_BYTES, &pool) == SY_OK);
+    CHECK(sy_pool_address(pool, 0).value == SY_CUDA_PLACE_BASE);
+    fake_cuda.fail_name = "mem_access";
+    CHECK(sy_stream_create(device, SY_STREAM_COMPUTE, &stream) < 0); /* the pool is to be mapped */
+    fake_cuda_reset();
+    CHECK(sy_stream_create(device, SY_STREAM_COMPUTE, &stream) ==
+          SY_OK); /* and is, the next time */
+    CHECK(strstr(fake_cuda_record(), "context_open context_enter mem_map mem_access "));
     sy_stream_destroy(stream);
     sy_pool_destroy(pool);
-    close(fd);
     sy_device_close(device);
     CHECK(fake_cuda_alive() == 0);
 }
@@ -647,7 +685,7 @@ static int count_fds(void)
 static bool may_fail_unnoticed(const char *name)
 {
     static const char *const names[] = {"context_active", "event_elapsed", "mem_release",
-                                        "host_register"};
+                                        "host_register", "address_reserve"};
     for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0)
             return true;
@@ -735,6 +773,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_worker_maps_at_the_exporters_address),
         cmocka_unit_test(test_a_wrong_import_is_refused),
         cmocka_unit_test(test_another_address_is_refused),
+        cmocka_unit_test(test_the_drivers_address_is_everybodys),
+        cmocka_unit_test(test_reserving_may_have_to_wait),
         cmocka_unit_test(test_a_swap_waits_nowhere),
         cmocka_unit_test(test_a_wait_on_nothing_is_no_call),
         cmocka_unit_test(test_entries_are_counted),

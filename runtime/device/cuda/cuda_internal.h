@@ -46,10 +46,13 @@ struct sy_cuda_clock {
 struct sy_cuda_pool {
     struct sy_pool_memory base; /* base.base is 0 until a keeper's pool is mapped */
     enum sy_pool_way way;
-    uint64_t memory; /* by fd: the driver's handle */
-    uint64_t place;  /* by fd: the address that was taken for it; 0: none */
-    bool mapped;
-    pid_t keeper;      /* by keeper, in the process that started it; 0: none */
+    bool mapped; /* either way */
+    /* By fd: */
+    uint64_t memory; /* the driver's handle */
+    uint64_t slot;   /* of the process's places; 0: none */
+    bool reserved;   /* base.base, with the driver */
+    /* By keeper: */
+    pid_t keeper;      /* in the process that started it; 0: none */
     int keeper_socket; /* closing it ends the keeper */
     unsigned char ipc[SY_CUDA_IPC_BYTES];
     struct sy_cuda_pool *next;

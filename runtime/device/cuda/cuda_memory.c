@@ -23,33 +23,64 @@ static struct sy_cuda_device *device_of(struct sy_cuda_pool *pool)
 
 /* ---- addresses --------------------------------------------------------------------------------------- */
 
-static int take_place(uint64_t wish, uint64_t bytes, uint64_t *out)
+static int ready_place(void)
+{
+    int status = place.base ? SY_OK : sy_cuda_place_init(&place, getenv("SY_CUDA_POOL_BASE"));
+    if (status < 0)
+        place.base = 0;
+    return status;
+}
+
+/* `wish` 0: any. An address that is no slot of ours is the exporter's driver's choice, and taken as it is. */
+static int take_place(struct sy_cuda_pool *pool, uint64_t wish)
 {
     pthread_mutex_lock(&place_lock);
-    int status = place.base ? SY_OK : sy_cuda_place_init(&place, getenv("SY_CUDA_POOL_BASE"));
-    if (status == SY_OK)
-        status = sy_cuda_place_take(&place, wish, bytes, out);
-    else
-        place.base = 0;
+    int status = ready_place();
+    if (status == SY_OK && wish && !sy_cuda_place_is_slot(&place, wish)) {
+        pool->base.base.value = wish;
+    } else if (status == SY_OK) {
+        status = sy_cuda_place_take(&place, wish, pool->base.bytes, &pool->slot);
+        pool->base.base.value = pool->slot;
+    }
     pthread_mutex_unlock(&place_lock);
     return status;
 }
 
-static void give_place(uint64_t address)
+static void give_place(uint64_t slot)
 {
     pthread_mutex_lock(&place_lock);
-    sy_cuda_place_give(&place, address);
+    sy_cuda_place_give(&place, slot);
     pthread_mutex_unlock(&place_lock);
 }
 
-/* D1: there or nowhere. */
-static int reserve(struct sy_cuda_device *device, uint64_t wish, uint64_t bytes)
+/* C3, the maker's side: keeps the place from now on. If the driver would not have it there, the pool lies where the driver wants it; all
+ * others follow the ticket. A driver that reserves nothing without a context is asked again when there is one. */
+static void reserve_for_all(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
 {
-    uint64_t got = 0;
+    uint64_t got = 0, wish = pool->base.base.value;
+    int error = device->api->address_reserve(pool->base.bytes, 0, wish, &got);
+    if (error != SY_CUDA_Success) {
+        device->api->error_clear();
+        return;
+    }
+    pool->reserved = true;
+    pool->base.base.value = got;
+    if (got != wish)
+        sy_log_info("device", "event=pool_moved device=cuda:%d wish=0x%llx address=0x%llx",
+                    device->base.spec.ordinal, (unsigned long long)wish, (unsigned long long)got);
+}
+
+/* D1: there or nowhere. */
+static int reserve(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
+{
+    uint64_t got = 0, wish = pool->base.base.value, bytes = pool->base.bytes;
+    if (pool->reserved)
+        return SY_OK;
     SY_TRY(sy_cuda_device_check(&device->base, device->api->address_reserve(bytes, 0, wish, &got),
                                 "cannot reserve %llu bytes of addresses at 0x%llx",
                                 (unsigned long long)bytes, (unsigned long long)wish));
-    if (got == wish)
+    pool->reserved = got == wish;
+    if (pool->reserved)
         return SY_OK;
     device->api->address_free(got, bytes);
     return sy_error_set(SY_EUNSUPPORTED,
@@ -64,24 +95,20 @@ static int reserve(struct sy_cuda_device *device, uint64_t wish, uint64_t bytes)
 
 static int map_by_fd(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
 {
-    uint64_t at = pool->place, bytes = pool->base.bytes;
-    SY_TRY(reserve(device, at, bytes));
-    int status = sy_cuda_device_check(&device->base, device->api->mem_map(at, bytes, pool->memory),
-                                      "cannot map the pool of %llu bytes at 0x%llx",
-                                      (unsigned long long)bytes, (unsigned long long)at);
-    if (status < 0)
-        goto free_address;
-    SY_TRY_GOTO(sy_cuda_device_check(
-                    &device->base, device->api->mem_access(at, bytes, device->base.spec.ordinal),
-                    "cannot get access to the pool of %llu bytes", (unsigned long long)bytes),
-                unmap);
-    pool->mapped = true;
-    return SY_OK;
-unmap:
-    device->api->mem_unmap(at, bytes);
-free_address:
-    device->api->address_free(at, bytes);
-    device->api->error_clear();
+    uint64_t bytes = pool->base.bytes;
+    SY_TRY(reserve(device, pool));
+    uint64_t at = pool->base.base.value;
+    SY_TRY(sy_cuda_device_check(&device->base, device->api->mem_map(at, bytes, pool->memory),
+                                "cannot map the pool of %llu bytes at 0x%llx",
+                                (unsigned long long)bytes, (unsigned long long)at));
+    int status = sy_cuda_device_check(
+        &device->base, device->api->mem_access(at, bytes, device->base.spec.ordinal),
+        "cannot get access to the pool of %llu bytes", (unsigned long long)bytes);
+    if (status < 0) {
+        device->api->mem_unmap(at, bytes);
+        device->api->error_clear();
+    }
+    pool->mapped = status == SY_OK;
     return status;
 }
 
@@ -108,12 +135,10 @@ static void unmap(struct sy_cuda_pool *pool)
     const struct sy_cuda_api *api = device_of(pool)->api;
     if (!pool->mapped)
         return;
-    if (pool->way == SY_POOL_BY_FD) {
-        api->mem_unmap(pool->place, pool->base.bytes);
-        api->address_free(pool->place, pool->base.bytes);
-    } else {
+    if (pool->way == SY_POOL_BY_FD)
+        api->mem_unmap(pool->base.base.value, pool->base.bytes);
+    else
         api->ipc_close(pool->base.base.value);
-    }
     api->error_clear();
     pool->mapped = false;
 }
@@ -123,12 +148,13 @@ static void unmap(struct sy_cuda_pool *pool)
 static void free_pool(struct sy_cuda_pool *pool)
 {
     const struct sy_cuda_api *api = device_of(pool)->api;
-    if (pool->place)
-        give_place(pool->place);
-    if (pool->memory) {
+    if (pool->reserved)
+        api->address_free(pool->base.base.value, pool->base.bytes);
+    if (pool->slot)
+        give_place(pool->slot);
+    if (pool->memory)
         api->mem_release(pool->memory);
-        api->error_clear();
-    }
+    api->error_clear();
     if (pool->keeper)
         sy_pool_keeper_stop(pool->keeper, pool->keeper_socket);
     free(pool);
@@ -278,8 +304,8 @@ static int fill_by_fd(struct sy_cuda_device *device, struct sy_cuda_pool *pool)
         "cannot take a pool of %llu bytes of %llu", (unsigned long long)bytes,
         (unsigned long long)device->base.properties.memory_bytes));
     pool->memory = memory;
-    SY_TRY(take_place(0, bytes, &pool->place));
-    pool->base.base.value = pool->place;
+    SY_TRY(take_place(pool, 0));
+    reserve_for_all(device, pool);
     return SY_OK;
 }
 
@@ -344,9 +370,7 @@ static int import_memory(struct sy_cuda_device *device, struct sy_cuda_pool *poo
                                 "it in another way",
                                 (unsigned long long)pool->base.bytes));
     pool->memory = memory;
-    SY_TRY(take_place(ticket->address, pool->base.bytes, &pool->place));
-    pool->base.base.value = pool->place;
-    return SY_OK;
+    return take_place(pool, ticket->address);
 }
 
 static int import_ticket(struct sy_cuda_device *device, const struct sy_pool_ticket *ticket,
@@ -381,11 +405,12 @@ static int pool_export(struct sy_pool_memory *base, int *out_fd)
 {
     struct sy_cuda_pool *pool = (struct sy_cuda_pool *)base;
     struct sy_cuda_device *device = device_of(pool);
-    struct sy_pool_ticket ticket = {.way = pool->way, .bytes = base->bytes, .address = pool->place};
+    struct sy_pool_ticket ticket = {.way = pool->way, .bytes = base->bytes};
     int memory_fd = -1;
     SY_TRY(sy_cuda_device_failed(&device->base));
     memcpy(ticket.uuid, device->uuid, sizeof ticket.uuid);
     memcpy(ticket.ipc, pool->ipc, sizeof ticket.ipc);
+    ticket.address = pool->way == SY_POOL_BY_FD ? base->base.value : 0;
     if (pool->way == SY_POOL_BY_FD)
         SY_TRY(sy_cuda_device_check(&device->base,
                                     device->api->mem_export(pool->memory, &memory_fd),

@@ -60,3 +60,9 @@ void sy_cuda_place_give(struct sy_cuda_place *place, uint64_t address)
     assert(address >= place->base && slot < SY_CUDA_PLACE_SLOTS && place->taken[slot]);
     place->taken[slot] = false;
 }
+
+bool sy_cuda_place_is_slot(const struct sy_cuda_place *place, uint64_t address)
+{
+    return address >= place->base && (address - place->base) % SY_CUDA_PLACE_STRIDE == 0 &&
+           (address - place->base) / SY_CUDA_PLACE_STRIDE < SY_CUDA_PLACE_SLOTS;
+}

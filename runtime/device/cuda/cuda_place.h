@@ -35,5 +35,7 @@ int sy_cuda_place_take(struct sy_cuda_place *place, uint64_t wish, uint64_t byte
                        uint64_t *out_address);
 /* Gives back what take returned. */
 void sy_cuda_place_give(struct sy_cuda_place *place, uint64_t address);
+/* Is this the address of a slot? An exporter whose driver would not have its slots uses another. */
+bool sy_cuda_place_is_slot(const struct sy_cuda_place *place, uint64_t address);
 
 #endif
