@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "runtime/base/status.h"
@@ -53,10 +54,25 @@ static int read_header(gzFile file, const char *path, struct sy_idx *idx)
     return SY_OK;
 }
 
+/* Before memory is taken for what the header claims: deflate shrinks by 1032 to 1 at most. */
+static int check_claim(const char *path, const struct sy_idx *idx)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return sy_error_set(SY_EIO, "%s: %s", path, strerror(errno));
+    if (idx->bytes / 1032 > (uint64_t)st.st_size)
+        return sy_error_set(SY_ECORRUPT,
+                            "%s: a file of %lld bytes cannot hold the %zu that its dimensions "
+                            "name; fetch the file again",
+                            path, (long long)st.st_size, idx->bytes);
+    return SY_OK;
+}
+
 static int read_all(gzFile file, const char *path, struct sy_idx *idx)
 {
     uint8_t extra;
     SY_TRY(read_header(file, path, idx));
+    SY_TRY(check_claim(path, idx));
     idx->data = malloc(idx->bytes);
     if (!idx->data)
         return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %zu bytes", path, idx->bytes);

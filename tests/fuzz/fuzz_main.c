@@ -65,10 +65,16 @@ static void on_signal(int signal_number)
 #ifdef SY_SANITIZED
 void __sanitizer_set_death_callback(void (*callback)(void)); /* gcc has no header for it */
 const char *__asan_default_options(void);
+const char *__ubsan_default_options(void);
 
 const char *__asan_default_options(void)
 {
     return "max_allocation_size_mb=512:hard_rss_limit_mb=2048:detect_leaks=1";
+}
+
+const char *__ubsan_default_options(void)
+{
+    return "halt_on_error=1:print_stacktrace=1";
 }
 #endif
 
