@@ -34,7 +34,7 @@ struct sy_core_config {
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
     const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
-    const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
+    const char *grouping;            /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
 /* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
