@@ -63,18 +63,21 @@ static void on_signal(int signal_number)
 }
 
 #ifdef SY_SANITIZED
+#define VISIBLE __attribute__((visibility("default")))
+
 void __sanitizer_set_death_callback(void (*callback)(void)); /* gcc has no header for it */
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);
 
-const char *__asan_default_options(void)
+/* The sanitizers' libraries look these up, so they must be seen from outside. */
+VISIBLE const char *__asan_default_options(void)
 {
     return "max_allocation_size_mb=512:hard_rss_limit_mb=2048:detect_leaks=1";
 }
 
-const char *__ubsan_default_options(void)
+VISIBLE const char *__ubsan_default_options(void)
 {
-    return "halt_on_error=1:print_stacktrace=1";
+    return "halt_on_error=1:abort_on_error=1:print_stacktrace=1";
 }
 #endif
 
