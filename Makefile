@@ -89,7 +89,7 @@ EXAMPLE_SRC := $(sort $(wildcard examples/models/*.c))
 DEMO_SRC  := $(sort $(wildcard examples/demo/*.c))
 # The CUDA device. Only cuda_api.c sees CUDA's headers; the rest is compiled everywhere, for the tests.
 CUDA_SRC  := $(sort $(wildcard runtime/device/cuda/*.c))
-CUDA_MAIN := runtime/device/cuda/keeper_main.c
+CUDA_MAIN := runtime/device/cuda/pool_keeper_main.c
 CUDA_API  := runtime/device/cuda/cuda_api.c
 CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
 

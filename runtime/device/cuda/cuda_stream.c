@@ -295,7 +295,7 @@ static void drop_stream(struct cuda_stream *s)
     free(s);
 }
 
-/* Kernels and what they wait for come first; spills give way (C3). */
+/* Kernels and what they wait for come first; spills give way (C7). */
 static int fill_stream(struct cuda_stream *s, enum sy_stream_kind kind)
 {
     struct sy_device *device = s->base.device;
