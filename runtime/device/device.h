@@ -57,7 +57,7 @@ struct sy_device_properties {
     unsigned reserved_cores; /* cores that compute must leave to the link (emulated: 1) */
     unsigned queue_entries;  /* copies, launches, records and waits that one stream holds */
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
-    bool own_addresses;      /* a pool's address may differ from process to process (cuda's fallback) */
+    bool own_addresses; /* a pool's address may differ from process to process (cuda's fallback) */
 };
 
 enum sy_stream_kind { SY_STREAM_COMPUTE, SY_STREAM_COPY_H2D, SY_STREAM_COPY_D2H };
