@@ -294,6 +294,55 @@ static void test_no_batch(void **state)
     sy_graph_free(g);
 }
 
+/* Rows of which each sample has several: the batch size in products of dimensions, and back. */
+static void test_rows_of_samples(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct sy_graph *g = gb_new("rows of samples");
+        int x = gb_input(g, DIMS(1, 4, 6)), w = gb_constant(g, "w", DIMS(6, 9), &seed, -1, 1),
+            b = gb_constant(g, "b", DIMS(9), &seed, -1, 1);
+        int y = gb_node(g, SY_OP_RESHAPE, INPUTS(x), DIMS(4, 6)); /* [4 N, 6] */
+        y = gb_node(g, SY_OP_GEMM, INPUTS(y, w, b), DIMS(4, 9));
+        y = gb_node(g, i & 1 ? SY_OP_SOFTMAX : SY_OP_RELU, INPUTS(y), DIMS(4, 9));
+        gb_int(g, "axis", 1);
+        y = gb_node(g, SY_OP_RESHAPE, INPUTS(y), DIMS(2, 2, 9)); /* [2 N, 2, 9] */
+        y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(2, 9, 2));
+        gb_ints(g, "perm", DIMS(0, 2, 1));
+        gb_output(g, gb_node(g, SY_OP_RESHAPE, INPUTS(y), DIMS(1, 36)));
+        struct engine_case c = {.graph = g, .optimize = i & 2};
+        rig_check(&c, &seed);
+    }
+}
+
+/* Without a dimension: constants, results, indices. */
+static void test_scalars(void **state)
+{
+    (void)state;
+    static const enum sy_op ops[] = {SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV,
+                                     SY_OP_POW, SY_OP_MAX, SY_OP_SUM};
+    for (int i = 0; i < 14; i++) {
+        struct sy_graph *g = gb_new("scalars");
+        int x = gb_input(g, DIMS(1, 5)), c = gb_constant(g, "c", 0, NULL, &seed, 0.5, 2);
+        int y = gb_node(g, ops[i / 2], INPUTS(i & 1 ? c : x, i & 1 ? x : c), DIMS(1, 5));
+        int mean = gb_node(g, SY_OP_REDUCE_MEAN, INPUTS(y), 0, NULL);
+        gb_ints(g, "axes", DIMS(0, 1));
+        gb_int(g, "keepdims", 0);
+        gb_output(g, gb_node(g, SY_OP_SUB, INPUTS(y, mean), DIMS(1, 5)));
+        gb_output(g, gb_node(g, SY_OP_EXP, INPUTS(mean), 0, NULL));
+        gb_output(g, gb_node(g, SY_OP_EXPAND, INPUTS(mean), DIMS(1, 3)));
+        struct engine_case k = {.graph = g, .low = 0.3, .high = 2, .optimize = i & 2};
+        rig_check(&k, &seed);
+    }
+    struct sy_graph *g = gb_new("an index without dimensions");
+    int x = gb_input(g, DIMS(1, 4, 3)),
+        at = gb_constant_of(g, SY_DTYPE_I64, 0, NULL, (int64_t[]){-2});
+    gb_output(g, gb_node(g, SY_OP_GATHER, INPUTS(x, at), DIMS(1, 3)));
+    gb_int(g, "axis", 1);
+    struct engine_case k = {.graph = g};
+    rig_check(&k, &seed);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 /* In a chain at most what a layer reads and what it writes are alive. */
@@ -431,6 +480,8 @@ int main(void)
         cmocka_unit_test(test_random_graphs_optimized),
         cmocka_unit_test(test_batch_sizes_agree),
         cmocka_unit_test(test_no_batch),
+        cmocka_unit_test(test_rows_of_samples),
+        cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_workspace_is_reused),
         cmocka_unit_test(test_programs_take_turns),
         cmocka_unit_test(test_damaged_layer_table),
