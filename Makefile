@@ -117,6 +117,7 @@ BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 
 # ---- goals ------------------------------------------------------------------------------------
 .PHONY: venv
+.PHONY: test-onnx
 .PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench dist FORCE
 .DEFAULT_GOAL := all
 # A failed recipe leaves no half-written file behind that the next run would trust.
@@ -271,6 +272,19 @@ ifeq ($(SAN),)
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
 endif
 
+# ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
+ONNX_DATA ?= /usr/share/libonnx-testdata/data
+ONNX_SUITE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/onnx_data/*.c)))
+$(B)/tests/onnx_suite: $(ONNX_SUITE_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
+
+test-onnx: deps
+	@sh tests/install_deps.sh libonnx-testdata
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite
+	@$(B)/tests/onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+
 # FUZZ_SEED=N replays a run; without it each is another.
 ifneq ($(FUZZ),1)
 fuzz: deps
@@ -329,6 +343,7 @@ help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
+	@echo 'make test-onnx  the test data of the ONNX project through the host engine: passed, refused and why, failed'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'
 	@echo 'make check      lint, test, and test under both sanitizers'

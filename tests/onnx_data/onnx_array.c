@@ -1,0 +1,188 @@
+/* TensorProto files, and what of a model decides how its case is counted. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/file_bytes.h"
+#include "onnx.pb-c.h"
+#include "tests/onnx_data/onnx_case.h"
+
+static float half_to_float(uint16_t half)
+{
+    int exponent = half >> 10 & 31, mantissa = half & 1023;
+    float sign = half >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31)
+        return mantissa ? NAN : sign * INFINITY;
+    return sign * (exponent ? ldexpf((float)(mantissa | 1024), exponent - 25)
+                            : ldexpf((float)mantissa, -24));
+}
+
+static float bfloat_to_float(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+static bool fill_typed(const Onnx__TensorProto *proto, struct onnx_array *out)
+{
+    size_t each = sy_dtype_bytes(out->dtype), n = out->bytes / each;
+    switch (out->dtype) {
+    case SY_DTYPE_F32:
+        if (proto->n_float_data == n && n > 0)
+            memcpy(out->data, proto->float_data, out->bytes);
+        return proto->n_float_data == n;
+    case SY_DTYPE_F64:
+        if (proto->n_double_data == n && n > 0)
+            memcpy(out->data, proto->double_data, out->bytes);
+        return proto->n_double_data == n;
+    case SY_DTYPE_I64:
+        if (proto->n_int64_data == n && n > 0)
+            memcpy(out->data, proto->int64_data, out->bytes);
+        return proto->n_int64_data == n;
+    default:
+        for (size_t i = 0; i < n && proto->n_int32_data == n; i++)
+            memcpy((char *)out->data + i * each, &proto->int32_data[i], each);
+        return proto->n_int32_data == n;
+    }
+}
+
+static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
+{
+    *out = (struct onnx_array){.dtype = (enum sy_dtype)proto->data_type};
+    size_t each = sy_dtype_bytes(out->dtype);
+    if (each == 0 || proto->n_dims > SY_MAX_RANK)
+        return false;
+    out->shape.rank = (int)proto->n_dims;
+    for (size_t i = 0; i < proto->n_dims; i++)
+        out->shape.dims[i].fixed = proto->dims[i];
+    int64_t n = sy_shape_elements(&out->shape, 0);
+    if (n < 0 || n > 1 << 28)
+        return false;
+    out->bytes = (size_t)n * each;
+    out->data = calloc(out->bytes + 1, 1);
+    if (!out->data)
+        return false;
+    bool ok = proto->has_raw_data ? proto->raw_data.len == out->bytes : fill_typed(proto, out);
+    if (ok && proto->has_raw_data && out->bytes > 0)
+        memcpy(out->data, proto->raw_data.data, out->bytes);
+    if (!ok)
+        free(out->data);
+    return ok;
+}
+
+bool onnx_array_read(const char *path, struct onnx_array *out, char *text, size_t text_bytes)
+{
+    unsigned char *bytes;
+    size_t n;
+    snprintf(text, text_bytes, "test data: %s is not a tensor of a known type", path);
+    if (sy_file_read_range(path, 0, UINT64_MAX, &bytes, &n) < 0)
+        return false;
+    Onnx__TensorProto *proto = onnx__tensor_proto__unpack(NULL, n, bytes);
+    free(bytes);
+    bool ok = proto && take(proto, out);
+    if (proto)
+        onnx__tensor_proto__free_unpacked(proto, NULL);
+    return ok;
+}
+
+/* ---- comparing ---------------------------------------------------------------------------------- */
+
+static bool is_float(enum sy_dtype dtype, const void *data, size_t i, double *out)
+{
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        *out = (double)((const float *)data)[i];
+        return true;
+    case SY_DTYPE_F64:
+        *out = ((const double *)data)[i];
+        return true;
+    case SY_DTYPE_F16:
+        *out = (double)half_to_float(((const uint16_t *)data)[i]);
+        return true;
+    case SY_DTYPE_BF16:
+        *out = (double)bfloat_to_float(((const uint16_t *)data)[i]);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_close(double want, double got)
+{
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got);
+    return want == got || fabs(got - want) <= 1e-5 + 1e-3 * fabs(want);
+}
+
+static int64_t integer_at(const void *data, size_t i, size_t each)
+{
+    int64_t value = 0;
+    memcpy(&value, (const char *)data + i * each, each);
+    return value;
+}
+
+bool onnx_array_matches(const struct onnx_array *want, const void *got, char *text,
+                        size_t text_bytes)
+{
+    size_t each = sy_dtype_bytes(want->dtype);
+    for (size_t i = 0; i < want->bytes / each; i++) {
+        double a, b;
+        if (is_float(want->dtype, want->data, i, &a) && is_float(want->dtype, got, i, &b)) {
+            if (is_close(a, b))
+                continue;
+            snprintf(text, text_bytes, "element %zu is %.9g, not %.9g", i, b, a);
+            return false;
+        }
+        int64_t wanted = integer_at(want->data, i, each), found = integer_at(got, i, each);
+        if (wanted == found)
+            continue;
+        snprintf(text, text_bytes, "element %zu is %lld, not %lld", i, (long long)found,
+                 (long long)wanted);
+        return false;
+    }
+    return true;
+}
+
+/* ---- models ------------------------------------------------------------------------------------- */
+
+static bool is_plain_value(const Onnx__ValueInfoProto *info)
+{
+    if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+        return false;
+    int type = info->type->tensor_type->elem_type;
+    return type == SY_DTYPE_F32 || type == SY_DTYPE_I64 || type == SY_DTYPE_I32 ||
+           type == SY_DTYPE_BOOL;
+}
+
+static bool is_plain_graph(const Onnx__GraphProto *graph)
+{
+    for (size_t i = 0; i < graph->n_input; i++)
+        if (!is_plain_value(graph->input[i]))
+            return false;
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (!is_plain_value(graph->output[i]))
+            return false;
+    for (size_t i = 0; i < graph->n_node; i++)
+        if (graph->node[i]->domain && *graph->node[i]->domain)
+            return false;
+    return true;
+}
+
+bool onnx_model_is_plain(const char *folder)
+{
+    char path[4096];
+    unsigned char *bytes;
+    size_t n;
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    if (sy_file_read_range(path, 0, UINT64_MAX, &bytes, &n) < 0)
+        return false;
+    Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, n, bytes);
+    free(bytes);
+    bool plain = model && model->graph && is_plain_graph(model->graph);
+    if (model)
+        onnx__model_proto__free_unpacked(model, NULL);
+    return plain;
+}

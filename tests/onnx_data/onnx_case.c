@@ -1,0 +1,192 @@
+/* Runs one case. Its process ends right after it, so what a failure leaves behind is not freed. */
+#include "tests/onnx_data/onnx_case.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loader/engine.h"
+#include "runtime/base/status.h"
+
+enum { MAX_TENSORS = 64 };
+
+static const struct sy_engine_ops *const engine = &sy_host_engine;
+
+struct loaded {
+    struct sy_graph *graph;
+    struct sy_layer *layers;
+    unsigned char **params;
+};
+
+static int use_one_core(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set))
+            return engine->set_threads(&core, 1);
+    return SY_ENODEVICE;
+}
+
+static int pack(struct loaded *model, int l)
+{
+    struct sy_layer *layer = &model->layers[l];
+    layer->node = l;
+    SY_TRY(engine->layout_layer(model->graph, layer));
+    model->params[l] = aligned_alloc(SY_LAYER_ALIGN, layer->bytes ? layer->bytes : SY_LAYER_ALIGN);
+    if (!model->params[l])
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for layer %d", l);
+    return engine->pack_layer(model->graph, layer, model->params[l]);
+}
+
+static int load(const char *folder, struct loaded *model)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    SY_TRY(sy_onnx_read(path, &model->graph));
+    SY_TRY(sy_graph_infer(model->graph));
+    SY_TRY(sy_graph_optimize(model->graph));
+    SY_TRY(use_one_core());
+    size_t n = (size_t)model->graph->n_nodes + 1;
+    model->layers = calloc(n, sizeof *model->layers);
+    model->params = calloc(n, sizeof *model->params);
+    if (!model->layers || !model->params)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu layers", n);
+    for (int l = 0; l < model->graph->n_nodes; l++)
+        SY_TRY(pack(model, l));
+    return SY_OK;
+}
+
+/* ---- one data set ------------------------------------------------------------------------------- */
+
+static int read_arrays(const char *set, const char *kind, struct onnx_array *arrays, char *text,
+                       size_t text_bytes)
+{
+    for (int n = 0; n < MAX_TENSORS; n++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s_%d.pb", set, kind, n);
+        if (access(path, R_OK) != 0)
+            return n;
+        if (!onnx_array_read(path, &arrays[n], text, text_bytes))
+            return -1;
+    }
+    return MAX_TENSORS;
+}
+
+/* N, from the first input whose shape has it. */
+static int64_t find_batch(const struct sy_graph *graph, const struct onnx_array *inputs)
+{
+    for (int i = 0; i < graph->n_inputs; i++) {
+        const struct sy_shape *shape = &graph->tensors[graph->inputs[i]].shape;
+        if (shape->rank > 0 && shape->dims[0].per_batch == 1)
+            return inputs[i].shape.dims[0].fixed;
+    }
+    return 1;
+}
+
+static bool fits(const struct sy_tensor *tensor, const struct onnx_array *array, int64_t batch,
+                 char *text, size_t text_bytes)
+{
+    char a[160], b[160];
+    bool same = tensor->dtype == array->dtype && tensor->shape.rank == array->shape.rank;
+    for (int i = 0; same && i < array->shape.rank; i++)
+        same = sy_dim_at(tensor->shape.dims[i], batch) == array->shape.dims[i].fixed;
+    if (!same)
+        snprintf(text, text_bytes, "'%.60s' is %s %s, the data is %s %s", tensor->name,
+                 sy_dtype_wire_name(tensor->dtype), sy_shape_text(&tensor->shape, a, sizeof a),
+                 sy_dtype_wire_name(array->dtype), sy_shape_text(&array->shape, b, sizeof b));
+    return same;
+}
+
+struct data_set {
+    int n_inputs, n_outputs;
+    struct onnx_array inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+    void *results[MAX_TENSORS];
+    int64_t batch;
+};
+
+static bool check_set(const struct sy_graph *graph, struct data_set *d, char *text,
+                      size_t text_bytes)
+{
+    if (d->n_inputs != graph->n_inputs || d->n_outputs != graph->n_outputs) {
+        snprintf(text, text_bytes, "%d inputs and %d outputs, the data has %d and %d",
+                 graph->n_inputs, graph->n_outputs, d->n_inputs, d->n_outputs);
+        return false;
+    }
+    d->batch = find_batch(graph, d->inputs);
+    for (int i = 0; i < d->n_inputs; i++)
+        if (!fits(&graph->tensors[graph->inputs[i]], &d->inputs[i], d->batch, text, text_bytes))
+            return false;
+    for (int i = 0; i < d->n_outputs; i++)
+        if (!fits(&graph->tensors[graph->outputs[i]], &d->outputs[i], d->batch, text, text_bytes))
+            return false;
+    return true;
+}
+
+static int compute(const struct loaded *model, struct data_set *d)
+{
+    struct sy_program *program;
+    const void *inputs[MAX_TENSORS];
+    int n = model->graph->n_nodes;
+    SY_TRY(engine->program_create(model->graph, model->layers, n, d->batch, &program));
+    size_t bytes = engine->program_workspace_bytes(program);
+    void *workspace = aligned_alloc(SY_LAYER_ALIGN, (bytes / SY_LAYER_ALIGN + 1) * SY_LAYER_ALIGN);
+    if (!workspace)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a workspace of %zu bytes", bytes);
+    memset(workspace, 0xff, bytes);
+    for (int i = 0; i < d->n_inputs; i++)
+        inputs[i] = d->inputs[i].data;
+    for (int i = 0; i < d->n_outputs; i++) {
+        d->results[i] = malloc(d->outputs[i].bytes + 1);
+        if (!d->results[i])
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for an output");
+        memset(d->results[i], 0xff, d->outputs[i].bytes);
+    }
+    struct sy_binding binding = {model->params, workspace, inputs, d->results};
+    return engine->program_run(program, &binding, 0, n);
+}
+
+static bool run_set(const struct loaded *model, const char *set, char *text, size_t text_bytes)
+{
+    static struct data_set d;
+    char why[512];
+    memset(&d, 0, sizeof d);
+    d.n_inputs = read_arrays(set, "input", d.inputs, text, text_bytes);
+    d.n_outputs = d.n_inputs < 0 ? -1 : read_arrays(set, "output", d.outputs, text, text_bytes);
+    if (d.n_outputs < 0 || !check_set(model->graph, &d, text, text_bytes))
+        return false;
+    if (compute(model, &d) < 0) {
+        snprintf(text, text_bytes, "run: %s", sy_error_text());
+        return false;
+    }
+    for (int i = 0; i < d.n_outputs; i++) {
+        if (onnx_array_matches(&d.outputs[i], d.results[i], why, sizeof why))
+            continue;
+        snprintf(text, text_bytes, "output %d: %s", i, why);
+        return false;
+    }
+    return true;
+}
+
+enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_bytes)
+{
+    struct loaded model = {0};
+    int status = load(folder, &model), n = 0;
+    if (status < 0) {
+        snprintf(text, text_bytes, "%s", sy_error_text());
+        return status == SY_EUNSUPPORTED ? ONNX_REFUSED : ONNX_FAILED;
+    }
+    for (;; n++) {
+        char set[4096];
+        snprintf(set, sizeof set, "%s/test_data_set_%d", folder, n);
+        if (access(set, R_OK) != 0)
+            break;
+        if (!run_set(&model, set, text, text_bytes))
+            return ONNX_FAILED;
+    }
+    snprintf(text, text_bytes, "no test_data_set_0");
+    return n > 0 ? ONNX_PASSED : ONNX_FAILED;
+}

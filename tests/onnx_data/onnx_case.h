@@ -1,0 +1,33 @@
+/* One case of ONNX's own test data: a folder with model.onnx and test_data_set_N/{input,output}_M.pb, run as a model is run:
+ * read, inferred, optimized, laid out, packed, made into a program, run, and compared. */
+#ifndef SY_TESTS_ONNX_CASE_H
+#define SY_TESTS_ONNX_CASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+enum onnx_verdict { ONNX_PASSED, ONNX_REFUSED, ONNX_FAILED };
+
+/* A tensor of a .pb file; data is malloc'd, row-major. */
+struct onnx_array {
+    enum sy_dtype dtype;
+    struct sy_shape shape;
+    void *data;
+    size_t bytes;
+};
+
+/* false, with the reason in `text`: the file does not hold a tensor that we know. Nothing to free then. */
+bool onnx_array_read(const char *path, struct onnx_array *out, char *text, size_t text_bytes);
+/* Floats: |got - want| <= 1e-5 + 1e-3 |want|, NaN for NaN; others: equal bytes. */
+bool onnx_array_matches(const struct onnx_array *want, const void *got, char *text,
+                        size_t text_bytes);
+/* Whether all inputs and outputs of the model are float32, int64, int32 or bool tensors of ONNX's own operators. */
+bool onnx_model_is_plain(const char *folder);
+
+/* Runs all data sets of the case in this process; `text` is the reason unless it passed. */
+enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_bytes);
+
+#endif
