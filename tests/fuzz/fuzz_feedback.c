@@ -21,7 +21,7 @@ extern const char
 
 void __sanitizer_cov_trace_pc(void);
 
-VISIBLE __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc(void)
+VISIBLE FUZZ_NOT_TRACED void __sanitizer_cov_trace_pc(void)
 {
     uintptr_t at = (uintptr_t)__builtin_return_address(0) - (uintptr_t)__executable_start;
     uintptr_t place = (at ^ previous) & (MAP_BYTES - 1);

@@ -14,6 +14,12 @@
 
 #define FUZZ_MAX_WORD 32
 
+#ifdef __clang__
+#define FUZZ_NOT_TRACED __attribute__((no_sanitize("coverage")))
+#else
+#define FUZZ_NOT_TRACED __attribute__((no_sanitize_coverage))
+#endif
+
 void fuzz_feedback_begin(void); /* before a run */
 bool fuzz_feedback_end(void);   /* after it: it was new */
 /* How many different things were seen; *what says which. */

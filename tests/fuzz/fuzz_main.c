@@ -63,19 +63,19 @@ static void on_signal(int signal_number)
 }
 
 #ifdef SY_SANITIZED
-#define VISIBLE __attribute__((visibility("default")))
+/* The sanitizers' libraries look these up and call them before anything else is there, themselves too. */
+#define EARLY __attribute__((visibility("default"), no_sanitize("address"))) FUZZ_NOT_TRACED
 
 void __sanitizer_set_death_callback(void (*callback)(void)); /* gcc has no header for it */
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);
 
-/* The sanitizers' libraries look these up, so they must be seen from outside. */
-VISIBLE const char *__asan_default_options(void)
+EARLY const char *__asan_default_options(void)
 {
     return "max_allocation_size_mb=512:hard_rss_limit_mb=2048:detect_leaks=1";
 }
 
-VISIBLE const char *__ubsan_default_options(void)
+EARLY const char *__ubsan_default_options(void)
 {
     return "halt_on_error=1:abort_on_error=1:print_stacktrace=1";
 }
