@@ -92,9 +92,13 @@ CUDA_SRC  := $(sort $(wildcard runtime/device/cuda/*.c))
 CUDA_MAIN := runtime/device/cuda/pool_keeper_main.c
 CUDA_API  := runtime/device/cuda/cuda_api.c
 CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
+# What else goes into the plugin: the compute engine.
+CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
+CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device
+CUDA_ENGINE_OBJ := $(addprefix $(OBJ)/,$(addsuffix .o,$(basename $(CUDA_ENGINE_SRC))))
 ifneq ($(WITH_CUDA),)
 CUDA_BIN  := $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper
 endif
@@ -184,9 +188,23 @@ $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 $(OBJ)/$(CUDA_API:.c=.o): CPPFLAGS += -isystem $(CUDA_HOME)/include
 CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -lrt
 
-$(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+# One architecture's code each, and PTX of the last for those to come.
+NVCC      := $(CUDA_HOME)/bin/nvcc
+NVCCFLAGS := -std=c++17 -O2 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
+             -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
+$(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+ifneq ($(CUDA_ENGINE_OBJ),)
+CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lm
+endif
+
+$(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(if $(LDSAN),$(filter-out -Wl$(comma)--no-undefined,$(CUDA_LINK)),$(CUDA_LINK))
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(CUDA_PLUGIN_LIBS) \
+	    $(if $(LDSAN),$(filter-out -Wl$(comma)--no-undefined,$(CUDA_LINK)),$(CUDA_LINK))
 
 $(B)/switchyard-cuda-keeper: $(OBJ)/$(CUDA_MAIN:.c=.o) $(OBJ)/$(CUDA_API:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
