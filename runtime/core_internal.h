@@ -159,6 +159,7 @@ int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND li
 void sy_core_send_models(struct sy_core *core, int worker);
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m);
+int sy_core_n_left(const struct sy_core *core); /* workers that were not given up */
 /* Forgets what the worker had. A model that takes several workers with it while it is added is refused. */
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
 void sy_core_settle_models(
@@ -176,6 +177,8 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
 void sy_core_job_look(struct sy_core *core,
                       struct sy_core_job *job); /* takes over what the control page says */
 void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
+/* With fewer than two workers left, jobs that wait end with EPEER; their files stay for the next start. */
+void sy_core_end_hopeless_jobs(struct sy_core *core);
 void sy_core_training_stands(struct sy_core *core, sy_ns at);
 
 #endif

@@ -91,10 +91,15 @@ static void answer_start(struct sy_core_job *j, int status, const char *error)
         done(j->done_ctx, status, status < 0 ? error : NULL);
 }
 
-/* A job that ends because the runtime stops is not over: its file stays, and the next start goes on with it. */
+#define FEWEST_WORKERS 2 /* one trains, one is left to requests */
+
+/* A job that ends because the runtime stops, or because its workers are gone, is not over: its file stays, and the next start goes on
+ * with it. */
 static void end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
 {
-    bool suspended = core->stopping && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
+    bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
+    bool suspended =
+        (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     if (is_over(j))
         return;
@@ -114,6 +119,26 @@ static void end_job(struct sy_core *core, struct sy_core_job *j, int status, con
         j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
     j->stop_done = NULL;
     forget_old(core);
+}
+
+static struct sy_core_job *waiting_job(struct sy_core *core)
+{
+    struct sy_core_job *j = core->jobs;
+    while (j && j->state != SY_JOB_QUEUED)
+        j = j->next;
+    return j;
+}
+
+void sy_core_end_hopeless_jobs(struct sy_core *core)
+{
+    struct sy_core_job *j;
+    if (core->stopping || sy_core_n_left(core) >= FEWEST_WORKERS)
+        return;
+    while ((j = waiting_job(core))) {
+        (void)sy_sched_job_stop(core->sched, j->id); /* it is on no worker: forgotten at once */
+        end_job(core, j, SY_EPEER,
+                "training needs two workers, and fewer are left; see the log for why they died");
+    }
 }
 
 static char *name_of(const char *text)
@@ -154,6 +179,9 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     uint64_t id = core->last_job + 1;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
+    if (sy_core_n_left(core) < FEWEST_WORKERS)
+        return sy_error_set(SY_EPEER, "training needs two workers, and fewer are left; see the log "
+                                      "for why they died");
     if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
         return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text),
                             SY_MESSAGE_MAX_BYTES / 2);

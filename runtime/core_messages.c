@@ -125,4 +125,5 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
     sy_sched_worker_lost(core->sched, worker, intact, progressed, comes_back, why);
     sy_core_settle_models(core);
     sy_core_pump(core);
+    sy_core_end_hopeless_jobs(core);
 }

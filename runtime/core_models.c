@@ -251,12 +251,12 @@ static void make_way(struct sy_core *core, const char *name)
     }
 }
 
-static bool all_gone(const struct sy_core *core)
+int sy_core_n_left(const struct sy_core *core)
 {
+    int n = 0;
     for (int w = 0; w < core->n_workers; w++)
-        if (!core->workers[w].gone)
-            return false;
-    return true;
+        n += !core->workers[w].gone;
+    return n;
 }
 
 int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
@@ -265,7 +265,7 @@ int sy_core_model_add(struct sy_core *core, const char *path, const char *name, 
     int id;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and loads no models");
-    if (all_gone(core))
+    if (sy_core_n_left(core) == 0)
         return sy_error_set(SY_EPEER, "no worker is left; see the log for why they died");
     SY_TRY(open_model(core, path, name, &id));
     struct sy_core_model *m = &core->models[id];
@@ -369,7 +369,7 @@ void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_bac
 {
     struct sy_core_worker *w = &core->workers[worker];
     w->gone = !comes_back;
-    bool no_worker = all_gone(core);
+    bool no_worker = sy_core_n_left(core) == 0;
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         struct sy_core_model *m = &core->models[i];
         if (!m->used || m->state != SY_MODEL_ADDING || m->status < 0)

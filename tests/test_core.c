@@ -307,7 +307,8 @@ static void test_all_workers_given_up(void **state)
 {
     (void)state;
     struct core_rig r;
-    struct core_done done = {0};
+    struct core_done done = {0}, job_done = {0};
+    uint64_t job;
     char path[128];
 #ifdef SY_SANITIZED
     print_message("left out under sanitizers: it waits for 16 s\n");
@@ -315,11 +316,19 @@ static void test_all_workers_given_up(void **state)
 #endif
     core_rig_open(&r, "host", 2);
     snprintf(path, sizeof path, "%s/a.sypkg", r.folder);
+    core_rig_calm(&r);
     core_rig_fault(&r, FAKE_AT_START, FAKE_EXIT, 100000);
+    core_rig_kill(&r, 0);
+    core_rig_kill(&r, 1);
+    core_rig_await_deaths(&r, 2);
+    core_rig_submit(&r, &job_done, &job);
     assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_OK);
     assert_int_equal(core_rig_wait_done(&r, &done, "the model's refusal"), SY_EPEER);
     assert_non_null(strstr(done.error, "no worker is left"));
+    assert_int_equal(core_rig_wait_done(&r, &job_done, "the job's refusal"), SY_EPEER);
+    assert_true(core_rig_job_is(&r, job, "failed"));
     assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_EPEER);
+    assert_int_equal(sy_core_job_submit(r.core, "{}", NULL, NULL, &job), SY_EPEER);
     core_rig_close(&r);
 }
 
