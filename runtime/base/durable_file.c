@@ -1,14 +1,51 @@
 #include "runtime/base/durable_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/fault.h"
 #include "runtime/base/status.h"
+
+#define LEFT_BEHIND_S \
+    600 /* a writer that lives elsewhere (another container) has touched its file since */
+
+/* Whether `name` is BASE.tmp-PID of a process that is gone. */
+static bool is_left_behind(int folder, const char *name, const char *base)
+{
+    size_t n = strlen(base);
+    struct stat info;
+    char *end;
+    if (strncmp(name, base, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
+        return false;
+    long pid = strtol(name + n + 5, &end, 10);
+    if (pid <= 0 || *end || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+        return false;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+           time(NULL) - info.st_mtime > LEFT_BEHIND_S;
+}
+
+/* What killed writers of this file left. Best effort: nobody depends on it. */
+static void remove_left_behind(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    char *folder = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    DIR *entries = folder ? opendir(folder) : NULL;
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        if (is_left_behind(dirfd(entries), entry->d_name, base))
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+    free(folder);
+}
 
 int sy_durable_file_create(const char *path, struct sy_durable_file *out)
 {
@@ -20,6 +57,7 @@ int sy_durable_file_create(const char *path, struct sy_durable_file *out)
         *out = (struct sy_durable_file){.fd = -1};
         return sy_error_set(SY_ENOMEM_HOST, "no memory to write %s", path);
     }
+    remove_left_behind(path);
     out->fd = open(out->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (out->fd >= 0)
         return SY_OK;

@@ -12,7 +12,7 @@ struct sy_durable_file {
     int fd;                 /* write to it as you like until commit */
 };
 
-/* Creates PATH.tmp-PID (mode 0644) beside `path`. EIO names the path and why. */
+/* Creates PATH.tmp-PID (mode 0644) beside `path`; removes those of processes that are gone and untouched for ten minutes. EIO names the path and why. */
 int sy_durable_file_create(const char *path, struct sy_durable_file *out);
 /* Makes it durable under its name. On failure the temporary file is removed and what had the name before stays; only when the folder's
  * fsync fails has the new file the name already, whole, but perhaps not after a power cut. Finishes `file`. */
