@@ -20,7 +20,8 @@ comma    := ,
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))),/usr/local/cuda)
 CUDART   := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(CUDA_HOME)/lib/libcudart_static.a \
               $(CUDA_HOME)/targets/$(shell uname -m)-linux/lib/libcudart_static.a))
-CUDA_FOUND := $(and $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(CUDART))
+CUDA_VERSION := $(shell sed -n 's/^.define CUDART_VERSION *\([0-9]*\).*/\1/p' $(CUDA_HOME)/include/cuda_runtime_api.h 2>/dev/null)
+CUDA_FOUND := $(and $(CUDART),$(shell [ "$(CUDA_VERSION)" -ge 13000 ] 2>/dev/null && echo 1))
 ifeq ($(filter auto 0 1,$(CUDA)),)
 $(error CUDA=$(CUDA): one of auto, 0, 1)
 else ifeq ($(CUDA),0)
@@ -28,10 +29,10 @@ WITH_CUDA :=
 else ifneq ($(CUDA_FOUND),)
 WITH_CUDA := 1
 else ifeq ($(CUDA),1)
-$(error CUDA=1: no cuda_runtime_api.h and libcudart_static.a under $(CUDA_HOME); name the toolkit in CUDA_HOME=, or use CUDA=0)
+$(error CUDA=1: no cuda_runtime_api.h of CUDA 13.0 or later and libcudart_static.a under $(CUDA_HOME); name the toolkit in CUDA_HOME=, or use CUDA=0)
 endif
 ifeq ($(MAKELEVEL),0)
-$(info switchyard: CUDA=$(CUDA): $(if $(WITH_CUDA),with the CUDA plugin ($(CUDA_HOME)),without the CUDA plugin$(if $(filter auto,$(CUDA)),: no toolkit under $(CUDA_HOME))))
+$(info switchyard: CUDA=$(CUDA): $(if $(WITH_CUDA),with the CUDA plugin ($(CUDA_HOME)),without the CUDA plugin$(if $(filter auto,$(CUDA)),: no CUDA 13 toolkit under $(CUDA_HOME))))
 endif
 
 # ---- flags ------------------------------------------------------------------------------------
@@ -246,6 +247,13 @@ $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/$(CUDA_EN
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl
+ifneq ($(and $(WITH_CUDA),$(wildcard $(NVCC))),)
+GPU_FAULT := $(B)/tests/libgpu_fault.so
+endif
+$(B)/tests/libgpu_fault.so: tests/gpu_fault.cu
+	$(call say,NVCC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ $<
 $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
 
 $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libswitchyard.a
@@ -253,7 +261,7 @@ $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libsw
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDSAN) -o $@ $^ $(LIBS) -lbenchmark -pthread
 
-tests: $(TEST_BIN)
+tests: $(TEST_BIN) $(GPU_FAULT)
 # With the address sanitizer the tests end with a short run of each fuzz target, always the same inputs.
 ifneq ($(findstring address,$(SAN)),)
 tests: $(FUZZ_BIN)

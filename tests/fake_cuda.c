@@ -137,12 +137,6 @@ static int fake_init(void)
     return fake_cuda.n_devices > 0 ? 0 : SY_CUDA_NoDevice;
 }
 
-static int fake_driver_version(int *out)
-{
-    *out = 13000;
-    return 0;
-}
-
 static int fake_device_count(int *out)
 {
     *out = fake_cuda.n_devices;

@@ -1,4 +1,5 @@
 /* What of the CUDA device only a GPU can show, besides the device suite: run by gpu_check.sh; skips itself where there is none. */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,6 +149,100 @@ static void test_event_times_over_ten_seconds(void **state)
     sy_device_close(device);
 }
 
+/* ---- a fault on the device ------------------------------------------------------------------------------------- */
+
+/* The second process: its kernel faults. Exit status: 0 as it should be, 77 there is no such kernel, else the line. */
+static int play_fault(int fd, uint64_t bytes)
+{
+    struct sy_device_spec spec;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *stream;
+    struct sy_event *before, *after;
+    char path[5000], host[64] = {0};
+    snprintf(path, sizeof path, "%.*s/libgpu_fault.so", (int)(strrchr(own_path, '/') - own_path),
+             own_path);
+    void *library = dlopen(path, RTLD_NOW);
+    int (*gpu_fault)(int) = library ? (int (*)(int))dlsym(library, "gpu_fault") : NULL;
+    if (!gpu_fault || sy_device_spec_parse(spec_text, &spec) < 0 ||
+        sy_device_open(&spec, &device) < 0)
+        return 77;
+    if (sy_pool_import(device, fd, bytes, &pool) < 0 ||
+        sy_stream_create(device, SY_STREAM_COMPUTE, &stream) < 0 ||
+        sy_event_create(device, &before) < 0 || sy_event_create(device, &after) < 0)
+        return 2;
+    if (sy_event_record(before, stream) < 0 || sy_event_synchronize(before, UINT64_MAX) < 0)
+        return 3;
+    int error = gpu_fault(spec.ordinal);
+    if (error == 35 || error == 100) /* CUDA itself finds no driver, no GPU: this is the fake */
+        return 77;
+    if (error == 0)
+        return 4;
+    if (sy_event_record(after, stream) != SY_EDEVICE && sy_stream_synchronize(stream) != SY_EDEVICE)
+        return 5;
+    if (sy_copy_h2d(stream, sy_pool_address(pool, 0), host, sizeof host) != SY_EDEVICE ||
+        sy_event_synchronize(after, 10 * SY_NS_PER_S) != SY_EDEVICE || sy_event_query(before) != 1)
+        return 6;
+    printf("%s\n", sy_error_text());
+    sy_event_destroy(before); /* all can be taken down */
+    sy_event_destroy(after);
+    sy_stream_destroy(stream);
+    sy_pool_destroy(pool);
+    sy_device_close(device);
+    return 0;
+}
+
+static int run_faulting_process(struct sy_pool_memory *pool)
+{
+    char fd_text[16], bytes_text[24];
+    int fd, result = 0;
+    assert_int_equal(sy_pool_export(pool, &fd), SY_OK);
+    snprintf(fd_text, sizeof fd_text, "%d", fd);
+    snprintf(bytes_text, sizeof bytes_text, "%llu", (unsigned long long)sy_pool_size(pool));
+    pid_t child = fork();
+    if (child == 0) {
+        fcntl(fd, F_SETFD, 0);
+        execl(own_path, own_path, "--fault", fd_text, bytes_text, (char *)NULL);
+        _exit(127);
+    }
+    close(fd);
+    assert_int_equal(waitpid(child, &result, 0), child);
+    return WIFEXITED(result) ? WEXITSTATUS(result) : -1;
+}
+
+/* A worker's kernel faults: that process has lost the device, this one and the pool's bytes have not. */
+static void test_a_fault_stays_in_its_process(void **state)
+{
+    (void)state;
+    struct sy_device *device = open_gpu();
+    struct sy_pool_memory *pool;
+    struct sy_stream *stream;
+    const size_t bytes = 4 * MIB;
+    unsigned char *out = malloc(bytes), *back = calloc(1, bytes);
+    assert_true(out && back);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)((i * 40503u) >> 7);
+    assert_int_equal(sy_pool_create(device, bytes, &pool), SY_OK);
+    assert_int_equal(sy_stream_create(device, SY_STREAM_COMPUTE, &stream), SY_OK);
+    assert_int_equal(sy_copy_h2d(stream, sy_pool_address(pool, 0), out, bytes), SY_OK);
+    assert_int_equal(sy_stream_synchronize(stream), SY_OK);
+    int result = run_faulting_process(pool);
+    assert_int_equal(sy_copy_d2h(stream, back, sy_pool_address(pool, 0), bytes), SY_OK);
+    assert_int_equal(sy_stream_synchronize(stream), SY_OK);
+    assert_memory_equal(back, out, bytes);
+    sy_stream_destroy(stream);
+    sy_pool_destroy(pool);
+    sy_device_close(device);
+    free(out);
+    free(back);
+    if (result == 77) {
+        print_message("skip: no kernel to fault with (libgpu_fault.so, made with nvcc), or no GPU "
+                      "under it\n");
+        skip();
+    }
+    assert_int_equal(result, 0);
+}
+
 /* The longest swap that the planner can make: 64 groups, each a copy, a record and a wait, behind nothing that has finished. */
 static void test_a_swap_of_64_groups_is_queued_at_once(void **state)
 {
@@ -208,6 +303,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_read_only_host_memory),
         cmocka_unit_test(test_event_times_over_ten_seconds),
         cmocka_unit_test(test_a_swap_of_64_groups_is_queued_at_once),
+        cmocka_unit_test(test_a_fault_stays_in_its_process),
     };
     spec_text = getenv("SY_TEST_DEVICE");
     if (!spec_text || !device_is_here()) {
@@ -215,9 +311,11 @@ int main(int argc, char **argv)
                spec_text ? sy_error_text() : "make gpu-check sets SY_TEST_DEVICE");
         return 77;
     }
-    if (argc == 2 && strcmp(argv[1], "--runtime") == 0)
-        return play_runtime();
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
+    if (argc == 2 && strcmp(argv[1], "--runtime") == 0)
+        return play_runtime();
+    if (argc == 4 && strcmp(argv[1], "--fault") == 0)
+        return play_fault(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,10 @@
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_error.h"
 
+#if CUDART_VERSION < 13000
+#error "CUDA 13.0 or later is needed; CUDA=0 builds without the plugin"
+#endif
+
 /* cuda_error.h has the numbers without the header; both of CUDA's enums must agree with them. */
 #define X(name, number, status, sticky) \
     _Static_assert((int)cudaError##name == (number), "cudaError" #name);
@@ -66,11 +70,6 @@ static struct {
 static int init(void)
 {
     return (int)driver.cuInit(0);
-}
-
-static int driver_version(int *out)
-{
-    return (int)cudaDriverGetVersion(out);
 }
 
 static int device_count(int *out)

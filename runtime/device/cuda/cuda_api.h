@@ -46,8 +46,6 @@ enum sy_cuda_compute_mode {
 #define SY_CUDA_CALLS(X)                                                                           \
     /* cuInit(0) */                                                                                \
     X(init, (void), ())                                                                            \
-    /* cudaDriverGetVersion: 1000 * major + 10 * minor; 0: no driver */                            \
-    X(driver_version, (int *out), (out))                                                           \
     X(device_count, (int *out), (out))                                                             \
     X(device_name, (int ordinal, char *out, int bytes), (ordinal, out, bytes))                     \
     X(device_memory, (int ordinal, uint64_t *out_bytes), (ordinal, out_bytes))                     \

@@ -1,7 +1,7 @@
 /* The device's clock against the host's: a reference event on a stream that does nothing else. */
 #include <stdlib.h>
 
-#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_error.h"
 #include "runtime/device/cuda/cuda_internal.h"
 
@@ -51,6 +51,8 @@ static int set_first(struct sy_cuda_device *device)
     api->error_clear();
     SY_TRY(sy_cuda_device_check(&device->base, error, "cannot compare its clock with the host's"));
     sy_event_clock_set(&c->clock, before, after);
+    sy_log_debug("device", "event=clock_compared device=cuda:%d error_ns=%llu",
+                 device->base.spec.ordinal, (unsigned long long)sy_event_clock_error_ns(&c->clock));
     return SY_OK;
 }
 

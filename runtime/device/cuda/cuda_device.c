@@ -245,6 +245,8 @@ static void close_device(struct sy_device *base)
 {
     struct sy_cuda_device *device = (struct sy_cuda_device *)base;
     assert(!device->pools);
+    if (atomic_load(&device->has_context))
+        (void)sy_cuda_device_enter(base); /* C2, for what is destroyed below */
     sy_cuda_registrar_finish(device);
     sy_cuda_clock_finish(device);
     pthread_mutex_destroy(&device->lock);

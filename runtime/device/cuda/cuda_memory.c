@@ -211,18 +211,15 @@ static struct sy_cuda_pool *new_pool(struct sy_cuda_device *device, enum sy_pool
     return pool;
 }
 
-static int round_up(struct sy_cuda_device *device, uint64_t wanted, uint64_t *out)
+/* What sizes are multiples of. */
+static int get_granule(struct sy_cuda_device *device, uint64_t *out)
 {
-    uint64_t granule = 0;
     SY_TRY(sy_cuda_device_check(&device->base,
-                                device->api->mem_granularity(device->base.spec.ordinal, &granule),
+                                device->api->mem_granularity(device->base.spec.ordinal, out),
                                 "cannot learn how memory is cut"));
-    if (granule == 0 || wanted > UINT64_MAX - granule)
-        return sy_error_set(SY_ENOMEM_DEVICE, "cuda:%d: no pool of %llu bytes in steps of %llu",
-                            device->base.spec.ordinal, (unsigned long long)wanted,
-                            (unsigned long long)granule);
-    *out = SY_ALIGN_UP(wanted, granule);
-    return SY_OK;
+    return *out > 0 ? SY_OK
+                    : sy_error_set(SY_EDEVICE, "cuda:%d: memory comes in steps of 0 bytes",
+                                   device->base.spec.ordinal);
 }
 
 /* ---- which way --------------------------------------------------------------------------------------- */
@@ -322,9 +319,9 @@ static int pool_create(struct sy_device *base, uint64_t wanted, struct sy_pool_m
     struct sy_cuda_device *device = (struct sy_cuda_device *)base;
     uint64_t bytes, granule;
     SY_TRY(sy_cuda_device_failed(base));
-    SY_TRY(round_up(device, 1, &granule));
-    SY_TRY(round_up(device, wanted, &bytes));
+    SY_TRY(get_granule(device, &granule));
     SY_TRY(choose_way(device, granule));
+    bytes = SY_ALIGN_UP(wanted, granule); /* at most the device's memory, the wrapper saw to it */
     struct sy_cuda_pool *pool = new_pool(device, device->way, bytes);
     if (!pool)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pool");
@@ -341,9 +338,9 @@ static int pool_create(struct sy_device *base, uint64_t wanted, struct sy_pool_m
 static int check_ticket(struct sy_cuda_device *device, const struct sy_pool_ticket *ticket,
                         uint64_t wanted)
 {
-    uint64_t bytes;
-    SY_TRY(round_up(device, wanted, &bytes));
-    if (ticket->bytes != bytes)
+    uint64_t granule;
+    SY_TRY(get_granule(device, &granule));
+    if (wanted > ticket->bytes || ticket->bytes != SY_ALIGN_UP(wanted, granule))
         return sy_error_set(SY_EARG, "the pool has %llu bytes, not %llu",
                             (unsigned long long)ticket->bytes, (unsigned long long)wanted);
     if (memcmp(ticket->uuid, device->uuid, sizeof device->uuid) != 0)
