@@ -1,0 +1,116 @@
+/* Which training job runs the next iteration, and on which lane. Pure: time comes in as a number.
+ *
+ *   events (joined, done, blocked, left ...) ──> policy ──> sy_policy_next: this job, on its lane
+ *
+ * | policy   | next is                                              | at once | a ready job waits at most |
+ * |----------|------------------------------------------------------|---------|---------------------------|
+ * | fifo     | who came first                                       | 1       | for who came before       |
+ * | srtf     | least remaining iterations x measured iteration time | 1       | max_wait_ns + n x L       |
+ * | pack     | who came first, of each lane                         | lanes   | max_wait_ns + n x L       |
+ * | fair     | least device time since it joined                    | 1       | 2 x (n-1) x L             |
+ * | rr       | who ran longest ago                                  | 1       | (n-1) x L                 |
+ * | weighted | least time ÷ weight of tenants, then of its jobs     | 1       | see P4                    |
+ * | priority | most urgent; among equals who ran longest ago        | 1       | max_wait_ns + n x L       |
+ *
+ * n jobs, L the longest iteration. "At once" is what `n_parallel` 0 means; any other number may be set.
+ *
+ * P1: a lane has at most one iteration at a time, and all lanes together at most n_parallel.
+ * P2: work conserving: if a ready job's lane is free and fewer than n_parallel run, somebody is next (P5 aside). A job
+ *     that is blocked keeps nobody waiting.
+ * P3: with max_wait_ns, a job that was ready and did not run for so long gets the next iteration, longest wait first.
+ * P4: fair and weighted count from the moment of joining or of coming back, or of the switch to the policy: who was away has no
+ *     claim to what others used, and no debt. A tenant's lag behind its share is at most L x (1 + the sum of weights ÷ its
+ *     weight).
+ * P5: a tenant with a hard share has no iteration begun while it has had more than that share of the device (counted from the
+ *     moment it came, what it missed for at most a second).
+ * P6: equal calls give equal answers. */
+#ifndef SY_SCHED_POLICY_H
+#define SY_SCHED_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+
+/* X(name, text) */
+#define SY_POLICY_TABLE(X)  \
+    X(FIFO, "fifo")         \
+    X(SRTF, "srtf")         \
+    X(PACK, "pack")         \
+    X(FAIR, "fair")         \
+    X(RR, "rr")             \
+    X(WEIGHTED, "weighted") \
+    X(PRIORITY, "priority")
+
+enum sy_policy_kind {
+#define X(name, text) SY_POLICY_##name,
+    SY_POLICY_TABLE(X)
+#undef X
+        SY_POLICY_N_KINDS
+};
+
+const char *sy_policy_name(enum sy_policy_kind kind);
+/* EARG names the policies that there are. */
+int sy_policy_parse(const char *text, enum sy_policy_kind *out);
+
+struct sy_policy;
+
+#define SY_POLICY_MAX_TENANTS 256
+
+struct sy_policy_config {
+    enum sy_policy_kind kind;
+    int max_jobs;      /* 1..4096 */
+    int n_parallel;    /* 0: as the policy has it */
+    sy_ns max_wait_ns; /* P3; 0: off */
+};
+
+struct sy_policy_job {
+    uint64_t id;
+    int lane; /* 0..max_jobs-1; jobs of one lane take turns */
+    int tenant;
+    int priority;             /* smaller is more urgent */
+    uint64_t iterations_left; /* 0: not known; srtf runs it after those that are */
+    sy_ns iteration_ns;       /* 0: not known; srtf lets it run once to see */
+};
+
+/* EARG, ENOMEM_HOST. */
+int sy_policy_create(const struct sy_policy_config *config, struct sy_policy **out);
+void sy_policy_destroy(struct sy_policy *p); /* NULL is fine */
+
+/* From the next decision on. What runs goes on. EARG. */
+int sy_policy_set(struct sy_policy *p, enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns);
+/* weight at least 1 (1 if never set). hard_permille: at most so much of the device's time, also when it is idle (P5); 0:
+ * elastic, idle time is anybody's. EARG. */
+int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsigned hard_permille);
+
+/* Ready from now on. EBUSY: full; EARG: id in use, lane, tenant. */
+int sy_policy_join(struct sy_policy *p, const struct sy_policy_job *job, sy_ns now);
+/* In whatever state. The functions below: ENOTFOUND. */
+int sy_policy_leave(struct sy_policy *p, uint64_t job);
+/* Blocked: it has nothing to run now (waits for data, for its client, is paused). It may still be running. */
+int sy_policy_block(struct sy_policy *p, uint64_t job, bool blocked, sy_ns now);
+/* EARG while it runs. */
+int sy_policy_set_lane(struct sy_policy *p, uint64_t job, int lane);
+int sy_policy_set_priority(struct sy_policy *p, uint64_t job, int priority);
+int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_left);
+
+/* True: *job begins an iteration on its lane now, and counts as running. False: nobody; *again_ns is when to ask again if
+ * nothing happens before (P5), or 0. Ask until it gives false, after every event. Linear in the jobs. */
+bool sy_policy_next(struct sy_policy *p, sy_ns now, uint64_t *job, sy_ns *again_ns);
+/* The iteration is over; `ns` is the device time that it took, without what it stood still for others. EARG: it does not run. */
+int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now);
+/* The iteration did not take place or is lost: no time is counted, the job is ready again. EARG: it does not run. */
+int sy_policy_undo(struct sy_policy *p, uint64_t job);
+
+/* ---- looking ---- */
+enum sy_policy_kind sy_policy_kind(const struct sy_policy *p);
+int sy_policy_n_jobs(const struct sy_policy *p);
+int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not */
+int sy_policy_n_running(const struct sy_policy *p);
+sy_ns sy_policy_job_ns(const struct sy_policy *p,
+                       uint64_t job); /* device time so far; 0: no such job */
+sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);
+/* Remaining time by what was measured; UINT64_MAX: not known. */
+sy_ns sy_policy_left_ns(const struct sy_policy *p, uint64_t job);
+
+#endif
