@@ -41,6 +41,22 @@ static void make_package(const struct core_rig *r, const char *name, int n_layer
     sy_graph_free(g);
 }
 
+/* Of the rig that is open; removed at exit, too, when a test has failed. */
+static char folder[64];
+
+static void remove_folder(void)
+{
+    static const char *const names[] = {"a.sypkg", "b.sypkg", "script"};
+    char path[128];
+    for (size_t i = 0; folder[0] && i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    if (folder[0])
+        rmdir(folder);
+    folder[0] = 0;
+}
+
 /* ---- open, close -------------------------------------------------------------------------------- */
 
 void core_rig_open(struct core_rig *r, const char *device, int n_workers)
@@ -50,9 +66,15 @@ void core_rig_open(struct core_rig *r, const char *device, int n_workers)
 
 void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, uint64_t pool_bytes)
 {
+    static bool at_exit;
     *r = (struct core_rig){.n_workers = n_workers, .pool_bytes = pool_bytes};
     snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-core-XXXXXX");
+    remove_folder();
     assert_non_null(mkdtemp(r->folder));
+    if (!at_exit)
+        atexit(remove_folder);
+    at_exit = true;
+    snprintf(folder, sizeof folder, "%s", r->folder);
     snprintf(r->script_path, sizeof r->script_path, "%s/script", r->folder);
     r->script = fake_script_create(r->script_path);
     make_package(r, "a", 5);
@@ -73,15 +95,10 @@ void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, 
 
 void core_rig_close(struct core_rig *r)
 {
-    char path[128];
     sy_core_destroy(r->core);
     event_base_free(r->base);
     fake_script_destroy(r->script, r->script_path);
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%c.sypkg", r->folder, 'a' + i);
-        unlink(path);
-    }
-    rmdir(r->folder);
+    remove_folder();
 }
 
 void core_rig_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault, int times)
