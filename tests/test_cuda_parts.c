@@ -333,7 +333,7 @@ static void test_the_bound(void **state)
     unsigned queued = 0, passed = 0, recorded[SY_QUEUE_MARKS]; /* queued up to each mark */
     unsigned first = 0, n = 0;
     for (int step = 0; step < 200000; step++) {
-        if (sy_queue_bound_has_room(&bound)) {
+        if (sy_queue_bound_has_room(&bound, 1)) {
             int mark = sy_queue_bound_add(&bound);
             queued++;
             if (mark >= 0 && below(20) == 0) {
@@ -344,6 +344,7 @@ static void test_the_bound(void **state)
             }
         } else {
             assert_true(bound.n == SY_QUEUE_ENTRIES);
+            assert_true(sy_queue_bound_has_room(&bound, 0));
         }
         while (below(3) == 0 && passed < queued) { /* the device works */
             unsigned n_done = (unsigned)below(40);
@@ -363,9 +364,9 @@ static void test_the_bound(void **state)
             first = bound.oldest;
         }
     }
-    for (unsigned i = 0; i < SY_QUEUE_ENTRIES && sy_queue_bound_has_room(&bound); i++)
+    for (unsigned i = 0; i < SY_QUEUE_ENTRIES && sy_queue_bound_has_room(&bound, 1); i++)
         sy_queue_bound_add(&bound);
-    assert_false(sy_queue_bound_has_room(&bound));
+    assert_false(sy_queue_bound_has_room(&bound, 1));
 }
 
 /* ---- work in flight ---------------------------------------------------------------------------------------- */

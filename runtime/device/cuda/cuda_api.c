@@ -364,16 +364,20 @@ static int no_driver(const char *what, int error)
     int version = 0;
     (void)cudaDriverGetVersion(&version);
     error_clear();
+    if (error != SY_CUDA_InsufficientDriver && error != SY_CUDA_CallRequiresNewerDriver)
+        return sy_error_set(SY_ENODEVICE, "the NVIDIA driver does not start: %s (%s)%s",
+                            error_text(error), error_name(error), sy_cuda_error_hint(error));
     if (version == 0)
         return sy_error_set(SY_ENODEVICE,
                             "there is no NVIDIA driver here (no usable libcuda.so.1); install one "
                             "for CUDA %d.%d or later, or use --device host",
                             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return sy_error_set(SY_ENODEVICE,
-                        "the NVIDIA driver is for CUDA %d.%d (%s: %s); this program needs CUDA "
-                        "%d.%d or later: install a newer driver, or use --device host",
-                        version / 1000, version % 1000 / 10, what, error_text(error),
-                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return sy_error_set(
+        SY_ENODEVICE,
+        "the NVIDIA driver is for CUDA %d.%d and lacks %s; this program needs CUDA %d.%d "
+        "or later: install a newer driver, or use --device host",
+        version / 1000, version % 1000 / 10, what, CUDART_VERSION / 1000,
+        CUDART_VERSION % 1000 / 10);
 }
 
 /* A driver that lacks an entry is told apart from one that is not there. */

@@ -85,7 +85,8 @@ void sy_cuda_clock_tick(struct sy_cuda_device *device, sy_ns now)
 {
     struct sy_cuda_clock *c = &device->clock;
     pthread_mutex_lock(&c->lock);
-    if (!c->next_pending && (int64_t)now - c->clock.point > (int64_t)SY_EVENT_CLOCK_SPAN_NS) {
+    int64_t latest = c->next_pending ? (int64_t)c->next_before : c->clock.point;
+    if ((int64_t)now - latest > (int64_t)SY_EVENT_CLOCK_SPAN_NS) {
         c->next_before = now;
         c->next_pending = device->api->event_record(c->next, c->stream) == SY_CUDA_Success;
         if (!c->next_pending)

@@ -18,8 +18,10 @@ enum sy_registered_state { SY_REGISTER_QUEUED, SY_REGISTER_BUSY, SY_REGISTER_DON
 struct sy_registered {
     void *base;
     uint64_t bytes;
+    uint64_t pinned_bytes; /* from base on */
     enum sy_registered_state state;
-    int status; /* when DONE */
+    bool cancel; /* stop behind the piece that is being pinned */
+    int status;  /* when DONE */
     char why[256];
 };
 
@@ -96,6 +98,8 @@ void sy_cuda_registrar_finish(struct sy_cuda_device *device);
 int sy_cuda_host_register(struct sy_device *device, void *base, uint64_t bytes);
 int sy_cuda_host_unregister(struct sy_device *device, void *base);
 int sy_cuda_host_register_wait(struct sy_device *device, sy_ns timeout_ns);
+/* How much of [host, host+bytes) one copy may take: no more than what lies in one piece that is or may be pinned, or outside of all (C6). */
+uint64_t sy_cuda_copy_piece(struct sy_cuda_device *device, const void *host, uint64_t bytes);
 
 /* ---- cuda_clock.c ---- */
 

@@ -20,25 +20,94 @@ void sy_cuda_registrar_init(struct sy_cuda_registrar *registrar)
     pthread_condattr_destroy(&attr);
 }
 
+/* ---- pieces ------------------------------------------------------------------------------------------ */
+
+/* C6. One call pins one piece: the driver is free for others in between, and the first pieces are of use before the last are
+ * pinned. Pieces end at multiples of this address, so that no page is in two. */
+#define PIECE_BYTES (1ull << 30)
+
+static uint64_t piece_at(const char *at, uint64_t left)
+{
+    uint64_t to_boundary = PIECE_BYTES - (uint64_t)(uintptr_t)at % PIECE_BYTES;
+    return SY_MIN(left, to_boundary);
+}
+
+uint64_t sy_cuda_copy_piece(struct sy_cuda_device *device, const void *host, uint64_t bytes)
+{
+    struct sy_cuda_registrar *r = &device->registrar;
+    const char *at = host;
+    pthread_mutex_lock(&r->lock);
+    for (int i = 0; i < r->n; i++) {
+        const char *start = r->ranges[i].base, *end = start + r->ranges[i].bytes;
+        if (at >= start && at < end) {
+            uint64_t piece = piece_at(at, (uint64_t)(end - at));
+            bytes = SY_MIN(bytes, piece);
+        } else if (at < start && (uint64_t)(start - at) < bytes) {
+            bytes = (uint64_t)(start - at);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
+static struct sy_registered *find_range(struct sy_cuda_registrar *r, const void *base)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->ranges[i].base == base)
+            return &r->ranges[i];
+    return NULL;
+}
+
+/* A busy range stays in the array, but may move in it. */
+static bool note_pinned(struct sy_cuda_registrar *r, const void *base, uint64_t pinned_bytes)
+{
+    pthread_mutex_lock(&r->lock);
+    struct sy_registered *range = find_range(r, base);
+    range->pinned_bytes = pinned_bytes;
+    bool cancel = range->cancel;
+    pthread_mutex_unlock(&r->lock);
+    return !cancel;
+}
+
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
 /* A range that the host maps read-only can be pinned as such only, and which it is nobody tells: so the ordinary way first. */
-static int pin(struct sy_cuda_device *device, void *base, uint64_t bytes, bool *out_read_only)
+static int pin_piece(struct sy_cuda_device *device, void *at, uint64_t bytes, bool *read_only)
 {
     const struct sy_cuda_api *api = device->api;
-    SY_TRY(sy_cuda_device_enter(&device->base));
-    int error = api->host_register(base, bytes, false);
-    *out_read_only = error && device->read_only_register && !sy_cuda_error_is_sticky(error) &&
-                     error != SY_CUDA_MemoryAllocation;
-    if (*out_read_only) {
+    int error = api->host_register(at, bytes, *read_only);
+    if (error && !*read_only && device->read_only_register && !sy_cuda_error_is_sticky(error) &&
+        error != SY_CUDA_MemoryAllocation) {
         api->error_clear();
-        error = api->host_register(base, bytes, true);
+        *read_only = true;
+        error = api->host_register(at, bytes, true);
     }
-    return sy_cuda_device_check(&device->base, error, "cannot pin %llu bytes at %p",
-                                (unsigned long long)bytes, base);
+    if (error != SY_CUDA_MemoryAllocation)
+        return sy_cuda_device_check(&device->base, error, "cannot pin %llu bytes at %p",
+                                    (unsigned long long)bytes, at);
+    api->error_clear();
+    return sy_error_set(SY_ENOMEM_HOST,
+                        "cuda:%d: cannot pin %llu bytes at %p: the host has no more memory to pin",
+                        device->base.spec.ordinal, (unsigned long long)bytes, at);
 }
 
-/* With nothing locked. C6: says when it is done; a failure is told, and costs speed only. */
+static int pin(struct sy_cuda_device *device, void *base, uint64_t bytes, bool *out_read_only)
+{
+    uint64_t done = 0;
+    *out_read_only = false;
+    SY_TRY(sy_cuda_device_enter(&device->base));
+    while (done < bytes) {
+        char *at = (char *)base + done;
+        uint64_t piece = piece_at(at, bytes - done);
+        SY_TRY(pin_piece(device, at, piece, out_read_only));
+        done += piece;
+        if (!note_pinned(&device->registrar, base, done) && done < bytes)
+            return sy_error_set(SY_ECANCELED, "unregistered while it was being pinned");
+    }
+    return SY_OK;
+}
+
+/* With nothing locked. Says when it is done; a failure is told, and costs speed only. */
 static int pin_and_tell(struct sy_cuda_device *device, void *base, uint64_t bytes)
 {
     bool read_only = false;
@@ -49,7 +118,7 @@ static int pin_and_tell(struct sy_cuda_device *device, void *base, uint64_t byte
                     "event=host_registered device=cuda:%d bytes=%llu ms=%.1f read_only=%d",
                     device->base.spec.ordinal, (unsigned long long)bytes,
                     (double)(sy_clock_now() - start) / 1e6, (int)read_only);
-    else
+    else if (status != SY_ECANCELED)
         sy_log_warn("device", "event=host_not_registered device=cuda:%d bytes=%llu why=\"%s\"",
                     device->base.spec.ordinal, (unsigned long long)bytes, sy_error_text());
     return status;
@@ -59,14 +128,6 @@ static struct sy_registered *first_queued(struct sy_cuda_registrar *r)
 {
     for (int i = 0; i < r->n; i++)
         if (r->ranges[i].state == SY_REGISTER_QUEUED)
-            return &r->ranges[i];
-    return NULL;
-}
-
-static struct sy_registered *find_range(struct sy_cuda_registrar *r, const void *base)
-{
-    for (int i = 0; i < r->n; i++)
-        if (r->ranges[i].base == base)
             return &r->ranges[i];
     return NULL;
 }
@@ -84,7 +145,7 @@ static void *registrar_main(void *arg)
         pthread_mutex_unlock(&r->lock);
         int status = pin_and_tell(device, base, bytes);
         pthread_mutex_lock(&r->lock);
-        range = find_range(r, base); /* others may have left the array; a busy one does not */
+        range = find_range(r, base);
         range->state = SY_REGISTER_DONE;
         range->status = status;
         if (status < 0)
@@ -150,25 +211,37 @@ static struct sy_registered take_range(struct sy_cuda_registrar *r, struct sy_re
     return taken;
 }
 
+/* The pieces that were pinned; the first failure, but goes on. */
+static int unpin(struct sy_cuda_device *device, const struct sy_registered *range)
+{
+    int status = SY_OK;
+    if (range->pinned_bytes > 0 && sy_cuda_device_failed(&device->base) == SY_OK)
+        SY_TRY(sy_cuda_device_enter(&device->base));
+    for (uint64_t done = 0; done < range->pinned_bytes;) {
+        char *at = (char *)range->base + done;
+        uint64_t piece = piece_at(at, range->bytes - done);
+        int failure = sy_cuda_device_check(&device->base, device->api->host_unregister(at),
+                                           "cannot unpin %llu bytes at %p",
+                                           (unsigned long long)piece, (void *)at);
+        status = status < 0 ? status : failure;
+        done += piece;
+    }
+    return status;
+}
+
 int sy_cuda_host_unregister(struct sy_device *base_device, void *base)
 {
     struct sy_cuda_device *device = (struct sy_cuda_device *)base_device;
     struct sy_cuda_registrar *r = &device->registrar;
     struct sy_registered *range;
     pthread_mutex_lock(&r->lock);
-    while ((range = find_range(r, base)) != NULL && range->state == SY_REGISTER_BUSY)
+    while ((range = find_range(r, base)) != NULL && range->state == SY_REGISTER_BUSY) {
+        range->cancel = true;
         pthread_cond_wait(&r->changed, &r->lock);
+    }
     struct sy_registered taken = range ? take_range(r, range) : (struct sy_registered){0};
     pthread_mutex_unlock(&r->lock);
-    if (!range)
-        return sy_error_set(SY_EARG, "%p is not registered", base);
-    if (taken.state == SY_REGISTER_QUEUED || taken.status < 0)
-        return SY_OK;
-    if (sy_cuda_device_failed(base_device) == SY_OK)
-        SY_TRY(sy_cuda_device_enter(base_device));
-    return sy_cuda_device_check(base_device, device->api->host_unregister(base),
-                                "cannot unpin %llu bytes at %p", (unsigned long long)taken.bytes,
-                                base);
+    return range ? unpin(device, &taken) : sy_error_set(SY_EARG, "%p is not registered", base);
 }
 
 static bool all_done(const struct sy_cuda_registrar *r)
@@ -204,9 +277,11 @@ void sy_cuda_registrar_finish(struct sy_cuda_device *device)
 {
     struct sy_cuda_registrar *r = &device->registrar;
     pthread_mutex_lock(&r->lock);
-    for (int i = r->n - 1; i >= 0; i--) /* what it has not begun, it need not begin */
+    for (int i = r->n - 1; i >= 0; i--) { /* what it has not begun, it need not begin */
+        r->ranges[i].cancel = true;
         if (r->ranges[i].state == SY_REGISTER_QUEUED)
             take_range(r, &r->ranges[i]);
+    }
     pthread_mutex_unlock(&r->lock);
     if (r->has_thread)
         pthread_join(r->thread, NULL);

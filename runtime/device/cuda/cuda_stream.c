@@ -178,10 +178,10 @@ static sy_ns event_time(struct sy_event *base)
 
 /* ---- the queue --------------------------------------------------------------------------------------- */
 
-/* Looks at marks until there is room. */
-static int make_room(struct cuda_stream *s)
+/* Looks at marks until there is room for n entries. */
+static int make_room(struct cuda_stream *s, unsigned n)
 {
-    while (!sy_queue_bound_has_room(&s->bound)) {
+    while (!sy_queue_bound_has_room(&s->bound, n)) {
         int mark = sy_queue_bound_oldest(&s->bound);
         int error = mark < 0 ? SY_CUDA_NotReady : s->device->api->event_query(s->marks[mark]);
         if (error == SY_CUDA_NotReady) {
@@ -197,7 +197,7 @@ static int make_room(struct cuda_stream *s)
 static int begin_entry(struct cuda_stream *s)
 {
     SY_TRY(sy_cuda_device_enter(s->base.device));
-    return make_room(s);
+    return make_room(s, 1);
 }
 
 /* The entry is queued: counts it. A mark that cannot be recorded is made good by the next. */
@@ -212,21 +212,42 @@ static int end_entry(struct cuda_stream *s)
     return sy_cuda_device_check(s->base.device, error, "cannot mark the stream");
 }
 
+static int copy_piece(struct cuda_stream *s, void *host, uint64_t address, uint64_t bytes,
+                      bool to_device)
+{
+    SY_TRY(make_room(s, 1)); /* there is, unless somebody registered memory since it was counted */
+    SY_TRY(sy_cuda_device_check(s->base.device,
+                                s->device->api->copy(s->handle, host, address, bytes, to_device),
+                                "copy of %llu bytes %s 0x%llx", (unsigned long long)bytes,
+                                to_device ? "to" : "from", (unsigned long long)address));
+    return end_entry(s);
+}
+
+/* One copy, as a rule; two where it crosses from one pinned piece into the next. Room for all of them first, so that none is queued in
+ * half. */
 static int stream_copy(struct sy_stream *base, void *host, sy_device_address address,
                        uint64_t bytes, bool to_device)
 {
     struct cuda_stream *s = (struct cuda_stream *)base;
-    SY_TRY(begin_entry(s));
+    unsigned n_pieces = 0;
+    SY_TRY(sy_cuda_device_enter(base->device));
+    for (uint64_t at = 0; at < bytes; n_pieces++)
+        at += sy_cuda_copy_piece(s->device, (char *)host + at, bytes - at);
+    if (n_pieces > SY_QUEUE_ENTRIES)
+        return sy_error_set(SY_ETOOBIG, "copy of %llu bytes: more than %u pinned pieces",
+                            (unsigned long long)bytes, SY_QUEUE_ENTRIES);
+    SY_TRY(make_room(s, n_pieces));
     int fault = sy_fault("copy_run");
     if (fault < 0) { /* as a device fails: the call is fine, what comes later is not */
         (void)sy_cuda_device_check(base->device, SY_CUDA_LaunchFailure, "%s", "SY_FAULT=copy_run");
         return SY_OK;
     }
-    SY_TRY(sy_cuda_device_check(
-        base->device, s->device->api->copy(s->handle, host, address.value, bytes, to_device),
-        "copy of %llu bytes %s 0x%llx", (unsigned long long)bytes, to_device ? "to" : "from",
-        (unsigned long long)address.value));
-    return end_entry(s);
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t piece = sy_cuda_copy_piece(s->device, (char *)host + at, bytes - at);
+        SY_TRY(copy_piece(s, (char *)host + at, address.value + at, piece, to_device));
+        at += piece;
+    }
+    return SY_OK;
 }
 
 static int stream_launch(struct sy_stream *base, void (*fn)(void *arg), void *arg)

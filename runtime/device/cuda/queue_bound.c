@@ -2,9 +2,9 @@
 
 #include "runtime/base/assert.h"
 
-bool sy_queue_bound_has_room(const struct sy_queue_bound *bound)
+bool sy_queue_bound_has_room(const struct sy_queue_bound *bound, unsigned n)
 {
-    return bound->n < SY_QUEUE_ENTRIES;
+    return n <= SY_QUEUE_ENTRIES - bound->n;
 }
 
 int sy_queue_bound_add(struct sy_queue_bound *bound)

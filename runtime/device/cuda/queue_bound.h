@@ -22,8 +22,8 @@ struct sy_queue_bound {
     unsigned sizes[SY_QUEUE_MARKS]; /* entries that each mark stands for */
 };
 
-/* Is there room for an entry? If not: look whether mark `oldest` is signalled, say so with pass, ask again. */
-bool sy_queue_bound_has_room(const struct sy_queue_bound *bound);
+/* Is there room for so many entries (at most SY_QUEUE_ENTRIES)? If not: look whether mark `oldest` is signalled, say so with pass, ask again. */
+bool sy_queue_bound_has_room(const struct sy_queue_bound *bound, unsigned n);
 /* An entry was queued; needs room. The mark (0 .. SY_QUEUE_MARKS - 1) to record behind it, or -1. */
 int sy_queue_bound_add(struct sy_queue_bound *bound);
 /* The mark that add asked for could not be recorded: its entries count with the next. */
