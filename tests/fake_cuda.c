@@ -446,23 +446,29 @@ static int fake_ipc_close(uint64_t address)
     return fake_ipc_free(address);
 }
 
+/* These two are called by several threads. */
 static int fake_host_register(void *base, uint64_t bytes, bool read_only)
 {
+    uint64_t at = (uint64_t)(uintptr_t)base;
     NEED_CONTEXT();
     if (fake_cuda.read_only_memory && !read_only)
         return SY_CUDA_InvalidValue;
-    if (find_range(pinned, (uint64_t)(uintptr_t)base, 0))
-        return SY_CUDA_HostMemoryAlreadyRegistered;
-    return add_range(pinned, (uint64_t)(uintptr_t)base, bytes) ? 0 : SY_CUDA_MemoryAllocation;
+    pthread_mutex_lock(&lock);
+    int error = find_range(pinned, at, 0)      ? SY_CUDA_HostMemoryAlreadyRegistered
+                : add_range(pinned, at, bytes) ? 0
+                                               : SY_CUDA_MemoryAllocation;
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 static int fake_host_unregister(void *base)
 {
+    pthread_mutex_lock(&lock);
     struct range *range = find_range(pinned, (uint64_t)(uintptr_t)base, 0);
-    if (!range)
-        return SY_CUDA_HostMemoryNotRegistered;
-    range->bytes = 0;
-    return check_context();
+    if (range)
+        range->bytes = 0;
+    pthread_mutex_unlock(&lock);
+    return range ? check_context() : SY_CUDA_HostMemoryNotRegistered;
 }
 
 /* ---- streams and events ------------------------------------------------------------------------------ */
