@@ -1,0 +1,86 @@
+/* Which requests are taken, and in which order they run on one device. Pure: time comes in as a number.
+ *
+ *   ask ──> refused at once, with the prediction
+ *     └──> queue: by class, in a class by deadline, then by arrival ──(next)──> runs ──> done
+ *                                                    └──────── paused <── preempt ┘
+ *
+ * Predicted finish = what runs still needs + what stands before it in the queue + its own swap and compute. Each of these is an
+ * expected duration and a margin up to a high quantile; margins of independent runs add up as squares do. A request is taken if its
+ * finish, with the margin, is before its deadline.
+ *
+ * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or were
+ *     past saving without it.
+ * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
+ *     preempt_ns if that is not 0.
+ * Q3: within a class, the earliest deadline is first; none at all is last.
+ * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
+#ifndef SY_SCHED_ADMISSION_H
+#define SY_SCHED_ADMISSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/sched/predictor.h"
+
+struct sy_admission;
+
+struct sy_admission_config {
+    int max_requests; /* waiting, 1..65534 */
+    sy_ns preempt_ns; /* a running request gives way to a more urgent class within this; 0: never */
+    bool may_break_lower; /* a request may break promises made to less urgent classes (Q1) */
+};
+
+struct sy_admission_request {
+    uint64_t id;                 /* the caller's */
+    int class_;                  /* 0 is the most urgent */
+    sy_ns deadline_ns;           /* a point in time; 0: none */
+    struct sy_duration duration; /* swap and compute, corrected */
+};
+
+struct sy_prediction {
+    sy_ns queue_ns;       /* until it starts, as expected */
+    sy_ns finish_ns;      /* point in time, as expected */
+    sy_ns latest_ns;      /* the same, with margin: what the deadline is held against */
+    uint64_t would_break; /* the id of a request whose promise it would break; valid if `breaks` */
+    bool breaks;
+};
+
+/* EARG, ENOMEM_HOST. */
+int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out);
+void sy_admission_destroy(struct sy_admission *a); /* NULL is fine */
+/* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
+int sy_admission_set_share(struct sy_admission *a, unsigned permille);
+
+/* What would become of it if it came now. Linear in the queue. */
+struct sy_prediction sy_admission_predict(const struct sy_admission *a,
+                                          const struct sy_admission_request *r, sy_ns now);
+/* Takes it, or: EDEADLINE with the prediction in *out and in the error text; EBUSY: the queue is full. `out` may not be NULL. */
+int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
+                     struct sy_prediction *out);
+enum sy_admission_action {
+    SY_ADMISSION_WAIT,    /* nothing to do */
+    SY_ADMISSION_START,   /* *out runs from now on */
+    SY_ADMISSION_PREEMPT, /* *out runs and should stop between layers: then sy_admission_paused */
+};
+enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
+                                           struct sy_admission_request *out);
+/* Who would start next, without starting it: to prefetch. False: nobody. */
+bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request *out);
+/* What runs will take so long from now on, as is known better now. */
+void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
+/* The running one stands still and is first in its class again, for what it still needs. */
+void sy_admission_paused(struct sy_admission *a, sy_ns now);
+/* The running one's worker died: it is first in its class again, and takes so long. */
+void sy_admission_again(struct sy_admission *a, struct sy_duration duration);
+void sy_admission_done(struct sy_admission *a);
+/* Takes a waiting one out. False: it does not wait. */
+bool sy_admission_cancel(struct sy_admission *a, uint64_t id);
+
+int sy_admission_n_waiting(const struct sy_admission *a);
+bool sy_admission_is_busy(const struct sy_admission *a);
+/* When all that was taken is expected to be done. */
+sy_ns sy_admission_drained_ns(const struct sy_admission *a, sy_ns now);
+bool sy_admission_is_valid(const struct sy_admission *a); /* the invariant walker: order, sums */
+
+#endif
