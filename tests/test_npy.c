@@ -55,7 +55,8 @@ static size_t compose(unsigned char *to, int version, const char *dictionary, co
     if (version > 1)
         to[10] = to[11] = 0;
     memcpy(to + prefix, dictionary, length);
-    memcpy(to + prefix + length, data, n);
+    if (n > 0)
+        memcpy(to + prefix + length, data, n);
     return prefix + length + n;
 }
 
