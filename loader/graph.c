@@ -297,6 +297,8 @@ int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype 
                         const struct sy_shape *shape, int *out)
 {
     char *copy;
+    /* `shape` may belong to a tensor of this graph, which moves when the list grows. */
+    struct sy_shape own_shape = shape ? *shape : (struct sy_shape){0};
     SY_TRY(sy_graph_strdup(name, &copy));
     int status = grow(&graph->tensors, graph->n_tensors, sizeof *graph->tensors);
     if (status < 0) {
@@ -306,8 +308,7 @@ int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype 
     struct sy_tensor *tensor = &graph->tensors[graph->n_tensors];
     tensor->name = copy;
     tensor->dtype = dtype;
-    if (shape)
-        tensor->shape = *shape;
+    tensor->shape = own_shape;
     *out = graph->n_tensors++;
     return SY_OK;
 }
