@@ -18,8 +18,9 @@ struct event_base;
 struct sy_core;
 
 struct sy_core_config {
-    const char *device;   /* "host", "emulated,link-gbps=..." */
-    uint64_t pool_bytes;  /* 0: default, half of the machine's memory at most 8 GiB */
+    const char *device; /* "host", "emulated,link-gbps=..." */
+    uint64_t
+        pool_bytes; /* 0: half of the machine's memory, at most 8 GiB; three quarters of a GPU's */
     uint64_t image_bytes; /* discrete devices; 0: default as above */
     uint64_t slab_bytes;  /* 0: 256 MiB */
     int n_workers;        /* 0: 3 */

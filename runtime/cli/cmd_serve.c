@@ -338,9 +338,13 @@ static int measure_link(struct serve *serve)
 {
     struct sy_device_spec spec;
 
+    struct sy_device *device;
+
     SY_TRY(sy_device_spec_parse(serve->core_config.device, &spec));
     if (strcmp(spec.kind, "host") == 0)
         return SY_OK;
+    SY_TRY(sy_device_open(&spec, &device)); /* one that is not there needs no measuring */
+    sy_device_close(device);
     if (sy_link_probe(serve->core_config.device, &serve->link) < 0) {
         sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
         return SY_OK;
