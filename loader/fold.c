@@ -176,6 +176,21 @@ static int fold_shape(struct sy_infer *in, const struct sy_node *node)
     return store_dims(&f, dims);
 }
 
+static int fold_size(struct sy_infer *in, const struct sy_node *node)
+{
+    struct fold f = {.in = in, .node = node, .out_dtype = SY_DTYPE_I64};
+    const struct sy_shape *shape = &in->graph->tensors[node->inputs[0]].shape;
+    struct sy_dim *count;
+    make_block(&in->graph->tensors[node->outputs[0]].shape, &f.out);
+    SY_TRY(sy_graph_alloc(1, sizeof *count, &count));
+    int status = sy_shape_product(shape, 0, shape->rank, count);
+    if (status < 0) {
+        free(count);
+        return status;
+    }
+    return store_dims(&f, count);
+}
+
 /* ---- on constants ----------------------------------------------------------------------------- */
 
 static bool is_for_floats(const struct fold *f)
@@ -219,6 +234,8 @@ int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded)
     int status = SY_EUNSUPPORTED;
     if (node->op == SY_OP_SHAPE)
         status = fold_shape(in, node);
+    else if (node->op == SY_OP_SIZE)
+        status = fold_size(in, node);
     else if (prepare(&f))
         status = is_for_dims(&f) ? fold_dims(&f) : fold_constants(&f);
     finish(&f);

@@ -65,6 +65,109 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_CONSTANT_OF_SHAPE] = sy_rule_constant_of_shape,
     [SY_OP_RANGE] = sy_rule_range,
     [SY_OP_GELU] = sy_rule_same,
+    [SY_OP_ACOS] = sy_rule_same,
+    [SY_OP_ACOSH] = sy_rule_same,
+    [SY_OP_ASIN] = sy_rule_same,
+    [SY_OP_ASINH] = sy_rule_same,
+    [SY_OP_ATAN] = sy_rule_same,
+    [SY_OP_ATANH] = sy_rule_same,
+    [SY_OP_CEIL] = sy_rule_same,
+    [SY_OP_FLOOR] = sy_rule_same,
+    [SY_OP_ROUND] = sy_rule_same,
+    [SY_OP_COS] = sy_rule_same,
+    [SY_OP_COSH] = sy_rule_same,
+    [SY_OP_SIN] = sy_rule_same,
+    [SY_OP_SINH] = sy_rule_same,
+    [SY_OP_TAN] = sy_rule_same,
+    [SY_OP_SIGN] = sy_rule_same,
+    [SY_OP_SOFTPLUS] = sy_rule_same,
+    [SY_OP_SOFTSIGN] = sy_rule_same,
+    [SY_OP_SELU] = sy_rule_same,
+    [SY_OP_CELU] = sy_rule_same,
+    [SY_OP_THRESHOLDED_RELU] = sy_rule_same,
+    [SY_OP_SHRINK] = sy_rule_same,
+    [SY_OP_NOT] = sy_rule_same,
+    [SY_OP_BITWISE_NOT] = sy_rule_same,
+    [SY_OP_MISH] = sy_rule_same,
+    [SY_OP_IS_INF] = sy_rule_test,
+    [SY_OP_IS_NAN] = sy_rule_test,
+    [SY_OP_PRELU] = sy_rule_broadcast,
+    [SY_OP_MOD] = sy_rule_broadcast,
+    [SY_OP_GREATER] = sy_rule_broadcast,
+    [SY_OP_GREATER_OR_EQUAL] = sy_rule_broadcast,
+    [SY_OP_LESS] = sy_rule_broadcast,
+    [SY_OP_LESS_OR_EQUAL] = sy_rule_broadcast,
+    [SY_OP_AND] = sy_rule_broadcast,
+    [SY_OP_OR] = sy_rule_broadcast,
+    [SY_OP_XOR] = sy_rule_broadcast,
+    [SY_OP_BITWISE_AND] = sy_rule_broadcast,
+    [SY_OP_BITWISE_OR] = sy_rule_broadcast,
+    [SY_OP_BITWISE_XOR] = sy_rule_broadcast,
+    [SY_OP_BIT_SHIFT] = sy_rule_broadcast,
+    [SY_OP_MEAN] = sy_rule_broadcast,
+    [SY_OP_REDUCE_MAX] = sy_rule_reduce,
+    [SY_OP_REDUCE_MIN] = sy_rule_reduce,
+    [SY_OP_REDUCE_PROD] = sy_rule_reduce,
+    [SY_OP_REDUCE_L1] = sy_rule_reduce,
+    [SY_OP_REDUCE_L2] = sy_rule_reduce,
+    [SY_OP_REDUCE_LOG_SUM] = sy_rule_reduce,
+    [SY_OP_REDUCE_LOG_SUM_EXP] = sy_rule_reduce,
+    [SY_OP_REDUCE_SUM_SQUARE] = sy_rule_reduce,
+    [SY_OP_ARG_MAX] = sy_rule_arg,
+    [SY_OP_ARG_MIN] = sy_rule_arg,
+    [SY_OP_CUM_SUM] = sy_rule_cum_sum,
+    [SY_OP_GATHER_ELEMENTS] = sy_rule_gather_elements,
+    [SY_OP_GATHER_ND] = sy_rule_gather_nd,
+    [SY_OP_SCATTER_ELEMENTS] = sy_rule_scatter,
+    [SY_OP_SCATTER] = sy_rule_scatter,
+    [SY_OP_SCATTER_ND] = sy_rule_scatter,
+    [SY_OP_ONE_HOT] = sy_rule_one_hot,
+    [SY_OP_COMPRESS] = sy_rule_compress,
+    [SY_OP_NON_ZERO] = sy_rule_non_zero,
+    [SY_OP_REVERSE_SEQUENCE] = sy_rule_reverse_sequence,
+    [SY_OP_UNIQUE] = sy_rule_unique,
+    [SY_OP_TOP_K] = sy_rule_top_k,
+    [SY_OP_TILE] = sy_rule_tile,
+    [SY_OP_SIZE] = sy_rule_size,
+    [SY_OP_EYE_LIKE] = sy_rule_eye_like,
+    [SY_OP_TRILU] = sy_rule_trilu,
+    [SY_OP_DEPTH_TO_SPACE] = sy_rule_depth_to_space,
+    [SY_OP_SPACE_TO_DEPTH] = sy_rule_space_to_depth,
+    [SY_OP_CAST_LIKE] = sy_rule_cast,
+    [SY_OP_CONV_TRANSPOSE] = sy_rule_conv_transpose,
+    [SY_OP_MAX_UNPOOL] = sy_rule_max_unpool,
+    [SY_OP_LP_POOL] = sy_rule_pool,
+    [SY_OP_GLOBAL_LP_POOL] = sy_rule_global_pool,
+    [SY_OP_LP_NORM] = sy_rule_norm,
+    [SY_OP_MEAN_VARIANCE_NORM] = sy_rule_norm,
+    [SY_OP_INSTANCE_NORM] = sy_rule_norm,
+    [SY_OP_GROUP_NORM] = sy_rule_norm,
+    [SY_OP_RMS_NORM] = sy_rule_norm,
+    [SY_OP_HARDMAX] = sy_rule_softmax,
+    [SY_OP_EINSUM] = sy_rule_einsum,
+    [SY_OP_RESIZE] = sy_rule_resize,
+    [SY_OP_UPSAMPLE] = sy_rule_resize,
+    [SY_OP_LSTM] = sy_rule_recurrent,
+    [SY_OP_GRU] = sy_rule_recurrent,
+    [SY_OP_RNN] = sy_rule_recurrent,
+    [SY_OP_NON_MAX_SUPPRESSION] = sy_rule_nms,
+    [SY_OP_ROI_ALIGN] = sy_rule_roi_align,
+    [SY_OP_GRID_SAMPLE] = sy_rule_grid_sample,
+    [SY_OP_NLL_LOSS] = sy_rule_nll_loss,
+    [SY_OP_SOFTMAX_LOSS] = sy_rule_softmax_loss,
+    [SY_OP_DET] = sy_rule_det,
+    [SY_OP_QUANTIZE_LINEAR] = sy_rule_quantize,
+    [SY_OP_DEQUANTIZE_LINEAR] = sy_rule_dequantize,
+    [SY_OP_DYNAMIC_QUANTIZE_LINEAR] = sy_rule_dynamic_quantize,
+    [SY_OP_QLINEAR_CONV] = sy_rule_qlinear_conv,
+    [SY_OP_QLINEAR_MATMUL] = sy_rule_qlinear_matmul,
+    [SY_OP_CONV_INTEGER] = sy_rule_qlinear_conv,
+    [SY_OP_MATMUL_INTEGER] = sy_rule_qlinear_matmul,
+    [SY_OP_BLACKMAN_WINDOW] = sy_rule_window,
+    [SY_OP_HAMMING_WINDOW] = sy_rule_window,
+    [SY_OP_HANN_WINDOW] = sy_rule_window,
+    [SY_OP_DFT] = sy_rule_dft,
+    [SY_OP_TF_IDF] = sy_rule_tf_idf,
 };
 
 /* Room for the constants that rules add, at most one a node. */
@@ -135,9 +238,32 @@ static int infer_node(struct sy_infer *in, int n)
 static int check_left(const struct sy_graph *graph)
 {
     for (int n = 0; n < graph->n_nodes; n++)
-        if (graph->nodes[n].op == SY_OP_SHAPE || graph->nodes[n].op == SY_OP_RANGE)
+        if (graph->nodes[n].op == SY_OP_SHAPE || graph->nodes[n].op == SY_OP_SIZE)
             return sy_infer_fail(&graph->nodes[n], SY_EUNSUPPORTED,
                                  "the batch size is used as a number, not only as a shape");
+    return SY_OK;
+}
+
+/* Outputs that are constants become copies of one, so that a layer makes them. */
+static int give_constants_makers(struct sy_graph *graph)
+{
+    for (int i = 0; i < graph->n_outputs; i++) {
+        int out = graph->outputs[i], constant;
+        struct sy_tensor *t = &graph->tensors[out];
+        if (!t->data)
+            continue;
+        SY_TRY(sy_graph_add_tensor(graph, t->name, t->dtype, &t->shape, &constant));
+        SY_TRY(sy_graph_add_node(graph, SY_OP_IDENTITY, 13, graph->tensors[out].name, 1, &constant,
+                                 1, &out, NULL));
+        for (int n = 0; n + 1 < graph->n_nodes; n++)
+            for (int k = 0; k < graph->nodes[n].n_inputs; k++)
+                if (graph->nodes[n].inputs[k] == out)
+                    graph->nodes[n].inputs[k] = constant;
+        graph->tensors[constant].data = graph->tensors[out].data;
+        graph->tensors[constant].data_bytes = graph->tensors[out].data_bytes;
+        graph->tensors[out].data = NULL;
+        graph->tensors[out].data_bytes = 0;
+    }
     return SY_OK;
 }
 
@@ -152,6 +278,7 @@ int sy_graph_infer(struct sy_graph *graph)
         SY_TRY_GOTO(infer_node(&in, n), out);
     sy_graph_compact(graph);
     SY_TRY_GOTO(sy_graph_remove_dead(graph), out);
+    SY_TRY_GOTO(give_constants_makers(graph), out);
     status = check_left(graph);
 out:
     close_infer(&in);

@@ -51,6 +51,14 @@ int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, 
 /* A float from constant input i, else from the attribute, else `otherwise`. */
 int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i, const char *attr,
                    float otherwise, float *out);
+/* Whether input i is left out, a constant or a known value. */
+bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i);
+/* What the file says of output i's shape, in numbers, for results that depend on data; EUNSUPPORTED if it says nothing. Whoever uses it
+ * makes sure that the run checks it. */
+int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
+                      struct sy_shape *out);
+/* The attribute's text, or `otherwise`. */
+const char *sy_infer_text(const struct sy_node *node, const char *name, const char *otherwise);
 /* axis + rank if negative; ECORRUPT outside. */
 int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out);
 /* Gives up outputs from `n` on; EUNSUPPORTED if somebody reads them. */
@@ -61,8 +69,19 @@ int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int
 
 typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 
-sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip,
+sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_test,
     sy_rule_dropout; /* shape_elementwise.c */
+sy_infer_rule sy_rule_arg, sy_rule_cum_sum, sy_rule_top_k, sy_rule_unique, sy_rule_non_zero,
+    sy_rule_compress, sy_rule_gather_elements, sy_rule_gather_nd, sy_rule_scatter, sy_rule_one_hot,
+    sy_rule_reverse_sequence; /* shape_index.c */
+sy_infer_rule sy_rule_conv_transpose, sy_rule_max_unpool, sy_rule_resize, sy_rule_depth_to_space,
+    sy_rule_space_to_depth, sy_rule_grid_sample, sy_rule_roi_align, sy_rule_nms,
+    sy_rule_recurrent; /* shape_space.c */
+sy_infer_rule sy_rule_tile, sy_rule_size, sy_rule_eye_like, sy_rule_trilu, sy_rule_norm,
+    sy_rule_nll_loss, sy_rule_softmax_loss, sy_rule_det, sy_rule_window, sy_rule_einsum,
+    sy_rule_dft, sy_rule_tf_idf; /* shape_various.c */
+sy_infer_rule sy_rule_quantize, sy_rule_dequantize, sy_rule_dynamic_quantize, sy_rule_qlinear_conv,
+    sy_rule_qlinear_matmul; /* shape_quantized.c */
 sy_infer_rule sy_rule_conv, sy_rule_pool, sy_rule_global_pool, sy_rule_pad,
     sy_rule_batch_norm; /* shape_window.c */
 sy_infer_rule sy_rule_gemm, sy_rule_matmul, sy_rule_softmax, sy_rule_layer_norm,

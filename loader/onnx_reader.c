@@ -14,6 +14,11 @@
 
 enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32 };
 
+/* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
+static const enum sy_op unchanged[] = {
+    SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL, SY_OP_NOT, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN,
+    SY_OP_TRANSPOSE,           SY_OP_FLATTEN};
+
 /* Names to tensor indices: open addressing, at most half full. */
 struct name_map {
     const char **names;
@@ -26,6 +31,8 @@ struct reader {
     Onnx__ModelProto *model;
     struct sy_graph *graph;
     struct name_map map;
+    struct name_map
+        declared; /* results that the file gives a type: index into value_info, then into outputs */
     int opset;
 };
 
@@ -473,6 +480,46 @@ static bool is_constant_node(const Onnx__NodeProto *node)
     return strcmp(text(node->op_type), "Constant") == 0;
 }
 
+/* What the file says of result `name`, if it is a tensor whose dimensions are all numbers: a hint for results that depend on data. */
+static bool declared_type(const struct reader *r, const char *name, enum sy_dtype *dtype,
+                          struct sy_shape *shape)
+{
+    const Onnx__GraphProto *graph = r->model->graph;
+    int i = map_get(&r->declared, name);
+    if (i < 0)
+        return false;
+    const Onnx__ValueInfoProto *info = (size_t)i < graph->n_value_info
+                                           ? graph->value_info[i]
+                                           : graph->output[(size_t)i - graph->n_value_info];
+    if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
+        !info->type->tensor_type || !info->type->tensor_type->shape ||
+        info->type->tensor_type->shape->n_dim > SY_MAX_RANK)
+        return false;
+    const Onnx__TensorShapeProto *from = info->type->tensor_type->shape;
+    *shape = (struct sy_shape){.rank = (int)from->n_dim};
+    for (int k = 0; k < shape->rank; k++) {
+        if (from->dim[k]->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE ||
+            from->dim[k]->dim_value < 0)
+            return false;
+        shape->dims[k].fixed = from->dim[k]->dim_value;
+    }
+    *dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
+    return sy_dtype_bytes(*dtype) > 0;
+}
+
+static int note_declared(struct reader *r)
+{
+    const Onnx__GraphProto *graph = r->model->graph;
+    if (graph->n_value_info > INT_MAX / 4 || graph->n_output > INT_MAX / 4)
+        return sy_error_set(SY_EUNSUPPORTED, "%s declares too many tensors", r->path);
+    SY_TRY(map_init(&r->declared, graph->n_value_info + graph->n_output));
+    for (size_t i = 0; i < graph->n_value_info; i++)
+        map_set(&r->declared, text(graph->value_info[i]->name), (int)i);
+    for (size_t i = 0; i < graph->n_output; i++)
+        map_set(&r->declared, text(graph->output[i]->name), (int)(graph->n_value_info + i));
+    return SY_OK;
+}
+
 static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outputs)
 {
     for (size_t i = 0; i < from->n_output; i++) {
@@ -481,10 +528,25 @@ static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outp
             continue;
         if (map_get(&r->map, from->output[i]) >= 0)
             return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", from->output[i]);
-        SY_TRY(sy_graph_add_tensor(r->graph, from->output[i], SY_DTYPE_NONE, NULL, &outputs[i]));
+        struct sy_shape shape;
+        enum sy_dtype dtype;
+        bool known = declared_type(r, from->output[i], &dtype, &shape);
+        SY_TRY(sy_graph_add_tensor(r->graph, from->output[i], known ? dtype : SY_DTYPE_NONE,
+                                   known ? &shape : NULL, &outputs[i]));
         map_set(&r->map, from->output[i], outputs[i]);
     }
     return SY_OK;
+}
+
+static int check_age(const struct reader *r, enum sy_op op)
+{
+    for (size_t i = 0; r->opset < MIN_OPSET && i < SY_ARRAY_LEN(unchanged); i++)
+        if (unchanged[i] == op)
+            return SY_OK;
+    if (r->opset >= MIN_OPSET)
+        return SY_OK;
+    return sy_error_set(SY_EUNSUPPORTED, "opsets below %d are not supported, export it again",
+                        MIN_OPSET);
 }
 
 static int read_node(struct reader *r, const Onnx__NodeProto *from)
@@ -495,6 +557,7 @@ static int read_node(struct reader *r, const Onnx__NodeProto *from)
         return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
                             from->domain);
     SY_TRY(sy_op_from_name(text(from->op_type), &op));
+    SY_TRY(check_age(r, op));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
     SY_TRY(sy_graph_alloc(from->n_output, sizeof *outputs, &outputs));
@@ -558,7 +621,7 @@ static int find_opset(struct reader *r)
         if (!*text(import->domain) || strcmp(import->domain, "ai.onnx") == 0)
             version = import->version;
     }
-    if (version < MIN_OPSET || version > MAX_OPSET)
+    if (version < 1 || version > MAX_OPSET)
         return sy_error_set(
             SY_EUNSUPPORTED,
             "%s uses opset %lld; %d to %d are supported, export it again with one of "
@@ -579,6 +642,7 @@ static int read_graph(struct reader *r)
     if (graph->n_sparse_initializer > 0)
         return sy_error_set(SY_EUNSUPPORTED, "%s has sparse initializers", r->path);
     SY_TRY(map_init(&r->map, n_names));
+    SY_TRY(note_declared(r));
     SY_TRY(sy_graph_create(graph->name, &r->graph));
     for (size_t i = 0; i < graph->n_initializer; i++) {
         int tensor;
@@ -613,5 +677,7 @@ out:
         onnx__model_proto__free_unpacked(r.model, NULL);
     free(r.map.names);
     free(r.map.values);
+    free(r.declared.names);
+    free(r.declared.values);
     return status;
 }

@@ -201,6 +201,32 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
     return SY_OK;
 }
 
+bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i)
+{
+    int tensor = sy_node_input(node, i);
+    return tensor < 0 || in->graph->tensors[tensor].data || in->values[tensor];
+}
+
+int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
+                      struct sy_shape *out)
+{
+    const struct sy_tensor *t =
+        i < node->n_outputs && node->outputs[i] >= 0 ? &in->graph->tensors[node->outputs[i]] : NULL;
+    if (!t || t->dtype == SY_DTYPE_NONE)
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "the size of its result '%.80s' depends on data that is known at run "
+                             "only, and the file does not declare it",
+                             t ? t->name : "");
+    *out = t->shape;
+    return SY_OK;
+}
+
+const char *sy_infer_text(const struct sy_node *node, const char *name, const char *otherwise)
+{
+    const struct sy_attr *attr = sy_node_attr(node, name);
+    return attr && attr->kind == SY_ATTR_STRING && attr->s ? attr->s : otherwise;
+}
+
 int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out)
 {
     if (axis < -rank || axis >= rank)

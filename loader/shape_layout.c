@@ -1,4 +1,5 @@
 /* Shape rules: operators that give the same elements another shape, and those that make or read shapes. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,12 +42,26 @@ static int resolve_reshape(const struct sy_node *node, const struct sy_shape *fr
     return SY_OK;
 }
 
+/* The operand that says the result's shape is known at run only: the file's word for it, checked then. */
+static int leave_to_run(struct sy_infer *in, struct sy_node *node, enum sy_op op)
+{
+    const struct sy_tensor *x;
+    struct sy_shape shape;
+    SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    node->op = op;
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
 /* The target becomes the output's shape; the input that held it goes. */
 int sy_rule_reshape(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     struct sy_dim *target;
     int n;
+    if (!sy_infer_is_known(in, node, 1))
+        return leave_to_run(in, node, SY_OP_RUN_RESHAPE);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_dims(in, node, 1, "shape", &n, &target));
     if (n < 0 || n > SY_MAX_RANK) {
@@ -100,6 +115,8 @@ int sy_rule_squeeze(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     bool is_marked[SY_MAX_RANK] = {false};
     int n;
+    if (!sy_infer_is_known(in, node, 1))
+        return leave_to_run(in, node, SY_OP_RUN_SQUEEZE);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(marked_axes(in, node, x->shape.rank, &n, is_marked));
     struct sy_shape shape = {.rank = 0};
@@ -121,6 +138,8 @@ int sy_rule_unsqueeze(struct sy_infer *in, struct sy_node *node)
     bool is_marked[SY_MAX_RANK] = {false};
     int64_t axes[SY_MAX_RANK];
     int n;
+    if (!sy_infer_is_known(in, node, 1))
+        return leave_to_run(in, node, SY_OP_RUN_UNSQUEEZE);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, &n, axes));
     struct sy_shape shape = {.rank = x->shape.rank + SY_MAX(n, 0)};
@@ -140,6 +159,8 @@ int sy_rule_expand(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     struct sy_dim *target;
     int n;
+    if (!sy_infer_is_known(in, node, 1))
+        return leave_to_run(in, node, SY_OP_RUN_EXPAND);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_dims(in, node, 1, "shape", &n, &target));
     struct sy_shape shape = {.rank = n}, own = x->shape;
@@ -187,6 +208,11 @@ int sy_rule_constant_of_shape(struct sy_infer *in, struct sy_node *node)
         SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_F32, &one, zero, sizeof *zero,
                                      &constant));
     }
+    if (!sy_infer_is_known(in, node, 0)) {
+        SY_TRY(sy_node_add_input(node, node->inputs[0]));
+        node->inputs[0] = constant;
+        return leave_to_run(in, node, SY_OP_RUN_EXPAND);
+    }
     SY_TRY(sy_infer_dims(in, node, 0, "shape", &n, &target));
     struct sy_shape shape = {.rank = n};
     if (n >= 0 && n <= SY_MAX_RANK)
@@ -206,12 +232,41 @@ int sy_rule_constant_of_shape(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* Integers known at import only. */
+static bool is_integer_range(const struct sy_infer *in, const struct sy_node *node)
+{
+    for (int i = 0; i < 3; i++)
+        if (!sy_infer_is_known(in, node, i) || sy_node_input(node, i) < 0 ||
+            !sy_dtype_is_integer(in->graph->tensors[node->inputs[i]].dtype))
+            return false;
+    return true;
+}
+
+/* How many floats a Range of constants has; -1: not of constant floats. */
+static int64_t count_floats(const struct sy_infer *in, const struct sy_node *node)
+{
+    float limit[3];
+    for (int i = 0; i < 3; i++)
+        if (sy_node_input(node, i) < 0 || !sy_graph_scalar(in->graph, node->inputs[i], &limit[i]))
+            return -1;
+    double count = ceil(((double)limit[1] - (double)limit[0]) / (double)limit[2]);
+    return count > 0 && count < 1e9 ? (int64_t)count : count <= 0 ? 0 : -1;
+}
+
+/* Integers known at import are folded; the rest is computed at run. */
 int sy_rule_range(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     int64_t limit[3];
     SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (node->n_inputs != 3)
+        return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", node->n_inputs);
+    if (!is_integer_range(in, node)) {
+        struct sy_shape floats = {.rank = 1, .dims = {{count_floats(in, node), 0}}};
+        if (floats.dims[0].fixed < 0)
+            return leave_to_run(in, node, SY_OP_RANGE);
+        sy_infer_set(in, node, 0, x->dtype, &floats);
+        return SY_OK;
+    }
     for (int i = 0; i < 3; i++) {
         int n;
         SY_TRY(sy_infer_need(in, node, i, &x));

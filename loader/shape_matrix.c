@@ -64,20 +64,19 @@ int sy_rule_matmul(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* Up to opset 12 softmax runs over all dimensions from `axis` on; that is the same only if one of them is not 1. */
-static int check_flat_softmax(const struct sy_node *node, const struct sy_shape *shape, int *axis)
+/* Up to opset 12 softmax runs over all dimensions from `axis` on; that is the same if all but one of them are 1. */
+static bool is_flat_softmax(const struct sy_shape *shape, int *axis)
 {
-    int last = *axis;
+    int wide = 0, last = *axis;
     for (int i = *axis; i < shape->rank; i++) {
-        if (sy_dim_is(shape->dims[i], 1))
-            continue;
-        if (last != *axis || (i != *axis && !sy_dim_is(shape->dims[*axis], 1)))
-            return sy_infer_fail(node, SY_EUNSUPPORTED,
-                                 "softmax over several dimensions; export with opset 13");
-        last = i;
+        if (!sy_dim_is(shape->dims[i], 1)) {
+            wide++;
+            last = i;
+        }
     }
-    *axis = last;
-    return SY_OK;
+    if (wide <= 1)
+        *axis = last;
+    return wide > 1;
 }
 
 int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
@@ -87,8 +86,8 @@ int sy_rule_softmax(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", node->opset < 13 ? 1 : -1), x->shape.rank,
                          &axis));
-    if (node->opset < 13)
-        SY_TRY(check_flat_softmax(node, &x->shape, &axis));
+    if (node->opset < 13 && is_flat_softmax(&x->shape, &axis))
+        SY_TRY(sy_node_set_int(node, "flat", 1));
     SY_TRY(sy_node_set_int(node, "axis", axis));
     return sy_infer_same(in, node);
 }
@@ -97,9 +96,18 @@ int sy_rule_layer_norm(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     int axis;
-    SY_TRY(sy_infer_keep_outputs(in, node, 1));
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", -1), x->shape.rank, &axis));
+    struct sy_shape shape = x->shape;
+    bool extra = false;
+    for (int i = axis; i < shape.rank; i++)
+        shape.dims[i] = (struct sy_dim){1, 0};
+    for (int i = 1; i < node->n_outputs; i++) {
+        sy_infer_set(in, node, i, SY_DTYPE_F32, &shape);
+        extra = extra || (node->outputs[i] >= 0 && in->uses[node->outputs[i]] > 0);
+    }
+    if (!extra)
+        SY_TRY(sy_infer_keep_outputs(in, node, 1));
     SY_TRY(sy_node_set_int(node, "axis", axis));
     SY_TRY(sy_node_set_float(node, "epsilon", sy_node_float(node, "epsilon", 1e-5f)));
     return sy_infer_same(in, node);
@@ -127,6 +135,11 @@ int sy_rule_reduce(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     enum sy_dtype dtype = x->dtype;
+    if (!sy_infer_is_known(in, node, 1)) {
+        SY_TRY(sy_infer_declared(in, node, 0, &shape));
+        sy_infer_set(in, node, 0, dtype, &shape);
+        return SY_OK;
+    }
     SY_TRY(sy_infer_ints(in, node, 1, "axes", SY_MAX_RANK, &n, axes));
     for (int i = 0; i < n; i++) {
         int axis;

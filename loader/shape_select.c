@@ -88,10 +88,25 @@ static int split_parts(struct sy_infer *in, struct sy_node *node, const struct s
     return sy_node_set_ints(node, "split", node->n_outputs, parts);
 }
 
+static int declared_split(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    for (int i = 0; i < node->n_outputs; i++) {
+        struct sy_shape shape;
+        SY_TRY(sy_infer_declared(in, node, i, &shape));
+        sy_infer_set(in, node, i, x->dtype, &shape);
+    }
+    node->op = SY_OP_RUN_SPLIT;
+    return SY_OK;
+}
+
 int sy_rule_split(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     int64_t *parts;
+    if (!sy_infer_is_known(in, node, 1))
+        return declared_split(in, node);
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_graph_alloc((size_t)node->n_outputs, sizeof *parts, &parts));
     int status = split_parts(in, node, x, parts);
@@ -184,6 +199,17 @@ static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct s
 int sy_rule_slice(struct sy_infer *in, struct sy_node *node)
 {
     struct slice_lists s = {.starts = NULL};
+    for (int i = 1; i < node->n_inputs; i++) {
+        if (!sy_infer_is_known(in, node, i)) {
+            const struct sy_tensor *x;
+            struct sy_shape shape;
+            SY_TRY(sy_infer_need(in, node, 0, &x));
+            SY_TRY(sy_infer_declared(in, node, 0, &shape));
+            node->op = SY_OP_RUN_SLICE;
+            sy_infer_set(in, node, 0, x->dtype, &shape);
+            return SY_OK;
+        }
+    }
     int status = read_slice(in, node, &s);
     if (status == SY_OK)
         status = apply_slice(in, node, &s);

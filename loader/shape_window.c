@@ -137,11 +137,14 @@ int sy_rule_pool(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     struct window w;
-    SY_TRY(sy_infer_keep_outputs(in, node, 1));
+    bool indices = node->n_outputs > 1 && node->outputs[1] >= 0 && in->uses[node->outputs[1]] > 0;
+    if (!indices)
+        SY_TRY(sy_infer_keep_outputs(in, node, 1));
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(read_window(node, &x->shape, NULL, &w));
     struct sy_shape shape = x->shape;
     SY_TRY(window_output(node, &x->shape, &w, sy_node_int(node, "ceil_mode", 0) != 0, &shape));
+    sy_infer_set(in, node, 1, SY_DTYPE_I64, &shape);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }
@@ -180,6 +183,15 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
     int n, n_axes;
     float value;
     SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (!sy_infer_is_known(in, node, 1) || !sy_infer_is_known(in, node, 2) ||
+        !sy_infer_is_known(in, node, 3) ||
+        (x->dtype != SY_DTYPE_F32 && sy_node_input(node, 2) >= 0)) {
+        struct sy_shape declared;
+        SY_TRY(sy_infer_declared(in, node, 0, &declared));
+        node->op = SY_OP_RUN_PAD;
+        sy_infer_set(in, node, 0, x->dtype, &declared);
+        return SY_OK;
+    }
     SY_TRY(sy_infer_ints(in, node, 1, "pads", 2 * SY_MAX_RANK, &n, pads));
     SY_TRY(sy_infer_float(in, node, 2, "value", 0, &value));
     SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));

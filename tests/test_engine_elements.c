@@ -495,47 +495,25 @@ static void test_refused(void **state)
 {
     (void)state;
     rig_refused(mixed(SY_OP_ADD, SY_DTYPE_F32, SY_DTYPE_I64), false, 0, "type");
-    rig_refused(mixed(SY_OP_POW, SY_DTYPE_F32, SY_DTYPE_I64), false, 0, "type");
-    rig_refused(mixed(SY_OP_MUL, SY_DTYPE_F16, SY_DTYPE_F16), false, 0, "type");
-
-    static const enum sy_op floats_only[] = {SY_OP_RELU, SY_OP_ERF, SY_OP_HARD_SWISH, SY_OP_PAD};
-    for (int i = 0; i < 4; i++) {
+    static const enum sy_op floats_only[] = {SY_OP_SIGMOID, SY_OP_ERF, SY_OP_HARD_SWISH};
+    for (int i = 0; i < 3; i++) {
         struct sy_graph *g = gb_new("integers");
         int x = gb_input_of(g, SY_DTYPE_I32, DIMS(1, 4));
         gb_output(g, gb_node(g, floats_only[i], INPUTS(x), DIMS(1, 4)));
-        gb_ints(g, "pads", DIMS(0, 0, 0, 0));
-        rig_refused(g, false, 0, "float32");
+        rig_refused(g, false, 0, "INT32");
     }
-    struct sy_graph *g = gb_new("pad by reflection");
+    struct sy_graph *g = gb_new("pad by a rule that is not known");
     int x = gb_input(g, DIMS(1, 4));
     gb_output(g, gb_node(g, SY_OP_PAD, INPUTS(x), DIMS(1, 6)));
     gb_ints(g, "pads", DIMS(0, 1, 0, 1));
-    gb_string(g, "mode", "reflect");
-    rig_refused(g, false, 0, "constant");
-
-    g = gb_new("cast to half");
-    x = gb_input(g, DIMS(1, 4));
-    gb_output(g, gb_node(g, SY_OP_CAST, INPUTS(x), DIMS(1, 4)));
-    gb_type(g, g->outputs[0], SY_DTYPE_F16);
-    rig_refused(g, false, 0, "type");
+    gb_string(g, "mode", "mirror");
+    rig_refused(g, false, 0, "mode");
 
     g = gb_new("an operator that it does not have, behind one that it has");
     x = gb_input(g, DIMS(1, 4, 2, 2));
     x = gb_node(g, SY_OP_RELU, INPUTS(x), DIMS(1, 4, 2, 2));
-    gb_output(g, gb_node(g, SY_OP_LRN, INPUTS(x), DIMS(1, 4, 2, 2)));
+    gb_output(g, gb_node(g, SY_OP_SHAPE, INPUTS(x), DIMS(1, 4, 2, 2)));
     rig_refused(g, false, 1, "does not have this operator");
-
-    g = gb_new("the mask of a dropout");
-    x = gb_input(g, DIMS(1, 4));
-    gb_output(g, gb_node(g, SY_OP_DROPOUT, INPUTS(x), DIMS(1, 4)));
-    int mask = gb_input_of(g, SY_DTYPE_BOOL, DIMS(1, 4));
-    g->n_inputs--;
-    struct sy_node *node = &g->nodes[0];
-    node->outputs = realloc(node->outputs, 2 * sizeof *node->outputs);
-    assert_non_null(node->outputs);
-    node->outputs[node->n_outputs++] = mask;
-    gb_output(g, mask);
-    rig_refused(g, false, 0, "output 1");
 }
 
 int main(void)

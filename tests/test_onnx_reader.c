@@ -98,12 +98,20 @@ static void test_refuses_operator(void **state)
     start();
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
-    ob_node(&node, "Celu", NAMES("x"), NAMES("y"));
+    ob_node(&node, "SequenceEmpty", NAMES("x"), NAMES("y"));
     add();
     save(13);
-    expect_refusal(SY_EUNSUPPORTED, "node 'y' (Celu, opset 13)");
+    expect_refusal(SY_EUNSUPPORTED, "node 'y' (SequenceEmpty, opset 13)");
+    save(22);
+    expect_refusal(SY_EUNSUPPORTED, "opset 22");
+
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
+    ob_node(&node, "Dropout", NAMES("x"), NAMES("y"));
+    add();
     save(3);
-    expect_refusal(SY_EUNSUPPORTED, "opset 3");
+    expect_refusal(SY_EUNSUPPORTED, "node 'y' (Dropout, opset 3)");
 }
 
 static void test_refuses_broken_edges(void **state)

@@ -149,26 +149,36 @@ static int compute(const struct loaded *model, struct data_set *d)
     return engine->program_run(program, &binding, 0, n);
 }
 
-static bool run_set(const struct loaded *model, const char *set, char *text, size_t text_bytes)
+static enum onnx_verdict run_set(const struct loaded *model, const char *set, char *text,
+                                 size_t text_bytes)
 {
     static struct data_set d;
     char why[512];
     memset(&d, 0, sizeof d);
     d.n_inputs = read_arrays(set, "input", d.inputs, text, text_bytes);
     d.n_outputs = d.n_inputs < 0 ? -1 : read_arrays(set, "output", d.outputs, text, text_bytes);
-    if (d.n_outputs < 0 || !check_set(model->graph, &d, text, text_bytes))
-        return false;
+    if (d.n_outputs < 0)
+        return ONNX_FAILED;
+    for (int i = 0; i < d.n_inputs && i < model->graph->n_inputs; i++) {
+        const struct sy_tensor *input = &model->graph->tensors[model->graph->inputs[i]];
+        if (fits(input, &d.inputs[i], find_batch(model->graph, d.inputs), why, sizeof why))
+            continue;
+        snprintf(text, text_bytes, "model.onnx: the test's input is not what its model declares");
+        return ONNX_REFUSED; /* as a request with it would be */
+    }
+    if (!check_set(model->graph, &d, text, text_bytes))
+        return ONNX_FAILED;
     if (compute(model, &d) < 0) {
         snprintf(text, text_bytes, "run: %s", sy_error_text());
-        return false;
+        return ONNX_FAILED;
     }
     for (int i = 0; i < d.n_outputs; i++) {
         if (onnx_array_matches(&d.outputs[i], d.results[i], why, sizeof why))
             continue;
         snprintf(text, text_bytes, "output %d: %s", i, why);
-        return false;
+        return ONNX_FAILED;
     }
-    return true;
+    return ONNX_PASSED;
 }
 
 enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_bytes)
@@ -184,8 +194,9 @@ enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_byte
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, n);
         if (access(set, R_OK) != 0)
             break;
-        if (!run_set(&model, set, text, text_bytes))
-            return ONNX_FAILED;
+        enum onnx_verdict verdict = run_set(&model, set, text, text_bytes);
+        if (verdict != ONNX_PASSED)
+            return verdict;
     }
     snprintf(text, text_bytes, "no test_data_set_0");
     return n > 0 ? ONNX_PASSED : ONNX_FAILED;

@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/kernel.h"
 #include "workers/host/program.h"
 #include "workers/host/program_internal.h"
 
@@ -13,13 +14,15 @@ static const struct sy_host_op *const tables[] = {sy_host_ops_conv, sy_host_ops_
                                                   sy_host_ops_pool, sy_host_ops_eltwise,
                                                   sy_host_ops_norm, sy_host_ops_movement};
 
+static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
+
 const struct sy_host_op *sy_host_op_find(enum sy_op op)
 {
     for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
         for (const struct sy_host_op *o = tables[t]; o->build; o++)
             if (o->op == op)
                 return o;
-    return NULL;
+    return sy_kernel_find(op) ? &by_kernel : NULL;
 }
 
 static int describe(char *buffer, size_t bytes)

@@ -261,8 +261,9 @@ static int build_conv(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     const struct sy_node *node = sy_program_node(p);
     int weights;
-    if (!sy_program_is_param(p, 1))
-        return sy_unsupported(node, "weights that are computed");
+    const struct sy_tensor *x = sy_program_input_tensor(p, 0);
+    if (!sy_program_is_param(p, 1) || x->dtype != SY_DTYPE_F32)
+        return sy_program_add_kernel(p);
     SY_TRY(read_shape(p->graph, node, p->batch, &c));
     SY_TRY(sy_program_param(p, 1, &weights));
     SY_TRY(make_pd(node, &c, &p->values[weights].md, &pd));

@@ -50,7 +50,7 @@ static int build_unary(struct sy_program *p)
     while (u->op != node->op)
         u++;
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "only float32");
+        return sy_program_add_kernel(p);
     const struct sy_attr *approximate = sy_node_attr(node, "approximate");
     read_alpha_beta(node, u, &alpha, &beta);
     SY_TRY(sy_program_input_native(p, 0, &src));
@@ -96,7 +96,7 @@ static int build_loop_unary(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     int src, dst;
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "only float32");
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
     struct sy_step *step = sy_program_add_step(p, run_loop_unary, 2);
@@ -208,6 +208,18 @@ static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs,
     return sy_step_set_numbers(step, (const int64_t *)&b, (int)(sizeof b / sizeof(int64_t)));
 }
 
+/* Whether the loops here know the inputs' types. */
+static bool has_loop(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    enum sy_dtype dtype = sy_program_input_tensor(p, 0)->dtype;
+    for (int i = 1; i < node->n_inputs; i++)
+        if (sy_program_input_tensor(p, i)->dtype != dtype)
+            return false;
+    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
+           (node->op == SY_OP_EQUAL && dtype == SY_DTYPE_BOOL);
+}
+
 static int build_pair(struct sy_program *p, enum sy_op op)
 {
     int inputs[2], out;
@@ -223,6 +235,8 @@ static int build_pair(struct sy_program *p, enum sy_op op)
 
 static int build_binary(struct sy_program *p)
 {
+    if (!has_loop(p))
+        return sy_program_add_kernel(p);
     return build_pair(p, sy_program_node(p)->op);
 }
 
@@ -232,6 +246,8 @@ static int build_variadic(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     enum sy_op op = node->op == SY_OP_SUM ? SY_OP_ADD : node->op;
     int out, inputs[2];
+    if (!has_loop(p))
+        return sy_program_add_kernel(p);
     if (node->n_inputs == 2)
         return build_pair(p, op);
     SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
@@ -267,11 +283,13 @@ static int run_cast(struct sy_program *p, struct sy_step *step)
 static int build_cast(struct sy_program *p)
 {
     int src, dst;
+    const struct sy_node *node = sy_program_node(p);
+    enum sy_dtype from = sy_program_input_tensor(p, 0)->dtype,
+                  to = p->graph->tensors[node->outputs[0]].dtype;
+    if (sy_elementwise_cast(from, to, 0, NULL, NULL) < 0)
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
-    enum sy_dtype from = p->values[src].dtype, to = p->values[dst].dtype;
-    if (sy_elementwise_cast(from, to, 0, NULL, NULL) < 0)
-        return sy_unsupported(sy_program_node(p), "these element types");
     struct sy_step *step = sy_program_add_step(p, run_cast, 2);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");

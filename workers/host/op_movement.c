@@ -45,6 +45,8 @@ static int build_view(struct sy_program *p)
 static int build_identity(struct sy_program *p)
 {
     int src, out;
+    if (sy_program_node(p)->op == SY_OP_DROPOUT && sy_program_node(p)->n_outputs > 1)
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_native(p, 0, &src));
     if (sy_program_is_param(p, 0))
         return build_view(p);
@@ -158,16 +160,17 @@ static int build_pad(struct sy_program *p)
     const struct sy_attr *pads = sy_node_attr(node, "pads"), *mode = sy_node_attr(node, "mode");
     struct sy_strided_move move;
     int src, dst;
-    if (mode && mode->s && strcmp(mode->s, "constant") != 0)
-        return sy_unsupported(node, "padding other than with a constant");
+    bool negative = false;
+    for (int i = 0; pads && i < pads->n; i++)
+        negative = negative || pads->ints[i] < 0;
+    if ((mode && mode->s && strcmp(mode->s, "constant") != 0) || negative ||
+        sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
     SY_TRY(sy_program_output_plain(p, 0, &dst));
     const struct sy_value x = p->values[src];
     if (x.dtype != SY_DTYPE_F32 || !pads || pads->n != 2 * x.rank)
         return sy_unsupported(node, "only float32");
-    for (int i = 0; i < pads->n; i++)
-        if (pads->ints[i] < 0)
-            return sy_unsupported(node, "negative pads");
     start_move(&x, &x, &p->values[dst], &move);
     for (int i = 0; i < x.rank; i++)
         move.to_offset += pads->ints[i] * move.to_strides[i];

@@ -36,11 +36,32 @@ static int run_layer_norm(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+/* Scale and bias have one number for each that is normalised together. */
+static bool is_whole_scale(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int64_t x[SY_MAX_RANK], dims[SY_MAX_RANK];
+    int rank = sy_program_input_tensor(p, 0)->shape.rank, axis = (int)sy_node_int(node, "axis", -1);
+    sy_program_dims(p, node->inputs[0], x);
+    axis = axis < 0 ? axis + rank : axis;
+    for (int i = 1; i < 3; i++) {
+        if (i >= node->n_inputs || node->inputs[i] < 0)
+            continue;
+        sy_program_dims(p, node->inputs[i], dims);
+        if (product(dims, 0, sy_program_input_tensor(p, i)->shape.rank) != product(x, axis, rank))
+            return false;
+    }
+    return node->n_inputs > 1 && axis >= 0;
+}
+
 static int build_layer_norm(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     bool skips = node->op == SY_OP_SKIP_LAYER_NORM;
     int values[6] = {-1, -1, -1, -1, -1, -1}, at = 0;
+    if (!skips && (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->n_outputs > 1 ||
+                   !is_whole_scale(p)))
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, at++, &values[0]));
     if (skips)
         SY_TRY(sy_program_input_plain(p, at++, &values[1]));
@@ -84,6 +105,8 @@ static int build_batch_norm(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     int values[6];
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_program_add_kernel(p);
     for (int i = 0; i < 5; i++)
         SY_TRY(sy_program_input_plain(p, i, &values[i]));
     const struct sy_value x = p->values[values[0]];
@@ -132,9 +155,9 @@ static int build_softmax(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     dnnl_primitive_desc_t pd;
     int src, dst;
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || sy_node_int(node, "flat", 0))
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
-    if (p->values[src].dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "only float32");
     int axis = (int)sy_node_int(node, "axis", -1);
     axis = axis < 0 ? axis + p->values[src].rank : axis;
     dnnl_memory_desc_t md = p->values[src].md;
@@ -164,10 +187,10 @@ static int build_reduce(struct sy_program *p)
     const struct sy_attr *axes = sy_node_attr(node, "axes");
     struct sy_reduction r = {.mean = node->op == SY_OP_REDUCE_MEAN};
     int src, dst;
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->n_inputs > 1)
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
     const struct sy_value x = p->values[src];
-    if (x.dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "only float32");
     r.rank = x.rank;
     memcpy(r.dims, x.dims, sizeof r.dims);
     for (int i = 0; axes && i < axes->n; i++)

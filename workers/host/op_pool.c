@@ -22,7 +22,7 @@ static bool is_global(const struct sy_node *node)
     return node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
 }
 
-static int read_shape(struct sy_program *p, const struct sy_value *src, struct pool_shape *s)
+static void read_shape(struct sy_program *p, const struct sy_value *src, struct pool_shape *s)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct sy_attr *auto_pad = sy_node_attr(node, "auto_pad");
@@ -40,12 +40,7 @@ static int read_shape(struct sy_program *p, const struct sy_value *src, struct p
         if (lower || upper)
             s->pad_left[i] = total <= 0 ? 0 : upper ? total / 2 : total - total / 2;
         s->pad_right[i] = total - s->pad_left[i];
-        int64_t written = is_global(node) ? 0 : attr_at(node, "pads", s->spatial + i, 0);
-        bool extra = !lower && !upper && s->pad_right[i] > written;
-        if (extra && node->op == SY_OP_AVERAGE_POOL && sy_node_int(node, "count_include_pad", 0))
-            return sy_unsupported(node, "ceil_mode together with count_include_pad");
     }
-    return SY_OK;
 }
 
 static dnnl_alg_kind_t algorithm(const struct sy_node *node)
@@ -57,6 +52,14 @@ static dnnl_alg_kind_t algorithm(const struct sy_node *node)
                : dnnl_pooling_avg_exclude_padding;
 }
 
+/* Averages over padding: with ceil_mode windows may reach past it, which oneDNN would count too. */
+static bool counts_beyond_edge(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    return node->op == SY_OP_AVERAGE_POOL && sy_node_int(node, "count_include_pad", 0) != 0 &&
+           sy_node_int(node, "ceil_mode", 0) != 0;
+}
+
 static int build_pool(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -66,13 +69,13 @@ static int build_pool(struct sy_program *p)
     dnnl_primitive_attr_t attr;
     dnnl_memory_desc_t dst_md;
     int src, dst;
-    if (node->n_outputs > 1 && node->outputs[1] >= 0)
-        return sy_unsupported(node, "the indices output");
+    const struct sy_tensor *x = sy_program_input_tensor(p, 0);
+    if ((node->n_outputs > 1 && node->outputs[1] >= 0) || x->dtype != SY_DTYPE_F32 ||
+        x->shape.rank < 3 || x->shape.rank > 5 || counts_beyond_edge(p))
+        return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_native(p, 0, &src));
     const struct sy_value v = p->values[src];
-    if (v.dtype != SY_DTYPE_F32 || v.rank < 3 || v.rank > 5)
-        return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
-    SY_TRY(read_shape(p, &v, &s));
+    read_shape(p, &v, &s);
     dnnl_memory_desc_init_by_tag(&dst_md, v.rank, s.dst, dnnl_f32, dnnl_format_tag_any);
     SY_DNNL(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, algorithm(node), &v.md,
                                               &dst_md, s.strides, s.kernel, s.dilations, s.pad_left,

@@ -51,6 +51,8 @@ struct sy_step {
     struct sy_step_arg *args;
     int64_t *numbers; /* what a loop needs: dims, strides, ... */
     float *floats;
+    const struct sy_kernel *kernel; /* of a step that is one (kernel.c), and its node */
+    const struct sy_node *node;
     const char *name;
 };
 
@@ -151,7 +153,8 @@ extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host
     sy_host_ops_eltwise[], sy_host_ops_norm[],
     sy_host_ops_movement[]; /* each ends with build NULL */
 
-int sy_host_build_conv(struct sy_program *p);
+/* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */
+int sy_program_add_kernel(struct sy_program *p);
 int sy_unsupported(const struct sy_node *node, const char *what);
 
 #endif

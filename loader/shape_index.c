@@ -1,0 +1,191 @@
+/* Shape rules: operators that search, count, and read or write by index. */
+#include <stdlib.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+/* ArgMax, ArgMin. */
+int sy_rule_arg(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int axis, rank = 0;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
+    struct sy_shape shape = {.rank = 0};
+    for (int i = 0; i < x->shape.rank; i++) {
+        if (i != axis)
+            shape.dims[rank++] = x->shape.dims[i];
+        else if (sy_node_int(node, "keepdims", 1) != 0)
+            shape.dims[rank++] = (struct sy_dim){1, 0};
+    }
+    shape.rank = rank;
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    sy_infer_set(in, node, 0, SY_DTYPE_I64, &shape);
+    return SY_OK;
+}
+
+int sy_rule_cum_sum(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *axis;
+    SY_TRY(sy_infer_need(in, node, 1, &axis));
+    if (node->n_inputs != 2 || !sy_dtype_is_integer(axis->dtype) ||
+        sy_shape_elements(&axis->shape, 1) != 1)
+        return sy_infer_fail(node, SY_ECORRUPT, "its axis is not one integer");
+    return sy_infer_same(in, node);
+}
+
+/* K: an attribute up to opset 9, an input from 10 on; here always an attribute, or an input that is known at run only. */
+int sy_rule_top_k(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int axis, n = 0;
+    int64_t k = sy_node_int(node, "k", -1);
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", -1), x->shape.rank, &axis));
+    struct sy_shape shape = x->shape;
+    if (!sy_infer_is_known(in, node, 1)) {
+        SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    } else {
+        if (node->n_inputs > 1)
+            SY_TRY(sy_infer_ints(in, node, 1, "k", 1, &n, &k));
+        int64_t size = x->shape.dims[axis].fixed;
+        if (k < 0 || (x->shape.dims[axis].per_batch == 0 && k > size))
+            return sy_infer_fail(node, SY_ECORRUPT, "K is %lld", (long long)k);
+        shape.dims[axis] = (struct sy_dim){k, 0};
+        sy_infer_keep_inputs(node, 1);
+    }
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    sy_infer_set(in, node, 1, SY_DTYPE_I64, &shape);
+    return SY_OK;
+}
+
+static int declared_outputs(struct sy_infer *in, struct sy_node *node, enum sy_dtype first)
+{
+    for (int i = 0; i < node->n_outputs; i++) {
+        struct sy_shape shape;
+        if (node->outputs[i] < 0)
+            continue;
+        SY_TRY(sy_infer_declared(in, node, i, &shape));
+        sy_infer_set(in, node, i, i == 0 ? first : SY_DTYPE_I64, &shape);
+    }
+    return SY_OK;
+}
+
+int sy_rule_unique(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    return declared_outputs(in, node, x->dtype);
+}
+
+int sy_rule_non_zero(struct sy_infer *in, struct sy_node *node)
+{
+    return declared_outputs(in, node, SY_DTYPE_I64);
+}
+
+int sy_rule_compress(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *condition;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &condition));
+    return declared_outputs(in, node, x->dtype);
+}
+
+int sy_rule_gather_elements(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *indices;
+    int axis;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &indices));
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
+    if (x->shape.rank != indices->shape.rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "indices of %d dimensions for data of %d",
+                             indices->shape.rank, x->shape.rank);
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    struct sy_shape shape = indices->shape;
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_gather_nd(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *indices;
+    int64_t depth;
+    int64_t batch = sy_node_int(node, "batch_dims", 0);
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &indices));
+    int last = indices->shape.rank - 1;
+    if (last < 0 || batch < 0 || batch > last)
+        return sy_infer_fail(node, SY_ECORRUPT, "indices of %d dimensions", last + 1);
+    SY_TRY(sy_infer_fixed(node, &indices->shape, last, &depth));
+    int rank = last + x->shape.rank - (int)(batch + depth);
+    if (depth < 1 || batch + depth > x->shape.rank || rank > SY_MAX_RANK)
+        return sy_infer_fail(node, SY_ECORRUPT, "indices of length %lld", (long long)depth);
+    struct sy_shape shape = {.rank = 0};
+    for (int i = 0; i < last; i++)
+        shape.dims[shape.rank++] = indices->shape.dims[i];
+    for (int i = (int)(batch + depth); i < x->shape.rank; i++)
+        shape.dims[shape.rank++] = x->shape.dims[i];
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+/* Scatter is ScatterElements by its old name. */
+int sy_rule_scatter(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *indices, *updates;
+    int axis;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &indices));
+    SY_TRY(sy_infer_need(in, node, 2, &updates));
+    if (node->op == SY_OP_SCATTER)
+        node->op = SY_OP_SCATTER_ELEMENTS;
+    if (node->op == SY_OP_SCATTER_ELEMENTS) {
+        SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
+        SY_TRY(sy_node_set_int(node, "axis", axis));
+        if (indices->shape.rank != x->shape.rank ||
+            !sy_shape_equal(&indices->shape, &updates->shape))
+            return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit data or updates");
+    }
+    return sy_infer_same(in, node);
+}
+
+/* The depth as an input that is a constant, or the file's word for the shape. */
+int sy_rule_one_hot(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *indices, *depth, *values;
+    float number;
+    int axis, n;
+    int64_t count = 0;
+    SY_TRY(sy_infer_need(in, node, 0, &indices));
+    SY_TRY(sy_infer_need(in, node, 1, &depth));
+    SY_TRY(sy_infer_need(in, node, 2, &values));
+    struct sy_shape shape = indices->shape;
+    enum sy_dtype dtype = values->dtype;
+    SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", -1), shape.rank + 1, &axis));
+    if (shape.rank == SY_MAX_RANK)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "more than %d dimensions", SY_MAX_RANK);
+    if (!sy_infer_is_known(in, node, 1)) {
+        SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    } else {
+        if (sy_graph_scalar(in->graph, node->inputs[1], &number))
+            count = number >= 0 && number < 1e9f ? (int64_t)number : 0;
+        else
+            SY_TRY(sy_infer_ints(in, node, 1, "depth", 1, &n, &count));
+        for (int i = shape.rank++; i > axis; i--)
+            shape.dims[i] = shape.dims[i - 1];
+        shape.dims[axis] = (struct sy_dim){count, 0};
+    }
+    SY_TRY(sy_node_set_int(node, "axis", axis));
+    sy_infer_set(in, node, 0, dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_reverse_sequence(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *lengths;
+    SY_TRY(sy_infer_need(in, node, 1, &lengths));
+    return sy_infer_same(in, node);
+}

@@ -1,0 +1,345 @@
+/* Shape rules: operators on images and sequences that are not plain windows: transposed convolution, resizing, regions, boxes,
+ * recurrences. */
+#include <math.h>
+#include <string.h>
+
+#include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+enum { NO_INPUT = 1 << 20 }; /* for lists that are attributes only */
+
+/* The attribute's n numbers, all at least `least`; `otherwise` each if it is not there. */
+static int numbers(struct sy_infer *in, const struct sy_node *node, const char *name, int n,
+                   int64_t otherwise, int64_t least, int64_t *out)
+{
+    int count;
+    SY_TRY(sy_infer_ints(in, node, NO_INPUT, name, n, &count, out));
+    if (count >= 0 && count != n)
+        return sy_infer_fail(node, SY_ECORRUPT, "'%s' needs %d numbers", name, n);
+    for (int i = 0; i < n; i++) {
+        out[i] = count < 0 ? otherwise : out[i];
+        if (out[i] < least || out[i] > INT32_MAX)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' has the value %lld", name,
+                                 (long long)out[i]);
+    }
+    return SY_OK;
+}
+
+/* ---- transposed windows ------------------------------------------------------------------------- */
+
+struct spread {
+    int n;
+    int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK], extra[SY_MAX_RANK],
+        pads[2 * SY_MAX_RANK], wanted[SY_MAX_RANK];
+    bool is_wanted;
+};
+
+static int read_spread(struct sy_infer *in, struct sy_node *node, struct spread *s)
+{
+    int n = s->n;
+    s->is_wanted = sy_node_attr(node, "output_shape") != NULL;
+    SY_TRY(numbers(in, node, "strides", n, 1, 1, s->strides));
+    SY_TRY(numbers(in, node, "dilations", n, 1, 1, s->dilations));
+    SY_TRY(numbers(in, node, "output_padding", n, 0, 0, s->extra));
+    SY_TRY(numbers(in, node, "pads", 2 * n, 0, 0, s->pads));
+    if (s->is_wanted)
+        SY_TRY(numbers(in, node, "output_shape", n, 0, 1, s->wanted));
+    return SY_OK;
+}
+
+/* Size `i` of the result; padding that follows from a wanted size is filled in. */
+static int64_t spread_size(struct spread *s, const char *auto_pad, int i, int64_t size)
+{
+    int64_t full =
+        s->strides[i] * (size - 1) + s->extra[i] + (s->kernel[i] - 1) * s->dilations[i] + 1;
+    bool same = strncmp(auto_pad, "SAME", 4) == 0, upper = strcmp(auto_pad, "SAME_UPPER") == 0;
+    if (s->is_wanted || same) {
+        int64_t wanted = s->is_wanted ? s->wanted[i] : size * s->strides[i];
+        int64_t total = SY_MAX(full - wanted, 0);
+        s->pads[i] = upper ? total / 2 : total - total / 2;
+        s->pads[i + s->n] = total - s->pads[i];
+        return wanted;
+    }
+    return full - s->pads[i] - s->pads[i + s->n];
+}
+
+static int spread_shape(struct sy_infer *in, struct sy_node *node, struct spread *s,
+                        struct sy_shape *shape)
+{
+    const char *auto_pad = sy_infer_text(node, "auto_pad", "NOTSET");
+    SY_TRY(read_spread(in, node, s));
+    for (int i = 0; i < s->n; i++) {
+        int64_t size;
+        SY_TRY(sy_infer_fixed(node, shape, i + 2, &size));
+        size = spread_size(s, auto_pad, i, size);
+        if (size < 0)
+            return sy_infer_fail(node, SY_ECORRUPT, "dimension %d of the result is %lld", i + 2,
+                                 (long long)size);
+        shape->dims[i + 2] = (struct sy_dim){size, 0};
+    }
+    SY_TRY(sy_node_set_ints(node, "kernel_shape", s->n, s->kernel));
+    SY_TRY(sy_node_set_ints(node, "strides", s->n, s->strides));
+    SY_TRY(sy_node_set_ints(node, "dilations", s->n, s->dilations));
+    return sy_node_set_ints(node, "pads", 2 * s->n, s->pads);
+}
+
+/* Afterwards strides, dilations and pads are there; the result's size says the rest. */
+int sy_rule_conv_transpose(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *w;
+    int64_t group = sy_node_int(node, "group", 1), channels, rows, columns;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &w));
+    if (x->shape.rank < 3 || w->shape.rank != x->shape.rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "weights of %d dimensions for an input of %d",
+                             w->shape.rank, x->shape.rank);
+    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &channels));
+    SY_TRY(sy_infer_fixed(node, &w->shape, 0, &rows));
+    SY_TRY(sy_infer_fixed(node, &w->shape, 1, &columns));
+    if (rows != channels || group < 1 || group > channels || channels % group != 0)
+        return sy_infer_fail(node, SY_ECORRUPT, "%lld channels, weights for %lld, %lld groups",
+                             (long long)channels, (long long)rows, (long long)group);
+    struct spread s = {.n = x->shape.rank - 2};
+    for (int i = 0; i < s.n; i++)
+        SY_TRY(sy_infer_fixed(node, &w->shape, i + 2, &s.kernel[i]));
+    struct sy_shape shape = x->shape;
+    enum sy_dtype dtype = x->dtype;
+    shape.dims[1] = (struct sy_dim){columns * group, 0};
+    SY_TRY(spread_shape(in, node, &s, &shape));
+    SY_TRY(sy_node_set_int(node, "group", group));
+    sy_infer_set(in, node, 0, dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_max_unpool(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *indices;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &indices));
+    struct sy_shape shape = x->shape;
+    enum sy_dtype dtype = x->dtype;
+    if (shape.rank < 3 || !sy_shape_equal(&shape, &indices->shape))
+        return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit");
+    struct spread s = {.n = shape.rank - 2};
+    SY_TRY(numbers(in, node, "kernel_shape", s.n, 1, 1, s.kernel));
+    if (sy_node_input(node, 2) >= 0)
+        SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    else
+        SY_TRY(spread_shape(in, node, &s, &shape));
+    sy_infer_set(in, node, 0, dtype, &shape);
+    return SY_OK;
+}
+
+/* ---- Resize ------------------------------------------------------------------------------------- */
+
+static int resize_refusals(const struct sy_node *node)
+{
+    if (sy_node_int(node, "antialias", 0) != 0)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "antialias");
+    if (sy_node_attr(node, "axes"))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "axes");
+    if (strcmp(sy_infer_text(node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "keep_aspect_ratio_policy");
+    return SY_OK;
+}
+
+static bool is_empty(const struct sy_infer *in, const struct sy_node *node, int i)
+{
+    return sy_node_input(node, i) < 0 ||
+           sy_shape_elements(&in->graph->tensors[node->inputs[i]].shape, 1) == 0;
+}
+
+static int scale_shape(const struct sy_node *node, const float *scales, int n,
+                       struct sy_shape *shape)
+{
+    if (n != shape->rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "%d scales for %d dimensions", n, shape->rank);
+    for (int i = 0; i < n; i++) {
+        struct sy_dim *dim = &shape->dims[i];
+        double size = floor((double)dim->fixed * (double)scales[i]);
+        if (dim->per_batch != 0 && scales[i] != 1)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "the batch is scaled");
+        if (!(size >= 0 && size <= INT32_MAX))
+            return sy_infer_fail(node, SY_ECORRUPT, "scale %g", (double)scales[i]);
+        if (dim->per_batch == 0)
+            dim->fixed = (int64_t)size;
+    }
+    return SY_OK;
+}
+
+static int resized_by_sizes(struct sy_infer *in, struct sy_node *node, struct sy_shape *shape)
+{
+    int n;
+    int64_t sizes[SY_MAX_RANK];
+    if (!sy_infer_is_known(in, node, 3))
+        return sy_infer_declared(in, node, 0, shape);
+    SY_TRY(sy_infer_ints(in, node, 3, "sizes", SY_MAX_RANK, &n, sizes));
+    if (n != shape->rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "%d sizes for %d dimensions", n, shape->rank);
+    for (int i = 0; i < n; i++)
+        shape->dims[i] = (struct sy_dim){sizes[i], 0};
+    return SY_OK;
+}
+
+/* Upsample and the Resize of opset 10 become Resize with inputs x, roi, scales, sizes; old scales stay an attribute. */
+static int normalise_resize(struct sy_node *node)
+{
+    bool old = node->op == SY_OP_UPSAMPLE || node->opset < 11;
+    if (!old)
+        return SY_OK;
+    SY_TRY(sy_node_set_int(node, "asymmetric", 1));
+    node->op = SY_OP_RESIZE;
+    if (node->n_inputs > 1) {
+        SY_TRY(sy_node_add_input(node, node->inputs[1]));
+        node->inputs[1] = -1;
+    }
+    return SY_OK;
+}
+
+int sy_rule_resize(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *scales;
+    SY_TRY(resize_refusals(node));
+    SY_TRY(normalise_resize(node));
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    const struct sy_attr *attr = sy_node_attr(node, "scales");
+    if (!is_empty(in, node, 3)) {
+        SY_TRY(resized_by_sizes(in, node, &shape));
+    } else if (!is_empty(in, node, 2)) {
+        SY_TRY(sy_infer_need(in, node, 2, &scales));
+        if (!scales->data)
+            SY_TRY(sy_infer_declared(in, node, 0, &shape));
+        else if (scales->dtype == SY_DTYPE_F32)
+            SY_TRY(
+                scale_shape(node, scales->data, (int)(scales->data_bytes / sizeof(float)), &shape));
+        else
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "scales that are not float32");
+    } else if (attr && attr->kind == SY_ATTR_FLOATS) {
+        SY_TRY(scale_shape(node, attr->floats, attr->n, &shape));
+    } else {
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "neither scales nor sizes");
+    }
+    if (shape.rank != x->shape.rank)
+        return sy_infer_fail(node, SY_ECORRUPT, "a result of %d dimensions", shape.rank);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+/* ---- blocks, grids, boxes ----------------------------------------------------------------------- */
+
+int sy_rule_depth_to_space(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int64_t size = sy_node_int(node, "blocksize", 0), depth, height, width;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &depth));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 2, &height));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 3, &width));
+    if (x->shape.rank != 4 || size < 1 || size > INT16_MAX || depth % (size * size) != 0)
+        return sy_infer_fail(node, SY_ECORRUPT, "blocks of %lld do not fit", (long long)size);
+    struct sy_shape shape = {
+        .rank = 4,
+        .dims = {
+            x->shape.dims[0], {depth / (size * size), 0}, {height * size, 0}, {width * size, 0}}};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_space_to_depth(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    int64_t size = sy_node_int(node, "blocksize", 0), depth, height, width;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &depth));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 2, &height));
+    SY_TRY(sy_infer_fixed(node, &x->shape, 3, &width));
+    if (x->shape.rank != 4 || size < 1 || size > INT16_MAX || height % size || width % size)
+        return sy_infer_fail(node, SY_ECORRUPT, "blocks of %lld do not fit", (long long)size);
+    struct sy_shape shape = {
+        .rank = 4,
+        .dims = {
+            x->shape.dims[0], {depth * size * size, 0}, {height / size, 0}, {width / size, 0}}};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_grid_sample(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *grid;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &grid));
+    if (x->shape.rank != 4 || grid->shape.rank != 4 || !sy_dim_is(grid->shape.dims[3], 2) ||
+        !sy_dim_equal(x->shape.dims[0], grid->shape.dims[0]))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "input and grid other than of images");
+    struct sy_shape shape = x->shape;
+    shape.dims[2] = grid->shape.dims[1];
+    shape.dims[3] = grid->shape.dims[2];
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+int sy_rule_roi_align(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *rois, *batch;
+    int64_t height = sy_node_int(node, "output_height", 1),
+            width = sy_node_int(node, "output_width", 1);
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &rois));
+    SY_TRY(sy_infer_need(in, node, 2, &batch));
+    if (x->shape.rank != 4 || rois->shape.rank != 2 || !sy_dim_is(rois->shape.dims[1], 4) ||
+        batch->shape.rank != 1 || !sy_dim_equal(batch->shape.dims[0], rois->shape.dims[0]) ||
+        height < 1 || width < 1 || height > INT16_MAX || width > INT16_MAX)
+        return sy_infer_fail(node, SY_ECORRUPT, "regions do not fit");
+    struct sy_shape shape = {
+        .rank = 4, .dims = {rois->shape.dims[0], x->shape.dims[1], {height, 0}, {width, 0}}};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
+/* How many boxes are left is the file's word. */
+int sy_rule_nms(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *boxes, *scores;
+    struct sy_shape shape;
+    SY_TRY(sy_infer_need(in, node, 0, &boxes));
+    SY_TRY(sy_infer_need(in, node, 1, &scores));
+    SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    if (boxes->shape.rank != 3 || scores->shape.rank != 3 || !sy_dim_is(boxes->shape.dims[2], 4) ||
+        !sy_dim_equal(boxes->shape.dims[1], scores->shape.dims[2]) ||
+        !sy_dim_equal(boxes->shape.dims[0], scores->shape.dims[0]))
+        return sy_infer_fail(node, SY_ECORRUPT, "boxes and scores do not fit");
+    sy_infer_set(in, node, 0, SY_DTYPE_I64, &shape);
+    return SY_OK;
+}
+
+/* ---- recurrences -------------------------------------------------------------------------------- */
+
+/* LSTM, GRU, RNN: y, the last state, and LSTM's last cell. */
+int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *w, *r;
+    int64_t directions, hidden;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &w));
+    SY_TRY(sy_infer_need(in, node, 2, &r));
+    if (x->shape.rank != 3 || w->shape.rank != 3 || r->shape.rank != 3)
+        return sy_infer_fail(node, SY_ECORRUPT, "inputs that have not three dimensions");
+    SY_TRY(sy_infer_fixed(node, &w->shape, 0, &directions));
+    SY_TRY(sy_infer_fixed(node, &r->shape, 2, &hidden));
+    bool batch_first = sy_node_int(node, "layout", 0) != 0;
+    struct sy_dim steps = x->shape.dims[batch_first], batch = x->shape.dims[!batch_first],
+                  d = {directions, 0}, h = {hidden, 0};
+    struct sy_shape y = {.rank = 4, .dims = {steps, d, batch, h}},
+                    last = {.rank = 3, .dims = {d, batch, h}};
+    if (batch_first) {
+        y = (struct sy_shape){.rank = 4, .dims = {batch, steps, d, h}};
+        last = (struct sy_shape){.rank = 3, .dims = {batch, d, h}};
+    }
+    SY_TRY(sy_node_set_int(node, "hidden_size", hidden));
+    sy_infer_set(in, node, 0, x->dtype, &y);
+    for (int i = 1; i < node->n_outputs; i++)
+        sy_infer_set(in, node, i, x->dtype, &last);
+    return SY_OK;
+}

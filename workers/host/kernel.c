@@ -1,0 +1,237 @@
+#include "workers/host/kernel.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/program_internal.h"
+
+static const struct sy_kernel *const tables[] = {
+    sy_kernels_unary,     sy_kernels_binary, sy_kernels_reduce, sy_kernels_index,
+    sy_kernels_move,      sy_kernels_window, sy_kernels_norm,   sy_kernels_resize,
+    sy_kernels_recurrent, sy_kernels_loss,   sy_kernels_detect, sy_kernels_quantize,
+    sy_kernels_matrix,    sy_kernels_signal};
+
+const struct sy_kernel *sy_kernel_find(enum sy_op op)
+{
+    for (size_t t = 0; t < SY_ARRAY_LEN(tables); t++)
+        for (const struct sy_kernel *k = tables[t]; k->run; k++)
+            if (k->op == op)
+                return k;
+    return NULL;
+}
+
+int sy_kernel_refuse(const struct sy_call *call, const char *what)
+{
+    return sy_unsupported(call->node, what);
+}
+
+int sy_kernel_fail(const struct sy_call *call, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return sy_error_set(SY_EARG, "node %s: %s (opset %d): %s", call->node->name,
+                        sy_op_name(call->node->op), call->node->opset, text);
+}
+
+/* ---- arrays --------------------------------------------------------------------------------------- */
+
+bool sy_array_same_dims(const struct sy_array *a, const struct sy_array *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+
+void sy_array_strides(const struct sy_array *a, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = a->rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= a->dims[i];
+    }
+}
+
+bool sy_array_spread(const struct sy_array *a, const struct sy_array *out, int64_t *strides)
+{
+    int64_t stride = 1;
+    if (a->rank > out->rank)
+        return false;
+    for (int i = out->rank - 1; i >= 0; i--) {
+        int k = i - (out->rank - a->rank);
+        int64_t extent = k >= 0 ? a->dims[k] : 1;
+        if (extent != 1 && extent != out->dims[i])
+            return false;
+        strides[i] = extent == 1 ? 0 : stride;
+        stride *= extent;
+    }
+    return true;
+}
+
+int64_t sy_array_extent(const struct sy_array *a, int first, int end)
+{
+    int64_t n = 1;
+    for (int i = first; i < end; i++)
+        n *= a->dims[i];
+    return n;
+}
+
+void sy_array_at(const struct sy_array *a, int64_t i, int64_t *at)
+{
+    for (int d = a->rank - 1; d >= 0; d--) {
+        at[d] = i % a->dims[d];
+        i /= a->dims[d];
+    }
+}
+
+int64_t sy_array_offset(const struct sy_array *shape, int64_t i, const int64_t *strides)
+{
+    int64_t offset = 0;
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        offset += i % shape->dims[d] * strides[d];
+        i /= shape->dims[d];
+    }
+    return offset;
+}
+
+void sy_array_copy(const struct sy_array *to, int64_t i, const struct sy_array *from, int64_t k)
+{
+    size_t bytes = sy_dtype_bytes(from->dtype);
+    memcpy((char *)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)k * bytes,
+           bytes);
+}
+
+bool sy_is_float(enum sy_dtype dtype)
+{
+    return dtype < 31 && (SY_ANY_FLOAT >> dtype & 1);
+}
+
+float sy_half_to_float(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    float sign = bits >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31)
+        return mantissa ? NAN : sign * INFINITY;
+    return sign * (exponent ? ldexpf((float)(mantissa | 1024), exponent - 25)
+                            : ldexpf((float)mantissa, -24));
+}
+
+/* Rounds to nearest even, to infinity from 65520 on. */
+uint16_t sy_float_to_half(float value)
+{
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    float size = fabsf(value);
+    int exponent;
+    if (isnan(value))
+        return 0x7e00;
+    if (size >= 65520.0f)
+        return sign | 0x7c00;
+    frexpf(size, &exponent);
+    exponent = exponent < -13 ? -13 : exponent; /* below 2^-14 the step stays 2^-24 */
+    int steps = (int)nearbyintf(ldexpf(size, 11 - exponent));
+    return (uint16_t)(sign | ((exponent + 13) * 1024 + steps));
+}
+
+/* ---- as steps ------------------------------------------------------------------------------------- */
+
+static struct sy_array describe(const struct sy_program *p, int value, bool with_data)
+{
+    struct sy_array a = {.dtype = SY_DTYPE_NONE};
+    if (value < 0)
+        return a;
+    const struct sy_value *v = &p->values[value];
+    a = (struct sy_array){.dtype = v->dtype, .rank = v->rank, .n = 1};
+    for (int i = 0; i < v->rank; i++) {
+        a.dims[i] = v->dims[i];
+        a.n *= v->dims[i];
+    }
+    if (with_data)
+        a.data = sy_program_pointer(p, value);
+    return a;
+}
+
+static int run_kernel(struct sy_program *p, struct sy_step *step)
+{
+    struct sy_call call = {
+        .node = step->node, .n_in = (int)step->numbers[0], .n_out = (int)step->numbers[1]};
+    const struct sy_step_arg *args = step->args;
+    for (int i = 0; i < call.n_in; i++)
+        call.in[i] = describe(p, args[i].value, true);
+    for (int i = 0; i < call.n_out; i++)
+        call.out[i] = describe(p, args[call.n_in + i].value, true);
+    int scratch = args[call.n_in + call.n_out].value;
+    call.scratch = scratch >= 0 ? sy_program_pointer(p, scratch) : NULL;
+    return step->kernel->run(&call);
+}
+
+static int check_types(const struct sy_kernel *kernel, const struct sy_call *call)
+{
+    uint32_t allowed = 0;
+    char text[96];
+    for (int i = 0; i < call->n_in; i++) {
+        const struct sy_array *in = sy_call_in(call, i);
+        if (i < SY_KERNEL_TYPES && kernel->types[i] != 0)
+            allowed = kernel->types[i];
+        if (!in)
+            continue;
+        bool ok =
+            allowed == SY_AS_FIRST ? in->dtype == call->in[0].dtype : allowed >> in->dtype & 1;
+        if (ok)
+            continue;
+        snprintf(text, sizeof text, "input %d of type %s", i, sy_dtype_wire_name(in->dtype));
+        return sy_unsupported(call->node, text);
+    }
+    return SY_OK;
+}
+
+/* Values of all operands into ids: inputs, outputs, scratch. */
+static int take_values(struct sy_program *p, struct sy_call *call, int *ids)
+{
+    const struct sy_node *node = call->node;
+    for (int i = 0; i < call->n_in; i++) {
+        ids[i] = -1;
+        if (node->inputs[i] >= 0)
+            SY_TRY(sy_program_input_plain(p, i, &ids[i]));
+        call->in[i] = describe(p, ids[i], false);
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        int *id = &ids[call->n_in + i];
+        *id = -1;
+        if (node->outputs[i] >= 0)
+            SY_TRY(sy_program_output_plain(p, i, id));
+        call->out[i] = describe(p, *id, false);
+    }
+    return SY_OK;
+}
+
+int sy_program_add_kernel(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_kernel *kernel = sy_kernel_find(node->op);
+    struct sy_call call = {.node = node, .n_in = node->n_inputs, .n_out = node->n_outputs};
+    int ids[SY_KERNEL_INPUTS + SY_KERNEL_OUTPUTS + 1], n = call.n_in + call.n_out;
+    if (!kernel || call.n_in > SY_KERNEL_INPUTS || call.n_out > SY_KERNEL_OUTPUTS)
+        return sy_unsupported(node, "these element types, or so many inputs and outputs");
+    if (node->activation != SY_ACT_NONE || node->residual_input >= 0 || call.n_in < 1 ||
+        node->inputs[0] < 0 || call.n_out < 1 || node->outputs[0] < 0)
+        return sy_unsupported(node, "a fused activation or residual, or no input or output");
+    SY_TRY(take_values(p, &call, ids));
+    SY_TRY(check_types(kernel, &call));
+    if (kernel->check)
+        SY_TRY(kernel->check(&call));
+    ids[n] = -1;
+    if (kernel->scratch) {
+        int64_t bytes = kernel->scratch(&call);
+        SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, &bytes, &ids[n]));
+    }
+    struct sy_step *step = sy_program_add_step(p, run_kernel, n + 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i <= n; i++)
+        sy_step_set(p, step, i, 0, ids[i]);
+    step->kernel = kernel;
+    step->node = node;
+    return sy_step_set_numbers(step, (int64_t[]){call.n_in, call.n_out}, 2);
+}

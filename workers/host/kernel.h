@@ -1,0 +1,187 @@
+/* Kernels: plain loops over row-major arrays, for operators that are rare or whose types oneDNN does not know. One thread, computed in
+ * double or int64 whatever the element type, rounded once. They read their attributes from the node and their operands when they run.
+ *
+ *   build   kernel.c checks types, asks the kernel's `check` (shapes are known, data is not), reserves its scratch memory
+ *   run     call->in[i].data, call->out[i].data, call->scratch are there; EARG, naming the node, when data asks for the impossible */
+#ifndef SY_WORKERS_HOST_KERNEL_H
+#define SY_WORKERS_HOST_KERNEL_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "loader/graph.h"
+
+#define SY_KERNEL_INPUTS  32
+#define SY_KERNEL_OUTPUTS 8
+#define SY_KERNEL_TYPES   4
+
+struct sy_array {
+    enum sy_dtype dtype; /* NONE: left out */
+    int rank;
+    int64_t dims[SY_MAX_RANK];
+    int64_t n; /* elements */
+    void *data;
+};
+
+struct sy_call {
+    const struct sy_node *node;
+    int n_in, n_out;
+    struct sy_array in[SY_KERNEL_INPUTS], out[SY_KERNEL_OUTPUTS];
+    void *scratch;
+};
+
+/* Element types as bits. */
+#define SY_BIT(name)  (1u << SY_DTYPE_##name)
+#define SY_ANY_FLOAT  (SY_BIT(F32) | SY_BIT(F64) | SY_BIT(F16) | SY_BIT(BF16))
+#define SY_ANY_INT    (SY_BIT(I64) | SY_BIT(I32) | SY_BIT(I8) | SY_BIT(U8))
+#define SY_ANY_NUMBER (SY_ANY_FLOAT | SY_ANY_INT)
+#define SY_ANY_TYPE   (SY_ANY_NUMBER | SY_BIT(BOOL))
+#define SY_ANY_INDEX  (SY_BIT(I64) | SY_BIT(I32))
+#define SY_AS_FIRST   (1u << 31) /* the type of input 0 */
+
+typedef int sy_kernel_fn(const struct sy_call *call);
+
+struct sy_kernel {
+    enum sy_op op;
+    sy_kernel_fn *run;
+    uint32_t types[SY_KERNEL_TYPES]; /* of each input; 0, and behind the last: as the one before */
+    sy_kernel_fn *check;             /* (optional) */
+    int64_t (*scratch)(const struct sy_call *call); /* (optional) bytes */
+};
+
+/* Each ends with run NULL. */
+extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernels_reduce[],
+    sy_kernels_index[], sy_kernels_move[], sy_kernels_window[], sy_kernels_norm[],
+    sy_kernels_resize[], sy_kernels_recurrent[], sy_kernels_loss[], sy_kernels_detect[],
+    sy_kernels_quantize[], sy_kernels_matrix[], sy_kernels_signal[];
+
+/* NULL: there is none. */
+const struct sy_kernel *sy_kernel_find(enum sy_op op);
+/* EUNSUPPORTED / EARG "node X: Op (opset N): ...". */
+int sy_kernel_refuse(const struct sy_call *call, const char *what);
+int sy_kernel_fail(const struct sy_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- arrays ---- */
+
+bool sy_array_same_dims(const struct sy_array *a, const struct sy_array *b);
+void sy_array_strides(const struct sy_array *a, int64_t *strides);
+/* Strides of `a` seen as `out`, 0 where it is repeated (numpy); false if it cannot be. */
+bool sy_array_spread(const struct sy_array *a, const struct sy_array *out, int64_t *strides);
+/* The product of dims [first, end). */
+int64_t sy_array_extent(const struct sy_array *a, int first, int end);
+/* Row-major index tuple of element i. */
+void sy_array_at(const struct sy_array *a, int64_t i, int64_t *at);
+/* The offset of element i of `shape` in an array with these strides. */
+int64_t sy_array_offset(const struct sy_array *shape, int64_t i, const int64_t *strides);
+void sy_array_copy(const struct sy_array *to, int64_t i, const struct sy_array *from, int64_t k);
+bool sy_is_float(enum sy_dtype dtype);
+float sy_half_to_float(uint16_t bits);
+uint16_t sy_float_to_half(float value);
+
+/* The i-th input, or NULL if it is left out. */
+static inline const struct sy_array *sy_call_in(const struct sy_call *call, int i)
+{
+    return i < call->n_in && call->in[i].dtype != SY_DTYPE_NONE ? &call->in[i] : NULL;
+}
+
+static inline const struct sy_array *sy_call_out(const struct sy_call *call, int i)
+{
+    return i < call->n_out && call->out[i].dtype != SY_DTYPE_NONE ? &call->out[i] : NULL;
+}
+
+static inline float sy_bf16_to_float(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* Rounds to nearest even. */
+static inline uint16_t sy_float_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (value != value)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline int64_t sy_get_int(const struct sy_array *a, int64_t i)
+{
+    switch (a->dtype) {
+    case SY_DTYPE_I64:
+        return ((const int64_t *)a->data)[i];
+    case SY_DTYPE_I32:
+        return ((const int32_t *)a->data)[i];
+    case SY_DTYPE_I8:
+        return ((const int8_t *)a->data)[i];
+    default:
+        return ((const uint8_t *)a->data)[i];
+    }
+}
+
+static inline double sy_get(const struct sy_array *a, int64_t i)
+{
+    switch (a->dtype) {
+    case SY_DTYPE_F32:
+        return (double)((const float *)a->data)[i];
+    case SY_DTYPE_F64:
+        return ((const double *)a->data)[i];
+    case SY_DTYPE_F16:
+        return (double)sy_half_to_float(((const uint16_t *)a->data)[i]);
+    case SY_DTYPE_BF16:
+        return (double)sy_bf16_to_float(((const uint16_t *)a->data)[i]);
+    default:
+        return (double)sy_get_int(a, i);
+    }
+}
+
+/* Integers wrap around. */
+static inline void sy_put_int(const struct sy_array *a, int64_t i, int64_t value)
+{
+    switch (a->dtype) {
+    case SY_DTYPE_I64:
+        ((int64_t *)a->data)[i] = value;
+        break;
+    case SY_DTYPE_I32:
+        ((int32_t *)a->data)[i] = (int32_t)value;
+        break;
+    case SY_DTYPE_BOOL:
+        ((uint8_t *)a->data)[i] = value != 0;
+        break;
+    default:
+        ((uint8_t *)a->data)[i] = (uint8_t)value;
+        break;
+    }
+}
+
+/* Toward zero for integers; outside int64 (where nothing is defined) it is 0. */
+static inline void sy_put(const struct sy_array *a, int64_t i, double value)
+{
+    switch (a->dtype) {
+    case SY_DTYPE_F32:
+        ((float *)a->data)[i] = (float)value;
+        break;
+    case SY_DTYPE_F64:
+        ((double *)a->data)[i] = value;
+        break;
+    case SY_DTYPE_F16:
+        ((uint16_t *)a->data)[i] = sy_float_to_half((float)value);
+        break;
+    case SY_DTYPE_BF16:
+        ((uint16_t *)a->data)[i] = sy_float_to_bf16((float)value);
+        break;
+    case SY_DTYPE_BOOL:
+        ((uint8_t *)a->data)[i] = value != 0;
+        break;
+    default:
+        sy_put_int(a, i, value > -9.2e18 && value < 9.2e18 ? (int64_t)value : 0);
+        break;
+    }
+}
+
+#endif

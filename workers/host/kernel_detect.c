@@ -1,0 +1,4 @@
+/* detect */
+#include "workers/host/kernel.h"
+
+const struct sy_kernel sy_kernels_detect[] = {{0}};

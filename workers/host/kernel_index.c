@@ -1,0 +1,339 @@
+/* Reading and writing by index. Every index is checked when it is used. */
+#include "runtime/base/status.h"
+#include "workers/host/kernel.h"
+
+static int check_index(const struct sy_call *call, int64_t *index, int64_t extent)
+{
+    if (*index < -extent || *index >= extent)
+        return sy_kernel_fail(call, "index %lld is not in [-%lld, %lld)", (long long)*index,
+                              (long long)extent, (long long)extent);
+    *index += *index < 0 ? extent : 0;
+    return SY_OK;
+}
+
+static int axis_of(const struct sy_call *call, int64_t otherwise, int rank)
+{
+    int64_t axis = sy_node_int(call->node, "axis", otherwise);
+    axis = axis < 0 ? axis + rank : axis;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+/* ---- along one axis ------------------------------------------------------------------------------- */
+
+static int run_gather_elements(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    int axis = axis_of(call, 0, x->rank);
+    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    sy_array_strides(x, strides);
+    for (int64_t i = 0; i < indices->n; i++) {
+        int64_t index = sy_get_int(indices, i), from = 0;
+        SY_TRY(check_index(call, &index, x->dims[axis]));
+        sy_array_at(indices, i, at);
+        at[axis] = index;
+        for (int d = 0; d < x->rank; d++)
+            from += at[d] * strides[d];
+        sy_array_copy(&call->out[0], i, x, from);
+    }
+    return SY_OK;
+}
+
+/* Indices may be smaller than the data but for the axis. */
+static bool indices_fit(const struct sy_array *x, const struct sy_array *indices, int axis)
+{
+    bool fits = axis >= 0 && indices->rank == x->rank;
+    for (int i = 0; fits && i < x->rank; i++)
+        fits = i == axis || indices->dims[i] <= x->dims[i];
+    return fits;
+}
+
+static int check_gather_elements(const struct sy_call *call)
+{
+    if (call->n_in != 2 ||
+        !indices_fit(&call->in[0], &call->in[1], axis_of(call, 0, call->in[0].rank)) ||
+        !sy_array_same_dims(&call->in[1], &call->out[0]))
+        return sy_kernel_refuse(call, "indices that do not fit");
+    return SY_OK;
+}
+
+enum reduction { PUT, ADD, MUL, MAX, MIN, UNKNOWN };
+
+static enum reduction reduction_of(const struct sy_node *node)
+{
+    static const char *const names[] = {"none", "add", "mul", "max", "min"};
+    const struct sy_attr *attr = sy_node_attr(node, "reduction");
+    for (int i = 0; attr && attr->s && i < UNKNOWN; i++)
+        if (strcmp(attr->s, names[i]) == 0)
+            return (enum reduction)i;
+    return attr ? UNKNOWN : PUT;
+}
+
+static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to,
+                        const struct sy_array *updates, int64_t from)
+{
+    double a, b;
+    if (how == PUT) {
+        sy_array_copy(y, to, updates, from);
+    } else if (sy_is_float(y->dtype)) {
+        a = sy_get(y, to);
+        b = sy_get(updates, from);
+        sy_put(y, to,
+               how == ADD   ? a + b
+               : how == MUL ? a * b
+               : how == MAX ? fmax(a, b)
+                            : fmin(a, b));
+    } else {
+        int64_t p = sy_get_int(y, to), q = sy_get_int(updates, from);
+        int64_t sum = (int64_t)((uint64_t)p + (uint64_t)q),
+                product = (int64_t)((uint64_t)p * (uint64_t)q);
+        sy_put_int(y, to,
+                   how == ADD   ? sum
+                   : how == MUL ? product
+                   : how == MAX ? (p > q ? p : q)
+                                : (p < q ? p : q));
+    }
+}
+
+static int run_scatter_elements(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
+    int axis = axis_of(call, 0, x->rank);
+    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    enum reduction how = reduction_of(call->node);
+    sy_array_strides(y, strides);
+    memcpy(y->data, x->data, (size_t)x->n * sy_dtype_bytes(x->dtype));
+    for (int64_t i = 0; i < indices->n; i++) {
+        int64_t index = sy_get_int(indices, i), to = 0;
+        SY_TRY(check_index(call, &index, x->dims[axis]));
+        sy_array_at(indices, i, at);
+        at[axis] = index;
+        for (int d = 0; d < x->rank; d++)
+            to += at[d] * strides[d];
+        scatter_one(how, y, to, &call->in[2], i);
+    }
+    return SY_OK;
+}
+
+static int check_scatter_elements(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    if (call->n_in != 3 || call->in[2].dtype != x->dtype ||
+        !indices_fit(x, &call->in[1], axis_of(call, 0, x->rank)) ||
+        !sy_array_same_dims(&call->in[1], &call->in[2]) || !sy_array_same_dims(x, &call->out[0]))
+        return sy_kernel_refuse(call, "indices or updates that do not fit");
+    if (reduction_of(call->node) == UNKNOWN)
+        return sy_kernel_refuse(call, "this reduction");
+    return SY_OK;
+}
+
+/* ---- tuples of indices ---------------------------------------------------------------------------- */
+
+/* The offset of the slice that tuple k names, `depth` indices from dimension `first` on. */
+static int tuple_offset(const struct sy_call *call, const struct sy_array *x, int64_t k, int first,
+                        int64_t depth, int64_t *out)
+{
+    int64_t strides[SY_MAX_RANK];
+    sy_array_strides(x, strides);
+    *out = 0;
+    for (int64_t i = 0; i < depth; i++) {
+        int64_t index = sy_get_int(&call->in[1], k * depth + i);
+        SY_TRY(check_index(call, &index, x->dims[first + i]));
+        *out += index * strides[first + i];
+    }
+    return SY_OK;
+}
+
+static int run_gather_nd(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
+    int batch = (int)sy_node_int(call->node, "batch_dims", 0);
+    int64_t depth = indices->dims[indices->rank - 1], tuples = depth ? indices->n / depth : 0;
+    int64_t batches = sy_array_extent(x, 0, batch), each = batches ? tuples / batches : 0;
+    int64_t block = sy_array_extent(x, batch, x->rank),
+            run = sy_array_extent(x, batch + (int)depth, x->rank);
+    size_t bytes = sy_dtype_bytes(x->dtype);
+    for (int64_t k = 0; k < tuples; k++) {
+        int64_t offset;
+        SY_TRY(tuple_offset(call, x, k, batch, depth, &offset));
+        memcpy((char *)y->data + (size_t)(k * run) * bytes,
+               (const char *)x->data + (size_t)(k / each * block + offset) * bytes,
+               (size_t)run * bytes);
+    }
+    return SY_OK;
+}
+
+static int check_gather_nd(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    int64_t batch = sy_node_int(call->node, "batch_dims", 0);
+    if (call->n_in != 2 || indices->rank < 1 || batch < 0 || batch >= indices->rank ||
+        batch > x->rank)
+        return sy_kernel_refuse(call, "indices that do not fit");
+    int64_t depth = indices->dims[indices->rank - 1];
+    bool fits = depth >= 1 && batch + depth <= x->rank;
+    for (int i = 0; fits && i < batch; i++)
+        fits = indices->dims[i] == x->dims[i];
+    if (!fits ||
+        call->out[0].n != indices->n / depth * sy_array_extent(x, (int)(batch + depth), x->rank))
+        return sy_kernel_refuse(call, "indices that do not fit");
+    return SY_OK;
+}
+
+static int run_scatter_nd(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
+    int64_t depth = indices->dims[indices->rank - 1], tuples = indices->n / depth;
+    int64_t run = sy_array_extent(x, (int)depth, x->rank);
+    enum reduction how = reduction_of(call->node);
+    memcpy(y->data, x->data, (size_t)x->n * sy_dtype_bytes(x->dtype));
+    for (int64_t k = 0; k < tuples; k++) {
+        int64_t offset;
+        SY_TRY(tuple_offset(call, x, k, 0, depth, &offset));
+        for (int64_t i = 0; i < run; i++)
+            scatter_one(how, y, offset + i, &call->in[2], k * run + i);
+    }
+    return SY_OK;
+}
+
+static int check_scatter_nd(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    int64_t depth = call->n_in == 3 && indices->rank > 0 ? indices->dims[indices->rank - 1] : 0;
+    if (depth < 1 || depth > x->rank || call->in[2].dtype != x->dtype ||
+        !sy_array_same_dims(x, &call->out[0]) ||
+        call->in[2].n != indices->n / depth * sy_array_extent(x, (int)depth, x->rank))
+        return sy_kernel_refuse(call, "indices or updates that do not fit");
+    if (reduction_of(call->node) == UNKNOWN)
+        return sy_kernel_refuse(call, "this reduction");
+    return SY_OK;
+}
+
+/* ---- masks ---------------------------------------------------------------------------------------- */
+
+static int run_one_hot(const struct sy_call *call)
+{
+    const struct sy_array *indices = &call->in[0], *values = &call->in[2], *y = &call->out[0];
+    int axis = axis_of(call, -1, y->rank);
+    int64_t depth = y->dims[axis], inner = sy_array_extent(y, axis + 1, y->rank);
+    if ((int64_t)sy_get(&call->in[1], 0) != depth)
+        return sy_kernel_fail(call, "its depth is not %lld as declared", (long long)depth);
+    for (int64_t i = 0; i < y->n; i++) {
+        int64_t at = i / inner % depth, from = i / inner / depth * inner + i % inner;
+        int64_t index = (int64_t)sy_get(indices, from);
+        index += index < 0 ? depth : 0;
+        sy_array_copy(y, i, values, index == at);
+    }
+    return SY_OK;
+}
+
+static int check_one_hot(const struct sy_call *call)
+{
+    const struct sy_array *y = &call->out[0];
+    int axis = axis_of(call, -1, y->rank);
+    if (call->n_in != 3 || axis < 0 || call->in[1].n != 1 || call->in[2].n != 2 ||
+        call->in[2].dtype != y->dtype || y->rank != call->in[0].rank + 1 ||
+        y->n != call->in[0].n * y->dims[axis])
+        return sy_kernel_refuse(call, "a depth, values or a result that do not fit");
+    return SY_OK;
+}
+
+static int run_compress(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *keep = &call->in[1], *y = &call->out[0];
+    bool flat = sy_node_attr(call->node, "axis") == NULL;
+    int axis = flat ? 0 : axis_of(call, 0, x->rank);
+    int64_t inner = flat ? 1 : sy_array_extent(x, axis + 1, x->rank),
+            length = flat ? x->n : x->dims[axis], outer = flat ? 1 : sy_array_extent(x, 0, axis);
+    int64_t to = 0;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < length && i < keep->n; i++)
+            for (int64_t k = 0; k < inner && sy_get_int(keep, i); k++, to++)
+                if (to < y->n)
+                    sy_array_copy(y, to, x, (o * length + i) * inner + k);
+    if (to != y->n)
+        return sy_kernel_fail(call, "%lld elements are kept, the file declares %lld", (long long)to,
+                              (long long)y->n);
+    return SY_OK;
+}
+
+static int check_compress(const struct sy_call *call)
+{
+    if (call->n_in != 2 || call->out[0].dtype != call->in[0].dtype ||
+        (sy_node_attr(call->node, "axis") && axis_of(call, 0, call->in[0].rank) < 0))
+        return sy_kernel_refuse(call, "an axis that does not fit");
+    return SY_OK;
+}
+
+static int run_non_zero(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    int64_t at[SY_MAX_RANK], n = 0, room = y->dims[1];
+    for (int64_t i = 0; i < x->n; i++) {
+        if (sy_get(x, i) == 0)
+            continue;
+        sy_array_at(x, i, at);
+        for (int d = 0; d < x->rank && n < room; d++)
+            sy_put_int(y, d * room + n, at[d]);
+        n++;
+    }
+    if (n != room)
+        return sy_kernel_fail(call, "%lld elements are not zero, the file declares %lld",
+                              (long long)n, (long long)room);
+    return SY_OK;
+}
+
+static int check_non_zero(const struct sy_call *call)
+{
+    const struct sy_array *y = &call->out[0];
+    if (y->rank != 2 || y->dims[0] != call->in[0].rank || y->dtype != SY_DTYPE_I64)
+        return sy_kernel_refuse(call, "a declared result that does not fit");
+    return SY_OK;
+}
+
+static int run_reverse_sequence(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *lengths = &call->in[1], *y = &call->out[0];
+    int batch = (int)sy_node_int(call->node, "batch_axis", 1),
+        time = (int)sy_node_int(call->node, "time_axis", 0);
+    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    sy_array_strides(x, strides);
+    for (int64_t i = 0; i < x->n; i++) {
+        sy_array_at(x, i, at);
+        int64_t length = sy_get_int(lengths, at[batch]);
+        if (length < 0 || length > x->dims[time])
+            return sy_kernel_fail(call, "a length of %lld", (long long)length);
+        int64_t from = at[time] < length ? length - 1 - at[time] : at[time];
+        sy_array_copy(y, i, x, i + (from - at[time]) * strides[time]);
+    }
+    return SY_OK;
+}
+
+static int check_reverse_sequence(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    int64_t batch = sy_node_int(call->node, "batch_axis", 1),
+            time = sy_node_int(call->node, "time_axis", 0);
+    if (call->n_in != 2 || x->rank < 2 || batch < 0 || batch > 1 || time != 1 - batch ||
+        call->in[1].n != x->dims[batch] || !sy_array_same_dims(x, &call->out[0]))
+        return sy_kernel_refuse(call, "axes or lengths that do not fit");
+    return SY_OK;
+}
+
+#define INDEXED                                \
+    {                                          \
+        SY_ANY_TYPE, SY_ANY_INDEX, SY_ANY_TYPE \
+    }
+const struct sy_kernel sy_kernels_index[] = {
+    {SY_OP_GATHER_ELEMENTS, run_gather_elements, INDEXED, check_gather_elements, NULL},
+    {SY_OP_SCATTER_ELEMENTS, run_scatter_elements, INDEXED, check_scatter_elements, NULL},
+    {SY_OP_GATHER_ND, run_gather_nd, INDEXED, check_gather_nd, NULL},
+    {SY_OP_SCATTER_ND, run_scatter_nd, INDEXED, check_scatter_nd, NULL},
+    {SY_OP_ONE_HOT, run_one_hot, {SY_ANY_NUMBER, SY_ANY_NUMBER, SY_ANY_TYPE}, check_one_hot, NULL},
+    {SY_OP_COMPRESS, run_compress, {SY_ANY_TYPE, SY_BIT(BOOL)}, check_compress, NULL},
+    {SY_OP_NON_ZERO, run_non_zero, {SY_ANY_TYPE}, check_non_zero, NULL},
+    {SY_OP_REVERSE_SEQUENCE,
+     run_reverse_sequence,
+     {SY_ANY_TYPE, SY_ANY_INDEX},
+     check_reverse_sequence,
+     NULL},
+    {0}};
