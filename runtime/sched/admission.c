@@ -26,6 +26,7 @@ struct sy_admission {
     bool busy, preempting;
     struct entry running;
     sy_ns running_until_ns; /* as expected */
+    sy_ns yields_until_ns;  /* while preempting */
 };
 
 int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out)
@@ -158,25 +159,32 @@ static struct sy_duration left_of_running(const struct sy_admission *a, sy_ns no
 struct walk {
     const struct sy_admission *a;
     sy_ns now;
+    sy_ns yields_ns;            /* so long it goes on before it gives way */
     bool rest_is_due;           /* the running one's rest was not counted yet */
     struct moment moment, rest; /* rest: when the running one ends, once it was counted */
 };
 
 static void count_rest(struct walk *w)
 {
-    if (w->rest_is_due)
-        w->rest = w->moment = after(w->moment, left_of_running(w->a, w->now), 1);
+    if (w->rest_is_due) {
+        struct sy_duration left = left_of_running(w->a, w->now);
+        left.expected_ns -= w->yields_ns;
+        w->rest = w->moment = after(w->moment, left, 1);
+    }
     w->rest_is_due = false;
 }
 
 /* `most_urgent`: the class that will be first in the queue. */
 static struct walk begin_walk(const struct sy_admission *a, sy_ns now, int most_urgent)
 {
-    struct walk w = {a, now, a->busy, {(double)now, 0}, {0, 0}};
-    if (a->busy && a->config.preempt_ns > 0 && most_urgent < a->running.is.class_)
-        w.moment.at_ns += (double)SY_MIN(a->config.preempt_ns, left_of_running(a, now).expected_ns);
-    else
+    struct walk w = {a, now, 0, a->busy, {(double)now, 0}, {0, 0}};
+    if (a->busy && a->config.preempt_ns > 0 && most_urgent < a->running.is.class_) {
+        sy_ns until = a->preempting ? a->yields_until_ns : now + a->config.preempt_ns;
+        w.yields_ns = SY_MIN(until > now ? until - now : 0, left_of_running(a, now).expected_ns);
+        w.moment.at_ns += (double)w.yields_ns;
+    } else {
         count_rest(&w);
+    }
     return w;
 }
 
@@ -296,6 +304,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
             first_class(a, INT32_MAX) >= a->running.is.class_)
             return SY_ADMISSION_WAIT;
         a->preempting = true;
+        a->yields_until_ns = now + a->config.preempt_ns;
         *out = a->running.is;
         return SY_ADMISSION_PREEMPT;
     }
