@@ -93,9 +93,15 @@ CUDA_SRC  := $(sort $(wildcard runtime/device/cuda/*.c))
 CUDA_MAIN := runtime/device/cuda/pool_keeper_main.c
 CUDA_API  := runtime/device/cuda/cuda_api.c
 CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
-# What else goes into the plugin: the compute engine.
+# What else goes into the plugin where there are cuDNN and nvcc: the compute engine. Only math_* and *.cu see CUDA's headers; the
+# rest is compiled everywhere, for the tests.
+ifneq ($(and $(WITH_CUDA),$(wildcard $(CUDA_HOME)/include/cudnn.h),$(wildcard $(CUDA_HOME)/bin/nvcc)),)
 CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
+endif
 CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
+CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
+# The host engine's tests once more, of the CUDA engine on the fake mathematics.
+FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c))
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device
@@ -110,7 +116,7 @@ CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)
 DEMO_OBJ  := $(DEMO_SRC:%.c=$(OBJ)/%.o)
-TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+TEST_BIN  := $(TEST_SRC:tests/%.c=$(B)/tests/%) $(FAKE_CUDA_BIN)
 # tests/fuzz/fuzz_NAME.c is a target; fuzz_main.c drives each.
 FUZZ_LIB_SRC := tests/fuzz/fuzz_main.c tests/fuzz/fuzz_support.c tests/fuzz/fuzz_feedback.c
 FUZZ_SRC  := $(sort $(filter-out $(FUZZ_LIB_SRC),$(wildcard tests/fuzz/fuzz_*.c)))
@@ -243,6 +249,12 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
+$(B)/tests/test_cuda_engine: $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ)
+$(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_fake_cuda/choose_engine.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) \
+        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

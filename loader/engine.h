@@ -1,5 +1,5 @@
-/* What the loader and the worker need of an engine: a table that workers/host (and later
- * workers/cuda) fills in. Import: which layouts parameters take. Run: a program per (model, batch). */
+/* What the loader and the worker need of an engine: a table that workers/host and
+ * workers/cuda fill in. Import: which layouts parameters take. Run: a program per (model, batch). */
 #ifndef SY_LOADER_ENGINE_H
 #define SY_LOADER_ENGINE_H
 
@@ -32,6 +32,8 @@ struct sy_layer {
 };
 
 struct sy_program;
+struct sy_device; /* runtime/device/device.h */
+struct sy_stream;
 
 /* Where one run finds its data. All pointers are the device's view. */
 struct sy_binding {
@@ -52,6 +54,13 @@ struct sy_engine_ops {
     /* Compute threads of this process, pinned to `cores` (n of them). Before anything else. */
     int (*set_threads)(const int *cores, int n);
 
+    /* (optional: NULL, the engine computes in the calling thread, and program_run returns when it is done) For a device that
+     * computes by itself: from now on programs are made and run on `device`, by enqueuing on its stream `compute`; both are borrowed until
+     * detach. Before program_create; describe, layout_layer and pack_layer do without. ENODEVICE says what is missing. */
+    int (*attach)(struct sy_device *device, struct sy_stream *compute);
+    /* (optional, as attach) All programs are destroyed and the stream is idle. */
+    void (*detach)(void);
+
     /* Import: fills layer->params (inputs, bytes, layouts, offsets within the layer) and the layer's bytes; EUNSUPPORTED
      * with node, operator, opset, what is missing. */
     int (*layout_layer)(const struct sy_graph *graph, struct sy_layer *layer);
@@ -65,9 +74,14 @@ struct sy_engine_ops {
     void (*program_destroy)(struct sy_program *program);
     uint64_t (*program_workspace_bytes)(const struct sy_program *program);
     /* Runs layers [first, first + n) in order, in the calling thread and the engine's threads;
-     * deterministic: same inputs and weights, same bits. Any split of 0..n_layers-1 into calls in order is the same run. */
+     * deterministic: same inputs and weights, same bits. Any split of 0..n_layers-1 into calls in order is the same run.
+     * With attach: enqueues only. What binding.inputs holds is read, and outputs are written, up to when the stream has been
+     * synchronised after the last layer; binding itself only during the call. */
     int (*program_run)(struct sy_program *program, const struct sy_binding *binding, int first,
                        int n);
+    /* (optional: SY_OK) After the stream was synchronised at a run's end: what only the device could see. EARG names the node and
+     * the index that was outside its tensor. */
+    int (*program_finish)(struct sy_program *program);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

@@ -17,7 +17,8 @@
 #define GUARD_BYTES 256
 #define GUARD       0x6b
 
-static const struct sy_engine_ops *const engine = &sy_host_engine;
+struct rig_engine rig_engine = {.ops = &sy_host_engine};
+static int n_passed_over;
 static const int64_t batches[] = {1, 2, 3, 5};
 
 uint64_t rig_start(void)
@@ -34,7 +35,9 @@ uint64_t rig_start(void)
     for (int core = 0; core < CPU_SETSIZE && n < wanted; core++)
         if (CPU_ISSET(core, &set))
             cores[n++] = core;
-    engine->set_threads(cores, n);
+    if (rig_choose_engine)
+        rig_choose_engine(&rig_engine);
+    rig_engine.ops->set_threads(cores, n);
     const char *text = getenv("SY_SEED");
     uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
     printf("seed %llu, %d threads\n", (unsigned long long)seed, n);
@@ -144,10 +147,10 @@ static int pack(struct engine_rig *rig, int i)
     struct sy_layer *layer = &rig->layers[i];
     layer->node = i;
     rig->n_layers = i + 1;
-    SY_TRY(engine->layout_layer(rig->graph, layer));
+    SY_TRY(rig_engine.ops->layout_layer(rig->graph, layer));
     assert_int_equal(layer->bytes % SY_LAYER_ALIGN, 0);
     rig->params[i] = take_bytes(layer->bytes, 0xff);
-    SY_TRY(engine->pack_layer(rig->graph, layer, rig->params[i]));
+    SY_TRY(rig_engine.ops->pack_layer(rig->graph, layer, rig->params[i]));
     assert_true(is_guarded(rig->params[i], layer->bytes));
     rig->packed[i] = take_bytes(layer->bytes, 0);
     memcpy(rig->packed[i], rig->params[i], layer->bytes);
@@ -200,7 +203,7 @@ void rig_close(struct engine_rig *rig)
 struct sy_program *rig_program(const struct engine_rig *rig, int64_t batch)
 {
     struct sy_program *program;
-    if (engine->program_create(rig->graph, rig->layers, rig->n_layers, batch, &program) < 0)
+    if (rig_engine.ops->program_create(rig->graph, rig->layers, rig->n_layers, batch, &program) < 0)
         fail_msg("%s at batch %lld: %s", rig->graph->name, (long long)batch, sy_error_text());
     return program;
 }
@@ -251,14 +254,30 @@ void rig_fill(const struct engine_rig *rig, const struct engine_case *c, struct 
     }
 }
 
+static void *device_view(void *memory)
+{
+    return rig_engine.device_view ? rig_engine.device_view(memory) : memory;
+}
+
+/* What was enqueued is done, also after a failure; then the device is asked what it saw. */
+static int finish_run(struct sy_program *program, int status)
+{
+    int done = rig_engine.synchronize ? rig_engine.synchronize() : SY_OK;
+    if (status == SY_OK)
+        status = done;
+    if (status == SY_OK && rig_engine.ops->program_finish)
+        status = rig_engine.ops->program_finish(program);
+    return status;
+}
+
 int rig_run(const struct engine_rig *rig, struct sy_program *program,
             const struct rig_tensors *inputs, const struct rig_tensors *outputs, int byte,
             uint64_t *split)
 {
-    uint64_t bytes = engine->program_workspace_bytes(program);
+    uint64_t bytes = rig_engine.ops->program_workspace_bytes(program);
     void *workspace = take_bytes(bytes, byte);
     unsigned char **there = calloc((size_t)rig->n_layers + 1, sizeof *there);
-    struct sy_binding binding = {there, workspace, (const void *const *)inputs->data,
+    struct sy_binding binding = {there, device_view(workspace), (const void *const *)inputs->data,
                                  outputs->data};
     int status = SY_OK;
     assert_non_null(there);
@@ -266,9 +285,10 @@ int rig_run(const struct engine_rig *rig, struct sy_program *program,
         n = split ? (int)rig_int(split, 0, 3) : rig->n_layers;
         n = n > rig->n_layers - at ? rig->n_layers - at : n;
         for (int i = 0; i < rig->n_layers; i++)
-            there[i] = i >= at && i < at + n ? rig->params[i] : rig->absent[i];
-        status = engine->program_run(program, &binding, at, n);
+            there[i] = device_view(i >= at && i < at + n ? rig->params[i] : rig->absent[i]);
+        status = rig_engine.ops->program_run(program, &binding, at, n);
     }
+    status = finish_run(program, status);
     if (!is_guarded(workspace, bytes))
         fail_msg("%s: wrote past its workspace of %llu bytes", rig->graph->name,
                  (unsigned long long)bytes);
@@ -353,16 +373,28 @@ static void check_batch(const struct engine_rig *rig, const struct engine_case *
     struct rig_tensors *all[] = {&inputs, &before, &first, &split, &again};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         rig_drop(all[i]);
-    engine->program_destroy(program);
-    engine->program_destroy(second);
+    rig_engine.ops->program_destroy(program);
+    rig_engine.ops->program_destroy(second);
+}
+
+/* An engine that does not have this yet said so by name; the host engine has everything. */
+static bool passes_over(const struct engine_case *c, int status)
+{
+    const char *text = sy_error_text();
+    if (!rig_engine.lacks_operators || status != SY_EUNSUPPORTED)
+        fail_msg("%s: %s", c->graph->name, text);
+    if (!strstr(text, "node ") || !strstr(text, "(opset "))
+        fail_msg("%s: \"%s\" does not name node, operator and opset", c->graph->name, text);
+    printf("passed over %d: %s: %s\n", ++n_passed_over, c->graph->name, text);
+    return true;
 }
 
 void rig_check(const struct engine_case *c, uint64_t *seed)
 {
     struct engine_rig rig;
-    if (rig_open(&rig, c->graph, c->optimize) < 0)
-        fail_msg("%s: %s", c->graph->name, sy_error_text());
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+    int status = rig_open(&rig, c->graph, c->optimize);
+    bool passed_over = status < 0 && passes_over(c, status);
+    for (size_t i = 0; !passed_over && i < sizeof batches / sizeof *batches; i++)
         check_batch(&rig, c, batches[i], seed);
     rig_close(&rig);
     sy_graph_free(c->graph);
@@ -376,7 +408,8 @@ void rig_refused(struct sy_graph *graph, bool optimize, int node, const char *wo
     if (status != SY_EUNSUPPORTED)
         fail_msg("%s: status %d instead of EUNSUPPORTED", graph->name, status);
     const char *text = sy_error_text();
-    if (!strstr(text, bad->name) || !strstr(text, sy_op_name(bad->op)) || !strstr(text, word))
+    bool named = rig_engine.lacks_operators || strstr(text, word);
+    if (!strstr(text, bad->name) || !strstr(text, sy_op_name(bad->op)) || !named)
         fail_msg("%s: \"%s\" does not name %s, %s and \"%s\"", graph->name, text, bad->name,
                  sy_op_name(bad->op), word);
     rig_close(&rig);

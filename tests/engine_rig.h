@@ -1,4 +1,4 @@
-/* A graph through the host engine as the worker does it: laid out, packed, a program per batch size, run; and everything that
+/* A graph through an engine as the worker does it: laid out, packed, a program per batch size, run; and everything that
  * must hold of every graph checked on the way. */
 #ifndef SY_TESTS_ENGINE_RIG_H
 #define SY_TESTS_ENGINE_RIG_H
@@ -28,6 +28,16 @@ struct engine_case {
     int64_t int_low, int_high; /* of integer inputs, both included */
     double tolerance;          /* |x - ref| <= tolerance * (1 + |ref|); 0: 2e-5 */
 };
+
+/* What is tested: the host engine, unless the binary is linked with a rig_choose_engine (tests/on_fake_cuda/) that puts another here. */
+struct rig_engine {
+    const struct sy_engine_ops *ops;
+    bool lacks_operators; /* what it refuses as unsupported by name is passed over, and counted */
+    void *(*device_view)(void *memory); /* of parameters and workspace; NULL: the pointer itself */
+    int (*synchronize)(void);           /* after a run; NULL: it is done when program_run returns */
+};
+extern struct rig_engine rig_engine;
+void rig_choose_engine(struct rig_engine *out) __attribute__((weak));
 
 /* First of all in main: the engine's threads (one under the thread sanitizer, which cannot see into OpenMP), the seed: SY_SEED or 1, printed. */
 uint64_t rig_start(void);

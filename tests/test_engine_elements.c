@@ -243,7 +243,7 @@ static void test_large_integers_are_exact(void **state)
         assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, NULL), SY_OK);
         for (int i = 0; i < 3; i++)
             assert_true(((int64_t *)out.data[0])[i] == ((a[i] > b[i]) == (o == 0) ? a[i] : b[i]));
-        sy_host_engine.program_destroy(program);
+        rig_engine.ops->program_destroy(program);
         rig_drop(&in);
         rig_drop(&out);
         rig_close(&rig);
@@ -474,7 +474,7 @@ static void test_index_outside(void **state)
     }
     *(int64_t *)in.data[0] = -5;
     assert_int_equal(rig_run(&rig, program, &in, &out, 0, NULL), SY_OK);
-    sy_host_engine.program_destroy(program);
+    rig_engine.ops->program_destroy(program);
     rig_drop(&in);
     rig_drop(&out);
     rig_close(&rig);

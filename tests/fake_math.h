@@ -1,0 +1,25 @@
+/* The CUDA engine's table of mathematics as loops over host memory, by definition and nothing clever.
+ *
+ * What is enqueued is only noted; fake_math_synchronize does it. Device pointers are host pointers with a mark that makes following
+ * them a fault: the engine must not. Host pointers have none, and the table's calls insist on either. */
+#ifndef SY_TESTS_FAKE_MATH_H
+#define SY_TESTS_FAKE_MATH_H
+
+#include "workers/cuda/device_math.h"
+
+extern const struct sy_math_ops fake_math;
+
+/* The device's view of host memory; NULL stays NULL. */
+void *fake_math_device(void *host);
+/* Does what was enqueued, in order; SY_OK. */
+int fake_math_synchronize(void);
+
+struct fake_math_counts {
+    uint64_t calls;                                /* of the table, since the last fake_math_fail */
+    int maths, plans, host_blocks, graphs, queued; /* now */
+};
+struct fake_math_counts fake_math_get_counts(void);
+/* The n-th call from now on fails with EDEVICE; 0: none. */
+void fake_math_fail(uint64_t n);
+
+#endif

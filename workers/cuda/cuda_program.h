@@ -1,0 +1,190 @@
+/* The CUDA engine's program inside: values, steps, and what the operators use to add them. No CUDA here: what is computed goes
+ * through device_math.h.
+ *
+ *   graph tensor ──> value (bytes on the device, row-major or channels last)
+ *   layer        ──> steps: calls of the math table over values, added when the program is made
+ *
+ * The rules P1 to P10 of workers/host/README.md hold here too. Besides:
+ *
+ * E1: program_run enqueues and returns; nothing on the host reads what the device writes before the stream was synchronised.
+ * E2: graph inputs are copied to the workspace in the first layer, one copy a tensor; outputs leave in the layer that makes them.
+ * E3: every constant that a step reads is a parameter, integers too: what the device reads has travelled with its group.
+ * E4: how large a workspace is depends on graph and batch size alone, not on which algorithms were fast. */
+#ifndef SY_WORKERS_CUDA_CUDA_PROGRAM_H
+#define SY_WORKERS_CUDA_CUDA_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/engine.h"
+#include "workers/cuda/device_math.h"
+
+#define SY_CUDA_STEP_ARGS   6
+#define SY_CUDA_MATMUL_RANK 3 /* of the loops around one strided product */
+
+enum sy_cuda_place { SY_CUDA_WORKSPACE, SY_CUDA_PARAMS };
+
+struct sy_cuda_value {
+    enum sy_cuda_place place;
+    int layer;       /* PARAMS */
+    uint64_t offset; /* in the workspace (once planned) or in the layer's parameters */
+    uint64_t bytes;
+    int root;        /* itself, or the value whose bytes these are */
+    int first, last; /* layers; of a root: of all its aliases */
+    bool channels_last;
+    enum sy_dtype dtype;
+    int rank;
+    int64_t dims[SY_MAX_RANK];
+};
+
+/* Products that one strided call cannot walk: loops around it, offsets in elements. */
+struct sy_cuda_loops {
+    int rank;
+    int64_t dims[SY_CUDA_MATMUL_RANK];
+    int64_t strides[3][SY_CUDA_MATMUL_RANK]; /* a, b, y */
+};
+
+struct sy_cuda_step;
+typedef int (*sy_cuda_step_run)(struct sy_program *program, const struct sy_cuda_step *step);
+
+struct sy_cuda_step {
+    sy_cuda_step_run run;
+    const struct sy_node *node;
+    bool on_host_memory; /* E2: reads or writes tensors of the caller: never part of a graph */
+    int args[SY_CUDA_STEP_ARGS]; /* values; -1: none */
+    struct sy_math_plan *plan;
+    enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
+    union {
+        struct sy_math_conv conv;
+        struct {
+            struct sy_math_matmul matmul;
+            struct sy_cuda_loops loops;
+        };
+        struct sy_math_pool pool;
+        struct sy_math_chain chain;
+        struct sy_math_choice choice;
+        struct sy_math_move move;
+        struct sy_math_gather gather;
+        struct sy_math_softmax softmax;
+        struct sy_math_layer_norm layer_norm;
+        struct sy_math_reduce reduce;
+        struct {
+            int64_t n;
+            float value;
+        } fill;
+        struct {
+            enum sy_dtype from, to;
+            int64_t n;
+        } cast;
+        struct {
+            int tensor; /* graph input or output */
+            uint64_t bytes;
+            const void *constant; /* output that is a constant */
+        } host;
+    };
+};
+
+struct sy_program {
+    const struct sy_graph *graph;
+    const struct sy_layer *layers;
+    int n_layers;
+    int64_t batch;
+    uint64_t id; /* of this program, never used again */
+    int n_values, values_capacity;
+    struct sy_cuda_value *values;
+    int *native, *converted; /* per tensor: its value as it was made, and in the other layout; -1 */
+    int *last_use;           /* per tensor: last layer that reads it */
+    int n_steps, steps_capacity;
+    struct sy_cuda_step *steps;
+    int *layer_steps; /* first step of each layer, n_layers + 1 entries */
+    uint64_t workspace_bytes, scratch_offset;
+    bool has_plans;
+    int layer; /* being built */
+    const struct sy_math_ops *ops;
+    struct sy_math *math;             /* NULL on trial */
+    struct sy_math_fault *fault;      /* NULL: no step can have one */
+    const struct sy_binding *binding; /* of the call that is on */
+};
+
+/* ---- values ---- */
+int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const int64_t *dims,
+                      bool channels_last, int *out);
+/* Bytes in the workspace for the tensor. channels_last: only with 3 to 5 dimensions. */
+int sy_cuda_new_of(struct sy_program *p, int tensor, bool channels_last, int *out);
+/* Another view of `value`'s bytes: the tensor's dims. */
+int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out);
+bool sy_cuda_is_param(const struct sy_program *p, int input);
+void *sy_cuda_pointer(const struct sy_program *p, int value); /* during a run; -1: NULL */
+void sy_cuda_touch(struct sy_program *p, int value);
+void sy_cuda_strides(const struct sy_cuda_value *value, int64_t *strides);
+int64_t sy_cuda_count(const struct sy_cuda_value *value); /* elements */
+
+/* Node input `input` of the layer being built: as it is; row-major; channels last. Where it is not, a move is added. */
+int sy_cuda_input(struct sy_program *p, int input, int *out);
+int sy_cuda_input_plain(struct sy_program *p, int input, int *out);
+int sy_cuda_input_last(struct sy_program *p, int input, int *out);
+/* A fresh value for node output `output`, set. */
+int sy_cuda_output(struct sy_program *p, int output, bool channels_last, int *out);
+void sy_cuda_set_output(struct sy_program *p, int output, int value);
+/* Over the bytes of `value` (input `input`, of the output's size) if nobody needs them any more, else fresh; the same layout. */
+int sy_cuda_output_over(struct sy_program *p, int input, int value, int *out);
+bool sy_cuda_is_last_use(const struct sy_program *p, int input, int value);
+
+const struct sy_node *sy_cuda_node(const struct sy_program *p);
+const struct sy_tensor *sy_cuda_input_tensor(const struct sy_program *p, int input);
+void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at the batch size */
+/* The tensor is an output of the graph or read by a node. */
+bool sy_cuda_is_read(const struct sy_graph *graph, int tensor);
+
+/* ---- steps ---- */
+/* Valid until the next one is added. Values are touched; -1: none. */
+int sy_cuda_add_step(struct sy_program *p, sy_cuda_step_run run, const int *values, int n,
+                     struct sy_cuda_step **out);
+int sy_cuda_add_move(struct sy_program *p, const struct sy_math_move *move, int from, int to);
+/* All elements of `from` to `to`, of equal dims, from layout to layout. */
+int sy_cuda_add_reorder(struct sy_program *p, int from, int to);
+int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const int *inputs,
+                      int out);
+/* `from` broadcast to the shape of `to`, of any type. */
+int sy_cuda_add_expand(struct sy_program *p, int from, int to);
+/* Numpy's rule: strides of `in` seen with the dims of `out`, 0 where it is repeated. EUNSUPPORTED names the node. */
+int sy_cuda_broadcast(const struct sy_program *p, int in, int out, int64_t *strides);
+void sy_cuda_chain_add(struct sy_math_chain *chain, enum sy_math_chain_code code, int input,
+                       float alpha, float beta);
+/* The node's fused activation. */
+void sy_cuda_chain_activation(struct sy_math_chain *chain, const struct sy_node *node);
+
+/* Sorts dimensions by stride (of the first array) and joins those that can be walked as one, for all arrays at once; dimensions of 1 go.
+ * Returns the new rank; at least 1 (an array of one dimension 1) if `rank` was. Pure. */
+int sy_cuda_collapse(int rank, int64_t *dims, int64_t *const *strides, int n_arrays);
+
+/* ---- program ---- */
+int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
+                           const struct sy_graph *graph, const struct sy_layer *layers,
+                           int n_layers, int64_t batch, struct sy_program **out);
+/* Whether a program can have this layer: makes its steps for batch size 1, without plans, and drops them. */
+int sy_cuda_program_try_layer(const struct sy_graph *graph, const struct sy_layer *layer);
+void sy_cuda_program_destroy(struct sy_program *program); /* NULL is fine */
+/* The steps [first, end), one after another. */
+int sy_cuda_program_steps(struct sy_program *program, int first, int end);
+
+/* ---- operators: each adds the steps of one node ---- */
+enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, kernel, in] */ };
+
+struct sy_cuda_op {
+    enum sy_op op;
+    int (*build)(struct sy_program *p);
+    /* (optional) The layout of parameter `input`. */
+    enum sy_cuda_layout (*layout)(const struct sy_graph *graph, const struct sy_node *node,
+                                  int input);
+    /* (optional) Writes the parameter to `to`, which has the constant's size. */
+    int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
+};
+const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
+extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
+    sy_cuda_ops_eltwise[], sy_cuda_ops_norm[],
+    sy_cuda_ops_movement[]; /* each ends with build NULL */
+
+int sy_cuda_unsupported(const struct sy_node *node, const char *what);
+
+#endif

@@ -1,0 +1,220 @@
+/* The mathematics of the CUDA engine as one table of functions: what the engine wants computed, without CUDA.
+ *
+ * The engine (layouts, planning, pointers) is plain C above this table. Below it are cuDNN, cuBLASLt and kernels of our own
+ * (math_cuda.c), or, in the tests, loops over host memory (tests/fake_math.c).
+ *
+ * M1: each call of `enqueue` kind only puts work into the stream that the math was opened on; work runs in that order.
+ *     Descriptions are read before the call returns, memory is read and written when the work runs.
+ * M2: device pointers are addresses that only the device follows. Activations are dense float32, row-major, or channels last
+ *     (N, spatial, C) where it says so; strides count elements.
+ * M3: equal inputs give equal bits, each time, for one plan: no atomics, no sums whose order varies.
+ * M4: a call that fails has set the error text, with the name of what failed. The engine adds the node's name.
+ *
+ * One thread at a time. */
+#ifndef SY_WORKERS_CUDA_DEVICE_MATH_H
+#define SY_WORKERS_CUDA_DEVICE_MATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/graph.h"
+
+struct sy_device;
+struct sy_stream;
+struct sy_math;      /* open: libraries' handles, the stream */
+struct sy_math_plan; /* a convolution or a product with its algorithm */
+struct sy_math_graph;
+
+#define SY_MATH_SPATIAL    3
+#define SY_MATH_CHAIN_IN   5
+#define SY_MATH_CHAIN_STEP 8
+
+/* y = act(conv(x, w) + bias + residual). x, y, residual: channels last; w: [out, kernel..., in / groups]. One dimension is
+ * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
+struct sy_math_conv {
+    int spatial; /* 2 or 3 */
+    int64_t batch, in_channels, out_channels, groups;
+    int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
+    int64_t strides[SY_MATH_SPATIAL], dilations[SY_MATH_SPATIAL], pads[SY_MATH_SPATIAL];
+    bool has_bias, has_residual;
+    enum sy_activation activation;
+    float act_alpha, act_beta;
+};
+
+/* Row-major: y[m, n] = act(alpha * a[m, k] b[k, n] + beta * c[m, n] + bias[n]), `count` times with strides between. A
+ * transposed operand lies there as [k, m] or [n, k]. c may be y. */
+struct sy_math_matmul {
+    int64_t m, n, k, count;
+    int64_t a_stride, b_stride, y_stride; /* elements; 0: the same each time (not y) */
+    bool a_transposed, b_transposed, has_bias;
+    float alpha, beta; /* beta 0: c is not read */
+    enum sy_activation activation;
+    float act_alpha, act_beta;
+};
+
+/* Any layout: strides in the order batch, channel, spatial. */
+struct sy_math_pool {
+    bool max, count_padding;
+    int64_t batch, channels;
+    int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
+    int64_t strides[SY_MATH_SPATIAL], dilations[SY_MATH_SPATIAL], pads[SY_MATH_SPATIAL];
+    int64_t in_strides[2 + SY_MATH_SPATIAL], out_strides[2 + SY_MATH_SPATIAL];
+};
+
+/* X(name, operand): value = f(value), or f(value, operand) with the operand an input of the chain. Integers take the first eight. */
+#define SY_MATH_CHAIN_TABLE(X)                          \
+    X(LOAD, 1) /* value = operand */                    \
+    X(ADD, 1)                                           \
+    X(SUB, 1)                                           \
+    X(MUL, 1)                                           \
+    X(DIV, 1)                                           \
+    X(POW, 1)                                           \
+    X(MAX, 1)                                           \
+    X(MIN, 1)                                           \
+    X(MUL_RSQRT, 1) /* value / sqrt(operand + alpha) */ \
+    X(LEAKY, 0)     /* x < 0: alpha x */                \
+    X(SIGMOID, 0)                                       \
+    X(TANH, 0)                                          \
+    X(CLIP, 0) /* to [alpha, beta] */                   \
+    X(ELU, 0)                                           \
+    X(EXP, 0)                                           \
+    X(LOG, 0)                                           \
+    X(SQRT, 0)                                          \
+    X(ABS, 0)                                           \
+    X(LINEAR, 0) /* alpha x + beta */                   \
+    X(RECIPROCAL, 0)                                    \
+    X(GELU_ERF, 0)                                      \
+    X(GELU_TANH, 0)                                     \
+    X(ERF, 0)                                           \
+    X(HARD_SIGMOID, 0) /* clip(alpha x + beta, 0, 1) */ \
+    X(HARD_SWISH, 0)
+
+enum sy_math_chain_code {
+#define X(name, operand) SY_CHAIN_##name,
+    SY_MATH_CHAIN_TABLE(X)
+#undef X
+};
+
+struct sy_math_chain_step {
+    int32_t code, input;
+    float alpha, beta;
+};
+
+/* An elementwise program, one pass over the output: inputs broadcast by strides of 0. The output may be an input that has its strides. */
+struct sy_math_chain {
+    enum sy_dtype dtype; /* F32, I32, I64; of all */
+    int rank, n_inputs, n_steps;
+    int64_t dims[SY_MAX_RANK], out_strides[SY_MAX_RANK];
+    int64_t in_strides[SY_MATH_CHAIN_IN][SY_MAX_RANK];
+    struct sy_math_chain_step steps[SY_MATH_CHAIN_STEP];
+};
+
+/* out = pick ? a : b by a bool; or out (bool) = a == b. Broadcast as above. */
+struct sy_math_choice {
+    enum sy_dtype dtype; /* of a and b; Where only needs its size */
+    int rank;
+    int64_t dims[SY_MAX_RANK], out_strides[SY_MAX_RANK];
+    int64_t in_strides[3][SY_MAX_RANK]; /* pick (not with ==), a, b */
+};
+
+/* For every index of dims: to[to_offset + i * to_strides] = from[from_offset + i * from_strides]. */
+struct sy_math_move {
+    int64_t element_bytes; /* 1, 2, 4, 8 */
+    int rank;
+    int64_t dims[SY_MAX_RANK], from_strides[SY_MAX_RANK], to_strides[SY_MAX_RANK];
+    int64_t from_offset, to_offset;
+};
+
+/* from [outer, extent, inner], indices [n_indices] -> to [outer, n_indices, inner]. */
+struct sy_math_gather {
+    int64_t outer, extent, n_indices, inner_bytes;
+    bool wide;    /* indices are int64, else int32 */
+    int64_t step; /* what to write into the fault */
+};
+
+/* Written by the device when an index is outside; lies in host memory that the device sees. */
+struct sy_math_fault {
+    int64_t step; /* 0: none */
+    int64_t index;
+};
+
+/* [outer, extent, inner], over the middle. */
+struct sy_math_softmax {
+    int64_t outer, extent, inner;
+    bool logarithm;
+};
+
+/* skip, bias, sum may be NULL. */
+struct sy_math_layer_norm {
+    int64_t rows, columns;
+    float epsilon;
+};
+
+/* Any strides; the output is dense over the dimensions that are kept. */
+struct sy_math_reduce {
+    bool mean; /* else sum */
+    int rank;
+    int64_t dims[SY_MAX_RANK], strides[SY_MAX_RANK];
+    bool reduced[SY_MAX_RANK];
+};
+
+struct sy_math_ops {
+    const char *name;
+    /* Every program reserves so much of its workspace for plans. A constant, so that workspaces are of equal size in all
+     * workers, whatever algorithm each found fastest. */
+    uint64_t scratch_bytes;
+
+    /* ENODEVICE when the libraries cannot be had. Device and stream are borrowed. */
+    int (*open)(struct sy_device *device, struct sy_stream *compute, struct sy_math **out);
+    void (*close)(
+        struct sy_math
+            *math); /* what is enqueued has ended; plans and graphs are gone. NULL is fine */
+
+    /* Host memory that the device reads and writes under the same address. */
+    int (*host_take)(struct sy_math *math, uint64_t bytes, void **out);
+    void (*host_drop)(struct sy_math *math, void *memory); /* NULL is fine */
+
+    /* Picks an algorithm, once per description (remembered while open). May take time and wait for the device. */
+    int (*conv_plan)(struct sy_math *math, const struct sy_math_conv *conv,
+                     struct sy_math_plan **out);
+    int (*matmul_plan)(struct sy_math *math, const struct sy_math_matmul *matmul,
+                       struct sy_math_plan **out);
+    void (*plan_drop)(struct sy_math *math, struct sy_math_plan *plan); /* NULL is fine */
+
+    /* ---- enqueue (M1) ---- */
+    int (*conv)(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
+                const void *bias, const void *residual, void *y, void *scratch);
+    int (*matmul)(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
+                  const void *bias, const void *c, void *y, void *scratch);
+    int (*pool)(struct sy_math *math, const struct sy_math_pool *pool, const void *x, void *y);
+    int (*chain)(struct sy_math *math, const struct sy_math_chain *chain, const void *const *in,
+                 void *out);
+    int (*where)(struct sy_math *math, const struct sy_math_choice *choice, const void *pick,
+                 const void *a, const void *b, void *out);
+    int (*equal)(struct sy_math *math, const struct sy_math_choice *choice, const void *a,
+                 const void *b, void *out);
+    int (*move)(struct sy_math *math, const struct sy_math_move *move, const void *from, void *to);
+    int (*fill)(struct sy_math *math, void *to, int64_t n, float value);
+    int (*gather)(struct sy_math *math, const struct sy_math_gather *gather, const void *from,
+                  const void *indices, void *to, struct sy_math_fault *fault);
+    int (*cast)(struct sy_math *math, enum sy_dtype from_type, enum sy_dtype to_type, int64_t n,
+                const void *from, void *to);
+    int (*softmax)(struct sy_math *math, const struct sy_math_softmax *softmax, const void *x,
+                   void *y);
+    int (*layer_norm)(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
+                      const void *skip, const void *scale, const void *bias, void *out, void *sum);
+    int (*reduce)(struct sy_math *math, const struct sy_math_reduce *reduce, const void *x,
+                  void *y);
+    int (*copy)(struct sy_math *math, const void *from, void *to,
+                uint64_t bytes); /* on the device */
+    int (*to_device)(struct sy_math *math, const void *host, void *to, uint64_t bytes);
+    int (*to_host)(struct sy_math *math, const void *from, void *host, uint64_t bytes);
+
+    /* Between begin and end what is enqueued is not run but recorded. end returns NULL in *out and SY_OK when it could not be. */
+    int (*capture_begin)(struct sy_math *math);
+    int (*capture_end)(struct sy_math *math, struct sy_math_graph **out);
+    int (*graph_launch)(struct sy_math *math, struct sy_math_graph *graph);
+    void (*graph_drop)(struct sy_math *math, struct sy_math_graph *graph);
+};
+
+#endif
