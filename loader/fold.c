@@ -232,6 +232,9 @@ int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded)
 {
     struct fold f = {.in = in, .node = node};
     int status = SY_EUNSUPPORTED;
+    *folded = false;
+    if (node->n_outputs < 1 || node->outputs[0] < 0)
+        return SY_OK;
     if (node->op == SY_OP_SHAPE)
         status = fold_shape(in, node);
     else if (node->op == SY_OP_SIZE)

@@ -391,6 +391,23 @@ static int read_floats(const Onnx__AttributeProto *from, struct sy_attr *attr)
     return SY_OK;
 }
 
+/* A list of texts (activations) becomes one, with commas between. */
+static int read_strings(const Onnx__AttributeProto *from, char **out)
+{
+    size_t n = 1, used = 0;
+    for (size_t i = 0; i < from->n_strings; i++)
+        n += from->strings[i].len + 1;
+    SY_TRY(sy_graph_alloc(n, 1, out));
+    for (size_t i = 0; i < from->n_strings; i++) {
+        if (i > 0)
+            (*out)[used++] = ',';
+        if (from->strings[i].len > 0)
+            memcpy(*out + used, from->strings[i].data, from->strings[i].len);
+        used += from->strings[i].len;
+    }
+    return SY_OK;
+}
+
 static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from)
 {
     const char *name = text(from->name);
@@ -413,6 +430,10 @@ static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from
         SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
         attr->kind = SY_ATTR_STRING;
         return read_string(&from->s, &attr->s);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
+        SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
+        attr->kind = SY_ATTR_STRING;
+        return read_strings(from, &attr->s);
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         if (!from->t)
             break;

@@ -94,6 +94,16 @@ static int align_old_broadcast(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* The slope of an old PRelu: one for each channel. */
+static bool is_per_channel(const struct sy_infer *in, const struct sy_node *node)
+{
+    int x = sy_node_input(node, 0), slope = sy_node_input(node, 1);
+    if (x < 0 || slope < 0)
+        return false;
+    const struct sy_shape *a = &in->graph->tensors[x].shape, *b = &in->graph->tensors[slope].shape;
+    return b->rank == 1 && a->rank > 1 && sy_dim_equal(a->dims[1], b->dims[0]);
+}
+
 /* All operators with numpy's broadcasting: the type is the last input's, for comparisons bool. */
 int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
 {
@@ -101,6 +111,10 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
     char a[160], b[160];
     if (!has_right_count(node))
         return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", node->n_inputs);
+    if (node->op == SY_OP_PRELU && node->opset < 7 && is_per_channel(in, node)) {
+        SY_TRY(sy_node_set_int(node, "broadcast", 1));
+        SY_TRY(sy_node_set_int(node, "axis", 1));
+    }
     if (sy_node_attr(node, "broadcast"))
         SY_TRY(align_old_broadcast(in, node));
     SY_TRY(sy_infer_need(in, node, 0, &x));

@@ -59,7 +59,7 @@ static int borrow_rule(struct sy_infer *in, struct sy_node *node, sy_infer_rule 
 {
     int first_two[2] = {sy_node_input(node, 0), sy_node_input(node, second)}, n = node->n_inputs;
     int *inputs = node->inputs;
-    if (n <= second)
+    if (n <= second || node->outputs[0] < 0)
         return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", n);
     node->inputs = first_two;
     node->n_inputs = 2;

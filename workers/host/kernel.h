@@ -40,6 +40,7 @@ struct sy_call {
 #define SY_ANY_TYPE   (SY_ANY_NUMBER | SY_BIT(BOOL))
 #define SY_ANY_INDEX  (SY_BIT(I64) | SY_BIT(I32))
 #define SY_AS_FIRST   (1u << 31) /* the type of input 0 */
+#define SY_NO_OUTPUT  (1u << 30) /* among the first: output 0 may be left out */
 
 typedef int sy_kernel_fn(const struct sy_call *call);
 

@@ -1,4 +1,367 @@
-/* detect */
+/* Boxes, regions and grids: NonMaxSuppression, RoiAlign, GridSample. */
+#include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 
-const struct sy_kernel sy_kernels_detect[] = {{0}};
+/* ---- NonMaxSuppression ---------------------------------------------------------------------------- */
+
+struct box {
+    double top, left, bottom, right;
+};
+
+/* Corners in any order, or center and size. */
+static struct box box_at(const struct sy_call *call, int64_t i)
+{
+    double v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = sy_get(&call->in[0], i * 4 + k);
+    if (sy_node_int(call->node, "center_point_box", 0) != 0)
+        return (struct box){v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2};
+    return (struct box){fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]), fmax(v[1], v[3])};
+}
+
+static double overlap(const struct box *a, const struct box *b)
+{
+    double height = fmin(a->bottom, b->bottom) - fmax(a->top, b->top),
+           width = fmin(a->right, b->right) - fmax(a->left, b->left);
+    double common = height > 0 && width > 0 ? height * width : 0;
+    double both = (a->bottom - a->top) * (a->right - a->left) +
+                  (b->bottom - b->top) * (b->right - b->left) - common;
+    return both > 0 ? common / both : 0;
+}
+
+struct suppression {
+    int64_t most;
+    double overlap, score;
+    bool has_score;
+};
+
+static struct suppression read_limits(const struct sy_call *call)
+{
+    const struct sy_array *most = sy_call_in(call, 2), *iou = sy_call_in(call, 3),
+                          *score = sy_call_in(call, 4);
+    return (struct suppression){.most = most ? sy_get_int(most, 0) : 0,
+                                .overlap = iou ? sy_get(iou, 0) : 0,
+                                .score = score ? sy_get(score, 0) : 0,
+                                .has_score = score != NULL};
+}
+
+/* The best box that is not taken (state 0), -1 if there is none. */
+static int64_t best_left(const struct sy_call *call, const struct suppression *s, int64_t first,
+                         int64_t n, const int8_t *state)
+{
+    int64_t best = -1;
+    for (int64_t i = 0; i < n; i++) {
+        double score = sy_get(&call->in[1], first + i);
+        if (state[i] == 0 && (!s->has_score || score > s->score) &&
+            (best < 0 || score > sy_get(&call->in[1], first + best)))
+            best = i;
+    }
+    return best;
+}
+
+static bool is_suppressed(const struct sy_call *call, const struct suppression *s, int64_t boxes,
+                          int64_t n, int64_t candidate, const int8_t *state)
+{
+    struct box a = box_at(call, boxes + candidate);
+    for (int64_t i = 0; i < n; i++) {
+        struct box b = box_at(call, boxes + i);
+        if (state[i] == 1 && overlap(&a, &b) > s->overlap)
+            return true;
+    }
+    return false;
+}
+
+/* One class of one image; state: 1 kept, 2 looked at. */
+static void suppress(const struct sy_call *call, const struct suppression *s, int64_t image,
+                     int64_t class, int64_t *found)
+{
+    const struct sy_array *y = &call->out[0];
+    int64_t classes = call->in[1].dims[1], n = call->in[1].dims[2], kept = 0, i;
+    int8_t *state = call->scratch;
+    memset(state, 0, (size_t)n);
+    while (kept < s->most &&
+           (i = best_left(call, s, (image * classes + class) * n, n, state)) >= 0) {
+        state[i] = 2;
+        if (is_suppressed(call, s, image * n, n, i, state))
+            continue;
+        state[i] = 1;
+        kept++;
+        const int64_t row[3] = {image, class, i};
+        for (int k = 0; k < 3 && *found < y->dims[0]; k++)
+            sy_put_int(y, *found * 3 + k, row[k]);
+        ++*found;
+    }
+}
+
+static int run_nms(const struct sy_call *call)
+{
+    struct suppression s = read_limits(call);
+    int64_t found = 0;
+    for (int64_t image = 0; image < call->in[1].dims[0]; image++)
+        for (int64_t class = 0; class < call->in[1].dims[1]; class ++)
+            suppress(call, &s, image, class, &found);
+    if (found != call->out[0].dims[0])
+        return sy_kernel_fail(call, "%lld boxes are left, the file declares %lld", (long long)found,
+                              (long long)call->out[0].dims[0]);
+    return SY_OK;
+}
+
+static int check_nms(const struct sy_call *call)
+{
+    const struct sy_array *boxes = &call->in[0], *scores = sy_call_in(call, 1), *y = &call->out[0];
+    if (!scores || boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
+        boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2] || y->rank != 2 ||
+        y->dims[1] != 3 || y->dtype != SY_DTYPE_I64)
+        return sy_kernel_refuse(call, "boxes, scores or a result that do not fit");
+    for (int i = 2; i < call->n_in; i++)
+        if (sy_call_in(call, i) &&
+            (i > 4 || call->in[i].n != 1 || sy_is_float(call->in[i].dtype) != (i > 2)))
+            return sy_kernel_refuse(call, "limits that are not one number each");
+    return SY_OK;
+}
+
+static int64_t scratch_nms(const struct sy_call *call)
+{
+    return call->in[1].dims[2] + 1;
+}
+
+/* ---- RoiAlign ------------------------------------------------------------------------------------- */
+
+/* Between four pixels; 0 outside by more than one, the edge within one. */
+static double bilinear(const struct sy_array *x, int64_t plane, double row, double column)
+{
+    int64_t height = x->dims[2], width = x->dims[3];
+    if (!(row >= -1 && row <= (double)height && column >= -1 && column <= (double)width))
+        return 0;
+    row = fmin(fmax(row, 0), (double)(height - 1));
+    column = fmin(fmax(column, 0), (double)(width - 1));
+    int64_t r = (int64_t)row, c = (int64_t)column;
+    int64_t below = r + 1 < height ? r + 1 : r, right = c + 1 < width ? c + 1 : c;
+    double y = row - (double)r, z = column - (double)c;
+    const int64_t base = plane * height * width;
+    return (1 - y) * ((1 - z) * sy_get(x, base + r * width + c) +
+                      z * sy_get(x, base + r * width + right)) +
+           y * ((1 - z) * sy_get(x, base + below * width + c) +
+                z * sy_get(x, base + below * width + right));
+}
+
+struct region {
+    double top, left, bin_height, bin_width;
+    int64_t rows, columns; /* samples in each bin */
+};
+
+static struct region region_at(const struct sy_call *call, int64_t i)
+{
+    const struct sy_node *node = call->node;
+    const struct sy_attr *mode = sy_node_attr(node, "coordinate_transformation_mode");
+    bool half = mode && mode->s ? strcmp(mode->s, "half_pixel") == 0 : node->opset >= 16;
+    double scale = (double)sy_node_float(node, "spatial_scale", 1), shift = half ? 0.5 : 0, v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = sy_get(&call->in[1], i * 4 + k) * scale - shift;
+    double width = v[2] - v[0], height = v[3] - v[1];
+    width = half ? width : fmax(width, 1);
+    height = half ? height : fmax(height, 1);
+    int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
+    struct region r = {
+        v[1],  v[0], height / (double)call->out[0].dims[2], width / (double)call->out[0].dims[3],
+        ratio, ratio};
+    if (ratio <= 0) { /* regions of absurd size get as many samples as the image has pixels */
+        r.rows = (int64_t)fmin(fmax(ceil(r.bin_height), 1), (double)call->in[0].dims[2]);
+        r.columns = (int64_t)fmin(fmax(ceil(r.bin_width), 1), (double)call->in[0].dims[3]);
+    }
+    return r;
+}
+
+static double average_bin(const struct sy_array *x, const struct region *r, int64_t plane,
+                          int64_t row, int64_t column)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < r->rows; i++)
+        for (int64_t k = 0; k < r->columns; k++)
+            sum += bilinear(
+                x, plane,
+                r->top + ((double)row + ((double)i + 0.5) / (double)r->rows) * r->bin_height,
+                r->left + ((double)column + ((double)k + 0.5) / (double)r->columns) * r->bin_width);
+    return sum / (double)(r->rows * r->columns);
+}
+
+static int run_roi_align(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    for (int64_t i = 0; i < y->n; i++) {
+        int64_t at[SY_MAX_RANK];
+        sy_array_at(y, i, at);
+        int64_t image = sy_get_int(&call->in[2], at[0]);
+        if (image < 0 || image >= x->dims[0])
+            return sy_kernel_fail(call, "image %lld of %lld", (long long)image,
+                                  (long long)x->dims[0]);
+        struct region r = region_at(call, at[0]);
+        sy_put(y, i, average_bin(x, &r, image * x->dims[1] + at[1], at[2], at[3]));
+    }
+    return SY_OK;
+}
+
+static int check_roi_align(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    const struct sy_attr *mode = sy_node_attr(call->node, "mode");
+    int64_t ratio = sy_node_int(call->node, "sampling_ratio", 0);
+    if (mode && mode->s && strcmp(mode->s, "avg") != 0)
+        return sy_kernel_refuse(call, "a mode other than avg");
+    if (call->n_in != 3 || x->rank != 4 || y->rank != 4 || call->in[1].n != y->dims[0] * 4 ||
+        call->in[2].n != y->dims[0] || y->dims[1] != x->dims[1] || x->dims[2] < 1 ||
+        x->dims[3] < 1 || ratio > 1024)
+        return sy_kernel_refuse(call, "regions that do not fit");
+    return SY_OK;
+}
+
+/* ---- GridSample ----------------------------------------------------------------------------------- */
+
+enum padding { ZEROS, BORDER, REFLECTION };
+
+struct sampler {
+    const struct sy_array *x;
+    enum padding padding;
+    bool align;
+};
+
+/* Folds v back into [low, high]. */
+static double reflect(double v, double low, double high)
+{
+    double span = high - low;
+    if (span <= 0)
+        return low;
+    v = fabs(v - low);
+    double turns = floor(v / span), rest = v - turns * span;
+    return fmod(turns, 2) == 0 ? low + rest : high - rest;
+}
+
+static double fold_back(const struct sampler *s, double v, int64_t n)
+{
+    double low = s->align ? 0 : -0.5, high = s->align ? (double)(n - 1) : (double)n - 0.5;
+    if (!isfinite(v))
+        return s->padding == ZEROS ? -10 : 0;
+    if (s->padding == REFLECTION)
+        v = reflect(v, low, high);
+    return s->padding == ZEROS ? fmin(fmax(v, -10), (double)n + 10)
+                               : fmin(fmax(v, 0), (double)(n - 1));
+}
+
+static double pixel(const struct sampler *s, int64_t plane, double row, double column)
+{
+    int64_t height = s->x->dims[2], width = s->x->dims[3];
+    row = fold_back(s, row, height);
+    column = fold_back(s, column, width);
+    int64_t r = (int64_t)row, c = (int64_t)column;
+    if (row < 0 || column < 0 || r >= height || c >= width)
+        return 0;
+    return sy_get(s->x, (plane * height + r) * width + c);
+}
+
+static void cubic_weights(double t, double *w)
+{
+    const double a = -0.75;
+    w[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
+    w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
+    w[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
+    w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
+}
+
+static double sample(const struct sampler *s, char mode, int64_t plane, double row, double column)
+{
+    double wr[4] = {1}, wc[4] = {1}, sum = 0;
+    int n = mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
+    if (mode != 'c') { /* cubic folds each pixel it takes instead */
+        row = fold_back(s, row, s->x->dims[2]);
+        column = fold_back(s, column, s->x->dims[3]);
+    }
+    if (mode == 'n')
+        return pixel(s, plane, nearbyint(row), nearbyint(column));
+    double r = floor(row), c = floor(column);
+    if (mode == 'b') {
+        wr[1] = row - r;
+        wc[1] = column - c;
+        wr[0] = 1 - wr[1];
+        wc[0] = 1 - wc[1];
+    } else {
+        cubic_weights(row - r, wr);
+        cubic_weights(column - c, wc);
+        r--;
+        c--;
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            if (wr[i] != 0 && wc[k] != 0)
+                sum += wr[i] * wc[k] * pixel(s, plane, r + i, c + k);
+    return sum;
+}
+
+/* From [-1, 1] to pixels. */
+static double denormalise(double v, int64_t n, bool align)
+{
+    return align ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+}
+
+/* 'n'earest, 'b'ilinear, 'c'ubic; 0 for others. */
+static char sample_mode(const struct sy_node *node)
+{
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    const char *text = mode && mode->s ? mode->s : "bilinear";
+    if (strcmp(text, "nearest") == 0)
+        return 'n';
+    if (strcmp(text, "bilinear") == 0 || strcmp(text, "linear") == 0)
+        return 'b';
+    return strcmp(text, "bicubic") == 0 || strcmp(text, "cubic") == 0 ? 'c' : 0;
+}
+
+static int padding_mode(const struct sy_node *node)
+{
+    static const char *const names[] = {"zeros", "border", "reflection"};
+    const struct sy_attr *attr = sy_node_attr(node, "padding_mode");
+    for (int i = 0; attr && attr->s && i < 3; i++)
+        if (strcmp(attr->s, names[i]) == 0)
+            return i;
+    return attr ? -1 : ZEROS;
+}
+
+static int run_grid_sample(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *grid = &call->in[1], *y = &call->out[0];
+    struct sampler s = {x, (enum padding)padding_mode(call->node),
+                        sy_node_int(call->node, "align_corners", 0) != 0};
+    for (int64_t i = 0; i < y->n; i++) {
+        int64_t at[SY_MAX_RANK];
+        sy_array_at(y, i, at);
+        int64_t from = ((at[0] * y->dims[2] + at[2]) * y->dims[3] + at[3]) * 2;
+        double column = denormalise(sy_get(grid, from), x->dims[3], s.align),
+               row = denormalise(sy_get(grid, from + 1), x->dims[2], s.align);
+        sy_put(y, i, sample(&s, sample_mode(call->node), at[0] * x->dims[1] + at[1], row, column));
+    }
+    return SY_OK;
+}
+
+static int check_grid_sample(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    if (sample_mode(call->node) == 0 || padding_mode(call->node) < 0)
+        return sy_kernel_refuse(call, "this mode");
+    if (call->n_in != 2 || x->rank != 4 || y->rank != 4 || x->dims[0] != y->dims[0] ||
+        x->dims[1] != y->dims[1] || x->dims[2] < 1 || x->dims[3] < 1 ||
+        call->in[1].n != y->dims[0] * y->dims[2] * y->dims[3] * 2)
+        return sy_kernel_refuse(call, "a grid that does not fit");
+    return SY_OK;
+}
+
+const struct sy_kernel sy_kernels_detect[] = {
+    {SY_OP_NON_MAX_SUPPRESSION,
+     run_nms,
+     {SY_ANY_FLOAT, SY_AS_FIRST, SY_BIT(I64), SY_ANY_FLOAT},
+     check_nms,
+     scratch_nms},
+    {SY_OP_ROI_ALIGN,
+     run_roi_align,
+     {SY_ANY_FLOAT, SY_AS_FIRST, SY_ANY_INDEX},
+     check_roi_align,
+     NULL},
+    {SY_OP_GRID_SAMPLE, run_grid_sample, {SY_ANY_FLOAT, SY_ANY_FLOAT}, check_grid_sample, NULL},
+    {0}};

@@ -178,8 +178,6 @@ static int build_constant(struct sy_program *p)
     struct matmul_shape s = {0};
     dnnl_primitive_desc_t pd;
     int src, dst, weights, args[4][2], n = 0;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "only float32");
     SY_TRY(weights_dims(p->graph, node, &s.k, &s.n));
     SY_TRY(sy_program_input_plain(p, 0, &src));
     s.m = s.k ? count(&p->values[src]) / s.k : 0;
@@ -239,14 +237,9 @@ static int build_batched(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     float sum_scale;
     int a, b, y;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
-        sy_program_input_tensor(p, 1)->dtype != SY_DTYPE_F32)
-        return sy_unsupported(node, "these element types; only float32");
     SY_TRY(sy_program_input_plain(p, 0, &a));
     SY_TRY(sy_program_input_plain(p, 1, &b));
     int rank = SY_MAX(p->values[a].rank, p->values[b].rank);
-    if (p->values[a].rank < 2 || p->values[b].rank < 2)
-        return sy_unsupported(node, "a product with a vector");
     SY_TRY(place_output(p, bias_of(node) >= 0, &y, &sum_scale));
     operand_md(&p->values[a], rank, transposed(node, 0), &a_md);
     operand_md(&p->values[b], rank, transposed(node, 1), &b_md);
@@ -261,6 +254,10 @@ static int build_batched(struct sy_program *p)
 
 static int build_matmul(struct sy_program *p)
 {
+    const struct sy_tensor *a = sy_program_input_tensor(p, 0), *b = sy_program_input_tensor(p, 1);
+    if (a->dtype != SY_DTYPE_F32 || b->dtype != SY_DTYPE_F32 || a->shape.rank < 2 ||
+        b->shape.rank < 2)
+        return sy_program_add_kernel(p);
     bool constant = sy_program_is_param(p, 1) && constant_matrix(p->graph, sy_program_node(p));
     return constant ? build_constant(p) : build_batched(p);
 }

@@ -1,0 +1,19 @@
+/* Walks over the cells of a product as MatMul defines it: vectors, batches that are broadcast. For kernels. */
+#ifndef SY_WORKERS_HOST_KERNEL_PRODUCT_H
+#define SY_WORKERS_HOST_KERNEL_PRODUCT_H
+
+#include "workers/host/kernel.h"
+
+/* One cell: y[to] is row `row` of a (from a_start on, `depth` long) times column `column` of b (from b_start on, `columns` wide). */
+struct sy_product {
+    const struct sy_array *a, *b, *y;
+    int64_t rows, columns, depth, a_start, b_start, row, column;
+};
+
+typedef void sy_product_cell(const struct sy_product *p, int64_t to, void *context);
+
+bool sy_product_fits(const struct sy_array *a, const struct sy_array *b, const struct sy_array *y);
+int sy_product_run(const struct sy_array *a, const struct sy_array *b, const struct sy_array *y,
+                   sy_product_cell *cell, void *context);
+
+#endif
