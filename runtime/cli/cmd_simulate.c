@@ -1,0 +1,320 @@
+/* simulate: what a policy would do with these jobs and requests, in virtual time. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/cli/link_probe.h"
+#include "runtime/sim/sim.h"
+#include "runtime/sim/sim_trace.h"
+
+struct simulate_options {
+    const char *jobs, *requests, *generate, *models, *faults, *plot, *like;
+    bool json;
+    struct sy_sim_config config;
+};
+
+enum simulate_option {
+    O_JOBS,
+    O_REQUESTS,
+    O_GENERATE,
+    O_MODELS,
+    O_FAULTS,
+    O_POLICY,
+    O_AT_ONCE,
+    O_MAX_WAIT,
+    O_DEVICES,
+    O_ROUTER,
+    O_POOL,
+    O_LINK,
+    O_UNIFIED,
+    O_LIKE,
+    O_WHOLE,
+    O_TAKE_ALL,
+    O_NO_REGROUP,
+    O_CONTENTION,
+    O_NOISE,
+    O_SHARE,
+    O_PREEMPT,
+    O_PAUSE,
+    O_SECONDS,
+    O_SEED,
+    O_CHECK,
+    O_PLOT,
+    O_JSON
+};
+
+static const struct sy_cli_option options[] = {
+    [O_JOBS] = {"jobs", "FILE",
+                "CSV: name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb"},
+    [O_REQUESTS] = {"requests", "FILE", "CSV: time_s,model[,class,deadline_ms]"},
+    [O_GENERATE] =
+        {"generate", "OPTIONS",
+         "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
+         "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
+    [O_MODELS] = {"models", "FILE", "CSV: model,mb,compute_ms[,groups]; else examples"},
+    [O_FAULTS] = {"faults", "FILE", "CSV: time_s,device,kind,duration_s[,factor]"},
+    [O_POLICY] = {"policy", "P", "fifo (default), srtf, pack, fair, rr, weighted, priority"},
+    [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
+    [O_MAX_WAIT] = {"max-wait", "SECONDS", "nobody who is ready waits longer; 0: off"},
+    [O_DEVICES] = {"devices", "N", "1 to 100000 (1)"},
+    [O_ROUTER] = {"router", "R", "random (default), hash, least, residency"},
+    [O_POOL] = {"pool", "BYTES", "of each device (16G)"},
+    [O_LINK] = {"link-gbps", "N", "host to device (12.3)"},
+    [O_UNIFIED] = {"unified", NULL, "no copies: the device reads host memory"},
+    [O_LIKE] = {"like-this-machine", "DEVICE",
+                "measures this device's link: host, emulated, cuda:N"},
+    [O_WHOLE] = {"whole-models", NULL, "evict whole models, not tails first"},
+    [O_TAKE_ALL] = {"take-all", NULL, "refuse nothing for its deadline"},
+    [O_NO_REGROUP] = {"no-regroup", NULL, "lanes exactly as in Salus' paper"},
+    [O_CONTENTION] = {"contention", "X", "each further lane slows all by this part (0)"},
+    [O_NOISE] = {"noise", "X", "spread of durations, lognormal (0)"},
+    [O_SHARE] = {"train-share", "X", "of the time, guaranteed to jobs beside requests (0)"},
+    [O_PREEMPT] = {"preempt-ms", "N", "urgent classes stop others within this; 0: never"},
+    [O_PAUSE] = {"pause-ms", "N", "until a job stands still for a request (0.5)"},
+    [O_SECONDS] = {"seconds", "N", "virtual time to look at; 0: until all is done"},
+    [O_SEED] = {"seed", "N", "equal seeds give equal results (1)"},
+    [O_CHECK] = {"check", NULL, "walk the invariants after each event"},
+    [O_PLOT] = {"plot", "FILE", "SVG: devices over time, distribution"},
+    [O_JSON] = {"json", NULL, "print JSON"},
+    {NULL, NULL, NULL}};
+
+static int real_option(const char *value, double scale, double *out)
+{
+    SY_TRY(sy_cli_real(value, out));
+    *out *= scale;
+    return SY_OK;
+}
+
+static int ns_option(const char *value, double scale, sy_ns *out)
+{
+    double ns;
+    SY_TRY(real_option(value, scale, &ns));
+    if (ns > 1e18)
+        return sy_error_set(SY_EARG, "%s is more than 30 years", value);
+    *out = (sy_ns)ns;
+    return SY_OK;
+}
+
+static int integer_option(const char *value, int least, int most, int *out)
+{
+    int64_t number;
+    SY_TRY(sy_cli_integer(value, least, most, &number));
+    *out = (int)number;
+    return SY_OK;
+}
+
+static int set_seed(const char *value, uint64_t *out)
+{
+    int64_t number;
+    SY_TRY(sy_cli_integer(value, 0, INT64_MAX, &number));
+    *out = (uint64_t)number;
+    return SY_OK;
+}
+
+static int set_switch(struct simulate_options *o, enum simulate_option option)
+{
+    struct sy_sim_config *c = &o->config;
+    switch (option) {
+    case O_UNIFIED:
+        c->unified = true;
+        break;
+    case O_WHOLE:
+        c->whole_models = true;
+        break;
+    case O_TAKE_ALL:
+        c->take_all = true;
+        break;
+    case O_NO_REGROUP:
+        c->regroup = false;
+        break;
+    case O_CHECK:
+        c->check = true;
+        break;
+    default:
+        o->json = true;
+        break;
+    }
+    return SY_OK;
+}
+
+static int set_text(struct simulate_options *o, enum simulate_option option, const char *value)
+{
+    const char **texts[] = {[O_JOBS] = &o->jobs,
+                            [O_REQUESTS] = &o->requests,
+                            [O_GENERATE] = &o->generate,
+                            [O_MODELS] = &o->models,
+                            [O_FAULTS] = &o->faults};
+    if (option == O_PLOT)
+        o->plot = value;
+    else if (option == O_LIKE)
+        o->like = value;
+    else
+        *texts[option] = value;
+    return SY_OK;
+}
+
+static int set_option(struct simulate_options *o, enum simulate_option option, const char *value)
+{
+    struct sy_sim_config *c = &o->config;
+    switch (option) {
+    case O_POLICY:
+        return sy_policy_parse(value, &c->policy.kind);
+    case O_AT_ONCE:
+        return integer_option(value, 0, 4096, &c->policy.n_parallel);
+    case O_MAX_WAIT:
+        return ns_option(value, 1e9, &c->policy.max_wait_ns);
+    case O_DEVICES:
+        return integer_option(value, 1, 100000, &c->n_devices);
+    case O_ROUTER:
+        return sy_sim_router_parse(value, &c->router);
+    case O_POOL:
+        return sy_cli_bytes(value, &c->pool_bytes);
+    case O_LINK:
+        return real_option(value, 1, &c->link_gbps);
+    case O_CONTENTION:
+        return real_option(value, 1, &c->contention);
+    case O_NOISE:
+        return real_option(value, 1, &c->noise);
+    case O_SHARE:
+        return real_option(value, 1, &c->train_share);
+    case O_PREEMPT:
+        return ns_option(value, 1e6, &c->preempt_ns);
+    case O_PAUSE:
+        return ns_option(value, 1e6, &c->pause_ns);
+    case O_SECONDS:
+        return ns_option(value, 1e9, &c->end_ns);
+    case O_SEED:
+        return set_seed(value, &c->seed);
+    default:
+        return value ? set_text(o, option, value) : set_switch(o, option);
+    }
+}
+
+/* ---- input ---- */
+
+struct loaded {
+    struct sy_sim_model *models;
+    struct sy_sim_request *requests;
+    struct sy_sim_job *jobs;
+    struct sy_sim_fault *faults;
+    struct sy_sim_input in;
+};
+
+static int load_requests(const struct simulate_options *o, struct loaded *l)
+{
+    struct sy_sim_generator generator = {.n_models = 3};
+    if (o->generate)
+        SY_TRY(sy_sim_generator_parse(o->generate, &generator));
+    if (o->models)
+        SY_TRY(sy_sim_read_models(o->models, &l->models, &l->in.n_models));
+    else
+        SY_TRY(sy_sim_example_models(l->in.n_models = generator.n_models, &l->models));
+    if (o->requests)
+        return sy_sim_read_requests(o->requests, l->models, l->in.n_models, &l->requests,
+                                    &l->in.n_requests);
+    if (!o->generate)
+        return SY_OK;
+    generator.n_models = l->in.n_models;
+    return sy_sim_generate(&generator, o->config.seed, &l->requests, &l->in.n_requests);
+}
+
+static int load(struct simulate_options *o, struct loaded *l)
+{
+    struct sy_link_cost link;
+    SY_TRY(load_requests(o, l));
+    if (o->jobs)
+        SY_TRY(sy_sim_read_jobs(o->jobs, &l->jobs, &l->in.n_jobs));
+    if (o->faults)
+        SY_TRY(sy_sim_read_faults(o->faults, &l->faults, &l->in.n_faults));
+    if (o->like && strcmp(o->like, "host") == 0) {
+        o->config.unified = true;
+    } else if (o->like) {
+        SY_TRY(sy_link_probe(o->like, &link));
+        o->config.link_gbps = link.bytes_per_ns;
+    }
+    l->in.models = l->models;
+    l->in.requests = l->requests;
+    l->in.jobs = l->jobs;
+    l->in.faults = l->faults;
+    return SY_OK;
+}
+
+static void unload(struct loaded *l)
+{
+    free(l->models);
+    free(l->requests);
+    free(l->jobs);
+    free(l->faults);
+}
+
+/* ---- the command ---- */
+
+static int plot(const struct simulate_options *o, const struct sy_sim_report *report)
+{
+    char title[256];
+    FILE *file = fopen(o->plot, "w");
+    if (!file)
+        return sy_error_set(SY_EIO, "cannot write %s: %s", o->plot, strerror(errno));
+    snprintf(title, sizeof title, "%s %s, policy %s, %d devices, router %s (simulated)",
+             o->jobs ? o->jobs : "",
+             o->requests   ? o->requests
+             : o->generate ? o->generate
+                           : "",
+             sy_policy_name(o->config.policy.kind), o->config.n_devices,
+             sy_sim_router_name(o->config.router));
+    int status = sy_sim_plot_svg(report, title, file);
+    if (fclose(file) != 0 && status == SY_OK)
+        status = sy_error_set(SY_EIO, "cannot write %s: %s", o->plot, strerror(errno));
+    return status;
+}
+
+static int simulate(struct simulate_options *o)
+{
+    struct loaded l = {0};
+    struct sy_sim_report *report = sy_sim_report_new();
+    int status = report ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a report");
+    if (status == SY_OK)
+        status = load(o, &l);
+    if (status == SY_OK) {
+        sy_ns begun = sy_clock_now();
+        status = sy_sim_run(&o->config, &l.in, report);
+        double wall_s = (double)(sy_clock_now() - begun) / 1e9;
+        if (status == SY_OK)
+            status = o->json ? sy_sim_print_json(report, wall_s, stdout)
+                             : sy_sim_print_text(report, wall_s, stdout);
+    }
+    if (status == SY_OK && o->plot)
+        status = plot(o, report);
+    unload(&l);
+    sy_sim_report_free(report);
+    return status < 0 ? sy_cli_fail_status() : 0;
+}
+
+int sy_cmd_simulate(int argc, char **argv)
+{
+    struct simulate_options o = {0};
+    struct sy_cli_parser parser = {"simulate [options]\n\nWhat a policy would do with these jobs "
+                                   "and requests, in virtual time.",
+                                   options, argc, argv, 0};
+    const char *value;
+    int got;
+
+    sy_sim_config_default(&o.config);
+    while ((got = sy_cli_next(&parser, &value)) >= 0)
+        if (set_option(&o, (enum simulate_option)got, value) < 0)
+            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+    if (got == SY_CLI_WORD)
+        return sy_cli_usage("simulate takes no words: %s", value);
+    if (got != SY_CLI_END)
+        return got == SY_CLI_HELP ? 0 : 2;
+    if (!o.jobs && !o.requests && !o.generate)
+        return sy_cli_usage("simulate what? give --jobs, --requests or --generate");
+    if (o.requests && o.generate)
+        return sy_cli_usage("requests are read or generated, not both: --requests, --generate");
+    return simulate(&o);
+}

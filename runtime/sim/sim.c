@@ -1,0 +1,265 @@
+#include "runtime/sim/sim.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_internal.h"
+
+#define MAX_DEVICES  100000
+#define MAX_MODELS   100000
+#define MAX_STANDING 100000 /* events at one device without time going on: a bug */
+#define HIGH         0.99   /* quantile that promises are built on */
+
+void sy_sim_config_default(struct sy_sim_config *config)
+{
+    *config = (struct sy_sim_config){
+        .policy = {SY_POLICY_FIFO, 0, 0, 0},
+        .n_devices = 1,
+        .pool_bytes = 16000000000ull,
+        .link_gbps = 12.3,
+        .regroup = true,
+        .pause_ns = SY_NS_PER_MS / 2,
+        .max_queue = 1024,
+        .seed = 1,
+    };
+}
+
+/* splitmix64 */
+uint64_t sy_sim_random(struct sim *s)
+{
+    uint64_t x = s->random += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+double sy_sim_noise(struct sim *s)
+{
+    if (s->config->noise <= 0)
+        return 1;
+    double a = ((double)(sy_sim_random(s) >> 11) + 1) * 0x1p-53;
+    double b = (double)(sy_sim_random(s) >> 11) * 0x1p-53;
+    return exp(s->config->noise * sqrt(-2 * log(a)) * cos(2 * M_PI * b));
+}
+
+void sy_sim_reschedule(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    sy_ns due = NEVER, held = SY_MAX(d->down_until_ns, d->requests_from_ns);
+    if (d->serving)
+        due = SY_MIN(d->serve_until_ns, d->yield_at_ns);
+    else if (d->n_load > 0 && held > s->now)
+        due = held;
+    due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
+    if (d->policy && d->down_until_ns > s->now)
+        due = SY_MIN(due, d->down_until_ns);
+    if (!d->serving && d->again_ns > s->now)
+        due = SY_MIN(due, d->again_ns);
+    sy_sim_heap_set(&s->due, device, due);
+    if (s->config->n_devices > 1)
+        sy_sim_heap_set(&s->load, device,
+                        SY_MAX(sy_admission_drained_ns(d->admission, s->now), d->down_until_ns));
+}
+
+/* ---- checking what comes in ---- */
+
+static int check_model(const struct sy_sim_model *m)
+{
+    if (m->compute_ns > 0 && m->n_groups > 0)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "model %s: it computes at least 1 ns, in at least one group",
+                        m->name);
+}
+
+static int check_job(const struct sy_sim_job *j, sy_ns before)
+{
+    if (j->iterations > 0 && j->iteration_ns > 0 && j->submit_ns >= before && j->utilization >= 0 &&
+        j->utilization <= 1 && j->tenant >= 0 && j->tenant < SY_POLICY_MAX_TENANTS)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "job %s: at least one iteration of at least 1 ns, in the order of "
+                        "submission, utilization 0 to 1, tenant 0 to %d",
+                        j->name, SY_POLICY_MAX_TENANTS - 1);
+}
+
+static int check_request(const struct sy_sim_input *in, uint64_t i)
+{
+    const struct sy_sim_request *r = &in->requests[i];
+    if (r->model >= 0 && r->model < in->n_models && r->class_ >= 0 &&
+        r->class_ < SY_SIM_MAX_CLASSES && (i == 0 || r->at_ns >= in->requests[i - 1].at_ns))
+        return SY_OK;
+    return sy_error_set(
+        SY_EARG, "request %llu: model %d of %d, class %d of %d, in the order of arrival",
+        (unsigned long long)i, r->model, in->n_models, r->class_, SY_SIM_MAX_CLASSES);
+}
+
+static int check_input(const struct sy_sim_config *c, const struct sy_sim_input *in)
+{
+    if (c->n_devices < 1 || c->n_devices > MAX_DEVICES || in->n_models > MAX_MODELS ||
+        !(c->link_gbps > 0) || !(c->train_share >= 0 && c->train_share <= 0.9) ||
+        !(c->noise >= 0 && c->noise <= 2) || !(c->contention >= 0))
+        return sy_error_set(SY_EARG,
+                            "%d devices (1 to %d), link %g GB/s, training's share %g (0 to 0.9), "
+                            "noise %g (0 to 2), contention %g (at least 0)",
+                            c->n_devices, MAX_DEVICES, c->link_gbps, c->train_share, c->noise,
+                            c->contention);
+    for (int i = 0; i < in->n_models; i++)
+        SY_TRY(check_model(&in->models[i]));
+    for (int i = 0; i < in->n_jobs; i++)
+        SY_TRY(check_job(&in->jobs[i], i ? in->jobs[i - 1].submit_ns : 0));
+    for (uint64_t i = 0; i < in->n_requests; i++)
+        SY_TRY(check_request(in, i));
+    for (int i = 0; i < in->n_faults; i++)
+        if (in->faults[i].device < 0 || in->faults[i].device >= c->n_devices ||
+            !(in->faults[i].factor > 0) || (i && in->faults[i].at_ns < in->faults[i - 1].at_ns))
+            return sy_error_set(SY_EARG, "fault %d: device %d of %d, factor %g above 0, by time", i,
+                                in->faults[i].device, c->n_devices, in->faults[i].factor);
+    return SY_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static int open_devices(struct sim *s)
+{
+    const struct sy_sim_config *c = s->config;
+    struct sy_admission_config admission = {c->max_queue, c->preempt_ns, false};
+    s->devices = calloc((size_t)c->n_devices, sizeof *s->devices);
+    if (!s->devices)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
+    for (int i = 0; i < c->n_devices; i++) {
+        s->devices[i].prefetch_model = -1;
+        s->devices[i].link_factor = 1;
+        SY_TRY(sy_admission_create(&admission, &s->devices[i].admission));
+        if (c->train_share > 0 && s->in->n_jobs > 0)
+            SY_TRY(sy_admission_set_share(s->devices[i].admission,
+                                          (unsigned)(1000 * (1 - c->train_share))));
+    }
+    SY_TRY(sy_sim_heap_init(&s->due, c->n_devices));
+    SY_TRY(sy_sim_heap_init(&s->load, c->n_devices));
+    for (int i = 0; i < c->n_devices; i++)
+        sy_sim_heap_set(&s->load, i, 0);
+    return SY_OK;
+}
+
+static int open_sim(struct sim *s)
+{
+    size_t n_jobs = (size_t)s->in->n_jobs + 1, n_requests = (size_t)s->in->n_requests + 1;
+    s->jobs = calloc(n_jobs, sizeof *s->jobs);
+    s->deaths = calloc(n_requests, 1);
+    if (s->config->preempt_ns > 0)
+        s->left_ns = calloc(n_requests, sizeof *s->left_ns);
+    s->report->jct_s = calloc(n_jobs, sizeof(double));
+    s->report->job_rate = calloc(n_jobs, sizeof(double));
+    s->report->n_devices = s->config->n_devices;
+    if (!s->jobs || !s->deaths || (s->config->preempt_ns > 0 && !s->left_ns) || !s->report->jct_s ||
+        !s->report->job_rate)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu requests and %d jobs",
+                            (unsigned long long)s->in->n_requests, s->in->n_jobs);
+    SY_TRY(sy_predictor_create(SY_MAX(s->in->n_models, 1), HIGH, &s->predictor));
+    SY_TRY(open_devices(s));
+    SY_TRY(sy_sim_residency_open(s));
+    return sy_sim_router_open(s);
+}
+
+static void close_device(struct sim *s, struct device *d)
+{
+    if (d->lanes) {
+        struct sy_lanes_counts counts = sy_lanes_counts(d->lanes);
+        s->report->n_lane_moves += counts.n_moves;
+        s->report->copied_bytes += counts.copied_bytes;
+        s->report->n_regrouped += counts.n_regrouped;
+    }
+    sy_admission_destroy(d->admission);
+    sy_policy_destroy(d->policy);
+    sy_lanes_free(d->lanes);
+    sy_pool_free(d->pool);
+    free(d->running);
+}
+
+static void close_sim(struct sim *s)
+{
+    for (int i = 0; s->devices && i < s->config->n_devices; i++)
+        close_device(s, &s->devices[i]);
+    sy_sim_residency_close(s);
+    sy_sim_router_close(s);
+    sy_sim_heap_finish(&s->due);
+    sy_sim_heap_finish(&s->load);
+    sy_predictor_destroy(s->predictor);
+    free(s->devices);
+    free(s->jobs);
+    free(s->deaths);
+    free(s->left_ns);
+}
+
+/* ---- the loop ---- */
+
+struct streams {
+    uint64_t request;
+    int job, fault;
+};
+
+/* One event, the earliest; of those at one time faults, then jobs, then requests, then devices. Its device, negative: failed. */
+static int one_event(struct sim *s, struct streams *at, sy_ns when, sy_ns fault, sy_ns job,
+                     sy_ns request)
+{
+    s->now = when;
+    s->report->n_events++;
+    if (when == fault) {
+        const struct sy_sim_fault *f = &s->in->faults[at->fault++];
+        sy_sim_fault(s, f);
+        return f->device;
+    }
+    if (when == job)
+        return sy_sim_submit(s, at->job++);
+    if (when == request)
+        return sy_sim_arrive(s, at->request++);
+    int device = sy_sim_heap_first(&s->due);
+    sy_sim_turn(s, device);
+    return device;
+}
+
+static int broken(const struct sim *s, int device, const char *what)
+{
+    return sy_error_set(SY_EBUG, "device %d, event %llu at %.9f s: %s", device,
+                        (unsigned long long)s->report->n_events, (double)s->now / 1e9, what);
+}
+
+static int loop(struct sim *s)
+{
+    const struct sy_sim_input *in = s->in;
+    struct streams at = {0, 0, 0};
+    uint64_t n_standing = 0, limit = MAX_STANDING + in->n_requests + (uint64_t)in->n_jobs;
+    for (;;) {
+        sy_ns fault = at.fault < in->n_faults ? in->faults[at.fault].at_ns : NEVER;
+        sy_ns job = at.job < in->n_jobs ? in->jobs[at.job].submit_ns : NEVER;
+        sy_ns request = at.request < in->n_requests ? in->requests[at.request].at_ns : NEVER;
+        sy_ns due = s->due.keys[sy_sim_heap_first(&s->due)];
+        sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
+        bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
+        if (when == NEVER || last || (s->config->end_ns > 0 && when > s->config->end_ns))
+            return SY_OK; /* faults after everything else are nobody's */
+        n_standing = when == s->now ? n_standing + 1 : 0;
+        int device = one_event(s, &at, when, fault, job, request);
+        if (device < 0)
+            return device;
+        if (n_standing > limit)
+            return broken(s, device, "time stands still");
+        if (s->config->check && !sy_sim_device_is_valid(s, device))
+            return broken(s, device, "an invariant is broken");
+    }
+}
+
+int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *input,
+               struct sy_sim_report *report)
+{
+    struct sim s = {.config = config, .in = input, .report = report, .random = config->seed};
+    SY_TRY(check_input(config, input));
+    int status = open_sim(&s);
+    if (status == SY_OK)
+        status = loop(&s);
+    report->makespan_ns = s.now;
+    close_sim(&s);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* What a policy would do: a discrete-event simulator over the same lanes, policies and admission as the runtime's. Pure: virtual time,
+ * no I/O, equal input and seed give equal output.
+ *
+ *   jobs ────> lanes, policy ─┐
+ *                             ├─ device 0..n-1 ──> results
+ *   requests ─> router ─> admission, residency ─┘
+ *
+ * The model of a device, all of it (README.md gives the reasons):
+ * M1: A request with T = bytes that are missing ÷ link and C = its computation takes max(T + C/G, C + T/G), with G groups; with a
+ *     resident head max(C, T + C/G). The next one's copies start when the link is free.
+ * M2: While a request is served no iteration advances; pause_ns is added where one has to stand still first.
+ * M3: Iterations that run at once each advance at 1 ÷ max(1, sum of their utilizations) ÷ (1 + contention x (k - 1)).
+ * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`. */
+#ifndef SY_SIM_SIM_H
+#define SY_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/sched/policy.h"
+#include "runtime/sim/sim_report.h"
+
+#define SY_SIM_NAME_BYTES 48
+
+struct sy_sim_model {
+    char name[SY_SIM_NAME_BYTES];
+    uint64_t bytes;
+    sy_ns compute_ns;
+    int n_groups; /* at least 1 */
+};
+
+struct sy_sim_request {
+    sy_ns at_ns;
+    int32_t model;
+    int32_t class_;    /* 0..SY_SIM_MAX_CLASSES-1 */
+    sy_ns deadline_ns; /* after its arrival; 0: none */
+};
+
+struct sy_sim_job {
+    char name[SY_SIM_NAME_BYTES];
+    sy_ns submit_ns;
+    uint64_t iterations; /* at least 1 */
+    sy_ns iteration_ns;  /* alone on the device */
+    uint64_t persistent_bytes, ephemeral_bytes;
+    double utilization; /* of the device, alone: 0..1 (M3) */
+    int tenant, priority;
+    unsigned weight; /* of the tenant; 0: as it is */
+};
+
+enum sy_sim_fault_kind {
+    SY_SIM_WORKER_DIES, /* what runs is lost; requests run again once; nothing runs for duration_ns */
+    SY_SIM_LINK_SLOWS, /* the link has `factor` of its rate for duration_ns */
+};
+
+struct sy_sim_fault {
+    sy_ns at_ns, duration_ns;
+    int device;
+    enum sy_sim_fault_kind kind;
+    double factor; /* above 0 */
+};
+
+enum sy_sim_router {
+    SY_SIM_RANDOM,
+    SY_SIM_HASH, /* consistent hashing of the model, at most 1.25 times the mean load */
+    SY_SIM_LEAST, /* least predicted finish, of the least loaded device and up to four that have the model */
+    SY_SIM_RESIDENCY, /* a device that has the model, unless it has more than twice the mean load; else as LEAST */
+    SY_SIM_N_ROUTERS
+};
+const char *sy_sim_router_name(enum sy_sim_router router);
+int sy_sim_router_parse(const char *text, enum sy_sim_router *out); /* EARG */
+
+struct sy_sim_config {
+    struct sy_policy_config policy; /* max_jobs is set by the simulator */
+    int n_devices;
+    enum sy_sim_router router;
+    uint64_t pool_bytes; /* of each device */
+    double link_gbps;
+    bool unified;       /* no copies: every model counts as resident */
+    bool whole_models;  /* evict whole models, least recently used, not tails first */
+    bool take_all;      /* refuse nothing for its deadline */
+    bool regroup;       /* lanes: allocator/lanes.h */
+    bool check;         /* the invariants of the device after each event: EBUG */
+    double contention;  /* M3 */
+    double noise;       /* M4; 0: none */
+    sy_ns pause_ns;     /* M2 */
+    sy_ns preempt_ns;   /* admission: 0 never */
+    double train_share; /* of the time, guaranteed to jobs beside requests: 0..0.9 */
+    int max_queue;      /* of requests a device */
+    uint64_t seed;
+    sy_ns end_ns; /* nothing after it is looked at; 0: until all is done */
+};
+
+/* Sensible values for all of it: one device, 16 GB, 12.3 GB/s, fifo, random. */
+void sy_sim_config_default(struct sy_sim_config *config);
+
+struct sy_sim_input {
+    const struct sy_sim_model *models;
+    int n_models;
+    const struct sy_sim_request *requests; /* by time */
+    uint64_t n_requests;
+    const struct sy_sim_job *jobs; /* by submission */
+    int n_jobs;
+    const struct sy_sim_fault *faults; /* by time */
+    int n_faults;
+};
+
+/* Runs it to its end. `report` is the caller's, empty (sy_sim_report_new). EARG with what is wrong in the input, ENOMEM_HOST, EBUG
+ * when `check` found an invariant broken. */
+int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *input,
+               struct sy_sim_report *report);
+
+#endif

@@ -1,0 +1,237 @@
+/* One device: requests are served one by one, jobs' iterations run between them. */
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_internal.h"
+
+static const struct sy_sim_request *request_of(const struct sim *s, uint64_t request)
+{
+    return &s->in->requests[request];
+}
+
+static bool has_head(const struct sim *s, int model, uint64_t missing)
+{
+    return missing < s->in->models[model].bytes;
+}
+
+/* As the profile has it: a slow link is learned from what is observed. */
+static sy_ns profiled_swap(const struct sim *s, int model, uint64_t missing)
+{
+    sy_ns compute = s->in->models[model].compute_ns;
+    sy_ns copy = (sy_ns)((double)missing / s->config->link_gbps);
+    return sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing)) - compute;
+}
+
+struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
+    struct sy_admission_request ask = {.id = request, .class_ = r->class_};
+    if (r->deadline_ns > 0 && !s->config->take_all)
+        ask.deadline_ns = r->at_ns + r->deadline_ns;
+    ask.duration = sy_predictor_correct(s->predictor, r->model, profiled_swap(s, r->model, missing),
+                                        s->in->models[r->model].compute_ns);
+    return ask;
+}
+
+/* The next one's copies start as soon as the link is free. */
+static void prefetch(struct sim *s, struct device *d)
+{
+    struct sy_admission_request next;
+    int model = -1;
+    if (d->serving && sy_admission_peek(d->admission, &next))
+        model = request_of(s, next.id)->model;
+    if (model == d->prefetch_model)
+        return;
+    d->prefetch_model = model;
+    d->prefetch_from_ns = SY_MAX(s->now, d->link_free_ns);
+}
+
+int sy_sim_arrive(struct sim *s, uint64_t request)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    int device = sy_sim_route(s, r);
+    struct device *d = &s->devices[device];
+    struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
+    struct sy_prediction prediction;
+    s->report->n_requests++;
+    if (sy_admission_ask(d->admission, &ask, s->now, &prediction) < 0) {
+        s->report->n_refused++;
+        return device;
+    }
+    d->n_load++;
+    s->n_in_system++;
+    sy_sim_settle(s, device);
+    return device;
+}
+
+/* What of the copy is left when it was begun while another request computed. */
+static sy_ns copy_left(const struct sim *s, const struct device *d, int model, sy_ns copy)
+{
+    if (d->prefetch_model != model || s->now <= d->prefetch_from_ns)
+        return copy;
+    sy_ns done = s->now - d->prefetch_from_ns;
+    return copy > done ? copy - done : 0;
+}
+
+/* How long it is served; copies are counted. */
+static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
+{
+    struct device *d = &s->devices[device];
+    int model = request_of(s, request)->model;
+    sy_ns profile = s->in->models[model].compute_ns;
+    uint64_t missing = sy_sim_missing_bytes(s, device, model);
+    sy_ns copy = copy_left(s, d, model, sy_sim_copy_ns(s, d, missing));
+    sy_ns compute = (sy_ns)((double)profile * sy_sim_noise(s));
+    sy_ns service = sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing));
+    if (missing > 0) {
+        s->report->n_swaps++;
+        s->report->moved_bytes += missing;
+        sy_sim_bring_in(s, device, model);
+        sy_predictor_observe_swap(s->predictor, model, profiled_swap(s, model, missing),
+                                  service - compute);
+    } else {
+        sy_sim_bring_in(s, device, model); /* it was used */
+    }
+    sy_predictor_observe_compute(s->predictor, model, profile, compute);
+    d->link_free_ns = s->now + copy;
+    return service;
+}
+
+static void serve(struct sim *s, int device, uint64_t request)
+{
+    struct device *d = &s->devices[device];
+    sy_ns service = s->left_ns ? s->left_ns[request] : 0;
+    if (service == 0)
+        service = bring_and_compute(s, device, request);
+    if (d->n_running > 0)
+        service += s->config->pause_ns; /* M2 */
+    d->serving = true;
+    d->request = request;
+    d->serve_from_ns = s->now;
+    d->serve_until_ns = s->now + SY_MAX(service, 1);
+    d->yield_at_ns = NEVER;
+    sy_admission_expect(d->admission, (struct sy_duration){service, 0}, s->now);
+}
+
+static void stop_serving(struct sim *s, struct device *d)
+{
+    sy_sim_note_use(s->report, SY_SIM_USE_REQUESTS, d->serve_from_ns, s->now, 1);
+    d->serving = false;
+    d->advanced_ns = s->now;
+    d->prefetch_model = d->serve_until_ns <= s->now ? d->prefetch_model : -1;
+}
+
+static void forget_request(struct sim *s, struct device *d)
+{
+    sy_admission_done(d->admission);
+    d->n_load--;
+    s->n_in_system--;
+}
+
+static void finish(struct sim *s, struct device *d)
+{
+    const struct sy_sim_request *r = request_of(s, d->request);
+    sy_ns latency = s->now - r->at_ns;
+    double share = s->config->train_share;
+    stop_serving(s, d);
+    forget_request(s, d);
+    s->report->n_done++;
+    s->report->n_late += r->deadline_ns > 0 && latency > r->deadline_ns;
+    sy_sim_note_latency(s->report, r->class_, latency);
+    if (share > 0 && d->policy && sy_policy_n_ready(d->policy) > 0)
+        d->requests_from_ns =
+            s->now + (sy_ns)((double)(s->now - d->serve_from_ns) * share / (1 - share));
+}
+
+static void pause_request(struct sim *s, struct device *d)
+{
+    s->left_ns[d->request] = SY_MAX(d->serve_until_ns - s->now, 1);
+    stop_serving(s, d);
+    s->report->n_preempted++;
+    sy_admission_paused(d->admission, s->now);
+}
+
+void sy_sim_turn(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    sy_sim_advance(s, d);
+    if (d->serving && s->now >= d->serve_until_ns)
+        finish(s, d);
+    else if (d->serving && s->now >= d->yield_at_ns)
+        pause_request(s, d);
+    else if (!d->serving)
+        sy_sim_end_iterations(s, d);
+    sy_sim_settle(s, device);
+}
+
+static void start_request(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    struct sy_admission_request next;
+    if (s->now < d->down_until_ns || (!d->serving && s->now < d->requests_from_ns))
+        return;
+    switch (sy_admission_next(d->admission, s->now, &next)) {
+    case SY_ADMISSION_START:
+        serve(s, device, next.id);
+        break;
+    case SY_ADMISSION_PREEMPT:
+        if (d->serve_until_ns > s->now + s->config->preempt_ns)
+            d->yield_at_ns = s->now + s->config->preempt_ns;
+        break;
+    default:
+        break;
+    }
+}
+
+void sy_sim_settle(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    sy_sim_advance(s, d);
+    start_request(s, device);
+    prefetch(s, d);
+    if (d->policy && !d->serving && s->now >= d->down_until_ns)
+        sy_sim_begin_iterations(s, d);
+    sy_sim_reschedule(s, device);
+}
+
+void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
+{
+    struct device *d = &s->devices[f->device];
+    s->report->n_faults++;
+    sy_sim_advance(s, d);
+    if (f->kind == SY_SIM_LINK_SLOWS) {
+        d->link_factor = f->factor;
+        d->link_slow_until_ns = s->now + f->duration_ns;
+        return;
+    }
+    d->down_until_ns = SY_MAX(d->down_until_ns, s->now + f->duration_ns);
+    if (d->serving) {
+        stop_serving(s, d);
+        if (s->left_ns)
+            s->left_ns[d->request] = 0;
+        if (s->deaths[d->request]++ == 0) {
+            sy_admission_again(d->admission, sy_sim_ask_for(s, f->device, d->request).duration);
+        } else {
+            s->report->n_failed++;
+            forget_request(s, d);
+        }
+    }
+    sy_sim_lose_iterations(s, d);
+    sy_sim_settle(s, f->device);
+}
+
+bool sy_sim_device_is_valid(const struct sim *s, int device)
+{
+    const struct device *d = &s->devices[device];
+    uint64_t sum = 0, n_load = (uint64_t)sy_admission_n_waiting(d->admission) + d->serving;
+    for (int m = 0; m < s->in->n_models; m++) {
+        const struct place *p = &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)m];
+        if (p->bytes > s->in->models[m].bytes || (p->bytes > 0) != (p->holder >= 0))
+            return false;
+        sum += p->bytes;
+    }
+    return sum == d->resident_bytes && n_load == d->n_load &&
+           sum + sy_sim_job_bytes(d) <= s->config->pool_bytes &&
+           d->serving == sy_admission_is_busy(d->admission) &&
+           sy_admission_is_valid(d->admission) && (!d->lanes || sy_lanes_is_valid(d->lanes));
+}

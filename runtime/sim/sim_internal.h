@@ -1,0 +1,120 @@
+/* What the simulator's files share. */
+#ifndef SY_SIM_SIM_INTERNAL_H
+#define SY_SIM_SIM_INTERNAL_H
+
+#include "allocator/lanes.h"
+#include "runtime/sched/admission.h"
+#include "runtime/sched/policy.h"
+#include "runtime/sched/predictor.h"
+#include "runtime/sim/sim.h"
+#include "runtime/sim/sim_heap.h"
+
+#define NEVER UINT64_MAX
+
+/* One iteration that runs. */
+struct running {
+    int job;
+    double left_ns, rate; /* of its own time; own time a nanosecond (M3) */
+    double used_ns;       /* of the device's time, so far */
+};
+
+struct device {
+    /* requests */
+    struct sy_admission *admission;
+    bool serving;
+    uint64_t request; /* that is served */
+    sy_ns serve_from_ns, serve_until_ns, yield_at_ns;
+    sy_ns requests_from_ns, down_until_ns; /* jobs have their share; no worker */
+    sy_ns link_free_ns, prefetch_from_ns;
+    int prefetch_model; /* -1: none */
+    double link_factor;
+    sy_ns link_slow_until_ns;
+    uint64_t resident_bytes, n_load; /* n_load: requests waiting and served */
+    /* jobs */
+    struct sy_pool *pool;
+    struct sy_lanes *lanes;
+    struct sy_policy *policy;
+    struct running *running; /* one a lane */
+    int n_running, n_jobs;
+    sy_ns advanced_ns, again_ns; /* again: when the policy asks to be asked */
+};
+
+struct job_state {
+    uint64_t left;
+    sy_ns used_ns, first_ns, joined_ns;
+    int device;
+    bool started;
+};
+
+/* A model on a device. */
+struct place {
+    uint64_t bytes; /* resident: a head */
+    uint64_t used;  /* tick of the last use */
+    int holder;     /* place in the model's list of holders, -1: none */
+};
+
+struct sim {
+    const struct sy_sim_config *config;
+    const struct sy_sim_input *in;
+    struct sy_sim_report *report;
+    struct device *devices;
+    struct sy_sim_heap due, load; /* by device: its next event; when it is expected to be drained */
+    struct place *places;         /* [device][model] */
+    int **holders;                /* by model: devices that have some of it */
+    int *n_holders, *max_holders;
+    struct job_state *jobs;
+    uint8_t *deaths; /* by request */
+    sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
+    struct sy_predictor *predictor;
+    uint64_t random, tick, n_in_system;
+    struct ring_point *ring; /* consistent hashing */
+    int n_ring, *ring_start;
+    sy_ns now;
+};
+
+/* ---- sim.c ---- */
+uint64_t sy_sim_random(struct sim *s);
+double sy_sim_noise(struct sim *s);
+/* Something on the device is other: its next event is set anew. */
+void sy_sim_reschedule(struct sim *s, int device);
+
+/* ---- sim_residency.c ---- */
+int sy_sim_residency_open(struct sim *s);
+void sy_sim_residency_close(struct sim *s);
+/* Missing bytes of the model there. */
+uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model);
+/* By M1, with so many bytes missing. */
+sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes);
+sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns compute_ns,
+                        bool has_head);
+/* The whole model comes in, others give way. */
+void sy_sim_bring_in(struct sim *s, int device, int model);
+/* Idle models give way until jobs have their bytes too. */
+void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
+
+/* ---- sim_router.c ---- */
+int sy_sim_router_open(struct sim *s);
+void sy_sim_router_close(struct sim *s);
+int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
+int sy_sim_route_job(struct sim *s);
+
+/* ---- sim_device.c ---- */
+struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request);
+int sy_sim_arrive(struct sim *s, uint64_t request);
+void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f);
+/* What is due on the device now. */
+void sy_sim_turn(struct sim *s, int device);
+void sy_sim_settle(struct sim *s, int device); /* lets begin what can begin */
+bool sy_sim_device_is_valid(const struct sim *s, int device);
+
+/* ---- sim_jobs.c ---- */
+int sy_sim_submit(struct sim *s, int job);
+/* Running iterations advance to now. */
+void sy_sim_advance(struct sim *s, struct device *d);
+void sy_sim_end_iterations(struct sim *s, struct device *d);
+void sy_sim_begin_iterations(struct sim *s, struct device *d);
+void sy_sim_lose_iterations(struct sim *s, struct device *d);
+sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d);
+uint64_t sy_sim_job_bytes(const struct device *d);
+
+#endif

@@ -1,0 +1,218 @@
+/* A simulated device's training jobs, on the real lanes and policy. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_internal.h"
+
+#define MAX_JOBS      512 /* waiting and running, a device */
+#define MAX_OVERTAKES 64
+
+static uint64_t largest_model(const struct sim *s)
+{
+    uint64_t bytes = 0;
+    for (int m = 0; s->in->n_requests > 0 && m < s->in->n_models; m++)
+        bytes = SY_MAX(bytes, s->in->models[m].bytes);
+    return bytes;
+}
+
+/* What the first job on a device needs. */
+static int open_jobs(struct sim *s, struct device *d)
+{
+    int n = SY_MIN(SY_MAX(s->in->n_jobs, 1), MAX_JOBS);
+    uint64_t pool = s->config->pool_bytes, model = largest_model(s);
+    struct sy_lanes_config lanes = {model < pool ? pool - model : pool, n, MAX_OVERTAKES,
+                                    s->config->regroup};
+    struct sy_policy_config policy = s->config->policy;
+    if (d->policy)
+        return SY_OK;
+    policy.max_jobs = n;
+    d->running = calloc((size_t)n, sizeof *d->running);
+    if (!d->running)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for jobs");
+    SY_TRY(sy_pool_new(pool, &d->pool));
+    SY_TRY(sy_lanes_new(d->pool, NULL, &lanes, &d->lanes));
+    return sy_policy_create(&policy, &d->policy);
+}
+
+static const struct sy_sim_job *job_of(const struct sim *s, uint64_t id)
+{
+    return &s->in->jobs[id - 1];
+}
+
+/* Who is let in first: as the policy would run them. */
+static uint64_t rank_of(const struct sim *s, const struct sy_sim_job *j)
+{
+    if (s->config->policy.kind == SY_POLICY_SRTF)
+        return j->iterations * j->iteration_ns;
+    if (s->config->policy.kind == SY_POLICY_PRIORITY)
+        return (uint64_t)((int64_t)j->priority - INT32_MIN);
+    return 0;
+}
+
+static void admit(struct sim *s, struct device *d)
+{
+    struct sy_lanes_change change;
+    while (sy_lanes_next(d->lanes, &change)) {
+        const struct sy_sim_job *j = job_of(s, change.job);
+        struct sy_policy_job job = {
+            change.job,     change.lane, j->tenant, j->priority, s->jobs[change.job - 1].left,
+            j->iteration_ns};
+        int status = change.admitted ? sy_policy_join(d->policy, &job, s->now)
+                                     : sy_policy_set_lane(d->policy, change.job, change.lane);
+        assert(status == SY_OK);
+    }
+    sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
+}
+
+int sy_sim_submit(struct sim *s, int job)
+{
+    const struct sy_sim_job *j = &s->in->jobs[job];
+    int device = sy_sim_route_job(s);
+    struct device *d = &s->devices[device];
+    struct sy_lane_job lane_job = {(uint64_t)job + 1,  j->tenant,     j->persistent_bytes,
+                                   j->ephemeral_bytes, rank_of(s, j), SY_LANES_MAX_PIECES};
+    SY_TRY(open_jobs(s, d));
+    sy_sim_advance(s, d);
+    s->report->n_jobs++;
+    if (j->weight > 0)
+        SY_TRY(sy_policy_set_tenant(d->policy, j->tenant, j->weight, 0));
+    if (sy_lanes_join(d->lanes, &lane_job) < 0) {
+        s->report->n_jobs_refused++;
+        return device;
+    }
+    s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};
+    d->n_jobs++;
+    admit(s, d);
+    sy_sim_settle(s, device);
+    return device;
+}
+
+/* M3 */
+static double sum_utilization(const struct sim *s, const struct device *d)
+{
+    double sum = 0;
+    for (int i = 0; i < d->n_running; i++)
+        sum += s->in->jobs[d->running[i].job].utilization;
+    return sum;
+}
+
+static void set_rates(struct sim *s, struct device *d)
+{
+    double sum = sum_utilization(s, d);
+    double rate = 1 / SY_MAX(1, sum) / (1 + s->config->contention * (d->n_running - 1));
+    for (int i = 0; i < d->n_running; i++)
+        d->running[i].rate = rate;
+}
+
+void sy_sim_advance(struct sim *s, struct device *d)
+{
+    sy_ns from = d->advanced_ns;
+    d->advanced_ns = s->now;
+    if (d->serving || d->n_running == 0 || s->now == from)
+        return;
+    double passed = (double)(s->now - from), sum = sum_utilization(s, d);
+    for (int i = 0; i < d->n_running; i++) {
+        struct running *r = &d->running[i];
+        double part = sum > 0 ? s->in->jobs[r->job].utilization / sum : 1.0 / d->n_running;
+        r->left_ns -= passed * r->rate;
+        r->used_ns += passed * part;
+    }
+    sy_sim_note_use(s->report, SY_SIM_USE_JOBS, from, s->now, 1);
+}
+
+sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d)
+{
+    double first = INFINITY;
+    if (d->serving)
+        return NEVER;
+    for (int i = 0; i < d->n_running; i++)
+        first = fmin(first, d->running[i].left_ns / d->running[i].rate);
+    return isinf(first) ? NEVER : s->now + (sy_ns)fmax(ceil(first), 1);
+}
+
+static void note_job(struct sim *s, int job)
+{
+    struct sy_sim_report *r = s->report;
+    const struct sy_sim_job *j = &s->in->jobs[job];
+    sy_ns took = s->now - j->submit_ns;
+    r->jct_s[r->n_jct] = (double)took / 1e9;
+    r->job_rate[r->n_jct++] = (double)s->jobs[job].used_ns / (double)SY_MAX(took, 1);
+    r->queue_s += (double)(s->jobs[job].first_ns - j->submit_ns) / 1e9;
+}
+
+static void end_one(struct sim *s, struct device *d, int at)
+{
+    struct running r = d->running[at];
+    uint64_t id = (uint64_t)r.job + 1;
+    struct job_state *j = &s->jobs[r.job];
+    sy_ns used = (sy_ns)(r.used_ns + 0.5);
+    d->running[at] = d->running[--d->n_running];
+    j->used_ns += used;
+    s->report->tenant_ns[s->in->jobs[r.job].tenant] += used;
+    int status = sy_lanes_end(d->lanes, id);
+    assert(status == SY_OK);
+    status = sy_policy_done(d->policy, id, used, s->now);
+    assert(status == SY_OK);
+    if (--j->left > 0)
+        return;
+    note_job(s, r.job);
+    sy_policy_leave(d->policy, id);
+    sy_lanes_leave(d->lanes, id);
+    d->n_jobs--;
+}
+
+void sy_sim_end_iterations(struct sim *s, struct device *d)
+{
+    bool any = false;
+    for (int i = d->n_running - 1; i >= 0; i--)
+        if (d->running[i].left_ns < 0.5) {
+            end_one(s, d, i);
+            any = true;
+        }
+    if (any)
+        admit(s, d);
+    if (any && d->n_running > 0)
+        set_rates(s, d);
+}
+
+void sy_sim_begin_iterations(struct sim *s, struct device *d)
+{
+    uint64_t id, offset;
+    bool any = false;
+    d->again_ns = 0;
+    while (!sy_lanes_draining(d->lanes) && sy_policy_next(d->policy, s->now, &id, &d->again_ns)) {
+        struct job_state *j = &s->jobs[id - 1];
+        int status = sy_lanes_begin(d->lanes, id, &offset);
+        assert(status == SY_OK);
+        if (!j->started)
+            j->first_ns = s->now;
+        j->started = any = true;
+        d->running[d->n_running++] = (struct running){
+            .job = (int)id - 1, .left_ns = (double)job_of(s, id)->iteration_ns * sy_sim_noise(s)};
+    }
+    if (any)
+        set_rates(s, d);
+}
+
+/* The worker is gone: the iterations are run again, from what persists (their time was used all the same). */
+void sy_sim_lose_iterations(struct sim *s, struct device *d)
+{
+    while (d->n_running > 0) {
+        struct running r = d->running[--d->n_running];
+        uint64_t id = (uint64_t)r.job + 1;
+        s->jobs[r.job].used_ns += (sy_ns)r.used_ns;
+        s->report->tenant_ns[s->in->jobs[r.job].tenant] += (sy_ns)r.used_ns;
+        sy_policy_undo(d->policy, id);
+        sy_lanes_end(d->lanes, id);
+    }
+    if (d->policy)
+        admit(s, d);
+}
+
+uint64_t sy_sim_job_bytes(const struct device *d)
+{
+    return d->lanes ? sy_lanes_persistent_bytes(d->lanes) + sy_lanes_ephemeral_bytes(d->lanes) : 0;
+}

@@ -1,0 +1,63 @@
+/* What a simulation found: quantiles, counts, device time over virtual time. */
+#ifndef SY_SIM_SIM_REPORT_H
+#define SY_SIM_SIM_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/clock.h"
+
+#define SY_SIM_MAX_CLASSES 8
+#define SY_SIM_BINS        240 /* of the time line; they become twice as wide when they do not reach */
+#define SY_SIM_STEPS       128 /* of the histogram, each octave: quantiles are within 0.8 % */
+#define SY_SIM_OCTAVES     48
+
+enum sy_sim_use { SY_SIM_USE_REQUESTS, SY_SIM_USE_JOBS, SY_SIM_N_USES };
+
+struct sy_sim_histogram {
+    uint64_t n;
+    uint32_t counts[SY_SIM_OCTAVES * SY_SIM_STEPS];
+};
+
+struct sy_sim_report {
+    struct sy_sim_histogram latency[SY_SIM_MAX_CLASSES];
+    uint64_t n_requests, n_done, n_refused, n_failed,
+        n_late; /* late: taken, and past its deadline */
+    uint64_t n_swaps, n_preempted, n_faults, moved_bytes, n_events;
+    uint64_t n_jobs, n_jobs_refused;
+    double *jct_s; /* of finished jobs, in the order of finishing */
+    int n_jct;
+    double *job_rate; /* device time ÷ time in the system, by job that finished */
+    double queue_s;   /* sum over jobs, until their first iteration */
+    sy_ns makespan_ns, used_ns[SY_SIM_N_USES]; /* used: summed over devices */
+    sy_ns tenant_ns[256];
+    int n_devices;
+    uint64_t n_lane_moves, copied_bytes, n_regrouped;
+    sy_ns bin_ns; /* width */
+    double bins[SY_SIM_BINS][SY_SIM_N_USES];
+};
+
+/* Zeroed. NULL: no memory. */
+struct sy_sim_report *sy_sim_report_new(void);
+void sy_sim_report_free(struct sy_sim_report *r); /* NULL is fine */
+
+void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns);
+/* A device was used from `from` to `to`, `part` of it. */
+void sy_sim_note_use(struct sy_sim_report *r, enum sy_sim_use use, sy_ns from, sy_ns to,
+                     double part);
+
+/* In milliseconds; 0 with nothing in it. */
+double sy_sim_quantile_ms(const struct sy_sim_histogram *h, double q);
+double sy_sim_jct_mean_s(const struct sy_sim_report *r);
+double sy_sim_jct_quantile_s(const struct sy_sim_report *r, double q);
+/* Jain's index of how evenly finished jobs got device time while they were there; 1 with fewer than two. */
+double sy_sim_jain(const struct sy_sim_report *r);
+
+/* `wall_s`: how long the run took, for events_per_s. EIO. */
+int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to);
+int sy_sim_print_text(const struct sy_sim_report *r, double wall_s, FILE *to);
+/* Device occupation over time, and the distribution of latency (of completion times with jobs alone). EIO. */
+int sy_sim_plot_svg(const struct sy_sim_report *r, const char *title, FILE *to);
+
+#endif

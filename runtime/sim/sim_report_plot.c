@@ -1,0 +1,114 @@
+/* The figure: device occupation over time, and a distribution. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_report.h"
+
+#define WIDTH  960
+#define HEIGHT 240 /* of a panel */
+#define LEFT   60
+#define TOP    40
+#define GAP    70
+
+static const char *const colours[] = {"#c0504d", "#4f81bd", "#9bbb59", "#8064a2",
+                                      "#4bacc6", "#f79646", "#7f7f7f", "#1f497d"};
+
+static void axis(FILE *to, int top, const char *title, const char *across, double most)
+{
+    fprintf(to,
+            "<text x='%d' y='%d' font-weight='bold'>%s</text>\n"
+            "<rect x='%d' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n",
+            LEFT, top - 8, title, LEFT, top, WIDTH, HEIGHT);
+    for (int i = 0; i <= 4; i++)
+        fprintf(to,
+                "<text x='%d' y='%d' text-anchor='middle'>%.4g</text>\n"
+                "<text x='%d' y='%d' text-anchor='end'>%d %%</text>\n",
+                LEFT + i * WIDTH / 4, top + HEIGHT + 16, most * i / 4, LEFT - 6,
+                top + HEIGHT - i * HEIGHT / 4 + 4, 25 * i);
+    fprintf(to, "<text x='%d' y='%d' text-anchor='middle'>%s</text>\n", LEFT + WIDTH / 2,
+            top + HEIGHT + 32, across);
+}
+
+static void bar(FILE *to, double x, double width, double from, double part, const char *colour)
+{
+    if (part > 0)
+        fprintf(to, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>\n", x,
+                TOP + HEIGHT * (1 - from - part), width, HEIGHT * part, colour);
+}
+
+static void plot_occupation(const struct sy_sim_report *r, FILE *to)
+{
+    double end_s = (double)SY_MAX(r->makespan_ns, 1) / 1e9, bin_s = (double)r->bin_ns / 1e9;
+    axis(to, TOP, "devices: requests (red), jobs (blue)", "seconds", end_s);
+    for (int i = 0; i < SY_SIM_BINS && i * bin_s < end_s; i++) {
+        double all = SY_MIN(bin_s, end_s - i * bin_s) * 1e9 * r->n_devices;
+        double x = LEFT + i * bin_s / end_s * WIDTH;
+        double width = SY_MIN(bin_s, end_s - i * bin_s) / end_s * WIDTH;
+        double requests = SY_MIN(r->bins[i][SY_SIM_USE_REQUESTS] / all, 1);
+        double jobs = SY_MIN(r->bins[i][SY_SIM_USE_JOBS] / all, 1 - requests);
+        bar(to, x, width, 0, jobs, colours[1]);
+        bar(to, x, width, jobs, requests, colours[0]);
+    }
+}
+
+/* Points of a cumulative curve; the last is at the right edge. */
+static void curve(FILE *to, int top, double most, double (*value)(const void *ctx, double q),
+                  const void *ctx, const char *colour)
+{
+    fprintf(to, "<polyline fill='none' stroke='%s' stroke-width='2' points='", colour);
+    for (int i = 0; i <= 200; i++)
+        fprintf(to, "%.2f,%.2f ",
+                LEFT + (most > 0 ? SY_MIN(value(ctx, i / 200.0) / most, 1) : 0) * WIDTH,
+                top + HEIGHT * (1 - i / 200.0));
+    fprintf(to, "'/>\n");
+}
+
+static double latency_at(const void *ctx, double q)
+{
+    return sy_sim_quantile_ms(ctx, q);
+}
+
+static double jct_at(const void *ctx, double q)
+{
+    return sy_sim_jct_quantile_s(ctx, q) / 60;
+}
+
+static void plot_distribution(const struct sy_sim_report *r, FILE *to)
+{
+    int top = TOP + HEIGHT + GAP;
+    double most = 0;
+    for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
+        most = SY_MAX(most, sy_sim_quantile_ms(&r->latency[i], 0.999));
+    if (r->n_requests == 0) {
+        most = jct_at(r, 1);
+        axis(to, top, "completion times of jobs", "minutes", most);
+        curve(to, top, most, jct_at, r, colours[1]);
+        return;
+    }
+    axis(to, top, "latency of requests, by class", "milliseconds", most);
+    for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
+        if (r->latency[i].n > 0) {
+            curve(to, top, most, latency_at, &r->latency[i], colours[i]);
+            fprintf(to, "<text x='%d' y='%d' fill='%s'>class %d</text>\n", LEFT + WIDTH - 60,
+                    top + HEIGHT - 10 - 16 * i, colours[i], i);
+        }
+}
+
+int sy_sim_plot_svg(const struct sy_sim_report *r, const char *title, FILE *to)
+{
+    fprintf(to,
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
+            "font-family='sans-serif' font-size='12'>\n<rect width='100%%' height='100%%' "
+            "fill='white'/>\n<text x='%d' y='16' font-size='14'>",
+            LEFT + WIDTH + 40, TOP + 2 * HEIGHT + GAP + 50, LEFT);
+    for (; *title; title++)
+        fputs(*title == '<' ? "&lt;" : *title == '&' ? "&amp;" : (char[]){*title, 0}, to);
+    fprintf(to, "</text>\n");
+    plot_occupation(r, to);
+    plot_distribution(r, to);
+    fprintf(to, "</svg>\n");
+    return ferror(to) ? sy_error_set(SY_EIO, "cannot write the figure") : SY_OK;
+}

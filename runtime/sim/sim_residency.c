@@ -1,0 +1,166 @@
+/* Which part of which model a simulated device holds: heads, in bytes. The runtime's residency works on groups and offsets; here
+ * the bytes are enough, and thousands of devices are cheap. */
+#include <stdlib.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_internal.h"
+
+int sy_sim_residency_open(struct sim *s)
+{
+    size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
+    size_t n = n_models * (size_t)s->config->n_devices;
+    s->places = calloc(n, sizeof *s->places);
+    s->holders = calloc(n_models, sizeof *s->holders);
+    s->n_holders = calloc(n_models, sizeof *s->n_holders);
+    s->max_holders = calloc(n_models, sizeof *s->max_holders);
+    if (!s->places || !s->holders || !s->n_holders || !s->max_holders)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
+                            s->in->n_models, s->config->n_devices);
+    for (size_t i = 0; i < n; i++)
+        s->places[i].holder = -1;
+    return SY_OK;
+}
+
+void sy_sim_residency_close(struct sim *s)
+{
+    for (int m = 0; s->holders && m < s->in->n_models; m++)
+        free(s->holders[m]);
+    free(s->holders);
+    free(s->n_holders);
+    free(s->max_holders);
+    free(s->places);
+}
+
+static struct place *place_of(const struct sim *s, int device, int model)
+{
+    return &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model];
+}
+
+static void add_holder(struct sim *s, int device, int model)
+{
+    struct place *p = place_of(s, device, model);
+    int n = s->n_holders[model];
+    if (p->holder >= 0)
+        return;
+    if (n == s->max_holders[model]) {
+        int more = n ? 2 * n : 8;
+        int *grown = realloc(s->holders[model], (size_t)more * sizeof *grown);
+        if (!grown)
+            return; /* routers then do not see it */
+        s->holders[model] = grown;
+        s->max_holders[model] = more;
+    }
+    s->holders[model][n] = device;
+    p->holder = n;
+    s->n_holders[model]++;
+}
+
+static void drop_holder(struct sim *s, int device, int model)
+{
+    struct place *p = place_of(s, device, model);
+    if (p->holder < 0)
+        return;
+    int last = s->holders[model][--s->n_holders[model]];
+    s->holders[model][p->holder] = last;
+    place_of(s, last, model)->holder = p->holder;
+    p->holder = -1;
+}
+
+uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
+{
+    if (s->config->unified)
+        return 0;
+    return s->in->models[model].bytes - place_of(s, device, model)->bytes;
+}
+
+sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes)
+{
+    double factor = s->now < d->link_slow_until_ns ? d->link_factor : 1;
+    return (sy_ns)((double)bytes / (s->config->link_gbps * factor));
+}
+
+/* M1 */
+sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns compute_ns,
+                        bool has_head)
+{
+    sy_ns n = (sy_ns)s->in->models[model].n_groups;
+    if (copy_ns == 0)
+        return compute_ns;
+    if (has_head)
+        return SY_MAX(compute_ns, copy_ns + compute_ns / n);
+    return SY_MAX(copy_ns + compute_ns / n, compute_ns + copy_ns / n);
+}
+
+/* The shortest head with which a swap costs nothing. */
+static uint64_t free_head(const struct sim *s, const struct device *d, int model)
+{
+    const struct sy_sim_model *m = &s->in->models[model];
+    sy_ns hidden = m->compute_ns - m->compute_ns / (sy_ns)m->n_groups;
+    sy_ns copy = sy_sim_copy_ns(s, d, m->bytes);
+    double head = copy > hidden ? 1 - (double)hidden / (double)copy : 0;
+    head = SY_MAX(head, 1.0 / m->n_groups);
+    return (uint64_t)(head * (double)m->bytes);
+}
+
+static int victim(const struct sim *s, int device, int but_model, bool tails)
+{
+    const struct device *d = &s->devices[device];
+    int best = -1;
+    for (int m = 0; m < s->in->n_models; m++) {
+        const struct place *p = place_of(s, device, m);
+        if (m == but_model || p->bytes == 0 || (tails && p->bytes <= free_head(s, d, m)))
+            continue;
+        if (best < 0 || p->used < place_of(s, device, best)->used)
+            best = m;
+    }
+    return best;
+}
+
+static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t wanted)
+{
+    struct device *d = &s->devices[device];
+    struct place *p = place_of(s, device, model);
+    uint64_t gone = SY_MIN(p->bytes - to, wanted);
+    if (s->config->whole_models)
+        gone = p->bytes;
+    p->bytes -= gone;
+    d->resident_bytes -= gone;
+    if (p->bytes == 0)
+        drop_holder(s, device, model);
+}
+
+void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model)
+{
+    struct device *d = &s->devices[device];
+    uint64_t pool = s->config->pool_bytes, jobs = sy_sim_job_bytes(d);
+    uint64_t room = pool > jobs + bytes ? pool - jobs - bytes : 0;
+    bool tails = !s->config->whole_models;
+    while (d->resident_bytes > room) {
+        int m = victim(s, device, but_model, tails);
+        if (m >= 0)
+            cut(s, device, m, tails ? free_head(s, d, m) : 0, d->resident_bytes - room);
+        else if (tails)
+            tails = false; /* then heads */
+        else
+            return;
+    }
+}
+
+void sy_sim_bring_in(struct sim *s, int device, int model)
+{
+    struct device *d = &s->devices[device];
+    struct place *p = place_of(s, device, model);
+    uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
+    p->used = ++s->tick;
+    if (missing == 0)
+        return;
+    sy_sim_make_room(s, device, missing, model);
+    uint64_t jobs = sy_sim_job_bytes(d), used = d->resident_bytes + jobs;
+    /* A model larger than its room cycles: what fits stays. */
+    uint64_t fits = pool > used ? SY_MIN(missing, pool - used) : 0;
+    p->bytes += fits;
+    d->resident_bytes += fits;
+    if (p->bytes > 0)
+        add_holder(s, device, model);
+}

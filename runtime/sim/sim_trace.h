@@ -1,0 +1,41 @@
+/* What a simulation is fed with: CSV files, and generated requests. */
+#ifndef SY_SIM_SIM_TRACE_H
+#define SY_SIM_SIM_TRACE_H
+
+#include "runtime/sim/sim.h"
+
+/* A CSV file has a first line with names of columns, in any order; lines that begin with # are skipped. Columns in brackets may be left out.
+ *
+ *   models    model,mb,compute_ms[,groups]
+ *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
+ *   requests  time_s,model[,class,deadline_ms]      deadline after arrival; 0 or nothing: none
+ *   faults    time_s,device,kind,duration_s[,factor]        kind: worker_dies, link_slows
+ *
+ * The arrays are the caller's to free. EIO, EARG with file and line, ENOMEM_HOST. mb are 10^6 bytes. */
+int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n);
+int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n);
+int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
+                         struct sy_sim_request **out, uint64_t *n);
+int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n);
+
+/* The example models (resnet152, inception_v3, bert_base) in turns, `n` of them, as PipeSwitch's paper has them. */
+int sy_sim_example_models(int n, struct sy_sim_model **out);
+
+/* Requests are a Poisson process whose rate follows the day and bursts:
+ *   rate x (1 + swing x sin(2 pi t / period)) x (burst while a burst lasts, else 1), models by Zipf. */
+struct sy_sim_generator {
+    double rate, seconds, zipf;
+    double swing, period_s;                    /* diurnal; swing 0: none */
+    double burst, burst_every_s, burst_last_s; /* mean distance and length; burst 1: none */
+    int n_models, n_classes;
+    double deadline_ms; /* of class 0; each further class has ten times as long; 0: none */
+    uint64_t n_at_most;
+};
+
+/* "rate=100,seconds=60,zipf=1,models=20,classes=2,deadline-ms=100,swing=0.5,period=60,burst=5,burst-every=30,burst-last=2";
+ * all may be left out. EARG. */
+int sy_sim_generator_parse(const char *text, struct sy_sim_generator *out);
+int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_sim_request **out,
+                    uint64_t *n);
+
+#endif
