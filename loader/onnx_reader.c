@@ -8,6 +8,8 @@
 
 #include "loader/file_bytes.h"
 #include "loader/graph_internal.h"
+#include "loader/name_map.h"
+#include "loader/protobuf_nesting.h"
 #include "onnx.pb-c.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -19,122 +21,22 @@ static const enum sy_op unchanged[] = {
     SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL, SY_OP_NOT, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN,
     SY_OP_TRANSPOSE,           SY_OP_FLATTEN};
 
-/* Names to tensor indices: open addressing, at most half full. */
-struct name_map {
-    const char **names;
-    int *values;
-    size_t capacity; /* power of two */
-};
-
 struct reader {
     const char *path;
     Onnx__ModelProto *model;
     struct sy_graph *graph;
-    struct name_map map;
-    struct name_map
+    struct sy_name_map map;
+    struct sy_name_map
         declared; /* results that the file gives a type: index into value_info, then into outputs */
     int opset;
 };
-
-/* ---- name map --------------------------------------------------------------------------------- */
-
-static int map_init(struct name_map *map, size_t n)
-{
-    map->capacity = 16;
-    while (map->capacity < 2 * n)
-        map->capacity *= 2;
-    SY_TRY(sy_graph_alloc(map->capacity, sizeof *map->names, &map->names));
-    return sy_graph_alloc(map->capacity, sizeof *map->values, &map->values);
-}
-
-static size_t map_slot(const struct name_map *map, const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
-    size_t slot = (size_t)(hash ^ hash >> 32) & (map->capacity - 1);
-    while (map->names[slot] && strcmp(map->names[slot], name) != 0)
-        slot = (slot + 1) & (map->capacity - 1);
-    return slot;
-}
-
-static void map_set(struct name_map *map, const char *name, int value)
-{
-    size_t slot = map_slot(map, name);
-    map->names[slot] = name;
-    map->values[slot] = value;
-}
-
-static int map_get(const struct name_map *map, const char *name)
-{
-    size_t slot = map_slot(map, name);
-    return map->names[slot] ? map->values[slot] : -1;
-}
-
-/* ---- nesting ---------------------------------------------------------------------------------- */
-
-static int read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
-{
-    *out = 0;
-    for (int shift = 0; shift < 64 && *at < end; shift += 7) {
-        uint8_t byte = *(*at)++;
-        *out |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return SY_OK;
-    }
-    return SY_ECORRUPT;
-}
-
-/* The length of the value that follows a tag; the bytes of a length-delimited one start at *at. */
-static int value_bytes(unsigned wire_type, const uint8_t **at, const uint8_t *end, uint64_t *bytes)
-{
-    uint64_t ignored;
-    switch (wire_type) {
-    case 0:
-        *bytes = 0;
-        return read_varint(at, end, &ignored);
-    case 1:
-        *bytes = 8;
-        break;
-    case 2:
-        SY_TRY(read_varint(at, end, bytes));
-        break;
-    case 5:
-        *bytes = 4;
-        break;
-    default:
-        return SY_ECORRUPT;
-    }
-    return *bytes <= (uint64_t)(end - *at) ? SY_OK : SY_ECORRUPT;
-}
-
-/* protobuf-c unpacks nested messages by recursion without a limit; a few bytes a level would overflow the stack. */
-static int check_nesting(const ProtobufCMessageDescriptor *type, const uint8_t *at,
-                         const uint8_t *end, int depth)
-{
-    if (depth > MAX_NESTING)
-        return SY_EUNSUPPORTED;
-    while (at < end) {
-        uint64_t tag, bytes;
-        SY_TRY(read_varint(&at, end, &tag));
-        SY_TRY(value_bytes(tag & 7, &at, end, &bytes));
-        const ProtobufCFieldDescriptor *field =
-            tag >> 3 <= UINT32_MAX
-                ? protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3))
-                : NULL;
-        if ((tag & 7) == 2 && field && field->type == PROTOBUF_C_TYPE_MESSAGE)
-            SY_TRY(check_nesting(field->descriptor, at, at + bytes, depth + 1));
-        at += bytes;
-    }
-    return SY_OK;
-}
 
 static int unpack(struct reader *r)
 {
     unsigned char *bytes;
     size_t n;
     SY_TRY(sy_file_read_range(r->path, 0, UINT64_MAX, &bytes, &n));
-    int status = check_nesting(&onnx__model_proto__descriptor, bytes, bytes + n, 0);
+    int status = sy_protobuf_check_nesting(&onnx__model_proto__descriptor, bytes, n, MAX_NESTING);
     if (status == SY_OK)
         r->model = onnx__model_proto__unpack(NULL, n, bytes);
     free(bytes);
@@ -339,7 +241,8 @@ static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
     const char *name = text(info->name);
     struct sy_shape shape;
     int tensor;
-    if (map_get(&r->map, name) >= 0) /* up to IR version 3 initializers are listed as inputs too */
+    if (sy_name_map_get(&r->map, name) >=
+        0) /* up to IR version 3 initializers are listed as inputs too */
         return SY_OK;
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
         !info->type->tensor_type)
@@ -351,7 +254,7 @@ static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
                             (int)dtype);
     SY_TRY(input_shape(name, info->type->tensor_type, &shape));
     SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, &shape, &tensor));
-    map_set(&r->map, info->name ? info->name : "", tensor);
+    sy_name_map_set(&r->map, info->name ? info->name : "", tensor);
     r->graph->inputs[r->graph->n_inputs++] = tensor;
     return SY_OK;
 }
@@ -361,7 +264,7 @@ static int read_outputs(struct reader *r)
     const Onnx__GraphProto *graph = r->model->graph;
     SY_TRY(sy_graph_alloc(graph->n_output, sizeof *r->graph->outputs, &r->graph->outputs));
     for (size_t i = 0; i < graph->n_output; i++) {
-        int tensor = map_get(&r->map, text(graph->output[i]->name));
+        int tensor = sy_name_map_get(&r->map, text(graph->output[i]->name));
         if (tensor < 0)
             return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'",
                                 text(graph->output[i]->name));
@@ -489,10 +392,10 @@ static int read_constant_node(struct reader *r, const Onnx__NodeProto *node)
     int tensor;
     if (node->n_output != 1 || node->n_attribute != 1)
         return sy_error_set(SY_ECORRUPT, "a Constant has one output and one value");
-    if (map_get(&r->map, text(node->output[0])) >= 0)
+    if (sy_name_map_get(&r->map, text(node->output[0])) >= 0)
         return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", text(node->output[0]));
     SY_TRY(constant_tensor(r, node->attribute[0], text(node->output[0]), &tensor));
-    map_set(&r->map, text(node->output[0]), tensor);
+    sy_name_map_set(&r->map, text(node->output[0]), tensor);
     return SY_OK;
 }
 
@@ -506,7 +409,7 @@ static bool declared_type(const struct reader *r, const char *name, enum sy_dtyp
                           struct sy_shape *shape)
 {
     const Onnx__GraphProto *graph = r->model->graph;
-    int i = map_get(&r->declared, name);
+    int i = sy_name_map_get(&r->declared, name);
     if (i < 0)
         return false;
     const Onnx__ValueInfoProto *info = (size_t)i < graph->n_value_info
@@ -533,11 +436,11 @@ static int note_declared(struct reader *r)
     const Onnx__GraphProto *graph = r->model->graph;
     if (graph->n_value_info > INT_MAX / 4 || graph->n_output > INT_MAX / 4)
         return sy_error_set(SY_EUNSUPPORTED, "%s declares too many tensors", r->path);
-    SY_TRY(map_init(&r->declared, graph->n_value_info + graph->n_output));
+    SY_TRY(sy_name_map_init(&r->declared, graph->n_value_info + graph->n_output));
     for (size_t i = 0; i < graph->n_value_info; i++)
-        map_set(&r->declared, text(graph->value_info[i]->name), (int)i);
+        sy_name_map_set(&r->declared, text(graph->value_info[i]->name), (int)i);
     for (size_t i = 0; i < graph->n_output; i++)
-        map_set(&r->declared, text(graph->output[i]->name), (int)(graph->n_value_info + i));
+        sy_name_map_set(&r->declared, text(graph->output[i]->name), (int)(graph->n_value_info + i));
     return SY_OK;
 }
 
@@ -547,14 +450,14 @@ static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outp
         outputs[i] = -1;
         if (!*text(from->output[i]))
             continue;
-        if (map_get(&r->map, from->output[i]) >= 0)
+        if (sy_name_map_get(&r->map, from->output[i]) >= 0)
             return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", from->output[i]);
         struct sy_shape shape;
         enum sy_dtype dtype;
         bool known = declared_type(r, from->output[i], &dtype, &shape);
         SY_TRY(sy_graph_add_tensor(r->graph, from->output[i], known ? dtype : SY_DTYPE_NONE,
                                    known ? &shape : NULL, &outputs[i]));
-        map_set(&r->map, from->output[i], outputs[i]);
+        sy_name_map_set(&r->map, from->output[i], outputs[i]);
     }
     return SY_OK;
 }
@@ -597,7 +500,7 @@ static int read_node(struct reader *r, const Onnx__NodeProto *from)
 static int connect_node(struct reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
     for (size_t i = 0; i < from->n_input; i++) {
-        int tensor = *text(from->input[i]) ? map_get(&r->map, from->input[i]) : -1;
+        int tensor = *text(from->input[i]) ? sy_name_map_get(&r->map, from->input[i]) : -1;
         if (tensor < 0 && *text(from->input[i]))
             return sy_error_set(SY_ECORRUPT, "nothing makes its input '%.120s'", from->input[i]);
         SY_TRY(sy_node_add_input(node, tensor));
@@ -662,13 +565,13 @@ static int read_graph(struct reader *r)
         return sy_error_set(SY_EUNSUPPORTED, "%s has %zu tensors", r->path, n_names);
     if (graph->n_sparse_initializer > 0)
         return sy_error_set(SY_EUNSUPPORTED, "%s has sparse initializers", r->path);
-    SY_TRY(map_init(&r->map, n_names));
+    SY_TRY(sy_name_map_init(&r->map, n_names));
     SY_TRY(note_declared(r));
     SY_TRY(sy_graph_create(graph->name, &r->graph));
     for (size_t i = 0; i < graph->n_initializer; i++) {
         int tensor;
         SY_TRY(read_tensor(r, graph->initializer[i], text(graph->initializer[i]->name), &tensor));
-        map_set(&r->map, text(graph->initializer[i]->name), tensor);
+        sy_name_map_set(&r->map, text(graph->initializer[i]->name), tensor);
     }
     SY_TRY(sy_graph_alloc(graph->n_input, sizeof *r->graph->inputs, &r->graph->inputs));
     for (size_t i = 0; i < graph->n_input; i++)
@@ -696,9 +599,7 @@ out:
     sy_graph_free(r.graph);
     if (r.model)
         onnx__model_proto__free_unpacked(r.model, NULL);
-    free(r.map.names);
-    free(r.map.values);
-    free(r.declared.names);
-    free(r.declared.values);
+    sy_name_map_finish(&r.map);
+    sy_name_map_finish(&r.declared);
     return status;
 }

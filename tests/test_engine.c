@@ -286,7 +286,8 @@ static void test_no_batch(void **state)
     assert_int_equal(rig_open(&rig, g, false), SY_OK);
     for (int64_t batch = -1; batch < 1; batch++) {
         assert_int_equal(
-            rig_engine.ops->program_create(rig.graph, rig.layers, rig.n_layers, batch, &program), SY_EARG);
+            rig_engine.ops->program_create(rig.graph, rig.layers, rig.n_layers, batch, &program),
+            SY_EARG);
         assert_non_null(strstr(sy_error_text(), "batch size"));
     }
     rig_close(&rig);

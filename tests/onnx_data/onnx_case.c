@@ -163,7 +163,8 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, ch
         const struct sy_tensor *input = &model->graph->tensors[model->graph->inputs[i]];
         if (fits(input, &d.inputs[i], find_batch(model->graph, d.inputs), why, sizeof why))
             continue;
-        snprintf(text, text_bytes, "model.onnx: an input of the test is not what its model declares");
+        snprintf(text, text_bytes,
+                 "model.onnx: an input of the test is not what its model declares");
         return ONNX_REFUSED; /* as a request with it would be */
     }
     if (!check_set(model->graph, &d, text, text_bytes))

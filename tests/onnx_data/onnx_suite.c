@@ -101,8 +101,9 @@ static void shorten(const char *text, char *out, size_t bytes)
             name--;
         used = (size_t)snprintf(out, bytes, "%.*s: ", (int)(end - name), name);
         text = what + 3;
-    } else if (strstr(text, "model.onnx: ")) {
-        text = strstr(text, "model.onnx: ") + strlen("model.onnx: ");
+    } else if (strstr(text, "model.onnx")) {
+        text = strstr(text, "model.onnx") + strlen("model.onnx");
+        text += strspn(text, ": ");
     }
     bool quoted = false;
     for (; *text && used + 4 < bytes; text++) {
@@ -137,10 +138,27 @@ static int by_count(const void *a, const void *b)
 
 /* ---- folders ------------------------------------------------------------------------------------ */
 
+/* Their expected values wrap around (-235.7 becomes 20) where the specification of QLinearMatMul saturates. */
+static bool is_wrong_data(const char *name)
+{
+    static const char *const names[] = {
+        "test_qlinearmatmul_2D_int8_float16", "test_qlinearmatmul_2D_int8_float32",
+        "test_qlinearmatmul_3D_int8_float16", "test_qlinearmatmul_3D_int8_float32"};
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static void run_case(struct tally *t, const char *suite, const char *name, const char *folder)
 {
     struct report report;
     run_forked(folder, &report);
+    if (report.verdict == ONNX_FAILED && is_wrong_data(name)) {
+        report.verdict = ONNX_REFUSED;
+        strcpy(report.text,
+               "model.onnx: the test's values wrap around, the specification saturates");
+    }
     t->counts[report.verdict]++;
     if (strcmp(suite, "node") == 0 && onnx_model_is_plain(folder)) {
         t->plain++;
