@@ -14,7 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32 };
+enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
 
 /* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
 static const enum sy_op unchanged[] = {
@@ -36,12 +36,14 @@ static int unpack(struct reader *r)
     unsigned char *bytes;
     size_t n;
     SY_TRY(sy_file_read_range(r->path, 0, UINT64_MAX, &bytes, &n));
-    int status = sy_protobuf_check_nesting(&onnx__model_proto__descriptor, bytes, n, MAX_NESTING);
+    int status = sy_protobuf_check_nesting(&onnx__model_proto__descriptor, bytes, n, MAX_NESTING,
+                                           MAX_FIELDS);
     if (status == SY_OK)
         r->model = onnx__model_proto__unpack(NULL, n, bytes);
     free(bytes);
     if (status == SY_EUNSUPPORTED)
-        return sy_error_set(status, "%s: messages nested deeper than %d", r->path, MAX_NESTING);
+        return sy_error_set(status, "%s: messages nested deeper than %d, or more than %d fields",
+                            r->path, MAX_NESTING, MAX_FIELDS);
     if (!r->model)
         return sy_error_set(SY_ECORRUPT, "%s (%zu bytes) is not an ONNX file, or is cut short",
                             r->path, n);

@@ -58,7 +58,7 @@ void ob_input(struct ob *graph, int field, const char *name, int elem_type, int 
     for (int i = 0; i < rank; i++) {
         static struct ob dim;
         dim.n = 0;
-        if (dims[i] < 0)
+        if (dims[i] == -1)
             ob_text(&dim, 2, "N");
         else
             ob_varint(&dim, 1, (uint64_t)dims[i]);

@@ -236,6 +236,74 @@ static void test_not_a_file(void **state)
     expect_refusal(SY_ECORRUPT, "not an ONNX file");
 }
 
+/* Sizes that no machine has, in inputs, and declared for a result whose size depends on data. */
+static void test_refuses_absurd_sizes(void **state)
+{
+    (void)state;
+    struct sy_graph *g = NULL;
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(1ll << 31, 1ll << 31));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1));
+    ob_node(&node, "Relu", NAMES("x"), NAMES("y"));
+    add();
+    save(13);
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
+    sy_graph_free(g);
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-7, 4));
+    save(13);
+    expect_refusal(SY_ECORRUPT, "dimension 0 is -7");
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(4));
+    ob_input(&graph, OB_GRAPH_INPUT, "shape", 7, DIMS(2));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(1ll << 31, 1ll << 31));
+    ob_node(&node, "Reshape", NAMES("x", "shape"), NAMES("y"));
+    add();
+    save(13);
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
+    sy_graph_free(g);
+}
+
+/* 100 MB that are no model: zeros, and fields of two bytes each, which protobuf-c would take 40 bytes each for. */
+static void test_refuses_large_garbage(void **state)
+{
+    (void)state;
+    static unsigned char block[1 << 20];
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), 100 << 20), 0);
+    fclose(file);
+    expect_refusal(SY_ECORRUPT, "not an ONNX file");
+    for (size_t i = 0; i < sizeof block; i += 2) {
+        block[i] = 8; /* ir_version */
+        block[i + 1] = 1;
+    }
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(fwrite(block, sizeof block, 1, file), 1);
+    fclose(file);
+    expect_refusal(SY_EUNSUPPORTED, "fields");
+}
+
+/* Merging messages that come twice takes time by the square of their number. */
+static void test_refuses_merged_messages(void **state)
+{
+    (void)state;
+    static struct ob model;
+    small_model();
+    model.n = 0;
+    ob_message(&model, 7, &graph);
+    ob_message(&model, 7, &graph);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(model.bytes, model.n, 1, file), 1);
+    fclose(file);
+    expect_refusal(SY_ECORRUPT, "not an ONNX file");
+}
+
 /* ---- mutation --------------------------------------------------------------------------------- */
 
 static uint64_t seed_of_run(void)
@@ -435,11 +503,19 @@ static int close_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_and_sorts),      cmocka_unit_test(test_refuses_operator),
-        cmocka_unit_test(test_refuses_broken_edges), cmocka_unit_test(test_refuses_wrong_sizes),
-        cmocka_unit_test(test_refuses_deep_nesting), cmocka_unit_test(test_external_data),
-        cmocka_unit_test(test_not_a_file),           cmocka_unit_test(test_mutated_files),
-        cmocka_unit_test(test_pytorch_converted),    cmocka_unit_test(test_pytorch_operators),
+        cmocka_unit_test(test_reads_and_sorts),
+        cmocka_unit_test(test_refuses_operator),
+        cmocka_unit_test(test_refuses_broken_edges),
+        cmocka_unit_test(test_refuses_wrong_sizes),
+        cmocka_unit_test(test_refuses_deep_nesting),
+        cmocka_unit_test(test_external_data),
+        cmocka_unit_test(test_refuses_absurd_sizes),
+        cmocka_unit_test(test_refuses_large_garbage),
+        cmocka_unit_test(test_refuses_merged_messages),
+        cmocka_unit_test(test_not_a_file),
+        cmocka_unit_test(test_mutated_files),
+        cmocka_unit_test(test_pytorch_converted),
+        cmocka_unit_test(test_pytorch_operators),
         cmocka_unit_test(test_onnx_nodes),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

@@ -101,7 +101,9 @@ static int run_tile(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *repeats = sy_call_in(call, 1), *y = &call->out[0];
     int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
     for (int i = 0; repeats && i < x->rank; i++)
-        if (repeats->n != x->rank || sy_get_int(repeats, i) * x->dims[i] != y->dims[i])
+        if (repeats->n != x->rank ||
+            __builtin_mul_overflow(sy_get_int(repeats, i), x->dims[i], &strides[i]) ||
+            strides[i] != y->dims[i])
             return misfit(call);
     sy_array_strides(x, strides);
     for (int64_t i = 0; i < y->n; i++) {
@@ -248,6 +250,12 @@ static int64_t padded_source(const char *mode, int64_t at, int64_t n)
     return at < n ? at : period - at;
 }
 
+/* Sums of a few do not overflow. */
+static bool is_small(int64_t value)
+{
+    return value > -((int64_t)1 << 48) && value < (int64_t)1 << 48;
+}
+
 /* What is put before each dimension, from the attribute (all of them) or the inputs (perhaps of some axes). */
 static int read_pads(const struct sy_call *call, int64_t *before)
 {
@@ -265,6 +273,8 @@ static int read_pads(const struct sy_call *call, int64_t *before)
             return sy_kernel_fail(call, "axis %lld", (long long)axis);
         before[axis] = given ? sy_get_int(given, i) : attr->ints[i];
         after[axis] = given ? sy_get_int(given, i + n) : attr->ints[i + n];
+        if (!is_small(before[axis]) || !is_small(after[axis]))
+            return misfit(call);
     }
     for (int d = 0; d < x->rank; d++)
         if (y->rank != x->rank || y->dims[d] != x->dims[d] + before[d] + after[d])
@@ -372,7 +382,9 @@ static int run_range(const struct sy_call *call)
         if (floats)
             sy_put(y, i, sy_get(&call->in[0], 0) + (double)i * step);
         else
-            sy_put_int(y, i, sy_get_int(&call->in[0], 0) + i * sy_get_int(&call->in[2], 0));
+            sy_put_int(y, i,
+                       (int64_t)((uint64_t)sy_get_int(&call->in[0], 0) +
+                                 (uint64_t)i * (uint64_t)sy_get_int(&call->in[2], 0)));
     }
     return SY_OK;
 }

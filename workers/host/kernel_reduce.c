@@ -110,7 +110,7 @@ static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, bool first)
     case SY_OP_REDUCE_PROD:
         return first ? x : (int64_t)((uint64_t)sum * (uint64_t)x);
     case SY_OP_REDUCE_L1:
-        return sum + (x < 0 ? -x : x);
+        return (int64_t)((uint64_t)sum + (x < 0 ? -(uint64_t)x : (uint64_t)x));
     case SY_OP_REDUCE_SUM_SQUARE:
         return (int64_t)((uint64_t)sum + (uint64_t)x * (uint64_t)x);
     default:

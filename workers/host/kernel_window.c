@@ -25,7 +25,8 @@ static struct window read_window(const struct sy_call *call, const int64_t *kern
         w.strides[i] = attr_at(call->node, "strides", i, 1);
         w.dilations[i] = attr_at(call->node, "dilations", i, 1);
         w.pads[i] = attr_at(call->node, "pads", i, 0);
-        w.size *= w.kernel[i];
+        w.size =
+            (int64_t)((uint64_t)w.size * (uint64_t)w.kernel[i]); /* checked by window_is_sane */
     }
     return w;
 }
@@ -57,8 +58,10 @@ static void spatial_at(const struct sy_array *a, int64_t i, int64_t *at)
 static bool window_is_sane(const struct window *w)
 {
     bool sane = w->n >= 1;
+    int64_t size = 1;
     for (int i = 0; sane && i < w->n; i++)
-        sane = w->kernel[i] > 0 && w->strides[i] > 0 && w->dilations[i] > 0 && w->pads[i] >= 0 &&
+        sane = !__builtin_mul_overflow(size, w->kernel[i], &size) && size <= INT32_MAX &&
+               w->kernel[i] > 0 && w->strides[i] > 0 && w->dilations[i] > 0 && w->pads[i] >= 0 &&
                w->kernel[i] <= INT32_MAX && w->strides[i] <= INT32_MAX &&
                w->dilations[i] <= INT32_MAX && w->pads[i] <= INT32_MAX;
     return sane;
