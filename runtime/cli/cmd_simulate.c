@@ -36,6 +36,7 @@ enum simulate_option {
     O_WHOLE,
     O_TAKE_ALL,
     O_NO_REGROUP,
+    O_SPILL,
     O_CONTENTION,
     O_NOISE,
     O_SHARE,
@@ -71,6 +72,7 @@ static const struct sy_cli_option options[] = {
     [O_WHOLE] = {"whole-models", NULL, "evict whole models, not tails first"},
     [O_TAKE_ALL] = {"take-all", NULL, "refuse nothing for its deadline"},
     [O_NO_REGROUP] = {"no-regroup", NULL, "lanes exactly as in Salus' paper"},
+    [O_SPILL] = {"spill", NULL, "srtf: long jobs go to host memory when shorter ones wait"},
     [O_CONTENTION] = {"contention", "X", "each further lane slows all by this part (0)"},
     [O_NOISE] = {"noise", "X", "spread of durations, lognormal (0)"},
     [O_SHARE] = {"train-share", "X", "of the time, guaranteed to jobs beside requests (0)"},
@@ -131,6 +133,9 @@ static int set_switch(struct simulate_options *o, enum simulate_option option)
         break;
     case O_NO_REGROUP:
         c->regroup = false;
+        break;
+    case O_SPILL:
+        c->spill = true;
         break;
     case O_CHECK:
         c->check = true;

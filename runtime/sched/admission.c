@@ -18,7 +18,7 @@ struct sy_admission {
     struct sy_admission_config config;
     struct entry *entries; /* by slot */
     uint16_t *queue;       /* slots, next first */
-    uint16_t *spare;       /* slots that are free: the first max - n_waiting */
+    uint16_t *spare;       /* slots that are free: from n_waiting on */
     int n_slots, n_waiting;
     uint64_t n_asked, n_put_back;
     double stretch;  /* of predicted durations: 1 ÷ requests' share */
@@ -35,32 +35,26 @@ int sy_admission_create(const struct sy_admission_config *config, struct sy_admi
     *out = NULL;
     if (n < 2 || n > MAX_REQUESTS + 1)
         return sy_error_set(SY_EARG, "a queue of %d requests: 1 to %d", n - 1, MAX_REQUESTS);
-    struct sy_admission *a = calloc(1, sizeof *a);
+    /* One block, what is used most in front: with thousands of queues this is what the time goes into. */
+    size_t slots = (size_t)n, head = sizeof(struct sy_admission), queue = slots * sizeof(uint16_t);
+    size_t entries = SY_ALIGN_UP(head + 2 * queue, sizeof(uint64_t));
+    struct sy_admission *a = calloc(1, entries + slots * sizeof(struct entry));
     if (!a)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue");
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests", n);
     a->config = *config;
     a->stretch = 1;
     a->n_slots = n;
-    a->entries = calloc((size_t)n, sizeof *a->entries);
-    a->queue = calloc((size_t)n, sizeof *a->queue);
-    a->spare = calloc((size_t)n, sizeof *a->spare);
-    if (!a->entries || !a->queue || !a->spare) {
-        sy_admission_destroy(a);
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests", n);
-    }
+    a->queue = (uint16_t *)(a + 1);
+    a->spare = a->queue + n;
+    a->entries = (struct entry *)((char *)a + entries);
     for (int i = 0; i < n; i++)
-        a->spare[i] = (uint16_t)(n - 1 - i);
+        a->spare[i] = (uint16_t)i;
     *out = a;
     return SY_OK;
 }
 
 void sy_admission_destroy(struct sy_admission *a)
 {
-    if (!a)
-        return;
-    free(a->entries);
-    free(a->queue);
-    free(a->spare);
     free(a);
 }
 
@@ -111,7 +105,7 @@ static void insert(struct sy_admission *a, const struct entry *e)
 {
     assert(a->n_waiting < a->n_slots);
     int at = place_of(a, e);
-    uint16_t slot = a->spare[a->n_slots - a->n_waiting - 1];
+    uint16_t slot = a->spare[a->n_waiting];
     memmove(&a->queue[at + 1], &a->queue[at], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
     a->queue[at] = slot;
     a->entries[slot] = *e;
@@ -124,7 +118,7 @@ static struct entry take_out(struct sy_admission *a, int at)
     uint16_t slot = a->queue[at];
     a->n_waiting--;
     memmove(&a->queue[at], &a->queue[at + 1], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
-    a->spare[a->n_slots - a->n_waiting - 1] = slot;
+    a->spare[a->n_waiting] = slot;
     a->queued_ns -= a->entries[slot].is.duration.expected_ns;
     return a->entries[slot];
 }

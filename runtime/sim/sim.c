@@ -21,7 +21,7 @@ void sy_sim_config_default(struct sy_sim_config *config)
         .link_gbps = 12.3,
         .regroup = true,
         .pause_ns = SY_NS_PER_MS / 2,
-        .max_queue = 1024,
+        .max_queue = 128,
         .seed = 1,
     };
 }
@@ -58,7 +58,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     if (!d->serving && d->again_ns > s->now)
         due = SY_MIN(due, d->again_ns);
     sy_sim_heap_set(&s->due, device, due);
-    if (s->config->n_devices > 1)
+    if (s->config->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         sy_sim_heap_set(&s->load, device,
                         SY_MAX(sy_admission_drained_ns(d->admission, s->now), d->down_until_ns));
 }

@@ -10,7 +10,9 @@
  *     resident head max(C, T + C/G). The next one's copies start when the link is free.
  * M2: While a request is served no iteration advances; pause_ns is added where one has to stand still first.
  * M3: Iterations that run at once each advance at 1 ÷ max(1, sum of their utilizations) ÷ (1 + contention x (k - 1)).
- * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`. */
+ * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`.
+ * M5: With `spill` (srtf), the admitted job with most left goes to host memory for a waiting one with less, at a boundary; its
+ *     next iteration is longer by its persistent bytes ÷ link, twice. */
 #ifndef SY_SIM_SIM_H
 #define SY_SIM_SIM_H
 
@@ -80,6 +82,7 @@ struct sy_sim_config {
     bool whole_models;  /* evict whole models, least recently used, not tails first */
     bool take_all;      /* refuse nothing for its deadline */
     bool regroup;       /* lanes: allocator/lanes.h */
+    bool spill;         /* M5 */
     bool check;         /* the invariants of the device after each event: EBUG */
     double contention;  /* M3 */
     double noise;       /* M4; 0: none */

@@ -43,7 +43,8 @@ struct job_state {
     uint64_t left;
     sy_ns used_ns, first_ns, joined_ns;
     int device;
-    bool started;
+    bool started, admitted;
+    sy_ns owed_ns; /* of copies, when it is back from host memory */
 };
 
 /* A model on a device. */

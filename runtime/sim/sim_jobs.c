@@ -23,9 +23,11 @@ static int open_jobs(struct sim *s, struct device *d)
 {
     int n = SY_MIN(SY_MAX(s->in->n_jobs, 1), MAX_JOBS);
     uint64_t pool = s->config->pool_bytes, model = largest_model(s);
-    struct sy_lanes_config lanes = {model < pool ? pool - model : pool, n, MAX_OVERTAKES,
-                                    s->config->regroup};
     struct sy_policy_config policy = s->config->policy;
+    /* First come, first served, in memory too; the other policies let who fits pass. */
+    struct sy_lanes_config lanes = {model < pool ? pool - model : pool, n,
+                                    policy.kind == SY_POLICY_FIFO ? 0 : MAX_OVERTAKES,
+                                    s->config->regroup};
     if (d->policy)
         return SY_OK;
     policy.max_jobs = n;
@@ -52,7 +54,7 @@ static uint64_t rank_of(const struct sim *s, const struct sy_sim_job *j)
     return 0;
 }
 
-static void admit(struct sim *s, struct device *d)
+static void let_in(struct sim *s, struct device *d)
 {
     struct sy_lanes_change change;
     while (sy_lanes_next(d->lanes, &change)) {
@@ -63,7 +65,63 @@ static void admit(struct sim *s, struct device *d)
         int status = change.admitted ? sy_policy_join(d->policy, &job, s->now)
                                      : sy_policy_set_lane(d->policy, change.job, change.lane);
         assert(status == SY_OK);
+        s->jobs[change.job - 1].admitted = true;
     }
+}
+
+static uint64_t left_of(const struct sim *s, int job)
+{
+    return s->jobs[job].left * s->in->jobs[job].iteration_ns;
+}
+
+static bool runs(const struct device *d, int job)
+{
+    for (int i = 0; i < d->n_running; i++)
+        if (d->running[i].job == job)
+            return true;
+    return false;
+}
+
+static int put_into_lanes(struct sim *s, struct device *d, int job, uint64_t rank)
+{
+    const struct sy_sim_job *j = &s->in->jobs[job];
+    struct sy_lane_job lane_job = {(uint64_t)job + 1,  j->tenant, j->persistent_bytes,
+                                   j->ephemeral_bytes, rank,      SY_LANES_MAX_PIECES};
+    return sy_lanes_join(d->lanes, &lane_job);
+}
+
+/* M5: the job with most left goes to host memory, if one with less waits. It pays for both ways when it is back. */
+static bool spill_one(struct sim *s, struct device *d)
+{
+    int device = (int)(d - s->devices), shortest = -1, longest = -1;
+    for (int i = 0; i < s->in->n_jobs; i++) {
+        const struct job_state *j = &s->jobs[i];
+        if (j->left == 0 || j->device != device)
+            continue;
+        if (!j->admitted && (shortest < 0 || left_of(s, i) < left_of(s, shortest)))
+            shortest = i;
+        if (j->admitted && !runs(d, i) && (longest < 0 || left_of(s, i) > left_of(s, longest)))
+            longest = i;
+    }
+    if (shortest < 0 || longest < 0 || left_of(s, longest) <= left_of(s, shortest))
+        return false;
+    uint64_t id = (uint64_t)longest + 1, bytes = s->in->jobs[longest].persistent_bytes;
+    s->jobs[longest].admitted = false;
+    s->jobs[longest].owed_ns += 2 * sy_sim_copy_ns(s, d, bytes);
+    s->report->spilled_bytes += bytes;
+    sy_policy_leave(d->policy, id);
+    sy_lanes_leave(d->lanes, id);
+    int status = put_into_lanes(s, d, longest, left_of(s, longest));
+    assert(status == SY_OK); /* it fitted before */
+    return true;
+}
+
+static void admit(struct sim *s, struct device *d)
+{
+    let_in(s, d);
+    while (s->config->spill && s->config->policy.kind == SY_POLICY_SRTF &&
+           sy_lanes_n_waiting(d->lanes) > 0 && !sy_lanes_draining(d->lanes) && spill_one(s, d))
+        let_in(s, d);
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
 }
 
@@ -72,14 +130,12 @@ int sy_sim_submit(struct sim *s, int job)
     const struct sy_sim_job *j = &s->in->jobs[job];
     int device = sy_sim_route_job(s);
     struct device *d = &s->devices[device];
-    struct sy_lane_job lane_job = {(uint64_t)job + 1,  j->tenant,     j->persistent_bytes,
-                                   j->ephemeral_bytes, rank_of(s, j), SY_LANES_MAX_PIECES};
     SY_TRY(open_jobs(s, d));
     sy_sim_advance(s, d);
     s->report->n_jobs++;
     if (j->weight > 0)
         SY_TRY(sy_policy_set_tenant(d->policy, j->tenant, j->weight, 0));
-    if (sy_lanes_join(d->lanes, &lane_job) < 0) {
+    if (put_into_lanes(s, d, job, rank_of(s, j)) < 0) {
         s->report->n_jobs_refused++;
         return device;
     }
@@ -190,8 +246,11 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
         if (!j->started)
             j->first_ns = s->now;
         j->started = any = true;
+        double owed = (double)j->owed_ns;
+        j->owed_ns = 0;
         d->running[d->n_running++] = (struct running){
-            .job = (int)id - 1, .left_ns = (double)job_of(s, id)->iteration_ns * sy_sim_noise(s)};
+            .job = (int)id - 1,
+            .left_ns = owed + (double)job_of(s, id)->iteration_ns * sy_sim_noise(s)};
     }
     if (any)
         set_rates(s, d);

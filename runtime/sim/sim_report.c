@@ -179,7 +179,7 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
     json_t *answer = json_pack(
         "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:{s:f, s:f, s:f, s:i, s:I}, s:f, s:o, "
         "s:f, "
-        "s:{s:I, s:I, s:I}}",
+        "s:{s:I, s:I, s:I, s:I}}",
         "latency_ms", latency, "requests", (json_int_t)r->n_requests, "refused",
         (json_int_t)r->n_refused, "late", (json_int_t)r->n_late, "failed", (json_int_t)r->n_failed,
         "swaps", (json_int_t)r->n_swaps, "bytes", (json_int_t)r->moved_bytes, "faults",
@@ -189,7 +189,7 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         "n", r->n_jct, "refused", (json_int_t)r->n_jobs_refused, "makespan_s",
         (double)r->makespan_ns / 1e9, "shares", shares_of(r), "jain", sy_sim_jain(r), "lanes",
         "moves", (json_int_t)r->n_lane_moves, "copied_bytes", (json_int_t)r->copied_bytes,
-        "regrouped", (json_int_t)r->n_regrouped);
+        "regrouped", (json_int_t)r->n_regrouped, "spilled_bytes", (json_int_t)r->spilled_bytes);
     int written = answer ? json_dumpf(answer, to, JSON_INDENT(2)) : -1;
     json_decref(answer);
     if (written < 0 || fputc('\n', to) == EOF)
