@@ -55,10 +55,20 @@ void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to)
 /* Only of these do all inputs broadcast to the output's shape, as the loops below take for granted. */
 static bool is_elementwise(enum sy_op op)
 {
-    static const enum sy_op ops[] = {SY_OP_ADD,   SY_OP_SUB,   SY_OP_MUL,  SY_OP_DIV,
-                                     SY_OP_POW,   SY_OP_MIN,   SY_OP_MAX,  SY_OP_NEG,
-                                     SY_OP_ABS,   SY_OP_EXP,   SY_OP_LOG,  SY_OP_SQRT,
-                                     SY_OP_EQUAL, SY_OP_WHERE, SY_OP_CAST, SY_OP_RECIPROCAL};
+    static const enum sy_op ops[] = {SY_OP_ADD,     SY_OP_SUB,
+                                     SY_OP_MUL,     SY_OP_DIV,
+                                     SY_OP_POW,     SY_OP_MIN,
+                                     SY_OP_MAX,     SY_OP_NEG,
+                                     SY_OP_ABS,     SY_OP_EXP,
+                                     SY_OP_LOG,     SY_OP_SQRT,
+                                     SY_OP_EQUAL,   SY_OP_WHERE,
+                                     SY_OP_CAST,    SY_OP_RECIPROCAL,
+                                     SY_OP_MOD,     SY_OP_FLOOR,
+                                     SY_OP_CEIL,    SY_OP_ROUND,
+                                     SY_OP_NOT,     SY_OP_AND,
+                                     SY_OP_OR,      SY_OP_XOR,
+                                     SY_OP_GREATER, SY_OP_GREATER_OR_EQUAL,
+                                     SY_OP_LESS,    SY_OP_LESS_OR_EQUAL};
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
         if (ops[i] == op)
             return true;
@@ -82,6 +92,61 @@ static int dims_equal(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
                                                                                 : SY_OK;
 }
 
+/* Whether a > b, or a >= b, for every batch size, for none, or (EUNSUPPORTED) for some. */
+static int dims_greater(struct sy_dim a, struct sy_dim b, bool or_equal, struct sy_dim *out)
+{
+    struct sy_dim d;
+    SY_TRY(sy_dim_sub(a, b, &d));
+    int64_t least = or_equal ? 0 : 1, first;
+    if (__builtin_add_overflow(d.fixed, d.per_batch, &first)) /* at N = 1 */
+        return SY_EUNSUPPORTED;
+    bool holds = first >= least;
+    *out = (struct sy_dim){holds, 0};
+    return d.per_batch == 0 || (d.per_batch > 0) == holds ? SY_OK : SY_EUNSUPPORTED;
+}
+
+/* Of numbers without N. */
+static int fixed_numbers(const struct sy_node *node, int64_t a, int64_t b, struct sy_dim *out)
+{
+    *out = (struct sy_dim){0, 0};
+    switch (node->op) {
+    case SY_OP_MOD:
+        if (b == 0 || b == -1)
+            return SY_EUNSUPPORTED;
+        out->fixed = a % b;
+        if (sy_node_int(node, "fmod", 0) == 0 && out->fixed != 0 && (out->fixed < 0) != (b < 0))
+            out->fixed += b;
+        return SY_OK;
+    case SY_OP_AND:
+        out->fixed = a && b;
+        return SY_OK;
+    case SY_OP_OR:
+        out->fixed = a || b;
+        return SY_OK;
+    case SY_OP_XOR:
+        out->fixed = !a != !b;
+        return SY_OK;
+    default:
+        return SY_EUNSUPPORTED;
+    }
+}
+
+static int compare_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    switch (op) {
+    case SY_OP_GREATER:
+        return dims_greater(a, b, false, out);
+    case SY_OP_GREATER_OR_EQUAL:
+        return dims_greater(a, b, true, out);
+    case SY_OP_LESS:
+        return dims_greater(b, a, false, out);
+    case SY_OP_LESS_OR_EQUAL:
+        return dims_greater(b, a, true, out);
+    default:
+        return SY_EUNSUPPORTED;
+    }
+}
+
 static int binary_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
     bool fixed = a.per_batch == 0 && b.per_batch == 0;
@@ -103,7 +168,7 @@ static int binary_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct s
         *out = a.fixed > b.fixed ? a : b;
         return fixed ? SY_OK : SY_EUNSUPPORTED;
     default:
-        return SY_EUNSUPPORTED;
+        return compare_dims(op, a, b, out);
     }
 }
 
@@ -112,6 +177,30 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
     struct sy_dim dim;
     memcpy(&dim, block->data + (size_t)sy_block_offset(out, i, block) * sizeof dim, sizeof dim);
     return dim;
+}
+
+static int two_dims(const struct sy_node *node, const struct sy_block *inputs,
+                    const struct sy_block *out, int64_t i, struct sy_dim *to)
+{
+    if (node->n_inputs != 2)
+        return SY_EUNSUPPORTED;
+    struct sy_dim a = dim_of(&inputs[0], out, i), b = dim_of(&inputs[1], out, i);
+    int status = binary_dims(node->op, a, b, to);
+    if (status == SY_EUNSUPPORTED && a.per_batch == 0 && b.per_batch == 0)
+        status = fixed_numbers(node, a.fixed, b.fixed, to);
+    return status;
+}
+
+/* The product or sum of a list, as exporters count elements. */
+static int fold_list(const struct sy_node *node, const struct sy_block *x, struct sy_dim *to)
+{
+    *to = (struct sy_dim){node->op == SY_OP_REDUCE_PROD, 0};
+    for (int64_t i = 0; i < x->n; i++) {
+        struct sy_dim dim;
+        memcpy(&dim, x->data + (size_t)i * sizeof dim, sizeof dim);
+        SY_TRY(node->op == SY_OP_REDUCE_PROD ? sy_dim_mul(*to, dim, to) : sy_dim_add(*to, dim, to));
+    }
+    return SY_OK;
 }
 
 static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs,
@@ -126,21 +215,27 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
     case SY_OP_CAST:
         *to = dim_of(&inputs[0], out, i);
         return SY_OK;
+    case SY_OP_NOT:
+        if (dim_of(&inputs[0], out, i).per_batch != 0)
+            return SY_EUNSUPPORTED;
+        *to = (struct sy_dim){dim_of(&inputs[0], out, i).fixed == 0, 0};
+        return SY_OK;
     case SY_OP_NEG:
         return sy_dim_sub(zero, dim_of(&inputs[0], out, i), to);
     case SY_OP_WHERE:
         *to = dim_of(&inputs[sy_dim_is(dim_of(&inputs[0], out, i), 0) ? 2 : 1], out, i);
         return SY_OK;
     default:
-        if (node->n_inputs != 2)
-            return SY_EUNSUPPORTED;
-        return binary_dims(node->op, dim_of(&inputs[0], out, i), dim_of(&inputs[1], out, i), to);
+        return two_dims(node, inputs, out, i, to);
     }
 }
 
 int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
                  const struct sy_block *out, struct sy_dim *to)
 {
+    bool reduces = node->op == SY_OP_REDUCE_PROD || node->op == SY_OP_REDUCE_SUM;
+    if (reduces && inputs[0].rank == 1 && out->n == 1 && node->n_inputs == 1)
+        return fold_list(node, &inputs[0], to);
     if (node->op != SY_OP_RANGE && !is_elementwise(node->op))
         return SY_EUNSUPPORTED;
     for (int64_t i = 0; i < out->n; i++)
@@ -183,6 +278,26 @@ static void store_double(enum sy_dtype dtype, double value, void *to)
         memcpy(to, &value, sizeof value);
     else
         sy_store_integer(dtype, dtype == SY_DTYPE_BOOL ? value != 0 : to_integer(value), to);
+}
+
+static int compare(enum sy_op op, double a, double b, double *y)
+{
+    switch (op) {
+    case SY_OP_GREATER:
+        *y = a > b;
+        return SY_OK;
+    case SY_OP_GREATER_OR_EQUAL:
+        *y = a >= b;
+        return SY_OK;
+    case SY_OP_LESS:
+        *y = a < b;
+        return SY_OK;
+    case SY_OP_LESS_OR_EQUAL:
+        *y = a <= b;
+        return SY_OK;
+    default:
+        return SY_EUNSUPPORTED;
+    }
 }
 
 /* In double, rounded once to the tensor's type: for + - * / sqrt that is the type's own result. */
@@ -232,8 +347,17 @@ static int compute(enum sy_op op, int n, const double *x, double *y)
     case SY_OP_RECIPROCAL:
         *y = 1 / a;
         return SY_OK;
+    case SY_OP_FLOOR:
+        *y = floor(a);
+        return SY_OK;
+    case SY_OP_CEIL:
+        *y = ceil(a);
+        return SY_OK;
+    case SY_OP_ROUND:
+        *y = nearbyint(a);
+        return SY_OK;
     default:
-        return SY_EUNSUPPORTED;
+        return compare(op, a, b, y);
     }
 }
 
