@@ -1,6 +1,7 @@
 /* Shape rules: operators on images and sequences that are not plain windows: transposed convolution, resizing, regions, boxes,
  * recurrences. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "loader/graph_infer.h"
@@ -137,11 +138,25 @@ static int resize_refusals(const struct sy_node *node)
 {
     if (sy_node_int(node, "antialias", 0) != 0)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "antialias");
-    if (sy_node_attr(node, "axes"))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "axes");
-    if (strcmp(sy_infer_text(node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "keep_aspect_ratio_policy");
     return SY_OK;
+}
+
+/* The axes that scales and sizes are for: all of them unless the attribute says which. Left in the attribute, not negative. */
+static int resize_axes(struct sy_infer *in, struct sy_node *node, int rank, int *n, int64_t *axes)
+{
+    SY_TRY(sy_infer_ints(in, node, NO_INPUT, "axes", SY_MAX_RANK, n, axes));
+    if (*n < 0) {
+        *n = rank;
+        for (int i = 0; i < rank; i++)
+            axes[i] = i;
+        return SY_OK;
+    }
+    for (int i = 0; i < *n; i++) {
+        int axis;
+        SY_TRY(sy_infer_axis(node, axes[i], rank, &axis));
+        axes[i] = axis;
+    }
+    return sy_node_set_ints(node, "axes", *n, axes);
 }
 
 static bool is_empty(const struct sy_infer *in, const struct sy_node *node, int i)
@@ -150,13 +165,18 @@ static bool is_empty(const struct sy_infer *in, const struct sy_node *node, int 
            sy_shape_elements(&in->graph->tensors[node->inputs[i]].shape, 1) == 0;
 }
 
+struct axes {
+    int n;
+    int64_t at[SY_MAX_RANK];
+};
+
 static int scale_shape(const struct sy_node *node, const float *scales, int n,
-                       struct sy_shape *shape)
+                       const struct axes *axes, struct sy_shape *shape)
 {
-    if (n != shape->rank)
-        return sy_infer_fail(node, SY_ECORRUPT, "%d scales for %d dimensions", n, shape->rank);
+    if (n != axes->n)
+        return sy_infer_fail(node, SY_ECORRUPT, "%d scales for %d dimensions", n, axes->n);
     for (int i = 0; i < n; i++) {
-        struct sy_dim *dim = &shape->dims[i];
+        struct sy_dim *dim = &shape->dims[axes->at[i]];
         double size = floor((double)dim->fixed * (double)scales[i]);
         if (dim->per_batch != 0 && scales[i] != 1)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "the batch is scaled");
@@ -168,18 +188,51 @@ static int scale_shape(const struct sy_node *node, const float *scales, int n,
     return SY_OK;
 }
 
-static int resized_by_sizes(struct sy_infer *in, struct sy_node *node, struct sy_shape *shape)
+/* One scale for all axes, so that none is larger (or smaller) than its size. */
+static int keep_aspect(const struct sy_node *node, const struct axes *axes, bool larger,
+                       const struct sy_shape *x, int64_t *sizes)
 {
-    int n;
-    int64_t sizes[SY_MAX_RANK];
+    double scale = larger ? 0 : INFINITY;
+    for (int i = 0; i < axes->n; i++) {
+        int64_t from;
+        SY_TRY(sy_infer_fixed(node, x, (int)axes->at[i], &from));
+        double own = (double)sizes[i] / (double)from;
+        scale = larger ? fmax(scale, own) : fmin(scale, own);
+    }
+    for (int i = 0; i < axes->n; i++) {
+        double size = floor(scale * (double)x->dims[axes->at[i]].fixed + 0.5);
+        if (!(size >= 0 && size <= INT32_MAX))
+            return sy_infer_fail(node, SY_ECORRUPT, "sizes that do not fit");
+        sizes[i] = (int64_t)size;
+    }
+    return SY_OK;
+}
+
+static int resized_by_sizes(struct sy_infer *in, struct sy_node *node, const struct axes *axes,
+                            struct sy_shape *shape)
+{
+    const char *policy = sy_infer_text(node, "keep_aspect_ratio_policy", "stretch");
+    struct sy_dim *sizes;
+    int64_t kept[SY_MAX_RANK];
+    int n, status = SY_OK;
     if (!sy_infer_is_known(in, node, 3))
         return sy_infer_declared(in, node, 0, shape);
-    SY_TRY(sy_infer_ints(in, node, 3, "sizes", SY_MAX_RANK, &n, sizes));
-    if (n != shape->rank)
-        return sy_infer_fail(node, SY_ECORRUPT, "%d sizes for %d dimensions", n, shape->rank);
-    for (int i = 0; i < n; i++)
-        shape->dims[i] = (struct sy_dim){sizes[i], 0};
-    return SY_OK;
+    if (strcmp(policy, "stretch") != 0) {
+        SY_TRY(sy_infer_ints(in, node, 3, "sizes", SY_MAX_RANK, &n, kept));
+        if (n != axes->n || (strcmp(policy, "not_larger") && strcmp(policy, "not_smaller")))
+            return sy_infer_fail(node, SY_ECORRUPT, "%d sizes, policy '%.40s'", n, policy);
+        SY_TRY(keep_aspect(node, axes, strcmp(policy, "not_smaller") == 0, shape, kept));
+        for (int i = 0; i < n; i++)
+            shape->dims[axes->at[i]] = (struct sy_dim){kept[i], 0};
+        return SY_OK;
+    }
+    SY_TRY(sy_infer_dims(in, node, 3, "sizes", &n, &sizes));
+    if (n != axes->n)
+        status = sy_infer_fail(node, SY_ECORRUPT, "%d sizes for %d dimensions", n, axes->n);
+    for (int i = 0; status == SY_OK && i < n; i++)
+        shape->dims[axes->at[i]] = sizes[i];
+    free(sizes);
+    return status;
 }
 
 /* Upsample and the Resize of opset 10 become Resize with inputs x, roi, scales, sizes; old scales stay an attribute. */
@@ -204,20 +257,22 @@ int sy_rule_resize(struct sy_infer *in, struct sy_node *node)
     SY_TRY(normalise_resize(node));
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
+    struct axes axes;
+    SY_TRY(resize_axes(in, node, shape.rank, &axes.n, axes.at));
     const struct sy_attr *attr = sy_node_attr(node, "scales");
     if (!is_empty(in, node, 3)) {
-        SY_TRY(resized_by_sizes(in, node, &shape));
+        SY_TRY(resized_by_sizes(in, node, &axes, &shape));
     } else if (!is_empty(in, node, 2)) {
         SY_TRY(sy_infer_need(in, node, 2, &scales));
         if (!scales->data)
             SY_TRY(sy_infer_declared(in, node, 0, &shape));
         else if (scales->dtype == SY_DTYPE_F32)
-            SY_TRY(
-                scale_shape(node, scales->data, (int)(scales->data_bytes / sizeof(float)), &shape));
+            SY_TRY(scale_shape(node, scales->data, (int)(scales->data_bytes / sizeof(float)), &axes,
+                               &shape));
         else
             return sy_infer_fail(node, SY_EUNSUPPORTED, "scales that are not float32");
     } else if (attr && attr->kind == SY_ATTR_FLOATS) {
-        SY_TRY(scale_shape(node, attr->floats, attr->n, &shape));
+        SY_TRY(scale_shape(node, attr->floats, attr->n, &axes, &shape));
     } else {
         return sy_infer_fail(node, SY_EUNSUPPORTED, "neither scales nor sizes");
     }

@@ -17,6 +17,47 @@ static const char *text_of(const struct sy_node *node, const char *name, const c
     return attr && attr->kind == SY_ATTR_STRING && attr->s ? attr->s : otherwise;
 }
 
+/* Which of the scales, sizes and regions is for dimension d: all have one unless the node names axes. -1: none. */
+static int index_of_axis(const struct sy_node *node, int d)
+{
+    const struct sy_attr *axes = sy_node_attr(node, "axes");
+    for (int i = 0; axes && axes->kind == SY_ATTR_INTS && i < axes->n; i++)
+        if (axes->ints[i] == d)
+            return i;
+    return axes ? -1 : d;
+}
+
+static int count_axes(const struct sy_call *call)
+{
+    const struct sy_attr *axes = sy_node_attr(call->node, "axes");
+    return axes && axes->kind == SY_ATTR_INTS ? axes->n : call->in[0].rank;
+}
+
+/* The scale that all dimensions share under a policy that keeps the aspect. */
+static double common_scale(const struct sy_call *call, bool larger)
+{
+    const struct sy_array *x = &call->in[0], *sizes = &call->in[3];
+    double scale = larger ? 0 : INFINITY;
+    for (int d = 0; d < x->rank; d++) {
+        int i = index_of_axis(call->node, d);
+        if (i < 0)
+            continue;
+        double own = (double)sy_get_int(sizes, i) / (double)x->dims[d];
+        scale = larger ? fmax(scale, own) : fmin(scale, own);
+    }
+    return scale;
+}
+
+/* Where a policy keeps the aspect, the result's size is rounded from it and the scale is their quotient. */
+static int64_t wanted_size(const struct sy_call *call, int d, int i)
+{
+    const char *policy = text_of(call->node, "keep_aspect_ratio_policy", "stretch");
+    if (strcmp(policy, "stretch") == 0)
+        return sy_get_int(&call->in[3], i);
+    double scale = common_scale(call, strcmp(policy, "not_smaller") == 0);
+    return (int64_t)floor(scale * (double)call->in[0].dims[d] + 0.5);
+}
+
 /* From scales (input 2 or the attribute), or the quotient of the sizes. */
 static int read_scales(const struct sy_call *call, struct resize *r)
 {
@@ -24,14 +65,18 @@ static int read_scales(const struct sy_call *call, struct resize *r)
                           *sizes = sy_call_in(call, 3);
     const struct sy_attr *attr = sy_node_attr(call->node, "scales");
     bool by_sizes = sizes && sizes->n > 0, by_input = !by_sizes && scales && scales->n > 0;
+    int n = count_axes(call);
+    if ((by_sizes && sizes->n != n) || (by_input && scales->n != n))
+        return sy_kernel_fail(call, "other than %d scales or sizes", n);
     for (int d = 0; d < x->rank; d++) {
+        int i = index_of_axis(call->node, d);
         r->scales[d] = (double)y->dims[d] / (double)x->dims[d];
-        if (by_sizes && (sizes->n != x->rank || sy_get_int(sizes, d) != y->dims[d]))
+        if (i >= 0 && by_sizes && wanted_size(call, d, i) != y->dims[d])
             return sy_kernel_fail(call, "its sizes are not what the file declares");
-        if (by_input && scales->n == x->rank)
-            r->scales[d] = sy_get(scales, d);
-        else if (!by_sizes && attr && attr->kind == SY_ATTR_FLOATS && attr->n == x->rank)
-            r->scales[d] = (double)attr->floats[d];
+        if (i >= 0 && by_input)
+            r->scales[d] = sy_get(scales, i);
+        else if (i >= 0 && !by_sizes && attr && attr->kind == SY_ATTR_FLOATS && i < attr->n)
+            r->scales[d] = (double)attr->floats[i];
         if (!by_sizes && floor((double)x->dims[d] * r->scales[d]) != (double)y->dims[d])
             return sy_kernel_fail(call, "its scales are not what the file declares");
     }
@@ -42,7 +87,7 @@ static int read_resize(const struct sy_call *call, struct resize *r)
 {
     const struct sy_node *node = call->node;
     const struct sy_array *roi = sy_call_in(call, 1);
-    int rank = call->in[0].rank;
+    int rank = call->in[0].rank, n = count_axes(call);
     *r = (struct resize){.mode = text_of(node, "mode", "nearest"),
                          .nearest = text_of(node, "nearest_mode", "round_prefer_floor"),
                          .place = text_of(node, "coordinate_transformation_mode", "half_pixel"),
@@ -53,9 +98,13 @@ static int read_resize(const struct sy_call *call, struct resize *r)
         r->place = "asymmetric";
         r->nearest = "floor";
     }
-    for (int d = 0; roi && roi->n == 2 * rank && d < rank; d++) {
-        r->roi_start[d] = sy_get(roi, d);
-        r->roi_end[d] = sy_get(roi, d + rank);
+    for (int d = 0; d < rank; d++) {
+        int i = index_of_axis(call->node, d);
+        r->roi_end[d] = 1;
+        if (roi && i >= 0 && roi->n == 2 * n) {
+            r->roi_start[d] = sy_get(roi, i);
+            r->roi_end[d] = sy_get(roi, i + n);
+        }
     }
     return read_scales(call, r);
 }
