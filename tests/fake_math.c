@@ -241,7 +241,7 @@ static double chain_unary(const struct sy_math_chain_step *s, double x)
     double linear = (double)s->alpha * x + (double)s->beta;
     switch ((enum sy_math_chain_code)s->code) {
     case SY_CHAIN_LEAKY:
-        return x < 0 ? (double)s->alpha * x : x;
+        return x >= 0 || isnan(x) ? x : s->alpha == 0 ? 0 : (double)s->alpha * x;
     case SY_CHAIN_SIGMOID:
         return 1 / (1 + exp(-x));
     case SY_CHAIN_TANH:
@@ -606,7 +606,7 @@ static void run_conv(const struct note *q)
 static int conv(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
                 const void *bias, const void *residual, void *y, void *scratch)
 {
-    assert(plan && plan->is_conv && x != y);
+    assert(plan && plan->is_conv && x != y && residual != y);
     assert(plan->conv.has_bias == !!bias && plan->conv.has_residual == !!residual);
     struct note q = {.run = run_conv,
                      .conv = plan->conv,

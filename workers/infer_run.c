@@ -1,8 +1,11 @@
 #include "workers/infer_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
+
+#define WAIT_SLICE_NS (100 * SY_NS_PER_MS)
 
 int sy_infer_group_end(const struct sy_infer_run *run, int group)
 {
@@ -25,6 +28,14 @@ void sy_infer_group_range(const struct sy_package *package, const int *group_lay
     }
 }
 
+/* The device's view of an offset: the host's pointer where the engine computes on the host, else the address itself. */
+static unsigned char *view(const struct sy_infer_run *run, uint64_t offset)
+{
+    sy_device_address address = sy_pool_address(run->pool, offset);
+    unsigned char *host = sy_device_host_pointer(run->device, address);
+    return run->engine->attach || !host ? (unsigned char *)(uintptr_t)address.value : host;
+}
+
 /* Where each layer's parameters lie for this placement of the groups. */
 static void locate_layers(const struct sy_infer_run *run, unsigned char **params)
 {
@@ -32,7 +43,7 @@ static void locate_layers(const struct sy_infer_run *run, unsigned char **params
         uint64_t start = 0, bytes = 0;
         sy_infer_group_range(run->package, run->group_layers, run->n_groups, g, &start, &bytes);
         uint64_t at = sy_transfer_group(run->transfer, g)->pool_offset;
-        unsigned char *base = sy_device_host_pointer(run->device, sy_pool_address(run->pool, at));
+        unsigned char *base = view(run, at);
         for (int i = run->group_layers[g]; i < sy_infer_group_end(run, g); i++) {
             const struct sy_layer *layer = &run->package->layers[i];
             params[i] = layer->bytes ? base + (layer->offset_bytes - start) : NULL;
@@ -62,6 +73,58 @@ static int run_group(const struct sy_infer_run *run, const struct sy_binding *bi
     return SY_OK;
 }
 
+static int wait_done(const struct sy_infer_run *run)
+{
+    int status = SY_EDEADLINE;
+    if (!run->done)
+        return sy_stream_synchronize(run->compute);
+    SY_TRY(sy_event_record(run->done, run->compute));
+    while (status == SY_EDEADLINE) {
+        status = sy_event_synchronize(run->done, WAIT_SLICE_NS);
+        run->beat(run->ctx);
+    }
+    return status;
+}
+
+/* The host only enqueued: when the layers ran is what the device's events say. */
+static void correct_times(const struct sy_infer_run *run, struct sy_infer_times *times)
+{
+    sy_ns before = times->first_layer_ns, waited = 0;
+    for (int g = 0; g < run->n_groups; g++) {
+        sy_ns arrived, computed;
+        sy_transfer_computed_span(run->transfer, g, &arrived, &computed);
+        if (computed == 0)
+            return;
+        sy_ns start = SY_MAX(before, arrived);
+        start = SY_MIN(start, computed);
+        waited += start > before ? start - before : 0;
+        if (g == 0)
+            times->first_layer_ns = start;
+        if (times->compute_spans) {
+            times->compute_spans[2 * g] = start;
+            times->compute_spans[2 * g + 1] = computed;
+        }
+        before = computed;
+    }
+    times->wait_ns = waited;
+}
+
+/* Everything is enqueued, or as much as could be: the end of it. */
+static int finish(const struct sy_infer_run *run, int status, struct sy_infer_times *times)
+{
+    if (!run->engine->attach)
+        return status;
+    if (status < 0) { /* its text is the one to keep */
+        char why[512];
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        (void)sy_stream_synchronize(run->compute);
+        return sy_error_set(status, "%s", why);
+    }
+    SY_TRY(wait_done(run));
+    correct_times(run, times);
+    return run->engine->program_finish ? run->engine->program_finish(run->program) : SY_OK;
+}
+
 int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
 {
     assert(run->n_groups >= 1 && run->group_layers[0] == 0);
@@ -71,8 +134,7 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
     locate_layers(run, params);
     struct sy_binding binding = {
         .layer_params = params,
-        .workspace =
-            sy_device_host_pointer(run->device, sy_pool_address(run->pool, run->workspace_offset)),
+        .workspace = view(run, run->workspace_offset),
         .inputs = run->inputs,
         .outputs = run->outputs,
     };
@@ -80,6 +142,7 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
     times->wait_ns = 0;
     for (int g = 0; g < run->n_groups && status == SY_OK; g++)
         status = run_group(run, &binding, g, times);
+    status = finish(run, status, times);
     times->end_ns = sy_clock_now();
     free(params);
     return status;

@@ -14,6 +14,8 @@ struct sy_infer_run {
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
+    struct sy_event *
+        done; /* for engines that only enqueue: waited for between beats at the end; NULL: without beats */
     struct sy_transfer *transfer;
     const int
         *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
@@ -34,7 +36,8 @@ struct sy_infer_times {
         compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */
 };
 
-/* Runs all layers; the transfer has been begun and all groups added. Returns when the outputs are written. */
+/* Runs all layers; the transfer has been begun and all groups added. Returns when the outputs are written, or, after a failure, when
+ * nothing that was enqueued runs any more. */
 int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times);
 
 /* First layer of group g + 1, or n_layers. */

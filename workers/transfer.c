@@ -283,6 +283,13 @@ int sy_transfer_computed(struct sy_transfer *t, int g, struct sy_stream *compute
     return SY_OK;
 }
 
+void sy_transfer_computed_span(const struct sy_transfer *t, int g, sy_ns *arrived, sy_ns *computed)
+{
+    bool known = !t->unified && g < t->n_computed && t->computed[g];
+    *computed = known ? sy_event_time(t->computed[g]) : 0;
+    *arrived = known && !t->groups[g].resident ? sy_event_time(t->arrived[g]) : 0;
+}
+
 void sy_transfer_end(struct sy_transfer *t)
 {
     if (t->unified)

@@ -52,6 +52,9 @@ int sy_transfer_wait(struct sy_transfer *transfer, int group, struct sy_stream *
                      void (*beat)(void *ctx), void *ctx);
 /* Compute thread: the work of `group` was launched into `compute`. */
 int sy_transfer_computed(struct sy_transfer *transfer, int group, struct sy_stream *compute);
+/* When the work of `group` was done and its bytes were there, of a device that computes by itself and is idle now; 0, 0: not known. */
+void sy_transfer_computed_span(const struct sy_transfer *transfer, int group, sy_ns *arrived,
+                               sy_ns *computed);
 /* Ends the run: what is queued finishes, what is not is dropped. */
 void sy_transfer_end(struct sy_transfer *transfer);
 /* When the copy of `group` began and ended; 0, 0 when there was none (yet). */

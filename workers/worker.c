@@ -8,6 +8,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "workers/engines.h"
 #include "workers/worker_internal.h"
 
 #define IDLE_POLL_MS     200
@@ -53,14 +54,23 @@ static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome,
     return SY_OK;
 }
 
-static int set_cores(const struct sy_u64s *list)
+static int set_cores(struct sy_worker *w, const struct sy_u64s *list)
 {
     int cores[1024];
     if (list->n < 1 || list->n > SY_ARRAY_LEN(cores))
         return sy_error_set(SY_EPROTO, "WELCOME with %zu cores", list->n);
     for (size_t i = 0; i < list->n; i++)
         cores[i] = (int)list->v[i];
-    return sy_host_engine.set_threads(cores, (int)list->n);
+    return w->engine->set_threads(cores, (int)list->n);
+}
+
+/* The engine's part of the device: it computes there from now on. */
+static int attach_engine(struct sy_worker *w)
+{
+    if (!w->engine->attach)
+        return SY_OK;
+    SY_TRY(sy_event_create(w->device, &w->run_done));
+    return w->engine->attach(w->device, w->compute);
 }
 
 static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome, int pool_fd)
@@ -73,9 +83,18 @@ static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome
     SY_TRY(sy_pool_import(w->device, pool_fd, welcome->pool_bytes, &w->pool));
     if (w->image.bytes)
         SY_TRY(sy_device_host_register(w->device, w->image.base, w->image.bytes));
+    SY_TRY(sy_device_host_register(w->device, w->slab.base, w->slab.bytes));
     SY_TRY(sy_stream_create(w->device, SY_STREAM_COMPUTE, &w->compute));
     SY_TRY(sy_transfer_create(w->device, w->pool, (int)welcome->link_core, &w->transfer));
-    return sy_worker_models_create(&sy_host_engine, &w->models);
+    SY_TRY(attach_engine(w));
+    return sy_worker_models_create(w->engine, &w->models);
+}
+
+static int choose_engine(struct sy_worker *w, const struct sy_msg_welcome *welcome)
+{
+    struct sy_device_spec spec;
+    SY_TRY(sy_device_spec_parse(welcome->device, &spec));
+    return sy_engine_for_device(spec.kind, &w->engine);
 }
 
 static int start(struct sy_worker *w)
@@ -90,7 +109,9 @@ static int start(struct sy_worker *w)
     if (status == SY_OK)
         status = map_memory(w, &welcome.welcome, fds, n_fds);
     if (status == SY_OK)
-        status = set_cores(&welcome.welcome.cores);
+        status = choose_engine(w, &welcome.welcome);
+    if (status == SY_OK)
+        status = set_cores(w, &welcome.welcome.cores);
     if (status == SY_OK)
         status = open_device(w, &welcome.welcome, fds[3]);
     sy_message_finish(&welcome);
@@ -113,7 +134,7 @@ static int prepare(struct sy_worker *w, uint64_t model, uint64_t batch)
         .batch = batch,
         .status = status,
         .error = status < 0 ? (char *)sy_error_text() : "",
-        .workspace_bytes = status < 0 ? 0 : sy_host_engine.program_workspace_bytes(program),
+        .workspace_bytes = status < 0 ? 0 : w->engine->program_workspace_bytes(program),
     };
     sy_worker_beat(w);
     return sy_worker_send(w, &answer);
@@ -223,6 +244,10 @@ static void finish(struct sy_worker *w)
         sy_worker_job_forget(w);
     sy_worker_models_destroy(w->models);
     sy_transfer_destroy(w->transfer);
+    if (w->engine && w->engine->detach)
+        w->engine->detach();
+    if (w->run_done)
+        sy_event_destroy(w->run_done);
     sy_stream_destroy(w->compute);
     sy_pool_destroy(w->pool);
     sy_device_close(w->device);

@@ -21,6 +21,8 @@ struct sy_worker {
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
+    struct sy_event *run_done; /* engines that only enqueue: the end of a run */
+    const struct sy_engine_ops *engine;
     struct sy_transfer *transfer;
     struct sy_worker_models *models;
 

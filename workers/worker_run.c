@@ -169,18 +169,19 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
                             (unsigned long long)msg->run, model->package->name, model->n_groups);
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, &program));
     SY_TRY(check_range("workspace", msg->workspace_offset,
-                       sy_host_engine.program_workspace_bytes(program), sy_pool_size(w->pool)));
+                       w->engine->program_workspace_bytes(program), sy_pool_size(w->pool)));
     SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &msg->inputs,
                           (int64_t)msg->batch, tensors[0]));
     SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &msg->outputs,
                           (int64_t)msg->batch, tensors[1]));
     struct sy_infer_run run = {
-        .engine = &sy_host_engine,
+        .engine = w->engine,
         .package = model->package,
         .program = program,
         .device = w->device,
         .pool = w->pool,
         .compute = w->compute,
+        .done = w->run_done,
         .transfer = w->transfer,
         .group_layers = model->group_layers,
         .n_groups = model->n_groups,

@@ -150,12 +150,9 @@ static int build_conv(struct sy_program *p)
                                   : sy_cuda_input_last(p, 1, &values[1]));
     if (conv.has_bias)
         SY_TRY(sy_cuda_input_plain(p, 2, &values[2]));
-    if (conv.has_residual) {
+    if (conv.has_residual)
         SY_TRY(sy_cuda_input_last(p, node->residual_input, &values[3]));
-        SY_TRY(sy_cuda_output_over(p, node->residual_input, values[3], &values[4]));
-    } else {
-        SY_TRY(sy_cuda_output(p, 0, true, &values[4]));
-    }
+    SY_TRY(sy_cuda_output(p, 0, true, &values[4])); /* not over the residual: device_math.h */
     memcpy(conv.pads, window.left, sizeof conv.pads);
     if (!is_symmetric(&conv, &window)) {
         SY_TRY(pad_input(p, &conv, &window, &values[0]));

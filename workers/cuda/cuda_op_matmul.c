@@ -139,10 +139,14 @@ static int read_batch(struct sy_program *p, struct product *x, struct sy_cuda_lo
     if (n > SY_CUDA_MATMUL_RANK)
         return sy_cuda_unsupported(sy_cuda_node(p), "so many batch dimensions");
     *loops = (struct sy_cuda_loops){.rank = n};
+    m->align_bytes = 16;
     for (int i = 0; i < n; i++) {
         loops->dims[i] = x->dims[i];
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++) {
             loops->strides[k][i] = x->strides[k][i];
+            while (loops->strides[k][i] * (int64_t)sizeof(float) % m->align_bytes)
+                m->align_bytes /= 2;
+        }
     }
     return SY_OK;
 }

@@ -29,7 +29,7 @@ struct sy_math_graph;
 #define SY_MATH_CHAIN_IN   5
 #define SY_MATH_CHAIN_STEP 8
 
-/* y = act(conv(x, w) + bias + residual). x, y, residual: channels last; w: [out, kernel..., in / groups]. One dimension is
+/* y = act(conv(x, w) + bias + residual), y none of these. x, y, residual: channels last; w: [out, kernel..., in / groups]. One dimension is
  * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
 struct sy_math_conv {
     int spatial; /* 2 or 3 */
@@ -46,6 +46,7 @@ struct sy_math_conv {
 struct sy_math_matmul {
     int64_t m, n, k, count;
     int64_t a_stride, b_stride, y_stride; /* elements; 0: the same each time (not y) */
+    int64_t align_bytes;                  /* of a, b, c, y: a power of two, 4 to 16 */
     bool a_transposed, b_transposed, has_bias;
     float alpha, beta; /* beta 0: c is not read */
     enum sy_activation activation;

@@ -1,0 +1,44 @@
+/* Kernels of our own, as C functions: each enqueues one kernel into `stream` and returns CUDA's error number. Nothing to do: 0.
+ * Arguments as in device_math.h. Pointers are aligned to at least 16 bytes, offsets into them to the element. */
+#ifndef SY_WORKERS_CUDA_KERNELS_H
+#define SY_WORKERS_CUDA_KERNELS_H
+
+#include "workers/cuda/device_math.h"
+
+struct CUstream_st;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chain,
+                    const void *const *in, void *out);
+int sy_kernel_where(struct CUstream_st *stream, const struct sy_math_choice *choice,
+                    const void *pick, const void *a, const void *b, void *out);
+int sy_kernel_equal(struct CUstream_st *stream, const struct sy_math_choice *choice, const void *a,
+                    const void *b, void *out);
+int sy_kernel_cast(struct CUstream_st *stream, enum sy_dtype from_type, enum sy_dtype to_type,
+                   int64_t n, const void *from, void *to);
+int sy_kernel_move(struct CUstream_st *stream, const struct sy_math_move *move, const void *from,
+                   void *to);
+int sy_kernel_fill(struct CUstream_st *stream, void *to, int64_t n, float value);
+int sy_kernel_gather(struct CUstream_st *stream, const struct sy_math_gather *gather,
+                     const void *from, const void *indices, void *to, struct sy_math_fault *fault);
+int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *pool, const void *x,
+                   void *y);
+/* Any shape; for what cuDNN does not have, and where it is the fastest (few channels in a group). */
+int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *conv, const void *x,
+                   const void *w, const void *bias, const void *residual, void *y);
+int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *softmax,
+                      const void *x, void *y);
+int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_norm *norm,
+                         const void *x, const void *skip, const void *scale, const void *bias,
+                         void *out, void *sum);
+int sy_kernel_reduce(struct CUstream_st *stream, const struct sy_math_reduce *reduce, const void *x,
+                     void *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,444 @@
+/* Elementwise chains, choices, casts, moves. */
+#include "workers/cuda/kernel_common.cuh"
+
+/* ---- chains ------------------------------------------------------------------------------------------ */
+
+struct chain_inputs {
+    const void *at[SY_MATH_CHAIN_IN];
+};
+
+__device__ static float unary(const sy_math_chain_step &s, float x)
+{
+    switch (s.code) {
+    case SY_CHAIN_LEAKY:
+        return x < 0 ? (s.alpha == 0 ? 0.0f : s.alpha * x) : x; /* relu of -inf is 0 */
+    case SY_CHAIN_SIGMOID:
+        return 1 / (1 + expf(-x));
+    case SY_CHAIN_TANH:
+        return tanhf(x);
+    case SY_CHAIN_CLIP:
+        return x < s.alpha ? s.alpha : x > s.beta ? s.beta : x;
+    case SY_CHAIN_ELU:
+        return x < 0 ? s.alpha * expm1f(x) : x;
+    case SY_CHAIN_EXP:
+        return expf(x);
+    case SY_CHAIN_LOG:
+        return logf(x);
+    case SY_CHAIN_SQRT:
+        return sqrtf(x);
+    case SY_CHAIN_ABS:
+        return fabsf(x);
+    case SY_CHAIN_LINEAR:
+        return s.alpha * x + s.beta;
+    case SY_CHAIN_RECIPROCAL:
+        return 1 / x;
+    case SY_CHAIN_GELU_ERF:
+        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case SY_CHAIN_GELU_TANH:
+        return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case SY_CHAIN_ERF:
+        return erff(x);
+    case SY_CHAIN_HARD_SIGMOID:
+        return fmaxf(0.0f, fminf(1.0f, s.alpha * x + s.beta));
+    case SY_CHAIN_HARD_SWISH:
+        return x * fmaxf(0.0f, fminf(1.0f, x / 6 + 0.5f));
+    default:
+        return x;
+    }
+}
+
+__device__ static float step(const sy_math_chain_step &s, float x, float y)
+{
+    switch (s.code) {
+    case SY_CHAIN_LOAD:
+        return y;
+    case SY_CHAIN_ADD:
+        return x + y;
+    case SY_CHAIN_SUB:
+        return x - y;
+    case SY_CHAIN_MUL:
+        return x * y;
+    case SY_CHAIN_DIV:
+        return x / y;
+    case SY_CHAIN_POW:
+        return y == 2 ? x * x : powf(x, y);
+    case SY_CHAIN_MAX:
+        return x > y ? x : y;
+    case SY_CHAIN_MIN:
+        return x < y ? x : y;
+    case SY_CHAIN_MUL_RSQRT:
+        return x / sqrtf(y + s.alpha);
+    default:
+        return unary(s, x);
+    }
+}
+
+/* Wraps around; a negative exponent gives 1 / x^-y, rounded toward zero. */
+__device__ static int64_t power(int64_t x, int64_t y)
+{
+    uint64_t result = 1, factor = (uint64_t)x;
+    if (y < 0)
+        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
+    for (; y > 0; y >>= 1, factor *= factor)
+        result *= y & 1 ? factor : 1;
+    return (int64_t)result;
+}
+
+__device__ static int64_t step(const sy_math_chain_step &s, int64_t x, int64_t y)
+{
+    switch (s.code) {
+    case SY_CHAIN_LOAD:
+        return y;
+    case SY_CHAIN_ADD:
+        return (int64_t)((uint64_t)x + (uint64_t)y);
+    case SY_CHAIN_SUB:
+        return (int64_t)((uint64_t)x - (uint64_t)y);
+    case SY_CHAIN_MUL:
+        return (int64_t)((uint64_t)x * (uint64_t)y);
+    case SY_CHAIN_DIV:
+        return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+    case SY_CHAIN_POW:
+        return power(x, y);
+    case SY_CHAIN_MAX:
+        return x > y ? x : y;
+    case SY_CHAIN_MIN:
+        return x < y ? x : y;
+    default:
+        return x;
+    }
+}
+
+/* T: what lies in memory, V: what is computed with. */
+template <typename I, typename T, typename V>
+__global__ static void chain_kernel(const __grid_constant__ sy_math_chain c,
+                                    const chain_inputs inputs, T *out, int64_t n)
+{
+    const int64_t *strides[1 + SY_MATH_CHAIN_IN] = {c.out_strides,   c.in_strides[0],
+                                                    c.in_strides[1], c.in_strides[2],
+                                                    c.in_strides[3], c.in_strides[4]};
+    SY_EACH(i, n) {
+        int64_t at[1 + SY_MATH_CHAIN_IN];
+        V value = 0;
+        sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
+        for (int s = 0; s < c.n_steps; s++) {
+            V operand = 0;
+            if (c.steps[s].code <= SY_CHAIN_MUL_RSQRT)
+                operand = (V)((const T *)inputs.at[c.steps[s].input])[at[1 + c.steps[s].input]];
+            value = step(c.steps[s], value, operand);
+        }
+        out[at[0]] = (T)value;
+    }
+}
+
+template <typename T, typename V>
+static void launch_chain(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
+                         void *out, int64_t n)
+{
+    if (n < SY_KERNEL_WIDE)
+        chain_kernel<uint32_t, T, V>
+            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, (T *)out, n);
+    else
+        chain_kernel<uint64_t, T, V>
+            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, (T *)out, n);
+}
+
+int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chain,
+                    const void *const *in, void *out)
+{
+    chain_inputs inputs = {};
+    int64_t n = sy_elements(chain->rank, chain->dims);
+    for (int i = 0; i < chain->n_inputs; i++)
+        inputs.at[i] = in[i];
+    if (n == 0)
+        return 0;
+    if (chain->dtype == SY_DTYPE_F32)
+        launch_chain<float, float>(stream, *chain, inputs, out, n);
+    else if (chain->dtype == SY_DTYPE_I32)
+        launch_chain<int32_t, int64_t>(stream, *chain, inputs, out, n);
+    else
+        launch_chain<int64_t, int64_t>(stream, *chain, inputs, out, n);
+    return (int)cudaGetLastError();
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------- */
+
+template <typename I, typename T>
+__global__ static void where_kernel(const __grid_constant__ sy_math_choice c, const uint8_t *pick,
+                                    const T *a, const T *b, T *out, int64_t n)
+{
+    const int64_t *strides[4] = {c.out_strides, c.in_strides[0], c.in_strides[1], c.in_strides[2]};
+    SY_EACH(i, n) {
+        int64_t at[4];
+        sy_offsets<I, 4>((I)i, c.rank, c.dims, strides, at);
+        out[at[0]] = pick[at[1]] ? a[at[2]] : b[at[3]];
+    }
+}
+
+template <typename T>
+static void launch_where(cudaStream_t stream, const sy_math_choice &c, const void *pick,
+                         const void *a, const void *b, void *out, int64_t n)
+{
+    if (n < SY_KERNEL_WIDE)
+        where_kernel<uint32_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+            c, (const uint8_t *)pick, (const T *)a, (const T *)b, (T *)out, n);
+    else
+        where_kernel<uint64_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+            c, (const uint8_t *)pick, (const T *)a, (const T *)b, (T *)out, n);
+}
+
+int sy_kernel_where(struct CUstream_st *stream, const struct sy_math_choice *c, const void *pick,
+                    const void *a, const void *b, void *out)
+{
+    int64_t n = sy_elements(c->rank, c->dims);
+    if (n == 0)
+        return 0;
+    switch (c->dtype) {
+    case SY_DTYPE_U8:
+    case SY_DTYPE_I8:
+    case SY_DTYPE_BOOL:
+        launch_where<uint8_t>(stream, *c, pick, a, b, out, n);
+        break;
+    case SY_DTYPE_F16:
+    case SY_DTYPE_BF16:
+        launch_where<uint16_t>(stream, *c, pick, a, b, out, n);
+        break;
+    case SY_DTYPE_I64:
+    case SY_DTYPE_F64:
+        launch_where<uint64_t>(stream, *c, pick, a, b, out, n);
+        break;
+    default:
+        launch_where<uint32_t>(stream, *c, pick, a, b, out, n);
+    }
+    return (int)cudaGetLastError();
+}
+
+template <typename T>
+__global__ static void equal_kernel(const __grid_constant__ sy_math_choice c, const T *a,
+                                    const T *b, uint8_t *out, int64_t n)
+{
+    const int64_t *strides[3] = {c.out_strides, c.in_strides[1], c.in_strides[2]};
+    SY_EACH(i, n) {
+        int64_t at[3];
+        sy_offsets<uint64_t, 3>((uint64_t)i, c.rank, c.dims, strides, at);
+        out[at[0]] = a[at[1]] == b[at[2]];
+    }
+}
+
+template <typename T>
+static void launch_equal(cudaStream_t stream, const sy_math_choice &c, const void *a, const void *b,
+                         void *out, int64_t n)
+{
+    equal_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, (const T *)a, (const T *)b,
+                                                                    (uint8_t *)out, n);
+}
+
+int sy_kernel_equal(struct CUstream_st *stream, const struct sy_math_choice *c, const void *a,
+                    const void *b, void *out)
+{
+    int64_t n = sy_elements(c->rank, c->dims);
+    if (n == 0)
+        return 0;
+    if (c->dtype == SY_DTYPE_F32)
+        launch_equal<float>(stream, *c, a, b, out, n);
+    else if (c->dtype == SY_DTYPE_I32)
+        launch_equal<int32_t>(stream, *c, a, b, out, n);
+    else if (c->dtype == SY_DTYPE_I64)
+        launch_equal<int64_t>(stream, *c, a, b, out, n);
+    else
+        launch_equal<uint8_t>(stream, *c, a, b, out, n);
+    return (int)cudaGetLastError();
+}
+
+/* ---- casts ------------------------------------------------------------------------------------------- */
+
+/* As the host engine: a float outside the integer's range gives 0; bool is "not zero". */
+template <typename From, typename To>
+struct cast_one {
+    __device__ static To of(From x)
+    {
+        return (To)x;
+    }
+};
+template <typename To>
+struct cast_one<float, To> {
+    __device__ static To of(float x)
+    {
+        return x > -9.2e18f && x < 9.2e18f ? (To)(int64_t)x : (To)0;
+    }
+};
+template <>
+struct cast_one<float, float> {
+    __device__ static float of(float x)
+    {
+        return x;
+    }
+};
+
+template <typename From, typename To>
+__global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_bool)
+{
+    SY_EACH(i, n)
+    to[i] = to_bool ? (To)(from[i] != 0) : cast_one<From, To>::of(from[i]);
+}
+
+template <typename From>
+static void launch_cast(cudaStream_t stream, enum sy_dtype to_type, int64_t n, const void *from,
+                        void *to)
+{
+    const From *in = (const From *)from;
+    unsigned blocks = sy_blocks(n);
+    if (to_type == SY_DTYPE_F32)
+        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (float *)to, n, false);
+    else if (to_type == SY_DTYPE_I32)
+        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (int32_t *)to, n, false);
+    else if (to_type == SY_DTYPE_I64)
+        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (int64_t *)to, n, false);
+    else
+        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (uint8_t *)to, n, true);
+}
+
+int sy_kernel_cast(struct CUstream_st *stream, enum sy_dtype from_type, enum sy_dtype to_type,
+                   int64_t n, const void *from, void *to)
+{
+    if (n == 0)
+        return 0;
+    if (from_type == SY_DTYPE_F32)
+        launch_cast<float>(stream, to_type, n, from, to);
+    else if (from_type == SY_DTYPE_I32)
+        launch_cast<int32_t>(stream, to_type, n, from, to);
+    else if (from_type == SY_DTYPE_I64)
+        launch_cast<int64_t>(stream, to_type, n, from, to);
+    else
+        launch_cast<uint8_t>(stream, to_type, n, from, to);
+    return (int)cudaGetLastError();
+}
+
+/* ---- moves ------------------------------------------------------------------------------------------- */
+
+template <typename I, typename T>
+__global__ static void move_kernel(const __grid_constant__ sy_math_move m, const T *from, T *to,
+                                   int64_t n)
+{
+    const int64_t *strides[2] = {m.from_strides, m.to_strides};
+    SY_EACH(i, n) {
+        int64_t at[2];
+        sy_offsets<I, 2>((I)i, m.rank, m.dims, strides, at);
+        to[m.to_offset + at[1]] = from[m.from_offset + at[0]];
+    }
+}
+
+template <typename T>
+static void launch_move(cudaStream_t stream, const sy_math_move &m, const void *from, void *to)
+{
+    int64_t n = sy_elements(m.rank, m.dims);
+    if (n < SY_KERNEL_WIDE)
+        move_kernel<uint32_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+            m, (const T *)from, (T *)to, n);
+    else
+        move_kernel<uint64_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+            m, (const T *)from, (T *)to, n);
+}
+
+/* Pairs of elements as one of twice the size, if they lie side by side on both ends. */
+static bool widen(sy_math_move *m)
+{
+    int last = m->rank - 1;
+    if (m->rank < 1 || m->element_bytes >= 16 || m->from_strides[last] != 1 ||
+        m->to_strides[last] != 1 || m->dims[last] % 2 || m->from_offset % 2 || m->to_offset % 2)
+        return false;
+    for (int d = 0; d < last; d++)
+        if (m->from_strides[d] % 2 || m->to_strides[d] % 2)
+            return false;
+    for (int d = 0; d < last; d++) {
+        m->from_strides[d] /= 2;
+        m->to_strides[d] /= 2;
+    }
+    m->dims[last] /= 2;
+    m->from_offset /= 2;
+    m->to_offset /= 2;
+    m->element_bytes *= 2;
+    return true;
+}
+
+int sy_kernel_move(struct CUstream_st *stream, const struct sy_math_move *move, const void *from,
+                   void *to)
+{
+    sy_math_move m = *move;
+    if (sy_elements(m.rank, m.dims) == 0)
+        return 0;
+    while (widen(&m))
+        continue;
+    switch (m.element_bytes) {
+    case 1:
+        launch_move<uint8_t>(stream, m, from, to);
+        break;
+    case 2:
+        launch_move<uint16_t>(stream, m, from, to);
+        break;
+    case 4:
+        launch_move<uint32_t>(stream, m, from, to);
+        break;
+    case 8:
+        launch_move<uint2>(stream, m, from, to);
+        break;
+    default:
+        launch_move<uint4>(stream, m, from, to);
+    }
+    return (int)cudaGetLastError();
+}
+
+__global__ static void fill_kernel(float *to, int64_t n, float value)
+{
+    SY_EACH(i, n)
+    to[i] = value;
+}
+
+int sy_kernel_fill(struct CUstream_st *stream, void *to, int64_t n, float value)
+{
+    if (n == 0)
+        return 0;
+    fill_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>((float *)to, n, value);
+    return (int)cudaGetLastError();
+}
+
+/* T: the largest piece that divides a row. A bad index is told, and row 0 read instead. */
+template <typename T>
+__global__ static void gather_kernel(const __grid_constant__ sy_math_gather g, const T *from,
+                                     const void *indices, T *to, sy_math_fault *fault,
+                                     int64_t inner, int64_t n)
+{
+    SY_EACH(i, n) {
+        int64_t row = i / inner, k = row % g.n_indices, outer = row / g.n_indices;
+        int64_t index = g.wide ? ((const int64_t *)indices)[k] : ((const int32_t *)indices)[k];
+        if (index < -g.extent || index >= g.extent) {
+            fault->index = index;
+            fault->step = g.step;
+            index = 0;
+        }
+        index += index < 0 ? g.extent : 0;
+        to[i] = from[(outer * g.extent + index) * inner + i % inner];
+    }
+}
+
+template <typename T>
+static void launch_gather(cudaStream_t stream, const sy_math_gather &g, const void *from,
+                          const void *indices, void *to, sy_math_fault *fault)
+{
+    int64_t inner = g.inner_bytes / (int64_t)sizeof(T), n = g.outer * g.n_indices * inner;
+    gather_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(g, (const T *)from, indices,
+                                                                     (T *)to, fault, inner, n);
+}
+
+int sy_kernel_gather(struct CUstream_st *stream, const struct sy_math_gather *g, const void *from,
+                     const void *indices, void *to, struct sy_math_fault *fault)
+{
+    if (g->outer * g->n_indices * g->inner_bytes == 0 || g->extent == 0)
+        return 0;
+    if (g->inner_bytes % 16 == 0)
+        launch_gather<uint4>(stream, *g, from, indices, to, fault);
+    else if (g->inner_bytes % 4 == 0)
+        launch_gather<uint32_t>(stream, *g, from, indices, to, fault);
+    else
+        launch_gather<uint8_t>(stream, *g, from, indices, to, fault);
+    return (int)cudaGetLastError();
+}

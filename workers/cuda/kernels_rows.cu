@@ -1,0 +1,290 @@
+/* Windows (pools, convolutions that cuDNN lacks) and rows (softmax, layer norm, reductions). */
+#include "workers/cuda/kernel_common.cuh"
+
+/* ---- windows ----------------------------------------------------------------------------------------- */
+
+struct pool_at {
+    int64_t n, channel, o[3];
+};
+
+/* Neighbouring threads write neighbouring elements, in either layout. */
+__device__ static pool_at pool_position(const sy_math_pool &p, int64_t i)
+{
+    pool_at at;
+    int64_t area = p.out[0] * p.out[1] * p.out[2], k;
+    if (p.out_strides[1] == 1) {
+        at.channel = i % p.channels;
+        k = i / p.channels % area;
+        at.n = i / p.channels / area;
+    } else {
+        k = i % area;
+        at.channel = i / area % p.channels;
+        at.n = i / area / p.channels;
+    }
+    at.o[2] = k % p.out[2];
+    at.o[1] = k / p.out[2] % p.out[1];
+    at.o[0] = k / p.out[2] / p.out[1];
+    return at;
+}
+
+/* First and one past the last window element inside the input. */
+__device__ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t extent,
+                                   int64_t *first, int64_t *end)
+{
+    *first = start < 0 ? (-start + dilation - 1) / dilation : 0;
+    int64_t room = extent - start; /* elements from the window's start on */
+    int64_t most = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+    *end = most < kernel ? most : kernel;
+}
+
+__global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const float *x, float *y,
+                                   int64_t n)
+{
+    SY_EACH(i, n) {
+        pool_at at = pool_position(p, i);
+        int64_t start[3], first[3], end[3], to = at.n * p.out_strides[0] +
+                                                 at.channel * p.out_strides[1],
+                                            inside = 1, all = 1;
+        const float *from = x + at.n * p.in_strides[0] + at.channel * p.in_strides[1];
+        for (int d = 0; d < 3; d++) {
+            start[d] = at.o[d] * p.strides[d] - p.pads[d];
+            clip_window(start[d], p.dilations[d], p.kernel[d], p.in[d], &first[d], &end[d]);
+            inside *= end[d] > first[d] ? end[d] - first[d] : 0;
+            all *= p.kernel[d];
+            to += at.o[d] * p.out_strides[2 + d];
+        }
+        float sum = 0, largest = -INFINITY;
+        for (int64_t a = first[0]; a < end[0]; a++)
+            for (int64_t b = first[1]; b < end[1]; b++)
+                for (int64_t c = first[2]; c < end[2]; c++) {
+                    float v = from[(start[0] + a * p.dilations[0]) * p.in_strides[2] +
+                                   (start[1] + b * p.dilations[1]) * p.in_strides[3] +
+                                   (start[2] + c * p.dilations[2]) * p.in_strides[4]];
+                    sum += v;
+                    largest = v > largest ? v : largest;
+                }
+        y[to] = p.max ? largest : sum / (float)(p.count_padding ? all : inside);
+    }
+}
+
+int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *p, const void *x, void *y)
+{
+    int64_t n = p->batch * p->channels * p->out[0] * p->out[1] * p->out[2];
+    if (n == 0)
+        return 0;
+    pool_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(*p, (const float *)x, (float *)y,
+                                                                n);
+    return (int)cudaGetLastError();
+}
+
+/* One output a thread: reads of the weights are scattered, those of the input shared by the neighbours. */
+__global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const float *x,
+                                   const float *w, const float *bias, const float *residual,
+                                   float *y, int64_t n)
+{
+    int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
+    SY_EACH(i, n) {
+        int64_t channel = i % c.out_channels, k = i / c.out_channels;
+        int64_t o2 = k % c.out[2], o1 = k / c.out[2] % c.out[1];
+        int64_t o0 = k / c.out[2] / c.out[1] % c.out[0], sample = k / c.out[2] / c.out[1] / c.out[0];
+        const float *wk = w + channel * c.kernel[0] * c.kernel[1] * c.kernel[2] * ins;
+        float sum = 0;
+        for (int64_t a = 0; a < c.kernel[0]; a++) {
+            int64_t ia = o0 * c.strides[0] - c.pads[0] + a * c.dilations[0];
+            for (int64_t b = 0; b < c.kernel[1]; b++) {
+                int64_t ib = o1 * c.strides[1] - c.pads[1] + b * c.dilations[1];
+                for (int64_t d = 0; d < c.kernel[2]; d++, wk += ins) {
+                    int64_t id = o2 * c.strides[2] - c.pads[2] + d * c.dilations[2];
+                    if (ia < 0 || ia >= c.in[0] || ib < 0 || ib >= c.in[1] || id < 0 ||
+                        id >= c.in[2])
+                        continue;
+                    const float *from =
+                        x + (((sample * c.in[0] + ia) * c.in[1] + ib) * c.in[2] + id) *
+                                c.in_channels +
+                        channel / outs * ins;
+                    for (int64_t e = 0; e < ins; e++)
+                        sum += from[e] * wk[e];
+                }
+            }
+        }
+        sum += bias ? bias[channel] : 0;
+        sum += residual ? residual[i] : 0;
+        y[i] = sy_activate(sum, c.activation, c.act_alpha, c.act_beta);
+    }
+}
+
+int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *c, const void *x,
+                   const void *w, const void *bias, const void *residual, void *y)
+{
+    int64_t n = c->batch * c->out_channels * c->out[0] * c->out[1] * c->out[2];
+    if (n == 0)
+        return 0;
+    conv_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+        *c, (const float *)x, (const float *)w, (const float *)bias, (const float *)residual,
+        (float *)y, n);
+    return (int)cudaGetLastError();
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------- */
+
+/* A row a block. x may be y: each thread writes only what it alone reads. */
+__global__ static void softmax_rows(const float *x, float *y, int64_t rows, int64_t extent,
+                                    bool logarithm)
+{
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const float *from = x + row * extent;
+        float *to = y + row * extent, largest = -INFINITY, sum = 0;
+        for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS)
+            largest = sy_larger::of(largest, from[i]);
+        largest = sy_block_fold<sy_larger>(largest);
+        for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS)
+            sum += expf(from[i] - largest);
+        sum = sy_block_fold<sy_add>(sum);
+        float shift = logf(sum);
+        for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS) {
+            float v = from[i] - largest;
+            to[i] = logarithm ? v - shift : expf(v) / sum;
+        }
+    }
+}
+
+/* A column a thread: rows that are short, or do not lie side by side. */
+__global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s, const float *x,
+                                       float *y, int64_t n)
+{
+    SY_EACH(k, n) {
+        int64_t first = k / s.inner * s.extent * s.inner + k % s.inner;
+        const float *from = x + first;
+        float *to = y + first, largest = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < s.extent; i++)
+            largest = sy_larger::of(largest, from[i * s.inner]);
+        for (int64_t i = 0; i < s.extent; i++)
+            sum += expf(from[i * s.inner] - largest);
+        float shift = logf(sum);
+        for (int64_t i = 0; i < s.extent; i++) {
+            float v = from[i * s.inner] - largest;
+            to[i * s.inner] = s.logarithm ? v - shift : expf(v) / sum;
+        }
+    }
+}
+
+static unsigned row_blocks(int64_t rows)
+{
+    return (unsigned)(rows < SY_KERNEL_BLOCKS ? rows : SY_KERNEL_BLOCKS);
+}
+
+int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *s, const void *x,
+                      void *y)
+{
+    int64_t n = s->outer * s->inner;
+    if (n * s->extent == 0)
+        return 0;
+    if (s->inner == 1 && s->extent >= 32)
+        softmax_rows<<<row_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+            (const float *)x, (float *)y, n, s->extent, s->logarithm);
+    else
+        softmax_columns<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(*s, (const float *)x,
+                                                                        (float *)y, n);
+    return (int)cudaGetLastError();
+}
+
+/* A row a block; each thread keeps its elements in `out`, which nobody else touches. */
+__global__ static void layer_norm_kernel(const __grid_constant__ sy_math_layer_norm norm,
+                                         const float *x, const float *skip, const float *scale,
+                                         const float *bias, float *out, float *sums)
+{
+    int64_t n = norm.columns;
+    for (int64_t row = blockIdx.x; row < norm.rows; row += gridDim.x) {
+        float *to = out + row * n, sum = 0, squares = 0;
+        for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS) {
+            float v = x[row * n + i] + (skip ? skip[row * n + i] : 0);
+            if (sums)
+                sums[row * n + i] = v;
+            to[i] = v;
+            sum += v;
+        }
+        float mean = sy_block_fold<sy_add>(sum) / (float)n;
+        for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
+            squares += (to[i] - mean) * (to[i] - mean);
+        float rate = 1 / sqrtf(sy_block_fold<sy_add>(squares) / (float)n + norm.epsilon);
+        for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
+            to[i] = (to[i] - mean) * rate * scale[i] + (bias ? bias[i] : 0);
+    }
+}
+
+int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_norm *norm,
+                         const void *x, const void *skip, const void *scale, const void *bias,
+                         void *out, void *sum)
+{
+    if (norm->rows * norm->columns == 0)
+        return 0;
+    layer_norm_kernel<<<row_blocks(norm->rows), SY_KERNEL_THREADS, 0, stream>>>(
+        *norm, (const float *)x, (const float *)skip, (const float *)scale, (const float *)bias,
+        (float *)out, (float *)sum);
+    return (int)cudaGetLastError();
+}
+
+/* ---- reductions -------------------------------------------------------------------------------------- */
+
+/* The dimensions that are kept and those that are not, each as one walk. */
+struct reduce_walk {
+    int rank[2];
+    int64_t dims[2][SY_MAX_RANK], strides[2][SY_MAX_RANK], n[2];
+};
+
+__device__ static int64_t walk(const reduce_walk &r, int which, int64_t k)
+{
+    int64_t at;
+    const int64_t *strides[1] = {r.strides[which]};
+    sy_offsets<int64_t, 1>(k, r.rank[which], r.dims[which], strides, &at);
+    return at;
+}
+
+__global__ static void reduce_threads(const __grid_constant__ reduce_walk r, const float *x,
+                                      float *y, float scale)
+{
+    SY_EACH(o, r.n[0]) {
+        const float *from = x + walk(r, 0, o);
+        float sum = 0;
+        for (int64_t k = 0; k < r.n[1]; k++)
+            sum += from[walk(r, 1, k)];
+        y[o] = sum * scale;
+    }
+}
+
+__global__ static void reduce_blocks(const __grid_constant__ reduce_walk r, const float *x,
+                                     float *y, float scale)
+{
+    for (int64_t o = blockIdx.x; o < r.n[0]; o += gridDim.x) {
+        const float *from = x + walk(r, 0, o);
+        float sum = 0;
+        for (int64_t k = threadIdx.x; k < r.n[1]; k += SY_KERNEL_THREADS)
+            sum += from[walk(r, 1, k)];
+        sum = sy_block_fold<sy_add>(sum);
+        if (threadIdx.x == 0)
+            y[o] = sum * scale;
+    }
+}
+
+int sy_kernel_reduce(struct CUstream_st *stream, const struct sy_math_reduce *reduce, const void *x,
+                     void *y)
+{
+    reduce_walk r = {};
+    r.n[0] = r.n[1] = 1;
+    for (int d = 0; d < reduce->rank; d++) {
+        int which = reduce->reduced[d] ? 1 : 0, at = r.rank[which]++;
+        r.dims[which][at] = reduce->dims[d];
+        r.strides[which][at] = reduce->strides[d];
+        r.n[which] *= reduce->dims[d];
+    }
+    if (r.n[0] == 0)
+        return 0;
+    float scale = reduce->mean ? 1 / (float)r.n[1] : 1;
+    if (r.n[1] < 64)
+        reduce_threads<<<sy_blocks(r.n[0]), SY_KERNEL_THREADS, 0, stream>>>(r, (const float *)x,
+                                                                            (float *)y, scale);
+    else
+        reduce_blocks<<<row_blocks(r.n[0]), SY_KERNEL_THREADS, 0, stream>>>(r, (const float *)x,
+                                                                            (float *)y, scale);
+    return (int)cudaGetLastError();
+}

@@ -1,0 +1,311 @@
+/* Products, by cuBLASLt.
+ *
+ * cuBLASLt thinks in columns. The row-major y[m, n] = a[m, k] b[k, n] is, in columns, y'[n, m] = b'[n, k] a'[k, m] on the same bytes: so b
+ * comes first, and the bias, one number for each of the result's rows there, is one for each of our columns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/math_internal.h"
+
+#define MAX_TRIED 6
+
+static void make_key(const struct sy_math_matmul *m, int64_t *key)
+{
+    float floats[4] = {m->alpha, m->beta, m->act_alpha, m->act_beta};
+    int64_t all[SY_MATH_KEY] = {-1, /* no convolution's */
+                                m->m,
+                                m->n,
+                                m->k,
+                                m->count,
+                                m->a_stride,
+                                m->b_stride,
+                                m->y_stride,
+                                m->a_transposed,
+                                m->b_transposed,
+                                m->has_bias,
+                                (int64_t)m->activation,
+                                m->align_bytes};
+    memcpy(&all[SY_MATH_KEY - 2], floats, sizeof floats);
+    memcpy(key, all, sizeof all);
+}
+
+/* ---- descriptions ------------------------------------------------------------------------------------- */
+
+static int make_layout(struct sy_math *math, const struct sy_math_matmul *m, int64_t rows,
+                       int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
+{
+    int32_t count = (int32_t)m->count;
+    SY_LT(math, cublasLtMatrixLayoutCreate(out, CUDA_R_32F, (uint64_t)rows, (uint64_t)columns,
+                                           rows)); /* dense: a column after the other */
+    if (count <= 1)
+        return SY_OK;
+    SY_LT(math, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                 sizeof count));
+    SY_LT(math, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &stride, sizeof stride));
+    return SY_OK;
+}
+
+static int make_product(struct sy_math *math, struct sy_math_plan *p)
+{
+    const struct sy_math_matmul *m = &p->matmul;
+    cublasOperation_t left = m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      right = m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    SY_LT(math, cublasLtMatmulDescCreate(
+                    &p->product, math->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                    CUDA_R_32F));
+    SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &left,
+                                               sizeof left));
+    SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSB, &right,
+                                               sizeof right));
+    SY_TRY(make_layout(math, m, m->b_transposed ? m->k : m->n, m->b_transposed ? m->n : m->k,
+                       m->b_stride, &p->left));
+    SY_TRY(make_layout(math, m, m->a_transposed ? m->m : m->k, m->a_transposed ? m->k : m->m,
+                       m->a_stride, &p->right));
+    return make_layout(math, m, m->n, m->m, m->y_stride, &p->result);
+}
+
+static int set_bias(struct sy_math *math, struct sy_math_plan *p, const void *bias)
+{
+    SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                               sizeof bias));
+    return SY_OK;
+}
+
+/* What cuBLASLt does behind the product. Its gelu is the one by tanh, which is not ours. An activation needs the bias done before it. */
+static int set_epilogue(struct sy_math *math, struct sy_math_plan *p, bool fused)
+{
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    p->lt_bias = fused && p->matmul.has_bias;
+    p->lt_relu = fused && p->matmul.activation == SY_ACT_RELU;
+    if (p->lt_bias)
+        epilogue = p->lt_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+    else if (p->lt_relu)
+        epilogue = CUBLASLT_EPILOGUE_RELU;
+    SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                               sizeof epilogue));
+    /* Its alignment, of 64 bytes, is all that is looked at before the run. */
+    return p->lt_bias ? set_bias(math, p, (const void *)(uintptr_t)64) : SY_OK;
+}
+
+/* ---- algorithms --------------------------------------------------------------------------------------- */
+
+static int fill_preference(struct sy_math *math, const struct sy_math_plan *p,
+                           cublasLtMatmulPreference_t preference)
+{
+    uint64_t scratch = SY_MATH_SCRATCH_BYTES;
+    uint32_t align = (uint32_t)p->matmul.align_bytes;
+    /* Not in place: M3. */
+    uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    SY_LT(math,
+          cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &scratch, sizeof scratch));
+    SY_LT(math, cublasLtMatmulPreferenceSetAttribute(preference,
+                                                     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                     &reductions, sizeof reductions));
+    for (size_t i = 0; i < SY_ARRAY_LEN(sides); i++)
+        SY_LT(math,
+              cublasLtMatmulPreferenceSetAttribute(preference, sides[i], &align, sizeof align));
+    return SY_OK;
+}
+
+/* *n 0: it has nothing for this. */
+static int ask(struct sy_math *math, struct sy_math_plan *p,
+               cublasLtMatmulHeuristicResult_t *results, int *n)
+{
+    cublasLtMatmulPreference_t preference;
+    SY_LT(math, cublasLtMatmulPreferenceCreate(&preference));
+    int status = fill_preference(math, p, preference), found = 0;
+    cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;
+    if (status == SY_OK)
+        answer = cublasLtMatmulAlgoGetHeuristic(math->lt, p->product, p->left, p->right, p->result,
+                                                p->result, preference, MAX_TRIED, results, &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    SY_TRY(status);
+    if (answer != CUBLAS_STATUS_NOT_SUPPORTED)
+        SY_TRY(sy_math_lt_check(math, answer, "cublasLtMatmulAlgoGetHeuristic"));
+    *n = 0;
+    for (int i = 0; answer == CUBLAS_STATUS_SUCCESS && i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= SY_MATH_SCRATCH_BYTES)
+            results[(*n)++] = results[i];
+    return SY_OK;
+}
+
+struct trial {
+    struct sy_math *math;
+    struct sy_math_plan *plan;
+    const float *a, *b, *bias;
+    float *y;
+    void *scratch;
+};
+
+static int run_trial(void *arg)
+{
+    struct trial *t = arg;
+    return sy_math_matmul_run(t->math, t->plan, t->a, t->b,
+                              t->plan->matmul.has_bias ? t->bias : NULL, t->y, t->y, t->scratch);
+}
+
+static uint64_t span_bytes(int64_t rows, int64_t columns, int64_t count, int64_t stride)
+{
+    return SY_ALIGN_UP((uint64_t)((count - 1) * stride + rows * columns) * sizeof(float), 256u);
+}
+
+/* The fastest; the first, which is cuBLASLt's own choice, if there is no memory to try. What fails on trial is not chosen. */
+static int choose(struct sy_math *math, struct sy_math_plan *p,
+                  const cublasLtMatmulHeuristicResult_t *results, int n)
+{
+    const struct sy_math_matmul *m = &p->matmul;
+    uint64_t a = span_bytes(m->m, m->k, m->count, m->a_stride),
+             b = span_bytes(m->k, m->n, m->count, m->b_stride),
+             y = span_bytes(m->m, m->n, m->count, m->y_stride), bias = span_bytes(1, m->n, 1, 0);
+    unsigned char *memory;
+    int best = -1, status = SY_OK;
+    p->lt_algo = results[0].algo;
+    p->best_ms = -1;
+    if (!sy_math_trial_take(math, a + b + y + bias + SY_MATH_SCRATCH_BYTES, &memory))
+        return SY_OK;
+    struct trial t = {.math = math,
+                      .plan = p,
+                      .a = (float *)memory,
+                      .b = (float *)(memory + a),
+                      .y = (float *)(memory + a + b),
+                      .bias = (float *)(memory + a + b + y),
+                      .scratch = memory + a + b + y + bias};
+    for (int i = 0; i < n; i++) {
+        float ms;
+        p->lt_algo = results[i].algo;
+        status = sy_math_time(math, run_trial, &t, &ms);
+        if (status == SY_OK && (best < 0 || ms < p->best_ms)) {
+            best = i;
+            p->best_ms = ms;
+        }
+    }
+    sy_math_trial_drop(math, memory);
+    if (best < 0)
+        return status;
+    p->lt_algo = results[best].algo;
+    return SY_OK;
+}
+
+static int prepare(struct sy_math *math, struct sy_math_plan *p)
+{
+    cublasLtMatmulHeuristicResult_t results[MAX_TRIED];
+    int n = 0;
+    if (p->matmul.k < 1 || p->matmul.m > INT32_MAX || p->matmul.n > INT32_MAX ||
+        p->matmul.count > INT32_MAX)
+        return sy_error_set(SY_EUNSUPPORTED, "a product of [%lld, %lld] by [%lld, %lld]",
+                            (long long)p->matmul.m, (long long)p->matmul.k, (long long)p->matmul.k,
+                            (long long)p->matmul.n);
+    if (p->matmul.m * p->matmul.n * p->matmul.count == 0)
+        return SY_OK;
+    SY_TRY(make_product(math, p));
+    SY_TRY(set_epilogue(math, p, true));
+    SY_TRY(ask(math, p, results, &n));
+    if (n == 0) {
+        SY_TRY(set_epilogue(math, p, false));
+        SY_TRY(ask(math, p, results, &n));
+    }
+    if (n == 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "cuBLASLt has no algorithm for [%lld, %lld] by [%lld, %lld]",
+                            (long long)p->matmul.m, (long long)p->matmul.k, (long long)p->matmul.k,
+                            (long long)p->matmul.n);
+    return choose(math, p, results, n);
+}
+
+int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,
+                        struct sy_math_plan **out)
+{
+    int64_t key[SY_MATH_KEY];
+    make_key(matmul, key);
+    *out = sy_math_find(math, key);
+    if (*out)
+        return SY_OK;
+    struct sy_math_plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a product's plan");
+    memcpy(p->key, key, sizeof key);
+    p->matmul = *matmul;
+    p->way = SY_WAY_LT;
+    int status = prepare(math, p);
+    if (status < 0) {
+        sy_math_matmul_finish(p);
+        free(p);
+        return status;
+    }
+    sy_math_keep(math, p);
+    *out = p;
+    return SY_OK;
+}
+
+void sy_math_matmul_finish(struct sy_math_plan *p)
+{
+    if (p->left)
+        cublasLtMatrixLayoutDestroy(p->left);
+    if (p->right)
+        cublasLtMatrixLayoutDestroy(p->right);
+    if (p->result)
+        cublasLtMatrixLayoutDestroy(p->result);
+    if (p->product)
+        cublasLtMatmulDescDestroy(p->product);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------ */
+
+static void add_activation(struct sy_math_chain *chain, const struct sy_math_matmul *m)
+{
+    static const int32_t codes[] = {[SY_ACT_RELU] = SY_CHAIN_LEAKY,
+                                    [SY_ACT_GELU_ERF] = SY_CHAIN_GELU_ERF,
+                                    [SY_ACT_TANH] = SY_CHAIN_TANH,
+                                    [SY_ACT_SIGMOID] = SY_CHAIN_SIGMOID,
+                                    [SY_ACT_CLIP] = SY_CHAIN_CLIP};
+    bool clip = m->activation == SY_ACT_CLIP;
+    if (m->activation != SY_ACT_NONE)
+        chain->steps[chain->n_steps++] = (struct sy_math_chain_step){
+            codes[m->activation], 0, clip ? m->act_alpha : 0, clip ? m->act_beta : 0};
+}
+
+/* What cuBLASLt did not do: bias and activation, over the result. */
+static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, const void *bias,
+                        void *y)
+{
+    const struct sy_math_matmul *m = &p->matmul;
+    bool add = m->has_bias && !p->lt_bias;
+    if (!add && (m->activation == SY_ACT_NONE || p->lt_relu))
+        return SY_OK;
+    struct sy_math_chain chain = {.dtype = SY_DTYPE_F32,
+                                  .rank = 3,
+                                  .n_inputs = add ? 2 : 1,
+                                  .dims = {m->count, m->m, m->n},
+                                  .out_strides = {m->y_stride, m->n, 1},
+                                  .in_strides = {{m->y_stride, m->n, 1}, {0, 0, 1}}};
+    chain.steps[chain.n_steps++] = (struct sy_math_chain_step){SY_CHAIN_LOAD, 0, 0, 0};
+    if (add)
+        chain.steps[chain.n_steps++] = (struct sy_math_chain_step){SY_CHAIN_ADD, 1, 0, 0};
+    if (!p->lt_relu)
+        add_activation(&chain, m);
+    return sy_math_chain_run(math, &chain, (const void *[]){y, bias}, y);
+}
+
+int sy_math_matmul_run(struct sy_math *math, struct sy_math_plan *p, const void *a, const void *b,
+                       const void *bias, const void *c, void *y, void *scratch)
+{
+    const struct sy_math_matmul *m = &p->matmul;
+    if (m->m * m->n * m->count == 0)
+        return SY_OK;
+    if (p->lt_bias)
+        SY_TRY(set_bias(math, p, bias));
+    SY_LT(math, cublasLtMatmul(math->lt, p->product, &m->alpha, b, p->left, a, p->right, &m->beta,
+                               m->beta != 0 ? c : y, p->result, y, p->result, &p->lt_algo, scratch,
+                               SY_MATH_SCRATCH_BYTES, math->stream));
+    return run_epilogue(math, p, bias, y);
+}

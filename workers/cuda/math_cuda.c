@@ -1,0 +1,371 @@
+/* The table of device mathematics on CUDA: opening, memory, our kernels, graphs; and the plugin's symbol. */
+#include "workers/cuda/math_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/kernels.h"
+#include "workers/cuda/math_internal.h"
+
+#define N_TIMED 3
+
+/* ---- answers ------------------------------------------------------------------------------------------ */
+
+int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call)
+{
+    return error == cudaSuccess ? SY_OK
+                                : sy_cuda_device_check(math->device, (int)error, "%.80s", call);
+}
+
+/* If CUDA itself has failed behind a library's answer, that is what is told. */
+static int library_failed(struct sy_math *math, int status, const char *call, const char *text)
+{
+    cudaError_t behind = cudaPeekAtLastError();
+    if (behind != cudaSuccess)
+        SY_TRY(sy_math_cuda_check(math, behind, call));
+    return sy_error_set(status, "%.120s: %s", call, text);
+}
+
+int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call)
+{
+    int status = SY_EBUG, number = (int)answer;
+    if (answer == CUDNN_STATUS_SUCCESS)
+        return SY_OK;
+    if (number >= 3000 && number < 4000) /* CUDNN_STATUS_NOT_SUPPORTED and its kinds */
+        status = SY_EUNSUPPORTED;
+    else if (answer == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
+        status = SY_ENOMEM_HOST;
+    else if (answer == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        status = SY_ENOMEM_DEVICE;
+    else if (number >= 5000) /* CUDNN_STATUS_EXECUTION_FAILED and its kinds */
+        status = SY_EDEVICE;
+    else if (number >= 1000 && number < 2000) /* not initialized, and its kinds */
+        status = SY_ENODEVICE;
+    return library_failed(math, status, call, cudnnGetErrorString(answer));
+}
+
+int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call)
+{
+    int status = SY_EBUG;
+    if (answer == CUBLAS_STATUS_SUCCESS)
+        return SY_OK;
+    if (answer == CUBLAS_STATUS_NOT_SUPPORTED || answer == CUBLAS_STATUS_ARCH_MISMATCH)
+        status = SY_EUNSUPPORTED;
+    else if (answer == CUBLAS_STATUS_ALLOC_FAILED)
+        status = SY_ENOMEM_DEVICE;
+    else if (answer == CUBLAS_STATUS_NOT_INITIALIZED)
+        status = SY_ENODEVICE;
+    else if (answer == CUBLAS_STATUS_EXECUTION_FAILED || answer == CUBLAS_STATUS_MAPPING_ERROR ||
+             answer == CUBLAS_STATUS_INTERNAL_ERROR)
+        status = SY_EDEVICE;
+    return library_failed(math, status, call, cublasLtGetStatusString(answer));
+}
+
+static int check_kernel(struct sy_math *math, int error, const char *name)
+{
+    return error == 0 ? SY_OK : sy_cuda_device_check(math->device, error, "the %s kernel", name);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------- */
+
+struct sy_math_plan *sy_math_find(struct sy_math *math, const int64_t *key)
+{
+    struct sy_math_plan *p = math->plans;
+    while (p && memcmp(p->key, key, sizeof p->key) != 0)
+        p = p->next;
+    return p;
+}
+
+void sy_math_keep(struct sy_math *math, struct sy_math_plan *plan)
+{
+    plan->next = math->plans;
+    math->plans = plan;
+}
+
+static void plan_drop(struct sy_math *math, struct sy_math_plan *plan)
+{
+    (void)math;
+    (void)plan; /* remembered until close */
+}
+
+bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out)
+{
+    void *memory = NULL;
+    *out = NULL;
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        sy_log_info("cuda",
+                    "event=no_trial bytes=%llu why=\"no memory beside the pool to time "
+                    "algorithms\"",
+                    (unsigned long long)bytes);
+        return false;
+    }
+    if (cudaMemsetAsync(memory, 0, bytes, math->stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        cudaFree(memory);
+        return false;
+    }
+    *out = memory;
+    return true;
+}
+
+void sy_math_trial_drop(struct sy_math *math, unsigned char *memory)
+{
+    (void)math;
+    if (memory)
+        (void)cudaFree(memory);
+}
+
+int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms)
+{
+    SY_TRY(run(arg));
+    SY_CUDA(math, cudaStreamSynchronize(math->stream));
+    SY_CUDA(math, cudaEventRecord(math->start, math->stream));
+    for (int i = 0; i < N_TIMED; i++)
+        SY_TRY(run(arg));
+    SY_CUDA(math, cudaEventRecord(math->stop, math->stream));
+    SY_CUDA(math, cudaEventSynchronize(math->stop));
+    SY_CUDA(math, cudaEventElapsedTime(out_ms, math->start, math->stop));
+    *out_ms /= N_TIMED;
+    return SY_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------- */
+
+static void close_math(struct sy_math *math)
+{
+    if (!math)
+        return;
+    while (math->plans) {
+        struct sy_math_plan *p = math->plans;
+        math->plans = p->next;
+        sy_math_conv_finish(p);
+        sy_math_matmul_finish(p);
+        free(p);
+    }
+    if (math->cudnn)
+        cudnnDestroy(math->cudnn);
+    if (math->lt)
+        cublasLtDestroy(math->lt);
+    if (math->start)
+        (void)cudaEventDestroy(math->start);
+    if (math->stop)
+        (void)cudaEventDestroy(math->stop);
+    free(math);
+}
+
+static int open_parts(struct sy_math *math)
+{
+    SY_CUDA(math, cudaEventCreate(&math->start));
+    SY_CUDA(math, cudaEventCreate(&math->stop));
+    SY_CUDNN(math, cudnnCreate(&math->cudnn));
+    SY_CUDNN(math, cudnnSetStream(math->cudnn, math->stream));
+    SY_LT(math, cublasLtCreate(&math->lt));
+    return SY_OK;
+}
+
+static int open_math(struct sy_device *device, struct sy_stream *compute, struct sy_math **out)
+{
+    const char *tf32 = getenv("SY_CUDA_TF32");
+    SY_TRY(sy_cuda_device_enter(device));
+    struct sy_math *math = calloc(1, sizeof *math);
+    if (!math)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the CUDA engine");
+    math->device = device;
+    math->stream = sy_cuda_stream_handle(compute);
+    math->tf32 = tf32 && strcmp(tf32, "1") == 0;
+    int status = open_parts(math);
+    if (status < 0) {
+        close_math(math);
+        return status;
+    }
+    *out = math;
+    return SY_OK;
+}
+
+static int host_take(struct sy_math *math, uint64_t bytes, void **out)
+{
+    SY_CUDA(math, cudaHostAlloc(out, bytes, cudaHostAllocMapped));
+    return SY_OK;
+}
+
+static void host_drop(struct sy_math *math, void *memory)
+{
+    (void)math;
+    if (memory)
+        (void)cudaFreeHost(memory);
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------ */
+
+int sy_math_chain_run(struct sy_math *math, const struct sy_math_chain *chain,
+                      const void *const *in, void *out)
+{
+    return check_kernel(math, sy_kernel_chain(math->stream, chain, in, out), "elementwise");
+}
+
+static int pool(struct sy_math *math, const struct sy_math_pool *p, const void *x, void *y)
+{
+    return check_kernel(math, sy_kernel_pool(math->stream, p, x, y), "pooling");
+}
+
+static int where(struct sy_math *math, const struct sy_math_choice *choice, const void *pick,
+                 const void *a, const void *b, void *out)
+{
+    return check_kernel(math, sy_kernel_where(math->stream, choice, pick, a, b, out), "where");
+}
+
+static int equal(struct sy_math *math, const struct sy_math_choice *choice, const void *a,
+                 const void *b, void *out)
+{
+    return check_kernel(math, sy_kernel_equal(math->stream, choice, a, b, out), "equal");
+}
+
+static int move(struct sy_math *math, const struct sy_math_move *m, const void *from, void *to)
+{
+    return check_kernel(math, sy_kernel_move(math->stream, m, from, to), "move");
+}
+
+static int fill(struct sy_math *math, void *to, int64_t n, float value)
+{
+    return check_kernel(math, sy_kernel_fill(math->stream, to, n, value), "fill");
+}
+
+static int gather(struct sy_math *math, const struct sy_math_gather *g, const void *from,
+                  const void *indices, void *to, struct sy_math_fault *fault)
+{
+    return check_kernel(math, sy_kernel_gather(math->stream, g, from, indices, to, fault),
+                        "gather");
+}
+
+static int cast(struct sy_math *math, enum sy_dtype from_type, enum sy_dtype to_type, int64_t n,
+                const void *from, void *to)
+{
+    return check_kernel(math, sy_kernel_cast(math->stream, from_type, to_type, n, from, to),
+                        "cast");
+}
+
+static int softmax(struct sy_math *math, const struct sy_math_softmax *s, const void *x, void *y)
+{
+    return check_kernel(math, sy_kernel_softmax(math->stream, s, x, y), "softmax");
+}
+
+static int layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
+                      const void *skip, const void *scale, const void *bias, void *out, void *sum)
+{
+    return check_kernel(math,
+                        sy_kernel_layer_norm(math->stream, norm, x, skip, scale, bias, out, sum),
+                        "layer norm");
+}
+
+static int reduce(struct sy_math *math, const struct sy_math_reduce *r, const void *x, void *y)
+{
+    return check_kernel(math, sy_kernel_reduce(math->stream, r, x, y), "reduction");
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------- */
+
+static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes)
+{
+    SY_CUDA(math, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, math->stream));
+    return SY_OK;
+}
+
+static int to_device(struct sy_math *math, const void *host, void *to, uint64_t bytes)
+{
+    SY_CUDA(math, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, math->stream));
+    return SY_OK;
+}
+
+static int to_host(struct sy_math *math, const void *from, void *host, uint64_t bytes)
+{
+    SY_CUDA(math, cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, math->stream));
+    return SY_OK;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------- */
+
+/* Of this thread's calls only: the pinning of host memory goes on in another. */
+static int capture_begin(struct sy_math *math)
+{
+    SY_CUDA(math, cudaStreamBeginCapture(math->stream, cudaStreamCaptureModeThreadLocal));
+    return SY_OK;
+}
+
+/* What invalidated the capture is no failure of the device: it then runs call by call. */
+static int capture_end(struct sy_math *math, struct sy_math_graph **out)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t runnable = NULL;
+    *out = NULL;
+    cudaError_t error = cudaStreamEndCapture(math->stream, &graph);
+    if (error == cudaSuccess)
+        error = cudaGraphInstantiate(&runnable, graph, 0);
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    if (error == cudaSuccess) {
+        *out = (struct sy_math_graph *)runnable;
+        return SY_OK;
+    }
+    sy_log_info("cuda", "event=no_graph why=\"%s\"", cudaGetErrorString(error));
+    (void)cudaGetLastError();
+    return sy_cuda_device_failed(math->device);
+}
+
+static int graph_launch(struct sy_math *math, struct sy_math_graph *graph)
+{
+    SY_CUDA(math, cudaGraphLaunch((cudaGraphExec_t)graph, math->stream));
+    return SY_OK;
+}
+
+static void graph_drop(struct sy_math *math, struct sy_math_graph *graph)
+{
+    (void)math;
+    if (graph)
+        (void)cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
+const struct sy_math_ops sy_cuda_math = {
+    .name = "cuda",
+    .scratch_bytes = SY_MATH_SCRATCH_BYTES,
+    .open = open_math,
+    .close = close_math,
+    .host_take = host_take,
+    .host_drop = host_drop,
+    .conv_plan = sy_math_conv_plan,
+    .matmul_plan = sy_math_matmul_plan,
+    .plan_drop = plan_drop,
+    .conv = sy_math_conv_run,
+    .matmul = sy_math_matmul_run,
+    .pool = pool,
+    .chain = sy_math_chain_run,
+    .where = where,
+    .equal = equal,
+    .move = move,
+    .fill = fill,
+    .gather = gather,
+    .cast = cast,
+    .softmax = softmax,
+    .layer_norm = layer_norm,
+    .reduce = reduce,
+    .copy = copy,
+    .to_device = to_device,
+    .to_host = to_host,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_drop = graph_drop,
+};
+
+const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes)
+{
+    if (layout_bytes != SY_ENGINE_LAYOUT_BYTES)
+        return NULL;
+    sy_cuda_engine_use(&sy_cuda_math);
+    return &sy_cuda_engine;
+}

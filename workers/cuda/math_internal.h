@@ -1,0 +1,91 @@
+/* What the files share that implement device_math.h on CUDA. The only ones (with the kernels) that see CUDA's headers. */
+#ifndef SY_WORKERS_CUDA_MATH_INTERNAL_H
+#define SY_WORKERS_CUDA_MATH_INTERNAL_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "workers/cuda/device_math.h"
+
+/* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
+#define SY_MATH_SCRATCH_BYTES (32ull << 20)
+#define SY_MATH_KEY           40
+
+struct sy_math {
+    struct sy_device *device;
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+    cudnnHandle_t cudnn;
+    cublasLtHandle_t lt;
+    bool tf32;                  /* SY_CUDA_TF32=1 */
+    struct sy_math_plan *plans; /* one per description, as long as it is open */
+};
+
+enum sy_math_way {
+    SY_WAY_FUSED,  /* cudnnConvolutionBiasActivationForward */
+    SY_WAY_CUDNN,  /* cudnnConvolutionForward, then a chain */
+    SY_WAY_GEMM,   /* a window of one element: a product */
+    SY_WAY_DIRECT, /* our own kernel */
+    SY_WAY_LT      /* a product */
+};
+
+struct sy_math_plan {
+    struct sy_math_plan *next;
+    int64_t key[SY_MATH_KEY];
+    enum sy_math_way way;
+    float best_ms;
+    /* convolutions */
+    struct sy_math_conv conv;
+    cudnnTensorDescriptor_t x, y, bias;
+    cudnnFilterDescriptor_t w;
+    cudnnConvolutionDescriptor_t window;
+    cudnnActivationDescriptor_t activation;
+    cudnnConvolutionFwdAlgo_t algo;
+    struct sy_math_plan *gemm; /* in the list too */
+    /* products */
+    struct sy_math_matmul matmul;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t left, right, result;
+    cublasLtMatmulAlgo_t lt_algo;
+    bool lt_bias, lt_relu; /* done by cuBLASLt; what is not, a chain does */
+};
+
+/* ---- math_cuda.c ---- */
+
+/* CUDA's, cuDNN's, cuBLASLt's answers as a status with the call's name. An error of CUDA that lies behind it is told to the device. */
+int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call);
+int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call);
+int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
+#define SY_CUDA(math, expr)  SY_TRY(sy_math_cuda_check((math), (expr), #expr))
+#define SY_CUDNN(math, expr) SY_TRY(sy_math_cudnn_check((math), (expr), #expr))
+#define SY_LT(math, expr)    SY_TRY(sy_math_lt_check((math), (expr), #expr))
+
+/* The plan with this key, or NULL; puts a plan into the list, which then owns it. */
+struct sy_math_plan *sy_math_find(struct sy_math *math, const int64_t *key);
+void sy_math_keep(struct sy_math *math, struct sy_math_plan *plan);
+
+/* Zeroed device memory for a trial, beside the pool; false: there is none, decide without timing. */
+bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out);
+void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
+/* What one run(arg) takes on the device, which is idle before; a first run is not counted. */
+int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms);
+
+int sy_math_chain_run(struct sy_math *math, const struct sy_math_chain *chain,
+                      const void *const *in, void *out);
+
+/* ---- math_cudnn.c ---- */
+int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
+                      struct sy_math_plan **out);
+int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
+                     const void *bias, const void *residual, void *y, void *scratch);
+void sy_math_conv_finish(struct sy_math_plan *plan);
+
+/* ---- math_cublas.c ---- */
+int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,
+                        struct sy_math_plan **out);
+int sy_math_matmul_run(struct sy_math *math, struct sy_math_plan *plan, const void *a,
+                       const void *b, const void *bias, const void *c, void *y, void *scratch);
+void sy_math_matmul_finish(struct sy_math_plan *plan);
+
+#endif

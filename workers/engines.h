@@ -1,0 +1,24 @@
+/* Which engine computes on which kind of device. */
+#ifndef SY_WORKERS_ENGINES_H
+#define SY_WORKERS_ENGINES_H
+
+#include "loader/engine.h"
+
+#define SY_CUDA_ENGINE_ENTRY "sy_cuda_engine_v1"
+
+/* What both sides of the plugin see, added up: an engine of another build is refused, not called. */
+#define SY_ENGINE_LAYOUT_BYTES                                                                \
+    ((uint32_t)(sizeof(struct sy_engine_ops) + sizeof(struct sy_binding) +                    \
+                sizeof(struct sy_layer) + sizeof(struct sy_param) + sizeof(struct sy_graph) + \
+                sizeof(struct sy_node) + sizeof(struct sy_tensor) + sizeof(struct sy_attr)) + \
+     ((uint32_t)SY_OP_COUNT << 16))
+
+/* The plugin's symbol SY_CUDA_ENGINE_ENTRY: its engine; NULL when the sum is another. Again: the same. */
+typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes);
+
+/* The engine for a device kind as sy_device_spec_parse gives it ("host", "emulated", "cuda"); static. No device is opened: layouts and
+ * packing need none, programs of an engine with attach do. ENODEVICE says why there is none (no plugin, one without the engine,
+ * another build). */
+int sy_engine_for_device(const char *kind, const struct sy_engine_ops **out);
+
+#endif
