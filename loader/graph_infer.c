@@ -252,7 +252,8 @@ static int give_constants_makers(struct sy_graph *graph)
         struct sy_tensor *t = &graph->tensors[out];
         if (!t->data)
             continue;
-        SY_TRY(sy_graph_add_tensor(graph, t->name, t->dtype, &t->shape, &constant));
+        struct sy_shape shape = t->shape; /* t moves */
+        SY_TRY(sy_graph_add_tensor(graph, t->name, t->dtype, &shape, &constant));
         SY_TRY(sy_graph_add_node(graph, SY_OP_IDENTITY, 13, graph->tensors[out].name, 1, &constant,
                                  1, &out, NULL));
         for (int n = 0; n + 1 < graph->n_nodes; n++)

@@ -70,7 +70,7 @@ check_names() {
         esac
         [ -e "$header" ] && continue
         # Parts that share a private header of another name.
-        grep -qE '#include "[^"]*(_internal|/graph_infer)\.h"' "$file" && continue
+        grep -qE '#include "[^"]*(_internal|/graph_infer|/cuda_program)\.h"' "$file" && continue
         # Parts of one thing may share its private header: foo_part.c with foo.h or foo_internal.h.
         header=$(dirname "$file")/$(basename "$file" .c | sed 's/_[^_]*$//')
         [ -e "$header.h" ] || [ -e "${header}_internal.h" ] || offence "$file:1: has no header ${file%.c}.h"

@@ -333,7 +333,7 @@ static int compare(enum sy_policy_kind kind, const struct naive *a, const struct
     }
     if (kind == SY_POLICY_PRIORITY && a->is.priority != b->is.priority)
         return a->is.priority < b->is.priority ? -1 : 1;
-    if (kind == SY_POLICY_PRIORITY || kind == SY_POLICY_RR) {
+    if (kind == SY_POLICY_PRIORITY || kind == SY_POLICY_RR || kind == SY_POLICY_PACK) {
         x = a->turn;
         y = b->turn;
     }

@@ -287,6 +287,7 @@ static struct key key_of(const struct sy_policy *p, const struct job *j)
         key.first = j->virtual_ns;
         break;
     case SY_POLICY_RR:
+    case SY_POLICY_PACK: /* iterations in the order in which they became ready, as in Salus' code */
         key.first = j->turn;
         break;
     case SY_POLICY_WEIGHTED:
@@ -297,7 +298,7 @@ static struct key key_of(const struct sy_policy *p, const struct job *j)
         key.first = order_of(j->is.priority);
         key.second = j->turn;
         break;
-    default: /* fifo, pack: who came first */
+    default: /* fifo: who came first */
         break;
     }
     return key;

@@ -6,7 +6,7 @@
  * |----------|------------------------------------------------------|---------|---------------------------|
  * | fifo     | who came first                                       | 1       | for who came before       |
  * | srtf     | least remaining iterations x measured iteration time | 1       | max_wait_ns + n x L       |
- * | pack     | who came first, of each lane                         | lanes   | max_wait_ns + n x L       |
+ * | pack     | of each lane, who ran longest ago                    | lanes   | (n-1) x L, n of its lane  |
  * | fair     | least device time since it joined                    | 1       | 2 x (n-1) x L             |
  * | rr       | who ran longest ago                                  | 1       | (n-1) x L                 |
  * | weighted | least time ÷ weight of tenants, then of its jobs     | 1       | see P4                    |

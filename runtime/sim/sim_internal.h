@@ -36,6 +36,7 @@ struct device {
     struct sy_policy *policy;
     struct running *running; /* one a lane */
     int n_running, n_jobs;
+    uint64_t job_bytes;          /* what jobs may have of the pool */
     sy_ns advanced_ns, again_ns; /* again: when the policy asks to be asked */
 };
 

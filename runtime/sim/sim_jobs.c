@@ -31,6 +31,7 @@ static int open_jobs(struct sim *s, struct device *d)
     if (d->policy)
         return SY_OK;
     policy.max_jobs = n;
+    d->job_bytes = lanes.capacity_bytes;
     d->running = calloc((size_t)n, sizeof *d->running);
     if (!d->running)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for jobs");
@@ -90,38 +91,80 @@ static int put_into_lanes(struct sim *s, struct device *d, int job, uint64_t ran
     return sy_lanes_join(d->lanes, &lane_job);
 }
 
-/* M5: the job with most left goes to host memory, if one with less waits. It pays for both ways when it is back. */
-static bool spill_one(struct sim *s, struct device *d)
+static void spill(struct sim *s, struct device *d, int job)
 {
-    int device = (int)(d - s->devices), shortest = -1, longest = -1;
+    uint64_t id = (uint64_t)job + 1, bytes = s->in->jobs[job].persistent_bytes;
+    s->jobs[job].admitted = false;
+    s->jobs[job].owed_ns += 2 * sy_sim_copy_ns(s, d, bytes);
+    s->report->spilled_bytes += bytes;
+    sy_policy_leave(d->policy, id);
+    sy_lanes_leave(d->lanes, id);
+    int status = put_into_lanes(s, d, job, left_of(s, job));
+    assert(status == SY_OK); /* it fitted before */
+}
+
+struct extremes {
+    int shortest, longest; /* of those that wait; of those admitted that do not run */
+    uint64_t ephemeral;    /* the largest of admitted ones */
+};
+
+static struct extremes look_around(const struct sim *s, const struct device *d)
+{
+    struct extremes x = {-1, -1, 0};
+    int device = (int)(d - s->devices);
     for (int i = 0; i < s->in->n_jobs; i++) {
         const struct job_state *j = &s->jobs[i];
         if (j->left == 0 || j->device != device)
             continue;
-        if (!j->admitted && (shortest < 0 || left_of(s, i) < left_of(s, shortest)))
-            shortest = i;
-        if (j->admitted && !runs(d, i) && (longest < 0 || left_of(s, i) > left_of(s, longest)))
-            longest = i;
+        if (j->admitted)
+            x.ephemeral = SY_MAX(x.ephemeral, s->in->jobs[i].ephemeral_bytes);
+        if (!j->admitted && (x.shortest < 0 || left_of(s, i) < left_of(s, x.shortest)))
+            x.shortest = i;
+        if (j->admitted && !runs(d, i) && (x.longest < 0 || left_of(s, i) > left_of(s, x.longest)))
+            x.longest = i;
     }
-    if (shortest < 0 || longest < 0 || left_of(s, longest) <= left_of(s, shortest))
+    return x;
+}
+
+/* M5: makes the sums right for the shortest that waits, as long as longer ones than that are in memory. True: something went. */
+static bool spill_for_shortest(struct sim *s, struct device *d)
+{
+    bool any = false;
+    for (;;) {
+        struct extremes x = look_around(s, d);
+        if (x.shortest < 0 || x.longest < 0 || left_of(s, x.longest) <= left_of(s, x.shortest))
+            return any;
+        const struct sy_sim_job *j = &s->in->jobs[x.shortest];
+        if (sy_lanes_persistent_bytes(d->lanes) + j->persistent_bytes + SY_POOL_ALIGN +
+                SY_MAX(x.ephemeral, j->ephemeral_bytes) + SY_POOL_ALIGN <=
+            d->job_bytes)
+            return any;
+        spill(s, d, x.longest);
+        any = true;
+    }
+}
+
+/* The sums allow it, but persistent parts lie in the way of a lane: they go too. */
+static bool spill_in_the_way(struct sim *s, struct device *d)
+{
+    struct extremes x = look_around(s, d);
+    if (sy_lanes_wanted_bytes(d->lanes) == 0 || x.shortest < 0 || x.longest < 0 ||
+        left_of(s, x.longest) <= left_of(s, x.shortest))
         return false;
-    uint64_t id = (uint64_t)longest + 1, bytes = s->in->jobs[longest].persistent_bytes;
-    s->jobs[longest].admitted = false;
-    s->jobs[longest].owed_ns += 2 * sy_sim_copy_ns(s, d, bytes);
-    s->report->spilled_bytes += bytes;
-    sy_policy_leave(d->policy, id);
-    sy_lanes_leave(d->lanes, id);
-    int status = put_into_lanes(s, d, longest, left_of(s, longest));
-    assert(status == SY_OK); /* it fitted before */
+    spill(s, d, x.longest);
     return true;
 }
 
 static void admit(struct sim *s, struct device *d)
 {
     let_in(s, d);
-    while (s->config->spill && s->config->policy.kind == SY_POLICY_SRTF &&
-           sy_lanes_n_waiting(d->lanes) > 0 && !sy_lanes_draining(d->lanes) && spill_one(s, d))
-        let_in(s, d);
+    if (s->config->spill && s->config->policy.kind == SY_POLICY_SRTF &&
+        sy_lanes_n_waiting(d->lanes) > 0 && !sy_lanes_draining(d->lanes)) {
+        if (spill_for_shortest(s, d))
+            let_in(s, d);
+        for (int i = 0; i < s->in->n_jobs && spill_in_the_way(s, d); i++)
+            let_in(s, d);
+    }
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
 }
 

@@ -323,6 +323,8 @@ static int check_pad(const struct sy_call *call)
         known = strcmp(mode->s, modes[i]) == 0;
     if (!known)
         return sy_kernel_refuse(call, "this mode");
+    if (mode && mode->s && strcmp(mode->s, "constant") != 0 && call->in[0].n == 0)
+        return sy_kernel_refuse(call, "repeating what is in an empty tensor");
     if (call->in[0].rank != call->out[0].rank ||
         (sy_call_in(call, 2) && (call->in[2].n != 1 || call->in[2].dtype != call->in[0].dtype)))
         return sy_kernel_refuse(call, "a value or a result that does not fit");

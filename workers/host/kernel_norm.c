@@ -213,7 +213,8 @@ static int run_mean_variance(const struct sy_call *call)
         kept *= reduced ? 1 : x->dims[d];
     }
     memset(sums, 0, (size_t)(2 * x->n) * sizeof *sums);
-    double n = kept ? (double)(x->n / kept) : 1;
+    int64_t averaged = kept ? x->n / kept : 1;
+    double n = (double)averaged;
     for (int64_t i = 0; i < x->n; i++)
         sums[sy_array_offset(x, i, strides)] += sy_get(x, i) / n;
     for (int64_t i = 0; i < x->n; i++) {

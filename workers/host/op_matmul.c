@@ -252,11 +252,17 @@ static int build_batched(struct sy_program *p)
     return sy_program_add_primitive(p, pd, args, 3);
 }
 
+/* What oneDNN takes: it divides by dimensions, so none may be zero. */
+static bool is_plain_operand(const struct sy_program *p, const struct sy_tensor *t)
+{
+    return t->dtype == SY_DTYPE_F32 && t->shape.rank >= 2 &&
+           sy_shape_elements(&t->shape, p->batch) > 0;
+}
+
 static int build_matmul(struct sy_program *p)
 {
-    const struct sy_tensor *a = sy_program_input_tensor(p, 0), *b = sy_program_input_tensor(p, 1);
-    if (a->dtype != SY_DTYPE_F32 || b->dtype != SY_DTYPE_F32 || a->shape.rank < 2 ||
-        b->shape.rank < 2)
+    if (!is_plain_operand(p, sy_program_input_tensor(p, 0)) ||
+        !is_plain_operand(p, sy_program_input_tensor(p, 1)))
         return sy_program_add_kernel(p);
     bool constant = sy_program_is_param(p, 1) && constant_matrix(p->graph, sy_program_node(p));
     return constant ? build_constant(p) : build_batched(p);
