@@ -111,6 +111,9 @@ static void plan_draws_packages_and_onnx_files(void **state)
     snprintf(folder, sizeof folder, "%s/tiny_cnn/1", fixture_models());
     assert_int_equal(run("import %s/model.onnx -o %s/cli.sypkg --name tiny_cnn", folder, folder),
                      0);
+    assert_int_equal(run("import %s/model.onnx -o %s/named.sypkg", folder, folder), 0);
+    assert_int_equal(run("plan %s/named.sypkg", folder), 0);
+    assert_non_null(strstr(output, "tiny_cnn")); /* from tiny_cnn/1/model.onnx */
     assert_int_equal(run("plan %s/cli.sypkg --link-gbps 0.5", folder), 0);
     assert_non_null(strstr(output, "link    |"));
     assert_non_null(strstr(output, "compute |"));

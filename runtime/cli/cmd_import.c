@@ -1,5 +1,7 @@
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -81,7 +83,28 @@ bool sy_cli_is_imported(const char *onnx, const char *package)
     return status == SY_OK;
 }
 
-/* dir/model.onnx -> dir/model.sypkg, and the name "model", where they are not given. */
+/* Of NAME/VERSION/model.onnx, the layout of `serve --models`: NAME; else the file's name without its ending. */
+static void default_model_name(const char *onnx, const char *base, int stem, char *name,
+                               size_t name_bytes)
+{
+    char whole[PATH_MAX];
+    char *version, *folder;
+    if (stem == 5 && strncmp(base, "model", 5) == 0 && realpath(onnx, whole)) {
+        *strrchr(whole, '/') = '\0';
+        version = strrchr(whole, '/');
+        if (version && version[1] && strspn(version + 1, "0123456789") == strlen(version + 1)) {
+            *version = '\0';
+            folder = strrchr(whole, '/');
+            if (folder && folder[1]) {
+                snprintf(name, name_bytes, "%s", folder + 1);
+                return;
+            }
+        }
+    }
+    snprintf(name, name_bytes, "%.*s", stem, base);
+}
+
+/* dir/model.onnx -> dir/model.sypkg, and the model's name, where they are not given. */
 static int default_names(const char *onnx, char *path, size_t path_bytes, char *name,
                          size_t name_bytes)
 {
@@ -93,7 +116,7 @@ static int default_names(const char *onnx, char *path, size_t path_bytes, char *
         snprintf(path, path_bytes, "%.*s%.*s" SY_PACKAGE_SUFFIX, (int)(base - onnx), onnx, stem,
                  base);
     if (!*name)
-        snprintf(name, name_bytes, "%.*s", stem, base);
+        default_model_name(onnx, base, stem, name, name_bytes);
     return stem > 0;
 }
 
@@ -101,7 +124,7 @@ int sy_cmd_import(int argc, char **argv)
 {
     static const struct sy_cli_option options[] = {
         {"output", "FILE.sypkg", "where to; default: beside the model (also -o)"},
-        {"name", "NAME", "the model's name; default: the file's"},
+        {"name", "NAME", "the model's name; default: the file's, or NAME of NAME/1/model.onnx"},
         {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
         {"update", NULL, "do nothing if an up-to-date package is there"},
         {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
