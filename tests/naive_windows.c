@@ -67,7 +67,7 @@ static double pool_at(const struct naive_graph *net, const struct sy_node *node,
 {
     int x = node->inputs[0], rank = net->graph->tensors[x].shape.rank;
     bool global = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
-    int64_t extent[3] = {1, 1, 1}, taps = 1, seen = 0;
+    int64_t extent[SY_MAX_RANK] = {0}, taps = 1, seen = 0;
     double sum = 0, top = -HUGE_VAL;
     for (int d = 0; d < rank - 2; d++)
         taps *= extent[d] =
