@@ -48,7 +48,9 @@ struct sy_trainer_ops {
         struct sy_trainer *trainer); /* weights from the graph, optimizer state zero */
     int (*n_gradient_steps)(const struct sy_trainer *trainer);
     int (*n_update_steps)(const struct sy_trainer *trainer);
-    /* Where the batch goes: input [batch, ...] float, labels [batch] int32 (classes) or float (mse). Inside the ephemeral part. */
+    /* Where the batch goes, inside the ephemeral part. Input [batch, ...] in the element type of the graph's input: float32, or int64 and
+     * int32 for indices (embeddings). Labels as the loss has them: cross entropy int32, a class for each row of the output [batch, ...,
+     * classes]; others float32, as many as outputs. */
     void *(*batch_input)(struct sy_trainer *trainer);
     void *(*batch_labels)(struct sy_trainer *trainer);
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
@@ -56,8 +58,8 @@ struct sy_trainer_ops {
     int (*run_update_step)(struct sy_trainer *trainer, int step, uint64_t iteration);
     double (*loss)(
         const struct sy_trainer *trainer); /* mean over the batch; valid after the gradient phase */
-    /* Forward only, on the batch that was put in place, with running statistics: number of rows of the first `rows` whose argmax is the label; splits
-     * into n_forward_steps steps so that it can be preempted as well. */
+    /* Forward only, on the batch that was put in place, with running statistics: how many labels of the first `rows` samples the argmax
+     * of their row of outputs is; splits into n_forward_steps steps so that it can be preempted as well. */
     int (*n_forward_steps)(const struct sy_trainer *trainer);
     int (*run_forward_step)(struct sy_trainer *trainer, int step);
     int64_t (*count_correct)(const struct sy_trainer *trainer, int64_t rows);
