@@ -129,6 +129,7 @@ BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 # ---- goals ------------------------------------------------------------------------------------
 .PHONY: venv
 .PHONY: test-onnx
+.PHONY: bench-engine
 .PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench dist FORCE
 .DEFAULT_GOAL := all
 # A failed recipe leaves no half-written file behind that the next run would trust.
@@ -361,6 +362,20 @@ bench: deps
 	$(Q)for b in $(BENCH_BIN); do \
 	    $$b --benchmark_out=$(B)/bench/results/$$(basename $$b).json --benchmark_out_format=json || exit 1; done
 
+# The host engine beside ONNX Runtime and PyTorch, which are installed into a virtual environment of their own, in their current
+# versions: `rm -r build/venv-bench` renews them. BENCH_ARGS='--runs 5 resnet50' for less.
+ENGINE_MODELS := resnet50 resnet152 inception_v3 mobilenet_v2 bert_base lstm_text
+bench-engine: deps
+	@sh tests/install_deps.sh python3 python3-venv
+	@$(MAKE) --no-print-directory binaries build/venv-bench/made
+	$(Q)$(B)/make-models --out build/models $(ENGINE_MODELS)
+	$(Q)build/venv-bench/bin/python bench/engine.py $(B) build/models $(BENCH_ARGS)
+build/venv-bench/made: bench/requirements.txt
+	$(call say,VENV,build/venv-bench)
+	$(Q)[ -x build/venv-bench/bin/pip ] || python3 -m venv build/venv-bench
+	$(Q)build/venv-bench/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
+	@touch $@
+
 format:
 	@sh tests/install_deps.sh clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h' '*.cc')
@@ -386,6 +401,7 @@ help:
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'
 	@echo 'make check      lint, test, and test under both sanitizers'
 	@echo 'make bench      runs all benches, JSON in build/bench/results'
+	@echo 'make bench-engine  the host engine beside ONNX Runtime and PyTorch; BENCH_ARGS="--runs 5 resnet50"'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
 	@echo 'make dist       build/dist: program, plugin, tests and their shared libraries, to run elsewhere'

@@ -5,13 +5,14 @@
 static const char *conv_node(struct onnx_writer *w, const char *scope, const char *x,
                              const struct model_conv *c)
 {
-    double fan_in = (double)(c->in * c->kernel_h * c->kernel_w);
-    const char *weight =
-        onnx_random(w, onnx_name(w, "%s.weight", scope),
-                    ONNX_DIMS(c->out, c->in, c->kernel_h, c->kernel_w), 0, sqrt(2 / fan_in));
+    int64_t groups = c->groups ? c->groups : 1;
+    double fan_in = (double)(c->in / groups * c->kernel_h * c->kernel_w);
+    const char *weight = onnx_random(w, onnx_name(w, "%s.weight", scope),
+                                     ONNX_DIMS(c->out, c->in / groups, c->kernel_h, c->kernel_w), 0,
+                                     sqrt(2 / fan_in));
     const char *y = onnx_node(w, "Conv", scope, x, weight, NULL);
     onnx_ints(w, "dilations", ONNX_DIMS(1, 1));
-    onnx_int(w, "group", 1);
+    onnx_int(w, "group", groups);
     onnx_ints(w, "kernel_shape", ONNX_DIMS(c->kernel_h, c->kernel_w));
     onnx_ints(w, "pads", ONNX_DIMS(c->pad_h, c->pad_w, c->pad_h, c->pad_w));
     onnx_ints(w, "strides", ONNX_DIMS(c->stride, c->stride));

@@ -8,7 +8,7 @@ static const char *conv(struct onnx_writer *w, const char *scope, const char *na
     const char *full = *scope ? onnx_name(w, "%s.%s", scope, name) : name;
     x = model_conv_bn(
         w, full, x,
-        &(struct model_conv){in, out, kernel_h, kernel_w, stride, pad_h, pad_w, 1.0f, 1e-3f});
+        &(struct model_conv){in, out, kernel_h, kernel_w, stride, pad_h, pad_w, 1.0f, 1e-3f, 1});
     return onnx_node(w, "Relu", full, x, NULL);
 }
 

@@ -15,7 +15,7 @@ static const char *conv(struct onnx_writer *w, const char *scope, const char *x,
     int64_t pad = kernel / 2;
     return model_conv_bn(
         w, scope, x,
-        &(struct model_conv){in, out, kernel, kernel, stride, pad, pad, gamma, bn_epsilon});
+        &(struct model_conv){in, out, kernel, kernel, stride, pad, pad, gamma, bn_epsilon, 1});
 }
 
 static const char *basic_branch(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
@@ -73,6 +73,11 @@ static void resnet(struct onnx_writer *w, const struct resnet *net)
 void model_resnet152(struct onnx_writer *w)
 {
     resnet(w, &(struct resnet){1, {3, 8, 36, 3}});
+}
+
+void model_resnet50(struct onnx_writer *w)
+{
+    resnet(w, &(struct resnet){1, {3, 4, 6, 3}});
 }
 
 void model_resnet18(struct onnx_writer *w)

@@ -3,7 +3,7 @@
 static const char *conv3x3_relu(struct onnx_writer *w, const char *scope, const char *x, int64_t in,
                                 int64_t out)
 {
-    x = model_conv_bias(w, scope, x, &(struct model_conv){in, out, 3, 3, 1, 1, 1, 0, 0});
+    x = model_conv_bias(w, scope, x, &(struct model_conv){in, out, 3, 3, 1, 1, 1, 0, 0, 1});
     return onnx_node(w, "Relu", scope, x, NULL);
 }
 
@@ -32,10 +32,10 @@ void model_mnist_cnn(struct onnx_writer *w)
 void model_tiny_cnn(struct onnx_writer *w)
 {
     const char *x = onnx_input(w, "input", 1, ONNX_DIMS(ONNX_BATCH, 3, 16, 16));
-    x = model_conv_bn(w, "conv1", x, &(struct model_conv){3, 8, 3, 3, 2, 1, 1, 1, 1e-5f});
+    x = model_conv_bn(w, "conv1", x, &(struct model_conv){3, 8, 3, 3, 2, 1, 1, 1, 1e-5f, 1});
     x = onnx_node(w, "Relu", "conv1", x, NULL);
     const char *branch =
-        model_conv_bn(w, "conv2", x, &(struct model_conv){8, 8, 3, 3, 1, 1, 1, 0.5f, 1e-5f});
+        model_conv_bn(w, "conv2", x, &(struct model_conv){8, 8, 3, 3, 1, 1, 1, 0.5f, 1e-5f, 1});
     x = onnx_node(w, "Add", "residual", branch, x, NULL);
     x = onnx_node(w, "Relu", "residual", x, NULL);
     x = onnx_node(w, "GlobalAveragePool", "pool", x, NULL);

@@ -6,9 +6,14 @@
 
 /* ResNet v1.5 (He et al. 2016; stride on the 3x3 convolution as in torchvision). */
 void model_resnet152(struct onnx_writer *w);
+void model_resnet50(struct onnx_writer *w);
 void model_resnet18(struct onnx_writer *w);
 /* Inception-v3 (Szegedy et al. 2016), no auxiliary head, 299x299. */
 void model_inception_v3(struct onnx_writer *w);
+/* MobileNet-v2, width 1 (Sandler et al. 2018): depthwise convolutions and ReLU6 as Clip. */
+void model_mobilenet_v2(struct onnx_writer *w);
+/* Text classifier: embedding of 10000 tokens, 2 bidirectional LSTM layers of 512, mean over 128 steps, 20 classes. Tokens 0..9999. */
+void model_lstm_text(struct onnx_writer *w);
 /* BERT-base, uncased sizes (Devlin et al. 2019), sequence 128. Tokens 0..30521, types 0..1, mask 0 or 1. */
 void model_bert_base(struct onnx_writer *w);
 /* 2 layers, hidden 128, 2 heads, vocabulary 1000, sequence 32. */
@@ -23,8 +28,9 @@ void model_identity(struct onnx_writer *w);
 
 struct model_conv {
     int64_t in, out, kernel_h, kernel_w, stride, pad_h, pad_w;
-    float gamma;   /* BN: mean of the scale */
-    float epsilon; /* BN */
+    float gamma;    /* BN: mean of the scale */
+    float epsilon;  /* BN */
+    int64_t groups; /* 0: one */
 };
 
 /* Convolution with He-initialised weights `scope`.weight and a bias. */

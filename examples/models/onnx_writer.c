@@ -315,6 +315,15 @@ void onnx_float(struct onnx_writer *w, const char *attribute, float value)
     a->f = value;
 }
 
+void onnx_string(struct onnx_writer *w, const char *attribute, const char *value)
+{
+    Onnx__AttributeProto *a =
+        add_attribute(w, attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    a->has_s = 1;
+    a->s.data = (uint8_t *)onnx_name(w, "%s", value);
+    a->s.len = strlen(value);
+}
+
 void onnx_ints(struct onnx_writer *w, const char *attribute, int n, const int64_t *values)
 {
     Onnx__AttributeProto *a =

@@ -43,6 +43,7 @@ const char *onnx_node(struct onnx_writer *w, const char *op, const char *scope, 
 /* One more input, one more attribute, of the node made last. */
 void onnx_add_input(struct onnx_writer *w, const char *tensor);
 void onnx_int(struct onnx_writer *w, const char *attribute, int64_t value);
+void onnx_string(struct onnx_writer *w, const char *attribute, const char *value);
 void onnx_float(struct onnx_writer *w, const char *attribute, float value);
 void onnx_ints(struct onnx_writer *w, const char *attribute, int n, const int64_t *values);
 
