@@ -82,6 +82,15 @@ struct sy_engine_ops {
     /* (optional: SY_OK) After the stream was synchronised at a run's end: what only the device could see. EARG names the node and
      * the index that was outside its tensor. */
     int (*program_finish)(struct sy_program *program);
+
+    /* Which algorithms are the fastest on a device depends on the device; measured where a package is profiled, and kept in it, so that
+     * all workers compute with the same ones and give the same bits. All three: (optional), or none of them.
+     * tune: from now on, programs that are made measure (on) or take what was measured (off, as at first). */
+    void (*tune)(bool on);
+    /* What was measured since attach, as text of printable characters with the device's name; malloc'd, the caller's. */
+    int (*choices)(char **out);
+    /* What another process measured. Of another device or version, or damaged: ignored, and logged. After attach. */
+    int (*use_choices)(const char *text);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

@@ -14,7 +14,7 @@
 
 /* meta = [name, packed_for, graph (bin), layers, hashes, profile]
  * layer = [node, offset, bytes, [param...]]   param = [input, offset, bytes, layout (bin)]
- * profile = [n_threads, storage_bytes_per_s, [batch...], [[layer_ns...]...]] */
+ * profile = [n_threads, storage_bytes_per_s, [batch...], [[layer_ns...]...], choices (str; may be missing)] */
 
 static void pack_bin(msgpack_packer *p, const void *bytes, size_t n)
 {
@@ -48,7 +48,8 @@ static void pack_layer(msgpack_packer *p, const struct sy_layer *layer)
 
 static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, int n_layers)
 {
-    msgpack_pack_array(p, 4);
+    const char *choices = profile->choices ? profile->choices : "";
+    msgpack_pack_array(p, 5);
     msgpack_pack_uint64(p, (uint64_t)profile->n_threads);
     msgpack_pack_uint64(p, profile->storage_bytes_per_s);
     msgpack_pack_array(p, SY_PROFILE_BATCHES);
@@ -61,6 +62,8 @@ static void pack_profile(msgpack_packer *p, const struct sy_profile *profile, in
         for (int i = 0; i < n; i++)
             msgpack_pack_uint64(p, profile->layer_ns[b][i]);
     }
+    msgpack_pack_str(p, strlen(choices));
+    msgpack_pack_str_body(p, choices, strlen(choices));
 }
 
 /* A constant stays in the graph unless every use of it is as a packed parameter. */
@@ -233,7 +236,7 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
 {
     uint64_t n_threads = 0, batch = 0;
     uint32_t n_layers = (uint32_t)package->n_layers;
-    SY_TRY(take_array(o, 4, 4, "the profile"));
+    SY_TRY(take_array(o, 4, 5, "the profile"));
     const msgpack_object *f = o->via.array.ptr;
     SY_TRY(take_u64(&f[0], 1u << 20, &n_threads));
     SY_TRY(take_u64(&f[1], UINT64_MAX, &package->profile.storage_bytes_per_s));
@@ -254,7 +257,7 @@ static int take_profile(const msgpack_object *o, struct sy_package *package)
         for (uint32_t i = 0; i < n_layers; i++)
             SY_TRY(take_u64(&times->via.array.ptr[i], UINT64_MAX / n_layers, &ns[i]));
     }
-    return SY_OK;
+    return o->via.array.size == 5 ? take_str(&f[4], &package->profile.choices) : SY_OK;
 }
 
 static int take_meta(const msgpack_object *o, struct sy_package *package)

@@ -10,6 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "workers/device_profiler.h"
 
 #define N_RUNS        5
 #define STORAGE_BYTES (256ull << 20) /* enough for a steady rate */
@@ -141,7 +142,7 @@ static int measure_storage(const struct sy_package *package, uint64_t *out_bytes
 }
 
 int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
-                       int n_threads, struct sy_profile *out)
+                       const char *device, int n_threads, struct sy_profile *out)
 {
     struct rig rig = {.package = package, .engine = engine};
     int status = SY_OK;
@@ -157,7 +158,9 @@ int sy_profile_measure(const struct sy_package *package, const struct sy_engine_
         status = read_weights(package, rig.weights);
     for (int i = 0; status == SY_OK && i < package->n_layers; i++)
         rig.layer_params[i] = rig.weights + package->layers[i].offset_bytes;
-    for (int i = 0; status == SY_OK && i < SY_PROFILE_BATCHES; i++)
+    if (status == SY_OK && engine->attach)
+        status = sy_profile_on_device(package, engine, device, rig.weights, out);
+    for (int i = 0; status == SY_OK && !engine->attach && i < SY_PROFILE_BATCHES; i++)
         status = measure_batch(&rig, out->batch[i], out->layer_ns[i]);
     if (status == SY_OK)
         status = measure_storage(package, &out->storage_bytes_per_s);
@@ -174,4 +177,6 @@ void sy_profile_finish(struct sy_profile *profile)
         free(profile->layer_ns[i]);
         profile->layer_ns[i] = NULL;
     }
+    free(profile->choices);
+    profile->choices = NULL;
 }

@@ -4,10 +4,12 @@
 
 #include "loader/package.h"
 
-/* Measures the storage's rate on the package's file, and times every layer at batch 1 and 8: the median of several runs, on the engine's threads as they are set (`n_threads` is noted in the
- * profile). Reads the whole weights into memory; seconds for a large model. Caller calls sy_profile_finish. */
+/* Measures the storage's rate on the package's file, and times every layer at batch 1 and 8: the median of several runs, on the engine's
+ * threads as they are set (`n_threads` is noted in the profile), or on `device` (as sy_device_spec_parse takes it) for an engine that
+ * computes there; the engine's choices are then noted too. Reads the whole weights into memory; seconds for a large model. Caller
+ * calls sy_profile_finish. */
 int sy_profile_measure(const struct sy_package *package, const struct sy_engine_ops *engine,
-                       int n_threads, struct sy_profile *out);
+                       const char *device, int n_threads, struct sy_profile *out);
 void sy_profile_finish(struct sy_profile *profile);
 
 #endif

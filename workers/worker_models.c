@@ -88,6 +88,8 @@ int sy_worker_models_add(struct sy_worker_models *m, uint64_t id, const char *pa
     SY_TRY(sy_package_open(path, &package));
     int *cuts = NULL;
     int status = sy_package_check_engine(package, m->engine);
+    if (status == SY_OK && m->engine->use_choices && package->profile.choices)
+        status = m->engine->use_choices(package->profile.choices);
     if (status == SY_OK)
         status = copy_cuts(package, group_layers, n_groups, &cuts);
     if (status < 0) {

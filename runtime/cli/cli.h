@@ -52,11 +52,17 @@ const char *sy_cli_default_socket(void);
 /* Connects, or says why not and returns 1. */
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 
-/* Imports an ONNX file into a package and, if `profile`, times its layers on n_threads cores (0: all). */
-int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile,
-                  int n_threads);
-/* Whether `package` is there, not older than `onnx`, of this version and packed for this machine. A damaged one counts as current: it is
- * to be refused by name, not replaced silently. */
-bool sy_cli_is_imported(const char *onnx, const char *package);
+struct sy_cli_import {
+    const char *device; /* whose engine packs and is timed; NULL: host */
+    bool profile;       /* times the layers, which needs the device itself */
+    int n_threads;      /* of the profile; 0: all cores */
+};
+
+/* Imports an ONNX file into a package. */
+int sy_cli_import(const char *onnx, const char *package, const char *name,
+                  const struct sy_cli_import *options);
+/* Whether `package` is there, not older than `onnx`, of this version and packed for this machine's engine of `device` (NULL: host). A
+ * damaged one counts as current: it is to be refused by name, not replaced silently. */
+bool sy_cli_is_imported(const char *onnx, const char *package, const char *device);
 
 #endif

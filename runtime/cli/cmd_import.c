@@ -9,9 +9,11 @@
 #include "loader/package.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/device/device.h"
+#include "workers/engines.h"
 #include "workers/profiler.h"
 
-static int set_threads(int *n_threads)
+static int set_threads(const struct sy_engine_ops *engine, int *n_threads)
 {
     int cores[CPU_SETSIZE], n = 0;
     cpu_set_t set;
@@ -22,7 +24,29 @@ static int set_threads(int *n_threads)
         if (CPU_ISSET(core, &set) && (*n_threads == 0 || n < *n_threads))
             cores[n++] = core;
     *n_threads = n;
-    return sy_host_engine.set_threads(cores, n);
+    return engine->set_threads(cores, n);
+}
+
+static int engine_of(const char *device, const struct sy_engine_ops **out)
+{
+    struct sy_device_spec spec;
+
+    SY_TRY(sy_device_spec_parse(device ? device : "host", &spec));
+    return sy_engine_for_device(spec.kind, out);
+}
+
+/* A GPU that is not there is told before the minutes of packing. */
+static int check_device(const struct sy_cli_import *options, const struct sy_engine_ops *engine)
+{
+    struct sy_device_spec spec;
+    struct sy_device *device;
+
+    if (!options->profile || !engine->attach)
+        return SY_OK;
+    SY_TRY(sy_device_spec_parse(options->device, &spec));
+    SY_TRY(sy_device_open(&spec, &device));
+    sy_device_close(device);
+    return SY_OK;
 }
 
 static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
@@ -33,14 +57,15 @@ static void show_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
         fputc('\n', stderr);
 }
 
-static int profile_package(const char *path, int n_threads)
+static int profile_package(const char *path, const struct sy_engine_ops *engine, const char *device,
+                           int n_threads)
 {
     struct sy_profile profile;
     struct sy_package *package;
     int status;
 
     SY_TRY(sy_package_open(path, &package));
-    status = sy_profile_measure(package, &sy_host_engine, n_threads, &profile);
+    status = sy_profile_measure(package, engine, device, n_threads, &profile);
     sy_package_close(package);
     SY_TRY(status);
     status = sy_package_set_profile(path, &profile);
@@ -48,37 +73,43 @@ static int profile_package(const char *path, int n_threads)
     return status;
 }
 
-int sy_cli_import(const char *onnx, const char *package, const char *name, bool profile,
-                  int n_threads)
+int sy_cli_import(const char *onnx, const char *package, const char *name,
+                  const struct sy_cli_import *options)
 {
+    const struct sy_engine_ops *engine;
     struct sy_graph *graph = NULL;
-    int status;
+    int status, n_threads = options->n_threads;
 
-    SY_TRY(set_threads(&n_threads));
+    SY_TRY(engine_of(options->device, &engine));
+    SY_TRY(check_device(options, engine));
+    SY_TRY(set_threads(engine, &n_threads));
     SY_TRY_GOTO(sy_onnx_read(onnx, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
-    status = sy_package_write(package, name, graph, &sy_host_engine,
-                              isatty(2) ? show_progress : NULL, (void *)name);
+    status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
+                              (void *)name);
 done:
     sy_graph_free(graph);
-    return status == SY_OK && profile ? profile_package(package, n_threads) : status;
+    if (status < 0 || !options->profile)
+        return status;
+    return profile_package(package, engine, options->device, n_threads);
 }
 
-bool sy_cli_is_imported(const char *onnx, const char *package)
+bool sy_cli_is_imported(const char *onnx, const char *package, const char *device)
 {
+    const struct sy_engine_ops *engine;
     struct sy_package *opened;
     struct stat source, made;
     int status;
 
-    if (stat(package, &made) < 0)
+    if (stat(package, &made) < 0 || engine_of(device, &engine) < 0)
         return false;
     if (stat(onnx, &source) == 0 && made.st_mtime < source.st_mtime)
         return false;
     status = sy_package_open(package, &opened);
     if (status < 0)
         return status != SY_EUNSUPPORTED;
-    status = sy_package_check_engine(opened, &sy_host_engine);
+    status = sy_package_check_engine(opened, engine);
     sy_package_close(opened);
     return status == SY_OK;
 }
@@ -128,14 +159,19 @@ int sy_cmd_import(int argc, char **argv)
         {"no-profile", NULL, "do not time the layers: groups are then planned from sizes alone"},
         {"update", NULL, "do nothing if an up-to-date package is there"},
         {"threads", "N", "compute threads of the profile; default: all cores that may be used"},
+        {"device", "SPEC",
+         "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
+         "a "
+         "package for a GPU is made without one"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
-                                   "fuses, packs the weights for this CPU and times each layer.",
+                                   "fuses, packs the weights for the device and times each layer.",
                                    options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
+    struct sy_cli_import import = {.device = "host", .profile = true};
     int64_t n_threads = 0;
-    bool profile = true, update = false;
+    bool update = false;
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
@@ -148,18 +184,21 @@ int sy_cmd_import(int argc, char **argv)
         else if (got == 1)
             snprintf(name, sizeof(name), "%s", value);
         else if (got == 2)
-            profile = false;
+            import.profile = false;
         else if (got == 3)
             update = true;
+        else if (got == 5)
+            import.device = value;
         else if (sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
+    import.n_threads = (int)n_threads;
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
-    if (!(update && sy_cli_is_imported(onnx, path)) &&
-        sy_cli_import(onnx, path, name, profile, (int)n_threads) < 0)
+    if (!(update && sy_cli_is_imported(onnx, path, import.device)) &&
+        sy_cli_import(onnx, path, name, &import) < 0)
         return sy_cli_fail_status();
     printf("%s\n", path);
     return 0;

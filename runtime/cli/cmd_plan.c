@@ -142,7 +142,8 @@ static int plan_onnx(const struct plan_options *options)
     if (!mkdtemp(folder))
         return sy_error_set(SY_EIO, "no temporary folder %s: %s", folder, strerror(errno));
     snprintf(path, sizeof(path), "%s/model" SY_PACKAGE_SUFFIX, folder);
-    status = sy_cli_import(options->file, path, base ? base + 1 : options->file, true, 0);
+    status = sy_cli_import(options->file, path, base ? base + 1 : options->file,
+                           &(struct sy_cli_import){.profile = true});
     if (status == SY_OK)
         status = plan_package(options, path);
     unlink(path);

@@ -179,9 +179,10 @@ static int set_option(struct serve *serve, int index, const char *value)
 /* ---- the models folder ------------------------------------------------------------------------------------ */
 
 /* In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
-static int import_in_child(char *onnx, char *package, char *name)
+static int import_in_child(char *onnx, char *package, char *name, char *device)
 {
-    char *argv[] = {"switchyard", "import", onnx, "-o", package, "--name", name, NULL};
+    char *argv[] = {"switchyard", "import", onnx,       "-o",   package,
+                    "--name",     name,     "--device", device, NULL};
     int status = 0;
     pid_t pid;
 
@@ -195,6 +196,7 @@ static int import_in_child(char *onnx, char *package, char *name)
 
 static int add_version(struct serve *serve, const char *folder, char *name)
 {
+    char *device = (char *)(uintptr_t)serve->core_config.device; /* argv knows no const */
     char onnx[1000], package[1000];
     bool has_source, has_package;
 
@@ -204,8 +206,8 @@ static int add_version(struct serve *serve, const char *folder, char *name)
     has_package = access(package, F_OK) == 0;
     if (!has_source && !has_package)
         return SY_OK;
-    if (has_source && !sy_cli_is_imported(onnx, package))
-        SY_TRY(import_in_child(onnx, package, name));
+    if (has_source && !sy_cli_is_imported(onnx, package, device))
+        SY_TRY(import_in_child(onnx, package, name, device));
     return add_package(serve, package, name);
 }
 

@@ -155,6 +155,30 @@ static int attach(struct sy_device *device, struct sy_stream *compute)
     return status;
 }
 
+static void tune(bool on)
+{
+    if (engine.math && engine.ops->tune)
+        engine.ops->tune(engine.math, on);
+}
+
+static int choices(char **out)
+{
+    *out = NULL;
+    return engine.math && engine.ops->choices ? engine.ops->choices(engine.math, out) : SY_OK;
+}
+
+/* What cannot be used costs time only: the library's own choice is right too. */
+static int use_choices(const char *text)
+{
+    int status =
+        engine.math && engine.ops->use_choices ? engine.ops->use_choices(engine.math, text) : SY_OK;
+    if (status == SY_EUNSUPPORTED || status == SY_ECORRUPT) {
+        sy_log_info("cuda", "event=choices_ignored why=\"%s\"", sy_error_text());
+        return SY_OK;
+    }
+    return status;
+}
+
 struct sy_cuda_engine_counts sy_cuda_engine_get_counts(void)
 {
     struct sy_cuda_engine_counts out = {0};
@@ -291,4 +315,7 @@ const struct sy_engine_ops sy_cuda_engine = {
     .program_workspace_bytes = program_workspace_bytes,
     .program_run = program_run,
     .program_finish = program_finish,
+    .tune = tune,
+    .choices = choices,
+    .use_choices = use_choices,
 };

@@ -29,9 +29,14 @@ struct sy_math_graph;
 #define SY_MATH_CHAIN_IN   5
 #define SY_MATH_CHAIN_STEP 8
 
-/* y = act(conv(x, w) + bias + residual), y none of these. x, y, residual: channels last; w: [out, kernel..., in / groups]. One dimension is
+/* FORWARD: y = act(conv(x, w) + bias + residual); a = x, b = w. DATA: the gradient of x from that of y; a = dy, b = w, y = dx. WEIGHTS: that of
+ * w; a = x, b = dy, y = dw; both without bias, residual, activation. */
+enum sy_math_direction { SY_MATH_FORWARD, SY_MATH_DATA, SY_MATH_WEIGHTS };
+
+/* Any direction; the result is none of the operands. x, y, residual: channels last; w: [out, kernel..., in / groups]. One dimension is
  * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
 struct sy_math_conv {
+    enum sy_math_direction direction;
     int spatial; /* 2 or 3 */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
@@ -175,15 +180,22 @@ struct sy_math_ops {
     int (*host_take)(struct sy_math *math, uint64_t bytes, void **out);
     void (*host_drop)(struct sy_math *math, void *memory); /* NULL is fine */
 
-    /* Picks an algorithm, once per description (remembered while open). May take time and wait for the device. */
+    /* Picks an algorithm, once per description (remembered while open): the fastest while tuning is on, which takes time and
+     * waits for the device; else the one that was measured before, for this batch size or another; else the library's own first choice
+     * that is deterministic. Equal libraries, devices and choices make equal plans. */
     int (*conv_plan)(struct sy_math *math, const struct sy_math_conv *conv,
                      struct sy_math_plan **out);
     int (*matmul_plan)(struct sy_math *math, const struct sy_math_matmul *matmul,
                        struct sy_math_plan **out);
     void (*plan_drop)(struct sy_math *math, struct sy_math_plan *plan); /* NULL is fine */
 
+    /* (all optional) As in struct sy_engine_ops: whether plans measure; what was measured, as text; another process's. */
+    void (*tune)(struct sy_math *math, bool on);
+    int (*choices)(struct sy_math *math, char **out);
+    int (*use_choices)(struct sy_math *math, const char *text);
+
     /* ---- enqueue (M1) ---- */
-    int (*conv)(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
+    int (*conv)(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
                 const void *bias, const void *residual, void *y, void *scratch);
     int (*matmul)(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
                   const void *bias, const void *c, void *y, void *scratch);

@@ -10,7 +10,10 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/math_internal.h"
 
-#define MAX_TRIED 6
+#define MAX_TRIED  6
+#define BATCH_WORD 1 /* of the key: rows */
+
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == SY_CHOICE_DATA, "an algorithm is copied whole");
 
 static void make_key(const struct sy_math_matmul *m, int64_t *key)
 {
@@ -159,7 +162,28 @@ static uint64_t span_bytes(int64_t rows, int64_t columns, int64_t count, int64_t
     return SY_ALIGN_UP((uint64_t)((count - 1) * stride + rows * columns) * sizeof(float), 256u);
 }
 
-/* The fastest; the first, which is cuBLASLt's own choice, if there is no memory to try. What fails on trial is not chosen. */
+/* What was measured, if it can do this too. way: whether bias and relu are fused. */
+static bool take_chosen(struct sy_math *math, struct sy_math_plan *p)
+{
+    const struct sy_choice *chosen = sy_math_chosen(math, p->key, BATCH_WORD);
+    cublasLtMatmulHeuristicResult_t result;
+    if (!chosen || set_epilogue(math, p, chosen->way != 0) < 0)
+        return false;
+    memcpy(&p->lt_algo, chosen->data, sizeof p->lt_algo);
+    return cublasLtMatmulAlgoCheck(math->lt, p->product, p->left, p->right, p->result, p->result,
+                                   &p->lt_algo, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= SY_MATH_SCRATCH_BYTES;
+}
+
+static int keep_choice(struct sy_math *math, const struct sy_math_plan *p, bool fused)
+{
+    struct sy_choice choice = {.way = fused};
+    memcpy(choice.data, &p->lt_algo, sizeof p->lt_algo);
+    return sy_math_choose(math, p->key, BATCH_WORD, &choice);
+}
+
+/* The fastest while tuning; the first, which is cuBLASLt's own choice, else, or if there is no memory to try. What fails on trial is not
+ * chosen. */
 static int choose(struct sy_math *math, struct sy_math_plan *p,
                   const cublasLtMatmulHeuristicResult_t *results, int n)
 {
@@ -171,6 +195,8 @@ static int choose(struct sy_math *math, struct sy_math_plan *p,
     int best = -1, status = SY_OK;
     p->lt_algo = results[0].algo;
     p->best_ms = -1;
+    if (!math->tune)
+        return SY_OK;
     if (!sy_math_trial_take(math, a + b + y + bias + SY_MATH_SCRATCH_BYTES, &memory))
         return SY_OK;
     struct trial t = {.math = math,
@@ -208,8 +234,11 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
     if (p->matmul.m * p->matmul.n * p->matmul.count == 0)
         return SY_OK;
     SY_TRY(make_product(math, p));
+    if (!math->tune && take_chosen(math, p))
+        return SY_OK;
     SY_TRY(set_epilogue(math, p, true));
     SY_TRY(ask(math, p, results, &n));
+    bool fused = n > 0;
     if (n == 0) {
         SY_TRY(set_epilogue(math, p, false));
         SY_TRY(ask(math, p, results, &n));
@@ -219,7 +248,8 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
                             "cuBLASLt has no algorithm for [%lld, %lld] by [%lld, %lld]",
                             (long long)p->matmul.m, (long long)p->matmul.k, (long long)p->matmul.k,
                             (long long)p->matmul.n);
-    return choose(math, p, results, n);
+    SY_TRY(choose(math, p, results, n));
+    return math->tune ? keep_choice(math, p, fused) : SY_OK;
 }
 
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,

@@ -1,6 +1,7 @@
 /* The table of device mathematics on CUDA: opening, memory, our kernels, graphs; and the plugin's symbol. */
 #include "workers/cuda/math_cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,30 @@ static void plan_drop(struct sy_math *math, struct sy_math_plan *plan)
     (void)plan; /* remembered until close */
 }
 
+static uint64_t key_of(const int64_t *key, int batch_word, bool any_batch)
+{
+    int64_t words[SY_MATH_KEY];
+    memcpy(words, key, sizeof words);
+    if (any_batch)
+        words[batch_word] = -1;
+    return sy_choices_key(words, SY_MATH_KEY);
+}
+
+const struct sy_choice *sy_math_chosen(struct sy_math *math, const int64_t *key, int batch_word)
+{
+    const struct sy_choice *exact = sy_choices_find(math->choices, key_of(key, batch_word, false));
+    return exact ? exact : sy_choices_find(math->choices, key_of(key, batch_word, true));
+}
+
+int sy_math_choose(struct sy_math *math, const int64_t *key, int batch_word,
+                   struct sy_choice *choice)
+{
+    choice->key = key_of(key, batch_word, true);
+    SY_TRY(sy_choices_put(math->choices, choice));
+    choice->key = key_of(key, batch_word, false);
+    return sy_choices_put(math->choices, choice);
+}
+
 bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out)
 {
     void *memory = NULL;
@@ -148,6 +173,7 @@ static void close_math(struct sy_math *math)
         sy_math_matmul_finish(p);
         free(p);
     }
+    sy_choices_destroy(math->choices);
     if (math->cudnn)
         cudnnDestroy(math->cudnn);
     if (math->lt)
@@ -159,8 +185,23 @@ static void close_math(struct sy_math *math)
     free(math);
 }
 
+/* Text by which measurements of another kind of device, or by other libraries, are told apart. */
+static int open_choices(struct sy_math *math)
+{
+    char label[256];
+    int ordinal = 0;
+    struct cudaDeviceProp properties;
+    SY_CUDA(math, cudaGetDevice(&ordinal));
+    SY_CUDA(math, cudaGetDeviceProperties(&properties, ordinal));
+    snprintf(label, sizeof label, "%.100s sm_%d%d cudnn %zu cublaslt %zu %s", properties.name,
+             properties.major, properties.minor, cudnnGetVersion(), cublasLtGetVersion(),
+             math->tf32 ? "tf32" : "f32");
+    return sy_choices_create(label, &math->choices);
+}
+
 static int open_parts(struct sy_math *math)
 {
+    SY_TRY(open_choices(math));
     SY_CUDA(math, cudaEventCreate(&math->start));
     SY_CUDA(math, cudaEventCreate(&math->stop));
     SY_CUDNN(math, cudnnCreate(&math->cudnn));
@@ -186,6 +227,21 @@ static int open_math(struct sy_device *device, struct sy_stream *compute, struct
     }
     *out = math;
     return SY_OK;
+}
+
+static void tune(struct sy_math *math, bool on)
+{
+    math->tune = on;
+}
+
+static int choices(struct sy_math *math, char **out)
+{
+    return sy_choices_write(math->choices, out);
+}
+
+static int use_choices(struct sy_math *math, const char *text)
+{
+    return sy_choices_read(math->choices, text);
 }
 
 static int host_take(struct sy_math *math, uint64_t bytes, void **out)
@@ -340,6 +396,9 @@ const struct sy_math_ops sy_cuda_math = {
     .conv_plan = sy_math_conv_plan,
     .matmul_plan = sy_math_matmul_plan,
     .plan_drop = plan_drop,
+    .tune = tune,
+    .choices = choices,
+    .use_choices = use_choices,
     .conv = sy_math_conv_run,
     .matmul = sy_math_matmul_run,
     .pool = pool,

@@ -10,7 +10,7 @@
 #include "workers/cuda/kernels.h"
 #include "workers/cuda/math_internal.h"
 
-#define MAX_ALGOS       CUDNN_CONVOLUTION_FWD_ALGO_COUNT
+#define BATCH_WORD      1 /* of the key */
 #define DIRECT_CHANNELS 8 /* in a group, up to which our kernel is worth a trial */
 
 static void make_key(const struct sy_math_conv *c, int64_t *key)
@@ -26,6 +26,7 @@ static void make_key(const struct sy_math_conv *c, int64_t *key)
                7 * sizeof *at);
     }
     memcpy(&all[SY_MATH_KEY - 1], floats, sizeof floats);
+    all[SY_MATH_KEY - 2] = (int64_t)c->direction;
     memcpy(key, all, sizeof all);
 }
 
@@ -118,10 +119,11 @@ static int run_fused(struct sy_math *math, struct sy_math_plan *p, const void *x
                      const void *bias, const void *residual, void *y, void *scratch)
 {
     const float one = 1, of_residual = residual ? 1 : 0;
-    SY_CUDNN(math, cudnnConvolutionBiasActivationForward(
-                       math->cudnn, &one, p->x, x, p->w, w, p->window, p->algo, scratch,
-                       SY_MATH_SCRATCH_BYTES, &of_residual, p->y, residual ? residual : y, p->bias,
-                       bias, p->activation, p->y, y));
+    SY_CUDNN(math,
+             cudnnConvolutionBiasActivationForward(
+                 math->cudnn, &one, p->x, x, p->w, w, p->window, (cudnnConvolutionFwdAlgo_t)p->algo,
+                 scratch, SY_MATH_SCRATCH_BYTES, &of_residual, p->y, residual ? residual : y,
+                 p->bias, bias, p->activation, p->y, y));
     return SY_OK;
 }
 
@@ -155,50 +157,42 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_conv *c, cons
     return sy_math_chain_run(math, &chain, (const void *[]){y, bias, residual}, y);
 }
 
-static int run_cudnn(struct sy_math *math, struct sy_math_plan *p, const void *x, const void *w,
+int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *p, const void *a, const void *b,
                      const void *bias, const void *residual, void *y, void *scratch)
 {
-    const float one = 1, zero = 0;
-    SY_CUDNN(math, cudnnConvolutionForward(math->cudnn, &one, p->x, x, p->w, w, p->window, p->algo,
-                                           scratch, SY_MATH_SCRATCH_BYTES, &zero, p->y, y));
-    return run_epilogue(math, &p->conv, bias, residual, y);
-}
-
-int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *p, const void *x, const void *w,
-                     const void *bias, const void *residual, void *y, void *scratch)
-{
+    bool swaps = p->conv.direction == SY_MATH_WEIGHTS; /* as a product: dy', x */
     switch (p->way) {
     case SY_WAY_FUSED:
-        return run_fused(math, p, x, w, bias, residual, y, scratch);
+        return run_fused(math, p, a, b, bias, residual, y, scratch);
     case SY_WAY_CUDNN:
-        return run_cudnn(math, p, x, w, bias, residual, y, scratch);
+        SY_TRY(sy_math_cudnn_run(math, p, a, b, y, scratch));
+        return run_epilogue(math, &p->conv, bias, residual, y);
     case SY_WAY_GEMM:
-        return sy_math_matmul_run(math, p->gemm, x, w, bias, residual, y, scratch);
+        return sy_math_matmul_run(math, p->gemm, swaps ? b : a, swaps ? a : b, bias, residual, y,
+                                  scratch);
     default:
         return sy_math_cuda_check(
-            math, (cudaError_t)sy_kernel_conv(math->stream, &p->conv, x, w, bias, residual, y),
+            math, (cudaError_t)sy_kernel_conv(math->stream, &p->conv, a, b, bias, residual, y),
             "the convolution kernel");
     }
 }
 
 /* ---- choosing ----------------------------------------------------------------------------------------- */
 
-struct trial {
-    struct sy_math *math;
-    struct sy_math_plan *plan;
-    unsigned char *x, *w, *bias, *y, *residual, *scratch;
-};
-
 static int run_trial(void *arg)
 {
-    struct trial *t = arg;
+    struct sy_math_trial *t = arg;
     const struct sy_math_conv *c = &t->plan->conv;
-    return sy_math_conv_run(t->math, t->plan, t->x, t->w, c->has_bias ? t->bias : NULL,
-                            c->has_residual ? t->residual : NULL, t->y, t->scratch);
+    unsigned char *roles[][3] = {[SY_MATH_FORWARD] = {t->x, t->w, t->y},
+                                 [SY_MATH_DATA] = {t->y, t->w, t->x},
+                                 [SY_MATH_WEIGHTS] = {t->x, t->y, t->w}};
+    unsigned char **at = roles[c->direction];
+    return sy_math_conv_run(t->math, t->plan, at[0], at[1], c->has_bias ? t->bias : NULL,
+                            c->has_residual ? t->residual : NULL, at[2], t->scratch);
 }
 
 /* Takes `way` if it runs, and faster than what there is. */
-static int consider(struct trial *t, enum sy_math_way way)
+static int consider(struct sy_math_trial *t, enum sy_math_way way)
 {
     enum sy_math_way best = t->plan->way;
     float ms;
@@ -211,41 +205,14 @@ static int consider(struct trial *t, enum sy_math_way way)
     return sy_cuda_device_failed(t->math->device); /* then nothing else will work */
 }
 
-static bool usable(const struct sy_math *math, const cudnnConvolutionFwdAlgoPerf_t *perf)
-{
-    return perf->status == CUDNN_STATUS_SUCCESS && perf->determinism == CUDNN_DETERMINISTIC &&
-           perf->memory <= SY_MATH_SCRATCH_BYTES &&
-           (math->tf32 || perf->mathType == CUDNN_FMA_MATH);
-}
-
-/* cuDNN's fastest algorithm; false: it has none for this. */
-static bool find_algo(struct trial *t)
-{
-    struct sy_math_plan *p = t->plan;
-    cudnnHandle_t cudnn = t->math->cudnn;
-    cudnnConvolutionFwdAlgoPerf_t perf[MAX_ALGOS];
-    int n = 0;
-    cudnnStatus_t answer =
-        t->x ? cudnnFindConvolutionForwardAlgorithmEx(cudnn, p->x, t->x, p->w, t->w, p->window,
-                                                      p->y, t->y, MAX_ALGOS, &n, perf, t->scratch,
-                                                      SY_MATH_SCRATCH_BYTES)
-             : cudnnGetConvolutionForwardAlgorithm_v7(cudnn, p->x, p->w, p->window, p->y, MAX_ALGOS,
-                                                      &n, perf);
-    for (int i = 0; answer == CUDNN_STATUS_SUCCESS && i < n; i++)
-        if (usable(t->math, &perf[i])) {
-            p->algo = perf[i].algo;
-            return cudnnSetConvolutionMathType(p->window, perf[i].mathType) == CUDNN_STATUS_SUCCESS;
-        }
-    return false;
-}
-
 /* What cuDNN fuses: a bias with relu; with nothing behind it for one algorithm only. */
 static bool can_fuse(const struct sy_math_plan *p)
 {
     const struct sy_math_conv *c = &p->conv;
-    return c->has_bias && (c->activation == SY_ACT_RELU ||
-                           (c->activation == SY_ACT_NONE &&
-                            p->algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM));
+    return c->direction == SY_MATH_FORWARD && c->has_bias &&
+           (c->activation == SY_ACT_RELU ||
+            (c->activation == SY_ACT_NONE &&
+             p->algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM));
 }
 
 static bool is_product(const struct sy_math_conv *c)
@@ -271,11 +238,22 @@ static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
                                .act_alpha = c->act_alpha,
                                .act_beta = c->act_beta,
                                .align_bytes = 16};
+    if (c->direction == SY_MATH_DATA) { /* dx[rows, in] = dy[rows, out] w[out, in] */
+        m.n = c->in_channels;
+        m.k = c->out_channels;
+        m.b_transposed = false;
+    } else if (c->direction == SY_MATH_WEIGHTS) { /* dw[out, in] = dy'[out, rows] x[rows, in] */
+        m.m = c->out_channels;
+        m.n = c->in_channels;
+        m.k = c->batch * c->out[0] * c->out[1] * c->out[2];
+        m.a_transposed = true;
+        m.b_transposed = false;
+    }
     return sy_math_matmul_plan(math, &m, &p->gemm);
 }
 
 /* Times what there is; without memory for it, a product where it is one, else what cuDNN thinks best. */
-static int choose(struct trial *t, bool has_algo)
+static int choose(struct sy_math_trial *t, bool has_algo)
 {
     struct sy_math_plan *p = t->plan;
     const struct sy_math_conv *c = &p->conv;
@@ -298,6 +276,29 @@ static int choose(struct trial *t, bool has_algo)
                           : SY_OK;
 }
 
+/* What was measured, if it can do this too. */
+static bool take_chosen(struct sy_math *math, struct sy_math_plan *p, bool described)
+{
+    const struct sy_choice *chosen = sy_math_chosen(math, p->key, BATCH_WORD);
+    if (!chosen)
+        return false;
+    p->way = (enum sy_math_way)chosen->way;
+    p->algo = chosen->algo;
+    p->math_type = (cudnnMathType_t)chosen->math_type;
+    switch (p->way) {
+    case SY_WAY_FUSED:
+        return described && can_fuse(p) && sy_math_cudnn_fits(math, p);
+    case SY_WAY_CUDNN:
+        return described && sy_math_cudnn_fits(math, p);
+    case SY_WAY_GEMM:
+        return p->gemm != NULL;
+    case SY_WAY_DIRECT:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static uint64_t floats(int64_t n)
 {
     return SY_ALIGN_UP((uint64_t)n * sizeof(float), 256u);
@@ -312,25 +313,31 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
              w = floats(c->out_channels * c->in_channels / c->groups * c->kernel[0] * c->kernel[1] *
                         c->kernel[2]),
              bias = floats(c->out_channels);
-    struct trial t = {.math = math, .plan = p};
+    struct sy_math_trial t = {.math = math, .plan = p};
     bool described = fits_int(c);
     if (described)
         SY_TRY(make_descriptions(math, p));
     if (is_product(c))
         SY_TRY(make_gemm(math, p));
-    if (sy_math_trial_take(math, x + w + bias + 2 * y + SY_MATH_SCRATCH_BYTES, &t.x)) {
+    if (!math->tune && take_chosen(math, p, described))
+        return SY_OK;
+    if (math->tune &&
+        sy_math_trial_take(math, x + w + bias + 2 * y + SY_MATH_SCRATCH_BYTES, &t.x)) {
         t.w = t.x + x;
         t.bias = t.w + w;
         t.y = t.bias + bias;
         t.residual = t.y + y;
         t.scratch = t.residual + y;
     }
-    int status = choose(&t, described && find_algo(&t));
+    int status = choose(&t, described && sy_math_cudnn_find(&t));
     sy_math_trial_drop(math, t.x);
     sy_log_debug("cuda", "event=conv_plan in=%lld out=%lld area=%lld way=%d algo=%d us=%.1f",
                  (long long)c->in_channels, (long long)c->out_channels, (long long)out, (int)p->way,
-                 (int)p->algo, (double)p->best_ms * 1e3);
-    return status;
+                 p->algo, (double)p->best_ms * 1e3);
+    SY_TRY(status);
+    struct sy_choice choice = {
+        .way = (int32_t)p->way, .algo = p->algo, .math_type = (int32_t)p->math_type};
+    return math->tune ? sy_math_choose(math, p->key, BATCH_WORD, &choice) : SY_OK;
 }
 
 int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,

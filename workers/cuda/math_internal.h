@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include "workers/cuda/choices.h"
 #include "workers/cuda/device_math.h"
 
 /* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
@@ -20,6 +21,8 @@ struct sy_math {
     cublasLtHandle_t lt;
     bool tf32;                  /* SY_CUDA_TF32=1 */
     struct sy_math_plan *plans; /* one per description, as long as it is open */
+    struct sy_choices *choices;
+    bool tune;
 };
 
 enum sy_math_way {
@@ -41,7 +44,8 @@ struct sy_math_plan {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t window;
     cudnnActivationDescriptor_t activation;
-    cudnnConvolutionFwdAlgo_t algo;
+    int algo; /* of cuDNN's enum for the direction */
+    cudnnMathType_t math_type;
     struct sy_math_plan *gemm; /* in the list too */
     /* products */
     struct sy_math_matmul matmul;
@@ -65,6 +69,13 @@ int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *ca
 struct sy_math_plan *sy_math_find(struct sy_math *math, const int64_t *key);
 void sy_math_keep(struct sy_math *math, struct sy_math_plan *plan);
 
+/* What was measured for the description `key`, whose word `batch_word` is or holds the batch size: for just this, else for another
+ * batch size; NULL: nothing. */
+const struct sy_choice *sy_math_chosen(struct sy_math *math, const int64_t *key, int batch_word);
+/* Remembers it for both. `choice` needs no key. */
+int sy_math_choose(struct sy_math *math, const int64_t *key, int batch_word,
+                   struct sy_choice *choice);
+
 /* Zeroed device memory for a trial, beside the pool; false: there is none, decide without timing. */
 bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out);
 void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
@@ -80,6 +91,21 @@ int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
 int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
                      const void *bias, const void *residual, void *y, void *scratch);
 void sy_math_conv_finish(struct sy_math_plan *plan);
+
+/* ---- math_cudnn_algo.c: cuDNN's three directions as one ---- */
+struct sy_math_trial { /* memory NULL: nothing can be timed */
+    struct sy_math *math;
+    struct sy_math_plan *plan;
+    unsigned char *x, *w, *bias, *y, *residual, *scratch;
+};
+/* The fastest deterministic algorithm that fits the scratch, as measured (trial memory) or as cuDNN thinks, and its math type, into
+ * the plan. false: cuDNN has none for this. */
+bool sy_math_cudnn_find(struct sy_math_trial *trial);
+/* Whether the plan's algorithm can do what the plan describes, in the scratch there is. */
+bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *plan);
+/* The plan's direction, without bias, residual, activation. */
+int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
+                      void *result, void *scratch);
 
 /* ---- math_cublas.c ---- */
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,
