@@ -12,7 +12,8 @@
 
 #include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
-#include "loader/plan.h"
+#include "loader/direct_read.h"
+#include "loader/free_prefix.h"
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
@@ -43,6 +44,7 @@ struct swap_rig {
     void *reference[16];
     uint64_t workspace_offset;
     struct sy_plan_layer *layers;
+    uint64_t *read_bytes; /* by layer: of tables that may stay in the image; else 0 */
     struct sy_link_cost cost;
     double ready_ms, bound_ms;
     _Atomic uint32_t arrivals[SY_RUN_MAX_GROUPS];
@@ -53,8 +55,36 @@ struct swap_rig {
 
 struct cut {
     int n_groups;
+    int n_there; /* head groups that are in the pool */
     int first[SY_RUN_MAX_GROUPS];
+    bool direct[SY_RUN_MAX_GROUPS];
 };
+
+/* As the runtime plans: tables that stay in the image where the device can read them there. */
+static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *cut)
+{
+    struct sy_direct_plan plan;
+    SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
+                               SY_MAX_GROUPS, 0, &plan));
+    cut->n_groups = SY_MIN(plan.n_groups, SY_RUN_MAX_GROUPS);
+    struct sy_run_group *groups = calloc((size_t)plan.n_groups, sizeof *groups);
+    if (!groups || cut->n_groups < plan.n_groups) {
+        free(groups);
+        free(plan.groups);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan.n_groups);
+    }
+    for (int g = 0; g < plan.n_groups; g++) {
+        cut->first[g] = plan.groups[g].first_layer;
+        cut->direct[g] = plan.groups[g].direct;
+    }
+    sy_run_groups(r->layers, plan.groups, plan.n_groups, groups);
+    if (mode == SWAP_PREFIX)
+        cut->n_there = sy_free_prefix(groups, plan.n_groups, &r->cost,
+                                      sy_free_prefix_slack(groups, plan.n_groups));
+    free(groups);
+    free(plan.groups);
+    return SY_OK;
+}
 
 static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *cut)
 {
@@ -69,11 +99,7 @@ static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *c
                 cut->first[cut->n_groups++] = i;
         return SY_OK;
     }
-    struct sy_plan plan;
-    SY_TRY(sy_plan_make(r->layers, r->package->n_layers, &r->cost, SY_MAX_GROUPS, 0, &plan));
-    for (int g = 0; g < plan.n_groups; g++)
-        cut->first[cut->n_groups++] = plan.groups[g].first_layer;
-    return SY_OK;
+    return plan_cut(r, mode, cut);
 }
 
 /* ---- storage: the unified device's link ------------------------------------------------------------ */
@@ -172,22 +198,24 @@ static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode 
                       struct sy_transfer *transfer, uint64_t *moved)
 {
     bool unified = sy_device_get_properties(r->device)->unified;
-    bool resident = mode == SWAP_READY || mode == SWAP_IN_IMAGE;
+    bool all = mode == SWAP_READY || mode == SWAP_IN_IMAGE;
     *moved = 0;
     sy_transfer_begin(transfer);
     for (int g = 0; g < cut->n_groups; g++) {
         uint64_t start, bytes;
         sy_infer_group_range(r->package, cut->first, cut->n_groups, g, &start, &bytes);
+        bool resident = all || g < cut->n_there;
         struct sy_transfer_group group = {
             .pool_offset = start,
             .bytes = bytes,
             .image = unified ? NULL : (char *)r->image.base + start,
             .arrival = unified && !resident ? &r->arrivals[g] : NULL,
-            .resident = resident || bytes == 0,
+            .resident = (resident && !cut->direct[g]) || bytes == 0,
+            .direct = cut->direct[g],
             .after_group = mode == SWAP_SEQUENTIAL ? g - 1 : -1,
         };
         SY_TRY(sy_transfer_add(transfer, &group, 1));
-        *moved += resident ? 0 : bytes;
+        *moved += resident || cut->direct[g] ? 0 : bytes;
     }
     return SY_OK;
 }
@@ -205,6 +233,7 @@ static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_mem
         .transfer = transfer,
         .group_layers = cut->first,
         .n_groups = cut->n_groups,
+        .batch = r->batch,
         .workspace_offset = r->workspace_offset,
         .inputs = (const void *const *)r->inputs,
         .outputs = r->outputs,
@@ -259,6 +288,7 @@ static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cu
         pthread_join(read.thread, NULL);
         status = status < 0 ? status : read.status;
     }
+    out->bytes += times.read_bytes;
     out->total_ns = times.end_ns - start;
     out->first_layer_ns = times.first_layer_ns - start;
     return status;
@@ -453,7 +483,8 @@ static int profile_layers(struct swap_rig *r)
     uint64_t *samples = calloc((size_t)n * PROFILE_RUNS, sizeof *samples);
     struct cut *cut = calloc(1, sizeof *cut);
     r->layers = calloc((size_t)n, sizeof *r->layers);
-    int status = samples && cut && r->layers
+    r->read_bytes = calloc((size_t)n, sizeof *r->read_bytes);
+    int status = samples && cut && r->layers && r->read_bytes
                      ? SY_OK
                      : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
     for (int i = 0; status == SY_OK && i < n; i++)
@@ -479,6 +510,9 @@ static int profile_layers(struct swap_rig *r)
         r->layers[i] =
             (struct sy_plan_layer){.bytes = r->package->layers[i].bytes,
                                    .compute_ns = samples[i * PROFILE_RUNS + PROFILE_RUNS / 2]};
+        if (sy_device_get_properties(r->device)->host_reads)
+            r->read_bytes[i] =
+                sy_layer_read_bytes(r->package->graph, &r->package->layers[i], r->batch);
     }
     free(samples);
     free(cut);
@@ -535,7 +569,11 @@ static int set_cost(struct swap_rig *r)
     } else {
         SY_TRY(measure_link(r));
     }
-    r->bound_ms = (double)sy_plan_bound(r->layers, r->package->n_layers, &r->cost) / 1e6;
+    struct sy_direct_plan plan;
+    SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
+                               SY_MAX_GROUPS, 0, &plan));
+    r->bound_ms = (double)plan.bound_ns / 1e6;
+    free(plan.groups);
     return SY_OK;
 }
 
@@ -633,6 +671,7 @@ void swap_rig_destroy(struct swap_rig *r)
     sy_package_close(r->package);
     sy_shared_memory_finish(&r->image);
     free(r->layers);
+    free(r->read_bytes);
     free(r);
 }
 

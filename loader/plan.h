@@ -6,6 +6,7 @@
 #ifndef SY_LOADER_PLAN_H
 #define SY_LOADER_PLAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SY_MAX_GROUPS 64
@@ -24,6 +25,8 @@ struct sy_plan_layer {
 struct sy_group {
     int first_layer, n_layers;
     uint64_t offset_bytes, bytes; /* range in the package's weights */
+    bool
+        direct; /* one layer, read where it lies in the host image: no copy (loader/direct_read.h) */
 };
 
 struct sy_plan {

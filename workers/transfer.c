@@ -82,11 +82,16 @@ static int wait_for_place(struct sy_transfer *t, int after)
     return sy_stream_wait_event(t->copies, t->computed[after]);
 }
 
+static bool is_copied(const struct sy_transfer *t, int g)
+{
+    return !t->groups[g].resident && !t->groups[g].direct;
+}
+
 static int queue_copy(struct sy_transfer *t, int g)
 {
     struct sy_transfer_group *group = &t->groups[g];
     SY_TRY(ensure_event(t, &t->arrived[g]));
-    if (group->resident)
+    if (!is_copied(t, g))
         return SY_OK;
     for (int here = 0; !here;) {
         if (aborted(t))
@@ -230,7 +235,8 @@ const struct sy_transfer_group *sy_transfer_group(const struct sy_transfer *t, i
     return &t->groups[group];
 }
 
-static int wait_unified(struct sy_transfer *t, int g, void (*beat)(void *ctx), void *ctx)
+/* Where it is read: the pool of a unified device, or the image. */
+static int wait_in_place(struct sy_transfer *t, int g, void (*beat)(void *ctx), void *ctx)
 {
     for (;;) {
         int here = check_arrival(t->groups[g].arrival, g, WAIT_SLICE_NS);
@@ -262,8 +268,8 @@ int sy_transfer_wait(struct sy_transfer *t, int g, struct sy_stream *compute,
                      void (*beat)(void *ctx), void *ctx)
 {
     assert(g >= 0 && g < t->n_groups);
-    if (t->unified)
-        return wait_unified(t, g, beat, ctx);
+    if (t->unified || t->groups[g].direct)
+        return wait_in_place(t, g, beat, ctx);
     SY_TRY(wait_queued(t, g, beat, ctx));
     if (t->groups[g].resident)
         return SY_OK;
@@ -287,7 +293,7 @@ void sy_transfer_computed_span(const struct sy_transfer *t, int g, sy_ns *arrive
 {
     bool known = !t->unified && g < t->n_computed && t->computed[g];
     *computed = known ? sy_event_time(t->computed[g]) : 0;
-    *arrived = known && !t->groups[g].resident ? sy_event_time(t->arrived[g]) : 0;
+    *arrived = known && is_copied(t, g) ? sy_event_time(t->arrived[g]) : 0;
 }
 
 void sy_transfer_end(struct sy_transfer *t)
@@ -307,13 +313,13 @@ void sy_transfer_end(struct sy_transfer *t)
 void sy_transfer_span(const struct sy_transfer *t, int g, sy_ns *start, sy_ns *end)
 {
     *start = *end = 0;
-    if (t->unified || t->groups[g].resident || t->queued_ns[g] == 0)
+    if (t->unified || !is_copied(t, g) || t->queued_ns[g] == 0)
         return;
     *end = sy_event_time(t->arrived[g]);
     *start = t->queued_ns[g];
     /* A copy cannot begin before the one in front of it ended. */
     for (int before = g - 1; before >= 0; before--) {
-        if (t->groups[before].resident)
+        if (!is_copied(t, before))
             continue;
         *start = SY_MAX(*start, sy_event_time(t->arrived[before]));
         break;

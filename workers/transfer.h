@@ -29,6 +29,7 @@ struct sy_transfer_group {
     _Atomic uint32_t *
         arrival; /* enum sy_arrival: of the image, or of the pool on a unified device; NULL: here */
     bool resident; /* nothing to copy */
+    bool direct;   /* nothing to copy: computing reads it in the image, once it is there */
     int32_t
         after_group; /* -1, or the group that must be computed before the bytes may be overwritten */
 };

@@ -185,6 +185,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .transfer = w->transfer,
         .group_layers = model->group_layers,
         .n_groups = model->n_groups,
+        .batch = (int64_t)msg->batch,
         .workspace_offset = msg->workspace_offset,
         .inputs = (const void *const *)tensors[0],
         .outputs = tensors[1],

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/direct_read.h"
+#include "loader/free_prefix.h"
 #include "loader/package.h"
-#include "loader/plan.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
@@ -34,47 +35,93 @@ static void draw_lane(const char *name, const uint64_t *spans, int n_groups, int
     printf("|\n");
 }
 
-static void print_plan(const struct sy_plan *plan, const uint64_t *spans)
+static void print_groups(const struct sy_direct_plan *plan, const uint64_t *spans)
 {
-    double column_ns = (double)SY_MAX(plan->predicted_ns, 1) / LANE_COLUMNS;
-
     printf("%5s %7s %7s %10s %12s %12s\n", "group", "first", "layers", "MB", "copied ms",
            "computed ms");
-    for (int i = 0; i < plan->n_groups; i++)
-        printf("%4c%d %7d %7d %10.2f %12.3f %12.3f\n", 'a' + i % 26, i / 26,
-               plan->groups[i].first_layer, plan->groups[i].n_layers,
-               (double)plan->groups[i].bytes / 1e6, (double)spans[4 * i + 1] / 1e6,
-               (double)spans[4 * i + 3] / 1e6);
+    for (int i = 0; i < plan->n_groups; i++) {
+        const struct sy_group *g = &plan->groups[i];
+        char copied[32] = "read there";
+
+        if (!g->direct)
+            snprintf(copied, sizeof(copied), "%.3f", (double)spans[4 * i + 1] / 1e6);
+        printf("%4c%d %7d %7d %10.2f %12s %12.3f\n", 'a' + i % 26, i / 26, g->first_layer,
+               g->n_layers, (double)g->bytes / 1e6, copied, (double)spans[4 * i + 3] / 1e6);
+    }
+}
+
+/* What a resident head is worth. */
+static int print_prefix(const struct sy_direct_plan *plan, const struct sy_plan_layer *layers,
+                        const struct sy_link_cost *cost)
+{
+    int n = plan->n_groups;
+    struct sy_run_group *groups = calloc((size_t)n, sizeof(*groups));
+
+    if (!groups)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n);
+    sy_run_groups(layers, plan->groups, n, groups);
+    int k = sy_free_prefix(groups, n, cost, sy_free_prefix_slack(groups, n));
+    printf("free prefix: %d of %d groups, %.1f of %.1f MB; with it resident a swap takes %.3f ms, "
+           "wholly resident %.3f ms\n",
+           k, n, (double)sy_prefix_bytes(groups, k) / 1e6, (double)sy_prefix_bytes(groups, n) / 1e6,
+           (double)sy_swap_predict(groups, n, cost, k) / 1e6,
+           (double)sy_swap_predict(groups, n, cost, n) / 1e6);
+    free(groups);
+    return SY_OK;
+}
+
+static int print_plan(const struct sy_direct_plan *plan, const struct sy_plan_layer *layers,
+                      const struct sy_link_cost *cost)
+{
+    double column_ns = (double)SY_MAX(plan->predicted_ns, 1) / LANE_COLUMNS;
+    uint64_t *spans = calloc(4 * (size_t)plan->n_groups, sizeof(*spans));
+
+    if (!spans)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan->n_groups);
+    sy_plan_simulate(layers, plan->groups, plan->n_groups, cost, spans);
+    print_groups(plan, spans);
     printf("\n");
     draw_lane("link", spans, plan->n_groups, 0, column_ns);
     draw_lane("compute", spans, plan->n_groups, 2, column_ns);
     printf("%-8s 0%*.3f ms\n", "", LANE_COLUMNS - 4, (double)plan->predicted_ns / 1e6);
     printf("predicted %.3f ms, lower bound %.3f ms\n", (double)plan->predicted_ns / 1e6,
            (double)plan->bound_ns / 1e6);
+    if (plan->n_direct)
+        printf("tables read in the host image: %d; predicted with them copied %.3f ms\n",
+               plan->n_direct, (double)plan->copied_ns / 1e6);
+    free(spans);
+    return print_prefix(plan, layers, cost);
 }
 
 static int draw_package(const struct sy_package *package, const struct sy_link_cost *cost,
-                        int64_t batch)
+                        int64_t batch, bool host_reads)
 {
-    struct sy_plan_layer *layers = calloc((size_t)package->n_layers + 1, sizeof(*layers));
-    struct sy_plan plan;
-    uint64_t spans[4 * SY_MAX_GROUPS];
-    int status;
+    size_t n = (size_t)package->n_layers;
+    struct sy_plan_layer *layers = calloc(n + 1, sizeof(*layers));
+    uint64_t *read_bytes = calloc(n + 1, sizeof(*read_bytes));
+    struct sy_direct_plan plan = {0};
+    int status = layers && read_bytes ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory to plan");
 
-    for (int i = 0; layers && i < package->n_layers; i++)
+    for (int i = 0; status == SY_OK && i < package->n_layers; i++) {
         layers[i] = (struct sy_plan_layer){package->layers[i].bytes,
                                            sy_package_layer_ns(package, i, batch)};
-    status = layers ? sy_plan_make(layers, package->n_layers, cost, SY_MAX_GROUPS, 0, &plan)
-                    : sy_error_set(SY_ENOMEM_HOST, "no memory for a plan");
+        if (host_reads)
+            read_bytes[i] = sy_layer_read_bytes(package->graph, &package->layers[i], batch);
+    }
+    if (status == SY_OK)
+        status = sy_direct_plan_make(layers, read_bytes, package->n_layers, cost, SY_MAX_GROUPS, 0,
+                                     &plan);
     if (status == SY_OK) {
-        sy_plan_simulate(layers, plan.groups, plan.n_groups, cost, spans);
         printf("%s, batch %lld: %d layers, %.1f MB, compute %s\n", package->name, (long long)batch,
                package->n_layers, (double)package->weights_bytes / 1e6,
                package->profile.layer_ns[0] ? "as profiled" : "unknown: it was not profiled");
         printf("link: %.2f GB/s, %.2f us a copy, %.2f us a group's signal\n\n", cost->bytes_per_ns,
                cost->alpha_ns / 1e3, cost->sigma_ns / 1e3);
-        print_plan(&plan, spans);
+        sy_direct_apply(&plan, read_bytes, cost, layers);
+        status = print_plan(&plan, layers, cost);
     }
+    free(plan.groups);
+    free(read_bytes);
     free(layers);
     return status;
 }
@@ -85,10 +132,11 @@ struct plan_options {
     const char *file, *device;
     double link_gbps, alpha_us, sigma_us; /* negative: not given */
     int64_t batch;
+    bool host_reads; /* the device reads tables in the image */
 };
 
 /* What is given on the command line stands before what is measured. On the host device, storage is the link. */
-static int choose_link(const struct plan_options *options, const struct sy_package *package,
+static int choose_link(struct plan_options *options, const struct sy_package *package,
                        struct sy_link_cost *out)
 {
     struct sy_device_spec spec;
@@ -96,6 +144,7 @@ static int choose_link(const struct plan_options *options, const struct sy_packa
     *out = (struct sy_link_cost){DEFAULT_ALPHA_US * 1e3, DEFAULT_GBPS, DEFAULT_SIGMA_US * 1e3};
     if (options->device) {
         SY_TRY(sy_device_spec_parse(options->device, &spec));
+        options->host_reads = strcmp(spec.kind, "emulated") == 0;
         if (strcmp(spec.kind, "host") != 0)
             SY_TRY(sy_link_probe(options->device, out));
         else if (package->profile.storage_bytes_per_s > 0)
@@ -117,7 +166,7 @@ static int choose_link(const struct plan_options *options, const struct sy_packa
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
-static int plan_package(const struct plan_options *options, const char *path)
+static int plan_package(struct plan_options *options, const char *path)
 {
     struct sy_package *package;
     struct sy_link_cost cost;
@@ -126,13 +175,13 @@ static int plan_package(const struct plan_options *options, const char *path)
     SY_TRY(sy_package_open(path, &package));
     status = choose_link(options, package, &cost);
     if (status == SY_OK)
-        status = draw_package(package, &cost, options->batch);
+        status = draw_package(package, &cost, options->batch, options->host_reads);
     sy_package_close(package);
     return status;
 }
 
 /* An ONNX file is imported into a folder that is gone afterwards. */
-static int plan_onnx(const struct plan_options *options)
+static int plan_onnx(struct plan_options *options)
 {
     const char *base = strrchr(options->file, '/'), *temporary = getenv("TMPDIR");
     char folder[1024], path[1100];
@@ -188,8 +237,10 @@ static int set_option(struct plan_options *options, int index, const char *value
 int sy_cmd_plan(int argc, char **argv)
 {
     struct sy_cli_parser parser = {
-        "plan MODEL.sypkg|MODEL.onnx [options]\n\nCuts the model into groups for this link and "
-        "draws the pipeline.",
+        "plan MODEL.sypkg|MODEL.onnx [options]\n\nCuts the model into groups for this link, "
+        "draws the pipeline, and says which head makes a swap cost nothing when it is resident "
+        "(the free prefix).\nWith --device emulated, tables of which a batch reads few rows may "
+        "be read in the host image.",
         options_table, argc, argv, 0};
     struct plan_options options = {.link_gbps = -1, .alpha_us = -1, .sigma_us = -1, .batch = 1};
     const char *value;

@@ -157,6 +157,12 @@ void *sy_device_host_pointer(struct sy_device *device, sy_device_address address
                                              : NULL;
 }
 
+void sy_device_host_read(struct sy_device *device, uint64_t bytes)
+{
+    if (device->ops->memory->host_read && bytes > 0)
+        device->ops->memory->host_read(device, bytes);
+}
+
 int sy_device_host_register(struct sy_device *device, void *base, uint64_t bytes)
 {
     SY_TRY(sy_fault("host_register"));

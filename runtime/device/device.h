@@ -57,6 +57,7 @@ struct sy_device_properties {
     unsigned reserved_cores; /* cores that compute must leave to the link (emulated: 1) */
     unsigned queue_entries;  /* copies, launches, records and waits that one stream holds */
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
+    bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
     bool own_addresses; /* a pool's address may differ from process to process (cuda's fallback) */
 };
 
@@ -90,6 +91,10 @@ sy_device_address sy_pool_address(const struct sy_pool_memory *pool, uint64_t of
 /* The host's view of `address`, or NULL on a device whose memory the host cannot touch. On
  * `emulated` the engine computes on it (it is the device); host code must go through copies. */
 void *sy_device_host_pointer(struct sy_device *device, sy_device_address address);
+
+/* Where properties.host_reads: `bytes` of host memory are about to be read by computing in the calling thread. Returns when the link would
+ * have carried them (emulated paces here, with the bytes in line with all copies). Elsewhere a no-op. */
+void sy_device_host_read(struct sy_device *device, uint64_t bytes);
 
 /* Lets the device copy straight from and to [base, base+bytes). May return before it is done (pinning takes seconds): until then,
  * and if it failed, copies are right but slower and may hold the caller. The range stays mapped until it is unregistered.

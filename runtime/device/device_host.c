@@ -159,6 +159,15 @@ static const struct sy_memory_ops memory_ops = {
     .host_pointer = host_pointer,
 };
 
+static const struct sy_memory_ops emulated_memory_ops = {
+    .pool_create = pool_create,
+    .pool_import = pool_import,
+    .pool_export = pool_export,
+    .pool_destroy = pool_destroy,
+    .host_pointer = host_pointer,
+    .host_read = sy_host_paced_read,
+};
+
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
 static int open_with(const struct sy_device_ops *ops, const struct sy_device_spec *spec,
@@ -192,6 +201,7 @@ static int open_emulated(const struct sy_device_spec *spec, struct sy_device **o
     SY_TRY(open_with(&sy_device_emulated_ops, spec, out));
     struct sy_device_properties *p = &(*out)->properties;
     p->emulated = true;
+    p->host_reads = true;
     ((struct sy_host_device *)*out)->clock = &((struct sy_host_device *)*out)->own_clock;
     p->link_gbps = spec->link_gbps;
     p->reserved_cores = 1;
@@ -220,5 +230,5 @@ const struct sy_device_ops sy_device_emulated_ops = {.kind = "emulated",
                                                      .open = open_emulated,
                                                      .close = close_device,
                                                      .set_link_core = set_link_core,
-                                                     .memory = &memory_ops,
+                                                     .memory = &emulated_memory_ops,
                                                      .stream = &sy_host_stream_ops};

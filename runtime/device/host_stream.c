@@ -90,6 +90,13 @@ static void copy_paced(struct sy_host_device *device, const struct entry *e)
     }
 }
 
+void sy_host_paced_read(struct sy_device *base, uint64_t bytes)
+{
+    struct sy_host_device *device = (struct sy_host_device *)base;
+    sy_ns duration = base->spec.link_alpha_ns + (sy_ns)((double)bytes / base->spec.link_gbps);
+    wait_for_slot(sy_link_clock_reserve(device->clock, SY_LINK_H2D, sy_clock_now(), duration));
+}
+
 static int copy_entry(struct sy_host_device *device, const struct entry *e)
 {
     int status = sy_fault("copy_run");

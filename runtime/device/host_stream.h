@@ -24,4 +24,7 @@ struct sy_host_device {
 
 extern const struct sy_stream_ops sy_host_stream_ops;
 
+/* sy_device_host_read of the paced link. */
+void sy_host_paced_read(struct sy_device *device, uint64_t bytes);
+
 #endif

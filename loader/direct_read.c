@@ -1,0 +1,153 @@
+#include "loader/direct_read.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+static bool picks_elements(enum sy_op op)
+{
+    return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_GATHER_ND;
+}
+
+uint64_t sy_layer_read_bytes(const struct sy_graph *graph, const struct sy_layer *layer,
+                             int64_t batch)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    if (!picks_elements(node->op) || layer->n_params != 1 || layer->params[0].input != 0 ||
+        node->n_outputs < 1)
+        return 0;
+    const struct sy_tensor *out = &graph->tensors[node->outputs[0]];
+    int64_t elements = sy_shape_elements(&out->shape, batch);
+    uint64_t bytes = elements > 0 ? (uint64_t)elements * sy_dtype_bytes(out->dtype) : 0;
+    return bytes < layer->bytes ? bytes : 0;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------- */
+
+struct chooser {
+    const struct sy_plan_layer *layers; /* as they are */
+    const uint64_t *read_bytes;
+    int n_layers, max_groups;
+    const struct sy_link_cost *cost;
+    uint64_t max_group_bytes;
+    struct sy_plan_layer *changed; /* direct ones take no copy and compute longer */
+    bool *direct, *seen;
+};
+
+static uint64_t read_ns(const struct sy_link_cost *cost, uint64_t bytes)
+{
+    return (uint64_t)llround(cost->alpha_ns + (double)bytes / cost->bytes_per_ns);
+}
+
+/* The largest that was not looked at yet; -1: none. */
+static int next_candidate(const struct chooser *c)
+{
+    int best = -1;
+    for (int i = 0; i < c->n_layers; i++)
+        if (!c->seen[i] && c->read_bytes[i] > 0 && c->read_bytes[i] < c->layers[i].bytes &&
+            (best < 0 || c->layers[i].bytes > c->layers[best].bytes))
+            best = i;
+    return best;
+}
+
+static int plan(const struct chooser *c, struct sy_plan *out)
+{
+    return sy_plan_make(c->changed, c->n_layers, c->cost, c->max_groups, c->max_group_bytes, out);
+}
+
+static int choose(struct chooser *c, struct sy_plan *best)
+{
+    for (int i = next_candidate(c); i >= 0; i = next_candidate(c)) {
+        struct sy_plan with;
+        uint64_t longer = read_ns(c->cost, c->read_bytes[i]);
+        c->seen[i] = true;
+        c->changed[i].bytes = 0;
+        c->changed[i].compute_ns += longer;
+        /* Without the layer the size limit may be met where it was not before; never the other way round. */
+        SY_TRY(plan(c, &with));
+        if (with.predicted_ns < best->predicted_ns &&
+            best->predicted_ns - with.predicted_ns > longer) {
+            c->direct[i] = true;
+            *best = with;
+        } else {
+            c->changed[i] = c->layers[i];
+        }
+    }
+    return SY_OK;
+}
+
+/* ---- cutting -------------------------------------------------------------------------------------- */
+
+static void add_layer(struct sy_direct_plan *p, const struct chooser *c, int layer, bool begins)
+{
+    struct sy_group *g = p->n_groups ? &p->groups[p->n_groups - 1] : NULL;
+    if (begins || c->direct[layer] || g->direct) {
+        uint64_t offset = g ? g->offset_bytes + g->bytes : 0;
+        p->groups[p->n_groups++] = (struct sy_group){
+            .first_layer = layer, .offset_bytes = offset, .direct = c->direct[layer]};
+        p->n_direct += c->direct[layer];
+        g = &p->groups[p->n_groups - 1];
+    }
+    g->n_layers++;
+    g->bytes += c->layers[layer].bytes;
+}
+
+static int cut(const struct chooser *c, const struct sy_plan *from, struct sy_direct_plan *out)
+{
+    out->groups = calloc((size_t)c->n_layers, sizeof *out->groups);
+    if (!out->groups)
+        return sy_error_set(SY_ENOMEM_HOST, "plan: no memory for %d groups", c->n_layers);
+    for (int g = 0; g < from->n_groups; g++)
+        for (int i = 0; i < from->groups[g].n_layers; i++)
+            add_layer(out, c, from->groups[g].first_layer + i, i == 0);
+    out->predicted_ns = sy_plan_simulate(c->changed, out->groups, out->n_groups, c->cost, NULL);
+    out->bound_ns = from->bound_ns;
+    return SY_OK;
+}
+
+int sy_direct_plan_make(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
+                        int n_layers, const struct sy_link_cost *cost, int max_groups,
+                        uint64_t max_group_bytes, struct sy_direct_plan *out)
+{
+    struct chooser c = {.layers = layers,
+                        .read_bytes = read_bytes,
+                        .n_layers = n_layers,
+                        .max_groups = max_groups,
+                        .cost = cost,
+                        .max_group_bytes = max_group_bytes};
+    struct sy_plan best;
+    *out = (struct sy_direct_plan){0};
+    SY_TRY(sy_plan_make(layers, n_layers, cost, max_groups, max_group_bytes, &best));
+    out->copied_ns = best.predicted_ns;
+    size_t n = (size_t)n_layers;
+    c.changed = calloc(n, sizeof *c.changed);
+    c.direct = calloc(2 * n, sizeof *c.direct);
+    int status = c.changed && c.direct
+                     ? SY_OK
+                     : sy_error_set(SY_ENOMEM_HOST, "plan: no memory for %d layers", n_layers);
+    if (status == SY_OK) {
+        c.seen = c.direct + n;
+        memcpy(c.changed, layers, n * sizeof *layers);
+        status = choose(&c, &best);
+    }
+    if (status == SY_OK)
+        status = cut(&c, &best, out);
+    free(c.changed);
+    free(c.direct);
+    return status;
+}
+
+void sy_direct_apply(const struct sy_direct_plan *plan, const uint64_t *read_bytes,
+                     const struct sy_link_cost *cost, struct sy_plan_layer *layers)
+{
+    for (int g = 0; g < plan->n_groups; g++) {
+        int layer = plan->groups[g].first_layer;
+        if (!plan->groups[g].direct)
+            continue;
+        layers[layer].bytes = 0;
+        layers[layer].compute_ns += read_ns(cost, read_bytes[layer]);
+    }
+}

@@ -1,0 +1,32 @@
+/* What a resident head of a model is worth: pure.
+ *
+ *   link      | - - | g2 | g3 | g4 |            groups 0 and 1 are there
+ *   compute   | g0 | g1 | g2 | g3 | g4 |        a swap costs nothing: 2 is the free prefix
+ *
+ * The more of the head is there, the sooner the run ends (never later), until the link keeps ahead of the computation. */
+#ifndef SY_LOADER_FREE_PREFIX_H
+#define SY_LOADER_FREE_PREFIX_H
+
+#include <stdint.h>
+
+#include "loader/plan.h"
+
+struct sy_run_group {
+    uint64_t bytes; /* to copy when it is not there; 0: nothing (no parameters, or read directly) */
+    uint64_t compute_ns;
+};
+
+/* Groups of a plan with the compute time of their layers. `out` has n_groups entries. */
+void sy_run_groups(const struct sy_plan_layer *layers, const struct sy_group *groups, int n_groups,
+                   struct sy_run_group *out);
+/* From "this model is to run" to its end with groups 0..n_there-1 in the pool, on a link of its own. */
+uint64_t sy_swap_predict(const struct sy_run_group *groups, int n_groups,
+                         const struct sy_link_cost *cost, int n_there);
+/* The shortest head with which a run takes at most slack_ns longer than with everything there. */
+int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct sy_link_cost *cost,
+                   uint64_t slack_ns);
+/* "Costs nothing" as switchyard means it: half a percent of the computation, within what a machine's runs differ. */
+uint64_t sy_free_prefix_slack(const struct sy_run_group *groups, int n_groups);
+uint64_t sy_prefix_bytes(const struct sy_run_group *groups, int n_there);
+
+#endif

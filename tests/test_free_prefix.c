@@ -1,0 +1,263 @@
+/* The planner's answers about heads and direct reads, against brute force. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "loader/direct_read.h"
+#include "loader/free_prefix.h"
+#include "loader/head_budget.h"
+#include "runtime/base/status.h"
+
+static unsigned seed = 1;
+
+static uint64_t below(uint64_t n)
+{
+    return (uint64_t)rand_r(&seed) % n;
+}
+
+static struct sy_link_cost random_link(void)
+{
+    return (struct sy_link_cost){(double)below(10000) * (double)below(2), 1 + (double)below(20),
+                                 (double)below(5000) * (double)below(2)};
+}
+
+static void random_groups(struct sy_run_group *g, int n)
+{
+    for (int i = 0; i < n; i++)
+        g[i] = (struct sy_run_group){below(4) ? below(200000) : 0, below(5) ? below(30000) : 0};
+}
+
+/* Stepping through time by events, written apart from the code under test. */
+static double stepped(const struct sy_run_group *g, int n, const struct sy_link_cost *c, int there)
+{
+    double arrived[64] = {0}, link = 0, now = 0;
+    for (int i = there; i < n; i++) {
+        if (g[i].bytes == 0)
+            continue;
+        link += c->alpha_ns + (double)g[i].bytes / c->bytes_per_ns;
+        arrived[i] = link;
+    }
+    for (int i = 0; i < n; i++) {
+        if (i >= there && g[i].bytes > 0 && arrived[i] > now)
+            now = arrived[i];
+        now += i >= there && g[i].bytes > 0 ? c->sigma_ns : 0;
+        now += (double)g[i].compute_ns;
+    }
+    return now;
+}
+
+static void free_prefix_is_the_shortest(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 5000; round++) {
+        struct sy_run_group g[12];
+        int n = 1 + (int)below(12), shortest = n;
+        struct sy_link_cost c = random_link();
+        random_groups(g, n);
+        uint64_t slack = below(3) ? below(20000) : 0, ready = sy_swap_predict(g, n, &c, n);
+        for (int k = n; k >= 0; k--) {
+            uint64_t end = sy_swap_predict(g, n, &c, k);
+            assert_true(fabs((double)end - stepped(g, n, &c, k)) <= 0.501);
+            assert_true(k == n || end >= sy_swap_predict(g, n, &c, k + 1));
+            if (end - ready <= slack)
+                shortest = k;
+        }
+        uint64_t bytes = sy_prefix_bytes(g, shortest);
+        int k = sy_free_prefix(g, n, &c, slack);
+        assert_true(sy_swap_predict(g, n, &c, k) - ready <= slack);
+        assert_int_equal(sy_prefix_bytes(g, k), bytes);
+        assert_true(k <= shortest && (k == 0 || g[k - 1].bytes > 0));
+    }
+}
+
+/* ---- budget ------------------------------------------------------------------------------------------ */
+
+#define MODELS 4
+#define GROUPS 4
+
+struct curves {
+    struct sy_head_curve model[MODELS];
+    uint64_t bytes[MODELS][GROUPS + 1];
+    double saved[MODELS][GROUPS + 1];
+    int n;
+};
+
+static void random_curves(struct curves *c)
+{
+    memset(c, 0, sizeof *c);
+    c->n = 1 + (int)below(MODELS);
+    for (int i = 0; i < c->n; i++) {
+        int n = (int)below(GROUPS + 1);
+        for (int k = 1; k <= n; k++) {
+            c->bytes[i][k] = c->bytes[i][k - 1] + (below(5) ? 1 + below(50) : 0);
+            c->saved[i][k] = c->saved[i][k - 1] + (double)(below(3) ? below(100) : 0);
+        }
+        c->model[i] = (struct sy_head_curve){
+            .rate = (double)below(10) / 4, .n = n, .bytes = c->bytes[i], .saved_ns = c->saved[i]};
+    }
+}
+
+static double value_of(const struct curves *c, const int *heads, uint64_t *bytes)
+{
+    double value = 0;
+    *bytes = 0;
+    for (int i = 0; i < c->n; i++) {
+        value += c->model[i].rate * c->saved[i][heads[i]];
+        *bytes += c->bytes[i][heads[i]];
+    }
+    return value;
+}
+
+static double best_value(const struct curves *c, uint64_t room)
+{
+    double best = 0;
+    int heads[MODELS] = {0};
+    for (;;) {
+        uint64_t bytes;
+        double value = value_of(c, heads, &bytes);
+        if (bytes <= room && value > best)
+            best = value;
+        int i = 0;
+        while (i < c->n && heads[i] == c->model[i].n)
+            heads[i++] = 0;
+        if (i == c->n)
+            return best;
+        heads[i]++;
+    }
+}
+
+static void budget_is_best_but_for_a_step(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        struct curves c;
+        int heads[MODELS];
+        double worth[MODELS], largest = 0;
+        uint64_t room = below(3) ? below(300) : 100000, bytes;
+        random_curves(&c);
+        sy_head_budget(c.model, c.n, room, heads, worth);
+        double value = value_of(&c, heads, &bytes), best = best_value(&c, room);
+        assert_true(bytes <= room);
+        for (int i = 0; i < c.n; i++) {
+            assert_in_range(heads[i], 0, c.model[i].n);
+            assert_true(worth[i] >= 0);
+            double all = c.model[i].rate * c.saved[i][c.model[i].n];
+            largest = all > largest ? all : largest;
+        }
+        assert_true(value >= best - largest - 1e-9);
+        if (room == 100000) /* all of it fits */
+            assert_true(fabs(value - best) < 1e-9);
+    }
+}
+
+/* With steps of one size, all of which are on the hull, there is no step that does not fit: the best outright. */
+static void budget_of_even_steps_is_the_best(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 5000; round++) {
+        struct curves c;
+        int heads[MODELS];
+        double worth[MODELS];
+        uint64_t bytes;
+        memset(&c, 0, sizeof c);
+        c.n = 1 + (int)below(MODELS);
+        for (int i = 0; i < c.n; i++) {
+            double step = 100;
+            for (int k = 1; k <= GROUPS; k++) {
+                step = (double)below((uint64_t)step + 1);
+                c.bytes[i][k] = 10u * (unsigned)k;
+                c.saved[i][k] = c.saved[i][k - 1] + step;
+            }
+            c.model[i] =
+                (struct sy_head_curve){1 + (double)below(4), GROUPS, c.bytes[i], c.saved[i]};
+        }
+        uint64_t room = 10 * below(18);
+        sy_head_budget(c.model, c.n, room, heads, worth);
+        assert_true(fabs(value_of(&c, heads, &bytes) - best_value(&c, room)) < 1e-9);
+    }
+}
+
+/* ---- direct reads -------------------------------------------------------------------------------------- */
+
+static void check_cover(const struct sy_direct_plan *p, const struct sy_plan_layer *l,
+                        const uint64_t *read, int n)
+{
+    int layer = 0, n_direct = 0;
+    uint64_t offset = 0;
+    for (int g = 0; g < p->n_groups; g++) {
+        assert_int_equal(p->groups[g].first_layer, layer);
+        assert_int_equal(p->groups[g].offset_bytes, offset);
+        uint64_t bytes = 0;
+        for (int i = 0; i < p->groups[g].n_layers; i++)
+            bytes += l[layer++].bytes;
+        assert_int_equal(p->groups[g].bytes, bytes);
+        offset += bytes;
+        if (!p->groups[g].direct)
+            continue;
+        n_direct++;
+        assert_int_equal(p->groups[g].n_layers, 1);
+        assert_true(read[layer - 1] > 0 && read[layer - 1] < l[layer - 1].bytes);
+    }
+    assert_int_equal(layer, n);
+    assert_int_equal(n_direct, p->n_direct);
+}
+
+static void direct_reads_never_make_it_slower(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        struct sy_plan_layer l[10];
+        uint64_t read[10];
+        int n = 1 + (int)below(10);
+        for (int i = 0; i < n; i++) {
+            l[i] = (struct sy_plan_layer){below(3) ? below(100000) : 0, below(20000)};
+            read[i] = below(3) ? 0 : 1 + below(20000);
+        }
+        struct sy_link_cost c = random_link();
+        struct sy_direct_plan p;
+        assert_int_equal(sy_direct_plan_make(l, read, n, &c, 8, 0, &p), SY_OK);
+        check_cover(&p, l, read, n);
+        /* The cut beside a direct layer may add a copy. */
+        double cuts = (double)p.n_direct * (c.alpha_ns + c.sigma_ns) * 2;
+        assert_true((double)p.predicted_ns <= (double)p.copied_ns + cuts + 1);
+        free(p.groups);
+    }
+}
+
+static void table_in_front_is_read_directly(void **state)
+{
+    (void)state;
+    struct sy_plan_layer l[4] = {
+        {90000000, 100000}, {10000000, 20000000}, {10000000, 20000000}, {10000000, 20000000}};
+    uint64_t read[4] = {400000, 0, 0, 0};
+    struct sy_link_cost c = {10000, 1, 5000};
+    struct sy_direct_plan p;
+    assert_int_equal(sy_direct_plan_make(l, read, 4, &c, 64, 0, &p), SY_OK);
+    assert_int_equal(p.n_direct, 1);
+    assert_true(p.groups[0].direct);
+    assert_true(p.predicted_ns < 72000000 && p.copied_ns > 150000000);
+    free(p.groups);
+    read[0] = 89999999; /* hardly less than all of it */
+    assert_int_equal(sy_direct_plan_make(l, read, 4, &c, 64, 0, &p), SY_OK);
+    assert_int_equal(p.n_direct, 0);
+    assert_int_equal(p.predicted_ns, p.copied_ns);
+    free(p.groups);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(free_prefix_is_the_shortest),
+        cmocka_unit_test(budget_is_best_but_for_a_step),
+        cmocka_unit_test(budget_of_even_steps_is_the_best),
+        cmocka_unit_test(direct_reads_never_make_it_slower),
+        cmocka_unit_test(table_in_front_is_read_directly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
