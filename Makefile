@@ -309,6 +309,8 @@ test: deps
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
+	$(Q)$(B)/make-models --out build/compare-models mobilenet_v2 lstm_text
+	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/compare-models mobilenet_v2 lstm_text
 endif
 
 # ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
@@ -368,8 +370,8 @@ ENGINE_MODELS := resnet50 resnet152 inception_v3 mobilenet_v2 bert_base lstm_tex
 bench-engine: deps
 	@sh tests/install_deps.sh python3 python3-venv
 	@$(MAKE) --no-print-directory binaries build/venv-bench/made
-	$(Q)$(B)/make-models --out build/models $(ENGINE_MODELS)
-	$(Q)build/venv-bench/bin/python bench/engine.py $(B) build/models $(BENCH_ARGS)
+	$(Q)$(B)/make-models --out build/bench/models $(ENGINE_MODELS)
+	$(Q)build/venv-bench/bin/python bench/engine.py $(B) build/bench/models $(BENCH_ARGS)
 build/venv-bench/made: bench/requirements.txt
 	$(call say,VENV,build/venv-bench)
 	$(Q)[ -x build/venv-bench/bin/pip ] || python3 -m venv build/venv-bench

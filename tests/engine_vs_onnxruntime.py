@@ -64,7 +64,7 @@ def make_feeds(session, batch, rng):
         if "float" in i.type:
             feeds[i.name] = rng.standard_normal(shape).astype(np.float32)
         else:
-            high = 1000 if i.name == "input_ids" else 2
+            high = 1000 if i.name in ("input_ids", "tokens") else 2
             feeds[i.name] = rng.integers(0, high, shape).astype(np.int64)
     return feeds
 

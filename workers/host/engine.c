@@ -12,7 +12,8 @@
 
 static const struct sy_host_op *const tables[] = {sy_host_ops_conv, sy_host_ops_matmul,
                                                   sy_host_ops_pool, sy_host_ops_eltwise,
-                                                  sy_host_ops_norm, sy_host_ops_movement};
+                                                  sy_host_ops_norm, sy_host_ops_movement,
+                                                  sy_host_ops_recurrent};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
 
@@ -158,7 +159,7 @@ static int pack_param(const struct sy_graph *graph, const struct sy_node *node,
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[param->input]];
     const struct sy_host_op *op = sy_host_op_find(node->op);
-    void *plain = malloc(t->data_bytes ? t->data_bytes : 1);
+    void *plain = calloc(1, SY_MAX(SY_MAX(t->data_bytes, (size_t)param->bytes), 1));
     int status = SY_OK;
     if (!plain)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to pack %s", t->name);

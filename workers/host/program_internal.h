@@ -144,13 +144,13 @@ struct sy_host_op {
     /* (optional) The layout of parameter `input`; NULL or *md with ndims 0: plain. */
     int (*layout)(const struct sy_graph *graph, const struct sy_node *node, int input,
                   dnnl_memory_desc_t *md);
-    /* (optional) Plain row-major constant -> what is reordered into the layout (transposed, scaled); NULL: as it is. `to` has the
-     * constant's size. The dims are those of the layout's md. */
+    /* (optional) Plain row-major constant -> what is reordered into the layout (transposed, scaled); NULL: as it is. `to` has room for the
+     * constant, and for the layout. The dims are those of the layout's md. */
     int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
 };
 const struct sy_host_op *sy_host_op_find(enum sy_op op);
 extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[],
-    sy_host_ops_eltwise[], sy_host_ops_norm[],
+    sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[],
     sy_host_ops_movement[]; /* each ends with build NULL */
 
 /* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */

@@ -1,0 +1,35 @@
+/* The recurrent half of LSTM and GRU: what comes from the inputs has been computed for all steps, here each step adds what comes from the
+ * state before. Directions run beside each other; the threads of one direction share its units and meet after each step. */
+#ifndef SY_WORKERS_HOST_RECURRENCE_H
+#define SY_WORKERS_HOST_RECURRENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SY_RECURRENCE_UNITS 16 /* hidden units of one block of packed weights */
+
+struct sy_recurrence {
+    int64_t
+        gates; /* 4: LSTM (input, output, forget, cell); 3: GRU (update, reset, hidden), its reset after the product */
+    int64_t steps, batch, hidden, directions;
+    bool first_is_reverse; /* the first direction runs from the end; the second always does */
+    const float *from_x;   /* [steps][batch][directions][gates][hidden], biases included */
+    const float *weights;  /* packed, see sy_recurrence_pack */
+    const float
+        *late_bias;       /* GRU: [directions][hidden], of the hidden gate's state part; or NULL */
+    const float *h0, *c0; /* [directions][batch][hidden], or NULL: zero */
+    float *y;             /* [steps][directions][batch][hidden] */
+    float *last_h;        /* [directions][batch][hidden], or NULL */
+    float *cell;          /* LSTM: [directions][batch][hidden], the last one's at the end */
+};
+
+/* Floats of packed weights: [directions][blocks of units][hidden][gates][SY_RECURRENCE_UNITS], zero where there is no unit. */
+int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden);
+/* From ONNX's R, [directions][gates * hidden][hidden]. */
+void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, const float *r,
+                        float *out);
+/* Equal arguments give equal bits, whatever the number of threads. */
+void sy_recurrence_run(const struct sy_recurrence *r);
+
+#endif
