@@ -94,6 +94,7 @@ static void enqueue(struct sy_lanes *l, int slot)
     for (; at > 0 && goes_before(l, slot, l->queue[at - 1]); at--)
         l->queue[at] = l->queue[at - 1];
     l->queue[at] = slot;
+    l->hopeless = false;
 }
 
 static void dequeue(struct sy_lanes *l, int slot)
@@ -108,7 +109,7 @@ static void dequeue(struct sy_lanes *l, int slot)
 /* Something was freed or is another: who found no place may look again. */
 static void look_again(struct sy_lanes *l)
 {
-    l->stuck = false;
+    l->stuck = l->hopeless = false;
     l->wanted_bytes = 0;
 }
 
@@ -365,7 +366,9 @@ static bool admit_by_barrier(struct sy_lanes *l, int slot, struct lane_choice ch
 
 static bool admit_one(struct sy_lanes *l)
 {
-    bool was_draining = l->draining, first = true;
+    bool was_draining = l->draining, first = true, any_fits = false;
+    if (l->hopeless)
+        return false;
     l->draining = false;
     for (int at = 0; at < l->n_waiting && !l->draining; at++) {
         int slot = l->queue[at];
@@ -382,10 +385,12 @@ static bool admit_one(struct sy_lanes *l)
             return true;
         }
         first = first && !fits;
+        any_fits = any_fits || fits;
         if (j->overtaken >= l->config.max_overtakes) /* L6 */
             break;
     }
     l->counts.n_barriers += l->draining && !was_draining;
+    l->hopeless = !any_fits;
     return false;
 }
 

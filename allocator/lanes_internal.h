@@ -43,6 +43,7 @@ struct sy_lanes {
     bool improvable; /* lanes or jobs are others since sy_lanes_improve looked */
     bool draining;   /* nobody begins until all lanes are empty */
     bool stuck;      /* even with all lanes empty the first in the queue found no place */
+    bool hopeless;   /* the sums admit nobody who waits; neither sums nor queue changed since */
     struct sy_lanes_counts counts;
 };
 

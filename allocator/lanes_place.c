@@ -114,6 +114,7 @@ static void set_bounds(struct sy_lanes *l, int lane, uint64_t offset, uint64_t b
         if (lane_books->running >= 0) /* L3 */
             l->counts.copied_bytes += lane_books->bytes;
     }
+    l->hopeless = l->hopeless && lane_books->bytes == bytes;
     l->ephemeral_bytes += bytes - lane_books->bytes;
     lane_books->offset = offset;
     lane_books->bytes = bytes;
@@ -190,6 +191,7 @@ void sy_lanes_enter(struct sy_lanes *l, int slot, int lane)
     struct job_books *j = &l->jobs[slot];
     l->n_lanes += l->lanes[lane].n_jobs++ == 0;
     l->improvable = true;
+    l->hopeless = false;
     j->lane = lane;
     if (!j->announce) {
         j->announce = true;
@@ -202,6 +204,7 @@ void sy_lanes_exit(struct sy_lanes *l, int slot)
     int lane = l->jobs[slot].lane;
     l->jobs[slot].lane = -1;
     l->untidy = l->improvable = true;
+    l->hopeless = false;
     if (--l->lanes[lane].n_jobs > 0)
         return;
     l->n_lanes--;

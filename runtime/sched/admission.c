@@ -17,8 +17,7 @@ struct entry {
 struct sy_admission {
     struct sy_admission_config config;
     struct entry *entries; /* by slot */
-    uint16_t *queue;       /* slots, next first */
-    uint16_t *spare;       /* slots that are free: from n_waiting on */
+    uint16_t *queue;       /* slots: n_waiting of the queue, next first; then those that are free */
     int n_slots, n_waiting;
     uint64_t n_asked, n_put_back;
     double stretch;  /* of predicted durations: 1 ÷ requests' share */
@@ -29,28 +28,57 @@ struct sy_admission {
     sy_ns yields_until_ns;  /* while preempting */
 };
 
-int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out)
+static int check_config(const struct sy_admission_config *config)
 {
-    int n = config->max_requests + 1; /* one place is kept for the running one, if it is put back */
+    if (config->max_requests >= 1 && config->max_requests <= MAX_REQUESTS)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "a queue of %d requests: 1 to %d", config->max_requests,
+                        MAX_REQUESTS);
+}
+
+/* One place is kept for the running one, if it is put back. */
+static size_t slots_of(const struct sy_admission_config *config)
+{
+    return (size_t)config->max_requests + 1;
+}
+
+/* One block, what is used most in front. */
+static size_t entries_at(const struct sy_admission_config *config)
+{
+    return SY_ALIGN_UP(sizeof(struct sy_admission) + slots_of(config) * sizeof(uint16_t),
+                       sizeof(uint64_t));
+}
+
+size_t sy_admission_bytes(const struct sy_admission_config *config)
+{
+    return SY_ALIGN_UP(entries_at(config) + slots_of(config) * sizeof(struct entry), 64);
+}
+
+int sy_admission_init(const struct sy_admission_config *config, void *memory,
+                      struct sy_admission **out)
+{
+    struct sy_admission *a = memory;
     *out = NULL;
-    if (n < 2 || n > MAX_REQUESTS + 1)
-        return sy_error_set(SY_EARG, "a queue of %d requests: 1 to %d", n - 1, MAX_REQUESTS);
-    /* One block, what is used most in front: with thousands of queues this is what the time goes into. */
-    size_t slots = (size_t)n, head = sizeof(struct sy_admission), queue = slots * sizeof(uint16_t);
-    size_t entries = SY_ALIGN_UP(head + 2 * queue, sizeof(uint64_t));
-    struct sy_admission *a = calloc(1, entries + slots * sizeof(struct entry));
-    if (!a)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests", n);
-    a->config = *config;
-    a->stretch = 1;
-    a->n_slots = n;
+    SY_TRY(check_config(config));
+    *a = (struct sy_admission){.config = *config, .stretch = 1};
+    a->n_slots = (int)slots_of(config);
     a->queue = (uint16_t *)(a + 1);
-    a->spare = a->queue + n;
-    a->entries = (struct entry *)((char *)a + entries);
-    for (int i = 0; i < n; i++)
-        a->spare[i] = (uint16_t)i;
+    a->entries = (struct entry *)((char *)a + entries_at(config));
+    for (int i = 0; i < a->n_slots; i++)
+        a->queue[i] = (uint16_t)i;
     *out = a;
     return SY_OK;
+}
+
+int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out)
+{
+    *out = NULL;
+    SY_TRY(check_config(config));
+    void *memory = aligned_alloc(64, sy_admission_bytes(config));
+    if (!memory)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests",
+                            config->max_requests);
+    return sy_admission_init(config, memory, out);
 }
 
 void sy_admission_destroy(struct sy_admission *a)
@@ -105,7 +133,7 @@ static void insert(struct sy_admission *a, const struct entry *e)
 {
     assert(a->n_waiting < a->n_slots);
     int at = place_of(a, e);
-    uint16_t slot = a->spare[a->n_waiting];
+    uint16_t slot = a->queue[a->n_waiting];
     memmove(&a->queue[at + 1], &a->queue[at], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
     a->queue[at] = slot;
     a->entries[slot] = *e;
@@ -118,7 +146,7 @@ static struct entry take_out(struct sy_admission *a, int at)
     uint16_t slot = a->queue[at];
     a->n_waiting--;
     memmove(&a->queue[at], &a->queue[at + 1], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
-    a->spare[a->n_waiting] = slot;
+    a->queue[a->n_waiting] = slot;
     a->queued_ns -= a->entries[slot].is.duration.expected_ns;
     return a->entries[slot];
 }

@@ -18,6 +18,7 @@
 #define SY_SCHED_ADMISSION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/base/clock.h"
@@ -49,6 +50,11 @@ struct sy_prediction {
 /* EARG, ENOMEM_HOST. */
 int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out);
 void sy_admission_destroy(struct sy_admission *a); /* NULL is fine */
+/* The same in the caller's memory, where thousands of queues are wanted side by side: `memory` is sy_admission_bytes large and
+ * aligned to 64; it is the caller's to free, not sy_admission_destroy's. EARG. */
+size_t sy_admission_bytes(const struct sy_admission_config *config);
+int sy_admission_init(const struct sy_admission_config *config, void *memory,
+                      struct sy_admission **out);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
+#include "runtime/sim/sim_memory.h"
 
 #define MAX_DEVICES  100000
 #define MAX_MODELS   100000
@@ -53,6 +54,8 @@ void sy_sim_reschedule(struct sim *s, int device)
     else if (d->n_load > 0 && held > s->now)
         due = held;
     due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
+    if (d->has_newcomers)
+        due = s->now;
     if (d->policy && d->down_until_ns > s->now)
         due = SY_MIN(due, d->down_until_ns);
     if (!d->serving && d->again_ns > s->now)
@@ -99,12 +102,14 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
 {
     if (c->n_devices < 1 || c->n_devices > MAX_DEVICES || in->n_models > MAX_MODELS ||
         !(c->link_gbps > 0) || !(c->train_share >= 0 && c->train_share <= 0.9) ||
-        !(c->noise >= 0 && c->noise <= 2) || !(c->contention >= 0))
-        return sy_error_set(SY_EARG,
-                            "%d devices (1 to %d), link %g GB/s, training's share %g (0 to 0.9), "
-                            "noise %g (0 to 2), contention %g (at least 0)",
-                            c->n_devices, MAX_DEVICES, c->link_gbps, c->train_share, c->noise,
-                            c->contention);
+        !(c->noise >= 0 && c->noise <= 2) || !(c->contention >= 0) || c->max_queue < 1 ||
+        c->max_queue > 65534)
+        return sy_error_set(
+            SY_EARG,
+            "%d devices (1 to %d), link %g GB/s, training's share %g (0 to 0.9), "
+            "noise %g (0 to 2), contention %g (at least 0), queues of %d (1 to 65534)",
+            c->n_devices, MAX_DEVICES, c->link_gbps, c->train_share, c->noise, c->contention,
+            c->max_queue);
     for (int i = 0; i < in->n_models; i++)
         SY_TRY(check_model(&in->models[i]));
     for (int i = 0; i < in->n_jobs; i++)
@@ -125,13 +130,17 @@ static int open_devices(struct sim *s)
 {
     const struct sy_sim_config *c = s->config;
     struct sy_admission_config admission = {c->max_queue, c->preempt_ns, false};
-    s->devices = calloc((size_t)c->n_devices, sizeof *s->devices);
-    if (!s->devices)
+    size_t queue_bytes = s->queue_bytes = sy_admission_bytes(&admission);
+    size_t n = (size_t)c->n_devices;
+    s->devices = sy_sim_zeroed(n, sizeof *s->devices);
+    s->queues = sy_sim_zeroed(n, queue_bytes);
+    if (!s->devices || !s->queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
     for (int i = 0; i < c->n_devices; i++) {
         s->devices[i].prefetch_model = -1;
         s->devices[i].link_factor = 1;
-        SY_TRY(sy_admission_create(&admission, &s->devices[i].admission));
+        SY_TRY(sy_admission_init(&admission, s->queues + (size_t)i * queue_bytes,
+                                 &s->devices[i].admission));
         if (c->train_share > 0 && s->in->n_jobs > 0)
             SY_TRY(sy_admission_set_share(s->devices[i].admission,
                                           (unsigned)(1000 * (1 - c->train_share))));
@@ -171,7 +180,6 @@ static void close_device(struct sim *s, struct device *d)
         s->report->copied_bytes += counts.copied_bytes;
         s->report->n_regrouped += counts.n_regrouped;
     }
-    sy_admission_destroy(d->admission);
     sy_policy_destroy(d->policy);
     sy_lanes_free(d->lanes);
     sy_pool_free(d->pool);
@@ -188,6 +196,7 @@ static void close_sim(struct sim *s)
     sy_sim_heap_finish(&s->load);
     sy_predictor_destroy(s->predictor);
     free(s->devices);
+    free(s->queues);
     free(s->jobs);
     free(s->deaths);
     free(s->left_ns);
@@ -237,9 +246,14 @@ static int loop(struct sim *s)
         sy_ns request = at.request < in->n_requests ? in->requests[at.request].at_ns : NEVER;
         sy_ns due = s->due.keys[sy_sim_heap_first(&s->due)];
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
+        sy_sim_expect_device(s, sy_sim_heap_first(&s->due));
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
-        if (when == NEVER || last || (s->config->end_ns > 0 && when > s->config->end_ns))
+        if (when == NEVER || last)
             return SY_OK; /* faults after everything else are nobody's */
+        if (s->config->end_ns > 0 && when > s->config->end_ns) {
+            s->now = SY_MAX(s->now, s->config->end_ns);
+            return SY_OK;
+        }
         n_standing = when == s->now ? n_standing + 1 : 0;
         int device = one_event(s, &at, when, fault, job, request);
         if (device < 0)
@@ -259,6 +273,8 @@ int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *in
     int status = open_sim(&s);
     if (status == SY_OK)
         status = loop(&s);
+    if (status == SY_OK)
+        sy_sim_close_books(&s);
     report->makespan_ns = s.now;
     close_sim(&s);
     return status;

@@ -51,6 +51,8 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     const struct sy_sim_request *r = request_of(s, request);
     int device = sy_sim_route(s, r);
     struct device *d = &s->devices[device];
+    sy_sim_expect_device(s, device);
+    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
     struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
     struct sy_prediction prediction;
     s->report->n_requests++;
@@ -58,8 +60,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
         s->report->n_refused++;
         return device;
     }
-    d->n_load++;
-    s->n_in_system++;
+    sy_sim_note_load(s, device, 1);
     sy_sim_settle(s, device);
     return device;
 }
@@ -124,8 +125,7 @@ static void stop_serving(struct sim *s, struct device *d)
 static void forget_request(struct sim *s, struct device *d)
 {
     sy_admission_done(d->admission);
-    d->n_load--;
-    s->n_in_system--;
+    sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
 static void finish(struct sim *s, struct device *d)
@@ -161,6 +161,7 @@ void sy_sim_turn(struct sim *s, int device)
         pause_request(s, d);
     else if (!d->serving)
         sy_sim_end_iterations(s, d);
+    sy_sim_welcome(s, d);
     sy_sim_settle(s, device);
 }
 

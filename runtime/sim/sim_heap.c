@@ -5,14 +5,15 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sim/sim_memory.h"
 
 #define CHILDREN 4
 
 int sy_sim_heap_init(struct sy_sim_heap *h, int n)
 {
-    *h = (struct sy_sim_heap){n, calloc((size_t)n, sizeof *h->keys),
-                              calloc((size_t)n, sizeof *h->items),
-                              calloc((size_t)n, sizeof *h->places)};
+    *h = (struct sy_sim_heap){n, sy_sim_zeroed((size_t)n, sizeof *h->keys),
+                              sy_sim_zeroed((size_t)n, sizeof *h->items),
+                              sy_sim_zeroed((size_t)n, sizeof *h->places)};
     if (!h->keys || !h->items || !h->places)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", n);
     for (int i = 0; i < n; i++) {

@@ -36,6 +36,7 @@ struct device {
     struct sy_policy *policy;
     struct running *running; /* one a lane */
     int n_running, n_jobs;
+    bool has_newcomers;
     uint64_t job_bytes;          /* what jobs may have of the pool */
     sy_ns advanced_ns, again_ns; /* again: when the policy asks to be asked */
 };
@@ -60,6 +61,8 @@ struct sim {
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
     struct device *devices;
+    char *queues; /* all devices' admission */
+    size_t queue_bytes;
     struct sy_sim_heap due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
     int **holders;                /* by model: devices that have some of it */
@@ -69,14 +72,23 @@ struct sim {
     sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
     struct sy_predictor *predictor;
     uint64_t random, tick, n_in_system;
-    struct ring_point *ring; /* consistent hashing */
-    int n_ring, *ring_start;
+    struct sy_sim_ring *ring; /* of the router that hashes, else NULL */
     sy_ns now;
 };
 
 /* ---- sim.c ---- */
 uint64_t sy_sim_random(struct sim *s);
 double sy_sim_noise(struct sim *s);
+/* The device is needed soon: its state comes out of memory meanwhile. */
+static inline void sy_sim_expect_device(const struct sim *s, int device)
+{
+    const char *state = (const char *)&s->devices[device];
+    const char *queue = s->queues + (size_t)device * s->queue_bytes;
+    for (size_t at = 0; at < sizeof(struct device); at += 64)
+        __builtin_prefetch(state + at);
+    for (size_t at = 0; at < 448; at += 64)
+        __builtin_prefetch(queue + at);
+}
 /* Something on the device is other: its next event is set anew. */
 void sy_sim_reschedule(struct sim *s, int device);
 
@@ -99,6 +111,8 @@ int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
 int sy_sim_route_job(struct sim *s);
+/* A request came to the device (1) or left it (-1). */
+void sy_sim_note_load(struct sim *s, int device, int change);
 
 /* ---- sim_device.c ---- */
 struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request);
@@ -111,12 +125,15 @@ bool sy_sim_device_is_valid(const struct sim *s, int device);
 
 /* ---- sim_jobs.c ---- */
 int sy_sim_submit(struct sim *s, int job);
+void sy_sim_welcome(struct sim *s, struct device *d);
 /* Running iterations advance to now. */
 void sy_sim_advance(struct sim *s, struct device *d);
 void sy_sim_end_iterations(struct sim *s, struct device *d);
 void sy_sim_begin_iterations(struct sim *s, struct device *d);
 void sy_sim_lose_iterations(struct sim *s, struct device *d);
 sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d);
+/* At the end: what is under way counts up to now. */
+void sy_sim_close_books(struct sim *s);
 uint64_t sy_sim_job_bytes(const struct device *d);
 
 #endif

@@ -168,6 +168,14 @@ static void admit(struct sim *s, struct device *d)
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
 }
 
+/* Those that are submitted at one time are let in together, when the device has its turn: the policy chooses among all of them. */
+void sy_sim_welcome(struct sim *s, struct device *d)
+{
+    if (d->has_newcomers)
+        admit(s, d);
+    d->has_newcomers = false;
+}
+
 int sy_sim_submit(struct sim *s, int job)
 {
     const struct sy_sim_job *j = &s->in->jobs[job];
@@ -184,8 +192,8 @@ int sy_sim_submit(struct sim *s, int job)
     }
     s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};
     d->n_jobs++;
-    admit(s, d);
-    sy_sim_settle(s, device);
+    d->has_newcomers = true;
+    sy_sim_heap_set(&s->due, device, s->now);
     return device;
 }
 
@@ -232,14 +240,28 @@ sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d)
     return isinf(first) ? NEVER : s->now + (sy_ns)fmax(ceil(first), 1);
 }
 
+static void note_rate(struct sim *s, int job)
+{
+    struct sy_sim_report *r = s->report;
+    sy_ns there = s->now - s->in->jobs[job].submit_ns;
+    r->job_rate[r->n_rates++] = (double)s->jobs[job].used_ns / (double)SY_MAX(there, 1);
+}
+
 static void note_job(struct sim *s, int job)
 {
     struct sy_sim_report *r = s->report;
     const struct sy_sim_job *j = &s->in->jobs[job];
     sy_ns took = s->now - j->submit_ns;
-    r->jct_s[r->n_jct] = (double)took / 1e9;
-    r->job_rate[r->n_jct++] = (double)s->jobs[job].used_ns / (double)SY_MAX(took, 1);
+    r->jct_s[r->n_jct++] = (double)took / 1e9;
+    note_rate(s, job);
     r->queue_s += (double)(s->jobs[job].first_ns - j->submit_ns) / 1e9;
+}
+
+static void count_part(struct sim *s, const struct running *r)
+{
+    sy_ns used = (sy_ns)(r->used_ns + 0.5);
+    s->jobs[r->job].used_ns += used;
+    s->report->tenant_ns[s->in->jobs[r->job].tenant] += used;
 }
 
 static void end_one(struct sim *s, struct device *d, int at)
@@ -249,8 +271,7 @@ static void end_one(struct sim *s, struct device *d, int at)
     struct job_state *j = &s->jobs[r.job];
     sy_ns used = (sy_ns)(r.used_ns + 0.5);
     d->running[at] = d->running[--d->n_running];
-    j->used_ns += used;
-    s->report->tenant_ns[s->in->jobs[r.job].tenant] += used;
+    count_part(s, &r);
     int status = sy_lanes_end(d->lanes, id);
     assert(status == SY_OK);
     status = sy_policy_done(d->policy, id, used, s->now);
@@ -305,13 +326,27 @@ void sy_sim_lose_iterations(struct sim *s, struct device *d)
     while (d->n_running > 0) {
         struct running r = d->running[--d->n_running];
         uint64_t id = (uint64_t)r.job + 1;
-        s->jobs[r.job].used_ns += (sy_ns)r.used_ns;
-        s->report->tenant_ns[s->in->jobs[r.job].tenant] += (sy_ns)r.used_ns;
+        count_part(s, &r);
         sy_policy_undo(d->policy, id);
         sy_lanes_end(d->lanes, id);
     }
     if (d->policy)
         admit(s, d);
+}
+
+void sy_sim_close_books(struct sim *s)
+{
+    for (int i = 0; i < s->config->n_devices; i++) {
+        struct device *d = &s->devices[i];
+        sy_sim_advance(s, d);
+        for (int k = 0; k < d->n_running; k++)
+            count_part(s, &d->running[k]);
+        if (d->serving)
+            sy_sim_note_use(s->report, SY_SIM_USE_REQUESTS, d->serve_from_ns, s->now, 1);
+    }
+    for (int i = 0; i < s->in->n_jobs; i++)
+        if (s->jobs[i].left > 0)
+            note_rate(s, i);
 }
 
 uint64_t sy_sim_job_bytes(const struct device *d)

@@ -51,7 +51,13 @@ void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns)
 {
     struct sy_sim_histogram *h = &r->latency[class_];
     h->n++;
+    h->sum_ns += (double)ns;
     h->counts[bucket_of(ns)]++;
+}
+
+double sy_sim_mean_ms(const struct sy_sim_histogram *h)
+{
+    return h->n ? h->sum_ns / (double)h->n / 1e6 : 0;
 }
 
 double sy_sim_quantile_ms(const struct sy_sim_histogram *h, double q)
@@ -129,11 +135,11 @@ double sy_sim_jct_quantile_s(const struct sy_sim_report *r, double q)
 double sy_sim_jain(const struct sy_sim_report *r)
 {
     double sum = 0, squares = 0;
-    for (int i = 0; i < r->n_jct; i++) {
+    for (int i = 0; i < r->n_rates; i++) {
         sum += r->job_rate[i];
         squares += r->job_rate[i] * r->job_rate[i];
     }
-    return r->n_jct > 1 && squares > 0 ? sum * sum / (r->n_jct * squares) : 1;
+    return r->n_rates > 1 && squares > 0 ? sum * sum / (r->n_rates * squares) : 1;
 }
 
 /* ---- printing ---- */
@@ -171,7 +177,8 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         snprintf(name, sizeof name, "%d", i);
         if (r->latency[i].n > 0)
             json_object_set_new(latency, name,
-                                json_pack("{s:f, s:f, s:I}", "p50",
+                                json_pack("{s:f, s:f, s:f, s:I}", "mean",
+                                          sy_sim_mean_ms(&r->latency[i]), "p50",
                                           sy_sim_quantile_ms(&r->latency[i], 0.5), "p99",
                                           sy_sim_quantile_ms(&r->latency[i], 0.99), "n",
                                           (json_int_t)r->latency[i].n));
@@ -205,8 +212,8 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
             (unsigned long long)r->n_failed);
     for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
         if (r->latency[i].n > 0)
-            fprintf(to, "  class %d    p50 %.3f ms, p99 %.3f ms of %llu\n", i,
-                    sy_sim_quantile_ms(&r->latency[i], 0.5),
+            fprintf(to, "  class %d    mean %.3f ms, p50 %.3f ms, p99 %.3f ms of %llu\n", i,
+                    sy_sim_mean_ms(&r->latency[i]), sy_sim_quantile_ms(&r->latency[i], 0.5),
                     sy_sim_quantile_ms(&r->latency[i], 0.99), (unsigned long long)r->latency[i].n);
     fprintf(to, "swaps        %llu, %.3f GB over the link\n", (unsigned long long)r->n_swaps,
             (double)r->moved_bytes / 1e9);

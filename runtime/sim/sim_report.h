@@ -17,6 +17,7 @@ enum sy_sim_use { SY_SIM_USE_REQUESTS, SY_SIM_USE_JOBS, SY_SIM_N_USES };
 
 struct sy_sim_histogram {
     uint64_t n;
+    double sum_ns;
     uint32_t counts[SY_SIM_OCTAVES * SY_SIM_STEPS];
 };
 
@@ -28,8 +29,10 @@ struct sy_sim_report {
     uint64_t n_jobs, n_jobs_refused;
     double *jct_s; /* of finished jobs, in the order of finishing */
     int n_jct;
-    double *job_rate; /* device time ÷ time in the system, by job that finished */
-    double queue_s;   /* sum over jobs, until their first iteration */
+    double *
+        job_rate; /* device time ÷ time in the system, by job; of those that finished or are there at the end */
+    int n_rates;
+    double queue_s;                            /* sum over jobs, until their first iteration */
     sy_ns makespan_ns, used_ns[SY_SIM_N_USES]; /* used: summed over devices */
     sy_ns tenant_ns[256];
     int n_devices;
@@ -49,9 +52,10 @@ void sy_sim_note_use(struct sy_sim_report *r, enum sy_sim_use use, sy_ns from, s
 
 /* In milliseconds; 0 with nothing in it. */
 double sy_sim_quantile_ms(const struct sy_sim_histogram *h, double q);
+double sy_sim_mean_ms(const struct sy_sim_histogram *h); /* exact */
 double sy_sim_jct_mean_s(const struct sy_sim_report *r);
 double sy_sim_jct_quantile_s(const struct sy_sim_report *r, double q);
-/* Jain's index of how evenly finished jobs got device time while they were there; 1 with fewer than two. */
+/* Jain's index of how evenly jobs got device time while they were there; 1 with fewer than two. */
 double sy_sim_jain(const struct sy_sim_report *r);
 
 /* `wall_s`: how long the run took, for events_per_s. EIO. */

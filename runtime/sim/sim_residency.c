@@ -5,12 +5,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
+#include "runtime/sim/sim_memory.h"
 
 int sy_sim_residency_open(struct sim *s)
 {
     size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
     size_t n = n_models * (size_t)s->config->n_devices;
-    s->places = calloc(n, sizeof *s->places);
+    s->places = sy_sim_zeroed(n, sizeof *s->places);
     s->holders = calloc(n_models, sizeof *s->holders);
     s->n_holders = calloc(n_models, sizeof *s->n_holders);
     s->max_holders = calloc(n_models, sizeof *s->max_holders);

@@ -5,16 +5,11 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
+#include "runtime/sim/sim_ring.h"
 
-#define POINTS     16   /* of each device on the ring */
 #define HASH_BOUND 1.25 /* times the mean load */
 #define MAX_BOUND  2.0  /* of a device that has the model */
 #define CANDIDATES 4
-
-struct ring_point {
-    uint64_t at;
-    int device;
-};
 
 static const char *const names[] = {"random", "hash", "least", "residency"};
 
@@ -33,75 +28,31 @@ int sy_sim_router_parse(const char *text, enum sy_sim_router *out)
     return sy_error_set(SY_EARG, "no router %s: random, hash, least or residency", text);
 }
 
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
-static int compare_points(const void *a, const void *b)
-{
-    const struct ring_point *x = a, *y = b;
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return x->device - y->device;
-}
-
-static int first_point(const struct sim *s, uint64_t at)
-{
-    int low = 0, high = s->n_ring;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (s->ring[middle].at < at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == s->n_ring ? 0 : low;
-}
-
 int sy_sim_router_open(struct sim *s)
 {
-    int n = s->config->n_devices * POINTS;
-    if (s->config->router != SY_SIM_HASH)
-        return SY_OK;
-    s->ring = calloc((size_t)n, sizeof *s->ring);
-    s->ring_start = calloc((size_t)SY_MAX(s->in->n_models, 1), sizeof *s->ring_start);
-    if (!s->ring || !s->ring_start)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", n);
-    s->n_ring = n;
-    for (int i = 0; i < n; i++)
-        s->ring[i] = (struct ring_point){mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i / POINTS};
-    qsort(s->ring, (size_t)n, sizeof *s->ring, compare_points);
-    for (int m = 0; m < s->in->n_models; m++)
-        s->ring_start[m] = first_point(s, mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
-    return SY_OK;
+    return s->config->router == SY_SIM_HASH
+               ? sy_sim_ring_create(s->config->n_devices, s->in->n_models, &s->ring)
+               : SY_OK;
 }
 
 void sy_sim_router_close(struct sim *s)
 {
-    free(s->ring);
-    free(s->ring_start);
+    sy_sim_ring_destroy(s->ring);
+}
+
+void sy_sim_note_load(struct sim *s, int device, int change)
+{
+    struct device *d = &s->devices[device];
+    uint64_t before = d->n_load;
+    d->n_load = before + (uint64_t)(int64_t)change;
+    s->n_in_system += (uint64_t)(int64_t)change;
+    if (s->ring)
+        sy_sim_ring_set_load(s->ring, device, before, d->n_load);
 }
 
 static double mean_load(const struct sim *s)
 {
     return ((double)s->n_in_system + 1) / s->config->n_devices;
-}
-
-/* The mean is over all devices, so somebody on the ring is below the bound. */
-static int by_hash(const struct sim *s, int model)
-{
-    double bound = HASH_BOUND * mean_load(s);
-    int at = s->ring_start[model];
-    for (int i = 0; i < s->n_ring; i++) {
-        int device = s->ring[at].device;
-        if ((double)s->devices[device].n_load < bound)
-            return device;
-        at = at + 1 == s->n_ring ? 0 : at + 1;
-    }
-    return s->ring[s->ring_start[model]].device;
 }
 
 static sy_ns finish_there(const struct sim *s, int device, uint64_t request)
@@ -149,7 +100,7 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
         return 0;
     switch (s->config->router) {
     case SY_SIM_HASH:
-        return by_hash(s, r->model);
+        return sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s));
     case SY_SIM_LEAST:
         return by_prediction(s, r);
     case SY_SIM_RESIDENCY:

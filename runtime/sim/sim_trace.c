@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,17 +30,22 @@ struct csv {
     char *fields[MAX_COLUMNS]; /* by column; "" if it is not there */
 };
 
+static char *trimmed(char *text)
+{
+    text += strspn(text, " \t");
+    for (size_t n = strlen(text); n > 0 && strchr(" \t\r\n", text[n - 1]);)
+        text[--n] = '\0';
+    return text;
+}
+
 static int split(char *line, char **fields, int n)
 {
     int count = 0;
-    line[strcspn(line, "\r\n")] = '\0';
     for (char *at = line; at && count < n; count++) {
         char *comma = strchr(at, ',');
         if (comma)
             *comma++ = '\0';
-        while (*at == ' ')
-            at++;
-        fields[count] = at;
+        fields[count] = trimmed(at);
         at = comma;
     }
     return count;
@@ -52,7 +58,7 @@ static int next_line(struct csv *csv)
         if (getline(&csv->line, &csv->size, csv->file) < 0)
             return ferror(csv->file) ? sy_error_set(SY_EIO, "%s: %s", csv->path, strerror(errno))
                                      : 0;
-    } while (csv->line[0] == '#' || csv->line[0] == '\n');
+    } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');
     return 1;
 }
 
@@ -120,6 +126,15 @@ static int number(const struct csv *csv, int column, double otherwise, double *o
     return SY_OK;
 }
 
+static int whole(const struct csv *csv, int column, double otherwise, double most, double *out)
+{
+    SY_TRY(number(csv, column, otherwise, out));
+    if (*out <= most && *out == floor(*out))
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of 0 to %.0f", csv->path,
+                        csv->n_lines, csv->columns[column].name, csv->fields[column], most);
+}
+
 static int word(const struct csv *csv, int column, char out[SY_SIM_NAME_BYTES])
 {
     const char *text = csv->fields[column];
@@ -164,6 +179,51 @@ static int read_all(const char *path, const struct column *columns, int n_column
     return SY_OK;
 }
 
+static sy_ns time_at(const char *all, uint64_t i, size_t size, size_t at)
+{
+    sy_ns ns;
+    memcpy(&ns, all + i * size + at, sizeof ns);
+    return ns;
+}
+
+/* By the time that each element has `at` bytes in. What is at one time stays in the file's order, which qsort does not promise. */
+static int sort_by_time(void *all, uint64_t n, size_t size, size_t at, const char *path)
+{
+    char *from = all, *spare, *to;
+    if (n < 2)
+        return SY_OK;
+    spare = to = malloc(n * size);
+    if (!spare)
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory to sort %llu lines", path,
+                            (unsigned long long)n);
+    for (uint64_t run = 1; run < n; run *= 2) {
+        for (uint64_t begin = 0; begin < n; begin += 2 * run) {
+            uint64_t a = begin, a_end = SY_MIN(begin + run, n);
+            uint64_t b = a_end, b_end = SY_MIN(begin + 2 * run, n);
+            for (uint64_t k = begin; k < b_end; k++) {
+                bool first = b == b_end || (a < a_end && time_at(from, a, size, at) <=
+                                                             time_at(from, b, size, at));
+                memcpy(to + k * size, from + (first ? a++ : b++) * size, size);
+            }
+        }
+        char *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != all)
+        memcpy(all, from, n * size);
+    free(spare);
+    return SY_OK;
+}
+
+static int sorted_or_freed(void *all, uint64_t n, size_t size, size_t at, const char *path)
+{
+    int status = sort_by_time(all, n, size, at, path);
+    if (status < 0)
+        free(all);
+    return status;
+}
+
 static sy_ns ns_of(double seconds)
 {
     return (sy_ns)(seconds * 1e9 + 0.5);
@@ -194,11 +254,33 @@ static int model_row(const struct csv *csv, void *element, void *ctx)
     SY_TRY(word(csv, 0, m->name));
     SY_TRY(number(csv, 1, 0, &mb));
     SY_TRY(number(csv, 2, 0, &ms));
-    SY_TRY(number(csv, 3, 16, &groups));
+    SY_TRY(whole(csv, 3, 16, 1e6, &groups));
     m->bytes = (uint64_t)(mb * 1e6);
     m->compute_ns = ns_of(ms / 1e3);
-    m->n_groups = (int)SY_MIN(groups, 1e6);
+    m->n_groups = (int)groups;
     return SY_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct sy_sim_model *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int check_names(const char *path, const struct sy_sim_model *models, int n)
+{
+    const struct sy_sim_model **by_name = malloc(((size_t)n + 1) * sizeof *by_name);
+    int status = SY_OK;
+    if (!by_name)
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %d models", path, n);
+    for (int i = 0; i < n; i++)
+        by_name[i] = &models[i];
+    qsort(by_name, (size_t)n, sizeof *by_name, compare_names);
+    for (int i = 1; i < n && status == SY_OK; i++)
+        if (strcmp(by_name[i - 1]->name, by_name[i]->name) == 0)
+            status = sy_error_set(SY_EARG, "%s: two models are called %s", path, by_name[i]->name);
+    free(by_name);
+    return status;
 }
 
 int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n)
@@ -208,7 +290,12 @@ int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n)
     void *all;
     SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, &all, n));
     *out = all;
-    return SY_OK;
+    int status = check_names(path, *out, *n);
+    if (status == SY_OK)
+        return SY_OK;
+    free(*out);
+    *out = NULL;
+    return status;
 }
 
 int sy_sim_example_models(int n, struct sy_sim_model **out)
@@ -236,29 +323,23 @@ static int job_row(const struct csv *csv, void *element, void *ctx)
     (void)ctx;
     SY_TRY(word(csv, 0, j->name));
     SY_TRY(number(csv, 1, 0, &submit));
-    SY_TRY(number(csv, 2, 0, &n));
+    SY_TRY(whole(csv, 2, 0, 1e12, &n));
     SY_TRY(number(csv, 3, 0, &ms));
     SY_TRY(number(csv, 4, 0, &mb[0]));
     SY_TRY(number(csv, 5, 0, &mb[1]));
     SY_TRY(number(csv, 6, 1, &j->utilization));
-    SY_TRY(number(csv, 7, 0, &tenant));
-    SY_TRY(number(csv, 8, 0, &priority));
-    SY_TRY(number(csv, 9, 0, &weight));
+    SY_TRY(whole(csv, 7, 0, SY_POLICY_MAX_TENANTS - 1, &tenant));
+    SY_TRY(whole(csv, 8, 0, 1e6, &priority));
+    SY_TRY(whole(csv, 9, 0, 1e6, &weight));
     j->submit_ns = ns_of(submit);
     j->iterations = (uint64_t)n;
     j->iteration_ns = ns_of(ms / 1e3);
     j->persistent_bytes = (uint64_t)(mb[0] * 1e6);
     j->ephemeral_bytes = (uint64_t)(mb[1] * 1e6);
-    j->tenant = (int)SY_MIN(tenant, 1e6);
-    j->priority = (int)SY_MIN(priority, 1e6);
-    j->weight = (unsigned)SY_MIN(weight, 1e6);
+    j->tenant = (int)tenant;
+    j->priority = (int)priority;
+    j->weight = (unsigned)weight;
     return SY_OK;
-}
-
-static int compare_jobs(const void *a, const void *b)
-{
-    const struct sy_sim_job *x = a, *y = b;
-    return (x->submit_ns > y->submit_ns) - (x->submit_ns < y->submit_ns);
 }
 
 int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n)
@@ -270,9 +351,9 @@ int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n)
                                             {"priority", false},     {"weight", false}};
     void *all;
     SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, job_row, &all, n));
+    SY_TRY(sorted_or_freed(all, (uint64_t)*n, sizeof **out, offsetof(struct sy_sim_job, submit_ns),
+                           path));
     *out = all;
-    if (*n > 0)
-        qsort(*out, (size_t)*n, sizeof **out, compare_jobs);
     return SY_OK;
 }
 
@@ -302,18 +383,12 @@ static int request_row(const struct csv *csv, void *element, void *ctx)
     double time, class_, deadline;
     SY_TRY(number(csv, 0, 0, &time));
     SY_TRY(find_model(csv, ctx, &r->model));
-    SY_TRY(number(csv, 2, 0, &class_));
+    SY_TRY(whole(csv, 2, 0, SY_SIM_MAX_CLASSES - 1, &class_));
     SY_TRY(number(csv, 3, 0, &deadline));
     r->at_ns = ns_of(time);
-    r->class_ = (int32_t)SY_MIN(class_, 1e6);
+    r->class_ = (int32_t)class_;
     r->deadline_ns = ns_of(deadline / 1e3);
     return SY_OK;
-}
-
-static int compare_requests(const void *a, const void *b)
-{
-    const struct sy_sim_request *x = a, *y = b;
-    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
 int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
@@ -325,9 +400,8 @@ int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, in
     void *all;
     SY_TRY(
         read_all(path, columns, SY_ARRAY_LEN(columns), sizeof **out, request_row, &names, &all, n));
+    SY_TRY(sorted_or_freed(all, *n, sizeof **out, offsetof(struct sy_sim_request, at_ns), path));
     *out = all;
-    if (*n > 0)
-        qsort(*out, *n, sizeof **out, compare_requests);
     return SY_OK;
 }
 
@@ -339,24 +413,18 @@ static int fault_row(const struct csv *csv, void *element, void *ctx)
     double time, device, duration;
     (void)ctx;
     SY_TRY(number(csv, 0, 0, &time));
-    SY_TRY(number(csv, 1, 0, &device));
+    SY_TRY(whole(csv, 1, 0, 1e6, &device));
     SY_TRY(number(csv, 3, 0, &duration));
     SY_TRY(number(csv, 4, 1, &f->factor));
     f->at_ns = ns_of(time);
     f->duration_ns = ns_of(duration);
-    f->device = (int)SY_MIN(device, 1e9);
+    f->device = (int)device;
     if (strcmp(csv->fields[2], "link_slows") == 0)
         f->kind = SY_SIM_LINK_SLOWS;
     else if (strcmp(csv->fields[2], "worker_dies") != 0)
         return sy_error_set(SY_EARG, "%s:%d: kind %s: worker_dies or link_slows", csv->path,
                             csv->n_lines, csv->fields[2]);
     return SY_OK;
-}
-
-static int compare_faults(const void *a, const void *b)
-{
-    const struct sy_sim_fault *x = a, *y = b;
-    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
 int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n)
@@ -368,187 +436,8 @@ int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n)
                                             {"factor", false}};
     void *all;
     SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, fault_row, &all, n));
+    SY_TRY(sorted_or_freed(all, (uint64_t)*n, sizeof **out, offsetof(struct sy_sim_fault, at_ns),
+                           path));
     *out = all;
-    if (*n > 0)
-        qsort(*out, (size_t)*n, sizeof **out, compare_faults);
     return SY_OK;
-}
-
-/* ---- generated ---- */
-
-static int set_field(struct sy_sim_generator *g, const char *name, double value)
-{
-    const struct {
-        const char *name;
-        double *real;
-        int *integer;
-    } fields[] = {{"rate", &g->rate, NULL},
-                  {"seconds", &g->seconds, NULL},
-                  {"zipf", &g->zipf, NULL},
-                  {"swing", &g->swing, NULL},
-                  {"period", &g->period_s, NULL},
-                  {"burst", &g->burst, NULL},
-                  {"burst-every", &g->burst_every_s, NULL},
-                  {"burst-last", &g->burst_last_s, NULL},
-                  {"models", NULL, &g->n_models},
-                  {"classes", NULL, &g->n_classes},
-                  {"deadline-ms", &g->deadline_ms, NULL}};
-    for (size_t i = 0; i < SY_ARRAY_LEN(fields); i++)
-        if (strcmp(fields[i].name, name) == 0) {
-            if (fields[i].real)
-                *fields[i].real = value;
-            else
-                *fields[i].integer = (int)SY_MIN(value, 1e6);
-            return SY_OK;
-        }
-    return sy_error_set(
-        SY_EARG,
-        "no generator option %s: rate, seconds, zipf, models, classes, deadline-ms, "
-        "swing, period, burst, burst-every, burst-last",
-        name);
-}
-
-static int check_generator(const struct sy_sim_generator *g)
-{
-    if (g->rate > 0 && g->seconds > 0 && g->n_models >= 1 && g->n_models <= 100000 &&
-        g->n_classes >= 1 && g->n_classes <= SY_SIM_MAX_CLASSES && g->swing <= 1 &&
-        g->period_s > 0 && g->burst >= 1 && g->burst_every_s > 0 && g->burst_last_s > 0)
-        return SY_OK;
-    return sy_error_set(SY_EARG,
-                        "generated requests: rate, seconds, period, burst-every and "
-                        "burst-last above 0, 1 to 100000 models, 1 to %d classes, swing at "
-                        "most 1, burst at least 1",
-                        SY_SIM_MAX_CLASSES);
-}
-
-int sy_sim_generator_parse(const char *text, struct sy_sim_generator *out)
-{
-    char copy[512], *at = copy, *item;
-    *out = (struct sy_sim_generator){.rate = 20,
-                                     .seconds = 60,
-                                     .zipf = 1,
-                                     .period_s = 86400,
-                                     .burst = 1,
-                                     .burst_every_s = 30,
-                                     .burst_last_s = 2,
-                                     .n_models = 3,
-                                     .n_classes = 1,
-                                     .n_at_most = 50000000};
-    if (strlen(text) >= sizeof copy)
-        return sy_error_set(SY_EARG, "generator options of more than %zu letters", sizeof copy - 1);
-    memcpy(copy, text, strlen(text) + 1);
-    while ((item = strsep(&at, ","))) {
-        char *equals = strchr(item, '='), *end = NULL;
-        double value = equals ? strtod(equals + 1, &end) : -1;
-        if (item[0] == '\0')
-            continue;
-        if (!equals || end == equals + 1 || *end || !(value >= 0))
-            return sy_error_set(SY_EARG, "generator option %s: NAME=NUMBER, at least 0", item);
-        *equals = '\0';
-        SY_TRY(set_field(out, item, value));
-    }
-    return check_generator(out);
-}
-
-struct dice {
-    uint64_t state;
-};
-
-static double roll(struct dice *d)
-{
-    uint64_t x = d->state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    x ^= x >> 31;
-    return ((double)(x >> 11) + 0.5) * 0x1p-53;
-}
-
-static double *zipf_sums(const struct sy_sim_generator *g)
-{
-    double *sums = malloc((size_t)g->n_models * sizeof *sums), sum = 0;
-    for (int i = 0; sums && i < g->n_models; i++)
-        sums[i] = sum += pow(i + 1, -g->zipf);
-    for (int i = 0; sums && i < g->n_models; i++)
-        sums[i] /= sum;
-    return sums;
-}
-
-static int32_t pick(const double *sums, int n, double x)
-{
-    int low = 0, high = n - 1;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (sums[middle] < x)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-struct burst {
-    double from_s, to_s;
-};
-
-static double rate_at(const struct sy_sim_generator *g, const struct burst *burst, double t)
-{
-    double rate = g->rate * (1 + g->swing * sin(2 * M_PI * t / g->period_s));
-    return t >= burst->from_s && t < burst->to_s ? rate * g->burst : rate;
-}
-
-static void next_burst(const struct sy_sim_generator *g, struct burst *burst, struct dice *dice,
-                       double t)
-{
-    while (t >= burst->to_s) {
-        burst->from_s = burst->to_s - log(roll(dice)) * g->burst_every_s;
-        burst->to_s = burst->from_s - log(roll(dice)) * g->burst_last_s;
-    }
-}
-
-static struct sy_sim_request make_request(const struct sy_sim_generator *g, struct dice *dice,
-                                          const double *sums, double t)
-{
-    struct sy_sim_request r = {.at_ns = ns_of(t), .model = pick(sums, g->n_models, roll(dice))};
-    r.class_ = (int32_t)(roll(dice) * g->n_classes);
-    r.deadline_ns = ns_of(g->deadline_ms / 1e3 * pow(10, r.class_));
-    return r;
-}
-
-/* By thinning: candidates at the highest rate there can be, each kept with the part that the rate has of it. */
-int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_sim_request **out,
-                    uint64_t *n)
-{
-    struct dice dice = {seed * 0x9e3779b97f4a7c15ull + 0x1234567};
-    struct burst burst = {0, 0};
-    double most = g->rate * (1 + g->swing) * g->burst, *sums;
-    uint64_t max = 0;
-    SY_TRY(check_generator(g));
-    sums = zipf_sums(g);
-    *out = NULL;
-    *n = 0;
-    for (double t = 0; sums;) {
-        t -= log(roll(&dice)) / most;
-        if (t >= g->seconds || *n >= g->n_at_most)
-            break;
-        next_burst(g, &burst, &dice, t);
-        if (roll(&dice) * most > rate_at(g, &burst, t))
-            continue;
-        if (*n == max) {
-            max = max ? 2 * max : 1024;
-            struct sy_sim_request *more = realloc(*out, max * sizeof *more);
-            if (!more)
-                goto no_memory;
-            *out = more;
-        }
-        (*out)[(*n)++] = make_request(g, &dice, sums, t);
-    }
-    if (sums) {
-        free(sums);
-        return SY_OK;
-    }
-no_memory:
-    free(sums);
-    free(*out);
-    *out = NULL;
-    return sy_error_set(SY_ENOMEM_HOST, "no memory for generated requests");
 }

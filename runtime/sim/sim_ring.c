@@ -1,0 +1,161 @@
+#include "runtime/sim/sim_ring.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_memory.h"
+
+#define POINTS     16 /* of each device */
+#define MAX_BITMAP 64 /* loads above are walked to: queues that long are an overload, not a rule */
+
+struct point {
+    uint64_t at;
+    int device;
+};
+
+struct sy_sim_ring {
+    int n, n_models, *start; /* start: each model's first point */
+    struct point *points;
+    int *places;                /* by device, POINTS each: where its points are */
+    uint64_t *load;             /* by device */
+    uint64_t *bits[MAX_BITMAP]; /* [i]: of points with a load of at most i */
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+static int compare_points(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->device - y->device;
+}
+
+static int first_point(const struct sy_sim_ring *r, uint64_t at)
+{
+    int low = 0, high = r->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (r->points[middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == r->n ? 0 : low;
+}
+
+static int allocate(struct sy_sim_ring *r, int n_devices)
+{
+    size_t n = (size_t)r->n, n_words = (n + 63) / 64;
+    bool ok = (r->points = sy_sim_zeroed(n, sizeof *r->points)) != NULL;
+    ok = (r->places = sy_sim_zeroed(n, sizeof *r->places)) && ok;
+    ok = (r->load = sy_sim_zeroed((size_t)n_devices, sizeof *r->load)) && ok;
+    ok = (r->start = sy_sim_zeroed((size_t)r->n_models, sizeof *r->start)) && ok;
+    for (int i = 0; i < MAX_BITMAP; i++)
+        ok = (r->bits[i] = sy_sim_zeroed(n_words, sizeof(uint64_t))) && ok;
+    return ok ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
+}
+
+static void fill(struct sy_sim_ring *r, int n_devices)
+{
+    for (int i = 0; i < r->n; i++)
+        r->points[i] = (struct point){mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
+    qsort(r->points, (size_t)r->n, sizeof *r->points, compare_points);
+    for (int i = 0; i < r->n; i++) {
+        int *places = &r->places[(size_t)r->points[i].device * POINTS];
+        places[r->load[r->points[i].device]++] = i;
+        for (int k = 0; k < MAX_BITMAP; k++)
+            r->bits[k][i / 64] |= 1ull << (i % 64);
+    }
+    memset(r->load, 0, (size_t)n_devices * sizeof *r->load);
+    for (int m = 0; m < r->n_models; m++)
+        r->start[m] = first_point(r, mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
+}
+
+int sy_sim_ring_create(int n_devices, int n_models, struct sy_sim_ring **out)
+{
+    struct sy_sim_ring *r = calloc(1, sizeof *r);
+    *out = r;
+    if (!r)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d devices", n_devices);
+    r->n = n_devices * POINTS;
+    r->n_models = n_models;
+    int status = allocate(r, n_devices);
+    if (status == SY_OK) {
+        fill(r, n_devices);
+        return SY_OK;
+    }
+    sy_sim_ring_destroy(r);
+    *out = NULL;
+    return status;
+}
+
+void sy_sim_ring_destroy(struct sy_sim_ring *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; i < MAX_BITMAP; i++)
+        free(r->bits[i]);
+    free(r->points);
+    free(r->places);
+    free(r->load);
+    free(r->start);
+    free(r);
+}
+
+void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, uint64_t after)
+{
+    uint64_t least = SY_MIN(before, after); /* "at most least" is what became true or false */
+    r->load[device] = after;
+    if (least >= MAX_BITMAP)
+        return;
+    for (int i = 0; i < POINTS; i++) {
+        int at = r->places[(size_t)device * POINTS + (size_t)i];
+        r->bits[least][at / 64] ^= 1ull << (at % 64);
+    }
+}
+
+/* The first bit that is set in [from, to), or -1. */
+static int first_bit(const uint64_t *bits, int from, int to)
+{
+    for (int word = from / 64; word * 64 < to; word++) {
+        uint64_t here = bits[word];
+        if (word == from / 64)
+            here &= UINT64_MAX << (from % 64);
+        if (here) {
+            int at = word * 64 + __builtin_ctzll(here);
+            return at < to ? at : -1;
+        }
+    }
+    return -1;
+}
+
+static int walk(const struct sy_sim_ring *r, int start, uint64_t most)
+{
+    for (int i = 0, at = start; i < r->n; i++, at = at + 1 == r->n ? 0 : at + 1)
+        if (r->load[r->points[at].device] <= most)
+            return at;
+    return start;
+}
+
+int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound)
+{
+    int start = r->start[model], at;
+    uint64_t most = (uint64_t)fmax(ceil(bound) - 1, 0); /* loads are whole numbers */
+    if (most >= MAX_BITMAP) {
+        at = walk(r, start, most);
+    } else {
+        at = first_bit(r->bits[most], start, r->n);
+        at = at >= 0 ? at : first_bit(r->bits[most], 0, start);
+    }
+    return r->points[at >= 0 ? at : start].device;
+}

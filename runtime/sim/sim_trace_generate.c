@@ -1,0 +1,190 @@
+/* Generated requests. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_trace.h"
+
+static sy_ns ns_of(double seconds)
+{
+    return (sy_ns)(seconds * 1e9 + 0.5);
+}
+
+static int set_field(struct sy_sim_generator *g, const char *name, double value)
+{
+    const struct {
+        const char *name;
+        double *real;
+        int *integer;
+    } fields[] = {{"rate", &g->rate, NULL},
+                  {"seconds", &g->seconds, NULL},
+                  {"zipf", &g->zipf, NULL},
+                  {"swing", &g->swing, NULL},
+                  {"period", &g->period_s, NULL},
+                  {"burst", &g->burst, NULL},
+                  {"burst-every", &g->burst_every_s, NULL},
+                  {"burst-last", &g->burst_last_s, NULL},
+                  {"models", NULL, &g->n_models},
+                  {"classes", NULL, &g->n_classes},
+                  {"deadline-ms", &g->deadline_ms, NULL}};
+    for (size_t i = 0; i < SY_ARRAY_LEN(fields); i++)
+        if (strcmp(fields[i].name, name) == 0) {
+            if (fields[i].real)
+                *fields[i].real = value;
+            else
+                *fields[i].integer = (int)SY_MIN(value, 1e6);
+            return SY_OK;
+        }
+    return sy_error_set(
+        SY_EARG,
+        "no generator option %s: rate, seconds, zipf, models, classes, deadline-ms, "
+        "swing, period, burst, burst-every, burst-last",
+        name);
+}
+
+static int check_generator(const struct sy_sim_generator *g)
+{
+    if (g->rate > 0 && g->seconds > 0 && g->n_models >= 1 && g->n_models <= 100000 &&
+        g->n_classes >= 1 && g->n_classes <= SY_SIM_MAX_CLASSES && g->swing <= 1 &&
+        g->period_s > 0 && g->burst >= 1 && g->burst_every_s > 0 && g->burst_last_s > 0)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "generated requests: rate, seconds, period, burst-every and "
+                        "burst-last above 0, 1 to 100000 models, 1 to %d classes, swing at "
+                        "most 1, burst at least 1",
+                        SY_SIM_MAX_CLASSES);
+}
+
+int sy_sim_generator_parse(const char *text, struct sy_sim_generator *out)
+{
+    char copy[512], *at = copy, *item;
+    *out = (struct sy_sim_generator){.rate = 20,
+                                     .seconds = 60,
+                                     .zipf = 1,
+                                     .period_s = 86400,
+                                     .burst = 1,
+                                     .burst_every_s = 30,
+                                     .burst_last_s = 2,
+                                     .n_models = 3,
+                                     .n_classes = 1,
+                                     .n_at_most = 50000000};
+    if (strlen(text) >= sizeof copy)
+        return sy_error_set(SY_EARG, "generator options of more than %zu letters", sizeof copy - 1);
+    memcpy(copy, text, strlen(text) + 1);
+    while ((item = strsep(&at, ","))) {
+        char *equals = strchr(item, '='), *end = NULL;
+        double value = equals ? strtod(equals + 1, &end) : -1;
+        if (item[0] == '\0')
+            continue;
+        if (!equals || end == equals + 1 || *end || !(value >= 0))
+            return sy_error_set(SY_EARG, "generator option %s: NAME=NUMBER, at least 0", item);
+        *equals = '\0';
+        SY_TRY(set_field(out, item, value));
+    }
+    return check_generator(out);
+}
+
+struct dice {
+    uint64_t state;
+};
+
+static double roll(struct dice *d)
+{
+    uint64_t x = d->state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    x ^= x >> 31;
+    return ((double)(x >> 11) + 0.5) * 0x1p-53;
+}
+
+static double *zipf_sums(const struct sy_sim_generator *g)
+{
+    double *sums = malloc((size_t)g->n_models * sizeof *sums), sum = 0;
+    for (int i = 0; sums && i < g->n_models; i++)
+        sums[i] = sum += pow(i + 1, -g->zipf);
+    for (int i = 0; sums && i < g->n_models; i++)
+        sums[i] /= sum;
+    return sums;
+}
+
+static int32_t pick(const double *sums, int n, double x)
+{
+    int low = 0, high = n - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (sums[middle] < x)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct burst {
+    double from_s, to_s;
+};
+
+static double rate_at(const struct sy_sim_generator *g, const struct burst *burst, double t)
+{
+    double rate = g->rate * (1 + g->swing * sin(2 * M_PI * t / g->period_s));
+    return t >= burst->from_s && t < burst->to_s ? rate * g->burst : rate;
+}
+
+static void next_burst(const struct sy_sim_generator *g, struct burst *burst, struct dice *dice,
+                       double t)
+{
+    while (t >= burst->to_s) {
+        burst->from_s = burst->to_s - log(roll(dice)) * g->burst_every_s;
+        burst->to_s = burst->from_s - log(roll(dice)) * g->burst_last_s;
+    }
+}
+
+static struct sy_sim_request make_request(const struct sy_sim_generator *g, struct dice *dice,
+                                          const double *sums, double t)
+{
+    struct sy_sim_request r = {.at_ns = ns_of(t), .model = pick(sums, g->n_models, roll(dice))};
+    r.class_ = (int32_t)(roll(dice) * g->n_classes);
+    r.deadline_ns = ns_of(g->deadline_ms / 1e3 * pow(10, r.class_));
+    return r;
+}
+
+/* By thinning: candidates at the highest rate there can be, each kept with the part that the rate has of it. */
+int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_sim_request **out,
+                    uint64_t *n)
+{
+    struct dice dice = {seed * 0x9e3779b97f4a7c15ull + 0x1234567};
+    struct burst burst = {0, 0};
+    double most = g->rate * (1 + g->swing) * g->burst, *sums;
+    uint64_t max = 0;
+    SY_TRY(check_generator(g));
+    sums = zipf_sums(g);
+    *out = NULL;
+    *n = 0;
+    for (double t = 0; sums;) {
+        t -= log(roll(&dice)) / most;
+        if (t >= g->seconds || *n >= g->n_at_most)
+            break;
+        next_burst(g, &burst, &dice, t);
+        if (roll(&dice) * most > rate_at(g, &burst, t))
+            continue;
+        if (*n == max) {
+            max = max ? 2 * max : 1024;
+            struct sy_sim_request *more = realloc(*out, max * sizeof *more);
+            if (!more)
+                goto no_memory;
+            *out = more;
+        }
+        (*out)[(*n)++] = make_request(g, &dice, sums, t);
+    }
+    if (sums) {
+        free(sums);
+        return SY_OK;
+    }
+no_memory:
+    free(sums);
+    free(*out);
+    *out = NULL;
+    return sy_error_set(SY_ENOMEM_HOST, "no memory for generated requests");
+}

@@ -1,0 +1,706 @@
+/* The simulator: cases whose results are known, the same from equal seeds, and books that balance whatever is thrown at it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sim/sim.h"
+#include "runtime/sim/sim_trace.h"
+
+#define MS SY_NS_PER_MS
+#define S  SY_NS_PER_S
+#define GB 1000000000ull
+
+static unsigned seed = 1;
+
+static uint64_t below(uint64_t n)
+{
+    return (uint64_t)rand_r(&seed) % n;
+}
+
+static struct sy_sim_config plain(void)
+{
+    struct sy_sim_config c;
+    sy_sim_config_default(&c);
+    c.pause_ns = 0;
+    c.check = true;
+    c.link_gbps = 10;
+    return c;
+}
+
+static struct sy_sim_report *run(const struct sy_sim_config *c, const struct sy_sim_input *in)
+{
+    struct sy_sim_report *r = sy_sim_report_new();
+    assert_non_null(r);
+    if (sy_sim_run(c, in, r) < 0)
+        fail_msg("%s", sy_error_text());
+    return r;
+}
+
+/* Quantiles are within half a step of the histogram. */
+static void assert_ms(double found, double expected)
+{
+    if (!(fabs(found - expected) <= expected * 0.005 + 1e-6))
+        fail_msg("%.6f ms where %.6f ms were expected", found, expected);
+}
+
+/* A job that keeps the device busy alone, in memory of its own. */
+static struct sy_sim_job job(const char *name, sy_ns submit_ns, uint64_t n, sy_ns iteration_ns)
+{
+    struct sy_sim_job j = {.submit_ns = submit_ns, .iterations = n, .iteration_ns = iteration_ns};
+    j.persistent_bytes = GB / 10;
+    j.ephemeral_bytes = GB;
+    j.utilization = 1;
+    snprintf(j.name, sizeof j.name, "%s", name);
+    return j;
+}
+
+/* ---- requests, one device ---- */
+
+/* One comes every `gap`, `n` of them, to a model of 10 ms that is always there. */
+static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
+{
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_request *requests = calloc((size_t)n, sizeof *requests);
+    struct sy_sim_input in = {.models = &model, .n_models = 1, .requests = requests};
+    c.unified = true;
+    in.n_requests = (uint64_t)n;
+    for (int i = 0; i < n; i++)
+        requests[i] = (struct sy_sim_request){(sy_ns)i * gap, 0, 0, deadline_ns};
+    struct sy_sim_report *r = run(&c, &in);
+    free(requests);
+    return r;
+}
+
+static void test_a_queue_of_even_arrivals(void **state)
+{
+    (void)state;
+    struct sy_sim_report *r = queue_of(20 * MS, 100, 0);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 10);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 0.99), 10);
+    assert_int_equal(r->used_ns[SY_SIM_USE_REQUESTS], 1000 * MS);
+    assert_int_equal(r->makespan_ns, 1990 * MS);
+    assert_int_equal(r->n_events, 200);
+    sy_sim_report_free(r);
+    r = queue_of(4 * MS, 11, 0); /* the i-th waits i x 6 ms */
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 10 + 30);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 70);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 0.5), 40);
+    sy_sim_report_free(r);
+}
+
+/* At one moment ten come, each with 35 ms: three can be in time, and exactly those are taken. */
+static void test_deadlines_are_refused_by_prediction(void **state)
+{
+    (void)state;
+    struct sy_sim_report *r = queue_of(0, 10, 35 * MS);
+    assert_int_equal(r->n_done, 3);
+    assert_int_equal(r->n_refused, 7);
+    assert_int_equal(r->n_late, 0);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 30);
+    sy_sim_report_free(r);
+    r = queue_of(0, 3, 5 * MS); /* none can */
+    assert_int_equal(r->n_refused, 3);
+    assert_int_equal(r->makespan_ns, 0);
+    sy_sim_report_free(r);
+}
+
+/* Pollaczek and Khinchine: with Poisson arrivals and even service the mean wait is rho x D ÷ (2 (1 - rho)). */
+static void test_poisson_arrivals_wait_as_theory_says(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_input in = {.models = &model, .n_models = 1};
+    struct sy_sim_generator g;
+    struct sy_sim_request *requests;
+    c.unified = c.take_all = true;
+    c.check = false;
+    c.max_queue = 65534;
+    for (int percent = 30; percent <= 80; percent += 25) {
+        char text[64];
+        double rho = percent / 100.0;
+        snprintf(text, sizeof text, "rate=%d,seconds=4000,models=1", percent);
+        assert_int_equal(sy_sim_generator_parse(text, &g), SY_OK);
+        assert_int_equal(sy_sim_generate(&g, 7, &requests, &in.n_requests), SY_OK);
+        in.requests = requests;
+        struct sy_sim_report *r = run(&c, &in);
+        double mean = sy_sim_mean_ms(&r->latency[0]), theory = 10 + 10 * rho / (2 * (1 - rho));
+        print_message("rho %.2f: mean %.3f ms, theory %.3f ms\n", rho, mean, theory);
+        assert_true(fabs(mean / theory - 1) < 0.03);
+        assert_int_equal(r->n_done, in.n_requests);
+        sy_sim_report_free(r);
+        free(requests);
+    }
+}
+
+static struct sy_sim_report *two_models(const struct sy_sim_config *c, sy_ns second_at)
+{
+    /* 100 ms and 50 ms over the link of 10 GB/s; 10 groups. */
+    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10}, {"b", GB / 2, 100 * MS, 10}};
+    struct sy_sim_request requests[] = {{0, 0, 0, 0}, {second_at, 1, 1, 0}};
+    struct sy_sim_input in = {
+        .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
+    return run(c, &in);
+}
+
+/* M1, and that the second one's copies begin when the link is free of the first one's. */
+static void test_swaps_take_what_the_pipeline_takes(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_report *r = two_models(&c, S);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 100 + 2); /* T + C/G */
+    assert_ms(sy_sim_mean_ms(&r->latency[1]), 100 + 5); /* C + T/G */
+    assert_int_equal(r->n_swaps, 2);
+    assert_int_equal(r->moved_bytes, GB + GB / 2);
+    sy_sim_report_free(r);
+    r = two_models(
+        &c, 0); /* copied from 100 ms on, 2 ms of it beside the first's end: 48 ms are left */
+    assert_ms(sy_sim_mean_ms(&r->latency[1]), 102 + 100 + 4.8);
+    sy_sim_report_free(r);
+    c.pool_bytes =
+        GB; /* the second takes half of the first's place; a third run would copy that again */
+    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10}, {"b", GB / 2, 100 * MS, 10}};
+    struct sy_sim_request requests[] = {
+        {0, 0, 0, 0}, {S, 1, 1, 0}, {2 * S, 0, 2, 0}, {3 * S, 0, 3, 0}};
+    struct sy_sim_input in = {
+        .models = models, .n_models = 2, .requests = requests, .n_requests = 4};
+    r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[2]), 50 + 2);
+    assert_ms(sy_sim_mean_ms(&r->latency[3]), 20);
+    assert_int_equal(r->moved_bytes, 2 * GB);
+    sy_sim_report_free(r);
+}
+
+static void test_urgent_requests_preempt(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10}, {"fast", GB, 10 * MS, 10}};
+    struct sy_sim_request requests[] = {{0, 0, 1, 0}, {50 * MS, 1, 0, 0}};
+    struct sy_sim_input in = {
+        .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
+    c.unified = true;
+    struct sy_sim_report *r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 60);
+    sy_sim_report_free(r);
+    c.preempt_ns = 2 * MS;
+    r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 12);
+    assert_ms(sy_sim_mean_ms(&r->latency[1]), 110);
+    assert_int_equal(r->n_preempted, 1);
+    assert_int_equal(r->used_ns[SY_SIM_USE_REQUESTS], 110 * MS);
+    sy_sim_report_free(r);
+}
+
+/* ---- jobs ---- */
+
+/* Each one's completion, in the order of finishing, in seconds. */
+static void assert_jobs(const struct sy_sim_config *c, const struct sy_sim_job *jobs, int n,
+                        const double *expected)
+{
+    struct sy_sim_input in = {.jobs = jobs, .n_jobs = n};
+    struct sy_sim_report *r = run(c, &in);
+    assert_int_equal(r->n_jct, n);
+    for (int i = 0; i < n; i++)
+        if (fabs(r->jct_s[i] - expected[i]) > 1e-6)
+            fail_msg("%s: completion %d is %.9f s, not %.9f", sy_policy_name(c->policy.kind), i,
+                     r->jct_s[i], expected[i]);
+    sy_sim_report_free(r);
+}
+
+static void test_two_jobs_under_each_policy(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_job jobs[] = {job("long", 0, 10, S), job("short", 0, 2, S)};
+    assert_jobs(&c, jobs, 2, (double[]){10, 12});
+    c.policy.kind = SY_POLICY_SRTF;
+    assert_jobs(&c, jobs, 2, (double[]){2, 12});
+    jobs[1].submit_ns = 3 * S + S / 2; /* preempts at the boundary at 4 s */
+    assert_jobs(&c, jobs, 2, (double[]){2.5, 12});
+    jobs[1].submit_ns = 0;
+    c.policy.kind = SY_POLICY_FAIR;
+    assert_jobs(&c, jobs, 2, (double[]){4, 12});
+    c.policy.kind = SY_POLICY_RR;
+    assert_jobs(&c, jobs, 2, (double[]){4, 12});
+    c.policy.kind = SY_POLICY_PRIORITY;
+    jobs[0].priority = 1;
+    assert_jobs(&c, jobs, 2, (double[]){2, 12});
+    c.policy.kind = SY_POLICY_WEIGHTED; /* the short one's tenant has three quarters */
+    jobs[1] = job("heavy", 0, 9, S);
+    jobs[1].tenant = 1;
+    jobs[1].weight = 3;
+    assert_jobs(&c, jobs, 2, (double[]){12, 19});
+}
+
+/* M3: beside each other, by utilization and contention. */
+static void test_lanes_slow_each_other_as_stated(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_job jobs[] = {job("a", 0, 10, S), job("b", 0, 10, S)};
+    c.policy.kind = SY_POLICY_PACK;
+    assert_jobs(&c, jobs, 2, (double[]){20, 20});
+    jobs[0].utilization = jobs[1].utilization = 0.5;
+    assert_jobs(&c, jobs, 2, (double[]){10, 10});
+    c.contention = 0.1;
+    assert_jobs(&c, jobs, 2, (double[]){11, 11});
+    jobs[0].utilization = jobs[1].utilization = 0.75;
+    assert_jobs(&c, jobs, 2, (double[]){16.5, 16.5});
+}
+
+static void test_memory_decides_who_runs_beside_whom(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_job jobs[] = {job("a", 0, 4, S), job("b", 0, 4, S), job("c", 0, 4, S)};
+    for (int i = 0; i < 3; i++)
+        jobs[i].utilization = 0.3;
+    c.policy.kind = SY_POLICY_PACK;
+    c.pool_bytes = 4 * GB; /* a lane each */
+    assert_jobs(&c, jobs, 3, (double[]){4, 4, 4});
+    c.pool_bytes = 2 * GB; /* one lane for all: 0.3 GB of persistent parts, 1 GB */
+    assert_jobs(&c, jobs, 3, (double[]){10, 11, 12});
+    jobs[2].ephemeral_bytes = 3 * GB; /* can never fit: refused, the others do not notice */
+    struct sy_sim_input in = {.jobs = jobs, .n_jobs = 3};
+    c.pool_bytes = 3 * GB;
+    struct sy_sim_report *r = run(&c, &in);
+    assert_int_equal(r->n_jobs_refused, 1);
+    assert_int_equal(r->n_jct, 2);
+    assert_true(fabs(r->jct_s[1] - 4) < 1e-6);
+    assert_int_equal(r->copied_bytes, 0);
+    sy_sim_report_free(r);
+}
+
+/* M5: the long job is in memory when a short one comes that does not fit beside it. */
+static void test_srtf_may_spill(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_job jobs[] = {job("long", 0, 10, S), job("short", S / 2, 1, S)};
+    jobs[0].persistent_bytes = 2 * GB;
+    jobs[1].ephemeral_bytes = 2 * GB;
+    c.pool_bytes = 4 * GB;
+    c.policy.kind = SY_POLICY_SRTF;
+    assert_jobs(&c, jobs, 2, (double[]){10, 10.5});
+    c.spill =
+        true; /* the first iteration ends at 1, the short one runs until 2; then 2 GB go and came: 0.4 s */
+    assert_jobs(&c, jobs, 2, (double[]){1.5, 11.4});
+}
+
+/* M2, and the guaranteed share. */
+static void test_requests_and_a_job_share_the_device(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 100 * MS, 10};
+    struct sy_sim_request requests[1000];
+    struct sy_sim_job one = job("j", 0, 10, S);
+    struct sy_sim_input in = {.models = &model,
+                              .n_models = 1,
+                              .requests = requests,
+                              .n_requests = 1000,
+                              .jobs = &one,
+                              .n_jobs = 1};
+    c.unified = c.take_all = true;
+    c.max_queue = 2000;
+    for (int i = 0; i < 1000; i++)
+        requests[i] = (struct sy_sim_request){S / 2, 0, 0, 0};
+    struct sy_sim_report *r = run(&c, &in); /* a flood: the job stands still for 100 s */
+    assert_true(fabs(r->jct_s[0] - 110) < 1e-6);
+    assert_int_equal(r->used_ns[SY_SIM_USE_JOBS], 10 * S);
+    assert_int_equal(r->used_ns[SY_SIM_USE_REQUESTS], 100 * S);
+    sy_sim_report_free(r);
+    c.train_share = 0.25; /* from 0.5 s on it has a quarter */
+    r = run(&c, &in);
+    assert_true(fabs(r->jct_s[0] - (0.5 + 9.5 / 0.25)) < 0.2);
+    sy_sim_report_free(r);
+    c.train_share = 0;
+    c.pause_ns = 5 * MS;
+    in.n_requests = 1;
+    r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 105);
+    sy_sim_report_free(r);
+}
+
+static void test_fair_and_weighted_after_a_minute(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    c.policy.kind = SY_POLICY_FAIR;
+    c.end_ns = 60 * S;
+    c.pool_bytes = 64 * GB;
+    for (int n = 2; n <= 8; n++) {
+        struct sy_sim_job jobs[8];
+        struct sy_sim_input in = {.jobs = jobs, .n_jobs = n};
+        for (int i = 0; i < n; i++)
+            jobs[i] = job("j", 0, 1000000, (5 + below(400)) * MS);
+        struct sy_sim_report *r = run(&c, &in);
+        assert_true(sy_sim_jain(r) >= 0.99);
+        assert_int_equal(r->used_ns[SY_SIM_USE_JOBS], 60 * S);
+        sy_sim_report_free(r);
+    }
+    c.policy.kind = SY_POLICY_WEIGHTED;
+    struct sy_sim_job jobs[3];
+    struct sy_sim_input in = {.jobs = jobs, .n_jobs = 3};
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = job("j", 0, 1000000, (20 + below(100)) * MS);
+        jobs[i].tenant = i;
+        jobs[i].weight = 1u << i;
+    }
+    struct sy_sim_report *r = run(&c, &in);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs((double)r->tenant_ns[i] / (60e9) - (double)(1 << i) / 7) <= 0.02);
+    sy_sim_report_free(r);
+}
+
+/* ---- faults ---- */
+
+static void test_a_worker_dies(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_request request = {0, 0, 0, 0};
+    struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
+                                    {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
+    struct sy_sim_job one = job("j", 0, 3, 10 * MS);
+    struct sy_sim_input in = {.models = &model,
+                              .n_models = 1,
+                              .requests = &request,
+                              .n_requests = 1,
+                              .faults = faults,
+                              .n_faults = 1};
+    c.unified = true;
+    struct sy_sim_report *r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 5 + 3 + 10); /* it runs again, once */
+    sy_sim_report_free(r);
+    in.n_faults = 2;
+    r = run(&c, &in);
+    assert_int_equal(r->n_failed, 1); /* it killed two */
+    assert_int_equal(r->n_done, 0);
+    sy_sim_report_free(r);
+    in = (struct sy_sim_input){.jobs = &one, .n_jobs = 1, .faults = faults + 1, .n_faults = 1};
+    r = run(&c, &in); /* 10 done, 2 lost, 3 without a worker, 20 */
+    assert_true(fabs(r->jct_s[0] - 0.035) < 1e-9);
+    sy_sim_report_free(r);
+}
+
+static void test_the_link_slows(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_fault fault = {0, 10 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
+    struct sy_sim_model model = {"m", GB, 20 * MS, 10};
+    struct sy_sim_request request = {5 * MS, 0, 0, 0};
+    struct sy_sim_input in = {.models = &model,
+                              .n_models = 1,
+                              .requests = &request,
+                              .n_requests = 1,
+                              .faults = &fault,
+                              .n_faults = 1};
+    struct sy_sim_report *r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 200 + 2);
+    sy_sim_report_free(r);
+    fault.at_ns = 6 * MS; /* too late to matter */
+    r = run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 100 + 2);
+    sy_sim_report_free(r);
+}
+
+/* ---- whatever is thrown at it ---- */
+
+struct made {
+    struct sy_sim_model models[12];
+    struct sy_sim_job jobs[40];
+    struct sy_sim_fault faults[30];
+    struct sy_sim_request *requests;
+    struct sy_sim_config config;
+    struct sy_sim_input in;
+};
+
+static void make_config(struct made *m)
+{
+    struct sy_sim_config *c = &m->config;
+    *c = plain();
+    c->policy.kind = (enum sy_policy_kind)below(SY_POLICY_N_KINDS);
+    c->policy.n_parallel = (int)below(4);
+    c->policy.max_wait_ns = below(3) ? 0 : 2 * S;
+    c->n_devices = 1 + (int)below(5);
+    c->router = (enum sy_sim_router)below(SY_SIM_N_ROUTERS);
+    c->pool_bytes = 4 * GB + below(8) * GB;
+    c->unified = below(8) == 0;
+    c->whole_models = below(4) == 0;
+    c->take_all = below(4) == 0;
+    c->regroup = below(2);
+    c->spill = below(2);
+    c->contention = (double)below(3) / 10;
+    c->noise = (double)below(3) / 10;
+    c->pause_ns = below(3) * MS;
+    c->preempt_ns = below(2) * 2 * MS;
+    c->train_share = (double)below(4) / 10;
+    c->max_queue = 1 + (int)below(40);
+    c->seed = below(1000);
+    c->end_ns = below(4) ? 0 : 5 * S;
+}
+
+static void make_input(struct made *m)
+{
+    sy_ns at = 0;
+    struct sy_sim_generator g;
+    m->in = (struct sy_sim_input){m->models, 1 + (int)below(12), NULL,      0,
+                                  m->jobs,   (int)below(41),     m->faults, (int)below(31)};
+    for (int i = 0; i < m->in.n_models; i++)
+        m->models[i] =
+            (struct sy_sim_model){"m", 1 + below(2 * GB), 1 + below(40 * MS), 1 + (int)below(30)};
+    for (int i = 0; i < m->in.n_jobs; i++) {
+        struct sy_sim_job *j = &m->jobs[i];
+        *j = job("j", at += below(S), 1 + below(30), (1 + below(200)) * MS);
+        j->persistent_bytes = below(3 * GB);
+        j->ephemeral_bytes = below(6 * GB);
+        j->utilization = (double)below(101) / 100;
+        j->tenant = (int)below(3);
+        j->priority = (int)below(3);
+        j->weight = (unsigned)below(4);
+    }
+    at = 0;
+    for (int i = 0; i < m->in.n_faults; i++)
+        m->faults[i] = (struct sy_sim_fault){
+            at += below(S), below(2 * S), (int)below((uint64_t)m->config.n_devices),
+            (enum sy_sim_fault_kind)below(2), 0.1 + (double)below(10) / 10};
+    assert_int_equal(
+        sy_sim_generator_parse("rate=40,seconds=10,classes=3,deadline-ms=60,burst=5", &g), SY_OK);
+    g.n_models = m->in.n_models;
+    g.rate = 1 + (double)below(100);
+    if (below(4))
+        assert_int_equal(sy_sim_generate(&g, below(1000), &m->requests, &m->in.n_requests), SY_OK);
+    m->in.requests = m->requests;
+}
+
+static void assert_balanced(const struct made *m, const struct sy_sim_report *r)
+{
+    uint64_t counted = 0, tenants = 0;
+    double rates = 0;
+    bool to_its_end = m->config.end_ns == 0;
+    for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
+        counted += r->latency[i].n;
+    for (int i = 0; i < 256; i++)
+        tenants += r->tenant_ns[i];
+    for (int i = 0; i < r->n_rates; i++) {
+        assert_true(r->job_rate[i] >= 0 && r->job_rate[i] <= 1 + 1e-6);
+        rates += r->job_rate[i];
+    }
+    assert_int_equal(counted, r->n_done);
+    if (to_its_end) { /* each request and each job ends once */
+        assert_int_equal(r->n_requests, m->in.n_requests);
+        assert_int_equal(r->n_requests, r->n_done + r->n_refused + r->n_failed);
+        assert_int_equal(r->n_jobs, (uint64_t)r->n_jct + r->n_jobs_refused);
+    }
+    assert_true(r->n_requests >= r->n_done + r->n_refused + r->n_failed);
+    /* No time twice: what was used is at most what there was, and tenants' times are the jobs' time, but for rounding. */
+    assert_true(r->used_ns[0] + r->used_ns[1] <=
+                (r->makespan_ns + 1) * (uint64_t)m->config.n_devices);
+    uint64_t off = tenants > r->used_ns[SY_SIM_USE_JOBS] ? tenants - r->used_ns[SY_SIM_USE_JOBS]
+                                                         : r->used_ns[SY_SIM_USE_JOBS] - tenants;
+    assert_true(off <= r->n_events + 1);
+    assert_int_equal(r->copied_bytes, 0);
+    assert_true(m->in.n_jobs == 0 || rates <= r->n_rates);
+}
+
+static char *json_of(const struct sy_sim_report *r)
+{
+    char *text;
+    size_t n;
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    assert_int_equal(sy_sim_print_json(r, 0, to), SY_OK);
+    fclose(to);
+    return text;
+}
+
+#ifdef SY_SANITIZED
+#define ROUNDS 60
+#else
+#define ROUNDS 400
+#endif
+
+/* Random inputs with workers dying and links slowing, the invariants walked after each event; each twice. */
+static void test_books_balance_and_equal_seeds_give_equal_results(void **state)
+{
+    (void)state;
+    uint64_t n_events = 0, n_faults = 0, n_failed = 0, n_spilled = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct made m = {0};
+        char *text[2];
+        make_config(&m);
+        make_input(&m);
+        for (int i = 0; i < 2; i++) {
+            struct sy_sim_report *r = run(&m.config, &m.in);
+            assert_balanced(&m, r);
+            text[i] = json_of(r);
+            n_events += r->n_events;
+            n_faults += r->n_faults;
+            n_failed += r->n_failed;
+            n_spilled += r->spilled_bytes > 0;
+            sy_sim_report_free(r);
+        }
+        assert_string_equal(text[0], text[1]);
+        free(text[0]);
+        free(text[1]);
+        free(m.requests);
+    }
+    print_message("%llu events, %llu faults, %llu requests failed, %llu runs spilled\n",
+                  (unsigned long long)n_events, (unsigned long long)n_faults,
+                  (unsigned long long)n_failed, (unsigned long long)n_spilled);
+    assert_true(n_faults > 0 && n_failed > 0 && n_spilled > 0);
+}
+
+static void test_seeds_differ_where_chance_has_a_part(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_job jobs[] = {job("a", 0, 50, S / 10), job("b", 0, 50, S / 10)};
+    struct sy_sim_input in = {.jobs = jobs, .n_jobs = 2};
+    double makespan[3];
+    c.noise = 0.2;
+    for (int i = 0; i < 3; i++) {
+        c.seed = (uint64_t)i / 2; /* 0, 0, 1 */
+        struct sy_sim_report *r = run(&c, &in);
+        makespan[i] = (double)r->makespan_ns;
+        sy_sim_report_free(r);
+    }
+    assert_true(makespan[0] == makespan[1]);
+    assert_true(makespan[1] != makespan[2]);
+}
+
+/* ---- what is printed ---- */
+
+static void assert_has(json_t *object, const char *keys)
+{
+    char copy[256], *at = copy, *key;
+    snprintf(copy, sizeof copy, "%s", keys);
+    while ((key = strsep(&at, " ")))
+        if (!json_object_get(object, key))
+            fail_msg("no %s in what --json gives", key);
+}
+
+static void test_json_has_its_keys(void **state)
+{
+    (void)state;
+    struct made m = {0};
+    make_config(&m);
+    m.config.n_devices = 1;
+    make_input(&m);
+    free(m.requests);
+    struct sy_sim_request requests[] = {{0, 0, 0, 0}, {0, 0, 2, 0}};
+    m.in.requests = requests;
+    m.in.n_requests = 2;
+    m.in.n_faults = 0;
+    struct sy_sim_report *r = run(&m.config, &m.in);
+    char *text = json_of(r);
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    assert_has(json,
+               "latency_ms refused swaps bytes events events_per_s jct_s makespan_s shares jain");
+    assert_has(json_object_get(json, "latency_ms"), "0 2");
+    assert_null(json_object_get(json_object_get(json, "latency_ms"), "1"));
+    assert_has(json_object_get(json_object_get(json, "latency_ms"), "2"), "p50 p99");
+    assert_has(json_object_get(json, "jct_s"), "mean p95");
+    json_t *shares = json_object_get(json, "shares");
+    assert_has(shares, "requests jobs idle tenants");
+    double sum = json_real_value(json_object_get(shares, "requests")) +
+                 json_real_value(json_object_get(shares, "jobs")) +
+                 json_real_value(json_object_get(shares, "idle"));
+    assert_true(fabs(sum - 1) < 1e-9);
+    json_decref(json);
+    free(text);
+    sy_sim_report_free(r);
+}
+
+static void test_the_figure_is_xml_with_what_is_in_it(void **state)
+{
+    (void)state;
+    char *text;
+    size_t n;
+    struct sy_sim_report *r = queue_of(4 * MS, 11, 0);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    assert_int_equal(sy_sim_plot_svg(r, "a <b> & 'c'", to), SY_OK);
+    fclose(to);
+    assert_int_equal(strncmp(text, "<svg ", 5), 0);
+    assert_non_null(strstr(text, "a &lt;b> &amp; 'c'"));
+    assert_non_null(strstr(text, "class 0"));
+    assert_string_equal(text + n - 7, "</svg>\n");
+    assert_null(strstr(text, "nan"));
+    free(text);
+    sy_sim_report_free(r);
+}
+
+static void test_bad_input_is_said(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 0, 1};
+    struct sy_sim_job jobs[] = {job("first", S, 1, 1), job("second", 0, 1, 1)};
+    struct sy_sim_request request = {0, 1, 0, 0};
+    struct sy_sim_fault fault = {0, 0, 1, SY_SIM_LINK_SLOWS, 1};
+    struct sy_sim_input in = {.models = &model, .n_models = 1};
+    struct sy_sim_report *r = sy_sim_report_new();
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "model m"));
+    model.compute_ns = 1;
+    in.requests = &request;
+    in.n_requests = 1;
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "request 0"));
+    in = (struct sy_sim_input){.jobs = jobs, .n_jobs = 2};
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "second"));
+    in = (struct sy_sim_input){.faults = &fault, .n_faults = 1};
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "fault 0"));
+    c.max_queue = 0;
+    in = (struct sy_sim_input){0};
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    sy_sim_report_free(r);
+}
+
+int main(void)
+{
+    const char *wanted = getenv("SY_SEED");
+    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
+    print_message("SY_SEED=%u\n", seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_queue_of_even_arrivals),
+        cmocka_unit_test(test_deadlines_are_refused_by_prediction),
+        cmocka_unit_test(test_poisson_arrivals_wait_as_theory_says),
+        cmocka_unit_test(test_swaps_take_what_the_pipeline_takes),
+        cmocka_unit_test(test_urgent_requests_preempt),
+        cmocka_unit_test(test_two_jobs_under_each_policy),
+        cmocka_unit_test(test_lanes_slow_each_other_as_stated),
+        cmocka_unit_test(test_memory_decides_who_runs_beside_whom),
+        cmocka_unit_test(test_srtf_may_spill),
+        cmocka_unit_test(test_requests_and_a_job_share_the_device),
+        cmocka_unit_test(test_fair_and_weighted_after_a_minute),
+        cmocka_unit_test(test_a_worker_dies),
+        cmocka_unit_test(test_the_link_slows),
+        cmocka_unit_test(test_books_balance_and_equal_seeds_give_equal_results),
+        cmocka_unit_test(test_seeds_differ_where_chance_has_a_part),
+        cmocka_unit_test(test_json_has_its_keys),
+        cmocka_unit_test(test_the_figure_is_xml_with_what_is_in_it),
+        cmocka_unit_test(test_bad_input_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

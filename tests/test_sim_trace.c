@@ -1,0 +1,240 @@
+/* What a simulation is fed with: CSV files, read or refused with file and line, and requests made by chance. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "runtime/sim/sim_trace.h"
+
+static char path[64];
+
+static const char *file_with(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    return path;
+}
+
+enum kind { MODELS, JOBS, REQUESTS, FAULTS };
+
+static int read_one(enum kind kind, const char *text)
+{
+    static const struct sy_sim_model known[] = {{"a", 1, 1, 1}, {"b", 1, 1, 1}};
+    void *out = NULL;
+    uint64_t count;
+    int n, status;
+    file_with(text);
+    switch (kind) {
+    case MODELS:
+        status = sy_sim_read_models(path, (struct sy_sim_model **)&out, &n);
+        break;
+    case JOBS:
+        status = sy_sim_read_jobs(path, (struct sy_sim_job **)&out, &n);
+        break;
+    case REQUESTS:
+        status = sy_sim_read_requests(path, known, 2, (struct sy_sim_request **)&out, &count);
+        break;
+    default:
+        status = sy_sim_read_faults(path, (struct sy_sim_fault **)&out, &n);
+        break;
+    }
+    free(out);
+    return status;
+}
+
+/* Refused, and the words begin with the file's name and `says`, as ":3: " and what is there. */
+static void assert_refused(enum kind kind, const char *text, const char *says)
+{
+    assert_int_equal(read_one(kind, text), SY_EARG);
+    const char *error = sy_error_text();
+    if (strncmp(error, path, strlen(path)) != 0 || !strstr(error, says))
+        fail_msg("\"%s\" was expected in: %s", says, error);
+}
+
+static void test_errors_name_the_line(void **state)
+{
+    (void)state;
+    assert_refused(MODELS, "", "is empty");
+    assert_refused(MODELS, "# only a comment\n", "is empty");
+    assert_refused(MODELS, "model,mb\n", "names no column compute_ms");
+    assert_refused(MODELS, "model,mb,compute_ms\na,1,2\nb,many,2\n", ":3: mb is \"many\"");
+    assert_refused(MODELS, "model,mb,compute_ms\na,1\n", ":2: compute_ms is \"\"");
+    assert_refused(MODELS, "model,mb,compute_ms\n,1,2\n", ":2: model is \"\"");
+    assert_refused(MODELS, "model,mb,compute_ms,groups\na,1,2,1.5\n", ":2: groups is 1.5");
+    assert_refused(MODELS, "model,mb,compute_ms\na,1,2\na,1,2\n", "two models are called a");
+    assert_refused(MODELS, "model,mb,compute_ms\na,nan,2\n", ":2: mb");
+    assert_refused(MODELS, "model,mb,compute_ms\na,inf,2\n", ":2: mb");
+    assert_refused(MODELS, "model,mb,compute_ms\na,-1,2\n", ":2: mb");
+    assert_refused(REQUESTS, "time_s,model\n# c\n\n0.5,a\n1,c\n", ":5: no model c");
+    assert_refused(REQUESTS, "time_s,model,class\n0,a,8\n", ":2: class is 8");
+    assert_refused(REQUESTS, "time_s,model,class\n0,a,0.5\n", ":2: class is 0.5");
+    assert_refused(REQUESTS, "time_s,model,class,deadline_ms\n0,a,0,x\n", ":2: deadline_ms");
+    assert_refused(JOBS, "name,submit_s,iterations,iteration_ms,persistent_mb\n",
+                   "names no column ephemeral_mb");
+    assert_refused(JOBS,
+                   "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,tenant\n"
+                   "j,0,1,1,1,1,256\n",
+                   ":2: tenant is 256");
+    assert_refused(JOBS,
+                   "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb\n"
+                   "j,0,1.5,1,1,1\n",
+                   ":2: iterations is 1.5");
+    assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,0,fire,1\n", ":2: kind fire");
+    assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,x,worker_dies,1\n", ":2: device");
+    unlink(path);
+    struct sy_sim_model *out;
+    int n;
+    assert_int_equal(sy_sim_read_models(path, &out, &n), SY_EIO);
+    assert_non_null(strstr(sy_error_text(), path));
+}
+
+/* Columns in any order, some left out, comments, blanks, both kinds of line ends; sorted by time, and what comes at one time
+ * stays in the file's order. */
+static void test_what_is_read(void **state)
+{
+    (void)state;
+    struct sy_sim_model *models;
+    struct sy_sim_request *requests;
+    struct sy_sim_job *jobs;
+    int n;
+    uint64_t count;
+    file_with("# made by hand\r\ncompute_ms , model,mb\r\n\r\n 2.5 ,a, 100\r\n3,b,0.5\r\n");
+    assert_int_equal(sy_sim_read_models(path, &models, &n), SY_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(models[0].name, "a");
+    assert_int_equal(models[0].compute_ns, 2500000);
+    assert_int_equal(models[0].bytes, 100000000);
+    assert_int_equal(models[1].bytes, 500000);
+    assert_int_equal(models[0].n_groups, 16);
+    file_with("time_s,model,deadline_ms\n2,a,\n1,b,100\n0.5,a,7\n1,a,3\n1,b,4\n");
+    assert_int_equal(sy_sim_read_requests(path, models, n, &requests, &count), SY_OK);
+    assert_int_equal(count, 5);
+    static const int deadlines[] = {7, 100, 3, 4, 0};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(requests[i].deadline_ns, deadlines[i] * 1000000);
+    assert_int_equal(requests[4].at_ns, 2000000000);
+    free(requests);
+    free(models);
+    file_with("name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,weight\n"
+              "x,5,10,100,1,2,3\ny,0,1,1,1,1,1\n");
+    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(jobs[1].name, "x");
+    assert_int_equal(jobs[1].weight, 3);
+    assert_true(jobs[1].utilization == 1);
+    free(jobs);
+}
+
+static void test_sorting_is_stable_at_any_length(void **state)
+{
+    (void)state;
+    struct sy_sim_model a = {"a", 1, 1, 1};
+    struct sy_sim_request *r;
+    uint64_t count;
+    unsigned seed = 3;
+    for (int n = 0; n < 70; n++) {
+        FILE *file = fopen(path, "w");
+        fputs("time_s,model,deadline_ms\n", file);
+        for (int i = 0; i < n; i++)
+            fprintf(file, "%d,a,%d\n", rand_r(&seed) % 9, i + 1);
+        fclose(file);
+        assert_int_equal(sy_sim_read_requests(path, &a, 1, &r, &count), SY_OK);
+        assert_int_equal(count, n);
+        for (int i = 1; i < n; i++)
+            assert_true(r[i - 1].at_ns < r[i].at_ns ||
+                        (r[i - 1].at_ns == r[i].at_ns && r[i - 1].deadline_ns < r[i].deadline_ns));
+        free(r);
+    }
+}
+
+static struct sy_sim_request *generate(const char *text, uint64_t seed, uint64_t *n)
+{
+    struct sy_sim_generator g;
+    struct sy_sim_request *r;
+    assert_int_equal(sy_sim_generator_parse(text, &g), SY_OK);
+    assert_int_equal(sy_sim_generate(&g, seed, &r, n), SY_OK);
+    return r;
+}
+
+static void test_generated_requests_are_as_asked_for(void **state)
+{
+    (void)state;
+    uint64_t n, again, counts[10] = {0};
+    struct sy_sim_request *r =
+        generate("rate=1000,seconds=200,zipf=1,models=10,classes=2,deadline-ms=5", 1, &n);
+    assert_true(fabs((double)n / 200000 - 1) < 0.01); /* Poisson: a deviation of 0.2 % */
+    double squares = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        counts[r[i].model]++;
+        assert_true(i == 0 || r[i].at_ns >= r[i - 1].at_ns);
+        assert_int_equal(r[i].deadline_ns, r[i].class_ == 0 ? 5000000 : 50000000);
+        if (i > 0)
+            squares += pow((double)(r[i].at_ns - r[i - 1].at_ns) / 1e6, 2);
+    }
+    assert_true(fabs(squares / (double)n / 2 - 1) < 0.05); /* exponential gaps of 1 ms */
+    double harmonic = 0;
+    for (int i = 1; i <= 10; i++)
+        harmonic += 1.0 / i;
+    for (int i = 0; i < 10; i++)
+        assert_true(fabs((double)counts[i] / (double)n - 1 / (i + 1.0) / harmonic) < 0.01);
+    struct sy_sim_request *same =
+        generate("rate=1000,seconds=200,zipf=1,models=10,classes=2,deadline-ms=5", 1, &again);
+    assert_int_equal(n, again);
+    assert_memory_equal(r, same, n * sizeof *r);
+    free(same);
+    free(r);
+}
+
+/* The day's swing moves requests from its second half into the first; bursts bring more of them. */
+static void test_swing_and_bursts(void **state)
+{
+    (void)state;
+    uint64_t n, first = 0;
+    struct sy_sim_request *r = generate("rate=100,seconds=1000,swing=0.5,period=1000", 1, &n);
+    for (uint64_t i = 0; i < n; i++)
+        first += r[i].at_ns < 500 * SY_NS_PER_S;
+    assert_true(fabs((double)n / 100000 - 1) < 0.02);
+    assert_true(fabs((double)first / (double)n - (0.5 + 0.5 / M_PI)) < 0.02);
+    free(r);
+    free(generate("rate=100,seconds=3000,burst=10,burst-every=8,burst-last=2", 1, &n));
+    assert_true(fabs((double)n / (300000 * (0.8 + 0.2 * 10)) - 1) < 0.1);
+}
+
+static void test_generator_options_are_checked(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"speed=3", "rate",      "rate=x",    "rate=0",
+                                      "rate=-1", "classes=9", "classes=0", "models=0",
+                                      "swing=2", "burst=0.5", "rate=nan"};
+    struct sy_sim_generator g;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (sy_sim_generator_parse(bad[i], &g) != SY_EARG)
+            fail_msg("%s was taken", bad[i]);
+    assert_int_equal(sy_sim_generator_parse("", &g), SY_OK);
+}
+
+int main(void)
+{
+    snprintf(path, sizeof path, "/tmp/sy-test-trace-%d.csv", (int)getpid());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_name_the_line),
+        cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_sorting_is_stable_at_any_length),
+        cmocka_unit_test(test_generated_requests_are_as_asked_for),
+        cmocka_unit_test(test_swing_and_bursts),
+        cmocka_unit_test(test_generator_options_are_checked),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}
