@@ -291,8 +291,16 @@ struct sy_node {
     int residual_input; /* index into inputs of the summed residual, or -1 */
 };
 
+/* What an engine may compute with instead of float32, where it gains by it: float32 tensors keep their type, and only multiplied
+ * numbers are rounded; sums and normalisations stay float32. */
+enum sy_precision { SY_PRECISION_F32, SY_PRECISION_BF16 };
+
+const char *sy_precision_name(enum sy_precision precision);           /* "f32", "bf16" */
+int sy_precision_from_name(const char *name, enum sy_precision *out); /* EARG names it */
+
 struct sy_graph {
     char *name;
+    enum sy_precision precision;
     int n_tensors;
     struct sy_tensor *tensors;
     int n_nodes;

@@ -1,6 +1,6 @@
 /* Graphs as msgpack: what a package's meta section holds.
  *
- *   graph  = [version, name, [tensor...], [node...], [input...], [output...]]
+ *   graph  = [version, name, [tensor...], [node...], [input...], [output...], precision]   precision: only if it is not 0 (f32)
  *   tensor = [name, dtype, [fixed, per_batch, ...], constant bytes or nil]
  *   node   = [op name, opset, name, [input...], [output...], [attr...], activation, alpha, beta, bias, residual]
  *   attr   = [name, kind, value]
@@ -124,7 +124,7 @@ int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **
     msgpack_packer pk;
     msgpack_sbuffer_init(&to.buffer);
     msgpack_packer_init(&pk, &to, write_checked);
-    msgpack_pack_array(&pk, 6);
+    msgpack_pack_array(&pk, graph->precision ? 7 : 6);
     msgpack_pack_int(&pk, CODEC_VERSION);
     put_text(&pk, graph->name);
     msgpack_pack_array(&pk, (size_t)graph->n_tensors);
@@ -135,6 +135,8 @@ int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **
         put_node(&pk, &graph->nodes[n]);
     put_ints(&pk, graph->n_inputs, graph->inputs);
     put_ints(&pk, graph->n_outputs, graph->outputs);
+    if (graph->precision)
+        msgpack_pack_int(&pk, (int)graph->precision);
     if (to.failed) {
         msgpack_sbuffer_destroy(&to.buffer);
         return sy_error_set(SY_ENOMEM_HOST, "graph '%.100s': no memory to encode it", graph->name);
@@ -361,9 +363,9 @@ static int get_nodes(const msgpack_object *o, struct sy_graph *graph)
 
 static int get_graph(const msgpack_object *o, struct sy_graph *graph)
 {
-    const msgpack_object *f = get_array(o, 6);
-    int version;
-    if (!f)
+    const msgpack_object *f = get_array(o, -1);
+    int version, precision = 0;
+    if (!f || o->via.array.size < 6 || o->via.array.size > 7)
         return corrupt("the outermost list");
     SY_TRY(get_int(&f[0], 0, INT_MAX, &version));
     if (version != CODEC_VERSION)
@@ -375,6 +377,9 @@ static int get_graph(const msgpack_object *o, struct sy_graph *graph)
     SY_TRY(get_nodes(&f[3], graph));
     SY_TRY(get_ints(&f[4], &graph->n_inputs, &graph->inputs));
     SY_TRY(get_ints(&f[5], &graph->n_outputs, &graph->outputs));
+    if (o->via.array.size > 6)
+        SY_TRY(get_int(&f[6], 0, SY_PRECISION_BF16, &precision));
+    graph->precision = (enum sy_precision)precision;
     return sy_graph_check(graph);
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -160,10 +161,27 @@ int sy_package_verify(const struct sy_package *package, int first, int n, const 
     return SY_OK;
 }
 
+int sy_package_packed_for(const struct sy_engine_ops *engine, enum sy_precision precision,
+                          char *buffer, size_t bytes)
+{
+    if (precision != SY_PRECISION_F32 && !engine->check_precision)
+        return sy_error_set(SY_EUNSUPPORTED, "the %s engine computes in f32 only, not in %s",
+                            engine->name, sy_precision_name(precision));
+    if (precision != SY_PRECISION_F32)
+        SY_TRY(engine->check_precision(precision));
+    SY_TRY(engine->describe(buffer, bytes));
+    size_t used = strlen(buffer);
+    if (precision != SY_PRECISION_F32)
+        snprintf(buffer + used, bytes - used, " %s", sy_precision_name(precision));
+    return SY_OK;
+}
+
 int sy_package_check_engine(const struct sy_package *package, const struct sy_engine_ops *engine)
 {
     char here[256];
-    SY_TRY(engine->describe(here, sizeof here));
+    int status = sy_package_packed_for(engine, package->graph->precision, here, sizeof here);
+    if (status < 0)
+        return sy_error_prefix(status, "%s", package->path);
     if (strcmp(here, package->packed_for) != 0)
         return sy_error_set(SY_EUNSUPPORTED,
                             "%s: packed for \"%s\", this machine computes with \"%s\": import the "

@@ -32,7 +32,7 @@ struct sy_profile {
 struct sy_package {
     char *path;
     char *name;
-    char *packed_for; /* engine describe() at import */
+    char *packed_for; /* sy_package_packed_for at import */
     struct sy_graph *graph;
     int n_layers;
     struct sy_layer *layers;
@@ -43,6 +43,10 @@ struct sy_package {
     uint64_t content_hash; /* names this content: hash over header and meta */
 };
 
+/* What a package for `engine` in this precision is packed for: describe(), and the precision where it is not float32. EUNSUPPORTED if the
+ * engine does not compute in it on this machine. */
+int sy_package_packed_for(const struct sy_engine_ops *engine, enum sy_precision precision,
+                          char *buffer, size_t bytes);
 /* Imports: lays out and packs with `engine`, writes the file at `path` durably. `graph` is optimized.
  * `profile` may be all zero: write again with sy_package_set_profile. progress(ctx, done, total bytes) may be NULL. */
 int sy_package_write(const char *path, const char *name, const struct sy_graph *graph,

@@ -157,7 +157,7 @@ int sy_package_write(const char *path, const char *name, const struct sy_graph *
     struct sy_durable_file file = {.fd = -1};
     struct sy_package package = {
         .name = (char *)name, .packed_for = packed_for, .graph = (struct sy_graph *)graph};
-    int status = engine->describe(packed_for, sizeof packed_for);
+    int status = sy_package_packed_for(engine, graph->precision, packed_for, sizeof packed_for);
     if (status == SY_OK)
         status = layout_layers(&package, engine);
     if (status == SY_OK)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "loader/graph.h"
 #include "runtime/switchyard.h"
 
 int sy_cmd_serve(int argc, char **argv);
@@ -54,15 +55,20 @@ int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 
 struct sy_cli_import {
     const char *device; /* whose engine packs and is timed; NULL: host */
-    bool profile;       /* times the layers, which needs the device itself */
-    int n_threads;      /* of the profile; 0: all cores */
+    enum sy_precision precision;
+    bool profile;  /* times the layers, which needs the device itself */
+    int n_threads; /* of the profile; 0: all cores */
 };
 
 /* Imports an ONNX file into a package. */
 int sy_cli_import(const char *onnx, const char *package, const char *name,
                   const struct sy_cli_import *options);
 /* Whether `package` is there, not older than `onnx`, of this version and packed for this machine's engine of `device` (NULL: host). A
- * damaged one counts as current: it is to be refused by name, not replaced silently. */
+ * damaged one counts as current: it is to be refused by name, not replaced silently. If false, sy_error_text() says why. */
 bool sy_cli_is_imported(const char *onnx, const char *package, const char *device);
+
+/* The precision in which to import the model of `package` again: its own. If there is none that can be read, or the device does not compute
+ * in it (said on stderr), f32. */
+enum sy_precision sy_cli_kept_precision(const char *package, const char *device);
 
 #endif

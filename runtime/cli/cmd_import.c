@@ -86,6 +86,7 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
     SY_TRY_GOTO(sy_onnx_read(onnx, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
+    graph->precision = options->precision;
     status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
                               (void *)name);
 done:
@@ -102,16 +103,56 @@ bool sy_cli_is_imported(const char *onnx, const char *package, const char *devic
     struct stat source, made;
     int status;
 
-    if (stat(package, &made) < 0 || engine_of(device, &engine) < 0)
+    if (engine_of(device, &engine) < 0)
         return false;
-    if (stat(onnx, &source) == 0 && made.st_mtime < source.st_mtime)
+    if (stat(package, &made) < 0) {
+        sy_error_set(SY_ENOTFOUND, "it has no package yet");
         return false;
+    }
+    if (stat(onnx, &source) == 0 && made.st_mtime < source.st_mtime) {
+        sy_error_set(SY_EUNSUPPORTED, "it is newer than %s", package);
+        return false;
+    }
     status = sy_package_open(package, &opened);
     if (status < 0)
         return status != SY_EUNSUPPORTED;
     status = sy_package_check_engine(opened, engine);
     sy_package_close(opened);
     return status == SY_OK;
+}
+
+enum sy_precision sy_cli_kept_precision(const char *package, const char *device)
+{
+    const struct sy_engine_ops *engine;
+    struct sy_package *opened;
+    enum sy_precision there;
+    char text[256];
+
+    if (access(package, F_OK) < 0 || engine_of(device, &engine) < 0 ||
+        sy_package_open(package, &opened) < 0)
+        return SY_PRECISION_F32;
+    there = opened->graph->precision;
+    sy_package_close(opened);
+    if (sy_package_packed_for(engine, there, text, sizeof(text)) == SY_OK)
+        return there;
+    fprintf(stderr, "switchyard: %s was in %s, it becomes f32: %s\n", package,
+            sy_precision_name(there), sy_error_text());
+    return SY_PRECISION_F32;
+}
+
+/* An update keeps the precision of the package that is there, unless another is asked for. */
+static bool needs_import(const char *onnx, const char *package, bool has_precision,
+                         struct sy_cli_import *import)
+{
+    enum sy_precision kept;
+
+    if (!sy_cli_is_imported(onnx, package, import->device)) {
+        if (!has_precision)
+            import->precision = sy_cli_kept_precision(package, import->device);
+        return true;
+    }
+    kept = sy_cli_kept_precision(package, import->device);
+    return has_precision && import->precision != kept;
 }
 
 /* Of NAME/VERSION/model.onnx, the layout of `serve --models`: NAME; else the file's name without its ending. */
@@ -163,6 +204,9 @@ int sy_cmd_import(int argc, char **argv)
          "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
          "a "
          "package for a GPU is made without one"},
+        {"precision", "f32|bf16",
+         "bf16: weights take half the bytes and products are computed in bf16, summed in f32; "
+         "needs a CPU with AVX512_BF16 or AMX. Default: f32; with --update, that of the package"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer.",
@@ -171,7 +215,7 @@ int sy_cmd_import(int argc, char **argv)
     const char *value, *onnx = NULL;
     struct sy_cli_import import = {.device = "host", .profile = true};
     int64_t n_threads = 0;
-    bool update = false;
+    bool update = false, has_precision = false;
     int got;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
@@ -189,7 +233,11 @@ int sy_cmd_import(int argc, char **argv)
             update = true;
         else if (got == 5)
             import.device = value;
-        else if (sy_cli_integer(value, 1, 1024, &n_threads) < 0)
+        else if (got == 6 && sy_precision_from_name(value, &import.precision) < 0)
+            return sy_cli_usage("--precision: %s", sy_error_text());
+        else if (got == 6)
+            has_precision = true;
+        else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
     import.n_threads = (int)n_threads;
@@ -197,7 +245,7 @@ int sy_cmd_import(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
-    if (!(update && sy_cli_is_imported(onnx, path, import.device)) &&
+    if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
         sy_cli_import(onnx, path, name, &import) < 0)
         return sy_cli_fail_status();
     printf("%s\n", path);

@@ -178,15 +178,27 @@ static int set_option(struct serve *serve, int index, const char *value)
 
 /* ---- the models folder ------------------------------------------------------------------------------------ */
 
-/* In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
+/* The thread's error text says why. In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
 static int import_in_child(char *onnx, char *package, char *name, char *device)
 {
-    char *argv[] = {"switchyard", "import", onnx,       "-o",   package,
-                    "--name",     name,     "--device", device, NULL};
+    const char *why = sy_error_text();
+    fprintf(stderr, "switchyard: importing %s: %s\n", onnx, why);
+    const char *precision = sy_precision_name(sy_cli_kept_precision(package, device));
+    char *argv[] = {"switchyard",
+                    "import",
+                    onnx,
+                    "-o",
+                    package,
+                    "--name",
+                    name,
+                    "--device",
+                    device,
+                    "--precision",
+                    (char *)(uintptr_t)precision,
+                    NULL};
     int status = 0;
     pid_t pid;
 
-    fprintf(stderr, "switchyard: importing %s\n", onnx);
     if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ))
         return sy_error_set(SY_EIO, "cannot start the import of %s", onnx);
     if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)

@@ -20,6 +20,11 @@ bool sy_elementwise_supports(const struct sy_broadcast *b);
 int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *inputs, void *output);
 /* n floats; ADD, SUB, MUL, MAX, MIN. */
 void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *b, float *out);
+/* To bf16, the nearest, ties to even. In the calling thread. */
+void sy_elementwise_narrow(int64_t n, const float *from, uint16_t *to);
+/* flat on bf16: computed in float32, each result rounded once. */
+void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, const uint16_t *b,
+                                uint16_t *out);
 /* ERF, HARD_SIGMOID (alpha, beta), HARD_SWISH. */
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out);

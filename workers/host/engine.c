@@ -48,6 +48,16 @@ static int describe(char *buffer, size_t bytes)
     return SY_OK;
 }
 
+static int check_precision(enum sy_precision precision)
+{
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    if (precision == SY_PRECISION_F32 || isa == dnnl_cpu_isa_avx512_core_bf16 ||
+        isa == dnnl_cpu_isa_avx512_core_amx)
+        return SY_OK;
+    return sy_error_set(SY_EUNSUPPORTED, "this CPU has no instructions for %s (AVX512_BF16 or AMX)",
+                        sy_precision_name(precision));
+}
+
 static int set_threads(const int *cores, int n)
 {
     int failed = 0;
@@ -80,12 +90,37 @@ static bool is_param(const struct sy_graph *graph, const struct sy_node *node, i
     return t->data && t->dtype == SY_DTYPE_F32;
 }
 
+/* Weights that no primitive asks for in a layout of its own, but that are many: half the bytes move. Short rows may be coordinates,
+ * which bf16 would shift. */
+static bool is_stored_narrow(const struct sy_graph *graph, const struct sy_node *node, int input)
+{
+    const struct sy_shape *shape = &graph->tensors[node->inputs[input]].shape;
+    const int64_t least = 4096, least_row = 16;
+    bool weights = (node->op == SY_OP_GATHER && input == 0) ||
+                   (node->op == SY_OP_MATMUL && input < 2) ||
+                   (node->op == SY_OP_CONV_TRANSPOSE && input == 1) ||
+                   (node->op == SY_OP_RNN && (input == 1 || input == 2));
+    if (graph->precision != SY_PRECISION_BF16 || !weights || shape->rank < 2)
+        return false;
+    return sy_shape_elements(shape, 1) >= least &&
+           (node->op != SY_OP_GATHER || shape->dims[shape->rank - 1].fixed >= least_row);
+}
+
 static int param_layout(const struct sy_graph *graph, const struct sy_node *node, int input,
                         dnnl_memory_desc_t *md)
 {
     const struct sy_host_op *op = sy_host_op_find(node->op);
+    const struct sy_shape *shape = &graph->tensors[node->inputs[input]].shape;
+    int64_t dims[SY_MAX_RANK];
     *md = (dnnl_memory_desc_t){0};
-    return op->layout ? op->layout(graph, node, input, md) : SY_OK;
+    if (op->layout)
+        SY_TRY(op->layout(graph, node, input, md));
+    if (md->ndims > 0 || !is_stored_narrow(graph, node, input))
+        return SY_OK;
+    for (int i = 0; i < shape->rank; i++)
+        dims[i] = shape->dims[i].fixed;
+    sy_dnnl_plain_md_of(md, dnnl_bf16, shape->rank, dims);
+    return SY_OK;
 }
 
 static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int input)
@@ -188,6 +223,7 @@ static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer
 const struct sy_engine_ops sy_host_engine = {
     .name = "host",
     .describe = describe,
+    .check_precision = check_precision,
     .set_threads = set_threads,
     .layout_layer = layout_layer,
     .pack_layer = pack_layer,

@@ -9,6 +9,7 @@ static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is 
 #define N_REFERENCE_BATCHES 3
 
 struct conv_shape {
+    dnnl_data_type_t type, dst_type; /* of source and weights, of the result */
     int spatial, groups;
     dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
     int weights_rank;
@@ -54,7 +55,9 @@ static int read_shape(const struct sy_graph *graph, const struct sy_node *node, 
     int64_t plain[SY_MAX_RANK];
     if (x->dtype != SY_DTYPE_F32 || x->shape.rank < 3 || x->shape.rank > 5)
         return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
-    *c = (struct conv_shape){.spatial = x->shape.rank - 2,
+    *c = (struct conv_shape){.type = dnnl_f32,
+                             .dst_type = dnnl_f32,
+                             .spatial = x->shape.rank - 2,
                              .groups = (int)sy_node_int(node, "group", 1)};
     tensor_dims(x, batch, c->src);
     tensor_dims(y, batch, c->dst);
@@ -127,9 +130,9 @@ static int make_pd(const struct sy_node *node, const struct conv_shape *c,
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
     int rank = c->spatial + 2;
-    dnnl_memory_desc_init_by_tag(&src, rank, c->src, dnnl_f32, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, dnnl_f32, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&src, rank, c->src, c->type, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, c->dst_type, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, c->type, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
     SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
                 &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
@@ -156,22 +159,29 @@ static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, 
     struct conv_shape c;
     dnnl_primitive_desc_t pd;
     SY_TRY(read_shape(graph, node, batch, &c));
-    SY_TRY(make_pd(node, &c, weights, &pd));
+    c.type = c.dst_type = weights->data_type;
+    int status = make_pd(node, &c, weights, &pd);
+    *fast = false;
+    if (status == SY_EUNSUPPORTED && c.type != dnnl_f32)
+        return SY_OK;
+    SY_TRY(status);
     *fast = !is_reference(pd);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
 }
 
 /* Candidate `i`: what oneDNN likes at one of the batch sizes, and the classic blocked layout. *out false: no more. */
-static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node, int i,
-                            dnnl_memory_desc_t *md, bool *out)
+static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node,
+                            dnnl_data_type_t type, int i, dnnl_memory_desc_t *md, bool *out)
 {
     struct conv_shape c;
     dnnl_primitive_desc_t pd;
     *out = true;
     SY_TRY(read_shape(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
+    c.type = c.dst_type = type;
     if (i == N_REFERENCE_BATCHES && c.weights_rank == 4 && c.groups == 1) {
-        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, dnnl_f32, dnnl_OIhw16i16o),
+        SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, type,
+                                             type == dnnl_f32 ? dnnl_OIhw16i16o : dnnl_OIhw8i16o2i),
                 node->name);
         return SY_OK;
     }
@@ -182,21 +192,37 @@ static int candidate_layout(const struct sy_graph *graph, const struct sy_node *
     return SY_OK;
 }
 
-/* The first candidate that oneDNN has fast code for at all reference batches; if there is none, what it likes at the first. What is liked
+/* The first candidate that oneDNN has fast code for at all reference batches. What is liked
  * at 8 is not always known at 1: a 1x1 convolution with 192 outputs ran 100 times slower. */
+static int find_layout(const struct sy_graph *graph, const struct sy_node *node,
+                       dnnl_data_type_t type, dnnl_memory_desc_t *md, bool *fast)
+{
+    bool more = true;
+    *fast = false;
+    for (int i = 0; more && !*fast; i++) {
+        SY_TRY(candidate_layout(graph, node, type, i, md, &more));
+        *fast = more;
+        for (int k = 0; k < N_REFERENCE_BATCHES && *fast; k++)
+            SY_TRY(is_fast_at(graph, node, reference_batches[k], md, fast));
+    }
+    return SY_OK;
+}
+
+/* bf16 only if there is fast code for it. Without any, what oneDNN likes at the first batch size. */
 static int layout_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
                        dnnl_memory_desc_t *md)
 {
-    bool fast = false, more = true;
+    bool fast = false, more;
     if (input != 1)
         return SY_OK;
-    for (int i = 0; more && !fast; i++) {
-        SY_TRY(candidate_layout(graph, node, i, md, &more));
-        fast = more;
-        for (int k = 0; k < N_REFERENCE_BATCHES && fast; k++)
-            SY_TRY(is_fast_at(graph, node, reference_batches[k], md, &fast));
+    if (graph->precision == SY_PRECISION_BF16) {
+        int status = find_layout(graph, node, dnnl_bf16, md, &fast);
+        if (status < 0 && status != SY_EUNSUPPORTED)
+            return status;
     }
-    return fast ? SY_OK : candidate_layout(graph, node, 0, md, &more);
+    if (!fast)
+        SY_TRY(find_layout(graph, node, dnnl_f32, md, &fast));
+    return fast ? SY_OK : candidate_layout(graph, node, dnnl_f32, 0, md, &more);
 }
 
 /* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
@@ -237,7 +263,7 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
-static int choose_again(struct sy_program *p, const struct conv_shape *c, dnnl_primitive_desc_t *pd,
+static int choose_again(struct sy_program *p, struct conv_shape *c, dnnl_primitive_desc_t *pd,
                         int *weights)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -245,12 +271,17 @@ static int choose_again(struct sy_program *p, const struct conv_shape *c, dnnl_p
     SY_TRY(make_pd(node, c, NULL, &other));
     if (is_reference(other)) {
         dnnl_primitive_desc_destroy(other);
-        return SY_OK;
+        if (c->type == dnnl_f32)
+            return SY_OK;
+        c->type = c->dst_type = dnnl_f32;
+        return choose_again(p, c, pd, weights);
     }
     dnnl_primitive_desc_destroy(*pd);
     *pd = other;
     const dnnl_memory_desc_t md = *sy_dnnl_md(other, dnnl_query_weights_md);
     int packed = *weights;
+    if (dnnl_memory_desc_equal(&md, &p->values[packed].md))
+        return SY_OK;
     SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &md, weights));
     return sy_program_add_reorder(p, packed, *weights);
 }
@@ -266,6 +297,9 @@ static int build_conv(struct sy_program *p)
         return sy_program_add_kernel(p);
     SY_TRY(read_shape(p->graph, node, p->batch, &c));
     SY_TRY(sy_program_param(p, 1, &weights));
+    c.type = p->values[weights].md.data_type;
+    if (c.type == dnnl_bf16 && sy_program_wanted(p, 0) & SY_WANT_NARROW)
+        c.dst_type = dnnl_bf16;
     SY_TRY(make_pd(node, &c, &p->values[weights].md, &pd));
     int status = is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
     if (status == SY_OK)

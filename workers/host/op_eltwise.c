@@ -119,6 +119,14 @@ static int run_flat(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+static int run_flat_narrow(struct sy_program *p, struct sy_step *step)
+{
+    sy_elementwise_flat_narrow(
+        (enum sy_op)step->numbers[0], step->numbers[1], sy_program_pointer(p, step->args[0].value),
+        sy_program_pointer(p, step->args[1].value), sy_program_pointer(p, step->args[2].value));
+    return SY_OK;
+}
+
 static int run_broadcast(struct sy_program *p, struct sy_step *step)
 {
     const void *inputs[3];
@@ -145,14 +153,15 @@ static int build_flat(struct sy_program *p, enum sy_op op, int a, int b)
     dnnl_memory_desc_t md = p->values[a].md;
     SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->outputs[0], &md, &out));
     sy_program_set_output(p, 0, out);
-    struct sy_step *step = sy_program_add_step(p, run_flat, 3);
+    size_t element = sy_value_element_bytes(&p->values[a]);
+    struct sy_step *step =
+        sy_program_add_step(p, element == sizeof(float) ? run_flat : run_flat_narrow, 3);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     sy_step_set(p, step, 0, 0, a);
     sy_step_set(p, step, 1, 0, b);
     sy_step_set(p, step, 2, 0, out);
-    return sy_step_set_numbers(step,
-                               (int64_t[]){op, (int64_t)(p->values[out].bytes / sizeof(float))}, 2);
+    return sy_step_set_numbers(step, (int64_t[]){op, (int64_t)(p->values[out].bytes / element)}, 2);
 }
 
 /* Numpy's rule: strides of an input seen with the output's rank, 0 where it is repeated. */

@@ -11,6 +11,7 @@
 
 /* y[M, N] = x[M, K] w[K, N], + bias row, + what is in y times sum_scale (0: nothing). */
 struct matmul_shape {
+    dnnl_data_type_t type, dst_type; /* of both factors, of the product */
     int64_t m, k, n;
     bool with_bias;
     float sum_scale;
@@ -40,11 +41,12 @@ static int weights_dims(const struct sy_graph *graph, const struct sy_node *node
 }
 
 /* A row-major matrix of these extents; `transposed`: it lies there as [columns, rows]. */
-static void matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t columns, bool is_transposed)
+static void matrix_md(dnnl_memory_desc_t *md, dnnl_data_type_t type, int64_t rows, int64_t columns,
+                      bool is_transposed)
 {
     dnnl_dims_t dims = {rows, columns};
     dnnl_dims_t strides = {is_transposed ? 1 : columns, is_transposed ? rows : 1};
-    dnnl_memory_desc_init_by_strides(md, 2, dims, dnnl_f32, strides);
+    dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
 }
 
 static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
@@ -53,10 +55,10 @@ static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
     dnnl_matmul_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
-    matrix_md(&src, s->m, s->k, transposed(node, 0));
-    sy_dnnl_plain_md(&dst, 2, (int64_t[]){s->m, s->n});
+    matrix_md(&src, s->type, s->m, s->k, transposed(node, 0));
+    sy_dnnl_plain_md_of(&dst, s->dst_type, 2, (int64_t[]){s->m, s->n});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->n});
-    dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, s->type, dnnl_format_tag_any);
     SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, s->with_bias ? &bias : NULL,
                                   &dst),
             node->name);
@@ -73,20 +75,38 @@ static bool constant_matrix(const struct sy_graph *graph, const struct sy_node *
     return w->dtype == SY_DTYPE_F32 && w->shape.rank == 2 && x->shape.rank >= 2;
 }
 
-static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
-                         dnnl_memory_desc_t *md)
+static int choose_layout(const struct sy_node *node, const struct matmul_shape *s,
+                         dnnl_memory_desc_t *md, bool *fast)
 {
-    struct matmul_shape s = {.m = REFERENCE_ROWS,
-                             .with_bias = bias_of(node) >= 0,
-                             .sum_scale = node->residual_input >= 0};
     dnnl_primitive_desc_t pd;
-    if (input != 1 || !constant_matrix(graph, node))
-        return SY_OK;
-    SY_TRY(weights_dims(graph, node, &s.k, &s.n));
-    SY_TRY(make_pd(node, &s, NULL, &pd));
+    const char *name = "";
+    SY_TRY(make_pd(node, s, NULL, &pd));
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    *fast = strncmp(name, "ref", 3) != 0;
     *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
+}
+
+static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
+                         dnnl_memory_desc_t *md)
+{
+    struct matmul_shape s = {.type = dnnl_bf16,
+                             .dst_type = dnnl_f32,
+                             .m = REFERENCE_ROWS,
+                             .with_bias = bias_of(node) >= 0,
+                             .sum_scale = node->residual_input >= 0};
+    bool fast = false;
+    if (input != 1 || !constant_matrix(graph, node))
+        return SY_OK;
+    SY_TRY(weights_dims(graph, node, &s.k, &s.n));
+    if (graph->precision == SY_PRECISION_BF16) {
+        int status = choose_layout(node, &s, md, &fast);
+        if (status < 0 && status != SY_EUNSUPPORTED)
+            return status;
+    }
+    s.type = dnnl_f32;
+    return fast ? SY_OK : choose_layout(node, &s, md, &fast);
 }
 
 /* Gemm's transposition, alpha and beta (and a folded alpha of MatMul) go into the constants at import. */
@@ -115,12 +135,18 @@ static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *no
     return SY_OK;
 }
 
-/* Where the product goes: over (a copy of) the residual, over C, or fresh. *sum_scale: what is there already counts so much. */
-static int place_output(struct sy_program *p, bool over_bias, int *out, float *sum_scale)
+/* Where the product goes: over (a copy of) the residual, over C (both float32), or fresh. *sum_scale: what is there already counts so much. */
+static int place_output(struct sy_program *p, bool over_bias, bool narrow, int *out,
+                        float *sum_scale)
 {
     const struct sy_node *node = sy_program_node(p);
     int over = over_bias ? bias_of(node) : node->residual_input, from;
     *sum_scale = 0;
+    if (over < 0 && narrow) {
+        SY_TRY(sy_program_new_narrow(p, node->outputs[0], out));
+        sy_program_set_output(p, 0, *out);
+        return SY_OK;
+    }
     if (over < 0)
         return sy_program_output_plain(p, 0, out);
     if (over_bias && node->residual_input >= 0)
@@ -143,7 +169,7 @@ static int as_matrix(struct sy_program *p, int value, int tensor, int64_t rows, 
                      bool is_transposed, int *out)
 {
     dnnl_memory_desc_t md;
-    matrix_md(&md, rows, columns, is_transposed);
+    matrix_md(&md, p->values[value].md.data_type, rows, columns, is_transposed);
     return sy_program_new_alias(p, value, tensor, &md, out);
 }
 
@@ -179,10 +205,12 @@ static int build_constant(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     int src, dst, weights, args[4][2], n = 0;
     SY_TRY(weights_dims(p->graph, node, &s.k, &s.n));
-    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_param(p, 1, &weights));
+    s.type = p->values[weights].md.data_type;
+    bool narrow = s.type == dnnl_bf16;
+    SY_TRY(narrow ? sy_program_input_narrow(p, 0, &src) : sy_program_input_plain(p, 0, &src));
     s.m = s.k ? count(&p->values[src]) / s.k : 0;
     s.with_bias = is_row_bias(p, s.n);
-    SY_TRY(sy_program_param(p, 1, &weights));
     SY_TRY(as_matrix(p, src, node->inputs[0], s.m, s.k, transposed(node, 0), &src));
     memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
     memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
@@ -192,7 +220,9 @@ static int build_constant(struct sy_program *p)
         SY_TRY(as_matrix(p, bias, tensor, 1, s.n, false, &bias));
         memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
     }
-    SY_TRY(place_output(p, bias_of(node) >= 0 && !s.with_bias, &dst, &s.sum_scale));
+    SY_TRY(place_output(p, bias_of(node) >= 0 && !s.with_bias,
+                        narrow && sy_program_wanted(p, 0) == SY_WANT_NARROW, &dst, &s.sum_scale));
+    s.dst_type = p->values[dst].md.data_type;
     SY_TRY(as_matrix(p, dst, node->outputs[0], s.m, s.n, false, &dst));
     memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
     SY_TRY(make_pd(node, &s, &p->values[weights].md, &pd));
@@ -207,9 +237,9 @@ static void operand_md(const struct sy_value *v, int rank, bool is_transposed,
     for (int i = 0; i < rank; i++)
         dims[i] = i < rank - v->rank ? 1 : v->dims[i - (rank - v->rank)];
     if (is_transposed)
-        matrix_md(md, dims[1], dims[0], true);
+        matrix_md(md, v->md.data_type, dims[1], dims[0], true);
     else
-        sy_dnnl_plain_md(md, rank, dims);
+        sy_dnnl_plain_md_of(md, v->md.data_type, rank, dims);
 }
 
 static int make_batched_pd(const struct sy_node *node, const dnnl_memory_desc_t *const *mds,
@@ -237,10 +267,12 @@ static int build_batched(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     float sum_scale;
     int a, b, y;
-    SY_TRY(sy_program_input_plain(p, 0, &a));
-    SY_TRY(sy_program_input_plain(p, 1, &b));
+    bool narrow = sy_program_multiplies_narrow(p, &p->layers[p->layer]);
+    SY_TRY(narrow ? sy_program_input_narrow(p, 0, &a) : sy_program_input_plain(p, 0, &a));
+    SY_TRY(narrow ? sy_program_input_narrow(p, 1, &b) : sy_program_input_plain(p, 1, &b));
     int rank = SY_MAX(p->values[a].rank, p->values[b].rank);
-    SY_TRY(place_output(p, bias_of(node) >= 0, &y, &sum_scale));
+    SY_TRY(place_output(p, bias_of(node) >= 0, narrow && sy_program_wanted(p, 0) == SY_WANT_NARROW,
+                        &y, &sum_scale));
     operand_md(&p->values[a], rank, transposed(node, 0), &a_md);
     operand_md(&p->values[b], rank, transposed(node, 1), &b_md);
     operand_md(&p->values[y], rank, false, &y_md);

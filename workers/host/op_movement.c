@@ -33,10 +33,19 @@ static int copy_view(struct sy_program *p, int src)
 static int build_view(struct sy_program *p)
 {
     int src, out;
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    if (sy_program_is_param(p, 0))
+    int tensor = sy_program_node(p)->outputs[0];
+    int64_t dims[SY_MAX_RANK];
+    dnnl_memory_desc_t rows;
+    if (sy_program_is_param(p, 0)) {
+        SY_TRY(sy_program_input_plain(p, 0, &src));
         return copy_view(p, src);
-    SY_TRY(sy_program_new_alias(p, src, sy_program_node(p)->outputs[0], NULL, &out));
+    }
+    SY_TRY(sy_program_input_rows(p, 0, &src));
+    bool narrow = sy_value_is_narrow(&p->values[src]);
+    sy_program_dims(p, tensor, dims);
+    if (narrow)
+        sy_dnnl_plain_md_of(&rows, dnnl_bf16, p->graph->tensors[tensor].shape.rank, dims);
+    SY_TRY(sy_program_new_alias(p, src, tensor, narrow ? &rows : NULL, &out));
     sy_program_set_output(p, 0, out);
     return SY_OK;
 }
@@ -89,7 +98,7 @@ static void plain_strides(const struct sy_value *v, int64_t *strides)
 static void start_move(const struct sy_value *shape, const struct sy_value *from,
                        const struct sy_value *to, struct sy_strided_move *move)
 {
-    *move = (struct sy_strided_move){.element_bytes = (int64_t)sy_dtype_bytes(shape->dtype),
+    *move = (struct sy_strided_move){.element_bytes = (int64_t)sy_value_element_bytes(shape),
                                      .rank = shape->rank};
     memcpy(move->dims, shape->dims, sizeof move->dims);
     plain_strides(from, move->from_strides);
@@ -102,8 +111,8 @@ static int build_transpose(struct sy_program *p)
     struct sy_strided_move move;
     int64_t strides[SY_MAX_RANK];
     int src, dst;
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    SY_TRY(sy_program_input_rows(p, 0, &src));
+    SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     int rank = p->values[src].rank;
     start_move(&p->values[dst], &p->values[src], &p->values[dst], &move);
     plain_strides(&p->values[src], strides);
@@ -119,8 +128,8 @@ static int build_slice(struct sy_program *p)
                          *steps = sy_node_attr(node, "steps");
     struct sy_strided_move move;
     int src, dst;
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    SY_TRY(sy_program_input_rows(p, 0, &src));
+    SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     if (!starts || !steps || starts->n != p->values[src].rank || steps->n != starts->n)
         return sy_error_set(
             SY_ECORRUPT, "node %s: slice without starts and steps for all dimensions", node->name);
@@ -137,7 +146,7 @@ static int build_split(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     int64_t at = 0;
     int src;
-    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_input_rows(p, 0, &src));
     int axis = (int)sy_node_int(node, "axis", 0);
     axis = axis < 0 ? axis + p->values[src].rank : axis;
     for (int i = 0; i < node->n_outputs; i++) {
@@ -145,7 +154,7 @@ static int build_split(struct sy_program *p)
         int dst;
         if (node->outputs[i] < 0)
             return sy_unsupported(node, "an output that is left out");
-        SY_TRY(sy_program_output_plain(p, i, &dst));
+        SY_TRY(sy_program_output_rows(p, i, src, &dst));
         start_move(&p->values[dst], &p->values[src], &p->values[dst], &move);
         move.from_offset = at * move.from_strides[axis];
         at += p->values[dst].dims[axis];
@@ -188,6 +197,18 @@ static bool all_float(const struct sy_program *p, const struct sy_node *node)
            p->graph->tensors[node->outputs[0]].shape.rank >= 1;
 }
 
+/* One primitive takes inputs of one type. */
+static bool all_narrow(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    for (int i = 0; i < node->n_inputs; i++) {
+        int value = p->native[node->inputs[i]];
+        if (sy_program_is_param(p, i) || value < 0 || !sy_value_is_narrow(&p->values[value]))
+            return false;
+    }
+    return true;
+}
+
 /* In whatever layouts the inputs have. */
 static int concat_primitive(struct sy_program *p, int axis)
 {
@@ -196,9 +217,11 @@ static int concat_primitive(struct sy_program *p, int axis)
     dnnl_primitive_desc_t pd;
     dnnl_primitive_attr_t attr;
     int args[SY_STEP_MAX_ARGS][2], n = node->n_inputs, dst;
+    bool narrow = all_narrow(p);
     for (int i = 0; i < n; i++) {
-        SY_TRY(sy_program_is_param(p, i) ? sy_program_input_plain(p, i, &args[i][1])
-                                         : sy_program_input_native(p, i, &args[i][1]));
+        SY_TRY(sy_program_input_native(p, i, &args[i][1]));
+        if (sy_program_is_param(p, i) || (!narrow && sy_value_is_narrow(&p->values[args[i][1]])))
+            SY_TRY(sy_program_input_plain(p, i, &args[i][1]));
         args[i][0] = DNNL_ARG_MULTIPLE_SRC + i;
         mds[i] = p->values[args[i][1]].md;
     }
@@ -262,16 +285,16 @@ static int build_gather(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     int src, indices, dst;
-    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_input_rows(p, 0, &src));
     SY_TRY(sy_program_input_plain(p, 1, &indices));
-    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     const struct sy_value x = p->values[src], i = p->values[indices];
     if (i.dtype != SY_DTYPE_I64 && i.dtype != SY_DTYPE_I32)
         return sy_unsupported(node, "indices that are not int32 or int64");
     int axis = (int)sy_node_int(node, "axis", 0);
     axis = axis < 0 ? axis + x.rank : axis;
     struct sy_gather g = {.outer = 1,
-                          .inner_bytes = (int64_t)sy_dtype_bytes(x.dtype),
+                          .inner_bytes = (int64_t)sy_value_element_bytes(&x),
                           .extent = x.dims[axis],
                           .n_indices = 1,
                           .wide = i.dtype == SY_DTYPE_I64};

@@ -17,7 +17,7 @@ static int64_t product(const int64_t *dims, int first, int end)
 
 /* ---- layer norm ------------------------------------------------------------------------------------------ */
 
-/* args: x, y (or x), scale, bias (or -1), out, sum (or -1) */
+/* args: x, y (or x), scale, bias (or -1), out, sum (or -1), out as bf16 (or -1) */
 static int run_layer_norm(struct sy_program *p, struct sy_step *step)
 {
     const struct sy_step_arg *a = step->args;
@@ -31,6 +31,7 @@ static int run_layer_norm(struct sy_program *p, struct sy_step *step)
         .bias = a[3].value >= 0 ? sy_program_pointer(p, a[3].value) : NULL,
         .out = sy_program_pointer(p, a[4].value),
         .sum = a[5].value >= 0 ? sy_program_pointer(p, a[5].value) : NULL,
+        .narrow = a[6].value >= 0 ? sy_program_pointer(p, a[6].value) : NULL,
     };
     sy_row_layer_norm(&n);
     return SY_OK;
@@ -58,7 +59,7 @@ static int build_layer_norm(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     bool skips = node->op == SY_OP_SKIP_LAYER_NORM;
-    int values[6] = {-1, -1, -1, -1, -1, -1}, at = 0;
+    int values[7] = {-1, -1, -1, -1, -1, -1, -1}, at = 0;
     if (!skips && (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->n_outputs > 1 ||
                    !is_whole_scale(p)))
         return sy_program_add_kernel(p);
@@ -80,10 +81,14 @@ static int build_layer_norm(struct sy_program *p)
     SY_TRY(sy_program_output_plain(p, 0, &values[4]));
     if (skips && node->n_outputs > 1 && node->outputs[node->n_outputs - 1] >= 0)
         SY_TRY(sy_program_output_plain(p, node->n_outputs - 1, &values[5]));
-    struct sy_step *step = sy_program_add_step(p, run_layer_norm, 6);
+    if (sy_program_wanted(p, 0) & SY_WANT_NARROW) {
+        SY_TRY(sy_program_new_narrow(p, node->outputs[0], &values[6]));
+        p->narrow[node->outputs[0]] = values[6];
+    }
+    struct sy_step *step = sy_program_add_step(p, run_layer_norm, 7);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         sy_step_set(p, step, i, 0, values[i]);
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
     return sy_step_set_numbers(step, (int64_t[]){product(x.dims, 0, axis), columns}, 2);

@@ -76,7 +76,7 @@ static int build_pool(struct sy_program *p)
     SY_TRY(sy_program_input_native(p, 0, &src));
     const struct sy_value v = p->values[src];
     read_shape(p, &v, &s);
-    dnnl_memory_desc_init_by_tag(&dst_md, v.rank, s.dst, dnnl_f32, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst_md, v.rank, s.dst, v.md.data_type, dnnl_format_tag_any);
     SY_DNNL(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, algorithm(node), &v.md,
                                               &dst_md, s.strides, s.kernel, s.dilations, s.pad_left,
                                               s.pad_right),

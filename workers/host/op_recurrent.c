@@ -86,15 +86,16 @@ static bool was_packed(const struct sy_program *p, struct sizes *s)
 }
 
 static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t rows, bool with_bias,
-                   const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
+                   dnnl_data_type_t type, const dnnl_memory_desc_t *weights,
+                   dnnl_primitive_desc_t *out)
 {
     dnnl_matmul_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
-    sy_dnnl_plain_md(&src, 2, (int64_t[]){rows, s->input});
+    sy_dnnl_plain_md_of(&src, type, 2, (int64_t[]){rows, s->input});
     sy_dnnl_plain_md(&dst, 2, (int64_t[]){rows, s->columns});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->columns});
-    dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->input, s->columns}, dnnl_f32,
+    dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->input, s->columns}, type,
                                  dnnl_format_tag_any);
     SY_DNNL(
         dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, with_bias ? &bias : NULL, &dst),
@@ -113,12 +114,13 @@ static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *
     dnnl_primitive_desc_t pd;
     if (!is_packed(graph, node, &s) || (input != 1 && input != 2))
         return SY_OK;
+    dnnl_data_type_t type = graph->precision == SY_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
     if (input == 2) {
         int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden);
-        sy_dnnl_plain_md(md, 1, &n);
+        sy_dnnl_plain_md_of(md, type, 1, &n);
         return SY_OK;
     }
-    SY_TRY(make_pd(node, &s, REFERENCE_ROWS, input_of(graph, node, 3) != NULL, NULL, &pd));
+    SY_TRY(make_pd(node, &s, REFERENCE_ROWS, input_of(graph, node, 3) != NULL, type, NULL, &pd));
     *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
@@ -198,20 +200,35 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     dnnl_memory_desc_t src_md, bias_md;
     dnnl_primitive_desc_t pd;
     int src, weights, row = -1;
-    sy_dnnl_plain_md(&src_md, 2, (int64_t[]){rows, s->input});
-    sy_dnnl_plain_md(&bias_md, 2, (int64_t[]){1, s->columns});
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    SY_TRY(sy_program_new_alias(p, src, node->inputs[0], &src_md, &src));
     SY_TRY(sy_program_param(p, 1, &weights));
+    const dnnl_data_type_t type = p->values[weights].md.data_type;
+    sy_dnnl_plain_md_of(&src_md, type, 2, (int64_t[]){rows, s->input});
+    sy_dnnl_plain_md(&bias_md, 2, (int64_t[]){1, s->columns});
+    SY_TRY(type == dnnl_bf16 ? sy_program_input_narrow(p, 0, &src)
+                             : sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_new_alias(p, src, node->inputs[0], &src_md, &src));
     if (bias >= 0)
         SY_TRY(sy_program_new_alias(p, bias, node->inputs[3], &bias_md, &row));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){rows, s->columns}, out));
-    SY_TRY(make_pd(node, s, rows, bias >= 0, &p->values[weights].md, &pd));
+    SY_TRY(make_pd(node, s, rows, bias >= 0, type, &p->values[weights].md, &pd));
     const int args[][2] = {{DNNL_ARG_SRC, src},
                            {DNNL_ARG_WEIGHTS, weights},
                            {DNNL_ARG_DST, *out},
                            {DNNL_ARG_BIAS, row}};
     return sy_program_add_primitive(p, pd, args, bias >= 0 ? 4 : 3);
+}
+
+/* The steps' weights, which are read at each of them: made wide once a run if they are packed as bf16. */
+static int recurrent_weights(struct sy_program *p, const struct sizes *s, int *out)
+{
+    int64_t n = sy_recurrence_packed(s->directions, s->gates, s->hidden);
+    int packed;
+    SY_TRY(sy_program_param(p, 2, &packed));
+    *out = packed;
+    if (!sy_value_is_narrow(&p->values[packed]))
+        return SY_OK;
+    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 1, &n, out));
+    return sy_program_add_reorder(p, packed, *out);
 }
 
 /* Output `output` if the graph names it; else -1, or with `needed` memory of these dimensions. */
@@ -238,7 +255,7 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
             p->values[values[i]].bytes != (uint64_t)(y[1] * y[2] * y[3]) * sizeof(float))
             return sy_unsupported(sy_program_node(p), "a first state of another size");
     SY_TRY(add_projection(p, s, x[0] * x[1], values[BIAS], &values[FROM_X]));
-    SY_TRY(sy_program_param(p, 2, &values[WEIGHTS]));
+    SY_TRY(recurrent_weights(p, s, &values[WEIGHTS]));
     SY_TRY(output_or_room(p, 0, true, 4, y, &values[Y]));
     SY_TRY(output_or_room(p, 1, false, 0, NULL, &values[LAST_H]));
     return lstm ? output_or_room(p, 2, true, 3, y + 1, &values[CELL]) : SY_OK;

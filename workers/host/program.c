@@ -34,7 +34,8 @@ dnnl_engine_t sy_dnnl_engine(void)
     return engine;
 }
 
-void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
+void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
+                         const int64_t *dims)
 {
     dnnl_dims_t d, strides;
     int64_t stride = 1;
@@ -47,7 +48,12 @@ void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
         d[0] = strides[0] = 1;
         rank = 1;
     }
-    dnnl_memory_desc_init_by_strides(md, rank, d, dnnl_f32, strides);
+    dnnl_memory_desc_init_by_strides(md, rank, d, type, strides);
+}
+
+void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
+{
+    sy_dnnl_plain_md_of(md, dnnl_f32, rank, dims);
 }
 
 const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
@@ -306,17 +312,21 @@ static int start(struct sy_program *p)
     p->engine = sy_dnnl_engine();
     p->native = malloc(n * sizeof *p->native);
     p->plain = malloc(n * sizeof *p->plain);
+    p->narrow = malloc(n * sizeof *p->narrow);
+    p->wants = calloc(n, sizeof *p->wants);
     p->last_use = malloc(n * sizeof *p->last_use);
     p->layer_steps = calloc((size_t)p->n_layers + 1, sizeof *p->layer_steps);
-    if (!p->native || !p->plain || !p->last_use || !p->layer_steps)
+    if (!p->native || !p->plain || !p->narrow || !p->wants || !p->last_use || !p->layer_steps)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->plain, 0xff, n * sizeof *p->plain);
+    memset(p->narrow, 0xff, n * sizeof *p->narrow);
     memset(p->last_use, 0xff, n * sizeof *p->last_use);
     if (!p->engine)
         return sy_error_set(SY_ENODEVICE, "oneDNN has no CPU engine on this machine");
     SY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags), p->graph->name);
     find_last_uses(p);
+    sy_program_plan_narrow(p);
     return SY_OK;
 }
 
@@ -401,6 +411,8 @@ void sy_program_destroy(struct sy_program *p)
     free(p->values);
     free(p->native);
     free(p->plain);
+    free(p->narrow);
+    free(p->wants);
     free(p->last_use);
     free(p->layer_steps);
     free(p);

@@ -7,6 +7,8 @@
  * P2: a value's bytes are in the workspace, in an input or output tensor, in the layer's parameters, or in the graph (constants).
  * P3: values of the workspace whose lives (first to last layer that names them) do not overlap may share bytes; an
  *     alias is another view of the same bytes and lives with them.
+ * P12: a float32 tensor's value may hold bf16 (its md says so) in a graph of that precision; what asks for it row-major
+ *     gets float32.
  * P4: a step reads parameters of its own layer only, so layers can run as soon as their group is there. */
 #ifndef SY_WORKERS_HOST_PROGRAM_INTERNAL_H
 #define SY_WORKERS_HOST_PROGRAM_INTERNAL_H
@@ -20,6 +22,9 @@
 #define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
 
+#define SY_WANT_WIDE   1u
+#define SY_WANT_NARROW 2u
+
 enum sy_place { SY_IN_WORKSPACE, SY_IN_INPUT, SY_IN_OUTPUT, SY_IN_PARAMS, SY_IN_CONSTANT };
 
 struct sy_value {
@@ -30,7 +35,7 @@ struct sy_value {
     uint64_t bytes;
     int root;              /* itself, or the value whose bytes these are */
     int first, last;       /* layers; of a root: of all its aliases */
-    dnnl_memory_desc_t md; /* f32: its layout; other types: plain, md.ndims == 0 */
+    dnnl_memory_desc_t md; /* f32: its layout, of bf16 perhaps; other types: plain, md.ndims == 0 */
     enum sy_dtype dtype;
     int64_t dims[SY_MAX_RANK];
     int rank;
@@ -65,8 +70,10 @@ struct sy_program {
     dnnl_stream_t stream;
     int n_values, values_capacity;
     struct sy_value *values;
-    int *native, *plain; /* per tensor: its value in the producer's layout, and row-major; -1 */
-    int *last_use;       /* per tensor: last layer that reads it */
+    int *native, *plain;  /* per tensor: its value in the producer's layout, and row-major; -1 */
+    int *narrow;          /* per tensor: its value as bf16, row-major; -1 */
+    unsigned char *wants; /* per tensor: SY_WANT_ of its readers; zero unless the graph is bf16 */
+    int *last_use;        /* per tensor: last layer that reads it */
     int n_steps, steps_capacity;
     struct sy_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
@@ -101,10 +108,16 @@ int sy_program_input_plain(struct sy_program *p, int input, int *out);
 int sy_program_input_native(struct sy_program *p, int input, int *out);
 /* In the layout `md`; a reorder is added if it has another. */
 int sy_program_input_as(struct sy_program *p, int input, const dnnl_memory_desc_t *md, int *out);
+/* Row-major, of whatever element type it has: float32 or bf16. */
+int sy_program_input_rows(struct sy_program *p, int input, int *out);
+/* Row-major bf16 of a float32 tensor. */
+int sy_program_input_narrow(struct sy_program *p, int input, int *out);
 /* Node output `output` is this value. */
 void sy_program_set_output(struct sy_program *p, int output, int value);
 /* A fresh row-major value for node output `output`, set. */
 int sy_program_output_plain(struct sy_program *p, int output, int *out);
+/* The same, of value `like`'s element type. */
+int sy_program_output_rows(struct sy_program *p, int output, int like, int *out);
 /* True if nothing reads the input's bytes after this layer, so that they may be overwritten. */
 bool sy_program_is_last_use(const struct sy_program *p, int input, int value);
 
@@ -112,6 +125,20 @@ const struct sy_node *sy_program_node(const struct sy_program *p);
 const struct sy_tensor *sy_program_input_tensor(const struct sy_program *p, int input);
 void sy_program_dims(const struct sy_program *p, int tensor,
                      int64_t *dims); /* at the program's batch */
+
+/* ---- bf16 (program_narrow.c) ---- */
+bool sy_value_is_narrow(const struct sy_value *v);
+size_t sy_value_element_bytes(const struct sy_value *v);
+bool sy_layer_has_narrow(const struct sy_layer *layer,
+                         int input); /* that parameter is packed as bf16 */
+/* Whether the layer's product takes its factors as bf16. */
+bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
+/* What the readers of the node's output want: SY_WANT_ bits; the other form is converted when it is read. */
+unsigned sy_program_wanted(const struct sy_program *p, int output);
+/* A fresh row-major value of bf16 for a tensor. */
+int sy_program_new_narrow(struct sy_program *p, int tensor, int *out);
+/* Fills p->wants. */
+void sy_program_plan_narrow(struct sy_program *p);
 
 /* ---- steps ---- */
 struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run,
@@ -130,7 +157,9 @@ int sy_program_add_expand(struct sy_program *p, int from, int to);
 /* ---- oneDNN ---- */
 int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
 #define SY_DNNL(expr, name) SY_TRY(sy_dnnl_check((expr), #expr, (name)))
-void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims);
+void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims); /* f32 */
+void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
+                         const int64_t *dims);
 const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* Attributes with user scratchpad; what is in the destination already is added times `sum_scale` (0: not at all), then comes the node's

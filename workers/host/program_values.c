@@ -220,7 +220,8 @@ static bool is_needed(const struct sy_program *p, int tensor, int root, int but_
 {
     const struct sy_node *node = sy_program_node(p);
     bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
-                (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root);
+                (p->plain[tensor] >= 0 && p->values[p->plain[tensor]].root == root) ||
+                (p->narrow[tensor] >= 0 && p->values[p->narrow[tensor]].root == root);
     if (!here)
         return false;
     for (int i = 0; i < node->n_inputs; i++)

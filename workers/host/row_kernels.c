@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "workers/host/clones.h"
+#include "workers/host/elementwise.h"
 
 SY_CLONES static float row_sum(const float *x, int64_t n)
 {
@@ -49,6 +50,8 @@ static void one_row(const struct sy_layer_norm *n, int64_t row)
     float mean = row_sum(x, columns) / (float)columns;
     float variance = row_square_distance(x, mean, columns) / (float)columns;
     row_normalise(n, x, mean, 1 / sqrtf(variance + n->epsilon), out);
+    if (n->narrow)
+        sy_elementwise_narrow(columns, out, n->narrow + row * columns);
 }
 
 void sy_row_layer_norm(const struct sy_layer_norm *n)

@@ -12,6 +12,7 @@ struct sy_layer_norm {
     const float *x, *skip;     /* skip NULL: none is added */
     const float *scale, *bias; /* bias NULL: zero */
     float *out, *sum;          /* sum NULL: x + skip is not wanted */
+    uint16_t *narrow;          /* NULL, or the result as bf16 too */
 };
 
 struct sy_reduction {

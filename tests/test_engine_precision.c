@@ -1,0 +1,204 @@
+/* Graphs in bf16: results near those of float32, half the bytes, and everything that must hold of every graph. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+
+static uint64_t seed;
+
+/* Where the CPU has no bf16, refusing is what is asked for, and tested in test_refused. */
+static bool has_bf16(void)
+{
+    return rig_engine.ops->check_precision &&
+           rig_engine.ops->check_precision(SY_PRECISION_BF16) == SY_OK;
+}
+
+static void check(struct sy_graph *graph, double tolerance)
+{
+    struct engine_case c = {
+        .graph = graph, .optimize = true, .tolerance = tolerance, .int_high = 39};
+    graph->precision = SY_PRECISION_BF16;
+    rig_check(&c, &seed);
+}
+
+static int weight(struct sy_graph *g, int n, const int64_t *dims, int64_t sum_of)
+{
+    double bound = 1.7 / sqrt((double)sum_of);
+    return gb_constant(g, "w", n, dims, &seed, -bound, bound);
+}
+
+static int conv(struct sy_graph *g, int x, int64_t in, int64_t out, int64_t size, int64_t kernel)
+{
+    int64_t pad = kernel / 2;
+    int w = weight(g, DIMS(out, in, kernel, kernel), in * kernel * kernel);
+    int b = gb_constant(g, "b", DIMS(out), &seed, -0.3, 0.3);
+    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, out, size, size));
+    gb_ints(g, "kernel_shape", DIMS(kernel, kernel));
+    gb_ints(g, "strides", DIMS(1, 1));
+    gb_ints(g, "pads", DIMS(pad, pad, pad, pad));
+    gb_int(g, "group", 1);
+    return y;
+}
+
+/* A residual block, its end read by a pool, a linear layer behind. */
+static struct sy_graph *residual_graph(int64_t channels)
+{
+    struct sy_graph *g = gb_new("residual block");
+    int x = gb_input(g, DIMS(1, 3, 9, 9)), stem = conv(g, x, 3, channels, 9, 3), y;
+    stem = gb_node(g, SY_OP_RELU, INPUTS(stem), DIMS(1, channels, 9, 9));
+    y = conv(g, stem, channels, channels, 9, 1);
+    y = gb_node(g, SY_OP_RELU, INPUTS(y), DIMS(1, channels, 9, 9));
+    y = conv(g, y, channels, channels, 9, 3);
+    y = gb_node(g, SY_OP_ADD, INPUTS(y, stem), DIMS(1, channels, 9, 9));
+    y = gb_node(g, SY_OP_RELU, INPUTS(y), DIMS(1, channels, 9, 9));
+    y = gb_node(g, SY_OP_GLOBAL_AVERAGE_POOL, INPUTS(y), DIMS(1, channels, 1, 1));
+    y = gb_node(g, SY_OP_FLATTEN, INPUTS(y), DIMS(1, channels));
+    int w = weight(g, DIMS(10, channels), channels),
+        b = gb_constant(g, "b", DIMS(10), &seed, -1, 1);
+    gb_output(g, gb_node(g, SY_OP_GEMM, INPUTS(y, w, b), DIMS(1, 10)));
+    gb_int(g, "transB", 1);
+    return g;
+}
+
+static void test_residual_block(void **state)
+{
+    (void)state;
+    if (!has_bf16())
+        skip();
+    check(residual_graph(16), 0.03);
+    check(residual_graph(40), 0.03);
+    check(residual_graph(13), 0.03);
+}
+
+static int linear(struct sy_graph *g, int x, int64_t rows, int64_t in, int64_t out)
+{
+    int y = gb_node(g, SY_OP_MATMUL, INPUTS(x, weight(g, DIMS(in, out), in)), DIMS(1, rows, out));
+    int b = gb_constant(g, "b", DIMS(out), &seed, -0.2, 0.2);
+    return gb_node(g, SY_OP_ADD, INPUTS(y, b), DIMS(1, rows, out));
+}
+
+static int heads(struct sy_graph *g, int x, int64_t rows, int64_t n, int64_t width, bool transposed)
+{
+    int y = gb_node(g, SY_OP_RESHAPE, INPUTS(x), DIMS(1, rows, n, width));
+    y = transposed ? gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, n, width, rows))
+                   : gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, n, rows, width));
+    int64_t perm[4] = {0, 2, transposed ? 3 : 1, transposed ? 1 : 3};
+    gb_ints(g, "perm", 4, perm);
+    return y;
+}
+
+static int normalised(struct sy_graph *g, int a, int b, int64_t rows, int64_t width)
+{
+    int y = gb_node(g, SY_OP_ADD, INPUTS(a, b), DIMS(1, rows, width));
+    int scale = gb_constant(g, "scale", DIMS(width), &seed, 0.5, 1.5),
+        bias = gb_constant(g, "bias", DIMS(width), &seed, -0.3, 0.3);
+    y = gb_node(g, SY_OP_LAYER_NORM, INPUTS(y, scale, bias), DIMS(1, rows, width));
+    gb_int(g, "axis", 2);
+    gb_float(g, "epsilon", 1e-3f);
+    return y;
+}
+
+/* Embedding, attention with scores from two computed sides, a feed-forward part. */
+static struct sy_graph *transformer_graph(int64_t rows, int64_t n_heads, int64_t width)
+{
+    struct sy_graph *g = gb_new("transformer");
+    int64_t model = n_heads * width;
+    int ids = gb_input_of(g, SY_DTYPE_I64, DIMS(1, rows));
+    int table = gb_constant(g, "table", DIMS(40, model), &seed, -1, 1);
+    int x = gb_node(g, SY_OP_GATHER, INPUTS(table, ids), DIMS(1, rows, model));
+    gb_int(g, "axis", 0);
+    int q = heads(g, linear(g, x, rows, model, model), rows, n_heads, width, false);
+    int k = heads(g, linear(g, x, rows, model, model), rows, n_heads, width, true);
+    int v = heads(g, linear(g, x, rows, model, model), rows, n_heads, width, false);
+    int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), DIMS(1, n_heads, rows, rows));
+    y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), DIMS(1, n_heads, rows, rows));
+    gb_int(g, "axis", 3);
+    y = gb_node(g, SY_OP_MATMUL, INPUTS(y, v), DIMS(1, n_heads, rows, width));
+    y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, rows, n_heads, width));
+    gb_ints(g, "perm", DIMS(0, 2, 1, 3));
+    y = gb_node(g, SY_OP_RESHAPE, INPUTS(y), DIMS(1, rows, model));
+    x = normalised(g, linear(g, y, rows, model, model), x, rows, model);
+    y = linear(g, x, rows, model, 2 * model);
+    y = gb_node(g, SY_OP_GELU, INPUTS(y), DIMS(1, rows, 2 * model));
+    y = linear(g, y, rows, 2 * model, model);
+    gb_output(g, normalised(g, y, x, rows, model));
+    gb_output(g, x);
+    return g;
+}
+
+static void test_transformer(void **state)
+{
+    (void)state;
+    if (!has_bf16())
+        skip();
+    check(transformer_graph(20, 2, 64), 0.05);
+    check(transformer_graph(17, 3, 24), 0.05);
+    check(transformer_graph(1, 1, 128), 0.05);
+}
+
+static uint64_t packed_bytes(enum sy_precision precision)
+{
+    struct engine_rig rig;
+    uint64_t bytes = 0;
+    struct sy_graph *g = transformer_graph(20, 2, 64);
+    g->precision = precision;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    for (int i = 0; i < rig.n_layers; i++)
+        for (int k = 0; k < rig.layers[i].n_params; k++)
+            bytes += rig.layers[i].params[k].bytes;
+    rig_close(&rig);
+    sy_graph_free(g);
+    return bytes;
+}
+
+static void test_half_the_bytes(void **state)
+{
+    (void)state;
+    if (!has_bf16())
+        skip();
+    double ratio = (double)packed_bytes(SY_PRECISION_BF16) / (double)packed_bytes(SY_PRECISION_F32);
+    assert_true(ratio > 0.49 && ratio < 0.53); /* biases and scales stay as they are */
+}
+
+/* Short rows may be coordinates: they keep all their bits. */
+static void test_coordinates_stay_exact(void **state)
+{
+    (void)state;
+    if (!has_bf16())
+        skip();
+    struct sy_graph *g = gb_new("coordinates");
+    int ids = gb_input_of(g, SY_DTYPE_I64, DIMS(1, 5));
+    int table = gb_constant(g, "table", DIMS(3000, 4), &seed, 0, 640);
+    int y = gb_node(g, SY_OP_GATHER, INPUTS(table, ids), DIMS(1, 5, 4));
+    gb_int(g, "axis", 0);
+    gb_output(g, y);
+    check(g, 1e-6);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    if (has_bf16() || !rig_engine.ops->check_precision)
+        skip();
+    assert_int_equal(rig_engine.ops->check_precision(SY_PRECISION_BF16), SY_EUNSUPPORTED);
+    assert_non_null(strstr(sy_error_text(), "bf16"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_residual_block), cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_half_the_bytes), cmocka_unit_test(test_coordinates_stay_exact),
+        cmocka_unit_test(test_refused),
+    };
+    seed = rig_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,207 @@
+/* bf16 in a program (P12): which float32 tensors have their bytes as bf16, and what operators ask for.
+ *
+ * Readers are looked at from the last layer to the first. A product wants its factors narrow; what passes bytes on wants what its own
+ * result is wanted as; everything else wants float32. The producer chooses from the sum of these wishes, and whoever
+ * finds the other form converts. */
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/program_internal.h"
+
+#define WIDE   SY_WANT_WIDE
+#define NARROW SY_WANT_NARROW
+
+bool sy_value_is_narrow(const struct sy_value *v)
+{
+    return v->dtype == SY_DTYPE_F32 && v->md.ndims > 0 && v->md.data_type == dnnl_bf16;
+}
+
+size_t sy_value_element_bytes(const struct sy_value *v)
+{
+    return sy_value_is_narrow(v) ? sizeof(uint16_t) : sy_dtype_bytes(v->dtype);
+}
+
+bool sy_layer_has_narrow(const struct sy_layer *layer, int input)
+{
+    dnnl_memory_desc_t md;
+    for (int i = 0; i < layer->n_params; i++) {
+        const struct sy_param *param = &layer->params[i];
+        if (param->input != input || param->layout_bytes != sizeof md)
+            continue;
+        memcpy(&md, param->layout, sizeof md);
+        return md.data_type == dnnl_bf16;
+    }
+    return false;
+}
+
+static bool is_constant(const struct sy_graph *graph, const struct sy_layer *layer, int input)
+{
+    const struct sy_node *node = &graph->nodes[layer->node];
+    for (int i = 0; i < layer->n_params; i++)
+        if (layer->params[i].input == input)
+            return true;
+    return graph->tensors[node->inputs[input]].data != NULL;
+}
+
+/* Worth it: each number that is rounded is used for several products. */
+static bool is_large_product(const struct sy_graph *graph, const struct sy_node *node)
+{
+    const struct sy_shape *a = &graph->tensors[node->inputs[0]].shape,
+                          *b = &graph->tensors[node->inputs[1]].shape;
+    const int64_t least = 16;
+    return a->rank >= 2 && b->rank >= 2 && sy_dim_at(a->dims[a->rank - 1], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 1], 1) >= least;
+}
+
+bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer)
+{
+    const struct sy_graph *graph = p->graph;
+    const struct sy_node *node = &graph->nodes[layer->node];
+    if (graph->precision != SY_PRECISION_BF16)
+        return false;
+    if (sy_layer_has_narrow(layer, 1))
+        return true;
+    return node->op == SY_OP_MATMUL && !is_constant(graph, layer, 0) &&
+           !is_constant(graph, layer, 1) && is_large_product(graph, node);
+}
+
+static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
+{
+    unsigned wants = 0;
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            wants |= p->wants[node->outputs[i]];
+    return wants;
+}
+
+static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *layer, int input)
+{
+    const struct sy_node *node = &p->graph->nodes[layer->node];
+    switch (node->op) {
+    case SY_OP_CONV:
+        if (!sy_program_multiplies_narrow(p, layer))
+            return WIDE;
+        return input == 0                      ? NARROW
+               : input == node->residual_input ? wanted_of_outputs(p, node)
+                                               : WIDE;
+    case SY_OP_GEMM:
+    case SY_OP_MATMUL:
+        return input < 2 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_LSTM:
+    case SY_OP_GRU:
+        return input == 0 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_RELU:
+    case SY_OP_LEAKY_RELU:
+    case SY_OP_SIGMOID:
+    case SY_OP_TANH:
+    case SY_OP_CLIP:
+    case SY_OP_GELU:
+    case SY_OP_MAX_POOL:
+    case SY_OP_AVERAGE_POOL:
+    case SY_OP_GLOBAL_AVERAGE_POOL:
+    case SY_OP_GLOBAL_MAX_POOL:
+    case SY_OP_CONCAT:
+    case SY_OP_SPLIT:
+    case SY_OP_SLICE:
+    case SY_OP_TRANSPOSE:
+    case SY_OP_RESHAPE:
+    case SY_OP_FLATTEN:
+    case SY_OP_SQUEEZE:
+    case SY_OP_UNSQUEEZE:
+    case SY_OP_IDENTITY:
+        return wanted_of_outputs(p, node);
+    case SY_OP_ADD:
+    case SY_OP_SUB:
+    case SY_OP_MUL:
+        return sy_shape_equal(&p->graph->tensors[node->inputs[0]].shape,
+                              &p->graph->tensors[node->inputs[1]].shape)
+                   ? wanted_of_outputs(p, node)
+                   : WIDE;
+    default:
+        return WIDE;
+    }
+}
+
+void sy_program_plan_narrow(struct sy_program *p)
+{
+    const struct sy_graph *graph = p->graph;
+    if (graph->precision != SY_PRECISION_BF16)
+        return;
+    for (int i = 0; i < graph->n_outputs; i++)
+        p->wants[graph->outputs[i]] |= WIDE;
+    for (int l = p->n_layers - 1; l >= 0; l--) {
+        const struct sy_node *node = &graph->nodes[p->layers[l].node];
+        for (int i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                p->wants[node->inputs[i]] |= wanted_as(p, &p->layers[l], i);
+    }
+}
+
+unsigned sy_program_wanted(const struct sy_program *p, int output)
+{
+    int tensor = sy_program_node(p)->outputs[output];
+    return p->graph->tensors[tensor].dtype == SY_DTYPE_F32 ? p->wants[tensor] : WIDE;
+}
+
+int sy_program_new_narrow(struct sy_program *p, int tensor, int *out)
+{
+    dnnl_memory_desc_t md;
+    int64_t dims[SY_MAX_RANK];
+    sy_program_dims(p, tensor, dims);
+    sy_dnnl_plain_md_of(&md, dnnl_bf16, p->graph->tensors[tensor].shape.rank, dims);
+    return sy_program_new_laid_out(p, tensor, &md, out);
+}
+
+static bool is_rows(const struct sy_value *v)
+{
+    dnnl_memory_desc_t rows;
+    if (!sy_value_is_narrow(v))
+        return sy_program_is_plain(v);
+    sy_dnnl_plain_md_of(&rows, dnnl_bf16, v->rank, v->dims);
+    return dnnl_memory_desc_equal(&rows, &v->md);
+}
+
+int sy_program_input_narrow(struct sy_program *p, int input, int *out)
+{
+    int tensor = sy_program_node(p)->inputs[input], from;
+    if (p->narrow[tensor] >= 0) {
+        *out = p->narrow[tensor];
+        sy_program_touch(p, *out);
+        return SY_OK;
+    }
+    SY_TRY(sy_program_input_native(p, input, &from));
+    if (sy_value_is_narrow(&p->values[from]) && is_rows(&p->values[from])) {
+        *out = from;
+        return SY_OK;
+    }
+    SY_TRY(sy_program_new_narrow(p, tensor, out));
+    SY_TRY(sy_program_add_reorder(p, from, *out));
+    if (!sy_program_is_param(p, input))
+        p->narrow[tensor] = *out;
+    return SY_OK;
+}
+
+int sy_program_input_rows(struct sy_program *p, int input, int *out)
+{
+    int from;
+    if (sy_program_node(p)->inputs[input] < 0)
+        return sy_program_input_plain(p, input, out);
+    SY_TRY(sy_program_input_native(p, input, &from));
+    if (is_rows(&p->values[from])) {
+        *out = from;
+        return SY_OK;
+    }
+    return sy_value_is_narrow(&p->values[from]) ? sy_program_input_narrow(p, input, out)
+                                                : sy_program_input_plain(p, input, out);
+}
+
+int sy_program_output_rows(struct sy_program *p, int output, int like, int *out)
+{
+    if (!sy_value_is_narrow(&p->values[like]))
+        return sy_program_output_plain(p, output, out);
+    SY_TRY(sy_program_new_narrow(p, sy_program_node(p)->outputs[output], out));
+    sy_program_set_output(p, output, *out);
+    return SY_OK;
+}
