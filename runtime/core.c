@@ -174,10 +174,16 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     return sy_core_resume_jobs(core);
 }
 
+void sy_core_tick(struct sy_core *core)
+{
+    sy_sched_set_time(core->sched, sy_clock_now());
+}
+
 static void on_pump(int fd, short what, void *core)
 {
     (void)fd;
     (void)what;
+    sy_core_tick(core);
     sy_core_pump(core);
 }
 
@@ -196,10 +202,13 @@ int sy_core_create(struct event_base *base, const struct sy_core_config *config,
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the core");
     core->base = base;
     core->pool_fd = -1;
+    sy_account_start(&core->account, sy_clock_now());
+    core->tenants[core->n_tenants++] = (struct sy_core_tenant){.name = "default", .weight = 1};
     core->pump_event = event_new(base, -1, 0, on_pump, core);
+    core->wake_event = event_new(base, -1, 0, on_pump, core);
     core->drain_event = event_new(base, -1, EV_PERSIST, on_drain_tick, core);
     int status = SY_OK;
-    if (!core->pump_event || !core->drain_event)
+    if (!core->pump_event || !core->wake_event || !core->drain_event)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for the core's events");
     if (status == SY_OK)
         status = take_config(core, config);
@@ -244,6 +253,8 @@ void sy_core_destroy(struct sy_core *core)
     sy_device_close(core->device);
     if (core->pump_event)
         event_free(core->pump_event);
+    if (core->wake_event)
+        event_free(core->wake_event);
     if (core->drain_event)
         event_free(core->drain_event);
     free(core->grouping);
@@ -372,6 +383,7 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
     r->next = core->requests;
     core->requests = r;
     core->n_requests++;
+    sy_core_tick(core);
     int status = sy_sched_request(core->sched, r->id, index, batch);
     if (status < 0) {
         core->requests = r->next;

@@ -84,6 +84,14 @@ void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */
 int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
                        uint64_t *out_job);
+/* A suspended job gets no turn and keeps its memory, until it is let go again. ENOTFOUND; EBUSY: it has ended or is being stopped. */
+int sy_core_job_suspend(struct sy_core *core, uint64_t job, bool suspended);
+int sy_core_job_set_priority(struct sy_core *core, uint64_t job,
+                             int priority); /* smaller: more urgent */
+/* {policy: "fair", at_once: 0, max_wait_s: 0, train_share: 0.2}; what is left out stays. EARG names the key. */
+int sy_core_policy_set(struct sy_core *core, json_t *params);
+/* {tenant: NAME, weight: 2, hard_share: 0.3, memory_bytes: 1e9}; hard_share 0: elastic; memory_bytes 0: no limit. EARG. */
+int sy_core_tenant_set(struct sy_core *core, json_t *params);
 int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_done done,
                      void *ctx); /* done when ended */
 

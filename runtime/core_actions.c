@@ -1,4 +1,5 @@
 /* Carries out what the scheduler decided, and what storage answers. */
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +39,10 @@ static void resume(struct sy_core *core, const struct sy_sched_action *a)
 {
     bump_epoch(core, a->worker, false);
     core->preempting_request = 0;
-    if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK &&
-        core->train_since_ns == 0 &&
+    struct sy_core_job *j = sy_core_find_job(core, a->job);
+    if (sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RESUME) == SY_OK && j &&
         sy_supervisor_state(core->supervisor, a->worker) == SY_WORKER_TRAINING)
-        core->train_since_ns = sy_clock_now();
+        sy_core_job_computes(core, j, sy_clock_now());
 }
 
 /* ---- load ------------------------------------------------------------------------------------- */
@@ -213,6 +214,7 @@ static void note_read(struct sy_core *core, const struct sy_storage_job *job)
 void sy_core_read_done(void *ctx, const struct sy_storage_job *job)
 {
     struct sy_core *core = ctx;
+    sy_core_tick(core);
     note_read(core, job);
     report_read(core, job->run, job->model, job->first_group, job->n_span);
     sy_core_pump(core);
@@ -236,6 +238,8 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
     r->report.run_ns = sy_clock_now();
+    core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
+    sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 
 static void cancel(struct sy_core *core, const struct sy_sched_action *a)
@@ -301,11 +305,25 @@ static void act(struct sy_core *core, const struct sy_sched_action *a)
         break;
     case SY_DO_JOB_PREPARE:
     case SY_DO_JOB_START:
+    case SY_DO_JOB_TURN:
+    case SY_DO_JOB_YIELD:
     case SY_DO_JOB_STOP:
     case SY_DO_JOB_REFUSE:
         sy_core_act_job(core, a);
         break;
     }
+}
+
+/* For what the scheduler decides when time has passed and nothing else happens. */
+static void set_alarm(struct sy_core *core)
+{
+    sy_ns at = sy_sched_wake_at(core->sched), now = sy_clock_now();
+    if (at == 0 || core->stopping)
+        return;
+    sy_ns left = at > now ? at - now : 0;
+    struct timeval timeout = {.tv_sec = (time_t)(left / SY_NS_PER_S),
+                              .tv_usec = (suseconds_t)(left % SY_NS_PER_S / 1000 + 1)};
+    event_add(core->wake_event, &timeout);
 }
 
 /* Actions make callbacks, callbacks make events, events make actions: the outermost call carries out all of them. */
@@ -318,4 +336,5 @@ void sy_core_pump(struct sy_core *core)
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     core->pumping = false;
+    set_alarm(core);
 }

@@ -2,7 +2,8 @@
  *
  *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
  *   core_models.c    the model table                        core_messages.c  what workers say
- *   core_jobs.c      training jobs                          core_status.c    status JSON */
+ *   core_jobs.c      training jobs                          core_status.c    status JSON
+ *   core_rules.c     policy, tenants, shares */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
 
@@ -11,6 +12,7 @@
 #include "runtime/core.h"
 #include "runtime/device/device.h"
 #include "runtime/job_store.h"
+#include "runtime/sched/account.h"
 #include "runtime/sched/sched.h"
 #include "runtime/storage_thread.h"
 #include "runtime/supervisor.h"
@@ -43,6 +45,16 @@ struct sy_core_model {
     sy_core_done done;
     void *done_ctx;
     uint64_t n_requests, n_failed, n_swaps;
+    struct sy_account_owner account;
+};
+
+#define SY_CORE_TENANT_NAME 64
+
+struct sy_core_tenant {
+    char name[SY_CORE_TENANT_NAME];
+    unsigned weight, hard_permille;
+    uint64_t memory_bytes; /* of training; 0: no limit */
+    sy_ns used_ns;
 };
 
 enum sy_core_has { SY_HAS_NOT, SY_HAS_SENT, SY_HAS_IT };
@@ -56,7 +68,7 @@ struct sy_core_worker {
 struct sy_core_request {
     struct sy_core_request *next;
     uint64_t id, run;
-    int model;
+    int model, tenant;
     int64_t batch;
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs;
@@ -80,7 +92,10 @@ struct sy_core_job {
     char *text, *name;
     enum sy_core_job_state state;
     int worker; /* -1: none */
-    bool stop_wanted, evaluate;
+    int tenant, priority;
+    bool stop_wanted, evaluate, suspended;
+    struct sy_account_owner account; /* uses: it computes now, as far as is known here */
+    sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
         longest_layer_ns;
     uint64_t busy_ns;
@@ -131,13 +146,19 @@ struct sy_core {
     void *drain_ctx;
 
     uint64_t preempting_request;
-    sy_ns preempted_ns, train_since_ns; /* 0: does not train */
+    sy_ns preempted_ns;
+    struct sy_account account;
+    struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: who names none */
+    int n_tenants;
+    double at_once, max_wait_s, train_share; /* as they were set */
+    struct event *wake_event;                /* what time alone decides */
     uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
     uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */
     uint64_t n_waits;
 };
 
 /* core.c */
+void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
 struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
@@ -179,6 +200,12 @@ void sy_core_job_look(struct sy_core *core,
 void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);
 /* With fewer than two workers left, jobs that wait end with EPEER; their files stay for the next start. */
 void sy_core_end_hopeless_jobs(struct sy_core *core);
-void sy_core_training_stands(struct sy_core *core, sy_ns at);
+void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
+
+/* core_rules.c */
+/* The tenant of this name, made if it is new. EARG: the name is too long, or there are too many. */
+int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
+json_t *sy_core_rules_json(struct sy_core *core);
 
 #endif

@@ -54,15 +54,19 @@ static void forget_old(struct sy_core *core)
     }
 }
 
-void sy_core_training_stands(struct sy_core *core, sy_ns at)
+void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 {
-    const char *name = "training";
-    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
-        if (j->state == SY_JOB_TRAINING)
-            name = j->name;
-    if (core->train_since_ns)
-        sy_trace_span(core->trace, SY_TRACE_TRAINING, name, core->train_since_ns, at, 0);
-    core->train_since_ns = 0;
+    if (j->since_ns == 0)
+        j->since_ns = at;
+    sy_account_begin(&core->account, &j->account, at);
+}
+
+void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
+{
+    if (j->since_ns)
+        sy_trace_span(core->trace, SY_TRACE_TRAINING, j->name, j->since_ns, at, 0);
+    j->since_ns = 0;
+    sy_account_end(&core->account, &j->account, at);
 }
 
 void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
@@ -103,7 +107,7 @@ static void end_job(struct sy_core *core, struct sy_core_job *j, int status, con
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     if (is_over(j))
         return;
-    sy_core_training_stands(core, sy_clock_now());
+    sy_core_job_stands(core, j, sy_clock_now());
     j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
     j->worker = -1;
     j->status = canceled ? SY_OK : status;
@@ -141,13 +145,22 @@ void sy_core_end_hopeless_jobs(struct sy_core *core)
     }
 }
 
-static char *name_of(const char *text)
+/* What the runtime itself wants to know of a job file; the worker reads the rest. */
+static int read_text(struct sy_core *core, struct sy_core_job *j)
 {
-    json_t *json = json_loads(text, 0, NULL);
+    json_t *json = json_loads(j->text, 0, NULL);
     const char *name = json_string_value(json_object_get(json, "name"));
-    char *copy = strdup(name ? name : "training");
+    const char *tenant = json_string_value(json_object_get(json, "tenant"));
+    json_int_t priority = json_integer_value(json_object_get(json, "priority"));
+    int status = SY_OK;
+    j->name = strdup(name ? name : "training");
+    j->priority = (int)SY_MIN(SY_MAX(priority, -1000), 1000);
+    if (!j->name)
+        status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    else if (tenant)
+        status = sy_core_tenant_find(core, tenant, &j->tenant);
     json_decref(json);
-    return copy;
+    return status;
 }
 
 static int add_job(struct sy_core *core, uint64_t id, const char *text, struct sy_core_job **out)
@@ -155,14 +168,16 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
     if (!j)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    *j = (struct sy_core_job){
-        .id = id, .text = strdup(text), .name = name_of(text), .worker = -1, .accuracy = -1};
-    int status = j->text && j->name ? sy_sched_job_submit(core->sched, id)
-                                    : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    *j = (struct sy_core_job){.id = id, .text = strdup(text), .worker = -1, .accuracy = -1};
+    int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    struct sy_sched_job wants = {.id = id, .tenant = j->tenant, .priority = j->priority};
+    if (status == SY_OK)
+        status = sy_sched_job_submit(core->sched, &wants);
     if (status < 0) {
         free_job(j);
         return status;
     }
+    j->account.tenant_ns = &core->tenants[j->tenant].used_ns;
     while (*at)
         at = &(*at)->next;
     *at = j;
@@ -177,6 +192,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
 {
     struct sy_core_job *j;
     uint64_t id = core->last_job + 1;
+    sy_core_tick(core);
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no jobs");
     if (sy_core_n_left(core) < FEWEST_WORKERS)
@@ -212,14 +228,43 @@ int sy_core_resume_jobs(struct sy_core *core)
     return sy_job_store_load(core->store, resume_job, core);
 }
 
-int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
+static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)
 {
     struct sy_core_job *j = sy_core_find_job(core, id);
+    sy_core_tick(core);
     if (!j)
         return sy_error_set(SY_ENOTFOUND, "there is no job %llu", (unsigned long long)id);
     if (is_over(j) || j->stop_wanted)
         return sy_error_set(SY_EBUSY, "job %llu %s", (unsigned long long)id,
                             is_over(j) ? "has ended already" : "is being stopped already");
+    *out = j;
+    return SY_OK;
+}
+
+int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
+{
+    struct sy_core_job *j;
+    SY_TRY(find_live(core, id, &j));
+    SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
+    j->suspended = suspended;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
+{
+    struct sy_core_job *j;
+    SY_TRY(find_live(core, id, &j));
+    SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
+    j->priority = priority;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
+{
+    struct sy_core_job *j;
+    SY_TRY(find_live(core, id, &j));
     j->stop_wanted = true;
     j->evaluate = evaluate;
     j->stop_done = done;
@@ -252,6 +297,19 @@ static void send_prepare(struct sy_core *core, const struct sy_sched_action *a,
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_PREPARE);
 }
 
+static void send_turn(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_TURN};
+    message.job_turn =
+        (struct sy_msg_job_turn){.job = a->job, .ephemeral_offset = a->ephemeral_offset};
+    atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, a->keeps,
+                          memory_order_relaxed);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)
+        return; /* its worker is lost, which is said elsewhere */
+    (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
+    sy_core_job_computes(core, j, sy_clock_now());
+}
+
 static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
                       const struct sy_core_job *j)
 {
@@ -274,6 +332,13 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
     case SY_DO_JOB_START:
         j->state = SY_JOB_STARTING;
         send_start(core, a);
+        break;
+    case SY_DO_JOB_TURN:
+        send_turn(core, a, j);
+        break;
+    case SY_DO_JOB_YIELD:
+        atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, 0,
+                              memory_order_relaxed);
         break;
     case SY_DO_JOB_STOP:
         send_stop(core, a, j);
@@ -302,23 +367,30 @@ static int prepared(struct sy_core *core, int worker, const struct sy_msg_job_pr
     j->ephemeral_bytes = msg->ephemeral_bytes;
     j->total_steps = msg->total_steps;
     return sy_sched_job_prepared(core->sched, worker, msg->job, msg->persistent_bytes,
-                                 msg->ephemeral_bytes);
+                                 msg->ephemeral_bytes, msg->total_steps);
 }
 
 static int started(struct sy_core *core, int worker, const struct sy_msg_job_started *msg,
                    struct sy_core_job *j)
 {
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_STARTED));
-    SY_TRY(sy_sched_job_started(core->sched, worker, msg->job));
+    SY_TRY(sy_sched_job_started(core->sched, worker, msg->job, msg->step));
     j->state = SY_JOB_TRAINING;
     j->step = j->first_step = msg->step;
     j->started_ns = sy_clock_now();
-    if (sy_supervisor_state(core->supervisor, worker) == SY_WORKER_TRAINING)
-        core->train_since_ns = j->started_ns;
     sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)msg->step);
     answer_start(j, SY_OK, NULL);
     return SY_OK;
+}
+
+static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_turn_over *msg,
+                     struct sy_core_job *j)
+{
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_TURN_OVER));
+    sy_core_job_stands(core, j, sy_clock_now());
+    j->step = msg->step;
+    return sy_sched_job_turn_over(core->sched, worker, msg->job, msg->step, msg->busy_ns);
 }
 
 static void note_wait(struct sy_core *core, sy_ns paused)
@@ -330,7 +402,8 @@ static void note_wait(struct sy_core *core, sy_ns paused)
         r->report.preempt_wait_ns = wait;
 }
 
-static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paused *msg)
+static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paused *msg,
+                  struct sy_core_job *j)
 {
     struct sy_control_page *page = sy_supervisor_page(core->supervisor, worker);
     uint32_t epoch = atomic_load_explicit(&page->preempt_epoch, memory_order_relaxed);
@@ -338,10 +411,9 @@ static int paused(struct sy_core *core, int worker, const struct sy_msg_job_paus
         return SY_OK; /* of an epoch that is over: training was resumed, or preempted once more, meanwhile */
     sy_ns at = SY_MIN(msg->paused_ns, sy_clock_now());
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_PAUSED));
-    if (core->train_since_ns) /* else it was started while a request ran, and has not trained yet */
-        note_wait(core, at);
+    note_wait(core, at);
     core->preempting_request = 0;
-    sy_core_training_stands(core, at);
+    sy_core_job_stands(core, j, at);
     return sy_sched_job_paused(core->sched, worker, msg->job);
 }
 
@@ -378,6 +450,8 @@ static uint64_t job_of(const struct sy_message *m)
         return m->job_started.job;
     case SY_MSG_JOB_PAUSED:
         return m->job_paused.job;
+    case SY_MSG_JOB_TURN_OVER:
+        return m->job_turn_over.job;
     case SY_MSG_JOB_SNAPSHOT:
         return m->job_snapshot.job;
     default:
@@ -399,7 +473,9 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
     case SY_MSG_JOB_STARTED:
         return started(core, worker, &m->job_started, j);
     case SY_MSG_JOB_PAUSED:
-        return paused(core, worker, &m->job_paused);
+        return paused(core, worker, &m->job_paused, j);
+    case SY_MSG_JOB_TURN_OVER:
+        return turn_over(core, worker, &m->job_turn_over, j);
     case SY_MSG_JOB_SNAPSHOT:
         j->snapshot_step = SY_MAX(j->snapshot_step, m->job_snapshot.step);
         return SY_OK;
@@ -419,7 +495,7 @@ void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *prog
             atomic_load_explicit(&page->job, memory_order_acquire) == j->id &&
             atomic_load_explicit(&page->train_phase, memory_order_acquire) == SY_PHASE_GRADIENT;
         *progressed = j->step > j->first_step;
-        sy_core_training_stands(core, sy_clock_now());
+        sy_core_job_stands(core, j, sy_clock_now());
         j->state = SY_JOB_QUEUED;
         j->worker = -1;
         sy_log_info("jobs", "event=worker_lost job=%llu step=%llu state=%s",

@@ -76,6 +76,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
         report_run(r, msg);
         trace_run(core, r, msg);
     }
+    if (r)
+        sy_account_end(&core->account, &core->models[r->model].account, sy_clock_now());
     /* The scheduler first: it knows whether this worker has such a run. */
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
@@ -97,6 +99,7 @@ static int dispatch(struct sy_core *core, int worker, const struct sy_message *m
     case SY_MSG_JOB_PREPARED:
     case SY_MSG_JOB_STARTED:
     case SY_MSG_JOB_PAUSED:
+    case SY_MSG_JOB_TURN_OVER:
     case SY_MSG_JOB_SNAPSHOT:
     case SY_MSG_JOB_ENDED:
         return sy_core_job_message(core, worker, message);
@@ -109,9 +112,20 @@ static int dispatch(struct sy_core *core, int worker, const struct sy_message *m
 int sy_core_message(void *ctx, int worker, const struct sy_message *message)
 {
     struct sy_core *core = ctx;
+    sy_core_tick(core);
     int status = dispatch(core, worker, message);
     sy_core_pump(core);
     return status;
+}
+
+/* Of the device, by the request that it computed. */
+static void end_its_use(struct sy_core *core, int worker)
+{
+    if (sy_sched_computing(core->sched) != worker)
+        return;
+    for (struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->report.worker == worker)
+            sy_account_end(&core->account, &core->models[r->model].account, sy_clock_now());
 }
 
 void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool comes_back,
@@ -120,6 +134,8 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
     struct sy_core *core = ctx;
     bool intact = false, progressed = false;
     (void)was;
+    sy_core_tick(core);
+    end_its_use(core, worker);
     sy_core_models_worker_lost(core, worker, comes_back, why);
     sy_core_job_lost(core, worker, &intact, &progressed);
     sy_sched_worker_lost(core->sched, worker, intact, progressed, comes_back, why);

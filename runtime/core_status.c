@@ -77,13 +77,13 @@ static json_t *models_json(struct sy_core *core)
             continue;
         const struct sy_residency *r = sy_sched_residency(core->sched);
         json_array_append_new(
-            list,
-            json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", m->name,
-                      "path", m->path, "state", states[m->state], "error", m->error,
-                      "weights_bytes", count(m->package->weights_bytes), "groups", m->n_groups,
-                      "resident_groups", sy_residency_n_resident(r, i), "resident_bytes",
-                      count(sy_residency_resident_bytes(r, i)), "requests", count(m->n_requests),
-                      "failed", count(m->n_failed), "swaps", count(m->n_swaps)));
+            list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
+                            m->name, "path", m->path, "state", states[m->state], "error", m->error,
+                            "weights_bytes", count(m->package->weights_bytes), "groups",
+                            m->n_groups, "resident_groups", sy_residency_n_resident(r, i),
+                            "resident_bytes", count(sy_residency_resident_bytes(r, i)), "requests",
+                            count(m->n_requests), "failed", count(m->n_failed), "swaps",
+                            count(m->n_swaps), "device_ns", count(m->account.used_ns)));
     }
     return list;
 }
@@ -93,14 +93,15 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     static const char *const states[] = {"queued",   "preparing", "starting",
                                          "training", "ended",     "failed"};
     sy_core_job_look(core, j);
-    bool held = j->state == SY_JOB_TRAINING && core->train_since_ns == 0;
+    const char *waits = j->suspended ? "suspended" : "paused";
+    bool held = j->state == SY_JOB_TRAINING && j->since_ns == 0;
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
                       ? (double)(j->step - j->first_step) / elapsed_s
                       : 0;
     json_t *json = json_pack(
         "{s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "job", count(j->id), "name",
-        j->name, "state", held ? "paused" : states[j->state], "worker", j->worker, "step",
+        j->name, "state", held ? waits : states[j->state], "worker", j->worker, "step",
         count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
         count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
         "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));
@@ -108,6 +109,18 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "error", json_string(j->error));
     json_object_set_new(json, "persistent_bytes", count(j->persistent_bytes));
     json_object_set_new(json, "ephemeral_bytes", count(j->ephemeral_bytes));
+    json_object_set_new(json, "tenant", json_string(core->tenants[j->tenant].name));
+    json_object_set_new(json, "priority", json_integer(j->priority));
+    json_object_set_new(json, "device_ns", count(j->account.used_ns));
+    struct sy_sched_job_view view;
+    if (!sy_sched_job_view(core->sched, j->id, &view))
+        return json;
+    json_object_set_new(json, "lane", json_integer(view.lane));
+    json_object_set_new(json, "admitted", json_boolean(view.admitted));
+    json_object_set_new(json, "persistent_offset", count(view.persistent_offset));
+    json_object_set_new(json, "left_s",
+                        view.left_ns == UINT64_MAX ? json_null()
+                                                   : json_real((double)view.left_ns / 1e9));
     return json;
 }
 
@@ -136,6 +149,33 @@ static json_t *waits_json(const struct sy_core *core)
                      "max", count(n ? sorted[n - 1] : 0));
 }
 
+/* Whose the device's time was since the start: models' and jobs' device_ns and idle_ns are elapsed_ns together, but for models and jobs
+ * that are no longer listed. */
+static json_t *account_json(struct sy_core *core)
+{
+    sy_account_pass(&core->account, sy_clock_now());
+    sy_assert_expensive(sy_account_is_valid(&core->account));
+    return json_pack("{s:o, s:o, s:o}", "elapsed_ns",
+                     count(core->account.now_ns - core->account.begun_ns), "idle_ns",
+                     count(core->account.idle_ns), "charged_ns", count(core->account.charged_ns));
+}
+
+/* Where lanes lie in the pool. */
+static json_t *lanes_json(const struct sy_core *core)
+{
+    const struct sy_lanes *lanes = sy_sched_lanes(core->sched);
+    json_t *list = json_array();
+    for (int i = 0; i < SY_CORE_MAX_WORKERS; i++) {
+        uint64_t offset, bytes;
+        int n_jobs;
+        if (sy_lanes_bounds(lanes, i, &offset, &bytes, &n_jobs) && n_jobs > 0)
+            json_array_append_new(list,
+                                  json_pack("{s:i, s:o, s:o, s:i}", "lane", i, "offset",
+                                            count(offset), "bytes", count(bytes), "jobs", n_jobs));
+    }
+    return list;
+}
+
 static json_t *counters_json(const struct sy_core *core)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests",
@@ -151,11 +191,13 @@ int sy_core_status(struct sy_core *core, json_t **out)
                              count(sy_slab_used_bytes(core->slab)));
     json_t *queue = json_pack("{s:i, s:i}", "waiting", sy_sched_n_waiting(core->sched), "started",
                               sy_sched_n_started(core->sched));
-    *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "device",
-                     device_json(core), "pool", pool_json(sy_sched_pool(core->sched)), "image",
-                     pool_json(sy_sched_image(core->sched)), "slab", slab, "workers",
-                     workers_json(core), "models", models_json(core), "queue", queue, "jobs",
-                     jobs_json(core), "counters", counters_json(core), "preempt_wait_ns",
-                     waits_json(core), "draining", (int)core->draining);
+    json_t *account = account_json(core); /* first: it brings device_ns of all up to now */
+    *out = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "device",
+        device_json(core), "account", account, "rules", sy_core_rules_json(core), "lanes",
+        lanes_json(core), "pool", pool_json(sy_sched_pool(core->sched)), "image",
+        pool_json(sy_sched_image(core->sched)), "slab", slab, "workers", workers_json(core),
+        "models", models_json(core), "queue", queue, "jobs", jobs_json(core), "counters",
+        counters_json(core), "preempt_wait_ns", waits_json(core), "draining", (int)core->draining);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

@@ -49,6 +49,26 @@ static int core_job_stop(void *core, uint64_t job, bool evaluate, sy_core_done d
     return sy_core_job_stop(core, job, evaluate, done, ctx);
 }
 
+static int core_job_suspend(void *core, uint64_t job, bool suspended)
+{
+    return sy_core_job_suspend(core, job, suspended);
+}
+
+static int core_job_set_priority(void *core, uint64_t job, int priority)
+{
+    return sy_core_job_set_priority(core, job, priority);
+}
+
+static int core_policy_set(void *core, json_t *params)
+{
+    return sy_core_policy_set(core, params);
+}
+
+static int core_tenant_set(void *core, json_t *params)
+{
+    return sy_core_tenant_set(core, params);
+}
+
 static int core_status(void *core, json_t **out)
 {
     return sy_core_status(core, out);
@@ -79,6 +99,10 @@ const struct sy_rpc_handlers sy_rpc_core_handlers = {
     .model_evict = core_model_evict,
     .job_submit = core_job_submit,
     .job_stop = core_job_stop,
+    .job_suspend = core_job_suspend,
+    .job_set_priority = core_job_set_priority,
+    .policy_set = core_policy_set,
+    .tenant_set = core_tenant_set,
     .status = core_status,
     .trace_enable = core_trace_enable,
     .trace_dump = core_trace_dump,

@@ -10,6 +10,7 @@
 #include "runtime/rpc_internal.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
+#define MOST_PRIORITY  1000
 
 /* A call at the core that answers later. */
 struct later {
@@ -217,17 +218,71 @@ static int do_train(const struct sy_rpc_request *request, json_t *params)
     return status;
 }
 
-static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
+static int need_job(json_t *params, uint64_t *out)
 {
     json_t *job = json_object_get(params, "job");
-    struct later *later = NULL;
-    int status;
 
     if (!json_is_integer(job) || json_integer_value(job) < 0)
         return sy_error_set(SY_EARG, "the parameter \"job\" is missing or no job's number");
+    *out = (uint64_t)json_integer_value(job);
+    return SY_OK;
+}
+
+static int do_job_pause(const struct sy_rpc_request *request, json_t *params)
+{
+    uint64_t job;
+
+    SY_TRY(need_job(params, &job));
+    SY_TRY(handlers_of(request)->job_suspend(core_of(request), job, true));
+    return answer(request, json_object());
+}
+
+static int do_job_resume(const struct sy_rpc_request *request, json_t *params)
+{
+    uint64_t job;
+
+    SY_TRY(need_job(params, &job));
+    SY_TRY(handlers_of(request)->job_suspend(core_of(request), job, false));
+    return answer(request, json_object());
+}
+
+static int do_job_priority(const struct sy_rpc_request *request, json_t *params)
+{
+    json_t *priority = json_object_get(params, "priority");
+    uint64_t job;
+
+    SY_TRY(need_job(params, &job));
+    if (!json_is_integer(priority) || json_integer_value(priority) < -MOST_PRIORITY ||
+        json_integer_value(priority) > MOST_PRIORITY)
+        return sy_error_set(SY_EARG, "the parameter \"priority\": a number from %d to %d",
+                            -MOST_PRIORITY, MOST_PRIORITY);
+    SY_TRY(handlers_of(request)->job_set_priority(core_of(request), job,
+                                                  (int)json_integer_value(priority)));
+    return answer(request, json_object());
+}
+
+static int do_policy(const struct sy_rpc_request *request, json_t *params)
+{
+    SY_TRY(handlers_of(request)->policy_set(core_of(request), params));
+    return answer(request, json_object());
+}
+
+static int do_tenant(const struct sy_rpc_request *request, json_t *params)
+{
+    SY_TRY(handlers_of(request)->tenant_set(core_of(request), params));
+    return answer(request, json_object());
+}
+
+static int do_train_stop(const struct sy_rpc_request *request, json_t *params)
+{
+    struct later *later = NULL;
+    uint64_t job;
+    int status;
+
+    SY_TRY(need_job(params, &job));
     SY_TRY(later_create(request, &later));
     later->with_job = true;
-    later->job = (uint64_t)json_integer_value(job);
+    later->job = job;
     status = handlers_of(request)->job_stop(core_of(request), later->job,
                                             json_is_true(json_object_get(params, "evaluate")),
                                             later_done, later);
@@ -270,6 +325,11 @@ static const struct {
     {"evict", do_evict},
     {"train", do_train},
     {"train_stop", do_train_stop},
+    {"job_pause", do_job_pause},
+    {"job_resume", do_job_resume},
+    {"job_priority", do_job_priority},
+    {"policy", do_policy},
+    {"tenant", do_tenant},
     {"trace", do_trace},
     {"drain", do_drain},
 };
@@ -312,7 +372,8 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
     return sy_error_set(
         SY_ENOTFOUND,
         "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
-        "evict, train, train_stop, trace, drain",
+        "evict, train, train_stop, job_pause, job_resume, job_priority, policy, tenant, trace, "
+        "drain",
         (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
 }
 

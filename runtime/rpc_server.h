@@ -34,6 +34,10 @@ struct sy_rpc_handlers {
     int (*job_submit)(void *core, const char *text, sy_core_done done, void *ctx,
                       uint64_t *out_job);
     int (*job_stop)(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx);
+    int (*job_suspend)(void *core, uint64_t job, bool suspended);
+    int (*job_set_priority)(void *core, uint64_t job, int priority);
+    int (*policy_set)(void *core, json_t *params);
+    int (*tenant_set)(void *core, json_t *params);
     int (*status)(void *core, json_t **out);
     void (*trace_enable)(void *core, bool enable);
     int (*trace_dump)(void *core, json_t **out);

@@ -366,7 +366,7 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
     /* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. */
     bool beats = p->state > SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_PREPARING_JOB &&
-                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_STARTING_HELD &&
+                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_WAITING_TURN &&
                  p->state != SY_WORKER_STOPPING;
     if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);

@@ -34,17 +34,19 @@ static const struct move moves[] = {
     MOVE(PREPARING_JOB, JOB_ENDED, IDLE), /* it cannot be prepared */
     MOVE(JOB_READY, JOB_START, STARTING_JOB),
     MOVE(JOB_READY, JOB_ENDED, IDLE), /* stopped before it started */
-    MOVE(STARTING_JOB, JOB_STARTED, TRAINING),
-    MOVE(STARTING_JOB, PREEMPT, STARTING_HELD),
+    MOVE(STARTING_JOB, JOB_STARTED, WAITING_TURN),
     MOVE(STARTING_JOB, JOB_ENDED, IDLE), /* no good snapshot, wrong memory */
-    MOVE(STARTING_HELD, JOB_STARTED, PAUSING),
-    MOVE(STARTING_HELD, RESUME, STARTING_JOB),
-    MOVE(STARTING_HELD, JOB_ENDED, IDLE),
+    MOVE(WAITING_TURN, JOB_TURN, TRAINING),
+    MOVE(WAITING_TURN, RESUME,
+         WAITING_TURN), /* makes the epoch even after a turn that ended while it was held */
+    MOVE(WAITING_TURN, JOB_ENDED, IDLE), /* stopped, without an evaluation */
+    MOVE(TRAINING, JOB_TURN_OVER, WAITING_TURN),
     MOVE(TRAINING, PREEMPT, PAUSING),
     MOVE(TRAINING, JOB_ENDED, IDLE),
     MOVE(PAUSING, JOB_PAUSED, PAUSED),
     MOVE(PAUSING, RESUME, TRAINING), /* the request's worker died meanwhile */
-    MOVE(PAUSING, JOB_ENDED, IDLE),  /* its last iteration ended before it saw the epoch */
+    MOVE(PAUSING, JOB_TURN_OVER, WAITING_TURN),
+    MOVE(PAUSING, JOB_ENDED, IDLE), /* its last iteration ended before it saw the epoch */
     MOVE(PAUSED, RESUME, TRAINING),
     MOVE(IDLE, RESUME, IDLE), /* makes the epoch even after a job that ended while it was held */
     /* what was on the way when it was told to stop */
@@ -55,6 +57,7 @@ static const struct move moves[] = {
     MOVE(STOPPING, JOB_PREPARED, STOPPING),
     MOVE(STOPPING, JOB_STARTED, STOPPING),
     MOVE(STOPPING, JOB_PAUSED, STOPPING),
+    MOVE(STOPPING, JOB_TURN_OVER, STOPPING),
     MOVE(STOPPING, JOB_ENDED, STOPPING),
     /* the end */
     LIVE(SPAWNED),
@@ -67,7 +70,7 @@ static const struct move moves[] = {
     LIVE(PREPARING_JOB),
     LIVE(JOB_READY),
     LIVE(STARTING_JOB),
-    LIVE(STARTING_HELD),
+    LIVE(WAITING_TURN),
     LIVE(TRAINING),
     LIVE(PAUSING),
     LIVE(PAUSED),

@@ -4,9 +4,10 @@
  *
  *   IDLE ─LOAD→ LOADED ─RUN→ RUNNING ─RUN_DONE→ IDLE          LOADED ─CANCEL→ CANCELING ─RUN_DONE→ IDLE
  *
- *   IDLE ─JOB_PREPARE→ PREPARING_JOB ─JOB_PREPARED→ JOB_READY ─JOB_START→ STARTING_JOB ─JOB_STARTED→ TRAINING
- *                                              STARTING_JOB ─PREEMPT→ STARTING_HELD ─JOB_STARTED→ PAUSING
- *   TRAINING ─PREEMPT→ PAUSING ─JOB_PAUSED→ PAUSED ─RESUME→ TRAINING;   PAUSING ─RESUME→ TRAINING
+ *   IDLE ─JOB_PREPARE→ PREPARING_JOB ─JOB_PREPARED→ JOB_READY ─JOB_START→ STARTING_JOB ─JOB_STARTED→ WAITING_TURN
+ *   WAITING_TURN ─JOB_TURN→ TRAINING ─JOB_TURN_OVER→ WAITING_TURN
+ *   TRAINING ─PREEMPT→ PAUSING ─JOB_PAUSED→ PAUSED ─RESUME→ TRAINING;   PAUSING ─RESUME→ TRAINING,
+ *                                                                        ─JOB_TURN_OVER→ WAITING_TURN
  *   any of these with a job ─JOB_ENDED→ IDLE
  *
  *   any ─SHUTDOWN→ STOPPING;   any ─KILL→ KILLED;   any ─EXIT→ DEAD ─SPAWN→ SPAWNED
@@ -30,8 +31,8 @@
     X(PREPARING_JOB, 120000, "JOB_PREPARED: reads model and data set")            \
     X(JOB_READY, 0, "room in the pool")                                           \
     X(STARTING_JOB, 120000, "JOB_STARTED: reads the snapshot")                    \
-    X(STARTING_HELD, 120000, "JOB_STARTED, to pause at once")                     \
-    X(TRAINING, 0, "a request, or the job's end")                                 \
+    X(WAITING_TURN, 0, "the job's turn")                                          \
+    X(TRAINING, 0, "a request, the turn's end, or the job's")                     \
     X(PAUSING, 20000, "JOB_PAUSED: the end of the layer")                         \
     X(PAUSED, 0, "no request waiting")                                            \
     X(STOPPING, 0, "its exit; the drain's grace bounds it")                       \
@@ -58,6 +59,8 @@ enum sy_worker_state {
     X(JOB_PREPARED) \
     X(JOB_START) \
     X(JOB_STARTED) \
+    X(JOB_TURN) \
+    X(JOB_TURN_OVER) \
     X(PREEMPT) \
     X(JOB_PAUSED) \
     X(RESUME) \

@@ -283,7 +283,8 @@ static bool is_calm(struct core_rig *r, void *ctx)
     (void)ctx;
     for (int w = 0; w < r->n_workers; w++) {
         enum sy_worker_state state = sy_supervisor_state(r->core->supervisor, w);
-        if (state != SY_WORKER_IDLE && state != SY_WORKER_TRAINING)
+        if (state != SY_WORKER_IDLE && state != SY_WORKER_TRAINING &&
+            state != SY_WORKER_WAITING_TURN)
             return false;
     }
     return !r->core->requests && sy_sched_n_started(r->core->sched) == 0;

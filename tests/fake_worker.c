@@ -89,8 +89,9 @@ struct fake {
     bool told_to_run;
     /* the job */
     uint64_t job, step;
-    volatile uint64_t *persistent; /* [magic, step] */
-    bool training, stopping;
+    volatile uint64_t *persistent;     /* [magic, step] */
+    volatile uint64_t *ephemeral;      /* [job] */
+    bool training, stopping, has_turn; /* training: JOB_STARTED was sent */
     uint32_t announced;
     bool over;
 };
@@ -342,7 +343,7 @@ static void end_job(struct fake *f, int status)
                                             .step = f->step,
                                             .accuracy = -1};
     send_message(f, &m);
-    f->training = f->stopping = false;
+    f->training = f->stopping = f->has_turn = false;
     atomic_store(&f->page->job, 0);
     atomic_store(&f->page->train_phase, SY_PHASE_NONE);
 }
@@ -384,6 +385,27 @@ static void job_start(struct fake *f, const struct sy_msg_job_start *msg)
     send_message(f, &m);
 }
 
+/* Memory of a turn is the job's alone: somebody else's mark would be found after an iteration. */
+static void take_turn(struct fake *f, const struct sy_msg_job_turn *msg)
+{
+    if (!f->training || msg->job != f->job)
+        return; /* it has ended meanwhile */
+    if (f->has_turn || msg->ephemeral_offset + EPHEMERAL > f->pool.bytes)
+        _exit(7);
+    f->has_turn = true;
+    f->ephemeral = (uint64_t *)((char *)f->pool.base + msg->ephemeral_offset);
+    f->ephemeral[0] = f->job;
+}
+
+static void end_turn(struct fake *f)
+{
+    struct sy_message m = {.id = SY_MSG_JOB_TURN_OVER};
+    m.job_turn_over = (struct sy_msg_job_turn_over){
+        .job = f->job, .step = f->step, .busy_ns = atomic_load(&f->script->step_us) * 1000 + 1000};
+    f->has_turn = false;
+    send_message(f, &m);
+}
+
 static void pause_at(struct fake *f, uint32_t epoch)
 {
     if (f->announced == epoch)
@@ -400,8 +422,13 @@ static void pause_at(struct fake *f, uint32_t epoch)
 static void train(struct fake *f)
 {
     uint32_t epoch = atomic_load(&f->page->preempt_epoch);
-    if (f->stopping || f->step >= f->script->total_steps) {
+    if (f->has_turn && (f->stopping || f->step >= f->script->total_steps)) {
         end_job(f, SY_OK);
+        return;
+    }
+    if (!f->has_turn) {
+        if (f->stopping)
+            end_job(f, SY_OK);
         return;
     }
     if (epoch & 1) {
@@ -410,7 +437,13 @@ static void train(struct fake *f)
     }
     atomic_store(&f->page->train_phase, (uint32_t)f->script->phase);
     atomic_store(&f->page->train_step, f->persistent[1] = ++f->step);
+    if (f->ephemeral[0] != f->job)
+        _exit(8);
     strike(f, FAKE_AT_STEP);
+    if (atomic_load(&f->script->step_us))
+        usleep((useconds_t)atomic_load(&f->script->step_us));
+    if (!atomic_load(&f->page->turn_keeps) && !(atomic_load(&f->page->preempt_epoch) & 1))
+        end_turn(f);
 }
 
 /* ---- loop --------------------------------------------------------------------------------------- */
@@ -439,6 +472,10 @@ static void handle(struct fake *f, const struct sy_message *m)
         break;
     case SY_MSG_JOB_START:
         job_start(f, &m->job_start);
+        break;
+    case SY_MSG_JOB_TURN:
+        strike(f, FAKE_AT_TURN);
+        take_turn(f, &m->job_turn);
         break;
     case SY_MSG_JOB_STOP:
         strike(f, FAKE_AT_JOB_STOP);

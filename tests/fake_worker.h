@@ -23,6 +23,7 @@
     X(CANCEL, "CANCELING")          \
     X(JOB_PREPARE, "PREPARING_JOB") \
     X(JOB_START, "STARTING_JOB")    \
+    X(TURN, "WAITING_TURN")         \
     X(STEP, "TRAINING")             \
     X(PREEMPT, "PAUSING")           \
     X(STANDING, "PAUSED")           \
@@ -68,7 +69,7 @@ struct fake_script {
     _Atomic int worker;              /* only this one; -1: any */
     _Atomic int hold_runs;           /* while not 0, runs do not end */
     _Atomic int phase;               /* enum sy_train_phase that a training worker shows */
-    _Atomic uint64_t total_steps;
+    _Atomic uint64_t total_steps, step_us;
 
     _Atomic uint64_t n_seen[FAKE_N_MOMENTS];
     _Atomic uint64_t n_struck;                     /* faults that happened */

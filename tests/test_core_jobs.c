@@ -85,6 +85,103 @@ static void test_jobs_in_a_row(void **state)
     core_rig_close(&r);
 }
 
+/* Three jobs, a worker each, take turns; each gets on, and requests are answered beside them. */
+static void test_jobs_beside_each_other(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    uint64_t jobs[3];
+    open_with_models(&r, 5);
+    for (int i = 0; i < 3; i++)
+        core_rig_submit(&r, NULL, &jobs[i]);
+    atomic_store(&r.script->step_us, 1000);
+    for (int i = 0; i < 30; i++)
+        core_rig_must_infer(&r, i & 1 ? "a" : "b", &answer);
+    uint64_t before[3];
+    for (int i = 0; i < 3; i++)
+        before[i] = core_rig_step(&r, jobs[i]);
+    for (int i = 0; i < 3; i++)
+        core_rig_await_step(&r, jobs[i], before[i] + 20);
+    /* fair, and all take as long: a few steps apart from where they began to be all there */
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int i = 0; i < 3; i++) {
+        uint64_t n = core_rig_step(&r, jobs[i]) - before[i];
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    assert_true(most - least <= 8);
+    sy_account_pass(&r.core->account, sy_clock_now());
+    assert_true(sy_account_is_valid(&r.core->account));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(core_rig_stop(&r, jobs[i]), SY_OK);
+    core_rig_calm(&r);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    core_rig_close(&r);
+}
+
+static void test_suspended_and_resumed(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    uint64_t jobs[2];
+    open_with_models(&r, 3);
+    for (int i = 0; i < 2; i++)
+        core_rig_submit(&r, NULL, &jobs[i]);
+    core_rig_await_step(&r, jobs[0], 3);
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], true), SY_OK);
+    uint64_t other = core_rig_step(&r, jobs[1]);
+    core_rig_await_step(&r, jobs[1], other + 50);
+    uint64_t stands = core_rig_step(&r, jobs[0]);
+    core_rig_await_step(&r, jobs[1], other + 100);
+    assert_int_equal(core_rig_step(&r, jobs[0]), stands);
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], false), SY_OK);
+    core_rig_await_step(&r, jobs[0], stands + 10);
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], true), SY_OK);
+    assert_int_equal(core_rig_stop(&r, jobs[0]), SY_OK); /* a suspended one can be stopped */
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], true), SY_EBUSY);
+    assert_int_equal(sy_core_job_suspend(r.core, 99, true), SY_ENOTFOUND);
+    assert_int_equal(core_rig_stop(&r, jobs[1]), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    open_with_models(&r, 2);
+    json_t *good = json_pack("{s:s, s:f}", "policy", "srtf", "train_share", 0.25);
+    json_t *unknown = json_pack("{s:s}", "policy", "best");
+    json_t *key = json_pack("{s:s}", "polcy", "srtf");
+    json_t *tenant =
+        json_pack("{s:s, s:i, s:i}", "tenant", "red", "weight", 3, "memory_bytes", 1000);
+    assert_int_equal(sy_core_policy_set(r.core, good), SY_OK);
+    assert_int_equal(sy_core_policy_set(r.core, unknown), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "fifo"));
+    assert_int_equal(sy_core_policy_set(r.core, key), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "polcy"));
+    assert_int_equal(sy_core_tenant_set(r.core, tenant), SY_OK);
+    json_t *rules = sy_core_rules_json(r.core);
+    assert_string_equal(json_string_value(json_object_get(rules, "policy")), "srtf");
+    assert_int_equal(json_array_size(json_object_get(rules, "tenants")), 2);
+    struct core_done done;
+    uint64_t job;
+    memset(&done, 0, sizeof done);
+    assert_int_equal(sy_core_job_submit(r.core, "{\"name\": \"large\", \"tenant\": \"red\"}",
+                                        core_rig_done, &done, &job),
+                     SY_OK);
+    assert_int_equal(core_rig_wait_done(&r, &done, "its refusal"), SY_ENOMEM_DEVICE);
+    assert_non_null(strstr(done.error, "1000"));
+    core_rig_calm(&r);
+    json_decref(good);
+    json_decref(unknown);
+    json_decref(key);
+    json_decref(tenant);
+    json_decref(rules);
+    core_rig_close(&r);
+}
+
 /* ---- one fault ---------------------------------------------------------------------------------- */
 
 static const enum fake_fault deadly[] = {FAKE_DIE,        FAKE_EXIT,        FAKE_GARBAGE,
@@ -288,9 +385,9 @@ static void test_fault_while_stopping(void **state)
 
 static void storm(const char *device)
 {
-    static const enum fake_moment moments[] = {FAKE_AT_LOAD, FAKE_AT_RUN,     FAKE_AT_JOB_START,
-                                               FAKE_AT_STEP, FAKE_AT_PREEMPT, FAKE_AT_STANDING,
-                                               FAKE_AT_START};
+    static const enum fake_moment moments[] = {FAKE_AT_LOAD,  FAKE_AT_RUN,     FAKE_AT_JOB_START,
+                                               FAKE_AT_STEP,  FAKE_AT_PREEMPT, FAKE_AT_STANDING,
+                                               FAKE_AT_START, FAKE_AT_TURN};
     enum { N = 60 };
     static struct core_answer answers[N];
     struct core_rig r;
@@ -301,7 +398,7 @@ static void storm(const char *device)
     core_rig_submit(&r, NULL, &job);
     for (int i = 0; i < N; i++) {
         if (i % 4 == 0)
-            core_rig_fault(&r, moments[random_int(0, 6)],
+            core_rig_fault(&r, moments[random_int(0, 7)],
                            random_int(0, 2) ? FAKE_DIE : deadly[random_int(1, 7)], 1);
         core_rig_infer(&r, random_int(0, 1) ? "a" : "b", 1, &answers[i]);
         core_rig_turn(&r, random_int(0, 40));
@@ -336,6 +433,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_and_requests),
         cmocka_unit_test(test_jobs_in_a_row),
+        cmocka_unit_test(test_jobs_beside_each_other),
+        cmocka_unit_test(test_suspended_and_resumed),
+        cmocka_unit_test(test_rules),
         cmocka_unit_test(test_faults_before_training),
         cmocka_unit_test(test_faults_while_training),
         cmocka_unit_test(test_faults_while_pausing_and_paused),

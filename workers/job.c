@@ -40,6 +40,8 @@ static const struct key keys[] = {
     {"", "epochs", KIND_COUNT, 0, AT(epochs), 1, 1e9, 1},
     {"", "max_steps", KIND_COUNT, 0, AT(max_steps), 0, HUGE_COUNT, 0},
     {"", "seed", KIND_COUNT, 0, AT(seed), 0, HUGE_COUNT, 0},
+    {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
+    {"", "priority", KIND_NUMBER, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
     {"optimizer", "kind", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
     {"optimizer", "learning_rate", KIND_NUMBER, 1, AT(options.learning_rate), 0, 1e6, 0},
     {"optimizer", "momentum", KIND_NUMBER, 0, AT(options.momentum), 0, 1, 0},
@@ -136,6 +138,8 @@ static int take_number(const struct key *key, const json_t *value, struct sy_job
         return sy_error_set(
             SY_EARG, "job: '%s%s%s' must be a %s from %g to %g", key->section, dot(key->section),
             key->name, key->kind == KIND_COUNT ? "whole number" : "number", key->low, key->high);
+    if (key->offset == SIZE_MAX)
+        return SY_OK;
     void *to = (char *)job + key->offset;
     if (key->kind == KIND_COUNT)
         *(uint64_t *)to =
@@ -226,7 +230,7 @@ static uint64_t hash_of(const json_t *root)
     keep_last_part(copy, "model");
     keep_last_part(json_object_get(copy, "data"), "images");
     keep_last_part(json_object_get(copy, "data"), "labels");
-    const char *outside[] = {"epochs", "max_steps", "snapshot", "name"};
+    const char *outside[] = {"epochs", "max_steps", "snapshot", "name", "tenant", "priority"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     json_object_del(json_object_get(copy, "data"), "test_images");

@@ -61,6 +61,7 @@ struct sy_train_run {
     struct sy_snapshot_layout layout;
     struct sy_snapshot_writer *writer; /* NULL: no snapshots */
     struct header *header;             /* since start */
+    void *ephemeral;
     struct sy_control_page *page;
     enum stage stage;
     int at;
@@ -333,6 +334,7 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
 {
     r->header = persistent;
     r->page = page;
+    r->ephemeral = ephemeral;
     r->ops->bind(r->trainer, (char *)persistent + HEADER_BYTES, ephemeral);
     if (in_memory)
         SY_TRY(adopt_memory(r));
@@ -546,6 +548,19 @@ int sy_train_run_advance(struct sy_train_run *r, enum sy_train_state *state)
                           memory_order_relaxed);
     *state = r->stage == STAGE_FINISHED ? SY_TRAIN_FINISHED : SY_TRAIN_RUNNING;
     return status;
+}
+
+void sy_train_run_set_ephemeral(struct sy_train_run *r, void *ephemeral)
+{
+    assert(sy_train_run_is_between_iterations(r) || r->stage == STAGE_LAST_SNAPSHOT);
+    if (ephemeral != r->ephemeral)
+        r->ops->bind(r->trainer, (char *)r->header + HEADER_BYTES, ephemeral);
+    r->ephemeral = ephemeral;
+}
+
+bool sy_train_run_is_between_iterations(const struct sy_train_run *r)
+{
+    return r->stage == STAGE_LOAD;
 }
 
 void sy_train_run_stop(struct sy_train_run *r, int evaluate)

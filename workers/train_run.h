@@ -13,6 +13,7 @@
 #ifndef SY_WORKERS_TRAIN_RUN_H
 #define SY_WORKERS_TRAIN_RUN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/wire/control_page.h"
@@ -43,6 +44,11 @@ void sy_train_run_needs(const struct sy_train_run *run, struct sy_train_needs *o
  * snapshot (a bad one is named, logged, and the one before is taken), else initial weights. `page` gets phase, step, loss, busy time. */
 int sy_train_run_start(struct sy_train_run *run, void *persistent, void *ephemeral, int in_memory,
                        struct sy_control_page *page);
+
+/* Where the next iteration's memory lies; between two iterations only. */
+void sy_train_run_set_ephemeral(struct sy_train_run *run, void *ephemeral);
+/* Nothing in the ephemeral part is needed any more, and training is not over: another job may have the memory. */
+bool sy_train_run_is_between_iterations(const struct sy_train_run *run);
 
 enum sy_train_state { SY_TRAIN_RUNNING, SY_TRAIN_FINISHED };
 

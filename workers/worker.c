@@ -192,6 +192,8 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
         return sy_worker_job_prepare(w, &m->job_prepare);
     case SY_MSG_JOB_START:
         return sy_worker_job_start(w, &m->job_start);
+    case SY_MSG_JOB_TURN:
+        return sy_worker_job_turn(w, &m->job_turn);
     case SY_MSG_JOB_STOP:
         return sy_worker_job_stop(w, &m->job_stop);
     case SY_MSG_SHUTDOWN:
@@ -222,7 +224,7 @@ static int serve(struct sy_worker *w)
 {
     sy_ns next_look = 0;
     while (!w->shutdown) {
-        bool training = w->job && w->job_started;
+        bool training = sy_worker_job_can_advance(w);
         int status = SY_OK;
         if (training && sy_clock_now() < next_look) {
             status = sy_worker_job_advance(w);

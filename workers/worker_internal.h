@@ -34,7 +34,9 @@ struct sy_worker {
     /* The training job between JOB_PREPARE and JOB_ENDED. */
     struct sy_train_run *job;
     uint64_t job_id;
-    bool job_started;
+    bool job_started, has_turn,
+        winding_up;           /* winding_up: stopped without an evaluation, so it needs no turn */
+    sy_ns turn_busy_ns;       /* computed in this turn */
     uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
 };
 
@@ -49,7 +51,10 @@ int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cance
 /* workers/worker_job.c: the training job. */
 int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
 int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start);
+int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);
 int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *stop);
+/* True: sy_worker_job_advance has something to do. */
+bool sy_worker_job_can_advance(const struct sy_worker *worker);
 /* One step, or a pause of at most 20 ms when the epoch is odd. */
 int sy_worker_job_advance(struct sy_worker *worker);
 /* On SHUTDOWN: ends the iteration and snapshots, whatever the epoch says, until `deadline`. */

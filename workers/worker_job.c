@@ -51,7 +51,7 @@ void sy_worker_job_forget(struct sy_worker *w)
 {
     sy_train_run_destroy(w->job);
     w->job = NULL;
-    w->job_started = false;
+    w->job_started = w->has_turn = w->winding_up = false;
     atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
 }
@@ -106,6 +106,25 @@ int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
     return sy_worker_send(w, &started);
 }
 
+/* A turn for a job that has ended meanwhile is nobody's: JOB_ENDED is on the way. */
+int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
+{
+    if (!w->job || w->job_id != msg->job)
+        return SY_OK;
+    struct sy_train_needs needs;
+    sy_train_run_needs(w->job, &needs);
+    uint64_t size = sy_pool_size(w->pool);
+    if (!w->job_started || w->has_turn || msg->ephemeral_offset > size ||
+        needs.ephemeral_bytes > size - msg->ephemeral_offset)
+        return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn, or outside the pool",
+                            (unsigned long long)msg->job);
+    sy_train_run_set_ephemeral(
+        w->job, sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset)));
+    w->has_turn = true;
+    w->turn_busy_ns = 0;
+    return SY_OK;
+}
+
 int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 {
     if (!w->job || w->job_id != msg->job)
@@ -113,6 +132,7 @@ int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
     if (!w->job_started)
         return end_job(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
     sy_train_run_stop(w->job, msg->evaluate != 0);
+    w->winding_up = !w->has_turn && !msg->evaluate;
     return SY_OK;
 }
 
@@ -142,13 +162,33 @@ static int step_job(struct sy_worker *w)
     if (took > atomic_load_explicit(&w->page->longest_layer_ns, memory_order_relaxed))
         atomic_store_explicit(&w->page->longest_layer_ns, took, memory_order_relaxed);
     sy_worker_beat(w);
+    w->turn_busy_ns += took;
     return status < 0 || state == SY_TRAIN_FINISHED ? end_job(w, status) : SY_OK;
+}
+
+static int end_turn(struct sy_worker *w)
+{
+    struct sy_message over = {.id = SY_MSG_JOB_TURN_OVER};
+    over.job_turn_over = (struct sy_msg_job_turn_over){
+        .job = w->job_id, .step = sy_train_run_step(w->job), .busy_ns = w->turn_busy_ns};
+    w->has_turn = false;
+    return sy_worker_send(w, &over);
+}
+
+bool sy_worker_job_can_advance(const struct sy_worker *w)
+{
+    return w->job && w->job_started && (w->has_turn || w->winding_up);
 }
 
 int sy_worker_job_advance(struct sy_worker *w)
 {
     uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
-    return epoch & 1 ? pause_job(w, epoch) : step_job(w);
+    if (w->has_turn && epoch & 1)
+        return pause_job(w, epoch);
+    SY_TRY(step_job(w));
+    bool is_over = w->job && w->has_turn && sy_train_run_is_between_iterations(w->job) &&
+                   !atomic_load_explicit(&w->page->turn_keeps, memory_order_relaxed);
+    return is_over ? end_turn(w) : SY_OK;
 }
 
 int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)

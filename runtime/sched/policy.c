@@ -395,6 +395,11 @@ static void charge_tenant(struct tenant *t, sy_ns ns, sy_ns now)
 
 int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now)
 {
+    return sy_policy_done_many(p, job, 1, ns, now);
+}
+
+int sy_policy_done_many(struct sy_policy *p, uint64_t job, uint64_t n, sy_ns ns, sy_ns now)
+{
     struct job *j = find(p, job);
     if (!j)
         return no_job(job);
@@ -405,13 +410,16 @@ int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now)
     j->used_ns += ns;
     j->virtual_ns += ns;
     charge_tenant(&p->tenants[j->is.tenant], ns, now);
+    if (n == 0)
+        return SY_OK;
     /* The device's time, so never 0: 0 means unknown. */
+    sy_ns each = ns / n;
     j->is.iteration_ns =
         j->is.iteration_ns == 0
-            ? SY_MAX(ns, 1)
-            : SY_MAX((j->is.iteration_ns * (ITERATION_W - 1) + ns) / ITERATION_W, 1);
+            ? SY_MAX(each, 1)
+            : SY_MAX((j->is.iteration_ns * (ITERATION_W - 1) + each) / ITERATION_W, 1);
     if (j->is.iterations_left > 1)
-        j->is.iterations_left--;
+        j->is.iterations_left -= SY_MIN(n, j->is.iterations_left - 1);
     return SY_OK;
 }
 

@@ -99,6 +99,8 @@ int sy_policy_set_left(struct sy_policy *p, uint64_t job, uint64_t iterations_le
 bool sy_policy_next(struct sy_policy *p, sy_ns now, uint64_t *job, sy_ns *again_ns);
 /* The iteration is over; `ns` is the device time that it took, without what it stood still for others. EARG: it does not run. */
 int sy_policy_done(struct sy_policy *p, uint64_t job, sy_ns ns, sy_ns now);
+/* The same of `n` iterations in a row, which took `ns` together; 0: it gave its turn back in the middle of nothing. */
+int sy_policy_done_many(struct sy_policy *p, uint64_t job, uint64_t n, sy_ns ns, sy_ns now);
 /* The iteration did not take place or is lost: no time is counted, the job is ready again. EARG: it does not run. */
 int sy_policy_undo(struct sy_policy *p, uint64_t job);
 

@@ -7,6 +7,20 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+#define MAX_JOBS      1024 /* in workers and waiting for room */
+#define MAX_OVERTAKES 8
+
+static int start_training(struct sy_sched *s)
+{
+    struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = MAX_JOBS};
+    struct sy_lanes_config lanes = {.capacity_bytes = s->config.pool_bytes,
+                                    .max_jobs = SY_SCHED_MAX_WORKERS,
+                                    .max_overtakes = MAX_OVERTAKES,
+                                    .regroup = true};
+    SY_TRY(sy_policy_create(&policy, &s->policy));
+    return sy_lanes_new(s->pool, &s->quotas, &lanes, &s->lanes);
+}
+
 int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
 {
     int status = SY_OK;
@@ -31,6 +45,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
         SY_TRY_GOTO(sy_pool_new(config->image_bytes, &s->image), destroy);
         SY_TRY_GOTO(sy_residency_new(s->image, &s->image_residency), destroy);
     }
+    SY_TRY_GOTO(start_training(s), destroy);
     *out = s;
     return SY_OK;
 
@@ -61,11 +76,9 @@ void sy_sched_destroy(struct sy_sched *s)
     }
     sy_sched_free_request(s->active);
     sy_sched_free_request(s->next);
-    while (s->jobs) {
-        struct job *j = s->jobs;
-        s->jobs = j->next;
-        free(j);
-    }
+    sy_sched_free_jobs(s);
+    sy_policy_destroy(s->policy);
+    sy_lanes_free(s->lanes);
     for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
         free(s->models[i].group_bytes);
     sy_residency_free(s->image_residency);
@@ -521,7 +534,7 @@ static struct request *start_head(struct sy_sched *s, bool prefetch)
 
 static void start_requests(struct sy_sched *s)
 {
-    if (!s->active)
+    if (!s->active && !s->share.first)
         s->active = start_head(s, false);
     if (s->active && s->active->run_sent && !s->active->worker_through && !s->next)
         s->next = start_head(s, true);
@@ -545,12 +558,29 @@ static void run_active(struct sy_sched *s)
     r->run_sent = true;
 }
 
+void sy_sched_set_time(struct sy_sched *s, sy_ns now)
+{
+    bool first = s->share.first;
+    if (now <= s->now)
+        return;
+    sy_sched_share_pass(s, s->now, now);
+    s->now = now;
+    if (first != s->share.first || (s->policy_wake_ns && now >= s->policy_wake_ns))
+        sy_sched_step(s);
+}
+
+sy_ns sy_sched_wake_at(const struct sy_sched *s)
+{
+    sy_ns share = sy_sched_share_wake_at(s), policy = s->policy_wake_ns;
+    return share && policy ? SY_MIN(share, policy) : share + policy;
+}
+
 void sy_sched_step(struct sy_sched *s)
 {
     end_hopeless(s);
     start_requests(s);
     sy_sched_hold_training(s, s->active != NULL);
-    sy_sched_step_job(
+    sy_sched_step_jobs(
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
     run_active(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */

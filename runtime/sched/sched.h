@@ -6,23 +6,29 @@
  *   training:  runs . . preempt . . still . . . . . . . . . . . . . . resume . . runs
  *
  * S1: at most one request computes, and only while training stands still.
- * S2: requests start first in, first out; training runs when none has started.
+ * S2: requests start first in, first out; training runs when none has started. Among jobs, the policy says who has the turn, and lanes
+ *     which of them may have turns at once; a turn is one iteration, or as many as come while nobody else wants one.
  * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
  * S4: every request gets exactly one END.
  * S5: a request whose worker dies goes back to the queue's head once; the second death ends it with EPEER.
- * S6: memory of a training job stays where it is until the job ends, whatever happens to its worker.
+ * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
+ *     needs is given with the turn.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
  *     size only when no request has started.
  *
- * After each event, fetch all actions with sy_sched_next and carry them out in order, before the next event. */
+ * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
+ * order, before the next event. */
 #ifndef SY_SCHED_SCHED_H
 #define SY_SCHED_SCHED_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/lanes.h"
+#include "allocator/quota.h"
 #include "allocator/residency.h"
 #include "runtime/base/clock.h"
+#include "runtime/sched/policy.h"
 
 struct sy_sched;
 
@@ -44,9 +50,11 @@ enum sy_sched_kind {
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
     SY_DO_END,         /* request: status, why (SY_OK: done) */
     SY_DO_JOB_PREPARE, /* worker, job */
-    SY_DO_JOB_START,   /* worker, job, offsets, in_memory */
-    SY_DO_JOB_STOP,    /* worker, job */
-    SY_DO_JOB_REFUSE,  /* job: status, why */
+    SY_DO_JOB_START,   /* worker, job, offsets, in_memory; it then waits for its turn */
+    SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
+    SY_DO_JOB_YIELD,  /* worker, job: gives the turn back at its next iteration's end */
+    SY_DO_JOB_STOP,   /* worker, job */
+    SY_DO_JOB_REFUSE, /* job: status, why */
 };
 
 struct sy_sched_action {
@@ -58,7 +66,7 @@ struct sy_sched_action {
     const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
     bool preempts;                                      /* LOAD: training had to be preempted */
     uint64_t workspace_offset, persistent_offset, ephemeral_offset;
-    bool in_memory;
+    bool in_memory, keeps;
     int status;
     char why[256];
 };
@@ -99,21 +107,59 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
 void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
                         const bool *arrived);
 
-/* ---- training: jobs run one after the other ---- */
-int sy_sched_job_submit(struct sy_sched *s, uint64_t job); /* ENOMEM_HOST */
+/* ---- training ---- */
+struct sy_sched_job {
+    uint64_t id;
+    int tenant, priority; /* priority: smaller is more urgent */
+};
+int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job); /* ENOMEM_HOST */
+/* EPROTO. total_iterations 0: not known. A job that can never fit gets a JOB_REFUSE and a JOB_STOP. */
 int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t job, uint64_t persistent_bytes,
-                          uint64_t ephemeral_bytes); /* EPROTO */
-int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t job);
+                          uint64_t ephemeral_bytes, uint64_t total_iterations);
+int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done);
+/* It is between two iterations and has no turn any more. busy_ns: what it computed in this turn. EPROTO: it had none. */
+int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t job, uint64_t iterations_done,
+                           sy_ns busy_ns);
 /* For the epoch that the last PREEMPT made, no older. */
 int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t job);
 /* EBUSY: not on a worker now; it was dropped and nothing more comes (the caller ends it). */
 int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
+/* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
+int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);
+int sy_sched_job_set_priority(struct sy_sched *s, uint64_t job, int priority); /* ENOTFOUND */
+
+/* ---- rules ---- */
+/* As sy_policy_set. */
+int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_parallel,
+                        sy_ns max_wait_ns);
+/* As sy_policy_set_tenant and sy_quota_set. */
+int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigned hard_permille,
+                        uint64_t memory_limit_bytes);
+/* While a job could compute, so much of the time is training's, whatever requests come. EARG above 1000. */
+int sy_sched_set_train_share(struct sy_sched *s, unsigned permille);
+
+/* ---- time ---- */
+/* Of all that follows. What depends on it alone is decided here: call it when sy_sched_wake_at has come, too. */
+void sy_sched_set_time(struct sy_sched *s, sy_ns now);
+sy_ns sy_sched_wake_at(const struct sy_sched *s); /* 0: no need */
 
 /* ---- looking ---- */
 int sy_sched_n_waiting(const struct sy_sched *s);
 int sy_sched_n_started(const struct sy_sched *s);
 bool sy_sched_training_runs(const struct sy_sched *s);
+/* How a job stands: where it lies, who has the turn. False: no such job. */
+struct sy_sched_job_view {
+    int worker, lane; /* -1: none */
+    int tenant, priority;
+    bool admitted, has_turn, suspended;
+    uint64_t persistent_offset, persistent_bytes, ephemeral_bytes;
+    sy_ns used_ns, left_ns; /* left: UINT64_MAX when not known */
+};
+bool sy_sched_job_view(const struct sy_sched *s, uint64_t job, struct sy_sched_job_view *out);
+const struct sy_policy *sy_sched_policy(const struct sy_sched *s);
+const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
+const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
 /* The worker that computes a request now, or -1. */
 int sy_sched_computing(const struct sy_sched *s);
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);

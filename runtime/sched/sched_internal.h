@@ -37,16 +37,27 @@ struct request {
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
 };
 
+/* PREPARED: its sizes are known, so it is among the lanes' jobs; waits there, or was admitted. */
 enum job_state { JOB_QUEUED, JOB_PREPARING, JOB_PREPARED, JOB_STARTING, JOB_RUNNING };
 
 struct job {
     struct job *next;
     uint64_t id;
     enum job_state state;
-    int worker, deaths;
-    bool preempted, still, stop_wanted;
-    bool has_memory, in_memory;
-    uint64_t persistent_bytes, ephemeral_bytes, persistent_offset, ephemeral_offset;
+    int worker, deaths, tenant, priority;
+    bool preempted, still, stop_wanted, suspended;
+    bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
+    bool has_turn, keeps;               /* STARTING: has the turn too */
+    bool in_policy;
+    uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
+    uint64_t total_iterations, iterations_done;
+};
+
+/* The share that training has whatever requests come (rule in sched_share.c). */
+struct train_share {
+    unsigned permille;
+    int64_t credit_ns;
+    bool first; /* requests wait */
 };
 
 struct sy_sched {
@@ -60,7 +71,13 @@ struct sy_sched {
     struct request *active, *next;
     uint64_t last_run;
     uint64_t lane_offset, lane_bytes;
-    struct job *jobs;                /* the first one is on a worker, or is the next to be */
+    struct job *jobs; /* by arrival */
+    struct sy_lanes *lanes;
+    struct sy_policy *policy;
+    struct sy_quotas quotas;
+    struct train_share share;
+    bool any_hard; /* some tenant has a hard share: no turn is kept */
+    sy_ns now, policy_wake_ns;
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;
 };
@@ -71,6 +88,8 @@ void sy_sched_step(struct sy_sched *s); /* does all that can be done now */
 int sy_sched_idle_worker(const struct sy_sched *s);
 bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes);
 void sy_sched_free_request(struct request *r);
+
+void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing has started */
 
 /* sched_start.c: puts a request's memory in place. EBUSY: not now. */
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
@@ -83,11 +102,18 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s);
 uint64_t sy_sched_least_room(const struct sy_sched *s);
 
 /* sched_job.c */
-void sy_sched_step_job(struct sy_sched *s);
+void sy_sched_step_jobs(struct sy_sched *s);
 /* True if it had to be preempted. */
 bool sy_sched_hold_training(struct sy_sched *s, bool hold);
 bool sy_sched_training_still(const struct sy_sched *s);
+bool sy_sched_training_is_ready(const struct sy_sched *s); /* some job could compute */
+void sy_sched_free_jobs(struct sy_sched *s);
+bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
                        const char *why);
+
+/* sched_share.c */
+void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to);
+sy_ns sy_sched_share_wake_at(const struct sy_sched *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Training jobs: one after the other, each on a worker of its own, held while requests compute. */
+/* Training jobs: a worker each, memory from the lanes, turns from the policy; all stand still while a request computes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,21 +6,38 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define MAX_DEATHS 3 /* of workers, in a row, without one finished iteration */
+#define MAX_DEATHS    3  /* of workers, in a row, without one finished iteration */
+#define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
 
-static bool on_worker(const struct job *j)
+static struct job *job_by_id(const struct sy_sched *s, uint64_t id)
 {
-    return j && (j->state == JOB_STARTING || j->state == JOB_RUNNING);
+    struct job *j = s->jobs;
+    while (j && j->id != id)
+        j = j->next;
+    return j;
+}
+
+static bool stands_still(const struct job *j)
+{
+    return !j->has_turn || (j->preempted && j->still);
 }
 
 bool sy_sched_training_still(const struct sy_sched *s)
 {
-    return !on_worker(s->jobs) || (s->jobs->preempted && s->jobs->still);
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (!stands_still(j))
+            return false;
+    return true;
 }
 
 bool sy_sched_training_runs(const struct sy_sched *s)
 {
     return !sy_sched_training_still(s);
+}
+
+bool sy_sched_training_is_ready(const struct sy_sched *s)
+{
+    return sy_policy_n_ready(s->policy) > 0;
 }
 
 static struct sy_sched_action *act_job(struct sy_sched *s, enum sy_sched_kind kind,
@@ -32,86 +49,67 @@ static struct sy_sched_action *act_job(struct sy_sched *s, enum sy_sched_kind ki
     return a;
 }
 
+/* A start is not interrupted: it ends by itself, and has no turn then. */
 bool sy_sched_hold_training(struct sy_sched *s, bool hold)
 {
-    struct job *j = s->jobs;
-    if (!on_worker(j) || j->preempted == hold)
-        return false;
-    j->preempted = hold;
-    j->still = false;
-    act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
-    return hold;
+    bool any = false;
+    for (struct job *j = s->jobs; j; j = j->next) {
+        if (j->state != JOB_RUNNING || j->preempted == hold || (hold && !j->has_turn))
+            continue;
+        j->preempted = hold;
+        j->still = false;
+        act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
+        any = hold;
+    }
+    return any;
 }
 
-static void free_memory(struct sy_sched *s, struct job *j)
-{
-    if (!j->has_memory)
-        return;
-    sy_pool_give(s->pool, j->persistent_offset);
-    sy_pool_give(s->pool, j->ephemeral_offset);
-    j->has_memory = false;
-}
-
-static void remove_job(struct sy_sched *s, struct job *j)
-{
-    struct job **at = &s->jobs;
-    while (*at != j)
-        at = &(*at)->next;
-    *at = j->next;
-    free_memory(s, j);
-    free(j);
-}
-
-static int take_block(struct sy_sched *s, uint64_t bytes, uint64_t *offset)
-{
-    SY_TRY(sy_residency_make_room(s->pool_residency, bytes));
-    return sy_pool_take(s->pool, bytes, true, offset);
-}
-
-static int take_memory(struct sy_sched *s, struct job *j)
-{
-    SY_TRY(take_block(s, j->persistent_bytes, &j->persistent_offset));
-    int status = take_block(s, j->ephemeral_bytes, &j->ephemeral_offset);
-    if (status < 0)
-        sy_pool_give(s->pool, j->persistent_offset);
-    else
-        j->has_memory = true;
-    return status;
-}
-
-static uint64_t bytes_of(const struct job *j)
-{
-    return SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) +
-           SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
-}
+/* ---- memory ----------------------------------------------------------------------------------- */
 
 uint64_t sy_sched_job_bytes(const struct sy_sched *s)
 {
-    uint64_t sum = 0;
-    for (const struct job *j = s->jobs; j; j = j->next)
-        sum += j->has_memory ? bytes_of(j) : 0;
-    return sum;
+    return sy_lanes_persistent_bytes(s->lanes) + sy_lanes_ephemeral_bytes(s->lanes);
 }
 
-/* EBUSY: later. The workspace lane gives way once: it comes back with the next request. */
-static int admit(struct sy_sched *s, struct job *j)
+static void take_changes(struct sy_sched *s)
 {
-    if (j->has_memory)
-        return SY_OK;
-    uint64_t capacity = sy_pool_capacity_bytes(s->pool);
-    if (j->persistent_bytes > capacity || j->ephemeral_bytes > capacity ||
-        sy_sched_job_bytes(s) + bytes_of(j) + sy_sched_least_room(s) > capacity)
-        return SY_ENOMEM_DEVICE; /* the caller says with which numbers */
-    int status = take_memory(s, j);
-    if (status != SY_ENOMEM_DEVICE)
-        return status;
-    if (s->active || s->next)
-        return SY_EBUSY;
-    if (s->lane_bytes == 0)
-        return status;
-    sy_pool_give(s->pool, s->lane_offset);
-    s->lane_bytes = 0;
-    return take_memory(s, j);
+    struct sy_lanes_change change;
+    struct sy_lane_piece pieces[SY_LANES_MAX_PIECES];
+    while (sy_lanes_next(s->lanes, &change)) {
+        struct job *j = job_by_id(s, change.job);
+        assert(j);
+        if (change.admitted) {
+            j->admitted = true;
+            j->persistent_offset =
+                sy_lanes_pieces(s->lanes, j->id, pieces) > 0 ? pieces[0].offset : 0;
+        }
+        if (j->in_policy)
+            (void)sy_policy_set_lane(s->policy, j->id, change.lane);
+    }
+}
+
+/* More room in one piece, for a job that the sums allow: idle models' groups go; once nothing has started, the workspace lane too (it
+ * comes back with the next request). Not just as much as it wants: what it wants are two pieces. */
+static bool make_more_room(struct sy_sched *s, uint64_t wanted)
+{
+    uint64_t largest = sy_pool_largest_free_bytes(s->pool);
+    if (sy_residency_make_room(s->pool_residency, SY_MAX(wanted, largest + 1)) == SY_OK)
+        return true;
+    if (s->active || s->next || s->lane_bytes == 0)
+        return false;
+    sy_sched_give_workspace_lane(s);
+    return true;
+}
+
+static void let_in(struct sy_sched *s)
+{
+    uint64_t capacity = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s), wanted;
+    sy_lanes_set_capacity(s->lanes, capacity > models ? capacity - models : 0);
+    take_changes(s);
+    while ((wanted = sy_lanes_wanted_bytes(s->lanes)) > 0 && make_more_room(s, wanted)) {
+        sy_lanes_retry(s->lanes);
+        take_changes(s);
+    } /* else what is in the way streams or runs: again when that has ended */
 }
 
 static void refuse(struct sy_sched *s, struct job *j, int status, const char *why)
@@ -121,34 +119,112 @@ static void refuse(struct sy_sched *s, struct job *j, int status, const char *wh
     snprintf(a->why, sizeof a->why, "%s", why);
 }
 
+/* The worker forgets it and says so by JOB_ENDED. */
+static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
+{
+    char why[256];
+    snprintf(
+        why, sizeof why,
+        "the job needs %llu bytes that last and %llu for an iteration, the loaded models at least "
+        "%llu, the pool has %llu: %.80s; make the pool larger (--pool-bytes) or the batch smaller",
+        (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
+        (unsigned long long)sy_sched_least_room(s),
+        (unsigned long long)sy_pool_capacity_bytes(s->pool), sy_error_text());
+    refuse(s, j, status, why);
+    act_job(s, SY_DO_JOB_STOP, j);
+    j->stop_wanted = true;
+}
+
+static void join_lanes(struct sy_sched *s, struct job *j)
+{
+    struct sy_lane_job wants = {.id = j->id,
+                                .tenant = j->tenant,
+                                .persistent_bytes = j->persistent_bytes,
+                                .ephemeral_bytes = j->ephemeral_bytes,
+                                .rank = (uint64_t)((int64_t)j->priority - INT32_MIN),
+                                .max_pieces = 1};
+    uint64_t capacity = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s);
+    sy_lanes_set_capacity(s->lanes, capacity > models ? capacity - models : 0);
+    int status = sy_lanes_join(s->lanes, &wants);
+    if (status < 0)
+        refuse_prepared(s, j, status);
+    else
+        j->in_lanes = true;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------ */
+
+static void sync_blocked(struct sy_sched *s, const struct job *j)
+{
+    if (j->in_policy)
+        (void)sy_policy_block(s->policy, j->id, j->suspended || j->state != JOB_RUNNING, s->now);
+}
+
+static void end_turn(struct sy_sched *s, struct job *j)
+{
+    if (!j->has_turn)
+        return;
+    int status = sy_lanes_end(s->lanes, j->id);
+    assert(status == SY_OK);
+    j->has_turn = j->keeps = false;
+}
+
 static void start_job(struct sy_sched *s, struct job *j)
 {
-    bool later =
-        j->stop_wanted || sy_sched_computing(s) >= 0; /* S1: a start computes until it is held */
-    int status = later ? SY_EBUSY : admit(s, j);
-    if (status == SY_EBUSY)
-        return;
-    if (status < 0) {
-        char why[256];
-        snprintf(why, sizeof why,
-                 "the job needs %llu bytes that last and %llu for an iteration, the loaded models "
-                 "at least %llu; "
-                 "the pool has %llu; make it larger (--pool-bytes) or the job's batch smaller",
-                 (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
-                 (unsigned long long)sy_sched_least_room(s),
-                 (unsigned long long)sy_pool_capacity_bytes(s->pool));
-        refuse(s, j, status, why);
-        act_job(s, SY_DO_JOB_STOP, j); /* the worker forgets it and says so by JOB_ENDED */
-        j->stop_wanted = true;
-        return;
-    }
+    uint64_t offset;
+    if (sy_lanes_begin(s->lanes, j->id, &offset) < 0)
+        return; /* a job of its lane stands in the middle of an iteration, or the lanes are being put together anew */
     struct sy_sched_action *a = act_job(s, SY_DO_JOB_START, j);
     a->persistent_offset = j->persistent_offset;
-    a->ephemeral_offset = j->ephemeral_offset;
+    a->ephemeral_offset = offset;
     a->in_memory = j->in_memory;
     j->state = JOB_STARTING;
+    j->has_turn = true;
     j->preempted = j->still = false;
-    sy_sched_hold_training(s, s->active != NULL);
+}
+
+static struct job *next_to_start(const struct sy_sched *s)
+{
+    struct job *j = s->jobs;
+    while (j && (j->state != JOB_PREPARED || !j->admitted || j->stop_wanted))
+        j = j->next;
+    return j;
+}
+
+/* Nobody else wants the device's training time: no need to ask after each iteration. */
+static bool may_keep(const struct sy_sched *s)
+{
+    return sy_policy_n_ready(s->policy) == 1 && sy_lanes_n_waiting(s->lanes) == 0 &&
+           !sy_lanes_draining(s->lanes) && !s->any_hard && !s->share.permille && !next_to_start(s);
+}
+
+static void end_keeping(struct sy_sched *s)
+{
+    if (may_keep(s))
+        return;
+    for (struct job *j = s->jobs; j; j = j->next) {
+        if (!j->keeps)
+            continue;
+        j->keeps = false;
+        act_job(s, SY_DO_JOB_YIELD, j);
+    }
+}
+
+static void give_turns(struct sy_sched *s)
+{
+    uint64_t id, offset;
+    while (sy_policy_next(s->policy, s->now, &id, &s->policy_wake_ns)) {
+        struct job *j = job_by_id(s, id);
+        if (sy_lanes_begin(s->lanes, id, &offset) < 0) {
+            (void)sy_policy_undo(s->policy, id);
+            return; /* at the boundary that the lanes wait for, there is another call */
+        }
+        j->has_turn = true;
+        j->keeps = may_keep(s);
+        struct sy_sched_action *a = act_job(s, SY_DO_JOB_TURN, j);
+        a->ephemeral_offset = offset;
+        a->keeps = j->keeps;
+    }
 }
 
 /* The last worker is left to requests. */
@@ -156,30 +232,64 @@ static int worker_for_job(const struct sy_sched *s)
 {
     int n = 0;
     for (int w = 0; w < s->config.n_workers; w++)
-        n += s->workers[w] != WORKER_GONE;
+        n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
     return n >= 2 ? sy_sched_idle_worker(s) : -1;
 }
 
-void sy_sched_step_job(struct sy_sched *s)
+/* Who lost its worker first, then the most urgent, then who came first. */
+static struct job *next_for_worker(const struct sy_sched *s)
 {
-    struct job *j = s->jobs;
-    if (!j)
-        return;
-    if (j->state == JOB_QUEUED && (j->worker = worker_for_job(s)) >= 0) {
-        s->workers[j->worker] = WORKER_JOB;
+    struct job *best = NULL;
+    for (struct job *j = s->jobs; j; j = j->next) {
+        if (j->state != JOB_QUEUED)
+            continue;
+        if (!best || j->admitted > best->admitted ||
+            (j->admitted == best->admitted && j->priority < best->priority))
+            best = j;
+    }
+    return best;
+}
+
+static void prepare_jobs(struct sy_sched *s)
+{
+    struct job *j;
+    int worker;
+    while ((j = next_for_worker(s)) && (worker = worker_for_job(s)) >= 0) {
+        j->worker = worker;
+        s->workers[worker] = WORKER_JOB;
         j->state = JOB_PREPARING;
         act_job(s, SY_DO_JOB_PREPARE, j);
-    } else if (j->state == JOB_PREPARED) {
-        start_job(s, j);
     }
 }
 
-int sy_sched_job_submit(struct sy_sched *s, uint64_t id)
+void sy_sched_step_jobs(struct sy_sched *s)
 {
+    s->policy_wake_ns = 0;
+    prepare_jobs(s);
+    let_in(s);
+    end_keeping(s);
+    struct job *starter = next_to_start(s);
+    if (starter && sy_sched_computing(s) < 0 && sy_sched_training_still(s))
+        start_job(s, starter); /* S1: it computes until it has started */
+    if (!starter && !s->active)
+        give_turns(s);
+    assert(sy_lanes_counts(s->lanes).copied_bytes == 0);
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
+{
+    if (job->tenant < 0 || job->tenant >= SY_POLICY_MAX_TENANTS)
+        return sy_error_set(SY_EARG, "tenant %d: 0 to %d", job->tenant, SY_POLICY_MAX_TENANTS - 1);
+    if (job_by_id(s, job->id))
+        return sy_error_set(SY_EARG, "job %llu is there already", (unsigned long long)job->id);
     struct job **at = &s->jobs, *j = calloc(1, sizeof *j);
     if (!j)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    j->id = id;
+    j->id = job->id;
+    j->tenant = job->tenant;
+    j->priority = job->priority;
     j->worker = -1;
     while (*at)
         at = &(*at)->next;
@@ -190,42 +300,91 @@ int sy_sched_job_submit(struct sy_sched *s, uint64_t id)
 
 static int find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
 {
-    if (!s->jobs || s->jobs->id != id || s->jobs->worker != worker || s->jobs->state == JOB_QUEUED)
+    struct job *j = job_by_id(s, id);
+    if (!j || j->worker != worker || j->state == JOB_QUEUED)
         return sy_error_set(SY_EPROTO, "worker %d speaks of job %llu, which it does not have",
                             worker, (unsigned long long)id);
-    *out = s->jobs;
+    *out = j;
     return SY_OK;
 }
 
 int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t persistent_bytes,
-                          uint64_t ephemeral_bytes)
+                          uint64_t ephemeral_bytes, uint64_t total_iterations)
 {
     struct job *j;
     SY_TRY(find_job(s, worker, id, &j));
     if (j->state != JOB_PREPARING || persistent_bytes == 0 || ephemeral_bytes == 0 ||
-        (j->has_memory &&
+        (j->in_lanes &&
          (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
         return sy_error_set(SY_EPROTO,
                             "job %llu: JOB_PREPARED out of turn, or of other sizes than before",
                             (unsigned long long)id);
-    if (!j->has_memory) {
+    j->state = JOB_PREPARED;
+    j->total_iterations = total_iterations;
+    if (!j->in_lanes) {
         j->persistent_bytes = persistent_bytes;
         j->ephemeral_bytes = ephemeral_bytes;
+        join_lanes(s, j);
     }
-    j->state = JOB_PREPARED;
     sy_sched_step(s);
     return SY_OK;
 }
 
-int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id)
+static void note_progress(struct sy_sched *s, struct job *j, uint64_t iterations_done)
+{
+    j->iterations_done = iterations_done;
+    uint64_t left = j->total_iterations > iterations_done ? j->total_iterations - iterations_done
+                    : j->total_iterations                 ? 1
+                                                          : 0;
+    (void)sy_policy_set_left(s->policy, j->id, left);
+}
+
+static int join_policy(struct sy_sched *s, struct job *j)
+{
+    struct sy_policy_job wants = {.id = j->id,
+                                  .lane = sy_lanes_lane_of(s->lanes, j->id),
+                                  .tenant = j->tenant,
+                                  .priority = j->priority};
+    if (j->in_policy)
+        return sy_policy_set_lane(s->policy, j->id, wants.lane);
+    SY_TRY(sy_policy_join(s->policy, &wants, s->now));
+    j->in_policy = true;
+    return SY_OK;
+}
+
+int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t iterations_done)
 {
     struct job *j;
     SY_TRY(find_job(s, worker, id, &j));
     if (j->state != JOB_STARTING)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_STARTED out of turn", (unsigned long long)id);
+    end_turn(s, j);
     j->state = JOB_RUNNING;
+    SY_TRY(join_policy(s, j));
+    note_progress(s, j, iterations_done);
+    sync_blocked(s, j);
     if (j->stop_wanted)
         act_job(s, SY_DO_JOB_STOP, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t iterations_done,
+                           sy_ns busy_ns)
+{
+    struct job *j;
+    SY_TRY(find_job(s, worker, id, &j));
+    if (j->state != JOB_RUNNING || !j->has_turn || iterations_done < j->iterations_done)
+        return sy_error_set(SY_EPROTO, "job %llu: JOB_TURN_OVER out of turn",
+                            (unsigned long long)id);
+    if (j->preempted)
+        act_job(s, SY_DO_RESUME,
+                j); /* it ended before it saw the epoch: its next turn shall not find it odd */
+    j->preempted = j->still = false;
+    end_turn(s, j);
+    SY_TRY(
+        sy_policy_done_many(s->policy, id, iterations_done - j->iterations_done, busy_ns, s->now));
+    note_progress(s, j, iterations_done);
     sy_sched_step(s);
     return SY_OK;
 }
@@ -234,18 +393,36 @@ int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t id)
 {
     struct job *j;
     SY_TRY(find_job(s, worker, id, &j));
-    if (!on_worker(j))
+    if (j->state != JOB_RUNNING || !j->has_turn)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_PAUSED out of turn", (unsigned long long)id);
     j->still = j->preempted;
     sy_sched_step(s);
     return SY_OK;
 }
 
+/* All that it had is free at once. */
+static void remove_job(struct sy_sched *s, struct job *j)
+{
+    struct job **at = &s->jobs;
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    if (j->in_policy)
+        (void)sy_policy_leave(s->policy, j->id);
+    if (j->in_lanes)
+        (void)sy_lanes_leave(s->lanes, j->id);
+    free(j);
+}
+
+void sy_sched_free_jobs(struct sy_sched *s)
+{
+    while (s->jobs)
+        remove_job(s, s->jobs);
+}
+
 int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
 {
-    struct job *j = s->jobs;
-    while (j && j->id != id)
-        j = j->next;
+    struct job *j = job_by_id(s, id);
     if (!j || j->state == JOB_QUEUED) {
         if (j)
             remove_job(s, j);
@@ -255,6 +432,9 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
     if (!j->stop_wanted)
         act_job(s, SY_DO_JOB_STOP, j);
     j->stop_wanted = true;
+    j->suspended = false; /* its last turn is for its snapshot */
+    sync_blocked(s, j);
+    sy_sched_step(s);
     return SY_OK;
 }
 
@@ -274,12 +454,19 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
                        const char *why)
 {
     struct job *j = s->jobs;
-    if (!j || j->state == JOB_QUEUED || j->worker != worker)
+    while (j && (j->state == JOB_QUEUED || j->worker != worker))
+        j = j->next;
+    if (!j)
         return;
-    j->in_memory = j->has_memory && on_worker(j) && state_intact;
+    j->in_memory =
+        j->admitted && (j->state == JOB_RUNNING || j->state == JOB_STARTING) && state_intact;
+    if (j->has_turn && j->state == JOB_RUNNING)
+        (void)sy_policy_undo(s->policy, j->id);
+    end_turn(s, j);
     j->state = JOB_QUEUED;
     j->worker = -1;
     j->preempted = j->still = false;
+    sync_blocked(s, j);
     j->deaths = progressed ? 1 : j->deaths + 1;
     if (j->deaths < MAX_DEATHS && !j->stop_wanted)
         return; /* S6 */
@@ -287,64 +474,108 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     remove_job(s, j);
 }
 
+/* ---- rules ------------------------------------------------------------------------------------ */
+
+static int no_job(uint64_t id)
+{
+    return sy_error_set(SY_ENOTFOUND, "there is no job %llu that runs or waits",
+                        (unsigned long long)id);
+}
+
+int sy_sched_job_suspend(struct sy_sched *s, uint64_t id, bool suspended)
+{
+    struct job *j = job_by_id(s, id);
+    if (!j)
+        return no_job(id);
+    if (j->stop_wanted)
+        return sy_error_set(SY_EBUSY, "job %llu is being stopped", (unsigned long long)id);
+    j->suspended = suspended;
+    sync_blocked(s, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_set_priority(struct sy_sched *s, uint64_t id, int priority)
+{
+    struct job *j = job_by_id(s, id);
+    if (!j)
+        return no_job(id);
+    j->priority = priority;
+    if (j->in_policy)
+        SY_TRY(sy_policy_set_priority(s->policy, id, priority));
+    if (j->in_lanes && !j->admitted)
+        SY_TRY(sy_lanes_set_rank(s->lanes, id, (uint64_t)((int64_t)priority - INT32_MIN)));
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_parallel,
+                        sy_ns max_wait_ns)
+{
+    SY_TRY(sy_policy_set(s->policy, kind, n_parallel, max_wait_ns));
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigned hard_permille,
+                        uint64_t memory_limit_bytes)
+{
+    SY_TRY(sy_policy_set_tenant(s->policy, tenant, weight, hard_permille));
+    SY_TRY(sy_quota_set(&s->quotas, tenant, memory_limit_bytes));
+    s->any_hard |= hard_permille > 0;
+    sy_sched_step(s);
+    return SY_OK;
+}
+
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-int sy_sched_n_waiting(const struct sy_sched *s)
+bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_job_view *out)
 {
-    return s->n_waiting;
+    const struct job *j = job_by_id(s, id);
+    if (!j)
+        return false;
+    *out = (struct sy_sched_job_view){.worker = j->worker,
+                                      .lane = j->in_lanes ? sy_lanes_lane_of(s->lanes, id) : -1,
+                                      .tenant = j->tenant,
+                                      .priority = j->priority,
+                                      .admitted = j->admitted,
+                                      .has_turn = j->has_turn,
+                                      .suspended = j->suspended,
+                                      .persistent_offset = j->persistent_offset,
+                                      .persistent_bytes = j->persistent_bytes,
+                                      .ephemeral_bytes = j->ephemeral_bytes,
+                                      .used_ns = sy_policy_job_ns(s->policy, id),
+                                      .left_ns = j->in_policy ? sy_policy_left_ns(s->policy, id)
+                                                              : UINT64_MAX};
+    return true;
 }
 
-int sy_sched_n_started(const struct sy_sched *s)
+const struct sy_policy *sy_sched_policy(const struct sy_sched *s)
 {
-    return (s->active != NULL) + (s->next != NULL);
+    return s->policy;
 }
 
-int sy_sched_computing(const struct sy_sched *s)
+const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s)
 {
-    return s->active && s->active->run_sent && !s->active->worker_through ? s->active->worker : -1;
+    return s->lanes;
 }
 
-const struct sy_pool *sy_sched_pool(const struct sy_sched *s)
+const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s)
 {
-    return s->pool;
+    return &s->quotas;
 }
 
-const struct sy_pool *sy_sched_image(const struct sy_sched *s)
+bool sy_sched_jobs_are_valid(const struct sy_sched *s)
 {
-    return s->image;
-}
-
-const struct sy_residency *sy_sched_residency(const struct sy_sched *s)
-{
-    return s->pool_residency;
-}
-
-uint64_t sy_sched_n_evicted(const struct sy_sched *s)
-{
-    return sy_residency_n_evicted(s->pool_residency);
-}
-
-static bool queue_is_valid(const struct sy_sched *s)
-{
-    int n = 0;
-    const struct request *last = NULL;
-    for (const struct request *r = s->first; r; r = r->next) {
-        if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent)
+    for (const struct job *j = s->jobs; j; j = j->next) {
+        if (j->has_turn && (!j->admitted || (j->state != JOB_RUNNING && j->state != JOB_STARTING)))
             return false;
-        last = r;
-        n++;
+        if (j->state >= JOB_STARTING && !j->admitted)
+            return false;
+        if ((j->keeps || j->still || j->preempted) && !j->has_turn)
+            return false;
+        if (j->admitted && !j->in_lanes)
+            return false;
     }
-    return n == s->n_waiting && last == s->last;
-}
-
-bool sy_sched_is_valid(const struct sy_sched *s)
-{
-    if (s->next && (!s->active || s->next->run_sent || s->next->worker == s->active->worker))
-        return false;
-    if (sy_sched_computing(s) >= 0 && !sy_sched_training_still(s))
-        return false;
-    if (s->active && !s->active->pool_pinned)
-        return false;
-    return queue_is_valid(s) && sy_residency_is_valid(s->pool_residency) &&
-           (!s->image_residency || sy_residency_is_valid(s->image_residency));
+    return sy_lanes_is_valid(s->lanes);
 }

@@ -3,7 +3,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-static void give_lane(struct sy_sched *s)
+void sy_sched_give_workspace_lane(struct sy_sched *s)
 {
     if (s->lane_bytes)
         sy_pool_give(s->pool, s->lane_offset);
@@ -13,7 +13,7 @@ static void give_lane(struct sy_sched *s)
 /* S7: only when nothing has started. */
 static int set_lane(struct sy_sched *s, uint64_t bytes)
 {
-    give_lane(s);
+    sy_sched_give_workspace_lane(s);
     if (bytes == 0)
         return SY_OK;
     SY_TRY(sy_residency_make_room(s->pool_residency, bytes));

@@ -17,6 +17,8 @@ struct sy_control_page {
      * between layers, and sleeps on it (futex) while it is odd. */
     _Alignas(64) _Atomic uint32_t preempt_epoch;
     _Atomic uint64_t preempt_ns; /* when the epoch was last made odd; relaxed, before the bump */
+    /* 1: the job's turn goes on from one iteration to the next; read relaxed between two iterations. */
+    _Atomic uint32_t turn_keeps;
 
     /* --- written by the worker -------------------------------------------------------------- */
     _Alignas(64) _Atomic uint64_t

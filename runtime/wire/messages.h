@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      1
+#define SY_WIRE_VERSION      2
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -74,11 +74,15 @@ struct sy_u64s {
     F(I64, status)                \
     F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
 /* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase): go on from it. 0: from the last
- * snapshot, or from the beginning when there is none. Training starts unless the epoch is odd. */
+ * snapshot, or from the beginning when there is none. It then waits for its turn. */
 #define SY_FIELDS_JOB_START(F) \
     F(U64, job) F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory)
 #define SY_FIELDS_JOB_STARTED(F) F(U64, job) F(U64, step)
-#define SY_FIELDS_JOB_PAUSED(F)  F(U64, job) F(U64, epoch) F(U64, paused_ns)
+/* The job may compute, with an iteration's memory at this offset, until it is between two iterations and the control page's turn_keeps is
+ * 0; it then answers. busy_ns: what it computed in this turn. */
+#define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset)
+#define SY_FIELDS_JOB_TURN_OVER(F) F(U64, job) F(U64, step) F(U64, busy_ns)
+#define SY_FIELDS_JOB_PAUSED(F)    F(U64, job) F(U64, epoch) F(U64, paused_ns)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
 #define SY_FIELDS_JOB_STOP(F)     F(U64, job) F(U64, evaluate)
 #define SY_FIELDS_JOB_SNAPSHOT(F) F(U64, job) F(U64, step) F(STR, path)
@@ -110,7 +114,9 @@ struct sy_u64s {
     M(JOB_SNAPSHOT, job_snapshot, 19, TO_RUNTIME) \
     M(JOB_ENDED, job_ended, 20, TO_RUNTIME) \
     M(SHUTDOWN, shutdown, 21, TO_WORKER) \
-    M(MODEL_REGROUP, model_regroup, 22, TO_WORKER)
+    M(MODEL_REGROUP, model_regroup, 22, TO_WORKER) \
+    M(JOB_TURN, job_turn, 23, TO_WORKER) \
+    M(JOB_TURN_OVER, job_turn_over, 24, TO_RUNTIME)
 /* clang-format on */
 
 enum sy_message_id {

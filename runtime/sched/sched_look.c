@@ -1,0 +1,65 @@
+/* What others may see of the scheduler, and the invariant walker. */
+#include <stddef.h>
+
+#include "runtime/sched/sched_internal.h"
+
+int sy_sched_n_waiting(const struct sy_sched *s)
+{
+    return s->n_waiting;
+}
+
+int sy_sched_n_started(const struct sy_sched *s)
+{
+    return (s->active != NULL) + (s->next != NULL);
+}
+
+int sy_sched_computing(const struct sy_sched *s)
+{
+    return s->active && s->active->run_sent && !s->active->worker_through ? s->active->worker : -1;
+}
+
+const struct sy_pool *sy_sched_pool(const struct sy_sched *s)
+{
+    return s->pool;
+}
+
+const struct sy_pool *sy_sched_image(const struct sy_sched *s)
+{
+    return s->image;
+}
+
+const struct sy_residency *sy_sched_residency(const struct sy_sched *s)
+{
+    return s->pool_residency;
+}
+
+uint64_t sy_sched_n_evicted(const struct sy_sched *s)
+{
+    return sy_residency_n_evicted(s->pool_residency);
+}
+
+static bool queue_is_valid(const struct sy_sched *s)
+{
+    int n = 0;
+    const struct request *last = NULL;
+    for (const struct request *r = s->first; r; r = r->next) {
+        if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent)
+            return false;
+        last = r;
+        n++;
+    }
+    return n == s->n_waiting && last == s->last;
+}
+
+bool sy_sched_is_valid(const struct sy_sched *s)
+{
+    if (s->next && (!s->active || s->next->run_sent || s->next->worker == s->active->worker))
+        return false;
+    if (sy_sched_computing(s) >= 0 && !sy_sched_training_still(s))
+        return false;
+    if (s->active && !s->active->pool_pinned)
+        return false;
+    return queue_is_valid(s) && sy_sched_jobs_are_valid(s) &&
+           sy_residency_is_valid(s->pool_residency) &&
+           (!s->image_residency || sy_residency_is_valid(s->image_residency));
+}

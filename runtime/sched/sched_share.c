@@ -1,0 +1,47 @@
+/* Training's guaranteed share of the time, against any flood of requests.
+ *
+ * While some job could compute, training earns `permille` of the time that passes, and pays for the time in which it computes. When it is
+ * owed a slice, requests that have not started wait until the debt is paid. What it is owed is bounded: a claim to
+ * seconds that are gone would be a stall for requests. */
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sched/sched_internal.h"
+
+#define SLICE_NS  (50 * (int64_t)SY_NS_PER_MS)
+#define MOST_OWED (500 * (int64_t)SY_NS_PER_MS)
+
+void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
+{
+    struct train_share *share = &s->share;
+    int64_t passed = to > from ? (int64_t)(to - from) : 0;
+    if (share->permille == 0 || !sy_sched_training_is_ready(s)) {
+        share->credit_ns = 0;
+        share->first = false;
+        return;
+    }
+    share->credit_ns += passed / 1000 * (int64_t)share->permille;
+    if (sy_sched_training_runs(s))
+        share->credit_ns -= passed;
+    share->credit_ns = SY_MIN(SY_MAX(share->credit_ns, -SLICE_NS), MOST_OWED);
+    if (share->credit_ns >= SLICE_NS)
+        share->first = true;
+    else if (share->credit_ns <= 0)
+        share->first = false;
+}
+
+sy_ns sy_sched_share_wake_at(const struct sy_sched *s)
+{
+    /* It pays faster than it earns, so this is not too late; at most a slice at a time, since it may not compute all the while. */
+    if (!s->share.first)
+        return 0;
+    return s->now + (sy_ns)SY_MIN(SY_MAX(s->share.credit_ns, (int64_t)SY_NS_PER_MS), SLICE_NS);
+}
+
+int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
+{
+    if (permille > 1000)
+        return sy_error_set(SY_EARG, "training's share %u: 0 to 1000 per mille", permille);
+    s->share = (struct train_share){.permille = permille};
+    sy_sched_step(s);
+    return SY_OK;
+}
