@@ -6,19 +6,19 @@
 
 #include <stdint.h>
 
+#include "workers/job_data.h"
 #include "workers/trainer.h"
 
 struct sy_job {
-    char *name;  /* of the snapshots too: letters, digits, '.', '_', '-' */
-    char *model; /* .onnx; as all paths absolute after sy_job_load */
-    char *images, *labels, *test_images,
-        *test_labels;              /* IDX, gzip'd or not; the test set may be missing: NULL */
+    char *name;                    /* of the snapshots too: letters, digits, '.', '_', '-' */
+    char *model;                   /* .onnx; as all paths absolute after sy_job_load */
     char *snapshot_folder;         /* NULL: no snapshots */
     uint64_t snapshot_every_steps; /* 0: not by steps */
     double snapshot_every_s;       /* 0: not by time */
     uint64_t epochs, max_steps;    /* max_steps 0: no limit */
+    uint64_t evaluate_every_steps; /* on the test set; 0: at the end only */
     uint64_t seed;
-    double mean, std; /* a pixel p becomes (p / 255 - mean) / std */
+    struct sy_data_spec data;
     struct sy_train_options options;
     uint64_t
         hash; /* of everything that decides the weights after N steps; epochs, limits, snapshots are not in it */

@@ -1,30 +1,64 @@
-/* The data set of a job, in this process's memory as bytes, and its batches.
+/* A job's data sets: samples by number, whatever they lie in, and the order in which they come.
+ *
+ *   data_idx.c data_npy.c data_csv.c data_text.c data_images.c data_synthetic.c     one reader each, behind struct sy_data_source
+ *   train_data.c    opens what the job names, order, batches                         prefetch.c    batches ahead, by a thread
  *
  * T2: the samples come as one endless stream, epoch after epoch, each epoch in an order of its own; batch `step` is
  * samples [step * batch, (step + 1) * batch) of it. Each sample comes exactly once per epoch, and a batch
- * may reach into the next epoch. The order is a keyed permutation that is computed, not stored. */
+ * may reach into the next epoch. The order is a keyed permutation that is computed, not stored, so that a job goes on in the
+ * middle of an epoch knowing its step alone. */
 #ifndef SY_WORKERS_TRAIN_DATA_H
 #define SY_WORKERS_TRAIN_DATA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "workers/job.h"
 
-struct sy_train_data {
-    uint8_t *images, *labels;
-    uint64_t n, pixels; /* of one image */
+/* What the network takes and the loss wants, of one sample. */
+struct sy_data_want {
+    enum sy_dtype dtype; /* of the input: F32, I64 or I32 */
+    int rank;
+    int64_t dims[SY_MAX_RANK]; /* of the input, without the batch */
+    uint64_t n_inputs;         /* their product */
+    bool are_classes;          /* labels are int32 classes, else float values */
+    uint64_t n_labels;         /* classes: rows of outputs; values: outputs */
+    int64_t n_classes;         /* the outputs' last dimension */
 };
 
-/* Reads two IDX files of bytes. EARG/ECORRUPT/ENOTFOUND names the file and the numbers that do not fit. */
-int sy_train_data_open(const char *images, const char *labels, struct sy_train_data *out);
+/* EUNSUPPORTED: several inputs or outputs, sizes that are not fixed, an input of another type. */
+int sy_data_want_of(const struct sy_graph *graph, const struct sy_train_options *options,
+                    struct sy_data_want *out);
+
+/* One set of samples. Readers put this first in a struct of their own. One thread at a time. */
+struct sy_data_source {
+    uint64_t n; /* at least 1 */
+    /* Sample `index` to input (n_inputs elements) and labels (n_labels elements). Errors name file and sample. */
+    int (*read)(struct sy_data_source *source, uint64_t index, void *input, void *labels);
+    void (*close)(struct sy_data_source *source);
+};
+
+/* The training set, or the test set `training` being open: it has the training set's classes, columns, scales. Blocks. EARG, ECORRUPT,
+ * ENOTFOUND, ETOOBIG name file and numbers. `spec` and `want` must live as long as the source. */
+int sy_data_source_open(const struct sy_data_spec *spec, const struct sy_data_want *want,
+                        struct sy_data_source *training, struct sy_data_source **out);
+void sy_data_source_close(struct sy_data_source *source); /* NULL is fine */
+
+/* Both sets of a job. */
+struct sy_train_data {
+    struct sy_data_source *training, *test; /* test NULL: none, or held out */
+    uint64_t n, n_test;                     /* samples of each */
+    const struct sy_data_spec *spec;
+};
+
+int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_want *want,
+                       struct sy_train_data *out);
 void sy_train_data_close(struct sy_train_data *data);
 
-/* Where sample number `position` of the stream is in the data set. */
+/* Where sample number `position` of the stream of a set of n is in it. */
 uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position);
-/* Puts rows samples from `position` in place: in the stream's order, or (in_order) as stored, repeating the last one.
- * Labels as classes, or as rows of n_outputs zeros with a one for mse. EARG names a label out of range. */
-int sy_train_data_fill(const struct sy_train_data *data, const struct sy_job *job,
-                       uint64_t position, int in_order, int64_t rows, int64_t n_outputs,
-                       float *input, void *labels);
+/* Puts `rows` samples from `position` in place: of the training stream, or (is_test) of the test set as stored, repeating the last. */
+int sy_train_data_fill(const struct sy_train_data *data, const struct sy_data_want *want,
+                       uint64_t position, bool is_test, int64_t rows, void *input, void *labels);
 
 #endif

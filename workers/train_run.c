@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/job.h"
+#include "workers/prefetch.h"
 #include "workers/snapshot.h"
 #include "workers/train_data.h"
 
@@ -54,8 +55,9 @@ struct sy_train_run {
     struct sy_train_callbacks callbacks;
     struct sy_graph *graph;
     struct sy_trainer *trainer;
-    struct sy_train_data data, test;
-    int64_t n_outputs;
+    struct sy_data_want want;
+    struct sy_train_data data;
+    struct sy_prefetch *prefetch;
     uint64_t total_steps;
     struct sy_safetensor *tensors;
     struct sy_snapshot_layout layout;
@@ -66,6 +68,7 @@ struct sy_train_run {
     enum stage stage;
     int at;
     bool is_stopping, wants_evaluation;
+    bool is_between; /* this evaluation is one between two iterations */
     uint64_t step;
     double loss, accuracy;
     uint64_t test_row, n_correct;
@@ -84,34 +87,14 @@ static int read_model(struct sy_train_run *r)
     if (status < 0)
         return sy_error_prefix(status, "'%s': ", r->job.model);
     SY_TRY(r->ops->create(r->graph, &r->job.options, &r->trainer));
-    int64_t batch = r->job.options.batch;
-    int64_t elements = sy_shape_elements(&r->graph->tensors[r->graph->outputs[0]].shape, batch);
-    r->n_outputs = elements / batch;
-    return SY_OK;
-}
-
-static int check_pixels(const struct sy_train_run *r, const struct sy_train_data *data,
-                        const char *path)
-{
-    int64_t batch = r->job.options.batch;
-    int64_t elements = sy_shape_elements(&r->graph->tensors[r->graph->inputs[0]].shape, batch);
-    if ((uint64_t)(elements / batch) != data->pixels)
-        return sy_error_set(SY_EARG,
-                            "data set '%s' has %" PRIu64
-                            " values a sample, the input of '%s' takes %" PRId64,
-                            path, data->pixels, r->job.model, elements / batch);
-    return SY_OK;
+    return sy_data_want_of(r->graph, &r->job.options, &r->want);
 }
 
 static int read_data(struct sy_train_run *r)
 {
     const struct sy_job *job = &r->job;
-    SY_TRY(sy_train_data_open(job->images, job->labels, &r->data));
-    SY_TRY(check_pixels(r, &r->data, job->images));
-    if (job->test_images) {
-        SY_TRY(sy_train_data_open(job->test_images, job->test_labels, &r->test));
-        SY_TRY(check_pixels(r, &r->test, job->test_images));
-    }
+    SY_TRY(sy_train_data_open(&job->data, &r->want, &r->data));
+    SY_TRY(sy_prefetch_create(&r->data, &r->want, job->options.batch, &r->prefetch));
     uint64_t batch = (uint64_t)job->options.batch;
     r->total_steps = (job->epochs * r->data.n + batch - 1) / batch;
     if (job->max_steps)
@@ -182,8 +165,8 @@ void sy_train_run_destroy(struct sy_train_run *r)
     if (r->trainer)
         r->ops->destroy(r->trainer);
     sy_graph_free(r->graph);
+    sy_prefetch_destroy(r->prefetch);
     sy_train_data_close(&r->data);
-    sy_train_data_close(&r->test);
     free(r->tensors);
     sy_job_finish(&r->job);
     free(r);
@@ -410,13 +393,15 @@ static void go_to(struct sy_train_run *r, enum stage stage)
     r->at = 0;
 }
 
-static int load_batch(struct sy_train_run *r)
+/* A batch that is not made yet is asked for again by the next advance. */
+static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum stage next)
 {
-    int64_t batch = r->job.options.batch;
-    SY_TRY(sy_train_data_fill(&r->data, &r->job, r->step * (uint64_t)batch, 0, batch, r->n_outputs,
-                              r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer)));
-    go_to(r, STAGE_GRADIENT);
-    return SY_OK;
+    int got = sy_prefetch_take(r->prefetch, is_test, index, WAIT_MS,
+                               r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer));
+    if (got == 1)
+        go_to(r, next);
+    return got < 0 ? sy_error_prefix(got, "job '%s', step %" PRIu64 ": ", r->job.name, r->step + 1)
+                   : SY_OK;
 }
 
 static int end_gradient(struct sy_train_run *r)
@@ -458,14 +443,22 @@ static int run_update(struct sy_train_run *r)
 static int end_iteration(struct sy_train_run *r)
 {
     bool is_taken;
+    uint64_t every = r->job.evaluate_every_steps;
     collect(r, 0);
     go_to(r, next_iteration(r));
-    return r->stage == STAGE_LOAD && snapshot_is_due(r) ? take_snapshot(r, &is_taken) : SY_OK;
+    if (r->stage != STAGE_LOAD)
+        return SY_OK;
+    if (snapshot_is_due(r))
+        SY_TRY(take_snapshot(r, &is_taken));
+    r->is_between = every && r->step % every == 0 && r->data.n_test;
+    if (r->is_between)
+        go_to(r, STAGE_EVALUATE_LOAD);
+    return SY_OK;
 }
 
 static enum stage after_last_snapshot(const struct sy_train_run *r)
 {
-    return r->wants_evaluation && r->test.n ? STAGE_EVALUATE_LOAD : STAGE_DRAIN;
+    return r->wants_evaluation && r->data.n_test ? STAGE_EVALUATE_LOAD : STAGE_DRAIN;
 }
 
 static int last_snapshot(struct sy_train_run *r)
@@ -481,13 +474,11 @@ static int last_snapshot(struct sy_train_run *r)
     return SY_OK;
 }
 
-static int load_test_batch(struct sy_train_run *r)
+static void publish_accuracy(struct sy_train_run *r)
 {
-    int64_t batch = r->job.options.batch;
-    SY_TRY(sy_train_data_fill(&r->test, &r->job, r->test_row, 1, batch, r->n_outputs,
-                              r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer)));
-    go_to(r, STAGE_EVALUATE);
-    return SY_OK;
+    atomic_store_explicit(&r->page->train_accuracy_bits, bits_of(r->accuracy),
+                          memory_order_relaxed);
+    atomic_store_explicit(&r->page->train_accuracy_step, r->step, memory_order_release);
 }
 
 static int run_evaluation(struct sy_train_run *r)
@@ -495,12 +486,19 @@ static int run_evaluation(struct sy_train_run *r)
     SY_TRY(r->ops->run_forward_step(r->trainer, r->at));
     if (++r->at < r->ops->n_forward_steps(r->trainer))
         return SY_OK;
-    uint64_t rows = SY_MIN((uint64_t)r->job.options.batch, r->test.n - r->test_row);
+    uint64_t n = r->data.n_test, rows = SY_MIN((uint64_t)r->job.options.batch, n - r->test_row);
     r->n_correct += (uint64_t)r->ops->count_correct(r->trainer, (int64_t)rows);
     r->test_row += rows;
-    if (r->test_row == r->test.n)
-        r->accuracy = (double)r->n_correct / (double)r->test.n;
-    go_to(r, r->test_row < r->test.n ? STAGE_EVALUATE_LOAD : STAGE_DRAIN);
+    if (r->test_row < n) {
+        go_to(r, STAGE_EVALUATE_LOAD);
+        return SY_OK;
+    }
+    uint64_t labels = r->want.are_classes ? r->want.n_labels : 1;
+    r->accuracy = (double)r->n_correct / (double)(n * labels);
+    publish_accuracy(r);
+    r->test_row = r->n_correct = 0;
+    go_to(r, r->is_between ? next_iteration(r) : STAGE_DRAIN);
+    r->is_between = false;
     return SY_OK;
 }
 
@@ -518,7 +516,7 @@ static int run_stage(struct sy_train_run *r)
 {
     switch (r->stage) {
     case STAGE_LOAD:
-        return load_batch(r);
+        return load_batch(r, false, r->step, STAGE_GRADIENT);
     case STAGE_GRADIENT:
         return run_gradient(r);
     case STAGE_UPDATE:
@@ -528,7 +526,7 @@ static int run_stage(struct sy_train_run *r)
     case STAGE_LAST_SNAPSHOT:
         return last_snapshot(r);
     case STAGE_EVALUATE_LOAD:
-        return load_test_batch(r);
+        return load_batch(r, true, r->test_row / (uint64_t)r->job.options.batch, STAGE_EVALUATE);
     case STAGE_EVALUATE:
         return run_evaluation(r);
     case STAGE_DRAIN:
@@ -568,10 +566,12 @@ void sy_train_run_stop(struct sy_train_run *r, int evaluate)
     bool is_training = r->stage <= STAGE_ITERATION_END;
     r->is_stopping = true;
     r->wants_evaluation = evaluate != 0;
-    if (r->stage == STAGE_LOAD)
+    if (r->stage == STAGE_LOAD || r->is_between) {
+        r->is_between = false;
+        r->test_row = r->n_correct = 0;
         go_to(r, STAGE_LAST_SNAPSHOT);
-    else if (!is_training && !evaluate &&
-             (r->stage == STAGE_EVALUATE || r->stage == STAGE_EVALUATE_LOAD))
+    } else if (!is_training && !evaluate &&
+               (r->stage == STAGE_EVALUATE || r->stage == STAGE_EVALUATE_LOAD))
         go_to(r, STAGE_DRAIN);
 }
 

@@ -30,11 +30,13 @@ struct sy_control_page {
     _Atomic uint32_t paused_epoch; /* the odd epoch at which training stands still; release */
     _Atomic uint64_t paused_ns;    /* when it stood still */
 
-    _Alignas(64) _Atomic uint64_t job; /* id of the training job, 0 none */
-    _Atomic uint32_t train_phase;      /* enum sy_train_phase: release on entry of a phase */
-    _Atomic uint64_t train_step;       /* iterations finished since the job's beginning */
-    _Atomic uint64_t train_loss_bits;  /* last iteration's loss, double as bits */
-    _Atomic uint64_t train_busy_ns;    /* time spent training, pauses excluded */
+    _Alignas(64) _Atomic uint64_t job;    /* id of the training job, 0 none */
+    _Atomic uint32_t train_phase;         /* enum sy_train_phase: release on entry of a phase */
+    _Atomic uint64_t train_step;          /* iterations finished since the job's beginning */
+    _Atomic uint64_t train_loss_bits;     /* last iteration's loss, double as bits */
+    _Atomic uint64_t train_accuracy_bits; /* of the last evaluation, double as bits */
+    _Atomic uint64_t train_accuracy_step; /* its step, 0: none yet; release, after the bits */
+    _Atomic uint64_t train_busy_ns;       /* time spent training, pauses excluded */
     _Atomic uint64_t
         longest_layer_ns;           /* longest stretch between two looks at the epoch, this job */
     _Atomic uint64_t snapshot_step; /* of the last durable snapshot */

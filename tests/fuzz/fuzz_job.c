@@ -15,7 +15,7 @@ static void check_load(const uint8_t *data, size_t size, const struct sy_job *pa
         return;
     }
     FUZZ_CHECK(sy_job_parse(text, &job) == SY_OK);
-    FUZZ_CHECK(job.model[0] == '/' && job.images[0] == '/');
+    FUZZ_CHECK(job.model[0] == '/' && (!job.data.inputs[0] || job.data.inputs[0][0] == '/'));
     FUZZ_CHECK(!parsed || parsed->hash == job.hash); /* paths count by their last part */
     sy_job_finish(&job);
     free(text);
@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     int status = sy_job_parse(text, &job);
     if (status == SY_OK) {
-        FUZZ_CHECK(job.name && job.model && job.images && job.labels);
+        FUZZ_CHECK(job.name && job.model &&
+                   (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0]));
         FUZZ_CHECK(job.options.batch >= 1 && job.std > 0 && !strchr(job.name, '/'));
     }
     check_load(data, size, status == SY_OK && !memchr(data, 0, size) ? &job : NULL);

@@ -1,0 +1,170 @@
+/* Images in a folder per class, resized to what the network takes. Headers are checked at the start; pixels are decoded when they are
+ * wanted, and kept when all of them fit in KEPT_BYTES. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/image_reader.h"
+#include "runtime/base/status.h"
+#include "workers/data_internal.h"
+
+#define KEPT_BYTES (1ull << 30)
+
+struct images_source {
+    struct sy_data_source base;
+    const struct sy_data_want *want;
+    const char *folder;
+    struct sy_data_names classes, files; /* files: "class/name" paths */
+    uint32_t *class_of;                  /* of each file */
+    uint32_t channels, height, width;
+    float table[256];
+    uint8_t *kept; /* [n, n_inputs], NULL: too many; pages that nobody asked for yet cost nothing */
+    bool *is_kept;
+    uint8_t *room; /* one sample */
+};
+
+static void images_close(struct sy_data_source *source)
+{
+    struct images_source *s = (struct images_source *)source;
+    sy_data_names_free(&s->classes);
+    sy_data_names_free(&s->files);
+    free(s->class_of);
+    free(s->kept);
+    free(s->is_kept);
+    free(s->room);
+    free(s);
+}
+
+static int decode(const struct images_source *s, uint64_t index, uint8_t *to)
+{
+    struct sy_image image;
+    SY_TRY(sy_image_read(s->files.names[index], s->channels, &image));
+    int status = sy_image_resize(&image, s->width, s->height, to);
+    sy_image_finish(&image);
+    return status;
+}
+
+static int images_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+{
+    struct images_source *s = (struct images_source *)source;
+    uint8_t *pixels = s->kept ? s->kept + index * s->want->n_inputs : s->room;
+    if (!s->kept || !s->is_kept[index])
+        SY_TRY(decode(s, index, pixels));
+    if (s->kept)
+        s->is_kept[index] = true;
+    for (uint64_t i = 0; i < s->want->n_inputs; i++)
+        ((float *)input)[i] = s->table[pixels[i]];
+    return sy_data_put_class(s->want, s->folder, index, s->class_of[index], labels);
+}
+
+static int add_image(struct images_source *s, const char *folder, const char *name, uint32_t class)
+{
+    struct sy_image header;
+    char *path = sy_data_path(folder, name);
+    int status;
+    if (!path)
+        return sy_error_set(SY_ENOMEM_HOST, "no room for a path in '%s'", folder);
+    SY_TRY_GOTO(sy_image_read_header(path, &header), done);
+    SY_TRY_GOTO(sy_data_names_add(&s->files, s->folder, path), done);
+    s->class_of[s->files.n - 1] = class;
+done:
+    free(path);
+    return status;
+}
+
+static int add_class(struct images_source *s, const char *name, uint32_t class)
+{
+    struct sy_data_names found = {0};
+    char *folder = sy_data_path(s->folder, name);
+    int status = folder ? sy_data_list(folder, false, &found)
+                        : sy_error_set(SY_ENOMEM_HOST, "no room for a path");
+    uint32_t *grown =
+        status < 0 ? NULL : realloc(s->class_of, (s->files.n + found.n + 1) * sizeof *grown);
+    if (grown)
+        s->class_of = grown;
+    else if (status == SY_OK)
+        status = sy_error_set(SY_ENOMEM_HOST, "no room for the images of '%s'", folder);
+    for (uint64_t i = 0; status == SY_OK && i < found.n; i++)
+        if (sy_image_has_name(found.names[i]))
+            status = add_image(s, folder, found.names[i], class);
+    free(folder);
+    sy_data_names_free(&found);
+    return status;
+}
+
+static int check_shape(struct images_source *s)
+{
+    const struct sy_data_want *want = s->want;
+    if (want->rank != 3 || want->dtype != SY_DTYPE_F32 ||
+        (want->dims[0] != 1 && want->dims[0] != 3) || want->dims[1] > SY_IMAGE_MAX_SIDE ||
+        want->dims[2] > SY_IMAGE_MAX_SIDE)
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "images of '%s' need an input of float32 [batch, 1 or 3, height, width]", s->folder);
+    s->channels = (uint32_t)want->dims[0];
+    s->height = (uint32_t)want->dims[1];
+    s->width = (uint32_t)want->dims[2];
+    return SY_OK;
+}
+
+static int add_classes(struct images_source *s, const struct sy_data_names *known)
+{
+    uint64_t most = sy_data_max_classes(s->want);
+    SY_TRY(sy_data_list(s->folder, true, &s->classes));
+    if (!known && (s->classes.n < 2 || s->classes.n > most))
+        return sy_error_set(
+            SY_EARG,
+            "image folder '%s' has %llu subfolders (classes), the model's outputs tell 2 "
+            "to %llu",
+            s->folder, (unsigned long long)s->classes.n, (unsigned long long)most);
+    for (uint64_t i = 0; i < s->classes.n; i++) {
+        const char *name = s->classes.names[i];
+        int64_t class = known ? sy_data_names_find(known, name) : (int64_t)i;
+        if (class < 0)
+            return sy_error_set(SY_EARG,
+                                "image folder '%s' has class '%s', which the training set lacks",
+                                s->folder, name);
+        SY_TRY(add_class(s, name, (uint32_t) class));
+    }
+    s->base.n = s->files.n;
+    return s->base.n ? SY_OK
+                     : sy_error_set(SY_EARG, "image folder '%s' has no .jpg or .png in its classes",
+                                    s->folder);
+}
+
+static int make_room(struct images_source *s)
+{
+    if (s->base.n <= KEPT_BYTES / s->want->n_inputs) {
+        s->kept = calloc(s->base.n, s->want->n_inputs);
+        s->is_kept = calloc(s->base.n, sizeof *s->is_kept);
+        if (s->kept && s->is_kept)
+            return SY_OK;
+        free(s->kept); /* then without */
+        s->kept = NULL;
+    }
+    s->room = malloc(s->want->n_inputs);
+    return s->room ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no room for an image");
+}
+
+int sy_data_images_open(const struct sy_data_spec *spec, const struct sy_data_want *want,
+                        struct sy_data_source *training, struct sy_data_source **out)
+{
+    int status;
+    const struct images_source *first = (struct images_source *)training;
+    struct images_source *s = calloc(1, sizeof *s);
+    if (!s)
+        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->folder[0]);
+    s->base.read = images_read;
+    s->base.close = images_close;
+    s->want = want;
+    s->folder = spec->folder[training != NULL];
+    for (int i = 0; i < 256; i++)
+        s->table[i] = (float)((i / 255.0 - spec->mean) / spec->std);
+    SY_TRY_GOTO(check_shape(s), fail);
+    SY_TRY_GOTO(add_classes(s, first ? &first->classes : NULL), fail);
+    SY_TRY_GOTO(make_room(s), fail);
+    *out = &s->base;
+    return SY_OK;
+fail:
+    images_close(&s->base);
+    return status;
+}
