@@ -326,6 +326,19 @@ test-onnx: deps
 	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite
 	@$(B)/tests/onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 
+# Models that PyTorch's exporters write, random weights, against ONNX Runtime. ZOO_ARGS='--only NAME --keep'.
+build/venv-zoo/made: tests/zoo_requirements.txt
+	@sh tests/install_deps.sh python3 python3-venv
+	$(call say,VENV,build/venv-zoo)
+	$(Q)[ -x build/venv-zoo/bin/pip ] || python3 -m venv build/venv-zoo
+	$(Q)build/venv-zoo/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+.PHONY: test-zoo
+test-zoo: deps
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/venv-zoo/made
+	@build/venv-zoo/bin/python tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+
 # FUZZ_SEED=N replays a run; without it each is another.
 ifneq ($(FUZZ),1)
 fuzz: deps
@@ -398,6 +411,7 @@ help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
+	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'
 	@echo 'make test-onnx  the test data of the ONNX project through the host engine: passed, refused and why, failed'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'

@@ -156,6 +156,31 @@ static bool is_inside(const char *location)
     return true;
 }
 
+/* The file beside the model that `location` names, links followed: they must not lead outside either. `path` has PATH_MAX bytes. */
+static int external_path(const struct reader *r, const Onnx__TensorProto *proto,
+                         const char *location, char *path)
+{
+    char folder[PATH_MAX], joined[PATH_MAX];
+    const char *slash = strrchr(r->path, '/');
+    int length = slash ? (int)(slash - r->path) + 1 : 0;
+    if (snprintf(joined, sizeof joined, "%.*s%s", length, r->path, location) >=
+            (int)sizeof joined ||
+        snprintf(folder, sizeof folder, "%.*s.", length, r->path) >= (int)sizeof folder)
+        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long",
+                            text(proto->name));
+    char whole[PATH_MAX];
+    if (!realpath(folder, whole) || !realpath(joined, path))
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
+                            "tensor '%.100s': external data %s: %s", text(proto->name), joined,
+                            strerror(errno));
+    size_t n = strlen(whole);
+    if (n > 1 && (strncmp(path, whole, n) != 0 || path[n] != '/'))
+        return sy_error_set(SY_ECORRUPT,
+                            "tensor '%.100s': external data %s is a link out of the model's folder",
+                            text(proto->name), joined);
+    return SY_OK;
+}
+
 static int external_data(const struct reader *r, const Onnx__TensorProto *proto, size_t want,
                          void **out)
 {
@@ -178,12 +203,8 @@ static int external_data(const struct reader *r, const Onnx__TensorProto *proto,
             "a file next to the model",
             text(proto->name), location, (unsigned long long)length, want);
     char path[PATH_MAX];
-    const char *slash = strrchr(r->path, '/');
-    int folder = slash ? (int)(slash - r->path) + 1 : 0;
-    if (snprintf(path, sizeof path, "%.*s%s", folder, r->path, location) >= (int)sizeof path)
-        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long",
-                            text(proto->name));
     size_t n;
+    SY_TRY(external_path(r, proto, location, path));
     return sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
 }
 

@@ -221,6 +221,22 @@ static void test_external_data(void **state)
     expect_refusal(SY_ECORRUPT, "next to the model");
     external_model("gone.bin", "4", "16");
     expect_refusal(SY_ENOTFOUND, "gone.bin");
+
+    char link[96];
+    snprintf(link, sizeof link, "%s/link.bin", folder);
+    assert_int_equal(symlink("/etc/passwd", link), 0);
+    external_model("link.bin", "0", "16");
+    expect_refusal(SY_ECORRUPT, "a link out of the model's folder");
+    unlink(link);
+    assert_int_equal(symlink("/etc", link), 0);
+    external_model("link.bin/passwd", "0", "16");
+    expect_refusal(SY_ECORRUPT, "a link out of the model's folder");
+    unlink(link);
+    assert_int_equal(symlink("w.bin", link), 0);
+    external_model("link.bin", "4", "16");
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    sy_graph_free(g);
+    unlink(link);
     unlink(other);
 }
 

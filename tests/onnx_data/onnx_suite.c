@@ -198,7 +198,8 @@ static void run_suite(struct tally *t, const char *root, const char *suite)
 
 int main(int argc, char **argv)
 {
-    static const char *const suites[] = {"node", "pytorch-converted", "pytorch-operator", "simple"};
+    static const char *const suites[] = {"node", "pytorch-converted", "pytorch-operator", "simple",
+                                         "zoo"};
     struct tally t = {.reasons = calloc(MAX_REASONS, sizeof *t.reasons)};
     if (!t.reasons)
         return 1;
