@@ -15,6 +15,19 @@ WERROR  ?= 1
 
 comma    := ,
 
+# oneDNN: the system's, or the one under DNNL=PATH (PATH/include, PATH/lib); DNNL=pypi fetches the 3.x that PyPI has for GNU OpenMP.
+DNNL     ?=
+DNNL_PYPI := build/onednn-pypi
+ifeq ($(DNNL),pypi)
+DNNL_DIR := $(abspath $(DNNL_PYPI))
+DNNL_MADE := $(DNNL_PYPI)/made
+else ifneq ($(DNNL),)
+DNNL_DIR := $(abspath $(DNNL))
+ifeq ($(wildcard $(DNNL_DIR)/include/oneapi/dnnl/dnnl.h),)
+$(error DNNL=$(DNNL): no include/oneapi/dnnl/dnnl.h there)
+endif
+endif
+
 # The CUDA plugin needs CUDA's headers and its static runtime, nothing of the driver: it builds without a GPU. What was decided is
 # said once, not in the makes that this one starts.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))),/usr/local/cuda)
@@ -54,10 +67,15 @@ OPT      += -fsanitize-coverage=trace-pc
 VARIANT  := /fuzz
 endif
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+ifneq ($(DNNL_DIR),)
+VARIANT  := $(VARIANT)/dnnl-$(notdir $(DNNL_DIR))
+DNNL_CPPFLAGS := -isystem $(DNNL_DIR)/include
+DNNL_LDFLAGS := -L$(DNNL_DIR)/lib -Wl,-rpath,$(DNNL_DIR)/lib
+endif
 B        := build$(VARIANT)
 GEN      := build/gen
 
-CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE
+CPPFLAGS += -I. -I$(GEN) $(DNNL_CPPFLAGS) -D_GNU_SOURCE
 CFLAGS_  := -std=gnu17 $(OPT) -fPIC -pthread -fvisibility=hidden $(WARNINGS) $(CFLAGS)
 CXXFLAGS_ := -std=gnu++17 $(OPT) -fPIC -pthread -Wall -Wextra $(CXXFLAGS)
 # Own kernels are plain loops that the compiler vectorises; target_clones picks the CPU class at load.
@@ -66,7 +84,7 @@ KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum | cut -d' ' -f1)
 OBJ      := build/obj/$(HASH)
 
-LIBS     := -levent -levent_pthreads -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng \
+LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng \
             -fopenmp -lm -ldl
 
 ifeq ($(V),0)
@@ -142,8 +160,16 @@ all: deps
 .PHONY: binaries
 binaries: $(B)/switchyard $(B)/libswitchyard.a $(B)/libswitchyard.so $(B)/make-models $(CUDA_BIN)
 
-deps:
+deps: $(DNNL_MADE)
 	@sh tests/install_deps.sh
+
+# Wheels of a C library: pip puts their headers and libraries into the environment's include and lib.
+$(DNNL_PYPI)/made:
+	@sh tests/install_deps.sh python3 python3-venv
+	$(call say,VENV,$(DNNL_PYPI))
+	$(Q)python3 -m venv $(DNNL_PYPI)
+	$(Q)$(DNNL_PYPI)/bin/pip install --quiet --disable-pip-version-check onednn-cpu-gomp onednn-devel-cpu-gomp
+	@touch $@
 
 $(GEN)/onnx.pb-c.c $(GEN)/onnx.pb-c.h &: /usr/include/onnx/onnx.proto
 	$(call say,PROTOC,$@)
@@ -425,6 +451,7 @@ help:
 	@echo 'make install    PREFIX=/usr/local DESTDIR='
 	@echo 'make clean      removes build/'
 	@echo 'switches        CUDA=auto|0|1  CUDA_HOME=  SAN=...  V=1  WERROR=0  CC=  CFLAGS='
+	@echo '                DNNL=PATH of another oneDNN than the system'\''s, DNNL=pypi fetches 3.x'
 
 -include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d $(OBJ)/*/*/*/*.d)
 

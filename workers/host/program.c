@@ -56,11 +56,6 @@ void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims)
     sy_dnnl_plain_md_of(md, dnnl_f32, rank, dims);
 }
 
-const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
-{
-    return dnnl_primitive_desc_query_md(pd, what, 0);
-}
-
 /* ---- steps ------------------------------------------------------------------------------------------- */
 
 struct sy_step *sy_program_add_step(struct sy_program *p, sy_step_run run, int n_args)

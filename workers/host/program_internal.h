@@ -13,11 +13,11 @@
 #ifndef SY_WORKERS_HOST_PROGRAM_INTERNAL_H
 #define SY_WORKERS_HOST_PROGRAM_INTERNAL_H
 
-#include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "loader/engine.h"
+#include "workers/host/dnnl_compat.h"
 
 #define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
@@ -160,7 +160,8 @@ int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
 void sy_dnnl_plain_md(dnnl_memory_desc_t *md, int rank, const int64_t *dims); /* f32 */
 void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
                          const int64_t *dims);
-const dnnl_memory_desc_t *sy_dnnl_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
+/* A layout that the primitive wants; NULL: none. Valid in the block that asks. */
+#define sy_dnnl_md(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* Attributes with user scratchpad; what is in the destination already is added times `sum_scale` (0: not at all), then comes the node's
  * fused activation. */

@@ -242,13 +242,11 @@ static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
     l->weights = sy_tr_any(2, matrix);
     l->bias = bias_of(node) >= 0 ? sy_tr_any(1, &l->out) : (dnnl_memory_desc_t){0};
     l->destination = sy_tr_any(2, destination);
-    l->plain_weights = l->weights;
-    l->plain_weights = sy_tr_plain(2, matrix);
-    if (!is_out_first) {
-        l->plain_weights.format_desc.blocking.strides[0] = 1;
-        l->plain_weights.format_desc.blocking.strides[1] = l->out;
-    }
-    return SY_OK;
+    const dnnl_dims_t dims = {l->out, l->in},
+                      strides = {is_out_first ? l->in : 1, is_out_first ? 1 : l->out};
+    return sy_tr_check(
+        dnnl_memory_desc_init_by_strides(&l->plain_weights, 2, dims, dnnl_f32, strides),
+        "weights", node->name);
 }
 
 /* Rows and columns: a matrix over a plain tensor of any rank. */

@@ -14,11 +14,11 @@
 #ifndef SY_WORKERS_HOST_TRAIN_INTERNAL_H
 #define SY_WORKERS_HOST_TRAIN_INTERNAL_H
 
-#include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "loader/graph.h"
+#include "workers/host/dnnl_compat.h"
 #include "workers/trainer.h"
 
 #define SY_TR_ALIGN      64u
@@ -134,7 +134,8 @@ dnnl_memory_desc_t sy_tr_any(int rank, const int64_t *dims);
 /* Fixed dims of a tensor at the trainer's batch. */
 int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims);
 int64_t sy_tr_elements(const dnnl_memory_desc_t *md); /* without padding */
-const dnnl_memory_desc_t *sy_tr_query(dnnl_primitive_desc_t pd, dnnl_query_t what);
+/* Valid in the block that asks. */
+#define sy_tr_query(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
 
 int sy_tr_value_new(struct sy_trainer *t, const dnnl_memory_desc_t *md, bool persistent, int *out);
 int sy_tr_value_view(struct sy_trainer *t, int value, const dnnl_memory_desc_t *md, int *out);

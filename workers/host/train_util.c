@@ -82,11 +82,6 @@ int64_t sy_tr_elements(const dnnl_memory_desc_t *md)
     return n;
 }
 
-const dnnl_memory_desc_t *sy_tr_query(dnnl_primitive_desc_t pd, dnnl_query_t what)
-{
-    return dnnl_primitive_desc_query_md(pd, what, 0);
-}
-
 static int add_value(struct sy_trainer *t, const dnnl_memory_desc_t *md, int buffer)
 {
     dnnl_memory_desc_t copy = *md; /* md may point into the array that grows */
