@@ -108,6 +108,29 @@ int sy_residency_remove_model(struct sy_residency *r, int model)
     return SY_OK;
 }
 
+int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double worth)
+{
+    struct sy_model_books *m;
+    SY_TRY(get_model(r, model, &m));
+    if (n_head < 0 || n_head > m->n_groups || !(worth >= 0))
+        return sy_error_set(SY_EARG, "model %d: a head of %d groups of %d, worth %g", model, n_head,
+                            m->n_groups, worth);
+    m->n_head = n_head;
+    m->worth = worth;
+    return SY_OK;
+}
+
+int sy_residency_n_head(const struct sy_residency *r, int model)
+{
+    const struct sy_model_books *m = find_model(r, model);
+    return m ? m->n_head : 0;
+}
+
+void sy_residency_whole_models(struct sy_residency *r, bool whole)
+{
+    r->whole_models = whole;
+}
+
 /* ---- cycling (R3) ----------------------------------------------------------------------------- */
 
 struct region_list {

@@ -1,14 +1,15 @@
 /* Which groups of which models are in a pool, and where. Pure: offsets and values only.
  *
  * Weights are read-only and the host image (or the package) is authoritative, so eviction drops and never
- * writes back. Nothing of a model that streams or runs (pinned) is evicted. Among idle models the
- * least recently used goes first, and of a model tails go before heads, so that what is left of
- * a model is a head, which lets it start at once.
+ * writes back. Nothing of a model that streams or runs (pinned) is evicted. Of a model the last group goes first, so that what is
+ * left is a head, which lets it start at once.
  *
  * R1: the resident groups of an idle model are a prefix 0..k-1.
  * R2: a pinned model's groups are never evicted.
  * R3: a model larger than the room cycles: group j takes the place of an earlier group i of the
- *     same model, and says so in `after_group`; the reader of j waits until i was computed. */
+ *     same model, and says so in `after_group`; the reader of j waits until i was computed.
+ * R4: tails, the groups behind a model's head as sy_residency_set_head gave it, go before all heads; among tails the
+ *     least recently used model's goes first, among heads the one of least worth. */
 #ifndef SY_ALLOCATOR_RESIDENCY_H
 #define SY_ALLOCATOR_RESIDENCY_H
 
@@ -41,6 +42,12 @@ int sy_residency_add_model(struct sy_residency *r, int model, int n_groups,
                            const uint64_t *group_bytes);
 /* Drops all its groups. EBUSY while pinned, ENOTFOUND. */
 int sy_residency_remove_model(struct sy_residency *r, int model);
+
+/* The first n_head groups are worth keeping, `worth` a byte (any unit, >= 0); without this call a model has no head. ENOTFOUND, EARG. */
+int sy_residency_set_head(struct sy_residency *r, int model, int n_head, double worth);
+int sy_residency_n_head(const struct sy_residency *r, int model); /* 0 for an unknown model */
+/* Eviction by whole models, least recently used first: what heads are compared with. */
+void sy_residency_whole_models(struct sy_residency *r, bool whole);
 
 /* Makes room for the whole model and pins it (counted: place again while pinned returns the same
  * placement with resident=true, if it does not cycle; EBUSY if it does). `places` has n_groups entries. Evicts idle models

@@ -57,7 +57,18 @@ static void trial_drop_tail(struct sy_residency *r, struct sy_model_books *m)
     }
 }
 
-/* The tail of the least recently used idle model goes. False: nothing is left to evict. */
+/* Of two models that could give up a group: whether the first goes before the second. */
+static bool goes_before(const struct sy_residency *r, const struct sy_model_books *a,
+                        const struct sy_model_books *b)
+{
+    bool a_tail = a->n_kept > a->n_head, b_tail = b->n_kept > b->n_head;
+    if (!r->whole_models && a_tail != b_tail)
+        return a_tail;
+    if (!r->whole_models && !a_tail && (a->worth < b->worth || a->worth > b->worth))
+        return a->worth < b->worth;
+    return a->last_used < b->last_used;
+}
+
 bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
 {
     struct sy_model_books *victim = NULL;
@@ -65,12 +76,15 @@ bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
         struct sy_model_books *m = r->models[i];
         if (!m || m == self || m->pins > 0 || m->n_kept == 0)
             continue;
-        if (!victim || m->last_used < victim->last_used)
+        if (!victim || goes_before(r, m, victim))
             victim = m;
     }
-    if (victim)
+    if (!victim)
+        return false;
+    do {
         trial_drop_tail(r, victim);
-    return victim != NULL;
+    } while (r->whole_models && victim->n_kept > 0);
+    return true;
 }
 
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self)

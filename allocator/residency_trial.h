@@ -29,6 +29,8 @@ struct sy_model_books {
     bool head_only;
     bool cycles;
     int n_undisturbed; /* while cycling: head groups whose place no later group takes */
+    int n_head;        /* groups that go last (R4) */
+    double worth;      /* of the head: the least goes first */
     uint64_t last_used;
     struct sy_group_books *groups;
     struct sy_cycle_region *regions; /* while cycling */
@@ -40,6 +42,7 @@ struct sy_residency {
     struct sy_pool *trial; /* scratch: contents mean nothing between calls */
     struct sy_model_books *models[SY_RESIDENCY_MAX_MODELS];
     int n_ids; /* highest id in use + 1 */
+    bool whole_models;
     uint64_t tick;
     uint64_t n_evicted;
 };
@@ -56,7 +59,7 @@ void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
 int sy_trial_begin(struct sy_residency *r);
 /* What the trial did becomes so; the books of `self` (may be NULL) are the caller's to update. */
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self);
-/* The tail of the least recently used idle model other than `self` goes. False: none is left. */
+/* The next group of an idle model other than `self` goes (R4). False: none is left. */
 bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self);
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self);
 /* The pool as if no other model were there, pinned or not. */

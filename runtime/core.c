@@ -392,6 +392,7 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
         return status;
     }
     core->models[index].n_requests++;
+    sy_core_heads_note(core, &core->models[index]);
     if (out_id)
         *out_id = r->id;
     sy_core_pump_soon(core);

@@ -67,7 +67,12 @@ static void announce_groups(struct sy_core *core, const struct sy_sched_action *
 static void note_load(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
-    const struct sy_core_model *m = &core->models[a->model];
+    struct sy_core_model *m = &core->models[a->model];
+    uint64_t bytes = 0;
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
+        bytes += a->places[g].resident ? 0 : a->places[g].bytes;
+    m->link_bytes += bytes;
+    core->link_bytes += bytes;
     if (!r)
         return;
     if (r->run != a->run) {
@@ -84,9 +89,7 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,
                       r->report.started_ns, r->id);
     }
-    for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
-        if (!a->places[g].resident)
-            r->report.moved_bytes += a->places[g].bytes;
+    r->report.moved_bytes += bytes;
     r->report.swapped = r->report.moved_bytes > 0;
 }
 
@@ -102,7 +105,9 @@ static void load(struct sy_core *core, const struct sy_sched_action *a)
     for (size_t i = 0; i < n; i++) {
         const struct sy_group_place *p = &a->places[a->first_group + (int)i];
         lists[i] = p->offset;
-        lists[n + i] = p->resident;
+        lists[n + i] = core->models[a->model].direct[a->first_group + (int)i] ? SY_LOAD_DIRECT
+                       : p->resident                                          ? SY_LOAD_RESIDENT
+                                                                              : SY_LOAD_COMES;
         lists[2 * n + i] = (uint64_t)(p->after_group + 1);
         lists[3 * n + i] = a->image_places ? a->image_places[a->first_group + (int)i].offset : 0;
         lists[4 * n + i] =

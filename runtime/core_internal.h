@@ -27,6 +27,17 @@
 
 enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE };
 
+/* What its head is worth: core_heads.c. */
+struct sy_model_heads {
+    int free_prefix;     /* groups */
+    uint64_t *bytes;     /* [0..free_prefix]: of the first so many groups */
+    double *saved_ns;    /* [0..n_groups]: what a swap saves with them there */
+    sy_ns nothing_ns;    /* a swap with none of them */
+    uint64_t pool_bytes; /* of all groups */
+    double rate;         /* requests a second, lately */
+    sy_ns rate_ns;       /* when that was */
+};
+
 struct sy_core_model {
     bool used;
     enum sy_core_model_state state;
@@ -35,6 +46,8 @@ struct sy_core_model {
     struct sy_group *groups;
     int n_groups;
     uint64_t *group_layers, *group_bytes; /* n_groups each */
+    bool *direct;                         /* n_groups: read in the image (loader/direct_read.h) */
+    struct sy_model_heads heads;
     struct {
         uint64_t batch, bytes;
     } workspaces[SY_CORE_WARM];
@@ -45,6 +58,8 @@ struct sy_core_model {
     sy_core_done done;
     void *done_ctx;
     uint64_t n_requests, n_failed, n_swaps;
+    uint64_t
+        link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
     struct sy_account_owner account;
 };
 
@@ -152,6 +167,8 @@ struct sy_core {
     int n_tenants;
     double at_once, max_wait_s, train_share; /* as they were set */
     struct event *wake_event;                /* what time alone decides */
+    sy_ns heads_ns;                          /* when heads were chosen last */
+    uint64_t link_bytes;
     uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
     uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */
     uint64_t n_waits;
@@ -188,6 +205,18 @@ void sy_core_settle_models(
 void sy_core_free_models(struct sy_core *core);
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
                          const struct sy_group_place *places, int n_places);
+
+/* core_heads.c: which heads the pool keeps, by the requests that were seen. */
+/* The model's groups are cut for `link`; read_bytes as in loader/direct_read.h. ENOMEM_HOST. */
+int sy_core_heads_make(struct sy_core_model *m, const struct sy_plan_layer *layers,
+                       const struct sy_link_cost *link);
+void sy_core_heads_free(struct sy_core_model *m);
+void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m); /* a request for it came */
+void sy_core_heads_spend(
+    struct sy_core *core); /* the room was spent anew; cheap enough after any change */
+double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now);
+/* With what is resident now, on an idle link; 0: not profiled. */
+sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
 
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);

@@ -74,6 +74,9 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
                             (long long)msg->status, msg->spans.n);
     if (r && r->report.worker == worker && msg->status == SY_OK) {
         report_run(r, msg);
+        r->report.moved_bytes += msg->read_bytes;
+        core->models[r->model].link_bytes += msg->read_bytes;
+        core->link_bytes += msg->read_bytes;
         trace_run(core, r, msg);
     }
     if (r)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/core_internal.h"
@@ -17,6 +18,8 @@ static void free_model(struct sy_core_model *m)
     free(m->groups);
     free(m->group_layers);
     free(m->group_bytes);
+    free(m->direct);
+    sy_core_heads_free(m);
     sy_package_close(m->package);
     *m = (struct sy_core_model){0};
 }
@@ -66,30 +69,63 @@ static struct sy_link_cost link_of(const struct sy_core *core, const struct sy_p
     return link;
 }
 
+/* What a batch reads of the tables that may stay in the image, for the largest batch that is kept ready; all 0 elsewhere. */
+static uint64_t *table_reads(const struct sy_core *core, const struct sy_package *p)
+{
+    uint64_t *reads = calloc((size_t)p->n_layers + 1, sizeof *reads), batch = 1;
+    for (size_t i = 0; i < core->n_warm; i++)
+        batch = SY_MAX(batch, core->warm_batches[i]);
+    for (int i = 0; reads && sy_device_get_properties(core->device)->host_reads && i < p->n_layers;
+         i++)
+        reads[i] = sy_layer_read_bytes(p->graph, &p->layers[i], (int64_t)batch);
+    return reads;
+}
+
+/* `layers` become what the pipeline sees. */
 static int planned(const struct sy_core *core, const struct sy_package *p,
-                   const struct sy_plan_layer *layers, struct sy_group **groups, int *n)
+                   struct sy_plan_layer *layers, struct sy_group **groups, int *n)
 {
     struct sy_link_cost link = link_of(core, p);
-    struct sy_plan plan;
-    uint64_t limit = largest_group(core, p);
-    int status = sy_plan_make(layers, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
+    struct sy_direct_plan plan;
+    uint64_t limit = largest_group(core, p), *reads = table_reads(core, p);
+    if (!reads)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", p->n_layers);
+    int status =
+        sy_direct_plan_make(layers, reads, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
     /* Uneven layers may need more than SY_MAX_GROUPS of this size. */
-    while (status == SY_EARG && limit < p->weights_bytes) {
+    while (status == SY_ETOOBIG && limit < p->weights_bytes) {
         limit *= 2;
-        status = sy_plan_make(layers, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
+        status =
+            sy_direct_plan_make(layers, reads, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
     }
-    SY_TRY(status);
-    *groups = calloc((size_t)plan.n_groups, sizeof **groups);
-    if (!*groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", plan.n_groups);
-    memcpy(*groups, plan.groups, (size_t)plan.n_groups * sizeof **groups);
-    *n = plan.n_groups;
+    if (status == SY_OK) {
+        sy_direct_apply(&plan, reads, &link, layers);
+        *groups = plan.groups;
+        *n = plan.n_groups;
+    }
+    free(reads);
+    return status;
+}
+
+static int note_groups(struct sy_core_model *m)
+{
+    m->group_layers = calloc((size_t)m->n_groups, sizeof *m->group_layers);
+    m->group_bytes = calloc((size_t)m->n_groups, sizeof *m->group_bytes);
+    m->direct = calloc((size_t)m->n_groups, sizeof *m->direct);
+    if (!m->group_layers || !m->group_bytes || !m->direct)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", m->n_groups);
+    for (int g = 0; g < m->n_groups; g++) {
+        m->group_layers[g] = (uint64_t)m->groups[g].first_layer;
+        m->group_bytes[g] = m->groups[g].bytes;
+        m->direct[g] = m->groups[g].direct;
+    }
     return SY_OK;
 }
 
 static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
 {
     struct sy_plan_layer *layers = plan_layers(m->package, 1);
+    struct sy_link_cost link = link_of(core, m->package);
     int status;
     if (!layers)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", m->package->n_layers);
@@ -99,20 +135,15 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
         status = sy_plan_per_layer(layers, m->package->n_layers, &m->groups, &m->n_groups);
     else
         status = planned(core, m->package, layers, &m->groups, &m->n_groups);
+    if (status == SY_OK && m->n_groups > SY_CORE_MAX_GROUPS)
+        status = sy_error_set(SY_EUNSUPPORTED, "model %s has %d groups; at most %d are possible",
+                              m->name, m->n_groups, SY_CORE_MAX_GROUPS);
+    if (status == SY_OK)
+        status = note_groups(m);
+    if (status == SY_OK)
+        status = sy_core_heads_make(m, layers, &link);
     free(layers);
-    SY_TRY(status);
-    if (m->n_groups > SY_CORE_MAX_GROUPS)
-        return sy_error_set(SY_EUNSUPPORTED, "model %s has %d groups; at most %d are possible",
-                            m->name, m->n_groups, SY_CORE_MAX_GROUPS);
-    m->group_layers = calloc((size_t)m->n_groups, sizeof *m->group_layers);
-    m->group_bytes = calloc((size_t)m->n_groups, sizeof *m->group_bytes);
-    if (!m->group_layers || !m->group_bytes)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", m->n_groups);
-    for (int g = 0; g < m->n_groups; g++) {
-        m->group_layers[g] = (uint64_t)m->groups[g].first_layer;
-        m->group_bytes[g] = m->groups[g].bytes;
-    }
-    return SY_OK;
+    return status;
 }
 
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
@@ -125,6 +156,9 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
     for (int g = 0; g < n_places; g++)
         for (int l = 0; places[g].resident && l < m->groups[g].n_layers; l++)
             layers[m->groups[g].first_layer + l].bytes = 0;
+    for (int g = 0; g < m->n_groups; g++)
+        if (m->direct[g])
+            layers[m->groups[g].first_layer].bytes = 0;
     sy_ns bound = sy_plan_bound(layers, m->package->n_layers, &link);
     free(layers);
     return bound;
@@ -311,8 +345,9 @@ static void settle(struct sy_core *core, int model)
     int status = m->status;
     if (status < 0)
         snprintf(error, sizeof error, "model %s: %s", m->name, m->error);
-    if (status == SY_OK && (status = sy_sched_model_add(core->sched, model, m->n_groups,
-                                                        m->group_bytes, workspace)) < 0)
+    if (status == SY_OK &&
+        (status = sy_sched_model_add_direct(core->sched, model, m->n_groups, m->group_bytes,
+                                            m->direct, workspace)) < 0)
         snprintf(error, sizeof error, "%s: %s", m->name, sy_error_text());
     m->done = NULL;
     if (status < 0) {
@@ -323,6 +358,7 @@ static void settle(struct sy_core *core, int model)
         for (int i = 0; i < m->n_workspaces; i++)
             sy_sched_workspace(core->sched, model, (int64_t)m->workspaces[i].batch, SY_OK, NULL,
                                m->workspaces[i].bytes);
+        sy_core_heads_spend(core);
         sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d", m->name,
                     (unsigned long long)m->package->weights_bytes, m->n_groups);
     }
@@ -451,6 +487,7 @@ int sy_core_model_remove(struct sy_core *core, const char *name)
             return sy_error_set(SY_EBUSY, "model '%s' has requests that wait or run", name);
     SY_TRY(sy_sched_model_remove(core->sched, index));
     drop_model(core, index);
+    sy_core_heads_spend(core);
     return SY_OK;
 }
 
@@ -458,5 +495,7 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
 {
     int index = sy_core_model_index(core, name);
     SY_TRY(index);
-    return sy_sched_model_evict(core->sched, index, image_too);
+    SY_TRY(sy_sched_model_evict(core->sched, index, image_too));
+    sy_core_heads_spend(core);
+    return SY_OK;
 }

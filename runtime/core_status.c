@@ -67,24 +67,36 @@ static json_t *workers_json(struct sy_core *core)
     return list;
 }
 
-static json_t *models_json(struct sy_core *core)
+static json_t *model_json(struct sy_core *core, int i)
 {
     static const char *const states[] = {"loading", "ready", "unavailable"};
+    const struct sy_core_model *m = &core->models[i];
+    const struct sy_residency *r = sy_sched_residency(core->sched);
+    const struct sy_model_heads *h = &m->heads;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "name", m->name, "path", m->path,
+        "state", states[m->state], "error", m->error, "weights_bytes",
+        count(m->package->weights_bytes), "groups", m->n_groups, "resident_groups",
+        sy_residency_n_resident(r, i), "resident_bytes", count(sy_residency_resident_bytes(r, i)),
+        "requests", count(m->n_requests), "failed", count(m->n_failed), "swaps", count(m->n_swaps));
+    json_t *more = json_pack("{s:o, s:i, s:o, s:i, s:f, s:o, s:o, s:o}", "pool_bytes",
+                             count(h->pool_bytes), "free_prefix_groups", h->free_prefix,
+                             "free_prefix_bytes", count(h->bytes ? h->bytes[h->free_prefix] : 0),
+                             "head_groups", sy_residency_n_head(r, i), "requests_per_s",
+                             sy_core_heads_rate(m, sy_clock_now()), "predicted_swap_ns",
+                             count(sy_core_heads_predict(core, i)), "link_bytes",
+                             count(m->link_bytes), "device_ns", count(m->account.used_ns));
+    json_object_update(json, more);
+    json_decref(more);
+    return json;
+}
+
+static json_t *models_json(struct sy_core *core)
+{
     json_t *list = json_array();
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
-        const struct sy_core_model *m = &core->models[i];
-        if (!m->used)
-            continue;
-        const struct sy_residency *r = sy_sched_residency(core->sched);
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
-                            m->name, "path", m->path, "state", states[m->state], "error", m->error,
-                            "weights_bytes", count(m->package->weights_bytes), "groups",
-                            m->n_groups, "resident_groups", sy_residency_n_resident(r, i),
-                            "resident_bytes", count(sy_residency_resident_bytes(r, i)), "requests",
-                            count(m->n_requests), "failed", count(m->n_failed), "swaps",
-                            count(m->n_swaps), "device_ns", count(m->account.used_ns)));
-    }
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used)
+            json_array_append_new(list, model_json(core, i));
     return list;
 }
 
@@ -178,11 +190,12 @@ static json_t *lanes_json(const struct sy_core *core)
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests",
                      count(core->n_done + core->n_failed), "failed", count(core->n_failed), "swaps",
                      count(core->n_swaps), "evictions", count(sy_sched_n_evicted(core->sched)),
                      "preemptions", count(core->n_preemptions), "moved_bytes",
-                     count(core->moved_bytes), "storage_bytes", count(core->storage_bytes));
+                     count(core->moved_bytes), "link_bytes", count(core->link_bytes),
+                     "storage_bytes", count(core->storage_bytes));
 }
 
 int sy_core_status(struct sy_core *core, json_t **out)

@@ -295,6 +295,8 @@ static void test_random_operations_keep_the_bytes(void **state)
 struct naive {
     int n_groups[MODELS], n_resident[MODELS], pins[MODELS];
     uint64_t used[MODELS], tick, n_evicted;
+    int n_head[MODELS];
+    double worth[MODELS];
 };
 
 static int naive_free(const struct naive *n)
@@ -305,12 +307,24 @@ static int naive_free(const struct naive *n)
     return sum;
 }
 
+/* R4, written as a key: tails by their last use, then heads by worth, then by their last use. */
+static bool naive_before(const struct naive *n, int a, int b)
+{
+    bool tail_a = n->n_resident[a] > n->n_head[a], tail_b = n->n_resident[b] > n->n_head[b];
+    double key_a[3] = {!tail_a, tail_a ? 0 : n->worth[a], (double)n->used[a]};
+    double key_b[3] = {!tail_b, tail_b ? 0 : n->worth[b], (double)n->used[b]};
+    for (int i = 0; i < 3; i++)
+        if (key_a[i] < key_b[i] || key_a[i] > key_b[i])
+            return key_a[i] < key_b[i];
+    return false;
+}
+
 static int naive_victim(const struct naive *n, int self)
 {
     int victim = -1;
     for (int m = 0; m < MODELS; m++)
         if (m != self && n->pins[m] == 0 && n->n_resident[m] > 0 &&
-            (victim < 0 || n->used[m] < n->used[victim]))
+            (victim < 0 || naive_before(n, m, victim)))
             victim = m;
     return victim;
 }
@@ -336,9 +350,16 @@ static int naive_place(struct naive *n, int m)
     return SY_OK;
 }
 
-static void test_eviction_is_least_recently_used_tail_first(void **state)
+static void naive_set_head(struct naive *n, struct sy_residency *r, int m)
 {
-    (void)state;
+    n->n_head[m] = (int)below((uint64_t)n->n_groups[m] + 1);
+    n->worth[m] = (double)below(5);
+    assert_int_equal(sy_residency_set_head(r, m, n->n_head[m], n->worth[m]), SY_OK);
+    assert_int_equal(sy_residency_n_head(r, m), n->n_head[m]);
+}
+
+static void evictions_equal_naive(bool heads)
+{
     static struct world w;
     struct naive n = {.tick = 0};
     uint64_t bytes[PAGES + 20];
@@ -352,6 +373,8 @@ static void test_eviction_is_least_recently_used_tail_first(void **state)
     }
     for (int i = 0; i < 20000; i++) {
         int m = (int)below(MODELS);
+        if (heads && below(8) == 0)
+            naive_set_head(&n, w.residency, (int)below(MODELS));
         if (n.pins[m] > 0 && below(2)) {
             sy_residency_unpin(w.residency, m, NULL);
             n.pins[m]--;
@@ -370,7 +393,17 @@ static void test_eviction_is_least_recently_used_tail_first(void **state)
     close_world(&w);
 }
 
-/* ---- cycling, by hand --------------------------------------------------------------------------- */
+static void test_eviction_is_least_recently_used_tail_first(void **state)
+{
+    (void)state;
+    evictions_equal_naive(false);
+}
+
+static void test_tails_go_before_heads_and_heads_by_worth(void **state)
+{
+    (void)state;
+    evictions_equal_naive(true);
+}
 
 static void fill_uniform(struct world *w, int m, int n_groups, uint64_t pages)
 {
@@ -380,6 +413,30 @@ static void fill_uniform(struct world *w, int m, int n_groups, uint64_t pages)
         run->bytes[g] = pages * PAGE;
     assert_int_equal(sy_residency_add_model(w->residency, m, n_groups, run->bytes), SY_OK);
 }
+
+static void test_whole_models_go_at_once(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_group_place places[GROUPS];
+    open_world(&w);
+    fill_uniform(&w, 0, 4, 32);
+    fill_uniform(&w, 1, 4, 32);
+    fill_uniform(&w, 2, 1, 1);
+    sy_residency_whole_models(w.residency, true);
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(sy_residency_place(w.residency, m, false, places), SY_OK);
+        sy_residency_unpin(w.residency, m, NULL);
+    }
+    assert_int_equal(sy_residency_n_resident(w.residency, 0), 0);
+    assert_int_equal(sy_residency_n_resident(w.residency, 1), 4);
+    assert_int_equal(sy_residency_set_head(w.residency, 1, 5, 0), SY_EARG);
+    assert_int_equal(sy_residency_set_head(w.residency, 1, 1, -1), SY_EARG);
+    assert_int_equal(sy_residency_set_head(w.residency, 9, 0, 0), SY_ENOTFOUND);
+    close_world(&w);
+}
+
+/* ---- cycling, by hand --------------------------------------------------------------------------- */
 
 static int run_cycling(struct world *w, int m)
 {
@@ -491,6 +548,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_operations_keep_the_bytes),
         cmocka_unit_test(test_eviction_is_least_recently_used_tail_first),
+        cmocka_unit_test(test_tails_go_before_heads_and_heads_by_worth),
+        cmocka_unit_test(test_whole_models_go_at_once),
         cmocka_unit_test(test_cycling_keeps_a_head_and_overlaps_copies),
         cmocka_unit_test(test_cycling_needs_only_the_largest_group),
         cmocka_unit_test(test_busy_while_others_are_pinned),

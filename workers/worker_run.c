@@ -26,6 +26,7 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
         .first_layer_ns = times->first_layer_ns,
         .end_ns = times->end_ns,
         .wait_ns = times->wait_ns,
+        .read_bytes = times->read_bytes,
         .spans = spans,
     };
     w->loaded = false;
@@ -38,6 +39,18 @@ static int fail_run(struct sy_worker *w, uint64_t run, int status)
     if (w->loaded)
         sy_transfer_end(w->transfer);
     return send_done(w, run, status, &none, (struct sy_u64s){0});
+}
+
+static int check_direct(const struct sy_worker *w, const struct sy_worker_model *model, int g)
+{
+    int end = g + 1 < model->n_groups ? model->group_layers[g + 1] : model->package->n_layers;
+    if (w->image.bytes && end == model->group_layers[g] + 1 &&
+        sy_device_get_properties(w->device)->host_reads)
+        return SY_OK;
+    return sy_error_set(SY_EPROTO,
+                        "LOAD of group %d of model %s, to be read in the image: it has %d layers, "
+                        "and the device must be one that reads there",
+                        g, model->package->name, end - model->group_layers[g]);
 }
 
 /* W3: turns group `i` of the message into a transfer group. */
@@ -53,20 +66,27 @@ static int check_group(struct sy_worker *w, const struct sy_msg_load *load, size
                             (unsigned long long)g, model->package->name, model->n_groups);
     sy_infer_group_range(model->package, model->group_layers, model->n_groups, (int)g, &start,
                          &bytes);
+    bool direct = load->resident.v[i] == SY_LOAD_DIRECT;
     uint64_t image_offset = load->image_offsets.n ? load->image_offsets.v[i] : 0;
-    SY_TRY(check_range("group in the pool", load->pool_offsets.v[i], bytes, sy_pool_size(w->pool)));
+    SY_TRY(check_range("group in the pool", load->pool_offsets.v[i], direct ? 0 : bytes,
+                       sy_pool_size(w->pool)));
     if (w->image.bytes)
         SY_TRY(check_range("group in the image", image_offset, bytes, w->image.bytes));
-    if (load->arrivals.v[i] >= SY_ARRIVAL_WORDS || load->after_group.v[i] > g)
-        return sy_error_set(SY_EPROTO, "LOAD of group %llu: arrival %llu, after %llu",
-                            (unsigned long long)g, (unsigned long long)load->arrivals.v[i],
-                            (unsigned long long)load->after_group.v[i]);
+    if (load->arrivals.v[i] >= SY_ARRIVAL_WORDS || load->after_group.v[i] > g ||
+        load->resident.v[i] > SY_LOAD_DIRECT)
+        return sy_error_set(
+            SY_EPROTO, "LOAD of group %llu: arrival %llu, after %llu, resident %llu",
+            (unsigned long long)g, (unsigned long long)load->arrivals.v[i],
+            (unsigned long long)load->after_group.v[i], (unsigned long long)load->resident.v[i]);
+    if (direct)
+        SY_TRY(check_direct(w, model, (int)g));
     *out = (struct sy_transfer_group){
         .pool_offset = load->pool_offsets.v[i],
         .bytes = bytes,
         .image = w->image.bytes ? (char *)w->image.base + image_offset : NULL,
         .arrival = &w->arrivals[load->arrivals.v[i]],
-        .resident = load->resident.v[i] != 0,
+        .resident = load->resident.v[i] == SY_LOAD_RESIDENT,
+        .direct = direct,
         .after_group = (int32_t)load->after_group.v[i] - 1,
     };
     return SY_OK;

@@ -12,6 +12,21 @@ static const char *word(json_t *object, const char *key)
     return text ? text : "-";
 }
 
+static double megabytes(const json_t *item, const char *key)
+{
+    return json_number_value(json_object_get(item, key)) / 1e6;
+}
+
+static void show_model(json_t *item)
+{
+    printf("model %-20s %8.1f MB, resident %8.1f MB, free prefix %7.1f MB, %7.2f requests/s, "
+           "swap %8.1f ms, %s\n",
+           word(item, "name"), megabytes(item, "weights_bytes"), megabytes(item, "resident_bytes"),
+           megabytes(item, "free_prefix_bytes"),
+           json_number_value(json_object_get(item, "requests_per_s")),
+           megabytes(item, "predicted_swap_ns"), word(item, "state"));
+}
+
 static void print_status(json_t *status)
 {
     size_t i;
@@ -22,10 +37,7 @@ static void print_status(json_t *status)
     json_array_foreach(json_object_get(status, "workers"), i, item)
         printf("worker %zu  pid %lld  %s\n", i,
                (long long)json_integer_value(json_object_get(item, "pid")), word(item, "state"));
-    json_array_foreach(json_object_get(status, "models"), i, item) printf(
-        "model %-20s %8.1f MB, resident %8.1f MB  %s\n", word(item, "name"),
-        json_number_value(json_object_get(item, "weights_bytes")) / 1e6,
-        json_number_value(json_object_get(item, "resident_bytes")) / 1e6, word(item, "state"));
+    json_array_foreach(json_object_get(status, "models"), i, item) show_model(item);
     json_array_foreach(json_object_get(status, "jobs"), i, item)
         printf("job %lld  %s  step %lld  loss %.4f\n",
                (long long)json_integer_value(json_object_get(item, "job")), word(item, "state"),

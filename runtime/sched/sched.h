@@ -89,6 +89,12 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
 /* ENOMEM_DEVICE with the sizes if it can never run (largest group beside `workspace_bytes`; image). */
 int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
                        uint64_t workspace_bytes);
+/* direct[g] (discrete device; NULL: none): the group takes no room in the pool, computing reads it in the image. */
+int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
+                              const uint64_t *group_bytes, const bool *direct,
+                              uint64_t workspace_bytes);
+/* As sy_residency_set_head, in the pool. */
+int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
 int sy_sched_model_evict(struct sy_sched *s, int model,
                          bool image_too); /* EBUSY while a request uses it */

@@ -18,7 +18,10 @@ struct workspace {
 struct model {
     bool used;
     int n_groups, n_requests; /* n_requests: not ended */
-    uint64_t *group_bytes;
+    uint64_t *group_bytes;    /* in the image */
+    uint64_t
+        *pool_bytes; /* as these, but 0 for groups that are read in the image; of the same block */
+    bool has_direct;
     uint64_t least_bytes; /* largest group and smallest workspace */
     struct workspace workspaces[SY_SCHED_WORKSPACES];
     int next_workspace;

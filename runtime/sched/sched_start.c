@@ -43,7 +43,7 @@ static bool fits_whole(const struct sy_sched *s, int model)
     const struct model *m = &s->models[model];
     uint64_t sum = s->lane_bytes;
     for (int g = 0; g < m->n_groups; g++)
-        sum += SY_ALIGN_UP(m->group_bytes[g], SY_POOL_ALIGN);
+        sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
     return sum + sy_sched_job_bytes(s) <= sy_pool_capacity_bytes(s->pool);
 }
 
@@ -56,8 +56,9 @@ static void note_arrived(const struct sy_group_place *places, bool *arrived, int
 static int place_in_image(struct sy_sched *s, struct request *r)
 {
     int n = s->models[r->model].n_groups;
-    if (!s->image_residency || sy_residency_n_resident(s->pool_residency, r->model) == n)
-        return SY_OK; /* nothing will be copied */
+    bool whole = sy_residency_n_resident(s->pool_residency, r->model) == n;
+    if (!s->image_residency || (whole && !s->models[r->model].has_direct))
+        return SY_OK; /* nothing will be copied, nothing read there */
     SY_TRY(sy_residency_place(s->image_residency, r->model, false, r->image_places));
     r->image_pinned = true;
     note_arrived(r->image_places, r->image_arrived, 0, n);

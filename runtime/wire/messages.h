@@ -39,7 +39,7 @@ struct sy_u64s {
 #define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch)
 #define SY_FIELDS_PREPARED(F) \
     F(U64, model) F(U64, batch) F(I64, status) F(STR, error) F(U64, workspace_bytes)
-/* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1/0), after
+/* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. May come in several parts, in order, all of them in front of RUN; a worker
  * has one run at a time, from its first LOAD to its RUN_DONE. */
@@ -54,6 +54,7 @@ struct sy_u64s {
     F(U64S, image_offsets) \
     F(U64S, arrivals)
 /* clang-format on */
+enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT = 2 };
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
  * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset. */
 #define SY_FIELDS_RUN(F) \
@@ -61,12 +62,13 @@ struct sy_u64s {
     F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
+/* read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
     F(I64, status)            \
     F(STR, error)             \
-    F(U64, received_ns) F(U64, first_layer_ns) F(U64, end_ns) F(U64, wait_ns) F(U64S, spans)
+    F(U64, received_ns)       \
+    F(U64, first_layer_ns) F(U64, end_ns) F(U64, wait_ns) F(U64, read_bytes) F(U64S, spans)
 /* Reads the job (JSON text) and its model and says what it needs; keeps it ready. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text)
 #define SY_FIELDS_JOB_PREPARED(F) \

@@ -1,0 +1,120 @@
+/* Which heads the pool keeps: what each saves (the planner), how often its model is asked for (seen here), and the room there is. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "loader/free_prefix.h"
+#include "loader/head_budget.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/core_internal.h"
+
+#define MEMORY_NS (30 * SY_NS_PER_S)   /* requests of so long ago count a third */
+#define SPEND_NS  (100 * SY_NS_PER_MS) /* the least time between two choices */
+#define RATE_OF_ALL \
+    1e-3 /* what a model that nobody asks for counts: spare room is spent on it too */
+
+/* ---- one model ------------------------------------------------------------------------------------ */
+
+int sy_core_heads_make(struct sy_core_model *m, const struct sy_plan_layer *layers,
+                       const struct sy_link_cost *link)
+{
+    int n = m->n_groups;
+    struct sy_model_heads *h = &m->heads;
+    struct sy_run_group *groups = calloc((size_t)n, sizeof *groups);
+    if (!groups)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n);
+    sy_run_groups(layers, m->groups, n, groups);
+    h->free_prefix = sy_free_prefix(groups, n, link, sy_free_prefix_slack(groups, n));
+    h->pool_bytes = sy_prefix_bytes(groups, n);
+    h->bytes = calloc((size_t)h->free_prefix + 1, sizeof *h->bytes);
+    h->saved_ns = calloc((size_t)n + 1, sizeof *h->saved_ns);
+    if (!h->bytes || !h->saved_ns) {
+        free(groups);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n);
+    }
+    double nothing = (double)sy_swap_predict(groups, n, link, 0);
+    for (int k = 0; k <= n; k++)
+        h->saved_ns[k] = nothing - (double)sy_swap_predict(groups, n, link, k);
+    for (int k = 1; k <= h->free_prefix; k++)
+        h->bytes[k] = h->bytes[k - 1] + SY_ALIGN_UP(groups[k - 1].bytes, SY_POOL_ALIGN);
+    h->nothing_ns = (sy_ns)nothing;
+    free(groups);
+    return SY_OK;
+}
+
+void sy_core_heads_free(struct sy_core_model *m)
+{
+    free(m->heads.bytes);
+    free(m->heads.saved_ns);
+    m->heads = (struct sy_model_heads){0};
+}
+
+double sy_core_heads_rate(const struct sy_core_model *m, sy_ns now)
+{
+    double age = now > m->heads.rate_ns ? (double)(now - m->heads.rate_ns) : 0;
+    return m->heads.rate * exp(-age / (double)MEMORY_NS);
+}
+
+sy_ns sy_core_heads_predict(const struct sy_core *core, int model)
+{
+    const struct sy_core_model *m = &core->models[model];
+    if (!m->heads.saved_ns)
+        return 0;
+    int k = SY_MIN(sy_residency_n_resident(sy_sched_residency(core->sched), model), m->n_groups);
+    return m->heads.nothing_ns - (sy_ns)m->heads.saved_ns[k];
+}
+
+/* ---- all of them ---------------------------------------------------------------------------------- */
+
+void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
+{
+    sy_ns now = sy_clock_now();
+    m->heads.rate = sy_core_heads_rate(m, now) + (double)SY_NS_PER_S / (double)MEMORY_NS;
+    m->heads.rate_ns = now;
+    if (now - core->heads_ns >= SPEND_NS)
+        sy_core_heads_spend(core);
+}
+
+static bool has_head(const struct sy_core *core, int model)
+{
+    return core->models[model].used && core->models[model].state == SY_MODEL_READY;
+}
+
+/* What heads may take: beside jobs and workspace, and beside the largest model that runs whole, so that it comes and goes without
+ * costing any head. */
+static uint64_t room_for_heads(const struct sy_core *core)
+{
+    const struct sy_pool *pool = sy_sched_pool(core->sched);
+    const struct sy_residency *r = sy_sched_residency(core->sched);
+    uint64_t room = sy_pool_free_bytes(pool), largest = 0;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (has_head(core, i))
+            room += sy_residency_resident_bytes(r, i);
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (has_head(core, i) && core->models[i].heads.pool_bytes <= room)
+            largest = SY_MAX(largest, core->models[i].heads.pool_bytes);
+    return room - largest;
+}
+
+void sy_core_heads_spend(struct sy_core *core)
+{
+    static struct sy_head_curve curves[SY_MAX_MODELS]; /* the loop's thread alone */
+    static int ids[SY_MAX_MODELS], heads[SY_MAX_MODELS];
+    static double worth[SY_MAX_MODELS];
+    sy_ns now = sy_clock_now();
+    int n = 0;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        const struct sy_core_model *m = &core->models[i];
+        if (!has_head(core, i))
+            continue;
+        ids[n] = i;
+        curves[n++] = (struct sy_head_curve){.rate = sy_core_heads_rate(m, now) + RATE_OF_ALL,
+                                             .n = m->heads.free_prefix,
+                                             .bytes = m->heads.bytes,
+                                             .saved_ns = m->heads.saved_ns};
+    }
+    sy_head_budget(curves, n, room_for_heads(core), heads, worth);
+    for (int i = 0; i < n; i++)
+        SY_CLEANUP(sy_sched_model_head(core->sched, ids[i], heads[i], SY_MIN(worth[i], 1e300)));
+    core->heads_ns = now;
+}
