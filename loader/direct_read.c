@@ -19,9 +19,14 @@ uint64_t sy_layer_read_bytes(const struct sy_graph *graph, const struct sy_layer
     if (!picks_elements(node->op) || layer->n_params != 1 || layer->params[0].input != 0 ||
         node->n_outputs < 1)
         return 0;
-    const struct sy_tensor *out = &graph->tensors[node->outputs[0]];
-    int64_t elements = sy_shape_elements(&out->shape, batch);
-    uint64_t bytes = elements > 0 ? (uint64_t)elements * sy_dtype_bytes(out->dtype) : 0;
+    const struct sy_tensor *out = &graph->tensors[node->outputs[0]],
+                           *table = &graph->tensors[node->inputs[0]];
+    int64_t elements = sy_shape_elements(&out->shape, batch),
+            n_packed = sy_shape_elements(&table->shape, batch);
+    if (elements <= 0 || n_packed <= 0)
+        return 0;
+    /* A packed element may be smaller than the tensor's type says. */
+    uint64_t bytes = (uint64_t)elements * (layer->params[0].bytes / (uint64_t)n_packed);
     return bytes < layer->bytes ? bytes : 0;
 }
 

@@ -126,6 +126,54 @@ static void plan_draws_packages_and_onnx_files(void **state)
     assert_int_equal(unlink(folder), 0);
 }
 
+static void put_samples(const char *path, int64_t n, int64_t channels)
+{
+    const int64_t dims[] = {n, channels, 16, 16};
+    float *values = calloc((size_t)(n * channels * 256), sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n * channels * 256; i++)
+        values[i] = (float)(i % 17) / 8 - 1;
+    assert_int_equal(sy_npy_write(path, SY_DTYPE_F32, 4, dims, values), SY_OK);
+    free(values);
+}
+
+static void import_reports_and_keeps_its_precision(void **state)
+{
+    (void)state;
+    char folder[700], samples[800], made[800], line[900];
+    snprintf(folder, sizeof folder, "%s/tiny_cnn/1", fixture_models());
+    snprintf(made, sizeof made, "%s/narrow.sypkg", folder);
+    snprintf(samples, sizeof samples, "%s/samples.npy", folder);
+    snprintf(line, sizeof line, "import %s/model.onnx -o %s --no-profile", folder, made);
+    assert_usage("import a.onnx --precision f17", "f17");
+    assert_usage("import a.onnx --calibrate x.npy", "--precision");
+    setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+    assert_int_equal(run("%s --precision bf16", line), 1);
+    assert_non_null(strstr(output, "no instructions for bf16"));
+    unsetenv("DNNL_MAX_CPU_ISA");
+    if (run("%s --precision bf16", line) != 0)
+        skip(); /* this CPU has none either */
+    assert_non_null(strstr(output, "4 random samples"));
+    assert_non_null(strstr(output, "max abs"));
+    put_samples(samples, 11, 3);
+    assert_int_equal(run("%s --precision bf16 --calibrate %s", line, samples), 0);
+    assert_non_null(strstr(output, "11 given samples"));
+    put_samples(samples, 2, 5);
+    assert_int_equal(run("%s --precision bf16 --calibrate %s", line, samples), 1);
+    assert_non_null(strstr(output, "does not fit input"));
+    /* Up to date; then on another CPU; then asked for. */
+    assert_int_equal(run("%s --update", line), 0);
+    assert_null(strstr(output, "samples"));
+    setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+    assert_int_equal(run("%s --update", line), 0);
+    assert_non_null(strstr(output, "was in bf16, it becomes f32"));
+    unsetenv("DNNL_MAX_CPU_ISA");
+    assert_int_equal(run("%s --update --precision bf16", line), 0);
+    assert_non_null(strstr(output, "random samples"));
+    assert_int_equal(unlink(samples), 0);
+    assert_int_equal(unlink(made), 0);
+}
+
 static void bench_link_measures_what_was_asked_for(void **state)
 {
     (void)state;
@@ -223,6 +271,7 @@ int main(void)
         cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
         cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
+        cmocka_unit_test(import_reports_and_keeps_its_precision),
         cmocka_unit_test(bench_link_measures_what_was_asked_for),
         cmocka_unit_test(tensors_go_in_and_out_as_npy_files),
     };

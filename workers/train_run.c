@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/package.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fault.h"
@@ -82,6 +83,12 @@ struct sy_train_run {
 
 static int read_model(struct sy_train_run *r)
 {
+    const char *ending = strrchr(r->job.model, '.');
+    if (ending && strcmp(ending, SY_PACKAGE_SUFFIX) == 0)
+        return sy_error_set(SY_EARG,
+                            "'%s' is a package: packed for inference, in bf16 perhaps; training "
+                            "reads the ONNX file",
+                            r->job.model);
     SY_TRY(sy_onnx_read(r->job.model, &r->graph));
     int status = sy_graph_infer(r->graph);
     if (status < 0)

@@ -9,6 +9,7 @@
 #include "loader/package.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/import_precision.h"
 #include "runtime/device/device.h"
 #include "workers/engines.h"
 #include "workers/profiler.h"
@@ -89,6 +90,8 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
     graph->precision = options->precision;
     status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
                               (void *)name);
+    if (status == SY_OK && options->precision != SY_PRECISION_F32)
+        status = sy_cli_report_precision(graph, engine, options->calibrate, options->n_calibrate);
 done:
     sy_graph_free(graph);
     if (status < 0 || !options->profile)
@@ -207,6 +210,9 @@ int sy_cmd_import(int argc, char **argv)
         {"precision", "f32|bf16",
          "bf16: weights take half the bytes and products are computed in bf16, summed in f32; "
          "needs a CPU with AVX512_BF16 or AMX. Default: f32; with --update, that of the package"},
+        {"calibrate", "[NAME=]FILE.npy",
+         "samples of an input, on which the error against f32 is reported, instead of random ones; "
+         "once for each input"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer.",
@@ -237,6 +243,10 @@ int sy_cmd_import(int argc, char **argv)
             return sy_cli_usage("--precision: %s", sy_error_text());
         else if (got == 6)
             has_precision = true;
+        else if (got == 7 && import.n_calibrate == SY_CLI_MAX_CALIBRATE)
+            return sy_cli_usage("--calibrate: more than %d inputs", SY_CLI_MAX_CALIBRATE);
+        else if (got == 7)
+            import.calibrate[import.n_calibrate++] = value;
         else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
@@ -245,6 +255,9 @@ int sy_cmd_import(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!onnx || !default_names(onnx, path, sizeof(path), name, sizeof(name)))
         return sy_cli_usage("import which model? see switchyard import --help");
+    if (import.n_calibrate > 0 && import.precision == SY_PRECISION_F32 &&
+        (has_precision || !update))
+        return sy_cli_usage("--calibrate compares another precision with f32: give --precision");
     if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
         sy_cli_import(onnx, path, name, &import) < 0)
         return sy_cli_fail_status();
