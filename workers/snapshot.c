@@ -111,22 +111,60 @@ int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *l)
     return remove_temporaries(l); /* N1 */
 }
 
+/* ---- the header's hash (N2) ------------------------------------------------------------------------ */
+
+static const char *const hashed_keys[] = {"format", "job", "job_hash", "step", "loss", "data_xxh3"};
+
+struct hash_input {
+    const char *texts[SY_ARRAY_LEN(hashed_keys)];
+    const struct sy_safetensor *tensors; /* in the order of their offsets */
+    int n_tensors;
+};
+
+static int hash_header(const struct hash_input *in, uint64_t *out)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return sy_error_set(SY_ENOMEM_HOST, "no room for a hash");
+    XXH3_64bits_reset(state);
+    for (size_t i = 0; i < SY_ARRAY_LEN(hashed_keys); i++)
+        XXH3_64bits_update(state, in->texts[i], strlen(in->texts[i]) + 1);
+    for (int i = 0; i < in->n_tensors; i++) {
+        const struct sy_safetensor *t = &in->tensors[i];
+        int64_t numbers[4 + SY_MAX_RANK] = {t->dtype, t->rank, (int64_t)t->offset_bytes,
+                                            (int64_t)t->bytes};
+        for (int d = 0; d < t->rank; d++)
+            numbers[4 + d] = t->shape[d];
+        XXH3_64bits_update(state, t->name, strlen(t->name) + 1);
+        XXH3_64bits_update(state, numbers, sizeof numbers);
+    }
+    *out = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return SY_OK;
+}
+
 /* ---- writing ------------------------------------------------------------------------------------- */
 
 int sy_snapshot_write(const struct sy_snapshot_layout *l, const struct sy_snapshot_info *info,
                       const void *data, char *path)
 {
-    char step[32], loss[64], job_hash[32], hash[32];
+    char step[32], loss[64], job_hash[32], hash[32], header[32];
+    uint64_t header_hash;
     snprintf(step, sizeof step, "%" PRIu64, info->step);
     snprintf(loss, sizeof loss, "%.17g", info->loss);
     snprintf(job_hash, sizeof job_hash, "%016" PRIx64, l->job_hash);
     snprintf(hash, sizeof hash, "%016" PRIx64, XXH3_64bits(data, l->data_bytes));
+    const struct hash_input in = {
+        {SY_SNAPSHOT_FORMAT, l->job_name, job_hash, step, loss, hash}, l->tensors, l->n_tensors};
+    SY_TRY(hash_header(&in, &header_hash));
+    snprintf(header, sizeof header, "%016" PRIx64, header_hash);
     const struct sy_safetensors_text texts[] = {{"format", SY_SNAPSHOT_FORMAT},
                                                 {"job", l->job_name},
                                                 {"job_hash", job_hash},
                                                 {"step", step},
                                                 {"loss", loss},
-                                                {"data_xxh3", hash}};
+                                                {"data_xxh3", hash},
+                                                {"header_xxh3", header}};
     path_of(l, info->step, path);
     int status = sy_safetensors_write(path, l->tensors, l->n_tensors, texts, SY_ARRAY_LEN(texts),
                                       data, l->data_bytes);
@@ -144,11 +182,29 @@ static const char *metadata(const struct sy_safetensors *file, const char *key)
     return text ? text : "";
 }
 
+static int check_header(const struct sy_safetensors *file)
+{
+    uint64_t hash, wanted = strtoull(metadata(file, "header_xxh3"), NULL, 16);
+    struct hash_input in = {.tensors = file->tensors, .n_tensors = file->n_tensors};
+    for (size_t i = 0; i < SY_ARRAY_LEN(hashed_keys); i++)
+        in.texts[i] = metadata(file, hashed_keys[i]);
+    SY_TRY(hash_header(&in, &hash));
+    if (hash != wanted)
+        return sy_error_set(SY_ECORRUPT,
+                            "%s: its header has hash %016" PRIx64 " and says %016" PRIx64,
+                            file->path, hash, wanted);
+    return SY_OK;
+}
+
+/* The header being whole: what it says is meant. */
 static int check_job(const struct sy_snapshot_layout *l, const struct sy_safetensors *file)
 {
     if (strcmp(metadata(file, "format"), SY_SNAPSHOT_FORMAT))
-        return sy_error_set(SY_ECORRUPT, "%s: its format is '%s', this reads '%s'", file->path,
-                            metadata(file, "format"), SY_SNAPSHOT_FORMAT);
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "%s: its format is '%s', this version reads '%s'; go on with the version "
+            "that wrote it, or give the job another snapshot folder",
+            file->path, metadata(file, "format"), SY_SNAPSHOT_FORMAT);
     uint64_t hash = strtoull(metadata(file, "job_hash"), NULL, 16);
     if (hash != l->job_hash || strcmp(metadata(file, "job"), l->job_name))
         return sy_error_set(SY_EARG,
@@ -171,10 +227,12 @@ static int check_tensors(const struct sy_snapshot_layout *l, const struct sy_saf
 {
     for (int i = 0; i < l->n_tensors; i++)
         if (!is_same_tensor(sy_safetensors_find(file, l->tensors[i].name), &l->tensors[i]))
-            return sy_error_set(SY_ECORRUPT, "%s: tensor '%s' is missing or of another size",
+            return sy_error_set(SY_EARG,
+                                "%s is of another model: tensor '%s' is missing or of another "
+                                "size; give the job another name or snapshot folder",
                                 file->path, l->tensors[i].name);
     if (file->n_tensors != l->n_tensors)
-        return sy_error_set(SY_ECORRUPT, "%s: %d tensors, should be %d", file->path,
+        return sy_error_set(SY_EARG, "%s is of another model: %d tensors, should be %d", file->path,
                             file->n_tensors, l->n_tensors);
     return SY_OK;
 }
@@ -198,9 +256,11 @@ static int read_one(const struct sy_snapshot_layout *l, const char *path,
     int status;
     struct sy_safetensors *file = NULL;
     status = sy_safetensors_open(path, &file);
-    if (status == SY_EARG) /* a folder of this name: no snapshot, but another may be one */
+    if (status == SY_EARG ||
+        status == SY_EUNSUPPORTED) /* a folder, a type that never was written */
         status = SY_ECORRUPT;
     SY_TRY_GOTO(status, done);
+    SY_TRY_GOTO(check_header(file), done);
     SY_TRY_GOTO(check_job(l, file), done);
     SY_TRY_GOTO(check_tensors(l, file), done);
     SY_TRY_GOTO(read_data(l, file, data), done);
@@ -220,7 +280,7 @@ int sy_snapshot_read_newest(const struct sy_snapshot_layout *l, struct sy_snapsh
     for (int i = 0; i < n; i++) {
         path_of(l, steps[i], path);
         status = read_one(l, path, info, data);
-        if (status == SY_OK || status == SY_EARG || status == SY_ENOMEM_HOST)
+        if (status != SY_ECORRUPT && status != SY_EIO && status != SY_ENOTFOUND)
             break;
         sy_log_warn("train", "event=bad_snapshot why=\"%s\" next=\"%s\"", sy_error_text(),
                     i + 1 < n ? "the one before" : "initial weights");

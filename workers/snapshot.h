@@ -3,7 +3,9 @@
  *   write to NAME-STEP.safetensors.tmp-PID -> fsync -> rename -> fsync the folder -> remove all but the newest two
  *
  * N1: a file that has its final name is complete; what a killed writer leaves ends in .tmp-PID and is removed at start.
- * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header), and a reader checks each.
+ * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header) and header_xxh3 (of the others and
+ *     of names, types, shapes and places of the tensors). A reader checks the header's hash first: where it fits, another
+ *     format, job or model is meant, and refused; where it does not, the file is damaged, and the one before is taken.
  * N3: a write that fails removes its own .tmp and touches no older snapshot. */
 #ifndef SY_WORKERS_SNAPSHOT_H
 #define SY_WORKERS_SNAPSHOT_H
@@ -12,7 +14,7 @@
 
 #include "loader/safetensors.h"
 
-#define SY_SNAPSHOT_FORMAT     "switchyard-snapshot-1"
+#define SY_SNAPSHOT_FORMAT     "switchyard-snapshot-2"
 #define SY_SNAPSHOT_KEPT       2
 #define SY_SNAPSHOT_PATH_BYTES 4096
 
@@ -36,7 +38,8 @@ int sy_snapshot_write(const struct sy_snapshot_layout *layout, const struct sy_s
 /* Removes temporary files of this job; the folder is made if missing. EIO. */
 int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *layout);
 /* Newest good snapshot into data. A damaged one is logged and the one before is tried. ENOTFOUND when there is none
- * (error text is not for people); EARG when a good one is of another job with this name. */
+ * (error text is not for people); EARG when a good one is of another job with this name or of another model, EUNSUPPORTED of another
+ * format. */
 int sy_snapshot_read_newest(const struct sy_snapshot_layout *layout, struct sy_snapshot_info *info,
                             void *data, char *path);
 

@@ -92,7 +92,7 @@ static int read_model(struct sy_train_run *r)
     SY_TRY(sy_onnx_read(r->job.model, &r->graph));
     int status = sy_graph_infer(r->graph);
     if (status < 0)
-        return sy_error_prefix(status, "'%s': ", r->job.model);
+        return sy_error_prefix(status, "'%s'", r->job.model);
     SY_TRY(r->ops->create(r->graph, &r->job.options, &r->trainer));
     return sy_data_want_of(r->graph, &r->job.options, &r->want);
 }
@@ -158,7 +158,7 @@ int sy_train_run_create(const char *job_text, const struct sy_trainer_ops *ops,
     *out = r;
     return SY_OK;
 fail_named:
-    status = sy_error_prefix(status, "job '%s': ", r->job.name);
+    status = sy_error_prefix(status, "job '%s'", r->job.name);
 fail:
     sy_train_run_destroy(r);
     return status;
@@ -407,7 +407,7 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
                                r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer));
     if (got == 1)
         go_to(r, next);
-    return got < 0 ? sy_error_prefix(got, "job '%s', step %" PRIu64 ": ", r->job.name, r->step + 1)
+    return got < 0 ? sy_error_prefix(got, "job '%s', step %" PRIu64, r->job.name, r->step + 1)
                    : SY_OK;
 }
 
