@@ -115,6 +115,7 @@ struct sy_core_job {
         longest_layer_ns;
     uint64_t busy_ns;
     double loss, accuracy; /* accuracy < 0: not evaluated */
+    uint64_t accuracy_step;
     sy_ns started_ns;
     int status;
     char error[256];

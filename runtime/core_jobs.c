@@ -78,6 +78,12 @@ void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
         return;
     uint64_t bits = atomic_load_explicit(&page->train_loss_bits, memory_order_relaxed);
     memcpy(&j->loss, &bits, sizeof j->loss);
+    uint64_t evaluated = atomic_load_explicit(&page->train_accuracy_step, memory_order_acquire);
+    if (evaluated) {
+        bits = atomic_load_explicit(&page->train_accuracy_bits, memory_order_relaxed);
+        memcpy(&j->accuracy, &bits, sizeof j->accuracy);
+        j->accuracy_step = evaluated;
+    }
     j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
     j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
     j->longest_layer_ns = atomic_load_explicit(&page->longest_layer_ns, memory_order_relaxed);
@@ -428,7 +434,10 @@ static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended
     SY_TRY(sy_sched_job_ended(core->sched, worker, msg->job));
     j->step = SY_MAX(j->step, msg->step);
     j->loss = msg->loss;
-    j->accuracy = msg->accuracy;
+    if (msg->accuracy >= 0) {
+        j->accuracy = msg->accuracy;
+        j->accuracy_step = msg->step;
+    }
     j->longest_layer_ns =
         SY_MAX(j->longest_layer_ns,
                atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->longest_layer_ns,

@@ -338,6 +338,7 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
         SY_TRY(sy_snapshot_writer_create(&r->layout, &r->writer));
     r->last_snapshot_ns = sy_clock_now();
     r->wants_evaluation = true;
+    atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);
     r->stage = next_iteration(r);
     return SY_OK;
 }
@@ -553,6 +554,24 @@ int sy_train_run_advance(struct sy_train_run *r, enum sy_train_state *state)
                           memory_order_relaxed);
     *state = r->stage == STAGE_FINISHED ? SY_TRAIN_FINISHED : SY_TRAIN_RUNNING;
     return status;
+}
+
+enum sy_train_part sy_train_run_next(const struct sy_train_run *r, const char **name)
+{
+    bool is_backward;
+    *name = NULL;
+    switch (r->stage) {
+    case STAGE_LOAD:
+        return SY_TRAIN_DATA;
+    case STAGE_GRADIENT:
+        *name = r->ops->gradient_step_name(r->trainer, r->at, &is_backward);
+        return is_backward ? SY_TRAIN_BACKWARD : SY_TRAIN_FORWARD;
+    case STAGE_UPDATE:
+        *name = r->ops->update_step_name(r->trainer, r->at);
+        return SY_TRAIN_UPDATE;
+    default:
+        return SY_TRAIN_OTHER;
+    }
 }
 
 void sy_train_run_set_ephemeral(struct sy_train_run *r, void *ephemeral)

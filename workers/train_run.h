@@ -54,6 +54,17 @@ enum sy_train_state { SY_TRAIN_RUNNING, SY_TRAIN_FINISHED };
 
 /* One step (T1). *state tells when the last iteration is done (and its snapshot and evaluation). */
 int sy_train_run_advance(struct sy_train_run *run, enum sy_train_state *state);
+enum sy_train_part {
+    SY_TRAIN_DATA,
+    SY_TRAIN_FORWARD, /* the loss too */
+    SY_TRAIN_BACKWARD,
+    SY_TRAIN_UPDATE,
+    SY_TRAIN_OTHER /* ends of iterations, snapshots, evaluation */
+};
+
+/* What the next advance does; *name: the node or parameter that it is for, or NULL. */
+enum sy_train_part sy_train_run_next(const struct sy_train_run *run, const char **name);
+
 /* From now on: finish the iteration, snapshot, evaluate if asked and if the job has test data; advance then returns FINISHED. */
 void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 

@@ -7,6 +7,7 @@
 #ifndef SY_WORKERS_TRAINER_H
 #define SY_WORKERS_TRAINER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "loader/graph.h"
@@ -54,6 +55,10 @@ struct sy_trainer_ops {
     void *(*batch_input)(struct sy_trainer *trainer);
     void *(*batch_labels)(struct sy_trainer *trainer);
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
+    /* For which node a gradient step works, and whether behind the loss; for which parameter an update step. Borrowed. */
+    const char *(*gradient_step_name)(const struct sy_trainer *trainer, int step,
+                                      bool *is_backward);
+    const char *(*update_step_name)(const struct sy_trainer *trainer, int step);
     /* `iteration` counts from 1 (Adam's bias correction). */
     int (*run_update_step)(struct sy_trainer *trainer, int step, uint64_t iteration);
     double (*loss)(

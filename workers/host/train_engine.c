@@ -246,6 +246,19 @@ static int run_gradient_step(struct sy_trainer *t, int step)
     return run_step(t, &t->steps[t->train_steps[step]]);
 }
 
+static const char *gradient_step_name(const struct sy_trainer *t, int step, bool *is_backward)
+{
+    *is_backward = false;
+    for (int i = 0; i < step; i++)
+        *is_backward |= t->steps[t->train_steps[i]].kind == SY_TR_LOSS;
+    return t->steps[t->train_steps[step]].name;
+}
+
+static const char *update_step_name(const struct sy_trainer *t, int step)
+{
+    return t->graph->tensors[t->params[t->updates[step].param].tensor].name;
+}
+
 static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)
 {
     sy_assert_internal(step >= 0 && step < t->n_updates && iteration > 0);
@@ -277,6 +290,8 @@ const struct sy_trainer_ops sy_host_trainer = {
     .batch_input = batch_input,
     .batch_labels = batch_labels,
     .run_gradient_step = run_gradient_step,
+    .gradient_step_name = gradient_step_name,
+    .update_step_name = update_step_name,
     .run_update_step = run_update_step,
     .loss = loss,
     .n_forward_steps = n_forward_steps,
