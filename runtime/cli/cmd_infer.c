@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
+#include "runtime/cli/random_inputs.h"
 
 #define MAX_INPUTS 64
 
@@ -28,58 +29,7 @@ struct infer {
 
 static uint64_t random_state;
 
-static uint64_t next_random(void)
-{
-    random_state += 0x9e3779b97f4a7c15ull;
-    uint64_t z = (random_state ^ random_state >> 30) * 0xbf58476d1ce4e5b9ull;
-
-    return z ^ z >> 27;
-}
-
-/* Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. */
-static void fill_random(void *data, size_t bytes, enum sy_dtype dtype)
-{
-    size_t size = sy_dtype_bytes(dtype);
-
-    for (size_t at = 0; at + size <= bytes; at += size) {
-        int64_t whole = (int64_t)(next_random() >> 63);
-        float value = (float)(next_random() >> 40) / 8388608.0f - 1.0f;
-
-        if (dtype == SY_DTYPE_F32)
-            memcpy((char *)data + at, &value, size);
-        else
-            memcpy((char *)data + at, &whole, size);
-    }
-}
-
 /* ---- inputs -------------------------------------------------------------------------------------------- */
-
-static int random_input(json_t *entry, int64_t batch, sy_client_tensor *out)
-{
-    json_t *shape = json_object_get(entry, "shape");
-    enum sy_dtype dtype;
-    void *data;
-
-    out->dtype = json_string_value(json_object_get(entry, "dtype"));
-    out->rank = (int)json_array_size(shape);
-    dtype = out->dtype ? sy_dtype_from_wire_name(out->dtype) : SY_DTYPE_NONE;
-    out->bytes = sy_dtype_bytes(dtype);
-    if (!out->bytes || out->rank > SWITCHYARD_MAX_RANK)
-        return sy_error_set(SY_EPROTO, "the server does not say what the model's inputs are");
-    for (int i = 0; i < out->rank; i++) {
-        int64_t dim = json_integer_value(json_array_get(shape, (size_t)i));
-
-        out->shape[i] = dim < 0 ? batch : dim;
-        if (__builtin_mul_overflow(out->bytes, (size_t)out->shape[i], &out->bytes))
-            return sy_error_set(SY_EPROTO, "input %s: a shape beyond all memory", out->name);
-    }
-    data = malloc(out->bytes + 1);
-    out->data = data;
-    if (!data)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for input %s", out->name);
-    fill_random(data, out->bytes, dtype);
-    return SY_OK;
-}
 
 static int file_input(const char *path, sy_client_tensor *out)
 {
@@ -130,7 +80,7 @@ static int make_input(struct infer *infer, json_t *entry, bool *used)
         return sy_error_set(SY_EARG,
                             "no file for input %s; give %s=FILE.npy, or --random for the others",
                             out->name, out->name);
-    return random_input(entry, infer->batch, out);
+    return sy_cli_random_input(entry, infer->batch, &random_state, out);
 }
 
 static int unknown_input(const struct infer *infer, const char *word)
@@ -214,21 +164,6 @@ static int request(struct infer *infer, bool last)
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
-static json_t *find_inputs(json_t *models, const char *model)
-{
-    size_t i;
-    json_t *entry;
-
-    json_array_foreach(models, i, entry)
-    {
-        const char *name = json_string_value(json_object_get(entry, "name"));
-
-        if (name && strcmp(name, model) == 0)
-            return json_object_get(entry, "inputs");
-    }
-    return NULL;
-}
-
 static int run(struct infer *infer)
 {
     char *text;
@@ -239,7 +174,7 @@ static int run(struct infer *infer)
         return sy_cli_fail("%s", sy_client_error(infer->client));
     models = json_loads(text, 0, NULL);
     free(text);
-    infer->list = find_inputs(models, infer->model);
+    infer->list = sy_cli_inputs_of(models, infer->model);
     /* A name that the server does not know gets the server's own answer. */
     if (infer->list && make_inputs(infer) < 0)
         result = sy_cli_fail_status();

@@ -9,11 +9,12 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/link_probe.h"
+#include "runtime/cli/package_models.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
 
 struct simulate_options {
-    const char *jobs, *requests, *generate, *models, *faults, *plot, *like;
+    const char *jobs, *requests, *generate, *models, *packages, *faults, *plot, *like;
     bool json;
     struct sy_sim_config config;
 };
@@ -23,6 +24,7 @@ enum simulate_option {
     O_REQUESTS,
     O_GENERATE,
     O_MODELS,
+    O_PACKAGES,
     O_FAULTS,
     O_POLICY,
     O_AT_ONCE,
@@ -58,6 +60,8 @@ static const struct sy_cli_option options[] = {
          "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
          "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
     [O_MODELS] = {"models", "FILE", "CSV: model,mb,compute_ms[,groups]; else examples"},
+    [O_PACKAGES] = {"packages", "DIR",
+                    "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
     [O_FAULTS] = {"faults", "FILE", "CSV: time_s,device,kind,duration_s[,factor]"},
     [O_POLICY] = {"policy", "P", "fifo (default), srtf, pack, fair, rr, weighted, priority"},
     [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
@@ -149,11 +153,9 @@ static int set_switch(struct simulate_options *o, enum simulate_option option)
 
 static int set_text(struct simulate_options *o, enum simulate_option option, const char *value)
 {
-    const char **texts[] = {[O_JOBS] = &o->jobs,
-                            [O_REQUESTS] = &o->requests,
-                            [O_GENERATE] = &o->generate,
-                            [O_MODELS] = &o->models,
-                            [O_FAULTS] = &o->faults};
+    const char **texts[] = {
+        [O_JOBS] = &o->jobs,     [O_REQUESTS] = &o->requests, [O_GENERATE] = &o->generate,
+        [O_MODELS] = &o->models, [O_PACKAGES] = &o->packages, [O_FAULTS] = &o->faults};
     if (option == O_PLOT)
         o->plot = value;
     else if (option == O_LIKE)
@@ -210,13 +212,16 @@ struct loaded {
     struct sy_sim_input in;
 };
 
-static int load_requests(const struct simulate_options *o, struct loaded *l)
+static int load_requests(const struct simulate_options *o, const struct sy_link_cost *link,
+                         struct loaded *l)
 {
     struct sy_sim_generator generator = {.n_models = 3};
     if (o->generate)
         SY_TRY(sy_sim_generator_parse(o->generate, &generator));
     if (o->models)
         SY_TRY(sy_sim_read_models(o->models, &l->models, &l->in.n_models));
+    else if (o->packages)
+        SY_TRY(sy_cli_package_models(o->packages, link, &l->models, &l->in.n_models));
     else
         SY_TRY(sy_sim_example_models(l->in.n_models = generator.n_models, &l->models));
     if (o->requests)
@@ -228,20 +233,31 @@ static int load_requests(const struct simulate_options *o, struct loaded *l)
     return sy_sim_generate(&generator, o->config.seed, &l->requests, &l->in.n_requests);
 }
 
+/* As measured, or as given with what a copy and a signal cost by default. */
+static int find_link(struct simulate_options *o, struct sy_link_cost *out)
+{
+    *out = (struct sy_link_cost){
+        .alpha_ns = 10000, .bytes_per_ns = o->config.link_gbps, .sigma_ns = 5000};
+    if (!o->like)
+        return SY_OK;
+    if (strcmp(o->like, "host") == 0) {
+        o->config.unified = true;
+        return SY_OK;
+    }
+    SY_TRY(sy_link_probe(o->like, out));
+    o->config.link_gbps = out->bytes_per_ns;
+    return SY_OK;
+}
+
 static int load(struct simulate_options *o, struct loaded *l)
 {
     struct sy_link_cost link;
-    SY_TRY(load_requests(o, l));
+    SY_TRY(find_link(o, &link));
+    SY_TRY(load_requests(o, &link, l));
     if (o->jobs)
         SY_TRY(sy_sim_read_jobs(o->jobs, &l->jobs, &l->in.n_jobs));
     if (o->faults)
         SY_TRY(sy_sim_read_faults(o->faults, &l->faults, &l->in.n_faults));
-    if (o->like && strcmp(o->like, "host") == 0) {
-        o->config.unified = true;
-    } else if (o->like) {
-        SY_TRY(sy_link_probe(o->like, &link));
-        o->config.link_gbps = link.bytes_per_ns;
-    }
     l->in.models = l->models;
     l->in.requests = l->requests;
     l->in.jobs = l->jobs;
@@ -319,6 +335,8 @@ int sy_cmd_simulate(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (!o.jobs && !o.requests && !o.generate)
         return sy_cli_usage("simulate what? give --jobs, --requests or --generate");
+    if (o.models && o.packages)
+        return sy_cli_usage("models from a file or from packages, not both: --models, --packages");
     if (o.requests && o.generate)
         return sy_cli_usage("requests are read or generated, not both: --requests, --generate");
     return simulate(&o);

@@ -19,6 +19,7 @@ static const struct {
     {"train", sy_cmd_train, "start or stop a training job at a server"},
     {"status", sy_cmd_status, "what a server is doing"},
     {"simulate", sy_cmd_simulate, "what a policy would do with jobs and requests"},
+    {"replay", sy_cmd_replay, "send a trace of requests to a server, each at its time"},
     {"bench-link", sy_cmd_bench_link, "measure the link between host and device"},
     {"version", sy_cmd_version, "version, commit, libraries"},
     {"worker", sy_cmd_worker, NULL},

@@ -373,8 +373,8 @@ static int find_model(const struct csv *csv, struct names *names, int32_t *out)
             return SY_OK;
         }
     }
-    return sy_error_set(SY_EARG, "%s:%d: no model %s; --models names a file that describes it",
-                        csv->path, csv->n_lines, csv->fields[1]);
+    return sy_error_set(SY_EARG, "%s:%d: no model %s among the %d that are known", csv->path,
+                        csv->n_lines, csv->fields[1], names->n_models);
 }
 
 static int request_row(const struct csv *csv, void *element, void *ctx)

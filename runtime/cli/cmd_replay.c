@@ -1,0 +1,376 @@
+/* replay: sends a trace of requests to a running server, each at its time, and reports what simulate reports. */
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/cli/random_inputs.h"
+#include "runtime/sim/sim_report.h"
+#include "runtime/sim/sim_trace.h"
+
+#define MAX_INPUTS      64
+#define MAX_CONNECTIONS 1024
+#define TIMEOUT_MS      60000u
+#define START_NS        (50 * SY_NS_PER_MS)  /* until all threads are there */
+#define LOOK_UP_NS      (100 * SY_NS_PER_MS) /* a sleeper sees within this that all is given up */
+#define LATE_NS         SY_NS_PER_MS /* sent later than that after its time: all connections were taken */
+
+struct model_inputs {
+    sy_client_tensor tensors[MAX_INPUTS];
+    int n;
+};
+
+struct replay {
+    const char *trace, *address, *plot;
+    int64_t n_connections, batch, seed;
+    double speed;
+    bool json;
+    json_t *described; /* what the server says of its models */
+    struct sy_sim_model *models;
+    struct model_inputs *inputs; /* by model; n 0: not asked for */
+    int n_models;
+    struct sy_sim_request *requests;
+    uint64_t n_requests;
+    sy_ns begun;
+    atomic_uint_fast64_t next;
+    atomic_bool stop;
+    pthread_mutex_t lock; /* what is below */
+    struct sy_sim_report *report;
+    uint64_t n_sent_late;
+    sy_ns last_end_ns; /* of what was answered: one at a time has the device */
+    sy_ns latest_ns;   /* the most that one was sent after its time */
+    char failure[256]; /* the first request's that failed */
+};
+
+/* ---- what is sent ---- */
+
+static int describe_model(struct replay *r, int at)
+{
+    const char *name =
+        json_string_value(json_object_get(json_array_get(r->described, (size_t)at), "name"));
+    if (!name || strlen(name) >= SY_SIM_NAME_BYTES)
+        return sy_error_set(SY_EPROTO, "the server names a model %.60s", name ? name : "nothing");
+    strcpy(r->models[at].name, name);
+    return SY_OK;
+}
+
+static int ask_for_models(struct replay *r, sy_client *client)
+{
+    char *text;
+    if (sy_client_call(client, "models", "{}", &text) < 0)
+        return sy_error_set(SY_EPEER, "%s", sy_client_error(client));
+    r->described = json_loads(text, 0, NULL);
+    free(text);
+    r->n_models = (int)json_array_size(r->described);
+    r->models = calloc((size_t)r->n_models + 1, sizeof *r->models);
+    r->inputs = calloc((size_t)r->n_models + 1, sizeof *r->inputs);
+    if (!r->models || !r->inputs)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", r->n_models);
+    for (int i = 0; i < r->n_models; i++)
+        SY_TRY(describe_model(r, i));
+    return SY_OK;
+}
+
+static int make_inputs(struct replay *r, int model, uint64_t *state)
+{
+    json_t *list = sy_cli_inputs_of(r->described, r->models[model].name), *entry;
+    struct model_inputs *inputs = &r->inputs[model];
+    size_t i;
+    if (json_array_size(list) < 1 || json_array_size(list) > MAX_INPUTS)
+        return sy_error_set(SY_EUNSUPPORTED, "%s has %zu inputs: 1 to %d can be made",
+                            r->models[model].name, json_array_size(list), MAX_INPUTS);
+    json_array_foreach(list, i, entry)
+    {
+        sy_client_tensor *out = &inputs->tensors[i];
+        out->name = json_string_value(json_object_get(entry, "name"));
+        if (!out->name)
+            return sy_error_set(SY_EPROTO, "an input of %s has no name", r->models[model].name);
+        inputs->n = (int)i + 1;
+        SY_TRY(sy_cli_random_input(entry, r->batch, state, out));
+    }
+    return SY_OK;
+}
+
+static int prepare(struct replay *r, sy_client *client)
+{
+    uint64_t state = (uint64_t)r->seed;
+    SY_TRY(ask_for_models(r, client));
+    SY_TRY(sy_sim_read_requests(r->trace, r->models, r->n_models, &r->requests, &r->n_requests));
+    for (uint64_t i = 0; i < r->n_requests; i++)
+        if (r->inputs[r->requests[i].model].n == 0)
+            SY_TRY(make_inputs(r, r->requests[i].model, &state));
+    return SY_OK;
+}
+
+/* ---- sending ---- */
+
+/* False: all is given up meanwhile. */
+static bool sleep_until(const struct replay *r, sy_ns at)
+{
+    for (sy_ns now; (now = sy_clock_now()) < at && !atomic_load(&r->stop);) {
+        sy_ns next = SY_MIN(at, now + LOOK_UP_NS);
+        struct timespec until = {(time_t)(next / SY_NS_PER_S), (long)(next % SY_NS_PER_S)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    }
+    return !atomic_load(&r->stop);
+}
+
+static void note_answer(struct replay *r, const struct sy_sim_request *request,
+                        const sy_client_result *result, sy_ns latency, sy_ns now)
+{
+    struct sy_sim_report *report = r->report;
+    sy_ns served = result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
+    report->n_done++;
+    report->n_late += request->deadline_ns > 0 && latency > request->deadline_ns;
+    report->n_swaps += result->swapped != 0;
+    report->moved_bytes += result->moved_bytes;
+    sy_sim_note_latency(report, request->class_, latency);
+    sy_ns from = SY_MAX(now > served ? now - served : 0, r->last_end_ns);
+    sy_sim_note_use(report, SY_SIM_USE_REQUESTS, from, now, 1);
+    r->last_end_ns = now;
+}
+
+static bool is_refusal(int status, sy_ns took)
+{
+    return status == SY_EBUSY || (status == SY_EDEADLINE && took < TIMEOUT_MS * SY_NS_PER_MS);
+}
+
+static void note_failure(struct replay *r, const struct sy_sim_request *request, const char *words)
+{
+    r->report->n_failed++;
+    if (!r->failure[0])
+        snprintf(r->failure, sizeof r->failure, "%s: %s", r->models[request->model].name, words);
+}
+
+/* Times count from when it was to be sent: a server that is slow cannot slow the trace and so look fast. False: the connection is of no
+ * use any more. */
+static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_request *request)
+{
+    struct model_inputs *inputs = &r->inputs[request->model];
+    sy_ns due = r->begun + (sy_ns)((double)request->at_ns / r->speed);
+    sy_client_result *result = NULL;
+    if (!sleep_until(r, due))
+        return false;
+    sy_ns sent = sy_clock_now();
+    int status = sy_client_infer(client, r->models[request->model].name, inputs->tensors, inputs->n,
+                                 &result);
+    sy_ns now = sy_clock_now();
+    bool refused = is_refusal(status, now - sent);
+    pthread_mutex_lock(&r->lock);
+    r->report->n_requests++;
+    r->report->n_events += 2;
+    r->report->n_refused += refused;
+    r->n_sent_late += sent > due + LATE_NS;
+    r->latest_ns = SY_MAX(r->latest_ns, sent - due);
+    r->report->makespan_ns = SY_MAX(r->report->makespan_ns, now - r->begun);
+    if (status == SY_OK)
+        note_answer(r, request, result, now - due, now - r->begun);
+    else if (!refused)
+        note_failure(r, request, sy_client_error(client));
+    pthread_mutex_unlock(&r->lock);
+    if (status == SY_OK)
+        sy_client_result_free(result);
+    return status == SY_OK || refused;
+}
+
+/* NULL, and all is given up: there is nobody to send the rest to. */
+static sy_client *connect_again(struct replay *r, sy_client *old)
+{
+    sy_client *client;
+    sy_client_close(old);
+    if (sy_client_connect(r->address, TIMEOUT_MS, &client) == SY_OK)
+        return client;
+    pthread_mutex_lock(&r->lock);
+    if (!r->failure[0])
+        snprintf(r->failure, sizeof r->failure, "%s", sy_client_error(client));
+    pthread_mutex_unlock(&r->lock);
+    atomic_store(&r->stop, true);
+    sy_client_close(client);
+    return NULL;
+}
+
+static void *connection_main(void *arg)
+{
+    struct replay *r = arg;
+    sy_client *client = connect_again(r, NULL);
+    while (client && !atomic_load(&r->stop)) {
+        uint64_t i = atomic_fetch_add(&r->next, 1);
+        if (i >= r->n_requests)
+            break;
+        /* Whatever went wrong, the next one gets a connection of its own. */
+        if (!send_one(r, client, &r->requests[i]))
+            client = connect_again(r, client);
+    }
+    sy_client_close(client);
+    return NULL;
+}
+
+static int send_all(struct replay *r)
+{
+    int64_t n = 0, wanted = SY_MIN(r->n_connections, (int64_t)SY_MAX(r->n_requests, 1));
+    pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
+    int status = SY_OK;
+    if (!threads)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld connections", (long long)wanted);
+    r->begun = sy_clock_now() + START_NS;
+    for (; n < wanted && status == SY_OK; n++)
+        if (pthread_create(&threads[n], NULL, connection_main, r) != 0) {
+            status = sy_error_set(SY_ENOMEM_HOST, "cannot start %lld threads; give --connections",
+                                  (long long)wanted);
+            atomic_store(&r->stop, true);
+            break;
+        }
+    while (n > 0)
+        pthread_join(threads[--n], NULL);
+    free(threads);
+    return status;
+}
+
+/* ---- the report ---- */
+
+static int plot(const struct replay *r)
+{
+    char title[256];
+    FILE *file = fopen(r->plot, "w");
+    if (!file)
+        return sy_error_set(SY_EIO, "cannot write %s: %s", r->plot, strerror(errno));
+    snprintf(title, sizeof title, "%s replayed at %s (measured)", r->trace, r->address);
+    int status = sy_sim_plot_svg(r->report, title, file);
+    if (fclose(file) != 0 && status == SY_OK)
+        status = sy_error_set(SY_EIO, "cannot write %s: %s", r->plot, strerror(errno));
+    return status;
+}
+
+static int report(const struct replay *r)
+{
+    double wall_s = (double)r->report->makespan_ns / 1e9;
+    SY_TRY(r->json ? sy_sim_print_json(r->report, wall_s, stdout)
+                   : sy_sim_print_text(r->report, wall_s, stdout));
+    if (r->plot)
+        SY_TRY(plot(r));
+    if (r->n_sent_late > 0)
+        fprintf(stderr,
+                "switchyard: %llu of %llu requests were sent more than 1 ms after their time, at "
+                "most %.1f ms; if that is many, give more --connections\n",
+                (unsigned long long)r->n_sent_late, (unsigned long long)r->report->n_requests,
+                (double)r->latest_ns / 1e6);
+    uint64_t n_left = r->n_requests - r->report->n_requests;
+    if (r->report->n_failed + n_left > 0)
+        return sy_error_set(
+            SY_EIO, "%llu of %llu requests failed, %llu were not sent; the first: %s",
+            (unsigned long long)r->report->n_failed, (unsigned long long)r->n_requests,
+            (unsigned long long)n_left, r->failure);
+    return SY_OK;
+}
+
+/* ---- the command ---- */
+
+static void finish(struct replay *r)
+{
+    for (int i = 0; i < r->n_models && r->inputs; i++)
+        for (int k = 0; k < r->inputs[i].n; k++)
+            free((void *)r->inputs[i].tensors[k].data);
+    free(r->inputs);
+    free(r->models);
+    free(r->requests);
+    json_decref(r->described);
+    sy_sim_report_free(r->report);
+    pthread_mutex_destroy(&r->lock);
+}
+
+static int replay(struct replay *r)
+{
+    sy_client *client;
+    if (sy_cli_connect(r->address, TIMEOUT_MS, &client))
+        return 1;
+    pthread_mutex_init(&r->lock, NULL);
+    r->report = sy_sim_report_new();
+    int status = r->report ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a report");
+    if (status == SY_OK)
+        status = prepare(r, client);
+    sy_client_close(client);
+    if (status == SY_OK) {
+        r->report->n_devices = 1;
+        status = send_all(r);
+    }
+    if (status == SY_OK)
+        status = report(r);
+    finish(r);
+    return status < 0 ? sy_cli_fail_status() : 0;
+}
+
+enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_PLOT, O_JSON };
+
+static const struct sy_cli_option options[] = {
+    [O_SERVER] = {"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    [O_SOCKET] = {"socket", "ADDRESS", "the same"},
+    [O_CONNECTIONS] = {"connections", "N",
+                       "at most so many requests under way at once; default 64"},
+    [O_SPEED] = {"speed", "X", "so many times as fast as the trace says; default 1"},
+    [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
+    [O_SEED] = {"seed", "N", "of the random inputs; default 1"},
+    [O_PLOT] = {"plot", "FILE", "SVG: the device over time, distribution"},
+    [O_JSON] = {"json", NULL, "print JSON, with the keys of simulate --json"},
+    {NULL, NULL, NULL}};
+
+static int set_option(struct replay *r, int option, const char *value)
+{
+    switch (option) {
+    case O_SERVER:
+    case O_SOCKET:
+        r->address = value;
+        return SY_OK;
+    case O_CONNECTIONS:
+        return sy_cli_integer(value, 1, MAX_CONNECTIONS, &r->n_connections);
+    case O_SPEED:
+        SY_TRY(sy_cli_real(value, &r->speed));
+        if (r->speed >= 1e-6 && r->speed <= 1e6)
+            return SY_OK;
+        return sy_error_set(SY_EARG, "%s is not from 0.000001 to 1000000", value);
+    case O_BATCH:
+        return sy_cli_integer(value, 1, 1 << 20, &r->batch);
+    case O_SEED:
+        return sy_cli_integer(value, 0, INT64_MAX, &r->seed);
+    case O_PLOT:
+        r->plot = value;
+        return SY_OK;
+    default:
+        r->json = true;
+        return SY_OK;
+    }
+}
+
+int sy_cmd_replay(int argc, char **argv)
+{
+    struct sy_cli_parser parser = {
+        "replay TRACE.csv [options]\n\nSends each request of the trace (time_s,model[,class,"
+        "deadline_ms], as for simulate --requests) to a running server at its time, whether or not "
+        "others have been answered, and prints what simulate prints. Inputs are random.",
+        options, argc, argv, 0};
+    struct replay r = {.n_connections = 64, .batch = 1, .seed = 1, .speed = 1};
+    const char *value;
+    int got;
+
+    r.address = sy_cli_default_socket();
+    while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
+        if (got == SY_CLI_WORD && r.trace)
+            return sy_cli_usage("one trace at a time: %s", value);
+        if (got == SY_CLI_WORD)
+            r.trace = value;
+        else if (set_option(&r, got, value) < 0)
+            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
+    }
+    if (got != SY_CLI_END)
+        return got == SY_CLI_HELP ? 0 : 2;
+    if (!r.trace)
+        return sy_cli_usage("replay which trace? see switchyard replay --help");
+    return replay(&r);
+}

@@ -1,0 +1,13 @@
+/* Simulated models from real packages: their bytes, what was profiled, and how the planner groups them. */
+#ifndef SY_CLI_PACKAGE_MODELS_H
+#define SY_CLI_PACKAGE_MODELS_H
+
+#include "loader/plan.h"
+#include "runtime/sim/sim.h"
+
+/* All packages under `folder`: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those that the planner makes for
+ * `link`. *out is the caller's to free. ENOTFOUND: none there; EARG: one was not profiled. */
+int sy_cli_package_models(const char *folder, const struct sy_link_cost *link,
+                          struct sy_sim_model **out, int *n);
+
+#endif

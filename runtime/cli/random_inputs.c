@@ -1,0 +1,72 @@
+#include "runtime/cli/random_inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph.h"
+#include "runtime/base/status.h"
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    return z ^ z >> 27;
+}
+
+static void fill_random(void *data, size_t bytes, enum sy_dtype dtype, uint64_t *state)
+{
+    size_t size = sy_dtype_bytes(dtype);
+
+    for (size_t at = 0; at + size <= bytes; at += size) {
+        int64_t whole = (int64_t)(next_random(state) >> 63);
+        float value = (float)(next_random(state) >> 40) / 8388608.0f - 1.0f;
+
+        if (dtype == SY_DTYPE_F32)
+            memcpy((char *)data + at, &value, size);
+        else
+            memcpy((char *)data + at, &whole, size);
+    }
+}
+
+int sy_cli_random_input(json_t *entry, int64_t batch, uint64_t *state, sy_client_tensor *out)
+{
+    json_t *shape = json_object_get(entry, "shape");
+    enum sy_dtype dtype;
+    void *data;
+
+    out->dtype = json_string_value(json_object_get(entry, "dtype"));
+    out->rank = (int)json_array_size(shape);
+    dtype = out->dtype ? sy_dtype_from_wire_name(out->dtype) : SY_DTYPE_NONE;
+    out->bytes = sy_dtype_bytes(dtype);
+    if (!out->bytes || out->rank > SWITCHYARD_MAX_RANK)
+        return sy_error_set(SY_EPROTO, "the server does not say what the model's inputs are");
+    for (int i = 0; i < out->rank; i++) {
+        int64_t dim = json_integer_value(json_array_get(shape, (size_t)i));
+
+        out->shape[i] = dim < 0 ? batch : dim;
+        if (__builtin_mul_overflow(out->bytes, (size_t)out->shape[i], &out->bytes))
+            return sy_error_set(SY_EPROTO, "input %s: a shape beyond all memory", out->name);
+    }
+    data = malloc(out->bytes + 1);
+    out->data = data;
+    if (!data)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for input %s", out->name);
+    fill_random(data, out->bytes, dtype, state);
+    return SY_OK;
+}
+
+json_t *sy_cli_inputs_of(json_t *models, const char *model)
+{
+    size_t i;
+    json_t *entry;
+
+    json_array_foreach(models, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (name && strcmp(name, model) == 0)
+            return json_object_get(entry, "inputs");
+    }
+    return NULL;
+}

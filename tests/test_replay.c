@@ -1,0 +1,168 @@
+/* The same trace replayed at a server and simulated: the same words, each request answered once, at its time. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "tests/server_fixture.h"
+
+static char output[1 << 16];
+
+/* Exit status; `output` is stdout, and stderr too if that is asked for. */
+static int run(bool errors, const char *format, ...)
+{
+    char arguments[2048], command[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "'%s' %s 2>%s </dev/null", fixture_program("switchyard"),
+             arguments, errors ? "&1" : "/dev/null");
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = 0;
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static json_t *answer_of(const char *what)
+{
+    json_t *json = json_loads(output, 0, NULL);
+    if (!json)
+        fail_msg("%s printed no JSON: %s", what, output);
+    return json;
+}
+
+static void assert_same_keys(json_t *a, json_t *b, const char *where)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(a, key, value)
+    {
+        json_t *other = json_object_get(b, key);
+        if (!other)
+            fail_msg("%s has no %s", where, key);
+        if (json_is_object(value) && strcmp(key, "tenants") != 0)
+            assert_same_keys(value, other, key);
+    }
+}
+
+static int64_t integer(json_t *answer, const char *key)
+{
+    json_t *value = json_object_get(answer, key);
+    assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+/* 60 requests of two classes within 0.6 s, to two models of different bytes. */
+static void write_trace(const char *path, const char *third_model)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "time_s,model,class\n");
+    for (int i = 0; i < 60; i++)
+        fprintf(file, "%.3f,%s,%d\n", i * 0.01,
+                i == 30 && third_model ? third_model
+                : i % 3                ? "identity"
+                                       : "tiny_cnn",
+                i % 2);
+    fclose(file);
+}
+
+static void replay_and_simulate(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char trace[300], plot[300];
+    fixture_init(&f, "replay");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    snprintf(trace, sizeof trace, "%s/trace.csv", f.folder);
+    snprintf(plot, sizeof plot, "%s/plot.svg", f.folder);
+    write_trace(trace, NULL);
+
+    assert_int_equal(run(false, "replay %s --server %s --json --connections 8 --plot %s", trace,
+                         f.address, plot),
+                     0);
+    json_t *measured = answer_of("replay");
+    assert_int_equal(integer(measured, "requests"), 60);
+    assert_int_equal(integer(measured, "failed") + integer(measured, "refused"), 0);
+    json_t *latency = json_object_get(measured, "latency_ms");
+    for (int i = 0; i < 2; i++) {
+        json_t *class_ = json_object_get(latency, i ? "1" : "0");
+        assert_int_equal(integer(class_, "n"), 30);
+        assert_true(json_real_value(json_object_get(class_, "p50")) > 0);
+    }
+    assert_true(json_real_value(json_object_get(measured, "makespan_s")) >= 0.59);
+    assert_int_equal(access(plot, R_OK), 0);
+    unlink(plot);
+
+    assert_int_equal(run(false,
+                         "simulate --requests %s --packages %s --like-this-machine host --json",
+                         trace, fixture_models()),
+                     0);
+    json_t *simulated = answer_of("simulate");
+    assert_int_equal(integer(simulated, "requests"), 60);
+    assert_same_keys(simulated, measured, "replay");
+    assert_same_keys(measured, simulated, "simulate");
+    json_decref(measured);
+    json_decref(simulated);
+
+    assert_int_equal(run(false, "replay %s --server %s --speed 20", trace, f.address), 0);
+    assert_non_null(strstr(output, "60 done"));
+    write_trace(trace, "nosuch");
+    assert_int_equal(run(true, "replay %s --server %s", trace, f.address), 1);
+    assert_non_null(strstr(output, "trace.csv:32: no model nosuch"));
+    assert_int_equal(run(true, "simulate --requests %s --packages %s", trace, f.folder), 1);
+    assert_non_null(strstr(output, f.folder));
+
+    /* The server goes away in the middle, and is not there: said, and not waited for. */
+    write_trace(trace, NULL);
+    pid_t killer = fork();
+    assert_true(killer >= 0);
+    if (killer == 0) {
+        usleep(300000);
+        kill(f.pid, SIGKILL);
+        _exit(0);
+    }
+    assert_int_equal(run(true, "replay %s --server %s --speed 0.01", trace, f.address), 1);
+    assert_non_null(strstr(output, "not sent; the first: "));
+    assert_int_equal(waitpid(killer, NULL, 0), killer);
+    fixture_kill(&f);
+    assert_int_equal(run(true, "replay %s --server %s", trace, f.address), 1);
+    assert_non_null(strstr(output, "no server"));
+    unlink(trace);
+    fixture_finish(&f);
+}
+
+static void bad_usage_is_exit_2(void **state)
+{
+    (void)state;
+    assert_int_equal(run(true, "replay"), 2);
+    assert_int_equal(run(true, "replay a b"), 2);
+    assert_int_equal(run(true, "replay a --speed 0"), 2);
+    assert_int_equal(run(true, "replay a --connections 0"), 2);
+    assert_int_equal(run(true, "simulate --generate rate=1 --models a --packages b"), 2);
+    assert_int_equal(run(true, "replay --help"), 0);
+    assert_non_null(strstr(output, "usage: switchyard replay"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_usage_is_exit_2),
+        cmocka_unit_test(replay_and_simulate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
