@@ -118,8 +118,9 @@ CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
 endif
 CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
 CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
-# The host engine's tests once more, of the CUDA engine on the fake mathematics.
-FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c))
+# The host engine's and trainer's tests once more, of the CUDA engine's on the fake mathematics.
+FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
+                   tests/test_train_run.c)
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device

@@ -14,9 +14,13 @@ void *fake_math_device(void *host);
 /* Does what was enqueued, in order; SY_OK. */
 int fake_math_synchronize(void);
 
+/* Forgets what was enqueued: its process was killed. */
+void fake_math_lose(void);
+
 struct fake_math_counts {
     uint64_t calls;                                /* of the table, since the last fake_math_fail */
     int maths, plans, host_blocks, graphs, queued; /* now */
+    int marks, waits, synchronizations, most_queued; /* so far; at a wait */
 };
 struct fake_math_counts fake_math_get_counts(void);
 /* The n-th call from now on fails with EDEVICE; 0: none. */

@@ -39,7 +39,11 @@ struct rig {
     uint64_t input_elements;
 };
 
+/* The host trainer, unless the binary is linked with a rig_choose_trainer (tests/on_fake_cuda/) that puts another here. */
 static const struct sy_trainer_ops *ops = &sy_host_trainer;
+static void *(*device_view)(void *memory); /* of what is bound; NULL: the pointer itself */
+void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))
+    __attribute__((weak));
 
 /* Memory full of NaN: what reads before it writes is found out. */
 static void *dirty_memory(uint64_t bytes, uint64_t shift, void **base)
@@ -72,7 +76,8 @@ static void rig_open(struct rig *r, struct sy_graph *graph, const struct sy_trai
         fail_msg("create: %s", sy_error_text());
     r->persistent = dirty_memory(ops->persistent_bytes(r->trainer), shift, &r->persistent_base);
     r->ephemeral = dirty_memory(ops->ephemeral_bytes(r->trainer), shift, &r->ephemeral_base);
-    ops->bind(r->trainer, r->persistent, r->ephemeral);
+    ops->bind(r->trainer, device_view ? device_view(r->persistent) : r->persistent,
+              device_view ? device_view(r->ephemeral) : r->ephemeral);
     if (ops->init_state(r->trainer) < 0)
         fail_msg("init_state: %s", sy_error_text());
     r->input_elements =
@@ -454,6 +459,8 @@ static void run_steps(struct rig *r, int n_steps, bool is_interrupted, uint64_t 
         int all = ops->n_gradient_steps(r->trainer);
         if (is_interrupted) { /* thrown away in the middle; the scratch memory is lost too */
             gradient_phase(r, b.input, &b.labels, 4u * BATCH, i * 7 % all);
+            if (ops->settle)
+                assert_int_equal(ops->settle(r->trainer), SY_OK);
             memset(r->ephemeral, 0xff, ops->ephemeral_bytes(r->trainer));
         }
         gradient_phase(r, b.input, &b.labels, 4u * BATCH, all);
@@ -596,6 +603,8 @@ int main(void)
     const char *text = getenv("SY_SEED");
     first_seed = text ? strtoull(text, NULL, 0) : 20240607;
     printf("SY_SEED=%llu\n", (unsigned long long)first_seed);
+    if (rig_choose_trainer)
+        rig_choose_trainer(&ops, &device_view);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_gradients, reseed),
         cmocka_unit_test_setup(test_running_statistics, reseed),

@@ -29,3 +29,18 @@ int sy_engine_for_device(const char *kind, const struct sy_engine_ops **out)
     *out = &sy_host_engine;
     return SY_OK;
 }
+
+int sy_trainer_for_device(const char *kind, const struct sy_trainer_ops **out)
+{
+    void *symbol;
+    *out = &sy_host_trainer;
+    if (strcmp(kind, "cuda") != 0)
+        return SY_OK;
+    int status = sy_device_cuda_symbol(SY_CUDA_TRAINER_ENTRY, &symbol);
+    if (status < 0)
+        return sy_error_prefix(status, "training on cuda (built where there are nvcc and cuDNN): ");
+    *out = ((sy_trainer_entry)symbol)(SY_TRAINER_LAYOUT_BYTES);
+    return *out ? SY_OK
+                : sy_error_set(SY_ENODEVICE, "the CUDA trainer is of another build of switchyard: "
+                                             "build both again with make");
+}

@@ -3,8 +3,10 @@
 #define SY_WORKERS_ENGINES_H
 
 #include "loader/engine.h"
+#include "workers/trainer.h"
 
-#define SY_CUDA_ENGINE_ENTRY "sy_cuda_engine_v1"
+#define SY_CUDA_ENGINE_ENTRY  "sy_cuda_engine_v1"
+#define SY_CUDA_TRAINER_ENTRY "sy_cuda_trainer_v1"
 
 /* What both sides of the plugin see, added up: an engine of another build is refused, not called. */
 #define SY_ENGINE_LAYOUT_BYTES                                                                \
@@ -16,9 +18,19 @@
 /* The plugin's symbol SY_CUDA_ENGINE_ENTRY: its engine; NULL when the sum is another. Again: the same. */
 typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes);
 
+#define SY_TRAINER_LAYOUT_BYTES                                                   \
+    (SY_ENGINE_LAYOUT_BYTES +                                                     \
+     (uint32_t)(sizeof(struct sy_trainer_ops) + sizeof(struct sy_train_options) + \
+                sizeof(struct sy_state_tensor)))
+
+/* The plugin's symbol SY_CUDA_TRAINER_ENTRY, likewise. */
+typedef const struct sy_trainer_ops *(*sy_trainer_entry)(uint32_t layout_bytes);
+
 /* The engine for a device kind as sy_device_spec_parse gives it ("host", "emulated", "cuda"); static. No device is opened: layouts and
  * packing need none, programs of an engine with attach do. ENODEVICE says why there is none (no plugin, one without the engine,
  * another build). */
 int sy_engine_for_device(const char *kind, const struct sy_engine_ops **out);
+/* Likewise the trainer; it works while the device's engine is attached. */
+int sy_trainer_for_device(const char *kind, const struct sy_trainer_ops **out);
 
 #endif

@@ -18,9 +18,8 @@
 #include "workers/snapshot.h"
 #include "workers/train_data.h"
 
-#define HEADER_BYTES 4096u
-#define MAGIC        0x314e525459575300ull /* "SWYTRN1" */
-#define VERSION      1u
+#define MAGIC   0x314e525459575300ull /* "SWYTRN1" */
+#define VERSION 1u
 /* How long one advance may stand in a wait for the snapshot thread: the caller looks at the epoch in between. */
 #define WAIT_MS 1
 
@@ -35,7 +34,7 @@ struct header {
     _Atomic uint64_t loss_bits;
 };
 
-_Static_assert(sizeof(struct header) <= HEADER_BYTES, "one page");
+_Static_assert(sizeof(struct header) <= 64, "one write of a device's");
 
 /* What the next advance does. */
 enum stage {
@@ -64,7 +63,9 @@ struct sy_train_run {
     struct sy_snapshot_layout layout;
     struct sy_snapshot_writer *writer; /* NULL: no snapshots */
     struct header *header;             /* since start */
+    char *persistent;
     void *ephemeral;
+    struct header own; /* where memory is a device's: what is written there, or was read */
     struct sy_control_page *page;
     enum stage stage;
     int at;
@@ -181,7 +182,8 @@ void sy_train_run_destroy(struct sy_train_run *r)
 
 void sy_train_run_needs(const struct sy_train_run *r, struct sy_train_needs *out)
 {
-    out->persistent_bytes = HEADER_BYTES + SY_ALIGN_UP(r->ops->persistent_bytes(r->trainer), 4096u);
+    out->persistent_bytes =
+        SY_TRAIN_HEADER_BYTES + SY_ALIGN_UP(r->ops->persistent_bytes(r->trainer), 4096u);
     out->ephemeral_bytes = SY_ALIGN_UP(r->ops->ephemeral_bytes(r->trainer), 4096u);
     out->total_steps = r->total_steps;
 }
@@ -202,30 +204,47 @@ static double double_of(uint64_t bits)
     return x;
 }
 
+/* To memory that only the device sees; behind the work that the header speaks of. */
+static int flush_header(struct sy_train_run *r)
+{
+    return r->ops->write_header ? r->ops->write_header(r->trainer, r->header, sizeof *r->header)
+                                : SY_OK;
+}
+
 /* An exchange, not a store: acquire keeps what follows behind the word, where a release store orders only what came before. */
-static void enter_phase(struct sy_train_run *r, enum sy_train_phase phase)
+static int enter_phase(struct sy_train_run *r, enum sy_train_phase phase)
 {
     atomic_store_explicit(&r->page->train_phase, (uint32_t)phase, memory_order_release);
     atomic_exchange_explicit(&r->header->phase, (uint32_t)phase, memory_order_acq_rel);
+    return flush_header(r);
 }
 
-static void publish_step(struct sy_train_run *r)
+static int publish_step(struct sy_train_run *r)
 {
     atomic_store_explicit(&r->header->step, r->step, memory_order_release);
     atomic_store_explicit(&r->header->loss_bits, bits_of(r->loss), memory_order_relaxed);
     atomic_store_explicit(&r->page->train_step, r->step, memory_order_relaxed);
     atomic_store_explicit(&r->page->train_loss_bits, bits_of(r->loss), memory_order_relaxed);
+    return flush_header(r);
 }
 
-static void write_header(struct sy_train_run *r)
+/* Whoever dies before it is written again leaves no state. */
+static int spoil_header(struct sy_train_run *r)
 {
     atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel);
+    return flush_header(r);
+}
+
+static int write_header(struct sy_train_run *r)
+{
+    SY_TRY(spoil_header(r));
     r->header->version = VERSION;
     r->header->job_hash = r->job.hash;
     r->header->state_bytes = r->ops->persistent_bytes(r->trainer);
-    publish_step(r);
-    enter_phase(r, SY_PHASE_GRADIENT);
+    SY_TRY(publish_step(r));
+    SY_TRY(enter_phase(r, SY_PHASE_GRADIENT));
     atomic_store_explicit(&r->header->magic, MAGIC, memory_order_release);
+    return flush_header(r);
 }
 
 static int adopt_memory(struct sy_train_run *r)
@@ -244,9 +263,8 @@ static int adopt_memory(struct sy_train_run *r)
                             r->job.name, atomic_load(&h->step));
     r->step = atomic_load(&h->step);
     r->loss = double_of(atomic_load(&h->loss_bits));
-    publish_step(r);
-    enter_phase(r, SY_PHASE_GRADIENT);
-    return SY_OK;
+    SY_TRY(publish_step(r));
+    return enter_phase(r, SY_PHASE_GRADIENT);
 }
 
 /* ---- start --------------------------------------------------------------------------------------- */
@@ -305,13 +323,11 @@ static int look_up_snapshot(struct sy_train_run *r)
 
 static int load_state(struct sy_train_run *r)
 {
-    atomic_exchange_explicit(&r->header->magic, 0,
-                             memory_order_acq_rel); /* whoever dies here leaves no state */
+    SY_TRY(spoil_header(r));
     SY_TRY(r->ops->init_state(r->trainer));
     if (r->job.snapshot_folder)
         SY_TRY(read_snapshot(r));
-    write_header(r);
-    return SY_OK;
+    return write_header(r);
 }
 
 static enum stage next_iteration(const struct sy_train_run *r)
@@ -319,15 +335,35 @@ static enum stage next_iteration(const struct sy_train_run *r)
     return r->is_stopping || r->step >= r->total_steps ? STAGE_LAST_SNAPSHOT : STAGE_LOAD;
 }
 
+/* The device may be behind what its worker said before it died: then the last snapshot is the state, as after a death in an update. */
+static int adopt_or_load(struct sy_train_run *r, int *in_memory)
+{
+    int status = adopt_memory(r);
+    if (status != SY_ECORRUPT || !r->ops->read_header)
+        return status;
+    sy_log_info("train", "event=memory_refused job=%s why=\"%s\"", r->job.name, sy_error_text());
+    *in_memory = 0;
+    return SY_OK;
+}
+
+static int find_header(struct sy_train_run *r, void *persistent, int in_memory)
+{
+    r->header = r->ops->write_header ? &r->own : persistent;
+    return in_memory && r->ops->read_header
+               ? r->ops->read_header(r->trainer, r->header, sizeof *r->header)
+               : SY_OK;
+}
+
 int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral, int in_memory,
                        struct sy_control_page *page)
 {
-    r->header = persistent;
     r->page = page;
+    r->persistent = persistent;
     r->ephemeral = ephemeral;
-    r->ops->bind(r->trainer, (char *)persistent + HEADER_BYTES, ephemeral);
+    r->ops->bind(r->trainer, r->persistent + SY_TRAIN_HEADER_BYTES, ephemeral);
+    SY_TRY(find_header(r, persistent, in_memory));
     if (in_memory)
-        SY_TRY(adopt_memory(r));
+        SY_TRY(adopt_or_load(r, &in_memory));
     if (r->job.snapshot_folder)
         SY_TRY(sy_snapshot_prepare_folder(&r->layout));
     if (!in_memory)
@@ -423,7 +459,7 @@ static int end_gradient(struct sy_train_run *r)
                             r->job.name, loss, r->step + 1, r->has_good ? r->good_path : "none",
                             r->good_step, r->job.options.learning_rate);
     r->loss = loss;
-    enter_phase(r, SY_PHASE_UPDATE);
+    SY_TRY(enter_phase(r, SY_PHASE_UPDATE));
     go_to(r, STAGE_UPDATE);
     return SY_OK;
 }
@@ -442,8 +478,8 @@ static int run_update(struct sy_train_run *r)
     if (++r->at < r->ops->n_update_steps(r->trainer))
         return SY_OK;
     r->step++;
-    publish_step(r);
-    enter_phase(r, SY_PHASE_GRADIENT);
+    SY_TRY(publish_step(r));
+    SY_TRY(enter_phase(r, SY_PHASE_GRADIENT));
     go_to(r, STAGE_ITERATION_END);
     return SY_OK;
 }
@@ -578,7 +614,7 @@ void sy_train_run_set_ephemeral(struct sy_train_run *r, void *ephemeral)
 {
     assert(sy_train_run_is_between_iterations(r) || r->stage == STAGE_LAST_SNAPSHOT);
     if (ephemeral != r->ephemeral)
-        r->ops->bind(r->trainer, (char *)r->header + HEADER_BYTES, ephemeral);
+        r->ops->bind(r->trainer, r->persistent + SY_TRAIN_HEADER_BYTES, ephemeral);
     r->ephemeral = ephemeral;
 }
 
@@ -599,6 +635,11 @@ void sy_train_run_stop(struct sy_train_run *r, int evaluate)
     } else if (!is_training && !evaluate &&
                (r->stage == STAGE_EVALUATE || r->stage == STAGE_EVALUATE_LOAD))
         go_to(r, STAGE_DRAIN);
+}
+
+int sy_train_run_settle(struct sy_train_run *r)
+{
+    return r->ops->settle ? r->ops->settle(r->trainer) : SY_OK;
 }
 
 uint64_t sy_train_run_step(const struct sy_train_run *r)

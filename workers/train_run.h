@@ -68,6 +68,9 @@ enum sy_train_part sy_train_run_next(const struct sy_train_run *run, const char 
 /* From now on: finish the iteration, snapshot, evaluate if asked and if the job has test data; advance then returns FINISHED. */
 void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 
+/* Waits for what is in flight on the device, bounded by the trainer; where steps are done when they return, nothing. */
+int sy_train_run_settle(struct sy_train_run *run);
+
 uint64_t sy_train_run_step(const struct sy_train_run *run);
 double sy_train_run_loss(const struct sy_train_run *run);
 double sy_train_run_accuracy(

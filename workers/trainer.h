@@ -32,6 +32,8 @@ struct sy_state_tensor {
 
 struct sy_trainer;
 
+#define SY_TRAIN_HEADER_BYTES 4096u /* in front of the persistent part; the caller's */
+
 struct sy_trainer_ops {
     const char *name;
     /* `graph`: read and inferred, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
@@ -73,6 +75,14 @@ struct sy_trainer_ops {
     void (*state_tensor)(const struct sy_trainer *trainer, int index, struct sy_state_tensor *out);
     int (*get_state)(struct sy_trainer *trainer, int index, void *to);
     int (*set_state)(struct sy_trainer *trainer, int index, const void *from);
+
+    /* (optional, all three or none: then memory is the host's, and a step is done when it returns) An engine that computes on a device
+     * by itself: what it is bound to are the device's addresses, steps only enqueue, and a bounded part of them is in flight.
+     * write_header copies to the header's start behind all that is enqueued; at most 64 bytes, taken at once. */
+    int (*write_header)(struct sy_trainer *trainer, const void *from, uint64_t bytes);
+    int (*read_header)(struct sy_trainer *trainer, void *to, uint64_t bytes);
+    /* Waits for what is in flight: before the device is given to others, or memory is moved. EDEVICE: it failed. */
+    int (*settle)(struct sy_trainer *trainer);
 };
 
 extern const struct sy_trainer_ops sy_host_trainer;

@@ -30,7 +30,8 @@ int sy_worker_send(struct sy_worker *w, const struct sy_message *message)
 static int say_hello(struct sy_worker *w)
 {
     char engine[128];
-    SY_TRY(sy_host_engine.describe(engine, sizeof engine));
+    SY_TRY(sy_host_engine.describe(engine,
+                                   sizeof engine)); /* which device it will be is not known yet */
     struct sy_message hello = {.id = SY_MSG_HELLO};
     hello.hello = (struct sy_msg_hello){
         .version = SY_WIRE_VERSION, .pid = (uint64_t)getpid(), .engine = engine};
@@ -94,7 +95,8 @@ static int choose_engine(struct sy_worker *w, const struct sy_msg_welcome *welco
 {
     struct sy_device_spec spec;
     SY_TRY(sy_device_spec_parse(welcome->device, &spec));
-    return sy_engine_for_device(spec.kind, &w->engine);
+    SY_TRY(sy_engine_for_device(spec.kind, &w->engine));
+    return sy_trainer_for_device(spec.kind, &w->trainer);
 }
 
 static int start(struct sy_worker *w)
@@ -242,7 +244,9 @@ static int serve(struct sy_worker *w)
 
 static void finish(struct sy_worker *w)
 {
-    if (w->job)
+    if (w->device_lost)
+        sy_train_run_destroy(w->job);
+    else if (w->job)
         sy_worker_job_forget(w);
     sy_worker_models_destroy(w->models);
     sy_transfer_destroy(w->transfer);

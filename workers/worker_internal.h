@@ -14,7 +14,8 @@
 
 struct sy_worker {
     int fd, index;
-    bool shutdown; /* SHUTDOWN was received */
+    bool shutdown;    /* SHUTDOWN was received */
+    bool device_lost; /* during training: the page says in which phase, and is left as it is */
     struct sy_shared_memory page_memory, arrivals_memory, slab, image;
     struct sy_control_page *page;
     _Atomic uint32_t *arrivals;
@@ -23,6 +24,7 @@ struct sy_worker {
     struct sy_stream *compute;
     struct sy_event *run_done; /* engines that only enqueue: the end of a run */
     const struct sy_engine_ops *engine;
+    const struct sy_trainer_ops *trainer;
     struct sy_transfer *transfer;
     struct sy_worker_models *models;
 

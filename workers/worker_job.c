@@ -23,7 +23,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
         return sy_error_set(SY_EBUSY, "worker %d has job %llu already", w->index,
                             (unsigned long long)w->job_id);
     struct sy_train_callbacks callbacks = {.snapshot_done = report_snapshot, .ctx = w};
-    SY_TRY(sy_train_run_create(msg->text, &sy_host_trainer, &callbacks, &w->job));
+    SY_TRY(sy_train_run_create(msg->text, w->trainer, &callbacks, &w->job));
     w->job_id = msg->job;
     w->job_started = false;
     w->announced_epoch = 0;
@@ -58,6 +58,10 @@ void sy_worker_job_forget(struct sy_worker *w)
 
 static int end_job(struct sy_worker *w, int status)
 {
+    if (status == SY_EDEVICE) { /* W5: the job goes on in another worker, as after a death */
+        w->device_lost = true;
+        return status;
+    }
     struct sy_message ended = {.id = SY_MSG_JOB_ENDED};
     ended.job_ended = (struct sy_msg_job_ended){
         .job = w->job_id,
@@ -70,6 +74,14 @@ static int end_job(struct sy_worker *w, int status)
     int sent = sy_worker_send(w, &ended);
     sy_worker_job_forget(w);
     return sent;
+}
+
+/* The trainer's view of an offset: the host's pointer where it computes on the host, else the device's address. */
+static void *view(const struct sy_worker *w, uint64_t offset)
+{
+    sy_device_address address = sy_pool_address(w->pool, offset);
+    return w->trainer->settle ? (void *)(uintptr_t)address.value
+                              : sy_device_host_pointer(w->device, address);
 }
 
 static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
@@ -86,10 +98,7 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
                             (unsigned long long)msg->job);
     atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_relaxed);
-    void *persistent =
-        sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->persistent_offset));
-    void *ephemeral =
-        sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset));
+    void *persistent = view(w, msg->persistent_offset), *ephemeral = view(w, msg->ephemeral_offset);
     return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
 }
 
@@ -118,8 +127,7 @@ int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
         needs.ephemeral_bytes > size - msg->ephemeral_offset)
         return sy_error_set(SY_EPROTO, "JOB_TURN of job %llu out of turn, or outside the pool",
                             (unsigned long long)msg->job);
-    sy_train_run_set_ephemeral(
-        w->job, sy_device_host_pointer(w->device, sy_pool_address(w->pool, msg->ephemeral_offset)));
+    sy_train_run_set_ephemeral(w->job, view(w, msg->ephemeral_offset));
     w->has_turn = true;
     w->turn_busy_ns = 0;
     return SY_OK;
@@ -139,6 +147,9 @@ int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 static int pause_job(struct sy_worker *w, uint32_t epoch)
 {
     if (w->announced_epoch != epoch) {
+        int settled = sy_train_run_settle(w->job); /* the device is free when it is said to be */
+        if (settled < 0)
+            return end_job(w, settled);
         sy_ns now = sy_clock_now();
         atomic_store_explicit(&w->page->paused_ns, now, memory_order_relaxed);
         atomic_store_explicit(&w->page->paused_epoch, epoch, memory_order_release);
@@ -166,8 +177,14 @@ static int step_job(struct sy_worker *w)
     return status < 0 || state == SY_TRAIN_FINISHED ? end_job(w, status) : SY_OK;
 }
 
+/* The device, and the memory of the turn, are free when that is said. */
 static int end_turn(struct sy_worker *w)
 {
+    sy_ns start = sy_clock_now();
+    int settled = sy_train_run_settle(w->job);
+    w->turn_busy_ns += sy_clock_now() - start;
+    if (settled < 0)
+        return end_job(w, settled);
     struct sy_message over = {.id = SY_MSG_JOB_TURN_OVER};
     over.job_turn_over = (struct sy_msg_job_turn_over){
         .job = w->job_id, .step = sy_train_run_step(w->job), .busy_ns = w->turn_busy_ns};

@@ -33,8 +33,11 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
     return sy_worker_send(w, &done);
 }
 
+/* A device that failed is lost to this process: it ends, and the runtime runs the request again elsewhere (W5). */
 static int fail_run(struct sy_worker *w, uint64_t run, int status)
 {
+    if (status == SY_EDEVICE)
+        return status;
     struct sy_infer_times none = {0};
     if (w->loaded)
         sy_transfer_end(w->transfer);

@@ -4,6 +4,7 @@
 #include "tests/engine_rig.h"
 #include "tests/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/cuda_trainer.h"
 
 void rig_choose_engine(struct rig_engine *out)
 {
@@ -15,4 +16,23 @@ void rig_choose_engine(struct rig_engine *out)
                                .device_view = fake_math_device,
                                .synchronize = fake_math_synchronize};
     atexit(sy_cuda_engine.detach); /* the fake asserts that nothing is left */
+}
+
+void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory));
+
+void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))
+{
+    sy_cuda_engine_use(&fake_math);
+    if (sy_cuda_engine.attach(NULL, NULL) < 0)
+        abort();
+    *out = &sy_cuda_trainer;
+    *view = fake_math_device;
+    atexit(sy_cuda_engine.detach);
+}
+
+void rig_lose_queue(void);
+
+void rig_lose_queue(void)
+{
+    fake_math_lose();
 }

@@ -191,6 +191,15 @@ struct sy_cuda_engine_counts sy_cuda_engine_get_counts(void)
 
 /* ---- programs ----------------------------------------------------------------------------------------- */
 
+int sy_cuda_engine_math(const struct sy_math_ops **ops, struct sy_math **math)
+{
+    if (!engine.math)
+        return sy_error_set(SY_ENODEVICE, "the CUDA engine has no device: open cuda:N first");
+    *ops = engine.ops;
+    *math = engine.math;
+    return SY_OK;
+}
+
 static int program_create(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
                           int64_t batch, struct sy_program **out)
 {

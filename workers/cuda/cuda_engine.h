@@ -11,6 +11,9 @@ extern const struct sy_engine_ops sy_cuda_engine;
 /* The mathematics that attach opens; static. Before attach. */
 void sy_cuda_engine_use(const struct sy_math_ops *ops);
 
+/* What is attached; ENODEVICE: nothing. */
+int sy_cuda_engine_math(const struct sy_math_ops **ops, struct sy_math **math);
+
 struct sy_cuda_engine_counts {
     uint64_t eager, captures, launches; /* runs of steps that make up a graph, since attach */
 };

@@ -68,31 +68,40 @@ struct sy_math_pool {
 };
 
 /* X(name, operand): value = f(value), or f(value, operand) with the operand an input of the chain. Integers take the first eight. */
-#define SY_MATH_CHAIN_TABLE(X)                          \
-    X(LOAD, 1) /* value = operand */                    \
-    X(ADD, 1)                                           \
-    X(SUB, 1)                                           \
-    X(MUL, 1)                                           \
-    X(DIV, 1)                                           \
-    X(POW, 1)                                           \
-    X(MAX, 1)                                           \
-    X(MIN, 1)                                           \
-    X(MUL_RSQRT, 1) /* value / sqrt(operand + alpha) */ \
-    X(LEAKY, 0)     /* x < 0: alpha x */                \
-    X(SIGMOID, 0)                                       \
-    X(TANH, 0)                                          \
-    X(CLIP, 0) /* to [alpha, beta] */                   \
-    X(ELU, 0)                                           \
-    X(EXP, 0)                                           \
-    X(LOG, 0)                                           \
-    X(SQRT, 0)                                          \
-    X(ABS, 0)                                           \
-    X(LINEAR, 0) /* alpha x + beta */                   \
-    X(RECIPROCAL, 0)                                    \
-    X(GELU_ERF, 0)                                      \
-    X(GELU_TANH, 0)                                     \
-    X(ERF, 0)                                           \
-    X(HARD_SIGMOID, 0) /* clip(alpha x + beta, 0, 1) */ \
+#define SY_MATH_CHAIN_TABLE(X)                                                                                   \
+    X(LOAD, 1) /* value = operand */                                                                             \
+    X(ADD, 1)                                                                                                    \
+    X(SUB, 1)                                                                                                    \
+    X(MUL, 1)                                                                                                    \
+    X(DIV, 1)                                                                                                    \
+    X(POW, 1)                                                                                                    \
+    X(MAX, 1)                                                                                                    \
+    X(MIN, 1)                                                                                                    \
+    X(MUL_RSQRT, 1) /* value / sqrt(operand + alpha) */                                                          \
+    /* Backward: value times the derivative; the operand is the forward's result, in the last four its input. */ \
+    X(GRAD_LEAKY, 1) /* alpha at least 0 */                                                                      \
+    X(GRAD_SIGMOID, 1)                                                                                           \
+    X(GRAD_TANH, 1)                                                                                              \
+    X(GRAD_ELU, 1)                                                                                               \
+    X(GRAD_GELU_ERF, 1)                                                                                          \
+    X(GRAD_GELU_TANH, 1)                                                                                         \
+    X(GRAD_HARD_SWISH, 1)                                                                                        \
+    X(GRAD_CLIP, 1)                                                                                              \
+    X(LEAKY, 0) /* x < 0: alpha x */                                                                             \
+    X(SIGMOID, 0)                                                                                                \
+    X(TANH, 0)                                                                                                   \
+    X(CLIP, 0) /* to [alpha, beta] */                                                                            \
+    X(ELU, 0)                                                                                                    \
+    X(EXP, 0)                                                                                                    \
+    X(LOG, 0)                                                                                                    \
+    X(SQRT, 0)                                                                                                   \
+    X(ABS, 0)                                                                                                    \
+    X(LINEAR, 0) /* alpha x + beta */                                                                            \
+    X(RECIPROCAL, 0)                                                                                             \
+    X(GELU_ERF, 0)                                                                                               \
+    X(GELU_TANH, 0)                                                                                              \
+    X(ERF, 0)                                                                                                    \
+    X(HARD_SIGMOID, 0) /* clip(alpha x + beta, 0, 1) */                                                          \
     X(HARD_SWISH, 0)
 
 enum sy_math_chain_code {
@@ -100,6 +109,9 @@ enum sy_math_chain_code {
     SY_MATH_CHAIN_TABLE(X)
 #undef X
 };
+
+/* Codes up to here read an operand. */
+#define SY_CHAIN_LAST_OPERAND SY_CHAIN_GRAD_CLIP
 
 struct sy_math_chain_step {
     int32_t code, input;
@@ -164,6 +176,36 @@ struct sy_math_reduce {
     bool reduced[SY_MAX_RANK];
 };
 
+/* ---- training ---- */
+
+/* Of dense [rows, columns], for each column; sums are exact to float rounding. */
+enum sy_math_columns_kind {
+    SY_COLUMNS_SUM,     /* out[columns] = sum a */
+    SY_COLUMNS_MOMENTS, /* out[2, columns] = mean, population variance of a */
+    SY_COLUMNS_NORM /* a = dy: out[2, columns] = sum dy, sum dy (x - mean) / sqrt(variance + epsilon) */
+};
+struct sy_math_columns {
+    enum sy_math_columns_kind kind;
+    int64_t rows, columns;
+    float epsilon;
+};
+
+/* The mean over rows: of -log softmax(x)[label] (labels int32, each checked by the caller), or of the mean of (x - wanted)^2. */
+struct sy_math_loss {
+    bool square;
+    int64_t rows, columns;
+};
+
+struct sy_math_update {
+    enum { SY_UPDATE_SGD, SY_UPDATE_MOMENTUM, SY_UPDATE_ADAM, SY_UPDATE_STATISTIC } kind;
+    int64_t n;
+    /* w -= rate (g + decay w) | v = momentum v + g + decay w, w -= rate v | Adam, with d = g + decay w: m = beta1 m + rest1 d,
+     * v = beta2 v + rest2 d^2, w -= rate m / (sqrt(v) correct2 + epsilon) | w = momentum w + rest1 g */
+    float rate, momentum, decay, beta1, beta2, rest1, rest2, epsilon, correct2;
+};
+
+#define SY_MATH_MARKS 9u /* slots of mark */
+
 struct sy_math_ops {
     const char *name;
     /* Every program reserves so much of its workspace for plans. A constant, so that workspaces are of equal size in all
@@ -222,6 +264,30 @@ struct sy_math_ops {
                 uint64_t bytes); /* on the device */
     int (*to_device)(struct sy_math *math, const void *host, void *to, uint64_t bytes);
     int (*to_host)(struct sy_math *math, const void *from, void *host, uint64_t bytes);
+
+    /* ---- training: enqueue ---- */
+    /* x, moments: with NORM. */
+    int (*columns)(struct sy_math *math, const struct sy_math_columns *columns, const void *a,
+                   const void *x, const void *moments, void *out, void *scratch);
+    /* dx of y = (x - mean) rsqrt(variance + epsilon) scale + bias over the batch; sums: of NORM. dx may be dy. */
+    int (*norm_gradient)(struct sy_math *math, const struct sy_math_columns *columns,
+                         const void *dy, const void *x, const void *moments, const void *sums,
+                         const void *scale, void *dx);
+    /* dx, of x's strides, all of it; the gradient of a maximum goes to the first of equals. */
+    int (*pool_gradient)(struct sy_math *math, const struct sy_math_pool *pool, const void *x,
+                         const void *dy, void *dx);
+    /* diff = d loss / d x; *loss on the device. */
+    int (*loss)(struct sy_math *math, const struct sy_math_loss *loss, const void *x,
+                const void *wanted, void *diff, void *out, void *scratch);
+    int (*update)(struct sy_math *math, const struct sy_math_update *update, void *w, const void *g,
+                  void *m, void *v);
+    /* Notes what is enqueued so far as `slot`, which may be noted again once it was waited for. */
+    int (*mark)(struct sy_math *math, unsigned slot);
+
+    /* ---- waiting: sleeps ---- */
+    /* Until all in front of the mark is done. *out_ns: device time since mark `before`, if that was noted and waited for; else 0. */
+    int (*wait_mark)(struct sy_math *math, unsigned slot, int before, uint64_t *out_ns);
+    int (*synchronize)(struct sy_math *math);
 
     /* Between begin and end what is enqueued is not run but recorded. end returns NULL in *out and SY_OK when it could not be. */
     int (*capture_begin)(struct sy_math *math);

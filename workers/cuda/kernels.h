@@ -26,9 +26,11 @@ int sy_kernel_gather(struct CUstream_st *stream, const struct sy_math_gather *ga
                      const void *from, const void *indices, void *to, struct sy_math_fault *fault);
 int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *pool, const void *x,
                    void *y);
-/* Any shape; for what cuDNN does not have, and where it is the fastest (few channels in a group). */
-int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *conv, const void *x,
-                   const void *w, const void *bias, const void *residual, void *y);
+/* Any shape and direction (a, b, y as in struct sy_math_ops); for what cuDNN does not have, and where it is the fastest (few channels in a group). */
+int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *conv, const void *a,
+                   const void *b, const void *bias, const void *residual, void *y);
+int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_conv *conv,
+                            const void *a, const void *b, void *y);
 int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *softmax,
                       const void *x, void *y);
 int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_norm *norm,
@@ -36,6 +38,21 @@ int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_
                          void *out, void *sum);
 int sy_kernel_reduce(struct CUstream_st *stream, const struct sy_math_reduce *reduce, const void *x,
                      void *y);
+
+/* ---- kernels_train.cu; scratch: scratch_bytes of it ---- */
+int sy_kernel_columns(struct CUstream_st *stream, const struct sy_math_columns *columns,
+                      const void *a, const void *x, const void *moments, void *out, void *scratch,
+                      uint64_t scratch_bytes);
+int sy_kernel_norm_gradient(struct CUstream_st *stream, const struct sy_math_columns *columns,
+                            const void *dy, const void *x, const void *moments, const void *sums,
+                            const void *scale, void *dx);
+int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_pool *pool,
+                            const void *x, const void *dy, void *dx);
+/* scratch: a double a row. */
+int sy_kernel_loss(struct CUstream_st *stream, const struct sy_math_loss *loss, const void *x,
+                   const void *wanted, void *diff, void *out, void *scratch);
+int sy_kernel_update(struct CUstream_st *stream, const struct sy_math_update *update, void *w,
+                     const void *g, void *m, void *v);
 
 #ifdef __cplusplus
 }

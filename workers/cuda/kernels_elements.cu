@@ -47,8 +47,46 @@ __device__ static float unary(const sy_math_chain_step &s, float x)
     }
 }
 
+/* d (x cdf(x)) / dx = cdf(x) + x pdf(x); by tanh: the derivative of that formula. */
+__device__ static float gelu_slope(float x, bool by_tanh)
+{
+    if (!by_tanh)
+        return 0.5f * (1 + erff(x * 0.70710678118654752f)) +
+               x * 0.39894228040143268f * expf(-0.5f * x * x);
+    float t = tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) +
+           0.5f * x * (1 - t * t) * 0.79788456080286536f * (1 + 3 * 0.044715f * x * x);
+}
+
+/* x times the derivative, y: the result or the input of the forward. */
+__device__ static float slope(const sy_math_chain_step &s, float x, float y)
+{
+    switch (s.code) {
+    case SY_CHAIN_GRAD_LEAKY:
+        return y > 0 ? x : s.alpha * x;
+    case SY_CHAIN_GRAD_SIGMOID:
+        return x * y * (1 - y);
+    case SY_CHAIN_GRAD_TANH:
+        return x * (1 - y * y);
+    case SY_CHAIN_GRAD_ELU:
+        return y > 0 ? x : x * (y + s.alpha);
+    case SY_CHAIN_GRAD_GELU_ERF:
+        return x * gelu_slope(y, false);
+    case SY_CHAIN_GRAD_GELU_TANH:
+        return x * gelu_slope(y, true);
+    case SY_CHAIN_GRAD_HARD_SWISH:
+        return y <= -3 ? 0.0f : y >= 3 ? x : x * (y / 3 + 0.5f);
+    case SY_CHAIN_GRAD_CLIP:
+        return y > s.alpha && y < s.beta ? x : 0.0f;
+    default:
+        return x;
+    }
+}
+
 __device__ static float step(const sy_math_chain_step &s, float x, float y)
 {
+    if (s.code > SY_CHAIN_MUL_RSQRT && s.code <= SY_CHAIN_LAST_OPERAND)
+        return slope(s, x, y);
     switch (s.code) {
     case SY_CHAIN_LOAD:
         return y;
@@ -122,7 +160,7 @@ __global__ static void chain_kernel(const __grid_constant__ sy_math_chain c,
         sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
         for (int s = 0; s < c.n_steps; s++) {
             V operand = 0;
-            if (c.steps[s].code <= SY_CHAIN_MUL_RSQRT)
+            if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND)
                 operand = (V)((const T *)inputs.at[c.steps[s].input])[at[1 + c.steps[s].input]];
             value = step(c.steps[s], value, operand);
         }

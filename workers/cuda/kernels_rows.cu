@@ -116,6 +116,8 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
 int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *c, const void *x,
                    const void *w, const void *bias, const void *residual, void *y)
 {
+    if (c->direction != SY_MATH_FORWARD)
+        return sy_kernel_conv_gradient(stream, c, x, w, y);
     int64_t n = c->batch * c->out_channels * c->out[0] * c->out[1] * c->out[2];
     if (n == 0)
         return 0;

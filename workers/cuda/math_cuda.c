@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/cuda_trainer.h"
 #include "workers/cuda/kernels.h"
 #include "workers/cuda/math_internal.h"
 
@@ -182,6 +183,9 @@ static void close_math(struct sy_math *math)
         (void)cudaEventDestroy(math->start);
     if (math->stop)
         (void)cudaEventDestroy(math->stop);
+    for (unsigned i = 0; i < SY_MATH_MARKS; i++)
+        if (math->marks[i])
+            (void)cudaEventDestroy(math->marks[i]);
     free(math);
 }
 
@@ -204,6 +208,8 @@ static int open_parts(struct sy_math *math)
     SY_TRY(open_choices(math));
     SY_CUDA(math, cudaEventCreate(&math->start));
     SY_CUDA(math, cudaEventCreate(&math->stop));
+    for (unsigned i = 0; i < SY_MATH_MARKS; i++) /* waits sleep */
+        SY_CUDA(math, cudaEventCreateWithFlags(&math->marks[i], cudaEventBlockingSync));
     SY_CUDNN(math, cudnnCreate(&math->cudnn));
     SY_CUDNN(math, cudnnSetStream(math->cudnn, math->stream));
     SY_LT(math, cublasLtCreate(&math->lt));
@@ -324,6 +330,73 @@ static int reduce(struct sy_math *math, const struct sy_math_reduce *r, const vo
     return check_kernel(math, sy_kernel_reduce(math->stream, r, x, y), "reduction");
 }
 
+/* ---- training ----------------------------------------------------------------------------------------- */
+
+static int columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
+                   const void *x, const void *moments, void *out, void *scratch)
+{
+    return check_kernel(
+        math,
+        sy_kernel_columns(math->stream, c, a, x, moments, out, scratch, SY_MATH_SCRATCH_BYTES),
+        "column");
+}
+
+static int norm_gradient(struct sy_math *math, const struct sy_math_columns *c, const void *dy,
+                         const void *x, const void *moments, const void *sums, const void *scale,
+                         void *dx)
+{
+    return check_kernel(math,
+                        sy_kernel_norm_gradient(math->stream, c, dy, x, moments, sums, scale, dx),
+                        "batch norm gradient");
+}
+
+static int pool_gradient(struct sy_math *math, const struct sy_math_pool *p, const void *x,
+                         const void *dy, void *dx)
+{
+    return check_kernel(math, sy_kernel_pool_gradient(math->stream, p, x, dy, dx), "pool gradient");
+}
+
+static int loss(struct sy_math *math, const struct sy_math_loss *l, const void *x,
+                const void *wanted, void *diff, void *out, void *scratch)
+{
+    if ((uint64_t)l->rows > SY_MATH_SCRATCH_BYTES / sizeof(double))
+        return sy_error_set(SY_EUNSUPPORTED, "a loss over %lld rows", (long long)l->rows);
+    return check_kernel(math, sy_kernel_loss(math->stream, l, x, wanted, diff, out, scratch),
+                        "loss");
+}
+
+static int update(struct sy_math *math, const struct sy_math_update *u, void *w, const void *g,
+                  void *m, void *v)
+{
+    return check_kernel(math, sy_kernel_update(math->stream, u, w, g, m, v), "optimizer");
+}
+
+static int mark(struct sy_math *math, unsigned slot)
+{
+    assert(slot < SY_MATH_MARKS);
+    SY_CUDA(math, cudaEventRecord(math->marks[slot], math->stream));
+    math->marked[slot] = true;
+    return SY_OK;
+}
+
+static int wait_mark(struct sy_math *math, unsigned slot, int before, uint64_t *out_ns)
+{
+    float ms = 0;
+    *out_ns = 0;
+    SY_CUDA(math, cudaEventSynchronize(math->marks[slot]));
+    if (before < 0 || !math->marked[before])
+        return SY_OK;
+    SY_CUDA(math, cudaEventElapsedTime(&ms, math->marks[before], math->marks[slot]));
+    *out_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+    return SY_OK;
+}
+
+static int synchronize(struct sy_math *math)
+{
+    SY_CUDA(math, cudaStreamSynchronize(math->stream));
+    return SY_OK;
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------- */
 
 static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes)
@@ -412,6 +485,14 @@ const struct sy_math_ops sy_cuda_math = {
     .softmax = softmax,
     .layer_norm = layer_norm,
     .reduce = reduce,
+    .columns = columns,
+    .norm_gradient = norm_gradient,
+    .pool_gradient = pool_gradient,
+    .loss = loss,
+    .update = update,
+    .mark = mark,
+    .wait_mark = wait_mark,
+    .synchronize = synchronize,
     .copy = copy,
     .to_device = to_device,
     .to_host = to_host,
@@ -427,4 +508,9 @@ const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes)
         return NULL;
     sy_cuda_engine_use(&sy_cuda_math);
     return &sy_cuda_engine;
+}
+
+const struct sy_trainer_ops *sy_cuda_trainer_v1(uint32_t layout_bytes)
+{
+    return layout_bytes == SY_TRAINER_LAYOUT_BYTES ? &sy_cuda_trainer : NULL;
 }

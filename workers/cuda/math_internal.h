@@ -23,6 +23,8 @@ struct sy_math {
     struct sy_math_plan *plans; /* one per description, as long as it is open */
     struct sy_choices *choices;
     bool tune;
+    cudaEvent_t marks[SY_MATH_MARKS];
+    bool marked[SY_MATH_MARKS]; /* once, at least */
 };
 
 enum sy_math_way {

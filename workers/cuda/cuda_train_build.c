@@ -1,0 +1,303 @@
+/* From the graph to the list of steps: the batch, forward in the graph's order, loss, backward in reverse; and where buffers lie. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_train.h"
+#include "workers/host/workspace_plan.h"
+
+/* ---- batch and loss ----------------------------------------------------------------------------------- */
+
+static uint64_t value_bytes(const struct sy_trainer *t, int value)
+{
+    return (uint64_t)sy_cutr_count(&t->values[value]) * sizeof(float);
+}
+
+static int run_fetch(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    uint64_t from = step->args[0] == t->labels ? t->host_labels : 0;
+    return t->ops->to_device(t->math, t->host + from, sy_cutr_pointer(t, step->args[0]),
+                             (uint64_t)step->n);
+}
+
+static int add_fetch(struct sy_trainer *t, unsigned when, int value)
+{
+    struct sy_cutr_step *step;
+    SY_TRY(sy_cutr_step_new(t, when, "batch", run_fetch, &value, 1, &step));
+    step->n = (int64_t)value_bytes(t, value);
+    step->cost_ns += value_bytes(t, value) / 25; /* a link of 25 GB/s */
+    return SY_OK;
+}
+
+static int build_input(struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    int64_t dims[SY_MAX_RANK];
+    if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "model '%s': training wants one input and an output, this has %d and %d", g->name,
+            g->n_inputs, g->n_outputs);
+    if (g->tensors[g->inputs[0]].dtype != SY_DTYPE_F32)
+        return sy_error_set(SY_EUNSUPPORTED, "input '%s': training on cuda takes float32",
+                            g->tensors[g->inputs[0]].name);
+    int rank = sy_cutr_dims(t, g->inputs[0], dims);
+    SY_TRY(rank);
+    if (rank < 1 || dims[0] != t->options.batch)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%s': its first dimension is not the batch of %lld",
+                            g->tensors[g->inputs[0]].name, (long long)t->options.batch);
+    SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &t->input));
+    t->tensors[g->inputs[0]].value = t->input;
+    return add_fetch(t, SY_CUTR_FORWARD, t->input);
+}
+
+/* Softmax at the end of a network trained with cross entropy is part of the loss: it is left out. */
+static int logits_tensor(const struct sy_trainer *t, int *n_nodes)
+{
+    const struct sy_graph *g = t->graph;
+    const struct sy_node *last = &g->nodes[g->n_nodes - 1];
+    bool is_softmax = last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX;
+    *n_nodes = g->n_nodes;
+    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax ||
+        last->outputs[0] != g->outputs[0])
+        return g->outputs[0];
+    *n_nodes = g->n_nodes - 1;
+    return last->inputs[0];
+}
+
+/* args: logits, labels, diff, loss. The loss leaves at once; it is there long before the backward pass has ended. */
+static int run_loss(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    void *loss = sy_cutr_pointer(t, step->args[3]);
+    SY_TRY(t->ops->loss(t->math, &step->loss, sy_cutr_pointer(t, step->args[0]),
+                        sy_cutr_pointer(t, step->args[1]), sy_cutr_pointer(t, step->args[2]), loss,
+                        sy_cutr_scratch(t)));
+    SY_TRY(t->ops->to_host(t->math, loss, t->host + t->host_loss, sizeof(float)));
+    SY_TRY(t->ops->mark(t->math, SY_MATH_MARKS - 1));
+    t->loss_marked = true;
+    return SY_OK;
+}
+
+static int build_loss(struct sy_trainer *t, int tensor)
+{
+    const char *name = t->graph->tensors[tensor].name;
+    int64_t batch = t->options.batch;
+    bool square = t->options.loss == SY_LOSS_MSE;
+    struct sy_cutr_step *step;
+    int diff;
+    if (t->tensors[tensor].value < 0 || !t->tensors[tensor].needs_gradient)
+        return sy_error_set(SY_EUNSUPPORTED, "output '%s' depends on no trainable parameter", name);
+    SY_TRY(sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[tensor].value, false, &t->logits));
+    const struct sy_cutr_value v = t->values[t->logits];
+    if (v.rank < 1 || v.dims[0] != batch || (!square && v.rank != 2))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "output '%s': rank %d; the loss wants [batch, classes] with batch %lld",
+                            name, v.rank, (long long)batch);
+    t->n_outputs = sy_cutr_count(&v) / batch;
+    int64_t n_labels = square ? batch * t->n_outputs : batch; /* int32 takes four bytes as well */
+    SY_TRY(sy_cutr_value_new(t, 1, &n_labels, false, false, &t->labels));
+    SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels));
+    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, false, false, &diff));
+    SY_TRY(sy_cutr_value_new(t, 1, (int64_t[]){1}, false, false, &t->loss_value));
+    SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, "loss", run_loss,
+                            (int[]){t->logits, t->labels, diff, t->loss_value}, 4, &step));
+    step->loss = (struct sy_math_loss){.square = square, .rows = batch, .columns = t->n_outputs};
+    return sy_cutr_gradient_add(t, tensor, diff);
+}
+
+/* ---- forward and backward ----------------------------------------------------------------------------- */
+
+static int build_forward(struct sy_trainer *t, int n_nodes)
+{
+    for (int n = 0; n < n_nodes; n++) {
+        const struct sy_node *node = &t->graph->nodes[n];
+        const struct sy_cutr_operator *op = sy_cutr_operator_of(node->op);
+        if (!op)
+            return sy_cutr_refuse(node, "the operator has no backward here");
+        bool needs = false, from_data = false;
+        for (int i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0) {
+                needs |= t->tensors[node->inputs[i]].needs_gradient;
+                from_data |= t->tensors[node->inputs[i]].value >= 0;
+            }
+        if (!from_data || node->inputs[0] < 0 ||
+            (t->tensors[node->inputs[0]].value < 0 && !t->graph->tensors[node->inputs[0]].data))
+            return sy_cutr_refuse(node, "its input is a constant, or another node's second output");
+        SY_TRY(op->forward(t, n));
+        t->tensors[node->outputs[0]].needs_gradient =
+            needs || t->nodes[n].weights >= 0 || t->nodes[n].bias >= 0;
+    }
+    return SY_OK;
+}
+
+static int build_backward(struct sy_trainer *t, int n_nodes)
+{
+    for (int n = n_nodes - 1; n >= 0; n--) {
+        const struct sy_node *node = &t->graph->nodes[n];
+        int gradient = t->tensors[node->outputs[0]].gradient;
+        if (gradient >= 0)
+            SY_TRY(sy_cutr_operator_of(node->op)->backward(t, n, gradient));
+    }
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient >= 0 && t->params[p].n_contributions == 0)
+            return sy_error_set(SY_EUNSUPPORTED, "parameter '%s' has no path to the loss",
+                                t->graph->tensors[t->params[p].tensor].name);
+    return SY_OK;
+}
+
+/* ---- where buffers lie -------------------------------------------------------------------------------- */
+
+static void place(struct sy_trainer *t, int value, uint64_t *at)
+{
+    struct sy_cutr_buffer *b = &t->buffers[t->values[value].buffer];
+    b->offset = *at;
+    *at += b->bytes;
+}
+
+static void place_persistent(struct sy_trainer *t)
+{
+    uint64_t at = 0;
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient >= 0)
+            place(t, t->params[p].value, &at);
+    t->trained_bytes = at;
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient >= 0)
+            place(t, t->params[p].gradient, &at);
+    for (int slot = 0; slot < SY_CUTR_SLOTS; slot++)
+        for (int p = 0; p < t->n_params; p++)
+            if (slot < t->params[p].n_slots)
+                place(t, t->params[p].slots[slot], &at);
+    t->statistic_offset = at;
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient < 0)
+            place(t, t->params[p].value, &at);
+    t->persistent_bytes = at;
+}
+
+/* The update phase comes behind the last step and reads the batch's statistics. */
+static void keep_statistics(struct sy_trainer *t)
+{
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].batch_statistic >= 0)
+            t->buffers[t->values[t->params[p].batch_statistic].buffer].last = t->n_steps;
+}
+
+static int place_ephemeral(struct sy_trainer *t)
+{
+    struct sy_interval *intervals = calloc((size_t)t->n_buffers + 1, sizeof *intervals);
+    uint64_t bytes = 0;
+    int n = 0;
+    if (!intervals)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to place %d buffers", t->n_buffers);
+    for (int b = 0; b < t->n_buffers; b++)
+        if (!t->buffers[b].persistent && t->buffers[b].first >= 0)
+            intervals[n++] = (struct sy_interval){.id = b,
+                                                  .first = t->buffers[b].first,
+                                                  .last = t->buffers[b].last,
+                                                  .bytes = t->buffers[b].bytes};
+    int status = sy_workspace_plan(intervals, n, &bytes);
+    for (int i = 0; i < n; i++)
+        t->buffers[intervals[i].id].offset = intervals[i].offset;
+    free(intervals);
+    t->scratch_offset = SY_ALIGN_UP(bytes, (uint64_t)SY_CUTR_ALIGN);
+    t->ephemeral_bytes = t->scratch_offset + t->ops->scratch_bytes;
+    return status;
+}
+
+/* ---- lists -------------------------------------------------------------------------------------------- */
+
+static const char *slot_suffix(const struct sy_trainer *t, int slot)
+{
+    if (slot < 0)
+        return "";
+    if (t->options.optimizer == SY_OPTIMIZER_SGD)
+        return ".momentum";
+    return slot == 0 ? ".adam_m" : ".adam_v";
+}
+
+static int add_states(struct sy_trainer *t, int param)
+{
+    const char *name = t->graph->tensors[t->params[param].tensor].name;
+    for (int slot = -1; slot < t->params[param].n_slots; slot++) {
+        struct sy_cutr_state *state = sy_cutr_append(&t->states, &t->n_states, sizeof *state);
+        if (!state)
+            return SY_ENOMEM_HOST;
+        state->param = param;
+        state->slot = slot;
+        state->name = malloc(strlen(name) + 16);
+        if (!state->name)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for a name");
+        strcpy(state->name, name);
+        strcat(state->name, slot_suffix(t, slot));
+    }
+    return SY_OK;
+}
+
+static int make_lists(struct sy_trainer *t)
+{
+    for (int s = 0; s < t->n_steps; s++) {
+        int *at;
+        if (t->steps[s].when & SY_CUTR_TRAIN) {
+            if (!(at = sy_cutr_append(&t->train_steps, &t->n_train, sizeof *at)))
+                return SY_ENOMEM_HOST;
+            *at = s;
+        }
+        if (t->steps[s].when & SY_CUTR_EVALUATE) {
+            if (!(at = sy_cutr_append(&t->evaluate_steps, &t->n_evaluate, sizeof *at)))
+                return SY_ENOMEM_HOST;
+            *at = s;
+        }
+    }
+    for (int p = 0; p < t->n_params; p++)
+        SY_TRY(add_states(t, p));
+    return SY_OK;
+}
+
+static int make_plans(struct sy_trainer *t)
+{
+    for (int s = 0; s < t->n_steps; s++) {
+        struct sy_cutr_step *step = &t->steps[s];
+        int status = SY_OK;
+        if (step->plan_kind == SY_CUTR_CONV_PLAN)
+            status = t->ops->conv_plan(t->math, &step->conv, &step->plan);
+        else if (step->plan_kind == SY_CUTR_MATMUL_PLAN)
+            status = t->ops->matmul_plan(t->math, &step->matmul, &step->plan);
+        if (status < 0)
+            return sy_error_prefix(status, "node %s: ", step->name);
+    }
+    return SY_OK;
+}
+
+static int take_host_memory(struct sy_trainer *t)
+{
+    void *host;
+    t->host_labels = SY_ALIGN_UP(value_bytes(t, t->input), (uint64_t)SY_CUTR_ALIGN);
+    t->host_loss = t->host_labels + SY_ALIGN_UP(value_bytes(t, t->labels), (uint64_t)SY_CUTR_ALIGN);
+    SY_TRY(t->ops->host_take(
+        t->math, t->host_loss + SY_CUTR_ALIGN + SY_CUTR_HEADERS * SY_CUTR_HEADER_BYTES, &host));
+    t->host = host;
+    return SY_OK;
+}
+
+int sy_cutr_build(struct sy_trainer *t)
+{
+    int n_nodes;
+    if (t->options.loss != SY_LOSS_MSE && t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "model '%s': training on cuda has cross entropy and mse",
+                            t->graph->name);
+    SY_TRY(build_input(t));
+    int logits = logits_tensor(t, &n_nodes);
+    SY_TRY(build_forward(t, n_nodes));
+    SY_TRY(build_loss(t, logits));
+    SY_TRY(build_backward(t, n_nodes));
+    keep_statistics(t);
+    place_persistent(t);
+    SY_TRY(place_ephemeral(t));
+    SY_TRY(make_lists(t));
+    SY_TRY(make_plans(t));
+    return take_host_memory(t);
+}

@@ -1,0 +1,330 @@
+/* Values, layouts, parameters and their gradients; the steps that all operators share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_train.h"
+
+/* What a guess assumes of a GPU: 1.5 TB/s, 20 * 10^12 operations a second, 2 us a launch. What is measured corrects it. */
+#define BYTES_PER_NS 1500u
+#define FLOP_PER_NS  20000.0
+#define LAUNCH_NS    2000u
+
+int sy_cutr_refuse(const struct sy_node *node, const char *why)
+{
+    return sy_error_set(SY_EUNSUPPORTED, "node '%s' (%s): cannot be trained on cuda: %s",
+                        node->name ? node->name : "", sy_op_name(node->op), why);
+}
+
+void *sy_cutr_append(void *array, int *n, size_t element_bytes)
+{
+    void **list = array;
+    if ((*n & (*n - 1)) == 0) { /* full at powers of two */
+        size_t capacity = *n ? 2 * (size_t)*n : 1;
+        void *grown = realloc(*list, capacity * element_bytes);
+        if (!grown) {
+            sy_error_set(SY_ENOMEM_HOST, "no memory for a training plan");
+            return NULL;
+        }
+        *list = grown;
+    }
+    void *element = (char *)*list + (size_t)*n * element_bytes;
+    memset(element, 0, element_bytes);
+    (*n)++;
+    return element;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------- */
+
+int sy_cutr_dims(const struct sy_trainer *t, int tensor, int64_t *dims)
+{
+    const struct sy_tensor *x = &t->graph->tensors[tensor];
+    for (int i = 0; i < x->shape.rank; i++) {
+        dims[i] = sy_dim_at(x->shape.dims[i], t->options.batch);
+        if (dims[i] < 1)
+            return sy_error_set(SY_EUNSUPPORTED, "tensor '%s': dimension %d is %lld", x->name, i,
+                                (long long)dims[i]);
+    }
+    return x->shape.rank;
+}
+
+int64_t sy_cutr_count(const struct sy_cutr_value *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        n *= v->dims[i];
+    return n;
+}
+
+void sy_cutr_strides(const struct sy_cutr_value *v, int64_t *strides)
+{
+    int64_t stride = 1;
+    if (v->last) {
+        strides[1] = 1;
+        stride = v->dims[1];
+    }
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->last && i == 1)
+            continue;
+        strides[i] = stride;
+        stride *= v->dims[i];
+    }
+}
+
+static struct sy_cutr_value *add_value(struct sy_trainer *t, int rank, const int64_t *dims,
+                                       bool last)
+{
+    struct sy_cutr_value *v = sy_cutr_append(&t->values, &t->n_values, sizeof *v);
+    if (!v)
+        return NULL;
+    v->rank = rank;
+    v->last = last && rank >= 3;
+    v->other = -1;
+    for (int i = 0; i < rank; i++)
+        v->dims[i] = dims[i];
+    return v;
+}
+
+int sy_cutr_value_new(struct sy_trainer *t, int rank, const int64_t *dims, bool last,
+                      bool persistent, int *out)
+{
+    struct sy_cutr_value *v = add_value(t, rank, dims, last);
+    if (!v)
+        return SY_ENOMEM_HOST;
+    struct sy_cutr_buffer *b = sy_cutr_append(&t->buffers, &t->n_buffers, sizeof *b);
+    if (!b)
+        return SY_ENOMEM_HOST;
+    *b = (struct sy_cutr_buffer){
+        .bytes = SY_ALIGN_UP((uint64_t)sy_cutr_count(v) * sizeof(float), (uint64_t)SY_CUTR_ALIGN),
+        .first = -1,
+        .last = -1,
+        .persistent = persistent};
+    v->buffer = t->n_buffers - 1;
+    *out = t->n_values - 1;
+    return SY_OK;
+}
+
+int sy_cutr_view(struct sy_trainer *t, int value, int rank, const int64_t *dims, bool last,
+                 uint64_t delta_bytes, int *out)
+{
+    struct sy_cutr_value *v = add_value(t, rank, dims, last);
+    if (!v)
+        return SY_ENOMEM_HOST;
+    const struct sy_cutr_value *of = &t->values[value];
+    v->buffer = of->buffer;
+    v->delta_bytes = of->delta_bytes + delta_bytes;
+    sy_assert_internal(v->delta_bytes + (uint64_t)sy_cutr_count(v) * sizeof(float) <=
+                       t->buffers[v->buffer].bytes);
+    *out = t->n_values - 1;
+    return SY_OK;
+}
+
+void *sy_cutr_pointer(const struct sy_trainer *t, int value)
+{
+    if (value < 0)
+        return NULL;
+    const struct sy_cutr_value *v = &t->values[value];
+    const struct sy_cutr_buffer *b = &t->buffers[v->buffer];
+    return (b->persistent ? t->persistent : t->ephemeral) + b->offset + v->delta_bytes;
+}
+
+void *sy_cutr_scratch(const struct sy_trainer *t)
+{
+    return t->ephemeral + t->scratch_offset;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------- */
+
+int sy_cutr_step_new(struct sy_trainer *t, unsigned when, const char *name, sy_cutr_run run,
+                     const int *args, int n_args, struct sy_cutr_step **out)
+{
+    uint64_t bytes = 0;
+    struct sy_cutr_step *step = sy_cutr_append(&t->steps, &t->n_steps, sizeof *step);
+    if (!step)
+        return SY_ENOMEM_HOST;
+    step->run = run;
+    step->when = when;
+    step->name = name ? name : "";
+    for (int i = 0; i < SY_CUTR_ARGS; i++) {
+        step->args[i] = i < n_args ? args[i] : -1;
+        if (step->args[i] < 0)
+            continue;
+        struct sy_cutr_value *v = &t->values[step->args[i]];
+        struct sy_cutr_buffer *b = &t->buffers[v->buffer];
+        b->first = b->first < 0 ? t->n_steps - 1 : b->first;
+        b->last = t->n_steps - 1;
+        bytes += (uint64_t)sy_cutr_count(v) * sizeof(float);
+    }
+    step->cost_ns = LAUNCH_NS + bytes / BYTES_PER_NS;
+    *out = step;
+    return SY_OK;
+}
+
+static int run_chain(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    const void *in[SY_MATH_CHAIN_IN];
+    for (int i = 0; i < step->chain.n_inputs; i++)
+        in[i] = sy_cutr_pointer(t, step->args[i]);
+    return t->ops->chain(t->math, &step->chain, in, sy_cutr_pointer(t, step->args[5]));
+}
+
+int sy_cutr_chain(struct sy_trainer *t, unsigned when, const char *name,
+                  const struct sy_math_chain *chain, const int *inputs, const bool *is_row,
+                  int64_t columns, int to)
+{
+    struct sy_cutr_step *step;
+    int args[6] = {-1, -1, -1, -1, -1, to};
+    int64_t rows = sy_cutr_count(&t->values[to]) / columns;
+    bool flat = true;
+    for (int i = 0; i < chain->n_inputs; i++) {
+        args[i] = inputs[i];
+        flat = flat && !is_row[i];
+    }
+    SY_TRY(sy_cutr_step_new(t, when, name, run_chain, args, 6, &step));
+    struct sy_math_chain *c = &step->chain;
+    *c = *chain;
+    c->dtype = SY_DTYPE_F32;
+    c->rank = flat ? 1 : 2;
+    c->dims[0] = flat ? rows * columns : rows;
+    c->out_strides[0] = flat ? 1 : columns;
+    c->dims[1] = columns;
+    c->out_strides[1] = 1;
+    for (int i = 0; i < chain->n_inputs; i++) {
+        c->in_strides[i][0] = flat ? 1 : is_row[i] ? 0 : columns;
+        c->in_strides[i][1] = 1;
+    }
+    return SY_OK;
+}
+
+static int run_move(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    return t->ops->move(t->math, &step->move, sy_cutr_pointer(t, step->args[0]),
+                        sy_cutr_pointer(t, step->args[1]));
+}
+
+int sy_cutr_move(struct sy_trainer *t, unsigned when, const char *name,
+                 const struct sy_math_move *move, int from, int to)
+{
+    struct sy_cutr_step *step;
+    SY_TRY(sy_cutr_step_new(t, when, name, run_move, (int[]){from, to}, 2, &step));
+    step->move = *move;
+    step->move.element_bytes = sizeof(float);
+    return SY_OK;
+}
+
+int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *out)
+{
+    struct sy_cutr_value v = t->values[value];
+    struct sy_math_move move = {.rank = v.rank};
+    *out = value;
+    if (v.last == last || v.rank < 3)
+        return SY_OK;
+    *out = v.other;
+    if (v.other >= 0)
+        return SY_OK;
+    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, last, false, out));
+    memcpy(move.dims, v.dims, sizeof move.dims);
+    sy_cutr_strides(&v, move.from_strides);
+    sy_cutr_strides(&t->values[*out], move.to_strides);
+    SY_TRY(sy_cutr_move(t, when, "layout change", &move, value, *out));
+    t->values[value].other = *out;
+    t->values[*out].other = value;
+    return SY_OK;
+}
+
+/* ---- parameters --------------------------------------------------------------------------------------- */
+
+static int n_slots_of(const struct sy_train_options *options)
+{
+    if (options->optimizer == SY_OPTIMIZER_ADAM)
+        return 2;
+    return options->momentum != 0.0 ? 1 : 0;
+}
+
+static int add_param(struct sy_trainer *t, int tensor, int rank, const int64_t *dims, bool last,
+                     bool trained)
+{
+    struct sy_cutr_param *p = sy_cutr_append(&t->params, &t->n_params, sizeof *p);
+    if (!p)
+        return SY_ENOMEM_HOST;
+    *p = (struct sy_cutr_param){.tensor = tensor, .gradient = -1, .batch_statistic = -1};
+    t->tensors[tensor].param = t->n_params - 1;
+    SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->value));
+    if (!trained)
+        return SY_OK;
+    SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->gradient));
+    p->n_slots = n_slots_of(&t->options);
+    for (int i = 0; i < p->n_slots; i++)
+        SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->slots[i]));
+    return SY_OK;
+}
+
+int sy_cutr_param_use(struct sy_trainer *t, int tensor, int rank, const int64_t *dims, bool last,
+                      bool trained, int *param)
+{
+    const struct sy_tensor *x = &t->graph->tensors[tensor];
+    struct sy_cutr_value wanted = {.rank = rank, .last = last && rank >= 3};
+    memcpy(wanted.dims, dims, (size_t)rank * sizeof *dims);
+    if (!x->data || x->dtype != SY_DTYPE_F32)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%s': a parameter must be a float32 constant of the model",
+                            x->name);
+    if (x->data_bytes != (size_t)sy_cutr_count(&wanted) * sizeof(float))
+        return sy_error_set(SY_EARG,
+                            "tensor '%s': %zu bytes of data where its node wants %lld elements",
+                            x->name, x->data_bytes, (long long)sy_cutr_count(&wanted));
+    if (t->tensors[tensor].param < 0)
+        SY_TRY(add_param(t, tensor, rank, dims, last, trained));
+    *param = t->tensors[tensor].param;
+    const struct sy_cutr_param *p = &t->params[*param];
+    const struct sy_cutr_value *v = &t->values[p->value];
+    if (v->rank != rank || v->last != wanted.last || trained != (p->gradient >= 0) ||
+        memcmp(v->dims, dims, (size_t)rank * sizeof *dims) != 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "tensor '%s': shared by nodes that read it in different ways", x->name);
+    return SY_OK;
+}
+
+int sy_cutr_param_gradient(struct sy_trainer *t, int param, int *value)
+{
+    const struct sy_cutr_param *p = &t->params[param];
+    const struct sy_cutr_value v = t->values[p->gradient];
+    if (p->n_contributions == 0) {
+        *value = p->gradient;
+        return SY_OK;
+    }
+    return sy_cutr_value_new(t, v.rank, v.dims, v.last, false, value);
+}
+
+static int add_sum(struct sy_trainer *t, int to, int a, int b)
+{
+    struct sy_math_chain sum = {
+        .n_inputs = 2, .n_steps = 2, .steps = {{SY_CHAIN_LOAD, 0, 0, 0}, {SY_CHAIN_ADD, 1, 0, 0}}};
+    return sy_cutr_chain(t, SY_CUTR_TRAIN, "gradient", &sum, (int[]){a, b}, (bool[]){false, false},
+                         1, to);
+}
+
+int sy_cutr_param_commit(struct sy_trainer *t, int param, int value)
+{
+    struct sy_cutr_param *p = &t->params[param];
+    if (p->n_contributions++ == 0)
+        return SY_OK; /* written in place */
+    return add_sum(t, p->gradient, p->gradient, value);
+}
+
+/* Never in place: the earlier contribution may be another tensor's gradient too (both inputs of a residual add). */
+int sy_cutr_gradient_add(struct sy_trainer *t, int tensor, int value)
+{
+    int before = t->tensors[tensor].gradient, same, sum;
+    if (before < 0) {
+        t->tensors[tensor].gradient = value;
+        return SY_OK;
+    }
+    const struct sy_cutr_value v = t->values[before];
+    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, value, v.last, &same));
+    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, v.last, false, &sum));
+    SY_TRY(add_sum(t, sum, before, same));
+    t->tensors[tensor].gradient = sum;
+    return SY_OK;
+}

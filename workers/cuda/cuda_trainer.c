@@ -1,0 +1,465 @@
+/* sy_cuda_trainer: the table of workers/trainer.h over the plan that cuda_train_build.c makes. */
+#include "workers/cuda/cuda_trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/cuda_train.h"
+
+#define UPDATE_ELEMENTS \
+    (4u << 20) /* a step of an optimizer: four streams of 16 MiB pass in 50 us */
+#define LOSS_MARK (SY_MATH_MARKS - 1)
+
+_Static_assert(SY_INFLIGHT_EVENTS < SY_MATH_MARKS, "a mark each, and one for the loss");
+
+/* ---- life --------------------------------------------------------------------------------------------- */
+
+static int synchronize(struct sy_trainer *t)
+{
+    uint64_t limit_ns = t->inflight.limit_ns;
+    SY_TRY(t->ops->synchronize(t->math));
+    double ratio = t->inflight.ratio;
+    sy_inflight_init(&t->inflight, limit_ns);
+    t->inflight.ratio = ratio;
+    t->last_mark = -1;
+    return SY_OK;
+}
+
+static void destroy(struct sy_trainer *t)
+{
+    if (!t)
+        return;
+    if (t->host) /* what is in flight may read it; a failure of the device has been told before */
+        SY_CLEANUP(t->ops->synchronize(t->math));
+    for (int s = 0; s < t->n_steps; s++)
+        if (t->steps[s].plan)
+            t->ops->plan_drop(t->math, t->steps[s].plan);
+    if (t->host)
+        t->ops->host_drop(t->math, t->host);
+    for (int s = 0; s < t->n_states; s++)
+        free(t->states[s].name);
+    void *arrays[] = {t->tensors, t->nodes,  t->values,      t->buffers,       t->steps,
+                      t->params,  t->states, t->train_steps, t->evaluate_steps};
+    for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
+        free(arrays[i]);
+    free(t);
+}
+
+static int make_tables(struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    t->tensors = calloc((size_t)g->n_tensors + 1, sizeof *t->tensors);
+    t->nodes = calloc((size_t)g->n_nodes + 1, sizeof *t->nodes);
+    if (!t->tensors || !t->nodes)
+        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for %d tensors and %d nodes",
+                            g->name, g->n_tensors, g->n_nodes);
+    for (int i = 0; i < g->n_tensors; i++)
+        t->tensors[i].value = t->tensors[i].gradient = t->tensors[i].param = -1;
+    for (int n = 0; n < g->n_nodes; n++)
+        t->nodes[n].source = t->nodes[n].weights = t->nodes[n].bias = t->nodes[n].moments = -1;
+    return SY_OK;
+}
+
+/* SY_CUDA_INFLIGHT_US: how long a preemption may wait for kernels. */
+static uint64_t inflight_limit_ns(void)
+{
+    const char *text = getenv("SY_CUDA_INFLIGHT_US");
+    double us = text ? strtod(text, NULL) : 0;
+    return us >= 1 && us <= 1e6 ? (uint64_t)(us * 1e3) : 0;
+}
+
+static int create(const struct sy_graph *graph, const struct sy_train_options *options,
+                  struct sy_trainer **out)
+{
+    const struct sy_math_ops *ops;
+    struct sy_math *math;
+    int status;
+    if (options->batch < 1)
+        return sy_error_set(SY_EARG, "batch %lld: must be at least 1", (long long)options->batch);
+    SY_TRY(sy_cuda_engine_math(&ops, &math));
+    struct sy_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for a trainer", graph->name);
+    t->graph = graph;
+    t->options = *options;
+    t->ops = ops;
+    t->math = math;
+    t->last_mark = -1;
+    sy_inflight_init(&t->inflight, inflight_limit_ns());
+    SY_TRY_GOTO(make_tables(t), fail);
+    SY_TRY_GOTO(sy_cutr_build(t), fail);
+    *out = t;
+    return SY_OK;
+fail:
+    destroy(t);
+    return status;
+}
+
+static uint64_t persistent_bytes(const struct sy_trainer *t)
+{
+    return t->persistent_bytes;
+}
+
+static uint64_t ephemeral_bytes(const struct sy_trainer *t)
+{
+    return t->ephemeral_bytes;
+}
+
+static void bind(struct sy_trainer *t, void *persistent, void *ephemeral)
+{
+    t->persistent = persistent;
+    t->ephemeral = ephemeral;
+}
+
+/* ---- what is in flight (H1) --------------------------------------------------------------------------- */
+
+static int record(struct sy_trainer *t, unsigned slot)
+{
+    SY_TRY(t->ops->mark(t->math, slot));
+    sy_inflight_recorded(&t->inflight, slot);
+    return SY_OK;
+}
+
+static int pass(struct sy_trainer *t, unsigned slot)
+{
+    uint64_t ns = 0;
+    SY_TRY(t->ops->wait_mark(t->math, slot, t->last_mark, &ns));
+    sy_inflight_passed(&t->inflight, slot, ns);
+    /* With nothing left the device may idle: what the next mark measures then is not only work. */
+    t->last_mark = sy_inflight_ns(&t->inflight) > 0 ? (int)slot : -1;
+    return SY_OK;
+}
+
+/* Until there is room for work of cost_ns. */
+static int make_room(struct sy_trainer *t, uint64_t cost_ns)
+{
+    for (;;) {
+        unsigned slot = 0;
+        switch (sy_inflight_next(&t->inflight, cost_ns, false, &slot)) {
+        case SY_INFLIGHT_RECORD:
+            SY_TRY(record(t, slot));
+            break;
+        case SY_INFLIGHT_WAIT:
+            SY_TRY(pass(t, slot));
+            break;
+        default:
+            return SY_OK;
+        }
+    }
+}
+
+static int launched(struct sy_trainer *t, uint64_t cost_ns)
+{
+    unsigned slot = 0;
+    return sy_inflight_launched(&t->inflight, cost_ns, &slot) ? record(t, slot) : SY_OK;
+}
+
+static int run_step(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    SY_TRY(make_room(t, step->cost_ns));
+    int status = step->run(t, step);
+    if (status < 0)
+        return sy_error_prefix(status, "node %s: ", step->name);
+    return launched(t, step->cost_ns);
+}
+
+/* ---- state -------------------------------------------------------------------------------------------- */
+
+static int n_state_tensors(const struct sy_trainer *t)
+{
+    return t->n_states;
+}
+
+static int state_value(const struct sy_trainer *t, int index)
+{
+    const struct sy_cutr_state *state = &t->states[index];
+    const struct sy_cutr_param *param = &t->params[state->param];
+    return state->slot < 0 ? param->value : param->slots[state->slot];
+}
+
+static void state_tensor(const struct sy_trainer *t, int index, struct sy_state_tensor *out)
+{
+    const struct sy_tensor *tensor = &t->graph->tensors[t->params[t->states[index].param].tensor];
+    out->name = t->states[index].name;
+    out->shape = tensor->shape;
+    out->bytes = tensor->data_bytes;
+}
+
+/* Channels last is [outer, inner..., channels]: per outer index a transposed matrix. */
+static void transpose(const struct sy_cutr_value *v, const float *from, float *to, bool to_plain)
+{
+    int64_t channels = v->dims[1], area = 1;
+    for (int i = 2; i < v->rank; i++)
+        area *= v->dims[i];
+    for (int64_t o = 0; o < v->dims[0]; o++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t k = 0; k < area; k++) {
+                int64_t plain = (o * channels + c) * area + k, last = (o * area + k) * channels + c;
+                to[to_plain ? plain : last] = from[to_plain ? last : plain];
+            }
+}
+
+/* Through memory of our own, where the layouts differ. */
+static int convert(struct sy_trainer *t, int index, void *plain, bool to_plain)
+{
+    int value = state_value(t, index);
+    const struct sy_cutr_value *v = &t->values[value];
+    uint64_t bytes = (uint64_t)sy_cutr_count(v) * sizeof(float);
+    float *own = v->last ? malloc(bytes) : NULL, *host = v->last ? own : plain;
+    if (!host)
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %llu bytes", t->states[index].name,
+                            (unsigned long long)bytes);
+    if (v->last && !to_plain)
+        transpose(v, plain, own, false);
+    int status = to_plain ? t->ops->to_host(t->math, sy_cutr_pointer(t, value), host, bytes)
+                          : t->ops->to_device(t->math, host, sy_cutr_pointer(t, value), bytes);
+    if (status == SY_OK)
+        status = synchronize(t);
+    if (status == SY_OK && v->last && to_plain)
+        transpose(v, own, plain, true);
+    free(own);
+    return status;
+}
+
+static int get_state(struct sy_trainer *t, int index, void *to)
+{
+    return convert(t, index, to, true);
+}
+
+static int set_state(struct sy_trainer *t, int index, const void *from)
+{
+    return convert(t, index, (void *)(uintptr_t)from, false); /* only read */
+}
+
+static int init_state(struct sy_trainer *t)
+{
+    SY_TRY(t->ops->fill(t->math, t->persistent, (int64_t)(t->persistent_bytes / sizeof(float)), 0));
+    for (int s = 0; s < t->n_states; s++)
+        if (t->states[s].slot < 0)
+            SY_TRY(set_state(t, s, t->graph->tensors[t->params[t->states[s].param].tensor].data));
+    return SY_OK;
+}
+
+/* Each write from a place of its own: it is used again HEADERS writes later, with a loss in between that was waited for. */
+static int write_header(struct sy_trainer *t, const void *from, uint64_t bytes)
+{
+    unsigned char *own = t->host + t->host_loss + SY_CUTR_ALIGN +
+                         t->n_header_writes++ % SY_CUTR_HEADERS * SY_CUTR_HEADER_BYTES;
+    sy_assert_internal(bytes <= SY_CUTR_HEADER_BYTES);
+    memcpy(own, from, bytes);
+    return t->ops->to_device(t->math, own, t->persistent - SY_TRAIN_HEADER_BYTES, bytes);
+}
+
+static int read_header(struct sy_trainer *t, void *to, uint64_t bytes)
+{
+    SY_TRY(t->ops->to_host(t->math, t->persistent - SY_TRAIN_HEADER_BYTES, to, bytes));
+    return synchronize(t);
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------- */
+
+static int n_gradient_steps(const struct sy_trainer *t)
+{
+    return t->n_train;
+}
+
+static int n_forward_steps(const struct sy_trainer *t)
+{
+    return t->n_evaluate;
+}
+
+static uint64_t update_elements(const struct sy_trainer *t)
+{
+    return t->trained_bytes / sizeof(float);
+}
+
+static int n_flat_updates(const struct sy_trainer *t)
+{
+    return (int)((update_elements(t) + UPDATE_ELEMENTS - 1) / UPDATE_ELEMENTS);
+}
+
+static int n_update_steps(const struct sy_trainer *t)
+{
+    int n = n_flat_updates(t);
+    for (int p = 0; p < t->n_params; p++)
+        n += t->params[p].gradient < 0;
+    return n;
+}
+
+/* The host fills in what earlier steps have copied: the loss behind them was waited for. */
+static void *batch_input(struct sy_trainer *t)
+{
+    t->last_mark = -1;
+    return t->host;
+}
+
+static void *batch_labels(struct sy_trainer *t)
+{
+    return t->host + t->host_labels;
+}
+
+static int check_labels(const struct sy_trainer *t)
+{
+    const int32_t *labels = (const int32_t *)(const void *)(t->host + t->host_labels);
+    if (t->options.loss == SY_LOSS_MSE)
+        return SY_OK;
+    for (int64_t r = 0; r < t->options.batch; r++)
+        if (labels[r] < 0 || labels[r] >= t->n_outputs)
+            return sy_error_set(
+                SY_EARG, "label %d of row %lld: the model has %lld classes, 0 to %lld", labels[r],
+                (long long)r, (long long)t->n_outputs, (long long)t->n_outputs - 1);
+    return SY_OK;
+}
+
+static int run_gradient_step(struct sy_trainer *t, int step)
+{
+    uint64_t ns;
+    sy_assert_internal(step >= 0 && step < t->n_train);
+    if (step == 0)
+        SY_TRY(check_labels(t));
+    SY_TRY(run_step(t, &t->steps[t->train_steps[step]]));
+    if (step < t->n_train - 1 || !t->loss_marked)
+        return SY_OK;
+    t->loss_marked = false;
+    return t->ops->wait_mark(t->math, LOSS_MARK, -1, &ns);
+}
+
+static void describe_optimizer(const struct sy_trainer *t, uint64_t iteration,
+                               struct sy_math_update *u)
+{
+    const struct sy_train_options *o = &t->options;
+    double step = (double)iteration;
+    *u = (struct sy_math_update){.kind = o->momentum != 0.0 ? SY_UPDATE_MOMENTUM : SY_UPDATE_SGD,
+                                 .rate = (float)o->learning_rate,
+                                 .momentum = (float)o->momentum,
+                                 .decay = (float)o->weight_decay};
+    if (o->optimizer != SY_OPTIMIZER_ADAM)
+        return;
+    u->kind = SY_UPDATE_ADAM;
+    u->rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step)));
+    u->beta1 = (float)o->beta1;
+    u->beta2 = (float)o->beta2;
+    u->rest1 = (float)(1.0 - o->beta1);
+    u->rest2 = (float)(1.0 - o->beta2);
+    u->epsilon = (float)o->epsilon;
+    u->correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)));
+}
+
+/* Weights, gradients and slots lie in one order, each as one stretch. */
+static int run_flat(struct sy_trainer *t, int step, uint64_t iteration)
+{
+    struct sy_math_update u;
+    uint64_t first = (uint64_t)step * UPDATE_ELEMENTS, bytes = first * sizeof(float);
+    uint64_t n = SY_MIN(update_elements(t) - first, (uint64_t)UPDATE_ELEMENTS);
+    unsigned char *w = t->persistent + bytes, *g = w + t->trained_bytes, *m = g + t->trained_bytes,
+                  *v = m + t->trained_bytes;
+    describe_optimizer(t, iteration, &u);
+    u.n = (int64_t)n;
+    uint64_t cost_ns = 2000 + n / 50;
+    SY_TRY(make_room(t, cost_ns));
+    SY_TRY(t->ops->update(t->math, &u, w, g, u.kind == SY_UPDATE_SGD ? NULL : m,
+                          u.kind == SY_UPDATE_ADAM ? v : NULL));
+    return launched(t, cost_ns);
+}
+
+static int run_statistic(struct sy_trainer *t, const struct sy_cutr_param *p)
+{
+    const uint64_t cost_ns = 2000;
+    struct sy_math_update u = {.kind = SY_UPDATE_STATISTIC,
+                               .n = sy_cutr_count(&t->values[p->value]),
+                               .momentum = p->keep,
+                               .rest1 = 1.0f - p->keep};
+    SY_TRY(make_room(t, cost_ns));
+    SY_TRY(t->ops->update(t->math, &u, sy_cutr_pointer(t, p->value),
+                          sy_cutr_pointer(t, p->batch_statistic), NULL, NULL));
+    return launched(t, cost_ns);
+}
+
+static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)
+{
+    int left = step - n_flat_updates(t);
+    sy_assert_internal(step >= 0 && step < n_update_steps(t) && iteration > 0);
+    if (left < 0)
+        return run_flat(t, step, iteration);
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient < 0 && left-- == 0)
+            return run_statistic(t, &t->params[p]);
+    return SY_OK;
+}
+
+static int run_forward_step(struct sy_trainer *t, int step)
+{
+    sy_assert_internal(step >= 0 && step < t->n_evaluate);
+    SY_TRY(run_step(t, &t->steps[t->evaluate_steps[step]]));
+    return step < t->n_evaluate - 1 ? SY_OK : synchronize(t); /* then the batch may be replaced */
+}
+
+static double loss(const struct sy_trainer *t)
+{
+    float value;
+    memcpy(&value, t->host + t->host_loss, sizeof value);
+    return (double)value;
+}
+
+static int64_t largest(const float *x, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+/* For mse the class is the largest of the wanted outputs. */
+static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
+{
+    const float *wanted = (const float *)(const void *)(t->host + t->host_labels);
+    const int32_t *labels = (const int32_t *)(const void *)wanted;
+    int64_t correct = 0, n = t->n_outputs;
+    uint64_t bytes = (uint64_t)(rows * n) * sizeof(float);
+    float *x = malloc(bytes + 1);
+    if (!x || t->ops->to_host(t->math, sy_cutr_pointer(t, t->logits), x, bytes) < 0 ||
+        t->ops->synchronize(t->math) < 0) {
+        sy_log_warn("cuda", "event=not_counted rows=%lld why=\"%s\"", (long long)rows,
+                    x ? sy_error_text() : "no memory");
+        free(x);
+        return 0; /* what made it fail ends the job at its next step */
+    }
+    for (int64_t r = 0; r < rows; r++)
+        correct += largest(x + r * n, n) ==
+                   (t->options.loss == SY_LOSS_MSE ? largest(wanted + r * n, n) : labels[r]);
+    free(x);
+    return correct;
+}
+
+const struct sy_trainer_ops sy_cuda_trainer = {
+    .name = "cuda",
+    .create = create,
+    .destroy = destroy,
+    .persistent_bytes = persistent_bytes,
+    .ephemeral_bytes = ephemeral_bytes,
+    .bind = bind,
+    .init_state = init_state,
+    .n_gradient_steps = n_gradient_steps,
+    .n_update_steps = n_update_steps,
+    .batch_input = batch_input,
+    .batch_labels = batch_labels,
+    .run_gradient_step = run_gradient_step,
+    .run_update_step = run_update_step,
+    .loss = loss,
+    .n_forward_steps = n_forward_steps,
+    .run_forward_step = run_forward_step,
+    .count_correct = count_correct,
+    .n_state_tensors = n_state_tensors,
+    .state_tensor = state_tensor,
+    .get_state = get_state,
+    .set_state = set_state,
+    .write_header = write_header,
+    .read_header = read_header,
+    .settle = synchronize,
+};

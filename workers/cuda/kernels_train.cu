@@ -1,0 +1,425 @@
+/* Training: gradients of convolutions and pools, sums over columns, losses, optimizers. No atomics: equal bits each time. */
+#include "workers/cuda/kernel_common.cuh"
+
+/* The tree of sy_block_fold, in double. */
+__device__ static double block_sum(double value)
+{
+    __shared__ double room[SY_KERNEL_THREADS];
+    __syncthreads(); /* the sum before is read */
+    room[threadIdx.x] = value;
+    __syncthreads();
+    for (int half = SY_KERNEL_THREADS / 2; half > 0; half /= 2) {
+        if ((int)threadIdx.x < half)
+            room[threadIdx.x] += room[threadIdx.x + half];
+        __syncthreads();
+    }
+    return room[0];
+}
+
+/* ---- convolutions, where cuDNN has nothing ------------------------------------------------------------ */
+
+/* The output position that reads input `in` through window element k; -1: none. */
+__device__ static int64_t reader(const sy_math_conv &c, int d, int64_t in, int64_t k)
+{
+    int64_t at = in + c.pads[d] - k * c.dilations[d];
+    return at < 0 || at % c.strides[d] || at / c.strides[d] >= c.out[d] ? -1 : at / c.strides[d];
+}
+
+/* One element of dx a thread. */
+__global__ static void conv_data(const __grid_constant__ sy_math_conv c, const float *dy,
+                                 const float *w, float *dx, int64_t n)
+{
+    int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
+    int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
+    SY_EACH(i, n) {
+        int64_t channel = i % c.in_channels, k = i / c.in_channels;
+        int64_t i2 = k % c.in[2], i1 = k / c.in[2] % c.in[1], i0 = k / c.in[2] / c.in[1] % c.in[0];
+        int64_t sample = k / c.in[2] / c.in[1] / c.in[0], first = channel / ins * outs;
+        float sum = 0;
+        for (int64_t e = 0; e < area; e++) {
+            int64_t o0 = reader(c, 0, i0, e / c.kernel[2] / c.kernel[1]);
+            int64_t o1 = reader(c, 1, i1, e / c.kernel[2] % c.kernel[1]);
+            int64_t o2 = reader(c, 2, i2, e % c.kernel[2]);
+            if (o0 < 0 || o1 < 0 || o2 < 0)
+                continue;
+            const float *from =
+                dy + (((sample * c.out[0] + o0) * c.out[1] + o1) * c.out[2] + o2) * c.out_channels +
+                first;
+            for (int64_t o = 0; o < outs; o++)
+                sum += from[o] * w[((first + o) * area + e) * ins + channel % ins];
+        }
+        dx[i] = sum;
+    }
+}
+
+/* One element of dw a block: [out, kernel..., in / groups]. */
+__global__ static void conv_weights(const __grid_constant__ sy_math_conv c, const float *x,
+                                    const float *dy, float *dw, int64_t n)
+{
+    int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
+    int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
+    int64_t rows = c.batch * c.out[0] * c.out[1] * c.out[2];
+    for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+        int64_t e = i / ins % area, out = i / ins / area;
+        int64_t channel = out / outs * ins + i % ins;
+        int64_t k0 = e / c.kernel[2] / c.kernel[1], k1 = e / c.kernel[2] % c.kernel[1],
+                k2 = e % c.kernel[2];
+        double sum = 0;
+        for (int64_t r = threadIdx.x; r < rows; r += SY_KERNEL_THREADS) {
+            int64_t a = r / c.out[2] / c.out[1] % c.out[0] * c.strides[0] - c.pads[0] +
+                        k0 * c.dilations[0];
+            int64_t b = r / c.out[2] % c.out[1] * c.strides[1] - c.pads[1] + k1 * c.dilations[1];
+            int64_t d = r % c.out[2] * c.strides[2] - c.pads[2] + k2 * c.dilations[2];
+            if (a < 0 || b < 0 || d < 0 || a >= c.in[0] || b >= c.in[1] || d >= c.in[2])
+                continue;
+            int64_t sample = r / c.out[2] / c.out[1] / c.out[0];
+            int64_t at = ((sample * c.in[0] + a) * c.in[1] + b) * c.in[2] + d;
+            sum += (double)x[at * c.in_channels + channel] * dy[r * c.out_channels + out];
+        }
+        sum = block_sum(sum);
+        if (threadIdx.x == 0)
+            dw[i] = (float)sum;
+    }
+}
+
+static unsigned at_most_blocks(int64_t n)
+{
+    return (unsigned)(n < SY_KERNEL_BLOCKS ? n : SY_KERNEL_BLOCKS);
+}
+
+int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_conv *c, const void *a,
+                            const void *b, void *y)
+{
+    int64_t inputs = c->batch * c->in_channels * c->in[0] * c->in[1] * c->in[2];
+    int64_t weights = c->out_channels * (c->in_channels / c->groups) * c->kernel[0] * c->kernel[1] *
+                      c->kernel[2];
+    if (inputs == 0 || weights == 0)
+        return 0;
+    if (c->direction == SY_MATH_DATA)
+        conv_data<<<sy_blocks(inputs), SY_KERNEL_THREADS, 0, stream>>>(
+            *c, (const float *)a, (const float *)b, (float *)y, inputs);
+    else
+        conv_weights<<<at_most_blocks(weights), SY_KERNEL_THREADS, 0, stream>>>(
+            *c, (const float *)a, (const float *)b, (float *)y, weights);
+    return (int)cudaGetLastError();
+}
+
+/* ---- columns ------------------------------------------------------------------------------------------ */
+
+#define TILE 32 /* columns a block; its 8 rows of threads walk the rows of the block's part */
+
+/* What one element adds to the two sums. */
+__device__ static void column_terms(const sy_math_columns &c, float a, float x, float mean,
+                                    float rate, double *first, double *second)
+{
+    *first += a;
+    if (c.kind == SY_COLUMNS_MOMENTS)
+        *second += (double)a * a;
+    else if (c.kind == SY_COLUMNS_NORM)
+        *second += (double)a * ((x - mean) * rate);
+}
+
+/* partial[2][parts][columns]. Part p takes rows p, p + parts, ... in steps of 8 threads. */
+__global__ static void column_parts(const __grid_constant__ sy_math_columns c, const float *a,
+                                    const float *x, const float *moments, double *partial,
+                                    int64_t parts)
+{
+    __shared__ double room[2][SY_KERNEL_THREADS / TILE][TILE];
+    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = SY_KERNEL_THREADS / TILE;
+    int64_t column = (int64_t)blockIdx.x * TILE + lane, part = blockIdx.y;
+    double first = 0, second = 0;
+    if (column < c.columns) {
+        bool norm = c.kind == SY_COLUMNS_NORM;
+        float mean = norm ? moments[column] : 0;
+        float rate = norm ? 1 / sqrtf(moments[c.columns + column] + c.epsilon) : 0;
+        for (int64_t r = part * lines + line; r < c.rows; r += parts * lines)
+            column_terms(c, a[r * c.columns + column], norm ? x[r * c.columns + column] : 0, mean,
+                         rate, &first, &second);
+    }
+    room[0][line][lane] = first;
+    room[1][line][lane] = second;
+    __syncthreads();
+    if (line != 0 || column >= c.columns)
+        return;
+    for (int l = 1; l < lines; l++) {
+        first += room[0][l][lane];
+        second += room[1][l][lane];
+    }
+    partial[part * c.columns + column] = first;
+    partial[(parts + part) * c.columns + column] = second;
+}
+
+__global__ static void column_ends(const __grid_constant__ sy_math_columns c,
+                                   const double *partial, float *out, int64_t parts)
+{
+    SY_EACH(column, c.columns) {
+        double first = 0, second = 0;
+        for (int64_t p = 0; p < parts; p++) {
+            first += partial[p * c.columns + column];
+            second += partial[(parts + p) * c.columns + column];
+        }
+        if (c.kind == SY_COLUMNS_MOMENTS) {
+            first /= (double)c.rows;
+            second = second / (double)c.rows - first * first;
+            second = second > 0 ? second : 0; /* rounding */
+        }
+        out[column] = (float)first;
+        if (c.kind != SY_COLUMNS_SUM)
+            out[c.columns + column] = (float)second;
+    }
+}
+
+int sy_kernel_columns(struct CUstream_st *stream, const struct sy_math_columns *c, const void *a,
+                      const void *x, const void *moments, void *out, void *scratch,
+                      uint64_t scratch_bytes)
+{
+    if (c->columns == 0)
+        return 0;
+    int64_t tiles = (c->columns + TILE - 1) / TILE;
+    int64_t room = (int64_t)(scratch_bytes / (2 * sizeof(double)) / (uint64_t)c->columns);
+    int64_t parts = (c->rows + 127) / 128, wanted = 2048 / tiles + 1;
+    parts = parts < wanted ? parts : wanted;
+    parts = parts < room ? parts : room;
+    if (parts < 1 || tiles > 0x7fffffff)
+        return c->rows == 0 ? 0 : (int)cudaErrorInvalidValue;
+    parts = parts < 65535 ? parts : 65535;
+    column_parts<<<dim3((unsigned)tiles, (unsigned)parts), SY_KERNEL_THREADS, 0, stream>>>(
+        *c, (const float *)a, (const float *)x, (const float *)moments, (double *)scratch, parts);
+    column_ends<<<sy_blocks(c->columns), SY_KERNEL_THREADS, 0, stream>>>(
+        *c, (const double *)scratch, (float *)out, parts);
+    return (int)cudaGetLastError();
+}
+
+__global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, const float *dy,
+                                     const float *x, const float *moments, const float *sums,
+                                     const float *scale, float *dx, int64_t n)
+{
+    float share = 1 / (float)c.rows;
+    SY_EACH(i, n) {
+        int64_t column = i % c.columns;
+        float rate = 1 / sqrtf(moments[c.columns + column] + c.epsilon);
+        float unit = (x[i] - moments[column]) * rate;
+        dx[i] = scale[column] * rate *
+                (dy[i] - share * (sums[column] + unit * sums[c.columns + column]));
+    }
+}
+
+int sy_kernel_norm_gradient(struct CUstream_st *stream, const struct sy_math_columns *c,
+                            const void *dy, const void *x, const void *moments, const void *sums,
+                            const void *scale, void *dx)
+{
+    int64_t n = c->rows * c->columns;
+    if (n == 0)
+        return 0;
+    norm_gradient<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+        *c, (const float *)dy, (const float *)x, (const float *)moments, (const float *)sums,
+        (const float *)scale, (float *)dx, n);
+    return (int)cudaGetLastError();
+}
+
+/* ---- pools -------------------------------------------------------------------------------------------- */
+
+struct pool_window {
+    int64_t first[3], end[3]; /* of window elements inside the input */
+    int64_t start[3];
+};
+
+__device__ static pool_window window_at(const sy_math_pool &p, const int64_t *o)
+{
+    pool_window w;
+    for (int d = 0; d < 3; d++) {
+        int64_t start = o[d] * p.strides[d] - p.pads[d], room = p.in[d] - start;
+        int64_t most = room <= 0 ? 0 : (room + p.dilations[d] - 1) / p.dilations[d];
+        w.start[d] = start;
+        w.first[d] = start < 0 ? (-start + p.dilations[d] - 1) / p.dilations[d] : 0;
+        w.end[d] = most < p.kernel[d] ? most : p.kernel[d];
+    }
+    return w;
+}
+
+/* Whether input `in` is the first of the largest in the window. NaN is never larger, as forward. */
+__device__ static bool is_first_largest(const sy_math_pool &p, const float *x, const pool_window &w,
+                                        const int64_t *in)
+{
+    float largest = -INFINITY;
+    int64_t best[3] = {-1, -1, -1};
+    for (int64_t a = w.first[0]; a < w.end[0]; a++)
+        for (int64_t b = w.first[1]; b < w.end[1]; b++)
+            for (int64_t c = w.first[2]; c < w.end[2]; c++) {
+                int64_t at[3] = {w.start[0] + a * p.dilations[0], w.start[1] + b * p.dilations[1],
+                                 w.start[2] + c * p.dilations[2]};
+                float v = x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] +
+                            at[2] * p.in_strides[4]];
+                if (best[0] < 0 || v > largest) {
+                    largest = v;
+                    best[0] = at[0];
+                    best[1] = at[1];
+                    best[2] = at[2];
+                }
+            }
+    return best[0] == in[0] && best[1] == in[1] && best[2] == in[2];
+}
+
+/* What output `o` gives to input `in`, one of its window. */
+__device__ static float pool_share(const sy_math_pool &p, const float *x, const float *dy,
+                                   const int64_t *o, const int64_t *in)
+{
+    pool_window w = window_at(p, o);
+    float g = dy[o[0] * p.out_strides[2] + o[1] * p.out_strides[3] + o[2] * p.out_strides[4]];
+    if (p.max)
+        return is_first_largest(p, x, w, in) ? g : 0;
+    int64_t n = 1;
+    for (int d = 0; d < 3; d++)
+        n *= p.count_padding ? p.kernel[d] : w.end[d] - w.first[d];
+    return g / (float)n;
+}
+
+/* The outputs whose windows have `in` in dimension d: o = (in + pad - k dilation) / stride for window elements k. */
+__device__ static int64_t pool_reader(const sy_math_pool &p, int d, int64_t in, int64_t k)
+{
+    int64_t at = in + p.pads[d] - k * p.dilations[d];
+    return at < 0 || at % p.strides[d] || at / p.strides[d] >= p.out[d] ? -1 : at / p.strides[d];
+}
+
+__global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, const float *x,
+                                     const float *dy, float *dx, int64_t n)
+{
+    bool last = p.in_strides[1] == 1 && p.channels > 1;
+    int64_t area = p.in[0] * p.in[1] * p.in[2];
+    SY_EACH(i, n) {
+        int64_t channel = last ? i % p.channels : i / area % p.channels;
+        int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
+        int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
+        int64_t from = sample * p.in_strides[0] + channel * p.in_strides[1];
+        const float *g = dy + sample * p.out_strides[0] + channel * p.out_strides[1];
+        float sum = 0;
+        for (int64_t a = 0; a < p.kernel[0]; a++) {
+            if ((o[0] = pool_reader(p, 0, in[0], a)) < 0)
+                continue;
+            for (int64_t b = 0; b < p.kernel[1]; b++) {
+                if ((o[1] = pool_reader(p, 1, in[1], b)) < 0)
+                    continue;
+                for (int64_t c = 0; c < p.kernel[2]; c++)
+                    if ((o[2] = pool_reader(p, 2, in[2], c)) >= 0)
+                        sum += pool_share(p, x + from, g, o, in);
+            }
+        }
+        dx[from + in[0] * p.in_strides[2] + in[1] * p.in_strides[3] + in[2] * p.in_strides[4]] =
+            sum;
+    }
+}
+
+int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_pool *p, const void *x,
+                            const void *dy, void *dx)
+{
+    int64_t n = p->batch * p->channels * p->in[0] * p->in[1] * p->in[2];
+    if (n == 0)
+        return 0;
+    pool_gradient<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+        *p, (const float *)x, (const float *)dy, (float *)dx, n);
+    return (int)cudaGetLastError();
+}
+
+/* ---- losses ------------------------------------------------------------------------------------------- */
+
+/* A row a block. In double: exp must not overflow, and rows are short. */
+__global__ static void cross_entropy(const __grid_constant__ sy_math_loss l, const float *x,
+                                     const int32_t *labels, float *diff, double *losses)
+{
+    for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+        const float *from = x + row * l.columns;
+        float largest = -INFINITY;
+        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
+            largest = sy_larger::of(largest, from[i]);
+        double top = sy_block_fold<sy_larger>(largest), sum = 0;
+        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
+            sum += exp((double)from[i] - top);
+        sum = block_sum(sum);
+        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
+            diff[row * l.columns + i] = (float)((exp((double)from[i] - top) / sum -
+                                                 (i == labels[row] ? 1.0 : 0.0)) /
+                                                (double)l.rows);
+        if (threadIdx.x == 0)
+            losses[row] = log(sum) + top - (double)from[labels[row]];
+    }
+}
+
+__global__ static void mean_square(const __grid_constant__ sy_math_loss l, const float *x,
+                                   const float *wanted, float *diff, double *losses)
+{
+    double all = (double)l.rows * (double)l.columns;
+    for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
+        double sum = 0;
+        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS) {
+            double d = (double)x[row * l.columns + i] - (double)wanted[row * l.columns + i];
+            sum += d * d / (double)l.columns;
+            diff[row * l.columns + i] = (float)(2 * d / all);
+        }
+        sum = block_sum(sum);
+        if (threadIdx.x == 0)
+            losses[row] = sum;
+    }
+}
+
+__global__ static void mean_of_rows(const double *losses, int64_t rows, float *out)
+{
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < rows; i += SY_KERNEL_THREADS)
+        sum += losses[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        *out = (float)(sum / (double)rows);
+}
+
+int sy_kernel_loss(struct CUstream_st *stream, const struct sy_math_loss *l, const void *x,
+                   const void *wanted, void *diff, void *out, void *scratch)
+{
+    if (l->rows * l->columns == 0)
+        return 0;
+    if (l->square)
+        mean_square<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
+            *l, (const float *)x, (const float *)wanted, (float *)diff, (double *)scratch);
+    else
+        cross_entropy<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
+            *l, (const float *)x, (const int32_t *)wanted, (float *)diff, (double *)scratch);
+    mean_of_rows<<<1, SY_KERNEL_THREADS, 0, stream>>>((const double *)scratch, l->rows,
+                                                      (float *)out);
+    return (int)cudaGetLastError();
+}
+
+/* ---- optimizers --------------------------------------------------------------------------------------- */
+
+__global__ static void update_kernel(const __grid_constant__ sy_math_update u, float *w,
+                                     const float *g, float *m, float *v)
+{
+    SY_EACH(i, u.n) {
+        float d = g[i] + u.decay * w[i];
+        switch (u.kind) {
+        case sy_math_update::SY_UPDATE_SGD:
+            w[i] -= u.rate * d;
+            break;
+        case sy_math_update::SY_UPDATE_MOMENTUM:
+            m[i] = u.momentum * m[i] + d;
+            w[i] -= u.rate * m[i];
+            break;
+        case sy_math_update::SY_UPDATE_ADAM:
+            m[i] = u.beta1 * m[i] + u.rest1 * d;
+            v[i] = u.beta2 * v[i] + u.rest2 * d * d;
+            w[i] -= u.rate * m[i] / (sqrtf(v[i]) * u.correct2 + u.epsilon);
+            break;
+        case sy_math_update::SY_UPDATE_STATISTIC:
+            w[i] = u.momentum * w[i] + u.rest1 * g[i];
+            break;
+        }
+    }
+}
+
+int sy_kernel_update(struct CUstream_st *stream, const struct sy_math_update *u, void *w,
+                     const void *g, void *m, void *v)
+{
+    if (u->n == 0)
+        return 0;
+    update_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(
+        *u, (float *)w, (const float *)g, (float *)m, (float *)v);
+    return (int)cudaGetLastError();
+}
