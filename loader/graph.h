@@ -216,6 +216,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(HANN_WINDOW, "HannWindow") \
     X(DFT, "DFT") \
     X(TF_IDF, "TfIdfVectorizer") \
+    X(NUMBERS, "switchyard.Numbers") /* integers `fixed + per_batch * N`: sizes that somebody computes with */ \
     /* operands that are known at run only; the file declares what the result is, and the run checks it */ \
     X(RUN_RESHAPE, "switchyard.RunReshape") \
     X(RUN_SQUEEZE, "switchyard.RunSqueeze") \

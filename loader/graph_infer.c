@@ -218,6 +218,29 @@ static int check_output(const struct sy_node *node, const struct sy_tensor *tens
     return SY_OK;
 }
 
+/* A node whose result is linear in N becomes those numbers: readers that were not folded take them as data, at the run's batch size. */
+static int become_numbers(struct sy_infer *in, struct sy_node *node)
+{
+    int out = node->outputs[0];
+    int64_t n = sy_shape_elements(&in->graph->tensors[out].shape, 0), *numbers;
+    const struct sy_dim *values = in->values[out];
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *numbers, &numbers));
+    node->op = SY_OP_NUMBERS;
+    node->n_inputs = 0;
+    for (int i = 0; i < node->n_attrs; i++)
+        sy_attr_finish(&node->attrs[i]);
+    node->n_attrs = 0;
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = values[i].fixed;
+    int status = sy_node_set_ints(node, "fixed", (int)n, numbers);
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = values[i].per_batch;
+    if (status == SY_OK)
+        status = sy_node_set_ints(node, "per_batch", (int)n, numbers);
+    free(numbers);
+    return status;
+}
+
 static int infer_node(struct sy_infer *in, int n)
 {
     struct sy_node *node = &in->graph->nodes[n];
@@ -231,16 +254,8 @@ static int infer_node(struct sy_infer *in, int n)
     SY_TRY(sy_fold_node(in, node, &folded));
     if (folded && in->graph->tensors[node->outputs[0]].data)
         sy_node_finish(node);
-    return SY_OK;
-}
-
-/* All values come from a Shape; if one is alive then something computes with the batch size itself. */
-static int check_left(const struct sy_graph *graph)
-{
-    for (int n = 0; n < graph->n_nodes; n++)
-        if (graph->nodes[n].op == SY_OP_SHAPE || graph->nodes[n].op == SY_OP_SIZE)
-            return sy_infer_fail(&graph->nodes[n], SY_EUNSUPPORTED,
-                                 "the batch size is used as a number, not only as a shape");
+    else if (folded)
+        return become_numbers(in, node);
     return SY_OK;
 }
 
@@ -279,8 +294,7 @@ int sy_graph_infer(struct sy_graph *graph)
         SY_TRY_GOTO(infer_node(&in, n), out);
     sy_graph_compact(graph);
     SY_TRY_GOTO(sy_graph_remove_dead(graph), out);
-    SY_TRY_GOTO(give_constants_makers(graph), out);
-    status = check_left(graph);
+    status = give_constants_makers(graph);
 out:
     close_infer(&in);
     return status;

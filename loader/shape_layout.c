@@ -252,10 +252,32 @@ static int64_t count_floats(const struct sy_infer *in, const struct sy_node *nod
     return count > 0 && count < 1e9 ? (int64_t)count : count <= 0 ? 0 : -1;
 }
 
+/* Whether the length of a Range of known integers grows with N, and is linear in it. */
+static bool count_with_batch(const struct sy_infer *in, const struct sy_node *node,
+                             struct sy_shape *shape)
+{
+    struct sy_dim limit[3], span;
+    for (int i = 0; i < 3; i++) {
+        struct sy_dim *read = NULL;
+        int n;
+        bool ok = sy_infer_dims(in, node, i, "", &n, &read) == SY_OK && n == 1;
+        if (ok)
+            limit[i] = read[0];
+        free(read);
+        if (!ok)
+            return false;
+    }
+    *shape = (struct sy_shape){.rank = 1};
+    return sy_dim_sub(limit[1], limit[0], &span) == SY_OK && span.per_batch > 0 &&
+           limit[2].per_batch == 0 && limit[2].fixed > 0 &&
+           sy_dim_div(span, limit[2], &shape->dims[0]) == SY_OK;
+}
+
 /* Integers known at import are folded; the rest is computed at run. */
 int sy_rule_range(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
+    struct sy_shape linear;
     int64_t limit[3];
     SY_TRY(sy_infer_need(in, node, 0, &x));
     if (node->n_inputs != 3)
@@ -265,6 +287,10 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
         if (floats.dims[0].fixed < 0)
             return leave_to_run(in, node, SY_OP_RANGE);
         sy_infer_set(in, node, 0, x->dtype, &floats);
+        return SY_OK;
+    }
+    if (count_with_batch(in, node, &linear)) {
+        sy_infer_set(in, node, 0, x->dtype, &linear); /* the limits stay, for the run */
         return SY_OK;
     }
     for (int i = 0; i < 3; i++) {

@@ -123,6 +123,26 @@ void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *value
     ob_message(node, 5, &attr);
 }
 
+void ob_attr_text(struct ob *node, const char *name, const char *value)
+{
+    static struct ob attr;
+    attr.n = 0;
+    ob_text(&attr, 1, name);
+    ob_text(&attr, 4, value);
+    ob_varint(&attr, 20, 3);
+    ob_message(node, 5, &attr);
+}
+
+void ob_attr_graph(struct ob *node, const char *name, const struct ob *value)
+{
+    static struct ob attr;
+    attr.n = 0;
+    ob_text(&attr, 1, name);
+    ob_message(&attr, 6, value);
+    ob_varint(&attr, 20, 5);
+    ob_message(node, 5, &attr);
+}
+
 void ob_save(const char *path, const struct ob *graph, int opset)
 {
     static struct ob model, import;

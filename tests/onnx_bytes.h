@@ -27,6 +27,8 @@ void ob_int64s(struct ob *graph, const char *name, int n,
 void ob_node(struct ob *node, const char *op, const char *const *inputs,
              const char *const *outputs);
 void ob_attr_int(struct ob *node, const char *name, int64_t value);
+void ob_attr_text(struct ob *node, const char *name, const char *value);
+void ob_attr_graph(struct ob *node, const char *name, const struct ob *value);
 void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *values);
 
 enum { OB_GRAPH_NODE = 1, OB_GRAPH_INPUT = 11, OB_GRAPH_OUTPUT = 12 };

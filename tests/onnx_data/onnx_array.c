@@ -114,12 +114,12 @@ static bool is_float(enum sy_dtype dtype, const void *data, size_t i, double *ou
 }
 
 /* bfloat16 within one unit of its last place: ONNX 1.12 truncated where later versions round. */
-static bool is_close(enum sy_dtype dtype, double want, double got)
+static bool is_close(enum sy_dtype dtype, double slack, double want, double got)
 {
     double relative = dtype == SY_DTYPE_BF16 ? 1.0 / 128 : 1e-3;
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got);
-    return want == got || fabs(got - want) <= 1e-5 + relative * fabs(want);
+    return want == got || fabs(got - want) <= 1e-5 + slack + relative * fabs(want);
 }
 
 static int64_t integer_at(const void *data, size_t i, size_t each)
@@ -129,14 +129,26 @@ static int64_t integer_at(const void *data, size_t i, size_t each)
     return value;
 }
 
-bool onnx_array_matches(const struct onnx_array *want, const void *got, char *text,
+/* The largest finite element. */
+static double size_of(const struct onnx_array *array)
+{
+    double largest = 0, value;
+    size_t each = sy_dtype_bytes(array->dtype);
+    for (size_t i = 0; i < array->bytes / each; i++)
+        if (is_float(array->dtype, array->data, i, &value) && isfinite(value))
+            largest = fmax(largest, fabs(value));
+    return largest;
+}
+
+bool onnx_array_matches(const struct onnx_array *want, const void *got, double slack, char *text,
                         size_t text_bytes)
 {
     size_t each = sy_dtype_bytes(want->dtype);
+    slack = slack > 0 ? slack * size_of(want) : 0;
     for (size_t i = 0; i < want->bytes / each; i++) {
         double a, b;
         if (is_float(want->dtype, want->data, i, &a) && is_float(want->dtype, got, i, &b)) {
-            if (is_close(want->dtype, a, b))
+            if (is_close(want->dtype, slack, a, b))
                 continue;
             snprintf(text, text_bytes, "element %zu is %.9g, not %.9g", i, b, a);
             return false;

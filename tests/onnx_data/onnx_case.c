@@ -149,8 +149,8 @@ static int compute(const struct loaded *model, struct data_set *d)
     return engine->program_run(program, &binding, 0, n);
 }
 
-static enum onnx_verdict run_set(const struct loaded *model, const char *set, char *text,
-                                 size_t text_bytes)
+static enum onnx_verdict run_set(const struct loaded *model, const char *set, double slack,
+                                 char *text, size_t text_bytes)
 {
     static struct data_set d;
     char why[512];
@@ -174,7 +174,7 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, ch
         return ONNX_FAILED;
     }
     for (int i = 0; i < d.n_outputs; i++) {
-        if (onnx_array_matches(&d.outputs[i], d.results[i], why, sizeof why))
+        if (onnx_array_matches(&d.outputs[i], d.results[i], slack, why, sizeof why))
             continue;
         snprintf(text, text_bytes, "output %d: %s", i, why);
         return ONNX_FAILED;
@@ -182,7 +182,7 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, ch
     return ONNX_PASSED;
 }
 
-enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_bytes)
+enum onnx_verdict onnx_case_run(const char *folder, double slack, char *text, size_t text_bytes)
 {
     struct loaded model = {0};
     int status = load(folder, &model), n = 0;
@@ -195,7 +195,7 @@ enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_byte
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, n);
         if (access(set, R_OK) != 0)
             break;
-        enum onnx_verdict verdict = run_set(&model, set, text, text_bytes);
+        enum onnx_verdict verdict = run_set(&model, set, slack, text, text_bytes);
         if (verdict != ONNX_PASSED)
             return verdict;
     }

@@ -21,13 +21,14 @@ struct onnx_array {
 
 /* false, with the reason in `text`: the file does not hold a tensor that we know. Nothing to free then. */
 bool onnx_array_read(const char *path, struct onnx_array *out, char *text, size_t text_bytes);
-/* Floats: |got - want| <= 1e-5 + 1e-3 |want|, NaN for NaN; others: equal bytes. */
-bool onnx_array_matches(const struct onnx_array *want, const void *got, char *text,
+/* Floats: |got - want| <= 1e-5 + 1e-3 |want| + slack * max |want|, NaN for NaN; others: equal bytes. */
+bool onnx_array_matches(const struct onnx_array *want, const void *got, double slack, char *text,
                         size_t text_bytes);
 /* Whether all inputs and outputs of the model are float32, int64, int32 or bool tensors of ONNX's own operators. */
 bool onnx_model_is_plain(const char *folder);
 
-/* Runs all data sets of the case in this process; `text` is the reason unless it passed. */
-enum onnx_verdict onnx_case_run(const char *folder, char *text, size_t text_bytes);
+/* Runs all data sets of the case in this process; `text` is the reason unless it passed. slack: of whole models, whose cancelling sums
+ * round at the size of their terms. */
+enum onnx_verdict onnx_case_run(const char *folder, double slack, char *text, size_t text_bytes);
 
 #endif

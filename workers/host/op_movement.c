@@ -1,4 +1,5 @@
 /* Operators that move elements without changing them, and those that move nothing. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -314,6 +315,43 @@ static int build_gather(struct sy_program *p)
     return sy_step_set_numbers(step, (const int64_t *)&g, (int)(sizeof g / sizeof(int64_t)));
 }
 
+/* ---- numbers that depend on the batch size alone --------------------------------------------------------- */
+
+static int run_numbers(struct sy_program *p, struct sy_step *step)
+{
+    const struct sy_value *v = &p->values[step->args[0].value];
+    unsigned char *to = sy_program_pointer(p, step->args[0].value);
+    size_t each = sy_dtype_bytes(v->dtype), n = v->bytes / each;
+    for (size_t i = 0; i < n; i++) /* little-endian: the low bytes come first */
+        memcpy(to + i * each, &step->numbers[i], each);
+    return SY_OK;
+}
+
+static int build_numbers(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
+                         *per_batch = sy_node_attr(node, "per_batch");
+    int out;
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    const struct sy_value *v = &p->values[out];
+    if (v->dtype == SY_DTYPE_F32 || v->dtype == SY_DTYPE_F64 || v->dtype == SY_DTYPE_F16 ||
+        v->dtype == SY_DTYPE_BF16 || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
+        per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n ||
+        (uint64_t)fixed->n * sy_dtype_bytes(v->dtype) != v->bytes)
+        return sy_unsupported(node, "numbers of another count than its result");
+    struct sy_step *step = sy_program_add_step(p, run_numbers, 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, out);
+    step->numbers = calloc((size_t)fixed->n + 1, sizeof *step->numbers);
+    if (!step->numbers)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d numbers", fixed->n);
+    for (int i = 0; i < fixed->n; i++)
+        step->numbers[i] = sy_dim_at((struct sy_dim){fixed->ints[i], per_batch->ints[i]}, p->batch);
+    return SY_OK;
+}
+
 #define VIEW(op)                   \
     {                              \
         op, build_view, NULL, NULL \
@@ -330,4 +368,5 @@ const struct sy_host_op sy_host_ops_movement[] = {VIEW(SY_OP_RESHAPE),
                                                   {SY_OP_PAD, build_pad, NULL, NULL},
                                                   {SY_OP_CONCAT, build_concat, NULL, NULL},
                                                   {SY_OP_GATHER, build_gather, NULL, NULL},
+                                                  {SY_OP_NUMBERS, build_numbers, NULL, NULL},
                                                   {0}};

@@ -1,0 +1,212 @@
+/* Einsum of two tensors that is a product of matrices -> Transpose, Reshape, MatMul, Reshape, Transpose.
+ *
+ *   bhid,bhjd->bhij    labels of both and the result: batch (b, h); of one and the result: rows (i), columns (j); of both alone: sum (d) */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/fuse.h"
+#include "loader/graph_infer.h"
+#include "runtime/base/status.h"
+
+enum { MAX_LABELS = SY_MAX_RANK };
+
+struct term {
+    int n;
+    char labels[MAX_LABELS];
+};
+
+/* Groups of labels, in the order in which the product has them. */
+struct product {
+    struct term in[2], out, batch, rows, columns, sum;
+};
+
+static int find(const struct term *term, char label)
+{
+    for (int i = 0; i < term->n; i++)
+        if (term->labels[i] == label)
+            return i;
+    return -1;
+}
+
+static bool add_label(struct term *term, char label)
+{
+    if (term->n == MAX_LABELS || find(term, label) >= 0)
+        return false;
+    term->labels[term->n++] = label;
+    return true;
+}
+
+/* "ab,bc->ac": letters, each once in a term, nothing left to guess. */
+static bool parse(const char *equation, struct product *p)
+{
+    struct term *at = &p->in[0];
+    memset(p, 0, sizeof *p);
+    for (; *equation; equation++) {
+        if (*equation == ' ')
+            continue;
+        if (*equation == ',' && at == &p->in[0])
+            at = &p->in[1];
+        else if (*equation == '-' && equation[1] == '>' && at == &p->in[1])
+            at = &p->out, equation++;
+        else if (!isalpha((unsigned char)*equation) || !add_label(at, *equation))
+            return false;
+    }
+    return at == &p->out;
+}
+
+/* False where a label is summed that only one tensor has, or made of nothing. */
+static bool classify(struct product *p)
+{
+    for (int i = 0; i < p->out.n; i++) {
+        char c = p->out.labels[i];
+        bool a = find(&p->in[0], c) >= 0, b = find(&p->in[1], c) >= 0;
+        if ((!a && !b) || !add_label(a && b ? &p->batch : a ? &p->rows : &p->columns, c))
+            return false;
+    }
+    for (int i = 0; i < p->in[0].n; i++) {
+        char c = p->in[0].labels[i];
+        if (find(&p->out, c) < 0 && (find(&p->in[1], c) < 0 || !add_label(&p->sum, c)))
+            return false;
+    }
+    for (int i = 0; i < p->in[1].n; i++)
+        if (find(&p->out, p->in[1].labels[i]) < 0 && find(&p->in[0], p->in[1].labels[i]) < 0)
+            return false;
+    return p->sum.n > 0 && p->batch.n + 2 <= SY_MAX_RANK;
+}
+
+/* Size of a label; false where the tensors disagree (a 1 that is repeated, too). */
+static bool sizes_agree(const struct sy_fuse *f, const struct sy_node *node,
+                        const struct product *p)
+{
+    const struct sy_shape *a = &sy_fuse_tensor(f, node->inputs[0])->shape,
+                          *b = &sy_fuse_tensor(f, node->inputs[1])->shape;
+    if (a->rank != p->in[0].n || b->rank != p->in[1].n)
+        return false;
+    for (int i = 0; i < a->rank; i++) {
+        int k = find(&p->in[1], p->in[0].labels[i]);
+        if (k >= 0 && !sy_dim_equal(a->dims[i], b->dims[k]))
+            return false;
+    }
+    return true;
+}
+
+static struct sy_dim size_of(const struct sy_fuse *f, const struct sy_node *node,
+                             const struct product *p, char label)
+{
+    int k = find(&p->in[0], label);
+    return k >= 0 ? sy_fuse_tensor(f, node->inputs[0])->shape.dims[k]
+                  : sy_fuse_tensor(f, node->inputs[1])->shape.dims[find(&p->in[1], label)];
+}
+
+static struct term join(const struct term *a, const struct term *b, const struct term *c)
+{
+    struct term all = *a;
+    for (int i = 0; i < b->n && all.n < MAX_LABELS; i++)
+        all.labels[all.n++] = b->labels[i];
+    for (int i = 0; i < c->n && all.n < MAX_LABELS; i++)
+        all.labels[all.n++] = c->labels[i];
+    return all;
+}
+
+static int add_step(struct sy_fuse *f, const struct sy_node *like, enum sy_op op, int n,
+                    const int *inputs, const struct sy_shape *shape, int *out)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%.200s/%s%d", like->name, sy_op_name(op), f->graph->n_tensors);
+    enum sy_dtype dtype = f->graph->tensors[inputs[0]].dtype;
+    SY_TRY(sy_graph_add_tensor(f->graph, name, dtype, shape, out));
+    return sy_graph_add_node(f->graph, op, 13, name, n, inputs, 1, out, NULL);
+}
+
+/* `x`, whose dimensions are `from`, with them in the order of `to`. */
+static int permute(struct sy_fuse *f, const struct sy_node *like, int x, const struct term *from,
+                   const struct term *to, int *out)
+{
+    struct sy_shape shape = {.rank = to->n};
+    int64_t perm[MAX_LABELS];
+    for (int i = 0; i < to->n; i++) {
+        perm[i] = find(from, to->labels[i]);
+        shape.dims[i] = f->graph->tensors[x].shape.dims[perm[i]];
+    }
+    SY_TRY(add_step(f, like, SY_OP_TRANSPOSE, 1, &x, &shape, out));
+    return sy_node_set_ints(&f->graph->nodes[f->graph->n_nodes - 1], "perm", to->n, perm);
+}
+
+/* The shape [batch..., labels of a, labels of b]. */
+static int matrix_shape(const struct sy_fuse *f, const struct sy_node *node,
+                        const struct product *p, const struct term *a, const struct term *b,
+                        struct sy_shape *shape)
+{
+    *shape = (struct sy_shape){.rank = p->batch.n + 2};
+    for (int i = 0; i < p->batch.n; i++)
+        shape->dims[i] = size_of(f, node, p, p->batch.labels[i]);
+    const struct term *sides[2] = {a, b};
+    for (int s = 0; s < 2; s++) {
+        struct sy_dim *dim = &shape->dims[p->batch.n + s];
+        *dim = (struct sy_dim){1, 0};
+        for (int i = 0; i < sides[s]->n; i++)
+            SY_TRY(sy_dim_mul(*dim, size_of(f, node, p, sides[s]->labels[i]), dim));
+    }
+    return SY_OK;
+}
+
+/* Takes a copy of the node: adding others moves it. */
+static int expand(struct sy_fuse *f, const struct sy_node *node, const struct product *p,
+                  const struct sy_shape shapes[3])
+{
+    struct term orders[2] = {join(&p->batch, &p->rows, &p->sum),
+                             join(&p->batch, &p->sum, &p->columns)};
+    struct term made = join(&p->batch, &p->rows, &p->columns);
+    struct sy_shape apart = {.rank = made.n};
+    int sides[2], product, split, out = node->outputs[0];
+    for (int i = 0; i < 2; i++) {
+        int turned;
+        SY_TRY(permute(f, node, node->inputs[i], &p->in[i], &orders[i], &turned));
+        SY_TRY(add_step(f, node, SY_OP_RESHAPE, 1, &turned, &shapes[i], &sides[i]));
+    }
+    SY_TRY(add_step(f, node, SY_OP_MATMUL, 2, sides, &shapes[2], &product));
+    for (int i = 0; i < made.n; i++)
+        apart.dims[i] = size_of(f, node, p, made.labels[i]);
+    SY_TRY(add_step(f, node, SY_OP_RESHAPE, 1, &product, &apart, &split));
+    int64_t perm[MAX_LABELS];
+    for (int i = 0; i < p->out.n; i++)
+        perm[i] = find(&made, p->out.labels[i]);
+    SY_TRY(sy_graph_add_node(f->graph, SY_OP_TRANSPOSE, 13, node->name, 1, &split, 1, &out, NULL));
+    return sy_node_set_ints(&f->graph->nodes[f->graph->n_nodes - 1], "perm", p->out.n, perm);
+}
+
+static int expand_node(struct sy_fuse *f, int n, bool *changed)
+{
+    struct sy_node node = f->graph->nodes[n];
+    const struct sy_attr *equation = sy_node_attr(&node, "equation");
+    struct product p;
+    struct sy_shape shapes[3];
+    if (node.n_inputs != 2 || node.n_outputs != 1 || !equation ||
+        equation->kind != SY_ATTR_STRING || !equation->s || !parse(equation->s, &p) ||
+        !classify(&p) || !sizes_agree(f, &node, &p))
+        return SY_OK;
+    if (sy_fuse_tensor(f, node.inputs[0])->dtype != SY_DTYPE_F32 ||
+        matrix_shape(f, &node, &p, &p.rows, &p.sum, &shapes[0]) < 0 ||
+        matrix_shape(f, &node, &p, &p.sum, &p.columns, &shapes[1]) < 0 ||
+        matrix_shape(f, &node, &p, &p.rows, &p.columns, &shapes[2]) < 0)
+        return SY_OK;
+    SY_TRY(expand(f, &node, &p, shapes));
+    sy_node_finish(&f->graph->nodes[n]);
+    *changed = true;
+    return SY_OK;
+}
+
+int sy_fuse_einsums(struct sy_fuse *f)
+{
+    bool changed = false;
+    int n_nodes = f->graph->n_nodes;
+    for (int n = 0; n < n_nodes; n++)
+        if (f->graph->nodes[n].op == SY_OP_EINSUM)
+            SY_TRY(expand_node(f, n, &changed));
+    if (!changed)
+        return SY_OK;
+    sy_graph_compact(f->graph);
+    return sy_graph_sort(f->graph);
+}

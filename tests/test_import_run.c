@@ -1,0 +1,160 @@
+/* ONNX files through reader, inference, passes and the host engine: results that the file's nodes define. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+#include "tests/onnx_bytes.h"
+
+#define NAMES(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
+
+static char path[64];
+static struct ob graph, node;
+static uint64_t seed;
+
+static void start(void)
+{
+    graph.n = 0;
+    ob_text(&graph, 2, "g");
+}
+
+static void add(const char *op, const char *const *inputs, const char *const *outputs)
+{
+    ob_node(&node, op, inputs, outputs);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+}
+
+static struct sy_graph *import(void)
+{
+    struct sy_graph *g;
+    ob_save(path, &graph, 13);
+    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0)
+        fail_msg("%s", sy_error_text());
+    return g;
+}
+
+/* Runs `g` at `batch`; *out: its outputs, for rig_drop. */
+static void run(const struct sy_graph *g, bool optimize, int64_t batch,
+                const struct rig_tensors *inputs, struct rig_tensors *out)
+{
+    struct engine_rig rig;
+    if (rig_open(&rig, g, optimize) < 0)
+        fail_msg("%s", sy_error_text());
+    struct sy_program *program = rig_program(&rig, batch);
+    rig_take(&rig, rig.graph->outputs, rig.graph->n_outputs, batch, 0xff, out);
+    if (rig_run(&rig, program, inputs, out, 0xff, NULL) < 0)
+        fail_msg("%s", sy_error_text());
+    rig_engine.ops->program_destroy(program);
+    rig_close(&rig);
+}
+
+static void take_inputs(const struct sy_graph *g, int64_t batch, struct rig_tensors *inputs)
+{
+    struct engine_rig rig;
+    struct engine_case c = {.graph = NULL, .int_low = 0, .int_high = 3};
+    if (rig_open(&rig, g, false) < 0)
+        fail_msg("%s", sy_error_text());
+    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, batch, 0, inputs);
+    rig_fill(&rig, &c, inputs, &seed);
+    rig_close(&rig);
+}
+
+/* The batch size as data: a shape that is a result, sums with it, a range as long as it. */
+static void test_batch_size_as_a_number(void **state)
+{
+    (void)state;
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
+    ob_input(&graph, OB_GRAPH_INPUT, "one", 7, DIMS(1));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "s", 7, DIMS(2));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "more", 7, DIMS(2));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "range", 7, DIMS(-1));
+    ob_int64s(&graph, "zero", 0, (const int64_t[]){0});
+    ob_int64s(&graph, "step", 0, (const int64_t[]){1});
+    add("Shape", NAMES("x"), NAMES("s"));
+    add("Add", NAMES("s", "one"), NAMES("more"));
+    add("Gather", NAMES("s", "zero"), NAMES("n"));
+    add("Range", NAMES("zero", "n", "step"), NAMES("range"));
+    struct sy_graph *g = import();
+    for (int64_t batch = 1; batch <= 5; batch += 2) {
+        struct rig_tensors in, out;
+        take_inputs(g, batch, &in);
+        run(g, true, batch, &in, &out);
+        int64_t one = *(int64_t *)in.data[1];
+        assert_memory_equal(out.data[0], ((int64_t[]){batch, 4}), 16);
+        assert_memory_equal(out.data[1], ((int64_t[]){batch + one, 4 + one}), 16);
+        assert_int_equal(out.bytes[2], (uint64_t)batch * 8);
+        for (int64_t i = 0; i < batch; i++)
+            assert_int_equal(((int64_t *)out.data[2])[i], i);
+        rig_drop(&in);
+        rig_drop(&out);
+    }
+    sy_graph_free(g);
+}
+
+/* Einsum as products of matrices gives what its definition gives. */
+static void check_einsum(const char *equation, int64_t ranks[2], const int64_t *a, const int64_t *b)
+{
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "a", 1, (int)ranks[0], a);
+    ob_input(&graph, OB_GRAPH_INPUT, "b", 1, (int)ranks[1], b);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, 0, NULL);
+    ob_node(&node, "Einsum", NAMES("a", "b"), NAMES("y"));
+    ob_attr_text(&node, "equation", equation);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    struct sy_graph *g = import();
+    struct rig_tensors in, plain, fast;
+    take_inputs(g, 3, &in);
+    run(g, false, 3, &in, &plain);
+    run(g, true, 3, &in, &fast);
+    assert_int_equal(plain.bytes[0], fast.bytes[0]);
+    for (size_t i = 0; i < plain.bytes[0] / sizeof(float); i++)
+        assert_true(fabsf(((float *)plain.data[0])[i] - ((float *)fast.data[0])[i]) < 1e-4f);
+    rig_drop(&in);
+    rig_drop(&plain);
+    rig_drop(&fast);
+    assert_int_equal(sy_graph_optimize(g), SY_OK);
+    for (int n = 0; n < g->n_nodes; n++)
+        assert_int_not_equal(g->nodes[n].op, SY_OP_EINSUM);
+    sy_graph_free(g);
+}
+
+static void test_einsums(void **state)
+{
+    (void)state;
+    check_einsum("bhid,bhjd->bhij", (int64_t[]){4, 4}, (int64_t[]){-1, 2, 5, 3},
+                 (int64_t[]){-1, 2, 7, 3});
+    check_einsum("bhij, bhjd -> bihd", (int64_t[]){4, 4}, (int64_t[]){-1, 2, 5, 3},
+                 (int64_t[]){-1, 2, 3, 4});
+    check_einsum("bij,jk->bik", (int64_t[]){3, 2}, (int64_t[]){-1, 5, 3}, (int64_t[]){3, 4});
+    check_einsum("bijk,jkl->bil", (int64_t[]){4, 3}, (int64_t[]){-1, 5, 3, 2},
+                 (int64_t[]){3, 2, 4});
+    check_einsum("bi,bi->b", (int64_t[]){2, 2}, (int64_t[]){-1, 5}, (int64_t[]){-1, 5});
+    check_einsum("ijk,ki->ji", (int64_t[]){3, 2}, (int64_t[]){4, 5, 3}, (int64_t[]){3, 4});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch_size_as_a_number),
+        cmocka_unit_test(test_einsums),
+    };
+    seed = rig_start();
+    snprintf(path, sizeof path, "/tmp/sy-import-run-%d.onnx", (int)getpid());
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}
