@@ -102,13 +102,13 @@ int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape 
                                  (size_t)n * sizeof **data, tensor);
 }
 
-/* The order matters: scales before biases (x*W*s + b), patterns of many nodes before activations take their parts,
- * residuals before activations (relu(conv + x)). */
+/* The order matters: types before all that asks for float32, scales before biases (x*W*s + b), patterns of many nodes before activations
+ * take their parts, residuals before activations (relu(conv + x)). */
 static sy_fuse_pass *const passes[] = {
-    sy_fuse_einsums,     sy_fuse_noops,         sy_fuse_reshapes,      sy_fuse_pads,
-    sy_fuse_batch_norms, sy_fuse_conv_biases,   sy_fuse_gelus,         sy_fuse_layer_norms,
-    sy_fuse_skip_norms,  sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_residuals,
-    sy_fuse_activations,
+    sy_fuse_halves,      sy_fuse_einsums,     sy_fuse_noops,         sy_fuse_reshapes,
+    sy_fuse_pads,        sy_fuse_batch_norms, sy_fuse_conv_biases,   sy_fuse_gelus,
+    sy_fuse_layer_norms, sy_fuse_skip_norms,  sy_fuse_matmul_scales, sy_fuse_matmul_biases,
+    sy_fuse_residuals,   sy_fuse_activations,
 };
 
 int sy_graph_optimize(struct sy_graph *graph)

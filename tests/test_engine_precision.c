@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
+#include "workers/host/kernel.h"
 
 static uint64_t seed;
 
@@ -183,6 +184,98 @@ static void test_coordinates_stay_exact(void **state)
     check(g, 1e-6);
 }
 
+/* ---- float16 and bfloat16 as storage types -------------------------------------------------------- */
+
+static float widened(enum sy_dtype dtype, uint16_t bits)
+{
+    return dtype == SY_DTYPE_F16 ? sy_half_to_float(bits) : sy_bf16_to_float(bits);
+}
+
+static uint16_t halved(enum sy_dtype dtype, float value)
+{
+    return dtype == SY_DTYPE_F16 ? sy_float_to_half(value) : sy_float_to_bf16(value);
+}
+
+/* Every float32 tensor becomes `dtype`; with `round_only` it stays float32, with numbers that `dtype` can hold. */
+static void store_as(struct sy_graph *g, enum sy_dtype dtype, bool round_only)
+{
+    for (int t = 0; t < g->n_tensors; t++) {
+        struct sy_tensor *tensor = &g->tensors[t];
+        float *floats = tensor->data;
+        uint16_t *halves = tensor->data;
+        if (tensor->dtype != SY_DTYPE_F32)
+            continue;
+        for (size_t i = 0; floats && i < tensor->data_bytes / sizeof *floats; i++) {
+            uint16_t bits = halved(dtype, floats[i]);
+            if (round_only)
+                floats[i] = widened(dtype, bits);
+            else
+                memcpy(&halves[i], &bits, sizeof bits);
+        }
+        if (round_only)
+            continue;
+        tensor->dtype = dtype;
+        tensor->data_bytes /= 2;
+    }
+}
+
+static void run_graph(struct sy_graph *g, const struct rig_tensors *in, struct rig_tensors *out,
+                      struct engine_rig *rig)
+{
+    assert_int_equal(rig_open(rig, g, true), SY_OK);
+    struct sy_program *program = rig_program(rig, 2);
+    rig_take(rig, rig->graph->outputs, rig->graph->n_outputs, 2, 0, out);
+    assert_int_equal(rig_run(rig, program, in, out, 0xff, NULL), SY_OK);
+    rig_engine.ops->program_destroy(program);
+}
+
+static void check_halves(enum sy_dtype dtype, double tolerance)
+{
+    uint64_t same = seed;
+    struct sy_graph *wide = residual_graph(16), *half;
+    seed = same;
+    half = residual_graph(16);
+    store_as(wide, dtype, true);
+    store_as(half, dtype, false);
+    enum { N = 2 * 3 * 9 * 9 };
+    float floats[N];
+    uint16_t halves[N];
+    for (int i = 0; i < N; i++) {
+        halves[i] = halved(dtype, (float)gb_uniform(&seed, -1, 1));
+        floats[i] = widened(dtype, halves[i]);
+    }
+    struct engine_rig a, b;
+    struct rig_tensors want, got, in_a = {.n = 1, .data = (void *[]){floats}},
+                                  in_b = {.n = 1, .data = (void *[]){halves}};
+    run_graph(wide, &in_a, &want, &a);
+    run_graph(half, &in_b, &got, &b);
+    assert_int_equal(b.graph->tensors[b.graph->inputs[0]].dtype, dtype);
+    assert_int_equal(b.graph->tensors[b.graph->outputs[0]].dtype, dtype);
+    assert_int_equal(b.graph->n_nodes,
+                     a.graph->n_nodes + 2); /* computed as float32 is, between two Casts */
+    for (int i = 0; i < 20; i++) {
+        double x = (double)((float *)want.data[0])[i],
+               y = (double)widened(dtype, ((uint16_t *)got.data[0])[i]);
+        if (fabs(x - y) > tolerance * (1 + fabs(x)))
+            fail_msg("[%d] is %g, not %g", i, y, x);
+    }
+    rig_drop(&want);
+    rig_drop(&got);
+    rig_close(&a);
+    rig_close(&b);
+    sy_graph_free(wide);
+    sy_graph_free(half);
+}
+
+static void test_halves_as_storage(void **state)
+{
+    (void)state;
+    if (rig_engine.lacks_operators)
+        skip(); /* not every engine has Cast of these */
+    check_halves(SY_DTYPE_F16, 1e-3);
+    check_halves(SY_DTYPE_BF16, 8e-3);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -197,7 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_residual_block), cmocka_unit_test(test_transformer),
         cmocka_unit_test(test_half_the_bytes), cmocka_unit_test(test_coordinates_stay_exact),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_halves_as_storage),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

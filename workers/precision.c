@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/kernel.h"
 
 struct side {
     struct sy_graph graph; /* the caller's, in one precision */
@@ -42,8 +43,8 @@ static int take_outputs(struct side *side, int64_t batch)
 {
     for (int i = 0; i < side->graph.n_outputs; i++) {
         const struct sy_tensor *t = &side->graph.tensors[side->graph.outputs[i]];
-        side->outputs[i] =
-            take((uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype));
+        side->outputs[i] = take((uint64_t)sy_shape_elements(&t->shape, batch) *
+                                SY_MAX(sy_dtype_bytes(t->dtype), sizeof(float)));
         if (!side->outputs[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for output %s", t->name);
     }
@@ -96,10 +97,22 @@ static int64_t largest_of(const float *row, int64_t n)
     return best;
 }
 
-static void add_error(const struct sy_tensor *t, int64_t batch, const float *want, const float *got,
+/* In place: the block was taken for this. */
+static void widen(enum sy_dtype dtype, int64_t n, void *data)
+{
+    const uint16_t *halves = data;
+    float *floats = data;
+    for (int64_t i = n - 1; dtype != SY_DTYPE_F32 && i >= 0; i--)
+        floats[i] =
+            dtype == SY_DTYPE_F16 ? sy_half_to_float(halves[i]) : sy_bf16_to_float(halves[i]);
+}
+
+static void add_error(const struct sy_tensor *t, int64_t batch, float *want, float *got,
                       struct sy_precision_error *error)
 {
     int64_t n = sy_shape_elements(&t->shape, batch);
+    widen(t->dtype, n, want);
+    widen(t->dtype, n, got);
     for (int64_t i = 0; i < n; i++) {
         double off = fabs((double)got[i] - (double)want[i]);
         if (got[i] == want[i] || (isnan(got[i]) && isnan(want[i])))
@@ -114,6 +127,11 @@ static void add_error(const struct sy_tensor *t, int64_t batch, const float *wan
         error->n_same_top +=
             largest_of(want + row * columns, columns) == largest_of(got + row * columns, columns);
     }
+}
+
+bool sy_precision_is_compared(enum sy_dtype dtype)
+{
+    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_F16 || dtype == SY_DTYPE_BF16;
 }
 
 double sy_precision_relative(const struct sy_precision_error *error)
@@ -136,7 +154,7 @@ int sy_precision_compare(const struct sy_graph *graph, const struct sy_engine_op
         status = run(&wide, engine, inputs, batch);
     for (int i = 0; status == SY_OK && i < graph->n_outputs; i++) {
         const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
-        if (t->dtype == SY_DTYPE_F32)
+        if (sy_precision_is_compared(t->dtype))
             add_error(t, batch, wide.outputs[i], own.outputs[i], &errors[i]);
     }
     finish(&own, engine);

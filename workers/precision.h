@@ -2,11 +2,12 @@
 #ifndef SY_WORKERS_PRECISION_H
 #define SY_WORKERS_PRECISION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "loader/engine.h"
 
-/* One float32 output over all samples. Sums go on when the same struct is handed in again. */
+/* One output of float32, float16 or bfloat16 over all samples. Sums go on when the same struct is handed in again. */
 struct sy_precision_error {
     double max_abs;
     double sum_squares, sum_squares_off; /* of the float32 result; of the difference */
@@ -14,6 +15,7 @@ struct sy_precision_error {
         n_same_top; /* results of rank 2: rows, and those with the same largest element */
 };
 
+bool sy_precision_is_compared(enum sy_dtype dtype);
 double sy_precision_relative(const struct sy_precision_error *error); /* root mean squares */
 
 /* Runs `graph` (optimized, its constants with data) once in its own precision and once in float32 on these inputs (one a graph input,

@@ -7,6 +7,7 @@
 #include "loader/npy.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/kernel.h"
 #include "workers/precision.h"
 
 #define RANDOM_SAMPLES 4
@@ -69,8 +70,13 @@ static int make_random(const struct sy_graph *graph, struct samples *s)
             return sy_error_set(SY_ENOMEM_HOST, "no memory for input %s", t->name);
         for (int64_t k = 0; k < n; k++) {
             uint64_t r = next_random(&state);
+            float unit = (float)(r >> 40) / (float)(1 << 23) - 1;
             if (t->dtype == SY_DTYPE_F32)
-                ((float *)to->data)[k] = (float)(r >> 40) / (float)(1 << 23) - 1;
+                ((float *)to->data)[k] = unit;
+            else if (t->dtype == SY_DTYPE_F16)
+                ((uint16_t *)to->data)[k] = sy_float_to_half(unit);
+            else if (t->dtype == SY_DTYPE_BF16)
+                ((uint16_t *)to->data)[k] = sy_float_to_bf16(unit);
             else if (t->dtype == SY_DTYPE_I64)
                 ((int64_t *)to->data)[k] = (int64_t)(r % (uint64_t)bound);
             else if (t->dtype == SY_DTYPE_I32)
@@ -191,7 +197,7 @@ static void print(const struct sy_graph *graph, const struct samples *s, bool ra
     for (int i = 0; i < graph->n_outputs; i++) {
         const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
         const struct sy_precision_error *e = &errors[i];
-        if (t->dtype != SY_DTYPE_F32)
+        if (!sy_precision_is_compared(t->dtype))
             continue;
         fprintf(stderr,
                 "%s: %s against f32 on %lld %s samples: output %s: max abs %.3g, relative %.3g",
