@@ -149,9 +149,10 @@ static int take_memory(struct sy_core *core, const struct sy_core_config *config
         core->pool_base = sy_device_host_pointer(core->device, sy_pool_address(core->pool, 0));
     else
         SY_TRY(sy_shared_memory_create(&core->image, "switchyard-image", image_bytes));
-    SY_TRY(sy_shared_memory_create(&core->arrivals_memory, "switchyard-arrivals",
-                                   SY_ARRIVAL_WORDS * sizeof(uint32_t)));
+    SY_TRY(
+        sy_shared_memory_create(&core->arrivals_memory, "switchyard-arrivals", SY_ARRIVALS_BYTES));
     core->arrivals = core->arrivals_memory.base;
+    core->board = (struct sy_link_board *)&core->arrivals[SY_ARRIVAL_WORDS];
     return sy_slab_create(config->slab_bytes ? config->slab_bytes : 256 * MIB, &core->slab);
 }
 

@@ -118,6 +118,7 @@ static void load(struct sy_core *core, const struct sy_sched_action *a)
         .run = a->run,
         .model = (uint64_t)a->model,
         .first_group = (uint64_t)a->first_group,
+        .link_class = a->prefetch ? SY_LINK_PREFETCH : SY_LINK_URGENT,
         .pool_offsets = {n, lists},
         .resident = {n, lists + n},
         .after_group = {n, lists + 2 * n},
@@ -148,6 +149,7 @@ static struct sy_storage_job *make_read(struct sy_core *core, const struct sy_sc
     job->model = a->model;
     job->first_group = a->first_group;
     job->n_span = a->n_groups;
+    job->urgent = !a->prefetch;
     job->package = m->package;
     job->page = sy_supervisor_page(core->supervisor, a->worker);
     for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
@@ -242,6 +244,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     };
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
+    sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);

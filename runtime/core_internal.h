@@ -17,6 +17,7 @@
 #include "runtime/storage_thread.h"
 #include "runtime/supervisor.h"
 #include "runtime/trace.h"
+#include "runtime/wire/link_turn.h"
 
 #define SY_CORE_MAX_WORKERS 64
 #define SY_CORE_MAX_CORES   1024
@@ -134,6 +135,7 @@ struct sy_core {
     int pool_fd;
     struct sy_shared_memory image, arrivals_memory;
     _Atomic uint32_t *arrivals;
+    struct sy_link_board *board; /* behind them */
     struct sy_slab *slab;
     uint64_t cores[SY_CORE_MAX_CORES];
     size_t n_cores;

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "loader/storage.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/wire/link_turn.h"
 
 struct sy_storage_thread {
     void (*done)(void *ctx, const struct sy_storage_job *job);
@@ -62,12 +64,21 @@ static void note_failure(struct sy_storage_job *job, int status)
     snprintf(job->error, sizeof job->error, "%s", sy_error_text());
 }
 
+/* One call of the reader: ranges of consecutive groups, the first and last perhaps in part. */
+struct piece {
+    struct sy_storage_job *job;
+    struct sy_storage_range *ranges;
+    int first, n;        /* groups */
+    uint64_t last_bytes; /* of the last group, read when the piece is */
+};
+
 static int group_ready(void *ctx, int range)
 {
-    struct sy_storage_job *job = ctx;
+    const struct piece *piece = ctx;
+    struct sy_storage_job *job = piece->job;
     if (atomic_load_explicit(&job->cancel, memory_order_relaxed))
         return sy_error_set(SY_ECANCELED, "the run is over");
-    int32_t after = job->groups[range].after_group;
+    int32_t after = job->groups[piece->first + range].after_group;
     if (after < 0)
         return 1;
     uint64_t progress = atomic_load_explicit(&job->page->run_progress, memory_order_acquire);
@@ -76,8 +87,12 @@ static int group_ready(void *ctx, int range)
 
 static void group_done(void *ctx, int range, int status)
 {
-    struct sy_storage_job *job = ctx;
-    struct sy_storage_group *g = &job->groups[range];
+    const struct piece *piece = ctx;
+    struct sy_storage_job *job = piece->job;
+    struct sy_storage_group *g = &job->groups[piece->first + range];
+    bool whole = range < piece->n - 1 || piece->last_bytes == g->bytes;
+    if (status == SY_OK && !whole)
+        return;
     if (status == SY_OK)
         status = sy_package_verify(job->package, g->first_layer, g->n_layers, g->to);
     if (status < 0)
@@ -87,33 +102,87 @@ static void group_done(void *ctx, int range, int status)
     set_word(g, status < 0 ? SY_ARRIVAL_FAILED : SY_ARRIVAL_HERE);
 }
 
-static int read_groups(struct sy_storage_thread *t, struct sy_storage_job *job)
+/* As many ranges as `budget` bytes allow, from where the job stands. */
+static void cut_piece(struct piece *piece, uint64_t budget)
+{
+    const struct sy_storage_job *job = piece->job;
+    uint64_t skip = job->at_bytes;
+    piece->first = job->at_group;
+    for (int i = job->at_group; i < job->n_groups && budget > 0; i++) {
+        const struct sy_storage_group *g = &job->groups[i];
+        uint64_t bytes = SY_MIN(g->bytes - skip, budget);
+        piece->ranges[piece->n++] = (struct sy_storage_range){
+            .file_offset = g->file_offset + skip, .bytes = bytes, .to = (char *)g->to + skip};
+        piece->last_bytes = skip + bytes;
+        budget -= bytes;
+        skip = 0;
+    }
+}
+
+static void advance(struct sy_storage_job *job, const struct piece *piece)
+{
+    int last = piece->first + piece->n - 1;
+    bool whole = piece->last_bytes == job->groups[last].bytes;
+    job->at_group = whole ? last + 1 : last;
+    job->at_bytes = whole ? 0 : piece->last_bytes;
+}
+
+static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, uint64_t budget)
 {
     struct sy_storage_result result = {0};
-    struct sy_storage_callbacks callbacks = {.ready = group_ready, .done = group_done, .ctx = job};
-    struct sy_storage_range *ranges = calloc((size_t)job->n_groups + 1, sizeof *ranges);
-    if (!ranges)
+    struct piece piece = {.job = job};
+    struct sy_storage_callbacks callbacks = {
+        .ready = group_ready, .done = group_done, .ctx = &piece};
+    piece.ranges = calloc((size_t)job->n_groups + 1, sizeof *piece.ranges);
+    if (!piece.ranges)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_groups);
-    for (int i = 0; i < job->n_groups; i++)
-        ranges[i] = (struct sy_storage_range){.file_offset = job->groups[i].file_offset,
-                                              .bytes = job->groups[i].bytes,
-                                              .to = job->groups[i].to};
-    int status =
-        sy_storage_read(t->reader, job->package->path, ranges, job->n_groups, &callbacks, &result);
-    free(ranges);
+    cut_piece(&piece, budget);
+    int status = piece.n == 0 ? SY_OK
+                              : sy_storage_read(t->reader, job->package->path, piece.ranges,
+                                                piece.n, &callbacks, &result);
+    if (status == SY_OK && piece.n > 0)
+        advance(job, &piece);
+    free(piece.ranges);
     return status;
 }
 
-static void run_job(struct sy_storage_thread *t, struct sy_storage_job *job)
+/* True: the job is over. */
+static bool run_job(struct sy_storage_thread *t, struct sy_storage_job *job, uint64_t budget)
 {
-    job->start_ns = sy_clock_now();
-    int status = read_groups(t, job);
+    job->start_ns = job->start_ns ? job->start_ns : sy_clock_now();
+    int status = read_piece(t, job, budget);
     if (status < 0)
         note_failure(job, status);
     job->end_ns = sy_clock_now();
+    if (job->status == SY_OK && job->at_group < job->n_groups)
+        return false;
     for (int i = 0; i < job->n_groups; i++) /* Y1 */
         if (atomic_load_explicit(job->groups[i].arrival, memory_order_relaxed) == SY_ARRIVAL_COMING)
             set_word(&job->groups[i], SY_ARRIVAL_FAILED);
+    return true;
+}
+
+static enum sy_link_class class_of(const struct sy_storage_job *job)
+{
+    return job->urgent ? SY_LINK_URGENT : SY_LINK_PREFETCH;
+}
+
+/* Y4. Takes the job whose turn it is off the list, which is not empty, and says how many bytes it may read. Under the lock. */
+static struct sy_storage_job *take_turn(struct sy_storage_thread *t, uint64_t *budget)
+{
+    enum sy_link_class highest = SY_LINK_NONE;
+    sy_ns now = sy_clock_now();
+    struct sy_storage_job **at = &t->first;
+    for (const struct sy_storage_job *job = t->first; job; job = job->next)
+        highest = SY_MAX(highest, class_of(job));
+    for (;; at = &(*at)->next) { /* one of the highest class always may */
+        struct sy_storage_job *job = *at;
+        *budget = sy_link_turn(class_of(job), highest, UINT64_MAX, now - job->waits_since_ns);
+        if (*budget == 0)
+            continue;
+        *at = job->next;
+        return job;
+    }
 }
 
 static void *run_thread(void *thread)
@@ -126,12 +195,18 @@ static void *run_thread(void *thread)
             pthread_cond_wait(&t->changed, &t->lock);
             continue;
         }
-        struct sy_storage_job *job = t->current = t->first;
-        t->first = job->next;
+        uint64_t budget;
+        struct sy_storage_job *job = t->current = take_turn(t, &budget);
         pthread_mutex_unlock(&t->lock);
-        run_job(t, job);
+        bool over = run_job(t, job, budget);
         pthread_mutex_lock(&t->lock);
         t->current = NULL;
+        job->waits_since_ns = sy_clock_now();
+        if (!over) { /* in front: it was the first of its class */
+            job->next = t->first;
+            t->first = job;
+            continue;
+        }
         t->n_jobs--;
         append(&t->ready, job);
         if (write(t->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
@@ -247,11 +322,23 @@ int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *jo
         status = sy_error_set(SY_EBUSY, "%d reads are waiting already", t->n_jobs);
     } else {
         t->n_jobs++;
+        job->waits_since_ns = sy_clock_now();
         append(&t->first, job);
         pthread_cond_broadcast(&t->changed);
     }
     pthread_mutex_unlock(&t->lock);
     return status;
+}
+
+void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run)
+{
+    pthread_mutex_lock(&t->lock);
+    if (t->current && t->current->run == run)
+        t->current->urgent = true;
+    for (struct sy_storage_job *job = t->first; job; job = job->next)
+        if (job->run == run)
+            job->urgent = true;
+    pthread_mutex_unlock(&t->lock);
 }
 
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run)

@@ -4,6 +4,8 @@
  *
  * Y1: a job's words become HERE or FAILED, each of them, before its done call; so nobody waits for ever.
  * Y2: nothing is written to a job's places after its done call.
+ * Y4: urgent jobs first; one that is not reads chunk by chunk by the link's rule (runtime/wire/link_turn.h), since where there is no link
+ *     storage is what swaps share.
  * Y3: a group that takes the place of an earlier one (after_group) is read when the worker's run_progress says so. */
 #ifndef SY_STORAGE_THREAD_H
 #define SY_STORAGE_THREAD_H
@@ -30,6 +32,7 @@ struct sy_storage_group {
 
 struct sy_storage_job {
     uint64_t run;
+    bool urgent;                        /* else it gives way after each chunk: Y4 */
     int model, first_group, n_span;     /* as in the scheduler's READ; for the caller */
     const struct sy_package *package;   /* borrowed until done */
     const struct sy_control_page *page; /* of the worker that runs it: Y3 */
@@ -42,10 +45,13 @@ struct sy_storage_job {
     sy_ns start_ns, end_ns;
     /* private */
     _Atomic bool cancel;
+    int at_group;      /* the first that is not read to its end */
+    uint64_t at_bytes; /* of it, read */
+    sy_ns waits_since_ns;
     struct sy_storage_job *next;
 };
 
-/* done is called in the loop's thread, in the jobs' order; the thread frees the job after it. */
+/* done is called in the loop's thread, in the order in which jobs end; the thread frees the job after it. */
 int sy_storage_thread_create(struct event_base *base,
                              void (*done)(void *ctx, const struct sy_storage_job *job), void *ctx,
                              struct sy_storage_thread **out);
@@ -53,6 +59,8 @@ int sy_storage_thread_create(struct event_base *base,
 void sy_storage_thread_destroy(struct sy_storage_thread *t);
 /* Takes the malloc'd job over. EBUSY (it stays the caller's): SY_STORAGE_MAX_JOBS are waiting. */
 int sy_storage_thread_add(struct sy_storage_thread *t, struct sy_storage_job *job);
+/* What the run still reads is urgent from now on. */
+void sy_storage_thread_promote(struct sy_storage_thread *t, uint64_t run);
 /* The run's jobs end as soon as they can; their done call is still made. */
 void sy_storage_thread_cancel(struct sy_storage_thread *t, uint64_t run);
 void sy_storage_job_free(struct sy_storage_job *job);

@@ -235,7 +235,7 @@ static void start(struct fake *f)
         n_fds < 4)
         _exit(5);
     map(&f->page_memory, fds[0], SY_CONTROL_PAGE_BYTES, true);
-    map(&f->arrivals_memory, fds[1], SY_ARRIVAL_WORDS * sizeof(uint32_t), false);
+    map(&f->arrivals_memory, fds[1], SY_ARRIVALS_BYTES, false);
     map(&f->slab, fds[2], m.welcome.slab_bytes, true);
     map(&f->pool, fds[3], m.welcome.pool_bytes, true);
     if (n_fds > 4)

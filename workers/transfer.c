@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 
 #define WAIT_SLICE_NS (50 * SY_NS_PER_MS)
+#define TURN_SLICE_NS (5 * SY_NS_PER_MS)
 
 struct sy_transfer {
     struct sy_device *device;
@@ -21,10 +22,16 @@ struct sy_transfer {
     pthread_cond_t changed; /* any of the fields below */
     bool stop, abort, idle; /* idle: the feeder is not in the middle of a group */
     int n_groups, n_queued, n_computed;
+    enum sy_link_class link_class;
     int status;
     char error[256];
 
-    struct sy_stream *copies; /* X1 */
+    struct sy_link_board *board;
+    int slot;
+    bool shown;                 /* on the board; the feeder's alone */
+    int last_copied;            /* the last group with a copy, -1; the feeder's alone */
+    struct sy_event *chunk_end; /* X5 */
+    struct sy_stream *copies;   /* X1 */
     struct sy_transfer_group groups[SY_RUN_MAX_GROUPS];
     struct sy_event *arrived[SY_RUN_MAX_GROUPS]; /* created when first needed, kept */
     struct sy_event *computed[SY_RUN_MAX_GROUPS];
@@ -87,6 +94,73 @@ static bool is_copied(const struct sy_transfer *t, int g)
     return !t->groups[g].resident && !t->groups[g].direct;
 }
 
+/* ---- the link's turn (X5) ------------------------------------------------------------------------- */
+
+static enum sy_link_class class_of(struct sy_transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    enum sy_link_class c = t->link_class;
+    pthread_mutex_unlock(&t->lock);
+    return c;
+}
+
+static void show_class(struct sy_transfer *t, enum sy_link_class c)
+{
+    sy_link_board_set(t->board, t->slot, c);
+    t->shown = t->board && c != SY_LINK_NONE;
+}
+
+/* Bytes that may be copied now, once there are any. */
+static int wait_for_turn(struct sy_transfer *t, uint64_t left, uint64_t *bytes)
+{
+    sy_ns since = sy_clock_now();
+    for (;;) {
+        uint32_t seen = t->board ? atomic_load(&t->board->changed) : 0;
+        enum sy_link_class own = class_of(t);
+        show_class(t, own);
+        *bytes = sy_link_turn(own, sy_link_board_others(t->board, t->slot), left,
+                              sy_clock_now() - since);
+        if (*bytes > 0)
+            return SY_OK;
+        if (aborted(t))
+            return sy_error_set(SY_ECANCELED, "run ended while its copies waited for the link");
+        sy_link_board_wait(t->board, seen, TURN_SLICE_NS);
+    }
+}
+
+static int copy_group(struct sy_transfer *t, const struct sy_transfer_group *group)
+{
+    uint64_t bytes;
+    for (uint64_t at = 0; at < group->bytes; at += bytes) {
+        SY_TRY(wait_for_turn(t, group->bytes - at, &bytes));
+        SY_TRY(sy_copy_h2d(t->copies, sy_pool_address(t->pool, group->pool_offset + at),
+                           (const char *)group->image + at, bytes));
+        if (class_of(t) == SY_LINK_URGENT)
+            continue;
+        SY_TRY(ensure_event(t, &t->chunk_end));
+        SY_TRY(sy_event_record(t->chunk_end, t->copies));
+        SY_TRY(sy_event_synchronize(t->chunk_end, UINT64_MAX));
+        if (at + bytes < group->bytes && aborted(t))
+            return sy_error_set(SY_ECANCELED, "run ended between two chunks");
+    }
+    return SY_OK;
+}
+
+/* All is queued: once it is copied too, others may have the link. Returns early when there is more to do. */
+static void leave_link(struct sy_transfer *t)
+{
+    int status = SY_EDEADLINE;
+    while (status == SY_EDEADLINE && t->last_copied >= 0) {
+        status = sy_event_synchronize(t->arrived[t->last_copied], TURN_SLICE_NS);
+        pthread_mutex_lock(&t->lock);
+        bool more = t->n_queued < t->n_groups && t->status == SY_OK && !t->abort;
+        pthread_mutex_unlock(&t->lock);
+        if (more)
+            return;
+    }
+    show_class(t, SY_LINK_NONE);
+}
+
 static int queue_copy(struct sy_transfer *t, int g)
 {
     struct sy_transfer_group *group = &t->groups[g];
@@ -102,10 +176,10 @@ static int queue_copy(struct sy_transfer *t, int g)
     }
     SY_TRY(wait_for_place(t, group->after_group));
     t->queued_ns[g] = sy_clock_now();
-    if (group->bytes > 0)
-        SY_TRY(sy_copy_h2d(t->copies, sy_pool_address(t->pool, group->pool_offset), group->image,
-                           group->bytes));
-    return sy_event_record(t->arrived[g], t->copies);
+    SY_TRY(copy_group(t, group));
+    SY_TRY(sy_event_record(t->arrived[g], t->copies));
+    t->last_copied = g;
+    return SY_OK;
 }
 
 static void pin_feeder(struct sy_transfer *t)
@@ -126,6 +200,12 @@ static void *feeder(void *arg)
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
         if (t->abort || t->status != SY_OK || t->n_queued == t->n_groups) {
+            if (t->shown) {
+                pthread_mutex_unlock(&t->lock);
+                leave_link(t);
+                pthread_mutex_lock(&t->lock);
+                continue;
+            }
             t->idle = true;
             pthread_cond_broadcast(&t->changed);
             pthread_cond_wait(&t->changed, &t->lock);
@@ -158,6 +238,7 @@ int sy_transfer_create(struct sy_device *device, struct sy_pool_memory *pool, in
     t->link_core = link_core;
     t->unified = sy_device_get_properties(device)->unified;
     t->idle = true;
+    t->last_copied = -1;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
     if (!t->unified) {
@@ -193,9 +274,24 @@ void sy_transfer_destroy(struct sy_transfer *t)
         sy_event_destroy(t->arrived[i]);
         sy_event_destroy(t->computed[i]);
     }
+    sy_event_destroy(t->chunk_end);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t);
+}
+
+void sy_transfer_set_board(struct sy_transfer *t, struct sy_link_board *board, int slot)
+{
+    t->board = board;
+    t->slot = slot;
+}
+
+void sy_transfer_set_class(struct sy_transfer *t, enum sy_link_class link_class)
+{
+    pthread_mutex_lock(&t->lock);
+    t->link_class = link_class;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
 }
 
 void sy_transfer_begin(struct sy_transfer *t)
@@ -203,6 +299,8 @@ void sy_transfer_begin(struct sy_transfer *t)
     pthread_mutex_lock(&t->lock);
     assert(t->idle);
     t->n_groups = t->n_queued = t->n_computed = 0;
+    t->link_class = SY_LINK_URGENT;
+    t->last_copied = -1;
     t->status = SY_OK;
     t->abort = false;
     pthread_mutex_unlock(&t->lock);
@@ -294,6 +392,24 @@ void sy_transfer_computed_span(const struct sy_transfer *t, int g, sy_ns *arrive
     bool known = !t->unified && g < t->n_computed && t->computed[g];
     *computed = known ? sy_event_time(t->computed[g]) : 0;
     *arrived = known && is_copied(t, g) ? sy_event_time(t->arrived[g]) : 0;
+}
+
+int sy_transfer_n_arrived(struct sy_transfer *t)
+{
+    int g = 0;
+    pthread_mutex_lock(&t->lock);
+    int n_queued = t->unified ? t->n_groups : t->n_queued;
+    pthread_mutex_unlock(&t->lock);
+    for (; g < n_queued; g++) {
+        _Atomic uint32_t *word = t->groups[g].arrival;
+        bool in_place = t->unified || t->groups[g].direct;
+        if (t->groups[g].resident && !in_place)
+            continue;
+        if (in_place ? word && atomic_load(word) != SY_ARRIVAL_HERE
+                     : sy_event_query(t->arrived[g]) != 1)
+            break;
+    }
+    return g;
 }
 
 void sy_transfer_end(struct sy_transfer *t)

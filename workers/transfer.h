@@ -10,6 +10,8 @@
  *     the compute thread first waits until the feeder has queued the group, which is at once when the image holds it.
  * X3: a group that takes the place of an earlier one (cycling) is queued after that one was launched, behind its event.
  * X4: every wait ends: a failed arrival, a failed copy or sy_transfer_end ends the run with a status.
+ * X5: a run that is not urgent copies chunk by chunk, each only when the link's rule lets it (runtime/wire/link_turn.h). While an urgent
+ *     run has copies to make, the board says so.
  *
  * On a unified device nothing is copied: the compute thread waits for the arrival words themselves. */
 #ifndef SY_WORKERS_TRANSFER_H
@@ -20,6 +22,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/wire/control_page.h"
+#include "runtime/wire/link_turn.h"
 
 #define SY_RUN_MAX_GROUPS 1024
 
@@ -41,6 +44,11 @@ int sy_transfer_create(struct sy_device *device, struct sy_pool_memory *pool, in
                        struct sy_transfer **out);
 void sy_transfer_destroy(struct sy_transfer *transfer);
 
+/* Where this worker (slot) shows what it has on the link and sees the others; NULL: it is alone, as it is without this call. Borrowed. */
+void sy_transfer_set_board(struct sy_transfer *transfer, struct sy_link_board *board, int slot);
+/* A run begins as urgent; another class before the first add. Becoming urgent later takes effect at the next chunk. */
+void sy_transfer_set_class(struct sy_transfer *transfer, enum sy_link_class link_class);
+
 /* A run begins with no groups; add appends (EARG over SY_RUN_MAX_GROUPS). Copies start at once. */
 void sy_transfer_begin(struct sy_transfer *transfer);
 int sy_transfer_add(struct sy_transfer *transfer, const struct sy_transfer_group *groups, int n);
@@ -56,6 +64,8 @@ int sy_transfer_computed(struct sy_transfer *transfer, int group, struct sy_stre
 /* When the work of `group` was done and its bytes were there, of a device that computes by itself and is idle now; 0, 0: not known. */
 void sy_transfer_computed_span(const struct sy_transfer *transfer, int group, sy_ns *arrived,
                                sy_ns *computed);
+/* Leading groups that are in the pool now. */
+int sy_transfer_n_arrived(struct sy_transfer *transfer);
 /* Ends the run: what is queued finishes, what is not is dropped. */
 void sy_transfer_end(struct sy_transfer *transfer);
 /* When the copy of `group` began and ended; 0, 0 when there was none (yet). */

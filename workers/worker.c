@@ -45,8 +45,7 @@ static int map_memory(struct sy_worker *w, const struct sy_msg_welcome *welcome,
     if (n_fds != wanted)
         return sy_error_set(SY_EPROTO, "WELCOME came with %d files instead of %d", n_fds, wanted);
     SY_TRY(sy_shared_memory_map(&w->page_memory, fds[0], SY_CONTROL_PAGE_BYTES, true));
-    SY_TRY(sy_shared_memory_map(&w->arrivals_memory, fds[1], SY_ARRIVAL_WORDS * sizeof(uint32_t),
-                                false));
+    SY_TRY(sy_shared_memory_map(&w->arrivals_memory, fds[1], SY_ARRIVALS_BYTES, true));
     SY_TRY(sy_shared_memory_map(&w->slab, fds[2], welcome->slab_bytes, true));
     if (wanted == 5)
         SY_TRY(sy_shared_memory_map(&w->image, fds[4], welcome->image_bytes, false));
@@ -87,6 +86,8 @@ static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome
     SY_TRY(sy_device_host_register(w->device, w->slab.base, w->slab.bytes));
     SY_TRY(sy_stream_create(w->device, SY_STREAM_COMPUTE, &w->compute));
     SY_TRY(sy_transfer_create(w->device, w->pool, (int)welcome->link_core, &w->transfer));
+    sy_transfer_set_board(w->transfer, (struct sy_link_board *)&w->arrivals[SY_ARRIVAL_WORDS],
+                          w->index);
     SY_TRY(attach_engine(w));
     return sy_worker_models_create(w->engine, &w->models);
 }

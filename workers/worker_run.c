@@ -119,6 +119,11 @@ int sy_worker_load(struct sy_worker *w, const struct sy_msg_load *load)
         return fail_run(w, load->run,
                         sy_error_set(SY_EPROTO, "LOAD of run %llu while run %llu is loaded",
                                      (unsigned long long)load->run, (unsigned long long)w->run));
+    if (load->link_class == SY_LINK_NONE || load->link_class > SY_LINK_URGENT)
+        return fail_run(w, load->run,
+                        sy_error_set(SY_EPROTO, "LOAD of run %llu as link class %llu",
+                                     (unsigned long long)load->run,
+                                     (unsigned long long)load->link_class));
     if (!w->loaded) {
         sy_transfer_begin(w->transfer);
         w->loaded = true;
@@ -127,6 +132,7 @@ int sy_worker_load(struct sy_worker *w, const struct sy_msg_load *load)
         w->received_ns = sy_clock_now();
         atomic_store_explicit(&w->page->run_progress, load->run << 16, memory_order_release);
     }
+    sy_transfer_set_class(w->transfer, (enum sy_link_class)load->link_class);
     int status = add_groups(w, load);
     return status < 0 ? fail_run(w, load->run, status) : SY_OK;
 }
@@ -216,6 +222,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .group_done = group_done,
         .ctx = w,
     };
+    sy_transfer_set_class(w->transfer, SY_LINK_URGENT);
     uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
     if (!room)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);

@@ -65,6 +65,7 @@ struct sy_sched_action {
     int first_group, n_groups;
     const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
     bool preempts;                                      /* LOAD: training had to be preempted */
+    bool prefetch; /* LOAD, READ: for later; what is urgent goes first */
     uint64_t workspace_offset, persistent_offset, ephemeral_offset;
     bool in_memory, keeps;
     int status;

@@ -37,6 +37,7 @@ struct request {
     struct sy_group_place *places, *image_places;
     bool *pool_arrived, *image_arrived;
     int n_loaded, n_reads;
+    bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
 };
 

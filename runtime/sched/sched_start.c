@@ -79,6 +79,7 @@ static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind
     a->places = r->places;
     a->image_places = r->image_pinned ? r->image_places : NULL;
     a->preempts = preempts;
+    a->prefetch = r->prefetched;
 }
 
 static void act_read(struct sy_sched *s, struct request *r, const struct sy_group_place *places,
@@ -123,6 +124,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
     r->worker = sy_sched_idle_worker(s);
     s->workers[r->worker] = WORKER_REQUEST;
     r->n_loaded = n;
+    r->prefetched = prefetch;
     act_groups(s, r, SY_DO_LOAD, 0, n, preempts);
     if (r->image_pinned)
         act_read(s, r, r->image_places, 0, s->models[r->model].n_groups);
@@ -135,6 +137,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
 int sy_sched_complete(struct sy_sched *s, struct request *r)
 {
     int n = s->models[r->model].n_groups, from = r->n_loaded;
+    r->prefetched = false;
     if (from == n)
         return SY_OK;
     int status = sy_residency_place(s->pool_residency, r->model, false, r->places);

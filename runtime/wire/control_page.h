@@ -58,5 +58,7 @@ enum sy_arrival {
 };
 #define SY_MAX_MODELS    256u
 #define SY_ARRIVAL_WORDS (SY_MAX_MODELS * 1024u) /* index: model * 1024 + group */
+/* The shared table: the words, then the link's board (link_turn.h), which workers write too. */
+#define SY_ARRIVALS_BYTES (SY_ARRIVAL_WORDS * sizeof(uint32_t) + SY_CONTROL_PAGE_BYTES)
 
 #endif

@@ -41,13 +41,15 @@ struct sy_u64s {
     F(U64, model) F(U64, batch) F(I64, status) F(STR, error) F(U64, workspace_bytes)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
- * On a discrete device the worker queues the copies at once. May come in several parts, in order, all of them in front of RUN; a worker
+ * On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies go;
+ * RUN makes them urgent. May come in several parts, in order, all of them in front of RUN; a worker
  * has one run at a time, from its first LOAD to its RUN_DONE. */
 /* clang-format off */
 #define SY_FIELDS_LOAD(F) \
     F(U64, run) \
     F(U64, model) \
     F(U64, first_group) \
+    F(U64, link_class) \
     F(U64S, pool_offsets) \
     F(U64S, resident) \
     F(U64S, after_group) \
