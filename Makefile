@@ -122,6 +122,9 @@ CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
                    tests/test_train_run.c)
 
+# And on a GPU, through the plugin: made for gpu-check and dist only.
+GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c)
+
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device
 CUDA_ENGINE_OBJ := $(addprefix $(OBJ)/,$(addsuffix .o,$(basename $(CUDA_ENGINE_SRC))))
@@ -283,6 +286,10 @@ $(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_fake_cuda/choose_e
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/choose_engine.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 $(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -377,12 +384,15 @@ fuzz: $(FUZZ_BIN)
 endif
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
+.PHONY: gpu-tests
+gpu-tests: $(GPU_BIN)
+
 gpu-check: deps
-	@$(MAKE) --no-print-directory CUDA=1 binaries tests
+	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests
 	@sh tests/gpu_check.sh $(B) $(B)/tests
 
 dist: deps
-	@$(MAKE) --no-print-directory CUDA=1 binaries tests
+	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests benches
 	$(Q)sh tests/make_dist.sh $(B) build/dist
 
 lint:

@@ -126,11 +126,19 @@ static struct sy_graph *copy_graph(const struct sy_graph *graph)
 static void *take_bytes(uint64_t bytes, int byte)
 {
     uint64_t total = (bytes + GUARD_BYTES + 4095) / 4096 * 4096;
-    unsigned char *memory = aligned_alloc(4096, total);
+    unsigned char *memory = rig_engine.take ? rig_engine.take(total) : aligned_alloc(4096, total);
     assert_non_null(memory);
     memset(memory, byte, bytes);
     memset(memory + bytes, GUARD, total - bytes);
     return memory;
+}
+
+static void drop_bytes(void *memory)
+{
+    if (rig_engine.drop)
+        rig_engine.drop(memory);
+    else
+        free(memory);
 }
 
 static bool is_guarded(const void *memory, uint64_t bytes)
@@ -189,9 +197,9 @@ void rig_close(struct engine_rig *rig)
         for (int k = 0; k < rig->layers[i].n_params; k++)
             free(rig->layers[i].params[k].layout);
         free(rig->layers[i].params);
-        free(rig->params[i]);
-        free(rig->packed[i]);
-        free(rig->absent[i]);
+        drop_bytes(rig->params[i]);
+        drop_bytes(rig->packed[i]);
+        drop_bytes(rig->absent[i]);
     }
     free(rig->layers);
     free(rig->params);
@@ -227,7 +235,7 @@ void rig_take(const struct engine_rig *rig, const int *tensors, int n, int64_t b
 void rig_drop(struct rig_tensors *t)
 {
     for (int i = 0; i < t->n; i++)
-        free(t->data[i]);
+        drop_bytes(t->data[i]);
     free(t->data);
     free(t->bytes);
 }
@@ -292,7 +300,7 @@ int rig_run(const struct engine_rig *rig, struct sy_program *program,
     if (!is_guarded(workspace, bytes))
         fail_msg("%s: wrote past its workspace of %llu bytes", rig->graph->name,
                  (unsigned long long)bytes);
-    free(workspace);
+    drop_bytes(workspace);
     free(there);
     return status;
 }

@@ -34,6 +34,8 @@ struct rig_engine {
     const struct sy_engine_ops *ops;
     bool lacks_operators; /* what it refuses as unsupported by name is passed over, and counted */
     void *(*device_view)(void *memory); /* of parameters and workspace; NULL: the pointer itself */
+    void *(*take)(uint64_t bytes);      /* memory for all of it, 4096-aligned; NULL: malloc's */
+    void (*drop)(void *memory);         /* with take; NULL is fine */
     int (*synchronize)(void);           /* after a run; NULL: it is done when program_run returns */
 };
 extern struct rig_engine rig_engine;

@@ -18,7 +18,8 @@ if [ -z "${SY_CUDA_PLUGIN:-}" ]; then
 fi
 SY_TEST_DEVICE=$device
 SY_BINARY=$build/switchyard
-export SY_CUDA_PLUGIN SY_TEST_DEVICE SY_BINARY
+SY_BUILD=$build
+export SY_CUDA_PLUGIN SY_TEST_DEVICE SY_BINARY SY_BUILD
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -34,7 +35,7 @@ passed=0 failed=0 skipped=0
 step() {
     name=$1
     shift
-    timeout 300 "$@" >"$log" 2>&1 </dev/null
+    timeout "${SY_STEP_SECONDS:-900}" "$@" >"$log" 2>&1 </dev/null
     rc=$?
     if [ $rc = 0 ]; then
         passed=$((passed + 1))
@@ -65,6 +66,13 @@ if command -v compute-sanitizer >/dev/null; then
     # The suite starts itself again as a second process; the checker follows only the first.
     step "memory checker on the device suite" \
         compute-sanitizer --error-exitcode 1 --target-processes application-only "$tests/test_device"
+    # The operator table: what the engine's tests compute, each kernel's reads and writes checked; races between a block's threads.
+    for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer; do
+        case $test in *.d | *.o) continue ;; esac
+        name=$(basename "$test")
+        step "memory checker on $name" compute-sanitizer --error-exitcode 1 "$test"
+        step "race checker on $name" compute-sanitizer --tool racecheck --error-exitcode 1 "$test"
+    done
 else
     echo "skip  memory checker: no compute-sanitizer on the PATH"
     skipped=$((skipped + 1))

@@ -101,6 +101,23 @@ static void show_log(const struct fixture *f)
         fclose(log);
 }
 
+/* SY_TEST_SERVE_DEVICE, SY_TEST_SERVE_POOL: whatever a test asks for, the server gets these: the same tests on a GPU, where
+ * a program's workspace alone is larger than the pools that suit a CPU. */
+static int replace_argument(const char **argv, int n, const char *option, const char *variable)
+{
+    const char *value = getenv(variable);
+    if (!value)
+        return n;
+    for (int i = 0; i + 1 < n; i++)
+        if (strcmp(argv[i], option) == 0) {
+            argv[i + 1] = value;
+            return n;
+        }
+    argv[n++] = option;
+    argv[n++] = value;
+    return n;
+}
+
 static void exec_server(const struct fixture *f, const char *const *args, int ready_fd)
 {
     const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5,
@@ -109,8 +126,10 @@ static void exec_server(const struct fixture *f, const char *const *args, int re
     int n = 5;
     snprintf(ready, sizeof ready, "%d", ready_fd);
     argv[n++] = ready;
-    for (int i = 0; args[i] && n < 63; i++)
+    for (int i = 0; args[i] && n < 59; i++)
         argv[n++] = args[i];
+    n = replace_argument(argv, n, "--device", "SY_TEST_SERVE_DEVICE");
+    n = replace_argument(argv, n, "--pool-bytes", "SY_TEST_SERVE_POOL");
     argv[n] = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
     int fd = open(f->log, O_WRONLY | O_CREAT | O_APPEND, 0644);

@@ -372,6 +372,56 @@ static void requests_survive_their_worker(void **state)
     fixture_finish(&f);
 }
 
+/* Every worker dies at its n-th copy, or its device fails there; all requests are answered, with the same bits. */
+static void serves_through(const char *name, const char *fault)
+{
+    struct fixture f;
+    struct references references;
+    int64_t deaths = 0;
+    json_t *now, *worker;
+    size_t i;
+    fixture_init(&f, name);
+    const char *const args[] = {
+        "--models",     fixture_models(), "--device", "emulated,link-gbps=2",
+        "--pool-bytes", SMALL_POOL,       NULL};
+    fixture_start(&f, args);
+    take_references(&f, &references);
+    assert_int_equal(fixture_stop(&f), 0);
+    setenv("SY_FAULT", fault, 1);
+    fixture_start(&f, args);
+    unsetenv("SY_FAULT");
+    for (int round = 0; round < 30; round++) {
+        evict_all(&f, false);
+        ask_all(&f, &references, round % VARIANTS);
+    }
+    now = fixture_status(&f);
+    json_array_foreach(json_object_get(now, "workers"), i, worker) deaths +=
+        json_integer_value(json_object_get(worker, "deaths"));
+    json_decref(now);
+    assert_true(deaths > 0);
+    free_references(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+static void requests_survive_workers_that_die_loading(void **state)
+{
+    (void)state;
+    serves_through("loading", "copy_h2d:41:KILL");
+}
+
+static void requests_survive_workers_that_die_running(void **state)
+{
+    (void)state;
+    serves_through("running", "event_record:83:KILL");
+}
+
+static void requests_survive_devices_that_fail(void **state)
+{
+    (void)state;
+    serves_through("device", "copy_run:41:EDEVICE");
+}
+
 static void a_stopped_worker_is_killed_and_replaced(void **state)
 {
     (void)state;
@@ -546,11 +596,16 @@ int main(void)
         cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
         cmocka_unit_test(idle_workers_are_replaced),
         cmocka_unit_test(requests_survive_their_worker),
+        cmocka_unit_test(requests_survive_workers_that_die_loading),
+        cmocka_unit_test(requests_survive_workers_that_die_running),
+        cmocka_unit_test(requests_survive_devices_that_fail),
         cmocka_unit_test(a_stopped_worker_is_killed_and_replaced),
         cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
         cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
         cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),
         cmocka_unit_test(an_altered_package_is_refused_by_name),
     };
+    if (getenv("SY_TEST_FILTER")) /* names, with * and ? */
+        cmocka_set_test_filter(getenv("SY_TEST_FILTER"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,13 +44,17 @@ static const struct sy_trainer_ops *ops = &sy_host_trainer;
 static void *(*device_view)(void *memory); /* of what is bound; NULL: the pointer itself */
 void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))
     __attribute__((weak));
+void *rig_take_memory(uint64_t bytes)
+    __attribute__((weak)); /* that the device sees too, 4096-aligned */
+void rig_drop_memory(void *memory) __attribute__((weak));
 
 /* Memory full of NaN: what reads before it writes is found out. */
 static void *dirty_memory(uint64_t bytes, uint64_t shift, void **base)
 {
-    char *memory = aligned_alloc(4096, (bytes + shift + 8191) / 4096 * 4096);
+    uint64_t whole = (bytes + shift + 8191) / 4096 * 4096;
+    char *memory = rig_take_memory ? rig_take_memory(whole) : aligned_alloc(4096, whole);
     assert_non_null(memory);
-    memset(memory, 0xff, (bytes + shift + 8191) / 4096 * 4096);
+    memset(memory, 0xff, whole);
     *base = memory;
     return memory + shift;
 }
@@ -87,6 +91,11 @@ static void rig_open(struct rig *r, struct sy_graph *graph, const struct sy_trai
 static void rig_close(struct rig *r)
 {
     ops->destroy(r->trainer);
+    if (rig_drop_memory) {
+        rig_drop_memory(r->persistent_base);
+        rig_drop_memory(r->ephemeral_base);
+        return;
+    }
     free(r->persistent_base);
     free(r->ephemeral_base);
 }

@@ -1,0 +1,16 @@
+#!/bin/sh
+# The end-to-end tests with servers on the GPU: sh gpu_end_to_end.sh BUILD TESTS. Swaps under load, training's bits under preemption,
+# workers killed in each state, devices that fail. Those that need a link as slow as the emulated one stay there.
+set -u
+tests=$2
+SY_TEST_SERVE_DEVICE=${SY_TEST_DEVICE:-cuda:0}
+SY_TEST_SERVE_POOL=${SY_TEST_SERVE_POOL:-700M}
+SY_BUILD=$1
+export SY_TEST_SERVE_DEVICE SY_TEST_SERVE_POOL SY_BUILD
+failed=0
+for filter in 'swaps_under_load*host' 'two_hundred*' 'a_killed_training*' 'workers_that_die*' 'a_killed_runtime*' \
+    'a_stopped_runtime*' 'idle_workers*' 'requests_survive_workers*' 'requests_survive_devices*' 'a_stopped_worker*'; do
+    echo "== $filter on $SY_TEST_SERVE_DEVICE"
+    SY_TEST_FILTER=$filter "$tests/test_end_to_end" || failed=1
+done
+exit $failed
