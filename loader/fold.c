@@ -113,6 +113,7 @@ static int store_constant(struct fold *f, unsigned char *data)
 {
     struct sy_tensor *tensor = &f->in->graph->tensors[f->node->outputs[0]];
     tensor->data = data;
+    tensor->is_derived = true;
     tensor->data_bytes = (size_t)f->out.n * sy_dtype_bytes(f->out_dtype);
     return SY_OK;
 }

@@ -265,6 +265,8 @@ struct sy_tensor {
     struct sy_shape shape;
     void *data; /* constant: its elements, owned, plain row-major; NULL otherwise */
     size_t data_bytes;
+    bool
+        is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */
 };
 
 /* What fusion appended to a CONV, GEMM or MATMUL, in this order: + residual, then activation. */
@@ -324,6 +326,13 @@ int sy_onnx_read(const char *path, struct sy_graph **out);
  * the node. After it, every tensor has dtype and shape; Reshape targets and the like are constants
  * (Reshape nodes: use the output tensor's shape). */
 int sy_graph_infer(struct sy_graph *graph);
+
+/* The same for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the
+ * attribute `ratio`), and so do training modes. */
+int sy_graph_infer_training(struct sy_graph *graph);
+
+/* Passes that keep every parameter as the file has it: identity removal, gelu and layer norm recognition, biases of matrix products. */
+int sy_graph_optimize_training(struct sy_graph *graph);
 
 /* Passes for inference, each its own function (loader/fuse.h), each keeps the outputs: identity removal, conv +
  * batch norm folding, activation / residual / bias fusion, gelu and layer norm recognition, then dead nodes. What nodes

@@ -241,6 +241,19 @@ static int become_numbers(struct sy_infer *in, struct sy_node *node)
     return status;
 }
 
+/* What training changes cannot be folded: a float tensor of the file, of more than one number. */
+static bool reads_parameter(const struct sy_infer *in, const struct sy_node *node)
+{
+    for (int i = 0; i < node->n_inputs; i++) {
+        const struct sy_tensor *t =
+            node->inputs[i] >= 0 ? &in->graph->tensors[node->inputs[i]] : NULL;
+        if (t && t->data && !t->is_derived && t->dtype == SY_DTYPE_F32 &&
+            t->data_bytes > sizeof(float))
+            return true;
+    }
+    return false;
+}
+
 static int infer_node(struct sy_infer *in, int n)
 {
     struct sy_node *node = &in->graph->nodes[n];
@@ -251,7 +264,8 @@ static int infer_node(struct sy_infer *in, int n)
     for (int i = 0; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0)
             SY_TRY(check_output(node, &in->graph->tensors[node->outputs[i]]));
-    SY_TRY(sy_fold_node(in, node, &folded));
+    if (!in->for_training || !reads_parameter(in, node))
+        SY_TRY(sy_fold_node(in, node, &folded));
     if (folded && in->graph->tensors[node->outputs[0]].data)
         sy_node_finish(node);
     else if (folded)
@@ -283,13 +297,14 @@ static int give_constants_makers(struct sy_graph *graph)
     return SY_OK;
 }
 
-int sy_graph_infer(struct sy_graph *graph)
+static int infer(struct sy_graph *graph, bool for_training)
 {
     struct sy_infer in;
     int status;
     for (int i = 0; i < graph->n_inputs; i++)
         SY_TRY(check_input(&graph->tensors[graph->inputs[i]]));
     SY_TRY_GOTO(open_infer(&in, graph), out);
+    in.for_training = for_training;
     for (int n = 0; n < graph->n_nodes; n++)
         SY_TRY_GOTO(infer_node(&in, n), out);
     sy_graph_compact(graph);
@@ -298,4 +313,14 @@ int sy_graph_infer(struct sy_graph *graph)
 out:
     close_infer(&in);
     return status;
+}
+
+int sy_graph_infer(struct sy_graph *graph)
+{
+    return infer(graph, false);
+}
+
+int sy_graph_infer_training(struct sy_graph *graph)
+{
+    return infer(graph, true);
 }

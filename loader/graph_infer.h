@@ -15,6 +15,7 @@ struct sy_infer {
     struct sy_dim **values; /* per tensor; NULL: not known, or a constant of the graph */
     int *uses;              /* per tensor, at the start */
     int capacity;           /* of `values` and `uses` */
+    bool for_training;      /* parameters are not folded, Dropout and training modes stay */
 };
 
 /* ---- linear arithmetic; EUNSUPPORTED when the result is not linear in N, without a text ---- */

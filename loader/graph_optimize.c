@@ -111,16 +111,31 @@ static sy_fuse_pass *const passes[] = {
     sy_fuse_residuals,   sy_fuse_activations,
 };
 
-int sy_graph_optimize(struct sy_graph *graph)
+/* Nothing here makes a new constant out of a parameter. */
+static sy_fuse_pass *const training_passes[] = {
+    sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
+};
+
+static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t n)
 {
-    for (size_t i = 0; i < SY_ARRAY_LEN(passes); i++) {
+    for (size_t i = 0; i < n; i++) {
         struct sy_fuse f;
         SY_TRY(sy_fuse_open(&f, graph));
-        int status = passes[i](&f);
+        int status = list[i](&f);
         sy_fuse_close(&f);
         SY_TRY(status);
         sy_graph_compact(graph);
         SY_TRY(sy_graph_remove_dead(graph));
     }
     return sy_graph_check(graph);
+}
+
+int sy_graph_optimize(struct sy_graph *graph)
+{
+    return run_passes(graph, passes, SY_ARRAY_LEN(passes));
+}
+
+int sy_graph_optimize_training(struct sy_graph *graph)
+{
+    return run_passes(graph, training_passes, SY_ARRAY_LEN(training_passes));
 }

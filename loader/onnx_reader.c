@@ -418,6 +418,7 @@ static int read_constant_node(struct reader *r, const Onnx__NodeProto *node)
     if (sy_name_map_get(&r->map, text(node->output[0])) >= 0)
         return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", text(node->output[0]));
     SY_TRY(constant_tensor(r, node->attribute[0], text(node->output[0]), &tensor));
+    r->graph->tensors[tensor].is_derived = true;
     sy_name_map_set(&r->map, text(node->output[0]), tensor);
     return SY_OK;
 }

@@ -174,6 +174,20 @@ int sy_rule_clip(struct sy_infer *in, struct sy_node *node)
 }
 
 /* Nothing happens at inference; the mask, if somebody wants it, is true everywhere. */
+/* For training: one input, one output, the attribute `ratio`. */
+static int keep_dropout(struct sy_infer *in, struct sy_node *node)
+{
+    float ratio;
+    SY_TRY(sy_infer_float(in, node, 1, "ratio", 0.5f, &ratio));
+    if (!(ratio >= 0.0f && ratio < 1.0f))
+        return sy_infer_fail(node, SY_ECORRUPT, "ratio %g, must be from 0 to below 1",
+                             (double)ratio);
+    SY_TRY(sy_node_set_float(node, "ratio", ratio));
+    sy_infer_keep_inputs(node, 1);
+    SY_TRY(sy_infer_keep_outputs(in, node, 1));
+    return sy_infer_same(in, node);
+}
+
 int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
 {
     int n = 0;
@@ -181,12 +195,14 @@ int sy_rule_dropout(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_infer_ints(in, node, 2, "training_mode", 1, &n, &training));
-    if (training)
+    if (training && !in->for_training)
         return sy_infer_fail(node, SY_EUNSUPPORTED,
                              "training_mode is true; export the model for inference");
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     enum sy_dtype dtype = x->dtype;
+    if (in->for_training)
+        return keep_dropout(in, node);
     sy_infer_keep_inputs(node, 1);
     if (node->n_outputs > 1 && node->outputs[1] >= 0 && in->uses[node->outputs[1]] > 0) {
         sy_infer_set(in, node, 1, node->opset < 10 ? dtype : SY_DTYPE_BOOL, &shape);

@@ -218,7 +218,8 @@ int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *parameter;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    if (sy_node_int(node, "training_mode", 0) != 0 || sy_node_int(node, "spatial", 1) != 1)
+    if ((sy_node_int(node, "training_mode", 0) != 0 && !in->for_training) ||
+        sy_node_int(node, "spatial", 1) != 1)
         return sy_infer_fail(node, SY_EUNSUPPORTED,
                              "training mode or spatial=0; export the model for inference");
     for (int i = 1; i < 5; i++) {
@@ -227,5 +228,7 @@ int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
             !sy_dim_equal(parameter->shape.dims[0], x->shape.dims[1]))
             return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the channels", i);
     }
+    if (in->for_training)
+        SY_TRY(sy_infer_keep_outputs(in, node, 1));
     return sy_rule_same(in, node);
 }

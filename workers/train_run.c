@@ -91,7 +91,7 @@ static int read_model(struct sy_train_run *r)
                             "reads the ONNX file",
                             r->job.model);
     SY_TRY(sy_onnx_read(r->job.model, &r->graph));
-    int status = sy_graph_infer(r->graph);
+    int status = r->ops->prepare ? r->ops->prepare(r->graph) : sy_graph_infer(r->graph);
     if (status < 0)
         return sy_error_prefix(status, "'%s'", r->job.model);
     SY_TRY(r->ops->create(r->graph, &r->job.options, &r->trainer));
@@ -442,8 +442,11 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
 {
     int got = sy_prefetch_take(r->prefetch, is_test, index, WAIT_MS,
                                r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer));
-    if (got == 1)
+    if (got == 1) {
+        if (r->ops->begin_batch)
+            r->ops->begin_batch(r->trainer, index);
         go_to(r, next);
+    }
     return got < 0 ? sy_error_prefix(got, "job '%s', step %" PRIu64, r->job.name, r->step + 1)
                    : SY_OK;
 }

@@ -12,7 +12,7 @@
 
 #include "loader/graph.h"
 
-enum sy_loss_kind { SY_LOSS_SOFTMAX_CROSS_ENTROPY, SY_LOSS_MSE };
+enum sy_loss_kind { SY_LOSS_SOFTMAX_CROSS_ENTROPY, SY_LOSS_MSE, SY_LOSS_BCE /* of logits */ };
 enum sy_optimizer_kind { SY_OPTIMIZER_SGD, SY_OPTIMIZER_ADAM };
 
 struct sy_train_options {
@@ -21,6 +21,7 @@ struct sy_train_options {
     double learning_rate, momentum, weight_decay; /* sgd; weight_decay both */
     double beta1, beta2, epsilon;                 /* adam */
     int64_t batch;
+    uint64_t seed; /* of dropout */
 };
 
 /* A named tensor of the state, in plain row-major float32 for snapshots and tests. */
@@ -36,7 +37,9 @@ struct sy_trainer;
 
 struct sy_trainer_ops {
     const char *name;
-    /* `graph`: read and inferred, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
+    /* (optional: sy_graph_infer) Makes a graph that was just read into what create wants. */
+    int (*prepare)(struct sy_graph *graph);
+    /* `graph`: read and prepared, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
     int (*create)(const struct sy_graph *graph, const struct sy_train_options *options,
                   struct sy_trainer **out);
     void (*destroy)(struct sy_trainer *trainer);
@@ -53,9 +56,12 @@ struct sy_trainer_ops {
     int (*n_update_steps)(const struct sy_trainer *trainer);
     /* Where the batch goes, inside the ephemeral part. Input [batch, ...] in the element type of the graph's input: float32, or int64 and
      * int32 for indices (embeddings). Labels as the loss has them: cross entropy int32, a class for each row of the output [batch, ...,
-     * classes]; others float32, as many as outputs. */
+     * classes], below zero where none counts; others float32, as many as outputs. */
     void *(*batch_input)(struct sy_trainer *trainer);
     void *(*batch_labels)(struct sy_trainer *trainer);
+    /* (optional: nothing is random) Before the first step of a gradient phase: which batch it is, counted from 0 since the job began. Random numbers follow from
+     * it and the seed alone. */
+    void (*begin_batch)(struct sy_trainer *trainer, uint64_t number);
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
     /* For which node a gradient step works, and whether behind the loss; for which parameter an update step. Borrowed. */
     const char *(*gradient_step_name)(const struct sy_trainer *trainer, int step,

@@ -307,6 +307,40 @@ dnnl_status_t dnnl_dilated_convolution_backward_weights_desc_init(
     return dnnl_success;
 }
 
+dnnl_status_t dnnl_dilated_deconvolution_forward_desc_init(
+    struct sy_dnnl3_op *op, dnnl_prop_kind_t prop, dnnl_alg_kind_t algorithm, const value *src,
+    const value *weights, const value *bias, const value *dst, const dnnl_dims_t strides,
+    const dnnl_dims_t dilations, const dnnl_dims_t before, const dnnl_dims_t after)
+{
+    set_operands(op, SY_DNNL3_DECONVOLUTION, src, weights, bias, dst);
+    op->prop = prop;
+    op->algorithm = algorithm;
+    set_window(op, strides, dilations, before, after);
+    return dnnl_success;
+}
+
+dnnl_status_t dnnl_dilated_deconvolution_backward_data_desc_init(
+    struct sy_dnnl3_op *op, dnnl_alg_kind_t algorithm, const value *src, const value *weights,
+    const value *dst, const dnnl_dims_t strides, const dnnl_dims_t dilations,
+    const dnnl_dims_t before, const dnnl_dims_t after)
+{
+    set_operands(op, SY_DNNL3_DECONVOLUTION_DATA, src, weights, NULL, dst);
+    op->algorithm = algorithm;
+    set_window(op, strides, dilations, before, after);
+    return dnnl_success;
+}
+
+dnnl_status_t dnnl_dilated_deconvolution_backward_weights_desc_init(
+    struct sy_dnnl3_op *op, dnnl_alg_kind_t algorithm, const value *src, const value *weights,
+    const value *bias, const value *dst, const dnnl_dims_t strides, const dnnl_dims_t dilations,
+    const dnnl_dims_t before, const dnnl_dims_t after)
+{
+    set_operands(op, SY_DNNL3_DECONVOLUTION_WEIGHTS, src, weights, bias, dst);
+    op->algorithm = algorithm;
+    set_window(op, strides, dilations, before, after);
+    return dnnl_success;
+}
+
 dnnl_status_t dnnl_matmul_desc_init(struct sy_dnnl3_op *op, const value *src, const value *weights,
                                     const value *bias, const value *dst)
 {
@@ -458,6 +492,18 @@ static dnnl_status_t create_window(const struct request *r, dnnl_primitive_desc_
             op->dilations, op->before, op->after, r->hint, r->attr);
     case SY_DNNL3_CONVOLUTION_WEIGHTS:
         return dnnl_convolution_backward_weights_primitive_desc_create(
+            pd, r->engine, op->algorithm, r->md[SRC], r->md[WEIGHTS], r->md[BIAS], r->md[DST],
+            op->strides, op->dilations, op->before, op->after, r->hint, r->attr);
+    case SY_DNNL3_DECONVOLUTION:
+        return dnnl_deconvolution_forward_primitive_desc_create(
+            pd, r->engine, op->prop, op->algorithm, r->md[SRC], r->md[WEIGHTS], r->md[BIAS],
+            r->md[DST], op->strides, op->dilations, op->before, op->after, r->attr);
+    case SY_DNNL3_DECONVOLUTION_DATA:
+        return dnnl_deconvolution_backward_data_primitive_desc_create(
+            pd, r->engine, op->algorithm, r->md[SRC], r->md[WEIGHTS], r->md[DST], op->strides,
+            op->dilations, op->before, op->after, r->hint, r->attr);
+    case SY_DNNL3_DECONVOLUTION_WEIGHTS:
+        return dnnl_deconvolution_backward_weights_primitive_desc_create(
             pd, r->engine, op->algorithm, r->md[SRC], r->md[WEIGHTS], r->md[BIAS], r->md[DST],
             op->strides, op->dilations, op->before, op->after, r->hint, r->attr);
     case SY_DNNL3_POOLING:

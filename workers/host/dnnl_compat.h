@@ -23,6 +23,9 @@ enum sy_dnnl3_op_kind {
     SY_DNNL3_CONVOLUTION,
     SY_DNNL3_CONVOLUTION_DATA,
     SY_DNNL3_CONVOLUTION_WEIGHTS,
+    SY_DNNL3_DECONVOLUTION,
+    SY_DNNL3_DECONVOLUTION_DATA,
+    SY_DNNL3_DECONVOLUTION_WEIGHTS,
     SY_DNNL3_MATMUL,
     SY_DNNL3_INNER_PRODUCT,
     SY_DNNL3_INNER_PRODUCT_DATA,
@@ -47,9 +50,9 @@ struct sy_dnnl3_op {
     unsigned flags;
     float alpha, beta; /* or epsilon */
 };
-typedef struct sy_dnnl3_op dnnl_convolution_desc_t, dnnl_matmul_desc_t, dnnl_inner_product_desc_t,
-    dnnl_eltwise_desc_t, dnnl_pooling_v2_desc_t, dnnl_softmax_desc_t, dnnl_logsoftmax_desc_t,
-    dnnl_batch_normalization_desc_t;
+typedef struct sy_dnnl3_op dnnl_convolution_desc_t, dnnl_deconvolution_desc_t, dnnl_matmul_desc_t,
+    dnnl_inner_product_desc_t, dnnl_eltwise_desc_t, dnnl_pooling_v2_desc_t, dnnl_softmax_desc_t,
+    dnnl_logsoftmax_desc_t, dnnl_batch_normalization_desc_t;
 typedef const void *const_dnnl_op_desc_t;
 
 /* Names that 3.x uses for something else. */
@@ -109,6 +112,17 @@ dnnl_status_t dnnl_dilated_convolution_backward_data_desc_init(
     const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *dst, SY_WINDOW);
 dnnl_status_t dnnl_dilated_convolution_backward_weights_desc_init(
     dnnl_convolution_desc_t *op, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *src,
+    const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *bias,
+    const dnnl_memory_desc_t *dst, SY_WINDOW);
+dnnl_status_t dnnl_dilated_deconvolution_forward_desc_init(
+    dnnl_deconvolution_desc_t *op, dnnl_prop_kind_t prop, dnnl_alg_kind_t algorithm,
+    const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *weights,
+    const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *dst, SY_WINDOW);
+dnnl_status_t dnnl_dilated_deconvolution_backward_data_desc_init(
+    dnnl_deconvolution_desc_t *op, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *src,
+    const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *dst, SY_WINDOW);
+dnnl_status_t dnnl_dilated_deconvolution_backward_weights_desc_init(
+    dnnl_deconvolution_desc_t *op, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *src,
     const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *bias,
     const dnnl_memory_desc_t *dst, SY_WINDOW);
 dnnl_status_t dnnl_matmul_desc_init(dnnl_matmul_desc_t *op, const dnnl_memory_desc_t *src,

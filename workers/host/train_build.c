@@ -25,7 +25,7 @@ static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
                      const dnnl_memory_desc_t *layout, bool trained)
 {
     struct sy_tr_param param = {
-        .tensor = tensor, .plain = *plain, .gradient = -1, .batch_statistic = -1};
+        .tensor = tensor, .plain = *plain, .gradient = -1, .alias_of = -1, .batch_statistic = -1};
     SY_TRY(sy_tr_value_new(t, layout, true, &param.value));
     if (trained) {
         SY_TRY(sy_tr_value_new(t, layout, true, &param.gradient));
@@ -41,10 +41,50 @@ static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
     return SY_OK;
 }
 
+int sy_tr_param_find(const struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain)
+{
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].tensor == tensor && dnnl_memory_desc_equal(&t->params[p].plain, plain))
+            return p;
+    return -1;
+}
+
+/* Another view of a parameter, such as the transposed table at a language model's end. Its gradient joins the parameter's. */
+static int add_alias(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
+                     const dnnl_memory_desc_t *layout)
+{
+    int of = t->tensors[tensor].param;
+    struct sy_tr_param param = {
+        .tensor = tensor, .plain = *plain, .gradient = -1, .alias_of = of, .batch_statistic = -1};
+    dnnl_memory_desc_t own = t->params[of].plain;
+    SY_TRY(sy_tr_as(t, SY_TR_FORWARD, t->params[of].value, &own, &param.value));
+    SY_TRY(sy_tr_value_view(t, param.value, plain, &param.value));
+    if (t->params[of].gradient >= 0)
+        SY_TRY(sy_tr_value_new(t, layout, false, &param.gradient));
+    struct sy_tr_param *added = sy_tr_append(&t->params, &t->n_params, sizeof *added);
+    if (!added)
+        return SY_ENOMEM_HOST;
+    *added = param;
+    return SY_OK;
+}
+
+static int join_alias(struct sy_trainer *t, int alias)
+{
+    struct sy_tr_param p = t->params[alias];
+    dnnl_memory_desc_t own = t->params[p.alias_of].plain;
+    int value;
+    if (p.gradient < 0 || p.n_contributions == 0)
+        return SY_OK;
+    SY_TRY(sy_tr_as(t, SY_TR_TRAIN, p.gradient, &p.plain, &value));
+    SY_TRY(sy_tr_value_view(t, value, &own, &value));
+    return sy_tr_param_commit(t, p.alias_of, value);
+}
+
 int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
                     const dnnl_memory_desc_t *layout, bool trained, int *param, int *value)
 {
     const struct sy_tensor *x = &t->graph->tensors[tensor];
+    trained = trained && t->tensors[tensor].needs_gradient;
     if (!x->data || x->dtype != SY_DTYPE_F32)
         return sy_error_set(SY_EUNSUPPORTED,
                             "tensor '%s': a parameter must be a float32 constant of the model",
@@ -55,9 +95,11 @@ int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *
                             x->name, x->data_bytes, (long long)sy_tr_elements(plain));
     if (t->tensors[tensor].param < 0)
         SY_TRY(add_param(t, tensor, plain, layout, trained));
-    *param = t->tensors[tensor].param;
-    if (!dnnl_memory_desc_equal(&t->params[*param].plain, plain) ||
-        trained != (t->params[*param].gradient >= 0))
+    if ((*param = sy_tr_param_find(t, tensor, plain)) < 0) {
+        SY_TRY(add_alias(t, tensor, plain, layout));
+        *param = t->n_params - 1;
+    }
+    if (trained != (t->params[*param].gradient >= 0))
         return sy_error_set(SY_EUNSUPPORTED,
                             "tensor '%s': shared by nodes that read it in different ways", x->name);
     return sy_tr_as(t, SY_TR_FORWARD, t->params[*param].value, layout, value);
@@ -113,15 +155,16 @@ int sy_tr_gradient_add(struct sy_trainer *t, int tensor, int value)
 
 /* ---- the loss ----------------------------------------------------------------------------------- */
 
-/* Softmax at the end of a network trained with cross entropy is part of the loss: it is left out. */
+/* Softmax at the end of a network trained with cross entropy, or Sigmoid with bce, is part of the loss: it is left out. */
 static int logits_tensor(const struct sy_trainer *t, int *last_node)
 {
     const struct sy_graph *g = t->graph;
     const struct sy_node *last = &g->nodes[g->n_nodes - 1];
+    bool is_part = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY
+                       ? last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX
+                       : t->options.loss == SY_LOSS_BCE && last->op == SY_OP_SIGMOID;
     *last_node = g->n_nodes;
-    bool is_softmax = last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX;
-    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax ||
-        last->outputs[0] != g->outputs[0])
+    if (!is_part || last->outputs[0] != g->outputs[0])
         return g->outputs[0];
     *last_node = g->n_nodes - 1;
     return last->inputs[0];
@@ -130,21 +173,27 @@ static int logits_tensor(const struct sy_trainer *t, int *last_node)
 static int build_loss(struct sy_trainer *t, int tensor)
 {
     struct sy_tr_tensor *logits = &t->tensors[tensor];
-    int64_t batch = t->options.batch;
-    bool is_mse = t->options.loss == SY_LOSS_MSE;
+    int64_t batch = t->options.batch, dims[SY_MAX_RANK];
+    bool has_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
+    t->node = -1;
+    t->is_backward = true;
     if (logits->value < 0 || !logits->needs_gradient)
         return sy_error_set(SY_EUNSUPPORTED, "output '%s' depends on no trainable parameter",
                             t->graph->tensors[tensor].name);
+    int rank = sy_tr_dims(t, tensor, dims);
+    SY_TRY(rank);
+    if (rank < 1 || dims[0] % batch || (has_classes && rank < 2))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "output '%s': rank %d with %lld rows; the loss wants [batch, ...%s] "
+                            "with batch %lld",
+                            t->graph->tensors[tensor].name, rank, (long long)dims[0],
+                            has_classes ? ", classes" : "", (long long)batch);
     SY_TRY(sy_tr_as_plain(t, SY_TR_FORWARD, logits->value, &t->logits));
     dnnl_memory_desc_t md = t->values[t->logits].md;
-    if (md.dims[0] != batch || (!is_mse && md.ndims != 2))
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "output '%s': rank %d with %lld rows; the loss wants [batch, classes] "
-                            "with batch %lld",
-                            t->graph->tensors[tensor].name, md.ndims, (long long)md.dims[0],
-                            (long long)batch);
-    t->n_outputs = sy_tr_elements(&md) / batch;
-    int64_t n_labels = is_mse ? batch * t->n_outputs : batch; /* int32 takes four bytes as well */
+    t->n_outputs = has_classes ? dims[rank - 1] : sy_tr_elements(&md) / batch;
+    t->n_positions = sy_tr_elements(&md) / t->n_outputs;
+    /* int32 takes four bytes as well */
+    int64_t n_labels = has_classes ? t->n_positions : t->n_positions * t->n_outputs;
     dnnl_memory_desc_t label_md = sy_tr_plain(1, &n_labels);
     SY_TRY(sy_tr_value_new(t, &label_md, false, &t->labels));
     int gradient;
@@ -169,46 +218,130 @@ static int count_consumers(struct sy_trainer *t)
     return SY_OK;
 }
 
-static int build_input(struct sy_trainer *t)
+static int build_inputs(struct sy_trainer *t)
 {
     const struct sy_graph *g = t->graph;
-    int64_t dims[SY_MAX_RANK];
     if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
         return sy_error_set(
             SY_EUNSUPPORTED,
             "model '%s': training wants one input and an output, this has %d and %d", g->name,
             g->n_inputs, g->n_outputs);
-    int rank = sy_tr_dims(t, g->inputs[0], dims);
-    SY_TRY(rank);
-    if (dims[0] != t->options.batch)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "input '%s': its first dimension is %lld and not the batch",
-                            g->tensors[g->inputs[0]].name, (long long)dims[0]);
-    dnnl_memory_desc_t md = sy_tr_plain(rank, dims);
-    SY_TRY(sy_tr_value_new(t, &md, false, &t->input));
-    t->tensors[g->inputs[0]].value = t->input;
+    for (int i = 0; i < g->n_inputs; i++) {
+        int64_t dims[SY_MAX_RANK];
+        int tensor = g->inputs[i], rank = sy_tr_shape(t, tensor, dims);
+        if (rank < 1 || dims[0] != t->options.batch)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "input '%s': its first dimension is %lld and not the batch",
+                                g->tensors[tensor].name, rank < 1 ? 1 : (long long)dims[0]);
+        SY_TRY(sy_tr_result(t, tensor, &t->tensors[tensor].value));
+    }
     return SY_OK;
+}
+
+/* Weights of these operators are trained whatever their size; a constant of one element elsewhere is a number of the formula. */
+static bool is_weight(const struct sy_node *node, int input)
+{
+    switch (node->op) {
+    case SY_OP_CONV:
+    case SY_OP_CONV_TRANSPOSE:
+    case SY_OP_GEMM:
+    case SY_OP_MATMUL:
+    case SY_OP_PRELU:
+    case SY_OP_LAYER_NORM:
+    case SY_OP_RMS_NORM:
+    case SY_OP_INSTANCE_NORM:
+    case SY_OP_GROUP_NORM:
+        return true;
+    case SY_OP_BATCH_NORM:
+        return input == 1 || input == 2;
+    case SY_OP_LSTM:
+    case SY_OP_GRU:
+    case SY_OP_RNN:
+        return input >= 1 && input <= 3;
+    default:
+        return false;
+    }
+}
+
+/* Which other constants are trained: named in the file as a parameter (a name of its own, not a constant node's or a folded
+ * one's), and more than one number. */
+static bool is_free_weight(const struct sy_trainer *t, const struct sy_node *node, int input)
+{
+    const struct sy_tensor *x = &t->graph->tensors[node->inputs[input]];
+    if (x->is_derived || sy_shape_elements(&x->shape, 1) < 2)
+        return false;
+    switch (node->op) {
+    case SY_OP_ADD:
+    case SY_OP_SUB:
+    case SY_OP_MUL:
+    case SY_OP_DIV:
+    case SY_OP_CONCAT:
+    case SY_OP_EXPAND:
+    case SY_OP_TRANSPOSE:
+    case SY_OP_RESHAPE:
+    case SY_OP_SLICE:
+    case SY_OP_SPLIT:
+    case SY_OP_UNSQUEEZE:
+    case SY_OP_SQUEEZE:
+    case SY_OP_TILE:
+    case SY_OP_IDENTITY:
+    case SY_OP_SIGMOID:
+    case SY_OP_TANH:
+    case SY_OP_EXP:
+    case SY_OP_SOFTPLUS:
+    case SY_OP_SOFTMAX:
+        return true;
+    case SY_OP_GATHER:
+        return input == 0;
+    default:
+        return false;
+    }
+}
+
+static void choose_trained(struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++) {
+            int tensor = g->nodes[n].inputs[i];
+            if (tensor < 0 || !g->tensors[tensor].data || g->tensors[tensor].dtype != SY_DTYPE_F32)
+                continue;
+            t->tensors[tensor].needs_gradient |=
+                is_weight(&g->nodes[n], i) || is_free_weight(t, &g->nodes[n], i);
+        }
+}
+
+static bool reads_gradient(const struct sy_trainer *t, const struct sy_node *node)
+{
+    for (int i = 0; i < node->n_inputs; i++)
+        if (sy_tr_needs(t, node->inputs[i]))
+            return true;
+    return false;
+}
+
+static int build_node(struct sy_trainer *t, int n)
+{
+    const struct sy_node *node = &t->graph->nodes[n];
+    const struct sy_tr_operator *op = sy_tr_operator_of(node->op);
+    bool needs = reads_gradient(t, node) && !(op && op->backward == sy_tr_no_backward);
+    if (!op && needs)
+        return sy_tr_refuse(node, "the operator has no backward here");
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && t->tensors[node->inputs[i]].value < 0 &&
+            !t->graph->tensors[node->inputs[i]].data)
+            return sy_tr_refuse(node, "it reads an output of a node that training does not make");
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            t->tensors[node->outputs[i]].needs_gradient =
+                needs && t->graph->tensors[node->outputs[i]].dtype == SY_DTYPE_F32;
+    t->node = n;
+    return op ? op->forward(t, n) : sy_tr_plain_forward(t, n);
 }
 
 static int build_forward(struct sy_trainer *t, int n_nodes)
 {
-    for (int n = 0; n < n_nodes; n++) {
-        const struct sy_node *node = &t->graph->nodes[n];
-        const struct sy_tr_operator *op = sy_tr_operator_of(node->op);
-        if (!op)
-            return sy_tr_refuse(node, "the operator has no backward here");
-        bool needs = false;
-        for (int i = 0; i < node->n_inputs; i++)
-            needs |= node->inputs[i] >= 0 && t->tensors[node->inputs[i]].needs_gradient;
-        t->tensors[node->outputs[0]].needs_gradient = needs;
-        if (node->inputs[0] >= 0 && t->tensors[node->inputs[0]].value < 0 &&
-            !t->graph->tensors[node->inputs[0]].data)
-            return sy_tr_refuse(node, "its input is a second output of another node");
-        int before = t->n_params;
-        SY_TRY(op->forward(t, n));
-        bool uses = t->n_params > before || t->nodes[n].weights >= 0 || t->nodes[n].bias >= 0;
-        t->tensors[node->outputs[0]].needs_gradient |= uses;
-    }
+    for (int n = 0; n < n_nodes; n++)
+        SY_TRY(build_node(t, n));
     return SY_OK;
 }
 
@@ -216,12 +349,20 @@ static int build_backward(struct sy_trainer *t, int n_nodes)
 {
     for (int n = n_nodes - 1; n >= 0; n--) {
         const struct sy_node *node = &t->graph->nodes[n];
-        int gradient = t->tensors[node->outputs[0]].gradient;
-        if (gradient >= 0)
-            SY_TRY(sy_tr_operator_of(node->op)->backward(t, n, gradient));
+        bool has_gradient = false;
+        for (int i = 0; i < node->n_outputs; i++)
+            has_gradient |= node->outputs[i] >= 0 && t->tensors[node->outputs[i]].gradient >= 0;
+        t->node = n;
+        if (has_gradient && sy_tr_needs(t, node->outputs[0]))
+            SY_TRY(
+                sy_tr_operator_of(node->op)->backward(t, n, t->tensors[node->outputs[0]].gradient));
     }
     for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient >= 0 && t->params[p].n_contributions == 0)
+        if (t->params[p].alias_of >= 0)
+            SY_TRY(join_alias(t, p));
+    for (int p = 0; p < t->n_params; p++)
+        if (t->params[p].gradient >= 0 && t->params[p].alias_of < 0 &&
+            t->params[p].n_contributions == 0)
             return sy_error_set(SY_EUNSUPPORTED, "parameter '%s' has no path to the loss",
                                 t->graph->tensors[t->params[p].tensor].name);
     return SY_OK;
@@ -230,8 +371,10 @@ static int build_backward(struct sy_trainer *t, int n_nodes)
 int sy_tr_build(struct sy_trainer *t)
 {
     int n_nodes;
+    t->node = -1;
     SY_TRY(count_consumers(t));
-    SY_TRY(build_input(t));
+    choose_trained(t);
+    SY_TRY(build_inputs(t));
     int logits = logits_tensor(t, &n_nodes);
     SY_TRY(build_forward(t, n_nodes));
     SY_TRY(build_loss(t, logits));

@@ -14,9 +14,11 @@ static int make_pd(struct sy_trainer *t, const struct sy_node *node, const void 
                        node->name);
 }
 
+/* Of a MatMul: where the pass put it. */
 static int bias_of(const struct sy_node *node)
 {
-    return node->n_inputs > 2 ? node->inputs[2] : -1;
+    int at = node->op == SY_OP_MATMUL ? node->bias_input : 2;
+    return at >= 0 && node->n_inputs > at ? node->inputs[at] : -1;
 }
 
 static int use_bias(struct sy_trainer *t, int n, int64_t n_outputs, int *value)
@@ -125,6 +127,10 @@ static int add_backward_weights(struct sy_trainer *t, int n, int gradient, int s
 {
     struct sy_tr_node *record = &t->nodes[n];
     int diff, from, weights, bias = -1;
+    if (t->params[record->weights].gradient < 0)
+        return record->bias < 0 || t->params[record->bias].gradient < 0
+                   ? SY_OK
+                   : sy_tr_refuse(&t->graph->nodes[n], "a trained bias with frozen weights");
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, sy_tr_query(pd, dnnl_query_diff_dst_md), &diff));
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, source, sy_tr_query(pd, dnnl_query_src_md), &from));
     SY_TRY(sy_tr_param_gradient(t, record->weights, sy_tr_query(pd, dnnl_query_diff_weights_md),
@@ -207,22 +213,11 @@ struct linear {
     dnnl_memory_desc_t plain_weights;                      /* as the model has them */
 };
 
-static int linear_check_gemm(const struct sy_node *node)
-{
-    if (node->op != SY_OP_GEMM)
-        return SY_OK;
-    if (sy_node_int(node, "transA", 0) || sy_node_float(node, "alpha", 1.0f) != 1.0f ||
-        sy_node_float(node, "beta", 1.0f) != 1.0f)
-        return sy_tr_refuse(node, "transA, alpha and beta other than 0, 1, 1");
-    return SY_OK;
-}
-
 static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     int64_t in[SY_MAX_RANK], weights[SY_MAX_RANK];
     memset(l, 0, sizeof *l);
-    SY_TRY(linear_check_gemm(node));
     int rank = sy_tr_dims(t, node->inputs[0], in);
     SY_TRY(rank);
     if (rank < 2 || t->graph->tensors[node->inputs[1]].shape.rank != 2)
@@ -245,8 +240,8 @@ static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
     const dnnl_dims_t dims = {l->out, l->in},
                       strides = {is_out_first ? l->in : 1, is_out_first ? 1 : l->out};
     return sy_tr_check(
-        dnnl_memory_desc_init_by_strides(&l->plain_weights, 2, dims, dnnl_f32, strides),
-        "weights", node->name);
+        dnnl_memory_desc_init_by_strides(&l->plain_weights, 2, dims, dnnl_f32, strides), "weights",
+        node->name);
 }
 
 /* Rows and columns: a matrix over a plain tensor of any rank. */
@@ -298,8 +293,6 @@ int sy_tr_linear_forward(struct sy_trainer *t, int n)
     struct sy_tr_node *record = &t->nodes[n];
     struct linear l;
     int weights, bias, matrix, out;
-    if (t->tensors[node->inputs[0]].value < 0)
-        return sy_tr_refuse(node, "the first input must not be a constant");
     SY_TRY(linear_describe(t, n, &l));
     SY_TRY(linear_forward_pd(t, n, &l));
     SY_TRY(as_matrix(t, SY_TR_FORWARD, t->tensors[node->inputs[0]].value, l.rows, l.in, &matrix));

@@ -16,6 +16,8 @@ static void destroy(struct sy_trainer *t)
     for (int s = 0; s < t->n_steps; s++)
         if (t->steps[s].primitive)
             dnnl_primitive_destroy(t->steps[s].primitive);
+    for (int s = 0; s < t->n_steps; s++)
+        free(t->steps[s].data);
     for (int v = 0; v < t->n_values; v++)
         if (t->values[v].memory)
             dnnl_memory_destroy(t->values[v].memory);
@@ -66,6 +68,12 @@ static int make_tables(struct sy_trainer *t)
     return SY_OK;
 }
 
+static int prepare(struct sy_graph *graph)
+{
+    SY_TRY(sy_graph_infer_training(graph));
+    return sy_graph_optimize_training(graph);
+}
+
 static int create(const struct sy_graph *graph, const struct sy_train_options *options,
                   struct sy_trainer **out)
 {
@@ -103,7 +111,8 @@ static void bind(struct sy_trainer *t, void *persistent, void *ephemeral)
         struct sy_tr_value *value = &t->values[v];
         const struct sy_tr_buffer *buffer = &t->buffers[value->buffer];
         char *base = buffer->persistent ? persistent : ephemeral;
-        value->data = (float *)(void *)(base + buffer->offset);
+        value->data = buffer->fixed ? (float *)(uintptr_t)buffer->fixed
+                                    : (float *)(void *)(base + buffer->offset);
         dnnl_memory_set_data_handle(value->memory, value->data);
     }
 }
@@ -200,6 +209,8 @@ static int run_step(struct sy_trainer *t, const struct sy_tr_step *step)
 {
     if (step->kind == SY_TR_PRIMITIVE)
         return run_primitive(t, step);
+    if (step->kind == SY_TR_CALL)
+        return step->fn(t, step);
     if (step->kind == SY_TR_LOSS)
         return sy_tr_kernel_loss(t, step);
     float *to = t->values[step->value[0]].data;
@@ -232,7 +243,12 @@ static int n_forward_steps(const struct sy_trainer *t)
 
 static void *batch_input(struct sy_trainer *t)
 {
-    return t->values[t->input].data;
+    return t->values[t->tensors[t->graph->inputs[0]].value].data;
+}
+
+static void begin_batch(struct sy_trainer *t, uint64_t number)
+{
+    t->draw = number;
 }
 
 static void *batch_labels(struct sy_trainer *t)
@@ -243,6 +259,7 @@ static void *batch_labels(struct sy_trainer *t)
 static int run_gradient_step(struct sy_trainer *t, int step)
 {
     sy_assert_internal(step >= 0 && step < t->n_train);
+    t->is_training = true;
     return run_step(t, &t->steps[t->train_steps[step]]);
 }
 
@@ -269,6 +286,7 @@ static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)
 static int run_forward_step(struct sy_trainer *t, int step)
 {
     sy_assert_internal(step >= 0 && step < t->n_evaluate);
+    t->is_training = false;
     return run_step(t, &t->steps[t->evaluate_steps[step]]);
 }
 
@@ -279,6 +297,7 @@ static double loss(const struct sy_trainer *t)
 
 const struct sy_trainer_ops sy_host_trainer = {
     .name = "host",
+    .prepare = prepare,
     .create = create,
     .destroy = destroy,
     .persistent_bytes = persistent_bytes,
@@ -288,6 +307,7 @@ const struct sy_trainer_ops sy_host_trainer = {
     .n_gradient_steps = n_gradient_steps,
     .n_update_steps = n_update_steps,
     .batch_input = batch_input,
+    .begin_batch = begin_batch,
     .batch_labels = batch_labels,
     .run_gradient_step = run_gradient_step,
     .gradient_step_name = gradient_step_name,

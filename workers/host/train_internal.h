@@ -25,6 +25,7 @@
 #define SY_TR_MAX_ARGS   12
 #define SY_TR_MAX_SLOTS  2
 #define SY_TR_MAX_INPUTS 8
+#define SY_TR_MAX_VALUES 10
 
 struct sy_tr_value {
     dnnl_memory_desc_t md;
@@ -38,6 +39,7 @@ struct sy_tr_buffer {
     uint64_t bytes, offset;
     int first, last; /* steps; ephemeral only */
     bool persistent;
+    const void *fixed; /* a constant of the graph that is not trained: its data; NULL otherwise */
 };
 
 enum sy_tr_step_kind {
@@ -45,7 +47,8 @@ enum sy_tr_step_kind {
     SY_TR_SUM,        /* value[0] = value[1] + value[2], all in one layout */
     SY_TR_ADD_ROW,    /* value[0] = value[1] + row value[2], plain */
     SY_TR_COLUMN_SUM, /* row value[0] = sum over rows of value[1], plain */
-    SY_TR_LOSS        /* value[0] = d loss / d value[1], labels value[2] */
+    SY_TR_LOSS,       /* value[0] = d loss / d value[1], labels value[2] */
+    SY_TR_CALL        /* fn(trainer, step), with its own data */
 };
 
 enum { SY_TR_TRAIN = 1, SY_TR_EVALUATE = 2, SY_TR_FORWARD = 3 };
@@ -54,11 +57,19 @@ struct sy_tr_arg {
     int arg, value;
 };
 
+struct sy_tr_step;
+typedef int sy_tr_fn(struct sy_trainer *t, const struct sy_tr_step *step);
+
 struct sy_tr_step {
     enum sy_tr_step_kind kind;
-    unsigned when;    /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
-    const char *name; /* of the node, for errors */
-    int value[3];
+    int node;                              /* of the graph, for which it was added; -1: none */
+    bool is_backward;                      /* added behind the loss */
+    unsigned when;                         /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
+    const char *name;                      /* of the node, for errors */
+    int n_values, value[SY_TR_MAX_VALUES]; /* not of primitives; the first n_results are written */
+    int n_results;
+    sy_tr_fn *fn;
+    void *data; /* owned */
     dnnl_primitive_t primitive;
     int n_args;
     struct sy_tr_arg args[SY_TR_MAX_ARGS];
@@ -73,14 +84,15 @@ struct sy_tr_param {
     int slots[SY_TR_MAX_SLOTS]; /* optimizer state, same layout */
     int n_slots;
     int n_contributions;
+    int alias_of; /* the same data read through another plain layout: a view of that parameter, remade by each forward; else -1 */
     int batch_statistic; /* running statistic: the value that it follows, else -1 */
     float keep;          /* and running = keep * running + (1 - keep) * batch */
 };
 
 struct sy_tr_tensor {
-    int value, gradient; /* -1: none */
-    int param;           /* -1: none */
-    bool needs_gradient;
+    int value, gradient;       /* -1: none */
+    int param;                 /* -1: none */
+    bool needs_gradient;       /* of a constant: it is trained */
     int n_consumers, consumer; /* the last one */
 };
 
@@ -118,8 +130,12 @@ struct sy_trainer {
     struct sy_tr_update *updates;
     struct sy_tr_state *states;
     int *train_steps, *evaluate_steps;
-    int input, labels, logits; /* values */
-    int64_t n_outputs;         /* of one row of the logits */
+    int labels, logits;             /* values */
+    int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
+    int node;                       /* for which steps are being added */
+    bool is_backward;               /* the loss is there */
+    bool is_training;               /* the running step is one of the gradient phase */
+    uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
     double loss;
 };
@@ -145,8 +161,33 @@ int sy_tr_as(struct sy_trainer *t, unsigned when, int value, const dnnl_memory_d
 int sy_tr_as_plain(struct sy_trainer *t, unsigned when, int value, int *out);
 int sy_tr_add_primitive(struct sy_trainer *t, unsigned when, const char *name,
                         dnnl_primitive_desc_t pd, const struct sy_tr_arg *args, int n_args);
+/* fn(trainer, step) with values (the first n_results are written) and data (malloc'd, owned in every case). */
+int sy_tr_add_call(struct sy_trainer *t, unsigned when, sy_tr_fn *fn, int n_results, int n_values,
+                   const int *values, void *data);
+/* The i-th value's memory; NULL if it was left out (-1). */
+void *sy_tr_at(const struct sy_trainer *t, const struct sy_tr_step *step, int i);
 int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind kind,
                      const char *name, int to, int a, int b);
+
+/* ---- train_operand.c: tensors as row-major memory ------------------------------------------------ */
+
+/* Bytes that no primitive looks into, for types other than float32. */
+dnnl_memory_desc_t sy_tr_raw_md(const struct sy_trainer *t, int tensor);
+/* Row-major: a result, a parameter, or a constant that is not trained; float32 unless the tensor is of another type. */
+int sy_tr_operand(struct sy_trainer *t, unsigned when, int tensor, int *value);
+/* A new row-major value for the tensor, which is a node's output. */
+int sy_tr_result(struct sy_trainer *t, int tensor, int *value);
+/* Where to write a contribution to the tensor's gradient, row-major; end adds it. */
+int sy_tr_diff_begin(struct sy_trainer *t, int tensor, int *value);
+int sy_tr_diff_end(struct sy_trainer *t, int tensor, int value);
+/* The gradient of the node's i-th output, row-major. Only if it has one. */
+int sy_tr_diff_of(struct sy_trainer *t, int tensor, int *value);
+bool sy_tr_needs(const struct sy_trainer *t, int tensor);
+/* Dimensions at the trainer's batch, any type; the rank. */
+int sy_tr_shape(const struct sy_trainer *t, int tensor, int64_t *dims);
+int64_t sy_tr_count(const struct sy_trainer *t, int tensor); /* elements */
+/* calloc, with the error text. */
+int sy_tr_alloc(size_t bytes, void *out);
 
 /* ---- train_build.c: parameters and gradients --------------------------------------------------- */
 
@@ -154,6 +195,8 @@ int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind k
 int sy_tr_param_use(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain,
                     const dnnl_memory_desc_t *layout, bool trained, int *param, int *value);
 /* Where a primitive may write a contribution to the parameter's gradient; commit after its step. */
+/* The parameter as its user with this plain layout knows it; -1: none. */
+int sy_tr_param_find(const struct sy_trainer *t, int tensor, const dnnl_memory_desc_t *plain);
 int sy_tr_param_gradient(struct sy_trainer *t, int param, const dnnl_memory_desc_t *md, int *value);
 int sy_tr_param_commit(struct sy_trainer *t, int param, int value);
 /* Adds a contribution to the gradient of a tensor. */
@@ -181,6 +224,37 @@ int sy_tr_norm_forward(struct sy_trainer *t, int node);
 int sy_tr_norm_backward(struct sy_trainer *t, int node, int gradient);
 int sy_tr_activation_forward(struct sy_trainer *t, int node);
 int sy_tr_activation_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_unary_forward(struct sy_trainer *t, int node);
+int sy_tr_unary_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_broadcast_forward(struct sy_trainer *t, int node);
+int sy_tr_broadcast_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_where_forward(struct sy_trainer *t, int node);
+int sy_tr_where_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_move_forward(struct sy_trainer *t, int node);
+int sy_tr_move_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_gather_forward(struct sy_trainer *t, int node);
+int sy_tr_gather_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_map_forward(struct sy_trainer *t, int node);
+int sy_tr_map_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_softmax_forward(struct sy_trainer *t, int node);
+int sy_tr_softmax_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_rows_forward(struct sy_trainer *t, int node);
+int sy_tr_rows_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_reduce_forward(struct sy_trainer *t, int node);
+int sy_tr_reduce_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_matmul_forward(struct sy_trainer *t, int node);
+int sy_tr_matmul_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_dropout_forward(struct sy_trainer *t, int node);
+int sy_tr_dropout_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_cast_forward(struct sy_trainer *t, int node);
+int sy_tr_cast_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_recurrent_forward(struct sy_trainer *t, int node);
+int sy_tr_recurrent_backward(struct sy_trainer *t, int node, int gradient);
+int sy_tr_deconv_forward(struct sy_trainer *t, int node);
+int sy_tr_deconv_backward(struct sy_trainer *t, int node, int gradient);
+/* What needs no gradient, or has none: by the inference engine's kernel of the operator. */
+int sy_tr_plain_forward(struct sy_trainer *t, int node);
+int sy_tr_no_backward(struct sy_trainer *t, int node, int gradient);
 /* The attributes of a convolution or linear layer, with the activation behind it fused where it can be; owned by the caller. */
 int sy_tr_fused_attr(struct sy_trainer *t, int node, dnnl_primitive_attr_t *out);
 

@@ -2,6 +2,7 @@
  * change bits; sums over rows keep one order. */
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -66,24 +67,36 @@ static double cross_entropy_row(float *diff, const float *x, int64_t n, int32_t 
     return log(sum) + top - (double)x[label];
 }
 
+static int64_t count_labels(const struct sy_trainer *t, const int32_t *labels)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < t->n_positions; r++)
+        n += labels[r] >= 0;
+    return n;
+}
+
+/* The mean over positions that have a label (one at least). */
 static int cross_entropy(struct sy_trainer *t, float *diff, const float *x, const int32_t *labels)
 {
-    int64_t batch = t->options.batch, n = t->n_outputs;
+    int64_t rows = t->n_positions, n = t->n_outputs, counted = SY_MAX(count_labels(t, labels), 1);
     double sum = 0.0;
-    for (int64_t r = 0; r < batch; r++) {
-        if (labels[r] < 0 || labels[r] >= n)
+    for (int64_t r = 0; r < rows; r++) {
+        if (labels[r] >= n)
             return sy_error_set(SY_EARG,
                                 "label %d of row %lld: the model has %lld classes, 0 to %lld",
                                 labels[r], (long long)r, (long long)n, (long long)n - 1);
-        sum += cross_entropy_row(diff + r * n, x + r * n, n, labels[r], 1.0 / (double)batch);
+        if (labels[r] < 0)
+            memset(diff + r * n, 0, (size_t)n * sizeof *diff);
+        else
+            sum += cross_entropy_row(diff + r * n, x + r * n, n, labels[r], 1.0 / (double)counted);
     }
-    t->loss = sum / (double)batch;
+    t->loss = sum / (double)counted;
     return SY_OK;
 }
 
 static int mean_square(struct sy_trainer *t, float *diff, const float *x, const float *wanted)
 {
-    int64_t n = t->options.batch * t->n_outputs;
+    int64_t n = t->n_positions * t->n_outputs;
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
         double d = (double)x[i] - (double)wanted[i];
@@ -94,13 +107,32 @@ static int mean_square(struct sy_trainer *t, float *diff, const float *x, const 
     return SY_OK;
 }
 
+/* log(1 + exp(-|x|)) + max(x, 0) - x * wanted, which does not overflow. */
+static int binary_cross_entropy(struct sy_trainer *t, float *diff, const float *x,
+                                const float *wanted)
+{
+    int64_t n = t->n_positions * t->n_outputs;
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)x[i], small = exp(-fabs(v));
+        sum += log1p(small) + (v > 0.0 ? v : 0.0) - v * (double)wanted[i];
+        double p = v > 0.0 ? 1.0 / (1.0 + small) : small / (1.0 + small);
+        diff[i] = (float)((p - (double)wanted[i]) / (double)n);
+    }
+    t->loss = sum / (double)n;
+    return SY_OK;
+}
+
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step)
 {
     float *diff = t->values[step->value[0]].data;
     const float *x = t->values[step->value[1]].data;
     const void *labels = t->values[step->value[2]].data;
-    return t->options.loss == SY_LOSS_MSE ? mean_square(t, diff, x, labels)
-                                          : cross_entropy(t, diff, x, labels);
+    if (t->options.loss == SY_LOSS_MSE)
+        return mean_square(t, diff, x, labels);
+    if (t->options.loss == SY_LOSS_BCE)
+        return binary_cross_entropy(t, diff, x, labels);
+    return cross_entropy(t, diff, x, labels);
 }
 
 static int64_t largest(const float *x, int64_t n)
@@ -112,15 +144,24 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
-/* For mse the class is the largest of the wanted outputs. */
+/* With one output and bce: whether its sign says the label. */
+static bool is_right(const struct sy_trainer *t, const float *x, const float *wanted)
+{
+    if (t->options.loss == SY_LOSS_BCE && t->n_outputs == 1)
+        return (x[0] > 0.0f) == (wanted[0] > 0.5f);
+    return largest(x, t->n_outputs) == largest(wanted, t->n_outputs);
+}
+
+/* For mse and bce the class is the largest of the wanted outputs. */
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
 {
     const float *x = t->values[t->logits].data, *wanted = t->values[t->labels].data;
     const int32_t *labels = (const int32_t *)(const void *)wanted;
-    bool is_mse = t->options.loss == SY_LOSS_MSE;
-    int64_t correct = 0, n = t->n_outputs;
-    for (int64_t r = 0; r < rows; r++)
-        correct += largest(x + r * n, n) == (is_mse ? largest(wanted + r * n, n) : labels[r]);
+    bool are_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
+    int64_t correct = 0, n = t->n_outputs, each = t->n_positions / t->options.batch;
+    for (int64_t r = 0; r < rows * each; r++)
+        correct += are_classes ? largest(x + r * n, n) == labels[r]
+                               : is_right(t, x + r * n, wanted + r * n);
     return correct;
 }
 

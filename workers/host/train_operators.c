@@ -71,8 +71,8 @@ int sy_tr_activation_forward(struct sy_trainer *t, int n)
     const struct sy_node *node = &t->graph->nodes[n];
     struct activation a;
     int source = t->tensors[node->inputs[0]].value, *out = &t->tensors[node->outputs[0]].value;
-    if (!activation_of(node, &a))
-        return sy_tr_refuse(node, "a negative slope");
+    if (!activation_of(node, &a) || t->graph->tensors[node->inputs[0]].data)
+        return sy_tr_unary_forward(t, n);
     if (t->nodes[n].fused_into_producer) {
         *out = source;
         return SY_OK;
@@ -116,7 +116,8 @@ int sy_tr_activation_backward(struct sy_trainer *t, int n, int gradient)
     dnnl_primitive_desc_t hint;
     if (!t->tensors[node->inputs[0]].needs_gradient)
         return SY_OK;
-    activation_of(node, &a);
+    if (!activation_of(node, &a) || t->graph->tensors[node->inputs[0]].data)
+        return sy_tr_unary_backward(t, n, gradient);
     dnnl_memory_desc_t md = t->values[t->tensors[node->outputs[0]].value].md;
     SY_TRY(activation_pd(t, node, a.backward, a.alpha, &md, &hint));
     int status = add_activation_backward(t, node, &a, hint, gradient);
@@ -124,15 +125,25 @@ int sy_tr_activation_backward(struct sy_trainer *t, int n, int gradient)
     return status;
 }
 
-/* ---- Add: a residual sum, or a bias row --------------------------------------------------------- */
+/* ---- Add ---------------------------------------------------------------------------------------- */
 
-static int add_residual_forward(struct sy_trainer *t, const struct sy_node *node)
+/* Of two results of one shape: in whatever layout the first has. Everything else is broadcasting. */
+static bool is_residual(const struct sy_trainer *t, const struct sy_node *node)
 {
+    const struct sy_tensor *x = t->graph->tensors;
+    const struct sy_shape *shape = &x[node->outputs[0]].shape;
+    for (int i = 0; i < 2; i++)
+        if (x[node->inputs[i]].data || !sy_shape_equal(&x[node->inputs[i]].shape, shape))
+            return false;
+    return x[node->outputs[0]].dtype == SY_DTYPE_F32 && node->n_inputs == 2;
+}
+
+static int add_forward(struct sy_trainer *t, int n)
+{
+    const struct sy_node *node = &t->graph->nodes[n];
+    if (!is_residual(t, node))
+        return sy_tr_broadcast_forward(t, n);
     int a = t->tensors[node->inputs[0]].value, b = t->tensors[node->inputs[1]].value, same;
-    const struct sy_shape *shape = &t->graph->tensors[node->outputs[0]].shape;
-    if (!sy_shape_equal(&t->graph->tensors[node->inputs[0]].shape, shape) ||
-        !sy_shape_equal(&t->graph->tensors[node->inputs[1]].shape, shape))
-        return sy_tr_refuse(node, "broadcasting between two activations");
     dnnl_memory_desc_t md = t->values[a].md;
     SY_TRY(sy_tr_as(t, SY_TR_FORWARD, b, &md, &same));
     SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
@@ -140,51 +151,11 @@ static int add_residual_forward(struct sy_trainer *t, const struct sy_node *node
                             t->tensors[node->outputs[0]].value, a, same);
 }
 
-static int add_bias_forward(struct sy_trainer *t, int n, int data, int constant)
-{
-    const struct sy_node *node = &t->graph->nodes[n];
-    int64_t dims[SY_MAX_RANK];
-    int rank = sy_tr_dims(t, data, dims), plain, row;
-    SY_TRY(rank);
-    dnnl_memory_desc_t row_md = sy_tr_plain(1, &dims[rank - 1]);
-    if (t->graph->tensors[constant].data_bytes != (size_t)dims[rank - 1] * sizeof(float))
-        return sy_tr_refuse(node,
-                            "a constant that is not one value for each of the last dimension");
-    SY_TRY(sy_tr_as_plain(t, SY_TR_FORWARD, t->tensors[data].value, &plain));
-    SY_TRY(sy_tr_param_use(t, constant, &row_md, &row_md, true, &t->nodes[n].bias, &row));
-    dnnl_memory_desc_t md = t->values[plain].md;
-    SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
-    return sy_tr_add_kernel(t, SY_TR_FORWARD, SY_TR_ADD_ROW, node->name,
-                            t->tensors[node->outputs[0]].value, plain, row);
-}
-
-static int add_forward(struct sy_trainer *t, int n)
-{
-    const struct sy_node *node = &t->graph->nodes[n];
-    for (int i = 0; i < 2; i++)
-        if (t->graph->tensors[node->inputs[i]].data)
-            return t->tensors[node->inputs[1 - i]].value < 0
-                       ? sy_tr_refuse(node, "both inputs are constants")
-                       : add_bias_forward(t, n, node->inputs[1 - i], node->inputs[i]);
-    return add_residual_forward(t, node);
-}
-
-static int add_bias_backward(struct sy_trainer *t, int n, int gradient)
-{
-    int param = t->nodes[n].bias, plain, row;
-    dnnl_memory_desc_t md = t->params[param].plain;
-    SY_TRY(sy_tr_as_plain(t, SY_TR_TRAIN, gradient, &plain));
-    SY_TRY(sy_tr_param_gradient(t, param, &md, &row));
-    SY_TRY(sy_tr_add_kernel(t, SY_TR_TRAIN, SY_TR_COLUMN_SUM, t->graph->nodes[n].name, row, plain,
-                            plain));
-    return sy_tr_param_commit(t, param, row);
-}
-
 static int add_backward(struct sy_trainer *t, int n, int gradient)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    if (t->nodes[n].bias >= 0)
-        SY_TRY(add_bias_backward(t, n, gradient));
+    if (!is_residual(t, node))
+        return sy_tr_broadcast_backward(t, n, gradient);
     for (int i = 0; i < 2; i++)
         if (t->tensors[node->inputs[i]].needs_gradient)
             SY_TRY(sy_tr_gradient_add(t, node->inputs[i], gradient));
@@ -206,6 +177,13 @@ static int view_as(struct sy_trainer *t, unsigned when, int value, int tensor, i
 static int shape_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
+    if (t->graph->tensors[node->inputs[0]].data ||
+        t->graph->tensors[node->outputs[0]].dtype != SY_DTYPE_F32) {
+        int x;
+        SY_TRY(sy_tr_operand(t, SY_TR_FORWARD, node->inputs[0], &x));
+        dnnl_memory_desc_t md = sy_tr_raw_md(t, node->outputs[0]);
+        return sy_tr_value_view(t, x, &md, &t->tensors[node->outputs[0]].value);
+    }
     return view_as(t, SY_TR_FORWARD, t->tensors[node->inputs[0]].value, node->outputs[0],
                    &t->tensors[node->outputs[0]].value);
 }
@@ -217,43 +195,119 @@ static int shape_backward(struct sy_trainer *t, int n, int gradient)
     if (!t->tensors[node->inputs[0]].needs_gradient)
         return SY_OK;
     SY_TRY(view_as(t, SY_TR_TRAIN, gradient, node->inputs[0], &out));
-    return sy_tr_gradient_add(t, node->inputs[0], out);
-}
-
-static int same_forward(struct sy_trainer *t, int n)
-{
-    const struct sy_node *node = &t->graph->nodes[n];
-    t->tensors[node->outputs[0]].value = t->tensors[node->inputs[0]].value;
-    return SY_OK;
-}
-
-static int same_backward(struct sy_trainer *t, int n, int gradient)
-{
-    int input = t->graph->nodes[n].inputs[0];
-    return t->tensors[input].needs_gradient ? sy_tr_gradient_add(t, input, gradient) : SY_OK;
+    return sy_tr_diff_end(t, node->inputs[0], out);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 static const struct sy_tr_operator operators[] = {
     {SY_OP_CONV, sy_tr_conv_forward, sy_tr_conv_backward},
-    {SY_OP_GEMM, sy_tr_linear_forward, sy_tr_linear_backward},
-    {SY_OP_MATMUL, sy_tr_linear_forward, sy_tr_linear_backward},
+    {SY_OP_CONV_TRANSPOSE, sy_tr_deconv_forward, sy_tr_deconv_backward},
+    {SY_OP_GEMM, sy_tr_matmul_forward, sy_tr_matmul_backward},
+    {SY_OP_MATMUL, sy_tr_matmul_forward, sy_tr_matmul_backward},
     {SY_OP_RELU, sy_tr_activation_forward, sy_tr_activation_backward},
     {SY_OP_LEAKY_RELU, sy_tr_activation_forward, sy_tr_activation_backward},
     {SY_OP_SIGMOID, sy_tr_activation_forward, sy_tr_activation_backward},
     {SY_OP_TANH, sy_tr_activation_forward, sy_tr_activation_backward},
+    {SY_OP_ELU, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_CELU, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SELU, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_GELU, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_HARD_SWISH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_HARD_SIGMOID, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SOFTPLUS, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SOFTSIGN, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_MISH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SHRINK, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_THRESHOLDED_RELU, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_CLIP, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ERF, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_EXP, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_LOG, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SQRT, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_NEG, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ABS, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_RECIPROCAL, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SIN, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_COS, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_TAN, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ASIN, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ACOS, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ATAN, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_SINH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_COSH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ASINH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ACOSH, sy_tr_unary_forward, sy_tr_unary_backward},
+    {SY_OP_ATANH, sy_tr_unary_forward, sy_tr_unary_backward},
     {SY_OP_MAX_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
     {SY_OP_AVERAGE_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
     {SY_OP_GLOBAL_AVERAGE_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
+    {SY_OP_GLOBAL_MAX_POOL, sy_tr_pool_forward, sy_tr_pool_backward},
     {SY_OP_BATCH_NORM, sy_tr_norm_forward, sy_tr_norm_backward},
+    {SY_OP_LAYER_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
+    {SY_OP_RMS_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
+    {SY_OP_INSTANCE_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
+    {SY_OP_GROUP_NORM, sy_tr_rows_forward, sy_tr_rows_backward},
+    {SY_OP_SOFTMAX, sy_tr_softmax_forward, sy_tr_softmax_backward},
+    {SY_OP_LOG_SOFTMAX, sy_tr_softmax_forward, sy_tr_softmax_backward},
     {SY_OP_ADD, add_forward, add_backward},
+    {SY_OP_SUB, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_MUL, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_DIV, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_POW, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_MIN, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_MAX, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_PRELU, sy_tr_broadcast_forward, sy_tr_broadcast_backward},
+    {SY_OP_WHERE, sy_tr_where_forward, sy_tr_where_backward},
+    {SY_OP_REDUCE_MEAN, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_SUM, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_MAX, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_MIN, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_PROD, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_L1, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_L2, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_LOG_SUM, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_LOG_SUM_EXP, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_REDUCE_SUM_SQUARE, sy_tr_reduce_forward, sy_tr_reduce_backward},
+    {SY_OP_TRANSPOSE, sy_tr_move_forward, sy_tr_move_backward},
+    {SY_OP_SLICE, sy_tr_move_forward, sy_tr_move_backward},
+    {SY_OP_SPLIT, sy_tr_move_forward, sy_tr_move_backward},
+    {SY_OP_CONCAT, sy_tr_move_forward, sy_tr_move_backward},
+    {SY_OP_EXPAND, sy_tr_move_forward, sy_tr_move_backward},
+    {SY_OP_PAD, sy_tr_map_forward, sy_tr_map_backward},
+    {SY_OP_TILE, sy_tr_map_forward, sy_tr_map_backward},
+    {SY_OP_TRILU, sy_tr_map_forward, sy_tr_map_backward},
+    {SY_OP_DEPTH_TO_SPACE, sy_tr_map_forward, sy_tr_map_backward},
+    {SY_OP_SPACE_TO_DEPTH, sy_tr_map_forward, sy_tr_map_backward},
+    {SY_OP_GATHER, sy_tr_gather_forward, sy_tr_gather_backward},
+    {SY_OP_DROPOUT, sy_tr_dropout_forward, sy_tr_dropout_backward},
+    {SY_OP_CAST, sy_tr_cast_forward, sy_tr_cast_backward},
+    {SY_OP_LSTM, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
+    {SY_OP_GRU, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
+    {SY_OP_RNN, sy_tr_recurrent_forward, sy_tr_recurrent_backward},
     {SY_OP_FLATTEN, shape_forward, shape_backward},
     {SY_OP_RESHAPE, shape_forward, shape_backward},
     {SY_OP_SQUEEZE, shape_forward, shape_backward},
     {SY_OP_UNSQUEEZE, shape_forward, shape_backward},
-    {SY_OP_IDENTITY, same_forward, same_backward},
-    {SY_OP_DROPOUT, same_forward, same_backward},
+    {SY_OP_IDENTITY, shape_forward, shape_backward},
+    {SY_OP_FLOOR, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_CEIL, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_ROUND, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_SIGN, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_GREATER, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_GREATER_OR_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_LESS, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_LESS_OR_EQUAL, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_NOT, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_AND, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_OR, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_XOR, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_ARG_MAX, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_ARG_MIN, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_IS_NAN, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_IS_INF, sy_tr_plain_forward, sy_tr_no_backward},
+    {SY_OP_ONE_HOT, sy_tr_plain_forward, sy_tr_no_backward},
 };
 
 const struct sy_tr_operator *sy_tr_operator_of(enum sy_op op)

@@ -21,14 +21,16 @@ static void touch(struct sy_trainer *t, int value, int step)
 
 static void find_lifetimes(struct sy_trainer *t)
 {
-    touch(t, t->input, 0);
+    for (int i = 0; i < t->graph->n_inputs; i++)
+        touch(t, t->tensors[t->graph->inputs[i]].value, 0);
     touch(t, t->labels, 0);
     for (int s = 0; s < t->n_steps; s++) {
         const struct sy_tr_step *step = &t->steps[s];
         for (int i = 0; i < step->n_args; i++)
             touch(t, step->args[i].value, s);
-        for (int i = 0; i < 3 && step->kind != SY_TR_PRIMITIVE; i++)
-            touch(t, step->value[i], s);
+        for (int i = 0; i < step->n_values; i++)
+            if (step->value[i] >= 0)
+                touch(t, step->value[i], s);
     }
     /* The update phase comes after the last step and reads the batch's statistics. */
     for (int p = 0; p < t->n_params; p++)
@@ -82,7 +84,7 @@ static int place_buffers(struct sy_trainer *t)
         return sy_error_set(SY_ENOMEM_HOST, "training plan: no room for %d buffers", t->n_buffers);
     for (int b = 0; b < t->n_buffers; b++) {
         struct sy_tr_buffer *buffer = &t->buffers[b];
-        if (!buffer->persistent && buffer->first >= 0) {
+        if (!buffer->persistent && !buffer->fixed && buffer->first >= 0) {
             order[n++] = b;
         } else if (buffer->persistent) {
             buffer->offset = t->persistent_bytes;
@@ -104,6 +106,8 @@ static int place_buffers(struct sy_trainer *t)
 
 static int add_updates(struct sy_trainer *t, int param)
 {
+    if (t->params[param].gradient < 0 && t->params[param].batch_statistic < 0)
+        return SY_OK; /* frozen */
     const dnnl_memory_desc_t *md = &t->values[t->params[param].value].md;
     uint64_t n = dnnl_memory_desc_get_size(md) / sizeof(float); /* padding included: G2 */
     for (uint64_t first = 0; first < n; first += UPDATE_ELEMENTS) {
@@ -183,6 +187,8 @@ int sy_tr_finish_plan(struct sy_trainer *t)
     find_lifetimes(t);
     SY_TRY(place_buffers(t));
     for (int p = 0; p < t->n_params; p++) {
+        if (t->params[p].alias_of >= 0)
+            continue;
         SY_TRY(add_updates(t, p));
         SY_TRY(add_states(t, p));
     }

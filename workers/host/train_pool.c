@@ -52,7 +52,7 @@ int sy_tr_window(const struct sy_trainer *t, const struct sy_node *node, const i
 
 static dnnl_alg_kind_t pool_kind(const struct sy_node *node)
 {
-    if (node->op == SY_OP_MAX_POOL)
+    if (node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL)
         return dnnl_pooling_max;
     return sy_node_int(node, "count_include_pad", 0) ? dnnl_pooling_avg_include_padding
                                                      : dnnl_pooling_avg_exclude_padding;
@@ -67,8 +67,9 @@ static int pool_window(const struct sy_trainer *t, const struct sy_node *node,
     if (rank < 3 || rank > 5)
         return sy_tr_refuse(node, "pools want rank 3 to 5");
     for (int i = 2; i < rank; i++)
-        kernel[i - 2] =
-            node->op == SY_OP_GLOBAL_AVERAGE_POOL ? in[i] : ints_or(node, "kernel_shape", i - 2, 1);
+        kernel[i - 2] = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL
+                            ? in[i]
+                            : ints_or(node, "kernel_shape", i - 2, 1);
     return sy_tr_window(t, node, kernel, out);
 }
 

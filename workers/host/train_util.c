@@ -5,9 +5,6 @@
 #include "runtime/base/status.h"
 #include "workers/host/train_internal.h"
 
-static const dnnl_format_tag_t plain_tags[] = {
-    dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-
 int sy_tr_check(dnnl_status_t status, const char *what, const char *name)
 {
     if (status == dnnl_success)
@@ -43,8 +40,11 @@ dnnl_memory_desc_t sy_tr_plain(int rank, const int64_t *dims)
 {
     dnnl_memory_desc_t md;
     memset(&md, 0, sizeof md);
-    assert(rank >= 1 && rank < (int)SY_ARRAY_LEN(plain_tags));
-    dnnl_memory_desc_init_by_tag(&md, rank, dims, dnnl_f32, plain_tags[rank]);
+    dnnl_dims_t all = {1}; /* a number is a list of one */
+    assert(rank >= 0 && rank <= SY_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        all[i] = dims[i];
+    dnnl_memory_desc_init_by_strides(&md, rank ? rank : 1, all, dnnl_f32, NULL);
     return md;
 }
 
@@ -60,11 +60,10 @@ int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims)
 {
     const struct sy_tensor *x = &t->graph->tensors[tensor];
     int rank = x->shape.rank;
-    if (x->dtype != SY_DTYPE_F32 || rank < 1 || rank >= (int)SY_ARRAY_LEN(plain_tags))
+    if (x->dtype != SY_DTYPE_F32)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "tensor '%s': training wants float32 of rank 1 to %zu, this has "
-                            "type %d and rank %d",
-                            x->name, SY_ARRAY_LEN(plain_tags) - 1, (int)x->dtype, rank);
+                            "tensor '%s': training wants float32, this has type %d", x->name,
+                            (int)x->dtype);
     for (int i = 0; i < rank; i++) {
         dims[i] = sy_dim_at(x->shape.dims[i], t->options.batch);
         if (dims[i] < 1)
@@ -158,6 +157,8 @@ static struct sy_tr_step *add_step(struct sy_trainer *t, unsigned when, enum sy_
     step->kind = kind;
     step->when = when;
     step->name = name;
+    step->node = t->node;
+    step->is_backward = t->is_backward;
     return step;
 }
 
@@ -186,8 +187,33 @@ int sy_tr_add_kernel(struct sy_trainer *t, unsigned when, enum sy_tr_step_kind k
     struct sy_tr_step *step = add_step(t, when, kind, name);
     if (!step)
         return SY_ENOMEM_HOST;
+    step->n_results = 1;
+    step->n_values = 3;
     step->value[0] = to;
     step->value[1] = a;
     step->value[2] = b;
     return SY_OK;
+}
+
+int sy_tr_add_call(struct sy_trainer *t, unsigned when, sy_tr_fn *fn, int n_results, int n_values,
+                   const int *values, void *data)
+{
+    assert(n_values <= SY_TR_MAX_VALUES);
+    const char *name = t->node >= 0 ? t->graph->nodes[t->node].name : "loss";
+    struct sy_tr_step *step = add_step(t, when, SY_TR_CALL, name);
+    if (!step) {
+        free(data);
+        return SY_ENOMEM_HOST;
+    }
+    step->fn = fn;
+    step->data = data;
+    step->n_results = n_results;
+    step->n_values = n_values;
+    memcpy(step->value, values, (size_t)n_values * sizeof *values);
+    return SY_OK;
+}
+
+void *sy_tr_at(const struct sy_trainer *t, const struct sy_tr_step *step, int i)
+{
+    return i < step->n_values && step->value[i] >= 0 ? t->values[step->value[i]].data : NULL;
 }
