@@ -12,6 +12,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
+#include "workers/host/train_curves.h"
 #include "workers/host/train_internal.h"
 
 struct cell {
@@ -51,36 +52,6 @@ static struct room room_of(const struct cell *c, float *memory)
     r.dc = r.dh + c->batch * c->hidden;
     r.swap = r.dc + c->batch * c->hidden;
     return r;
-}
-
-/* ---- curves: vectorised, to about 1e-7 -------------------------------------------------------------- */
-
-static inline float exp_of(float x)
-{
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float k = __builtin_rintf(x * 1.44269504f), r = x - k * 0.693359375f + k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    union {
-        int32_t i;
-        float f;
-    } two = {.i = ((int32_t)k + 127) << 23};
-    return p * two.f;
-}
-
-static inline float sigmoid(float x)
-{
-    return 1.0f / (1.0f + exp_of(-x));
-}
-
-static inline float hyperbolic(float x)
-{
-    return 1.0f - 2.0f / (exp_of(2.0f * x) + 1.0f);
 }
 
 /* ---- order ------------------------------------------------------------------------------------------ */
@@ -124,12 +95,12 @@ SY_CLONES static void lstm_forward(float *g, const float *c, float *c_new, float
 {
     float *in = g, *out = g + n, *forget = g + 2 * n, *fresh = g + 3 * n;
     for (int64_t i = 0; i < n; i++) {
-        in[i] = sigmoid(in[i]);
-        out[i] = sigmoid(out[i]);
-        forget[i] = sigmoid(forget[i]);
-        fresh[i] = hyperbolic(fresh[i]);
+        in[i] = sy_curve_sigmoid(in[i]);
+        out[i] = sy_curve_sigmoid(out[i]);
+        forget[i] = sy_curve_sigmoid(forget[i]);
+        fresh[i] = sy_curve_tanh(fresh[i]);
         c_new[i] = forget[i] * c[i] + in[i] * fresh[i];
-        h[i] = out[i] * hyperbolic(c_new[i]);
+        h[i] = out[i] * sy_curve_tanh(c_new[i]);
     }
 }
 
@@ -138,9 +109,9 @@ SY_CLONES static void gru_late(float *g, const float *late, const float *h, floa
 {
     float *update = g, *reset = g + n, *fresh = g + 2 * n;
     for (int64_t i = 0; i < n; i++) {
-        update[i] = sigmoid(update[i]);
-        reset[i] = sigmoid(reset[i]);
-        fresh[i] = hyperbolic(fresh[i] + reset[i] * late[i]);
+        update[i] = sy_curve_sigmoid(update[i]);
+        reset[i] = sy_curve_sigmoid(reset[i]);
+        fresh[i] = sy_curve_tanh(fresh[i] + reset[i] * late[i]);
         h_new[i] = (1.0f - update[i]) * fresh[i] + update[i] * h[i];
     }
 }
@@ -149,8 +120,8 @@ SY_CLONES static void gru_gates(float *g, const float *h, float *reset_h, int64_
 {
     float *update = g, *reset = g + n;
     for (int64_t i = 0; i < n; i++) {
-        update[i] = sigmoid(update[i]);
-        reset[i] = sigmoid(reset[i]);
+        update[i] = sy_curve_sigmoid(update[i]);
+        reset[i] = sy_curve_sigmoid(reset[i]);
         reset_h[i] = reset[i] * h[i];
     }
 }
@@ -159,7 +130,7 @@ SY_CLONES static void gru_end(float *g, const float *h, float *h_new, int64_t n)
 {
     float *update = g, *fresh = g + 2 * n;
     for (int64_t i = 0; i < n; i++) {
-        fresh[i] = hyperbolic(fresh[i]);
+        fresh[i] = sy_curve_tanh(fresh[i]);
         h_new[i] = (1.0f - update[i]) * fresh[i] + update[i] * h[i];
     }
 }
@@ -167,7 +138,7 @@ SY_CLONES static void gru_end(float *g, const float *h, float *h_new, int64_t n)
 SY_CLONES static void rnn_forward(float *g, float *h, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        h[i] = g[i] = hyperbolic(g[i]);
+        h[i] = g[i] = sy_curve_tanh(g[i]);
 }
 
 /* Gates of step s of all sequences from the state before it. */
@@ -301,7 +272,7 @@ SY_CLONES static void lstm_backward(const float *g, const float *c, const float 
 {
     const float *in = g, *out = g + n, *forget = g + 2 * n, *fresh = g + 3 * n;
     for (int64_t i = 0; i < n; i++) {
-        float bent = hyperbolic(c_new[i]), d = dc[i] + dh[i] * out[i] * (1.0f - bent * bent);
+        float bent = sy_curve_tanh(c_new[i]), d = dc[i] + dh[i] * out[i] * (1.0f - bent * bent);
         dg[i] = d * fresh[i] * in[i] * (1.0f - in[i]);
         dg[n + i] = dh[i] * bent * out[i] * (1.0f - out[i]);
         dg[2 * n + i] = d * c[i] * forget[i] * (1.0f - forget[i]);

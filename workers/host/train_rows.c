@@ -6,6 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/kernel.h"
+#include "workers/host/train_curves.h"
 #include "workers/host/train_internal.h"
 
 #define PARALLEL_FROM 16384
@@ -30,25 +31,6 @@ static void describe_lines(const struct sy_trainer *t, const struct sy_node *nod
         *(i < axis ? &l->outer : i == axis || is_flat ? &l->n : &l->inner) *= dims[i];
 }
 
-/* e^x to about 1e-7, x not above 0. */
-static inline float exp_of(float x)
-{
-    x = x < -87.0f ? -87.0f : x;
-    float k = __builtin_rintf(x * 1.44269504f), r = x - k * 0.693359375f + k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    union {
-        int32_t i;
-        float f;
-    } two = {.i = ((int32_t)k + 127) << 23};
-    return p * two.f;
-}
-
 SY_CLONES static void softmax_line(const float *x, float *y, int64_t n, int64_t step, bool is_log)
 {
     float top = x[0], sum = 0.0f;
@@ -56,7 +38,7 @@ SY_CLONES static void softmax_line(const float *x, float *y, int64_t n, int64_t 
         top = x[i * step] > top ? x[i * step] : top;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
-        float e = exp_of(x[i * step] - top);
+        float e = sy_curve_exp(x[i * step] - top);
         y[i * step] = e;
         sum += e;
     }
@@ -75,7 +57,7 @@ SY_CLONES static void softmax_back_line(const float *y, const float *dy, float *
     for (int64_t i = 0; i < n; i++)
         sum += is_log ? dy[i * step] : dy[i * step] * y[i * step];
     for (int64_t i = 0; is_log && i < n; i++)
-        dx[i * step] = dy[i * step] - exp_of(y[i * step]) * sum;
+        dx[i * step] = dy[i * step] - sy_curve_exp(y[i * step]) * sum;
     for (int64_t i = 0; !is_log && i < n; i++)
         dx[i * step] = y[i * step] * (dy[i * step] - sum);
 }
