@@ -183,6 +183,12 @@ static void forget_file(const struct swap_rig *r)
 
 /* ---- one swap ----------------------------------------------------------------------------------------- */
 
+static bool never(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
 static void no_beat(void *ctx)
 {
     (void)ctx;
@@ -237,6 +243,7 @@ static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_mem
         .workspace_offset = r->workspace_offset,
         .inputs = (const void *const *)r->inputs,
         .outputs = r->outputs,
+        .is_interrupted = never,
         .beat = no_beat,
         .group_done = count_group,
         .ctx = read,

@@ -377,10 +377,25 @@ static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
     return SY_OK;
 }
 
+static void pack_options(msgpack_packer *packer, const sy_client_options *options)
+{
+    pack_text(packer, "class");
+    msgpack_pack_int(packer, options->urgency_class);
+    pack_text(packer, "deadline_ms");
+    if (options->deadline_ms > 0)
+        msgpack_pack_double(packer, options->deadline_ms);
+    else
+        msgpack_pack_nil(packer);
+    if (!options->tenant)
+        return;
+    pack_text(packer, "tenant");
+    pack_text(packer, options->tenant);
+}
+
 /* Tensors stay where they are: the packed bytes are cut at each tensor's place. */
 static int infer_exchange(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                          int n_inputs, msgpack_sbuffer *buffer, msgpack_unpacked *unpacked,
-                          const msgpack_object **result)
+                          int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
+                          msgpack_unpacked *unpacked, const msgpack_object **result)
 {
     struct iovec parts[2 * MAX_INPUTS + 1];
     size_t cut[MAX_INPUTS + 1], from = 0;
@@ -391,9 +406,11 @@ static int infer_exchange(sy_client *client, const char *model, const sy_client_
     msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
     pack_request(client, &packer, "infer");
     msgpack_pack_array(&packer, 1);
-    msgpack_pack_map(&packer, 2);
+    msgpack_pack_map(&packer, options ? 4 + (options->tenant != NULL) : 2);
     pack_text(&packer, "model");
     pack_text(&packer, model);
+    if (options)
+        pack_options(&packer, options);
     pack_text(&packer, "inputs");
     msgpack_pack_array(&packer, (size_t)n_inputs);
     cut[0] = buffer->size;
@@ -498,6 +515,12 @@ static int take_result(const msgpack_object *answer, sy_client_result **out)
 int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
                     int n_inputs, sy_client_result **out)
 {
+    return sy_client_infer_with(client, model, inputs, n_inputs, NULL, out);
+}
+
+int sy_client_infer_with(sy_client *client, const char *model, const sy_client_tensor *inputs,
+                         int n_inputs, const sy_client_options *options, sy_client_result **out)
+{
     const msgpack_object *answer = NULL;
     msgpack_unpacked unpacked;
     msgpack_sbuffer buffer;
@@ -506,7 +529,7 @@ int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor
     *out = NULL;
     msgpack_sbuffer_init(&buffer);
     msgpack_unpacked_init(&unpacked);
-    status = infer_exchange(client, model, inputs, n_inputs, &buffer, &unpacked, &answer);
+    status = infer_exchange(client, model, inputs, n_inputs, options, &buffer, &unpacked, &answer);
     if (status == SY_OK)
         status = take_result(answer, out);
     msgpack_unpacked_destroy(&unpacked);

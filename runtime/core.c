@@ -16,6 +16,9 @@
 #define MOST_DEFAULT  (8 * GIB)
 #define DRAIN_TICK_US 20000
 #define MAX_TENSORS   64
+#define MOST_CLASS    9
+
+#define PROMISE_QUANTILE 0.99 /* of what was observed: what a deadline is held against */
 
 #define USUAL_SIGMA_NS     5000.0 /* one wake-up of a waiting thread */
 #define STORAGE_ALPHA_NS   5000.0 /* submitting and reaping one read of a deep queue */
@@ -168,6 +171,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
         .hang_timeout_ns = config->hang_timeout_ns ? config->hang_timeout_ns : 10 * SY_NS_PER_S,
         .ops = {.message = sy_core_message, .lost = sy_core_worker_lost, .ctx = core}};
     SY_TRY(sy_sched_create(&sched, &core->sched));
+    SY_TRY(sy_predictor_create(SY_MAX_MODELS, PROMISE_QUANTILE, &core->predictor));
     SY_TRY(sy_trace_create(&core->trace));
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
@@ -244,6 +248,7 @@ void sy_core_destroy(struct sy_core *core)
     sy_sched_destroy(core->sched);
     sy_core_free_models(core);
     sy_job_store_close(core->store);
+    sy_predictor_destroy(core->predictor);
     sy_trace_destroy(core->trace);
     sy_slab_destroy(core->slab);
     sy_shared_memory_finish(&core->arrivals_memory);
@@ -364,9 +369,23 @@ static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
     return SY_OK;
 }
 
-int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
-                  const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+static int take_options(struct sy_core *core, struct sy_core_request *r,
+                        const struct sy_core_infer_options *options)
 {
+    if (options->class_ < 0 || options->class_ > MOST_CLASS)
+        return sy_error_set(SY_EARG, "class %d: 0, the most urgent, to %d", options->class_,
+                            MOST_CLASS);
+    r->class_ = options->class_;
+    r->deadline_ns = options->deadline_ns ? r->report.arrived_ns + options->deadline_ns : 0;
+    r->predicted_ns = sy_core_predict(core, r->model, r->batch);
+    return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
+}
+
+int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
+                  const uint64_t *outputs, const struct sy_core_infer_options *options,
+                  sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
+    static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
     const struct sy_package *package;
     struct sy_core_request *r = NULL;
     if (core->draining)
@@ -381,12 +400,25 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
     r->ctx = ctx;
     r->report.arrived_ns = sy_clock_now();
     r->report.worker = -1;
+    int status = take_options(core, r, options ? options : &usual);
+    if (status < 0) {
+        free_request(r);
+        return status;
+    }
     r->next = core->requests;
     core->requests = r;
     core->n_requests++;
     sy_core_tick(core);
-    int status = sy_sched_request(core->sched, r->id, index, batch);
+    struct sy_sched_request wants = {
+        .id = r->id,
+        .model = index,
+        .batch = batch,
+        .class_ = r->class_,
+        .deadline_ns = r->deadline_ns,
+        .duration = sy_predictor_correct(core->predictor, index, 0, r->predicted_ns)};
+    status = sy_sched_request(core->sched, &wants, NULL);
     if (status < 0) {
+        core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
         core->n_requests--;
         free_request(r);
@@ -406,6 +438,17 @@ void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
     sy_core_pump_soon(core);
 }
 
+/* What it took on the device, without its time in the queue: what the next one of this model is expected to take. */
+static void learn(struct sy_core *core, const struct sy_core_request *r)
+{
+    sy_ns begun = SY_MAX(r->report.started_ns, core->last_finish_ns);
+    core->last_finish_ns = r->report.finished_ns;
+    core->n_late += r->deadline_ns && r->report.finished_ns > r->deadline_ns;
+    if (r->report.attempts == 1 && r->report.finished_ns > begun)
+        sy_predictor_observe_compute(core->predictor, r->model, r->report.bound_ns,
+                                     r->report.finished_ns - begun);
+}
+
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
                          const char *error)
 {
@@ -416,6 +459,8 @@ void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int st
     core->n_requests--;
     struct sy_core_model *m = &core->models[r->model];
     r->report.finished_ns = sy_clock_now();
+    if (status == SY_OK)
+        learn(core, r);
     core->n_done += status == SY_OK;
     core->n_failed += status < 0;
     core->n_swaps += status == SY_OK && r->report.swapped;

@@ -74,10 +74,18 @@ struct sy_request_report {
 typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,
                                    const struct sy_request_report *report);
 
-/* inputs: one slab offset per graph input, plain row-major for `batch`; outputs likewise, allocated by the caller; all stay the caller's and must
+struct sy_core_infer_options {
+    int class_;         /* 0 (most urgent) .. 9 */
+    sy_ns deadline_ns;  /* from now on; 0: none */
+    const char *tenant; /* NULL: who names none */
+};
+#define SY_CORE_USUAL_CLASS 1
+
+/* options: NULL for the usual class, no deadline. EDEADLINE: late by prediction. inputs: one slab offset per graph input, plain row-major for `batch`; outputs likewise, allocated by the caller; all stay the caller's and must
  * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). */
 int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
-                  const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id);
+                  const uint64_t *outputs, const struct sy_core_infer_options *options,
+                  sy_core_infer_done done, void *ctx, uint64_t *out_id);
 /* The client is gone: the request is dropped if it waits (done is called with ECANCELED), else it finishes and done is called as usual. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 

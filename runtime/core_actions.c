@@ -247,6 +247,8 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
+    sy_sched_expect(core->sched, r->id,
+                    sy_predictor_correct(core->predictor, a->model, 0, r->report.bound_ns));
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 
@@ -255,6 +257,15 @@ static void cancel(struct sy_core *core, const struct sy_sched_action *a)
     struct sy_message message = {.id = SY_MSG_CANCEL, .cancel = {.run = a->run}};
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_CANCEL);
+}
+
+/* It may have ended meanwhile: then RUN_DONE is on its way. */
+static void interrupt_run(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_control_page *page = sy_supervisor_page(core->supervisor, a->worker);
+    atomic_store_explicit(&page->interrupted_run, a->run, memory_order_relaxed);
+    (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_CANCEL);
+    core->n_interrupts++;
 }
 
 static void prepare(struct sy_core *core, const struct sy_sched_action *a)
@@ -307,6 +318,9 @@ static void act(struct sy_core *core, const struct sy_sched_action *a)
         break;
     case SY_DO_CANCEL:
         cancel(core, a);
+        break;
+    case SY_DO_INTERRUPT:
+        interrupt_run(core, a);
         break;
     case SY_DO_END:
         end(core, a);

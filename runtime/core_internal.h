@@ -84,7 +84,8 @@ struct sy_core_worker {
 struct sy_core_request {
     struct sy_core_request *next;
     uint64_t id, run;
-    int model, tenant;
+    int model, tenant, class_;
+    sy_ns deadline_ns, predicted_ns; /* by profile, uncorrected, for this residency */
     int64_t batch;
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs;
@@ -163,6 +164,9 @@ struct sy_core {
     void (*drain_done)(void *ctx);
     void *drain_ctx;
 
+    struct sy_predictor *predictor;
+    sy_ns last_finish_ns; /* of a request */
+    uint64_t n_late, n_refused_late, n_interrupts;
     uint64_t preempting_request;
     sy_ns preempted_ns;
     struct sy_account account;
@@ -185,6 +189,9 @@ struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
 struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
                          const char *error);
+
+/* How long a request of this batch takes by profile, with what of its model is resident now. */
+sy_ns sy_core_predict(const struct sy_core *core, int model, int64_t batch);
 
 /* core_actions.c */
 void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */

@@ -164,6 +164,17 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
     return bound;
 }
 
+sy_ns sy_core_predict(const struct sy_core *core, int model, int64_t batch)
+{
+    const struct sy_core_model *m = &core->models[model];
+    const struct sy_residency *pool = sy_sched_residency(core->sched);
+    struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
+    int n_resident = sy_residency_n_resident(pool, model);
+    for (int g = 0; g < m->n_groups && g < SY_CORE_MAX_GROUPS; g++)
+        places[g].resident = g < n_resident;
+    return sy_core_swap_bound(core, m, batch, places, m->n_groups);
+}
+
 /* ---- finding ---------------------------------------------------------------------------------- */
 
 int sy_core_model_index(struct sy_core *core, const char *name)

@@ -191,11 +191,13 @@ static json_t *lanes_json(const struct sy_core *core)
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "requests",
-                     count(core->n_done + core->n_failed), "failed", count(core->n_failed), "swaps",
-                     count(core->n_swaps), "evictions", count(sy_sched_n_evicted(core->sched)),
-                     "preemptions", count(core->n_preemptions), "moved_bytes",
-                     count(core->moved_bytes), "link_bytes", count(core->link_bytes),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "link_bytes",
+                     count(core->link_bytes), "late", count(core->n_late), "refused_late",
+                     count(core->n_refused_late), "interrupts", count(core->n_interrupts),
+                     "requests", count(core->n_done + core->n_failed), "failed",
+                     count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
+                     count(sy_sched_n_evicted(core->sched)), "preemptions",
+                     count(core->n_preemptions), "moved_bytes", count(core->moved_bytes),
                      "storage_bytes", count(core->storage_bytes));
 }
 

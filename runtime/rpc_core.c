@@ -12,9 +12,10 @@ static int core_model_find(void *core, const char *name, const struct sy_package
 }
 
 static int core_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+                      const uint64_t *outputs, const struct sy_core_infer_options *options,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
 {
-    return sy_core_infer(core, model, batch, inputs, outputs, done, ctx, out_id);
+    return sy_core_infer(core, model, batch, inputs, outputs, options, done, ctx, out_id);
 }
 
 static void core_infer_cancel(void *core, uint64_t id)

@@ -8,6 +8,8 @@
 #include "runtime/base/status.h"
 #include "runtime/rpc_internal.h"
 
+#define MOST_DEADLINE_MS 3.6e6
+
 struct sy_rpc_infer {
     struct sy_rpc_infer *next, *previous; /* of its connection while it is at the core */
     struct sy_rpc_connection *connection;
@@ -18,6 +20,8 @@ struct sy_rpc_infer {
     int64_t batch;
     int n_inputs, n_outputs; /* slab pieces that are held */
     uint64_t inputs[SY_RPC_MAX_TENSORS], outputs[SY_RPC_MAX_TENSORS];
+    struct sy_core_infer_options options;
+    char tenant[64];
 };
 
 static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n)
@@ -372,8 +376,9 @@ static int submit(struct sy_rpc_infer *infer)
 {
     struct sy_rpc_connection *connection = infer->connection;
     struct sy_rpc_server *server = connection->server;
-    int status = server->handlers->infer(server->core, infer->model, infer->batch, infer->inputs,
-                                         infer->outputs, infer_done, infer, &infer->id);
+    int status =
+        server->handlers->infer(server->core, infer->model, infer->batch, infer->inputs,
+                                infer->outputs, &infer->options, infer_done, infer, &infer->id);
 
     if (status < 0)
         return status;
@@ -382,6 +387,36 @@ static int submit(struct sy_rpc_infer *infer)
         infer->next->previous = infer;
     connection->infers = infer;
     connection->refs++;
+    return SY_OK;
+}
+
+static int read_options(struct sy_rpc_infer *infer, const msgpack_object *params)
+{
+    const msgpack_object *class_ = sy_rpc_get(params, "class"),
+                         *deadline = sy_rpc_get(params, "deadline_ms"),
+                         *tenant = sy_rpc_get(params, "tenant");
+    double ms = 0;
+
+    infer->options = (struct sy_core_infer_options){.class_ = SY_CORE_USUAL_CLASS};
+    if (deadline && deadline->type == MSGPACK_OBJECT_NIL)
+        deadline = NULL;
+    if (class_ && (class_->type != MSGPACK_OBJECT_POSITIVE_INTEGER || class_->via.u64 > INT32_MAX))
+        return sy_error_set(SY_EARG, "\"class\": a whole number, 0 for the most urgent");
+    if (class_)
+        infer->options.class_ = (int)class_->via.u64;
+    if (deadline && deadline->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
+        ms = (double)deadline->via.u64;
+    else if (deadline &&
+             (deadline->type == MSGPACK_OBJECT_FLOAT32 || deadline->type == MSGPACK_OBJECT_FLOAT64))
+        ms = deadline->via.f64;
+    if (deadline && !(ms > 0 && ms <= MOST_DEADLINE_MS))
+        return sy_error_set(SY_EARG, "\"deadline_ms\": a number above 0, at most %g",
+                            MOST_DEADLINE_MS);
+    infer->options.deadline_ns = (sy_ns)(ms * 1e6);
+    if (!tenant)
+        return SY_OK;
+    SY_TRY(read_text(params, "tenant", infer->tenant, sizeof(infer->tenant)));
+    infer->options.tenant = infer->tenant;
     return SY_OK;
 }
 
@@ -398,6 +433,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
         return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
                             SY_RPC_MAX_TENSORS);
     SY_TRY(check_inputs(infer, params, data));
+    SY_TRY(read_options(infer, params));
     return fill_slab(infer, server->handlers->slab(server->core), data);
 }
 

@@ -26,7 +26,8 @@ struct sy_rpc_handlers {
     struct sy_slab *(*slab)(void *core);
     int (*model_find)(void *core, const char *name, const struct sy_package **out);
     int (*infer)(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                 const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id);
+                 const uint64_t *outputs, const struct sy_core_infer_options *options,
+                 sy_core_infer_done done, void *ctx, uint64_t *out_id);
     void (*infer_cancel)(void *core, uint64_t id);
     int (*model_add)(void *core, const char *path, const char *name, sy_core_done done, void *ctx);
     int (*model_remove)(void *core, const char *name);

@@ -44,6 +44,18 @@ SY_API const char *sy_client_error(const sy_client *client);
 /* One batch. The result is the caller's until sy_client_result_free. */
 SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
                            int n_inputs, sy_client_result **out);
+typedef struct {
+    int urgency_class; /* 0: the most urgent .. 9; a request is never delayed by higher ones */
+    double
+        deadline_ms; /* 0: none. A request that would be late by prediction is refused at once, with the prediction (SY_EDEADLINE) */
+    const char *tenant; /* NULL: the server's default */
+} sy_client_options;
+#define SWITCHYARD_USUAL_CLASS 1
+
+/* The same with options; NULL: the usual class, no deadline. */
+SY_API int sy_client_infer_with(sy_client *client, const char *model,
+                                const sy_client_tensor *inputs, int n_inputs,
+                                const sy_client_options *options, sy_client_result **out);
 SY_API void sy_client_result_free(sy_client_result *result);
 
 /* Any other method (see runtime/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and

@@ -28,6 +28,7 @@ static const struct move moves[] = {
     MOVE(LOADED, RUN_DONE, IDLE), /* the LOAD failed */
     MOVE(CANCELING, RUN_DONE, IDLE),
     MOVE(RUNNING, RUN_DONE, IDLE),
+    MOVE(RUNNING, CANCEL, CANCELING), /* interrupted for a more urgent one */
     /* training */
     MOVE(IDLE, JOB_PREPARE, PREPARING_JOB),
     MOVE(PREPARING_JOB, JOB_PREPARED, JOB_READY),

@@ -200,7 +200,7 @@ void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
     memset(sy_slab_pointer(slab, answer->out), 0xff, bytes);
     for (int64_t i = 0; i < batch * FAKE_ROW; i++)
         in[i] = (float)(answer->in % 1000 + (uint64_t)i);
-    if (sy_core_infer(r->core, model, batch, &answer->in, &answer->out, on_answer, answer,
+    if (sy_core_infer(r->core, model, batch, &answer->in, &answer->out, NULL, on_answer, answer,
                       &answer->id) < 0)
         fail_msg("infer: %s", sy_error_text());
     assert_false(answer->over); /* never inside the call */

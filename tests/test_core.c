@@ -61,7 +61,9 @@ static void one_fault(struct core_rig *r, enum fake_moment moment, enum fake_fau
     if (core_rig_wait(r, &second) < 0)
         fail_msg("the second request: %s", second.error);
     assert_int_equal(atomic_load(&r->script->n_struck), struck + 1);
-    assert_int_equal(first.report.attempts + second.report.attempts, 3);
+    /* The one that lost its worker is first again; what was loaded ahead of it may have to give it its worker. */
+    int attempts = first.report.attempts + second.report.attempts;
+    assert_true(attempts == 3 || attempts == 4);
     core_rig_calm(r);
     assert_int_equal(core_rig_deaths(r), deaths + 1);
 }

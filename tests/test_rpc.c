@@ -78,8 +78,10 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
 }
 
 static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+                      const uint64_t *outputs, const struct sy_core_infer_options *options,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
 {
+    (void)options;
     struct timeval delay = {0, 1000};
     struct job *job = malloc(sizeof(*job));
     static uint64_t id;

@@ -44,8 +44,9 @@ struct world {
     uint64_t persistent[MAX_IDS], persistent_at[MAX_IDS];
     uint64_t turn_at[N_WORKERS], ephemeral[MAX_IDS];
     sy_ns now;
-    int n_turns, n_yields;
-    uint64_t job_mib; /* 0: any */
+    int n_turns, n_yields, n_interrupts;
+    bool interrupted[N_WORKERS], mixed; /* mixed: requests of several classes */
+    uint64_t job_mib;                   /* 0: any */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */
     struct {
@@ -232,6 +233,11 @@ static void act(struct world *w, const struct sy_sched_action *a)
         assert_int_equal(w->workers[a->worker], LOADED);
         w->workers[a->worker] = CANCELING;
         break;
+    case SY_DO_INTERRUPT:
+        assert_int_equal(w->workers[a->worker], RUNNING);
+        w->interrupted[a->worker] = true;
+        w->n_interrupts++;
+        break;
     case SY_DO_END:
         do_end(w, a);
         break;
@@ -270,6 +276,7 @@ static void finish_read(struct world *w, int i, bool ok)
 static void finish_run(struct world *w, int worker, int status)
 {
     w->workers[worker] = IDLE;
+    w->interrupted[worker] = false;
     assert_int_equal(
         sy_sched_run_done(w->s, worker, w->run_of[worker], status, status ? "it failed" : ""),
         SY_OK);
@@ -289,7 +296,7 @@ static void lose_worker(struct world *w, int worker)
 {
     w->check_fifo = false; /* it goes back to the queue's head, behind what was prefetched */
     w->workers[worker] = AWAY;
-    w->held[worker] = w->still[worker] = false;
+    w->held[worker] = w->still[worker] = w->interrupted[worker] = false;
     w->stop_job[worker] = 0;
     for (int i = 0; i < w->n_prepares;) {
         if (w->prepares[i].worker == worker)
@@ -380,7 +387,11 @@ static bool deliver(struct world *w, bool may_fail)
         }
         if ((w->workers[worker] == RUNNING && (fails || !is_read(w, w->run_of[worker]))) ||
             w->workers[worker] == CANCELING) {
-            finish_run(w, worker, fails || w->workers[worker] == CANCELING ? SY_EIO : SY_OK);
+            bool stopped = w->interrupted[worker] && pick(w, 2);
+            finish_run(w, worker,
+                       stopped                                    ? SY_ECANCELED
+                       : fails || w->workers[worker] == CANCELING ? SY_EIO
+                                                                  : SY_OK);
             return true;
         }
         bool only_a_turn = w->workers[worker] == TRAINING && !w->held[worker];
@@ -397,7 +408,12 @@ static bool deliver(struct world *w, bool may_fail)
 static void request(struct world *w, int model, int64_t batch)
 {
     assert_true(w->next_request < MAX_IDS);
-    assert_int_equal(sy_sched_request(w->s, w->next_request++, model, batch), SY_OK);
+    struct sy_sched_request r = {.id = w->next_request++,
+                                 .model = model,
+                                 .batch = batch,
+                                 .class_ = w->mixed ? (int)pick(w, 3) : 0,
+                                 .duration = {SY_NS_PER_MS, SY_NS_PER_MS / 10}};
+    assert_int_equal(sy_sched_request(w->s, &r, NULL), SY_OK);
     settle(w);
 }
 
@@ -490,6 +506,8 @@ static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
 {
     static struct world w;
     make_world(&w, unified, pool_mib, seed);
+    w.mixed = seed % 2;
+    w.check_fifo = !w.mixed;
     for (int step = 0; step < 1500; step++) {
         uint64_t what = pick(&w, 100);
         if (what < 22 && sy_sched_n_waiting(w.s) < 60 && w.next_request < MAX_IDS - 1)
@@ -650,8 +668,10 @@ static void test_impossible_is_refused_with_sizes(void **state)
     make_world(&w, true, 60, 1);
     assert_int_equal(sy_sched_model_add(w.s, 9, 1, huge, MIB), SY_ENOMEM_DEVICE);
     assert_non_null(strstr(sy_error_text(), "104857600"));
-    assert_int_equal(sy_sched_request(w.s, 1, 9, 1), SY_ENOTFOUND);
-    assert_int_equal(sy_sched_request(w.s, 1, 0, 0), SY_EARG);
+    struct sy_sched_request unknown = {.id = 1, .model = 9, .batch = 1};
+    struct sy_sched_request empty = {.id = 1, .model = 0};
+    assert_int_equal(sy_sched_request(w.s, &unknown, NULL), SY_ENOTFOUND);
+    assert_int_equal(sy_sched_request(w.s, &empty, NULL), SY_EARG);
     submit_job(&w);
     w.workers[0] = JOB_READY;
     assert_int_equal(sy_sched_job_prepared(w.s, 0, 1, 100 * MIB, MIB, 0), SY_OK);
@@ -666,13 +686,15 @@ static void test_queue_is_bounded(void **state)
     static struct world w;
     make_world(&w, true, 400, 1);
     int n = 0;
-    while (sy_sched_request(w.s, w.next_request, 0, 1) == SY_OK) {
-        w.next_request++;
+    struct sy_sched_request r = {.id = w.next_request, .model = 0, .batch = 1};
+    while (sy_sched_request(w.s, &r, NULL) == SY_OK) {
+        r.id = ++w.next_request;
         n++;
     }
     settle(&w);
     assert_int_equal(n, 65); /* one that runs, 64 that wait */
-    assert_int_equal(sy_sched_request(w.s, 999, 0, 1), SY_EBUSY);
+    r.id = 999;
+    assert_int_equal(sy_sched_request(w.s, &r, NULL), SY_EBUSY);
     drain(&w);
     sy_sched_destroy(w.s);
 }
@@ -851,6 +873,68 @@ static void test_training_keeps_its_share_under_a_flood(void **state)
     sy_sched_destroy(w.s);
 }
 
+static int request_of(struct world *w, int model, int class_, sy_ns deadline_ns)
+{
+    struct sy_sched_request r = {.id = w->next_request,
+                                 .model = model,
+                                 .batch = 1,
+                                 .class_ = class_,
+                                 .deadline_ns = deadline_ns,
+                                 .duration = {10 * SY_NS_PER_MS, 0}};
+    int status = sy_sched_request(w->s, &r, NULL);
+    w->next_request += status == SY_OK;
+    settle(w);
+    return status;
+}
+
+static void test_urgent_request_interrupts(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    w.check_fifo = false;
+    assert_int_equal(request_of(&w, 0, 2, 0), SY_OK); /* runs */
+    assert_int_equal(request_of(&w, 1, 2, 0), SY_OK); /* is prefetched */
+    assert_int_equal(w.n_interrupts, 0);              /* its equal waits */
+    assert_int_equal(request_of(&w, 2, 0, 0), SY_OK);
+    assert_int_equal(w.n_interrupts, 1);
+    assert_int_equal(w.n_runs, 1);
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w.workers[i] == RUNNING && w.interrupted[i])
+            finish_run(&w, i, SY_ECANCELED);
+    for (int i = 0; i < 50 && w.n_ends[3] == 0; i++)
+        deliver(&w, false);
+    assert_int_equal(w.n_ends[3], 1); /* the urgent one first, then who was interrupted */
+    assert_int_equal(w.n_ends[1], 0);
+    assert_int_equal(w.n_ends[2], 0);
+    for (int i = 0; i < 50 && w.n_ends[1] == 0; i++)
+        deliver(&w, false);
+    assert_int_equal(w.end_status[1], SY_OK);
+    assert_int_equal(w.n_ends[2], 0);
+    drain(&w);
+    sy_sched_destroy(w.s);
+}
+
+static void test_late_by_prediction_is_refused(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    w.check_fifo = false;
+    sy_ns now = w.now;
+    assert_int_equal(request_of(&w, 0, 1, 0), SY_OK);
+    assert_int_equal(request_of(&w, 1, 1, now + 5 * SY_NS_PER_MS), SY_EDEADLINE);
+    assert_non_null(strstr(sy_error_text(), "ms"));
+    assert_int_equal(request_of(&w, 1, 1, now + 100 * SY_NS_PER_MS), SY_OK);
+    assert_int_equal(request_of(&w, 2, 1, now + 60 * SY_NS_PER_MS), SY_OK); /* before the other */
+    uint64_t first = w.next_request - 1;
+    for (int i = 0; i < 60 && w.n_ends[first] == 0; i++)
+        deliver(&w, false);
+    assert_int_equal(w.n_ends[first - 1], 0);
+    drain(&w);
+    sy_sched_destroy(w.s);
+}
+
 static void test_tenant_over_its_quota_is_refused(void **state)
 {
     (void)state;
@@ -894,6 +978,8 @@ int main(void)
         cmocka_unit_test(test_jobs_share_a_lane_when_memory_is_scarce),
         cmocka_unit_test(test_training_keeps_its_share_under_a_flood),
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
+        cmocka_unit_test(test_urgent_request_interrupts),
+        cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

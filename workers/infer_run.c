@@ -63,6 +63,24 @@ static void read_directly(const struct sy_infer_run *run, int g, struct sy_infer
     times->read_bytes += bytes;
 }
 
+static int interrupted(void)
+{
+    return sy_error_set(SY_ECANCELED, "interrupted for a more urgent request");
+}
+
+/* What computes here stops between any two layers; what only enqueues, between groups, which it may have captured whole. */
+static int run_layers(const struct sy_infer_run *run, const struct sy_binding *binding, int first,
+                      int end)
+{
+    int step = run->engine->attach ? end - first : 1;
+    for (int i = first; i < end; i += step) {
+        if (run->is_interrupted(run->ctx))
+            return interrupted();
+        SY_TRY(run->engine->program_run(run->program, binding, i, step));
+    }
+    return SY_OK;
+}
+
 static int run_group(const struct sy_infer_run *run, const struct sy_binding *binding, int g,
                      struct sy_infer_times *times)
 {
@@ -75,8 +93,7 @@ static int run_group(const struct sy_infer_run *run, const struct sy_binding *bi
     int first = run->group_layers[g];
     if (sy_transfer_group(run->transfer, g)->direct)
         read_directly(run, g, times);
-    SY_TRY(
-        run->engine->program_run(run->program, binding, first, sy_infer_group_end(run, g) - first));
+    SY_TRY(run_layers(run, binding, first, sy_infer_group_end(run, g)));
     SY_TRY(sy_transfer_computed(run->transfer, g, run->compute));
     if (times->compute_spans) {
         times->compute_spans[2 * g] = start;

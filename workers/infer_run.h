@@ -24,7 +24,9 @@ struct sy_infer_run {
     uint64_t workspace_offset; /* in the pool */
     const void *const *inputs; /* in the graph's order */
     void *const *outputs;
-    void (*beat)(void *ctx);                  /* between groups and while waiting */
+    bool (*is_interrupted)(
+        void *ctx);          /* asked before each layer (engines that only enqueue: each group) */
+    void (*beat)(void *ctx); /* between groups and while waiting */
     void (*group_done)(void *ctx, int group); /* after each group */
     void *ctx;
 };

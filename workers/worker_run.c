@@ -180,6 +180,12 @@ static struct sy_u64s collect_spans(struct sy_worker *w, uint64_t *spans, int n_
     return (struct sy_u64s){.n = (size_t)n_groups * 4, .v = spans};
 }
 
+static bool is_interrupted(void *worker)
+{
+    const struct sy_worker *w = worker;
+    return atomic_load_explicit(&w->page->interrupted_run, memory_order_relaxed) == w->run;
+}
+
 static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_infer_times *times,
                    struct sy_u64s *spans)
 {
@@ -218,6 +224,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .workspace_offset = msg->workspace_offset,
         .inputs = (const void *const *)tensors[0],
         .outputs = tensors[1],
+        .is_interrupted = is_interrupted,
         .beat = sy_worker_beat,
         .group_done = group_done,
         .ctx = w,

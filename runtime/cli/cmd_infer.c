@@ -25,6 +25,7 @@ struct infer {
     json_t *list; /* the model's inputs, as the server describes them */
     sy_client_tensor inputs[MAX_INPUTS];
     int n_inputs;
+    sy_client_options options;
 };
 
 static uint64_t random_state;
@@ -150,7 +151,8 @@ static int request(struct infer *infer, bool last)
     sy_client_result *result;
     int status = SY_OK;
 
-    if (sy_client_infer(infer->client, infer->model, infer->inputs, infer->n_inputs, &result) < 0)
+    if (sy_client_infer_with(infer->client, infer->model, infer->inputs, infer->n_inputs,
+                             &infer->options, &result) < 0)
         return sy_cli_fail("%s", sy_client_error(infer->client));
     printf("%s: %.3f ms at the client, %.3f ms at the server, queue %.3f, first layer %.3f%s\n",
            infer->model, (double)(sy_clock_now() - start) / 1e6, (double)result->total_ns / 1e6,
@@ -193,11 +195,14 @@ static const struct sy_cli_option options[] = {
     {"seed", "N", "of the random inputs; default 1"},
     {"batch", "N", "batch size of the random inputs; default 1"},
     {"repeat", "N", "so many requests, one after the other; default 1"},
+    {"class", "N", "0, the most urgent, to 9; default 1"},
+    {"deadline-ms", "N", "refused at once if it would be late by prediction"},
+    {"tenant", "NAME", "whose request it is"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct infer *infer, int index, const char *value, const char **address)
 {
-    int64_t seed;
+    int64_t seed, class_;
 
     switch (index) {
     case 0:
@@ -215,8 +220,17 @@ static int set_option(struct infer *infer, int index, const char *value, const c
         return SY_OK;
     case 4:
         return sy_cli_integer(value, 1, 1 << 20, &infer->batch);
-    default:
+    case 5:
         return sy_cli_integer(value, 1, 1000000000, &infer->times);
+    case 6:
+        SY_TRY(sy_cli_integer(value, 0, 9, &class_));
+        infer->options.urgency_class = (int)class_;
+        return SY_OK;
+    case 7:
+        return sy_cli_real(value, &infer->options.deadline_ms);
+    default:
+        infer->options.tenant = value;
+        return SY_OK;
     }
 }
 
@@ -238,7 +252,8 @@ int sy_cmd_infer(int argc, char **argv)
         "infer MODEL [NAME=FILE.npy ...] [options]\n\nSends a request to a server and prints its "
         "times. Inputs are .npy files, or random.",
         options, argc, argv, 0};
-    struct infer infer = {.batch = 1, .times = 1};
+    struct infer infer = {
+        .batch = 1, .times = 1, .options = {.urgency_class = SWITCHYARD_USUAL_CLASS}};
     const char *value, *address = NULL;
     int got, result;
 

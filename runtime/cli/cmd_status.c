@@ -1,6 +1,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
@@ -12,37 +13,95 @@ static const char *word(json_t *object, const char *key)
     return text ? text : "-";
 }
 
-static double megabytes(const json_t *item, const char *key)
+static double number(const json_t *object, const char *key)
 {
-    return json_number_value(json_object_get(item, key)) / 1e6;
+    return json_number_value(json_object_get(object, key));
 }
 
-static void show_model(json_t *item)
+#define MAP_WIDTH 72
+
+/* Draws `sign` over the columns that [offset, offset + bytes) touches. */
+static void draw(char *map, double pool, double offset, double bytes, char sign)
 {
-    printf("model %-20s %8.1f MB, resident %8.1f MB, free prefix %7.1f MB, %7.2f requests/s, "
-           "swap %8.1f ms, %s\n",
-           word(item, "name"), megabytes(item, "weights_bytes"), megabytes(item, "resident_bytes"),
-           megabytes(item, "free_prefix_bytes"),
-           json_number_value(json_object_get(item, "requests_per_s")),
-           megabytes(item, "predicted_swap_ns"), word(item, "state"));
+    int from = (int)(offset / pool * MAP_WIDTH), to = (int)((offset + bytes) / pool * MAP_WIDTH);
+
+    for (int i = from; bytes > 0 && i <= to && i < MAP_WIDTH; i++)
+        if (i < to || i == from || offset + bytes > pool / MAP_WIDTH * i)
+            map[i] = sign;
+}
+
+static void print_pool(json_t *status)
+{
+    const json_t *pool = json_object_get(status, "pool");
+    double bytes = number(pool, "bytes");
+    char map[MAP_WIDTH + 1];
+    json_t *item;
+    size_t i;
+
+    memset(map, '.', MAP_WIDTH);
+    map[MAP_WIDTH] = '\0';
+    json_array_foreach(json_object_get(pool, "blocks"), i,
+                       item) if (json_is_true(json_object_get(item, "used")))
+        draw(map, bytes, number(item, "offset"), number(item, "bytes"), 'm');
+    json_array_foreach(json_object_get(status, "lanes"), i, item)
+        draw(map, bytes, number(item, "offset"), number(item, "bytes"), '=');
+    json_array_foreach(json_object_get(status, "jobs"), i,
+                       item) if (json_is_true(json_object_get(item, "admitted")))
+        draw(map, bytes, number(item, "persistent_offset"), number(item, "persistent_bytes"),
+             (char)('0' + (int)number(item, "job") % 10));
+    printf("pool   %.0f MB, %.0f MB free  (digits: jobs, = lanes, m models and workspace, . "
+           "free)\n[%s]\n",
+           bytes / 1e6, number(pool, "free_bytes") / 1e6, map);
+}
+
+static void print_models(json_t *status, double elapsed_ns)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(status, "models"), i, item)
+    {
+        double weights = number(item, "weights_bytes"), resident = number(item, "resident_bytes");
+        double free_prefix = number(item, "free_prefix_bytes");
+        printf("model  %-20s %8.1f MB  resident %3.0f %%  free prefix %3.0f %%  %7.2f requests/s  "
+               "swap %7.1f ms  device %5.1f %%  %s\n",
+               word(item, "name"), weights / 1e6, weights > 0 ? 100 * resident / weights : 0,
+               weights > 0 ? 100 * free_prefix / weights : 0, number(item, "requests_per_s"),
+               number(item, "predicted_swap_ns") / 1e6,
+               elapsed_ns > 0 ? 100 * number(item, "device_ns") / elapsed_ns : 0,
+               word(item, "state"));
+    }
+}
+
+static void print_jobs(json_t *status, double elapsed_ns)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(status, "jobs"), i, item) printf(
+        "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f %%\n",
+        number(item, "job"), word(item, "name"), word(item, "state"), number(item, "step"),
+        number(item, "total_steps"), number(item, "loss"), number(item, "lane"),
+        elapsed_ns > 0 ? 100 * number(item, "device_ns") / elapsed_ns : 0);
 }
 
 static void print_status(json_t *status)
 {
-    size_t i;
-    json_t *item;
+    const json_t *account = json_object_get(status, "account");
+    double elapsed = number(account, "elapsed_ns");
     const char *key;
+    json_t *item;
+    size_t i;
 
-    printf("device %s\n", word(json_object_get(status, "device"), "name"));
+    printf("device %s, idle %.1f %%; policy %s\n", word(json_object_get(status, "device"), "name"),
+           elapsed > 0 ? 100 * number(account, "idle_ns") / elapsed : 0,
+           word(json_object_get(status, "rules"), "policy"));
+    print_pool(status);
     json_array_foreach(json_object_get(status, "workers"), i, item)
         printf("worker %zu  pid %lld  %s\n", i,
                (long long)json_integer_value(json_object_get(item, "pid")), word(item, "state"));
-    json_array_foreach(json_object_get(status, "models"), i, item) show_model(item);
-    json_array_foreach(json_object_get(status, "jobs"), i, item)
-        printf("job %lld  %s  step %lld  loss %.4f\n",
-               (long long)json_integer_value(json_object_get(item, "job")), word(item, "state"),
-               (long long)json_integer_value(json_object_get(item, "step")),
-               json_number_value(json_object_get(item, "loss")));
+    print_models(status, elapsed);
+    print_jobs(status, elapsed);
     json_object_foreach(json_object_get(status, "counters"), key, item)
         printf("%s %lld\n", key, (long long)json_integer_value(item));
 }

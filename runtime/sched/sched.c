@@ -9,15 +9,20 @@
 
 #define MAX_JOBS      1024 /* in workers and waiting for room */
 #define MAX_OVERTAKES 8
+#define INTERRUPT_NS \
+    (20 * SY_NS_PER_MS) /* within which a request stops between layers: a long layer's time */
 
-static int start_training(struct sy_sched *s)
+static int make_queues(struct sy_sched *s)
 {
     struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = MAX_JOBS};
     struct sy_lanes_config lanes = {.capacity_bytes = s->config.pool_bytes,
                                     .max_jobs = SY_SCHED_MAX_WORKERS,
                                     .max_overtakes = MAX_OVERTAKES,
                                     .regroup = true};
+    struct sy_admission_config requests = {
+        .max_requests = s->config.max_queue, .preempt_ns = INTERRUPT_NS, .may_break_lower = true};
     SY_TRY(sy_policy_create(&policy, &s->policy));
+    SY_TRY(sy_admission_create(&requests, &s->admission));
     return sy_lanes_new(s->pool, &s->quotas, &lanes, &s->lanes);
 }
 
@@ -45,7 +50,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
         SY_TRY_GOTO(sy_pool_new(config->image_bytes, &s->image), destroy);
         SY_TRY_GOTO(sy_residency_new(s->image, &s->image_residency), destroy);
     }
-    SY_TRY_GOTO(start_training(s), destroy);
+    SY_TRY_GOTO(make_queues(s), destroy);
     *out = s;
     return SY_OK;
 
@@ -69,15 +74,16 @@ void sy_sched_destroy(struct sy_sched *s)
 {
     if (!s)
         return;
-    while (s->first) {
-        struct request *r = s->first;
-        s->first = r->next;
+    while (s->waiting) {
+        struct request *r = s->waiting;
+        s->waiting = r->next;
         sy_sched_free_request(r);
     }
     sy_sched_free_request(s->active);
     sy_sched_free_request(s->next);
     sy_sched_free_jobs(s);
     sy_policy_destroy(s->policy);
+    sy_admission_destroy(s->admission);
     sy_lanes_free(s->lanes);
     for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
         free(s->models[i].group_bytes);
@@ -125,61 +131,55 @@ void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char 
 
 /* ---- the queue -------------------------------------------------------------------------------- */
 
-static void push_back(struct sy_sched *s, struct request *r)
+static void push(struct sy_sched *s, struct request *r)
 {
-    r->next = NULL;
-    if (s->last)
-        s->last->next = r;
-    else
-        s->first = r;
-    s->last = r;
-    s->n_waiting++;
-}
-
-static void push_front(struct sy_sched *s, struct request *r)
-{
-    r->next = s->first;
-    s->first = r;
-    if (!s->last)
-        s->last = r;
+    r->next = s->waiting;
+    s->waiting = r;
     s->n_waiting++;
 }
 
 static void unlink_request(struct sy_sched *s, struct request *r)
 {
-    struct request *before = NULL;
-    for (struct request *at = s->first; at != r; at = at->next)
-        before = at;
-    if (before)
-        before->next = r->next;
-    else
-        s->first = r->next;
-    if (s->last == r)
-        s->last = before;
+    struct request **at = &s->waiting;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
     r->next = NULL;
     s->n_waiting--;
 }
 
 static void drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why)
 {
+    (void)sy_admission_cancel(s->admission, r->id);
     unlink_request(s, r);
     sy_sched_end(s, r, status, why);
     sy_sched_free_request(r);
 }
 
-int sy_sched_request(struct sy_sched *s, uint64_t id, int model, int64_t batch)
+/* Whose turn it is, among those that wait and the one that is prefetched. NULL: nobody. */
+static struct request *head_of_queue(const struct sy_sched *s)
 {
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
-        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
-    if (batch < 1)
-        return sy_error_set(SY_EARG, "batch %lld: 1 or more", (long long)batch);
-    if (s->n_waiting >= s->config.max_queue)
-        return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", s->n_waiting);
-    struct model *m = &s->models[model];
-    size_t n = (size_t)m->n_groups;
+    struct sy_admission_request head;
+    if (!sy_admission_peek(s->admission, &head))
+        return NULL;
+    if (s->next && s->next->id == head.id)
+        return s->next;
+    struct request *r = s->waiting;
+    while (r && r->id != head.id)
+        r = r->next;
+    return r;
+}
+
+static int make_request(const struct sy_sched_request *wants, int n_groups, struct request **out)
+{
+    size_t n = (size_t)n_groups;
     struct request *r = calloc(1, sizeof *r);
     if (r) {
-        *r = (struct request){.id = id, .model = model, .batch = batch, .worker = -1};
+        *r = (struct request){.id = wants->id,
+                              .model = wants->model,
+                              .batch = wants->batch,
+                              .duration = wants->duration,
+                              .worker = -1};
         r->places = calloc(n, sizeof *r->places);
         r->image_places = calloc(n, sizeof *r->image_places);
         r->pool_arrived = calloc(n, sizeof(bool));
@@ -189,15 +189,44 @@ int sy_sched_request(struct sy_sched *s, uint64_t id, int model, int64_t batch)
         sy_sched_free_request(r);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request of %zu groups", n);
     }
-    m->n_requests++;
-    push_back(s, r);
+    *out = r;
+    return SY_OK;
+}
+
+int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *wants,
+                     struct sy_prediction *prediction)
+{
+    struct sy_prediction own;
+    struct request *r;
+    struct sy_admission_request ask = {.id = wants->id,
+                                       .class_ = wants->class_,
+                                       .deadline_ns = wants->deadline_ns,
+                                       .duration = wants->duration};
+    if (wants->model < 0 || wants->model >= SY_SCHED_MAX_MODELS || !s->models[wants->model].used)
+        return sy_error_set(SY_ENOTFOUND, "there is no model %d", wants->model);
+    if (wants->batch < 1)
+        return sy_error_set(SY_EARG, "batch %lld: 1 or more", (long long)wants->batch);
+    SY_TRY(make_request(wants, s->models[wants->model].n_groups, &r));
+    int status = sy_admission_ask(s->admission, &ask, s->now, prediction ? prediction : &own);
+    if (status < 0) {
+        sy_sched_free_request(r);
+        return status;
+    }
+    s->models[wants->model].n_requests++;
+    push(s, r);
     sy_sched_step(s);
     return SY_OK;
 }
 
+void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left)
+{
+    if (s->active && s->active->id == request && !s->active->worker_through)
+        sy_admission_expect(s->admission, left, s->now);
+}
+
 void sy_sched_cancel(struct sy_sched *s, uint64_t id)
 {
-    for (struct request *r = s->first; r; r = r->next) {
+    for (struct request *r = s->waiting; r; r = r->next) {
         if (r->id == id) {
             drop_waiting(s, r, SY_ECANCELED, "canceled while it waited");
             break;
@@ -221,20 +250,25 @@ static void finish_run(struct sy_sched *s, struct request *r)
     if (!r->worker_through || r->n_reads > 0)
         return;
     sy_sched_unpin(s, r);
-    if (s->active == r) {
-        s->active = s->next;
+    bool was_active = s->active == r;
+    if (was_active)
+        s->active = NULL;
+    else
         s->next = NULL;
-    } else {
-        s->next = NULL;
-    }
     if (r->ended) {
+        if (was_active)
+            sy_admission_done(s->admission);
+        else
+            (void)sy_admission_cancel(s->admission, r->id);
         sy_sched_free_request(r);
         return;
     }
+    if (was_active)
+        sy_admission_again(s->admission, r->duration);
     r->worker = -1;
     r->n_loaded = 0;
-    r->run_sent = r->restarting = r->worker_through = false;
-    push_front(s, r);
+    r->run_sent = r->restarting = r->worker_through = r->interrupted = false;
+    push(s, r);
 }
 
 static void cancel_reads(struct sy_sched *s, struct request *r)
@@ -258,7 +292,8 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
     if (status == SY_OK && s->image_residency)
         for (int g = 0; g < r->n_loaded; g++)
             r->pool_arrived[g] = true;
-    if (!r->restarting)
+    bool again = r->restarting || (r->interrupted && status == SY_ECANCELED);
+    if (!again)
         sy_sched_end(s, r, status, why);
     cancel_reads(s, r);
     finish_run(s, r);
@@ -315,14 +350,14 @@ static void end_hopeless(struct sy_sched *s)
     int n = 0;
     for (int w = 0; w < s->config.n_workers; w++)
         n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
-    while (n == 0 && s->first)
-        drop_waiting(s, s->first, SY_EPEER,
+    while (n == 0 && s->waiting)
+        drop_waiting(s, s->waiting, SY_EPEER,
                      "no worker is left that could run it; see the log for why they died");
 }
 
 static void lose_preparation(struct sy_sched *s, int worker)
 {
-    for (struct request *r = s->first, *next; r; r = next) {
+    for (struct request *r = s->waiting, *next; r; r = next) {
         next = r->next;
         if (!r->preparing || r->worker != worker)
             continue;
@@ -338,8 +373,7 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
 {
     assert(worker >= 0 && worker < s->config.n_workers);
     s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
-    struct request *lost[2] = {s->next,
-                               s->active}; /* `next` first: both may go back to the queue's head */
+    struct request *lost[2] = {s->next, s->active};
     for (int i = 0; i < 2; i++)
         if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
             lose_run(s, lost[i], why);
@@ -373,7 +407,7 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
         m->workspaces[m->next_workspace] = (struct workspace){.batch = batch, .bytes = bytes};
         m->next_workspace = (m->next_workspace + 1) % SY_SCHED_WORKSPACES;
     }
-    for (struct request *r = s->first, *next; r; r = next) {
+    for (struct request *r = s->waiting, *next; r; r = next) {
         next = r->next;
         if (r->model != model || r->batch != batch || !r->preparing)
             continue;
@@ -535,9 +569,8 @@ int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too)
 /* ---- what can be done now --------------------------------------------------------------------- */
 
 /* True when the workspace of the queue's head is known; else it is asked for, of every worker that has time. */
-static bool head_is_prepared(struct sy_sched *s)
+static bool is_prepared(struct sy_sched *s, struct request *r)
 {
-    struct request *r = s->first;
     uint64_t bytes;
     if (sy_sched_workspace_of(s, r->model, r->batch, &bytes))
         return true;
@@ -557,31 +590,90 @@ static bool head_is_prepared(struct sy_sched *s)
     return false;
 }
 
-/* Takes requests off the queue for the slot, until one stays; refused ones end here. */
-static struct request *start_head(struct sy_sched *s, bool prefetch)
+static void begin(struct sy_sched *s)
 {
-    while (s->first && head_is_prepared(s) && sy_sched_idle_worker(s) >= 0) {
-        struct request *r = s->first;
-        if (prefetch && r->model == s->active->model)
-            return NULL; /* it will be resident; a second pin would only get in the way */
-        int status = sy_sched_start(s, r, prefetch);
+    struct sy_admission_request started;
+    enum sy_admission_action action = sy_admission_next(s->admission, s->now, &started);
+    assert(action == SY_ADMISSION_START && started.id == s->active->id);
+}
+
+/* What was prefetched makes room for one that is more urgent; it waits again when its worker and its reads are through. */
+static void give_up_prefetch(struct sy_sched *s)
+{
+    struct request *r = s->next;
+    if (!r || r->restarting || r->worker_through)
+        return;
+    r->restarting = true;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
+    a->worker = r->worker;
+    a->run = r->run;
+}
+
+/* Puts the queue's head into the active slot; those that cannot be started end here. */
+static void start_head(struct sy_sched *s)
+{
+    struct request *r;
+    while (!s->active && (r = head_of_queue(s))) {
+        if (r == s->next) {
+            s->active = r;
+            s->next = NULL;
+            begin(s);
+            return;
+        }
+        if (s->next && s->next->model == r->model) {
+            give_up_prefetch(s); /* one pin a model */
+            return;
+        }
+        if (!is_prepared(s, r))
+            return;
+        int status = sy_sched_idle_worker(s) >= 0 ? sy_sched_start(s, r, false) : SY_EBUSY;
         if (status == SY_OK) {
             unlink_request(s, r);
-            return r;
+            s->active = r;
+            begin(s);
+            return;
         }
-        if (prefetch || status == SY_EBUSY)
-            return NULL;
+        if (s->next)
+            give_up_prefetch(s);
+        if (status == SY_EBUSY || s->next)
+            return;
         drop_waiting(s, r, status, sy_error_text());
     }
-    return NULL;
+}
+
+/* While one computes, the next one's model is loaded as far as there is room. */
+static void prefetch(struct sy_sched *s)
+{
+    struct request *r = head_of_queue(s);
+    if (!r || r->model == s->active->model)
+        return; /* it will be resident; a second pin would only get in the way */
+    if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
+        return;
+    unlink_request(s, r);
+    s->next = r;
+}
+
+/* S8. */
+static void interrupt_for_more_urgent(struct sy_sched *s)
+{
+    struct sy_admission_request running;
+    if (!s->active || !s->active->run_sent || s->active->worker_through)
+        return;
+    if (sy_admission_next(s->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
+        return;
+    s->active->interrupted = true;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_INTERRUPT);
+    a->worker = s->active->worker;
+    a->run = s->active->run;
 }
 
 static void start_requests(struct sy_sched *s)
 {
     if (!s->active && !s->share.first)
-        s->active = start_head(s, false);
+        start_head(s);
+    interrupt_for_more_urgent(s);
     if (s->active && s->active->run_sent && !s->active->worker_through && !s->next)
-        s->next = start_head(s, true);
+        prefetch(s);
 }
 
 /* S1. */

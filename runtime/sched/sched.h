@@ -6,13 +6,14 @@
  *   training:  runs . . preempt . . still . . . . . . . . . . . . . . resume . . runs
  *
  * S1: at most one request computes, and only while training stands still.
- * S2: requests start first in, first out; training runs when none has started. Among jobs, the policy says who has the turn, and lanes
+ * S2: requests start by class, then by deadline, then by arrival (admission.h); training runs when none has started. Among jobs, the policy says who has the turn, and lanes
  *     which of them may have turns at once; a turn is one iteration, or as many as come while nobody else wants one.
  * S3: what a started request reads or computes on is pinned until its worker and its reads are through.
- * S4: every request gets exactly one END.
+ * S4: every request that was taken gets exactly one END.
  * S5: a request whose worker dies goes back to the queue's head once; the second death ends it with EPEER.
  * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
  *     needs is given with the turn.
+ * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, and starts again after it.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
  *     size only when no request has started.
  *
@@ -28,6 +29,7 @@
 #include "allocator/quota.h"
 #include "allocator/residency.h"
 #include "runtime/base/clock.h"
+#include "runtime/sched/admission.h"
 #include "runtime/sched/policy.h"
 
 struct sy_sched;
@@ -48,7 +50,8 @@ enum sy_sched_kind {
     SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
     SY_DO_RUN,         /* worker, run, model, batch, workspace_offset */
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
-    SY_DO_END,         /* request: status, why (SY_OK: done) */
+    SY_DO_INTERRUPT, /* worker, run, which computes: stop between layers; answer with sy_sched_run_done (SY_OK: it was done already) */
+    SY_DO_END,       /* request: status, why (SY_OK: done) */
     SY_DO_JOB_PREPARE, /* worker, job */
     SY_DO_JOB_START,   /* worker, job, offsets, in_memory; it then waits for its turn */
     SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
@@ -104,8 +107,20 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
                         uint64_t bytes);
 
 /* ---- requests ---- */
-/* EBUSY: queue full; ENOTFOUND; EARG: batch < 1; ENOMEM_HOST: then there is no END. */
-int sy_sched_request(struct sy_sched *s, uint64_t request, int model, int64_t batch);
+struct sy_sched_request {
+    uint64_t id;
+    int model;
+    int64_t batch;
+    int class_;                  /* 0 is the most urgent */
+    sy_ns deadline_ns;           /* a point in time; 0: none */
+    struct sy_duration duration; /* swap and compute, as predicted */
+};
+/* EBUSY: queue full; EDEADLINE: late by prediction, which *prediction has (may be NULL); ENOTFOUND; EARG: batch < 1; ENOMEM_HOST: then
+ * there is no END. */
+int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
+                     struct sy_prediction *prediction);
+/* What the one that computes still takes, as is known better now. */
+void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
 /* A request that has not started ends with ECANCELED; any other goes on. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */

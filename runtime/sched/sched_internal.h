@@ -28,10 +28,11 @@ struct model {
 };
 
 struct request {
-    struct request *next; /* in the queue */
+    struct request *next; /* of those that wait */
     uint64_t id, run;
     int model, worker, deaths;
     int64_t batch;
+    struct sy_duration duration;
     bool preparing;
     /* from its start on */
     struct sy_group_place *places, *image_places;
@@ -39,6 +40,7 @@ struct request {
     int n_loaded, n_reads;
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
+    bool interrupted; /* S8 */
 };
 
 /* PREPARED: its sizes are known, so it is among the lanes' jobs; waits there, or was admitted. */
@@ -70,7 +72,8 @@ struct sy_sched {
     struct sy_residency *pool_residency, *image_residency; /* image: NULL when unified */
     enum worker_use workers[SY_SCHED_MAX_WORKERS];
     struct model models[SY_SCHED_MAX_MODELS];
-    struct request *first, *last; /* the queue */
+    struct request *waiting; /* in no order: admission has it, and all but the one that is active */
+    struct sy_admission *admission;
     int n_waiting;
     struct request *active, *next;
     uint64_t last_run;

@@ -41,19 +41,22 @@ uint64_t sy_sched_n_evicted(const struct sy_sched *s)
 static bool queue_is_valid(const struct sy_sched *s)
 {
     int n = 0;
-    const struct request *last = NULL;
-    for (const struct request *r = s->first; r; r = r->next) {
+    for (const struct request *r = s->waiting; r; r = r->next) {
         if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent)
             return false;
-        last = r;
         n++;
     }
-    return n == s->n_waiting && last == s->last;
+    return n == s->n_waiting && sy_admission_is_valid(s->admission) &&
+           sy_admission_n_waiting(s->admission) == n + (s->next != NULL) &&
+           sy_admission_is_busy(s->admission) == (s->active != NULL);
 }
 
 bool sy_sched_is_valid(const struct sy_sched *s)
 {
-    if (s->next && (!s->active || s->next->run_sent || s->next->worker == s->active->worker))
+    const struct request *next =
+        s->next; /* through: its worker died, or gave it up, and has other work by now */
+    if (next && (next->run_sent ||
+                 (s->active && !next->worker_through && next->worker == s->active->worker)))
         return false;
     if (sy_sched_computing(s) >= 0 && !sy_sched_training_still(s))
         return false;

@@ -41,6 +41,7 @@ int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
 {
     if (permille > 1000)
         return sy_error_set(SY_EARG, "training's share %u: 0 to 1000 per mille", permille);
+    SY_TRY(sy_admission_set_share(s->admission, permille < 1000 ? 1000 - permille : 1));
     s->share = (struct train_share){.permille = permille};
     sy_sched_step(s);
     return SY_OK;

@@ -19,6 +19,7 @@ struct sy_control_page {
     _Atomic uint64_t preempt_ns; /* when the epoch was last made odd; relaxed, before the bump */
     /* 1: the job's turn goes on from one iteration to the next; read relaxed between two iterations. */
     _Atomic uint32_t turn_keeps;
+    _Atomic uint64_t interrupted_run; /* this run is to stop before its next layer; read relaxed */
 
     /* --- written by the worker -------------------------------------------------------------- */
     _Alignas(64) _Atomic uint64_t

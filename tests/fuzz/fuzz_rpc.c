@@ -92,8 +92,10 @@ static int fake_find(void *core, const char *name, const struct sy_package **out
 }
 
 static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, sy_core_infer_done done, void *ctx, uint64_t *out_id)
+                      const uint64_t *outputs, const struct sy_core_infer_options *options,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
 {
+    (void)options;
     static uint64_t id;
     (void)core, (void)model, (void)inputs;
     if (flags & FLAG_AT_ONCE && flags & FLAG_REFUSES)
