@@ -127,7 +127,10 @@ static void report(struct gb_state *state, struct samples *s)
     gb_set_counter(state, "bound_ms", bound);
     gb_set_counter(state, "over_bound", p50 / bound);
     gb_set_counter(state, "first_layer_ms", quantile(s->first, s->n, 0.5));
+    gb_set_counter(state, "first_layer_p99_ms", quantile(s->first, s->n, 0.99));
     gb_set_counter(state, "preempt_wait_ms", quantile(s->wait, s->n, 0.5));
+    gb_set_counter(state, "preempt_wait_p99_ms", quantile(s->wait, s->n, 0.99));
+    gb_set_counter(state, "link_gbps", swap_rig_rate_gbps(rig));
     gb_set_counter(state, "bytes", (double)s->last.bytes);
     gb_set_counter(state, "gbps", (double)s->last.bytes / p50 / 1e6);
     gb_set_counter(state, "groups", s->last.n_groups);
@@ -167,6 +170,8 @@ static bool mode_applies(enum swap_mode mode)
 {
     if (mode == SWAP_PREFIX) /* of storage there is no head to keep: the page cache decides */
         return strncmp(options.device, "host", 4) != 0;
+    if (mode == SWAP_NO_PIN || mode == SWAP_NO_IPC || mode == SWAP_MANAGED)
+        return strncmp(options.device, "cuda", 4) == 0;
     return mode != SWAP_IN_IMAGE || strncmp(options.device, "host", 4) == 0;
 }
 
@@ -192,12 +197,14 @@ static void register_all(void)
 
 static void usage(void)
 {
-    printf("usage: swap [--device=host|emulated[,link-gbps=N]] [--link-ratio=R] [--batch=8] "
-           "[--iterations=15]\n"
-           "            [--models=build/models] [Google Benchmark's flags, e.g. "
-           "--benchmark_filter=resnet152]\n\n"
-           "Times one swap in each mode, preempting a training job, with the ready run "
-           "interleaved:\n");
+    printf(
+        "usage: swap [--device=host|emulated[,link-gbps=N]|cuda[:N]] [--link-ratio=R] [--batch=8] "
+        "[--iterations=15]\n"
+        "            [--models=build/models] [--job-model=MODEL.onnx] [Google Benchmark's flags, "
+        "e.g. "
+        "--benchmark_filter=resnet152]\n\n"
+        "Times one swap in each mode, preempting a training job, with the ready run "
+        "interleaved:\n");
 #define X(name, text, what) printf("  %-12s %s\n", text, what);
     SWAP_MODE_TABLE(X)
 #undef X
@@ -215,6 +222,8 @@ static bool read_option(const char *text)
     size_t n = (size_t)(value++ - text);
     if (strncmp(text, "--device", n) == 0)
         options.device = value;
+    else if (strncmp(text, "--job-model", n) == 0)
+        options.job_model = value;
     else if (strncmp(text, "--models", n) == 0)
         options.models = value;
     else if (strncmp(text, "--link-ratio", n) == 0)

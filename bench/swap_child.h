@@ -13,6 +13,7 @@
 /* A training job in a process of its own, paused and resumed as the runtime does it: through a control page. */
 struct swap_victim {
     const char *program, *model;
+    const char *device; /* an engine's own: it trains there too; else NULL: on the host's cores */
     int cores[64], n_cores;
     pid_t pid;
     struct sy_shared_memory memory;
@@ -20,9 +21,9 @@ struct swap_victim {
     sy_ns asked_ns;
 };
 
-/* `model`: the ONNX file to train on Fashion-MNIST; NULL: nothing is trained, and preempt waits are 0. */
+/* `model`: the ONNX file to train on Fashion-MNIST, or on synthetic images with `device`; NULL: nothing is trained, and preempt waits are 0. */
 int swap_victim_create(struct swap_victim *v, const char *program, const char *model,
-                       const int *cores, int n_cores);
+                       const char *device, const int *cores, int n_cores);
 void swap_victim_destroy(struct swap_victim *v);
 int swap_victim_spawn(struct swap_victim *v); /* after a kill */
 void swap_victim_kill(struct swap_victim *v);

@@ -17,7 +17,9 @@
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/device/device_cuda.h"
 #include "runtime/device/link_cost.h"
+#include "workers/engines.h"
 #include "workers/infer_run.h"
 
 #define PROFILE_RUNS   5
@@ -32,9 +34,16 @@ struct swap_rig {
     char device_text[128];
     int64_t batch;
     int cores[64], n_cores, link_core;
+    const struct sy_engine_ops *engine;
+    bool attached;
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_stream *compute;
+    struct sy_event *run_done;    /* engines that only enqueue */
+    struct sy_shared_memory slab; /* of such: inputs and outputs, pinned */
+    const struct sy_cuda_managed
+        *system; /* cuda: unified memory, made when it is first asked for */
+    void *managed;
     struct sy_transfer *transfer;
     struct sy_package *package;
     struct sy_program *program;
@@ -230,12 +239,13 @@ static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_mem
                    struct sy_transfer *transfer, struct reading *read, struct sy_infer_times *times)
 {
     struct sy_infer_run run = {
-        .engine = &sy_host_engine,
+        .engine = r->engine,
         .package = r->package,
         .program = r->program,
         .device = r->device,
         .pool = pool,
         .compute = r->compute,
+        .done = r->run_done,
         .transfer = transfer,
         .group_layers = cut->first,
         .n_groups = cut->n_groups,
@@ -263,8 +273,8 @@ static bool outputs_equal(const struct swap_rig *r)
 
 static int create_program(struct swap_rig *r)
 {
-    return sy_host_engine.program_create(r->package->graph, r->package->layers,
-                                         r->package->n_layers, r->batch, &r->program);
+    return r->engine->program_create(r->package->graph, r->package->layers, r->package->n_layers,
+                                     r->batch, &r->program);
 }
 
 /* Everything after the request came in: returns with the outputs written. */
@@ -320,6 +330,84 @@ static int swap_without_pool(struct swap_rig *r, const struct cut *cut, struct s
     return status;
 }
 
+/* The same pool once more, by the handle that a worker is given, closed again afterwards. */
+static int swap_with_ipc(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
+{
+    struct sy_pool_memory *pool = NULL;
+    struct sy_transfer *transfer = NULL;
+    int fd = -1;
+    SY_TRY(sy_pool_export(r->pool, &fd));
+    sy_ns start = sy_clock_now();
+    int status = sy_pool_import(r->device, fd, sy_pool_size(r->pool), &pool);
+    if (status == SY_OK)
+        status = sy_transfer_create(r->device, pool, r->link_core, &transfer);
+    sy_ns taken = sy_clock_now() - start;
+    if (status == SY_OK)
+        status = swap_in(r, SWAP_NO_IPC, cut, pool, transfer, out);
+    start = sy_clock_now();
+    sy_transfer_destroy(transfer);
+    sy_pool_destroy(pool);
+    out->total_ns += taken + sy_clock_now() - start;
+    out->first_layer_ns += taken;
+    close(fd);
+    return status;
+}
+
+static int swap_without_pin(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
+{
+    SY_TRY(sy_device_host_unregister(r->device, r->image.base));
+    int status = swap_in(r, SWAP_NO_PIN, cut, r->pool, r->transfer, out);
+    SY_TRY(sy_device_host_register(r->device, r->image.base, r->image.bytes));
+    int pinned = sy_device_host_register_wait(r->device, 60 * SY_NS_PER_S);
+    return status < 0 ? status : pinned;
+}
+
+static int take_managed(struct swap_rig *r)
+{
+    void *symbol;
+    SY_TRY(sy_device_cuda_symbol(SY_CUDA_MANAGED_ENTRY, &symbol));
+    r->system = symbol;
+    SY_TRY(r->system->take(r->device, r->package->weights_bytes, &r->managed));
+    memcpy(r->managed, r->image.base, r->package->weights_bytes);
+    return SY_OK;
+}
+
+/* All weights in memory that is the host's until the kernels touch it. */
+static int swap_managed(struct swap_rig *r, struct swap_result *out)
+{
+    int n = r->package->n_layers;
+    unsigned char **params = calloc((size_t)n + 1, sizeof *params);
+    if (!params)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
+    int status = r->managed ? SY_OK : take_managed(r);
+    if (status == SY_OK)
+        status = r->system->to_host(r->device, r->managed, r->package->weights_bytes);
+    for (int i = 0; i < n; i++)
+        params[i] = (unsigned char *)r->managed + r->package->layers[i].offset_bytes;
+    struct sy_binding binding = {
+        .layer_params = params,
+        .workspace = (void *)(uintptr_t)sy_pool_address(r->pool, r->workspace_offset).value,
+        .inputs = (const void *const *)r->inputs,
+        .outputs = r->outputs};
+    sy_ns start = sy_clock_now();
+    swap_victim_preempt(&r->victim);
+    swap_victim_wait(&r->victim, &out->preempt_wait_ns);
+    out->first_layer_ns = sy_clock_now() - start;
+    if (status == SY_OK)
+        status = r->engine->program_run(r->program, &binding, 0, n);
+    int done = sy_stream_synchronize(r->compute);
+    out->total_ns = sy_clock_now() - start;
+    out->bytes = r->package->weights_bytes;
+    free(params);
+    return status < 0 ? status : done;
+}
+
+bool swap_rig_has_mode(const struct swap_rig *r, enum swap_mode mode)
+{
+    bool special = mode == SWAP_NO_PIN || mode == SWAP_NO_IPC || mode == SWAP_MANAGED;
+    return !special || r->engine->attach;
+}
+
 static int run_restart(struct swap_rig *r, struct swap_result *out)
 {
     struct swap_child_times times;
@@ -346,7 +434,7 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
     if (sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE)
         forget_file(r);
     if (mode == SWAP_ONE_PROCESS) {
-        sy_host_engine.program_destroy(r->program);
+        r->engine->program_destroy(r->program);
         r->program = NULL;
     }
     if (mode == SWAP_READY)
@@ -357,6 +445,12 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
         status = run_restart(r, out);
     else if (status == SY_OK && mode == SWAP_NO_POOL)
         status = swap_without_pool(r, cut, out);
+    else if (status == SY_OK && mode == SWAP_NO_IPC)
+        status = swap_with_ipc(r, cut, out);
+    else if (status == SY_OK && mode == SWAP_NO_PIN)
+        status = swap_without_pin(r, cut, out);
+    else if (status == SY_OK && mode == SWAP_MANAGED)
+        status = swap_managed(r, out);
     else if (status == SY_OK)
         status = swap_in(r, mode, cut, r->pool, r->transfer, out);
     if (mode != SWAP_RESTART)
@@ -401,7 +495,20 @@ static int choose_cores(struct swap_rig *r)
         r->link_core = r->cores[--r->n_cores];
     if (r->link_core >= 0)
         SY_TRY(sy_device_set_link_core(r->device, r->link_core));
-    return sy_host_engine.set_threads(r->cores, r->n_cores);
+    return r->engine->set_threads(r->cores, r->n_cores);
+}
+
+/* The engine on its device, and what the device copies from and to at full speed. */
+static int attach_engine(struct swap_rig *r)
+{
+    if (!r->engine->attach)
+        return SY_OK;
+    SY_TRY(sy_event_create(r->device, &r->run_done));
+    SY_TRY(r->engine->attach(r->device, r->compute));
+    r->attached = true;
+    if (r->engine->use_choices && r->package->profile.choices)
+        SY_TRY(r->engine->use_choices(r->package->profile.choices));
+    return sy_device_host_register(r->device, r->slab.base, r->slab.bytes);
 }
 
 static int open_device(struct swap_rig *r, const char *text)
@@ -411,19 +518,34 @@ static int open_device(struct swap_rig *r, const char *text)
     SY_TRY(sy_device_spec_parse(text, &spec));
     SY_TRY(sy_device_open(&spec, &r->device));
     SY_TRY(choose_cores(r));
-    r->workspace_offset = SY_ALIGN_UP(r->package->weights_bytes, SY_LAYER_ALIGN);
-    uint64_t bytes = r->workspace_offset + sy_host_engine.program_workspace_bytes(r->program);
-    SY_TRY(sy_pool_create(r->device, SY_ALIGN_UP(bytes, SY_LAYER_ALIGN), &r->pool));
     SY_TRY(sy_stream_create(r->device, SY_STREAM_COMPUTE, &r->compute));
+    SY_TRY(attach_engine(r));
+    if (!r->program)
+        SY_TRY(create_program(r));
+    r->workspace_offset = SY_ALIGN_UP(r->package->weights_bytes, SY_LAYER_ALIGN);
+    uint64_t bytes = r->workspace_offset + r->engine->program_workspace_bytes(r->program);
+    SY_TRY(sy_pool_create(r->device, SY_ALIGN_UP(bytes, SY_LAYER_ALIGN), &r->pool));
     return sy_transfer_create(r->device, r->pool, r->link_core, &r->transfer);
 }
 
 static void close_device(struct swap_rig *r)
 {
     sy_transfer_destroy(r->transfer);
+    if (r->attached) { /* its programs are the device's */
+        r->engine->program_destroy(r->program);
+        r->program = NULL;
+        if (r->managed)
+            r->system->drop(r->device, r->managed);
+        r->engine->detach();
+        r->attached = false;
+    }
+    if (r->run_done)
+        sy_event_destroy(r->run_done);
     sy_stream_destroy(r->compute);
     sy_pool_destroy(r->pool);
     sy_device_close(r->device);
+    r->managed = NULL;
+    r->run_done = NULL;
     r->transfer = NULL;
     r->compute = NULL;
     r->pool = NULL;
@@ -440,6 +562,39 @@ static int read_weights(struct swap_rig *r, void *to)
     sy_storage_reader_destroy(reader);
     SY_TRY(status);
     return sy_package_verify(r->package, 0, r->package->n_layers, to);
+}
+
+static void *take_place(struct swap_rig *r, uint64_t *used, uint64_t bytes)
+{
+    void *place = (char *)r->slab.base + *used;
+    *used += SY_ALIGN_UP(bytes, 256u);
+    return place;
+}
+
+/* Tensors as a worker has them: in shared memory that the device knows. */
+static int move_to_slab(struct swap_rig *r)
+{
+    const struct sy_graph *graph = r->package->graph;
+    uint64_t in[16] = {0}, total = 4096, used = 0;
+    for (int i = 0; i < graph->n_inputs; i++) {
+        const struct sy_tensor *t = &graph->tensors[graph->inputs[i]];
+        in[i] = (uint64_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
+        total += SY_ALIGN_UP(in[i], 256u);
+    }
+    for (int i = 0; i < graph->n_outputs; i++)
+        total += SY_ALIGN_UP(r->output_bytes[i], 256u);
+    SY_TRY(sy_shared_memory_create(&r->slab, "slab", SY_ALIGN_UP(total, 4096u)));
+    for (int i = 0; i < graph->n_inputs; i++) {
+        void *place = take_place(r, &used, in[i]);
+        memcpy(place, r->inputs[i], in[i]);
+        free(r->inputs[i]);
+        r->inputs[i] = place;
+    }
+    for (int i = 0; i < graph->n_outputs; i++) {
+        free(r->outputs[i]);
+        r->outputs[i] = take_place(r, &used, r->output_bytes[i]);
+    }
+    return SY_OK;
 }
 
 static int make_tensors(struct swap_rig *r)
@@ -459,7 +614,7 @@ static int make_tensors(struct swap_rig *r)
         if (!r->outputs[i] || !r->reference[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for the outputs");
     }
-    return SY_OK;
+    return r->engine->attach ? move_to_slab(r) : SY_OK;
 }
 
 /* The weights into the pool by the device's own way, so that `ready` runs on them. */
@@ -586,21 +741,29 @@ static int set_cost(struct swap_rig *r)
 
 static int open_all(struct swap_rig *r, const char *package, const char *device)
 {
+    struct sy_device_spec spec;
     SY_TRY(sy_package_open(package, &r->package));
-    SY_TRY(create_program(r));
+    SY_TRY(sy_device_spec_parse(device, &spec));
+    SY_TRY(sy_engine_for_device(spec.kind, &r->engine));
+    SY_TRY(sy_package_check_engine(r->package, r->engine));
     SY_TRY(make_tensors(r));
     SY_TRY(open_device(r, device));
     if (sy_device_get_properties(r->device)->unified)
         return SY_OK;
     SY_TRY(sy_shared_memory_create(&r->image, "image", r->package->weights_bytes));
-    return read_weights(r, r->image.base);
+    SY_TRY(read_weights(r, r->image.base));
+    if (!r->engine->attach)
+        return SY_OK;
+    SY_TRY(sy_device_host_register(r->device, r->image.base, r->image.bytes));
+    return sy_device_host_register_wait(r->device, 60 * SY_NS_PER_S);
 }
 
 static int set_up(struct swap_rig *r, const char *package, const char *device, double ratio,
                   const char *job_model)
 {
     SY_TRY(open_all(r, package, device));
-    SY_TRY(swap_victim_create(&r->victim, r->program_path, job_model, r->cores, r->n_cores));
+    SY_TRY(swap_victim_create(&r->victim, r->program_path, job_model,
+                              r->engine->attach ? device : NULL, r->cores, r->n_cores));
     swap_victim_hold(&r->victim);
     SY_TRY(fill_pool(r));
     SY_TRY(measure_ready(r));
@@ -617,7 +780,7 @@ static struct swap_rig *new_rig(const char *program, int64_t batch)
         return NULL;
     r->program_path = program;
     r->batch = batch;
-    r->image.fd = r->victim.memory.fd = -1;
+    r->image.fd = r->slab.fd = r->victim.memory.fd = -1;
     return r;
 }
 
@@ -669,12 +832,15 @@ void swap_rig_destroy(struct swap_rig *r)
     swap_victim_destroy(&r->victim);
     close_device(r);
     if (r->program)
-        sy_host_engine.program_destroy(r->program);
+        r->engine->program_destroy(r->program);
     for (int i = 0; i < 16; i++) {
-        free(r->inputs[i]);
-        free(r->outputs[i]);
+        if (!r->slab.base) {
+            free(r->inputs[i]);
+            free(r->outputs[i]);
+        }
         free(r->reference[i]);
     }
+    sy_shared_memory_finish(&r->slab);
     sy_package_close(r->package);
     sy_shared_memory_finish(&r->image);
     free(r->layers);

@@ -9,16 +9,19 @@
 #include "runtime/base/clock.h"
 
 /* X(NAME, "name", what it does) */
-#define SWAP_MODE_TABLE(X)                                                                     \
-    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                     \
-    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")         \
-    X(PREFIX, "prefix", "as pipelined, the free prefix (loader/free_prefix.h) already there")  \
-    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                \
-    X(WHOLE, "whole", "one copy of everything, then compute")                                  \
-    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                     \
-    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap") \
-    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")    \
-    X(RESTART, "restart", "stop and start: a fresh process")                                   \
+#define SWAP_MODE_TABLE(X)                                                                      \
+    X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                      \
+    X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")          \
+    X(PREFIX, "prefix", "as pipelined, the free prefix (loader/free_prefix.h) already there")   \
+    X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                 \
+    X(WHOLE, "whole", "one copy of everything, then compute")                                   \
+    X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                      \
+    X(NO_POOL, "no_pool", "as pipelined, device memory taken and given back around each swap")  \
+    X(ONE_PROCESS, "one_process", "no standby: the model is prepared after the preemption")     \
+    X(RESTART, "restart", "stop and start: a fresh process")                                    \
+    X(NO_PIN, "no_pin", "cuda: as pipelined, from host memory that is not pinned")              \
+    X(NO_IPC, "no_ipc", "cuda: as pipelined, the pool's handle opened and mapped in each swap") \
+    X(MANAGED, "managed", "cuda: unified memory, which the driver moves page by page")          \
     X(IN_IMAGE, "in_image", "host only: preempt, everything is in the image already")
 
 enum swap_mode {
@@ -49,6 +52,8 @@ double swap_rig_bound_ms(const struct swap_rig *rig);
 double swap_rig_ready_ms(const struct swap_rig *rig);  /* median while setting up */
 double swap_rig_rate_gbps(const struct swap_rig *rig); /* link, or storage on a unified device */
 const char *swap_rig_device_name(const struct swap_rig *rig);
+bool swap_rig_has_mode(const struct swap_rig *rig,
+                       enum swap_mode mode); /* no_pin, no_ipc, managed */
 
 /* Unified device: reads the whole package from the disk (not from the page cache) without computing. */
 int swap_rig_read(struct swap_rig *rig, sy_ns *took);

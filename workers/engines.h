@@ -26,6 +26,16 @@ typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes);
 /* The plugin's symbol SY_CUDA_TRAINER_ENTRY, likewise. */
 typedef const struct sy_trainer_ops *(*sy_trainer_entry)(uint32_t layout_bytes);
 
+/* The plugin's symbol SY_CUDA_MANAGED_ENTRY: CUDA's unified memory, for comparison in benches. to_host: all of it lies on the host, whose
+ * pages the device then fetches as it touches them. */
+#define SY_CUDA_MANAGED_ENTRY "sy_cuda_managed_v1"
+struct sy_device;
+struct sy_cuda_managed {
+    int (*take)(struct sy_device *device, uint64_t bytes, void **out);
+    int (*to_host)(struct sy_device *device, void *memory, uint64_t bytes);
+    void (*drop)(struct sy_device *device, void *memory);
+};
+
 /* The engine for a device kind as sy_device_spec_parse gives it ("host", "emulated", "cuda"); static. No device is opened: layouts and
  * packing need none, programs of an engine with attach do. ENODEVICE says why there is none (no plugin, one without the engine,
  * another build). */
