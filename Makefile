@@ -391,6 +391,11 @@ gpu-check: deps
 	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests
 	@sh tests/gpu_check.sh $(B) $(B)/tests
 
+# Numbers of a GPU beside PyTorch's, with the python3 that has it.
+gpu-bench: deps
+	@$(MAKE) --no-print-directory CUDA=1 binaries $(B)/bench/swap
+	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
+
 dist: deps
 	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests benches
 	$(Q)sh tests/make_dist.sh $(B) build/dist
@@ -457,6 +462,7 @@ help:
 	@echo 'make bench-engine  the host engine beside ONNX Runtime and PyTorch; BENCH_ARGS="--runs 5 resnet50"'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
+	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1")'
 	@echo 'make dist       build/dist: program, plugin, tests and their shared libraries, to run elsewhere'
 	@echo 'make format     clang-format on all sources'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='

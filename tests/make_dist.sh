@@ -8,7 +8,7 @@ set -eu
 build=$1 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/lib" "$out/tests"
+mkdir -p "$out/bin/bench" "$out/lib" "$out/tests" "$out/bench"
 
 cp "$build/switchyard" "$build/make-models" "$out/bin/"
 for plugin in libswitchyard-cuda.so switchyard-cuda-keeper; do
@@ -18,6 +18,8 @@ for file in "$build"/tests/test_* "$build"/tests/*.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done
 cp "$here"/*.sh "$here"/*.py "$out/tests/"
+cp "$build/bench/swap" "$out/bin/bench/"
+cp "$here"/../bench/gpu_*.py "$out/bench/"
 if [ -d "$here/data" ]; then cp -r "$here/data" "$out/tests/"; fi
 
 # The machine's own: the C library's parts, the loader, the driver.
@@ -58,14 +60,20 @@ done
 
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
-# sh run.sh gpu-check | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
+# sh run.sh gpu-check | sh run.sh gpu-bench | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
 here=$(cd "$(dirname "$0")" && pwd)
 LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
+SY_CUDA_PLUGIN=${SY_CUDA_PLUGIN:-$here/lib/libswitchyard-cuda.so}
+export SY_CUDA_PLUGIN
 case ${1:-} in
 "") sed -n 's/^# //p' "$0"; ls "$here/bin" "$here/tests"; exit 1 ;;
 gpu-check) exec sh "$here/tests/gpu_check.sh" "$here/bin" "$here/tests" ;;
 esac
+if [ "$1" = gpu-bench ]; then
+    shift
+    exec python3 "$here/bench/gpu_bench.py" "$here/bin" "$here/bench/results" "$@"
+fi
 program=$1
 shift
 for place in bin tests; do
@@ -81,4 +89,4 @@ if [ -n "$missing" ] && [ "${DIST_CUDA_LIBS:-1}" != 0 ]; then
     echo "dist: not found: $missing" >&2
     exit 1
 fi
-echo "dist: $out, $(du -sh "$out" | cut -f1); there: sh run.sh gpu-check"
+echo "dist: $out, $(du -sh "$out" | cut -f1); there: sh run.sh gpu-check, sh run.sh gpu-bench"

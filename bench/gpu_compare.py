@@ -1,0 +1,165 @@
+"""What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32]. Random weights of the same
+architectures. Each number in milliseconds, the median of RUNS after a warm-up, with the device synchronised. What cannot be measured
+(a package is missing, memory is short) is left out, with the reason."""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+RUNS, WARM = 20, 5
+MODELS = {"resnet152": (3, 224, 224), "inception_v3": (3, 299, 299), "bert_base": (128,)}
+
+
+def make(name):
+    if name == "bert_base":
+        from transformers import BertConfig, BertModel
+        return BertModel(BertConfig())
+    import torchvision.models as vision
+    if name == "inception_v3":
+        return vision.inception_v3(weights=None, init_weights=False, aux_logits=False)
+    return getattr(vision, name)(weights=None)
+
+
+def make_input(torch, name, batch, device):
+    if name == "bert_base":
+        return torch.randint(0, 30000, (batch, 128), device=device)
+    shape = MODELS.get(name, (3, 224, 224))
+    return torch.randn(batch, *shape, device=device).contiguous(memory_format=torch.channels_last)
+
+
+def settle(torch, name, model):
+    return model if name == "bert_base" else model.to(memory_format=torch.channels_last)
+
+
+def median_ms(torch, call, runs=RUNS, warm=WARM):
+    times = []
+    for i in range(warm + runs):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        if i >= warm:
+            times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def eager(torch, name, batch, device):
+    """From inputs in pinned memory to outputs in host memory, as a request is."""
+    model = settle(torch, name, make(name).eval()).to(device)
+    x = make_input(torch, name, batch, "cpu").pin_memory()
+
+    def call():
+        y = model(x.to(device, non_blocking=True))
+        (y.pooler_output if hasattr(y, "pooler_output") else y).cpu()
+    return median_ms(torch, call)
+
+
+def graphs(torch, name, batch, device):
+    model = settle(torch, name, make(name).eval()).to(device)
+    x, held = make_input(torch, name, batch, "cpu").pin_memory(), make_input(torch, name, batch, device)
+    side = torch.cuda.Stream(device)
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            model(held)
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = model(held)
+    y = y.pooler_output if hasattr(y, "pooler_output") else y
+
+    def call():
+        held.copy_(x, non_blocking=True)
+        graph.replay()
+        y.cpu()
+    return median_ms(torch, call)
+
+
+def model_to(torch, name, batch, device):
+    """A swap as PyTorch has it: the model in pinned host memory, then `to`, then run."""
+    model = settle(torch, name, make(name).eval())
+    for p in list(model.parameters()) + list(model.buffers()):
+        p.data = p.data.pin_memory()
+    hosts = {k: v.data for k, v in list(model.named_parameters()) + list(model.named_buffers())}
+    x = make_input(torch, name, batch, "cpu").pin_memory()
+
+    def call():
+        for k, v in list(model.named_parameters()) + list(model.named_buffers()):
+            v.data = hosts[k].to(device, non_blocking=True)
+        y = model(x.to(device, non_blocking=True))
+        (y.pooler_output if hasattr(y, "pooler_output") else y).cpu()
+    model.to(device)
+    return median_ms(torch, call, runs=10)
+
+
+def cpu_offload(torch, name, batch, device):
+    from accelerate import cpu_offload as offload
+    model = settle(torch, name, make(name).eval())
+    offload(model, execution_device=device)
+    x = make_input(torch, name, batch, device)
+    return median_ms(torch, lambda: model(x), runs=5, warm=2)
+
+
+def fresh_process(torch, name, batch, device):
+    code = ("import sys; sys.path.insert(0, %r); import torch, gpu_compare as c; torch.set_grad_enabled(False); "
+            "m = c.settle(torch, %r, c.make(%r).eval()).to(%r); m(c.make_input(torch, %r, %d, %r)); torch.cuda.synchronize()"
+            % (sys.path[0], name, name, device, name, batch, device))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def train_step(torch, name, batch, device):
+    torch.set_grad_enabled(True)
+    try:
+        model = settle(torch, name, make(name).train()).to(device)
+        x = make_input(torch, name, batch, device)
+        labels = torch.randint(0, 100, (batch,), device=device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def call():
+            optimizer.zero_grad(set_to_none=True)
+            y = model(x)
+            y = y.pooler_output if hasattr(y, "pooler_output") else y
+            torch.nn.functional.cross_entropy(y, labels).backward()
+            optimizer.step()
+        return median_ms(torch, call)
+    finally:
+        torch.set_grad_enabled(False)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("device")
+    parser.add_argument("out")
+    parser.add_argument("--precision", choices=("f32", "tf32"), default="f32")
+    args = parser.parse_args()
+    import torch
+    if not torch.cuda.is_available():
+        sys.exit("gpu_compare: PyTorch sees no GPU")
+    tf32 = args.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_grad_enabled(False)
+    rows, missing = [], []
+    cases = [(f, m, b) for m in MODELS for b in (1, 8) for f in (eager, graphs, model_to, cpu_offload, fresh_process)
+             if b == 8 or f in (eager, graphs, model_to)]
+    cases += [(train_step, "resnet50", 32), (train_step, "bert_base", 32)]
+    for function, model, batch in cases:
+        try:
+            ms = function(torch, model, batch, args.device)
+            rows.append({"what": function.__name__, "model": model, "batch": batch, "ms": ms})
+            print("%-14s %-13s batch %2d: %9.2f ms" % (function.__name__, model, batch, ms), flush=True)
+        except Exception as error:  # one case that fails must not take the others along
+            missing.append({"what": function.__name__, "model": model, "batch": batch, "why": repr(error)[:300]})
+            print("%-14s %-13s batch %2d: %s" % (function.__name__, model, batch, missing[-1]["why"]), flush=True)
+        torch.cuda.empty_cache()
+    with open(args.out, "w") as out:
+        json.dump({"torch": torch.__version__, "precision": args.precision, "rows": rows, "missing": missing}, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()
