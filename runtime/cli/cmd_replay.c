@@ -29,7 +29,8 @@ struct model_inputs {
 };
 
 struct replay {
-    const char *trace, *address, *plot;
+    const char *trace, *address, *plot, *answers_path;
+    FILE *answers; /* NULL: not asked for */
     int64_t n_connections, batch, seed;
     double speed;
     bool json;
@@ -175,6 +176,13 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
         note_answer(r, request, result, now - due, now - r->begun);
     else if (!refused)
         note_failure(r, request, sy_client_error(client));
+    if (r->answers)
+        fprintf(r->answers, "%.6f,%s,%d,0,%s,%.3f\n", (double)request->at_ns / 1e9,
+                r->models[request->model].name, request->class_,
+                status == SY_OK ? "done"
+                : refused       ? "refused"
+                                : "failed",
+                (double)(now - due) / 1e6);
     pthread_mutex_unlock(&r->lock);
     if (status == SY_OK)
         sy_client_result_free(result);
@@ -235,6 +243,17 @@ static int send_all(struct replay *r)
 }
 
 /* ---- the report ---- */
+
+static int open_answers(struct replay *r)
+{
+    if (!r->answers_path)
+        return SY_OK;
+    r->answers = fopen(r->answers_path, "w");
+    if (!r->answers)
+        return sy_error_set(SY_EIO, "cannot write %s: %s", r->answers_path, strerror(errno));
+    fprintf(r->answers, "time_s,model,class,device,outcome,latency_ms\n");
+    return SY_OK;
+}
 
 static int plot(const struct replay *r)
 {
@@ -297,17 +316,21 @@ static int replay(struct replay *r)
     if (status == SY_OK)
         status = prepare(r, client);
     sy_client_close(client);
+    if (status == SY_OK)
+        status = open_answers(r);
     if (status == SY_OK) {
         r->report->n_devices = 1;
         status = send_all(r);
     }
+    if (r->answers && fclose(r->answers) != 0 && status == SY_OK)
+        status = sy_error_set(SY_EIO, "cannot write %s", r->answers_path);
     if (status == SY_OK)
         status = report(r);
     finish(r);
     return status < 0 ? sy_cli_fail_status() : 0;
 }
 
-enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_PLOT, O_JSON };
+enum { O_SERVER, O_SOCKET, O_CONNECTIONS, O_SPEED, O_BATCH, O_SEED, O_ANSWERS, O_PLOT, O_JSON };
 
 static const struct sy_cli_option options[] = {
     [O_SERVER] = {"server", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
@@ -317,6 +340,8 @@ static const struct sy_cli_option options[] = {
     [O_SPEED] = {"speed", "X", "so many times as fast as the trace says; default 1"},
     [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
     [O_SEED] = {"seed", "N", "of the random inputs; default 1"},
+    [O_ANSWERS] = {"answers", "FILE",
+                   "CSV of each request: time_s,model,class,device,outcome,latency_ms"},
     [O_PLOT] = {"plot", "FILE", "SVG: the device over time, distribution"},
     [O_JSON] = {"json", NULL, "print JSON, with the keys of simulate --json"},
     {NULL, NULL, NULL}};
@@ -339,6 +364,9 @@ static int set_option(struct replay *r, int option, const char *value)
         return sy_cli_integer(value, 1, 1 << 20, &r->batch);
     case O_SEED:
         return sy_cli_integer(value, 0, INT64_MAX, &r->seed);
+    case O_ANSWERS:
+        r->answers_path = value;
+        return SY_OK;
     case O_PLOT:
         r->plot = value;
         return SY_OK;

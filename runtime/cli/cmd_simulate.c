@@ -14,7 +14,7 @@
 #include "runtime/sim/sim_trace.h"
 
 struct simulate_options {
-    const char *jobs, *requests, *generate, *models, *packages, *faults, *plot, *like;
+    const char *jobs, *requests, *generate, *models, *packages, *faults, *plot, *like, *answers;
     bool json;
     struct sy_sim_config config;
 };
@@ -47,6 +47,7 @@ enum simulate_option {
     O_SECONDS,
     O_SEED,
     O_CHECK,
+    O_ANSWERS,
     O_PLOT,
     O_JSON
 };
@@ -85,6 +86,8 @@ static const struct sy_cli_option options[] = {
     [O_SECONDS] = {"seconds", "N", "virtual time to look at; 0: until all is done"},
     [O_SEED] = {"seed", "N", "equal seeds give equal results (1)"},
     [O_CHECK] = {"check", NULL, "walk the invariants after each event"},
+    [O_ANSWERS] = {"answers", "FILE",
+                   "CSV of each request: time_s,model,class,device,outcome,latency_ms"},
     [O_PLOT] = {"plot", "FILE", "SVG: devices over time, distribution"},
     [O_JSON] = {"json", NULL, "print JSON"},
     {NULL, NULL, NULL}};
@@ -158,6 +161,8 @@ static int set_text(struct simulate_options *o, enum simulate_option option, con
         [O_MODELS] = &o->models, [O_PACKAGES] = &o->packages, [O_FAULTS] = &o->faults};
     if (option == O_PLOT)
         o->plot = value;
+    else if (option == O_ANSWERS)
+        o->answers = value;
     else if (option == O_LIKE)
         o->like = value;
     else
@@ -281,16 +286,46 @@ static int plot(const struct simulate_options *o, const struct sy_sim_report *re
     FILE *file = fopen(o->plot, "w");
     if (!file)
         return sy_error_set(SY_EIO, "cannot write %s: %s", o->plot, strerror(errno));
-    snprintf(title, sizeof title, "%s %s, policy %s, %d devices, router %s (simulated)",
-             o->jobs ? o->jobs : "",
-             o->requests   ? o->requests
-             : o->generate ? o->generate
-                           : "",
+    const char *requests = o->requests ? o->requests : o->generate;
+    snprintf(title, sizeof title, "%s%s%s, policy %s, %d device%s, router %s (simulated)",
+             o->jobs ? o->jobs : "", o->jobs && requests ? " and " : "", requests ? requests : "",
              sy_policy_name(o->config.policy.kind), o->config.n_devices,
-             sy_sim_router_name(o->config.router));
+             o->config.n_devices == 1 ? "" : "s", sy_sim_router_name(o->config.router));
     int status = sy_sim_plot_svg(report, title, file);
     if (fclose(file) != 0 && status == SY_OK)
         status = sy_error_set(SY_EIO, "cannot write %s: %s", o->plot, strerror(errno));
+    return status;
+}
+
+struct answers {
+    FILE *to;
+    const struct sy_sim_model *models;
+};
+
+static void write_answer(void *ctx, const struct sy_sim_request *r, int device,
+                         enum sy_sim_outcome outcome, sy_ns latency_ns)
+{
+    const struct answers *answers = ctx;
+    fprintf(answers->to, "%.6f,%s,%d,%d,%s,%.3f\n", (double)r->at_ns / 1e9,
+            answers->models[r->model].name, r->class_, device, sy_sim_outcome_name(outcome),
+            (double)latency_ns / 1e6);
+}
+
+static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim_report *report)
+{
+    struct answers answers = {NULL, l->models};
+    if (!o->answers)
+        return sy_sim_run(&o->config, &l->in, report);
+    answers.to = fopen(o->answers, "w");
+    if (!answers.to)
+        return sy_error_set(SY_EIO, "cannot write %s: %s", o->answers, strerror(errno));
+    fprintf(answers.to, "time_s,model,class,device,outcome,latency_ms\n");
+    o->config.answered = write_answer;
+    o->config.answered_ctx = &answers;
+    int status = sy_sim_run(&o->config, &l->in, report);
+    bool bad = ferror(answers.to) != 0;
+    if ((fclose(answers.to) != 0 || bad) && status == SY_OK)
+        status = sy_error_set(SY_EIO, "cannot write %s", o->answers);
     return status;
 }
 
@@ -303,7 +338,7 @@ static int simulate(struct simulate_options *o)
         status = load(o, &l);
     if (status == SY_OK) {
         sy_ns begun = sy_clock_now();
-        status = sy_sim_run(&o->config, &l.in, report);
+        status = run(o, &l, report);
         double wall_s = (double)(sy_clock_now() - begun) / 1e9;
         if (status == SY_OK)
             status = o->json ? sy_sim_print_json(report, wall_s, stdout)

@@ -27,6 +27,12 @@ void sy_sim_config_default(struct sy_sim_config *config)
     };
 }
 
+const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
+{
+    static const char *const names[] = {"done", "refused", "failed"};
+    return (unsigned)outcome < SY_ARRAY_LEN(names) ? names[outcome] : "?";
+}
+
 /* splitmix64 */
 uint64_t sy_sim_random(struct sim *s)
 {

@@ -72,6 +72,9 @@ enum sy_sim_router {
 const char *sy_sim_router_name(enum sy_sim_router router);
 int sy_sim_router_parse(const char *text, enum sy_sim_router *out); /* EARG */
 
+enum sy_sim_outcome { SY_SIM_DONE, SY_SIM_REFUSED, SY_SIM_FAILED };
+const char *sy_sim_outcome_name(enum sy_sim_outcome outcome);
+
 struct sy_sim_config {
     struct sy_policy_config policy; /* max_jobs is set by the simulator */
     int n_devices;
@@ -91,6 +94,10 @@ struct sy_sim_config {
     double train_share; /* of the time, guaranteed to jobs beside requests: 0..0.9 */
     int max_queue;      /* of requests a device */
     uint64_t seed;
+    /* (optional) Told of each request when it ends; latency_ns counts from its arrival. */
+    void (*answered)(void *ctx, const struct sy_sim_request *request, int device,
+                     enum sy_sim_outcome outcome, sy_ns latency_ns);
+    void *answered_ctx;
     sy_ns end_ns; /* nothing after it is looked at; 0: until all is done */
 };
 

@@ -46,6 +46,13 @@ static void prefetch(struct sim *s, struct device *d)
     d->prefetch_from_ns = SY_MAX(s->now, d->link_free_ns);
 }
 
+static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_outcome outcome)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    if (s->config->answered)
+        s->config->answered(s->config->answered_ctx, r, device, outcome, s->now - r->at_ns);
+}
+
 int sy_sim_arrive(struct sim *s, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
@@ -58,6 +65,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     s->report->n_requests++;
     if (sy_admission_ask(d->admission, &ask, s->now, &prediction) < 0) {
         s->report->n_refused++;
+        tell(s, request, device, SY_SIM_REFUSED);
         return device;
     }
     sy_sim_note_load(s, device, 1);
@@ -138,6 +146,7 @@ static void finish(struct sim *s, struct device *d)
     s->report->n_done++;
     s->report->n_late += r->deadline_ns > 0 && latency > r->deadline_ns;
     sy_sim_note_latency(s->report, r->class_, latency);
+    tell(s, d->request, (int)(d - s->devices), SY_SIM_DONE);
     if (share > 0 && d->policy && sy_policy_n_ready(d->policy) > 0)
         d->requests_from_ns =
             s->now + (sy_ns)((double)(s->now - d->serve_from_ns) * share / (1 - share));
@@ -214,6 +223,7 @@ void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
             sy_admission_again(d->admission, sy_sim_ask_for(s, f->device, d->request).duration);
         } else {
             s->report->n_failed++;
+            tell(s, d->request, f->device, SY_SIM_FAILED);
             forget_request(s, d);
         }
     }

@@ -1,4 +1,6 @@
 /* The figure: device occupation over time, and a distribution. */
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,15 @@
 static const char *const colours[] = {"#c0504d", "#4f81bd", "#9bbb59", "#8064a2",
                                       "#4bacc6", "#f79646", "#7f7f7f", "#1f497d"};
 
+/* 1, 2 or 5 times a power of ten, four to ten of them up to `most`. */
+static double round_step(double most)
+{
+    if (!(most > 0))
+        return 0;
+    double power = pow(10, floor(log10(most / 4))), part = most / 4 / power;
+    return power * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
+}
+
 static void axis(FILE *to, int top, const char *title, const char *across, double most)
 {
     fprintf(to,
@@ -23,11 +34,16 @@ static void axis(FILE *to, int top, const char *title, const char *across, doubl
             "<rect x='%d' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n",
             LEFT, top - 8, title, LEFT, top, WIDTH, HEIGHT);
     for (int i = 0; i <= 4; i++)
-        fprintf(to,
-                "<text x='%d' y='%d' text-anchor='middle'>%.4g</text>\n"
-                "<text x='%d' y='%d' text-anchor='end'>%d %%</text>\n",
-                LEFT + i * WIDTH / 4, top + HEIGHT + 16, most * i / 4, LEFT - 6,
+        fprintf(to, "<text x='%d' y='%d' text-anchor='end'>%d %%</text>\n", LEFT - 6,
                 top + HEIGHT - i * HEIGHT / 4 + 4, 25 * i);
+    double step = round_step(most);
+    for (int i = 0; step > 0 && i * step <= most * 1.0001; i++)
+        fprintf(to,
+                "<text x='%.1f' y='%d' text-anchor='middle'>%.10g</text>\n"
+                "<line x1='%.1f' x2='%.1f' y1='%d' y2='%d' stroke='#888'/>\n",
+                LEFT + i * step / most * WIDTH, top + HEIGHT + 18, i * step,
+                LEFT + i * step / most * WIDTH, LEFT + i * step / most * WIDTH, top + HEIGHT,
+                top + HEIGHT + 4);
     fprintf(to, "<text x='%d' y='%d' text-anchor='middle'>%s</text>\n", LEFT + WIDTH / 2,
             top + HEIGHT + 32, across);
 }
@@ -42,7 +58,10 @@ static void bar(FILE *to, double x, double width, double from, double part, cons
 static void plot_occupation(const struct sy_sim_report *r, FILE *to)
 {
     double end_s = (double)SY_MAX(r->makespan_ns, 1) / 1e9, bin_s = (double)r->bin_ns / 1e9;
-    axis(to, TOP, "devices: requests (red), jobs (blue)", "seconds", end_s);
+    bool in_minutes = end_s > 600;
+    axis(to, TOP, "devices: requests (red), jobs (blue)", in_minutes ? "minutes" : "seconds",
+         in_minutes ? end_s / 60 : end_s);
+    fprintf(to, "<g shape-rendering='crispEdges'>\n");
     for (int i = 0; i < SY_SIM_BINS && i * bin_s < end_s; i++) {
         double all = SY_MIN(bin_s, end_s - i * bin_s) * 1e9 * r->n_devices;
         double x = LEFT + i * bin_s / end_s * WIDTH;
@@ -52,6 +71,7 @@ static void plot_occupation(const struct sy_sim_report *r, FILE *to)
         bar(to, x, width, 0, jobs, colours[1]);
         bar(to, x, width, jobs, requests, colours[0]);
     }
+    fprintf(to, "</g>\n");
 }
 
 /* Points of a cumulative curve; the last is at the right edge. */
