@@ -482,27 +482,6 @@ void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived)
     sy_assert_expensive(sy_residency_is_valid(r));
 }
 
-int sy_residency_make_room(struct sy_residency *r, uint64_t bytes)
-{
-    uint64_t capacity = sy_pool_capacity_bytes(r->pool);
-    uint64_t wish = bytes > capacity ? UINT64_MAX : SY_ALIGN_UP(bytes, SY_POOL_ALIGN);
-    SY_TRY(sy_trial_begin(r));
-    while (sy_pool_largest_free_bytes(r->trial) < wish && sy_trial_evict(r, NULL))
-        continue;
-    if (sy_pool_largest_free_bytes(r->trial) >= wish) {
-        sy_trial_commit(r, NULL);
-        return SY_OK;
-    }
-    sy_trial_remove_others(r, NULL);
-    uint64_t largest = sy_pool_largest_free_bytes(r->trial);
-    int status = largest >= wish ? SY_EBUSY : SY_ENOMEM_DEVICE;
-    return sy_error_set(status, "no room for %llu bytes in one piece: %s%llu of %llu pool bytes",
-                        (unsigned long long)bytes,
-                        status == SY_EBUSY ? "once what streams or runs has finished, there are "
-                                           : "without any model there are ",
-                        (unsigned long long)largest, (unsigned long long)capacity);
-}
-
 /* ---- reading ---------------------------------------------------------------------------------- */
 
 int sy_residency_n_resident(const struct sy_residency *r, int model)

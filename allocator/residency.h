@@ -68,7 +68,8 @@ int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_p
  * overwritten by cycling) are given back, at the last pin. After a cycling run the head that fits is not resident, except
  * groups whose place was not reused; R1 then decides what stays (the prefix). `arrived` NULL: all arrived. */
 void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived);
-/* Evicts idle models until `bytes` can be taken in one piece from the pool. EBUSY or ENOMEM_DEVICE as above. */
+/* Drops groups of idle models until `bytes` can be taken in one piece from the pool: where that costs the fewest bytes of heads, then of
+ * tails. EBUSY or ENOMEM_DEVICE as above. */
 int sy_residency_make_room(struct sy_residency *r, uint64_t bytes);
 
 /* Groups 0..n-1 are in the pool or on their way and will still be there after the run; 0 for an unknown

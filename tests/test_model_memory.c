@@ -122,11 +122,52 @@ static void status_shows_heads(void **state)
     fixture_finish(&f);
 }
 
+/* A job needs room in one piece that idle models' groups stand in: they go, and stream again; requests go on meanwhile. */
+static void idle_models_make_room_and_stream_again(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"tiny_cnn", "mlp", "bert_tiny"};
+    struct fixture f;
+    sy_client_result *reference[3];
+    fixture_init(&f, "pieces");
+    const char *const args[] = {"--models",     fixture_models(), "--device", "emulated",
+                                "--pool-bytes", "15000K",         NULL};
+    fixture_start(&f, args);
+    for (int m = 0; m < 3; m++)
+        reference[m] = fixture_infer(&f, models[m], 1, m, NULL);
+    json_t *status = fixture_status(&f);
+    int64_t largest =
+        json_integer_value(json_object_get(json_object_get(status, "pool"), "largest_free_bytes"));
+    json_decref(status);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "pieces", 1000000, 1000000));
+    for (int round = 0; round < 5; round++)
+        for (int m = 0; m < 3; m++) {
+            sy_client_result *r = fixture_infer(&f, models[m], 1, m, NULL);
+            assert_true(fixture_same(r, reference[m]));
+            sy_client_result_free(r);
+        }
+    assert_true(fixture_wait_step(&f, job, 1) >= 1);
+    status = fixture_status(&f);
+    const json_t *shown = json_array_get(json_object_get(status, "jobs"), 0);
+    int64_t needs = json_integer_value(json_object_get(shown, "persistent_bytes")) +
+                    json_integer_value(json_object_get(shown, "ephemeral_bytes"));
+    assert_true(needs > largest);
+    json_decref(status);
+    assert_true(fixture_counter(&f, "evictions") > 0);
+    assert_int_equal(fixture_counter(&f, "failed"), 0);
+    check_link_bytes(&f);
+    for (int m = 0; m < 3; m++)
+        sy_client_result_free(reference[m]);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_stay_in_the_image_and_the_bits_are_the_same),
         cmocka_unit_test(status_shows_heads),
+        cmocka_unit_test(idle_models_make_room_and_stream_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

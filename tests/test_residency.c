@@ -234,6 +234,75 @@ static void finish_run(struct world *w, int m)
     sy_residency_unpin(w->residency, m, run->arrived);
 }
 
+/* What emptying pages [from, from + n) costs: heads' pages x 1000 and tails' pages; -1 where something stands that cannot go. */
+static long cost_of_stretch(const struct world *w, int from, int n)
+{
+    long cost = 0;
+    bool taken[PAGES] = {false};
+    for (int i = 0; i < LANES; i++)
+        for (uint64_t p = 0; w->lanes[i] && p < w->lane_bytes[i] / PAGE; p++)
+            taken[(w->lanes[i] - 1) / PAGE + p] = true;
+    for (int m = 0; m < MODELS; m++) {
+        const struct run *run = &w->runs[m];
+        int n_there = run->phase == IDLE   ? sy_residency_n_resident(w->residency, m)
+                      : run->phase == HEAD ? run->n_placed
+                                           : run->n_groups;
+        bool gone = false;
+        for (int g = 0; g < n_there; g++) {
+            int at = (int)(run->places[g].offset / PAGE);
+            int pages = (int)((run->bytes[g] + PAGE - 1) / PAGE);
+            bool hit = pages > 0 && at < from + n && from < at + pages;
+            if (hit && run->phase != IDLE)
+                return -1;
+            gone |= hit;
+            if (gone)
+                cost += pages * (g < sy_residency_n_head(w->residency, m) ? 1000 : 1);
+        }
+    }
+    for (int p = from; p < from + n; p++)
+        if (taken[p])
+            return -1;
+    return cost;
+}
+
+static long cheapest_stretch(const struct world *w, int n)
+{
+    long best = -1;
+    for (int from = 0; from + n <= PAGES; from++) {
+        long cost = cost_of_stretch(w, from, n);
+        if (cost >= 0 && (best < 0 || cost < best))
+            best = cost;
+    }
+    return best;
+}
+
+static bool any_cycles(const struct world *w)
+{
+    for (int m = 0; m < MODELS; m++)
+        if (w->runs[m].phase == RUNNING && w->runs[m].cycles)
+            return true;
+    return false;
+}
+
+/* Room in one piece is there exactly if some stretch holds nothing pinned, and it costs what the cheapest costs. */
+static void make_room(struct world *w, uint64_t bytes)
+{
+    int before[MODELS];
+    long expected = cheapest_stretch(w, (int)(bytes / PAGE)), cost = 0;
+    for (int m = 0; m < MODELS; m++)
+        before[m] = sy_residency_n_resident(w->residency, m);
+    int status = sy_residency_make_room(w->residency, bytes);
+    assert_true(status == SY_OK || status == SY_EBUSY || status == SY_ENOMEM_DEVICE);
+    for (int m = 0; m < MODELS; m++)
+        for (int g = sy_residency_n_resident(w->residency, m); g < before[m]; g++)
+            cost += (long)((w->runs[m].bytes[g] + PAGE - 1) / PAGE) *
+                    (g < sy_residency_n_head(w->residency, m) ? 1000 : 1);
+    if (any_cycles(w)) /* its regions are larger than its groups, as seen from here */
+        return;
+    assert_int_equal(status == SY_OK, expected >= 0);
+    assert_int_equal(cost, status == SY_OK ? expected : 0);
+}
+
 static void random_lane(struct world *w)
 {
     int i = (int)below(LANES);
@@ -242,13 +311,11 @@ static void random_lane(struct world *w)
         w->lanes[i] = 0;
         return;
     }
-    uint64_t bytes = (1 + below(40)) * PAGE, offset;
-    int status = sy_residency_make_room(w->residency, bytes);
-    if (status != SY_OK) {
-        assert_true(status == SY_EBUSY || status == SY_ENOMEM_DEVICE);
+    uint64_t bytes = (1 + below(below(4) ? 40 : 200)) * PAGE, offset;
+    make_room(w, bytes);
+    int status = sy_pool_take(w->pool, bytes, true, &offset);
+    if (status != SY_OK)
         return;
-    }
-    assert_int_equal(sy_pool_take(w->pool, bytes, true, &offset), SY_OK);
     w->lanes[i] = offset + 1;
     w->lane_bytes[i] = bytes;
     for (uint64_t p = 0; p < bytes / PAGE; p++)
@@ -261,6 +328,11 @@ static void random_operation(struct world *w)
     struct run *run = &w->runs[m];
     if (below(10) == 0)
         random_lane(w);
+    else if (below(20) == 0)
+        assert_int_equal(sy_residency_set_head(w->residency, m,
+                                               (int)below((uint64_t)run->n_groups + 1),
+                                               (double)below(4)),
+                         SY_OK);
     else if (run->phase == RUNNING || (run->phase == HEAD && below(3) == 0))
         finish_run(w, m);
     else if (below(4) == 0)
