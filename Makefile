@@ -278,6 +278,8 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
+$(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
+
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
 $(B)/tests/test_cuda_engine: $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ)

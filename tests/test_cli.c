@@ -188,6 +188,42 @@ static void bench_link_measures_what_was_asked_for(void **state)
 
 /* ---- with a server ------------------------------------------------------------------------------------- */
 
+/* A tiny job without a server: trained, drawn, explained; nothing is left but what was asked for. */
+static void train_runs_draws_and_explains_here(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/sy_cli_train_XXXXXX", job[64], model[4096];
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(realpath("tests/data/train_step/model.onnx", model));
+    snprintf(job, sizeof job, "%s/job.json", folder);
+    FILE *file = fopen(job, "wb");
+    fprintf(file,
+            "{\"name\": \"tiny\", \"model\": \"%s\", \"optimizer\": {\"learning_rate\": 0.01}, "
+            "\"batch\": 8, \"epochs\": 9, \"max_steps\": 12, \"evaluate_every_steps\": 5, "
+            "\"data\": {\"kind\": "
+            "\"synthetic\", \"samples\": 64, \"test_samples\": 16}}",
+            model);
+    fclose(file);
+    assert_int_equal(run("train %s --local --plot %s/curve.svg", job, folder), 0);
+    assert_non_null(strstr(output, "step 12/12"));
+    assert_non_null(strstr(output, "accuracy"));
+    assert_non_null(strstr(output, "12 points of loss, 3 of accuracy"));
+    assert_int_equal(run("train %s --local --plot /nowhere/curve.svg", job), 1);
+    assert_int_equal(run("train %s --explain --steps 3", job), 0);
+    assert_non_null(strstr(output, "forward"));
+    assert_non_null(strstr(output, "huge pages: never"));
+    assert_int_equal(run("train %s %s", job, job), 2);
+    assert_int_equal(run("train %s --steps 0", job), 2);
+    file = fopen(job, "wb");
+    fprintf(file, "{\"name\": \"tiny\", \"modle\": \"x\"}");
+    fclose(file);
+    assert_int_equal(run("train %s --local", job), 1);
+    assert_non_null(strstr(output, "unknown key 'modle'; did you mean 'model'"));
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 static void put_npy(const char *path, int64_t rows, int64_t columns, float first)
 {
     float values[64];
@@ -273,6 +309,7 @@ int main(void)
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
         cmocka_unit_test(import_reports_and_keeps_its_precision),
         cmocka_unit_test(bench_link_measures_what_was_asked_for),
+        cmocka_unit_test(train_runs_draws_and_explains_here),
         cmocka_unit_test(tensors_go_in_and_out_as_npy_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -603,10 +603,13 @@ enum sy_train_part sy_train_run_next(const struct sy_train_run *r, const char **
     case STAGE_LOAD:
         return SY_TRAIN_DATA;
     case STAGE_GRADIENT:
+        if (!r->ops->gradient_step_name)
+            return SY_TRAIN_FORWARD;
         *name = r->ops->gradient_step_name(r->trainer, r->at, &is_backward);
         return is_backward ? SY_TRAIN_BACKWARD : SY_TRAIN_FORWARD;
     case STAGE_UPDATE:
-        *name = r->ops->update_step_name(r->trainer, r->at);
+        if (r->ops->update_step_name)
+            *name = r->ops->update_step_name(r->trainer, r->at);
         return SY_TRAIN_UPDATE;
     default:
         return SY_TRAIN_OTHER;

@@ -62,7 +62,7 @@ enum sy_train_part {
     SY_TRAIN_OTHER /* ends of iterations, snapshots, evaluation */
 };
 
-/* What the next advance does; *name: the node or parameter that it is for, or NULL. */
+/* What the next advance does; *name: the node that it is for, or NULL. */
 enum sy_train_part sy_train_run_next(const struct sy_train_run *run, const char **name);
 
 /* From now on: finish the iteration, snapshot, evaluate if asked and if the job has test data; advance then returns FINISHED. */

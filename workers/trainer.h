@@ -63,7 +63,8 @@ struct sy_trainer_ops {
      * it and the seed alone. */
     void (*begin_batch)(struct sy_trainer *trainer, uint64_t number);
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
-    /* For which node a gradient step works, and whether behind the loss; for which parameter an update step. Borrowed. */
+    /* For which node a gradient step works, and whether behind the loss; whose parameter an update step changes. Borrowed. (optional: an
+     * engine that leaves them out is not explained) */
     const char *(*gradient_step_name)(const struct sy_trainer *trainer, int step,
                                       bool *is_backward);
     const char *(*update_step_name)(const struct sy_trainer *trainer, int step);

@@ -273,7 +273,9 @@ static const char *gradient_step_name(const struct sy_trainer *t, int step, bool
 
 static const char *update_step_name(const struct sy_trainer *t, int step)
 {
-    return t->graph->tensors[t->params[t->updates[step].param].tensor].name;
+    int tensor = t->params[t->updates[step].param].tensor;
+    const struct sy_tr_tensor *of = &t->tensors[tensor];
+    return of->n_consumers ? t->graph->nodes[of->consumer].name : t->graph->tensors[tensor].name;
 }
 
 static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)

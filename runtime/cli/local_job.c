@@ -1,0 +1,41 @@
+#include "runtime/cli/local_job.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+#define HUGE_PAGE (2ull << 20)
+
+int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job)
+{
+    *job = (struct sy_local_job){0};
+    SY_TRY(sy_train_run_create(text, &sy_host_trainer, NULL, &job->run));
+    sy_train_run_needs(job->run, &job->needs);
+    uint64_t persistent = SY_ALIGN_UP(job->needs.persistent_bytes, HUGE_PAGE);
+    uint64_t ephemeral = SY_ALIGN_UP(job->needs.ephemeral_bytes, HUGE_PAGE);
+    uint64_t bytes = HUGE_PAGE + persistent + ephemeral + HUGE_PAGE; /* the page, and to align */
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return sy_error_set(SY_ENOMEM_HOST, "no %llu bytes for the job: %s",
+                            (unsigned long long)bytes, strerror(errno));
+    job->memory = memory;
+    job->memory_bytes = bytes;
+    if (huge != SY_HUGE_AS_IS)
+        madvise(memory, bytes, huge == SY_HUGE_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    char *aligned = memory + (HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE) % HUGE_PAGE;
+    job->page = (struct sy_control_page *)(void *)aligned;
+    aligned += HUGE_PAGE;
+    return sy_train_run_start(job->run, aligned, aligned + persistent, 0, job->page);
+}
+
+void sy_local_job_finish(struct sy_local_job *job)
+{
+    sy_train_run_destroy(job->run);
+    if (job->memory)
+        munmap(job->memory, job->memory_bytes);
+    *job = (struct sy_local_job){0};
+}
