@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -276,6 +277,113 @@ static void test_halves_as_storage(void **state)
     check_halves(SY_DTYPE_BF16, 8e-3);
 }
 
+/* ---- quantised models ------------------------------------------------------------------------------ */
+
+static int whole_constant(struct sy_graph *g, enum sy_dtype dtype, int n, const int64_t *dims)
+{
+    int64_t values[8192], count = 1;
+    for (int i = 0; i < n; i++)
+        count *= dims[i];
+    assert_in_range(count, 1, 8192);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = dtype == SY_DTYPE_I8 ? rig_int(&seed, -128, 127) : rig_int(&seed, 0, 255);
+    return gb_constant_of(g, dtype, n, dims, values);
+}
+
+static void scalar(struct sy_graph *g, int tensor)
+{
+    g->tensors[tensor].shape.rank = 0;
+}
+
+/* QLinearConv and QLinearMatMul in turns; types, zero points and the number of scales by chance. */
+static struct sy_graph *quantized_graph(bool conv)
+{
+    struct sy_graph *g = gb_new(conv ? "QLinearConv" : "QLinearMatMul");
+    enum sy_dtype a_type = rig_int(&seed, 0, 1) ? SY_DTYPE_I8 : SY_DTYPE_U8,
+                  b_type = rig_int(&seed, 0, 1) ? SY_DTYPE_I8 : SY_DTYPE_U8,
+                  y_type = rig_int(&seed, 0, 1) ? SY_DTYPE_I8 : SY_DTYPE_U8;
+    int64_t in = rig_int(&seed, 1, 20), out = rig_int(&seed, 1, 40),
+            each = rig_int(&seed, 0, 1) ? out : 1;
+    int inputs[9];
+    inputs[0] =
+        conv ? gb_input_of(g, a_type, DIMS(1, in, 7, 7)) : gb_input_of(g, a_type, DIMS(1, 5, in));
+    inputs[1] = gb_constant(g, "a_scale", DIMS(1), &seed, 0.01, 0.05);
+    inputs[2] = whole_constant(g, a_type, DIMS(1));
+    inputs[3] = conv ? whole_constant(g, b_type, DIMS(out, in, 3, 3))
+                     : whole_constant(g, b_type, DIMS(in, out));
+    inputs[4] = gb_constant(g, "b_scale", DIMS(each), &seed, 0.01, 0.05);
+    inputs[5] = whole_constant(g, b_type, DIMS(each));
+    inputs[6] = gb_constant(g, "y_scale", DIMS(1), &seed, 0.2, 2);
+    inputs[7] = whole_constant(g, y_type, DIMS(1));
+    const int scalars[] = {1, 2, 6, 7};
+    for (int i = 0; i < 4; i++)
+        scalar(g, inputs[scalars[i]]);
+    int64_t bias[40];
+    for (int64_t i = 0; i < out; i++)
+        bias[i] = rig_int(&seed, -5000, 5000);
+    inputs[8] = gb_constant_of(g, SY_DTYPE_I32, DIMS(out), bias);
+    int y = conv ? gb_node(g, SY_OP_QLINEAR_CONV, 9, inputs, DIMS(1, out, 7, 7))
+                 : gb_node(g, SY_OP_QLINEAR_MATMUL, 8, inputs, DIMS(1, 5, out));
+    gb_type(g, y, y_type);
+    if (conv) {
+        gb_ints(g, "kernel_shape", DIMS(3, 3));
+        gb_ints(g, "strides", DIMS(1, 1));
+        gb_ints(g, "dilations", DIMS(1, 1));
+        gb_ints(g, "pads", DIMS(1, 1, 1, 1));
+    }
+    gb_int(g, "group", 1);
+    gb_output(g, y);
+    return g;
+}
+
+static void run_whole(struct sy_graph *g, bool optimize, struct rig_tensors *in,
+                      struct rig_tensors *out, struct engine_rig *rig)
+{
+    if (rig_open(rig, g, optimize) < 0)
+        fail_msg("%s: %s", g->name, sy_error_text());
+    struct sy_program *program = rig_program(rig, 3);
+    if (!in->data) {
+        rig_take(rig, rig->graph->inputs, 1, 3, 0, in);
+        for (uint64_t i = 0; i < in->bytes[0]; i++)
+            ((uint8_t *)in->data[0])[i] = (uint8_t)rig_int(&seed, 0, 255);
+    }
+    rig_take(rig, rig->graph->outputs, 1, 3, 0, out);
+    assert_int_equal(rig_run(rig, program, in, out, 0xff, NULL), SY_OK);
+    rig_engine.ops->program_destroy(program);
+}
+
+/* As products of floats the same, within one step, as in whole numbers: how the kernels compute what no pass has touched. */
+static void test_quantized_products(void **state)
+{
+    (void)state;
+    if (rig_engine.lacks_operators)
+        skip();
+    for (int i = 0; i < 40; i++) {
+        struct sy_graph *g = quantized_graph(i & 1);
+        bool is_signed = g->tensors[g->outputs[0]].dtype == SY_DTYPE_I8;
+        struct engine_rig whole, floats;
+        struct rig_tensors in = {0}, want, got;
+        run_whole(g, false, &in, &want, &whole);
+        run_whole(g, true, &in, &got, &floats);
+        assert_true(floats.graph->n_nodes > whole.graph->n_nodes);
+        for (uint64_t k = 0; k < want.bytes[0]; k++) {
+            int x = ((uint8_t *)want.data[0])[k], y = ((uint8_t *)got.data[0])[k];
+            if (is_signed) {
+                x = (int8_t)x;
+                y = (int8_t)y;
+            }
+            if (abs(x - y) > 1)
+                fail_msg("%s %d: [%llu] is %d, not %d", g->name, i, (unsigned long long)k, y, x);
+        }
+        rig_drop(&in);
+        rig_drop(&want);
+        rig_drop(&got);
+        rig_close(&whole);
+        rig_close(&floats);
+        sy_graph_free(g);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -288,9 +396,13 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_residual_block), cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_half_the_bytes), cmocka_unit_test(test_coordinates_stay_exact),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_halves_as_storage),
+        cmocka_unit_test(test_residual_block),
+        cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_half_the_bytes),
+        cmocka_unit_test(test_coordinates_stay_exact),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_halves_as_storage),
+        cmocka_unit_test(test_quantized_products),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,7 +215,7 @@ static int layout_conv(const struct sy_graph *graph, const struct sy_node *node,
     bool fast = false, more;
     if (input != 1)
         return SY_OK;
-    if (graph->precision == SY_PRECISION_BF16) {
+    if (sy_node_packs_narrow(graph, node)) {
         int status = find_layout(graph, node, dnnl_bf16, md, &fast);
         if (status < 0 && status != SY_EUNSUPPORTED)
             return status;

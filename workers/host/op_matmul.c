@@ -100,7 +100,7 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
     if (input != 1 || !constant_matrix(graph, node))
         return SY_OK;
     SY_TRY(weights_dims(graph, node, &s.k, &s.n));
-    if (graph->precision == SY_PRECISION_BF16) {
+    if (sy_node_packs_narrow(graph, node)) {
         int status = choose_layout(node, &s, md, &fast);
         if (status < 0 && status != SY_EUNSUPPORTED)
             return status;

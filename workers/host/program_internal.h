@@ -131,6 +131,9 @@ bool sy_value_is_narrow(const struct sy_value *v);
 size_t sy_value_element_bytes(const struct sy_value *v);
 bool sy_layer_has_narrow(const struct sy_layer *layer,
                          int input); /* that parameter is packed as bf16 */
+/* At import: whether the node's weights are to be bf16. In a graph of that precision; and, where the CPU has the instructions, of a product
+ * of whole numbers (attribute `whole`) that bf16 holds exactly. */
+bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *node);
 /* Whether the layer's product takes its factors as bf16. */
 bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
 /* What the readers of the node's output want: SY_WANT_ bits; the other form is converted when it is read. */
@@ -180,7 +183,7 @@ struct sy_host_op {
 };
 const struct sy_host_op *sy_host_op_find(enum sy_op op);
 extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[],
-    sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[],
+    sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[], sy_host_ops_quantize[],
     sy_host_ops_movement[]; /* each ends with build NULL */
 
 /* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */

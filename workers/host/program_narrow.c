@@ -3,6 +3,7 @@
  * Readers are looked at from the last layer to the first. A product wants its factors narrow; what passes bytes on wants what its own
  * result is wanted as; everything else wants float32. The producer chooses from the sum of these wishes, and whoever
  * finds the other form converts. */
+#include <math.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -44,6 +45,23 @@ static bool is_constant(const struct sy_graph *graph, const struct sy_layer *lay
     return graph->tensors[node->inputs[input]].data != NULL;
 }
 
+bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *node)
+{
+    const struct sy_tensor *w = &graph->tensors[node->inputs[1]];
+    const float *floats = w->data;
+    const int64_t largest = 256; /* below it bf16 has all whole numbers */
+    if (graph->precision == SY_PRECISION_BF16)
+        return true;
+    if (!sy_node_int(node, "whole", 0) || sy_node_float(node, "alpha", 1) != 1 ||
+        w->dtype != SY_DTYPE_F32 || !floats ||
+        sy_host_engine.check_precision(SY_PRECISION_BF16) < 0)
+        return false;
+    for (size_t i = 0; i < w->data_bytes / sizeof *floats; i++)
+        if (!(fabsf(floats[i]) <= (float)largest) || floats[i] != rintf(floats[i]))
+            return false;
+    return true;
+}
+
 /* Worth it: each number that is rounded is used for several products. */
 static bool is_large_product(const struct sy_graph *graph, const struct sy_node *node)
 {
@@ -59,12 +77,11 @@ bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_la
 {
     const struct sy_graph *graph = p->graph;
     const struct sy_node *node = &graph->nodes[layer->node];
-    if (graph->precision != SY_PRECISION_BF16)
-        return false;
     if (sy_layer_has_narrow(layer, 1))
         return true;
-    return node->op == SY_OP_MATMUL && !is_constant(graph, layer, 0) &&
-           !is_constant(graph, layer, 1) && is_large_product(graph, node);
+    return graph->precision == SY_PRECISION_BF16 && node->op == SY_OP_MATMUL &&
+           !is_constant(graph, layer, 0) && !is_constant(graph, layer, 1) &&
+           is_large_product(graph, node);
 }
 
 static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
@@ -127,8 +144,6 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
 void sy_program_plan_narrow(struct sy_program *p)
 {
     const struct sy_graph *graph = p->graph;
-    if (graph->precision != SY_PRECISION_BF16)
-        return;
     for (int i = 0; i < graph->n_outputs; i++)
         p->wants[graph->outputs[i]] |= WIDE;
     for (int l = p->n_layers - 1; l >= 0; l--) {
@@ -141,7 +156,11 @@ void sy_program_plan_narrow(struct sy_program *p)
 
 unsigned sy_program_wanted(const struct sy_program *p, int output)
 {
-    int tensor = sy_program_node(p)->outputs[output];
+    const struct sy_node *node = sy_program_node(p);
+    int tensor = node->outputs[output];
+    /* In float32 only whole numbers may be narrow, and they are made here. */
+    if (p->graph->precision == SY_PRECISION_F32 && node->op != SY_OP_DEQUANTIZE_LINEAR)
+        return SY_WANT_WIDE;
     return p->graph->tensors[tensor].dtype == SY_DTYPE_F32 ? p->wants[tensor] : WIDE;
 }
 
