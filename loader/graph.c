@@ -206,6 +206,7 @@ void sy_attr_finish(struct sy_attr *attr)
     free(attr->s);
     free(attr->ints);
     free(attr->floats);
+    sy_graph_free(attr->graph);
     *attr = (struct sy_attr){.tensor = -1};
 }
 

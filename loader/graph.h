@@ -216,6 +216,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(HANN_WINDOW, "HannWindow") \
     X(DFT, "DFT") \
     X(TF_IDF, "TfIdfVectorizer") \
+    X(IF, "If") \
+    X(LOOP, "Loop") \
     X(NUMBERS, "switchyard.Numbers") /* integers `fixed + per_batch * N`: sizes that somebody computes with */ \
     /* operands that are known at run only; the file declares what the result is, and the run checks it */ \
     X(RUN_RESHAPE, "switchyard.RunReshape") \
@@ -244,7 +246,8 @@ enum sy_attr_kind {
     SY_ATTR_INTS,
     SY_ATTR_FLOATS,
     SY_ATTR_STRING,
-    SY_ATTR_TENSOR
+    SY_ATTR_TENSOR,
+    SY_ATTR_GRAPH
 };
 
 struct sy_attr {
@@ -257,6 +260,8 @@ struct sy_attr {
     int64_t *ints;
     float *floats;
     int tensor; /* ATTR_TENSOR: index of a constant tensor of the graph */
+    struct sy_graph *
+        graph; /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (loader/README.md) */
 };
 
 struct sy_tensor {

@@ -3,7 +3,7 @@
  *   graph  = [version, name, [tensor...], [node...], [input...], [output...], precision]   precision: only if it is not 0 (f32)
  *   tensor = [name, dtype, [fixed, per_batch, ...], constant bytes or nil]
  *   node   = [op name, opset, name, [input...], [output...], [attr...], activation, alpha, beta, bias, residual]
- *   attr   = [name, kind, value]
+ *   attr   = [name, kind, value]                        the value of kind "graph" is a graph, all its constants with it
  *
  * Operators go by name, so that the enum may grow in the middle. Decoding trusts nothing: the bytes are scanned before msgpack-c
  * reserves memory for what they claim, and every index is checked. */
@@ -54,6 +54,9 @@ static void put_tensor(msgpack_packer *pk, const struct sy_tensor *t, bool keep_
         msgpack_pack_bin_body(pk, t->data, t->data_bytes);
 }
 
+static void put_graph(msgpack_packer *pk, const struct sy_graph *graph, const bool *keep_data,
+                      bool keep_all);
+
 static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
 {
     msgpack_pack_array(pk, 3);
@@ -82,6 +85,9 @@ static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
         for (int i = 0; i < attr->n; i++)
             msgpack_pack_float(pk, attr->floats[i]);
         break;
+    case SY_ATTR_GRAPH:
+        put_graph(pk, attr->graph, NULL, true);
+        break;
     }
 }
 
@@ -101,6 +107,24 @@ static void put_node(msgpack_packer *pk, const struct sy_node *node)
     msgpack_pack_float(pk, node->act_beta);
     msgpack_pack_int(pk, node->bias_input);
     msgpack_pack_int(pk, node->residual_input);
+}
+
+static void put_graph(msgpack_packer *pk, const struct sy_graph *graph, const bool *keep_data,
+                      bool keep_all)
+{
+    msgpack_pack_array(pk, graph->precision ? 7 : 6);
+    msgpack_pack_int(pk, CODEC_VERSION);
+    put_text(pk, graph->name);
+    msgpack_pack_array(pk, (size_t)graph->n_tensors);
+    for (int t = 0; t < graph->n_tensors; t++)
+        put_tensor(pk, &graph->tensors[t], keep_all || (keep_data && keep_data[t]));
+    msgpack_pack_array(pk, (size_t)graph->n_nodes);
+    for (int n = 0; n < graph->n_nodes; n++)
+        put_node(pk, &graph->nodes[n]);
+    put_ints(pk, graph->n_inputs, graph->inputs);
+    put_ints(pk, graph->n_outputs, graph->outputs);
+    if (graph->precision)
+        msgpack_pack_int(pk, (int)graph->precision);
 }
 
 /* A writer that remembers that memory ran out, so that the many calls above need no check each. */
@@ -124,19 +148,7 @@ int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **
     msgpack_packer pk;
     msgpack_sbuffer_init(&to.buffer);
     msgpack_packer_init(&pk, &to, write_checked);
-    msgpack_pack_array(&pk, graph->precision ? 7 : 6);
-    msgpack_pack_int(&pk, CODEC_VERSION);
-    put_text(&pk, graph->name);
-    msgpack_pack_array(&pk, (size_t)graph->n_tensors);
-    for (int t = 0; t < graph->n_tensors; t++)
-        put_tensor(&pk, &graph->tensors[t], keep_data && keep_data[t]);
-    msgpack_pack_array(&pk, (size_t)graph->n_nodes);
-    for (int n = 0; n < graph->n_nodes; n++)
-        put_node(&pk, &graph->nodes[n]);
-    put_ints(&pk, graph->n_inputs, graph->inputs);
-    put_ints(&pk, graph->n_outputs, graph->outputs);
-    if (graph->precision)
-        msgpack_pack_int(&pk, (int)graph->precision);
+    put_graph(&pk, graph, keep_data, false);
     if (to.failed) {
         msgpack_sbuffer_destroy(&to.buffer);
         return sy_error_set(SY_ENOMEM_HOST, "graph '%.100s': no memory to encode it", graph->name);
@@ -269,6 +281,8 @@ static int get_attr_numbers(const msgpack_object *o, struct sy_attr *attr)
     return SY_OK;
 }
 
+static int get_graph(const msgpack_object *o, struct sy_graph *graph);
+
 static int get_attr(const msgpack_object *o, struct sy_attr *attr)
 {
     const msgpack_object *f = get_array(o, 3);
@@ -277,7 +291,7 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
     if (!f)
         return corrupt("an attribute");
     SY_TRY(get_text(&f[0], &attr->name));
-    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_TENSOR, &kind));
+    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_GRAPH, &kind));
     attr->kind = (enum sy_attr_kind)kind;
     switch (attr->kind) {
     case SY_ATTR_INT:
@@ -288,6 +302,9 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
         return get_text(&f[2], &attr->s);
     case SY_ATTR_TENSOR:
         return get_int(&f[2], 0, INT_MAX, &attr->tensor);
+    case SY_ATTR_GRAPH: /* as deep as the scan let it be */
+        SY_TRY(sy_graph_alloc(1, sizeof *attr->graph, &attr->graph));
+        return get_graph(&f[2], attr->graph);
     default:
         return get_attr_numbers(&f[2], attr);
     }

@@ -266,6 +266,8 @@ static int check_node(const struct sy_graph *graph, const struct sy_node *node, 
     for (int i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].kind == SY_ATTR_TENSOR)
             SY_TRY(check_indices(graph, "attribute", 1, &node->attrs[i].tensor, 0));
+        else if (node->attrs[i].kind == SY_ATTR_GRAPH)
+            SY_TRY(sy_graph_check(node->attrs[i].graph));
     if (node->bias_input < -1 || node->bias_input >= node->n_inputs || node->residual_input < -1 ||
         node->residual_input >= node->n_inputs)
         return sy_error_set(SY_ECORRUPT, "node '%.120s': bias or residual outside its %d inputs",

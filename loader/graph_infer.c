@@ -168,6 +168,9 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_HANN_WINDOW] = sy_rule_window,
     [SY_OP_DFT] = sy_rule_dft,
     [SY_OP_TF_IDF] = sy_rule_tf_idf,
+    [SY_OP_IF] = sy_rule_if,
+    [SY_OP_LOOP] = sy_rule_loop,
+    [SY_OP_NUMBERS] = sy_rule_numbers,
 };
 
 /* Room for the constants that rules add, at most one a node. */
@@ -218,18 +221,10 @@ static int check_output(const struct sy_node *node, const struct sy_tensor *tens
     return SY_OK;
 }
 
-/* A node whose result is linear in N becomes those numbers: readers that were not folded take them as data, at the run's batch size. */
-static int become_numbers(struct sy_infer *in, struct sy_node *node)
+static int set_numbers(struct sy_node *node, int64_t n, const struct sy_dim *values)
 {
-    int out = node->outputs[0];
-    int64_t n = sy_shape_elements(&in->graph->tensors[out].shape, 0), *numbers;
-    const struct sy_dim *values = in->values[out];
+    int64_t *numbers;
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *numbers, &numbers));
-    node->op = SY_OP_NUMBERS;
-    node->n_inputs = 0;
-    for (int i = 0; i < node->n_attrs; i++)
-        sy_attr_finish(&node->attrs[i]);
-    node->n_attrs = 0;
     for (int64_t i = 0; i < n; i++)
         numbers[i] = values[i].fixed;
     int status = sy_node_set_ints(node, "fixed", (int)n, numbers);
@@ -252,6 +247,18 @@ static bool reads_parameter(const struct sy_infer *in, const struct sy_node *nod
             return true;
     }
     return false;
+}
+
+/* A node whose result is linear in N becomes those numbers: readers that were not folded take them as data, at the run's batch size. */
+static int become_numbers(struct sy_infer *in, struct sy_node *node)
+{
+    int out = node->outputs[0];
+    node->op = SY_OP_NUMBERS;
+    node->n_inputs = 0;
+    for (int i = 0; i < node->n_attrs; i++)
+        sy_attr_finish(&node->attrs[i]);
+    node->n_attrs = 0;
+    return set_numbers(node, sy_shape_elements(&in->graph->tensors[out].shape, 0), in->values[out]);
 }
 
 static int infer_node(struct sy_infer *in, int n)
@@ -301,8 +308,6 @@ static int infer(struct sy_graph *graph, bool for_training)
 {
     struct sy_infer in;
     int status;
-    for (int i = 0; i < graph->n_inputs; i++)
-        SY_TRY(check_input(&graph->tensors[graph->inputs[i]]));
     SY_TRY_GOTO(open_infer(&in, graph), out);
     in.for_training = for_training;
     for (int n = 0; n < graph->n_nodes; n++)
@@ -315,12 +320,81 @@ out:
     return status;
 }
 
+/* A captured list of integers that is known becomes the body's own, so that its shapes can depend on it. */
+static int hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input)
+{
+    const struct sy_tensor *from = &in->graph->tensors[outer];
+    const struct sy_dim *values = in->values[outer];
+    struct sy_shape shape = from->shape;
+    int tensor;
+    void *data;
+    if (!sy_dtype_is_integer(from->dtype) || from->data_bytes > 4096 || (!from->data && !values))
+        return SY_OK;
+    if (from->data) {
+        SY_TRY(sy_graph_alloc(from->data_bytes, 1, &data));
+        if (from->data_bytes > 0)
+            memcpy(data, from->data, from->data_bytes);
+        SY_TRY(sy_graph_add_constant(body, from->name, from->dtype, &shape, data, from->data_bytes,
+                                     &tensor));
+    } else {
+        struct sy_node *numbers;
+        SY_TRY(sy_graph_add_tensor(body, from->name, from->dtype, &shape, &tensor));
+        SY_TRY(
+            sy_graph_add_node(body, SY_OP_NUMBERS, 13, from->name, 0, NULL, 1, &tensor, &numbers));
+        SY_TRY(set_numbers(numbers, sy_shape_elements(&shape, 0), values));
+    }
+    for (int n = 0; n < body->n_nodes; n++)
+        for (int i = 0; i < body->nodes[n].n_inputs; i++)
+            if (body->nodes[n].inputs[i] == input)
+                body->nodes[n].inputs[i] = tensor;
+    return SY_OK;
+}
+
+int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, int formal,
+                  const struct sy_tensor *given, struct sy_graph **body)
+{
+    const struct sy_attr *attr = sy_node_attr(node, name);
+    int64_t first = sy_node_int(node, "formal", node->n_inputs);
+    if (!attr || attr->kind != SY_ATTR_GRAPH)
+        return sy_infer_fail(node, SY_ECORRUPT, "no body '%s'", name);
+    struct sy_graph *graph = attr->graph;
+    if (first < 0 || first > node->n_inputs || graph->n_inputs != formal + node->n_inputs - first)
+        return sy_infer_fail(node, SY_ECORRUPT, "body '%s' has %d inputs", name, graph->n_inputs);
+    for (int i = 0; i < graph->n_inputs; i++) {
+        int tensor = graph->inputs[i];
+        const struct sy_tensor *from = &given[i];
+        if (i >= formal) {
+            int outer = node->inputs[first + i - formal];
+            from = &in->graph->tensors[outer];
+            SY_TRY(hand_down(in, outer, graph, tensor));
+        }
+        graph->tensors[tensor].dtype = from->dtype;
+        graph->tensors[tensor].shape = from->shape;
+    }
+    SY_TRY(sy_graph_sort(graph));
+    int status = infer(graph, in->for_training);
+    if (status < 0)
+        return sy_error_prefix(status, "in the body of node '%.80s' (%s, opset %d)", node->name,
+                               sy_op_name(node->op), node->opset);
+    *body = graph;
+    return SY_OK;
+}
+
+static int check_inputs(const struct sy_graph *graph)
+{
+    for (int i = 0; i < graph->n_inputs; i++)
+        SY_TRY(check_input(&graph->tensors[graph->inputs[i]]));
+    return SY_OK;
+}
+
 int sy_graph_infer(struct sy_graph *graph)
 {
+    SY_TRY(check_inputs(graph));
     return infer(graph, false);
 }
 
 int sy_graph_infer_training(struct sy_graph *graph)
 {
+    SY_TRY(check_inputs(graph));
     return infer(graph, true);
 }

@@ -68,8 +68,14 @@ void sy_infer_keep_inputs(struct sy_node *node, int n);
 /* Dimension i of the shape, which must not depend on N. */
 int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int i, int64_t *out);
 
+/* Inference of a body (attribute `name` of the node): its inputs are the node's inputs from `first` on, `formal` before them with the types and
+ * shapes in `given`. Outputs have types and shapes afterwards. EUNSUPPORTED: no such body, or it cannot be run as it stands. */
+int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, int formal,
+                  const struct sy_tensor *given, struct sy_graph **body);
+
 typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 
+sy_infer_rule sy_rule_if, sy_rule_loop, sy_rule_numbers; /* shape_control.c */
 sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_test,
     sy_rule_dropout; /* shape_elementwise.c */
 sy_infer_rule sy_rule_arg, sy_rule_cum_sum, sy_rule_top_k, sy_rule_unique, sy_rule_non_zero,

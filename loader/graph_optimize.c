@@ -111,6 +111,15 @@ static sy_fuse_pass *const passes[] = {
     sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_residuals,   sy_fuse_activations,
 };
 
+static int optimize_bodies(struct sy_graph *graph)
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        for (int i = 0; i < graph->nodes[n].n_attrs; i++)
+            if (graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
+                SY_TRY(sy_graph_optimize(graph->nodes[n].attrs[i].graph));
+    return SY_OK;
+}
+
 /* Nothing here makes a new constant out of a parameter. */
 static sy_fuse_pass *const training_passes[] = {
     sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
@@ -132,6 +141,7 @@ static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t 
 
 int sy_graph_optimize(struct sy_graph *graph)
 {
+    SY_TRY(optimize_bodies(graph));
     return run_passes(graph, passes, SY_ARRAY_LEN(passes));
 }
 

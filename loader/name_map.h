@@ -8,13 +8,14 @@ struct sy_name_map {
     const char **names;
     int *values;
     size_t capacity; /* power of two */
+    size_t used;
 };
 
 /* Room for n names; sy_name_map_finish in any case. */
 int sy_name_map_init(struct sy_name_map *map, size_t n);
 void sy_name_map_finish(struct sy_name_map *map);
-/* Sets or replaces; at most n different names. */
-void sy_name_map_set(struct sy_name_map *map, const char *name, int value);
+/* Sets or replaces. Fails (ENOMEM_HOST) beyond n different names only, when the map grows. */
+int sy_name_map_set(struct sy_name_map *map, const char *name, int value);
 int sy_name_map_get(const struct sy_name_map *map, const char *name); /* -1: not there */
 
 #endif

@@ -9,8 +9,8 @@
 #include "loader/file_bytes.h"
 #include "loader/graph_internal.h"
 #include "loader/name_map.h"
+#include "loader/onnx_internal.h"
 #include "loader/protobuf_nesting.h"
-#include "onnx.pb-c.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -21,17 +21,7 @@ static const enum sy_op unchanged[] = {
     SY_OP_GLOBAL_AVERAGE_POOL, SY_OP_GLOBAL_MAX_POOL, SY_OP_NOT, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN,
     SY_OP_TRANSPOSE,           SY_OP_FLATTEN};
 
-struct reader {
-    const char *path;
-    Onnx__ModelProto *model;
-    struct sy_graph *graph;
-    struct sy_name_map map;
-    struct sy_name_map
-        declared; /* results that the file gives a type: index into value_info, then into outputs */
-    int opset;
-};
-
-static int unpack(struct reader *r)
+static int unpack(struct sy_onnx_reader *r)
 {
     unsigned char *bytes;
     size_t n;
@@ -50,186 +40,6 @@ static int unpack(struct reader *r)
     if (!r->model->graph)
         return sy_error_set(SY_ECORRUPT, "%s has no graph", r->path);
     return SY_OK;
-}
-
-/* ---- tensors ---------------------------------------------------------------------------------- */
-
-/* "" for absent and for NULL alike. */
-static const char *text(const char *s)
-{
-    return s ? s : "";
-}
-
-static int tensor_shape(const Onnx__TensorProto *proto, struct sy_shape *shape,
-                        size_t element_bytes, size_t *bytes)
-{
-    if (proto->n_dims > SY_MAX_RANK)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "tensor '%.120s' has %zu dimensions, at most %d are supported",
-                            text(proto->name), proto->n_dims, SY_MAX_RANK);
-    *shape = (struct sy_shape){.rank = (int)proto->n_dims};
-    for (size_t i = 0; i < proto->n_dims; i++)
-        shape->dims[i].fixed = proto->dims[i];
-    int64_t n = sy_shape_elements(shape, 0);
-    if (n < 0 || (uint64_t)n > PTRDIFF_MAX / element_bytes)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has a negative or too large dimension",
-                            text(proto->name));
-    *bytes = (size_t)n * element_bytes;
-    return SY_OK;
-}
-
-static int copy_field(const char *name, const void *from, size_t n, size_t bytes_each, size_t want,
-                      void **out)
-{
-    if (n * bytes_each != want)
-        return sy_error_set(SY_ECORRUPT,
-                            "tensor '%.120s' has %zu bytes of data, its shape needs %zu", name,
-                            n * bytes_each, want);
-    SY_TRY(sy_graph_alloc(want, 1, out));
-    if (want > 0)
-        memcpy(*out, from, want);
-    return SY_OK;
-}
-
-/* int32_data holds all types up to 32 bits, one an element. */
-static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, size_t want,
-                        void **out)
-{
-    if (proto->n_int32_data != want / element_bytes)
-        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
-                            text(proto->name), proto->n_int32_data, want / element_bytes);
-    SY_TRY(sy_graph_alloc(want, 1, out));
-    for (size_t i = 0; i < proto->n_int32_data; i++) /* little-endian: the low bytes come first */
-        memcpy((char *)*out + i * element_bytes, &proto->int32_data[i], element_bytes);
-    return SY_OK;
-}
-
-static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_t want, void **out)
-{
-    const char *name = text(proto->name);
-    switch (dtype) {
-    case SY_DTYPE_F32:
-        return copy_field(name, proto->float_data, proto->n_float_data, sizeof(float), want, out);
-    case SY_DTYPE_F64:
-        return copy_field(name, proto->double_data, proto->n_double_data, sizeof(double), want,
-                          out);
-    case SY_DTYPE_I64:
-        return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
-    default:
-        return narrow_field(proto, sy_dtype_bytes(dtype), want, out);
-    }
-}
-
-/* Takes the buffer that protobuf-c allocated, so that large weights are not copied once more. */
-static int raw_data(Onnx__TensorProto *proto, size_t want, void **out)
-{
-    if (proto->raw_data.len != want)
-        return sy_error_set(SY_ECORRUPT,
-                            "tensor '%.120s' has %zu bytes of raw data, its shape needs %zu",
-                            text(proto->name), proto->raw_data.len, want);
-    if (want == 0)
-        return sy_graph_alloc(1, 1, out);
-    *out = proto->raw_data.data;
-    proto->raw_data = (ProtobufCBinaryData){0};
-    return SY_OK;
-}
-
-static int parse_number(const char *value, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(value, &end, 10);
-    if (errno || end == value || *end || *value == '-')
-        return sy_error_set(SY_ECORRUPT, "external data: '%.60s' is not a number", value);
-    *out = number;
-    return SY_OK;
-}
-
-/* Names below the model's folder only: a model file must not be able to read /etc/shadow. */
-static bool is_inside(const char *location)
-{
-    if (!*location || *location == '/')
-        return false;
-    for (const char *part = location; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
-        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
-            return false;
-    return true;
-}
-
-/* The file beside the model that `location` names, links followed: they must not lead outside either. `path` has PATH_MAX bytes. */
-static int external_path(const struct reader *r, const Onnx__TensorProto *proto,
-                         const char *location, char *path)
-{
-    char folder[PATH_MAX], joined[PATH_MAX];
-    const char *slash = strrchr(r->path, '/');
-    int length = slash ? (int)(slash - r->path) + 1 : 0;
-    if (snprintf(joined, sizeof joined, "%.*s%s", length, r->path, location) >=
-            (int)sizeof joined ||
-        snprintf(folder, sizeof folder, "%.*s.", length, r->path) >= (int)sizeof folder)
-        return sy_error_set(SY_EARG, "tensor '%.100s': the path of its external data is too long",
-                            text(proto->name));
-    char whole[PATH_MAX];
-    if (!realpath(folder, whole) || !realpath(joined, path))
-        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
-                            "tensor '%.100s': external data %s: %s", text(proto->name), joined,
-                            strerror(errno));
-    size_t n = strlen(whole);
-    if (n > 1 && (strncmp(path, whole, n) != 0 || path[n] != '/'))
-        return sy_error_set(SY_ECORRUPT,
-                            "tensor '%.100s': external data %s is a link out of the model's folder",
-                            text(proto->name), joined);
-    return SY_OK;
-}
-
-static int external_data(const struct reader *r, const Onnx__TensorProto *proto, size_t want,
-                         void **out)
-{
-    const char *location = "";
-    uint64_t offset = 0, length = want;
-    for (size_t i = 0; i < proto->n_external_data; i++) {
-        const char *key = text(proto->external_data[i]->key),
-                   *value = text(proto->external_data[i]->value);
-        if (strcmp(key, "location") == 0)
-            location = value;
-        else if (strcmp(key, "offset") == 0)
-            SY_TRY(parse_number(value, &offset));
-        else if (strcmp(key, "length") == 0)
-            SY_TRY(parse_number(value, &length));
-    }
-    if (length != want || !is_inside(location))
-        return sy_error_set(
-            SY_ECORRUPT,
-            "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
-            "a file next to the model",
-            text(proto->name), location, (unsigned long long)length, want);
-    char path[PATH_MAX];
-    size_t n;
-    SY_TRY(external_path(r, proto, location, path));
-    return sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
-}
-
-/* Empties `proto` of its data. */
-static int read_tensor(struct reader *r, Onnx__TensorProto *proto, const char *name, int *out)
-{
-    struct sy_shape shape;
-    size_t element_bytes = sy_dtype_bytes((enum sy_dtype)proto->data_type), bytes;
-    void *data = NULL;
-    if (element_bytes == 0)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "tensor '%.120s' has element type %d, which is not supported", name,
-                            proto->data_type);
-    if (proto->segment)
-        return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
-    SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
-    if (proto->has_data_location &&
-        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
-        SY_TRY(external_data(r, proto, bytes, &data));
-    else if (proto->has_raw_data)
-        SY_TRY(raw_data(proto, bytes, &data));
-    else
-        SY_TRY(typed_data(proto, (enum sy_dtype)proto->data_type, bytes, &data));
-    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->data_type, &shape, data,
-                                 bytes, out);
 }
 
 /* ---- inputs and outputs ----------------------------------------------------------------------- */
@@ -259,14 +69,20 @@ static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type,
     return SY_OK;
 }
 
-static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
+static int read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info)
 {
-    const char *name = text(info->name);
+    const char *name = sy_onnx_text(info->name);
     struct sy_shape shape;
     int tensor;
     if (sy_name_map_get(&r->map, name) >=
         0) /* up to IR version 3 initializers are listed as inputs too */
         return SY_OK;
+    if (r->outer) { /* what a body gets is known where it is called */
+        SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, &tensor));
+        sy_name_map_set(&r->map, sy_onnx_text(info->name), tensor);
+        r->graph->inputs[r->graph->n_inputs++] = tensor;
+        return SY_OK;
+    }
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
         !info->type->tensor_type)
         return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' is not a tensor", name);
@@ -282,15 +98,16 @@ static int read_input(struct reader *r, const Onnx__ValueInfoProto *info)
     return SY_OK;
 }
 
-static int read_outputs(struct reader *r)
+static int read_outputs(struct sy_onnx_reader *r)
 {
-    const Onnx__GraphProto *graph = r->model->graph;
+    const Onnx__GraphProto *graph = r->proto;
     SY_TRY(sy_graph_alloc(graph->n_output, sizeof *r->graph->outputs, &r->graph->outputs));
     for (size_t i = 0; i < graph->n_output; i++) {
-        int tensor = sy_name_map_get(&r->map, text(graph->output[i]->name));
+        int tensor;
+        SY_TRY(sy_onnx_find_tensor(r, sy_onnx_text(graph->output[i]->name), &tensor));
         if (tensor < 0)
             return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'",
-                                text(graph->output[i]->name));
+                                sy_onnx_text(graph->output[i]->name));
         r->graph->outputs[r->graph->n_outputs++] = tensor;
     }
     return SY_OK;
@@ -334,9 +151,9 @@ static int read_strings(const Onnx__AttributeProto *from, char **out)
     return SY_OK;
 }
 
-static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from)
+static int read_attribute(struct sy_onnx_reader *r, int node, Onnx__AttributeProto *from)
 {
-    const char *name = text(from->name);
+    const char *name = sy_onnx_text(from->name);
     struct sy_attr *attr;
     int tensor;
     switch (from->type) {
@@ -363,11 +180,15 @@ static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         if (!from->t)
             break;
-        SY_TRY(read_tensor(r, from->t, name, &tensor));
+        SY_TRY(sy_onnx_read_tensor(r, from->t, name, &tensor));
         SY_TRY(sy_node_attr_slot(&r->graph->nodes[node], name, &attr));
         attr->kind = SY_ATTR_TENSOR;
         attr->tensor = tensor;
         return SY_OK;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH: /* when all names around it are known: read_bodies */
+        if (from->g)
+            return SY_OK;
+        break;
     default:
         break;
     }
@@ -376,7 +197,8 @@ static int read_attribute(struct reader *r, int node, Onnx__AttributeProto *from
 }
 
 /* An initializer with the value of a Constant node's attribute: value, value_float(s), value_int(s). */
-static int constant_tensor(struct reader *r, Onnx__AttributeProto *from, const char *name, int *out)
+static int constant_tensor(struct sy_onnx_reader *r, Onnx__AttributeProto *from, const char *name,
+                           int *out)
 {
     Onnx__TensorProto proto = ONNX__TENSOR_PROTO__INIT;
     int64_t count = 0;
@@ -386,7 +208,7 @@ static int constant_tensor(struct reader *r, Onnx__AttributeProto *from, const c
     switch (from->type) {
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         if (from->t)
-            return read_tensor(r, from->t, name, out);
+            return sy_onnx_read_tensor(r, from->t, name, out);
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
         proto.n_dims = 1; /* fall through */
@@ -395,44 +217,44 @@ static int constant_tensor(struct reader *r, Onnx__AttributeProto *from, const c
         proto.n_float_data = proto.n_dims ? from->n_floats : 1;
         proto.float_data = proto.n_dims ? from->floats : &from->f;
         count = (int64_t)proto.n_float_data;
-        return read_tensor(r, &proto, name, out);
+        return sy_onnx_read_tensor(r, &proto, name, out);
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
         proto.n_dims = 1; /* fall through */
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
         proto.n_int64_data = proto.n_dims ? from->n_ints : 1;
         proto.int64_data = proto.n_dims ? from->ints : &from->i;
         count = (int64_t)proto.n_int64_data;
-        return read_tensor(r, &proto, name, out);
+        return sy_onnx_read_tensor(r, &proto, name, out);
     default:
         break;
     }
     return sy_error_set(SY_EUNSUPPORTED, "constant '%.120s': attribute '%.60s' is not supported",
-                        name, text(from->name));
+                        name, sy_onnx_text(from->name));
 }
 
-static int read_constant_node(struct reader *r, const Onnx__NodeProto *node)
+static int read_constant_node(struct sy_onnx_reader *r, const Onnx__NodeProto *node)
 {
     int tensor;
     if (node->n_output != 1 || node->n_attribute != 1)
         return sy_error_set(SY_ECORRUPT, "a Constant has one output and one value");
-    if (sy_name_map_get(&r->map, text(node->output[0])) >= 0)
-        return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", text(node->output[0]));
-    SY_TRY(constant_tensor(r, node->attribute[0], text(node->output[0]), &tensor));
+    if (sy_name_map_get(&r->map, sy_onnx_text(node->output[0])) >= 0)
+        return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", sy_onnx_text(node->output[0]));
+    SY_TRY(constant_tensor(r, node->attribute[0], sy_onnx_text(node->output[0]), &tensor));
     r->graph->tensors[tensor].is_derived = true;
-    sy_name_map_set(&r->map, text(node->output[0]), tensor);
+    sy_name_map_set(&r->map, sy_onnx_text(node->output[0]), tensor);
     return SY_OK;
 }
 
 static bool is_constant_node(const Onnx__NodeProto *node)
 {
-    return strcmp(text(node->op_type), "Constant") == 0;
+    return strcmp(sy_onnx_text(node->op_type), "Constant") == 0;
 }
 
 /* What the file says of result `name`, if it is a tensor whose dimensions are all numbers: a hint for results that depend on data. */
-static bool declared_type(const struct reader *r, const char *name, enum sy_dtype *dtype,
+static bool declared_type(const struct sy_onnx_reader *r, const char *name, enum sy_dtype *dtype,
                           struct sy_shape *shape)
 {
-    const Onnx__GraphProto *graph = r->model->graph;
+    const Onnx__GraphProto *graph = r->proto;
     int i = sy_name_map_get(&r->declared, name);
     if (i < 0)
         return false;
@@ -455,24 +277,25 @@ static bool declared_type(const struct reader *r, const char *name, enum sy_dtyp
     return sy_dtype_bytes(*dtype) > 0;
 }
 
-static int note_declared(struct reader *r)
+static int note_declared(struct sy_onnx_reader *r)
 {
-    const Onnx__GraphProto *graph = r->model->graph;
+    const Onnx__GraphProto *graph = r->proto;
     if (graph->n_value_info > INT_MAX / 4 || graph->n_output > INT_MAX / 4)
         return sy_error_set(SY_EUNSUPPORTED, "%s declares too many tensors", r->path);
     SY_TRY(sy_name_map_init(&r->declared, graph->n_value_info + graph->n_output));
     for (size_t i = 0; i < graph->n_value_info; i++)
-        sy_name_map_set(&r->declared, text(graph->value_info[i]->name), (int)i);
+        sy_name_map_set(&r->declared, sy_onnx_text(graph->value_info[i]->name), (int)i);
     for (size_t i = 0; i < graph->n_output; i++)
-        sy_name_map_set(&r->declared, text(graph->output[i]->name), (int)(graph->n_value_info + i));
+        sy_name_map_set(&r->declared, sy_onnx_text(graph->output[i]->name),
+                        (int)(graph->n_value_info + i));
     return SY_OK;
 }
 
-static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outputs)
+static int node_outputs(struct sy_onnx_reader *r, const Onnx__NodeProto *from, int *outputs)
 {
     for (size_t i = 0; i < from->n_output; i++) {
         outputs[i] = -1;
-        if (!*text(from->output[i]))
+        if (!*sy_onnx_text(from->output[i]))
             continue;
         if (sy_name_map_get(&r->map, from->output[i]) >= 0)
             return sy_error_set(SY_ECORRUPT, "'%.120s' is made twice", from->output[i]);
@@ -486,7 +309,7 @@ static int node_outputs(struct reader *r, const Onnx__NodeProto *from, int *outp
     return SY_OK;
 }
 
-static int check_age(const struct reader *r, enum sy_op op)
+static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
 {
     for (size_t i = 0; r->opset < MIN_OPSET && i < SY_ARRAY_LEN(unchanged); i++)
         if (unchanged[i] == op)
@@ -497,14 +320,14 @@ static int check_age(const struct reader *r, enum sy_op op)
                         MIN_OPSET);
 }
 
-static int read_node(struct reader *r, const Onnx__NodeProto *from)
+static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
 {
     enum sy_op op;
     int *outputs;
-    if (*text(from->domain) && strcmp(from->domain, "ai.onnx") != 0)
+    if (*sy_onnx_text(from->domain) && strcmp(from->domain, "ai.onnx") != 0)
         return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
                             from->domain);
-    SY_TRY(sy_op_from_name(text(from->op_type), &op));
+    SY_TRY(sy_op_from_name(sy_onnx_text(from->op_type), &op));
     SY_TRY(check_age(r, op));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
@@ -512,8 +335,9 @@ static int read_node(struct reader *r, const Onnx__NodeProto *from)
     int status = node_outputs(r, from, outputs);
     if (status == SY_OK)
         status = sy_graph_add_node(r->graph, op, r->opset,
-                                   *text(from->name) ? from->name : text(from->output[0]), 0, NULL,
-                                   (int)from->n_output, outputs, NULL);
+                                   *sy_onnx_text(from->name) ? from->name
+                                                             : sy_onnx_text(from->output[0]),
+                                   0, NULL, (int)from->n_output, outputs, NULL);
     free(outputs);
     for (size_t i = 0; status == SY_OK && i < from->n_attribute; i++)
         status = read_attribute(r, r->graph->n_nodes - 1, from->attribute[i]);
@@ -521,11 +345,13 @@ static int read_node(struct reader *r, const Onnx__NodeProto *from)
 }
 
 /* After all outputs are known, since nodes may stand in any order. */
-static int connect_node(struct reader *r, const Onnx__NodeProto *from, struct sy_node *node)
+static int connect_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from, struct sy_node *node)
 {
     for (size_t i = 0; i < from->n_input; i++) {
-        int tensor = *text(from->input[i]) ? sy_name_map_get(&r->map, from->input[i]) : -1;
-        if (tensor < 0 && *text(from->input[i]))
+        int tensor = -1;
+        if (*sy_onnx_text(from->input[i]))
+            SY_TRY(sy_onnx_find_tensor(r, from->input[i], &tensor));
+        if (tensor < 0 && *sy_onnx_text(from->input[i]))
             return sy_error_set(SY_ECORRUPT, "nothing makes its input '%.120s'", from->input[i]);
         SY_TRY(sy_node_add_input(node, tensor));
     }
@@ -534,14 +360,16 @@ static int connect_node(struct reader *r, const Onnx__NodeProto *from, struct sy
 
 static int name_node(const Onnx__NodeProto *node, int opset, int status)
 {
-    const char *name = *text(node->name) ? node->name : node->n_output ? text(node->output[0]) : "";
-    return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name, text(node->op_type),
-                           opset);
+    const char *name = *sy_onnx_text(node->name) ? node->name
+                       : node->n_output          ? sy_onnx_text(node->output[0])
+                                                 : "";
+    return sy_error_prefix(status, "node '%.120s' (%.60s, opset %d)", name,
+                           sy_onnx_text(node->op_type), opset);
 }
 
-static int read_nodes(struct reader *r)
+static int read_nodes(struct sy_onnx_reader *r)
 {
-    const Onnx__GraphProto *graph = r->model->graph;
+    const Onnx__GraphProto *graph = r->proto;
     for (size_t i = 0; i < graph->n_node; i++) {
         int status = is_constant_node(graph->node[i]) ? read_constant_node(r, graph->node[i])
                                                       : read_node(r, graph->node[i]);
@@ -552,7 +380,10 @@ static int read_nodes(struct reader *r)
     for (size_t i = 0; i < graph->n_node; i++) {
         if (is_constant_node(graph->node[i]))
             continue;
-        int status = connect_node(r, graph->node[i], &r->graph->nodes[n++]);
+        int status = connect_node(r, graph->node[i], &r->graph->nodes[n]);
+        if (status == SY_OK)
+            status = sy_onnx_read_bodies(r, graph->node[i], &r->graph->nodes[n]);
+        n++;
         if (status < 0)
             return name_node(graph->node[i], r->opset, status);
     }
@@ -561,12 +392,12 @@ static int read_nodes(struct reader *r)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-static int find_opset(struct reader *r)
+static int find_opset(struct sy_onnx_reader *r)
 {
     int64_t version = 1;
     for (size_t i = 0; i < r->model->n_opset_import; i++) {
         const Onnx__OperatorSetIdProto *import = r->model->opset_import[i];
-        if (!*text(import->domain) || strcmp(import->domain, "ai.onnx") == 0)
+        if (!*sy_onnx_text(import->domain) || strcmp(import->domain, "ai.onnx") == 0)
             version = import->version;
     }
     if (version < 1 || version > MAX_OPSET)
@@ -579,9 +410,9 @@ static int find_opset(struct reader *r)
     return SY_OK;
 }
 
-static int read_graph(struct reader *r)
+int sy_onnx_read_graph(struct sy_onnx_reader *r)
 {
-    const Onnx__GraphProto *graph = r->model->graph;
+    const Onnx__GraphProto *graph = r->proto;
     size_t n_names = graph->n_initializer + graph->n_input;
     for (size_t i = 0; i < graph->n_node; i++)
         n_names += graph->node[i]->n_output;
@@ -594,8 +425,9 @@ static int read_graph(struct reader *r)
     SY_TRY(sy_graph_create(graph->name, &r->graph));
     for (size_t i = 0; i < graph->n_initializer; i++) {
         int tensor;
-        SY_TRY(read_tensor(r, graph->initializer[i], text(graph->initializer[i]->name), &tensor));
-        sy_name_map_set(&r->map, text(graph->initializer[i]->name), tensor);
+        SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i],
+                                   sy_onnx_text(graph->initializer[i]->name), &tensor));
+        sy_name_map_set(&r->map, sy_onnx_text(graph->initializer[i]->name), tensor);
     }
     SY_TRY(sy_graph_alloc(graph->n_input, sizeof *r->graph->inputs, &r->graph->inputs));
     for (size_t i = 0; i < graph->n_input; i++)
@@ -608,11 +440,12 @@ static int read_graph(struct reader *r)
 
 int sy_onnx_read(const char *path, struct sy_graph **out)
 {
-    struct reader r = {.path = path};
+    struct sy_onnx_reader r = {.path = path};
     int status;
     SY_TRY_GOTO(unpack(&r), out);
     SY_TRY_GOTO(find_opset(&r), out);
-    status = read_graph(&r);
+    r.proto = r.model->graph;
+    status = sy_onnx_read_graph(&r);
     if (status < 0) {
         sy_error_prefix(status, "%s", path);
         goto out;

@@ -50,7 +50,7 @@ check_edges() {
     restrict_include 'event2/' 'runtime/|tests/'
     restrict_include 'oneapi/dnnl/|dnnl' 'workers/host/|runtime/cli/version\.c|tests/'
     restrict_include 'cuda|cudnn|cublas' 'workers/cuda/|runtime/device/cuda/'
-    restrict_include 'onnx\.pb-c\.h' 'loader/onnx_[a-z]*\.c|examples/models/|tests/'
+    restrict_include 'onnx\.pb-c\.h' 'loader/onnx_[a-z]*\.[ch]|examples/models/|tests/'
     local readers
     readers=$(grep -lE 'onnx\.pb-c\.h' loader/*.c loader/*.h 2>/dev/null | wc -l)
     [ "$readers" -le 1 ] || offence "loader/:1: $readers files include onnx.pb-c.h; one reader may"

@@ -399,6 +399,8 @@ void sy_program_destroy(struct sy_program *p)
         free(step->args);
         free(step->numbers);
         free(step->floats);
+        if (step->free_state)
+            step->free_state(step->state);
     }
     if (p->stream)
         dnnl_stream_destroy(p->stream);

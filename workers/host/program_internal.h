@@ -59,6 +59,8 @@ struct sy_step {
     const struct sy_kernel *kernel; /* of a step that is one (kernel.c), and its node */
     const struct sy_node *node;
     const char *name;
+    void *state; /* of a step that has more, and what frees it */
+    void (*free_state)(void *state);
 };
 
 struct sy_program {
@@ -184,7 +186,7 @@ struct sy_host_op {
 const struct sy_host_op *sy_host_op_find(enum sy_op op);
 extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_matmul[], sy_host_ops_pool[],
     sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[], sy_host_ops_quantize[],
-    sy_host_ops_movement[]; /* each ends with build NULL */
+    sy_host_ops_movement[], sy_host_ops_control[]; /* each ends with build NULL */
 
 /* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */
 int sy_program_add_kernel(struct sy_program *p);
