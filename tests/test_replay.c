@@ -121,6 +121,19 @@ static void replay_and_simulate(void **state)
 
     assert_int_equal(run(false, "replay %s --server %s --speed 20", trace, f.address), 0);
     assert_non_null(strstr(output, "60 done"));
+    /* Half of them have a deadline that nobody can meet: refused, and counted so. */
+    FILE *file = fopen(trace, "w");
+    assert_non_null(file);
+    fprintf(file, "time_s,model,class,deadline_ms\n");
+    for (int i = 0; i < 20; i++)
+        fprintf(file, "%.2f,tiny_cnn,1,%s\n", i * 0.02, i % 2 ? "0.0011" : "0");
+    fclose(file);
+    assert_int_equal(run(false, "replay %s --server %s --json", trace, f.address), 0);
+    measured = answer_of("replay");
+    assert_int_equal(integer(measured, "refused"), 10);
+    assert_int_equal(integer(json_object_get(json_object_get(measured, "latency_ms"), "1"), "n"),
+                     10);
+    json_decref(measured);
     write_trace(trace, "nosuch");
     assert_int_equal(run(true, "replay %s --server %s", trace, f.address), 1);
     assert_non_null(strstr(output, "trace.csv:32: no model nosuch"));

@@ -139,6 +139,16 @@ static void note_answer(struct replay *r, const struct sy_sim_request *request,
     r->last_end_ns = now;
 }
 
+/* The trace's deadlines count from the time at which a request was to be sent. */
+static double deadline_left_ms(const struct sy_sim_request *request, sy_ns late_ns)
+{
+    if (request->deadline_ns == 0)
+        return 0;
+    return request->deadline_ns > late_ns + SY_NS_PER_US
+               ? (double)(request->deadline_ns - late_ns) / 1e6
+               : 0.001;
+}
+
 static bool is_refusal(int status, sy_ns took)
 {
     return status == SY_EBUSY || (status == SY_EDEADLINE && took < TIMEOUT_MS * SY_NS_PER_MS);
@@ -161,8 +171,10 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     if (!sleep_until(r, due))
         return false;
     sy_ns sent = sy_clock_now();
-    int status = sy_client_infer(client, r->models[request->model].name, inputs->tensors, inputs->n,
-                                 &result);
+    sy_client_options options = {.urgency_class = request->class_,
+                                 .deadline_ms = deadline_left_ms(request, sent - due)};
+    int status = sy_client_infer_with(client, r->models[request->model].name, inputs->tensors,
+                                      inputs->n, &options, &result);
     sy_ns now = sy_clock_now();
     bool refused = is_refusal(status, now - sent);
     pthread_mutex_lock(&r->lock);
