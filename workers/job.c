@@ -26,6 +26,12 @@ static const struct key keys[] = {
     {"", "data", KIND_OBJECT, 1, SIZE_MAX, 0, 0, 0},
     {"", "snapshot", KIND_OBJECT, 0, SIZE_MAX, 0, 0, 0},
     {"", "batch", KIND_COUNT, 0, AT(options.batch), 1, 65536, 64},
+    {"", "accumulate", KIND_COUNT, 0, AT(options.accumulate), 1, 65536, 1},
+    {"", "clip_norm", KIND_NUMBER, 0, AT(options.clip_norm), 0, 1e30, 0},
+    {"", "precision", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
+    {"", "recompute", KIND_FLAG, 0, AT(options.recomputes), 0, 0, 0},
+    {"", "frozen", KIND_TEXTS, 0, AT(options.frozen), 0, 0, 0},
+    {"", "schedule", KIND_OBJECT, 0, SIZE_MAX, 0, 0, 0},
     {"", "epochs", KIND_COUNT, 0, AT(epochs), 1, 1e9, 1},
     {"", "max_steps", KIND_COUNT, 0, AT(max_steps), 0, HUGE_COUNT, 0},
     {"", "evaluate_every_steps", KIND_COUNT, 0, AT(evaluate_every_steps), 0, HUGE_COUNT, 0},
@@ -38,6 +44,15 @@ static const struct key keys[] = {
     {"optimizer", "weight_decay", KIND_NUMBER, 0, AT(options.weight_decay), 0, 1e6, 0},
     {"optimizer", "beta1", KIND_NUMBER, 0, AT(options.beta1), 0, 0.9999999, 0.9},
     {"optimizer", "beta2", KIND_NUMBER, 0, AT(options.beta2), 0, 0.9999999, 0.999},
+    {"optimizer", "nesterov", KIND_FLAG, 0, AT(options.is_nesterov), 0, 0, 0},
+    {"optimizer", "decay", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
+    {"schedule", "kind", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
+    {"schedule", "warmup_steps", KIND_COUNT, 0, AT(options.schedule.warmup_steps), 0, HUGE_COUNT,
+     0},
+    {"schedule", "every_steps", KIND_COUNT, 0, AT(options.schedule.every_steps), 1, HUGE_COUNT, 1},
+    {"schedule", "factor", KIND_NUMBER, 0, AT(options.schedule.factor), 0, 1e6, 0.1},
+    {"schedule", "steps", KIND_COUNT, 0, AT(options.schedule.steps), 0, HUGE_COUNT, 0},
+    {"schedule", "final_rate", KIND_NUMBER, 0, AT(options.schedule.final_rate), 0, 1e6, 0},
     {"optimizer", "epsilon", KIND_NUMBER, 0, AT(options.epsilon), 1e-30, 1, 1e-8},
     {"snapshot", "folder", KIND_PATH, 1, AT(snapshot_folder), 0, 0, 0},
     {"snapshot", "every_steps", KIND_COUNT, 0, AT(snapshot_every_steps), 0, HUGE_COUNT, 0},
@@ -65,13 +80,33 @@ static int take_choice(const json_t *root, const char *section, const char *name
 
 static int take_choices(const json_t *root, struct sy_job *job)
 {
-    static const char *const losses[] = {"softmax_cross_entropy", "mse", NULL};
-    static const char *const optimizers[] = {"sgd", "adam", NULL};
+    static const char *const losses[] = {"softmax_cross_entropy", "mse", "bce", NULL};
+    static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
+    static const char *const schedules[] = {"constant", "step", "cosine", "linear", NULL};
+    static const char *const precisions[] = {"f32", "bf16", NULL};
+    static const char *const decays[] = {"all", "weights", NULL};
+    struct sy_train_options *o = &job->options;
     int at;
     SY_TRY(take_choice(root, "", "loss", losses, &at));
-    job->options.loss = at == 0 ? SY_LOSS_SOFTMAX_CROSS_ENTROPY : SY_LOSS_MSE;
+    o->loss = (enum sy_loss_kind)at;
     SY_TRY(take_choice(root, "optimizer", "kind", optimizers, &at));
-    job->options.optimizer = at == 0 ? SY_OPTIMIZER_SGD : SY_OPTIMIZER_ADAM;
+    o->optimizer = (enum sy_optimizer_kind)at;
+    SY_TRY(take_choice(root, "optimizer", "decay", decays, &at));
+    o->spares_vectors = at == 1;
+    SY_TRY(take_choice(root, "schedule", "kind", schedules, &at));
+    o->schedule.kind = (enum sy_schedule_kind)at;
+    SY_TRY(take_choice(root, "", "precision", precisions, &at));
+    o->precision = (enum sy_train_precision)at;
+    if (o->schedule.kind >= SY_SCHEDULE_COSINE && o->schedule.steps <= o->schedule.warmup_steps)
+        return sy_error_set(
+            SY_EARG,
+            "job: 'schedule.steps' is %llu: a %s schedule needs how many steps it takes "
+            "in all, more than 'schedule.warmup_steps' (%llu)",
+            (unsigned long long)o->schedule.steps, schedules[o->schedule.kind],
+            (unsigned long long)o->schedule.warmup_steps);
+    if (o->is_nesterov && (o->optimizer != SY_OPTIMIZER_SGD || !(o->momentum > 0.0)))
+        return sy_error_set(SY_EARG, "job: 'optimizer.nesterov' goes with sgd and a momentum");
+    o->seed = job->seed;
     return SY_OK;
 }
 
@@ -102,8 +137,9 @@ static uint64_t hash_of(const json_t *root)
     json_t *copy = json_deep_copy(root);
     keep_last_part(copy, "model", NULL);
     sy_job_data_each_path(json_object_get(copy, "data"), keep_last_part, NULL);
-    const char *outside[] = {"epochs", "max_steps", "evaluate_every_steps", "snapshot", "name",
-                             "tenant", "priority"};
+    const char *outside[] = {"epochs",   "max_steps", "evaluate_every_steps",
+                             "snapshot", "name",      "recompute",
+                             "tenant",   "priority"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

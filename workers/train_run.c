@@ -69,6 +69,9 @@ struct sy_train_run {
     struct sy_control_page *page;
     enum stage stage;
     int at;
+    uint64_t
+        n_phases;    /* of this iteration that are done; a new worker begins the iteration again */
+    double loss_sum; /* of those */
     bool is_stopping, wants_evaluation;
     bool is_between; /* this evaluation is one between two iterations */
     uint64_t step;
@@ -81,6 +84,12 @@ struct sy_train_run {
 };
 
 /* ---- create -------------------------------------------------------------------------------------- */
+
+/* Gradient phases in one iteration. */
+static uint64_t phases_of(const struct sy_train_run *r)
+{
+    return SY_MAX(r->job.options.accumulate, 1);
+}
 
 static int read_model(struct sy_train_run *r)
 {
@@ -103,7 +112,7 @@ static int read_data(struct sy_train_run *r)
     const struct sy_job *job = &r->job;
     SY_TRY(sy_train_data_open(&job->data, &r->want, &r->data));
     SY_TRY(sy_prefetch_create(&r->data, &r->want, job->options.batch, &r->prefetch));
-    uint64_t batch = (uint64_t)job->options.batch;
+    uint64_t batch = (uint64_t)job->options.batch * phases_of(r);
     r->total_steps = (job->epochs * r->data.n + batch - 1) / batch;
     if (job->max_steps)
         r->total_steps = SY_MIN(r->total_steps, job->max_steps);
@@ -451,17 +460,29 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
                    : SY_OK;
 }
 
+/* The job ends here; its state in memory and on disk is that of the step before. */
+static int give_up(const struct sy_train_run *r, int status)
+{
+    return sy_error_set(status,
+                        "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64
+                        "); a smaller learning rate than %g, or clip_norm, may help",
+                        r->job.name, sy_error_text(), r->step + 1,
+                        r->has_good ? r->good_path : "none", r->good_step,
+                        r->job.options.learning_rate);
+}
+
 static int end_gradient(struct sy_train_run *r)
 {
     double loss = r->ops->loss(r->trainer);
     if (!isfinite(loss))
-        return sy_error_set(SY_EARG,
-                            "job '%s': the loss is %g in step %" PRIu64
-                            "; last good snapshot: %s (step %" PRIu64
-                            "); a smaller learning rate than %g may help",
-                            r->job.name, loss, r->step + 1, r->has_good ? r->good_path : "none",
-                            r->good_step, r->job.options.learning_rate);
-    r->loss = loss;
+        return give_up(r, sy_error_set(SY_EARG, "the loss is %g", loss));
+    r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + loss;
+    if (++r->n_phases < phases_of(r)) {
+        go_to(r, STAGE_LOAD);
+        return SY_OK;
+    }
+    r->n_phases = 0;
+    r->loss = phases_of(r) > 1 ? r->loss_sum / (double)phases_of(r) : loss;
     SY_TRY(enter_phase(r, SY_PHASE_UPDATE));
     go_to(r, STAGE_UPDATE);
     return SY_OK;
@@ -470,7 +491,10 @@ static int end_gradient(struct sy_train_run *r)
 static int run_gradient(struct sy_train_run *r)
 {
     SY_TRY(sy_fault("gradient_step"));
-    SY_TRY(r->ops->run_gradient_step(r->trainer, r->at));
+    int status = r->ops->run_gradient_step(r->trainer, r->at);
+    if (status == SY_EARG)
+        return give_up(r, status);
+    SY_TRY(status);
     return ++r->at < r->ops->n_gradient_steps(r->trainer) ? SY_OK : end_gradient(r);
 }
 
@@ -563,7 +587,7 @@ static int run_stage(struct sy_train_run *r)
 {
     switch (r->stage) {
     case STAGE_LOAD:
-        return load_batch(r, false, r->step, STAGE_GRADIENT);
+        return load_batch(r, false, r->step * phases_of(r) + r->n_phases, STAGE_GRADIENT);
     case STAGE_GRADIENT:
         return run_gradient(r);
     case STAGE_UPDATE:

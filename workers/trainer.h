@@ -13,13 +13,41 @@
 #include "loader/graph.h"
 
 enum sy_loss_kind { SY_LOSS_SOFTMAX_CROSS_ENTROPY, SY_LOSS_MSE, SY_LOSS_BCE /* of logits */ };
-enum sy_optimizer_kind { SY_OPTIMIZER_SGD, SY_OPTIMIZER_ADAM };
+enum sy_optimizer_kind { SY_OPTIMIZER_SGD, SY_OPTIMIZER_ADAM, SY_OPTIMIZER_ADAMW };
+enum sy_schedule_kind {
+    SY_SCHEDULE_CONSTANT,
+    SY_SCHEDULE_STEP,   /* times factor, each every_steps */
+    SY_SCHEDULE_COSINE, /* to final_rate at `steps`, the warm-up included */
+    SY_SCHEDULE_LINEAR
+};
+enum sy_train_precision {
+    SY_TRAIN_F32,
+    SY_TRAIN_BF16 /* products in bfloat16, weights kept in f32 */
+};
+
+struct sy_schedule {
+    enum sy_schedule_kind kind;
+    uint64_t warmup_steps, every_steps, steps;
+    double factor, final_rate;
+};
 
 struct sy_train_options {
     enum sy_loss_kind loss;
     enum sy_optimizer_kind optimizer;
-    double learning_rate, momentum, weight_decay; /* sgd; weight_decay both */
-    double beta1, beta2, epsilon;                 /* adam */
+    double learning_rate, momentum,
+        weight_decay; /* momentum sgd; weight_decay all, adamw apart from the gradient */
+    double beta1, beta2, epsilon; /* adam, adamw */
+    bool is_nesterov;
+    bool spares_vectors; /* weight_decay is for tensors of two dimensions and more */
+    double
+        clip_norm; /* 0: the gradient is not clipped; else its norm over all parameters is at most this */
+    uint64_t accumulate; /* gradient phases in one iteration, whose mean is taken; 0 is 1 */
+    struct sy_schedule schedule;
+    enum sy_train_precision precision;
+    bool
+        recomputes; /* activations are made again for backward, so that the ephemeral part is smaller */
+    char *
+        *frozen; /* patterns (fnmatch) of parameters that stay; ends with NULL, or NULL. Borrowed */
     int64_t batch;
     uint64_t seed; /* of dropout */
 };
@@ -59,8 +87,9 @@ struct sy_trainer_ops {
      * classes], below zero where none counts; others float32, as many as outputs. */
     void *(*batch_input)(struct sy_trainer *trainer);
     void *(*batch_labels)(struct sy_trainer *trainer);
-    /* (optional: nothing is random) Before the first step of a gradient phase: which batch it is, counted from 0 since the job began. Random numbers follow from
-     * it and the seed alone. */
+    /* (optional: nothing is random, accumulate is 1) Before the first step of a gradient phase: which batch it is, counted from 0 since
+     * the job began. Random numbers follow from it and the seed alone; number % accumulate is its place in the iteration, and an iteration
+     * begins again with place 0. */
     void (*begin_batch)(struct sy_trainer *trainer, uint64_t number);
     int (*run_gradient_step)(struct sy_trainer *trainer, int step);
     /* For which node a gradient step works, and whether behind the loss; whose parameter an update step changes. Borrowed. (optional: an

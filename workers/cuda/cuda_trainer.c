@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/schedule.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_train.h"
 
@@ -81,8 +82,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     int status;
     if (options->batch < 1)
         return sy_error_set(SY_EARG, "batch %lld: must be at least 1", (long long)options->batch);
-    if (options->loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY && options->loss != SY_LOSS_MSE)
-        return sy_error_set(SY_EUNSUPPORTED, "loss 'bce': not on this device; train on the host");
+    SY_TRY(sy_train_options_are_plain(options));
     SY_TRY(sy_cuda_engine_math(&ops, &math));
     struct sy_trainer *t = calloc(1, sizeof *t);
     if (!t)

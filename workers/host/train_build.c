@@ -1,4 +1,5 @@
 /* From the graph to the list of steps: forward in the graph's order, loss, backward in reverse. */
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ int sy_tr_refuse(const struct sy_node *node, const char *why)
 
 static int n_slots_of(const struct sy_train_options *options)
 {
-    if (options->optimizer == SY_OPTIMIZER_ADAM)
+    if (options->optimizer != SY_OPTIMIZER_SGD)
         return 2;
     return options->momentum != 0.0 ? 1 : 0;
 }
@@ -298,6 +299,14 @@ static bool is_free_weight(const struct sy_trainer *t, const struct sy_node *nod
     }
 }
 
+static bool is_frozen(const struct sy_trainer *t, const char *name)
+{
+    for (char **pattern = t->options.frozen; pattern && *pattern; pattern++)
+        if (fnmatch(*pattern, name, 0) == 0)
+            return true;
+    return false;
+}
+
 static void choose_trained(struct sy_trainer *t)
 {
     const struct sy_graph *g = t->graph;
@@ -307,7 +316,8 @@ static void choose_trained(struct sy_trainer *t)
             if (tensor < 0 || !g->tensors[tensor].data || g->tensors[tensor].dtype != SY_DTYPE_F32)
                 continue;
             t->tensors[tensor].needs_gradient |=
-                is_weight(&g->nodes[n], i) || is_free_weight(t, &g->nodes[n], i);
+                !is_frozen(t, g->tensors[tensor].name) &&
+                (is_weight(&g->nodes[n], i) || is_free_weight(t, &g->nodes[n], i));
         }
 }
 
@@ -379,5 +389,7 @@ int sy_tr_build(struct sy_trainer *t)
     SY_TRY(build_forward(t, n_nodes));
     SY_TRY(build_loss(t, logits));
     SY_TRY(build_backward(t, n_nodes));
+    t->node = -1;
+    SY_TRY(sy_tr_add_totals(t));
     return sy_tr_finish_plan(t);
 }

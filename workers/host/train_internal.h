@@ -79,8 +79,9 @@ struct sy_tr_step {
 /* A constant of the graph that training changes. */
 struct sy_tr_param {
     int tensor;
-    dnnl_memory_desc_t plain;   /* the graph's row-major data in oneDNN's dimensions */
-    int value, gradient;        /* same layout; gradient -1: a running statistic */
+    dnnl_memory_desc_t plain; /* the graph's row-major data in oneDNN's dimensions */
+    int value, gradient;      /* same layout; gradient -1: a running statistic */
+    int total; /* the gradient that the update reads: summed over the phases of an iteration */
     int slots[SY_TR_MAX_SLOTS]; /* optimizer state, same layout */
     int n_slots;
     int n_contributions;
@@ -135,6 +136,7 @@ struct sy_trainer {
     int node;                       /* for which steps are being added */
     bool is_backward;               /* the loss is there */
     bool is_training;               /* the running step is one of the gradient phase */
+    double norm_square;             /* of the gradient, since the last phase's end */
     uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
     double loss;
@@ -272,6 +274,10 @@ void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n);
 void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows, int64_t n);
 void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n);
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step);
+/* ---- train_optimizer.c: what follows backward ---------------------------------------------------- */
+
+/* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */
+int sy_tr_add_totals(struct sy_trainer *t);
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows);
 void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update,
                          uint64_t iteration);

@@ -1,30 +1,13 @@
 /* The trainer's own loops: sums, loss, optimizers. Elementwise work is cut into one part a thread, which does not
  * change bits; sums over rows keep one order. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/train_internal.h"
-
-/* Under this many elements (256 KiB) starting a second thread costs more than it saves. */
-#define PARALLEL_MIN 65536
-
-/* Runs `call` for elements [from, from + count), one stretch a thread. */
-#define IN_PARTS(n_elements, call)                                                        \
-    {                                                                                     \
-        const uint64_t all = (n_elements);                                                \
-        _Pragma("omp parallel if (all >= PARALLEL_MIN)")                                  \
-        {                                                                                 \
-            uint64_t parts = (uint64_t)omp_get_num_threads(),                             \
-                     part = (uint64_t)omp_get_thread_num();                               \
-            uint64_t width = SY_ALIGN_UP((all + parts - 1) / parts, 16);                  \
-            uint64_t from = SY_MIN(part * width, all), count = SY_MIN(width, all - from); \
-            call;                                                                         \
-        }                                                                                 \
-    }
+#include "workers/host/train_parts.h"
 
 SY_CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
 {
@@ -163,91 +146,4 @@ int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
         correct += are_classes ? largest(x + r * n, n) == labels[r]
                                : is_right(t, x + r * n, wanted + r * n);
     return correct;
-}
-
-/* ---- optimizers --------------------------------------------------------------------------------- */
-
-SY_CLONES static void sgd_part(float *w, const float *g, uint64_t n, float rate, float decay)
-{
-    for (uint64_t i = 0; i < n; i++)
-        w[i] -= rate * (g[i] + decay * w[i]);
-}
-
-SY_CLONES static void momentum_part(float *w, const float *g, float *v, uint64_t n, float rate,
-                                    float momentum, float decay)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-        w[i] -= rate * v[i];
-    }
-}
-
-struct adam {
-    float rate, beta1, beta2, rest1, rest2, epsilon, decay,
-        correct2; /* rest: 1 - beta, rounded once */
-};
-
-SY_CLONES static void adam_part(float *w, const float *g, float *m, float *v, uint64_t n,
-                                const struct adam *a)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        float d = g[i] + a->decay * w[i];
-        m[i] = a->beta1 * m[i] + a->rest1 * d;
-        v[i] = a->beta2 * v[i] + a->rest2 * d * d;
-        w[i] -= a->rate * m[i] / (sqrtf(v[i]) * a->correct2 + a->epsilon);
-    }
-}
-
-SY_CLONES static void statistic_part(float *running, const float *batch, uint64_t n, float keep)
-{
-    for (uint64_t i = 0; i < n; i++)
-        running[i] = keep * running[i] + (1.0f - keep) * batch[i];
-}
-
-static void update_sgd(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first,
-                       uint64_t n)
-{
-    const struct sy_train_options *o = &t->options;
-    float *w = t->values[p->value].data + first, rate = (float)o->learning_rate,
-          decay = (float)o->weight_decay;
-    const float *g = t->values[p->gradient].data + first;
-    if (p->n_slots == 0) {
-        IN_PARTS(n, sgd_part(w + from, g + from, count, rate, decay))
-        return;
-    }
-    float *v = t->values[p->slots[0]].data + first, momentum = (float)o->momentum;
-    IN_PARTS(n, momentum_part(w + from, g + from, v + from, count, rate, momentum, decay))
-}
-
-static void update_adam(struct sy_trainer *t, const struct sy_tr_param *p, uint64_t first,
-                        uint64_t n, uint64_t iteration)
-{
-    const struct sy_train_options *o = &t->options;
-    double step = (double)iteration;
-    struct adam a = {.rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step))),
-                     .beta1 = (float)o->beta1,
-                     .beta2 = (float)o->beta2,
-                     .rest1 = (float)(1.0 - o->beta1),
-                     .rest2 = (float)(1.0 - o->beta2),
-                     .epsilon = (float)o->epsilon,
-                     .decay = (float)o->weight_decay,
-                     .correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)))};
-    float *w = t->values[p->value].data + first, *m = t->values[p->slots[0]].data + first;
-    float *v = t->values[p->slots[1]].data + first;
-    const float *g = t->values[p->gradient].data + first;
-    IN_PARTS(n, adam_part(w + from, g + from, m + from, v + from, count, &a))
-}
-
-void sy_tr_kernel_update(struct sy_trainer *t, const struct sy_tr_update *update,
-                         uint64_t iteration)
-{
-    const struct sy_tr_param *p = &t->params[update->param];
-    uint64_t first = update->first, n = update->n;
-    if (p->gradient < 0)
-        statistic_part(t->values[p->value].data + first, t->values[p->batch_statistic].data + first,
-                       n, p->keep);
-    else if (t->options.optimizer == SY_OPTIMIZER_ADAM)
-        update_adam(t, p, first, n, iteration);
-    else
-        update_sgd(t, p, first, n);
 }

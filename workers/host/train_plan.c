@@ -34,8 +34,8 @@ static void find_lifetimes(struct sy_trainer *t)
     }
     /* The update phase comes after the last step and reads the batch's statistics. */
     for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].batch_statistic >= 0)
-            touch(t, t->params[p].batch_statistic, t->n_steps);
+        if (t->params[p].total >= 0)
+            touch(t, t->params[p].total, t->n_steps);
 }
 
 /* ---- offsets ------------------------------------------------------------------------------------ */
