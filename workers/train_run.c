@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -463,12 +464,13 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
 /* The job ends here; its state in memory and on disk is that of the step before. */
 static int give_up(const struct sy_train_run *r, int status)
 {
+    char why[256];
+    snprintf(why, sizeof why, "%s", sy_error_text());
     return sy_error_set(status,
                         "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64
                         "); a smaller learning rate than %g, or clip_norm, may help",
-                        r->job.name, sy_error_text(), r->step + 1,
-                        r->has_good ? r->good_path : "none", r->good_step,
-                        r->job.options.learning_rate);
+                        r->job.name, why, r->step + 1, r->has_good ? r->good_path : "none",
+                        r->good_step, r->job.options.learning_rate);
 }
 
 static int end_gradient(struct sy_train_run *r)

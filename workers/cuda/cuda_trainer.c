@@ -8,9 +8,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "workers/schedule.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_train.h"
+#include "workers/schedule.h"
 
 #define UPDATE_ELEMENTS \
     (4u << 20) /* a step of an optimizer: four streams of 16 MiB pass in 50 us */
