@@ -564,6 +564,8 @@ struct rig {
     int64_t n_wanted;
 };
 
+static bool recomputes;
+
 static void open_rig(struct rig *r, size_t which)
 {
     struct sy_train_options o = {.loss = SY_LOSS_MSE,
@@ -571,7 +573,8 @@ static void open_rig(struct rig *r, size_t which)
                                  .learning_rate = 0.0,
                                  .momentum = 0.5,
                                  .batch = BATCH,
-                                 .seed = 7};
+                                 .seed = 7,
+                                 .recomputes = recomputes};
     r->graph = gb_new(nets[which].name);
     gb_output(r->graph, nets[which].make(r->graph));
     if (ops->create(r->graph, &o, &r->trainer) < 0)
@@ -707,13 +710,75 @@ static void test_dropout(void **unused)
     close_rig(&r);
 }
 
+static void read_gradients(struct rig *r, float *to)
+{
+    for (int s = 0; s < ops->n_update_steps(r->trainer); s++)
+        ops->run_update_step(r->trainer, s, 1);
+    for (int s = 0; s < ops->n_state_tensors(r->trainer); s++) {
+        struct sy_state_tensor tensor;
+        ops->state_tensor(r->trainer, s, &tensor);
+        ops->get_state(r->trainer, s, to);
+        to += tensor.bytes / sizeof *to;
+    }
+}
+
+/* Made again: the same bits, and never more memory to speak of. */
+static void test_recompute(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
+        struct rig a, b;
+        static float x[ROOM], y[ROOM];
+        uint64_t before = seed;
+        open_rig(&a, n);
+        seed = before;
+        recomputes = true;
+        open_rig(&b, n);
+        recomputes = false;
+        assert_true(loss_of(&a) == loss_of(&b));
+        read_gradients(&a, x);
+        read_gradients(&b, y);
+        if (memcmp(x, y, sizeof x))
+            fail_msg("%s: other gradients", nets[n].name);
+        close_rig(&a);
+        close_rig(&b);
+    }
+}
+
+/* Sixteen layers in a row: what is kept shrinks to a part. */
+static void test_recompute_shrinks(void **unused)
+{
+    (void)unused;
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct sy_train_options o = {
+            .loss = SY_LOSS_MSE, .optimizer = SY_OPTIMIZER_SGD, .batch = 64, .recomputes = i == 1};
+        struct sy_graph *g = gb_new("deep");
+        struct sy_trainer *t;
+        int x = gb_input(g, LIST(1, 64));
+        for (int layer = 0; layer < 16; layer++) {
+            char name[16];
+            snprintf(name, sizeof name, "w%d", layer);
+            x = node(g, SY_OP_MATMUL, IN(x, weight(g, name, LIST(64, 64))), LIST(-1, 64));
+            x = node(g, SY_OP_GELU, IN(x), LIST(-1, 64));
+        }
+        gb_output(g, x);
+        assert_int_equal(ops->create(g, &o, &t), SY_OK);
+        bytes[i] = ops->ephemeral_bytes(t);
+        ops->destroy(t);
+        sy_graph_free(g);
+    }
+    assert_true(bytes[1] < bytes[0] * 2 / 3);
+}
+
 int main(void)
 {
     const char *text = getenv("SY_SEED");
     seed = text ? strtoull(text, NULL, 0) : 20240607;
     printf("SY_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),
-                                       cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_dropout)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_recompute), cmocka_unit_test(test_recompute_shrinks),
+        cmocka_unit_test(test_dropout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -391,5 +391,7 @@ int sy_tr_build(struct sy_trainer *t)
     SY_TRY(build_backward(t, n_nodes));
     t->node = -1;
     SY_TRY(sy_tr_add_totals(t));
+    if (t->options.recomputes)
+        SY_TRY(sy_tr_recompute(t));
     return sy_tr_finish_plan(t);
 }

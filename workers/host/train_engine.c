@@ -14,10 +14,10 @@ static void destroy(struct sy_trainer *t)
     if (!t)
         return;
     for (int s = 0; s < t->n_steps; s++)
-        if (t->steps[s].primitive)
+        if (t->steps[s].primitive && !t->steps[s].is_copy)
             dnnl_primitive_destroy(t->steps[s].primitive);
     for (int s = 0; s < t->n_steps; s++)
-        free(t->steps[s].data);
+        free(t->steps[s].is_copy ? NULL : t->steps[s].data);
     for (int v = 0; v < t->n_values; v++)
         if (t->values[v].memory)
             dnnl_memory_destroy(t->values[v].memory);

@@ -64,6 +64,7 @@ struct sy_tr_step {
     enum sy_tr_step_kind kind;
     int node;                              /* of the graph, for which it was added; -1: none */
     bool is_backward;                      /* added behind the loss */
+    bool is_copy;                          /* of a step that owns primitive and data */
     unsigned when;                         /* SY_TR_TRAIN, SY_TR_EVALUATE or both */
     const char *name;                      /* of the node, for errors */
     int n_values, value[SY_TR_MAX_VALUES]; /* not of primitives; the first n_results are written */
@@ -274,6 +275,11 @@ void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n);
 void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows, int64_t n);
 void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n);
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step);
+/* ---- train_recompute.c --------------------------------------------------------------------------- */
+
+/* Rewrites the steps so that activations are forgotten and made again; lifetimes follow. */
+int sy_tr_recompute(struct sy_trainer *t);
+
 /* ---- train_optimizer.c: what follows backward ---------------------------------------------------- */
 
 /* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */
