@@ -103,6 +103,10 @@ bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out);
 uint64_t sy_lanes_wanted_bytes(const struct sy_lanes *l);
 void sy_lanes_retry(struct sy_lanes *l);
 
+/* Puts all lanes beside each other at the pool's top, so that what is free is in one piece but for what lies between persistent parts.
+ * False: some lane is not empty, or others' blocks are in the way; nothing changed then. */
+bool sy_lanes_compact(struct sy_lanes *l);
+
 /* ---- looking ---- */
 /* The lane of an admitted job, -1 for any other. Lanes are small integers, used again after they close. */
 int sy_lanes_lane_of(const struct sy_lanes *l, uint64_t job);

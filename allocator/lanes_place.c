@@ -375,6 +375,22 @@ bool sy_lanes_rebuild(struct sy_lanes *l, int slot, struct lane_choice choice)
     return true;
 }
 
+bool sy_lanes_compact(struct sy_lanes *l)
+{
+    if (l->n_running > 0)
+        return false;
+    clear_plan(l);
+    for (int i = 0; i < l->config.max_jobs; i++) {
+        l->plan.bytes[i] = l->lanes[i].n_jobs > 0 ? sy_lanes_need(l, i) : 0;
+        if (l->jobs[i].used && l->jobs[i].lane >= 0)
+            l->plan.lane_of[i] = l->jobs[i].lane;
+    }
+    if (!try_plan(l, -1))
+        return false;
+    commit_plan(l, -1);
+    return true;
+}
+
 bool sy_lanes_improve(struct sy_lanes *l)
 {
     if (!l->improvable || l->n_running > 0 || l->n_lanes == 0)

@@ -288,6 +288,7 @@ struct small_model {
 static const struct small_model small_models[] = {
     {"tiny_cnn", 1, {{"input", "FP32", 3, {3, 16, 16}}}},
     {"mlp", 1, {{"input", "FP32", 1, {16}}}},
+    {"mlp_again", 1, {{"input", "FP32", 1, {16}}}}, /* the same package under another name */
     {"identity", 1, {{"input", "FP32", 1, {4}}}},
     {"bert_tiny",
      3,

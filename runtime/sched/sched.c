@@ -382,19 +382,7 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
     sy_sched_step(s);
 }
 
-/* ---- models ----------------------------------------------------------------------------------- */
-
-bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes)
-{
-    for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
-        const struct workspace *w = &s->models[model].workspaces[i];
-        if (w->batch == batch) {
-            *bytes = w->bytes;
-            return true;
-        }
-    }
-    return false;
-}
+/* ---- workspaces ------------------------------------------------------------------------------- */
 
 void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why,
                         uint64_t bytes)
@@ -420,152 +408,6 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
 }
 
 /* bytes: of the groups in the image, then in the pool. */
-static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes,
-                     uint64_t workspace, uint64_t *least)
-{
-    uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s),
-             pool = sy_pool_capacity_bytes(s->pool) - held;
-    for (int g = 0; g < n_groups; g++) {
-        largest = SY_MAX(largest, SY_ALIGN_UP(bytes[n_groups + g], SY_POOL_ALIGN));
-        sum += SY_ALIGN_UP(bytes[g], SY_POOL_ALIGN);
-    }
-    if (workspace > pool || largest > pool - workspace)
-        return sy_error_set(
-            SY_ENOMEM_DEVICE,
-            "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
-            "into the pool of %llu bytes, of which training holds %llu; make it larger "
-            "(--pool-bytes)",
-            model, (unsigned long long)largest, (unsigned long long)workspace,
-            (unsigned long long)(pool + held), (unsigned long long)held);
-    *least = largest + workspace;
-    if (s->image && sum > sy_pool_capacity_bytes(s->image))
-        return sy_error_set(
-            SY_ENOMEM_DEVICE,
-            "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
-            "make it larger (--image-bytes)",
-            model, (unsigned long long)sum, (unsigned long long)sy_pool_capacity_bytes(s->image));
-    return SY_OK;
-}
-
-/* Of one block: bytes in the image, then bytes in the pool. */
-static uint64_t *copy_bytes(int n_groups, const uint64_t *group_bytes, const bool *direct,
-                            bool *has_direct)
-{
-    uint64_t *copy = calloc(2 * (size_t)n_groups, sizeof *copy);
-    *has_direct = false;
-    for (int g = 0; copy && g < n_groups; g++) {
-        bool there = direct && direct[g];
-        *has_direct |= there;
-        copy[g] = group_bytes[g];
-        copy[n_groups + g] = there ? 0 : group_bytes[g];
-    }
-    return copy;
-}
-
-static int add_residencies(struct sy_sched *s, int model, int n_groups, const uint64_t *bytes)
-{
-    SY_TRY(sy_residency_add_model(s->pool_residency, model, n_groups, bytes + n_groups));
-    int status = s->image_residency
-                     ? sy_residency_add_model(s->image_residency, model, n_groups, bytes)
-                     : SY_OK;
-    if (status < 0)
-        (void)sy_residency_remove_model(s->pool_residency, model);
-    return status;
-}
-
-int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
-                              const uint64_t *group_bytes, const bool *direct,
-                              uint64_t workspace_bytes)
-{
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || s->models[model].used || n_groups < 1)
-        return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model,
-                            SY_SCHED_MAX_MODELS);
-    bool has_direct;
-    uint64_t least = 0;
-    uint64_t *copy = copy_bytes(n_groups, group_bytes, direct, &has_direct);
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
-    int status =
-        has_direct && !s->image
-            ? sy_error_set(SY_EARG, "model %d: without an image nothing is read in it", model)
-            : check_fit(s, model, n_groups, copy, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN),
-                        &least);
-    if (status == SY_OK)
-        status = add_residencies(s, model, n_groups, copy);
-    if (status < 0) {
-        free(copy);
-        return status;
-    }
-    s->models[model] = (struct model){.used = true,
-                                      .n_groups = n_groups,
-                                      .group_bytes = copy,
-                                      .pool_bytes = copy + n_groups,
-                                      .has_direct = has_direct,
-                                      .least_bytes = least};
-    return SY_OK;
-}
-
-int sy_sched_model_add(struct sy_sched *s, int model, int n_groups, const uint64_t *group_bytes,
-                       uint64_t workspace_bytes)
-{
-    return sy_sched_model_add_direct(s, model, n_groups, group_bytes, NULL, workspace_bytes);
-}
-
-int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth)
-{
-    return sy_residency_set_head(s->pool_residency, model, n_head, worth);
-}
-
-uint64_t sy_sched_least_room(const struct sy_sched *s)
-{
-    uint64_t most = 0;
-    for (int i = 0; i < SY_SCHED_MAX_MODELS; i++)
-        if (s->models[i].used)
-            most = SY_MAX(most, s->models[i].least_bytes);
-    return most;
-}
-
-static bool in_use(const struct sy_sched *s, int model)
-{
-    return (s->active && s->active->model == model) || (s->next && s->next->model == model);
-}
-
-int sy_sched_model_remove(struct sy_sched *s, int model)
-{
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
-        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
-    if (s->models[model].n_requests > 0 || in_use(s, model))
-        return sy_error_set(SY_EBUSY, "model %d has %d requests that wait or run", model,
-                            s->models[model].n_requests);
-    SY_TRY(sy_residency_remove_model(s->pool_residency, model));
-    if (s->image_residency)
-        SY_TRY(sy_residency_remove_model(s->image_residency, model));
-    free(s->models[model].group_bytes);
-    s->models[model] = (struct model){0};
-    return SY_OK;
-}
-
-static int drop_groups(struct sy_residency *r, int model, int n_groups, const uint64_t *bytes)
-{
-    int n_head = sy_residency_n_head(r, model);
-    SY_TRY(sy_residency_remove_model(r, model));
-    SY_TRY(sy_residency_add_model(r, model, n_groups, bytes));
-    return sy_residency_set_head(r, model, n_head, 0);
-}
-
-int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too)
-{
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
-        return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
-    if (in_use(s, model))
-        return sy_error_set(SY_EBUSY, "model %d streams or runs", model);
-    const struct model *m = &s->models[model];
-    SY_TRY(drop_groups(s->pool_residency, model, m->n_groups, m->pool_bytes));
-    return image_too && s->image_residency
-               ? drop_groups(s->image_residency, model, m->n_groups, m->group_bytes)
-               : SY_OK;
-}
-
 /* ---- what can be done now --------------------------------------------------------------------- */
 
 /* True when the workspace of the queue's head is known; else it is asked for, of every worker that has time. */
@@ -637,6 +479,10 @@ static void start_head(struct sy_sched *s)
             give_up_prefetch(s);
         if (status == SY_EBUSY || s->next)
             return;
+        if (status == SY_ENOMEM_DEVICE && !r->compacted && sy_sched_job_bytes(s) > 0) {
+            r->compacted = s->compacting = true;
+            return;
+        }
         drop_waiting(s, r, status, sy_error_text());
     }
 }
@@ -669,7 +515,7 @@ static void interrupt_for_more_urgent(struct sy_sched *s)
 
 static void start_requests(struct sy_sched *s)
 {
-    if (!s->active && !s->share.first)
+    if (!s->active && !s->share.first && !s->compacting)
         start_head(s);
     interrupt_for_more_urgent(s);
     if (s->active && s->active->run_sent && !s->active->worker_through && !s->next)

@@ -41,6 +41,7 @@ struct request {
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
     bool interrupted; /* S8 */
+    bool compacted;   /* lanes were moved for it once */
 };
 
 /* PREPARED: its sizes are known, so it is among the lanes' jobs; waits there, or was admitted. */
@@ -83,7 +84,8 @@ struct sy_sched {
     struct sy_policy *policy;
     struct sy_quotas quotas;
     struct train_share share;
-    bool any_hard; /* some tenant has a hard share: no turn is kept */
+    bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
+    bool any_hard;   /* some tenant has a hard share: no turn is kept */
     sy_ns now, policy_wake_ns;
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;
@@ -91,7 +93,8 @@ struct sy_sched {
 
 struct sy_sched_action *sy_sched_act(struct sy_sched *s, enum sy_sched_kind kind);
 void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char *why);
-void sy_sched_step(struct sy_sched *s); /* does all that can be done now */
+void sy_sched_step(struct sy_sched *s);             /* does all that can be done now */
+void sy_sched_drop_idle_models(struct sy_sched *s); /* nothing has started */
 int sy_sched_idle_worker(const struct sy_sched *s);
 bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes);
 void sy_sched_free_request(struct request *r);

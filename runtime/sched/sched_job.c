@@ -195,7 +195,8 @@ static struct job *next_to_start(const struct sy_sched *s)
 static bool may_keep(const struct sy_sched *s)
 {
     return sy_policy_n_ready(s->policy) == 1 && sy_lanes_n_waiting(s->lanes) == 0 &&
-           !sy_lanes_draining(s->lanes) && !s->any_hard && !s->share.permille && !next_to_start(s);
+           !sy_lanes_draining(s->lanes) && !s->compacting && !s->any_hard && !s->share.permille &&
+           !next_to_start(s);
 }
 
 static void end_keeping(struct sy_sched *s)
@@ -262,12 +263,29 @@ static void prepare_jobs(struct sy_sched *s)
     }
 }
 
+/* Memory of jobs that is free in total, but not in one piece, for a request: once no iteration is under way, lanes are empty and move.
+ * Models that are idle go, and stream again. */
+static void compact(struct sy_sched *s)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->has_turn)
+            return;
+    s->compacting = false;
+    sy_sched_drop_idle_models(s);
+    sy_sched_give_workspace_lane(s);
+    (void)sy_lanes_compact(s->lanes); /* if not, the request is refused with the sizes */
+}
+
 void sy_sched_step_jobs(struct sy_sched *s)
 {
     s->policy_wake_ns = 0;
     prepare_jobs(s);
     let_in(s);
     end_keeping(s);
+    if (s->compacting)
+        compact(s);
+    if (s->compacting)
+        return;
     struct job *starter = next_to_start(s);
     if (starter && sy_sched_computing(s) < 0 && sy_sched_training_still(s))
         start_job(s, starter); /* S1: it computes until it has started */

@@ -1,0 +1,255 @@
+/* Three training jobs of different sizes and five models on one device, end to end: whoever has the turn, wherever an iteration's
+ * memory lies, and however often requests come in between, each job ends with the weights that it would have alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/server_fixture.h"
+
+#define N_JOBS   3
+#define N_MODELS 5
+#define STEPS    40
+#define ROOMY    "256M"
+
+static const char *const names[N_JOBS] = {"small", "middle", "large"};
+static const int batches[N_JOBS] = {4, 16, 48};
+static const char *const models[N_MODELS] = {"tiny_cnn", "mlp", "identity", "bert_tiny",
+                                             "mlp_again"};
+
+struct alone {
+    void *state[N_JOBS];
+    size_t bytes[N_JOBS];
+    sy_client_result *answers[N_MODELS];
+    double persistent[N_JOBS], ephemeral[N_JOBS]; /* as the server says */
+};
+
+static struct alone alone;
+
+static const char *make_job(struct fixture *f, int i)
+{
+    const char *path = fixture_make_job(f, names[i], STEPS, 1000000);
+    json_t *job = json_load_file(path, 0, NULL);
+    json_object_set_new(job, "batch", json_integer(batches[i]));
+    json_object_set_new(job, "priority", json_integer(i));
+    json_object_set_new(job, "tenant", json_string(i == 0 ? "red" : "blue"));
+    assert_int_equal(json_dump_file(job, path, 0), 0);
+    json_decref(job);
+    return path;
+}
+
+static void load_fifth_model(struct fixture *f)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/mlp/1/model.sypkg", fixture_models());
+    json_decref(
+        fixture_call(f, "model_load", json_pack("{s:s, s:s}", "path", path, "name", "mlp_again")));
+}
+
+static json_t *job_entry(json_t *status, uint64_t id)
+{
+    size_t i;
+    json_t *job;
+    json_array_foreach(json_object_get(status, "jobs"), i,
+                       job) if ((uint64_t)json_integer_value(json_object_get(job, "job")) ==
+                                id) return job;
+    fail_msg("no job %d in the status", (int)id);
+    return NULL;
+}
+
+static int run_alone(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "alone");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", ROOMY, NULL};
+    fixture_start(&f, args);
+    load_fifth_model(&f);
+    for (int m = 0; m < N_MODELS; m++)
+        alone.answers[m] = fixture_infer(&f, models[m], 1, 0, NULL);
+    for (int i = 0; i < N_JOBS; i++) {
+        uint64_t id = fixture_submit(&f, make_job(&f, i));
+        fixture_wait_ended(&f, id);
+        json_t *status = fixture_status(&f), *job = job_entry(status, id);
+        alone.persistent[i] = json_number_value(json_object_get(job, "persistent_bytes"));
+        alone.ephemeral[i] = json_number_value(json_object_get(job, "ephemeral_bytes"));
+        json_decref(status);
+        alone.state[i] = fixture_read_snapshot(&f, names[i], STEPS, &alone.bytes[i]);
+    }
+    fixture_stop(&f);
+    fixture_finish(&f);
+    return 0;
+}
+
+static int free_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_JOBS; i++)
+        free(alone.state[i]);
+    for (int m = 0; m < N_MODELS; m++)
+        sy_client_result_free(alone.answers[m]);
+    return 0;
+}
+
+/* Sums of what the status says: the device's time is somebody's, or idle. */
+static void check_account(struct fixture *f)
+{
+    static const char *const lists[] = {"jobs", "models"};
+    json_t *status = fixture_status(f), *account = json_object_get(status, "account"), *item;
+    double sum = json_number_value(json_object_get(account, "idle_ns"));
+    size_t i;
+    for (int l = 0; l < 2; l++)
+        json_array_foreach(json_object_get(status, lists[l]), i, item) sum +=
+            json_number_value(json_object_get(item, "device_ns"));
+    assert_true(sum == json_number_value(json_object_get(account, "elapsed_ns")));
+    double tenants = 0, charged = json_number_value(json_object_get(account, "charged_ns"));
+    json_array_foreach(json_object_get(json_object_get(status, "rules"), "tenants"), i, item)
+        tenants += json_number_value(json_object_get(item, "used_ns"));
+    assert_true(tenants == charged);
+    json_decref(status);
+}
+
+static bool all_ended(struct fixture *f, const uint64_t *ids)
+{
+    json_t *status = fixture_status(f);
+    bool ended = true;
+    for (int i = 0; i < N_JOBS; i++) {
+        const char *state = json_string_value(json_object_get(job_entry(status, ids[i]), "state"));
+        if (strcmp(state, "failed") == 0)
+            fail_msg("job %s: %s", names[i],
+                     json_string_value(json_object_get(job_entry(status, ids[i]), "error")));
+        ended = ended && strcmp(state, "ended") == 0;
+    }
+    json_decref(status);
+    return ended;
+}
+
+static void beside_each_other(const char *device, const char *policy, const char *pool,
+                              bool shares_lanes)
+{
+    struct fixture f;
+    uint64_t ids[N_JOBS];
+    bool shared = false;
+    fixture_init(&f, "many");
+    const char *const args[] = {"--models", fixture_models(), "--device", device, "--pool-bytes",
+                                pool,       "--workers",      "5",        NULL};
+    fixture_start(&f, args);
+    load_fifth_model(&f);
+    json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", policy)));
+    for (int i = 0; i < N_JOBS; i++)
+        ids[i] = fixture_submit(&f, make_job(&f, i));
+    for (int k = 0; k < 2000 && !all_ended(&f, ids); k++) {
+        int m = k % N_MODELS;
+        sy_client_result *answer = fixture_infer(&f, models[m], 1, 0, NULL);
+        assert_true(fixture_same(answer, alone.answers[m]));
+        sy_client_result_free(answer);
+        json_t *status = fixture_status(&f);
+        size_t i;
+        json_t *lane;
+        json_array_foreach(json_object_get(status, "lanes"), i, lane) shared |=
+            json_integer_value(json_object_get(lane, "jobs")) > 1;
+        json_decref(status);
+        if (k == 10)
+            json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", "srtf")));
+        if (k == 20)
+            json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", policy)));
+    }
+    assert_true(all_ended(&f, ids));
+    check_account(&f);
+    assert_true(shared || !shares_lanes);
+    for (int i = 0; i < N_JOBS; i++) {
+        size_t bytes;
+        void *state = fixture_read_snapshot(&f, names[i], STEPS, &bytes);
+        assert_int_equal(bytes, alone.bytes[i]);
+        assert_memory_equal(state, alone.state[i], bytes);
+        free(state);
+    }
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+/* As little as lets all three in: what lasts of each, one iteration's memory, and room for the models. */
+static const char *tight_pool(void)
+{
+    static char text[32];
+    double bytes = 0, largest = 0;
+    for (int i = 0; i < N_JOBS; i++) {
+        bytes += alone.persistent[i] + 1e6;
+        largest = alone.ephemeral[i] > largest ? alone.ephemeral[i] : largest;
+    }
+    snprintf(text, sizeof text, "%.0fK", (bytes + largest + 6e6) / 1000);
+    return text;
+}
+
+static void fair_on_host(void **state)
+{
+    (void)state;
+    beside_each_other("host", "fair", ROOMY, false);
+}
+
+static void packed_on_host(void **state)
+{
+    (void)state;
+    beside_each_other("host", "pack", ROOMY, false);
+}
+
+static void shared_lanes_on_host(void **state)
+{
+    (void)state;
+    beside_each_other("host", "rr", tight_pool(), true);
+}
+
+static void fair_on_emulated(void **state)
+{
+    (void)state;
+    beside_each_other("emulated,link-gbps=2", "fair", tight_pool(), true);
+}
+
+/* A job that is paused keeps its memory and makes no step; it goes on with the same bits. */
+static void pause_and_resume_keep_the_bits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "pause");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", ROOMY, NULL};
+    fixture_start(&f, args);
+    uint64_t id = fixture_submit(&f, make_job(&f, 1));
+    fixture_wait_step(&f, id, 3);
+    json_decref(fixture_call(&f, "job_pause", json_pack("{s:I}", "job", (json_int_t)id)));
+    uint64_t other = fixture_submit(&f, make_job(&f, 0));
+    fixture_wait_ended(&f, other);
+    json_t *status = fixture_status(&f), *job = job_entry(status, id);
+    assert_string_equal(json_string_value(json_object_get(job, "state")), "suspended");
+    assert_true(json_integer_value(json_object_get(job, "step")) < STEPS);
+    json_decref(status);
+    json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)id)));
+    fixture_wait_ended(&f, id);
+    size_t bytes;
+    void *got = fixture_read_snapshot(&f, names[1], STEPS, &bytes);
+    assert_int_equal(bytes, alone.bytes[1]);
+    assert_memory_equal(got, alone.state[1], bytes);
+    free(got);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fair_on_host),
+        cmocka_unit_test(packed_on_host),
+        cmocka_unit_test(shared_lanes_on_host),
+        cmocka_unit_test(fair_on_emulated),
+        cmocka_unit_test(pause_and_resume_keep_the_bits),
+    };
+#ifdef __SANITIZE_THREAD__
+    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
+    return 0;
+#endif
+    return cmocka_run_group_tests(tests, run_alone, free_alone);
+}
