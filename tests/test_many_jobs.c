@@ -29,7 +29,9 @@ struct alone {
     double persistent[N_JOBS], ephemeral[N_JOBS]; /* as the server says */
 };
 
-static struct alone alone;
+/* The emulated device sets a core aside, and sums are in another order with another number of threads. */
+static struct alone on_host, on_emulated;
+#define EMULATED "emulated,link-gbps=2"
 
 static const char *make_job(struct fixture *f, int i)
 {
@@ -62,37 +64,50 @@ static json_t *job_entry(json_t *status, uint64_t id)
     return NULL;
 }
 
-static int run_alone(void **state)
+static void run_each_alone(const char *device, struct alone *alone)
 {
-    (void)state;
     struct fixture f;
     fixture_init(&f, "alone");
-    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", ROOMY, NULL};
+    const char *const args[] = {
+        "--models", fixture_models(), "--device", device, "--pool-bytes", ROOMY, NULL};
     fixture_start(&f, args);
     load_fifth_model(&f);
     for (int m = 0; m < N_MODELS; m++)
-        alone.answers[m] = fixture_infer(&f, models[m], 1, 0, NULL);
+        alone->answers[m] = fixture_infer(&f, models[m], 1, 0, NULL);
     for (int i = 0; i < N_JOBS; i++) {
         uint64_t id = fixture_submit(&f, make_job(&f, i));
         fixture_wait_ended(&f, id);
         json_t *status = fixture_status(&f), *job = job_entry(status, id);
-        alone.persistent[i] = json_number_value(json_object_get(job, "persistent_bytes"));
-        alone.ephemeral[i] = json_number_value(json_object_get(job, "ephemeral_bytes"));
+        alone->persistent[i] = json_number_value(json_object_get(job, "persistent_bytes"));
+        alone->ephemeral[i] = json_number_value(json_object_get(job, "ephemeral_bytes"));
         json_decref(status);
-        alone.state[i] = fixture_read_snapshot(&f, names[i], STEPS, &alone.bytes[i]);
+        alone->state[i] = fixture_read_snapshot(&f, names[i], STEPS, &alone->bytes[i]);
     }
     fixture_stop(&f);
     fixture_finish(&f);
+}
+
+static int run_alone(void **state)
+{
+    (void)state;
+    run_each_alone("host", &on_host);
+    run_each_alone(EMULATED, &on_emulated);
     return 0;
+}
+
+static void free_answers(struct alone *alone)
+{
+    for (int i = 0; i < N_JOBS; i++)
+        free(alone->state[i]);
+    for (int m = 0; m < N_MODELS; m++)
+        sy_client_result_free(alone->answers[m]);
 }
 
 static int free_alone(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_JOBS; i++)
-        free(alone.state[i]);
-    for (int m = 0; m < N_MODELS; m++)
-        sy_client_result_free(alone.answers[m]);
+    free_answers(&on_host);
+    free_answers(&on_emulated);
     return 0;
 }
 
@@ -129,8 +144,8 @@ static bool all_ended(struct fixture *f, const uint64_t *ids)
     return ended;
 }
 
-static void beside_each_other(const char *device, const char *policy, const char *pool,
-                              bool shares_lanes)
+static void beside_each_other(const char *device, const struct alone *alone, const char *policy,
+                              const char *pool, bool shares_lanes)
 {
     struct fixture f;
     uint64_t ids[N_JOBS];
@@ -146,7 +161,7 @@ static void beside_each_other(const char *device, const char *policy, const char
     for (int k = 0; k < 2000 && !all_ended(&f, ids); k++) {
         int m = k % N_MODELS;
         sy_client_result *answer = fixture_infer(&f, models[m], 1, 0, NULL);
-        assert_true(fixture_same(answer, alone.answers[m]));
+        assert_true(fixture_same(answer, alone->answers[m]));
         sy_client_result_free(answer);
         json_t *status = fixture_status(&f);
         size_t i;
@@ -165,8 +180,8 @@ static void beside_each_other(const char *device, const char *policy, const char
     for (int i = 0; i < N_JOBS; i++) {
         size_t bytes;
         void *state = fixture_read_snapshot(&f, names[i], STEPS, &bytes);
-        assert_int_equal(bytes, alone.bytes[i]);
-        assert_memory_equal(state, alone.state[i], bytes);
+        assert_int_equal(bytes, alone->bytes[i]);
+        assert_memory_equal(state, alone->state[i], bytes);
         free(state);
     }
     assert_int_equal(fixture_stop(&f), 0);
@@ -174,13 +189,13 @@ static void beside_each_other(const char *device, const char *policy, const char
 }
 
 /* As little as lets all three in: what lasts of each, one iteration's memory, and room for the models. */
-static const char *tight_pool(void)
+static const char *tight_pool(const struct alone *alone)
 {
     static char text[32];
     double bytes = 0, largest = 0;
     for (int i = 0; i < N_JOBS; i++) {
-        bytes += alone.persistent[i] + 1e6;
-        largest = alone.ephemeral[i] > largest ? alone.ephemeral[i] : largest;
+        bytes += alone->persistent[i] + 1e6;
+        largest = alone->ephemeral[i] > largest ? alone->ephemeral[i] : largest;
     }
     snprintf(text, sizeof text, "%.0fK", (bytes + largest + 6e6) / 1000);
     return text;
@@ -189,25 +204,25 @@ static const char *tight_pool(void)
 static void fair_on_host(void **state)
 {
     (void)state;
-    beside_each_other("host", "fair", ROOMY, false);
+    beside_each_other("host", &on_host, "fair", ROOMY, false);
 }
 
 static void packed_on_host(void **state)
 {
     (void)state;
-    beside_each_other("host", "pack", ROOMY, false);
+    beside_each_other("host", &on_host, "pack", ROOMY, false);
 }
 
 static void shared_lanes_on_host(void **state)
 {
     (void)state;
-    beside_each_other("host", "rr", tight_pool(), true);
+    beside_each_other("host", &on_host, "rr", tight_pool(&on_host), true);
 }
 
 static void fair_on_emulated(void **state)
 {
     (void)state;
-    beside_each_other("emulated,link-gbps=2", "fair", tight_pool(), true);
+    beside_each_other(EMULATED, &on_emulated, "fair", tight_pool(&on_emulated), true);
 }
 
 /* A job that is paused keeps its memory and makes no step; it goes on with the same bits. */
@@ -231,8 +246,8 @@ static void pause_and_resume_keep_the_bits(void **state)
     fixture_wait_ended(&f, id);
     size_t bytes;
     void *got = fixture_read_snapshot(&f, names[1], STEPS, &bytes);
-    assert_int_equal(bytes, alone.bytes[1]);
-    assert_memory_equal(got, alone.state[1], bytes);
+    assert_int_equal(bytes, on_host.bytes[1]);
+    assert_memory_equal(got, on_host.state[1], bytes);
     free(got);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
