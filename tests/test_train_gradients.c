@@ -745,6 +745,73 @@ static void test_recompute(void **unused)
     }
 }
 
+/* Products in bfloat16: gradients near those of float32, of a network with all that has a bfloat16 form. */
+static void test_bf16(void **unused)
+{
+    (void)unused;
+    float *state[2];
+    double losses[2];
+    uint64_t before = seed;
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        struct sy_train_options o = {.loss = SY_LOSS_MSE,
+                                     .optimizer = SY_OPTIMIZER_SGD,
+                                     .momentum = 0.5,
+                                     .batch = BATCH,
+                                     .precision = i ? SY_TRAIN_BF16 : SY_TRAIN_F32};
+        struct rig r = {.graph = gb_new("bf16")};
+        struct sy_graph *g = r.graph;
+        seed = before;
+        int x = node(g, SY_OP_RESHAPE, IN(start(g)), LIST(-1, 4, 2, 3));
+        int y = node(g, SY_OP_CONV, IN(x, weight(g, "c1", LIST(16, 4, 3, 3))), LIST(-1, 16, 2, 3));
+        gb_ints(g, "kernel_shape", LIST(3, 3));
+        gb_ints(g, "pads", LIST(1, 1, 1, 1));
+        y = node(g, SY_OP_BATCH_NORM,
+                 IN(y, positive(g, "s", LIST(16)), weight(g, "b", LIST(16)),
+                    weight(g, "m", LIST(16)), positive(g, "v", LIST(16))),
+                 LIST(-1, 16, 2, 3));
+        y = node(g, SY_OP_RELU, IN(y), LIST(-1, 16, 2, 3));
+        int z = node(g, SY_OP_CONV, IN(y, weight(g, "c2", LIST(16, 16, 1, 1))), LIST(-1, 16, 2, 3));
+        gb_ints(g, "kernel_shape", LIST(1, 1));
+        y = node(g, SY_OP_ADD, IN(y, z), LIST(-1, 16, 2, 3));
+        y = node(g, SY_OP_GELU, IN(y), LIST(-1, 16, 2, 3));
+        y = node(g, SY_OP_GLOBAL_AVERAGE_POOL, IN(y), LIST(-1, 16, 1, 1));
+        y = node(g, SY_OP_FLATTEN, IN(y), LIST(-1, 16));
+        gb_output(g, node(g, SY_OP_MATMUL, IN(y, weight(g, "w", LIST(16, 4))), LIST(-1, 4)));
+        int status = ops->create(g, &o, &r.trainer);
+        if (status == SY_EUNSUPPORTED) {
+            print_message("no bfloat16 on this machine: %s\n", sy_error_text());
+            skip();
+        }
+        assert_int_equal(status, SY_OK);
+        r.persistent = aligned_alloc(4096, (ops->persistent_bytes(r.trainer) + 4095) / 4096 * 4096);
+        r.ephemeral = aligned_alloc(4096, (ops->ephemeral_bytes(r.trainer) + 4095) / 4096 * 4096);
+        ops->bind(r.trainer, r.persistent, r.ephemeral);
+        ops->init_state(r.trainer);
+        r.n_wanted = BATCH * 4;
+        for (int k = 0; k < BATCH * 24; k++)
+            r.input[k] = (float)(k % 13) / 6.0f - 1.0f;
+        for (int k = 0; k < BATCH * 4; k++)
+            r.wanted[k] = (float)(k % 3);
+        losses[i] = loss_of(&r);
+        state[i] = calloc(ROOM, sizeof(float));
+        read_gradients(&r, state[i]);
+        n = (int64_t)(ops->persistent_bytes(r.trainer) / sizeof(float));
+        close_rig(&r);
+    }
+    double dot = 0, a = 0, b = 0;
+    for (int64_t i = 0; i < n && i < ROOM; i++) {
+        dot += (double)state[0][i] * (double)state[1][i];
+        a += (double)state[0][i] * (double)state[0][i];
+        b += (double)state[1][i] * (double)state[1][i];
+    }
+    assert_true(fabs(losses[0] - losses[1]) < 0.02 * fabs(losses[0]));
+    assert_true(losses[0] != losses[1]);
+    assert_true(dot / sqrt(a * b) > 0.999);
+    free(state[0]);
+    free(state[1]);
+}
+
 /* Sixteen layers in a row: what is kept shrinks to a part. */
 static void test_recompute_shrinks(void **unused)
 {
@@ -779,6 +846,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_recompute), cmocka_unit_test(test_recompute_shrinks),
-        cmocka_unit_test(test_dropout)};
+        cmocka_unit_test(test_bf16),      cmocka_unit_test(test_dropout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,9 @@ static int add_param(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
 {
     struct sy_tr_param param = {
         .tensor = tensor, .plain = *plain, .gradient = -1, .alias_of = -1, .batch_statistic = -1};
+    dnnl_memory_desc_t master = *layout; /* float32, whatever its first user computes in */
+    master.data_type = dnnl_f32;
+    layout = &master;
     SY_TRY(sy_tr_value_new(t, layout, true, &param.value));
     if (trained) {
         SY_TRY(sy_tr_value_new(t, layout, true, &param.gradient));
@@ -60,8 +63,10 @@ static int add_alias(struct sy_trainer *t, int tensor, const dnnl_memory_desc_t 
     dnnl_memory_desc_t own = t->params[of].plain;
     SY_TRY(sy_tr_as(t, SY_TR_FORWARD, t->params[of].value, &own, &param.value));
     SY_TRY(sy_tr_value_view(t, param.value, plain, &param.value));
+    dnnl_memory_desc_t master = *layout;
+    master.data_type = dnnl_f32;
     if (t->params[of].gradient >= 0)
-        SY_TRY(sy_tr_value_new(t, layout, false, &param.gradient));
+        SY_TRY(sy_tr_value_new(t, &master, false, &param.gradient));
     struct sy_tr_param *added = sy_tr_append(&t->params, &t->n_params, sizeof *added);
     if (!added)
         return SY_ENOMEM_HOST;

@@ -52,6 +52,7 @@ struct conv {
     dnnl_dims_t in, out, weights; /* weights: with groups if there are any */
     int64_t groups;
     dnnl_memory_desc_t source, filter, bias, destination; /* layout any */
+    dnnl_memory_desc_t gradient;                          /* of the filter: float32 always */
 };
 
 static int conv_weights_dims(const struct sy_trainer *t, const struct sy_node *node, struct conv *c)
@@ -79,10 +80,11 @@ static int conv_describe(const struct sy_trainer *t, int n, struct conv *c)
     SY_TRY(c->rank = sy_tr_dims(t, node->inputs[0], c->in));
     SY_TRY(sy_tr_dims(t, node->outputs[0], c->out));
     SY_TRY(conv_weights_dims(t, node, c));
-    c->source = sy_tr_any(c->rank, c->in);
-    c->filter = sy_tr_any(c->weights_rank, c->weights);
+    c->source = sy_tr_any_product(t, c->rank, c->in);
+    c->filter = sy_tr_any_product(t, c->weights_rank, c->weights);
+    c->gradient = sy_tr_any(c->weights_rank, c->weights);
     c->bias = bias_of(node) >= 0 ? sy_tr_any(1, &c->out[1]) : (dnnl_memory_desc_t){0};
-    c->destination = sy_tr_any(c->rank, c->out);
+    c->destination = sy_tr_any_product(t, c->rank, c->out);
     return SY_OK;
 }
 
@@ -167,7 +169,7 @@ static int conv_backward_weights(struct sy_trainer *t, int n, int gradient, cons
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t pd;
     SY_TRY(sy_tr_check(dnnl_dilated_convolution_backward_weights_desc_init(
-                           &desc, dnnl_convolution_direct, &c->source, &c->filter,
+                           &desc, dnnl_convolution_direct, &c->source, &c->gradient,
                            c->bias.ndims ? &c->bias : NULL, &c->destination, c->window.stride,
                            c->window.dilation, c->window.before, c->window.after),
                        "convolution backward weights", node->name));
@@ -211,6 +213,7 @@ struct linear {
     int64_t rows, in, out;
     dnnl_memory_desc_t source, weights, bias, destination; /* layout any, two-dimensional */
     dnnl_memory_desc_t plain_weights;                      /* as the model has them */
+    dnnl_memory_desc_t gradient;                           /* of the weights: float32 always */
 };
 
 static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
@@ -233,10 +236,11 @@ static int linear_describe(const struct sy_trainer *t, int n, struct linear *l)
         return sy_tr_refuse(node, "input and weights do not fit together");
     int64_t source[] = {l->rows, l->in}, matrix[] = {l->out, l->in},
             destination[] = {l->rows, l->out};
-    l->source = sy_tr_any(2, source);
-    l->weights = sy_tr_any(2, matrix);
+    l->source = sy_tr_any_product(t, 2, source);
+    l->weights = sy_tr_any_product(t, 2, matrix);
+    l->gradient = sy_tr_any(2, matrix);
     l->bias = bias_of(node) >= 0 ? sy_tr_any(1, &l->out) : (dnnl_memory_desc_t){0};
-    l->destination = sy_tr_any(2, destination);
+    l->destination = sy_tr_any_product(t, 2, destination);
     const dnnl_dims_t dims = {l->out, l->in},
                       strides = {is_out_first ? l->in : 1, is_out_first ? 1 : l->out};
     return sy_tr_check(
@@ -314,7 +318,7 @@ static int linear_backward_weights(struct sy_trainer *t, int n, int matrix, cons
     dnnl_primitive_desc_t pd;
     SY_TRY(sy_tr_check(
         dnnl_inner_product_backward_weights_desc_init(
-            &desc, &l->source, &l->weights, l->bias.ndims ? &l->bias : NULL, &l->destination),
+            &desc, &l->source, &l->gradient, l->bias.ndims ? &l->bias : NULL, &l->destination),
         "inner product backward weights", node->name));
     SY_TRY(make_pd(t, node, &desc, t->attr, t->nodes[n].forward, "inner product backward weights",
                    &pd));

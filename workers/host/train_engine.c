@@ -213,16 +213,13 @@ static int run_step(struct sy_trainer *t, const struct sy_tr_step *step)
         return step->fn(t, step);
     if (step->kind == SY_TR_LOSS)
         return sy_tr_kernel_loss(t, step);
-    float *to = t->values[step->value[0]].data;
-    const float *a = t->values[step->value[1]].data, *b = t->values[step->value[2]].data;
     const dnnl_memory_desc_t *md = &t->values[step->value[1]].md;
-    int64_t n = md->dims[md->ndims - 1], rows = sy_tr_elements(md) / n;
-    if (step->kind == SY_TR_SUM)
-        sy_tr_kernel_sum(to, a, b, dnnl_memory_desc_get_size(md) / sizeof(float));
-    else if (step->kind == SY_TR_ADD_ROW)
-        sy_tr_kernel_add_row(to, a, b, rows, n);
+    void *to = sy_tr_at(t, step, 0), *a = sy_tr_at(t, step, 1), *b = sy_tr_at(t, step, 2);
+    size_t bytes = dnnl_memory_desc_get_size(md);
+    if (md->data_type == dnnl_bf16)
+        sy_tr_kernel_sum_bf16(to, a, b, bytes / sizeof(uint16_t));
     else
-        sy_tr_kernel_column_sum(to, a, rows, n);
+        sy_tr_kernel_sum(to, a, b, bytes / sizeof(float));
     return SY_OK;
 }
 

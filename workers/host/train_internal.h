@@ -44,11 +44,9 @@ struct sy_tr_buffer {
 
 enum sy_tr_step_kind {
     SY_TR_PRIMITIVE,
-    SY_TR_SUM,        /* value[0] = value[1] + value[2], all in one layout */
-    SY_TR_ADD_ROW,    /* value[0] = value[1] + row value[2], plain */
-    SY_TR_COLUMN_SUM, /* row value[0] = sum over rows of value[1], plain */
-    SY_TR_LOSS,       /* value[0] = d loss / d value[1], labels value[2] */
-    SY_TR_CALL        /* fn(trainer, step), with its own data */
+    SY_TR_SUM,  /* value[0] = value[1] + value[2], all in one layout */
+    SY_TR_LOSS, /* value[0] = d loss / d value[1], labels value[2] */
+    SY_TR_CALL  /* fn(trainer, step), with its own data */
 };
 
 enum { SY_TR_TRAIN = 1, SY_TR_EVALUATE = 2, SY_TR_FORWARD = 3 };
@@ -150,6 +148,8 @@ int sy_tr_check(dnnl_status_t status, const char *what, const char *name);
 void *sy_tr_append(void *array, int *n, size_t element_bytes);
 dnnl_memory_desc_t sy_tr_plain(int rank, const int64_t *dims);
 dnnl_memory_desc_t sy_tr_any(int rank, const int64_t *dims);
+/* In the type that products compute in: bfloat16 where the job wants it. */
+dnnl_memory_desc_t sy_tr_any_product(const struct sy_trainer *t, int rank, const int64_t *dims);
 /* Fixed dims of a tensor at the trainer's batch. */
 int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims);
 int64_t sy_tr_elements(const dnnl_memory_desc_t *md); /* without padding */
@@ -272,8 +272,7 @@ int sy_tr_window(const struct sy_trainer *t, const struct sy_node *node, const i
 /* ---- train_kernels.c: own loops ---------------------------------------------------------------- */
 
 void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n);
-void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows, int64_t n);
-void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n);
+void sy_tr_kernel_sum_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, uint64_t n);
 int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step);
 /* ---- train_recompute.c --------------------------------------------------------------------------- */
 

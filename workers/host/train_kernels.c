@@ -15,24 +15,40 @@ SY_CLONES static void sum_part(float *to, const float *a, const float *b, uint64
         to[i] = a[i] + b[i];
 }
 
-void sy_tr_kernel_sum(float *to, const float *a, const float *b,
-                      uint64_t n){IN_PARTS(n, sum_part(to + from, a + from, b + from, count))}
-
-SY_CLONES void sy_tr_kernel_add_row(float *to, const float *a, const float *row, int64_t n_rows,
-                                    int64_t n)
+void sy_tr_kernel_sum(float *to, const float *a, const float *b, uint64_t n)
 {
-    for (int64_t r = 0; r < n_rows; r++)
-        for (int64_t i = 0; i < n; i++)
-            to[r * n + i] = a[r * n + i] + row[i];
+    IN_PARTS(n, sum_part(to + from, a + from, b + from, count))
 }
 
-SY_CLONES void sy_tr_kernel_column_sum(float *to, const float *a, int64_t n_rows, int64_t n)
+static inline float widen(uint16_t bits)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] = 0.0f;
-    for (int64_t r = 0; r < n_rows; r++)
-        for (int64_t i = 0; i < n; i++)
-            to[i] += a[r * n + i];
+    union {
+        uint32_t i;
+        float f;
+    } x = {.i = (uint32_t)bits << 16};
+    return x.f;
+}
+
+/* To nearest even; what is no number stays none. */
+static inline uint16_t narrow(float value)
+{
+    union {
+        float f;
+        uint32_t i;
+    } x = {.f = value};
+    uint32_t rounded = (x.i + 0x7fff + (x.i >> 16 & 1)) >> 16;
+    return (uint16_t)(value != value ? x.i >> 16 | 0x40 : rounded);
+}
+
+SY_CLONES static void sum_bf16_part(uint16_t *to, const uint16_t *a, const uint16_t *b, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = narrow(widen(a[i]) + widen(b[i]));
+}
+
+void sy_tr_kernel_sum_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, uint64_t n)
+{
+    IN_PARTS(n, sum_bf16_part(to + from, a + from, b + from, count))
 }
 
 /* ---- loss --------------------------------------------------------------------------------------- */

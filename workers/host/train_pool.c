@@ -83,6 +83,7 @@ static int pool_forward_pd(struct sy_trainer *t, int n, const dnnl_memory_desc_t
     int rank = sy_tr_dims(t, node->outputs[0], dims);
     SY_TRY(rank);
     dnnl_memory_desc_t destination = sy_tr_any(rank, dims);
+    destination.data_type = source->data_type;
     SY_TRY(sy_tr_check(dnnl_pooling_v2_forward_desc_init(
                            &desc, dnnl_forward_training, pool_kind(node), source, &destination,
                            w.stride, w.kernel, w.dilation, w.before, w.after),

@@ -56,6 +56,14 @@ dnnl_memory_desc_t sy_tr_any(int rank, const int64_t *dims)
     return md;
 }
 
+dnnl_memory_desc_t sy_tr_any_product(const struct sy_trainer *t, int rank, const int64_t *dims)
+{
+    dnnl_memory_desc_t md = sy_tr_any(rank, dims);
+    if (t->options.precision == SY_TRAIN_BF16)
+        dnnl_memory_desc_init_by_tag(&md, rank, dims, dnnl_bf16, dnnl_format_tag_any);
+    return md;
+}
+
 int sy_tr_dims(const struct sy_trainer *t, int tensor, int64_t *dims)
 {
     const struct sy_tensor *x = &t->graph->tensors[tensor];
