@@ -32,6 +32,7 @@ static double sigmoid(double x)
 
 struct net {
     struct sy_recurrence r;
+    double error;       /* of a state, each step */
     const float *plain; /* [directions][gates * hidden][hidden] */
 };
 
@@ -83,18 +84,41 @@ static void check_sequence(const struct net *n, int64_t d, int64_t b)
                    c);
         const float *y = r->y + ((t * r->directions + d) * r->batch + b) * r->hidden;
         for (int64_t i = 0; i < r->hidden; i++)
-            assert_true(fabs(y[i] - h[i]) <= 1e-5);
+            assert_true(fabs(y[i] - h[i]) <= n->error);
     }
     for (int64_t i = 0; i < r->hidden; i++) {
-        assert_true(fabs(r->last_h[row * r->hidden + i] - h[i]) <= 1e-5);
+        assert_true(fabs(r->last_h[row * r->hidden + i] - h[i]) <= n->error);
         if (r->gates == 4)
-            assert_true(fabs(r->cell[row * r->hidden + i] - c[i]) <= 1e-5 + 1e-5 * fabs(c[i]));
+            assert_true(fabs(r->cell[row * r->hidden + i] - c[i]) <= n->error * (1 + fabs(c[i])));
     }
     free(h);
     free(c);
 }
 
-static void one_net(int64_t gates)
+/* To bf16 and back, ties to even. */
+static uint16_t rounded(float *x)
+{
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) >> 16 << 16;
+    memcpy(x, &bits, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static void round_weights(struct sy_recurrence *r, float *plain, float *weights)
+{
+    int64_t packed = sy_recurrence_packed(r->directions, r->gates, r->hidden, true);
+    uint16_t *to = (uint16_t *)weights; /* over what has been read */
+    for (int64_t i = 0; i < r->directions * r->gates * r->hidden * r->hidden; i++)
+        rounded(&plain[i]);
+    for (int64_t i = 0; i < packed; i++) {
+        float x = weights[i];
+        uint16_t bits = rounded(&x);
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}
+
+static void one_net(int64_t gates, bool narrow)
 {
     struct sy_recurrence r = {.gates = gates,
                               .steps = rig_int(&seed, 1, 7),
@@ -103,7 +127,7 @@ static void one_net(int64_t gates)
                               .directions = rig_int(&seed, 1, 2)};
     r.first_is_reverse = r.directions == 1 && rig_int(&seed, 0, 1);
     int64_t state = r.directions * r.batch * r.hidden;
-    int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden);
+    int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden, narrow);
     bool given = rig_int(&seed, 0, 1);
     float *x = numbers(r.steps * r.batch * r.directions * gates * r.hidden, 3),
           *plain = numbers(r.directions * gates * r.hidden * r.hidden, 0.5f),
@@ -111,7 +135,12 @@ static void one_net(int64_t gates)
           *h0 = numbers(state, 1), *c0 = numbers(state, 2), *y = numbers(r.steps * state, 1),
           *last = numbers(state, 1), *cell = numbers(state, 1),
           *again = numbers(r.steps * state, 1);
-    sy_recurrence_pack(r.directions, gates, r.hidden, plain, weights);
+    r.narrow = narrow;
+    float *states = numbers(sy_recurrence_narrow_states(r.directions, r.batch, r.hidden), 1);
+    r.narrow_states = (uint16_t *)states;
+    sy_recurrence_pack(r.directions, gates, r.hidden, narrow, plain, weights);
+    if (narrow)
+        round_weights(&r, plain, weights);
     r.from_x = x;
     r.weights = weights;
     r.late_bias = gates == 3 && given ? late : NULL;
@@ -120,7 +149,7 @@ static void one_net(int64_t gates)
     r.y = y;
     r.last_h = last;
     r.cell = cell;
-    struct net net = {.r = r, .plain = plain};
+    struct net net = {.r = r, .plain = plain, .error = narrow ? 0.03 : 1e-5};
     omp_set_num_threads((int)rig_int(&seed, 1, 4));
     sy_recurrence_run(&r);
     for (int64_t d = 0; d < r.directions; d++)
@@ -130,7 +159,7 @@ static void one_net(int64_t gates)
     r.y = again;
     sy_recurrence_run(&r);
     assert_memory_equal(y, again, (size_t)(r.steps * state) * sizeof *y);
-    float *all[] = {x, plain, weights, late, h0, c0, y, last, cell, again};
+    float *all[] = {x, plain, weights, late, h0, c0, y, last, cell, again, states};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -139,14 +168,24 @@ static void test_lstm(void **state)
 {
     (void)state;
     for (int i = 0; i < 60; i++)
-        one_net(4);
+        one_net(4, false);
 }
 
 static void test_gru(void **state)
 {
     (void)state;
     for (int i = 0; i < 60; i++)
-        one_net(3);
+        one_net(3, false);
+}
+
+/* Rounding the state makes errors of 1/512 of it, which the steps carry on. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    if (!__builtin_cpu_supports("avx512bf16"))
+        skip();
+    for (int i = 0; i < 60; i++)
+        one_net(i % 2 ? 4 : 3, true);
 }
 
 /* Far outside where e^x is finite the curves are flat, and not a number stays one. */
@@ -173,6 +212,7 @@ static void test_extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lstm), cmocka_unit_test(test_gru),
+                                       cmocka_unit_test(test_narrow),
                                        cmocka_unit_test(test_extremes)};
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,7 @@ static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *
         return SY_OK;
     dnnl_data_type_t type = graph->precision == SY_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
     if (input == 2) {
-        int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden);
+        int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden, type == dnnl_bf16);
         sy_dnnl_plain_md_of(md, type, 1, &n);
         return SY_OK;
     }
@@ -155,14 +155,15 @@ static int prepare_recurrent(const struct sy_graph *graph, const struct sy_node 
             for (int64_t i = 0; i < s.input; i++)
                 to[i * s.columns + c] = from[c * s.input + i];
     } else if (input == 2) {
-        sy_recurrence_pack(s.directions, s.gates, s.hidden, from, to);
+        sy_recurrence_pack(s.directions, s.gates, s.hidden, graph->precision == SY_PRECISION_BF16,
+                           from, to);
     } else {
         prepare_bias(&s, from, to);
     }
     return SY_OK;
 }
 
-enum { FROM_X, WEIGHTS, BIAS, H0, C0, Y, LAST_H, CELL, N_VALUES };
+enum { FROM_X, WEIGHTS, BIAS, H0, C0, Y, LAST_H, CELL, STATES, N_VALUES };
 
 static void *pointer_or_null(struct sy_program *p, const struct sy_step *step, int arg)
 {
@@ -182,6 +183,8 @@ static int run_recurrence(struct sy_program *p, struct sy_step *step)
                               .first_is_reverse = n[5] != 0,
                               .from_x = pointer_or_null(p, step, FROM_X),
                               .weights = pointer_or_null(p, step, WEIGHTS),
+                              .narrow = sy_value_is_narrow(&p->values[step->args[WEIGHTS].value]),
+                              .narrow_states = pointer_or_null(p, step, STATES),
                               .late_bias = bias && n[0] == 3 ? bias + n[6] : NULL,
                               .h0 = pointer_or_null(p, step, H0),
                               .c0 = pointer_or_null(p, step, C0),
@@ -218,19 +221,6 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     return sy_program_add_primitive(p, pd, args, bias >= 0 ? 4 : 3);
 }
 
-/* The steps' weights, which are read at each of them: made wide once a run if they are packed as bf16. */
-static int recurrent_weights(struct sy_program *p, const struct sizes *s, int *out)
-{
-    int64_t n = sy_recurrence_packed(s->directions, s->gates, s->hidden);
-    int packed;
-    SY_TRY(sy_program_param(p, 2, &packed));
-    *out = packed;
-    if (!sy_value_is_narrow(&p->values[packed]))
-        return SY_OK;
-    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 1, &n, out));
-    return sy_program_add_reorder(p, packed, *out);
-}
-
 /* Output `output` if the graph names it; else -1, or with `needed` memory of these dimensions. */
 static int output_or_room(struct sy_program *p, int output, bool needed, int rank,
                           const int64_t *dims, int *out)
@@ -255,7 +245,11 @@ static int collect_values(struct sy_program *p, const struct sizes *s, const int
             p->values[values[i]].bytes != (uint64_t)(y[1] * y[2] * y[3]) * sizeof(float))
             return sy_unsupported(sy_program_node(p), "a first state of another size");
     SY_TRY(add_projection(p, s, x[0] * x[1], values[BIAS], &values[FROM_X]));
-    SY_TRY(recurrent_weights(p, s, &values[WEIGHTS]));
+    SY_TRY(sy_program_param(p, 2, &values[WEIGHTS]));
+    /* In floats, of which the workspace knows the size: two states each. */
+    int64_t states = sy_recurrence_narrow_states(y[1], y[2], y[3]) / 2;
+    if (sy_value_is_narrow(&p->values[values[WEIGHTS]]))
+        SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 1, &states, &values[STATES]));
     SY_TRY(output_or_room(p, 0, true, 4, y, &values[Y]));
     SY_TRY(output_or_room(p, 1, false, 0, NULL, &values[LAST_H]));
     return lstm ? output_or_room(p, 2, true, 3, y + 1, &values[CELL]) : SY_OK;

@@ -1,5 +1,6 @@
 #include "workers/host/recurrence.h"
 
+#include <immintrin.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@ enum { UNITS = SY_RECURRENCE_UNITS, MAX_GATES = 4, MAX_DIRECTIONS = 2, SPINS = 4
 typedef float lanes __attribute__((vector_size(UNITS * sizeof(float)), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(UNITS * sizeof(float))));
 
+#define NARROW __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
@@ -22,23 +24,31 @@ static int64_t blocks_of(int64_t hidden)
     return (hidden + UNITS - 1) / UNITS;
 }
 
-int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden)
+/* Rows of a block of packed weights: states that are multiplied with at once. */
+static int64_t rows_of(int64_t hidden, bool narrow)
 {
-    return directions * blocks_of(hidden) * hidden * gates * UNITS;
+    return narrow ? (hidden + 1) / 2 : hidden;
 }
 
-void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, const float *r,
-                        float *out)
+int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden, bool narrow)
 {
-    for (int64_t d = 0; d < directions; d++)
-        for (int64_t block = 0; block < blocks_of(hidden); block++)
-            for (int64_t k = 0; k < hidden; k++)
-                for (int64_t g = 0; g < gates; g++)
-                    for (int64_t i = 0; i < UNITS; i++) {
-                        int64_t unit = block * UNITS + i;
-                        const float *row = r + ((d * gates + g) * hidden + unit) * hidden;
-                        *out++ = unit < hidden ? row[k] : 0;
-                    }
+    return directions * blocks_of(hidden) * rows_of(hidden, narrow) * gates * UNITS *
+           (narrow ? 2 : 1);
+}
+
+void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, bool narrow,
+                        const float *r, float *out)
+{
+    int64_t each = narrow ? 2 : 1, n = sy_recurrence_packed(directions, gates, hidden, narrow);
+    for (int64_t at = 0; at < n; at++) {
+        int64_t k = at % each, i = at / each % UNITS, g = at / each / UNITS % gates;
+        int64_t row = at / each / UNITS / gates, rows = rows_of(hidden, narrow);
+        int64_t unit = row / rows % blocks_of(hidden) * UNITS + i;
+        int64_t d = row / rows / blocks_of(hidden);
+        k += row % rows * each;
+        out[at] =
+            unit < hidden && k < hidden ? r[((d * gates + g) * hidden + unit) * hidden + k] : 0;
+    }
 }
 
 /* ---- curves --------------------------------------------------------------------------------------------------- */
@@ -83,8 +93,42 @@ INLINE void tangent(lanes *x)
 
 struct place {
     const struct sy_recurrence *r;
-    int64_t direction, time, before; /* time before, -1: the first step */
+    int64_t direction, step, time, before; /* time before, -1: the first step */
 };
+
+/* The state before step `step` as bf16; two of them in turns, as it is read while the next is written. */
+static uint16_t *narrow_state(const struct sy_recurrence *r, int64_t direction, int64_t step,
+                              int64_t b)
+{
+    return r->narrow_states +
+           ((direction * 2 + step % 2) * r->batch + b) * 2 * rows_of(r->hidden, true);
+}
+
+/* Rounded to nearest, ties to even; not a number stays one. */
+static uint16_t as_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fc0;
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+/* `n` states of a block that step p->step made. */
+static inline void put_state(const struct place *p, int64_t b, int64_t block, const lanes *value,
+                             int64_t n)
+{
+    const struct sy_recurrence *r = p->r;
+    float h[UNITS];
+    memcpy(h, value, sizeof h);
+    int64_t row = (p->time * r->directions + p->direction) * r->batch + b;
+    memcpy(r->y + row * r->hidden + block * UNITS, h, (size_t)n * sizeof(float));
+    if (!r->narrow)
+        return;
+    uint16_t *to = narrow_state(r, p->direction, p->step + 1, b) + block * UNITS;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = as_bf16(h[i]);
+}
 
 static const float *state_before(const struct place *p, int64_t b)
 {
@@ -121,8 +165,7 @@ INLINE void finish_lstm(const struct place *p, int64_t b, int64_t block, lanes *
     memcpy(r->cell + at, &cell, (size_t)n * sizeof(float));
     tangent(&cell);
     cell = gate[1] * cell;
-    at = ((p->time * r->directions + p->direction) * r->batch + b) * r->hidden + block * UNITS;
-    memcpy(r->y + at, &cell, (size_t)n * sizeof(float));
+    put_state(p, b, block, &cell, n);
 }
 
 /* `fresh`: the hidden gate's part from the inputs; gate[2]: from the state. */
@@ -141,35 +184,30 @@ INLINE void finish_gru(const struct place *p, int64_t b, int64_t block, lanes *g
     lanes value = *fresh + gate[1] * (gate[2] + bias);
     tangent(&value);
     value = (1.0f - gate[0]) * value + gate[0] * before;
-    int64_t row = (p->time * r->directions + p->direction) * r->batch + b;
-    memcpy(r->y + row * r->hidden + block * UNITS, &value, (size_t)n * sizeof(float));
+    put_state(p, b, block, &value, n);
 }
 
-/* Sequences [b, b + count), `count` and `gates` known to the compiler: their sums stay in registers. */
-INLINE void some_sequences(const struct place *p, int64_t block, int64_t b, int gates, int count)
+/* Sums of sequences [b, b + count): what comes from the inputs. `fresh` is the GRU's hidden gate, whose sum is of the state alone. */
+INLINE void start_sums(const struct place *p, int64_t block, int64_t b, int gates, int count,
+                       lanes (*sum)[MAX_GATES], lanes *fresh, const float **h)
 {
     const struct sy_recurrence *r = p->r;
     int64_t hidden = r->hidden, n = SY_MIN(hidden - block * UNITS, UNITS);
-    lanes sum[4][MAX_GATES], fresh[4];
-    const float *h[4];
-    const lanes *w = (const lanes *)(r->weights + ((p->direction * blocks_of(hidden) + block) *
-                                                   hidden * gates * UNITS));
     for (int s = 0; s < count; s++) {
-        const float *x =
-            r->from_x +
-            (((p->time * r->batch + b + s) * r->directions + p->direction) * gates) * hidden;
+        int64_t row = ((p->time * r->batch + b + s) * r->directions + p->direction) * gates;
         for (int g = 0; g < gates; g++)
-            load(&sum[s][g], x + g * hidden + block * UNITS, n);
+            load(&sum[s][g], r->from_x + (row + g) * hidden + block * UNITS, n);
         if (gates == 3) {
             fresh[s] = sum[s][2];
             sum[s][2] = (lanes){0};
         }
         h[s] = state_before(p, b + s);
     }
-    for (int64_t k = 0; k < hidden && h[0]; k++)
-        for (int g = 0; g < gates; g++)
-            for (int s = 0; s < count; s++)
-                sum[s][g] += w[k * gates + g] * h[s][k];
+}
+
+INLINE void finish_sums(const struct place *p, int64_t block, int64_t b, int gates, int count,
+                        lanes (*sum)[MAX_GATES], lanes *fresh)
+{
     for (int s = 0; s < count; s++) {
         if (gates == 4)
             finish_lstm(p, b + s, block, sum[s]);
@@ -178,19 +216,64 @@ INLINE void some_sequences(const struct place *p, int64_t block, int64_t b, int 
     }
 }
 
-#define BLOCK(name, gates)                                           \
-    SY_CLONES static void name(const struct place *p, int64_t block) \
-    {                                                                \
-        int64_t b = 0, n = p->r->batch;                              \
-        for (; b + 4 <= n; b += 4)                                   \
-            some_sequences(p, block, b, gates, 4);                   \
-        for (; b + 2 <= n; b += 2)                                   \
-            some_sequences(p, block, b, gates, 2);                   \
-        for (; b < n; b++)                                           \
-            some_sequences(p, block, b, gates, 1);                   \
+static int64_t weights_at(const struct sy_recurrence *r, int64_t direction, int64_t block)
+{
+    return (direction * blocks_of(r->hidden) + block) * rows_of(r->hidden, r->narrow) * r->gates *
+           UNITS;
+}
+
+/* `count` and `gates` are known to the compiler: the sums stay in registers. */
+INLINE void some_sequences(const struct place *p, int64_t block, int64_t b, int gates, int count)
+{
+    lanes sum[4][MAX_GATES], fresh[4];
+    const float *h[4];
+    const lanes *w =
+        (const lanes *)((const float *)p->r->weights + weights_at(p->r, p->direction, block));
+    start_sums(p, block, b, gates, count, sum, fresh, h);
+    for (int64_t k = 0; k < p->r->hidden && h[0]; k++)
+        for (int g = 0; g < gates; g++)
+            for (int s = 0; s < count; s++)
+                sum[s][g] += w[k * gates + g] * h[s][k];
+    finish_sums(p, block, b, gates, count, sum, fresh);
+}
+
+/* The same with weights and states in bf16, two states at once. */
+NARROW INLINE void some_narrow(const struct place *p, int64_t block, int64_t b, int gates,
+                               int count)
+{
+    lanes sum[4][MAX_GATES], fresh[4];
+    const float *h[4];
+    const uint32_t *pairs[4];
+    int64_t rows = rows_of(p->r->hidden, true);
+    const __m512i *w =
+        (const __m512i *)((const uint32_t *)p->r->weights + weights_at(p->r, p->direction, block));
+    start_sums(p, block, b, gates, count, sum, fresh, h);
+    for (int s = 0; s < count; s++)
+        pairs[s] = (const uint32_t *)narrow_state(p->r, p->direction, p->step, b + s);
+    for (int64_t k = 0; k < rows && h[0]; k++)
+        for (int g = 0; g < gates; g++)
+            for (int s = 0; s < count; s++)
+                sum[s][g] = (lanes)_mm512_dpbf16_ps(
+                    (__m512)sum[s][g], (__m512bh)_mm512_set1_epi32((int)pairs[s][k]),
+                    (__m512bh)_mm512_loadu_si512(&w[k * gates + g]));
+    finish_sums(p, block, b, gates, count, sum, fresh);
+}
+
+#define BLOCK(compiled, name, some, gates)                          \
+    compiled static void name(const struct place *p, int64_t block) \
+    {                                                               \
+        int64_t b = 0, n = p->r->batch;                             \
+        for (; b + 4 <= n; b += 4)                                  \
+            some(p, block, b, gates, 4);                            \
+        for (; b + 2 <= n; b += 2)                                  \
+            some(p, block, b, gates, 2);                            \
+        for (; b < n; b++)                                          \
+            some(p, block, b, gates, 1);                            \
     }
-BLOCK(lstm_block, 4)
-BLOCK(gru_block, 3)
+BLOCK(SY_CLONES, lstm_block, some_sequences, 4)
+BLOCK(SY_CLONES, gru_block, some_sequences, 3)
+BLOCK(NARROW, narrow_lstm_block, some_narrow, 4)
+BLOCK(NARROW, narrow_gru_block, some_narrow, 3)
 
 /* ---- steps and threads ------------------------------------------------------------------------------------------- */
 
@@ -208,7 +291,7 @@ static void meet(struct meeting *m, int n, long times)
         if (++spins > SPINS)
             sched_yield();
         else
-            __builtin_ia32_pause();
+            _mm_pause();
 }
 
 /* The share of thread `part` of `parts` in one direction. */
@@ -219,12 +302,13 @@ static void one_direction(const struct sy_recurrence *r, int64_t direction, int 
     int64_t blocks = blocks_of(r->hidden);
     struct place p = {.r = r, .direction = direction, .before = -1};
     for (int64_t s = 0; s < r->steps; s++) {
+        p.step = s;
         p.time = reverse ? r->steps - 1 - s : s;
         for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; block++) {
             if (r->gates == 4)
-                lstm_block(&p, block);
+                r->narrow ? narrow_lstm_block(&p, block) : lstm_block(&p, block);
             else
-                gru_block(&p, block);
+                r->narrow ? narrow_gru_block(&p, block) : gru_block(&p, block);
         }
         p.before = p.time;
         meet(meeting, parts, (long)s + 1);
@@ -242,6 +326,23 @@ static void share(const struct sy_recurrence *r, int t, int n, struct meeting *m
     }
 }
 
+int64_t sy_recurrence_narrow_states(int64_t directions, int64_t batch, int64_t hidden)
+{
+    return directions * 2 * batch * 2 * rows_of(hidden, true);
+}
+
+/* The first states; zero where there is no unit. */
+static void start_narrow(const struct sy_recurrence *r)
+{
+    memset(r->narrow_states, 0,
+           (size_t)sy_recurrence_narrow_states(r->directions, r->batch, r->hidden) *
+               sizeof *r->narrow_states);
+    for (int64_t row = 0; r->h0 && row < r->directions * r->batch; row++)
+        for (int64_t i = 0; i < r->hidden; i++)
+            narrow_state(r, row / r->batch, 0, row % r->batch)[i] =
+                as_bf16(r->h0[row * r->hidden + i]);
+}
+
 void sy_recurrence_run(const struct sy_recurrence *r)
 {
     struct meeting meetings[MAX_DIRECTIONS] = {0};
@@ -250,6 +351,8 @@ void sy_recurrence_run(const struct sy_recurrence *r)
         memcpy(r->cell, r->c0, (size_t)r->directions * state * sizeof(float));
     else if (r->gates == 4)
         memset(r->cell, 0, (size_t)r->directions * state * sizeof(float));
+    if (r->narrow)
+        start_narrow(r);
 #pragma omp parallel
     share(r, omp_get_thread_num(), omp_get_num_threads(), meetings);
     for (int64_t d = 0; r->last_h && d < r->directions; d++) {

@@ -15,7 +15,11 @@ struct sy_recurrence {
     int64_t steps, batch, hidden, directions;
     bool first_is_reverse; /* the first direction runs from the end; the second always does */
     const float *from_x;   /* [steps][batch][directions][gates][hidden], biases included */
-    const float *weights;  /* packed, see sy_recurrence_pack */
+    const void *weights;   /* packed, see sy_recurrence_pack; float, or bf16 if narrow */
+    bool
+        narrow; /* products of bf16, the state rounded for them, summed in float; needs AVX512_BF16 */
+    uint16_t *
+        narrow_states; /* if narrow: room for sy_recurrence_narrow_states of them, aligned to 4 bytes */
     const float
         *late_bias;       /* GRU: [directions][hidden], of the hidden gate's state part; or NULL */
     const float *h0, *c0; /* [directions][batch][hidden], or NULL: zero */
@@ -24,11 +28,13 @@ struct sy_recurrence {
     float *cell;          /* LSTM: [directions][batch][hidden], the last one's at the end */
 };
 
-/* Floats of packed weights: [directions][blocks of units][hidden][gates][SY_RECURRENCE_UNITS], zero where there is no unit. */
-int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden);
-/* From ONNX's R, [directions][gates * hidden][hidden]. */
-void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, const float *r,
-                        float *out);
+/* Elements of packed weights: [directions][blocks of units][hidden][gates][SY_RECURRENCE_UNITS], zero where there is no unit; for narrow
+ * ones [directions][blocks][pairs of hidden][gates][SY_RECURRENCE_UNITS][2]. */
+int64_t sy_recurrence_packed(int64_t directions, int64_t gates, int64_t hidden, bool narrow);
+/* From ONNX's R, [directions][gates * hidden][hidden]. Floats in the order of packed weights; rounding is the caller's. */
+void sy_recurrence_pack(int64_t directions, int64_t gates, int64_t hidden, bool narrow,
+                        const float *r, float *out);
+int64_t sy_recurrence_narrow_states(int64_t directions, int64_t batch, int64_t hidden);
 /* Equal arguments give equal bits, whatever the number of threads. */
 void sy_recurrence_run(const struct sy_recurrence *r);
 
