@@ -25,7 +25,7 @@
 #define SY_TR_MAX_ARGS   12
 #define SY_TR_MAX_SLOTS  2
 #define SY_TR_MAX_INPUTS 8
-#define SY_TR_MAX_VALUES 10
+#define SY_TR_MAX_VALUES 12
 
 struct sy_tr_value {
     dnnl_memory_desc_t md;

@@ -265,7 +265,21 @@ static int run_forward(struct sy_trainer *t, const struct sy_tr_step *step)
 
 /* ---- backward ----------------------------------------------------------------------------------------- */
 
-enum { B_DX, B_DW, B_DR, B_DB, B_DSTATE, B_SAVED, B_DY, B_DYH, B_DYC, B_OTHERS, B_COUNT };
+enum {
+    B_DX,
+    B_DW,
+    B_DR,
+    B_DB,
+    B_DSTATE,
+    B_SAVED,
+    B_DY,
+    B_DYH,
+    B_DYC,
+    B_W,
+    B_R,
+    B_LENGTHS,
+    B_COUNT
+};
 
 SY_CLONES static void lstm_backward(const float *g, const float *c, const float *c_new,
                                     const float *dh, float *dc, float *dg, int64_t n)
@@ -428,22 +442,14 @@ static int input_gradient(const struct cell *c, const struct room *r, const int3
     return SY_OK;
 }
 
-/* What forward read and backward needs again: W, R, lengths. */
-struct back {
-    struct cell cell;
-    int w, r, lengths; /* values */
-};
-
 static int run_backward(struct sy_trainer *t, const struct sy_tr_step *step)
 {
-    const struct back *back = step->data;
-    const struct cell *c = &back->cell;
+    const struct cell *c = step->data;
     int64_t n = c->hidden, d = c->direction, width = c->gates * n, state = c->batch * n;
     struct room r = room_of(c, sy_tr_at(t, step, B_SAVED));
-    const float *weights = t->values[back->r].data + d * width * n;
-    const float *w = t->values[back->w].data + d * width * c->input;
-    const int32_t *lengths =
-        back->lengths >= 0 ? (const int32_t *)(const void *)t->values[back->lengths].data : NULL;
+    const float *weights = (const float *)sy_tr_at(t, step, B_R) + d * width * n;
+    const float *w = (const float *)sy_tr_at(t, step, B_W) + d * width * c->input;
+    const int32_t *lengths = sy_tr_at(t, step, B_LENGTHS);
     float *dw = sy_tr_at(t, step, B_DW), *dr = sy_tr_at(t, step, B_DR),
           *db = sy_tr_at(t, step, B_DB), *ds = sy_tr_at(t, step, B_DSTATE);
     float *dc_before = r.swap + 2 * state;
@@ -641,18 +647,17 @@ static int backward_values(struct sy_trainer *t, const struct sy_node *node, con
 static int add_backward(struct sy_trainer *t, int n, const struct cell *c, int d, int *v)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    struct back *back;
-    SY_TRY(sy_tr_alloc(sizeof *back, &back));
-    back->cell = *c;
-    back->cell.direction = d;
-    back->cell.is_reverse |= d == 1;
-    back->cell.clears = d == 0;
-    back->lengths = t->nodes[n].source;
+    struct cell *copy;
     v[B_SAVED] = d ? t->nodes[n].variance : t->nodes[n].mean;
-    SY_TRY(sy_tr_operand(t, SY_TR_TRAIN, node->inputs[1], &back->w));
-    SY_TRY(sy_tr_operand(t, SY_TR_TRAIN, node->inputs[2], &back->r));
-    v[B_OTHERS] = back->lengths; /* so that it lives until here; the weights are parameters */
-    return sy_tr_add_call(t, SY_TR_TRAIN, run_backward, B_SAVED + 1, B_COUNT, v, back);
+    v[B_LENGTHS] = t->nodes[n].source;
+    SY_TRY(sy_tr_operand(t, SY_TR_TRAIN, node->inputs[1], &v[B_W]));
+    SY_TRY(sy_tr_operand(t, SY_TR_TRAIN, node->inputs[2], &v[B_R]));
+    SY_TRY(sy_tr_alloc(sizeof *copy, &copy));
+    *copy = *c;
+    copy->direction = d;
+    copy->is_reverse |= d == 1;
+    copy->clears = d == 0;
+    return sy_tr_add_call(t, SY_TR_TRAIN, run_backward, B_SAVED + 1, B_COUNT, v, copy);
 }
 
 int sy_tr_recurrent_backward(struct sy_trainer *t, int n, int gradient)
@@ -661,8 +666,6 @@ int sy_tr_recurrent_backward(struct sy_trainer *t, int n, int gradient)
     struct cell c;
     int v[B_COUNT];
     (void)gradient;
-    if (!t->graph->tensors[node->inputs[1]].data || !t->graph->tensors[node->inputs[2]].data)
-        return sy_tr_refuse(node, "weights that are computed");
     SY_TRY(describe(t, node, &c));
     SY_TRY(backward_values(t, node, &c, v));
     for (int d = 0; d < c.directions; d++)
