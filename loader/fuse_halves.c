@@ -122,6 +122,23 @@ static int fix_casts(struct sy_graph *graph)
     return SY_OK;
 }
 
+/* Bodies get float32 from the node around them, and give it back. */
+static int widen_bodies(struct sy_graph *graph)
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
+            struct sy_attr *attr = &graph->nodes[n].attrs[i];
+            if (attr->kind != SY_ATTR_GRAPH)
+                continue;
+            for (int t = 0; t < attr->graph->n_tensors; t++)
+                if (is_half(attr->graph->tensors[t].dtype))
+                    SY_TRY(widen_tensor(&attr->graph->tensors[t]));
+            SY_TRY(fix_casts(attr->graph));
+            SY_TRY(widen_bodies(attr->graph));
+        }
+    return SY_OK;
+}
+
 int sy_fuse_halves(struct sy_fuse *f)
 {
     struct sy_graph *graph = f->graph;
@@ -142,5 +159,6 @@ int sy_fuse_halves(struct sy_fuse *f)
             !sy_graph_is_output(graph, t))
             SY_TRY(widen_tensor(&graph->tensors[t]));
     SY_TRY(fix_casts(graph));
+    SY_TRY(widen_bodies(graph));
     return sy_graph_sort(graph);
 }
