@@ -435,6 +435,27 @@ build/venv-bench/made: bench/requirements.txt
 	$(Q)build/venv-bench/bin/pip install --quiet --disable-pip-version-check --upgrade -r $<
 	@touch $@
 
+# The example jobs, one after the other: each must reach its target. TRAIN_EXAMPLES='mlp cnn' for some of them.
+TRAIN_EXAMPLES ?= mlp cnn vgg resnet18 languages_bag languages_bilstm languages_transformer generate
+TRAIN_MODELS := mnist_cnn fashion_mlp fashion_vgg fashion_resnet18 text_bag text_bilstm text_transformer text_lstm
+.PHONY: train-examples bench-train
+train-examples: deps
+	@sh tests/install_deps.sh dataset-fashion-mnist python3
+	@$(MAKE) --no-print-directory binaries venv
+	$(Q)$(B)/make-models --out build/models $(TRAIN_MODELS)
+	$(Q)python3 examples/training/make_texts.py build/data
+	$(Q)sh examples/training/run_examples.sh $(B)/switchyard build/train-examples $(TRAIN_EXAMPLES)
+
+# Ours and PyTorch's steps, interleaved: build/bench/train.json. BENCH_TRAIN_ARGS='--only cnn --rounds 3'.
+BENCH_TRAIN_MODELS := resnet50 bert_classifier fashion_mlp mnist_cnn text_bilstm
+bench-train: deps
+	@sh tests/install_deps.sh python3 python3-venv
+	@$(MAKE) --no-print-directory binaries $(B)/bench/train_child
+	$(Q)$(B)/make-models --out build/models $(BENCH_TRAIN_MODELS)
+	$(Q)[ -x build/venv-torch/bin/pip ] || python3 -m venv build/venv-torch
+	$(Q)build/venv-torch/bin/pip install --quiet --disable-pip-version-check torch numpy onnx --extra-index-url https://download.pytorch.org/whl/cpu
+	$(Q)build/venv-torch/bin/python bench/train_vs_pytorch.py $(B)/bench/train_child build/models build/bench/train.json $(BENCH_TRAIN_ARGS)
+
 format:
 	@sh tests/install_deps.sh clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h' '*.cc')
@@ -462,6 +483,8 @@ help:
 	@echo 'make check      lint, test, and test under both sanitizers'
 	@echo 'make bench      runs all benches, JSON in build/bench/results'
 	@echo 'make bench-engine  the host engine beside ONNX Runtime and PyTorch; BENCH_ARGS="--runs 5 resnet50"'
+	@echo 'make train-examples  the example training jobs to their targets, curves in build/train-examples'
+	@echo 'make bench-train     training steps beside PyTorch, build/bench/train.json'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
 	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1")'

@@ -35,6 +35,7 @@ static const struct key keys[] = {
     {"", "epochs", KIND_COUNT, 0, AT(epochs), 1, 1e9, 1},
     {"", "max_steps", KIND_COUNT, 0, AT(max_steps), 0, HUGE_COUNT, 0},
     {"", "evaluate_every_steps", KIND_COUNT, 0, AT(evaluate_every_steps), 0, HUGE_COUNT, 0},
+    {"", "target_accuracy", KIND_NUMBER, 0, AT(target_accuracy), 0, 1, 0},
     {"", "seed", KIND_COUNT, 0, AT(seed), 0, HUGE_COUNT, 0},
     {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
     {"", "priority", KIND_NUMBER, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
@@ -137,9 +138,9 @@ static uint64_t hash_of(const json_t *root)
     json_t *copy = json_deep_copy(root);
     keep_last_part(copy, "model", NULL);
     sy_job_data_each_path(json_object_get(copy, "data"), keep_last_part, NULL);
-    const char *outside[] = {"epochs",   "max_steps", "evaluate_every_steps",
-                             "snapshot", "name",      "recompute",
-                             "tenant",   "priority"};
+    const char *outside[] = {
+        "epochs",    "target_accuracy", "max_steps", "evaluate_every_steps", "snapshot", "name",
+        "recompute", "tenant",          "priority"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

@@ -19,6 +19,17 @@ void model_bert_base(struct onnx_writer *w);
 /* 2 layers, hidden 128, 2 heads, vocabulary 1000, sequence 32. */
 void model_bert_tiny(struct onnx_writer *w);
 
+/* To be trained: Fashion-MNIST's images, texts of 8 languages (bytes or n-grams), the next byte of a text; BERT-base's encoder with one
+ * input and a mean over the text, 16 classes. */
+void model_fashion_mlp(struct onnx_writer *w);
+void model_fashion_vgg(struct onnx_writer *w);
+void model_fashion_resnet18(struct onnx_writer *w);
+void model_text_bag(struct onnx_writer *w);
+void model_text_bilstm(struct onnx_writer *w);
+void model_text_lstm(struct onnx_writer *w);
+void model_text_transformer(struct onnx_writer *w);
+void model_bert_classifier(struct onnx_writer *w);
+
 void model_mnist_cnn(struct onnx_writer *w);
 void model_tiny_cnn(struct onnx_writer *w);
 void model_mlp(struct onnx_writer *w);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/local_job.h"
@@ -48,6 +49,7 @@ struct watch {
     bool is_shown;
     const char *plot; /* NULL: no figure */
     char name[128];
+    double target, accuracy; /* to be reached, 0: none; last seen */
     struct sy_train_progress progress;
     struct sy_train_curve curve;
 };
@@ -56,8 +58,17 @@ static void see(struct watch *w, const struct sy_train_sight *sight, bool is_las
 {
     sy_train_curve_add_loss(&w->curve, sight->step, sight->loss);
     sy_train_curve_add_accuracy(&w->curve, sight->accuracy_step, sight->accuracy);
+    w->accuracy = sight->accuracy;
     if (w->is_shown)
         sy_train_progress_show(&w->progress, sight, is_last);
+}
+
+static int check_target(const struct watch *w)
+{
+    if (w->target == 0 || w->accuracy >= w->target)
+        return 0;
+    return sy_cli_fail("%s: accuracy %.2f %%, its target is %.2f %%", w->name,
+                       100 * SY_MAX(w->accuracy, 0), 100 * w->target);
 }
 
 static int draw(const struct watch *w)
@@ -104,7 +115,7 @@ static int watch_job(sy_client *client, json_int_t id, struct watch *w)
         if (failed)
             return draw(w) | 1;
     }
-    return draw(w);
+    return draw(w) | check_target(w);
 }
 
 /* ---- without a server ------------------------------------------------------------------------------------ */
@@ -153,7 +164,7 @@ static int start_here(const char *text, struct watch *w)
     w->is_shown = true;
     if (status == SY_OK)
         status = run_here(&job, w);
-    int result = status < 0 ? sy_cli_fail_status() : 0;
+    int result = status < 0 ? sy_cli_fail_status() : is_interrupted ? 0 : check_target(w);
     sy_local_job_finish(&job);
     return draw(w) | result;
 }
@@ -202,8 +213,10 @@ static int start(const struct order *order, struct watch *w)
 
     if (sy_job_load(order->path, &text) < 0)
         return sy_cli_fail_status();
-    if (sy_job_parse(text, &job) == SY_OK)
+    if (sy_job_parse(text, &job) == SY_OK) {
         snprintf(w->name, sizeof w->name, "%s", job.name);
+        w->target = job.target_accuracy;
+    }
     sy_job_finish(&job);
     if (order->wants_explanation)
         result = sy_train_explain(text, (int)order->n_steps);
