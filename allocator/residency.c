@@ -4,6 +4,7 @@
  * pool of 500 extents is 24 KB to copy: microseconds, against milliseconds for moving one group. */
 #include "allocator/residency.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -394,8 +395,8 @@ int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
     return SY_OK;
 }
 
-/* Places group n_placed of m, evicting for it only if that helps. 1: placed, 0: does not fit. */
-static int place_next(struct sy_residency *r, struct sy_model_books *m)
+/* Places group n_placed of m, evicting for it only if that helps, and no head worth `worth` or more. 1: placed, 0: does not fit. */
+static int place_next(struct sy_residency *r, struct sy_model_books *m, double worth)
 {
     struct sy_group_books *g = &m->groups[m->n_placed];
     g->lost = false;
@@ -407,7 +408,7 @@ static int place_next(struct sy_residency *r, struct sy_model_books *m)
     int status;
     do {
         status = sy_pool_take(r->trial, g->bytes, false, &g->trial_offset);
-    } while (status == SY_ENOMEM_DEVICE && sy_trial_evict(r, m));
+    } while (status == SY_ENOMEM_DEVICE && sy_trial_evict_below(r, m, worth));
     if (status < 0)
         return status == SY_ENOMEM_DEVICE ? 0 : status;
     sy_trial_commit(r, m);
@@ -415,25 +416,54 @@ static int place_next(struct sy_residency *r, struct sy_model_books *m)
     return 1;
 }
 
+static int place_up_to(struct sy_residency *r, int model, int end, double worth,
+                       struct sy_group_place *places, int *n_placed)
+{
+    struct sy_model_books *m = r->models[model];
+    if (m->pins > 0 && !m->head_only)
+        return sy_error_set(SY_EBUSY, "model %d is placed already", model);
+    int n_before = m->n_placed, more = 1;
+    while (more == 1 && m->n_placed < end)
+        more = place_next(r, m, worth);
+    if (more < 0 && m->n_placed == n_before)
+        return more;
+    m->pins = 1;
+    m->head_only = true;
+    show_places(m, n_before, m->n_placed, places);
+    *n_placed = m->n_placed;
+    sy_assert_expensive(sy_residency_is_valid(r));
+    return SY_OK;
+}
+
 int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_place *places,
                             int *n_placed)
 {
     struct sy_model_books *m;
     SY_TRY(get_model(r, model, &m));
-    if (m->pins > 0 && !m->head_only)
-        return sy_error_set(SY_EBUSY, "model %d is placed already", model);
-    int n_before = m->n_placed, more = 1;
-    while (more == 1 && m->n_placed < m->n_groups)
-        more = place_next(r, m);
-    if (more < 0 && m->n_placed == n_before)
-        return more;
-    m->pins = 1;
-    m->head_only = true;
+    SY_TRY(place_up_to(r, model, m->n_groups, INFINITY, places, n_placed));
     m->last_used = ++r->tick;
-    show_places(m, n_before, m->n_placed, places);
-    *n_placed = m->n_placed;
-    sy_assert_expensive(sy_residency_is_valid(r));
     return SY_OK;
+}
+
+int sy_residency_next_fetch(const struct sy_residency *r)
+{
+    int best = -1;
+    for (int i = 0; i < r->n_ids; i++) {
+        const struct sy_model_books *m = r->models[i];
+        if (!m || m->pins > 0 || m->n_placed >= m->n_head)
+            continue;
+        if (best < 0 || m->worth > r->models[best]->worth)
+            best = i;
+    }
+    return best;
+}
+
+int sy_residency_fetch_head(struct sy_residency *r, int model, struct sy_group_place *places,
+                            int *n_placed)
+{
+    struct sy_model_books *m;
+    SY_TRY(get_model(r, model, &m));
+    return place_up_to(r, model, m->n_head, m->worth, places, n_placed);
 }
 
 /* ---- the end of a run ------------------------------------------------------------------------- */
@@ -464,7 +494,8 @@ void sy_residency_unpin(struct sy_residency *r, int model, const bool *arrived)
     int n_placed = m->cycles ? m->n_undisturbed : m->n_placed;
     for (int i = 0; arrived && i < n_placed; i++)
         m->groups[i].lost |= !arrived[i] && m->groups[i].bytes > 0;
-    m->last_used = ++r->tick;
+    if (!m->head_only) /* what was only fetched was not used */
+        m->last_used = ++r->tick;
     m->head_only = false;
     if (--m->pins > 0)
         return;

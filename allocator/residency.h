@@ -64,6 +64,11 @@ int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
  * were placed before as resident (on their way). EBUSY if the model is pinned by sy_residency_place. */
 int sy_residency_place_head(struct sy_residency *r, int model, struct sy_group_place *places,
                             int *n_placed);
+/* The idle model whose head is worth most among those of which a part of the head is missing; -1: none. */
+int sy_residency_next_fetch(const struct sy_residency *r);
+/* As place_head, but no further than the model's head, and never at the cost of a head that is worth as much. */
+int sy_residency_fetch_head(struct sy_residency *r, int model, struct sy_group_place *places,
+                            int *n_placed);
 /* The run is over (or was canceled): drops one pin, and groups that did not survive (`arrived` has n_groups flags: false, or
  * overwritten by cycling) are given back, at the last pin. After a cycling run the head that fits is not resident, except
  * groups whose place was not reused; R1 then decides what stays (the prefix). `arrived` NULL: all arrived. */

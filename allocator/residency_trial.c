@@ -69,7 +69,8 @@ static bool goes_before(const struct sy_residency *r, const struct sy_model_book
     return a->last_used < b->last_used;
 }
 
-bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
+static struct sy_model_books *find_victim(const struct sy_residency *r,
+                                          const struct sy_model_books *self)
 {
     struct sy_model_books *victim = NULL;
     for (int i = 0; i < r->n_ids; i++) {
@@ -79,12 +80,28 @@ bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
         if (!victim || goes_before(r, m, victim))
             victim = m;
     }
-    if (!victim)
-        return false;
+    return victim;
+}
+
+static bool drop_from(struct sy_residency *r, struct sy_model_books *victim)
+{
     do {
         trial_drop_tail(r, victim);
     } while (r->whole_models && victim->n_kept > 0);
     return true;
+}
+
+bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self)
+{
+    struct sy_model_books *victim = find_victim(r, self);
+    return victim && drop_from(r, victim);
+}
+
+bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *self, double worth)
+{
+    struct sy_model_books *victim = find_victim(r, self);
+    bool may = victim && (victim->n_kept > victim->n_head || victim->worth < worth);
+    return may && drop_from(r, victim);
 }
 
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self)

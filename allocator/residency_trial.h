@@ -61,6 +61,8 @@ int sy_trial_begin(struct sy_residency *r);
 void sy_trial_commit(struct sy_residency *r, const struct sy_model_books *self);
 /* The next group of an idle model other than `self` goes (R4). False: none is left. */
 bool sy_trial_evict(struct sy_residency *r, const struct sy_model_books *self);
+/* As sy_trial_evict, but no group of a head that is worth `worth` or more. */
+bool sy_trial_evict_below(struct sy_residency *r, const struct sy_model_books *self, double worth);
 void sy_trial_evict_all(struct sy_residency *r, const struct sy_model_books *self);
 /* The pool as if no other model were there, pinned or not. */
 void sy_trial_remove_others(struct sy_residency *r, const struct sy_model_books *self);

@@ -164,7 +164,8 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     struct sy_sched_config sched = {.pool_bytes = sy_pool_size(core->pool),
                                     .image_bytes = core->image.bytes,
                                     .n_workers = core->n_workers,
-                                    .max_queue = core->max_queue};
+                                    .max_queue = core->max_queue,
+                                    .fetch_heads = config->fetch_heads};
     struct sy_supervisor_config supervisor = {
         .program = config->worker_program,
         .n_workers = core->n_workers,

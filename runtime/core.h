@@ -35,6 +35,7 @@ struct sy_core_config {
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
     const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
+    bool fetch_heads;                /* heads that are missing come while no request does */
     const char *grouping;            /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 

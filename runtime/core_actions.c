@@ -252,6 +252,12 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 
+static void fetch(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_FETCH, .fetch = {.run = a->run}};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
 static void cancel(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_message message = {.id = SY_MSG_CANCEL, .cancel = {.run = a->run}};
@@ -309,6 +315,9 @@ static void act(struct sy_core *core, const struct sy_sched_action *a)
         break;
     case SY_DO_READ:
         read_groups(core, a);
+        break;
+    case SY_DO_FETCH:
+        fetch(core, a);
         break;
     case SY_DO_CANCEL_READ:
         sy_storage_thread_cancel(core->storage, a->run);

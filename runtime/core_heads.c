@@ -71,6 +71,7 @@ void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
     sy_ns now = sy_clock_now();
     m->heads.rate = sy_core_heads_rate(m, now) + (double)SY_NS_PER_S / (double)MEMORY_NS;
     m->heads.rate_ns = now;
+    m->heads.out = false;
     if (now - core->heads_ns >= SPEND_NS)
         sy_core_heads_spend(core);
 }
@@ -109,7 +110,7 @@ void sy_core_heads_spend(struct sy_core *core)
             continue;
         ids[n] = i;
         curves[n++] = (struct sy_head_curve){.rate = sy_core_heads_rate(m, now) + RATE_OF_ALL,
-                                             .n = m->heads.free_prefix,
+                                             .n = m->heads.out ? 0 : m->heads.free_prefix,
                                              .bytes = m->heads.bytes,
                                              .saved_ns = m->heads.saved_ns};
     }

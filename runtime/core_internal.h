@@ -35,6 +35,7 @@ struct sy_model_heads {
     double *saved_ns;    /* [0..n_groups]: what a swap saves with them there */
     sy_ns nothing_ns;    /* a swap with none of them */
     uint64_t pool_bytes; /* of all groups */
+    bool out;            /* was evicted by command: no head until the next request */
     double rate;         /* requests a second, lately */
     sy_ns rate_ns;       /* when that was */
 };

@@ -82,6 +82,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     if (r)
         sy_account_end(&core->account, &core->models[r->model].account, sy_clock_now());
     /* The scheduler first: it knows whether this worker has such a run. */
+    if (msg->status == SY_OK || msg->status == SY_ECANCELED)
+        sy_sched_arrived(core->sched, worker, msg->run, msg->n_arrived);
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
 }

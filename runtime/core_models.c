@@ -507,6 +507,8 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
     int index = sy_core_model_index(core, name);
     SY_TRY(index);
     SY_TRY(sy_sched_model_evict(core->sched, index, image_too));
+    core->models[index].heads.out = true;
     sy_core_heads_spend(core);
+    sy_core_pump_soon(core); /* a fetch of it may have to end */
     return SY_OK;
 }

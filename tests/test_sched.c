@@ -45,6 +45,8 @@ struct world {
     uint64_t turn_at[N_WORKERS], ephemeral[MAX_IDS];
     sy_ns now;
     int n_turns, n_yields, n_interrupts;
+    bool fetching[N_WORKERS];
+    int n_fetches, n_fetched;
     bool interrupted[N_WORKERS], mixed; /* mixed: requests of several classes */
     uint64_t job_mib;                   /* 0: any */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
@@ -101,9 +103,10 @@ static void do_load(struct world *w, const struct sy_sched_action *a)
     assert_true(more || w->workers[a->worker] == IDLE);
     if (!more) {
         assert_int_equal(a->first_group, 0);
-        if (w->check_fifo)
+        if (w->check_fifo && a->request)
             assert_true(a->request >= w->last_started); /* equal: started again after a CANCEL */
-        w->last_started = a->request;
+        w->last_started = a->request ? a->request : w->last_started;
+        w->fetching[a->worker] = false;
     }
     w->workers[a->worker] = LOADED;
     w->run_of[a->worker] = a->run;
@@ -221,7 +224,15 @@ static void act(struct world *w, const struct sy_sched_action *a)
         for (int i = 0; i < w->n_reads; i++)
             w->reads[i].canceled |= w->reads[i].run == a->run;
         break;
+    case SY_DO_FETCH: /* S9 */
+        assert_int_equal(w->workers[a->worker], LOADED);
+        assert_true(w->run_of[a->worker] == a->run);
+        assert_int_equal(sy_sched_n_waiting(w->s) + sy_sched_n_started(w->s), 0);
+        w->fetching[a->worker] = true;
+        w->n_fetches++;
+        break;
     case SY_DO_RUN:
+        assert_false(w->fetching[a->worker]);
         assert_int_equal(w->workers[a->worker], LOADED);
         assert_true(w->run_of[a->worker] == a->run);
         assert_int_equal(n_running(w), 0); /* S1 */
@@ -275,8 +286,12 @@ static void finish_read(struct world *w, int i, bool ok)
 
 static void finish_run(struct world *w, int worker, int status)
 {
+    bool fetched = w->fetching[worker] && status == SY_OK;
     w->workers[worker] = IDLE;
-    w->interrupted[worker] = false;
+    w->interrupted[worker] = w->fetching[worker] = false;
+    w->n_fetched += fetched;
+    if (w->random % 3 == 0)
+        sy_sched_arrived(w->s, worker, w->run_of[worker], pick(w, 20));
     assert_int_equal(
         sy_sched_run_done(w->s, worker, w->run_of[worker], status, status ? "it failed" : ""),
         SY_OK);
@@ -296,7 +311,7 @@ static void lose_worker(struct world *w, int worker)
 {
     w->check_fifo = false; /* it goes back to the queue's head, behind what was prefetched */
     w->workers[worker] = AWAY;
-    w->held[worker] = w->still[worker] = w->interrupted[worker] = false;
+    w->held[worker] = w->still[worker] = w->interrupted[worker] = w->fetching[worker] = false;
     w->stop_job[worker] = 0;
     for (int i = 0; i < w->n_prepares;) {
         if (w->prepares[i].worker == worker)
@@ -394,6 +409,11 @@ static bool deliver(struct world *w, bool may_fail)
                                                                   : SY_OK);
             return true;
         }
+        if (w->workers[worker] == LOADED && w->fetching[worker] &&
+            (fails || !is_read(w, w->run_of[worker]))) {
+            finish_run(w, worker, fails ? SY_EIO : SY_OK);
+            return true;
+        }
         bool only_a_turn = w->workers[worker] == TRAINING && !w->held[worker];
         if ((turns || !only_a_turn) && advance_job(w, worker))
             return true;
@@ -436,7 +456,8 @@ static void make_world(struct world *w, bool unified, uint64_t pool_mib, uint64_
     struct sy_sched_config config = {.pool_bytes = pool_mib * MIB,
                                      .image_bytes = unified ? 0 : 400 * MIB,
                                      .n_workers = N_WORKERS,
-                                     .max_queue = 64};
+                                     .max_queue = 64,
+                                     .fetch_heads = seed % 2};
     uint64_t bytes[32];
     memset(w, 0, sizeof *w);
     w->random = seed * 2654435761u + 88172645463325252ull;
@@ -483,7 +504,14 @@ static uint64_t seed_from_environment(void)
 static void change_rules(struct world *w)
 {
     uint64_t job = 1 + pick(w, w->next_job + 1);
-    switch (pick(w, 4)) {
+    int model = (int)pick(w, N_MODELS);
+    switch (pick(w, 6)) {
+    case 4:
+    case 5:
+        assert_int_equal(sy_sched_model_head(w->s, model, (int)pick(w, model_groups[model] + 1),
+                                             (double)pick(w, 5)),
+                         SY_OK);
+        break;
     case 0:
         assert_int_equal(sy_sched_set_policy(w->s, (enum sy_policy_kind)pick(w, SY_POLICY_N_KINDS),
                                              (int)pick(w, 3), pick(w, 2) * SY_NS_PER_S),
@@ -530,6 +558,7 @@ static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
         } else if (what < 34) {
             int status = sy_sched_model_evict(w.s, (int)pick(&w, N_MODELS), pick(&w, 2));
             assert_true(status == SY_OK || status == SY_EBUSY);
+            settle(&w);
         } else {
             deliver(&w, true);
         }
@@ -560,6 +589,46 @@ static void start_training(struct world *w)
         for (int i = 0; i < 3 && w->workers[worker] != TRAINING; i++)
             advance_job(w, worker);
     assert_true(sy_sched_training_runs(w->s));
+}
+
+/* S9: a head that went comes back by itself; a request stops that at once and what came stays. */
+static void test_heads_come_back_while_nothing_waits(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, false, 60, 1);
+    assert_int_equal(sy_sched_model_head(w.s, 0, 4, 2), SY_OK);
+    assert_int_equal(sy_sched_model_head(w.s, 1, 3, 1), SY_OK);
+    request(&w, 4, 1); /* larger than the pool: takes all of it */
+    assert_int_equal(w.n_fetches, 0);
+    drain(&w);
+    for (int i = 0; i < 50; i++)
+        deliver(&w, false);
+    assert_true(w.n_fetched >= 2);
+    assert_int_equal(sy_residency_n_resident(sy_sched_residency(w.s), 0), 4);
+    assert_int_equal(sy_residency_n_resident(sy_sched_residency(w.s), 1), 3);
+    /* Nothing of less worth takes its place, and nothing is fetched twice. */
+    int n = w.n_fetches;
+    assert_int_equal(sy_sched_model_head(w.s, 3, 3, 0.5), SY_OK);
+    request(&w, 2, 1);
+    drain(&w);
+    for (int i = 0; i < 50; i++)
+        deliver(&w, false);
+    assert_true(w.n_fetches > n);
+    assert_int_equal(sy_residency_n_resident(sy_sched_residency(w.s), 0), 4);
+    /* A fetch is under way when its model is evicted, or asked for. */
+    assert_int_equal(sy_sched_model_evict(w.s, 0, false), SY_OK);
+    assert_int_equal(sy_sched_model_head(w.s, 0, 4, 2), SY_OK);
+    request(&w, 3, 1);
+    drain(&w);
+    while (w.n_fetches == w.n_fetched && deliver(&w, false))
+        continue;
+    assert_int_equal(sy_sched_model_evict(w.s, 0, true), SY_OK);
+    settle(&w);
+    request(&w, 0, 1);
+    drain(&w);
+    assert_int_equal(sy_residency_n_resident(sy_sched_residency(w.s), 0), 4);
+    sy_sched_destroy(w.s);
 }
 
 static void test_request_preempts_training(void **state)
@@ -963,6 +1032,7 @@ static void test_tenant_over_its_quota_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads_come_back_while_nothing_waits),
         cmocka_unit_test(test_request_preempts_training),
         cmocka_unit_test(test_next_is_prefetched_and_training_stays_paused),
         cmocka_unit_test(test_resident_model_is_not_read_again),

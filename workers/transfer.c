@@ -394,6 +394,19 @@ void sy_transfer_computed_span(const struct sy_transfer *t, int g, sy_ns *arrive
     *arrived = known && is_copied(t, g) ? sy_event_time(t->arrived[g]) : 0;
 }
 
+int sy_transfer_status(struct sy_transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    int status = t->status == SY_OK ? SY_OK : sy_error_set(t->status, "%s", t->error);
+    pthread_mutex_unlock(&t->lock);
+    for (int g = 0; g < t->n_groups && status == SY_OK; g++) {
+        _Atomic uint32_t *word = t->groups[g].arrival;
+        if ((t->unified || t->groups[g].direct) && word && atomic_load(word) == SY_ARRIVAL_FAILED)
+            status = sy_error_set(SY_EIO, "group %d could not be read from storage", g);
+    }
+    return status;
+}
+
 int sy_transfer_n_arrived(struct sy_transfer *t)
 {
     int g = 0;

@@ -64,6 +64,8 @@ int sy_transfer_computed(struct sy_transfer *transfer, int group, struct sy_stre
 /* When the work of `group` was done and its bytes were there, of a device that computes by itself and is idle now; 0, 0: not known. */
 void sy_transfer_computed_span(const struct sy_transfer *transfer, int group, sy_ns *arrived,
                                sy_ns *computed);
+/* OK, or why some group cannot come any more. */
+int sy_transfer_status(struct sy_transfer *transfer);
 /* Leading groups that are in the pool now. */
 int sy_transfer_n_arrived(struct sy_transfer *transfer);
 /* Ends the run: what is queued finishes, what is not is dropped. */

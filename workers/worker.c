@@ -12,6 +12,7 @@
 #include "workers/worker_internal.h"
 
 #define IDLE_POLL_MS     200
+#define FETCH_POLL_MS    5
 #define TRAINING_POLL_NS (2 * SY_NS_PER_MS)
 
 void sy_worker_beat(void *worker)
@@ -189,6 +190,8 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
         return sy_worker_load(w, &m->load);
     case SY_MSG_RUN:
         return sy_worker_run(w, &m->run);
+    case SY_MSG_FETCH:
+        return sy_worker_fetch(w, &m->fetch);
     case SY_MSG_CANCEL:
         return sy_worker_cancel(w, &m->cancel);
     case SY_MSG_JOB_PREPARE:
@@ -232,13 +235,14 @@ static int serve(struct sy_worker *w)
         if (training && sy_clock_now() < next_look) {
             status = sy_worker_job_advance(w);
         } else {
-            status = serve_one(w, training ? 0 : IDLE_POLL_MS);
+            status = serve_one(w, training ? 0 : w->fetching ? FETCH_POLL_MS : IDLE_POLL_MS);
             if (status == SY_EBUSY) { /* nothing more to read */
                 status = training ? sy_worker_job_advance(w) : SY_OK;
                 next_look = sy_clock_now() + TRAINING_POLL_NS;
             }
         }
         SY_TRY(status);
+        SY_TRY(sy_worker_fetch_look(w));
     }
     return SY_OK;
 }

@@ -29,7 +29,7 @@ struct sy_worker {
     struct sy_worker_models *models;
 
     /* The run between its first LOAD and its RUN_DONE. */
-    bool loaded;
+    bool loaded, fetching; /* fetching: it ends when its groups are there */
     uint64_t run, run_model;
     sy_ns received_ns;
 
@@ -48,6 +48,8 @@ int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
 /* workers/worker_run.c: LOAD, RUN, CANCEL. A failure is reported by RUN_DONE; the status is that of the socket. */
 int sy_worker_load(struct sy_worker *worker, const struct sy_msg_load *load);
 int sy_worker_run(struct sy_worker *worker, const struct sy_msg_run *run);
+int sy_worker_fetch(struct sy_worker *worker, const struct sy_msg_fetch *fetch);
+int sy_worker_fetch_look(struct sy_worker *worker); /* a few times a second while it fetches */
 int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cancel);
 
 /* workers/worker_job.c: the training job. */

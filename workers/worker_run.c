@@ -29,7 +29,9 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
         .read_bytes = times->read_bytes,
         .spans = spans,
     };
-    w->loaded = false;
+    if (w->loaded)
+        done.run_done.n_arrived = (uint64_t)sy_transfer_n_arrived(w->transfer);
+    w->loaded = w->fetching = false;
     return sy_worker_send(w, &done);
 }
 
@@ -135,6 +137,28 @@ int sy_worker_load(struct sy_worker *w, const struct sy_msg_load *load)
     sy_transfer_set_class(w->transfer, (enum sy_link_class)load->link_class);
     int status = add_groups(w, load);
     return status < 0 ? fail_run(w, load->run, status) : SY_OK;
+}
+
+int sy_worker_fetch_look(struct sy_worker *w)
+{
+    struct sy_infer_times none = {0};
+    if (!w->fetching)
+        return SY_OK;
+    int status = sy_transfer_status(w->transfer);
+    if (status < 0)
+        return fail_run(w, w->run, status);
+    if (sy_transfer_n_arrived(w->transfer) < sy_transfer_n_groups(w->transfer))
+        return SY_OK;
+    sy_transfer_end(w->transfer);
+    return send_done(w, w->run, SY_OK, &none, (struct sy_u64s){0});
+}
+
+int sy_worker_fetch(struct sy_worker *w, const struct sy_msg_fetch *fetch)
+{
+    if (!w->loaded || w->run != fetch->run)
+        return SY_OK; /* its LOAD failed, and said so */
+    w->fetching = true;
+    return sy_worker_fetch_look(w);
 }
 
 int sy_worker_cancel(struct sy_worker *w, const struct sy_msg_cancel *cancel)

@@ -68,6 +68,7 @@ static const struct sy_cli_option options[] = {
     {"train", "JOB.json", "start this training job; may be given again"},
     {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
     {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
+    {"no-prefetch", NULL, "bring no heads of models into the pool while no request runs"},
     {"ready-fd", "N", "write \"ready\" to this fd too"},
     {NULL, NULL, NULL}};
 
@@ -171,6 +172,9 @@ static int set_option(struct serve *serve, int index, const char *value)
         return set_text(&core->grouping, value);
     case 15:
         return set_hang_timeout(serve, value);
+    case 16:
+        core->fetch_heads = false;
+        return SY_OK;
     default:
         return set_count(value, 1 << 20, &serve->ready_fd);
     }
@@ -429,6 +433,7 @@ int sy_cmd_serve(int argc, char **argv)
     if (!serve)
         return sy_cli_fail("no memory");
     serve->ready_fd = -1;
+    serve->core_config.fetch_heads = true;
     serve->core_config.device = "host";
     serve->rpc_config.socket_path = sy_cli_default_socket();
     while ((got = sy_cli_next(&parser, &value)) >= 0)

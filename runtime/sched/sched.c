@@ -81,6 +81,7 @@ void sy_sched_destroy(struct sy_sched *s)
     }
     sy_sched_free_request(s->active);
     sy_sched_free_request(s->next);
+    sy_sched_free_request(s->fetch);
     sy_sched_free_jobs(s);
     sy_policy_destroy(s->policy);
     sy_admission_destroy(s->admission);
@@ -170,7 +171,7 @@ static struct request *head_of_queue(const struct sy_sched *s)
     return r;
 }
 
-static int make_request(const struct sy_sched_request *wants, int n_groups, struct request **out)
+int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, struct request **out)
 {
     size_t n = (size_t)n_groups;
     struct request *r = calloc(1, sizeof *r);
@@ -206,7 +207,7 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *wants,
         return sy_error_set(SY_ENOTFOUND, "there is no model %d", wants->model);
     if (wants->batch < 1)
         return sy_error_set(SY_EARG, "batch %lld: 1 or more", (long long)wants->batch);
-    SY_TRY(make_request(wants, s->models[wants->model].n_groups, &r));
+    SY_TRY(sy_sched_make_request(wants, s->models[wants->model].n_groups, &r));
     int status = sy_admission_ask(s->admission, &ask, s->now, prediction ? prediction : &own);
     if (status < 0) {
         sy_sched_free_request(r);
@@ -241,7 +242,9 @@ static struct request *find_run(struct sy_sched *s, uint64_t run)
 {
     if (s->active && s->active->run == run)
         return s->active;
-    return s->next && s->next->run == run ? s->next : NULL;
+    if (s->next && s->next->run == run)
+        return s->next;
+    return s->fetch && s->fetch->run == run ? s->fetch : NULL;
 }
 
 /* S3: memory goes back when the worker and the reads are through; a request that has no END then waits again. */
@@ -249,6 +252,10 @@ static void finish_run(struct sy_sched *s, struct request *r)
 {
     if (!r->worker_through || r->n_reads > 0)
         return;
+    if (r == s->fetch) {
+        sy_sched_end_fetch(s);
+        return;
+    }
     sy_sched_unpin(s, r);
     bool was_active = s->active == r;
     if (was_active)
@@ -271,6 +278,13 @@ static void finish_run(struct sy_sched *s, struct request *r)
     push(s, r);
 }
 
+void sy_sched_arrived(struct sy_sched *s, int worker, uint64_t run, uint64_t n)
+{
+    struct request *r = find_run(s, run);
+    for (int g = 0; r && r->worker == worker && s->image_residency && g < r->n_loaded; g++)
+        r->pool_arrived[g] |= (uint64_t)g < n;
+}
+
 static void cancel_reads(struct sy_sched *s, struct request *r)
 {
     if (r->n_reads > 0)
@@ -284,7 +298,7 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
         return sy_error_set(SY_EPROTO,
                             "worker %d says that run %llu is done, which it does not have", worker,
                             (unsigned long long)run);
-    if (status == SY_OK && !r->run_sent)
+    if (status == SY_OK && !r->run_sent && r != s->fetch)
         return sy_error_set(SY_EPROTO, "worker %d ended run %llu before it was told to run", worker,
                             (unsigned long long)run);
     r->worker_through = true;
@@ -292,7 +306,9 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
     if (status == SY_OK && s->image_residency)
         for (int g = 0; g < r->n_loaded; g++)
             r->pool_arrived[g] = true;
-    bool again = r->restarting || (r->interrupted && status == SY_ECANCELED);
+    if (r == s->fetch && status < 0 && !r->restarting) /* not again and again */
+        (void)sy_residency_set_head(s->pool_residency, r->model, 0, 0);
+    bool again = r == s->fetch || r->restarting || (r->interrupted && status == SY_ECANCELED);
     if (!again)
         sy_sched_end(s, r, status, why);
     cancel_reads(s, r);
@@ -336,7 +352,7 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
 {
     char text[256];
     r->worker_through = true;
-    if (++r->deaths >= 2) {
+    if (r != s->fetch && ++r->deaths >= 2) {
         snprintf(text, sizeof text, "two workers died with this request; the last one: %s", why);
         sy_sched_end(s, r, SY_EPEER, text);
     }
@@ -373,8 +389,8 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
 {
     assert(worker >= 0 && worker < s->config.n_workers);
     s->workers[worker] = comes_back ? WORKER_AWAY : WORKER_GONE;
-    struct request *lost[2] = {s->next, s->active};
-    for (int i = 0; i < 2; i++)
+    struct request *lost[3] = {s->next, s->active, s->fetch};
+    for (int i = 0; i < 3; i++)
         if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
             lose_run(s, lost[i], why);
     lose_preparation(s, worker);
@@ -407,7 +423,6 @@ void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status
     sy_sched_step(s);
 }
 
-/* bytes: of the groups in the image, then in the pool. */
 /* ---- what can be done now --------------------------------------------------------------------- */
 
 /* True when the workspace of the queue's head is known; else it is asked for, of every worker that has time. */
@@ -462,6 +477,8 @@ static void start_head(struct sy_sched *s)
             begin(s);
             return;
         }
+        if (s->fetch && s->fetch->model == r->model)
+            return; /* it ends at a chunk: sy_sched_step_fetch */
         if (s->next && s->next->model == r->model) {
             give_up_prefetch(s); /* one pin a model */
             return;
@@ -477,7 +494,7 @@ static void start_head(struct sy_sched *s)
         }
         if (s->next)
             give_up_prefetch(s);
-        if (status == SY_EBUSY || s->next)
+        if (status == SY_EBUSY || s->next || s->fetch)
             return;
         if (status == SY_ENOMEM_DEVICE && !r->compacted && sy_sched_job_bytes(s) > 0) {
             r->compacted = s->compacting = true;
@@ -491,7 +508,7 @@ static void start_head(struct sy_sched *s)
 static void prefetch(struct sy_sched *s)
 {
     struct request *r = head_of_queue(s);
-    if (!r || r->model == s->active->model)
+    if (!r || r->model == s->active->model || (s->fetch && s->fetch->model == r->model))
         return; /* it will be resident; a second pin would only get in the way */
     if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
         return;
@@ -566,5 +583,6 @@ void sy_sched_step(struct sy_sched *s)
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
     run_active(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
+    sy_sched_step_fetch(s);
     sy_assert_expensive(sy_sched_is_valid(s));
 }

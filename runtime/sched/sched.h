@@ -16,6 +16,8 @@
  * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, and starts again after it.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
  *     size only when no request has started.
+ * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
+ *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
  *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
@@ -39,6 +41,7 @@ struct sy_sched_config {
     uint64_t image_bytes; /* 0: unified device, the pool is the image */
     int n_workers;        /* 2..64 */
     int max_queue;
+    bool fetch_heads; /* S9 */
 };
 
 enum sy_sched_kind {
@@ -47,6 +50,7 @@ enum sy_sched_kind {
     SY_DO_PREPARE, /* worker, model, batch: answer with sy_sched_workspace */
     SY_DO_LOAD,    /* worker, run, model, groups [first_group, +n_groups): places, image_places */
     SY_DO_READ, /* the same groups, those that are not resident: from storage (image, or unified: pool) */
+    SY_DO_FETCH, /* worker, run: what was LOADed will not RUN; answer with sy_sched_run_done when it is there */
     SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
     SY_DO_RUN,         /* worker, run, model, batch, workspace_offset */
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
@@ -125,6 +129,8 @@ void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration le
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);
+/* Before sy_sched_run_done: the leading n groups of the run are in the pool, whatever became of it. Discrete devices. */
+void sy_sched_arrived(struct sy_sched *s, int worker, uint64_t run, uint64_t n);
 /* One READ is over; arrived: flags for its n groups, in order. */
 void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
                         const bool *arrived);

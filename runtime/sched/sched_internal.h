@@ -40,8 +40,9 @@ struct request {
     int n_loaded, n_reads;
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
-    bool interrupted; /* S8 */
-    bool compacted;   /* lanes were moved for it once */
+    bool interrupted;            /* S8 */
+    bool compacted;              /* lanes were moved for it once */
+    bool dropped, image_dropped; /* of a fetch: what came goes again */
 };
 
 /* PREPARED: its sizes are known, so it is among the lanes' jobs; waits there, or was admitted. */
@@ -77,6 +78,7 @@ struct sy_sched {
     struct sy_admission *admission;
     int n_waiting;
     struct request *active, *next;
+    struct request *fetch; /* S9: a run without a request */
     uint64_t last_run;
     uint64_t lane_offset, lane_bytes;
     struct job *jobs; /* by arrival */
@@ -105,6 +107,12 @@ void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing 
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
 int sy_sched_complete(struct sy_sched *s, struct request *r);
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
+
+/* S9 */
+void sy_sched_step_fetch(struct sy_sched *s);
+void sy_sched_drop_fetch(struct sy_sched *s, bool image_too); /* its model is being evicted */
+void sy_sched_end_fetch(struct sy_sched *s); /* its worker and its reads are through */
+int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, struct request **out);
 
 /* Pool bytes that training jobs hold. */
 uint64_t sy_sched_job_bytes(const struct sy_sched *s);

@@ -125,7 +125,8 @@ uint64_t sy_sched_least_room(const struct sy_sched *s)
 
 static bool in_use(const struct sy_sched *s, int model)
 {
-    return (s->active && s->active->model == model) || (s->next && s->next->model == model);
+    return (s->active && s->active->model == model) || (s->next && s->next->model == model) ||
+           (s->fetch && s->fetch->model == model);
 }
 
 int sy_sched_model_remove(struct sy_sched *s, int model)
@@ -155,6 +156,10 @@ int sy_sched_model_evict(struct sy_sched *s, int model, bool image_too)
 {
     if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used)
         return sy_error_set(SY_ENOTFOUND, "there is no model %d", model);
+    if (s->fetch && s->fetch->model == model) {
+        sy_sched_drop_fetch(s, image_too);
+        return sy_residency_set_head(s->pool_residency, model, 0, 0);
+    }
     if (in_use(s, model))
         return sy_error_set(SY_EBUSY, "model %d streams or runs", model);
     const struct model *m = &s->models[model];

@@ -1,4 +1,6 @@
 /* Puts a request's memory in place: workspace lane, image, pool. */
+#include <string.h>
+
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -163,4 +165,86 @@ void sy_sched_unpin(struct sy_sched *s, struct request *r)
     if (r->image_pinned)
         sy_residency_unpin(s->image_residency, r->model, r->image_arrived);
     r->pool_pinned = r->image_pinned = false;
+}
+
+/* ---- heads that come while nothing else does (S9) --------------------------------------------------- */
+
+static int place_fetch(struct sy_sched *s, struct request *r, int *n)
+{
+    int n_before = sy_residency_n_resident(s->pool_residency, r->model);
+    SY_TRY(place_in_image(s, r));
+    int status = sy_residency_fetch_head(s->pool_residency, r->model, r->places, n);
+    r->pool_pinned = status == SY_OK;
+    if (status == SY_OK)
+        note_arrived(r->places, r->pool_arrived, 0, *n);
+    if (status == SY_OK && *n <= n_before)
+        status = SY_EBUSY; /* no room without taking something better */
+    if (status < 0)
+        sy_sched_unpin(s, r);
+    return status;
+}
+
+static int start_fetch(struct sy_sched *s, struct request *r)
+{
+    int n = 0;
+    SY_TRY(place_fetch(s, r, &n));
+    r->run = ++s->last_run;
+    r->worker = sy_sched_idle_worker(s);
+    s->workers[r->worker] = WORKER_REQUEST;
+    r->n_loaded = n;
+    r->prefetched = true;
+    act_groups(s, r, SY_DO_LOAD, 0, n, false);
+    if (r->image_pinned)
+        act_read(s, r, r->image_places, 0, s->models[r->model].n_groups);
+    else if (!s->image_residency)
+        act_read(s, r, r->places, 0, n);
+    act_groups(s, r, SY_DO_FETCH, 0, n, false);
+    return SY_OK;
+}
+
+static void cancel_fetch(struct sy_sched *s)
+{
+    struct request *r = s->fetch;
+    if (r->restarting || r->worker_through)
+        return;
+    r->restarting = true;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
+    a->worker = r->worker;
+    a->run = r->run;
+}
+
+void sy_sched_step_fetch(struct sy_sched *s)
+{
+    bool quiet = !s->waiting && !s->active && !s->next;
+    if (s->fetch && !quiet)
+        cancel_fetch(s);
+    if (s->fetch || !quiet || !s->config.fetch_heads || sy_sched_idle_worker(s) < 0)
+        return;
+    struct sy_sched_request wants = {.model = sy_residency_next_fetch(s->pool_residency)};
+    struct request *r;
+    if (wants.model < 0 || sy_sched_make_request(&wants, s->models[wants.model].n_groups, &r) < 0)
+        return;
+    if (start_fetch(s, r) < 0)
+        sy_sched_free_request(r); /* another time */
+    else
+        s->fetch = r;
+}
+
+void sy_sched_drop_fetch(struct sy_sched *s, bool image_too)
+{
+    s->fetch->dropped = true;
+    s->fetch->image_dropped |= image_too;
+    cancel_fetch(s);
+}
+
+void sy_sched_end_fetch(struct sy_sched *s)
+{
+    size_t n = (size_t)s->models[s->fetch->model].n_groups * sizeof(bool);
+    if (s->fetch->dropped)
+        memset(s->fetch->pool_arrived, 0, n);
+    if (s->fetch->image_dropped)
+        memset(s->fetch->image_arrived, 0, n);
+    sy_sched_unpin(s, s->fetch);
+    sy_sched_free_request(s->fetch);
+    s->fetch = NULL;
 }

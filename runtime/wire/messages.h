@@ -62,15 +62,18 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_RUN(F) \
     F(U64, run)          \
     F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
+/* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
+#define SY_FIELDS_FETCH(F) F(U64, run)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
+/* n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
     F(I64, status)            \
     F(STR, error)             \
     F(U64, received_ns)       \
-    F(U64, first_layer_ns) F(U64, end_ns) F(U64, wait_ns) F(U64, read_bytes) F(U64S, spans)
+    F(U64, first_layer_ns)    \
+    F(U64, end_ns) F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64S, spans)
 /* Reads the job (JSON text) and its model and says what it needs; keeps it ready. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text)
 #define SY_FIELDS_JOB_PREPARED(F) \
@@ -119,6 +122,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     M(JOB_ENDED, job_ended, 20, TO_RUNTIME) \
     M(SHUTDOWN, shutdown, 21, TO_WORKER) \
     M(MODEL_REGROUP, model_regroup, 22, TO_WORKER) \
+    M(FETCH, fetch, 27, TO_WORKER) \
     M(JOB_TURN, job_turn, 23, TO_WORKER) \
     M(JOB_TURN_OVER, job_turn_over, 24, TO_RUNTIME)
 /* clang-format on */
