@@ -151,7 +151,7 @@ BENCH_BIN := $(BENCH_SRC:bench/%.c=$(B)/bench/%)
 # ---- goals ------------------------------------------------------------------------------------
 .PHONY: venv
 .PHONY: test-onnx
-.PHONY: bench-engine
+.PHONY: bench-engine test-engine
 .PHONY: all help deps test check lint bench demo models clean install format tests benches fuzz gpu-check gpu-bench dist FORCE
 .DEFAULT_GOAL := all
 # A failed recipe leaves no half-written file behind that the next run would trust.
@@ -349,6 +349,12 @@ ifeq ($(SAN),)
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/compare-models mobilenet_v2 lstm_text
 endif
 
+# The engine's and the trainer's tests alone; with DNNL= for another oneDNN.
+ENGINE_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_engine*.c) tests/test_recurrence.c tests/test_trainer.c tests/test_train_step.c)
+test-engine: deps
+	@$(MAKE) --no-print-directory binaries $(ENGINE_TESTS)
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(ENGINE_TESTS)
+
 # ONNX's own test data, each case in a process of its own. ONNX_DATA=FOLDER... for other folders than Debian's, ONNX_ARGS='--only NAME'.
 ONNX_DATA ?= /usr/share/libonnx-testdata/data
 ONNX_SUITE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard tests/onnx_data/*.c)))
@@ -477,6 +483,7 @@ help:
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
 	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'
+	@echo 'make test-engine  the tests of the host engine and trainer; DNNL=pypi with oneDNN 3.x'
 	@echo 'make test-onnx  the test data of the ONNX project through the host engine: passed, refused and why, failed'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'

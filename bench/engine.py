@@ -203,7 +203,7 @@ def main():
     p.add_argument("--runs", type=int, default=15)
     p.add_argument("--pause", type=float, default=0.2)
     p.add_argument("--batch", type=lambda s: [int(x) for x in s.split(",")], default=[1, 8])
-    p.add_argument("--precision", type=lambda s: s.split(","), default=["f32"])
+    p.add_argument("--precision", type=lambda s: s.split(","), default=["f32", "bf16"])
     p.add_argument("--cores", type=lambda s: [int(x) for x in s.split(",")], default=sorted(os.sched_getaffinity(0)))
     a = p.parse_intermixed_args()
     children = {"onnxruntime_ms": Child("onnxruntime", a.cores), "pytorch_ms": Child("pytorch", a.cores)}

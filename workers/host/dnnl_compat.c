@@ -157,7 +157,11 @@ dnnl_status_t dnnl_memory_desc_init_by_strides(value *md, int ndims, const dnnl_
 {
     *md = (value){.ndims = ndims, .data_type = type};
     memcpy(md->dims, dims, (size_t)ndims * sizeof *dims);
-    memcpy(md->strides, strides, (size_t)ndims * sizeof *strides);
+    dnnl_dim_t dense = 1; /* no strides: row-major */
+    for (int i = ndims - 1; i >= 0; i--) {
+        md->strides[i] = strides ? strides[i] : dense;
+        dense *= dims[i];
+    }
     return in_own_words(md);
 }
 
