@@ -326,6 +326,15 @@ float sy_node_float(const struct sy_node *node, const char *name, float otherwis
  * inferred. Every refusal names node, operator, opset and what is missing. Caller frees. */
 int sy_onnx_read(const char *path, struct sy_graph **out);
 
+/* A symbolic dimension of the file, by its name, or as INPUT.INDEX ("tokens.1"), and the number that it gets. */
+struct sy_onnx_dim {
+    const char *name;
+    int64_t size;
+};
+/* The same with numbers for symbolic dimensions. EARG names one that no input has. */
+int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_dims,
+                       struct sy_graph **out);
+
 /* Infers all shapes and dtypes, folds constants and shape arithmetic (Shape, Gather, Concat ... on
  * values linear in N), removes dead nodes. The first dimension of every input that is symbolic is N. EUNSUPPORTED/EARG name
  * the node. After it, every tensor has dtype and shape; Reshape targets and the like are constants

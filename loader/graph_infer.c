@@ -203,8 +203,8 @@ static int check_input(const struct sy_tensor *input)
             return sy_error_set(
                 SY_EUNSUPPORTED,
                 "input '%.100s' has shape %s: only the first dimension may be symbolic, "
-                "export the model with numbers for the others",
-                input->name, sy_shape_text(&input->shape, text, sizeof text));
+                "give the others numbers (import --dim %.60s.%d=SIZE)",
+                input->name, sy_shape_text(&input->shape, text, sizeof text), input->name, i);
     return SY_OK;
 }
 

@@ -25,6 +25,10 @@ struct sy_onnx_reader {
     struct sy_name_map
         declared; /* results that the file gives a type: index into value_info, then into outputs */
     int opset;
+    const struct sy_onnx_dim
+        *dims; /* numbers for symbolic dimensions, and whether an input has them */
+    bool *dims_used;
+    int n_dims;
     /* of a body: */
     struct sy_onnx_reader *outer;
     struct sy_onnx_captures *captures;

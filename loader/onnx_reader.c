@@ -44,9 +44,27 @@ static int unpack(struct sy_onnx_reader *r)
 
 /* ---- inputs and outputs ----------------------------------------------------------------------- */
 
+/* Whether the caller has a number for dimension i of the input. */
+static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
+                       const Onnx__TensorShapeProto__Dimension *dim, int64_t *size)
+{
+    bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+    char place[256];
+    snprintf(place, sizeof place, "%.200s.%d", input, i);
+    for (int k = 0; k < r->n_dims; k++) {
+        if (strcmp(r->dims[k].name, place) != 0 &&
+            (!named || strcmp(r->dims[k].name, sy_onnx_text(dim->dim_param)) != 0))
+            continue;
+        r->dims_used[k] = true;
+        *size = r->dims[k].size;
+        return true;
+    }
+    return false;
+}
+
 /* Symbolic dimensions are written as N (per_batch 1); sy_graph_infer says which of them may be. */
-static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type,
-                       struct sy_shape *shape)
+static int input_shape(const struct sy_onnx_reader *r, const char *name,
+                       const Onnx__TypeProto__Tensor *type, struct sy_shape *shape)
 {
     if (!type->shape)
         return sy_error_set(SY_EUNSUPPORTED,
@@ -58,9 +76,10 @@ static int input_shape(const char *name, const Onnx__TypeProto__Tensor *type,
     *shape = (struct sy_shape){.rank = (int)type->shape->n_dim};
     for (int i = 0; i < shape->rank; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
-        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
-            shape->dims[i].per_batch = 1;
-        else if (dim->dim_value < 0)
+        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
+            if (!given_size(r, name, i, dim, &shape->dims[i].fixed))
+                shape->dims[i].per_batch = 1;
+        } else if (dim->dim_value < 0)
             return sy_error_set(SY_ECORRUPT, "input '%.120s': dimension %d is %lld", name, i,
                                 (long long)dim->dim_value);
         else
@@ -91,7 +110,7 @@ static int read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%.120s' has element type %d, which is not supported", name,
                             (int)dtype);
-    SY_TRY(input_shape(name, info->type->tensor_type, &shape));
+    SY_TRY(input_shape(r, name, info->type->tensor_type, &shape));
     SY_TRY(sy_graph_add_tensor(r->graph, name, dtype, &shape, &tensor));
     sy_name_map_set(&r->map, info->name ? info->name : "", tensor);
     r->graph->inputs[r->graph->n_inputs++] = tensor;
@@ -438,14 +457,27 @@ int sy_onnx_read_graph(struct sy_onnx_reader *r)
     return sy_graph_check(r->graph);
 }
 
-int sy_onnx_read(const char *path, struct sy_graph **out)
+static int check_dims_used(const struct sy_onnx_reader *r)
 {
-    struct sy_onnx_reader r = {.path = path};
+    for (int i = 0; i < r->n_dims; i++)
+        if (!r->dims_used[i])
+            return sy_error_set(SY_EARG, "no input has a symbolic dimension '%.100s'",
+                                r->dims[i].name);
+    return SY_OK;
+}
+
+int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_dims,
+                       struct sy_graph **out)
+{
+    struct sy_onnx_reader r = {.path = path, .dims = dims, .n_dims = n_dims};
     int status;
+    SY_TRY(sy_graph_alloc((size_t)n_dims, sizeof *r.dims_used, &r.dims_used));
     SY_TRY_GOTO(unpack(&r), out);
     SY_TRY_GOTO(find_opset(&r), out);
     r.proto = r.model->graph;
     status = sy_onnx_read_graph(&r);
+    if (status == SY_OK)
+        status = check_dims_used(&r);
     if (status < 0) {
         sy_error_prefix(status, "%s", path);
         goto out;
@@ -454,9 +486,15 @@ int sy_onnx_read(const char *path, struct sy_graph **out)
     r.graph = NULL;
 out:
     sy_graph_free(r.graph);
+    free(r.dims_used);
     if (r.model)
         onnx__model_proto__free_unpacked(r.model, NULL);
     sy_name_map_finish(&r.map);
     sy_name_map_finish(&r.declared);
     return status;
+}
+
+int sy_onnx_read(const char *path, struct sy_graph **out)
+{
+    return sy_onnx_read_sized(path, NULL, 0, out);
 }

@@ -516,6 +516,35 @@ static int close_folder(void **state)
     return rmdir(folder);
 }
 
+/* Symbolic dimensions by name and by place; one that is not there is an error. */
+static void test_sized_dimensions(void **state)
+{
+    (void)state;
+    struct sy_graph *g = NULL;
+    start();
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, -1, 3));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, -1, 3));
+    ob_node(&node, "Relu", NAMES("x"), NAMES("y"));
+    add();
+    save(13);
+    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"x.1", 7}, 1, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_OK);
+    const struct sy_shape *y = &g->tensors[g->outputs[0]].shape;
+    assert_true(y->dims[0].per_batch == 1 && y->dims[1].fixed == 7 && y->dims[1].per_batch == 0);
+    sy_graph_free(g);
+    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"N", 5}, 1, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_OK);
+    y = &g->tensors[g->outputs[0]].shape;
+    assert_true(y->dims[0].fixed == 5 && y->dims[1].fixed == 5 && y->dims[0].per_batch == 0);
+    sy_graph_free(g);
+    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"x.2", 5}, 1, &g), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "'x.2'"));
+    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_graph_infer(g), SY_EUNSUPPORTED);
+    assert_non_null(strstr(sy_error_text(), "--dim x.1=SIZE"));
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -525,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_refuses_wrong_sizes),
         cmocka_unit_test(test_refuses_deep_nesting),
         cmocka_unit_test(test_external_data),
+        cmocka_unit_test(test_sized_dimensions),
         cmocka_unit_test(test_refuses_absurd_sizes),
         cmocka_unit_test(test_refuses_large_garbage),
         cmocka_unit_test(test_refuses_merged_messages),

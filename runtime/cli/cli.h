@@ -57,12 +57,15 @@ const char *sy_cli_default_socket(void);
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 
 #define SY_CLI_MAX_CALIBRATE 32
+#define SY_CLI_MAX_DIMS      32
 
 struct sy_cli_import {
     const char *device; /* whose engine packs and is timed; NULL: host */
     enum sy_precision precision;
     const char *calibrate[SY_CLI_MAX_CALIBRATE]; /* "[NAME=]FILE.npy": see import_precision.h */
     int n_calibrate;
+    struct sy_onnx_dim dims[SY_CLI_MAX_DIMS]; /* numbers for symbolic dimensions */
+    int n_dims;
     bool profile;  /* times the layers, which needs the device itself */
     int n_threads; /* of the profile; 0: all cores */
 };

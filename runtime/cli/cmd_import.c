@@ -84,7 +84,7 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
     SY_TRY(engine_of(options->device, &engine));
     SY_TRY(check_device(options, engine));
     SY_TRY(set_threads(engine, &n_threads));
-    SY_TRY_GOTO(sy_onnx_read(onnx, &graph), done);
+    SY_TRY_GOTO(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
     graph->precision = options->precision;
@@ -195,6 +195,22 @@ static int default_names(const char *onnx, char *path, size_t path_bytes, char *
     return stem > 0;
 }
 
+/* NAME=SIZE; the name is cut out of the argument, which lives as long as the program. */
+static int add_dim(const char *value, struct sy_cli_import *import)
+{
+    char *equals = strrchr((char *)value, '=');
+    struct sy_onnx_dim *dim = &import->dims[import->n_dims];
+    if (import->n_dims == SY_CLI_MAX_DIMS)
+        return sy_error_set(SY_EARG, "at most %d", SY_CLI_MAX_DIMS);
+    if (!equals || equals == value)
+        return sy_error_set(SY_EARG, "%s is not NAME=SIZE", value);
+    SY_TRY(sy_cli_integer(equals + 1, 1, INT32_MAX, &dim->size));
+    *equals = '\0';
+    dim->name = value;
+    import->n_dims++;
+    return SY_OK;
+}
+
 int sy_cmd_import(int argc, char **argv)
 {
     static const struct sy_cli_option options[] = {
@@ -213,6 +229,9 @@ int sy_cmd_import(int argc, char **argv)
         {"calibrate", "[NAME=]FILE.npy",
          "samples of an input, on which the error against f32 is reported, instead of random ones; "
          "once for each input"},
+        {"dim", "NAME=SIZE",
+         "a number for a symbolic dimension other than the batch: by its name in the file, or as "
+         "INPUT.INDEX; once for each"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer.",
@@ -247,7 +266,10 @@ int sy_cmd_import(int argc, char **argv)
             return sy_cli_usage("--calibrate: more than %d inputs", SY_CLI_MAX_CALIBRATE);
         else if (got == 7)
             import.calibrate[import.n_calibrate++] = value;
-        else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
+        else if (got == 8) {
+            if (add_dim(value, &import) < 0)
+                return sy_cli_usage("--dim: %s", sy_error_text());
+        } else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
     import.n_threads = (int)n_threads;
