@@ -17,7 +17,7 @@
 #include "runtime/base/assert.h"
 #include "tests/onnx_data/onnx_case.h"
 
-enum { LIMIT_MS = 30000, MAX_REASONS = 1024, TEXT = 600 };
+enum { LIMIT_MS = 120000, MAX_REASONS = 1024, TEXT = 600 };
 
 struct reason {
     char text[TEXT];
