@@ -9,6 +9,9 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+/* Whether batch normalisation's backward reads the shift, which its result does not depend on. */
+#define SY_DNNL_BACKWARD_TAKES_SHIFT (DNNL_VERSION_MAJOR < 3)
+
 #if DNNL_VERSION_MAJOR >= 3
 
 struct sy_dnnl3_md {

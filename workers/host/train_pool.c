@@ -227,12 +227,13 @@ static int norm_backward_step(struct sy_trainer *t, int n, int diff, int out,
     struct sy_tr_node *record = &t->nodes[n];
     dnnl_memory_desc_t row = t->params[record->weights].plain;
     int scale, shift;
+    int with_shift = SY_DNNL_BACKWARD_TAKES_SHIFT ? t->params[record->bias].value : -1;
     SY_TRY(sy_tr_param_gradient(t, record->weights, &row, &scale));
     SY_TRY(sy_tr_param_gradient(t, record->bias, &row, &shift));
     struct sy_tr_arg args[] = {{DNNL_ARG_SRC, record->source},
                                {DNNL_ARG_DIFF_DST, diff},
                                {DNNL_ARG_SCALE, t->params[record->weights].value},
-                               {DNNL_ARG_SHIFT, t->params[record->bias].value},
+                               {DNNL_ARG_SHIFT, with_shift},
                                {DNNL_ARG_MEAN, record->mean},
                                {DNNL_ARG_VARIANCE, record->variance},
                                {DNNL_ARG_DIFF_SRC, out},
