@@ -16,7 +16,6 @@
 #include "loader/free_prefix.h"
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
-#include "runtime/base/log.h"
 #include "runtime/device/device_cuda.h"
 #include "runtime/device/link_cost.h"
 #include "workers/engines.h"
