@@ -101,6 +101,7 @@ struct sy_tr_node {
     dnnl_primitive_desc_t forward; /* hint of the backward primitives */
     int source, workspace, mean, variance;
     int weights, bias;        /* params, or -1 */
+    bool masked_by_producer;  /* and whose backward the producer does as well */
     bool fused_into_producer; /* activation that the producer applies */
 };
 

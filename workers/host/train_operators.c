@@ -116,6 +116,8 @@ int sy_tr_activation_backward(struct sy_trainer *t, int n, int gradient)
     dnnl_primitive_desc_t hint;
     if (!t->tensors[node->inputs[0]].needs_gradient)
         return SY_OK;
+    if (t->nodes[n].masked_by_producer)
+        return sy_tr_gradient_add(t, node->inputs[0], gradient);
     if (!activation_of(node, &a) || t->graph->tensors[node->inputs[0]].data)
         return sy_tr_unary_backward(t, n, gradient);
     dnnl_memory_desc_t md = t->values[t->tensors[node->outputs[0]].value].md;

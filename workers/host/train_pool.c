@@ -163,6 +163,17 @@ static int norm_pd(struct sy_trainer *t, const struct sy_node *node, const dnnl_
                        "batch normalization", node->name);
 }
 
+/* A Relu that alone reads the result is part of both directions: the forward pass leaves a mask. */
+static unsigned norm_flags(struct sy_trainer *t, int n)
+{
+    const struct sy_tr_tensor *result = &t->tensors[t->graph->nodes[n].outputs[0]];
+    if (result->n_consumers != 1 || t->graph->nodes[result->consumer].op != SY_OP_RELU)
+        return NORM_FLAGS;
+    t->nodes[result->consumer].fused_into_producer = true;
+    t->nodes[result->consumer].masked_by_producer = true;
+    return NORM_FLAGS | dnnl_fuse_norm_relu;
+}
+
 /* Scale, shift: trained. Mean, variance: follow the batches' in the update phase. */
 static int norm_params(struct sy_trainer *t, int n, int values[4])
 {
@@ -193,14 +204,22 @@ static int norm_steps(struct sy_trainer *t, int n, int source, const int values[
     const struct sy_node *node = &t->graph->nodes[n];
     struct sy_tr_node *record = &t->nodes[n];
     int out = t->tensors[node->outputs[0]].value;
-    struct sy_tr_arg train[] = {
-        {DNNL_ARG_SRC, source},        {DNNL_ARG_DST, out},
-        {DNNL_ARG_SCALE, values[0]},   {DNNL_ARG_SHIFT, values[1]},
-        {DNNL_ARG_MEAN, record->mean}, {DNNL_ARG_VARIANCE, record->variance}};
+    struct sy_tr_arg train[] = {{DNNL_ARG_SRC, source},
+                                {DNNL_ARG_DST, out},
+                                {DNNL_ARG_SCALE, values[0]},
+                                {DNNL_ARG_SHIFT, values[1]},
+                                {DNNL_ARG_MEAN, record->mean},
+                                {DNNL_ARG_VARIANCE, record->variance},
+                                {DNNL_ARG_WORKSPACE, record->workspace}};
+    const dnnl_memory_desc_t *mask = sy_tr_query(record->forward, dnnl_query_workspace_md);
+    if (mask && dnnl_memory_desc_get_size(mask) > 0) {
+        SY_TRY(sy_tr_value_new(t, mask, false, &record->workspace));
+        train[6].value = record->workspace;
+    }
     struct sy_tr_arg test[] = {{DNNL_ARG_SRC, source},      {DNNL_ARG_DST, out},
                                {DNNL_ARG_SCALE, values[0]}, {DNNL_ARG_SHIFT, values[1]},
                                {DNNL_ARG_MEAN, values[2]},  {DNNL_ARG_VARIANCE, values[3]}};
-    SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, node->name, record->forward, train, 6));
+    SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, node->name, record->forward, train, 7));
     return sy_tr_add_primitive(t, SY_TR_EVALUATE, node->name, evaluate, test, 6);
 }
 
@@ -210,12 +229,12 @@ int sy_tr_norm_forward(struct sy_trainer *t, int n)
     int source = t->tensors[node->inputs[0]].value, values[4];
     dnnl_memory_desc_t md = t->values[source].md;
     dnnl_primitive_desc_t evaluate;
+    unsigned flags = norm_flags(t, n);
     SY_TRY(norm_params(t, n, values));
     t->nodes[n].source = source;
     SY_TRY(sy_tr_value_new(t, &md, false, &t->tensors[node->outputs[0]].value));
-    SY_TRY(norm_pd(t, node, &md, dnnl_forward_training, NORM_FLAGS, &t->nodes[n].forward));
-    SY_TRY(norm_pd(t, node, &md, dnnl_forward_inference, NORM_FLAGS | dnnl_use_global_stats,
-                   &evaluate));
+    SY_TRY(norm_pd(t, node, &md, dnnl_forward_training, flags, &t->nodes[n].forward));
+    SY_TRY(norm_pd(t, node, &md, dnnl_forward_inference, flags | dnnl_use_global_stats, &evaluate));
     int status = norm_steps(t, n, source, values, evaluate);
     dnnl_primitive_desc_destroy(evaluate);
     return status;
@@ -238,8 +257,9 @@ static int norm_backward_step(struct sy_trainer *t, int n, int diff, int out,
                                {DNNL_ARG_VARIANCE, record->variance},
                                {DNNL_ARG_DIFF_SRC, out},
                                {DNNL_ARG_DIFF_SCALE, scale},
-                               {DNNL_ARG_DIFF_SHIFT, shift}};
-    SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, t->graph->nodes[n].name, pd, args, 9));
+                               {DNNL_ARG_DIFF_SHIFT, shift},
+                               {DNNL_ARG_WORKSPACE, record->workspace}};
+    SY_TRY(sy_tr_add_primitive(t, SY_TR_TRAIN, t->graph->nodes[n].name, pd, args, 10));
     SY_TRY(sy_tr_param_commit(t, record->weights, scale));
     return sy_tr_param_commit(t, record->bias, shift);
 }
@@ -250,12 +270,13 @@ int sy_tr_norm_backward(struct sy_trainer *t, int n, int gradient)
     dnnl_memory_desc_t md = t->values[t->nodes[n].source].md;
     dnnl_batch_normalization_desc_t desc;
     dnnl_primitive_desc_t pd;
+    unsigned flags = norm_flags(t, n);
     int diff, out;
     SY_TRY(sy_tr_as(t, SY_TR_TRAIN, gradient, &md, &diff));
     SY_TRY(sy_tr_value_new(t, &md, false, &out));
     SY_TRY(sy_tr_check(
-        dnnl_batch_normalization_backward_desc_init(
-            &desc, dnnl_backward, &md, &md, sy_node_float(node, "epsilon", 1e-5f), NORM_FLAGS),
+        dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &md, &md,
+                                                    sy_node_float(node, "epsilon", 1e-5f), flags),
         "batch normalization backward", node->name));
     SY_TRY(
         sy_tr_check(dnnl_primitive_desc_create(&pd, &desc, t->attr, t->engine, t->nodes[n].forward),
