@@ -456,11 +456,13 @@ train-examples: deps
 BENCH_TRAIN_MODELS := resnet50 bert_classifier fashion_mlp mnist_cnn text_bilstm
 bench-train: deps
 	@sh tests/install_deps.sh python3 python3-venv
-	@$(MAKE) --no-print-directory binaries $(B)/bench/train_child
+	@$(MAKE) --no-print-directory binaries build/venv-bench/made $(B)/bench/train_steps
 	$(Q)$(B)/make-models --out build/models $(BENCH_TRAIN_MODELS)
-	$(Q)[ -x build/venv-torch/bin/pip ] || python3 -m venv build/venv-torch
-	$(Q)build/venv-torch/bin/pip install --quiet --disable-pip-version-check torch numpy onnx --extra-index-url https://download.pytorch.org/whl/cpu
-	$(Q)build/venv-torch/bin/python bench/train_vs_pytorch.py $(B)/bench/train_child build/models build/bench/train.json $(BENCH_TRAIN_ARGS)
+	$(Q)build/venv-bench/bin/python bench/train/train.py $(B)/bench/train_steps build/models build/bench/train.json $(BENCH_TRAIN_ARGS)
+$(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
 format:
 	@sh tests/install_deps.sh clang-format
