@@ -288,7 +288,7 @@ $(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_fake_cuda/choose_e
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/choose_engine.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread

@@ -12,6 +12,7 @@
 
 #include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
+#include "bench/swap_rig_internal.h"
 #include "loader/direct_read.h"
 #include "loader/free_prefix.h"
 #include "loader/storage.h"
@@ -28,48 +29,10 @@
 #define STORAGE_ALPHA_NS \
     5000.0 /* one more read range: its first chunk is queued behind the others */
 
-struct swap_rig {
-    const char *program_path;
-    char device_text[128];
-    int64_t batch;
-    int cores[64], n_cores, link_core;
-    const struct sy_engine_ops *engine;
-    bool attached;
-    struct sy_device *device;
-    struct sy_pool_memory *pool;
-    struct sy_stream *compute;
-    struct sy_event *run_done;    /* engines that only enqueue */
-    struct sy_shared_memory slab; /* of such: inputs and outputs, pinned */
-    const struct sy_cuda_managed
-        *system; /* cuda: unified memory, made when it is first asked for */
-    void *managed;
-    struct sy_transfer *transfer;
-    struct sy_package *package;
-    struct sy_program *program;
-    struct sy_shared_memory image; /* discrete device */
-    void *inputs[16], *outputs[16];
-    size_t output_bytes[16];
-    void *reference[16];
-    uint64_t workspace_offset;
-    struct sy_plan_layer *layers;
-    uint64_t *read_bytes; /* by layer: of tables that may stay in the image; else 0 */
-    struct sy_link_cost cost;
-    double ready_ms, bound_ms;
-    _Atomic uint32_t arrivals[SY_RUN_MAX_GROUPS];
-    struct swap_victim victim;
-};
-
 /* ---- one cut of the model ------------------------------------------------------------------------ */
 
-struct cut {
-    int n_groups;
-    int n_there; /* head groups that are in the pool */
-    int first[SY_RUN_MAX_GROUPS];
-    bool direct[SY_RUN_MAX_GROUPS];
-};
-
 /* As the runtime plans: tables that stay in the image where the device can read them there. */
-static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *cut)
+static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_cut *cut)
 {
     struct sy_direct_plan plan;
     SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
@@ -94,7 +57,7 @@ static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *c
     return SY_OK;
 }
 
-static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *cut)
+static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_cut *cut)
 {
     cut->n_groups = 0;
     if (mode == SWAP_WHOLE || mode == SWAP_READY || mode == SWAP_IN_IMAGE) {
@@ -114,7 +77,7 @@ static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct cut *c
 
 struct reading {
     struct swap_rig *rig;
-    const struct cut *cut;
+    const struct swap_cut *cut;
     struct sy_pool_memory *pool;
     struct sy_storage_range ranges[SY_RUN_MAX_GROUPS];
     int groups[SY_RUN_MAX_GROUPS]; /* of each range */
@@ -208,7 +171,7 @@ static void count_group(void *ctx, int group)
     atomic_store(&read->n_computed, group + 1);
 }
 
-static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode mode,
+static int add_groups(struct swap_rig *r, const struct swap_cut *cut, enum swap_mode mode,
                       struct sy_transfer *transfer, uint64_t *moved)
 {
     bool unified = sy_device_get_properties(r->device)->unified;
@@ -234,7 +197,7 @@ static int add_groups(struct swap_rig *r, const struct cut *cut, enum swap_mode 
     return SY_OK;
 }
 
-static int compute(struct swap_rig *r, const struct cut *cut, struct sy_pool_memory *pool,
+static int compute(struct swap_rig *r, const struct swap_cut *cut, struct sy_pool_memory *pool,
                    struct sy_transfer *transfer, struct reading *read, struct sy_infer_times *times)
 {
     struct sy_infer_run run = {
@@ -277,9 +240,9 @@ static int create_program(struct swap_rig *r)
 }
 
 /* Everything after the request came in: returns with the outputs written. */
-static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cut,
-                   struct sy_pool_memory *pool, struct sy_transfer *transfer,
-                   struct swap_result *out)
+int swap_rig_swap_in(struct swap_rig *r, enum swap_mode mode, const struct swap_cut *cut,
+                     struct sy_pool_memory *pool, struct sy_transfer *transfer,
+                     struct swap_result *out)
 {
     bool from_storage =
         sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE;
@@ -310,103 +273,6 @@ static int swap_in(struct swap_rig *r, enum swap_mode mode, const struct cut *cu
     return status;
 }
 
-static int swap_without_pool(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
-{
-    struct sy_pool_memory *pool = NULL;
-    struct sy_transfer *transfer = NULL;
-    sy_ns start = sy_clock_now();
-    int status = sy_pool_create(r->device, sy_pool_size(r->pool), &pool);
-    if (status == SY_OK)
-        status = sy_transfer_create(r->device, pool, r->link_core, &transfer);
-    sy_ns taken = sy_clock_now() - start;
-    if (status == SY_OK)
-        status = swap_in(r, SWAP_NO_POOL, cut, pool, transfer, out);
-    start = sy_clock_now();
-    sy_transfer_destroy(transfer);
-    sy_pool_destroy(pool);
-    out->total_ns += taken + sy_clock_now() - start;
-    out->first_layer_ns += taken;
-    return status;
-}
-
-/* The same pool once more, by the handle that a worker is given, closed again afterwards. */
-static int swap_with_ipc(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
-{
-    struct sy_pool_memory *pool = NULL;
-    struct sy_transfer *transfer = NULL;
-    int fd = -1;
-    SY_TRY(sy_pool_export(r->pool, &fd));
-    sy_ns start = sy_clock_now();
-    int status = sy_pool_import(r->device, fd, sy_pool_size(r->pool), &pool);
-    if (status == SY_OK)
-        status = sy_transfer_create(r->device, pool, r->link_core, &transfer);
-    sy_ns taken = sy_clock_now() - start;
-    if (status == SY_OK)
-        status = swap_in(r, SWAP_NO_IPC, cut, pool, transfer, out);
-    start = sy_clock_now();
-    sy_transfer_destroy(transfer);
-    sy_pool_destroy(pool);
-    out->total_ns += taken + sy_clock_now() - start;
-    out->first_layer_ns += taken;
-    close(fd);
-    return status;
-}
-
-static int swap_without_pin(struct swap_rig *r, const struct cut *cut, struct swap_result *out)
-{
-    SY_TRY(sy_device_host_unregister(r->device, r->image.base));
-    int status = swap_in(r, SWAP_NO_PIN, cut, r->pool, r->transfer, out);
-    SY_TRY(sy_device_host_register(r->device, r->image.base, r->image.bytes));
-    int pinned = sy_device_host_register_wait(r->device, 60 * SY_NS_PER_S);
-    return status < 0 ? status : pinned;
-}
-
-static int take_managed(struct swap_rig *r)
-{
-    void *symbol;
-    SY_TRY(sy_device_cuda_symbol(SY_CUDA_MANAGED_ENTRY, &symbol));
-    r->system = symbol;
-    SY_TRY(r->system->take(r->device, r->package->weights_bytes, &r->managed));
-    memcpy(r->managed, r->image.base, r->package->weights_bytes);
-    return SY_OK;
-}
-
-/* All weights in memory that is the host's until the kernels touch it. */
-static int swap_managed(struct swap_rig *r, struct swap_result *out)
-{
-    int n = r->package->n_layers;
-    unsigned char **params = calloc((size_t)n + 1, sizeof *params);
-    if (!params)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", n);
-    int status = r->managed ? SY_OK : take_managed(r);
-    if (status == SY_OK)
-        status = r->system->to_host(r->device, r->managed, r->package->weights_bytes);
-    for (int i = 0; i < n; i++)
-        params[i] = (unsigned char *)r->managed + r->package->layers[i].offset_bytes;
-    struct sy_binding binding = {
-        .layer_params = params,
-        .workspace = (void *)(uintptr_t)sy_pool_address(r->pool, r->workspace_offset).value,
-        .inputs = (const void *const *)r->inputs,
-        .outputs = r->outputs};
-    sy_ns start = sy_clock_now();
-    swap_victim_preempt(&r->victim);
-    swap_victim_wait(&r->victim, &out->preempt_wait_ns);
-    out->first_layer_ns = sy_clock_now() - start;
-    if (status == SY_OK)
-        status = r->engine->program_run(r->program, &binding, 0, n);
-    int done = sy_stream_synchronize(r->compute);
-    out->total_ns = sy_clock_now() - start;
-    out->bytes = r->package->weights_bytes;
-    free(params);
-    return status < 0 ? status : done;
-}
-
-bool swap_rig_has_mode(const struct swap_rig *r, enum swap_mode mode)
-{
-    bool special = mode == SWAP_NO_PIN || mode == SWAP_NO_IPC || mode == SWAP_MANAGED;
-    return !special || r->engine->attach;
-}
-
 static int run_restart(struct swap_rig *r, struct swap_result *out)
 {
     struct swap_child_times times;
@@ -424,7 +290,7 @@ static int run_restart(struct swap_rig *r, struct swap_result *out)
 
 int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *out)
 {
-    struct cut *cut = calloc(1, sizeof *cut);
+    struct swap_cut *cut = calloc(1, sizeof *cut);
     if (!cut)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
     *out = (struct swap_result){0};
@@ -442,16 +308,10 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
         swap_victim_train(&r->victim, VICTIM_WARM_NS);
     if (status == SY_OK && mode == SWAP_RESTART)
         status = run_restart(r, out);
-    else if (status == SY_OK && mode == SWAP_NO_POOL)
-        status = swap_without_pool(r, cut, out);
-    else if (status == SY_OK && mode == SWAP_NO_IPC)
-        status = swap_with_ipc(r, cut, out);
-    else if (status == SY_OK && mode == SWAP_NO_PIN)
-        status = swap_without_pin(r, cut, out);
-    else if (status == SY_OK && mode == SWAP_MANAGED)
-        status = swap_managed(r, out);
+    else if (status == SY_OK && swap_rig_is_special(mode))
+        status = swap_rig_run_special(r, mode, cut, out);
     else if (status == SY_OK)
-        status = swap_in(r, mode, cut, r->pool, r->transfer, out);
+        status = swap_rig_swap_in(r, mode, cut, r->pool, r->transfer, out);
     if (mode != SWAP_RESTART)
         out->same_bits = status == SY_OK && outputs_equal(r);
     free(cut);
@@ -460,7 +320,7 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
 
 int swap_rig_read(struct swap_rig *r, sy_ns *took)
 {
-    struct cut *cut = calloc(1, sizeof *cut);
+    struct swap_cut *cut = calloc(1, sizeof *cut);
     if (!cut)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
     int status = make_cut(r, SWAP_WHOLE, cut);
@@ -563,70 +423,17 @@ static int read_weights(struct swap_rig *r, void *to)
     return sy_package_verify(r->package, 0, r->package->n_layers, to);
 }
 
-static void *take_place(struct swap_rig *r, uint64_t *used, uint64_t bytes)
-{
-    void *place = (char *)r->slab.base + *used;
-    *used += SY_ALIGN_UP(bytes, 256u);
-    return place;
-}
-
-/* Tensors as a worker has them: in shared memory that the device knows. */
-static int move_to_slab(struct swap_rig *r)
-{
-    const struct sy_graph *graph = r->package->graph;
-    uint64_t in[16] = {0}, total = 4096, used = 0;
-    for (int i = 0; i < graph->n_inputs; i++) {
-        const struct sy_tensor *t = &graph->tensors[graph->inputs[i]];
-        in[i] = (uint64_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
-        total += SY_ALIGN_UP(in[i], 256u);
-    }
-    for (int i = 0; i < graph->n_outputs; i++)
-        total += SY_ALIGN_UP(r->output_bytes[i], 256u);
-    SY_TRY(sy_shared_memory_create(&r->slab, "slab", SY_ALIGN_UP(total, 4096u)));
-    for (int i = 0; i < graph->n_inputs; i++) {
-        void *place = take_place(r, &used, in[i]);
-        memcpy(place, r->inputs[i], in[i]);
-        free(r->inputs[i]);
-        r->inputs[i] = place;
-    }
-    for (int i = 0; i < graph->n_outputs; i++) {
-        free(r->outputs[i]);
-        r->outputs[i] = take_place(r, &used, r->output_bytes[i]);
-    }
-    return SY_OK;
-}
-
-static int make_tensors(struct swap_rig *r)
-{
-    const struct sy_graph *graph = r->package->graph;
-    if (graph->n_inputs > 16 || graph->n_outputs > 16)
-        return sy_error_set(SY_EUNSUPPORTED, "more than 16 inputs or outputs");
-    for (int i = 0; i < graph->n_inputs; i++) {
-        SY_TRY(swap_make_input(&graph->tensors[graph->inputs[i]], r->batch, &r->inputs[i]));
-    }
-    for (int i = 0; i < graph->n_outputs; i++) {
-        const struct sy_tensor *t = &graph->tensors[graph->outputs[i]];
-        r->output_bytes[i] =
-            (size_t)sy_shape_elements(&t->shape, r->batch) * sy_dtype_bytes(t->dtype);
-        r->outputs[i] = calloc(1, r->output_bytes[i]);
-        r->reference[i] = calloc(1, r->output_bytes[i]);
-        if (!r->outputs[i] || !r->reference[i])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for the outputs");
-    }
-    return r->engine->attach ? move_to_slab(r) : SY_OK;
-}
-
 /* The weights into the pool by the device's own way, so that `ready` runs on them. */
 static int fill_pool(struct swap_rig *r)
 {
     if (sy_device_get_properties(r->device)->unified)
         return read_weights(r, sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0)));
     struct swap_result ignored;
-    struct cut *cut = calloc(1, sizeof *cut);
+    struct swap_cut *cut = calloc(1, sizeof *cut);
     if (!cut)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the groups");
     cut->n_groups = 1;
-    int status = swap_in(r, SWAP_WHOLE, cut, r->pool, r->transfer, &ignored);
+    int status = swap_rig_swap_in(r, SWAP_WHOLE, cut, r->pool, r->transfer, &ignored);
     free(cut);
     return status;
 }
@@ -642,7 +449,7 @@ static int profile_layers(struct swap_rig *r)
 {
     int n = r->package->n_layers;
     uint64_t *samples = calloc((size_t)n * PROFILE_RUNS, sizeof *samples);
-    struct cut *cut = calloc(1, sizeof *cut);
+    struct swap_cut *cut = calloc(1, sizeof *cut);
     r->layers = calloc((size_t)n, sizeof *r->layers);
     r->read_bytes = calloc((size_t)n, sizeof *r->read_bytes);
     int status = samples && cut && r->layers && r->read_bytes
@@ -745,7 +552,7 @@ static int open_all(struct swap_rig *r, const char *package, const char *device)
     SY_TRY(sy_device_spec_parse(device, &spec));
     SY_TRY(sy_engine_for_device(spec.kind, &r->engine));
     SY_TRY(sy_package_check_engine(r->package, r->engine));
-    SY_TRY(make_tensors(r));
+    SY_TRY(swap_rig_make_tensors(r));
     SY_TRY(open_device(r, device));
     if (sy_device_get_properties(r->device)->unified)
         return SY_OK;
@@ -800,10 +607,10 @@ int swap_rig_create_cold(const char *program, const char *package, const char *d
 
 int swap_rig_run_cold(struct swap_rig *r, sy_ns *first_layer_ns, sy_ns *end_ns)
 {
-    struct cut whole = {.n_groups = 1};
+    struct swap_cut whole = {.n_groups = 1};
     struct swap_result result;
     sy_ns start = sy_clock_now();
-    SY_TRY(swap_in(r, SWAP_WHOLE, &whole, r->pool, r->transfer, &result));
+    SY_TRY(swap_rig_swap_in(r, SWAP_WHOLE, &whole, r->pool, r->transfer, &result));
     *first_layer_ns = start + result.first_layer_ns;
     *end_ns = start + result.total_ns;
     return SY_OK;

@@ -94,6 +94,9 @@ struct sy_engine_ops {
     int (*choices)(char **out);
     /* What another process measured. Of another device or version, or damaged: ignored, and logged. After attach. */
     int (*use_choices)(const char *text);
+    /* (optional: it lacks none) Import: whether what the engine lacks is packed for the host engine, which computes it within the
+     * program; else, as at first, it is refused by name. */
+    void (*allow_host_ops)(bool allowed);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

@@ -14,7 +14,7 @@ static int cuda_engine(const struct sy_engine_ops **out)
         if (status < 0)
             return sy_error_prefix(status,
                                    "the CUDA engine (built where there are nvcc and cuDNN)");
-        known = ((sy_engine_entry)symbol)(SY_ENGINE_LAYOUT_BYTES);
+        known = ((sy_engine_entry)symbol)(SY_ENGINE_LAYOUT_BYTES, &sy_host_engine);
     }
     *out = known;
     return known ? SY_OK

@@ -15,8 +15,10 @@
                 sizeof(struct sy_node) + sizeof(struct sy_tensor) + sizeof(struct sy_attr)) + \
      ((uint32_t)SY_OP_COUNT << 16))
 
-/* The plugin's symbol SY_CUDA_ENGINE_ENTRY: its engine; NULL when the sum is another. Again: the same. */
-typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes);
+/* The plugin's symbol SY_CUDA_ENGINE_ENTRY: its engine; NULL when the sum is another. Again: the same. `host`, static: for operators that
+ * it lacks. */
+typedef const struct sy_engine_ops *(*sy_engine_entry)(uint32_t layout_bytes,
+                                                       const struct sy_engine_ops *host);
 
 #define SY_TRAINER_LAYOUT_BYTES                                                   \
     (SY_ENGINE_LAYOUT_BYTES +                                                     \

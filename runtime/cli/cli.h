@@ -66,8 +66,9 @@ struct sy_cli_import {
     int n_calibrate;
     struct sy_onnx_dim dims[SY_CLI_MAX_DIMS]; /* numbers for symbolic dimensions */
     int n_dims;
-    bool profile;  /* times the layers, which needs the device itself */
-    int n_threads; /* of the profile; 0: all cores */
+    bool profile;        /* times the layers, which needs the device itself */
+    bool allow_host_ops; /* cuda: what its engine lacks is computed on the host */
+    int n_threads;       /* of the profile; 0: all cores */
 };
 
 /* Imports an ONNX file into a package. */

@@ -83,6 +83,8 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
 
     SY_TRY(engine_of(options->device, &engine));
     SY_TRY(check_device(options, engine));
+    if (engine->allow_host_ops)
+        engine->allow_host_ops(options->allow_host_ops);
     SY_TRY(set_threads(engine, &n_threads));
     SY_TRY_GOTO(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
@@ -232,6 +234,10 @@ int sy_cmd_import(int argc, char **argv)
         {"dim", "NAME=SIZE",
          "a number for a symbolic dimension other than the batch: by its name in the file, or as "
          "INPUT.INDEX; once for each"},
+        {"allow-host-ops", NULL,
+         "with --device cuda: operators that its engine lacks are computed on the host, in "
+         "between, "
+         "instead of being refused"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer.",
@@ -269,7 +275,9 @@ int sy_cmd_import(int argc, char **argv)
         else if (got == 8) {
             if (add_dim(value, &import) < 0)
                 return sy_cli_usage("--dim: %s", sy_error_text());
-        } else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
+        } else if (got == 9)
+            import.allow_host_ops = true;
+        else if (got == 4 && sy_cli_integer(value, 1, 1024, &n_threads) < 0)
             return sy_cli_usage("--threads: %s", sy_error_text());
     }
     import.n_threads = (int)n_threads;

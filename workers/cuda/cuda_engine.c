@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/graph_cache.h"
 #include "workers/cuda/cuda_program.h"
+#include "workers/cuda/host_ops.h"
 
 /* Raised whenever packed parameters or layer tables change their meaning. */
 #define LAYOUT_VERSION 1
@@ -22,6 +23,7 @@ static struct {
     const struct sy_math_ops *ops;
     struct sy_math *math;          /* NULL: not attached */
     struct sy_graph_cache *graphs; /* NULL: SY_CUDA_GRAPHS=0 */
+    bool allow_host_ops;           /* at import */
 } engine;
 
 void sy_cuda_engine_use(const struct sy_math_ops *ops)
@@ -51,7 +53,8 @@ static int describe(char *buffer, size_t bytes)
 /* The host's part of this engine is one thread. */
 static int set_threads(const int *cores, int n)
 {
-    (void)cores;
+    if (n >= 1)
+        sy_cuda_host_set_threads(cores, n);
     return n < 1 ? sy_error_set(SY_EARG, "%d compute threads", n) : SY_OK;
 }
 
@@ -87,8 +90,18 @@ static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int i
     return SY_OK;
 }
 
+static void drop_params(struct sy_layer *layer)
+{
+    for (int i = 0; i < layer->n_params; i++)
+        free(layer->params[i].layout);
+    free(layer->params);
+    layer->params = NULL;
+    layer->n_params = 0;
+    layer->bytes = 0;
+}
+
 /* Making the layer's steps once on trial makes import refuse by name what could not run. */
-static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
+static int layout_own(const struct sy_graph *graph, struct sy_layer *layer)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
@@ -105,10 +118,32 @@ static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
     return sy_cuda_program_try_layer(graph, layer);
 }
 
+static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
+{
+    char why[512];
+    int status = layout_own(graph, layer);
+    if (status != SY_EUNSUPPORTED || !sy_cuda_host_engine_is_there())
+        return status;
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    if (!engine.allow_host_ops)
+        return sy_error_set(status, "%s; --allow-host-ops has the host engine compute it", why);
+    drop_params(layer);
+    SY_TRY(sy_cuda_host_layout_layer(graph, layer));
+    sy_log_info("cuda", "event=on_host why=\"%s\"", why);
+    return SY_OK;
+}
+
+static void allow_host_ops(bool allowed)
+{
+    engine.allow_host_ops = allowed;
+}
+
 static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer, void *to)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
     const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
+    if (sy_cuda_host_is_layer(layer))
+        return sy_cuda_host_pack_layer(graph, layer, to);
     memset(to, 0, layer->bytes);
     for (int i = 0; i < layer->n_params; i++) {
         const struct sy_param *param = &layer->params[i];
@@ -327,4 +362,5 @@ const struct sy_engine_ops sy_cuda_engine = {
     .tune = tune,
     .choices = choices,
     .use_choices = use_choices,
+    .allow_host_ops = allow_host_ops,
 };

@@ -8,6 +8,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/host_ops.h"
 #include "workers/host/workspace_plan.h"
 
 int sy_cuda_unsupported(const struct sy_node *node, const char *what)
@@ -127,16 +128,41 @@ static void find_last_uses(struct sy_program *p)
             p->last_use[p->graph->outputs[i]] = p->n_layers;
 }
 
+/* What a build that failed has added goes again; lives that it made longer only cost room. */
+static void forget_since(struct sy_program *p, int n_steps, int n_values)
+{
+    p->n_steps = n_steps;
+    p->n_values = n_values;
+    for (int t = 0; t < p->graph->n_tensors; t++) {
+        p->native[t] = p->native[t] < n_values ? p->native[t] : -1;
+        p->converted[t] = p->converted[t] < n_values ? p->converted[t] : -1;
+    }
+}
+
+static int build_operator(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    const struct sy_layer *layer = &p->layers[p->layer];
+    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
+    int n_steps = p->n_steps, n_values = p->n_values;
+    bool may_host = p->host_ops && sy_cuda_host_engine_is_there();
+    if (may_host && sy_cuda_host_is_layer(layer))
+        return sy_cuda_host_build(p);
+    int status = op ? op->build(p)
+                    : sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
+    if (status != SY_EUNSUPPORTED || !may_host || layer->n_params > 0)
+        return status;
+    forget_since(p, n_steps, n_values);
+    return sy_cuda_host_build(p);
+}
+
 static int build_layer(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
     char what[96];
-    if (!op)
-        return sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
     if (node->n_outputs < 1 || node->outputs[0] < 0)
         return sy_cuda_unsupported(node, "its first output is left out");
-    SY_TRY(op->build(p));
+    SY_TRY(build_operator(p));
     for (int i = 0; i < node->n_outputs; i++) {
         int tensor = node->outputs[i];
         if (tensor < 0 || p->native[tensor] >= 0 || !sy_cuda_is_read(p->graph, tensor))
@@ -260,6 +286,7 @@ int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
     SY_TRY(new_program(graph, layers, n_layers, batch, &p));
     p->ops = ops;
     p->math = math;
+    p->host_ops = true;
     int status = build_layers(p);
     if (status == SY_OK)
         status = prepare(p);
@@ -300,9 +327,11 @@ void sy_cuda_program_destroy(struct sy_program *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_steps; i++)
+    for (int i = 0; i < p->n_steps; i++) {
         if (p->steps[i].plan)
             p->ops->plan_drop(p->math, p->steps[i].plan);
+        sy_cuda_host_op_destroy(p->steps[i].host_op);
+    }
     if (p->fault)
         p->ops->host_drop(p->math, p->fault);
     free(p->steps);

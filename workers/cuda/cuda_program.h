@@ -51,7 +51,9 @@ struct sy_cuda_step {
     sy_cuda_step_run run;
     const struct sy_node *node;
     bool on_host_memory; /* E2: reads or writes tensors of the caller: never part of a graph */
-    int args[SY_CUDA_STEP_ARGS]; /* values; -1: none */
+    int args[SY_CUDA_STEP_ARGS];     /* values; -1: none */
+    struct sy_cuda_host_op *host_op; /* host_ops.h; owned */
+    int layer;                       /* of host_op */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
     union {
@@ -99,7 +101,8 @@ struct sy_program {
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
     uint64_t workspace_bytes, scratch_offset;
     bool has_plans;
-    int layer; /* being built */
+    bool host_ops; /* what the engine lacks the host engine computes: the package was made so */
+    int layer;     /* being built */
     const struct sy_math_ops *ops;
     struct sy_math *math;             /* NULL on trial */
     struct sy_math_fault *fault;      /* NULL: no step can have one */

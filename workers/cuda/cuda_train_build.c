@@ -282,13 +282,36 @@ static int take_host_memory(struct sy_trainer *t)
     return SY_OK;
 }
 
+/* What this trainer would have to ignore is refused. */
+static int check_options(const struct sy_trainer *t)
+{
+    const struct sy_train_options *o = &t->options;
+    const struct {
+        bool asked;
+        const char *what;
+    } lacks[] = {
+        {o->loss != SY_LOSS_MSE && o->loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY, "this loss"},
+        {o->optimizer != SY_OPTIMIZER_SGD && o->optimizer != SY_OPTIMIZER_ADAM, "this optimizer"},
+        {o->is_nesterov, "nesterov"},
+        {o->spares_vectors, "a weight decay that spares vectors"},
+        {o->clip_norm != 0, "clipping"},
+        {o->accumulate > 1, "accumulation"},
+        {o->schedule.kind != SY_SCHEDULE_CONSTANT || o->schedule.warmup_steps > 0,
+         "a schedule of the learning rate"},
+        {o->precision != SY_TRAIN_F32, "bf16"},
+        {o->recomputes, "recomputation"},
+        {o->frozen != NULL, "frozen parameters"}};
+    for (size_t i = 0; i < SY_ARRAY_LEN(lacks); i++)
+        if (lacks[i].asked)
+            return sy_error_set(SY_EUNSUPPORTED, "model '%s': training on cuda does not have %s",
+                                t->graph->name, lacks[i].what);
+    return SY_OK;
+}
+
 int sy_cutr_build(struct sy_trainer *t)
 {
     int n_nodes;
-    if (t->options.loss != SY_LOSS_MSE && t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "model '%s': training on cuda has cross entropy and mse",
-                            t->graph->name);
+    SY_TRY(check_options(t));
     SY_TRY(build_input(t));
     int logits = logits_tensor(t, &n_nodes);
     SY_TRY(build_forward(t, n_nodes));

@@ -324,6 +324,8 @@ static int shape_backward(struct sy_trainer *t, int n, int gradient)
 static int same_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
+    if (node->op == SY_OP_DROPOUT && sy_node_float(node, "ratio", 0) > 0)
+        return sy_cutr_refuse(node, "dropout that drops");
     t->tensors[node->outputs[0]].value = t->tensors[node->inputs[0]].value;
     return SY_OK;
 }

@@ -11,6 +11,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_trainer.h"
+#include "workers/cuda/host_ops.h"
 #include "workers/cuda/kernels.h"
 #include "workers/cuda/math_internal.h"
 
@@ -502,10 +503,12 @@ const struct sy_math_ops sy_cuda_math = {
     .graph_drop = graph_drop,
 };
 
-const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes)
+const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,
+                                              const struct sy_engine_ops *host)
 {
     if (layout_bytes != SY_ENGINE_LAYOUT_BYTES)
         return NULL;
+    sy_cuda_host_engine_use(host);
     sy_cuda_engine_use(&sy_cuda_math);
     return &sy_cuda_engine;
 }

@@ -9,7 +9,8 @@
 extern const struct sy_math_ops sy_cuda_math;
 
 /* workers/engines.h says what it is. */
-SY_PLUGIN_EXPORT const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes);
+SY_PLUGIN_EXPORT const struct sy_engine_ops *sy_cuda_engine_v1(uint32_t layout_bytes,
+                                                               const struct sy_engine_ops *host);
 SY_PLUGIN_EXPORT const struct sy_trainer_ops *sy_cuda_trainer_v1(uint32_t layout_bytes);
 
 #endif

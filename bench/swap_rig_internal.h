@@ -1,0 +1,61 @@
+/* What the swap rig's files share. */
+#ifndef SY_BENCH_SWAP_RIG_INTERNAL_H
+#define SY_BENCH_SWAP_RIG_INTERNAL_H
+
+#include "allocator/shared_memory.h"
+#include "bench/swap_child.h"
+#include "bench/swap_rig.h"
+#include "loader/package.h"
+#include "loader/plan.h"
+#include "workers/engines.h"
+#include "workers/infer_run.h"
+
+struct swap_rig {
+    const char *program_path;
+    char device_text[128];
+    int64_t batch;
+    int cores[64], n_cores, link_core;
+    const struct sy_engine_ops *engine;
+    bool attached;
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_stream *compute;
+    struct sy_event *run_done;    /* engines that only enqueue */
+    struct sy_shared_memory slab; /* of such: inputs and outputs, pinned */
+    const struct sy_cuda_managed
+        *system; /* cuda: unified memory, made when it is first asked for */
+    void *managed;
+    struct sy_transfer *transfer;
+    struct sy_package *package;
+    struct sy_program *program;
+    struct sy_shared_memory image; /* discrete device */
+    void *inputs[16], *outputs[16];
+    size_t output_bytes[16];
+    void *reference[16];
+    uint64_t workspace_offset;
+    struct sy_plan_layer *layers;
+    uint64_t *read_bytes; /* by layer: of tables that may stay in the image; else 0 */
+    struct sy_link_cost cost;
+    double ready_ms, bound_ms;
+    _Atomic uint32_t arrivals[SY_RUN_MAX_GROUPS];
+    struct swap_victim victim;
+};
+
+struct swap_cut {
+    int n_groups;
+    int n_there; /* head groups that are in the pool */
+    int first[SY_RUN_MAX_GROUPS];
+    bool direct[SY_RUN_MAX_GROUPS];
+};
+
+/* Everything after the request came in: returns with the outputs written. */
+int swap_rig_swap_in(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
+                     struct sy_pool_memory *pool, struct sy_transfer *transfer,
+                     struct swap_result *out);
+/* Inputs and outputs; where the engine computes on a device, in memory that the device knows. */
+int swap_rig_make_tensors(struct swap_rig *rig);
+bool swap_rig_is_special(enum swap_mode mode);
+int swap_rig_run_special(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
+                         struct swap_result *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* Operators that this engine lacks, computed by the host engine inside a program: inputs and parameters come back to the host, results go
+ * over to the device, and the stream is waited for in between. For what is rare in a model; import packs them only if it is allowed. */
+#ifndef SY_WORKERS_CUDA_HOST_OPS_H
+#define SY_WORKERS_CUDA_HOST_OPS_H
+
+#include "workers/cuda/cuda_program.h"
+
+struct sy_cuda_host_op;
+
+/* The engine that computes them, static, borrowed; NULL: none. Its threads are set when it is first needed. */
+void sy_cuda_host_engine_use(const struct sy_engine_ops *host);
+bool sy_cuda_host_engine_is_there(void);
+void sy_cuda_host_set_threads(const int *cores, int n);
+
+/* Import: as struct sy_engine_ops, by the host engine; the layer's parameters are marked as its. EUNSUPPORTED: it lacks the operator too. */
+int sy_cuda_host_layout_layer(const struct sy_graph *graph, struct sy_layer *layer);
+int sy_cuda_host_pack_layer(const struct sy_graph *graph, const struct sy_layer *layer, void *to);
+bool sy_cuda_host_is_layer(const struct sy_layer *layer); /* has parameters that are marked so */
+
+/* Adds the step for the layer being built. */
+int sy_cuda_host_build(struct sy_program *program);
+void sy_cuda_host_op_destroy(struct sy_cuda_host_op *op); /* NULL is fine */
+
+#endif
