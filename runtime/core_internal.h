@@ -111,7 +111,7 @@ struct sy_core_job {
     enum sy_core_job_state state;
     int worker; /* -1: none */
     int tenant, priority;
-    bool stop_wanted, evaluate, suspended;
+    bool stop_wanted, evaluate, suspended, opportunistic;
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
@@ -166,7 +166,8 @@ struct sy_core {
     void *drain_ctx;
 
     struct sy_predictor *predictor;
-    sy_ns last_finish_ns; /* of a request */
+    sy_ns last_finish_ns;             /* of a request */
+    uint64_t n_spills, spilled_bytes; /* both ways */
     uint64_t n_late, n_refused_late, n_interrupts;
     uint64_t preempting_request;
     sy_ns preempted_ns;

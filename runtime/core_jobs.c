@@ -157,10 +157,12 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     json_t *json = json_loads(j->text, 0, NULL);
     const char *name = json_string_value(json_object_get(json, "name"));
     const char *tenant = json_string_value(json_object_get(json, "tenant"));
+    const char *class_ = json_string_value(json_object_get(json, "class"));
     json_int_t priority = json_integer_value(json_object_get(json, "priority"));
     int status = SY_OK;
     j->name = strdup(name ? name : "training");
     j->priority = (int)SY_MIN(SY_MAX(priority, -1000), 1000);
+    j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     else if (tenant)
@@ -176,7 +178,8 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     *j = (struct sy_core_job){.id = id, .text = strdup(text), .worker = -1, .accuracy = -1};
     int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    struct sy_sched_job wants = {.id = id, .tenant = j->tenant, .priority = j->priority};
+    struct sy_sched_job wants = {
+        .id = id, .tenant = j->tenant, .priority = j->priority, .opportunistic = j->opportunistic};
     if (status == SY_OK)
         status = sy_sched_job_submit(core->sched, &wants);
     if (status < 0) {
@@ -316,6 +319,16 @@ static void send_turn(struct sy_core *core, const struct sy_sched_action *a, str
     sy_core_job_computes(core, j, sy_clock_now());
 }
 
+static void send_trip(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message spill = {.id = SY_MSG_JOB_SPILL, .job_spill = {.job = a->job}};
+    struct sy_message back = {.id = SY_MSG_JOB_RETURN};
+    back.job_return =
+        (struct sy_msg_job_return){.job = a->job, .persistent_offset = a->persistent_offset};
+    (void)sy_supervisor_send(core->supervisor, a->worker,
+                             a->kind == SY_DO_JOB_SPILL ? &spill : &back, NULL, 0);
+}
+
 static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
                       const struct sy_core_job *j)
 {
@@ -341,6 +354,10 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
         break;
     case SY_DO_JOB_TURN:
         send_turn(core, a, j);
+        break;
+    case SY_DO_JOB_SPILL:
+    case SY_DO_JOB_RETURN:
+        send_trip(core, a);
         break;
     case SY_DO_JOB_YIELD:
         atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, 0,
@@ -397,6 +414,28 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
     sy_core_job_stands(core, j, sy_clock_now());
     j->step = msg->step;
     return sy_sched_job_turn_over(core->sched, worker, msg->job, msg->step, msg->busy_ns);
+}
+
+static int spilled(struct sy_core *core, int worker, const struct sy_msg_job_spilled *msg,
+                   const struct sy_core_job *j)
+{
+    if (msg->status > 0)
+        return sy_error_set(SY_EPROTO, "JOB_SPILLED with status %lld", (long long)msg->status);
+    sy_log_info("jobs", "event=%s job=%llu name=%s bytes=%llu why=\"%s\"",
+                msg->status < 0 ? "not_spilled" : "spilled", (unsigned long long)j->id, j->name,
+                (unsigned long long)msg->bytes, msg->error);
+    core->n_spills += msg->status == SY_OK;
+    core->spilled_bytes += msg->bytes;
+    return sy_sched_job_spilled(core->sched, worker, msg->job, msg->status == SY_OK);
+}
+
+static int returned(struct sy_core *core, int worker, const struct sy_msg_job_returned *msg,
+                    const struct sy_core_job *j)
+{
+    sy_log_info("jobs", "event=returned job=%llu name=%s bytes=%llu", (unsigned long long)j->id,
+                j->name, (unsigned long long)msg->bytes);
+    core->spilled_bytes += msg->bytes;
+    return sy_sched_job_returned(core->sched, worker, msg->job);
 }
 
 static void note_wait(struct sy_core *core, sy_ns paused)
@@ -461,6 +500,10 @@ static uint64_t job_of(const struct sy_message *m)
         return m->job_paused.job;
     case SY_MSG_JOB_TURN_OVER:
         return m->job_turn_over.job;
+    case SY_MSG_JOB_SPILLED:
+        return m->job_spilled.job;
+    case SY_MSG_JOB_RETURNED:
+        return m->job_returned.job;
     case SY_MSG_JOB_SNAPSHOT:
         return m->job_snapshot.job;
     default:
@@ -485,6 +528,10 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
         return paused(core, worker, &m->job_paused, j);
     case SY_MSG_JOB_TURN_OVER:
         return turn_over(core, worker, &m->job_turn_over, j);
+    case SY_MSG_JOB_SPILLED:
+        return spilled(core, worker, &m->job_spilled, j);
+    case SY_MSG_JOB_RETURNED:
+        return returned(core, worker, &m->job_returned, j);
     case SY_MSG_JOB_SNAPSHOT:
         j->snapshot_step = SY_MAX(j->snapshot_step, m->job_snapshot.step);
         return SY_OK;

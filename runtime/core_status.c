@@ -105,7 +105,10 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     static const char *const states[] = {"queued",   "preparing", "starting",
                                          "training", "ended",     "failed"};
     sy_core_job_look(core, j);
-    const char *waits = j->suspended ? "suspended" : "paused";
+    struct sy_sched_job_view at = {0};
+    const char *waits = j->suspended                                               ? "suspended"
+                        : sy_sched_job_view(core->sched, j->id, &at) && at.spilled ? "spilled"
+                                                                                   : "paused";
     bool held = j->state == SY_JOB_TRAINING && j->since_ns == 0;
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
@@ -124,6 +127,8 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "ephemeral_bytes", count(j->ephemeral_bytes));
     json_object_set_new(json, "tenant", json_string(core->tenants[j->tenant].name));
     json_object_set_new(json, "priority", json_integer(j->priority));
+    json_object_set_new(json, "class",
+                        json_string(j->opportunistic ? "opportunistic" : "guaranteed"));
     json_object_set_new(json, "device_ns", count(j->account.used_ns));
     struct sy_sched_job_view view;
     if (!sy_sched_job_view(core->sched, j->id, &view))
@@ -191,11 +196,12 @@ static json_t *lanes_json(const struct sy_core *core)
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "link_bytes",
-                     count(core->link_bytes), "late", count(core->n_late), "refused_late",
-                     count(core->n_refused_late), "interrupts", count(core->n_interrupts),
-                     "requests", count(core->n_done + core->n_failed), "failed",
-                     count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "link_bytes", count(core->link_bytes), "spills", count(core->n_spills),
+                     "spilled_bytes", count(core->spilled_bytes), "late", count(core->n_late),
+                     "refused_late", count(core->n_refused_late), "interrupts",
+                     count(core->n_interrupts), "requests", count(core->n_done + core->n_failed),
+                     "failed", count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
                      count(sy_sched_n_evicted(core->sched)), "preemptions",
                      count(core->n_preemptions), "moved_bytes", count(core->moved_bytes),
                      "storage_bytes", count(core->storage_bytes));

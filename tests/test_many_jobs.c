@@ -225,6 +225,54 @@ static void fair_on_emulated(void **state)
     beside_each_other(EMULATED, &on_emulated, "fair", tight_pool(&on_emulated), true);
 }
 
+/* A pool for one of the two large jobs only: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
+static void spilled_on(const char *device, const struct alone *alone)
+{
+    struct fixture f;
+    char pool[32];
+    fixture_init(&f, "spill");
+    snprintf(pool, sizeof pool, "%.0fK",
+             (alone->persistent[1] * 1.2 + alone->ephemeral[2] + 6e6) / 1000);
+    const char *const args[] = {
+        "--models", fixture_models(), "--device", device, "--pool-bytes", pool, NULL};
+    fixture_start(&f, args);
+    const char *path = make_job(&f, 1);
+    json_t *job = json_load_file(path, 0, NULL);
+    json_object_set_new(job, "class", json_string("opportunistic"));
+    assert_int_equal(json_dump_file(job, path, 0), 0);
+    json_decref(job);
+    uint64_t first = fixture_submit(&f, path);
+    fixture_wait_step(&f, first, 3);
+    json_decref(fixture_call(&f, "job_pause", json_pack("{s:I}", "job", (json_int_t)first)));
+    uint64_t second = fixture_submit(&f, make_job(&f, 2)); /* answered when it has started */
+    json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)first)));
+    fixture_wait_ended(&f, second);
+    assert_true(fixture_counter(&f, "spills") >= 1);
+    fixture_wait_ended(&f, first);
+    const int of[] = {1, 2};
+    for (int k = 0; k < 2; k++) {
+        size_t bytes;
+        void *state = fixture_read_snapshot(&f, names[of[k]], STEPS, &bytes);
+        assert_int_equal(bytes, alone->bytes[of[k]]);
+        assert_memory_equal(state, alone->state[of[k]], bytes);
+        free(state);
+    }
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+static void spilled_on_host(void **state)
+{
+    (void)state;
+    spilled_on("host", &on_host);
+}
+
+static void spilled_on_emulated(void **state)
+{
+    (void)state;
+    spilled_on(EMULATED, &on_emulated);
+}
+
 /* A job that is paused keeps its memory and makes no step; it goes on with the same bits. */
 static void pause_and_resume_keep_the_bits(void **state)
 {
@@ -260,6 +308,8 @@ int main(void)
         cmocka_unit_test(packed_on_host),
         cmocka_unit_test(shared_lanes_on_host),
         cmocka_unit_test(fair_on_emulated),
+        cmocka_unit_test(spilled_on_host),
+        cmocka_unit_test(spilled_on_emulated),
         cmocka_unit_test(pause_and_resume_keep_the_bits),
     };
 #ifdef __SANITIZE_THREAD__

@@ -27,7 +27,10 @@ enum worker_doing {
     CANCELING,
     PREPARING_JOB,
     JOB_READY,
+    SPILLED, /* its memory is nobody's */
     STARTING_JOB,
+    SPILLING,
+    RETURNING,
     WAITING_TURN,
     TRAINING
 };
@@ -49,6 +52,8 @@ struct world {
     int n_fetches, n_fetched;
     bool interrupted[N_WORKERS], mixed; /* mixed: requests of several classes */
     uint64_t job_mib;                   /* 0: any */
+    bool opportunistic[MAX_IDS];
+    int n_spills;
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */
     struct {
@@ -170,6 +175,18 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         w->turn_at[a->worker] = a->ephemeral_offset;
         w->keeps[a->worker] = a->keeps;
         w->n_turns++;
+        break;
+    case SY_DO_JOB_SPILL:
+        assert_int_equal(w->workers[a->worker], WAITING_TURN);
+        assert_true(w->opportunistic[a->job]);
+        w->workers[a->worker] = SPILLING;
+        w->n_spills++;
+        break;
+    case SY_DO_JOB_RETURN:
+        assert_int_equal(w->workers[a->worker], SPILLED);
+        w->workers[a->worker] = RETURNING;
+        w->persistent_at[a->job] = a->persistent_offset;
+        check_job_memory(w, a->worker, a->persistent_offset, w->persistent[a->job]);
         break;
     case SY_DO_JOB_YIELD:
         assert_int_equal(w->workers[a->worker], TRAINING);
@@ -337,6 +354,16 @@ static bool advance_job(struct world *w, int worker)
         w->workers[worker] = WAITING_TURN;
         assert_int_equal(sy_sched_job_started(w->s, worker, job, w->iterations[job]), SY_OK);
         break;
+    case SPILLING: {
+        bool worked = pick(w, 8) != 0;
+        w->workers[worker] = worked ? SPILLED : WAITING_TURN;
+        assert_int_equal(sy_sched_job_spilled(w->s, worker, job, worked), SY_OK);
+        break;
+    }
+    case RETURNING:
+        w->workers[worker] = WAITING_TURN;
+        assert_int_equal(sy_sched_job_returned(w->s, worker, job), SY_OK);
+        break;
     case TRAINING:
         if (w->still[worker])
             return false;
@@ -395,7 +422,8 @@ static bool deliver(struct world *w, bool may_fail)
             settle(w);
             return true;
         }
-        bool may_end = w->workers[worker] == JOB_READY || w->workers[worker] == TRAINING;
+        bool may_end = w->workers[worker] == JOB_READY || w->workers[worker] == TRAINING ||
+                       w->workers[worker] == SPILLED;
         if (w->stop_job[worker] && may_end && !w->still[worker]) {
             end_job(w, worker);
             return true;
@@ -440,7 +468,11 @@ static void request(struct world *w, int model, int64_t batch)
 static void submit_job(struct world *w)
 {
     uint64_t id = ++w->next_job;
-    struct sy_sched_job job = {.id = id, .tenant = (int)pick(w, 3), .priority = (int)pick(w, 3)};
+    struct sy_sched_job job = {.id = id,
+                               .tenant = (int)pick(w, 3),
+                               .priority = (int)pick(w, 3),
+                               .opportunistic = w->mixed && pick(w, 2)};
+    w->opportunistic[id] = job.opportunistic;
     w->persistent[id] = w->job_mib ? w->job_mib * MIB : (1 + pick(w, 20)) * MIB;
     w->ephemeral[id] = w->job_mib ? w->job_mib * MIB / 2 : (1 + pick(w, 15)) * MIB;
     assert_int_equal(sy_sched_job_submit(w->s, &job), SY_OK);
@@ -942,6 +974,70 @@ static void test_training_keeps_its_share_under_a_flood(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* A guaranteed job has no room beside an opportunistic one: that one's memory goes, and comes back. */
+static void test_opportunistic_job_gives_way(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view view;
+    make_world(&w, true, 120, 1);
+    w.persistent[1] = w.persistent[2] = 60 * MIB;
+    w.ephemeral[1] = w.ephemeral[2] = 10 * MIB;
+    w.opportunistic[1] = true;
+    struct sy_sched_job first = {.id = 1, .opportunistic = true}, second = {.id = 2};
+    w.next_job = 2;
+    assert_int_equal(sy_sched_job_submit(w.s, &first), SY_OK);
+    settle(&w);
+    for (int i = 0; i < 3; i++)
+        advance_job(&w, 0);
+    assert_int_equal(w.workers[0], TRAINING);
+    assert_int_equal(sy_sched_job_submit(w.s, &second), SY_OK);
+    settle(&w);
+    for (int i = 0; i < 40; i++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (w.workers[worker] != TRAINING || !w.keeps[worker])
+                advance_job(&w, worker);
+    assert_true(w.n_spills >= 1);
+    assert_int_equal(w.workers[0], SPILLED);
+    assert_int_equal(w.workers[1], TRAINING);
+    assert_true(sy_sched_job_view(w.s, 1, &view));
+    assert_true(view.spilled && !view.admitted);
+    uint64_t before = w.iterations[1];
+    end_job(&w, 1);
+    for (int i = 0; i < 10; i++)
+        if (w.workers[0] != TRAINING)
+            advance_job(&w, 0);
+    assert_int_equal(w.workers[0], TRAINING); /* back, and on */
+    assert_true(w.iterations[1] == before);
+    sy_sched_destroy(w.s);
+}
+
+/* Both fit: the opportunistic one has no turn while the guaranteed one wants it. */
+static void test_opportunistic_job_waits(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 400, 1);
+    start_all(&w, 1);
+    struct sy_sched_job other = {.id = 2, .opportunistic = true};
+    w.persistent[2] = w.ephemeral[2] = MIB;
+    w.opportunistic[2] = true;
+    w.next_job = 2;
+    assert_int_equal(sy_sched_job_submit(w.s, &other), SY_OK);
+    settle(&w);
+    for (int i = 0; i < 10; i++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (w.workers[worker] != TRAINING || !w.keeps[worker])
+                advance_job(&w, worker);
+    assert_int_equal(w.workers[1], WAITING_TURN);
+    assert_true(w.keeps[0]);
+    assert_int_equal(sy_sched_job_suspend(w.s, 1, true), SY_OK);
+    settle(&w);
+    take_turns(&w, 1, SY_NS_PER_MS);
+    assert_int_equal(w.workers[1], TRAINING);
+    sy_sched_destroy(w.s);
+}
+
 static int request_of(struct world *w, int model, int class_, sy_ns deadline_ns)
 {
     struct sy_sched_request r = {.id = w->next_request,
@@ -1048,6 +1144,8 @@ int main(void)
         cmocka_unit_test(test_jobs_share_a_lane_when_memory_is_scarce),
         cmocka_unit_test(test_training_keeps_its_share_under_a_flood),
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
+        cmocka_unit_test(test_opportunistic_job_gives_way),
+        cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_urgent_request_interrupts),
         cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_random),

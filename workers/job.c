@@ -37,6 +37,7 @@ static const struct key keys[] = {
     {"", "evaluate_every_steps", KIND_COUNT, 0, AT(evaluate_every_steps), 0, HUGE_COUNT, 0},
     {"", "target_accuracy", KIND_NUMBER, 0, AT(target_accuracy), 0, 1, 0},
     {"", "seed", KIND_COUNT, 0, AT(seed), 0, HUGE_COUNT, 0},
+    {"", "class", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},             /* the runtime's */
     {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
     {"", "priority", KIND_NUMBER, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
     {"optimizer", "kind", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
@@ -81,6 +82,7 @@ static int take_choice(const json_t *root, const char *section, const char *name
 
 static int take_choices(const json_t *root, struct sy_job *job)
 {
+    static const char *const classes[] = {"guaranteed", "opportunistic", NULL};
     static const char *const losses[] = {"softmax_cross_entropy", "mse", "bce", NULL};
     static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
     static const char *const schedules[] = {"constant", "step", "cosine", "linear", NULL};
@@ -96,6 +98,8 @@ static int take_choices(const json_t *root, struct sy_job *job)
     o->spares_vectors = at == 1;
     SY_TRY(take_choice(root, "schedule", "kind", schedules, &at));
     o->schedule.kind = (enum sy_schedule_kind)at;
+    SY_TRY(
+        take_choice(root, "", "class", classes, &at)); /* the runtime's, which took it as it is */
     SY_TRY(take_choice(root, "", "precision", precisions, &at));
     o->precision = (enum sy_train_precision)at;
     if (o->schedule.kind >= SY_SCHEDULE_COSINE && o->schedule.steps <= o->schedule.warmup_steps)
@@ -138,9 +142,11 @@ static uint64_t hash_of(const json_t *root)
     json_t *copy = json_deep_copy(root);
     keep_last_part(copy, "model", NULL);
     sy_job_data_each_path(json_object_get(copy, "data"), keep_last_part, NULL);
-    const char *outside[] = {
-        "epochs",    "target_accuracy", "max_steps", "evaluate_every_steps", "snapshot", "name",
-        "recompute", "tenant",          "priority"};
+    const char *outside[] = {"epochs",    "target_accuracy",
+                             "max_steps", "evaluate_every_steps",
+                             "snapshot",  "name",
+                             "recompute", "tenant",
+                             "priority",  "class"};
     for (size_t i = 0; i < SY_ARRAY_LEN(outside); i++)
         json_object_del(copy, outside[i]);
     sy_job_data_drop_test(json_object_get(copy, "data"));

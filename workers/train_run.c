@@ -650,9 +650,18 @@ void sy_train_run_set_ephemeral(struct sy_train_run *r, void *ephemeral)
     r->ephemeral = ephemeral;
 }
 
+void sy_train_run_set_persistent(struct sy_train_run *r, void *persistent)
+{
+    assert(sy_train_run_is_between_iterations(r));
+    if (r->header != &r->own)
+        r->header = persistent;
+    r->persistent = persistent;
+    r->ops->bind(r->trainer, r->persistent + SY_TRAIN_HEADER_BYTES, r->ephemeral);
+}
+
 bool sy_train_run_is_between_iterations(const struct sy_train_run *r)
 {
-    return r->stage == STAGE_LOAD;
+    return r->stage == STAGE_LOAD && r->n_phases == 0;
 }
 
 void sy_train_run_stop(struct sy_train_run *r, int evaluate)

@@ -47,6 +47,8 @@ int sy_train_run_start(struct sy_train_run *run, void *persistent, void *ephemer
 
 /* Where the next iteration's memory lies; between two iterations only. */
 void sy_train_run_set_ephemeral(struct sy_train_run *run, void *ephemeral);
+/* What lasts lies there now, byte for byte; between two iterations only. */
+void sy_train_run_set_persistent(struct sy_train_run *run, void *persistent);
 /* Nothing in the ephemeral part is needed any more, and training is not over: another job may have the memory. */
 bool sy_train_run_is_between_iterations(const struct sy_train_run *run);
 

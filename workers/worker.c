@@ -87,8 +87,8 @@ static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome
     SY_TRY(sy_device_host_register(w->device, w->slab.base, w->slab.bytes));
     SY_TRY(sy_stream_create(w->device, SY_STREAM_COMPUTE, &w->compute));
     SY_TRY(sy_transfer_create(w->device, w->pool, (int)welcome->link_core, &w->transfer));
-    sy_transfer_set_board(w->transfer, (struct sy_link_board *)&w->arrivals[SY_ARRIVAL_WORDS],
-                          w->index);
+    w->board = (struct sy_link_board *)&w->arrivals[SY_ARRIVAL_WORDS];
+    sy_transfer_set_board(w->transfer, w->board, w->index);
     SY_TRY(attach_engine(w));
     return sy_worker_models_create(w->engine, &w->models);
 }
@@ -200,6 +200,10 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
         return sy_worker_job_start(w, &m->job_start);
     case SY_MSG_JOB_TURN:
         return sy_worker_job_turn(w, &m->job_turn);
+    case SY_MSG_JOB_SPILL:
+        return sy_worker_job_spill(w, &m->job_spill);
+    case SY_MSG_JOB_RETURN:
+        return sy_worker_job_return(w, &m->job_return);
     case SY_MSG_JOB_STOP:
         return sy_worker_job_stop(w, &m->job_stop);
     case SY_MSG_SHUTDOWN:

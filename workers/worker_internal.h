@@ -8,6 +8,7 @@
 #include "loader/engine.h"
 #include "runtime/device/device.h"
 #include "runtime/wire/messages.h"
+#include "workers/spill.h"
 #include "workers/train_run.h"
 #include "workers/transfer.h"
 #include "workers/worker_models.h"
@@ -37,7 +38,11 @@ struct sy_worker {
     struct sy_train_run *job;
     uint64_t job_id;
     bool job_started, has_turn,
-        winding_up;           /* winding_up: stopped without an evaluation, so it needs no turn */
+        winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
+    struct sy_spill *spill; /* from the first one on */
+    struct sy_link_board *board;
+    uint64_t persistent_offset; /* of the job, in the pool */
+    bool stop_after_return, evaluate_after_return;
     sy_ns turn_busy_ns;       /* computed in this turn */
     uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
 };
@@ -56,6 +61,8 @@ int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cance
 int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
 int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start);
 int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);
+int sy_worker_job_spill(struct sy_worker *worker, const struct sy_msg_job_spill *spill);
+int sy_worker_job_return(struct sy_worker *worker, const struct sy_msg_job_return *msg);
 int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *stop);
 /* True: sy_worker_job_advance has something to do. */
 bool sy_worker_job_can_advance(const struct sy_worker *worker);

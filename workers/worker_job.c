@@ -51,7 +51,9 @@ void sy_worker_job_forget(struct sy_worker *w)
 {
     sy_train_run_destroy(w->job);
     w->job = NULL;
-    w->job_started = w->has_turn = w->winding_up = false;
+    w->job_started = w->has_turn = w->winding_up = w->stop_after_return = false;
+    sy_spill_destroy(w->spill);
+    w->spill = NULL;
     atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
 }
@@ -96,6 +98,7 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
         msg->ephemeral_offset > size || needs.ephemeral_bytes > size - msg->ephemeral_offset)
         return sy_error_set(SY_EPROTO, "JOB_START of job %llu: memory outside the pool",
                             (unsigned long long)msg->job);
+    w->persistent_offset = msg->persistent_offset;
     atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_relaxed);
     void *persistent = view(w, msg->persistent_offset), *ephemeral = view(w, msg->ephemeral_offset);
@@ -133,15 +136,75 @@ int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
     return SY_OK;
 }
 
+static int send_spilled(struct sy_worker *w, int result)
+{
+    struct sy_train_needs needs;
+    sy_train_run_needs(w->job, &needs);
+    struct sy_message spilled = {.id = SY_MSG_JOB_SPILLED};
+    spilled.job_spilled =
+        (struct sy_msg_job_spilled){.job = w->job_id,
+                                    .status = result,
+                                    .error = result < 0 ? (char *)sy_error_text() : "",
+                                    .bytes = result < 0 ? 0 : needs.persistent_bytes};
+    return sy_worker_send(w, &spilled);
+}
+
+/* What lies in host memory is as good for the last snapshot, where the host computes; a device's trainer has to have it back first. */
+static int stop_job(struct sy_worker *w, bool evaluate)
+{
+    bool away = sy_spill_travels(w->spill) || sy_spill_is_out(w->spill);
+    bool in_place = sy_spill_is_out(w->spill) && !w->trainer->settle && !evaluate;
+    if (away && !in_place) {
+        w->stop_after_return = true;
+        w->evaluate_after_return = evaluate;
+        return SY_OK;
+    }
+    if (in_place)
+        sy_train_run_set_persistent(w->job, sy_spill_host(w->spill));
+    sy_train_run_stop(w->job, evaluate);
+    w->winding_up = !w->has_turn && !evaluate;
+    return SY_OK;
+}
+
+int sy_worker_job_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
+{
+    struct sy_train_needs needs;
+    if (!w->job || w->job_id != msg->job || w->winding_up)
+        return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
+    if (!w->job_started || w->has_turn || sy_spill_travels(w->spill) || sy_spill_is_out(w->spill))
+        return sy_error_set(SY_EPROTO, "JOB_SPILL of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    sy_train_run_needs(w->job, &needs);
+    int status =
+        w->spill ? SY_OK : sy_spill_create(w->device, w->pool, w->board, w->index, &w->spill);
+    if (status == SY_OK)
+        status = sy_spill_begin_out(w->spill, w->persistent_offset, needs.persistent_bytes);
+    return status < 0 ? send_spilled(w, status) : SY_OK;
+}
+
+int sy_worker_job_return(struct sy_worker *w, const struct sy_msg_job_return *msg)
+{
+    struct sy_train_needs needs;
+    uint64_t size = sy_pool_size(w->pool);
+    if (!w->job || w->job_id != msg->job || w->winding_up)
+        return SY_OK;
+    sy_train_run_needs(w->job, &needs);
+    if (!sy_spill_is_out(w->spill) || msg->persistent_offset > size ||
+        needs.persistent_bytes > size - msg->persistent_offset)
+        return sy_error_set(SY_EPROTO, "JOB_RETURN of job %llu out of turn, or outside the pool",
+                            (unsigned long long)msg->job);
+    w->persistent_offset = msg->persistent_offset;
+    sy_spill_begin_back(w->spill, msg->persistent_offset);
+    return SY_OK;
+}
+
 int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 {
     if (!w->job || w->job_id != msg->job)
         return SY_OK; /* it has ended; JOB_ENDED is on the way */
     if (!w->job_started)
         return end_job(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
-    sy_train_run_stop(w->job, msg->evaluate != 0);
-    w->winding_up = !w->has_turn && !msg->evaluate;
-    return SY_OK;
+    return stop_job(w, msg->evaluate != 0);
 }
 
 static int pause_job(struct sy_worker *w, uint32_t epoch)
@@ -194,7 +257,29 @@ static int end_turn(struct sy_worker *w)
 
 bool sy_worker_job_can_advance(const struct sy_worker *w)
 {
-    return w->job && w->job_started && (w->has_turn || w->winding_up);
+    return w->job && w->job_started && (w->has_turn || w->winding_up || sy_spill_travels(w->spill));
+}
+
+/* One chunk. */
+static int travel(struct sy_worker *w)
+{
+    struct sy_train_needs needs;
+    bool done, out = sy_spill_goes_out(w->spill);
+    int status = sy_spill_step(w->spill, &done);
+    sy_worker_beat(w);
+    if (status < 0)
+        return out ? send_spilled(w, status) : end_job(w, status);
+    if (!done)
+        return SY_OK;
+    if (out)
+        return send_spilled(w, SY_OK);
+    sy_train_run_needs(w->job, &needs);
+    sy_train_run_set_persistent(w->job, view(w, w->persistent_offset));
+    struct sy_message back = {.id = SY_MSG_JOB_RETURNED};
+    back.job_returned =
+        (struct sy_msg_job_returned){.job = w->job_id, .bytes = needs.persistent_bytes};
+    SY_TRY(sy_worker_send(w, &back));
+    return w->stop_after_return ? stop_job(w, w->evaluate_after_return) : SY_OK;
 }
 
 int sy_worker_job_advance(struct sy_worker *w)
@@ -202,6 +287,8 @@ int sy_worker_job_advance(struct sy_worker *w)
     uint32_t epoch = atomic_load_explicit(&w->page->preempt_epoch, memory_order_relaxed);
     if (w->has_turn && epoch & 1)
         return pause_job(w, epoch);
+    if (sy_spill_travels(w->spill))
+        return travel(w);
     SY_TRY(step_job(w));
     bool is_over = w->job && w->has_turn && sy_train_run_is_between_iterations(w->job) &&
                    !atomic_load_explicit(&w->page->turn_keeps, memory_order_relaxed);

@@ -59,7 +59,9 @@ enum sy_sched_kind {
     SY_DO_JOB_PREPARE, /* worker, job */
     SY_DO_JOB_START,   /* worker, job, offsets, in_memory; it then waits for its turn */
     SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
-    SY_DO_JOB_YIELD,  /* worker, job: gives the turn back at its next iteration's end */
+    SY_DO_JOB_YIELD, /* worker, job: gives the turn back at its next iteration's end */
+    SY_DO_JOB_SPILL, /* worker, job, persistent_offset: what lasts goes to host memory; answer with sy_sched_job_spilled */
+    SY_DO_JOB_RETURN, /* worker, job, persistent_offset: back to there; answer with sy_sched_job_returned */
     SY_DO_JOB_STOP,   /* worker, job */
     SY_DO_JOB_REFUSE, /* job: status, why */
 };
@@ -139,6 +141,8 @@ void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n
 struct sy_sched_job {
     uint64_t id;
     int tenant, priority; /* priority: smaller is more urgent */
+    bool
+        opportunistic; /* no turn while a guaranteed one wants it; its memory too gives way, to host memory */
 };
 int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job); /* ENOMEM_HOST */
 /* EPROTO. total_iterations 0: not known. A job that can never fit gets a JOB_REFUSE and a JOB_STOP. */
@@ -152,6 +156,9 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t job, uint64_
 int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t job);
 /* EBUSY: not on a worker now; it was dropped and nothing more comes (the caller ends it). */
 int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
+/* worked false: it could not, and all is as it was. EPROTO. */
+int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
+int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
 /* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);
@@ -180,7 +187,8 @@ bool sy_sched_training_runs(const struct sy_sched *s);
 struct sy_sched_job_view {
     int worker, lane; /* -1: none */
     int tenant, priority;
-    bool admitted, has_turn, suspended;
+    bool admitted, has_turn, suspended, opportunistic,
+        spilled; /* spilled: it lies in host memory, or is on its way */
     uint64_t persistent_offset, persistent_bytes, ephemeral_bytes;
     sy_ns used_ns, left_ns; /* left: UINT64_MAX when not known */
 };

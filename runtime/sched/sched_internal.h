@@ -46,7 +46,16 @@ struct request {
 };
 
 /* PREPARED: its sizes are known, so it is among the lanes' jobs; waits there, or was admitted. */
-enum job_state { JOB_QUEUED, JOB_PREPARING, JOB_PREPARED, JOB_STARTING, JOB_RUNNING };
+enum job_state {
+    JOB_QUEUED,
+    JOB_PREPARING,
+    JOB_PREPARED,
+    JOB_STARTING,
+    JOB_RUNNING,
+    JOB_SPILLING, /* sched_spill.c */
+    JOB_SPILLED,
+    JOB_RETURNING
+};
 
 struct job {
     struct job *next;
@@ -56,7 +65,7 @@ struct job {
     bool preempted, still, stop_wanted, suspended;
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
     bool has_turn, keeps;               /* STARTING: has the turn too */
-    bool in_policy;
+    bool in_policy, opportunistic, cannot_spill;
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
 };
@@ -129,6 +138,13 @@ void sy_sched_free_jobs(struct sy_sched *s);
 bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
                        const char *why);
+
+void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j); /* whether it may have turns */
+void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
+
+/* sched_spill.c */
+void sy_sched_step_spills(struct sy_sched *s);
+bool sy_sched_guaranteed_wants(const struct sy_sched *s);
 
 /* sched_share.c */
 void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to);

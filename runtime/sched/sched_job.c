@@ -135,13 +135,19 @@ static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
     j->stop_wanted = true;
 }
 
-static void join_lanes(struct sy_sched *s, struct job *j)
+/* Guaranteed ones first. */
+static uint64_t rank_of(const struct job *j)
+{
+    return (uint64_t)((int64_t)j->priority - INT32_MIN) + (j->opportunistic ? 1ull << 40 : 0);
+}
+
+void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
 {
     struct sy_lane_job wants = {.id = j->id,
                                 .tenant = j->tenant,
                                 .persistent_bytes = j->persistent_bytes,
                                 .ephemeral_bytes = j->ephemeral_bytes,
-                                .rank = (uint64_t)((int64_t)j->priority - INT32_MIN),
+                                .rank = rank_of(j),
                                 .max_pieces = 1};
     uint64_t capacity = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s);
     sy_lanes_set_capacity(s->lanes, capacity > models ? capacity - models : 0);
@@ -154,10 +160,16 @@ static void join_lanes(struct sy_sched *s, struct job *j)
 
 /* ---- turns ------------------------------------------------------------------------------------ */
 
-static void sync_blocked(struct sy_sched *s, const struct job *j)
+static bool is_blocked(const struct sy_sched *s, const struct job *j)
+{
+    return j->suspended || j->state != JOB_RUNNING ||
+           (j->opportunistic && !j->stop_wanted && sy_sched_guaranteed_wants(s));
+}
+
+void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j)
 {
     if (j->in_policy)
-        (void)sy_policy_block(s->policy, j->id, j->suspended || j->state != JOB_RUNNING, s->now);
+        (void)sy_policy_block(s->policy, j->id, is_blocked(s, j), s->now);
 }
 
 static void end_turn(struct sy_sched *s, struct job *j)
@@ -201,10 +213,9 @@ static bool may_keep(const struct sy_sched *s)
 
 static void end_keeping(struct sy_sched *s)
 {
-    if (may_keep(s))
-        return;
+    bool may = may_keep(s);
     for (struct job *j = s->jobs; j; j = j->next) {
-        if (!j->keeps)
+        if (!j->keeps || (may && !is_blocked(s, j)))
             continue;
         j->keeps = false;
         act_job(s, SY_DO_JOB_YIELD, j);
@@ -281,6 +292,10 @@ void sy_sched_step_jobs(struct sy_sched *s)
     s->policy_wake_ns = 0;
     prepare_jobs(s);
     let_in(s);
+    sy_sched_step_spills(s);
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->opportunistic)
+            sy_sched_sync_blocked(s, j);
     end_keeping(s);
     if (s->compacting)
         compact(s);
@@ -308,6 +323,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     j->id = job->id;
     j->tenant = job->tenant;
     j->priority = job->priority;
+    j->opportunistic = job->opportunistic;
     j->worker = -1;
     while (*at)
         at = &(*at)->next;
@@ -342,7 +358,7 @@ int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t 
     if (!j->in_lanes) {
         j->persistent_bytes = persistent_bytes;
         j->ephemeral_bytes = ephemeral_bytes;
-        join_lanes(s, j);
+        sy_sched_join_lanes(s, j);
     }
     sy_sched_step(s);
     return SY_OK;
@@ -380,7 +396,7 @@ int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t i
     j->state = JOB_RUNNING;
     SY_TRY(join_policy(s, j));
     note_progress(s, j, iterations_done);
-    sync_blocked(s, j);
+    sy_sched_sync_blocked(s, j);
     if (j->stop_wanted)
         act_job(s, SY_DO_JOB_STOP, j);
     sy_sched_step(s);
@@ -451,7 +467,7 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
         act_job(s, SY_DO_JOB_STOP, j);
     j->stop_wanted = true;
     j->suspended = false; /* its last turn is for its snapshot */
-    sync_blocked(s, j);
+    sy_sched_sync_blocked(s, j);
     sy_sched_step(s);
     return SY_OK;
 }
@@ -477,14 +493,15 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     if (!j)
         return;
     j->in_memory =
-        j->admitted && (j->state == JOB_RUNNING || j->state == JOB_STARTING) && state_intact;
+        j->admitted && state_intact &&
+        (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
     if (j->has_turn && j->state == JOB_RUNNING)
         (void)sy_policy_undo(s->policy, j->id);
     end_turn(s, j);
     j->state = JOB_QUEUED;
     j->worker = -1;
     j->preempted = j->still = false;
-    sync_blocked(s, j);
+    sy_sched_sync_blocked(s, j);
     j->deaths = progressed ? 1 : j->deaths + 1;
     if (j->deaths < MAX_DEATHS && !j->stop_wanted)
         return; /* S6 */
@@ -508,7 +525,7 @@ int sy_sched_job_suspend(struct sy_sched *s, uint64_t id, bool suspended)
     if (j->stop_wanted)
         return sy_error_set(SY_EBUSY, "job %llu is being stopped", (unsigned long long)id);
     j->suspended = suspended;
-    sync_blocked(s, j);
+    sy_sched_sync_blocked(s, j);
     sy_sched_step(s);
     return SY_OK;
 }
@@ -522,7 +539,7 @@ int sy_sched_job_set_priority(struct sy_sched *s, uint64_t id, int priority)
     if (j->in_policy)
         SY_TRY(sy_policy_set_priority(s->policy, id, priority));
     if (j->in_lanes && !j->admitted)
-        SY_TRY(sy_lanes_set_rank(s->lanes, id, (uint64_t)((int64_t)priority - INT32_MIN)));
+        SY_TRY(sy_lanes_set_rank(s->lanes, id, rank_of(j)));
     sy_sched_step(s);
     return SY_OK;
 }
@@ -559,6 +576,8 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_jo
                                       .admitted = j->admitted,
                                       .has_turn = j->has_turn,
                                       .suspended = j->suspended,
+                                      .opportunistic = j->opportunistic,
+                                      .spilled = j->state >= JOB_SPILLING,
                                       .persistent_offset = j->persistent_offset,
                                       .persistent_bytes = j->persistent_bytes,
                                       .ephemeral_bytes = j->ephemeral_bytes,
@@ -588,7 +607,7 @@ bool sy_sched_jobs_are_valid(const struct sy_sched *s)
     for (const struct job *j = s->jobs; j; j = j->next) {
         if (j->has_turn && (!j->admitted || (j->state != JOB_RUNNING && j->state != JOB_STARTING)))
             return false;
-        if (j->state >= JOB_STARTING && !j->admitted)
+        if (j->state >= JOB_STARTING && j->state != JOB_SPILLED && !j->admitted)
             return false;
         if ((j->keeps || j->still || j->preempted) && !j->has_turn)
             return false;

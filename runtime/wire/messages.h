@@ -89,7 +89,13 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
  * 0; it then answers. busy_ns: what it computed in this turn. */
 #define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset)
 #define SY_FIELDS_JOB_TURN_OVER(F) F(U64, job) F(U64, step) F(U64, busy_ns)
-#define SY_FIELDS_JOB_PAUSED(F)    F(U64, job) F(U64, epoch) F(U64, paused_ns)
+/* What lasts of the job goes from the pool to host memory of the worker, which answers; status < 0: it could not, and all is as it was. And
+ * back, to this offset. */
+#define SY_FIELDS_JOB_SPILL(F)    F(U64, job)
+#define SY_FIELDS_JOB_SPILLED(F)  F(U64, job) F(I64, status) F(STR, error) F(U64, bytes)
+#define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
+#define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
+#define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
 #define SY_FIELDS_JOB_STOP(F)     F(U64, job) F(U64, evaluate)
 #define SY_FIELDS_JOB_SNAPSHOT(F) F(U64, job) F(U64, step) F(STR, path)
@@ -124,7 +130,11 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     M(MODEL_REGROUP, model_regroup, 22, TO_WORKER) \
     M(FETCH, fetch, 27, TO_WORKER) \
     M(JOB_TURN, job_turn, 23, TO_WORKER) \
-    M(JOB_TURN_OVER, job_turn_over, 24, TO_RUNTIME)
+    M(JOB_TURN_OVER, job_turn_over, 24, TO_RUNTIME) \
+    M(JOB_SPILL, job_spill, 26, TO_WORKER) \
+    M(JOB_SPILLED, job_spilled, 27, TO_RUNTIME) \
+    M(JOB_RETURN, job_return, 28, TO_WORKER) \
+    M(JOB_RETURNED, job_returned, 29, TO_RUNTIME)
 /* clang-format on */
 
 enum sy_message_id {

@@ -1,0 +1,101 @@
+/* Opportunistic jobs give way to guaranteed ones: with turns, and with memory, which goes to host memory and comes back (AntMan).
+ *
+ *   RUNNING ──SPILL→ SPILLING ──spilled→ SPILLED (waits in the lanes' queue, behind guaranteed ones) ──RETURN→ RETURNING ──returned→ RUNNING
+ *
+ * One trip at a time: the link is one. What is spilled lives in its worker, so it dies with it: then the last snapshot is what there is. */
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/sched/sched_internal.h"
+
+bool sy_sched_guaranteed_wants(const struct sy_sched *s)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (!j->opportunistic && j->state == JOB_RUNNING && !j->suspended && !j->stop_wanted)
+            return true;
+    return false;
+}
+
+static bool guaranteed_waits_for_memory(const struct sy_sched *s)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (!j->opportunistic && j->in_lanes && !j->admitted)
+            return true;
+    return false;
+}
+
+/* The one that came last. */
+static struct job *victim(const struct sy_sched *s)
+{
+    struct job *found = NULL;
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (j->opportunistic && j->state == JOB_RUNNING && !j->has_turn && !j->stop_wanted &&
+            !j->cannot_spill)
+            found = j;
+    return found;
+}
+
+static void act(struct sy_sched *s, enum sy_sched_kind kind, struct job *j, enum job_state next)
+{
+    struct sy_sched_action *a = sy_sched_act(s, kind);
+    a->worker = j->worker;
+    a->job = j->id;
+    a->persistent_offset = j->persistent_offset;
+    j->state = next;
+    sy_sched_sync_blocked(s, j);
+}
+
+void sy_sched_step_spills(struct sy_sched *s)
+{
+    struct job *back = NULL, *out;
+    for (struct job *j = s->jobs; j; j = j->next) {
+        if (j->state == JOB_SPILLING || j->state == JOB_RETURNING)
+            return;
+        if (j->state == JOB_SPILLED && j->admitted && !back)
+            back = j;
+    }
+    if (guaranteed_waits_for_memory(s) && (out = victim(s)))
+        act(s, SY_DO_JOB_SPILL, out, JOB_SPILLING);
+    else if (back)
+        act(s, SY_DO_JOB_RETURN, back, JOB_RETURNING);
+}
+
+static int find(struct sy_sched *s, int worker, uint64_t id, enum job_state state, struct job **out)
+{
+    struct job *j = s->jobs;
+    while (j && j->id != id)
+        j = j->next;
+    if (!j || j->worker != worker || j->state != state)
+        return sy_error_set(SY_EPROTO, "worker %d: job %llu does not travel that way", worker,
+                            (unsigned long long)id);
+    *out = j;
+    return SY_OK;
+}
+
+int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worked)
+{
+    struct job *j;
+    SY_TRY(find(s, worker, id, JOB_SPILLING, &j));
+    if (worked) {
+        (void)sy_lanes_leave(s->lanes, id);
+        j->in_lanes = j->admitted = false;
+        j->state = JOB_SPILLED;
+        sy_sched_join_lanes(s, j);
+    } else {
+        j->cannot_spill = true; /* its memory is as it was */
+        j->state = JOB_RUNNING;
+    }
+    sy_sched_sync_blocked(s, j);
+    sy_sched_step(s);
+    return SY_OK;
+}
+
+int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t id)
+{
+    struct job *j;
+    SY_TRY(find(s, worker, id, JOB_RETURNING, &j));
+    j->state = JOB_RUNNING;
+    (void)sy_policy_set_lane(s->policy, id, sy_lanes_lane_of(s->lanes, id));
+    sy_sched_sync_blocked(s, j);
+    sy_sched_step(s);
+    return SY_OK;
+}

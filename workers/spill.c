@@ -1,0 +1,164 @@
+#include "workers/spill.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+
+#define TURN_SLICE_NS (20 * SY_NS_PER_MS)
+
+struct sy_spill {
+    struct sy_device *device;
+    struct sy_pool_memory *pool;
+    struct sy_link_board *board;
+    int slot;
+    struct sy_stream *out, *back;
+    unsigned char *host;
+    uint64_t bytes, copied, pool_offset;
+    bool travels, goes_out, is_out;
+    sy_ns since_ns; /* of the last chunk, or of the wish */
+};
+
+int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
+                    struct sy_link_board *board, int slot, struct sy_spill **out)
+{
+    struct sy_spill *s = calloc(1, sizeof *s);
+    if (!s)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for spilling");
+    *s = (struct sy_spill){.device = device, .pool = pool, .board = board, .slot = slot};
+    int status = sy_stream_create(device, SY_STREAM_COPY_D2H, &s->out);
+    if (status == SY_OK)
+        status = sy_stream_create(device, SY_STREAM_COPY_H2D, &s->back);
+    if (status < 0) {
+        sy_spill_destroy(s);
+        return status;
+    }
+    *out = s;
+    return SY_OK;
+}
+
+static void give_host(struct sy_spill *s)
+{
+    if (s->host)
+        munmap(s->host, s->bytes);
+    s->host = NULL;
+    s->is_out = false;
+}
+
+void sy_spill_destroy(struct sy_spill *s)
+{
+    if (!s)
+        return;
+    if (s->out)
+        sy_stream_destroy(s->out);
+    if (s->back)
+        sy_stream_destroy(s->back);
+    give_host(s);
+    free(s);
+}
+
+static void begin(struct sy_spill *s, uint64_t pool_offset, bool goes_out)
+{
+    s->pool_offset = pool_offset;
+    s->goes_out = goes_out;
+    s->copied = 0;
+    s->travels = true;
+    s->since_ns = sy_clock_now();
+}
+
+int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
+{
+    assert(!s->travels && !s->host && bytes > 0);
+    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (host == MAP_FAILED)
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "no host memory for %llu bytes that are to be spilled: %s",
+                            (unsigned long long)bytes, strerror(errno));
+    s->host = host;
+    s->bytes = bytes;
+    begin(s, pool_offset, true);
+    return SY_OK;
+}
+
+void sy_spill_begin_back(struct sy_spill *s, uint64_t pool_offset)
+{
+    assert(!s->travels && s->is_out);
+    begin(s, pool_offset, false);
+}
+
+static int copy_chunk(struct sy_spill *s, uint64_t bytes)
+{
+    struct sy_stream *stream = s->goes_out ? s->out : s->back;
+    sy_device_address at = sy_pool_address(s->pool, s->pool_offset + s->copied);
+    int status = s->goes_out ? sy_copy_d2h(stream, s->host + s->copied, at, bytes)
+                             : sy_copy_h2d(stream, at, s->host + s->copied, bytes);
+    SY_TRY(status);
+    SY_TRY(sy_stream_synchronize(stream));
+    s->copied += bytes;
+    return SY_OK;
+}
+
+/* Shown on the board only while a chunk moves or could: who waits is not in anybody's way. */
+static int take_turn(struct sy_spill *s)
+{
+    uint32_t seen = s->board ? atomic_load(&s->board->changed) : 0;
+    sy_ns now = sy_clock_now();
+    uint64_t bytes = sy_link_turn(SY_LINK_SPILL, sy_link_board_others(s->board, s->slot),
+                                  s->bytes - s->copied, now - s->since_ns);
+    if (bytes == 0) {
+        sy_link_board_wait(s->board, seen, TURN_SLICE_NS);
+        return SY_OK;
+    }
+    sy_link_board_set(s->board, s->slot, SY_LINK_SPILL);
+    int status = copy_chunk(s, bytes);
+    sy_link_board_set(s->board, s->slot, SY_LINK_NONE);
+    s->since_ns = sy_clock_now();
+    return status;
+}
+
+int sy_spill_step(struct sy_spill *s, bool *done)
+{
+    assert(s->travels);
+    *done = false;
+    int status = take_turn(s);
+    if (status < 0) {
+        s->travels = false;
+        if (s->goes_out)
+            give_host(s);
+        return status;
+    }
+    if (s->copied < s->bytes)
+        return SY_OK;
+    s->travels = false;
+    *done = true;
+    if (s->goes_out)
+        s->is_out = true;
+    else
+        give_host(s);
+    return SY_OK;
+}
+
+bool sy_spill_travels(const struct sy_spill *s)
+{
+    return s && s->travels;
+}
+
+bool sy_spill_goes_out(const struct sy_spill *s)
+{
+    return s->goes_out;
+}
+
+bool sy_spill_is_out(const struct sy_spill *s)
+{
+    return s && s->is_out && !s->travels;
+}
+
+void *sy_spill_host(struct sy_spill *s)
+{
+    assert(s->is_out);
+    return s->host;
+}

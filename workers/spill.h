@@ -1,0 +1,33 @@
+/* One job's lasting memory on its way to host memory and back, chunk by chunk (AntMan's last resort, here without losing a bit).
+ *
+ * X: each step copies at most one chunk of SY_LINK_CHUNK_BYTES, and only when the link's rule lets it (runtime/wire/link_turn.h): an
+ * urgent swap waits for one chunk at most. One thread. */
+#ifndef SY_WORKERS_SPILL_H
+#define SY_WORKERS_SPILL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/device/device.h"
+#include "runtime/wire/link_turn.h"
+
+struct sy_spill;
+
+/* `board` may be NULL: then it has the link to itself. `device` and `pool` outlive it. */
+int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
+                    struct sy_link_board *board, int slot, struct sy_spill **out);
+void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
+
+/* Out: takes host memory for `bytes` and copies there; ENOMEM_HOST. Back: copies what is in host memory to `pool_offset`, and gives the host
+ * memory back at the end. */
+int sy_spill_begin_out(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
+void sy_spill_begin_back(struct sy_spill *spill, uint64_t pool_offset);
+/* One chunk, or none when it has to wait (for at most 20 ms). *done when all is there. After a failure the trip is over. */
+int sy_spill_step(struct sy_spill *spill, bool *done);
+
+bool sy_spill_travels(const struct sy_spill *spill);  /* between a begin and done */
+bool sy_spill_goes_out(const struct sy_spill *spill); /* the last begin was an out */
+bool sy_spill_is_out(const struct sy_spill *spill);   /* all of it is in host memory */
+void *sy_spill_host(struct sy_spill *spill);          /* while it is out */
+
+#endif
