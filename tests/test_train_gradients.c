@@ -1,5 +1,5 @@
 /* Every operator that can be trained: its gradient against central differences of the trainer's own loss, which
- * tests/train_vs_pytorch.py compares with PyTorch's. */
+ * bench/train.py compares with PyTorch's. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

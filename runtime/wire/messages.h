@@ -128,7 +128,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     M(JOB_ENDED, job_ended, 20, TO_RUNTIME) \
     M(SHUTDOWN, shutdown, 21, TO_WORKER) \
     M(MODEL_REGROUP, model_regroup, 22, TO_WORKER) \
-    M(FETCH, fetch, 27, TO_WORKER) \
+    M(FETCH, fetch, 25, TO_WORKER) \
     M(JOB_TURN, job_turn, 23, TO_WORKER) \
     M(JOB_TURN_OVER, job_turn_over, 24, TO_RUNTIME) \
     M(JOB_SPILL, job_spill, 26, TO_WORKER) \
