@@ -376,8 +376,8 @@ static int measure_link(struct serve *serve)
 static int start(struct serve *serve)
 {
     SY_TRY(choose_threads(serve));
+    SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     SY_TRY(scan_models(serve));
-    SY_TRY(measure_link(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core,
                                 &serve->rpc));
