@@ -1,3 +1,4 @@
+#include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
 #include <errno.h>
@@ -17,6 +18,8 @@
 #define DRAIN_TICK_US 20000
 #define MAX_TENSORS   64
 #define MOST_CLASS    9
+
+#define USUAL_MAX_BATCH 8
 
 #define PROMISE_QUANTILE 0.99 /* of what was observed: what a deadline is held against */
 
@@ -89,7 +92,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     static const int64_t one[] = {1};
     const int64_t *warm = config->warm_batches ? config->warm_batches : one;
     int n_warm = config->warm_batches ? config->n_warm_batches : 1;
-    core->n_workers = config->n_workers ? config->n_workers : 3;
+    core->n_workers = config->n_workers ? config->n_workers : 4;
     core->max_queue = config->max_queue ? config->max_queue : 1024;
     if (core->n_workers < 2 || core->n_workers > SY_CORE_MAX_WORKERS)
         return sy_error_set(SY_EARG,
@@ -173,6 +176,9 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
         .ops = {.message = sy_core_message, .lost = sy_core_worker_lost, .ctx = core}};
     SY_TRY(sy_sched_create(&sched, &core->sched));
     SY_TRY(sy_predictor_create(SY_MAX_MODELS, PROMISE_QUANTILE, &core->predictor));
+    SY_TRY(sy_core_batches_create(core, config->max_delay_ns,
+                                  config->max_batch ? config->max_batch : USUAL_MAX_BATCH,
+                                  &core->batches));
     SY_TRY(sy_trace_create(&core->trace));
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
@@ -243,8 +249,11 @@ void sy_core_destroy(struct sy_core *core)
     core->stopping = true;
     sy_supervisor_destroy(core->supervisor); /* first: nobody else may use the memory below */
     sy_storage_thread_destroy(core->storage);
+    if (core->batches)
+        sy_core_batch_flush(core->batches);
     while (core->requests)
         sy_core_end_request(core, core->requests, SY_ECANCELED, "the runtime has stopped");
+    sy_core_batches_destroy(core->batches);
     sy_core_free_jobs(core);
     sy_sched_destroy(core->sched);
     sy_core_free_models(core);
@@ -310,6 +319,7 @@ void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx)
         core->drain_deadline = SY_MIN(core->drain_deadline, sy_clock_now() + grace_ns);
         return;
     }
+    sy_core_batch_flush(core->batches);
     core->draining = true;
     core->drain_deadline = sy_clock_now() + grace_ns;
     core->drain_done = done;
@@ -382,17 +392,11 @@ static int take_options(struct sy_core *core, struct sy_core_request *r,
     return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
 }
 
-int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
-                  const uint64_t *outputs, const struct sy_core_infer_options *options,
-                  sy_core_infer_done done, void *ctx, uint64_t *out_id)
+int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const uint64_t *inputs,
+                        const uint64_t *outputs, const struct sy_core_infer_options *options,
+                        sy_core_infer_done done, void *ctx, uint64_t *out_id)
 {
-    static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
-    const struct sy_package *package;
     struct sy_core_request *r = NULL;
-    if (core->draining)
-        return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
-    SY_TRY(sy_core_model_find(core, model, &package));
-    int index = sy_core_model_index(core, model);
     SY_TRY(make_request(core, index, inputs, outputs, &r));
     r->id = r->report.id = ++core->last_request;
     r->model = index;
@@ -401,7 +405,7 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
     r->ctx = ctx;
     r->report.arrived_ns = sy_clock_now();
     r->report.worker = -1;
-    int status = take_options(core, r, options ? options : &usual);
+    int status = take_options(core, r, options);
     if (status < 0) {
         free_request(r);
         return status;
@@ -433,9 +437,32 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
     return SY_OK;
 }
 
+int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
+                  const uint64_t *outputs, const struct sy_core_infer_options *options,
+                  sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
+    static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
+    const struct sy_package *package;
+    uint64_t id;
+    if (core->draining)
+        return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
+    SY_TRY(sy_core_model_find(core, model, &package));
+    int index = sy_core_model_index(core, model);
+    options = options ? options : &usual;
+    int status =
+        sy_core_batch_wants(core->batches, index, batch, options)
+            ? sy_core_batch_add(core->batches, index, batch, inputs, outputs, options, done, ctx,
+                                &id)
+            : sy_core_infer_alone(core, index, batch, inputs, outputs, options, done, ctx, &id);
+    if (status == SY_OK && out_id)
+        *out_id = id;
+    return status;
+}
+
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
 {
-    sy_sched_cancel(core->sched, id);
+    if (!sy_core_batch_cancel(core->batches, id))
+        sy_sched_cancel(core->sched, id);
     sy_core_pump_soon(core);
 }
 

@@ -23,7 +23,7 @@ struct sy_core_config {
         pool_bytes; /* 0: half of the machine's memory, at most 8 GiB; three quarters of a GPU's */
     uint64_t image_bytes; /* discrete devices; 0: default as above */
     uint64_t slab_bytes;  /* 0: 256 MiB */
-    int n_workers;        /* 0: 3 */
+    int n_workers;        /* 0: 4 */
     const char
         *cores; /* "0-1": compute cores; NULL: all that this process may use, less the link's */
     const char *state_folder; /* training jobs are remembered here; NULL: they are not */
@@ -34,6 +34,9 @@ struct sy_core_config {
     int max_queue;               /* 0: 1024 waiting requests; more are refused with EBUSY */
     const int64_t *warm_batches; /* programs made when a model is added; NULL: {1} */
     int n_warm_batches;
+    uint64_t
+        max_delay_ns; /* requests for one model are gathered for at most so long while the device is busy; 0: never (core_batch.h) */
+    int max_batch;    /* 0: 8 rows */
     const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
     bool fetch_heads;                /* heads that are missing come while no request does */
     const char *grouping;            /* NULL or "planned"; "per_layer", "whole": for comparison */

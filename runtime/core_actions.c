@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
 static _Atomic uint32_t *arrival_word(struct sy_core *core, int model, int group)
@@ -366,6 +367,11 @@ void sy_core_pump(struct sy_core *core)
     if (core->pumping)
         return;
     core->pumping = true;
+    while (sy_sched_next(core->sched, &a))
+        act(core, &a);
+    if (sy_sched_n_started(core->sched) == 0 && sy_sched_n_waiting(core->sched) == 0 &&
+        sy_core_batch_n_gathered(core->batches) > 0)
+        sy_core_batch_flush(core->batches); /* B1 */
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     core->pumping = false;

@@ -3,6 +3,7 @@
  *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
  *   core_models.c    the model table                        core_messages.c  what workers say
  *   core_jobs.c      training jobs                          core_status.c    status JSON
+ *   core_batch.c     requests that run together
  *   core_rules.c     policy, tenants, shares */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
@@ -165,6 +166,7 @@ struct sy_core {
     void (*drain_done)(void *ctx);
     void *drain_ctx;
 
+    struct sy_core_batches *batches;
     struct sy_predictor *predictor;
     sy_ns last_finish_ns;             /* of a request */
     uint64_t n_spills, spilled_bytes; /* both ways */
@@ -187,6 +189,10 @@ struct sy_core {
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
+/* As sy_core_infer, by the model's index and never gathered with others. */
+int sy_core_infer_alone(struct sy_core *core, int model, int64_t batch, const uint64_t *inputs,
+                        const uint64_t *outputs, const struct sy_core_infer_options *options,
+                        sy_core_infer_done done, void *ctx, uint64_t *out_id);
 struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
 struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,

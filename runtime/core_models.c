@@ -6,6 +6,7 @@
 #include "loader/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
 #define SMALLEST_GROUP (64ull << 10)
@@ -491,6 +492,7 @@ int sy_core_model_remove(struct sy_core *core, const char *name)
 {
     int index = sy_core_model_index(core, name);
     SY_TRY(index);
+    sy_core_batch_flush(core->batches); /* what is gathered for it counts as a request */
     if (core->models[index].state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
     for (const struct sy_core_request *r = core->requests; r; r = r->next)

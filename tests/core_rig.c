@@ -66,6 +66,12 @@ void core_rig_open(struct core_rig *r, const char *device, int n_workers)
 
 void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, uint64_t pool_bytes)
 {
+    core_rig_open_gathering(r, device, n_workers, pool_bytes, 0);
+}
+
+void core_rig_open_gathering(struct core_rig *r, const char *device, int n_workers,
+                             uint64_t pool_bytes, sy_ns max_delay_ns)
+{
     static bool at_exit;
     *r = (struct core_rig){.n_workers = n_workers, .pool_bytes = pool_bytes};
     snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-core-XXXXXX");
@@ -88,6 +94,7 @@ void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, 
                                     .n_workers = n_workers,
                                     .hang_timeout_ns = 300 * SY_NS_PER_MS,
                                     .max_queue = 200,
+                                    .max_delay_ns = max_delay_ns,
                                     .grouping = "per_layer"};
     if (sy_core_create(r->base, &config, &r->core) < 0)
         fail_msg("core: %s", sy_error_text());

@@ -13,6 +13,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 #include "tests/core_rig.h"
 #include "tests/graph_builder.h"
@@ -432,10 +433,66 @@ static void test_cancel(void **state)
     core_rig_close(&r);
 }
 
+/* While the device is busy, requests for a model become one run; each has its own rows, and one that was canceled has its answer too. */
+static void test_gathering(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    struct core_rig r;
+    struct core_answer first, answers[N];
+    core_rig_open_gathering(&r, "host", 2, 64 * SY_POOL_ALIGN, 30 * SY_NS_PER_S);
+    core_rig_add_both(&r);
+    atomic_store(&r.script->hold_runs, 1);
+    core_rig_infer(&r, "b", 1, &first);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    for (int i = 0; i < N; i++)
+        core_rig_infer(&r, "a", 1 + i % 3, &answers[i]);
+    sy_core_infer_cancel(r.core, answers[4].id);
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &first), SY_OK);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(core_rig_wait(&r, &answers[i]), i == 4 ? SY_ECANCELED : SY_OK);
+    /* 24 rows, at most 8 a run, and no request is cut in two */
+    uint64_t n = sy_core_batch_n_sent(r.core->batches);
+    assert_true(n >= 3 && n <= 5);
+    core_rig_must_infer(&r, "a", &first); /* alone on an idle device: at once */
+    assert_int_equal(sy_core_batch_n_sent(r.core->batches), n);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* Nobody waits longer than max_delay, busy or not; and who has a deadline is not gathered. */
+static void test_gathering_ends_in_time(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer first, second;
+    core_rig_open_gathering(&r, "host", 3, 64 * SY_POOL_ALIGN, 5 * SY_NS_PER_MS);
+    core_rig_add_both(&r);
+    atomic_store(&r.script->hold_runs, 1);
+    core_rig_infer(&r, "b", 1, &first);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    core_rig_infer(&r, "a", 1, &second);
+    assert_int_equal(sy_core_batch_n_gathered(r.core->batches), 1);
+    for (int i = 0; i < 500 && sy_core_batch_n_gathered(r.core->batches) > 0; i++)
+        core_rig_turn(&r, 10);
+    assert_int_equal(sy_core_batch_n_gathered(r.core->batches), 0);
+    assert_int_equal(sy_sched_n_waiting(r.core->sched) + sy_sched_n_started(r.core->sched), 2);
+    struct sy_core_infer_options in_time = {.class_ = 1, .deadline_ns = SY_NS_PER_S};
+    assert_false(sy_core_batch_wants(r.core->batches, 0, 1, &in_time));
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &first), SY_OK);
+    assert_int_equal(core_rig_wait(&r, &second), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests_without_faults),
+        cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_gathering_ends_in_time),
         cmocka_unit_test(test_faults_while_loading),
         cmocka_unit_test(test_faults_while_running),
         cmocka_unit_test(test_faults_on_a_discrete_device),

@@ -57,7 +57,7 @@ static const struct sy_cli_option options[] = {
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
     {"image-bytes", "SIZE", "host image of a discrete device"},
     {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
-    {"workers", "N", "worker processes; default 3"},
+    {"workers", "N", "worker processes; one less trains jobs at once; default 4"},
     {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
     {"cores", "LIST", "compute cores, as 0-3"},
     {"socket", "PATH",
@@ -70,6 +70,10 @@ static const struct sy_cli_option options[] = {
     {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
     {"no-prefetch", NULL, "bring no heads of models into the pool while no request runs"},
     {"ready-fd", "N", "write \"ready\" to this fd too"},
+    {"max-delay-ms", "N",
+     "while the device is busy, gather requests for a model for so long into one run; default 0: "
+     "never"},
+    {"max-batch", "N", "rows of such a run; default 8"},
     {NULL, NULL, NULL}};
 
 /* ---- options ------------------------------------------------------------------------------------------- */
@@ -138,6 +142,7 @@ static int add_job(struct serve *serve, const char *value)
 static int set_option(struct serve *serve, int index, const char *value)
 {
     struct sy_core_config *core = &serve->core_config;
+    double ms;
 
     switch (index) {
     case 0:
@@ -175,8 +180,14 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 16:
         core->fetch_heads = false;
         return SY_OK;
-    default:
+    case 17:
         return set_count(value, 1 << 20, &serve->ready_fd);
+    case 18:
+        SY_TRY(sy_cli_real(value, &ms));
+        core->max_delay_ns = (uint64_t)(SY_MIN(ms, 1e6) * 1e6);
+        return SY_OK;
+    default:
+        return set_count(value, 1024, &core->max_batch);
     }
 }
 
