@@ -101,15 +101,20 @@ static json_t *models_json(struct sy_core *core)
     return list;
 }
 
+/* A job that is started and does not compute. */
+static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
+{
+    struct sy_sched_job_view at = {0};
+    (void)sy_sched_job_view(core->sched, j->id, &at);
+    return j->suspended ? "suspended" : at.spilled ? "spilled" : at.has_turn ? "paused" : "waiting";
+}
+
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
     static const char *const states[] = {"queued",   "preparing", "starting",
                                          "training", "ended",     "failed"};
     sy_core_job_look(core, j);
-    struct sy_sched_job_view at = {0};
-    const char *waits = j->suspended                                               ? "suspended"
-                        : sy_sched_job_view(core->sched, j->id, &at) && at.spilled ? "spilled"
-                                                                                   : "paused";
+    const char *stands = why_it_stands(core, j);
     bool held = j->state == SY_JOB_TRAINING && j->since_ns == 0;
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
@@ -117,7 +122,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
                       : 0;
     json_t *json = json_pack(
         "{s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "job", count(j->id), "name",
-        j->name, "state", held ? waits : states[j->state], "worker", j->worker, "step",
+        j->name, "state", held ? stands : states[j->state], "worker", j->worker, "step",
         count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
         count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
         "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));

@@ -210,3 +210,27 @@ int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out)
     *out = NULL;
     return 1;
 }
+
+int sy_cli_call(sy_client *client, const char *method, json_t *params, json_t **out)
+{
+    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
+    int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
+
+    json_decref(params);
+    free(text);
+    *out = status == SY_OK ? json_loads(answer, JSON_DECODE_ANY, NULL) : NULL;
+    free(answer);
+    return *out ? 0 : sy_cli_fail("%s", sy_client_error(client));
+}
+
+double sy_cli_number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+const char *sy_cli_word(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "-";
+}

@@ -3,6 +3,7 @@
 #define SY_CLI_CLI_H
 
 #include <getopt.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -70,6 +71,12 @@ struct sy_cli_import {
     bool allow_host_ops; /* cuda: what its engine lacks is computed on the host */
     int n_threads;       /* of the profile; 0: all cores */
 };
+
+/* One call; takes `params`. The answer is the caller's; or says why not and returns 1. */
+int sy_cli_call(sy_client *client, const char *method, json_t *params, json_t **out);
+/* 0 and "-" where there is none. */
+double sy_cli_number(const json_t *object, const char *key);
+const char *sy_cli_word(const json_t *object, const char *key);
 
 /* Imports an ONNX file into a package. */
 int sy_cli_import(const char *onnx, const char *package, const char *name,

@@ -9,30 +9,6 @@
 
 #define STOP_TIMEOUT_MS 600000u /* an iteration, a snapshot */
 
-static int call(sy_client *client, const char *method, json_t *params, json_t **out)
-{
-    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
-    int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
-
-    json_decref(params);
-    free(text);
-    *out = status == SY_OK ? json_loads(answer, JSON_DECODE_ANY, NULL) : NULL;
-    free(answer);
-    return *out ? 0 : sy_cli_fail("%s", sy_client_error(client));
-}
-
-static double number(const json_t *job, const char *key)
-{
-    return json_number_value(json_object_get(job, key));
-}
-
-static const char *word(const json_t *job, const char *key)
-{
-    const char *text = json_string_value(json_object_get(job, key));
-
-    return text ? text : "-";
-}
-
 /* Share: of the device's time since the server's start. */
 static void print_job(const json_t *job, double elapsed_ns)
 {
@@ -41,14 +17,16 @@ static void print_job(const json_t *job, double elapsed_ns)
 
     if (json_is_number(left))
         snprintf(until, sizeof(until), "%.0f s", json_number_value(left));
-    printf("%4.0f  %-20.20s %-10s %-10.10s %4.0f %4s  %8.0f /%8.0f  %9.4f %6.1f %%  %8s  "
+    printf("%4.0f  %-20.20s %-10s %-10.10s %5.0f  %8.0f /%8.0f  %9.4f %6.1f %%  %8s  "
            "%7.0f+%.0f MB\n",
-           number(job, "job"), word(job, "name"), word(job, "state"), word(job, "tenant"),
-           number(job, "priority"), "", number(job, "step"), number(job, "total_steps"),
-           number(job, "loss"), elapsed_ns > 0 ? 100 * number(job, "device_ns") / elapsed_ns : 0,
-           until, number(job, "persistent_bytes") / 1e6, number(job, "ephemeral_bytes") / 1e6);
-    if (*word(job, "error") && strcmp(word(job, "error"), "-") != 0)
-        printf("      %s\n", word(job, "error"));
+           sy_cli_number(job, "job"), sy_cli_word(job, "name"), sy_cli_word(job, "state"),
+           sy_cli_word(job, "tenant"), sy_cli_number(job, "priority"), sy_cli_number(job, "step"),
+           sy_cli_number(job, "total_steps"), sy_cli_number(job, "loss"),
+           elapsed_ns > 0 ? 100 * sy_cli_number(job, "device_ns") / elapsed_ns : 0, until,
+           sy_cli_number(job, "persistent_bytes") / 1e6,
+           sy_cli_number(job, "ephemeral_bytes") / 1e6);
+    if (*sy_cli_word(job, "error") && strcmp(sy_cli_word(job, "error"), "-") != 0)
+        printf("      %s\n", sy_cli_word(job, "error"));
 }
 
 static int list_jobs(sy_client *client)
@@ -56,15 +34,14 @@ static int list_jobs(sy_client *client)
     json_t *status, *job;
     size_t i;
 
-    if (call(client, "status", json_object(), &status))
+    if (sy_cli_call(client, "status", json_object(), &status))
         return 1;
-    double elapsed = number(json_object_get(status, "account"), "elapsed_ns");
+    double elapsed = sy_cli_number(json_object_get(status, "account"), "elapsed_ns");
     if (json_array_size(json_object_get(status, "jobs")) == 0)
         printf("no jobs; start one with: switchyard train JOB.json\n");
     else
-        printf(
-            " job  name                 state      tenant     prio           step / total          "
-            "loss  device      left  memory (lasting+iteration)\n");
+        printf(" job  name                 state      tenant      prio      step /   total       "
+               "loss  device      left  memory (lasting+iteration)\n");
     json_array_foreach(json_object_get(status, "jobs"), i, job) print_job(job, elapsed);
     json_decref(status);
     return 0;
@@ -80,7 +57,7 @@ static int act(sy_client *client, int verb, int64_t job, int64_t priority)
 
     if (verb == PRIORITY)
         json_object_set_new(params, "priority", json_integer((json_int_t)priority));
-    int result = call(client, methods[verb], params, &answer);
+    int result = sy_cli_call(client, methods[verb], params, &answer);
     json_decref(answer);
     return result;
 }

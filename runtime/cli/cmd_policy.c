@@ -6,19 +6,13 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 
-static double number(const json_t *object, const char *key)
+static int set(sy_client *client, const char *method, json_t *params)
 {
-    return json_number_value(json_object_get(object, key));
-}
+    json_t *answer;
+    int result = sy_cli_call(client, method, json_incref(params), &answer);
 
-static int call(sy_client *client, const char *method, json_t *params)
-{
-    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
-    int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
-
-    free(text);
-    free(answer);
-    return status == SY_OK ? 0 : sy_cli_fail("%s", sy_client_error(client));
+    json_decref(answer);
+    return result;
 }
 
 static int show(sy_client *client)
@@ -33,20 +27,21 @@ static int show(sy_client *client)
     const json_t *rules = json_object_get(status, "rules");
     const char *policy = json_string_value(json_object_get(rules, "policy"));
     printf("policy       %s\n", policy ? policy : "-");
-    printf("at once      %.0f%s\n", number(rules, "at_once"),
-           number(rules, "at_once") > 0 ? "" : " (as the policy has it)");
-    printf("max wait     %.1f s%s\n", number(rules, "max_wait_s"),
-           number(rules, "max_wait_s") > 0 ? "" : " (no bound)");
+    printf("at once      %.0f%s\n", sy_cli_number(rules, "at_once"),
+           sy_cli_number(rules, "at_once") > 0 ? "" : " (as the policy has it)");
+    printf("max wait     %.1f s%s\n", sy_cli_number(rules, "max_wait_s"),
+           sy_cli_number(rules, "max_wait_s") > 0 ? "" : " (no bound)");
     printf("train share  %.0f %% of the time, whatever requests come\n",
-           100 * number(rules, "train_share"));
+           100 * sy_cli_number(rules, "train_share"));
     printf(
         "\ntenant                weight  hard share     memory of training        device time\n");
-    json_array_foreach(json_object_get(rules, "tenants"), i, tenant)
-        printf("%-20s  %6.0f  %8.0f %%  %8.0f of %6.0f MB%s  %10.1f s\n",
-               json_string_value(json_object_get(tenant, "tenant")), number(tenant, "weight"),
-               100 * number(tenant, "hard_share"), number(tenant, "memory_used_bytes") / 1e6,
-               number(tenant, "memory_bytes") / 1e6, number(tenant, "memory_bytes") > 0 ? "" : "*",
-               number(tenant, "used_ns") / 1e9);
+    json_array_foreach(json_object_get(rules, "tenants"), i, tenant) printf(
+        "%-20s  %6.0f  %8.0f %%  %8.0f of %6.0f MB%s  %10.1f s\n",
+        json_string_value(json_object_get(tenant, "tenant")), sy_cli_number(tenant, "weight"),
+        100 * sy_cli_number(tenant, "hard_share"), sy_cli_number(tenant, "memory_used_bytes") / 1e6,
+        sy_cli_number(tenant, "memory_bytes") / 1e6,
+        sy_cli_number(tenant, "memory_bytes") > 0 ? "" : "*",
+        sy_cli_number(tenant, "used_ns") / 1e9);
     printf("\nhard share 0: elastic, what others leave may be used. *: no limit\n");
     json_decref(status);
     free(text);
@@ -89,9 +84,9 @@ static int apply(sy_client *client, const struct wishes *w)
     int result = 0;
 
     if (json_object_size(w->policy) > 0)
-        result = call(client, "policy", w->policy);
+        result = set(client, "policy", w->policy);
     if (result == 0 && json_object_size(w->tenant) > 0)
-        result = call(client, "tenant", w->tenant);
+        result = set(client, "tenant", w->tenant);
     return result || changes ? result : show(client);
 }
 

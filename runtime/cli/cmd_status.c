@@ -6,18 +6,6 @@
 
 #include "runtime/cli/cli.h"
 
-static const char *word(json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "-";
-}
-
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 #define MAP_WIDTH 72
 
 /* Draws `sign` over the columns that [offset, offset + bytes) touches. */
@@ -33,7 +21,7 @@ static void draw(char *map, double pool, double offset, double bytes, char sign)
 static void print_pool(json_t *status)
 {
     const json_t *pool = json_object_get(status, "pool");
-    double bytes = number(pool, "bytes");
+    double bytes = sy_cli_number(pool, "bytes");
     char map[MAP_WIDTH + 1];
     json_t *item;
     size_t i;
@@ -42,16 +30,17 @@ static void print_pool(json_t *status)
     map[MAP_WIDTH] = '\0';
     json_array_foreach(json_object_get(pool, "blocks"), i,
                        item) if (json_is_true(json_object_get(item, "used")))
-        draw(map, bytes, number(item, "offset"), number(item, "bytes"), 'm');
+        draw(map, bytes, sy_cli_number(item, "offset"), sy_cli_number(item, "bytes"), 'm');
     json_array_foreach(json_object_get(status, "lanes"), i, item)
-        draw(map, bytes, number(item, "offset"), number(item, "bytes"), '=');
+        draw(map, bytes, sy_cli_number(item, "offset"), sy_cli_number(item, "bytes"), '=');
     json_array_foreach(json_object_get(status, "jobs"), i,
                        item) if (json_is_true(json_object_get(item, "admitted")))
-        draw(map, bytes, number(item, "persistent_offset"), number(item, "persistent_bytes"),
-             (char)('0' + (int)number(item, "job") % 10));
+        draw(map, bytes, sy_cli_number(item, "persistent_offset"),
+             sy_cli_number(item, "persistent_bytes"),
+             (char)('0' + (int)sy_cli_number(item, "job") % 10));
     printf("pool   %.0f MB, %.0f MB free  (digits: jobs, = lanes, m models and workspace, . "
            "free)\n[%s]\n",
-           bytes / 1e6, number(pool, "free_bytes") / 1e6, map);
+           bytes / 1e6, sy_cli_number(pool, "free_bytes") / 1e6, map);
 }
 
 static void print_models(json_t *status, double elapsed_ns)
@@ -61,15 +50,16 @@ static void print_models(json_t *status, double elapsed_ns)
 
     json_array_foreach(json_object_get(status, "models"), i, item)
     {
-        double weights = number(item, "weights_bytes"), resident = number(item, "resident_bytes");
-        double free_prefix = number(item, "free_prefix_bytes");
+        double weights = sy_cli_number(item, "weights_bytes"),
+               resident = sy_cli_number(item, "resident_bytes");
+        double free_prefix = sy_cli_number(item, "free_prefix_bytes");
         printf("model  %-20s %8.1f MB  resident %3.0f %%  free prefix %3.0f %%  %7.2f requests/s  "
                "swap %7.1f ms  device %5.1f %%  %s\n",
-               word(item, "name"), weights / 1e6, weights > 0 ? 100 * resident / weights : 0,
-               weights > 0 ? 100 * free_prefix / weights : 0, number(item, "requests_per_s"),
-               number(item, "predicted_swap_ns") / 1e6,
-               elapsed_ns > 0 ? 100 * number(item, "device_ns") / elapsed_ns : 0,
-               word(item, "state"));
+               sy_cli_word(item, "name"), weights / 1e6, weights > 0 ? 100 * resident / weights : 0,
+               weights > 0 ? 100 * free_prefix / weights : 0, sy_cli_number(item, "requests_per_s"),
+               sy_cli_number(item, "predicted_swap_ns") / 1e6,
+               elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0,
+               sy_cli_word(item, "state"));
     }
 }
 
@@ -80,26 +70,28 @@ static void print_jobs(json_t *status, double elapsed_ns)
 
     json_array_foreach(json_object_get(status, "jobs"), i, item) printf(
         "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f %%\n",
-        number(item, "job"), word(item, "name"), word(item, "state"), number(item, "step"),
-        number(item, "total_steps"), number(item, "loss"), number(item, "lane"),
-        elapsed_ns > 0 ? 100 * number(item, "device_ns") / elapsed_ns : 0);
+        sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
+        sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
+        sy_cli_number(item, "loss"), sy_cli_number(item, "lane"),
+        elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
 }
 
 static void print_status(json_t *status)
 {
     const json_t *account = json_object_get(status, "account");
-    double elapsed = number(account, "elapsed_ns");
+    double elapsed = sy_cli_number(account, "elapsed_ns");
     const char *key;
     json_t *item;
     size_t i;
 
-    printf("device %s, idle %.1f %%; policy %s\n", word(json_object_get(status, "device"), "name"),
-           elapsed > 0 ? 100 * number(account, "idle_ns") / elapsed : 0,
-           word(json_object_get(status, "rules"), "policy"));
+    printf("device %s, idle %.1f %%; policy %s\n",
+           sy_cli_word(json_object_get(status, "device"), "name"),
+           elapsed > 0 ? 100 * sy_cli_number(account, "idle_ns") / elapsed : 0,
+           sy_cli_word(json_object_get(status, "rules"), "policy"));
     print_pool(status);
-    json_array_foreach(json_object_get(status, "workers"), i, item)
-        printf("worker %zu  pid %lld  %s\n", i,
-               (long long)json_integer_value(json_object_get(item, "pid")), word(item, "state"));
+    json_array_foreach(json_object_get(status, "workers"), i, item) printf(
+        "worker %zu  pid %lld  %s\n", i,
+        (long long)json_integer_value(json_object_get(item, "pid")), sy_cli_word(item, "state"));
     print_models(status, elapsed);
     print_jobs(status, elapsed);
     json_object_foreach(json_object_get(status, "counters"), key, item)

@@ -18,18 +18,6 @@
 #define STOP_TIMEOUT_MS 600000u /* an evaluation may come first */
 #define SIGHT_US        100000u /* between two looks at a job */
 
-static int call(sy_client *client, const char *method, json_t *params, json_t **out)
-{
-    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
-    int status = text ? sy_client_call(client, method, text, &answer) : SY_ENOMEM_HOST;
-
-    json_decref(params);
-    free(text);
-    *out = status == SY_OK ? json_loads(answer, JSON_DECODE_ANY, NULL) : NULL;
-    free(answer);
-    return *out ? 0 : sy_cli_fail("%s", sy_client_error(client));
-}
-
 static json_t *find_job(json_t *status, json_int_t id)
 {
     size_t i;
@@ -105,7 +93,7 @@ static int watch_job(sy_client *client, json_int_t id, struct watch *w)
 {
     for (bool goes_on = true, failed = false; goes_on; usleep(SIGHT_US)) {
         json_t *status, *job;
-        if (call(client, "status", json_object(), &status))
+        if (sy_cli_call(client, "status", json_object(), &status))
             return 1;
         job = find_job(status, id);
         goes_on = job && see_job(w, job, &failed);
@@ -175,7 +163,7 @@ static int start_job(sy_client *client, const char *text, struct watch *w)
 {
     json_t *answer;
     json_int_t id;
-    int result = call(client, "train", json_pack("{s:s}", "text", text), &answer);
+    int result = sy_cli_call(client, "train", json_pack("{s:s}", "text", text), &answer);
 
     if (result)
         return result;
@@ -189,8 +177,8 @@ static int stop_job(sy_client *client, int64_t id, bool evaluate)
 {
     json_t *answer;
     int result =
-        call(client, "train_stop",
-             json_pack("{s:I, s:b}", "job", (json_int_t)id, "evaluate", evaluate), &answer);
+        sy_cli_call(client, "train_stop",
+                    json_pack("{s:I, s:b}", "job", (json_int_t)id, "evaluate", evaluate), &answer);
 
     json_decref(answer);
     return result;
