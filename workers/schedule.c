@@ -12,8 +12,9 @@ double sy_train_rate(const struct sy_train_options *o, uint64_t iteration)
     if (iteration <= s->warmup_steps)
         return rate * (double)iteration / (double)s->warmup_steps;
     uint64_t at = iteration - 1 - s->warmup_steps; /* since the warm-up, from 0 */
+    uint64_t n_changes = at / SY_MAX(s->every_steps, 1);
     if (s->kind == SY_SCHEDULE_STEP)
-        return rate * pow(s->factor, (double)(at / SY_MAX(s->every_steps, 1)));
+        return rate * pow(s->factor, (double)n_changes);
     if (s->kind == SY_SCHEDULE_CONSTANT)
         return rate;
     uint64_t all = s->steps > s->warmup_steps ? s->steps - s->warmup_steps : 1;

@@ -6,10 +6,10 @@ static const char *conv_node(struct onnx_writer *w, const char *scope, const cha
                              const struct model_conv *c)
 {
     int64_t groups = c->groups ? c->groups : 1;
-    double fan_in = (double)(c->in / groups * c->kernel_h * c->kernel_w);
+    int64_t fan_in = c->in / groups * c->kernel_h * c->kernel_w;
     const char *weight = onnx_random(w, onnx_name(w, "%s.weight", scope),
                                      ONNX_DIMS(c->out, c->in / groups, c->kernel_h, c->kernel_w), 0,
-                                     sqrt(2 / fan_in));
+                                     sqrt(2 / (double)fan_in));
     const char *y = onnx_node(w, "Conv", scope, x, weight, NULL);
     onnx_ints(w, "dilations", ONNX_DIMS(1, 1));
     onnx_int(w, "group", groups);

@@ -156,8 +156,8 @@ static int add_conv(struct sy_trainer *t, unsigned when, const char *name,
 {
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, name, run_conv, args, 4, &step));
-    double flop = 2.0 * (double)conv->batch * (double)conv->out_channels *
-                  (double)(conv->in_channels / conv->groups);
+    int64_t group_channels = conv->in_channels / conv->groups;
+    double flop = 2.0 * (double)conv->batch * (double)conv->out_channels * (double)group_channels;
     for (int i = 0; i < SY_MATH_SPATIAL; i++)
         flop *= (double)conv->out[i] * (double)conv->kernel[i];
     step->cost_ns += (uint64_t)(flop / FLOP_PER_NS);
