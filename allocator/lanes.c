@@ -411,6 +411,16 @@ bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out)
     return false;
 }
 
+bool sy_lanes_could_admit(const struct sy_lanes *l)
+{
+    for (int at = 0; at < l->n_waiting && !l->hopeless; at++) {
+        const struct sy_lane_job *j = &l->jobs[l->queue[at]].is;
+        if (sy_lanes_choose(l, j->persistent_bytes, j->ephemeral_bytes).step != STEP_NONE)
+            return true;
+    }
+    return false;
+}
+
 uint64_t sy_lanes_wanted_bytes(const struct sy_lanes *l)
 {
     return l->wanted_bytes;

@@ -98,6 +98,8 @@ void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes);
 
 /* Lets jobs in, shifts and regroups lanes where they are empty; true and one job's news, or false. */
 bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out);
+/* The sums allow somebody who waits, now or once the lanes are empty. */
+bool sy_lanes_could_admit(const struct sy_lanes *l);
 /* Bytes that a waiting job needs in one piece and that the pool has not, though the sums allow it: others' blocks are in
  * the way. Make room (sy_residency_make_room), then sy_lanes_retry. 0: none. */
 uint64_t sy_lanes_wanted_bytes(const struct sy_lanes *l);

@@ -508,7 +508,8 @@ static void start_head(struct sy_sched *s)
 static void prefetch(struct sy_sched *s)
 {
     struct request *r = head_of_queue(s);
-    if (!r || r->model == s->active->model || (s->fetch && s->fetch->model == r->model))
+    if (!r || s->admitting || r->model == s->active->model ||
+        (s->fetch && s->fetch->model == r->model))
         return; /* it will be resident; a second pin would only get in the way */
     if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
         return;
@@ -577,6 +578,8 @@ sy_ns sy_sched_wake_at(const struct sy_sched *s)
 void sy_sched_step(struct sy_sched *s)
 {
     end_hopeless(s);
+    if (s->admitting)
+        sy_sched_let_in(s); /* between two runs */
     start_requests(s);
     sy_sched_hold_training(s, s->active != NULL);
     sy_sched_step_jobs(

@@ -95,6 +95,9 @@ struct sy_sched {
     struct sy_policy *policy;
     struct sy_quotas quotas;
     struct train_share share;
+    bool
+        admitting; /* a job could be let in, once nothing has started: nothing is prefetched meanwhile */
+    bool admission_stuck; /* it could not after all; until jobs or models change */
     bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
     bool any_hard;   /* some tenant has a hard share: no turn is kept */
     sy_ns now, policy_wake_ns;
@@ -129,6 +132,7 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s);
 uint64_t sy_sched_least_room(const struct sy_sched *s);
 
 /* sched_job.c */
+void sy_sched_let_in(struct sy_sched *s); /* jobs that wait for memory */
 void sy_sched_step_jobs(struct sy_sched *s);
 /* True if it had to be preempted. */
 bool sy_sched_hold_training(struct sy_sched *s, bool hold);

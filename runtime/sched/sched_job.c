@@ -101,15 +101,46 @@ static bool make_more_room(struct sy_sched *s, uint64_t wanted)
     return true;
 }
 
-static void let_in(struct sy_sched *s)
+/* What lasts of jobs lies at the pool's low end; what is free between them may be of no use to a model, so it counts as taken. */
+static void set_capacity(struct sy_sched *s)
 {
-    uint64_t capacity = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s), wanted;
-    sy_lanes_set_capacity(s->lanes, capacity > models ? capacity - models : 0);
+    uint64_t capacity = sy_pool_capacity_bytes(s->pool), used = sy_sched_least_room(s), end = 0,
+             lasting = 0;
+    for (const struct job *j = s->jobs; j; j = j->next) {
+        uint64_t bytes = SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN);
+        if (!j->admitted)
+            continue;
+        end = SY_MAX(end, j->persistent_offset + bytes);
+        lasting += bytes;
+    }
+    used += end > lasting ? end - lasting : 0;
+    sy_lanes_set_capacity(s->lanes, capacity > used ? capacity - used : 0);
+}
+
+/* With all models out of the way, what lasts comes to lie as low as it can: so the largest group and a workspace keep room in one piece
+ * beside jobs and lanes. */
+void sy_sched_let_in(struct sy_sched *s)
+{
+    uint64_t wanted;
+    set_capacity(s);
+    s->admitting = !s->admission_stuck && sy_lanes_could_admit(s->lanes);
+    if (!s->admitting) {
+        if (!s->admission_stuck)
+            take_changes(s); /* lanes that move */
+        return;
+    }
+    if (s->active || s->next || s->fetch)
+        return;
+    sy_sched_drop_idle_models(s);
+    sy_sched_give_workspace_lane(s);
     take_changes(s);
     while ((wanted = sy_lanes_wanted_bytes(s->lanes)) > 0 && make_more_room(s, wanted)) {
         sy_lanes_retry(s->lanes);
         take_changes(s);
-    } /* else what is in the way streams or runs: again when that has ended */
+    }
+    set_capacity(s);
+    s->admission_stuck = sy_lanes_could_admit(s->lanes) && !sy_lanes_draining(s->lanes);
+    s->admitting = !s->admission_stuck && sy_lanes_could_admit(s->lanes);
 }
 
 static void refuse(struct sy_sched *s, struct job *j, int status, const char *why)
@@ -149,8 +180,8 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
                                 .ephemeral_bytes = j->ephemeral_bytes,
                                 .rank = rank_of(j),
                                 .max_pieces = 1};
-    uint64_t capacity = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s);
-    sy_lanes_set_capacity(s->lanes, capacity > models ? capacity - models : 0);
+    s->admission_stuck = false;
+    set_capacity(s);
     int status = sy_lanes_join(s->lanes, &wants);
     if (status < 0)
         refuse_prepared(s, j, status);
@@ -291,7 +322,7 @@ void sy_sched_step_jobs(struct sy_sched *s)
 {
     s->policy_wake_ns = 0;
     prepare_jobs(s);
-    let_in(s);
+    sy_sched_let_in(s);
     sy_sched_step_spills(s);
     for (const struct job *j = s->jobs; j; j = j->next)
         if (j->opportunistic)
@@ -445,6 +476,7 @@ static void remove_job(struct sy_sched *s, struct job *j)
         (void)sy_policy_leave(s->policy, j->id);
     if (j->in_lanes)
         (void)sy_lanes_leave(s->lanes, j->id);
+    s->admission_stuck = false;
     free(j);
 }
 

@@ -136,6 +136,7 @@ int sy_sched_model_remove(struct sy_sched *s, int model)
     if (s->models[model].n_requests > 0 || in_use(s, model))
         return sy_error_set(SY_EBUSY, "model %d has %d requests that wait or run", model,
                             s->models[model].n_requests);
+    s->admission_stuck = false;
     SY_TRY(sy_residency_remove_model(s->pool_residency, model));
     if (s->image_residency)
         SY_TRY(sy_residency_remove_model(s->image_residency, model));

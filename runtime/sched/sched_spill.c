@@ -77,6 +77,7 @@ int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worke
     SY_TRY(find(s, worker, id, JOB_SPILLING, &j));
     if (worked) {
         (void)sy_lanes_leave(s->lanes, id);
+        s->admission_stuck = false;
         j->in_lanes = j->admitted = false;
         j->state = JOB_SPILLED;
         sy_sched_join_lanes(s, j);

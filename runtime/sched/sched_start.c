@@ -215,7 +215,7 @@ static void cancel_fetch(struct sy_sched *s)
 
 void sy_sched_step_fetch(struct sy_sched *s)
 {
-    bool quiet = !s->waiting && !s->active && !s->next;
+    bool quiet = !s->waiting && !s->active && !s->next && !s->admitting;
     if (s->fetch && !quiet)
         cancel_fetch(s);
     if (s->fetch || !quiet || !s->config.fetch_heads || sy_sched_idle_worker(s) < 0)

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status == SY_OK) {
         FUZZ_CHECK(job.name && job.model &&
                    (job.data.inputs[0] || job.data.folder[0] || job.data.samples[0]));
-        FUZZ_CHECK(job.options.batch >= 1 && job.std > 0 && !strchr(job.name, '/'));
+        FUZZ_CHECK(job.options.batch >= 1 && job.data.std >= 0 && !strchr(job.name, '/'));
     }
     check_load(data, size, status == SY_OK && !memchr(data, 0, size) ? &job : NULL);
     sy_job_finish(&job);
