@@ -14,6 +14,12 @@
 #include "tests/engine_rig.h"
 #include "workers/host/recurrence.h"
 
+#ifdef SY_SANITIZED
+#define N_NETS 8
+#else
+#define N_NETS 60
+#endif
+
 static uint64_t seed;
 
 static float *numbers(int64_t n, float size)
@@ -167,14 +173,14 @@ static void one_net(int64_t gates, bool narrow)
 static void test_lstm(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < N_NETS; i++)
         one_net(4, false);
 }
 
 static void test_gru(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < N_NETS; i++)
         one_net(3, false);
 }
 
@@ -184,7 +190,7 @@ static void test_narrow(void **state)
     (void)state;
     if (!__builtin_cpu_supports("avx512bf16"))
         skip();
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < N_NETS; i++)
         one_net(i % 2 ? 4 : 3, true);
 }
 
