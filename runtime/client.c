@@ -260,16 +260,14 @@ static int server_error(const msgpack_object *error)
     return sy_error_set(status, "%s", sy_status_text(status));
 }
 
-/* Sends, receives, and gives the result inside `unpacked`, which points into the client's buffer. */
+/* Sends, receives, and gives the response [1, id, error, result] inside `unpacked`, which points into the client's buffer. */
 static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
-                    const msgpack_object **result)
+                    const msgpack_object **response)
 {
     const msgpack_object *item;
     uint64_t bytes = 0;
     size_t offset = 0;
 
-    if (client->fd < 0)
-        return sy_error_set(SY_EPEER, "not connected");
     client->deadline = sy_clock_now() + client->timeout_ns;
     SY_TRY(send_parts(client, parts, n_parts));
     SY_TRY(receive_answer(client, &bytes));
@@ -278,24 +276,41 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
         unpacked->data.type != MSGPACK_OBJECT_ARRAY || unpacked->data.via.array.size != 4)
         return sy_error_set(SY_EPROTO, "the server's answer is no msgpack-RPC response");
     item = unpacked->data.via.array.ptr;
-    if (item[2].type != MSGPACK_OBJECT_NIL)
-        return server_error(&item[2]);
     if (item[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER || item[1].via.u64 != client->next_id)
-        return sy_error_set(SY_EPROTO, "the server answered another request");
-    *result = &item[3];
+        return item[2].type == MSGPACK_OBJECT_NIL
+                   ? sy_error_set(SY_EPROTO, "the server answered another request")
+                   : server_error(&item[2]); /* the server could not read which */
+    *response = item;
     return SY_OK;
 }
 
-/* After a broken exchange, what comes next on the socket is unknown: the connection is not used again. */
+/* As exchange, and gives the result inside the response. After a broken exchange, what comes next on the socket is unknown: the
+ * connection is closed. An error that the server answers with, whatever its code, leaves the connection as it is. */
+static int ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
+               const msgpack_object **result)
+{
+    const msgpack_object *response = NULL;
+    int status;
+
+    if (client->fd < 0)
+        return sy_error_set(SY_EPEER, "not connected");
+    status = exchange(client, parts, n_parts, unpacked, &response);
+    if (status < 0) {
+        close(client->fd);
+        client->fd = -1;
+        return status;
+    }
+    if (response[2].type != MSGPACK_OBJECT_NIL)
+        return server_error(&response[2]);
+    *result = &response[3];
+    return SY_OK;
+}
+
 static int finish(sy_client *client, int status)
 {
     client->next_id++;
     if (status < 0)
         snprintf(client->error, sizeof(client->error), "%s", sy_error_text());
-    if ((status == SY_EDEADLINE || status == SY_EPEER || status == SY_EPROTO) && client->fd >= 0) {
-        close(client->fd);
-        client->fd = -1;
-    }
     return status;
 }
 
@@ -340,7 +355,7 @@ int sy_client_call(sy_client *client, const char *method, const char *params_jso
     pack_request(client, &packer, method);
     SY_TRY_GOTO(pack_params(&packer, params_json), done);
     part = (struct iovec){buffer.data, buffer.size};
-    SY_TRY_GOTO(exchange(client, &part, 1, &unpacked, &result), done);
+    SY_TRY_GOTO(ask(client, &part, 1, &unpacked, &result), done);
     status = result_text(result, out_json);
 done:
     msgpack_unpacked_destroy(&unpacked);
@@ -393,7 +408,7 @@ static void pack_options(msgpack_packer *packer, const sy_client_options *option
 }
 
 /* Tensors stay where they are: the packed bytes are cut at each tensor's place. */
-static int infer_exchange(sy_client *client, const char *model, const sy_client_tensor *inputs,
+static int infer_ask(sy_client *client, const char *model, const sy_client_tensor *inputs,
                           int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
                           msgpack_unpacked *unpacked, const msgpack_object **result)
 {
@@ -425,7 +440,7 @@ static int infer_exchange(sy_client *client, const char *model, const sy_client_
     }
     if (n_inputs == 0)
         parts[n++] = (struct iovec){buffer->data, buffer->size};
-    return exchange(client, parts, n, unpacked, result);
+    return ask(client, parts, n, unpacked, result);
 }
 
 static uint64_t number(const msgpack_object *map, const char *key)
@@ -529,7 +544,7 @@ int sy_client_infer_with(sy_client *client, const char *model, const sy_client_t
     *out = NULL;
     msgpack_sbuffer_init(&buffer);
     msgpack_unpacked_init(&unpacked);
-    status = infer_exchange(client, model, inputs, n_inputs, options, &buffer, &unpacked, &answer);
+    status = infer_ask(client, model, inputs, n_inputs, options, &buffer, &unpacked, &answer);
     if (status == SY_OK)
         status = take_result(answer, out);
     msgpack_unpacked_destroy(&unpacked);

@@ -389,7 +389,8 @@ static void ask_all_through_deaths(struct fixture *f, const struct references *r
             if (ended_by_deaths(status)) /* others come up meanwhile */
                 sy_clock_sleep_until(sy_clock_now() + 300 * SY_NS_PER_MS);
         }
-        assert_int_equal(status, SY_OK);
+        if (status)
+            fail_msg("%s: %s: %s", models[m], sy_status_name(status), sy_error_text());
         assert_true(fixture_same(result, r->of[m][variant]));
         sy_client_result_free(result);
     }

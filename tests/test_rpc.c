@@ -56,7 +56,8 @@ static int fake_find(void *core, const char *name, const struct sy_package **out
 {
     (void)core;
     *out = &package;
-    return strcmp(name, "double") == 0
+    return strcmp(name, "double") == 0 || strcmp(name, "EPEER") == 0 ||
+                   strcmp(name, "EDEADLINE") == 0
                ? SY_OK
                : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
 }
@@ -86,7 +87,11 @@ static int fake_infer(void *core, const char *model, int64_t batch, const uint64
     struct job *job = malloc(sizeof(*job));
     static uint64_t id;
 
-    (void)core, (void)model;
+    (void)core;
+    if (strcmp(model, "double") != 0) { /* it is an error's name */
+        free(job);
+        return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
+    }
     *job = (struct job){inputs[0], outputs[0], batch, done, ctx};
     *out_id = ++id;
     n_running++;
@@ -272,6 +277,21 @@ static void test_bad_requests(void **state)
     sy_client_close(client);
 }
 
+/* The server's own EPEER and EDEADLINE (workers died, too late by prediction) are answers: the connection goes on. */
+static void test_errors_of_the_server_leave_the_connection(void **state)
+{
+    sy_client *client = client_at(path);
+    float x[4] = {0};
+    sy_client_tensor input = {"x", "FP32", 2, {1, 4}, x, 16};
+
+    (void)state;
+    refused(client, "EPEER", &input, 1, SY_EPEER, "ended: EPEER");
+    good_infer(client, 1);
+    refused(client, "EDEADLINE", &input, 1, SY_EDEADLINE, "ended: EDEADLINE");
+    good_infer(client, 1);
+    sy_client_close(client);
+}
+
 /* What is sent ends the connection, after an error answer; nobody else notices. */
 static void hostile(const char *bytes, size_t n, const char *words)
 {
@@ -406,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_calls),
         cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_errors_of_the_server_leave_the_connection),
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_half_message),
         cmocka_unit_test(test_pipelined),
