@@ -409,8 +409,8 @@ static void pack_options(msgpack_packer *packer, const sy_client_options *option
 
 /* Tensors stay where they are: the packed bytes are cut at each tensor's place. */
 static int infer_ask(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                          int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
-                          msgpack_unpacked *unpacked, const msgpack_object **result)
+                     int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
+                     msgpack_unpacked *unpacked, const msgpack_object **result)
 {
     struct iovec parts[2 * MAX_INPUTS + 1];
     size_t cut[MAX_INPUTS + 1], from = 0;
