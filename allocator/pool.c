@@ -1,12 +1,11 @@
-/* Extents tile the pool and are linked in address order. Each is also in one of two treaps: used ones by
- * offset (for give), free ones by (bytes, offset) (for best fit). One extent is in one treap only, so
- * they share the links, and a used extent's first key is simply 0.
+/* Extents tile the pool and are linked in address order. Used ones are found by their offset in a hash table (for give), free
+ * ones by (bytes, offset) in a treap (for best fit).
  *
  *   address order   [used]-[free]-[used]-[used]-[free]
- *   used treap      by offset          free treap   by bytes, then offset
+ *   used table      offset to slot     free treap   by bytes, then offset
  *
- * Extents are slots of one array, named by index, so that copying a pool is one memcpy. Slot 0 is
- * "none". Depth of a treap is about 2 log2 n: 30 for 30,000 extents. */
+ * Extents are slots of one array, named by index, so that copying a pool is two memcpys. Slot 0 is
+ * "none". Depth of a treap is about 2 log2 n: 30 for 30,000 extents; a full pool has few free extents. */
 #include "allocator/pool.h"
 
 #include <stdlib.h>
@@ -15,7 +14,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define NONE 0u
+#define NONE        0u
+#define FIRST_SLOTS 64u
 
 struct extent {
     uint64_t offset;
@@ -32,7 +32,9 @@ struct sy_pool {
     uint32_t n_used_slots; /* handed out at least once, slot 0 included */
     uint32_t spare;        /* list of slots given back */
     uint32_t first;        /* lowest extent */
-    uint32_t used_root;
+    uint32_t
+        *used_table; /* slots by hash of offset, linear probing, at most half full; NONE: empty */
+    uint32_t table_mask;
     uint32_t free_root;
     uint32_t random;
     unsigned n_blocks;
@@ -42,15 +44,9 @@ struct sy_pool {
 
 /* ---- treap ------------------------------------------------------------------------------------ */
 
-static uint64_t first_key(const struct extent *e)
-{
-    return e->used ? 0 : e->bytes;
-}
-
 static bool is_before(const struct extent *e, uint64_t bytes, uint64_t offset)
 {
-    uint64_t key = first_key(e);
-    return key != bytes ? key < bytes : e->offset < offset;
+    return e->bytes != bytes ? e->bytes < bytes : e->offset < offset;
 }
 
 /* lo gets what is before (bytes, offset), hi the rest. */
@@ -80,28 +76,22 @@ static uint32_t tree_merge(struct extent *all, uint32_t lo, uint32_t hi)
     return hi;
 }
 
-static uint32_t *tree_root(struct sy_pool *pool, uint32_t node)
-{
-    return pool->extents[node].used ? &pool->used_root : &pool->free_root;
-}
-
 static void tree_insert(struct sy_pool *pool, uint32_t node)
 {
     struct extent *all = pool->extents;
-    uint32_t *root = tree_root(pool, node), lo, hi;
+    uint32_t lo, hi;
     all[node].left = all[node].right = NONE;
-    tree_split(all, *root, first_key(&all[node]), all[node].offset, &lo, &hi);
-    *root = tree_merge(all, tree_merge(all, lo, node), hi);
+    tree_split(all, pool->free_root, all[node].bytes, all[node].offset, &lo, &hi);
+    pool->free_root = tree_merge(all, tree_merge(all, lo, node), hi);
 }
 
 static void tree_erase(struct sy_pool *pool, uint32_t node)
 {
     struct extent *all = pool->extents;
-    uint32_t *link = tree_root(pool, node);
-    uint64_t bytes = first_key(&all[node]);
+    uint32_t *link = &pool->free_root;
     while (*link != node) {
         sy_assert_internal(*link != NONE);
-        bool go_right = is_before(&all[*link], bytes, all[node].offset);
+        bool go_right = is_before(&all[*link], all[node].bytes, all[node].offset);
         link = go_right ? &all[*link].right : &all[*link].left;
     }
     *link = tree_merge(all, all[node].left, all[node].right);
@@ -132,17 +122,70 @@ static uint32_t tree_floor(const struct extent *all, uint32_t root, uint64_t byt
     return best;
 }
 
+/* ---- used extents by offset ------------------------------------------------------------------- */
+
+static uint32_t table_home(const struct sy_pool *pool, uint64_t offset)
+{
+    return (uint32_t)((offset / SY_POOL_ALIGN * 0x9e3779b97f4a7c15ull) >> 32) & pool->table_mask;
+}
+
+/* Where the extent at `offset` stands in the table, or the empty place where it belongs. */
+static uint32_t table_find(const struct sy_pool *pool, uint64_t offset)
+{
+    uint32_t i = table_home(pool, offset);
+    while (pool->used_table[i] != NONE && pool->extents[pool->used_table[i]].offset != offset)
+        i = (i + 1) & pool->table_mask;
+    return i;
+}
+
+static void table_insert(struct sy_pool *pool, uint32_t node)
+{
+    pool->used_table[table_find(pool, pool->extents[node].offset)] = node;
+}
+
+/* Empties place `hole`; what probing would no longer reach behind it moves up. */
+static void table_erase(struct sy_pool *pool, uint32_t hole)
+{
+    uint32_t mask = pool->table_mask;
+    for (uint32_t i = (hole + 1) & mask; pool->used_table[i] != NONE; i = (i + 1) & mask) {
+        uint32_t home = table_home(pool, pool->extents[pool->used_table[i]].offset);
+        if (((i - home) & mask) < ((i - hole) & mask))
+            continue;
+        pool->used_table[hole] = pool->used_table[i];
+        hole = i;
+    }
+    pool->used_table[hole] = NONE;
+}
+
+static int table_resize(struct sy_pool *pool, uint32_t n)
+{
+    uint32_t *table = calloc(n, sizeof *table);
+    if (!table)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the books of %u pool extents", n / 2);
+    free(pool->used_table);
+    pool->used_table = table;
+    pool->table_mask = n - 1;
+    for (uint32_t i = pool->first; i != NONE; i = pool->extents[i].next)
+        if (pool->extents[i].used)
+            table_insert(pool, i);
+    return SY_OK;
+}
+
 /* ---- slots ------------------------------------------------------------------------------------ */
 
 static int reserve_slots(struct sy_pool *pool, uint32_t n)
 {
+    uint32_t n_table = 2 * FIRST_SLOTS;
     if (n <= pool->n_slots)
         return SY_OK;
     n = SY_MAX(n, pool->n_slots * 2);
+    while (n_table < 2 * n)
+        n_table *= 2;
     struct extent *grown = realloc(pool->extents, n * sizeof *grown);
     if (!grown)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the books of %u pool extents", n);
     pool->extents = grown;
+    SY_TRY(table_resize(pool, n_table));
     pool->n_slots = n;
     return SY_OK;
 }
@@ -208,7 +251,7 @@ static void carve(struct sy_pool *pool, uint32_t node, uint64_t offset, uint64_t
     if (pool->extents[node].bytes > bytes)
         tree_insert(pool, cut(pool, node, bytes));
     pool->extents[node].used = true;
-    tree_insert(pool, node);
+    table_insert(pool, node);
     pool->n_blocks++;
     pool->free_bytes -= bytes;
 }
@@ -221,7 +264,7 @@ int sy_pool_new(uint64_t n_bytes, struct sy_pool **out)
     struct sy_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a pool's books");
-    SY_TRY_GOTO(reserve_slots(pool, 64), free_pool);
+    SY_TRY_GOTO(reserve_slots(pool, FIRST_SLOTS), free_pool);
     pool->capacity_bytes = pool->free_bytes = n_bytes / SY_POOL_ALIGN * SY_POOL_ALIGN;
     pool->random = 2463534242u;
     pool->n_used_slots = 1;
@@ -235,6 +278,7 @@ int sy_pool_new(uint64_t n_bytes, struct sy_pool **out)
     return SY_OK;
 
 free_pool:
+    free(pool->extents);
     free(pool);
     return status;
 }
@@ -244,6 +288,7 @@ void sy_pool_free(struct sy_pool *pool)
     if (!pool)
         return;
     free(pool->extents);
+    free(pool->used_table);
     free(pool);
 }
 
@@ -310,10 +355,10 @@ static void absorb_next(struct sy_pool *pool, uint32_t node)
 
 void sy_pool_give(struct sy_pool *pool, uint64_t offset)
 {
-    uint32_t node = tree_ceiling(pool->extents, pool->used_root, 0, offset);
-    assert(node != NONE && pool->extents[node].offset == offset);
+    uint32_t place = table_find(pool, offset), node = pool->used_table[place];
+    assert(node != NONE);
     struct extent *all = pool->extents;
-    tree_erase(pool, node);
+    table_erase(pool, place);
     all[node].used = false;
     pool->n_blocks--;
     pool->free_bytes += all[node].bytes;
@@ -333,12 +378,15 @@ void sy_pool_give(struct sy_pool *pool, uint64_t offset)
 int sy_pool_copy(struct sy_pool *to, const struct sy_pool *from)
 {
     SY_TRY(reserve_slots(to, from->n_used_slots));
-    struct extent *extents = to->extents;
-    uint32_t n_slots = to->n_slots;
-    memcpy(extents, from->extents, from->n_used_slots * sizeof *extents);
+    if (to->table_mask != from->table_mask)
+        SY_TRY(table_resize(to, from->table_mask + 1));
+    struct sy_pool books = *to;
+    memcpy(books.extents, from->extents, from->n_used_slots * sizeof *books.extents);
+    memcpy(books.used_table, from->used_table, (from->table_mask + 1u) * sizeof *books.used_table);
     *to = *from;
-    to->extents = extents;
-    to->n_slots = n_slots;
+    to->extents = books.extents;
+    to->n_slots = SY_MIN(books.n_slots, (from->table_mask + 1) / 2);
+    to->used_table = books.used_table;
     return SY_OK;
 }
 
@@ -379,21 +427,29 @@ void sy_pool_walk(const struct sy_pool *pool,
 
 /* ---- the walker ------------------------------------------------------------------------------- */
 
-/* Counts a treap's extents, or returns UINT64_MAX if one is out of order or in the wrong treap. */
-static uint64_t count_tree(const struct extent *all, uint32_t root, bool used)
+/* Counts the free treap's extents, or returns UINT64_MAX if one is out of order or used. */
+static uint64_t count_tree(const struct extent *all, uint32_t root)
 {
     if (root == NONE)
         return 0;
     const struct extent *e = &all[root];
-    bool ok = e->used == used;
+    bool ok = !e->used;
     if (e->left != NONE)
-        ok = ok && is_before(&all[e->left], first_key(e), e->offset) &&
+        ok = ok && is_before(&all[e->left], e->bytes, e->offset) &&
              all[e->left].priority <= e->priority;
     if (e->right != NONE)
-        ok = ok && is_before(e, first_key(&all[e->right]), all[e->right].offset) &&
+        ok = ok && is_before(e, all[e->right].bytes, all[e->right].offset) &&
              all[e->right].priority <= e->priority;
-    uint64_t left = count_tree(all, e->left, used), right = count_tree(all, e->right, used);
+    uint64_t left = count_tree(all, e->left), right = count_tree(all, e->right);
     return ok && left != UINT64_MAX && right != UINT64_MAX ? left + right + 1 : UINT64_MAX;
+}
+
+static uint64_t count_table(const struct sy_pool *pool)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i <= pool->table_mask; i++)
+        n += pool->used_table[i] != NONE;
+    return n;
 }
 
 bool sy_pool_is_valid(const struct sy_pool *pool)
@@ -407,12 +463,14 @@ bool sy_pool_is_valid(const struct sy_pool *pool)
             return false;
         if (!e->used && prev != NONE && !all[prev].used)
             return false;
+        if (e->used && pool->used_table[table_find(pool, e->offset)] != i)
+            return false;
         at += e->bytes;
         free_bytes += e->used ? 0 : e->bytes;
         n_used += e->used;
         n_free += !e->used;
     }
     return at == pool->capacity_bytes && free_bytes == pool->free_bytes &&
-           n_used == pool->n_blocks && count_tree(all, pool->used_root, true) == n_used &&
-           count_tree(all, pool->free_root, false) == n_free;
+           n_used == pool->n_blocks && count_table(pool) == n_used &&
+           count_tree(all, pool->free_root) == n_free;
 }

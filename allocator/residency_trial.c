@@ -26,6 +26,7 @@ void sy_model_give_regions(struct sy_pool *pool, const struct sy_model_books *m)
 int sy_trial_begin(struct sy_residency *r)
 {
     SY_TRY(sy_pool_copy(r->trial, r->pool));
+    r->victim = NULL;
     for (int i = 0; i < r->n_ids; i++)
         if (r->models[i])
             r->models[i]->n_kept = r->models[i]->n_placed;
@@ -69,10 +70,14 @@ static bool goes_before(const struct sy_residency *r, const struct sy_model_book
     return a->last_used < b->last_used;
 }
 
-static struct sy_model_books *find_victim(const struct sy_residency *r,
-                                          const struct sy_model_books *self)
+/* A victim stays the first to go as long as it gives tails, or heads: no other model changes within a trial. So a model of many groups
+ * is looked for once or twice. */
+static struct sy_model_books *find_victim(struct sy_residency *r, const struct sy_model_books *self)
 {
-    struct sy_model_books *victim = NULL;
+    struct sy_model_books *victim = r->victim;
+    if (victim && victim->n_kept > 0 && (victim->n_kept > victim->n_head) == r->victim_gives_tails)
+        return victim;
+    victim = NULL;
     for (int i = 0; i < r->n_ids; i++) {
         struct sy_model_books *m = r->models[i];
         if (!m || m == self || m->pins > 0 || m->n_kept == 0)
@@ -80,6 +85,8 @@ static struct sy_model_books *find_victim(const struct sy_residency *r,
         if (!victim || goes_before(r, m, victim))
             victim = m;
     }
+    r->victim = victim;
+    r->victim_gives_tails = victim && victim->n_kept > victim->n_head;
     return victim;
 }
 
@@ -142,15 +149,26 @@ static bool trial_take_rest(struct sy_residency *r, struct sy_model_books *m)
     return false;
 }
 
-/* A cheap necessary condition, so that trial_take_rest is tried only where it may work. */
-static bool may_fit(const struct sy_residency *r, const struct sy_model_books *m)
+/* What the groups from n_kept on need. */
+struct need {
+    uint64_t bytes, largest;
+};
+
+static struct need need_of(const struct sy_model_books *m)
 {
-    uint64_t sum = 0, largest = 0;
+    struct need need = {0};
     for (int i = m->n_kept; i < m->n_groups; i++) {
-        sum += sy_model_block_bytes(m, i);
-        largest = SY_MAX(largest, sy_model_block_bytes(m, i));
+        need.bytes += sy_model_block_bytes(m, i);
+        need.largest = SY_MAX(need.largest, sy_model_block_bytes(m, i));
     }
-    return sum <= sy_pool_free_bytes(r->trial) && largest <= sy_pool_largest_free_bytes(r->trial);
+    return need;
+}
+
+/* A cheap necessary condition, so that trial_take_rest is tried only where it may work. */
+static bool may_fit(const struct sy_residency *r, struct need need)
+{
+    return need.bytes <= sy_pool_free_bytes(r->trial) &&
+           need.largest <= sy_pool_largest_free_bytes(r->trial);
 }
 
 /* Heads that lie in the way are given up last: they may split the room into pieces too small. A head
@@ -158,7 +176,7 @@ static bool may_fit(const struct sy_residency *r, const struct sy_model_books *m
 bool sy_trial_fit_own(struct sy_residency *r, struct sy_model_books *m)
 {
     for (;;) {
-        if (may_fit(r, m) && trial_take_rest(r, m))
+        if (may_fit(r, need_of(m)) && trial_take_rest(r, m))
             return true;
         if (m->pins > 0 || m->n_kept == 0)
             return false;
@@ -168,8 +186,9 @@ bool sy_trial_fit_own(struct sy_residency *r, struct sy_model_books *m)
 
 bool sy_trial_fit_whole(struct sy_residency *r, struct sy_model_books *m)
 {
+    struct need need = need_of(m);
     do {
-        if (may_fit(r, m) && trial_take_rest(r, m))
+        if (may_fit(r, need) && trial_take_rest(r, m))
             return true;
     } while (sy_trial_evict(r, m));
     return sy_trial_fit_own(r, m);
