@@ -261,6 +261,18 @@ pid_t fixture_worker_in(struct fixture *f, const char *state)
     return pid;
 }
 
+pid_t fixture_wait_for_worker_in(struct fixture *f, const char *state)
+{
+    pid_t pid = 0;
+    for (int i = 0; i < 200 && pid <= 0; i++) {
+        pid = fixture_worker_in(f, state);
+        if (pid <= 0)
+            sy_clock_sleep_until(sy_clock_now() + 50 * SY_NS_PER_MS);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
 int64_t fixture_counter(struct fixture *f, const char *name)
 {
     json_t *status = fixture_status(f);

@@ -39,6 +39,8 @@ json_t *fixture_call(struct fixture *f, const char *method,
 json_t *fixture_status(struct fixture *f);
 /* status.workers[i].pid of a worker in this state ("training", "running" ...), 0: none. */
 pid_t fixture_worker_in(struct fixture *f, const char *state);
+/* As above, once there is one: within 10 s, or the test fails. */
+pid_t fixture_wait_for_worker_in(struct fixture *f, const char *state);
 int64_t fixture_counter(struct fixture *f, const char *name);
 
 /* One request with the seeded input `variant` of one of the small models; asserts success unless `status` is not NULL. */

@@ -329,8 +329,7 @@ static void idle_workers_are_replaced(void **state)
     fixture_start(&f, args);
     take_references(&f, &references);
     for (int i = 0; i < 4; i++) {
-        pid_t pid = fixture_worker_in(&f, "idle");
-        assert_true(pid > 0);
+        pid_t pid = fixture_wait_for_worker_in(&f, "idle");
         kill(pid, SIGKILL);
         ask_all(&f, &references, i % VARIANTS);
     }
@@ -454,7 +453,7 @@ static void a_stopped_worker_is_killed_and_replaced(void **state)
     const char *const args[] = {
         "--models", fixture_models(), "--pool-bytes", "64M", "--hang-timeout", "2", NULL};
     fixture_start(&f, args);
-    pid_t pid = fixture_worker_in(&f, "idle");
+    pid_t pid = fixture_wait_for_worker_in(&f, "idle");
     kill(pid, SIGSTOP);
     for (int i = 0; i < 100 && kill(pid, 0) == 0; i++)
         sy_clock_sleep_until(sy_clock_now() + 100 * SY_NS_PER_MS);
