@@ -464,6 +464,15 @@ $(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/loca
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
+# The rows of the scheduler's table on real servers of this build: build/bench/sched-ROW.json. BENCH_SCHED_ARGS=--quick for a look;
+# `python3 bench/sched/rows.py ROW --help` for one of them.
+.PHONY: bench-sched
+bench-sched: deps
+	@sh tests/install_deps.sh python3
+	@$(MAKE) --no-print-directory binaries $(B)/bench/spill
+	$(Q)$(B)/bench/spill --benchmark_out=$(B)/bench/sched-spill.json --benchmark_out_format=json
+	$(Q)python3 bench/sched/rows.py --build $(B) $(BENCH_SCHED_ARGS) all
+
 format:
 	@sh tests/install_deps.sh clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h' '*.cc')
@@ -494,6 +503,7 @@ help:
 	@echo 'make bench-engine  the host engine beside ONNX Runtime and PyTorch; BENCH_ARGS="--runs 5 resnet50"'
 	@echo 'make train-examples  the example training jobs to their targets, curves in build/train-examples'
 	@echo 'make bench-train     training steps beside PyTorch, build/bench/train.json'
+	@echo 'make bench-sched     the scheduler on real servers: shares, deadlines, switches, residency; BENCH_SCHED_ARGS=--quick'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
 	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1")'

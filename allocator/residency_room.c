@@ -110,7 +110,8 @@ static void note_kept(struct search *s, int first, int end)
         s->keep[i] = s->r->models[i] ? s->r->models[i]->n_placed : 0;
     for (int i = first; i < end; i++)
         if (s->spans[i].model >= 0)
-            s->keep[s->spans[i].model] = SY_MIN(s->keep[s->spans[i].model], s->spans[i].group);
+            s->keep[s->spans[i].model] =
+                s->r->whole_models ? 0 : SY_MIN(s->keep[s->spans[i].model], s->spans[i].group);
 }
 
 static struct cost cost_of(struct search *s, int first, int end)

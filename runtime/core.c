@@ -94,6 +94,7 @@ static int take_config(struct sy_core *core, const struct sy_core_config *config
     int n_warm = config->warm_batches ? config->n_warm_batches : 1;
     core->n_workers = config->n_workers ? config->n_workers : 4;
     core->max_queue = config->max_queue ? config->max_queue : 1024;
+    core->whole_models = config->whole_models;
     if (core->n_workers < 2 || core->n_workers > SY_CORE_MAX_WORKERS)
         return sy_error_set(SY_EARG,
                             "%d workers: 2 to %d are possible, one trains while others stand by",
@@ -168,7 +169,8 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
                                     .image_bytes = core->image.bytes,
                                     .n_workers = core->n_workers,
                                     .max_queue = core->max_queue,
-                                    .fetch_heads = config->fetch_heads};
+                                    .fetch_heads = config->fetch_heads && !config->whole_models,
+                                    .whole_models = config->whole_models};
     struct sy_supervisor_config supervisor = {
         .program = config->worker_program,
         .n_workers = core->n_workers,
@@ -421,7 +423,8 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const ui
         .class_ = r->class_,
         .deadline_ns = r->deadline_ns,
         .duration = sy_predictor_correct(core->predictor, index, 0, r->predicted_ns)};
-    status = sy_sched_request(core->sched, &wants, NULL);
+    struct sy_prediction prediction;
+    status = sy_sched_request(core->sched, &wants, &prediction);
     if (status < 0) {
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
@@ -429,6 +432,8 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const ui
         free_request(r);
         return status;
     }
+    r->report.predicted_ns =
+        prediction.finish_ns - SY_MIN(r->report.arrived_ns, prediction.finish_ns);
     core->models[index].n_requests++;
     sy_core_heads_note(core, &core->models[index]);
     if (out_id)

@@ -39,7 +39,9 @@ struct sy_core_config {
     int max_batch;    /* 0: 8 rows */
     const struct sy_link_cost *link; /* measured; NULL: what the device's description says */
     bool fetch_heads;                /* heads that are missing come while no request does */
-    const char *grouping;            /* NULL or "planned"; "per_layer", "whole": for comparison */
+    bool
+        whole_models; /* no heads: a model is evicted whole, least recently used first; for comparison */
+    const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
 /* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
@@ -72,7 +74,8 @@ struct sy_request_report {
     bool preempted, swapped; /* swapped: some group had to move */
     uint64_t moved_bytes, storage_bytes;
     sy_ns storage_start_ns, storage_end_ns, copy_start_ns, copy_end_ns, compute_wait_ns;
-    sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan.h */
+    sy_ns predicted_ns; /* when it was taken: from its arrival to its end, as expected */
+    sy_ns bound_ns;     /* lower bound for this swap from what was resident: see loader/plan.h */
     int worker, attempts;
 };
 typedef void (*sy_core_infer_done)(void *ctx, int status, const char *error,

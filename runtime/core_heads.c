@@ -104,6 +104,8 @@ void sy_core_heads_spend(struct sy_core *core)
     static double worth[SY_MAX_MODELS];
     sy_ns now = sy_clock_now();
     int n = 0;
+    if (core->whole_models)
+        return;
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         const struct sy_core_model *m = &core->models[i];
         if (!has_head(core, i))

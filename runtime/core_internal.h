@@ -144,6 +144,7 @@ struct sy_core {
     size_t n_cores;
     int64_t link_core;
     int n_workers, max_queue;
+    bool whole_models;
     char *grouping;
     uint64_t warm_batches[SY_CORE_WARM];
     size_t n_warm;

@@ -288,7 +288,7 @@ static void pack_timing(msgpack_packer *packer, const struct sy_request_report *
 {
     sy_ns moved = SY_MAX(r->copy_end_ns, r->storage_end_ns);
 
-    msgpack_pack_map(packer, 14);
+    msgpack_pack_map(packer, 15);
     pack_number(packer, "queue_ns", between(r->arrived_ns, r->started_ns));
     pack_number(packer, "preempt_wait_ns", r->preempt_wait_ns);
     pack_number(packer, "swap_ns", r->swapped ? between(r->started_ns, moved) : 0);
@@ -297,6 +297,7 @@ static void pack_timing(msgpack_packer *packer, const struct sy_request_report *
     pack_number(packer, "total_ns", between(r->arrived_ns, r->finished_ns));
     pack_number(packer, "compute_wait_ns", r->compute_wait_ns);
     pack_number(packer, "bound_ns", r->bound_ns);
+    pack_number(packer, "predicted_ns", r->predicted_ns);
     pack_number(packer, "moved_bytes", r->moved_bytes);
     pack_number(packer, "storage_bytes", r->storage_bytes);
     pack_text(packer, "swapped");

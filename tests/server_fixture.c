@@ -331,8 +331,8 @@ static void fill_input(sy_client_tensor *t, const struct input *input, int64_t b
     t->data = data;
 }
 
-sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant,
-                                   int *status)
+sy_client_result *fixture_infer_with(sy_client *client, const char *model, int64_t batch,
+                                     int variant, const sy_client_options *options, int *status)
 {
     const struct small_model *m = NULL;
     sy_client_tensor inputs[3];
@@ -343,7 +343,7 @@ sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t
     assert_non_null(m);
     for (int i = 0; i < m->n_inputs; i++)
         fill_input(&inputs[i], &m->inputs[i], batch, (unsigned)(variant * 10 + i + 1));
-    int got = sy_client_infer(client, model, inputs, m->n_inputs, &result);
+    int got = sy_client_infer_with(client, model, inputs, m->n_inputs, options, &result);
     for (int i = 0; i < m->n_inputs; i++)
         free((void *)inputs[i].data);
     if (status)
@@ -351,6 +351,12 @@ sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t
     else if (got < 0)
         fail_msg("%s: %s", model, sy_client_error(client));
     return result;
+}
+
+sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant,
+                                   int *status)
+{
+    return fixture_infer_with(client, model, batch, variant, NULL, status);
 }
 
 sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t batch, int variant,

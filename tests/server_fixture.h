@@ -48,6 +48,9 @@ sy_client_result *fixture_infer(struct fixture *f, const char *model, int64_t ba
                                 int *status);
 sy_client_result *fixture_infer_on(sy_client *client, const char *model, int64_t batch, int variant,
                                    int *status);
+/* The same with a class, a deadline. */
+sy_client_result *fixture_infer_with(sy_client *client, const char *model, int64_t batch,
+                                     int variant, const sy_client_options *options, int *status);
 bool fixture_same(const sy_client_result *a, const sy_client_result *b);
 
 /* A job on synthetic images that takes `steps` iterations; writes data and job file into the folder; returns its path. */

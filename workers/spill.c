@@ -1,6 +1,7 @@
 #include "workers/spill.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,14 +12,21 @@
 
 #define TURN_SLICE_NS (20 * SY_NS_PER_MS)
 
+/* A chunk is on its way as two parts, one behind the other, so that the link does not stand still while this thread wakes up. */
+#define N_PARTS    2
+#define PART_BYTES (SY_LINK_CHUNK_BYTES / N_PARTS)
+
 struct sy_spill {
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_link_board *board;
     int slot;
     struct sy_stream *out, *back;
+    struct sy_event *ends[N_PARTS]; /* of part n: ends[n % N_PARTS] */
     unsigned char *host;
-    uint64_t bytes, copied, pool_offset;
+    uint64_t bytes, pool_offset;
+    uint64_t queued;             /* of bytes; what is not on its way has come */
+    uint64_t n_queued, n_landed; /* parts */
     bool travels, goes_out, is_out;
     sy_ns since_ns; /* of the last chunk, or of the wish */
 };
@@ -33,6 +41,8 @@ int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
     int status = sy_stream_create(device, SY_STREAM_COPY_D2H, &s->out);
     if (status == SY_OK)
         status = sy_stream_create(device, SY_STREAM_COPY_H2D, &s->back);
+    for (int i = 0; i < N_PARTS && status == SY_OK; i++)
+        status = sy_event_create(device, &s->ends[i]);
     if (status < 0) {
         sy_spill_destroy(s);
         return status;
@@ -57,6 +67,9 @@ void sy_spill_destroy(struct sy_spill *s)
         sy_stream_destroy(s->out);
     if (s->back)
         sy_stream_destroy(s->back);
+    for (int i = 0; i < N_PARTS; i++)
+        sy_event_destroy(s->ends[i]);
+    sy_link_board_set(s->board, s->slot, SY_LINK_NONE); /* it may have been under way */
     give_host(s);
     free(s);
 }
@@ -65,7 +78,7 @@ static void begin(struct sy_spill *s, uint64_t pool_offset, bool goes_out)
 {
     s->pool_offset = pool_offset;
     s->goes_out = goes_out;
-    s->copied = 0;
+    s->queued = s->n_queued = s->n_landed = 0;
     s->travels = true;
     s->since_ns = sy_clock_now();
 }
@@ -78,6 +91,7 @@ int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
         return sy_error_set(SY_ENOMEM_HOST,
                             "no host memory for %llu bytes that are to be spilled: %s",
                             (unsigned long long)bytes, strerror(errno));
+    (void)madvise(host, bytes, MADV_HUGEPAGE); /* fewer faults; good without, too */
     s->host = host;
     s->bytes = bytes;
     begin(s, pool_offset, true);
@@ -90,15 +104,41 @@ void sy_spill_begin_back(struct sy_spill *s, uint64_t pool_offset)
     begin(s, pool_offset, false);
 }
 
-static int copy_chunk(struct sy_spill *s, uint64_t bytes)
+static int flying(const struct sy_spill *s)
+{
+    return (int)(s->n_queued - s->n_landed);
+}
+
+static int queue_part(struct sy_spill *s, uint64_t bytes)
 {
     struct sy_stream *stream = s->goes_out ? s->out : s->back;
-    sy_device_address at = sy_pool_address(s->pool, s->pool_offset + s->copied);
-    int status = s->goes_out ? sy_copy_d2h(stream, s->host + s->copied, at, bytes)
-                             : sy_copy_h2d(stream, at, s->host + s->copied, bytes);
+    sy_device_address at = sy_pool_address(s->pool, s->pool_offset + s->queued);
+    int status = s->goes_out ? sy_copy_d2h(stream, s->host + s->queued, at, bytes)
+                             : sy_copy_h2d(stream, at, s->host + s->queued, bytes);
     SY_TRY(status);
-    SY_TRY(sy_stream_synchronize(stream));
-    s->copied += bytes;
+    SY_TRY(sy_event_record(s->ends[s->n_queued % N_PARTS], stream));
+    s->queued += bytes;
+    s->n_queued++;
+    return SY_OK;
+}
+
+static int land_part(struct sy_spill *s)
+{
+    SY_TRY(sy_event_synchronize(s->ends[s->n_landed % N_PARTS], UINT64_MAX));
+    s->n_landed++;
+    s->since_ns = sy_clock_now();
+    return SY_OK;
+}
+
+/* What the rule lets go now, up to a whole chunk on its way. Shown on the board before it moves. */
+static int queue_parts(struct sy_spill *s, uint64_t allowed)
+{
+    while (allowed > 0 && flying(s) < N_PARTS) {
+        uint64_t bytes = SY_MIN(allowed, PART_BYTES);
+        sy_link_board_set(s->board, s->slot, SY_LINK_SPILL);
+        SY_TRY(queue_part(s, bytes));
+        allowed -= bytes;
+    }
     return SY_OK;
 }
 
@@ -106,18 +146,30 @@ static int copy_chunk(struct sy_spill *s, uint64_t bytes)
 static int take_turn(struct sy_spill *s)
 {
     uint32_t seen = s->board ? atomic_load(&s->board->changed) : 0;
-    sy_ns now = sy_clock_now();
-    uint64_t bytes = sy_link_turn(SY_LINK_SPILL, sy_link_board_others(s->board, s->slot),
-                                  s->bytes - s->copied, now - s->since_ns);
-    if (bytes == 0) {
+    SY_TRY(queue_parts(s, sy_link_turn(SY_LINK_SPILL, sy_link_board_others(s->board, s->slot),
+                                       s->bytes - s->queued, sy_clock_now() - s->since_ns)));
+    if (flying(s) == 0) {
         sy_link_board_wait(s->board, seen, TURN_SLICE_NS);
         return SY_OK;
     }
-    sy_link_board_set(s->board, s->slot, SY_LINK_SPILL);
-    int status = copy_chunk(s, bytes);
+    SY_TRY(land_part(s));
+    if (flying(s) == 0)
+        sy_link_board_set(s->board, s->slot, SY_LINK_NONE);
+    return SY_OK;
+}
+
+/* Nothing may be on its way into memory that is given back. */
+static int give_up(struct sy_spill *s, int status)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    (void)sy_stream_synchronize(s->goes_out ? s->out : s->back); /* fails as it did */
+    s->n_landed = s->n_queued;
     sy_link_board_set(s->board, s->slot, SY_LINK_NONE);
-    s->since_ns = sy_clock_now();
-    return status;
+    s->travels = false;
+    if (s->goes_out)
+        give_host(s);
+    return sy_error_set(status, "%s", why);
 }
 
 int sy_spill_step(struct sy_spill *s, bool *done)
@@ -125,13 +177,9 @@ int sy_spill_step(struct sy_spill *s, bool *done)
     assert(s->travels);
     *done = false;
     int status = take_turn(s);
-    if (status < 0) {
-        s->travels = false;
-        if (s->goes_out)
-            give_host(s);
-        return status;
-    }
-    if (s->copied < s->bytes)
+    if (status < 0)
+        return give_up(s, status);
+    if (s->queued < s->bytes || flying(s) > 0)
         return SY_OK;
     s->travels = false;
     *done = true;

@@ -1,6 +1,6 @@
 /* One job's lasting memory on its way to host memory and back, chunk by chunk (AntMan's last resort, here without losing a bit).
  *
- * X: each step copies at most one chunk of SY_LINK_CHUNK_BYTES, and only when the link's rule lets it (runtime/wire/link_turn.h): an
+ * X: at most one chunk of SY_LINK_CHUNK_BYTES is on its way, and begins only when the link's rule lets it (runtime/wire/link_turn.h): an
  * urgent swap waits for one chunk at most. One thread. */
 #ifndef SY_WORKERS_SPILL_H
 #define SY_WORKERS_SPILL_H
@@ -22,7 +22,8 @@ void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
  * memory back at the end. */
 int sy_spill_begin_out(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
 void sy_spill_begin_back(struct sy_spill *spill, uint64_t pool_offset);
-/* One chunk, or none when it has to wait (for at most 20 ms). *done when all is there. After a failure the trip is over. */
+/* At most one chunk, or nothing when it has to wait (for at most 20 ms); what it began may still be on its way. *done when all is there. After a
+ * failure the trip is over. */
 int sy_spill_step(struct sy_spill *spill, bool *done);
 
 bool sy_spill_travels(const struct sy_spill *spill);  /* between a begin and done */

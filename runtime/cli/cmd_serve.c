@@ -69,6 +69,8 @@ static const struct sy_cli_option options[] = {
     {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
     {"hang-timeout", "SECONDS", "a worker without a heartbeat for so long is replaced; default 10"},
     {"no-prefetch", NULL, "bring no heads of models into the pool while no request runs"},
+    {"whole-models", NULL,
+     "no heads: evict whole models, least recently used first; for comparison"},
     {"ready-fd", "N", "write \"ready\" to this fd too"},
     {"max-delay-ms", "N",
      "while the device is busy, gather requests for a model for so long into one run; default 0: "
@@ -181,8 +183,11 @@ static int set_option(struct serve *serve, int index, const char *value)
         core->fetch_heads = false;
         return SY_OK;
     case 17:
-        return set_count(value, 1 << 20, &serve->ready_fd);
+        core->whole_models = true;
+        return SY_OK;
     case 18:
+        return set_count(value, 1 << 20, &serve->ready_fd);
+    case 19:
         SY_TRY(sy_cli_real(value, &ms));
         core->max_delay_ns = (uint64_t)(SY_MIN(ms, 1e6) * 1e6);
         return SY_OK;

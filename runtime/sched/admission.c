@@ -278,9 +278,10 @@ static int refuse(const struct sy_admission_request *r, const struct sy_predicti
     if (p->breaks)
         return sy_error_set(
             SY_EDEADLINE,
-            "request %llu would make request %llu, which was taken before, miss its "
-            "deadline; send it later or to another server",
-            (unsigned long long)r->id, (unsigned long long)p->would_break);
+            "request %llu would be done in %.3f ms (%.3f ms in the queue), but would make request "
+            "%llu, which was taken before, miss its deadline; send it later or to another server",
+            (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6,
+            (double)p->queue_ns / 1e6, (unsigned long long)p->would_break);
     return sy_error_set(SY_EDEADLINE,
                         "request %llu would be done in %.3f ms (%.3f ms in the queue, with margin "
                         "%.3f ms), but its deadline is in %.3f ms; allow more time or send it to "

@@ -46,6 +46,7 @@ int sy_sched_create(const struct sy_sched_config *config, struct sy_sched **out)
     }
     SY_TRY_GOTO(sy_pool_new(config->pool_bytes, &s->pool), destroy);
     SY_TRY_GOTO(sy_residency_new(s->pool, &s->pool_residency), destroy);
+    sy_residency_whole_models(s->pool_residency, config->whole_models);
     if (config->image_bytes) {
         SY_TRY_GOTO(sy_pool_new(config->image_bytes, &s->image), destroy);
         SY_TRY_GOTO(sy_residency_new(s->image, &s->image_residency), destroy);

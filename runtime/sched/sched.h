@@ -41,7 +41,8 @@ struct sy_sched_config {
     uint64_t image_bytes; /* 0: unified device, the pool is the image */
     int n_workers;        /* 2..64 */
     int max_queue;
-    bool fetch_heads; /* S9 */
+    bool fetch_heads;  /* S9 */
+    bool whole_models; /* as sy_residency_whole_models, in the pool: for comparison */
 };
 
 enum sy_sched_kind {
