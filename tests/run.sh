@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs test binaries one after the other: tests/run.sh BINARY...
 #
-#   SY_TEST_TIMEOUT=120   seconds that one binary may take
+#   SY_TEST_TIMEOUT=300   seconds that one binary may take
 #   SY_TEST_TALLY=FILE    also appends the closing counts ("passed failed skipped") to FILE
 #
 # One line a binary; its output only if it failed. A skipped cmocka test, or a binary that exits with 77, counts as
@@ -9,7 +9,7 @@
 # "N passed, N failed, N skipped". Fails if a test failed or if nothing ran.
 set -u
 
-timeout_s=${SY_TEST_TIMEOUT:-120}
+timeout_s=${SY_TEST_TIMEOUT:-300}
 passed=0 failed=0 skipped=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
