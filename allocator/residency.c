@@ -529,6 +529,39 @@ uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model)
     return sum;
 }
 
+static void walk_regions(const struct sy_model_books *m,
+                         void (*see)(void *ctx, uint64_t offset, uint64_t bytes, bool is_head),
+                         void *ctx)
+{
+    for (int i = 0; i < m->n_regions; i++)
+        see(ctx, m->regions[i].offset, m->regions[i].bytes, false);
+}
+
+void sy_residency_walk(const struct sy_residency *r, int model,
+                       void (*see)(void *ctx, uint64_t offset, uint64_t bytes, bool is_head),
+                       void *ctx)
+{
+    const struct sy_model_books *m = find_model(r, model);
+    uint64_t from = 0, to = 0;
+    bool is_head = false;
+    if (m && m->cycles)
+        walk_regions(m, see, ctx);
+    for (int i = 0; m && !m->cycles && i < m->n_placed; i++) {
+        uint64_t offset = m->groups[i].offset, bytes = sy_model_block_bytes(m, i);
+        if (bytes == 0)
+            continue;
+        if (to > from && (offset != to || (i < m->n_head) != is_head)) {
+            see(ctx, from, to - from, is_head);
+            from = to = 0;
+        }
+        from = to > from ? from : offset;
+        to = offset + bytes;
+        is_head = i < m->n_head;
+    }
+    if (to > from)
+        see(ctx, from, to - from, is_head);
+}
+
 uint64_t sy_residency_n_evicted(const struct sy_residency *r)
 {
     return r->n_evicted;

@@ -81,6 +81,11 @@ int sy_residency_make_room(struct sy_residency *r, uint64_t bytes);
  * model. The bytes are what these take in the pool. */
 int sy_residency_n_resident(const struct sy_residency *r, int model);
 uint64_t sy_residency_resident_bytes(const struct sy_residency *r, int model);
+/* Shows each stretch of the pool that the model has, in the order of its groups; stretches that touch and are both of its head (the
+ * groups that go last, R4), or both not, are shown as one. A model that cycles shows what it goes round in as no head. */
+void sy_residency_walk(const struct sy_residency *r, int model,
+                       void (*see)(void *ctx, uint64_t offset, uint64_t bytes, bool is_head),
+                       void *ctx);
 /* Groups that idle models lost to others, since the start. */
 uint64_t sy_residency_n_evicted(const struct sy_residency *r);
 

@@ -68,6 +68,20 @@ static json_t *workers_json(struct sy_core *core)
     return list;
 }
 
+static void add_place(void *places, uint64_t offset, uint64_t bytes, bool is_head)
+{
+    json_array_append_new(places, json_pack("{s:o, s:o, s:b}", "offset", count(offset), "bytes",
+                                            count(bytes), "head", (int)is_head));
+}
+
+/* Where the model lies in the pool. */
+static json_t *places_json(const struct sy_core *core, int model)
+{
+    json_t *places = json_array();
+    sy_residency_walk(sy_sched_residency(core->sched), model, add_place, places);
+    return places;
+}
+
 static json_t *model_json(struct sy_core *core, int i)
 {
     static const char *const states[] = {"loading", "ready", "unavailable"};
@@ -80,13 +94,13 @@ static json_t *model_json(struct sy_core *core, int i)
         count(m->package->weights_bytes), "groups", m->n_groups, "resident_groups",
         sy_residency_n_resident(r, i), "resident_bytes", count(sy_residency_resident_bytes(r, i)),
         "requests", count(m->n_requests), "failed", count(m->n_failed), "swaps", count(m->n_swaps));
-    json_t *more = json_pack("{s:o, s:i, s:o, s:i, s:f, s:o, s:o, s:o}", "pool_bytes",
-                             count(h->pool_bytes), "free_prefix_groups", h->free_prefix,
-                             "free_prefix_bytes", count(h->bytes ? h->bytes[h->free_prefix] : 0),
-                             "head_groups", sy_residency_n_head(r, i), "requests_per_s",
-                             sy_core_heads_rate(m, sy_clock_now()), "predicted_swap_ns",
-                             count(sy_core_heads_predict(core, i)), "link_bytes",
-                             count(m->link_bytes), "device_ns", count(m->account.used_ns));
+    json_t *more = json_pack(
+        "{s:o, s:o, s:i, s:o, s:i, s:f, s:o, s:o, s:o}", "places", places_json(core, i),
+        "pool_bytes", count(h->pool_bytes), "free_prefix_groups", h->free_prefix,
+        "free_prefix_bytes", count(h->bytes ? h->bytes[h->free_prefix] : 0), "head_groups",
+        sy_residency_n_head(r, i), "requests_per_s", sy_core_heads_rate(m, sy_clock_now()),
+        "predicted_swap_ns", count(sy_core_heads_predict(core, i)), "link_bytes",
+        count(m->link_bytes), "device_ns", count(m->account.used_ns));
     json_object_update(json, more);
     json_decref(more);
     return json;

@@ -69,6 +69,38 @@ static void assert_intact(const struct world *w, int model, int group)
         assert_int_equal(w->memory[at / PAGE], tag_of(model, group));
 }
 
+struct walked {
+    uint64_t bytes, head_bytes;
+};
+
+static void add_walked(void *ctx, uint64_t offset, uint64_t bytes, bool is_head)
+{
+    struct walked *walked = ctx;
+    assert_true(bytes > 0 && offset + bytes <= PAGES * PAGE);
+    walked->bytes += bytes;
+    walked->head_bytes += is_head ? bytes : 0;
+}
+
+/* What a model shows of itself is what its groups take, head and tail apart. */
+static void check_walk(const struct world *w, int m)
+{
+    const struct run *run = &w->runs[m];
+    struct walked walked = {0}, wanted = {0};
+    int n = sy_residency_n_resident(w->residency, m);
+    sy_residency_walk(w->residency, m, add_walked, &walked);
+    for (int g = 0; g < n; g++) {
+        uint64_t bytes = (run->bytes[g] + PAGE - 1) / PAGE * PAGE;
+        wanted.bytes += bytes;
+        wanted.head_bytes += g < sy_residency_n_head(w->residency, m) ? bytes : 0;
+    }
+    if (run->phase == RUNNING && run->cycles) {
+        assert_true(walked.bytes >= wanted.bytes && walked.head_bytes == 0);
+        return;
+    }
+    assert_int_equal(walked.bytes, wanted.bytes);
+    assert_int_equal(walked.head_bytes, wanted.head_bytes);
+}
+
 static void check_world(const struct world *w)
 {
     assert_true(sy_pool_is_valid(w->pool));
@@ -84,6 +116,7 @@ static void check_world(const struct world *w)
         for (int g = 0; g < n; g++)
             if (run->phase == IDLE || run->arrived[g])
                 assert_intact(w, m, g);
+        check_walk(w, m);
     }
 }
 

@@ -18,9 +18,25 @@ static void draw(char *map, double pool, double offset, double bytes, char sign)
             map[i] = sign;
 }
 
+/* Tails first: a head in the same column is what one wants to see. */
+static void draw_models(char *map, double pool, const json_t *models, bool heads)
+{
+    json_t *model, *place;
+    size_t i, k;
+
+    json_array_foreach(models, i, model)
+    {
+        json_array_foreach(json_object_get(model, "places"), k,
+                           place) if (json_is_true(json_object_get(place, "head")) == heads)
+            draw(map, pool, sy_cli_number(place, "offset"), sy_cli_number(place, "bytes"),
+                 heads ? 'H' : 't');
+    }
+}
+
 static void print_pool(json_t *status)
 {
     const json_t *pool = json_object_get(status, "pool");
+    const json_t *models = json_object_get(status, "models");
     double bytes = sy_cli_number(pool, "bytes");
     char map[MAP_WIDTH + 1];
     json_t *item;
@@ -30,7 +46,9 @@ static void print_pool(json_t *status)
     map[MAP_WIDTH] = '\0';
     json_array_foreach(json_object_get(pool, "blocks"), i,
                        item) if (json_is_true(json_object_get(item, "used")))
-        draw(map, bytes, sy_cli_number(item, "offset"), sy_cli_number(item, "bytes"), 'm');
+        draw(map, bytes, sy_cli_number(item, "offset"), sy_cli_number(item, "bytes"), 'w');
+    draw_models(map, bytes, models, false);
+    draw_models(map, bytes, models, true);
     json_array_foreach(json_object_get(status, "lanes"), i, item)
         draw(map, bytes, sy_cli_number(item, "offset"), sy_cli_number(item, "bytes"), '=');
     json_array_foreach(json_object_get(status, "jobs"), i,
@@ -38,8 +56,8 @@ static void print_pool(json_t *status)
         draw(map, bytes, sy_cli_number(item, "persistent_offset"),
              sy_cli_number(item, "persistent_bytes"),
              (char)('0' + (int)sy_cli_number(item, "job") % 10));
-    printf("pool   %.0f MB, %.0f MB free  (digits: jobs, = lanes, m models and workspace, . "
-           "free)\n[%s]\n",
+    printf("pool   %.0f MB, %.0f MB free  (digits: jobs, = lanes, H heads and t tails of "
+           "models, w workspace, . free)\n[%s]\n",
            bytes / 1e6, sy_cli_number(pool, "free_bytes") / 1e6, map);
 }
 
