@@ -204,6 +204,23 @@ static int remove_folder(void **state)
     return system(command) == 0 ? 0 : -1;
 }
 
+/* N4: two would remove each other's files. */
+static void one_writer_has_a_name(void **state)
+{
+    (void)state;
+    struct sy_snapshot_layout mine = layout_of("claimed"), other = layout_of("other");
+    struct sy_snapshot_writer *first, *second;
+    assert_int_equal(sy_snapshot_writer_create(&mine, &first), SY_OK);
+    assert_int_equal(sy_snapshot_writer_create(&mine, &second), SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), "claimed"));
+    assert_non_null(strstr(sy_error_text(), folder));
+    assert_int_equal(sy_snapshot_writer_create(&other, &second), SY_OK);
+    sy_snapshot_writer_destroy(first);
+    assert_int_equal(sy_snapshot_writer_create(&mine, &first), SY_OK);
+    sy_snapshot_writer_destroy(first);
+    sy_snapshot_writer_destroy(second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_another_job_or_model),
         cmocka_unit_test(test_newer_format),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(one_writer_has_a_name),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -240,10 +240,10 @@ int sy_job_load(const char *path, char **text)
     struct sy_job job;
     SY_TRY(folder_of(path, folder));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!root && json_error_code(&error) == json_error_cannot_open_file)
+        return sy_error_set(SY_ENOTFOUND, "job file: %s", error.text); /* it names the file */
     if (!root)
-        return sy_error_set(json_error_code(&error) == json_error_cannot_open_file ? SY_ENOTFOUND
-                                                                                   : SY_EARG,
-                            "job file '%s': line %d: %s", path, error.line, error.text);
+        return sy_error_set(SY_EARG, "job file '%s': line %d: %s", path, error.line, error.text);
     int status = json_is_object(root)
                      ? normalize(root, folder, text)
                      : sy_error_set(SY_EARG, "job file '%s': must be an object in braces", path);

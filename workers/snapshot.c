@@ -5,10 +5,13 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -103,12 +106,61 @@ static int remove_temporaries(const struct sy_snapshot_layout *l)
     return SY_OK;
 }
 
-int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *l)
+/* ---- one writer a name (N4) -------------------------------------------------------------------------- */
+
+#define CLAIM_WAITS   100 /* a writer that was killed may still hang in its fsync */
+#define CLAIM_WAIT_US 20000
+
+/* The name of a socket that is bound while a writer lives: the kernel gives it back with the process, and no file is left. */
+static socklen_t claim_name(const struct sy_snapshot_layout *l, const struct stat *folder,
+                            struct sockaddr_un *out)
+{
+    char text[256]; /* names have at most 100 letters */
+    int n = snprintf(text, sizeof text, "%ju/%ju/%s", (uintmax_t)folder->st_dev,
+                     (uintmax_t)folder->st_ino, l->job_name);
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "switchyard-snapshots-%016" PRIx64,
+                 XXH3_64bits(text, (size_t)SY_MIN(n, (int)sizeof text - 1)));
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int claim(const struct sy_snapshot_layout *l, int *out)
+{
+    struct stat folder;
+    struct sockaddr_un name;
+    if (stat(l->folder, &folder) < 0)
+        return sy_error_set(SY_EIO, "snapshot folder '%s': %s", l->folder, strerror(errno));
+    socklen_t n_bytes = claim_name(l, &folder, &name);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    for (int i = 0; bind(fd, (struct sockaddr *)&name, n_bytes) < 0; i++) {
+        int error = errno;
+        if (error == EADDRINUSE && i < CLAIM_WAITS && usleep(CLAIM_WAIT_US) == 0)
+            continue;
+        close(fd);
+        return error == EADDRINUSE
+                   ? sy_error_set(
+                         SY_EBUSY,
+                         "another job '%s' runs with the snapshot folder '%s'; name one of "
+                         "them, or its folder, otherwise",
+                         l->job_name, l->folder)
+                   : sy_error_set(SY_EIO, "cannot bind a socket: %s", strerror(error));
+    }
+    *out = fd;
+    return SY_OK;
+}
+
+static int prepare_folder(const struct sy_snapshot_layout *l, int *claim_fd)
 {
     if (mkdir(l->folder, 0777) < 0 && errno != EEXIST)
         return sy_error_set(SY_EIO, "snapshot folder '%s': %s; make it, or name another in the job",
                             l->folder, strerror(errno));
-    return remove_temporaries(l); /* N1 */
+    SY_TRY(claim(l, claim_fd));
+    int status = remove_temporaries(l); /* N1 */
+    if (status < 0)
+        close(*claim_fd);
+    return status;
 }
 
 /* ---- the header's hash (N2) ------------------------------------------------------------------------ */
@@ -301,6 +353,7 @@ struct sy_snapshot_writer {
     pthread_cond_t changed;
     enum writer_state state; /* FULL: the thread owns data; DONE: a result waits for poll */
     bool is_ending;
+    int claim_fd; /* N4 */
     struct sy_snapshot_info info;
     struct sy_snapshot_result result;
     void *data;
@@ -339,6 +392,8 @@ static void *writer_main(void *argument)
 int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
                               struct sy_snapshot_writer **out)
 {
+    int claim_fd;
+    SY_TRY(prepare_folder(layout, &claim_fd));
     struct sy_snapshot_writer *w = calloc(1, sizeof *w);
     void *data = malloc(layout->data_bytes + 1);
     pthread_condattr_t attr;
@@ -346,6 +401,7 @@ int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
         goto no_memory;
     w->layout = *layout;
     w->data = data;
+    w->claim_fd = claim_fd;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -359,6 +415,7 @@ int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
     *out = w;
     return SY_OK;
 no_memory:
+    close(claim_fd);
     free(data);
     free(w);
     return sy_error_set(SY_ENOMEM_HOST,
@@ -377,6 +434,7 @@ void sy_snapshot_writer_destroy(struct sy_snapshot_writer *w)
     pthread_join(w->thread, NULL);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
+    close(w->claim_fd);
     free(w->data);
     free(w);
 }

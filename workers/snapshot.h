@@ -6,7 +6,8 @@
  * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header) and header_xxh3 (of the others and
  *     of names, types, shapes and places of the tensors). A reader checks the header's hash first: where it fits, another
  *     format, job or model is meant, and refused; where it does not, the file is damaged, and the one before is taken.
- * N3: a write that fails removes its own .tmp and touches no older snapshot. */
+ * N3: a write that fails removes its own .tmp and touches no older snapshot.
+ * N4: one writer at a time has a job's name in a folder, on this machine. */
 #ifndef SY_WORKERS_SNAPSHOT_H
 #define SY_WORKERS_SNAPSHOT_H
 
@@ -35,8 +36,6 @@ struct sy_snapshot_info {
 /* Writes data (data_bytes, packed) durably and removes older ones. path: SY_SNAPSHOT_PATH_BYTES bytes. Blocks. EIO names file and reason. */
 int sy_snapshot_write(const struct sy_snapshot_layout *layout, const struct sy_snapshot_info *info,
                       const void *data, char *path);
-/* Removes temporary files of this job; the folder is made if missing. EIO. */
-int sy_snapshot_prepare_folder(const struct sy_snapshot_layout *layout);
 /* Newest good snapshot into data. A damaged one is logged and the one before is tried. ENOTFOUND when there is none
  * (error text is not for people); EARG when a good one is of another job with this name or of another model, EUNSUPPORTED of another
  * format. */
@@ -47,6 +46,8 @@ int sy_snapshot_read_newest(const struct sy_snapshot_layout *layout, struct sy_s
 
 struct sy_snapshot_writer;
 
+/* Makes the folder if it is missing and removes what killed writers left there (N1). EBUSY: another job writes under this name there
+ * (N4; waits up to 2 s for one that is about to end); EIO, ENOMEM_HOST. */
 int sy_snapshot_writer_create(const struct sy_snapshot_layout *layout,
                               struct sy_snapshot_writer **out);
 /* Waits for the write in flight. NULL is fine. */

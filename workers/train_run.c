@@ -375,13 +375,11 @@ int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral
     if (in_memory)
         SY_TRY(adopt_or_load(r, &in_memory));
     if (r->job.snapshot_folder)
-        SY_TRY(sy_snapshot_prepare_folder(&r->layout));
+        SY_TRY(sy_snapshot_writer_create(&r->layout, &r->writer)); /* first: N4 */
     if (!in_memory)
         SY_TRY(load_state(r));
     else if (r->job.snapshot_folder)
         SY_TRY(look_up_snapshot(r));
-    if (r->job.snapshot_folder)
-        SY_TRY(sy_snapshot_writer_create(&r->layout, &r->writer));
     r->last_snapshot_ns = sy_clock_now();
     r->wants_evaluation = true;
     atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);
