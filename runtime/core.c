@@ -66,6 +66,10 @@ static int choose_cores(struct sy_core *core, const char *text)
         return sy_error_set(SY_EIO, "sched_getaffinity: %s", strerror(errno));
     if (text)
         SY_TRY(parse_cores(text, core));
+    for (size_t i = 0; text && i < core->n_cores; i++)
+        if (!CPU_ISSET(core->cores[i], &set))
+            return sy_error_set(SY_EARG, "cores '%s': this process may not use core %llu", text,
+                                (unsigned long long)core->cores[i]);
     for (int c = 0; !text && c < CPU_SETSIZE && core->n_cores < SY_CORE_MAX_CORES; c++)
         if (CPU_ISSET(c, &set))
             core->cores[core->n_cores++] = (uint64_t)c;
@@ -185,6 +189,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
     SY_TRY(sy_supervisor_create(core->base, &supervisor, &core->supervisor));
+    sy_core_resume_rules(core); /* first: quotas hold for the jobs too */
     return sy_core_resume_jobs(core);
 }
 

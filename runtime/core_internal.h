@@ -113,6 +113,7 @@ struct sy_core_job {
     int worker; /* -1: none */
     int tenant, priority;
     bool stop_wanted, evaluate, suspended, opportunistic;
+    bool priority_set;               /* while it ran: not what its text says */
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
@@ -239,6 +240,8 @@ sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
 
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
+/* Rules that were kept; those that are not to be used are logged. */
+void sy_core_resume_rules(struct sy_core *core);
 int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);

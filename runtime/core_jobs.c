@@ -210,7 +210,7 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     if (strlen(text) > SY_MESSAGE_MAX_BYTES / 2)
         return sy_error_set(SY_ETOOBIG, "a job of %zu bytes; at most %u", strlen(text),
                             SY_MESSAGE_MAX_BYTES / 2);
-    SY_TRY(sy_job_store_put(core->store, id, text));
+    SY_TRY(sy_job_store_put(core->store, id, text, NULL));
     int status = add_job(core, id, text, &j);
     if (status < 0) {
         sy_job_store_remove(core->store, id);
@@ -223,11 +223,38 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     return SY_OK;
 }
 
-static int resume_job(void *ctx, uint64_t id, const char *text)
+/* What was set while it ran holds on. */
+static void take_settings(struct sy_core *core, struct sy_core_job *j, const json_t *set)
+{
+    const json_t *priority = json_object_get(set, "priority");
+    int value = (int)SY_MIN(SY_MAX(json_integer_value(priority), -1000), 1000);
+    if (priority && sy_sched_job_set_priority(core->sched, j->id, value) == SY_OK) {
+        j->priority = value;
+        j->priority_set = true;
+    }
+    if (json_is_true(json_object_get(set, "suspended")) &&
+        sy_sched_job_suspend(core->sched, j->id, true) == SY_OK)
+        j->suspended = true;
+}
+
+static int keep_settings(struct sy_core *core, const struct sy_core_job *j, bool suspended,
+                         const int *priority)
+{
+    json_t *set = json_pack("{s:b}", "suspended", (int)suspended);
+    if (set && priority)
+        json_object_set_new(set, "priority", json_integer(*priority));
+    int status = set ? sy_job_store_put(core->store, j->id, j->text, set)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    json_decref(set);
+    return status;
+}
+
+static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
 {
     struct sy_core *core = ctx;
     struct sy_core_job *j;
     SY_TRY(add_job(core, id, text, &j));
+    take_settings(core, j, set);
     sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
     return SY_OK;
 }
@@ -254,6 +281,7 @@ int sy_core_job_suspend(struct sy_core *core, uint64_t id, bool suspended)
 {
     struct sy_core_job *j;
     SY_TRY(find_live(core, id, &j));
+    SY_TRY(keep_settings(core, j, suspended, j->priority_set ? &j->priority : NULL));
     SY_TRY(sy_sched_job_suspend(core->sched, id, suspended));
     j->suspended = suspended;
     sy_core_pump_soon(core);
@@ -264,8 +292,10 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
 {
     struct sy_core_job *j;
     SY_TRY(find_live(core, id, &j));
+    SY_TRY(keep_settings(core, j, j->suspended, &priority));
     SY_TRY(sy_sched_job_set_priority(core->sched, id, priority));
     j->priority = priority;
+    j->priority_set = true;
     sy_core_pump_soon(core);
     return SY_OK;
 }

@@ -1,4 +1,6 @@
 /* What an operator sets while the runtime runs: the policy among jobs, training's share, tenants. */
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +15,10 @@ int sy_core_tenant_find(struct sy_core *core, const char *name, int *out)
             return SY_OK;
         }
     }
+    for (const char *at = name; *at; at++)
+        if (iscntrl((unsigned char)*at)) /* it is shown on terminals */
+            return sy_error_set(SY_EARG, "tenant: a name has no control characters, 0x%02x",
+                                (unsigned char)*at);
     if (!*name || strlen(name) >= SY_CORE_TENANT_NAME)
         return sy_error_set(SY_EARG, "tenant '%.80s': a name of 1 to %d bytes", name,
                             SY_CORE_TENANT_NAME - 1);
@@ -51,52 +57,151 @@ static int check_keys(json_t *params, const char *const *known)
     return SY_OK;
 }
 
-int sy_core_policy_set(struct sy_core *core, json_t *params)
+/* A whole number; else as number(). */
+static int whole(json_t *params, const char *key, double least, double most, double otherwise,
+                 double *out)
+{
+    SY_TRY(number(params, key, least, most, otherwise, out));
+    if (*out != floor(*out))
+        return sy_error_set(SY_EARG, "%s is %g: a whole number from %g to %g", key, *out, least,
+                            most);
+    return SY_OK;
+}
+
+/* A part of the whole, which is kept in thousandths; one that is not 0 must not become it. */
+static int share(json_t *params, const char *key, double otherwise, unsigned *permille)
+{
+    double part;
+    SY_TRY(number(params, key, 0, 1, otherwise, &part));
+    *permille = (unsigned)lround(part * 1000);
+    if (part > 0 && *permille == 0)
+        return sy_error_set(SY_EARG, "%s is %g: 0, or from 0.001 to 1", key, part);
+    return SY_OK;
+}
+
+static int text(json_t *params, const char *key, const char *otherwise, const char **out)
+{
+    json_t *value = json_object_get(params, key);
+    *out = value ? json_string_value(value) : otherwise;
+    return *out ? SY_OK
+                : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+}
+
+/* So that they hold after a restart too. */
+static void keep_rules(struct sy_core *core)
+{
+    json_t *rules = sy_core_rules_json(core);
+    if (sy_job_store_put_rules(core->store, rules) < 0)
+        sy_log_error("rules", "event=not_kept why=\"%s\"", sy_error_text());
+    json_decref(rules);
+}
+
+static int set_policy(struct sy_core *core, json_t *params)
 {
     static const char *const known[] = {"policy", "at_once", "max_wait_s", "train_share", NULL};
-    const char *name = json_string_value(json_object_get(params, "policy"));
     enum sy_policy_kind kind = sy_policy_kind(sy_sched_policy(core->sched));
-    double at_once, max_wait_s, train_share;
+    const char *name;
+    double at_once, max_wait_s;
+    unsigned train_permille;
     SY_TRY(check_keys(params, known));
-    if (name)
-        SY_TRY(sy_policy_parse(name, &kind));
-    SY_TRY(number(params, "at_once", 0, SY_CORE_MAX_WORKERS, core->at_once, &at_once));
+    SY_TRY(text(params, "policy", sy_policy_name(kind), &name));
+    SY_TRY(sy_policy_parse(name, &kind));
+    SY_TRY(whole(params, "at_once", 0, SY_CORE_MAX_WORKERS, core->at_once, &at_once));
     SY_TRY(number(params, "max_wait_s", 0, 1e6, core->max_wait_s, &max_wait_s));
-    SY_TRY(number(params, "train_share", 0, 1, core->train_share, &train_share));
+    SY_TRY(share(params, "train_share", core->train_share, &train_permille));
     sy_core_tick(core);
     SY_TRY(sy_sched_set_policy(core->sched, kind, (int)at_once, (sy_ns)(max_wait_s * 1e9)));
-    SY_TRY(sy_sched_set_train_share(core->sched, (unsigned)(train_share * 1000)));
+    SY_TRY(sy_sched_set_train_share(core->sched, train_permille));
     core->at_once = at_once;
     core->max_wait_s = max_wait_s;
-    core->train_share = train_share;
+    core->train_share = train_permille / 1e3;
     sy_log_info("rules", "event=policy policy=%s at_once=%g max_wait_s=%g train_share=%g",
-                sy_policy_name(kind), at_once, max_wait_s, train_share);
+                sy_policy_name(kind), at_once, max_wait_s, core->train_share);
     sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+static int set_tenant(struct sy_core *core, json_t *params)
+{
+    static const char *const known[] = {"tenant", "weight", "hard_share", "memory_bytes", NULL};
+    static const struct sy_core_tenant fresh = {.weight = 1};
+    const struct sy_core_tenant *now = &fresh;
+    const char *name;
+    int tenant;
+    double weight, memory;
+    unsigned hard_permille;
+    SY_TRY(check_keys(params, known));
+    SY_TRY(text(params, "tenant", NULL, &name));
+    for (int i = 0; i < core->n_tenants; i++)
+        if (strcmp(core->tenants[i].name, name) == 0)
+            now = &core->tenants[i];
+    SY_TRY(whole(params, "weight", 1, 1e6, now->weight, &weight));
+    SY_TRY(share(params, "hard_share", now->hard_permille / 1e3, &hard_permille));
+    SY_TRY(number(params, "memory_bytes", 0, 1e18, (double)now->memory_bytes, &memory));
+    SY_TRY(sy_core_tenant_find(core, name, &tenant)); /* last: a bad call makes none */
+    struct sy_core_tenant *t = &core->tenants[tenant];
+    sy_core_tick(core);
+    SY_TRY(sy_sched_set_tenant(core->sched, tenant, (unsigned)weight, hard_permille,
+                               (uint64_t)memory));
+    t->weight = (unsigned)weight;
+    t->hard_permille = hard_permille;
+    t->memory_bytes = (uint64_t)memory;
+    sy_core_pump_soon(core);
+    return SY_OK;
+}
+
+int sy_core_policy_set(struct sy_core *core, json_t *params)
+{
+    SY_TRY(set_policy(core, params));
+    keep_rules(core);
     return SY_OK;
 }
 
 int sy_core_tenant_set(struct sy_core *core, json_t *params)
 {
-    static const char *const known[] = {"tenant", "weight", "hard_share", "memory_bytes", NULL};
-    const char *name = json_string_value(json_object_get(params, "tenant"));
-    int tenant;
-    double weight, hard, memory;
-    SY_TRY(check_keys(params, known));
-    if (!name)
-        return sy_error_set(SY_EARG, "the parameter \"tenant\" is missing or no string");
-    SY_TRY(sy_core_tenant_find(core, name, &tenant));
-    struct sy_core_tenant *t = &core->tenants[tenant];
-    SY_TRY(number(params, "weight", 1, 1e6, t->weight, &weight));
-    SY_TRY(number(params, "hard_share", 0, 1, t->hard_permille / 1e3, &hard));
-    SY_TRY(number(params, "memory_bytes", 0, 1e18, (double)t->memory_bytes, &memory));
-    sy_core_tick(core);
-    SY_TRY(sy_sched_set_tenant(core->sched, tenant, (unsigned)weight, (unsigned)(hard * 1000),
-                               (uint64_t)memory));
-    t->weight = (unsigned)weight;
-    t->hard_permille = (unsigned)(hard * 1000);
-    t->memory_bytes = (uint64_t)memory;
-    sy_core_pump_soon(core);
+    SY_TRY(set_tenant(core, params));
+    keep_rules(core);
     return SY_OK;
+}
+
+/* Names that requests brought along need no place among the tenants again. */
+static bool is_plain(const json_t *tenant)
+{
+    return json_number_value(json_object_get(tenant, "weight")) == 1 &&
+           json_number_value(json_object_get(tenant, "hard_share")) == 0 &&
+           json_number_value(json_object_get(tenant, "memory_bytes")) == 0;
+}
+
+/* The entries of `from` that setting knows: the rest is only for looking. */
+static json_t *pick(const json_t *from, const char *const *keys)
+{
+    json_t *params = json_object();
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys))
+            json_object_set(params, *keys, json_object_get(from, *keys));
+    return params;
+}
+
+void sy_core_resume_rules(struct sy_core *core)
+{
+    static const char *const policy[] = {"policy", "at_once", "max_wait_s", "train_share", NULL};
+    static const char *const tenant[] = {"tenant", "weight", "hard_share", "memory_bytes", NULL};
+    json_t *rules = sy_job_store_rules(core->store), *params, *entry;
+    size_t i;
+    if (!rules)
+        return;
+    params = pick(rules, policy);
+    if (set_policy(core, params) < 0)
+        sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());
+    json_decref(params);
+    json_array_foreach(json_object_get(rules, "tenants"), i, entry)
+    {
+        params = pick(entry, tenant);
+        if (!is_plain(entry) && set_tenant(core, params) < 0)
+            sy_log_error("rules", "event=not_resumed why=\"%s\"", sy_error_text());
+        json_decref(params);
+    }
+    json_decref(rules);
 }
 
 json_t *sy_core_rules_json(struct sy_core *core)

@@ -2,10 +2,11 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <jansson.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,21 +19,45 @@
 
 struct sy_job_store {
     char *folder; /* NULL: keeps nothing */
+    int lock_fd; /* the folder, locked; -1: keeps nothing. The kernel lets go when the process ends */
 };
+
+/* Two runtimes on one folder would both train its jobs, over each other's snapshots. */
+static int lock_folder(struct sy_job_store *store)
+{
+    store->lock_fd = open(store->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store->lock_fd < 0)
+        return sy_error_set(SY_EIO, "cannot open the state folder %s: %s", store->folder,
+                            strerror(errno));
+    if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return SY_OK;
+    if (errno == EWOULDBLOCK)
+        return sy_error_set(SY_EBUSY, "another server has the state folder %s; give each its own",
+                            store->folder);
+    sy_log_warn("jobs", "event=not_locked folder=%s why=\"%s\"", store->folder, strerror(errno));
+    return SY_OK; /* a file system without locks */
+}
 
 int sy_job_store_open(const char *folder, struct sy_job_store **out)
 {
     struct sy_job_store *store = calloc(1, sizeof *store);
+    if (store)
+        store->lock_fd = -1;
     if (store && folder)
         store->folder = strdup(folder);
     if (!store || (folder && !store->folder)) {
-        free(store);
+        sy_job_store_close(store);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the job store");
     }
     if (folder && mkdir(folder, 0755) < 0 && errno != EEXIST) {
         int error = errno;
         sy_job_store_close(store);
         return sy_error_set(SY_EIO, "cannot make the state folder %s: %s", folder, strerror(error));
+    }
+    int status = folder ? lock_folder(store) : SY_OK;
+    if (status < 0) {
+        sy_job_store_close(store);
+        return status;
     }
     *out = store;
     return SY_OK;
@@ -42,28 +67,20 @@ void sy_job_store_close(struct sy_job_store *store)
 {
     if (!store)
         return;
+    if (store->lock_fd >= 0)
+        close(store->lock_fd);
     free(store->folder);
     free(store);
 }
 
-static int make_path(const struct sy_job_store *store, uint64_t job, char *path)
+/* Takes the reference. NULL: `what` could not be put as JSON. */
+static int put_json(const char *path, json_t *json, const char *what)
 {
-    int n = snprintf(path, PATH_BYTES, "%s/job-%llu.json", store->folder, (unsigned long long)job);
-    return n < PATH_BYTES ? SY_OK : sy_error_set(SY_EARG, "the state folder's name is too long");
-}
-
-int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text)
-{
-    char path[PATH_BYTES];
     struct sy_durable_file file;
-    if (!store->folder)
-        return SY_OK;
-    SY_TRY(make_path(store, job, path));
-    json_t *json = json_pack("{s:I, s:s}", "job", (json_int_t)job, "text", text);
     char *bytes = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
     json_decref(json);
     if (!bytes)
-        return sy_error_set(SY_EARG, "job %llu is not UTF-8 text", (unsigned long long)job);
+        return sy_error_set(SY_EARG, "%s is not UTF-8 text", what);
     int status = sy_durable_file_create(path, &file);
     if (status == SY_OK) {
         status = sy_write_fully(file.fd, path, bytes, strlen(bytes), 0);
@@ -74,6 +91,25 @@ int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text)
     }
     free(bytes);
     return status;
+}
+
+static int make_path(const struct sy_job_store *store, uint64_t job, char *path)
+{
+    int n = snprintf(path, PATH_BYTES, "%s/job-%llu.json", store->folder, (unsigned long long)job);
+    return n < PATH_BYTES ? SY_OK : sy_error_set(SY_EARG, "the state folder's name is too long");
+}
+
+int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text, json_t *set)
+{
+    char path[PATH_BYTES], what[32];
+    if (!store->folder)
+        return SY_OK;
+    SY_TRY(make_path(store, job, path));
+    json_t *json = json_pack("{s:I, s:s}", "job", (json_int_t)job, "text", text);
+    if (json && set)
+        json_object_set(json, "set", set);
+    snprintf(what, sizeof what, "job %llu", (unsigned long long)job);
+    return put_json(path, json, what);
 }
 
 void sy_job_store_remove(struct sy_job_store *store, uint64_t job)
@@ -112,7 +148,8 @@ static int list_ids(const struct sy_job_store *store, uint64_t *ids)
 }
 
 int sy_job_store_load(struct sy_job_store *store,
-                      int (*take)(void *ctx, uint64_t job, const char *text), void *ctx)
+                      int (*take)(void *ctx, uint64_t job, const char *text, const json_t *set),
+                      void *ctx)
 {
     uint64_t ids[MAX_JOBS];
     char path[PATH_BYTES];
@@ -127,11 +164,38 @@ int sy_job_store_load(struct sy_job_store *store,
         const char *text = json_string_value(json_object_get(json, "text"));
         int status = SY_OK;
         if (text)
-            status = take(ctx, ids[i], text);
+            status = take(ctx, ids[i], text, json_object_get(json, "set"));
         else
             sy_log_error("jobs", "event=unreadable path=%s why=\"%s\"", path, error.text);
         json_decref(json);
         SY_TRY(status);
     }
     return SY_OK;
+}
+
+static int rules_path(const struct sy_job_store *store, char *path)
+{
+    int n = snprintf(path, PATH_BYTES, "%s/rules.json", store->folder);
+    return n < PATH_BYTES ? SY_OK : sy_error_set(SY_EARG, "the state folder's name is too long");
+}
+
+int sy_job_store_put_rules(struct sy_job_store *store, json_t *rules)
+{
+    char path[PATH_BYTES];
+    if (!store->folder)
+        return SY_OK;
+    SY_TRY(rules_path(store, path));
+    return put_json(path, json_incref(rules), "a rule");
+}
+
+json_t *sy_job_store_rules(struct sy_job_store *store)
+{
+    char path[PATH_BYTES];
+    json_error_t error;
+    if (!store->folder || rules_path(store, path) < 0 || access(path, F_OK) < 0)
+        return NULL;
+    json_t *rules = json_load_file(path, 0, &error);
+    if (!rules)
+        sy_log_error("jobs", "event=unreadable path=%s why=\"%s\"", path, error.text);
+    return rules;
 }

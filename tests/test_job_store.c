@@ -1,0 +1,195 @@
+/* What survives the runtime: stored jobs with what was set for them, rules, and one runtime a folder. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "runtime/job_store.h"
+#include "tests/server_fixture.h"
+
+struct seen {
+    int n;
+    uint64_t ids[4];
+    char texts[4][32];
+    json_int_t priorities[4];
+};
+
+static int see(void *ctx, uint64_t job, const char *text, const json_t *set)
+{
+    struct seen *seen = ctx;
+    assert_true(seen->n < 4);
+    seen->ids[seen->n] = job;
+    snprintf(seen->texts[seen->n], sizeof seen->texts[0], "%s", text);
+    seen->priorities[seen->n++] = json_integer_value(json_object_get(set, "priority"));
+    return SY_OK;
+}
+
+static void jobs_keep_what_was_set(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    struct sy_job_store *store;
+    struct seen seen = {0};
+    fixture_init(&f, "store");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    assert_int_equal(sy_job_store_open(folder, &store), SY_OK);
+    json_t *set = json_pack("{s:i}", "priority", -7);
+    assert_int_equal(sy_job_store_put(store, 12, "twelve", NULL), SY_OK);
+    assert_int_equal(sy_job_store_put(store, 3, "three", NULL), SY_OK);
+    assert_int_equal(sy_job_store_put(store, 12, "twelve", set), SY_OK);
+    json_decref(set);
+    assert_null(sy_job_store_rules(store));
+    assert_int_equal(sy_job_store_load(store, see, &seen), SY_OK);
+    assert_int_equal(seen.n, 2);
+    assert_int_equal(seen.ids[0], 3);
+    assert_string_equal(seen.texts[1], "twelve");
+    assert_int_equal(seen.priorities[0], 0);
+    assert_int_equal(seen.priorities[1], -7);
+    sy_job_store_remove(store, 3);
+    sy_job_store_remove(store, 12);
+    sy_job_store_close(store);
+    fixture_finish(&f);
+}
+
+static void one_runtime_has_a_folder(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    struct sy_job_store *first, *second;
+    fixture_init(&f, "locked");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    assert_int_equal(sy_job_store_open(folder, &first), SY_OK);
+    assert_int_equal(sy_job_store_open(folder, &second), SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), folder));
+    sy_job_store_close(first);
+    assert_int_equal(sy_job_store_open(folder, &second), SY_OK);
+    sy_job_store_close(second);
+    fixture_finish(&f);
+}
+
+static json_t *first_job(json_t *status)
+{
+    return json_array_get(json_object_get(status, "jobs"), 0);
+}
+
+static json_t *tenant(json_t *status, const char *name)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(json_object_get(json_object_get(status, "rules"), "tenants"), i,
+                       entry) if (strcmp(json_string_value(json_object_get(entry, "tenant")),
+                                         name) == 0) return entry;
+    return NULL;
+}
+
+static void check_what_was_set(struct fixture *f)
+{
+    json_t *status = fixture_status(f), *rules = json_object_get(status, "rules");
+    json_t *red = tenant(status, "red");
+    assert_string_equal(json_string_value(json_object_get(rules, "policy")), "weighted");
+    assert_true(json_number_value(json_object_get(rules, "train_share")) == 0.57);
+    assert_true(json_number_value(json_object_get(rules, "max_wait_s")) == 2.5);
+    assert_non_null(red);
+    assert_int_equal(json_integer_value(json_object_get(red, "weight")), 3);
+    assert_true(json_number_value(json_object_get(red, "hard_share")) == 0.29);
+    assert_int_equal(json_integer_value(json_object_get(red, "memory_bytes")), 50000000);
+    assert_int_equal(json_integer_value(json_object_get(first_job(status), "priority")), -9);
+    json_decref(status);
+}
+
+/* A quota that goes with a crash is none, and a job that somebody paused must not go on by itself. */
+static void what_was_set_holds_after_a_restart(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    fixture_init(&f, "rules");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "paused", 1000000, 1000000));
+    fixture_wait_step(&f, job, 2);
+    json_decref(fixture_call(&f, "policy",
+                             json_pack("{s:s, s:f, s:f}", "policy", "weighted", "train_share", 0.57,
+                                       "max_wait_s", 2.5)));
+    json_decref(fixture_call(&f, "tenant",
+                             json_pack("{s:s, s:i, s:f, s:i}", "tenant", "red", "weight", 3,
+                                       "hard_share", 0.29, "memory_bytes", 50000000)));
+    json_decref(fixture_call(&f, "job_priority",
+                             json_pack("{s:I, s:i}", "job", (json_int_t)job, "priority", -9)));
+    json_decref(fixture_call(&f, "job_pause", json_pack("{s:I}", "job", (json_int_t)job)));
+    check_what_was_set(&f);
+    for (int round = 0; round < 2; round++) {
+        if (round == 0)
+            fixture_kill(&f);
+        else
+            assert_int_equal(fixture_stop(&f), 0);
+        fixture_start(&f, args);
+        check_what_was_set(&f);
+    }
+    for (int i = 0; i < 100; i++) { /* until it stands there */
+        json_t *status = fixture_status(&f);
+        const char *text = json_string_value(json_object_get(first_job(status), "state"));
+        bool stands = strcmp(text, "suspended") == 0;
+        json_decref(status);
+        if (stands)
+            break;
+        assert_true(i < 99);
+        usleep(100000);
+    }
+    json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)job)));
+    fixture_wait_step(&f, job, 4);
+    fixture_kill(&f);
+    fixture_finish(&f);
+}
+
+static void assert_refused(struct fixture *f, const char *method, json_t *params, const char *says)
+{
+    char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
+    assert_int_equal(sy_client_call(f->client, method, text, &answer), SY_EARG);
+    assert_non_null(strstr(sy_client_error(f->client), says));
+    free(text);
+    free(answer);
+    json_decref(params);
+}
+
+static void rules_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "refused");
+    const char *const args[] = {"--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    assert_refused(&f, "policy", json_pack("{s:i}", "policy", 5), "policy");
+    assert_refused(&f, "policy", json_pack("{s:f}", "at_once", 1.5), "1.5");
+    assert_refused(&f, "policy", json_pack("{s:f}", "train_share", 0.0001), "0.0001");
+    assert_refused(&f, "tenant", json_pack("{s:s, s:f}", "tenant", "x", "weight", 1.5), "1.5");
+    assert_refused(&f, "tenant", json_pack("{s:s, s:f}", "tenant", "x", "hard_share", 4e-4),
+                   "0.0004");
+    assert_refused(&f, "tenant", json_pack("{s:s}", "tenant", "x\033[1m"), "0x1b");
+    json_t *status = fixture_status(&f);
+    assert_null(tenant(status, "x")); /* refused: nothing was made */
+    json_decref(status);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_keep_what_was_set),
+        cmocka_unit_test(one_runtime_has_a_folder),
+        cmocka_unit_test(what_was_set_holds_after_a_restart),
+        cmocka_unit_test(rules_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
