@@ -53,6 +53,8 @@ void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx)
 
 struct sy_slab *sy_core_slab(struct sy_core *core);
 
+#define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
+
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
  * Refused when it can never fit: ENOMEM_DEVICE with the sizes. The name is the package's unless `name` is given. */
 typedef void (*sy_core_done)(void *ctx, int status, const char *error);

@@ -267,6 +267,9 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
         m->name = strdup(name && *name ? name : m->package->name);
         if (!m->path || !m->name)
             status = sy_error_set(SY_ENOMEM_HOST, "no memory for a model");
+        else if (strlen(m->name) >= SY_CORE_MODEL_NAME)
+            status = sy_error_set(SY_EARG, "a model's name of %zu bytes; at most %d",
+                                  strlen(m->name), SY_CORE_MODEL_NAME - 1);
     }
     if (status == SY_OK)
         status = cut_groups(core, m);

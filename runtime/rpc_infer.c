@@ -14,7 +14,7 @@ struct sy_rpc_infer {
     struct sy_rpc_infer *next, *previous; /* of its connection while it is at the core */
     struct sy_rpc_connection *connection;
     const struct sy_graph *graph; /* the core keeps a model that has requests */
-    char model[128];
+    char model[SY_CORE_MODEL_NAME];
     uint64_t id, message_id;
     bool answers;
     int64_t batch;

@@ -77,6 +77,9 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("serve --pool-bytes lots", "lots");
     assert_usage("serve --pool-bytes", "--pool-bytes needs");
     assert_usage("serve here", "here");
+    assert_usage("serve --hang-timeout 1e300", "1e300");
+    assert_usage("serve --max-delay-ms inf", "inf");
+    assert_usage("policy fifo srtf", "srtf");
     assert_usage("import", "which model");
     assert_usage("import a.onnx b.onnx", "b.onnx");
     assert_usage("import a.onnx --threads 0", "--threads");
@@ -98,6 +101,7 @@ static void failures_are_exit_1_and_name_the_thing(void **state)
     assert_non_null(strstr(output, "/nonexistent/m.sypkg"));
     assert_int_equal(run("infer m --socket /nonexistent/socket"), 1);
     assert_non_null(strstr(output, "/nonexistent/socket"));
+    assert_int_equal(run("jobs priority 1 -5 --socket /nonexistent/socket"), 1); /* no option */
     assert_int_equal(run("serve --models /nonexistent --socket /tmp/sy-test-cli.sock"), 1);
     assert_non_null(strstr(output, "/nonexistent"));
     assert_int_equal(run("serve --threads 900 --socket /tmp/sy-test-cli.sock"), 1);
@@ -290,6 +294,7 @@ static void tensors_go_in_and_out_as_npy_files(void **state)
 
     assert_int_equal(run("status --socket %s", f.address), 0);
     assert_non_null(strstr(output, "identity"));
+    assert_non_null(strstr(output, "H heads and t tails"));
     assert_int_equal(run("status --json --socket %s", f.address), 0);
     json_t *answer = json_loads(output, 0, NULL);
     assert_non_null(json_object_get(answer, "models"));

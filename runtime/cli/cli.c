@@ -1,6 +1,8 @@
 #include "runtime/cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +139,7 @@ int sy_cli_next(struct sy_cli_parser *parser, const char **value)
         print_help(parser);
         return SY_CLI_HELP;
     }
-    if (word[0] != '-' || !word[1])
+    if (word[0] != '-' || !word[1] || isdigit((unsigned char)word[1])) /* -5 is a number */
         return SY_CLI_WORD;
     word += word[1] == '-' ? 2 : 1;
     equals = strchr(word, '=');
@@ -184,7 +186,7 @@ int sy_cli_real(const char *text, double *out)
     char *end;
 
     *out = strtod(text, &end);
-    if (end == text || *end || !(*out >= 0))
+    if (end == text || *end || !(*out >= 0 && *out <= DBL_MAX))
         return sy_error_set(SY_EARG, "\"%s\" is no number of at least 0", text);
     return SY_OK;
 }

@@ -122,6 +122,8 @@ int sy_cmd_policy(int argc, char **argv)
     while (result == 0 && ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD)) {
         if (got == SOCKET)
             address = value;
+        else if (got == SY_CLI_WORD && json_object_get(wishes.policy, "policy"))
+            result = sy_cli_usage("policy: '%s' is a second name; one is set at a time", value);
         else if (got == SY_CLI_WORD)
             json_object_set_new(wishes.policy, "policy", json_string(value));
         else

@@ -63,7 +63,7 @@ static const struct sy_cli_option options[] = {
     {"socket", "PATH",
      "Unix socket; default $XDG_RUNTIME_DIR/switchyard.sock or /tmp/switchyard-UID.sock"},
     {"tcp", "HOST:PORT", "also listen on TCP; :PORT is 127.0.0.1"},
-    {"state", "DIR", "remember training jobs here"},
+    {"state", "DIR", "remember training jobs, and the rules that are set, here"},
     {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
     {"train", "JOB.json", "start this training job; may be given again"},
     {"grouping", "KIND", "planned, per_layer or whole; for comparison"},
@@ -122,6 +122,8 @@ static int set_hang_timeout(struct serve *serve, const char *value)
     double seconds;
 
     SY_TRY(sy_cli_real(value, &seconds));
+    if (seconds < 0.1 || seconds > 1e6)
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to 1e6 seconds", value);
     serve->core_config.hang_timeout_ns = (uint64_t)(seconds * 1e9);
     return SY_OK;
 }

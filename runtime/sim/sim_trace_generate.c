@@ -48,8 +48,13 @@ static int check_generator(const struct sy_sim_generator *g)
 {
     if (g->rate > 0 && g->seconds > 0 && g->n_models >= 1 && g->n_models <= 100000 &&
         g->n_classes >= 1 && g->n_classes <= SY_SIM_MAX_CLASSES && g->swing <= 1 &&
-        g->period_s > 0 && g->burst >= 1 && g->burst_every_s > 0 && g->burst_last_s > 0)
-        return SY_OK;
+        g->period_s > 0 && g->burst >= 1 && g->burst_every_s > 0 && g->burst_last_s > 0) {
+        if (g->rate * g->seconds <= (double)g->n_at_most)
+            return SY_OK;
+        return sy_error_set(
+            SY_ETOOBIG, "generated requests: rate %g for %g seconds are %g; at most %llu", g->rate,
+            g->seconds, g->rate * g->seconds, (unsigned long long)g->n_at_most);
+    }
     return sy_error_set(SY_EARG,
                         "generated requests: rate, seconds, period, burst-every and "
                         "burst-last above 0, 1 to 100000 models, 1 to %d classes, swing at "
@@ -164,8 +169,10 @@ int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_s
     *n = 0;
     for (double t = 0; sums;) {
         t -= log(roll(&dice)) / most;
-        if (t >= g->seconds || *n >= g->n_at_most)
+        if (t >= g->seconds)
             break;
+        if (*n >= g->n_at_most)
+            goto too_many;
         next_burst(g, &burst, &dice, t);
         if (roll(&dice) * most > rate_at(g, &burst, t))
             continue;
@@ -187,4 +194,10 @@ no_memory:
     free(*out);
     *out = NULL;
     return sy_error_set(SY_ENOMEM_HOST, "no memory for generated requests");
+too_many:
+    free(sums);
+    free(*out);
+    *out = NULL;
+    return sy_error_set(SY_ETOOBIG, "generated requests: more than %llu come within %g seconds",
+                        (unsigned long long)g->n_at_most, g->seconds);
 }
