@@ -120,7 +120,7 @@ CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
 CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
 # The host engine's and trainer's tests once more, of the CUDA engine's on the fake mathematics.
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
-                   tests/test_train_run.c)
+                   tests/test_train_run.c tests/test_train_gradients.c)
 
 # And on a GPU, through the plugin: made for gpu-check and dist only.
 GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c)

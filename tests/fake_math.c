@@ -886,6 +886,7 @@ const struct sy_math_ops fake_math = {
     .softmax = softmax,
     .layer_norm = layer_norm,
     .reduce = reduce,
+    .train = &fake_math_train,
     .columns = fake_columns,
     .norm_gradient = fake_norm_gradient,
     .pool_gradient = fake_pool_gradient,

@@ -3,6 +3,7 @@
 #define SY_TESTS_FAKE_MATH_INTERNAL_H
 
 #include "tests/fake_math.h"
+#include "workers/cuda/device_math_train.h"
 
 #define FAKE_MARK          (1ull << 62)
 #define FAKE_SCRATCH_BYTES 256
@@ -31,6 +32,15 @@ struct note {
         struct sy_math_columns columns;
         struct sy_math_loss loss;
         struct sy_math_update update;
+        struct sy_math_curve curve;
+        struct {
+            struct sy_math_pair pair;
+            int which;
+        };
+        struct sy_math_rows rows;
+        struct sy_math_drop drop;
+        struct sy_fold fold;
+        bool adds;
     };
 };
 
@@ -41,6 +51,8 @@ int fake_call(const char *name);
 void *fake_seen(const void *device);
 void fake_spoil(void *scratch);
 
+/* tests/fake_math_train_ops.c */
+extern const struct sy_math_train_ops fake_math_train;
 /* tests/fake_math_train.c */
 void fake_run_conv_gradient(const struct note *note);
 int fake_columns(struct sy_math *math, const struct sy_math_columns *columns, const void *a,
@@ -53,7 +65,7 @@ int fake_pool_gradient(struct sy_math *math, const struct sy_math_pool *pool, co
 int fake_loss(struct sy_math *math, const struct sy_math_loss *loss, const void *x,
               const void *wanted, void *diff, void *out, void *scratch);
 int fake_update(struct sy_math *math, const struct sy_math_update *update, void *w, const void *g,
-                void *m, void *v);
+                void *m, void *v, const void *norm_square);
 double fake_chain_slope(const struct sy_math_chain_step *step, double x, double y);
 
 #endif

@@ -194,16 +194,28 @@ int fake_pool_gradient(struct sy_math *math, const struct sy_math_pool *p, const
 
 /* ---- loss and optimizers --------------------------------------------------------------------------- */
 
-static double cross_entropy_row(const float *x, int64_t n, int32_t label, int64_t rows, float *diff)
+static double cross_entropy_row(const float *x, int64_t n, int32_t label, int64_t counted,
+                                float *diff)
 {
     double sum = 0;
-    assert(label >= 0 && label < n);
+    assert(label < n);
     for (int64_t i = 0; i < n; i++)
+        diff[i] = 0;
+    for (int64_t i = 0; i < n && label >= 0; i++)
         sum += exp((double)x[i] - (double)x[label]);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && label >= 0; i++)
         diff[i] =
-            (float)((exp((double)x[i] - (double)x[label]) / sum - (i == label)) / (double)rows);
-    return log(sum) / (double)rows;
+            (float)((exp((double)x[i] - (double)x[label]) / sum - (i == label)) / (double)counted);
+    return label < 0 ? 0 : log(sum) / (double)counted;
+}
+
+static double element_loss(const struct sy_math_loss *l, double x, double wanted, float *diff)
+{
+    double all = (double)(l->rows * l->columns), p = 1 / (1 + exp(-x));
+    bool square = l->kind == SY_MATH_SQUARE;
+    *diff = (float)((square ? 2 * (x - wanted) : p - wanted) / all);
+    return square ? (x - wanted) * (x - wanted) / all
+                  : -(wanted * log(p) + (1 - wanted) * log(1 - p)) / all;
 }
 
 /* at: x, wanted, diff, out, scratch */
@@ -213,15 +225,13 @@ static void run_loss(const struct note *q)
     const float *x = q->at[0], *wanted = q->at[1];
     float *diff = q->at[2];
     double loss = 0;
+    bool classes = l->kind == SY_MATH_CLASSES;
     fake_spoil(q->at[4]);
-    for (int64_t r = 0; r < l->rows && !l->square; r++)
-        loss += cross_entropy_row(x + r * l->columns, l->columns, ((int32_t *)q->at[1])[r], l->rows,
-                                  diff + r * l->columns);
-    for (int64_t i = 0; i < l->rows * l->columns && l->square; i++) {
-        double d = (double)x[i] - (double)wanted[i], all = (double)(l->rows * l->columns);
-        loss += d * d / all;
-        diff[i] = (float)(2 * d / all);
-    }
+    for (int64_t r = 0; r < l->rows && classes; r++)
+        loss += cross_entropy_row(x + r * l->columns, l->columns, ((int32_t *)q->at[1])[r],
+                                  l->counted, diff + r * l->columns);
+    for (int64_t i = 0; i < l->rows * l->columns && !classes; i++)
+        loss += element_loss(l, (double)x[i], (double)wanted[i], &diff[i]);
     *(float *)q->at[3] = (float)loss;
 }
 
@@ -235,41 +245,49 @@ int fake_loss(struct sy_math *math, const struct sy_math_loss *l, const void *x,
     return fake_enqueue(math, "loss", &q);
 }
 
-/* at: w, g, m, v */
+static void update_one(const struct sy_math_update *u, float scale, float *w, float g, float *m,
+                       float *v)
+{
+    float d = scale * g + u->decay * *w;
+    if (u->kind == SY_UPDATE_ADAM) {
+        *m = u->beta1 * *m + u->rest1 * d;
+        *v = u->beta2 * *v + u->rest2 * d * d;
+        *w = u->shrink * *w - u->rate * *m / (sqrtf(*v) * u->correct2 + u->epsilon);
+        return;
+    }
+    if (u->kind != SY_UPDATE_SGD)
+        *m = u->momentum * *m + d;
+    *w -= u->rate * (u->kind == SY_UPDATE_SGD        ? d
+                     : u->kind == SY_UPDATE_MOMENTUM ? *m
+                                                     : d + u->momentum * *m);
+}
+
+/* at: w, g, m, v, norm_square */
 static void run_update(const struct note *q)
 {
     const struct sy_math_update *u = &q->update;
-    float *w = q->at[0], *m = q->at[2], *v = q->at[3];
+    float *w = q->at[0], *m = q->at[2], *v = q->at[3], spare = 0;
     const float *g = q->at[1];
-    for (int64_t i = 0; i < u->n; i++) {
-        float d = g[i] + u->decay * w[i];
-        switch (u->kind) {
-        case SY_UPDATE_SGD:
-            w[i] -= u->rate * d;
-            break;
-        case SY_UPDATE_MOMENTUM:
-            m[i] = u->momentum * m[i] + d;
-            w[i] -= u->rate * m[i];
-            break;
-        case SY_UPDATE_ADAM:
-            m[i] = u->beta1 * m[i] + u->rest1 * d;
-            v[i] = u->beta2 * v[i] + u->rest2 * d * d;
-            w[i] -= u->rate * m[i] / (sqrtf(v[i]) * u->correct2 + u->epsilon);
-            break;
-        case SY_UPDATE_STATISTIC:
-            w[i] = u->momentum * w[i] + u->rest1 * g[i];
-            break;
-        }
+    bool plain = u->kind == SY_UPDATE_STATISTIC || u->kind == SY_UPDATE_SUM;
+    double square = plain ? 0 : *(double *)q->at[4], norm = sqrt(square) * u->mean;
+    double scale = u->limit > 0 && norm > u->limit ? u->mean * u->limit / (norm + 1e-6) : u->mean;
+    for (int64_t i = 0; i < u->n && isfinite(square); i++) {
+        if (plain)
+            w[i] = u->kind == SY_UPDATE_SUM ? w[i] + g[i] : u->momentum * w[i] + u->rest1 * g[i];
+        else
+            update_one(u, (float)scale, &w[i], g[i], m ? &m[i] : &spare, v ? &v[i] : &spare);
     }
 }
 
 int fake_update(struct sy_math *math, const struct sy_math_update *u, void *w, const void *g,
-                void *m, void *v)
+                void *m, void *v, const void *norm_square)
 {
-    assert(u->n > 0 && w && g && (u->kind != SY_UPDATE_ADAM || (m && v)));
-    struct note q = {.run = run_update,
-                     .update = *u,
-                     .at = {fake_seen(w), fake_seen(g), fake_seen(m), fake_seen(v)}};
+    bool plain = u->kind == SY_UPDATE_STATISTIC || u->kind == SY_UPDATE_SUM;
+    assert(u->n > 0 && w && g && (u->kind != SY_UPDATE_ADAM || (m && v)) && plain != !!norm_square);
+    struct note q = {
+        .run = run_update,
+        .update = *u,
+        .at = {fake_seen(w), fake_seen(g), fake_seen(m), fake_seen(v), fake_seen(norm_square)}};
     return fake_enqueue(math, "update", &q);
 }
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "runtime/base/assert.h"
-#include "runtime/base/status.h"
 
 double sy_train_rate(const struct sy_train_options *o, uint64_t iteration)
 {
@@ -22,21 +21,4 @@ double sy_train_rate(const struct sy_train_options *o, uint64_t iteration)
     if (s->kind == SY_SCHEDULE_LINEAR)
         return rate + (s->final_rate - rate) * part;
     return s->final_rate + (rate - s->final_rate) * 0.5 * (1.0 + cos(M_PI * part));
-}
-
-int sy_train_options_are_plain(const struct sy_train_options *o)
-{
-    const char *what = o->loss == SY_LOSS_BCE                         ? "loss 'bce'"
-                       : o->optimizer == SY_OPTIMIZER_ADAMW           ? "optimizer 'adamw'"
-                       : o->is_nesterov                               ? "optimizer.nesterov"
-                       : o->spares_vectors                            ? "optimizer.decay"
-                       : o->clip_norm > 0.0                           ? "clip_norm"
-                       : o->accumulate > 1                            ? "accumulate"
-                       : o->schedule.kind || o->schedule.warmup_steps ? "schedule"
-                       : o->precision != SY_TRAIN_F32                 ? "precision 'bf16'"
-                       : o->recomputes                                ? "recompute"
-                       : o->frozen                                    ? "frozen"
-                                                                      : NULL;
-    return what ? sy_error_set(SY_EUNSUPPORTED, "%s: not on this device; train on the host", what)
-                : SY_OK;
 }

@@ -8,7 +8,5 @@
 
 /* `iteration` counts from 1. During the warm-up it grows in a line to the schedule's first rate. */
 double sy_train_rate(const struct sy_train_options *options, uint64_t iteration);
-/* For engines that know the plain optimizers only: EUNSUPPORTED names the first option that is something else. */
-int sy_train_options_are_plain(const struct sy_train_options *options);
 
 #endif

@@ -4,9 +4,10 @@
  *   graph tensor --value--> buffer: a stretch of the ephemeral or the persistent part, row-major or channels last
  *                 \-grad--> buffer
  *
- *   persistent   [weights w0 w1 ...][gradients g0 g1 ...][slot 0][slot 1][statistics]     one order in each: an optimizer is one flat loop
+ *   persistent   [weights w0 w1 ...][gradients g0 g1 ...][sums over phases][slot 0][slot 1][statistics][constants]
+ *                 one order in each of the first five, the decayed in front: an optimizer is a flat loop over each of the two parts
  *   ephemeral    [batch, activations, gradients of activations: placed by lifetime][scratch]
- *   pinned host  [batch as it is filled in][loss][headers on their way]
+ *   pinned host  [batch as it is filled in][loss, norms, fault][headers on their way]
  *
  * G1 to G3 of workers/host/train_internal.h hold here too. Besides:
  *
@@ -21,7 +22,7 @@
 
 #include "loader/graph.h"
 #include "runtime/device/cuda/inflight.h"
-#include "workers/cuda/device_math.h"
+#include "workers/cuda/device_math_train.h"
 #include "workers/trainer.h"
 
 #define SY_CUTR_ALIGN 256u
@@ -31,6 +32,13 @@
     16u /* writes of an iteration, and of a start, are fewer than half of that */
 #define SY_CUTR_HEADER_BYTES 64u
 
+/* What the device tells the host, in pinned memory. */
+struct sy_cutr_news {
+    double norm_square[2]; /* of even and odd iterations */
+    struct sy_math_fault fault;
+    float loss;
+};
+
 enum { SY_CUTR_TRAIN = 1, SY_CUTR_EVALUATE = 2, SY_CUTR_FORWARD = 3 };
 
 struct sy_cutr_value {
@@ -38,6 +46,7 @@ struct sy_cutr_value {
     uint64_t delta_bytes; /* into the buffer */
     bool last;            /* channels last */
     int other;            /* the same elements in the other layout, or -1 */
+    enum sy_dtype dtype;
     int rank;
     int64_t dims[SY_MAX_RANK];
 };
@@ -48,10 +57,17 @@ struct sy_cutr_buffer {
     bool persistent;
 };
 
-/* A constant of the graph that training changes; or a running statistic. */
+enum sy_cutr_param_kind {
+    SY_CUTR_TRAINED,
+    SY_CUTR_STATISTIC, /* follows the batches */
+    SY_CUTR_FIXED      /* a constant of the graph as it is */
+};
+
 struct sy_cutr_param {
     int tensor;
-    int value, gradient; /* gradient -1: a running statistic */
+    enum sy_cutr_param_kind kind;
+    int value, gradient; /* gradient, total: of what is trained; else -1 */
+    int total;           /* summed over the phases of an iteration: what the update reads */
     int slots[SY_CUTR_SLOTS], n_slots;
     int n_contributions;
     int batch_statistic; /* the value that it follows; -1 */
@@ -60,7 +76,7 @@ struct sy_cutr_param {
 
 struct sy_cutr_tensor {
     int value, gradient, param; /* -1: none */
-    bool needs_gradient;
+    bool needs_gradient;        /* of a constant: it is trained */
 };
 
 struct sy_trainer;
@@ -83,14 +99,31 @@ struct sy_cutr_step {
         struct sy_math_move move;
         struct sy_math_columns columns;
         struct sy_math_loss loss;
-        int64_t n; /* elements of a fill; bytes of a copy */
+        struct sy_math_curve curve;
+        struct {
+            struct sy_math_pair pair;
+            int which;
+        };
+        struct sy_math_rows rows;
+        struct sy_math_softmax softmax;
+        struct sy_math_gather gather;
+        struct sy_math_drop drop;
+        struct sy_fold fold;
+        struct sy_math_reduce reduce;
+        struct sy_math_choice choice;
+        struct {
+            int64_t n; /* elements; of a copy bytes */
+            uint64_t first;
+            float number;
+            int param;
+            struct sy_math_update update;
+        };
     };
 };
 
 /* What forward leaves for backward, per node. */
 struct sy_cutr_node {
-    int source, weights, bias; /* value, params; -1 */
-    int moments;               /* value */
+    int source, moments, rate; /* values; -1 */
     union {
         struct sy_math_conv conv;
         struct sy_math_pool pool;
@@ -118,9 +151,13 @@ struct sy_trainer {
     struct sy_cutr_param *params;
     struct sy_cutr_state *states;
     int *train_steps, *evaluate_steps;
-    int input, labels, logits, loss_value; /* values */
-    int64_t n_outputs;                     /* of one row of the logits */
-    uint64_t trained_bytes, statistic_offset, persistent_bytes, ephemeral_bytes, scratch_offset;
+    int input, labels, logits, loss_value, norm; /* values */
+    int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
+    uint64_t decayed_bytes;         /* of trained_bytes: those in front that weight decay is for */
+    uint64_t trained_bytes, total_offset, slot_offset; /* of gradients that are summed, slots */
+    uint64_t persistent_bytes, ephemeral_bytes, scratch_offset;
+    uint64_t draw;    /* number of the batch since the beginning: dropout's counter */
+    uint64_t n_norms; /* gradients whose norm is on its way or has come */
     unsigned char *persistent, *ephemeral; /* the device's view */
     unsigned char *host;                   /* pinned: input, labels, loss, header */
     uint64_t host_labels, host_loss;
@@ -139,7 +176,11 @@ int64_t sy_cutr_count(const struct sy_cutr_value *value);
 void sy_cutr_strides(const struct sy_cutr_value *value, int64_t *strides);
 int sy_cutr_value_new(struct sy_trainer *t, int rank, const int64_t *dims, bool last,
                       bool persistent, int *out);
-/* Part of a buffer, or all of it, under other dims. */
+/* The same of any type, row-major unless `last`. */
+int sy_cutr_value_typed(struct sy_trainer *t, enum sy_dtype dtype, int rank, const int64_t *dims,
+                        bool last, bool persistent, int *out);
+uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value);
+/* Part of a buffer, or all of it, under other dims, of the same type. */
 int sy_cutr_view(struct sy_trainer *t, int value, int rank, const int64_t *dims, bool last,
                  uint64_t delta_bytes, int *out);
 /* `value` in the other layout, if it is not: an earlier copy of it, or a new step. */
@@ -156,14 +197,37 @@ int sy_cutr_move(struct sy_trainer *t, unsigned when, const char *name,
 void *sy_cutr_pointer(const struct sy_trainer *t, int value); /* -1: NULL */
 void *sy_cutr_scratch(const struct sy_trainer *t);
 
-/* The constant `tensor` as a parameter of these dims; *param. EUNSUPPORTED names what it is not. */
-int sy_cutr_param_use(struct sy_trainer *t, int tensor, int rank, const int64_t *dims, bool last,
-                      bool trained, int *param);
-/* Where a step may write a contribution to its gradient; commit behind the step. */
-int sy_cutr_param_gradient(struct sy_trainer *t, int param, int *value);
-int sy_cutr_param_commit(struct sy_trainer *t, int param, int value);
-int sy_cutr_gradient_add(struct sy_trainer *t, int tensor, int value);
+/* A chain whose dims and strides are given; `to` dense. */
+int sy_cutr_strided_chain(struct sy_trainer *t, unsigned when, const char *name,
+                          const struct sy_math_chain *chain, const int *inputs, int to);
+int sy_cutr_fill(struct sy_trainer *t, unsigned when, const char *name, int value, float number);
+/* to = the sum of `from`, seen as row-major dims, over those that are reduced. */
+int sy_cutr_sum(struct sy_trainer *t, unsigned when, const char *name, int rank,
+                const int64_t *dims, const bool *reduced, int from, int to);
 int sy_cutr_refuse(const struct sy_node *node, const char *why);
+
+/* ---- cuda_train_params.c: constants, operands, gradients ---- */
+
+enum sy_cutr_layout { SY_CUTR_ANY, SY_CUTR_PLAIN, SY_CUTR_LAST };
+/* A node's input: what was computed, a parameter, or a constant; in the layout that its first user wanted, or a copy. */
+int sy_cutr_operand(struct sy_trainer *t, unsigned when, int tensor, enum sy_cutr_layout layout,
+                    int *value);
+/* A running statistic of this many channels, which follows `batch`; *value. */
+int sy_cutr_statistic(struct sy_trainer *t, int tensor, int64_t channels, int batch, float keep,
+                      int *value);
+/* A new value for a node's output. */
+int sy_cutr_result(struct sy_trainer *t, int tensor, bool last, int *value);
+bool sy_cutr_needs(const struct sy_trainer *t, int tensor);
+/* Where a step may write a contribution to the tensor's gradient, in its dims; end behind the step, with it or any other value of so many
+ * elements. */
+int sy_cutr_diff_begin(struct sy_trainer *t, int tensor, bool last, int *value);
+int sy_cutr_diff_end(struct sy_trainer *t, int tensor, int value);
+/* The gradient of an output, row-major. Only if it has one. */
+int sy_cutr_diff_of(struct sy_trainer *t, int tensor, int *value);
+/* `full`, of rank and dims, is the gradient of each time the tensor was repeated to those: sums and adds it. */
+int sy_cutr_diff_fold(struct sy_trainer *t, const char *name, int tensor, int rank,
+                      const int64_t *dims, int full);
+int64_t sy_cutr_elements(const struct sy_trainer *t, int tensor);
 
 /* ---- operators ---- */
 
@@ -173,16 +237,40 @@ struct sy_cutr_operator {
     int (*backward)(struct sy_trainer *t, int node, int gradient); /* of its first output */
 };
 const struct sy_cutr_operator *sy_cutr_operator_of(enum sy_op op); /* NULL: cannot be trained */
-/* cuda_train_conv.c */
-int sy_cutr_conv_forward(struct sy_trainer *t, int node);
-int sy_cutr_conv_backward(struct sy_trainer *t, int node, int gradient);
-int sy_cutr_linear_forward(struct sy_trainer *t, int node);
-int sy_cutr_linear_backward(struct sy_trainer *t, int node, int gradient);
-int sy_cutr_pool_forward(struct sy_trainer *t, int node);
-int sy_cutr_pool_backward(struct sy_trainer *t, int node, int gradient);
-/* Sum over all but the last dimension in memory, `columns` wide, as a contribution to `param`. */
-int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int param, int gradient,
+/* cuda_train_conv.c, _matmul.c, _elementwise.c, _move.c, _rows.c */
+#define SY_CUTR_OPERATOR(name)                                 \
+    int sy_cutr_##name##_forward(struct sy_trainer *t, int n); \
+    int sy_cutr_##name##_backward(struct sy_trainer *t, int n, int gradient)
+SY_CUTR_OPERATOR(conv);
+SY_CUTR_OPERATOR(pool);
+SY_CUTR_OPERATOR(matmul);
+SY_CUTR_OPERATOR(curve);
+SY_CUTR_OPERATOR(pair);
+SY_CUTR_OPERATOR(compare); /* no gradient */
+SY_CUTR_OPERATOR(where);
+SY_CUTR_OPERATOR(cast);
+SY_CUTR_OPERATOR(dropout);
+SY_CUTR_OPERATOR(move);
+SY_CUTR_OPERATOR(gather);
+SY_CUTR_OPERATOR(softmax);
+SY_CUTR_OPERATOR(rows);
+SY_CUTR_OPERATOR(reduce);
+/* Sum over all but the last dimension in memory, `columns` wide, as a contribution to the tensor's gradient. */
+int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int tensor, int gradient,
                           int64_t columns);
+
+/* ---- cuda_train_optimizer.c ---- */
+/* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */
+int sy_cutr_add_totals(struct sy_trainer *t);
+int sy_cutr_n_updates(const struct sy_trainer *t);
+int sy_cutr_run_update(struct sy_trainer *t, int step, uint64_t iteration);
+/* EARG if the norm of an iteration that has ended is not finite: then nothing was updated. */
+int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended);
+
+/* ---- cuda_trainer.c ---- */
+/* Runs fn with room for its cost in flight (H1). */
+int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
+                    const struct sy_cutr_step *step);
 
 /* ---- cuda_train_build.c ---- */
 int sy_cutr_build(struct sy_trainer *t);

@@ -1,4 +1,5 @@
 /* From the graph to the list of steps: the batch, forward in the graph's order, loss, backward in reverse; and where buffers lie. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +7,9 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_train.h"
 #include "workers/host/workspace_plan.h"
+#include "workers/train_choice.h"
 
 /* ---- batch and loss ----------------------------------------------------------------------------------- */
-
-static uint64_t value_bytes(const struct sy_trainer *t, int value)
-{
-    return (uint64_t)sy_cutr_count(&t->values[value]) * sizeof(float);
-}
 
 static int run_fetch(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
@@ -25,8 +22,8 @@ static int add_fetch(struct sy_trainer *t, unsigned when, int value)
 {
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, "batch", run_fetch, &value, 1, &step));
-    step->n = (int64_t)value_bytes(t, value);
-    step->cost_ns += value_bytes(t, value) / 25; /* a link of 25 GB/s */
+    step->n = (int64_t)sy_cutr_value_bytes(t, value);
+    step->cost_ns += sy_cutr_value_bytes(t, value) / 25; /* a link of 25 GB/s */
     return SY_OK;
 }
 
@@ -39,42 +36,53 @@ static int build_input(struct sy_trainer *t)
             SY_EUNSUPPORTED,
             "model '%s': training wants one input and an output, this has %d and %d", g->name,
             g->n_inputs, g->n_outputs);
-    if (g->tensors[g->inputs[0]].dtype != SY_DTYPE_F32)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%s': training on cuda takes float32",
-                            g->tensors[g->inputs[0]].name);
     int rank = sy_cutr_dims(t, g->inputs[0], dims);
     SY_TRY(rank);
     if (rank < 1 || dims[0] != t->options.batch)
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%s': its first dimension is not the batch of %lld",
                             g->tensors[g->inputs[0]].name, (long long)t->options.batch);
-    SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &t->input));
-    t->tensors[g->inputs[0]].value = t->input;
+    SY_TRY(sy_cutr_result(t, g->inputs[0], false, &t->input));
     return add_fetch(t, SY_CUTR_FORWARD, t->input);
 }
 
-/* Softmax at the end of a network trained with cross entropy is part of the loss: it is left out. */
+/* Softmax at the end of a network trained with cross entropy, or Sigmoid with bce, is part of the loss: it is left out. */
 static int logits_tensor(const struct sy_trainer *t, int *n_nodes)
 {
     const struct sy_graph *g = t->graph;
     const struct sy_node *last = &g->nodes[g->n_nodes - 1];
-    bool is_softmax = last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX;
+    bool is_part = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY
+                       ? last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX
+                       : t->options.loss == SY_LOSS_BCE && last->op == SY_OP_SIGMOID;
     *n_nodes = g->n_nodes;
-    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY || !is_softmax ||
-        last->outputs[0] != g->outputs[0])
+    if (!is_part || last->outputs[0] != g->outputs[0])
         return g->outputs[0];
     *n_nodes = g->n_nodes - 1;
     return last->inputs[0];
+}
+
+static int64_t count_labels(const struct sy_trainer *t)
+{
+    const int32_t *labels = (const int32_t *)(const void *)(t->host + t->host_labels);
+    int64_t n = 0;
+    for (int64_t r = 0; r < t->n_positions; r++)
+        n += labels[r] >= 0;
+    return SY_MAX(n, 1);
 }
 
 /* args: logits, labels, diff, loss. The loss leaves at once; it is there long before the backward pass has ended. */
 static int run_loss(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
     void *loss = sy_cutr_pointer(t, step->args[3]);
-    SY_TRY(t->ops->loss(t->math, &step->loss, sy_cutr_pointer(t, step->args[0]),
+    struct sy_math_loss l = step->loss;
+    if (l.kind == SY_MATH_CLASSES)
+        l.counted = count_labels(t);
+    SY_TRY(t->ops->loss(t->math, &l, sy_cutr_pointer(t, step->args[0]),
                         sy_cutr_pointer(t, step->args[1]), sy_cutr_pointer(t, step->args[2]), loss,
                         sy_cutr_scratch(t)));
-    SY_TRY(t->ops->to_host(t->math, loss, t->host + t->host_loss, sizeof(float)));
+    SY_TRY(t->ops->to_host(t->math, loss,
+                           t->host + t->host_loss + offsetof(struct sy_cutr_news, loss),
+                           sizeof(float)));
     SY_TRY(t->ops->mark(t->math, SY_MATH_MARKS - 1));
     t->loss_marked = true;
     return SY_OK;
@@ -84,64 +92,83 @@ static int build_loss(struct sy_trainer *t, int tensor)
 {
     const char *name = t->graph->tensors[tensor].name;
     int64_t batch = t->options.batch;
-    bool square = t->options.loss == SY_LOSS_MSE;
+    bool has_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
     struct sy_cutr_step *step;
     int diff;
     if (t->tensors[tensor].value < 0 || !t->tensors[tensor].needs_gradient)
         return sy_error_set(SY_EUNSUPPORTED, "output '%s' depends on no trainable parameter", name);
     SY_TRY(sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[tensor].value, false, &t->logits));
     const struct sy_cutr_value v = t->values[t->logits];
-    if (v.rank < 1 || v.dims[0] != batch || (!square && v.rank != 2))
+    if (v.rank < 1 || v.dims[0] % batch || (has_classes && v.rank < 2))
         return sy_error_set(SY_EUNSUPPORTED,
-                            "output '%s': rank %d; the loss wants [batch, classes] with batch %lld",
-                            name, v.rank, (long long)batch);
-    t->n_outputs = sy_cutr_count(&v) / batch;
-    int64_t n_labels = square ? batch * t->n_outputs : batch; /* int32 takes four bytes as well */
-    SY_TRY(sy_cutr_value_new(t, 1, &n_labels, false, false, &t->labels));
+                            "output '%s': rank %d with %lld rows; the loss wants [batch, ...%s] "
+                            "with batch %lld",
+                            name, v.rank, v.rank < 1 ? 1 : (long long)v.dims[0],
+                            has_classes ? ", classes" : "", (long long)batch);
+    t->n_outputs = has_classes ? v.dims[v.rank - 1] : sy_cutr_count(&v) / batch;
+    t->n_positions = sy_cutr_count(&v) / t->n_outputs;
+    int64_t n_labels = has_classes ? t->n_positions : sy_cutr_count(&v);
+    SY_TRY(
+        sy_cutr_value_new(t, 1, &n_labels, false, false, &t->labels)); /* int32: four bytes too */
     SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels));
     SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, false, false, &diff));
     SY_TRY(sy_cutr_value_new(t, 1, (int64_t[]){1}, false, false, &t->loss_value));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, "loss", run_loss,
                             (int[]){t->logits, t->labels, diff, t->loss_value}, 4, &step));
-    step->loss = (struct sy_math_loss){.square = square, .rows = batch, .columns = t->n_outputs};
-    return sy_cutr_gradient_add(t, tensor, diff);
+    step->loss = (struct sy_math_loss){.kind = has_classes                      ? SY_MATH_CLASSES
+                                               : t->options.loss == SY_LOSS_BCE ? SY_MATH_LOGITS
+                                                                                : SY_MATH_SQUARE,
+                                       .rows = t->n_positions,
+                                       .columns = t->n_outputs};
+    return sy_cutr_diff_end(t, tensor, diff);
 }
 
 /* ---- forward and backward ----------------------------------------------------------------------------- */
 
-static int build_forward(struct sy_trainer *t, int n_nodes)
+static void choose_trained(struct sy_trainer *t)
 {
-    for (int n = 0; n < n_nodes; n++) {
-        const struct sy_node *node = &t->graph->nodes[n];
-        const struct sy_cutr_operator *op = sy_cutr_operator_of(node->op);
-        if (!op)
-            return sy_cutr_refuse(node, "the operator has no backward here");
-        bool needs = false, from_data = false;
-        for (int i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] >= 0) {
-                needs |= t->tensors[node->inputs[i]].needs_gradient;
-                from_data |= t->tensors[node->inputs[i]].value >= 0;
-            }
-        if (!from_data || node->inputs[0] < 0 ||
-            (t->tensors[node->inputs[0]].value < 0 && !t->graph->tensors[node->inputs[0]].data))
-            return sy_cutr_refuse(node, "its input is a constant, or another node's second output");
-        SY_TRY(op->forward(t, n));
-        t->tensors[node->outputs[0]].needs_gradient =
-            needs || t->nodes[n].weights >= 0 || t->nodes[n].bias >= 0;
+    const struct sy_graph *g = t->graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            if (sy_train_is_trained(g, n, i, t->options.frozen))
+                t->tensors[g->nodes[n].inputs[i]].needs_gradient = true;
+}
+
+static int build_node(struct sy_trainer *t, int n)
+{
+    const struct sy_node *node = &t->graph->nodes[n];
+    const struct sy_cutr_operator *op = sy_cutr_operator_of(node->op);
+    bool needs = false;
+    if (!op)
+        return sy_cutr_refuse(node, "the operator is not trained here");
+    for (int i = 0; i < node->n_inputs; i++) {
+        int tensor = node->inputs[i];
+        needs |= sy_cutr_needs(t, tensor);
+        if (tensor >= 0 && t->tensors[tensor].value < 0 && !t->graph->tensors[tensor].data)
+            return sy_cutr_refuse(node, "it reads an output that training does not compute");
     }
-    return SY_OK;
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            t->tensors[node->outputs[i]].needs_gradient =
+                needs && t->graph->tensors[node->outputs[i]].dtype == SY_DTYPE_F32;
+    return op->forward(t, n);
 }
 
 static int build_backward(struct sy_trainer *t, int n_nodes)
 {
     for (int n = n_nodes - 1; n >= 0; n--) {
         const struct sy_node *node = &t->graph->nodes[n];
-        int gradient = t->tensors[node->outputs[0]].gradient;
-        if (gradient >= 0)
-            SY_TRY(sy_cutr_operator_of(node->op)->backward(t, n, gradient));
+        bool has_gradient = false, needs = false;
+        for (int i = 0; i < node->n_outputs; i++)
+            has_gradient |= node->outputs[i] >= 0 && t->tensors[node->outputs[i]].gradient >= 0;
+        for (int i = 0; i < node->n_inputs; i++)
+            needs |= sy_cutr_needs(t, node->inputs[i]);
+        if (has_gradient && needs)
+            SY_TRY(sy_cutr_operator_of(node->op)->backward(t, n,
+                                                           t->tensors[node->outputs[0]].gradient));
     }
     for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient >= 0 && t->params[p].n_contributions == 0)
+        if (t->params[p].kind == SY_CUTR_TRAINED && t->params[p].n_contributions == 0)
             return sy_error_set(SY_EUNSUPPORTED, "parameter '%s' has no path to the loss",
                                 t->graph->tensors[t->params[p].tensor].name);
     return SY_OK;
@@ -156,33 +183,60 @@ static void place(struct sy_trainer *t, int value, uint64_t *at)
     *at += b->bytes;
 }
 
+static bool is_decayed(const struct sy_trainer *t, const struct sy_cutr_param *p)
+{
+    return !t->options.spares_vectors || t->graph->tensors[p->tensor].shape.rank > 1;
+}
+
+/* One of the stretches that an optimizer walks side by side: the decayed in front. */
+static uint64_t place_stretch(struct sy_trainer *t, size_t field, int slot, uint64_t at)
+{
+    for (int decayed = 1; decayed >= 0; decayed--) {
+        for (int i = 0; i < t->n_params; i++) {
+            const struct sy_cutr_param *p = &t->params[i];
+            int value =
+                slot >= 0 ? p->slots[slot] : *(const int *)(const void *)((const char *)p + field);
+            if (p->kind == SY_CUTR_TRAINED && is_decayed(t, p) == (decayed == 1))
+                place(t, value, &at);
+        }
+        if (decayed && slot < 0 && field == offsetof(struct sy_cutr_param, value))
+            t->decayed_bytes = at;
+    }
+    return at;
+}
+
 static void place_persistent(struct sy_trainer *t)
 {
-    uint64_t at = 0;
+    int n_slots = 0;
+    uint64_t at = place_stretch(t, offsetof(struct sy_cutr_param, value), -1, 0);
+    t->trained_bytes = t->total_offset = at;
+    at = place_stretch(t, offsetof(struct sy_cutr_param, gradient), -1, at);
+    if (t->options.accumulate > 1) {
+        t->total_offset = at;
+        at = place_stretch(t, offsetof(struct sy_cutr_param, total), -1, at);
+    }
+    t->slot_offset = at;
     for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient >= 0)
-            place(t, t->params[p].value, &at);
-    t->trained_bytes = at;
-    for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient >= 0)
-            place(t, t->params[p].gradient, &at);
-    for (int slot = 0; slot < SY_CUTR_SLOTS; slot++)
-        for (int p = 0; p < t->n_params; p++)
-            if (slot < t->params[p].n_slots)
-                place(t, t->params[p].slots[slot], &at);
-    t->statistic_offset = at;
-    for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient < 0)
-            place(t, t->params[p].value, &at);
+        n_slots = SY_MAX(n_slots, t->params[p].n_slots);
+    for (int slot = 0; slot < n_slots; slot++)
+        at = place_stretch(t, 0, slot, at);
+    for (int p = 0; p < t->n_params; p++) {
+        if (t->params[p].kind == SY_CUTR_TRAINED)
+            continue;
+        place(t, t->params[p].value, &at);
+        if (t->params[p].kind == SY_CUTR_STATISTIC && t->options.accumulate > 1)
+            place(t, t->params[p].total, &at);
+    }
     t->persistent_bytes = at;
 }
 
-/* The update phase comes behind the last step and reads the batch's statistics. */
+/* The update phase comes behind the last step and reads the batch's statistics and the gradient's norm. */
 static void keep_statistics(struct sy_trainer *t)
 {
     for (int p = 0; p < t->n_params; p++)
         if (t->params[p].batch_statistic >= 0)
             t->buffers[t->values[t->params[p].batch_statistic].buffer].last = t->n_steps;
+    t->buffers[t->values[t->norm].buffer].last = t->n_steps;
 }
 
 static int place_ephemeral(struct sy_trainer *t)
@@ -252,7 +306,8 @@ static int make_lists(struct sy_trainer *t)
         }
     }
     for (int p = 0; p < t->n_params; p++)
-        SY_TRY(add_states(t, p));
+        if (t->params[p].kind != SY_CUTR_FIXED)
+            SY_TRY(add_states(t, p));
     return SY_OK;
 }
 
@@ -274,11 +329,13 @@ static int make_plans(struct sy_trainer *t)
 static int take_host_memory(struct sy_trainer *t)
 {
     void *host;
-    t->host_labels = SY_ALIGN_UP(value_bytes(t, t->input), (uint64_t)SY_CUTR_ALIGN);
-    t->host_loss = t->host_labels + SY_ALIGN_UP(value_bytes(t, t->labels), (uint64_t)SY_CUTR_ALIGN);
+    t->host_labels = SY_ALIGN_UP(sy_cutr_value_bytes(t, t->input), (uint64_t)SY_CUTR_ALIGN);
+    t->host_loss =
+        t->host_labels + SY_ALIGN_UP(sy_cutr_value_bytes(t, t->labels), (uint64_t)SY_CUTR_ALIGN);
     SY_TRY(t->ops->host_take(
         t->math, t->host_loss + SY_CUTR_ALIGN + SY_CUTR_HEADERS * SY_CUTR_HEADER_BYTES, &host));
     t->host = host;
+    memset(t->host + t->host_loss, 0, sizeof(struct sy_cutr_news));
     return SY_OK;
 }
 
@@ -289,18 +346,7 @@ static int check_options(const struct sy_trainer *t)
     const struct {
         bool asked;
         const char *what;
-    } lacks[] = {
-        {o->loss != SY_LOSS_MSE && o->loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY, "this loss"},
-        {o->optimizer != SY_OPTIMIZER_SGD && o->optimizer != SY_OPTIMIZER_ADAM, "this optimizer"},
-        {o->is_nesterov, "nesterov"},
-        {o->spares_vectors, "a weight decay that spares vectors"},
-        {o->clip_norm != 0, "clipping"},
-        {o->accumulate > 1, "accumulation"},
-        {o->schedule.kind != SY_SCHEDULE_CONSTANT || o->schedule.warmup_steps > 0,
-         "a schedule of the learning rate"},
-        {o->precision != SY_TRAIN_F32, "bf16"},
-        {o->recomputes, "recomputation"},
-        {o->frozen != NULL, "frozen parameters"}};
+    } lacks[] = {{o->precision != SY_TRAIN_F32, "precision 'bf16'"}, {o->recomputes, "recompute"}};
     for (size_t i = 0; i < SY_ARRAY_LEN(lacks); i++)
         if (lacks[i].asked)
             return sy_error_set(SY_EUNSUPPORTED, "model '%s': training on cuda does not have %s",
@@ -312,11 +358,14 @@ int sy_cutr_build(struct sy_trainer *t)
 {
     int n_nodes;
     SY_TRY(check_options(t));
+    choose_trained(t);
     SY_TRY(build_input(t));
     int logits = logits_tensor(t, &n_nodes);
-    SY_TRY(build_forward(t, n_nodes));
+    for (int n = 0; n < n_nodes; n++)
+        SY_TRY(build_node(t, n));
     SY_TRY(build_loss(t, logits));
     SY_TRY(build_backward(t, n_nodes));
+    SY_TRY(sy_cutr_add_totals(t));
     keep_statistics(t);
     place_persistent(t);
     SY_TRY(place_ephemeral(t));

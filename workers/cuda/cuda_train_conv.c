@@ -1,4 +1,4 @@
-/* Convolutions, linear layers and pools: forward and backward. */
+/* Convolutions and pools: forward and backward. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -96,11 +96,6 @@ static int describe_conv(struct sy_trainer *t, const struct sy_node *node, struc
     return SY_OK;
 }
 
-static int run_fill(struct sy_trainer *t, const struct sy_cutr_step *step)
-{
-    return t->ops->fill(t->math, sy_cutr_pointer(t, step->args[0]), step->n, 0);
-}
-
 /* The move between the input and the inside of its padded copy. */
 static void inside_move(struct sy_trainer *t, const struct sy_cutr_node *record, int plain,
                         int padded, bool into, struct sy_math_move *m)
@@ -123,7 +118,6 @@ static int pad_source(struct sy_trainer *t, int n, const struct window *w)
     struct sy_cutr_node *record = &t->nodes[n];
     struct sy_cutr_value v = t->values[record->source];
     struct sy_math_move move = {0};
-    struct sy_cutr_step *step;
     int plain = record->source, padded;
     for (int i = 0; i < w->spatial; i++) {
         int k = w->spatial == 1 ? 1 : i;
@@ -136,8 +130,7 @@ static int pad_source(struct sy_trainer *t, int n, const struct window *w)
     }
     record->padded = true;
     SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &padded));
-    SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_fill, &padded, 1, &step));
-    step->n = sy_cutr_count(&t->values[padded]);
+    SY_TRY(sy_cutr_fill(t, SY_CUTR_FORWARD, node->name, padded, 0));
     inside_move(t, record, plain, padded, true, &move);
     record->source = padded;
     return sy_cutr_move(t, SY_CUTR_FORWARD, node->name, &move, plain, padded);
@@ -166,15 +159,9 @@ static int add_conv(struct sy_trainer *t, unsigned when, const char *name,
     return SY_OK;
 }
 
-static int use_bias(struct sy_trainer *t, int n, int64_t channels, int *value)
+static int bias_of(const struct sy_node *node)
 {
-    const struct sy_node *node = &t->graph->nodes[n];
-    *value = -1;
-    if (node->n_inputs < 3 || node->inputs[2] < 0)
-        return SY_OK;
-    SY_TRY(sy_cutr_param_use(t, node->inputs[2], 1, &channels, false, true, &t->nodes[n].bias));
-    *value = t->params[t->nodes[n].bias].value;
-    return SY_OK;
+    return node->n_inputs > 2 ? node->inputs[2] : -1;
 }
 
 int sy_cutr_conv_forward(struct sy_trainer *t, int n)
@@ -184,23 +171,24 @@ int sy_cutr_conv_forward(struct sy_trainer *t, int n)
     struct window w;
     int64_t dims[SY_MAX_RANK];
     int bias, out;
-    if (t->tensors[node->inputs[0]].value < 0)
-        return sy_cutr_refuse(node, "the first input must not be a constant");
     SY_TRY(describe_conv(t, node, &w, &record->conv));
-    int rank = sy_cutr_dims(t, node->inputs[1], dims);
-    SY_TRY(sy_cutr_param_use(t, node->inputs[1], rank, dims, true, true, &record->weights));
-    SY_TRY(use_bias(t, n, record->conv.out_channels, &bias));
-    SY_TRY(
-        sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[node->inputs[0]].value, true, &record->source));
+    int rank = sy_cutr_dims(t, node->outputs[0], dims), source, weights;
+    SY_TRY(rank);
+    bias = bias_of(node);
+    if (bias >= 0 && sy_cutr_elements(t, bias) != record->conv.out_channels)
+        return sy_cutr_refuse(node, "a bias that does not fit the channels");
+    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[1], SY_CUTR_LAST, &weights));
+    if (bias >= 0)
+        SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, bias, SY_CUTR_PLAIN, &bias));
+    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, &source));
+    t->nodes[n].source = source;
     if (!is_symmetric(&w))
         SY_TRY(pad_source(t, n, &w));
-    SY_TRY(sy_cutr_dims(t, node->outputs[0], dims));
-    SY_TRY(sy_cutr_value_new(t, rank, dims, true, false, &out));
-    t->tensors[node->outputs[0]].value = out;
+    SY_TRY(sy_cutr_result(t, node->outputs[0], true, &out));
     struct sy_math_conv conv = record->conv;
     conv.has_bias = bias >= 0;
     return add_conv(t, SY_CUTR_FORWARD, node->name, &conv,
-                    (int[]){record->source, t->params[record->weights].value, bias, out});
+                    (int[]){record->source, weights, bias, out});
 }
 
 static int run_columns(struct sy_trainer *t, const struct sy_cutr_step *step)
@@ -209,17 +197,17 @@ static int run_columns(struct sy_trainer *t, const struct sy_cutr_step *step)
                            sy_cutr_pointer(t, step->args[1]), sy_cutr_scratch(t));
 }
 
-int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int param, int gradient,
+int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int tensor, int gradient,
                           int64_t columns)
 {
     struct sy_cutr_step *step;
     int row;
-    SY_TRY(sy_cutr_param_gradient(t, param, &row));
+    SY_TRY(sy_cutr_diff_begin(t, tensor, false, &row));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, name, run_columns, (int[]){gradient, row}, 2, &step));
     step->columns = (struct sy_math_columns){.kind = SY_COLUMNS_SUM,
                                              .rows = sy_cutr_count(&t->values[gradient]) / columns,
                                              .columns = columns};
-    return sy_cutr_param_commit(t, param, row);
+    return sy_cutr_diff_end(t, tensor, row);
 }
 
 static int conv_backward_data(struct sy_trainer *t, int n, int dy)
@@ -229,19 +217,20 @@ static int conv_backward_data(struct sy_trainer *t, int n, int dy)
     struct sy_math_conv conv = record->conv;
     struct sy_cutr_value v = t->values[record->source];
     struct sy_math_move move = {0};
-    int64_t dims[SY_MAX_RANK];
-    int dx, plain;
+    int dx, weights, plain;
     conv.direction = SY_MATH_DATA;
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &dx));
-    SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv,
-                    (int[]){dy, t->params[record->weights].value, -1, dx}));
+    SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_LAST, &weights));
     if (!record->padded)
-        return sy_cutr_gradient_add(t, node->inputs[0], dx);
-    int rank = sy_cutr_dims(t, node->inputs[0], dims);
-    SY_TRY(sy_cutr_value_new(t, rank, dims, true, false, &plain));
+        SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &dx));
+    else
+        SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &dx));
+    SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){dy, weights, -1, dx}));
+    if (!record->padded)
+        return sy_cutr_diff_end(t, node->inputs[0], dx);
+    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &plain));
     inside_move(t, record, plain, dx, false, &move);
     SY_TRY(sy_cutr_move(t, SY_CUTR_TRAIN, node->name, &move, dx, plain));
-    return sy_cutr_gradient_add(t, node->inputs[0], plain);
+    return sy_cutr_diff_end(t, node->inputs[0], plain);
 }
 
 int sy_cutr_conv_backward(struct sy_trainer *t, int n, int gradient)
@@ -249,128 +238,17 @@ int sy_cutr_conv_backward(struct sy_trainer *t, int n, int gradient)
     const struct sy_node *node = &t->graph->nodes[n];
     const struct sy_cutr_node *record = &t->nodes[n];
     struct sy_math_conv conv = record->conv;
-    int dy, dw;
+    int dy, dw, bias = bias_of(node);
     SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, true, &dy));
-    if (record->bias >= 0)
-        SY_TRY(sy_cutr_bias_gradient(t, node->name, record->bias, dy, conv.out_channels));
-    SY_TRY(sy_cutr_param_gradient(t, record->weights, &dw));
-    conv.direction = SY_MATH_WEIGHTS;
-    SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){record->source, dy, -1, dw}));
-    SY_TRY(sy_cutr_param_commit(t, record->weights, dw));
-    return t->tensors[node->inputs[0]].needs_gradient ? conv_backward_data(t, n, dy) : SY_OK;
-}
-
-/* ---- linear layers ------------------------------------------------------------------------------------ */
-
-struct linear {
-    int64_t rows, in, out;
-    bool out_first; /* weights [out, in] */
-};
-
-static int describe_linear(struct sy_trainer *t, const struct sy_node *node, struct linear *l)
-{
-    int64_t in[SY_MAX_RANK], weights[SY_MAX_RANK];
-    bool gemm = node->op == SY_OP_GEMM;
-    if (gemm && (sy_node_float(node, "alpha", 1) != 1.0f ||
-                 sy_node_float(node, "beta", 1) != 1.0f || sy_node_int(node, "transA", 0)))
-        return sy_cutr_refuse(node, "alpha, beta or transA");
-    int rank = sy_cutr_dims(t, node->inputs[0], in);
-    SY_TRY(rank);
-    if (rank < 2 || t->graph->tensors[node->inputs[1]].shape.rank != 2 ||
-        !t->graph->tensors[node->inputs[1]].data)
-        return sy_cutr_refuse(node, "weights must be a constant matrix");
-    SY_TRY(sy_cutr_dims(t, node->inputs[1], weights));
-    l->out_first = gemm && sy_node_int(node, "transB", 0);
-    l->in = weights[l->out_first ? 1 : 0];
-    l->out = weights[l->out_first ? 0 : 1];
-    l->rows = 1;
-    for (int i = 0; i < rank - 1; i++)
-        l->rows *= in[i];
-    if (in[rank - 1] != l->in)
-        return sy_cutr_refuse(node, "input and weights do not fit together");
-    return SY_OK;
-}
-
-/* args: a, b, bias, result */
-static int run_matmul(struct sy_trainer *t, const struct sy_cutr_step *step)
-{
-    void *y = sy_cutr_pointer(t, step->args[3]);
-    return t->ops->matmul(t->math, step->plan, sy_cutr_pointer(t, step->args[0]),
-                          sy_cutr_pointer(t, step->args[1]), sy_cutr_pointer(t, step->args[2]), y,
-                          y, sy_cutr_scratch(t));
-}
-
-static int add_matmul(struct sy_trainer *t, unsigned when, const char *name,
-                      struct sy_math_matmul m, const int *args)
-{
-    struct sy_cutr_step *step;
-    SY_TRY(sy_cutr_step_new(t, when, name, run_matmul, args, 4, &step));
-    m.count = 1;
-    m.alpha = 1;
-    m.align_bytes = 16;
-    m.has_bias = args[2] >= 0;
-    step->cost_ns += (uint64_t)(2.0 * (double)m.m * (double)m.n * (double)m.k / FLOP_PER_NS);
-    step->matmul = m;
-    step->plan_kind = SY_CUTR_MATMUL_PLAN;
-    return SY_OK;
-}
-
-int sy_cutr_linear_forward(struct sy_trainer *t, int n)
-{
-    const struct sy_node *node = &t->graph->nodes[n];
-    struct sy_cutr_node *record = &t->nodes[n];
-    struct linear l;
-    int64_t dims[SY_MAX_RANK];
-    int bias, out;
-    if (t->tensors[node->inputs[0]].value < 0)
-        return sy_cutr_refuse(node, "the first input must not be a constant");
-    SY_TRY(describe_linear(t, node, &l));
-    SY_TRY(
-        sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[node->inputs[0]].value, false, &record->source));
-    SY_TRY(sy_cutr_param_use(t, node->inputs[1], 2,
-                             (int64_t[]){l.out_first ? l.out : l.in, l.out_first ? l.in : l.out},
-                             false, true, &record->weights));
-    SY_TRY(use_bias(t, n, l.out, &bias));
-    int rank = sy_cutr_dims(t, node->outputs[0], dims);
-    SY_TRY(rank);
-    SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &out));
-    t->tensors[node->outputs[0]].value = out;
-    return add_matmul(
-        t, SY_CUTR_FORWARD, node->name,
-        (struct sy_math_matmul){.m = l.rows, .n = l.out, .k = l.in, .b_transposed = l.out_first},
-        (int[]){record->source, t->params[record->weights].value, bias, out});
-}
-
-int sy_cutr_linear_backward(struct sy_trainer *t, int n, int gradient)
-{
-    const struct sy_node *node = &t->graph->nodes[n];
-    const struct sy_cutr_node *record = &t->nodes[n];
-    struct linear l;
-    int64_t dims[SY_MAX_RANK];
-    int dy, dw, dx;
-    SY_TRY(describe_linear(t, node, &l));
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, false, &dy));
-    if (record->bias >= 0)
-        SY_TRY(sy_cutr_bias_gradient(t, node->name, record->bias, dy, l.out));
-    SY_TRY(sy_cutr_param_gradient(t, record->weights, &dw));
-    /* [out, in] = dy' x, or [in, out] = x' dy */
-    struct sy_math_matmul of_weights = {.m = l.out_first ? l.out : l.in,
-                                        .n = l.out_first ? l.in : l.out,
-                                        .k = l.rows,
-                                        .a_transposed = true};
-    SY_TRY(add_matmul(
-        t, SY_CUTR_TRAIN, node->name, of_weights,
-        (int[]){l.out_first ? dy : record->source, l.out_first ? record->source : dy, -1, dw}));
-    SY_TRY(sy_cutr_param_commit(t, record->weights, dw));
-    if (!t->tensors[node->inputs[0]].needs_gradient)
-        return SY_OK;
-    int rank = sy_cutr_dims(t, node->inputs[0], dims);
-    SY_TRY(sy_cutr_value_new(t, rank, dims, false, false, &dx));
-    SY_TRY(add_matmul(
-        t, SY_CUTR_TRAIN, node->name,
-        (struct sy_math_matmul){.m = l.rows, .n = l.in, .k = l.out, .b_transposed = !l.out_first},
-        (int[]){dy, t->params[record->weights].value, -1, dx}));
-    return sy_cutr_gradient_add(t, node->inputs[0], dx);
+    if (sy_cutr_needs(t, bias))
+        SY_TRY(sy_cutr_bias_gradient(t, node->name, bias, dy, conv.out_channels));
+    if (sy_cutr_needs(t, node->inputs[1])) {
+        SY_TRY(sy_cutr_diff_begin(t, node->inputs[1], true, &dw));
+        conv.direction = SY_MATH_WEIGHTS;
+        SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){record->source, dy, -1, dw}));
+        SY_TRY(sy_cutr_diff_end(t, node->inputs[1], dw));
+    }
+    return sy_cutr_needs(t, node->inputs[0]) ? conv_backward_data(t, n, dy) : SY_OK;
 }
 
 /* ---- pools -------------------------------------------------------------------------------------------- */
@@ -404,7 +282,7 @@ static int describe_pool(struct sy_trainer *t, const struct sy_node *node, struc
 {
     struct window w;
     int64_t dims[SY_MAX_RANK], kernel[SY_MATH_SPATIAL];
-    bool global = node->op == SY_OP_GLOBAL_AVERAGE_POOL;
+    bool global = node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
     int rank = sy_cutr_dims(t, node->inputs[0], dims);
     SY_TRY(rank);
     if (rank < 3 || rank > 5)
@@ -412,7 +290,8 @@ static int describe_pool(struct sy_trainer *t, const struct sy_node *node, struc
     for (int i = 0; i < rank - 2; i++)
         kernel[i] = ints_or(node, "kernel_shape", i, 1);
     SY_TRY(read_window(t, node, global ? NULL : kernel, &w));
-    *p = (struct sy_math_pool){.max = node->op == SY_OP_MAX_POOL,
+    *p = (struct sy_math_pool){.max =
+                                   node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL,
                                .count_padding = node->op == SY_OP_AVERAGE_POOL &&
                                                 sy_node_int(node, "count_include_pad", 0),
                                .batch = dims[0],
@@ -435,16 +314,12 @@ int sy_cutr_pool_forward(struct sy_trainer *t, int n)
     const struct sy_node *node = &t->graph->nodes[n];
     struct sy_cutr_node *record = &t->nodes[n];
     struct sy_cutr_step *step;
-    int64_t dims[SY_MAX_RANK];
     int out;
     SY_TRY(describe_pool(t, node, &record->pool));
-    SY_TRY(
-        sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[node->inputs[0]].value, true, &record->source));
-    int rank = sy_cutr_dims(t, node->outputs[0], dims);
-    SY_TRY(sy_cutr_value_new(t, rank, dims, true, false, &out));
+    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, &record->source));
+    SY_TRY(sy_cutr_result(t, node->outputs[0], true, &out));
     pool_strides(&t->values[record->source], record->pool.in_strides);
     pool_strides(&t->values[out], record->pool.out_strides);
-    t->tensors[node->outputs[0]].value = out;
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_pool, (int[]){record->source, out},
                             2, &step));
     step->pool = record->pool;
@@ -455,15 +330,12 @@ int sy_cutr_pool_backward(struct sy_trainer *t, int n, int gradient)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     const struct sy_cutr_node *record = &t->nodes[n];
-    const struct sy_cutr_value v = t->values[record->source];
     struct sy_cutr_step *step;
     int dy, dx;
-    if (!t->tensors[node->inputs[0]].needs_gradient)
-        return SY_OK;
     SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, true, &dy));
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &dx));
+    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &dx));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_pool_gradient,
                             (int[]){record->source, dy, dx}, 3, &step));
     step->pool = record->pool;
-    return sy_cutr_gradient_add(t, node->inputs[0], dx);
+    return sy_cutr_diff_end(t, node->inputs[0], dx);
 }

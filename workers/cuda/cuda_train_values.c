@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/cuda_program.h"
 #include "workers/cuda/cuda_train.h"
 
 /* What a guess assumes of a GPU: 1.5 TB/s, 20 * 10^12 operations a second, 2 us a launch. What is measured corrects it. */
@@ -72,12 +73,19 @@ void sy_cutr_strides(const struct sy_cutr_value *v, int64_t *strides)
     }
 }
 
-static struct sy_cutr_value *add_value(struct sy_trainer *t, int rank, const int64_t *dims,
-                                       bool last)
+uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value)
+{
+    const struct sy_cutr_value *v = &t->values[value];
+    return (uint64_t)sy_cutr_count(v) * sy_dtype_bytes(v->dtype);
+}
+
+static struct sy_cutr_value *add_value(struct sy_trainer *t, enum sy_dtype dtype, int rank,
+                                       const int64_t *dims, bool last)
 {
     struct sy_cutr_value *v = sy_cutr_append(&t->values, &t->n_values, sizeof *v);
     if (!v)
         return NULL;
+    v->dtype = dtype;
     v->rank = rank;
     v->last = last && rank >= 3;
     v->other = -1;
@@ -89,14 +97,20 @@ static struct sy_cutr_value *add_value(struct sy_trainer *t, int rank, const int
 int sy_cutr_value_new(struct sy_trainer *t, int rank, const int64_t *dims, bool last,
                       bool persistent, int *out)
 {
-    struct sy_cutr_value *v = add_value(t, rank, dims, last);
+    return sy_cutr_value_typed(t, SY_DTYPE_F32, rank, dims, last, persistent, out);
+}
+
+int sy_cutr_value_typed(struct sy_trainer *t, enum sy_dtype dtype, int rank, const int64_t *dims,
+                        bool last, bool persistent, int *out)
+{
+    struct sy_cutr_value *v = add_value(t, dtype, rank, dims, last);
     if (!v)
         return SY_ENOMEM_HOST;
     struct sy_cutr_buffer *b = sy_cutr_append(&t->buffers, &t->n_buffers, sizeof *b);
     if (!b)
         return SY_ENOMEM_HOST;
     *b = (struct sy_cutr_buffer){
-        .bytes = SY_ALIGN_UP((uint64_t)sy_cutr_count(v) * sizeof(float), (uint64_t)SY_CUTR_ALIGN),
+        .bytes = SY_ALIGN_UP(sy_cutr_value_bytes(t, t->n_values - 1), (uint64_t)SY_CUTR_ALIGN),
         .first = -1,
         .last = -1,
         .persistent = persistent};
@@ -108,13 +122,13 @@ int sy_cutr_value_new(struct sy_trainer *t, int rank, const int64_t *dims, bool 
 int sy_cutr_view(struct sy_trainer *t, int value, int rank, const int64_t *dims, bool last,
                  uint64_t delta_bytes, int *out)
 {
-    struct sy_cutr_value *v = add_value(t, rank, dims, last);
+    struct sy_cutr_value *v = add_value(t, t->values[value].dtype, rank, dims, last);
     if (!v)
         return SY_ENOMEM_HOST;
     const struct sy_cutr_value *of = &t->values[value];
     v->buffer = of->buffer;
     v->delta_bytes = of->delta_bytes + delta_bytes;
-    sy_assert_internal(v->delta_bytes + (uint64_t)sy_cutr_count(v) * sizeof(float) <=
+    sy_assert_internal(v->delta_bytes + sy_cutr_value_bytes(t, t->n_values - 1) <=
                        t->buffers[v->buffer].bytes);
     *out = t->n_values - 1;
     return SY_OK;
@@ -154,7 +168,7 @@ int sy_cutr_step_new(struct sy_trainer *t, unsigned when, const char *name, sy_c
         struct sy_cutr_buffer *b = &t->buffers[v->buffer];
         b->first = b->first < 0 ? t->n_steps - 1 : b->first;
         b->last = t->n_steps - 1;
-        bytes += (uint64_t)sy_cutr_count(v) * sizeof(float);
+        bytes += sy_cutr_value_bytes(t, step->args[i]);
     }
     step->cost_ns = LAUNCH_NS + bytes / BYTES_PER_NS;
     *out = step;
@@ -197,6 +211,82 @@ int sy_cutr_chain(struct sy_trainer *t, unsigned when, const char *name,
     return SY_OK;
 }
 
+int sy_cutr_strided_chain(struct sy_trainer *t, unsigned when, const char *name,
+                          const struct sy_math_chain *chain, const int *inputs, int to)
+{
+    struct sy_cutr_step *step;
+    int args[6] = {-1, -1, -1, -1, -1, to};
+    int64_t stride = 1, *strides[1 + SY_MATH_CHAIN_IN];
+    for (int i = 0; i < chain->n_inputs; i++)
+        args[i] = inputs[i];
+    SY_TRY(sy_cutr_step_new(t, when, name, run_chain, args, 6, &step));
+    struct sy_math_chain *c = &step->chain;
+    *c = *chain;
+    c->dtype = SY_DTYPE_F32;
+    for (int i = c->rank - 1; i >= 0; i--) {
+        c->out_strides[i] = stride;
+        stride *= c->dims[i];
+    }
+    strides[0] = c->out_strides;
+    for (int i = 0; i < c->n_inputs; i++)
+        strides[1 + i] = c->in_strides[i];
+    c->rank = sy_cuda_collapse(c->rank, c->dims, strides, 1 + c->n_inputs);
+    return SY_OK;
+}
+
+static int run_fill(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    return t->ops->fill(t->math, sy_cutr_pointer(t, step->args[0]), step->n, step->number);
+}
+
+int sy_cutr_fill(struct sy_trainer *t, unsigned when, const char *name, int value, float number)
+{
+    struct sy_cutr_step *step;
+    SY_TRY(sy_cutr_step_new(t, when, name, run_fill, &value, 1, &step));
+    step->n = sy_cutr_count(&t->values[value]);
+    step->number = number;
+    return SY_OK;
+}
+
+static int run_columns(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    return t->ops->columns(t->math, &step->columns, sy_cutr_pointer(t, step->args[0]), NULL, NULL,
+                           sy_cutr_pointer(t, step->args[1]), sy_cutr_scratch(t));
+}
+
+static int run_reduce(struct sy_trainer *t, const struct sy_cutr_step *step)
+{
+    return t->ops->reduce(t->math, &step->reduce, sy_cutr_pointer(t, step->args[0]),
+                          sy_cutr_pointer(t, step->args[1]));
+}
+
+int sy_cutr_sum(struct sy_trainer *t, unsigned when, const char *name, int rank,
+                const int64_t *dims, const bool *reduced, int from, int to)
+{
+    struct sy_cutr_step *step;
+    int64_t stride = 1, rows = 1, columns = 1;
+    bool is_columns = true, kept = false;
+    for (int i = 0; i < rank; i++) {
+        kept |= !reduced[i] && dims[i] > 1;
+        is_columns &= !(reduced[i] && dims[i] > 1 && kept);
+        *(reduced[i] ? &rows : &columns) *= dims[i];
+    }
+    SY_TRY(sy_cutr_step_new(t, when, name, is_columns ? run_columns : run_reduce, (int[]){from, to},
+                            2, &step));
+    if (is_columns) {
+        step->columns = (struct sy_math_columns){SY_COLUMNS_SUM, rows, columns, 0};
+        return SY_OK;
+    }
+    step->reduce.rank = rank;
+    for (int i = rank - 1; i >= 0; i--) {
+        step->reduce.dims[i] = dims[i];
+        step->reduce.strides[i] = stride;
+        step->reduce.reduced[i] = reduced[i];
+        stride *= dims[i];
+    }
+    return SY_OK;
+}
+
 static int run_move(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
     return t->ops->move(t->math, &step->move, sy_cutr_pointer(t, step->args[0]),
@@ -209,7 +299,7 @@ int sy_cutr_move(struct sy_trainer *t, unsigned when, const char *name,
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, name, run_move, (int[]){from, to}, 2, &step));
     step->move = *move;
-    step->move.element_bytes = sizeof(float);
+    step->move.element_bytes = (int64_t)sy_dtype_bytes(t->values[from].dtype);
     return SY_OK;
 }
 
@@ -230,101 +320,5 @@ int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *o
     SY_TRY(sy_cutr_move(t, when, "layout change", &move, value, *out));
     t->values[value].other = *out;
     t->values[*out].other = value;
-    return SY_OK;
-}
-
-/* ---- parameters --------------------------------------------------------------------------------------- */
-
-static int n_slots_of(const struct sy_train_options *options)
-{
-    if (options->optimizer == SY_OPTIMIZER_ADAM)
-        return 2;
-    return options->momentum != 0.0 ? 1 : 0;
-}
-
-static int add_param(struct sy_trainer *t, int tensor, int rank, const int64_t *dims, bool last,
-                     bool trained)
-{
-    struct sy_cutr_param *p = sy_cutr_append(&t->params, &t->n_params, sizeof *p);
-    if (!p)
-        return SY_ENOMEM_HOST;
-    *p = (struct sy_cutr_param){.tensor = tensor, .gradient = -1, .batch_statistic = -1};
-    t->tensors[tensor].param = t->n_params - 1;
-    SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->value));
-    if (!trained)
-        return SY_OK;
-    SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->gradient));
-    p->n_slots = n_slots_of(&t->options);
-    for (int i = 0; i < p->n_slots; i++)
-        SY_TRY(sy_cutr_value_new(t, rank, dims, last, true, &p->slots[i]));
-    return SY_OK;
-}
-
-int sy_cutr_param_use(struct sy_trainer *t, int tensor, int rank, const int64_t *dims, bool last,
-                      bool trained, int *param)
-{
-    const struct sy_tensor *x = &t->graph->tensors[tensor];
-    struct sy_cutr_value wanted = {.rank = rank, .last = last && rank >= 3};
-    memcpy(wanted.dims, dims, (size_t)rank * sizeof *dims);
-    if (!x->data || x->dtype != SY_DTYPE_F32)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "tensor '%s': a parameter must be a float32 constant of the model",
-                            x->name);
-    if (x->data_bytes != (size_t)sy_cutr_count(&wanted) * sizeof(float))
-        return sy_error_set(SY_EARG,
-                            "tensor '%s': %zu bytes of data where its node wants %lld elements",
-                            x->name, x->data_bytes, (long long)sy_cutr_count(&wanted));
-    if (t->tensors[tensor].param < 0)
-        SY_TRY(add_param(t, tensor, rank, dims, last, trained));
-    *param = t->tensors[tensor].param;
-    const struct sy_cutr_param *p = &t->params[*param];
-    const struct sy_cutr_value *v = &t->values[p->value];
-    if (v->rank != rank || v->last != wanted.last || trained != (p->gradient >= 0) ||
-        memcmp(v->dims, dims, (size_t)rank * sizeof *dims) != 0)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "tensor '%s': shared by nodes that read it in different ways", x->name);
-    return SY_OK;
-}
-
-int sy_cutr_param_gradient(struct sy_trainer *t, int param, int *value)
-{
-    const struct sy_cutr_param *p = &t->params[param];
-    const struct sy_cutr_value v = t->values[p->gradient];
-    if (p->n_contributions == 0) {
-        *value = p->gradient;
-        return SY_OK;
-    }
-    return sy_cutr_value_new(t, v.rank, v.dims, v.last, false, value);
-}
-
-static int add_sum(struct sy_trainer *t, int to, int a, int b)
-{
-    struct sy_math_chain sum = {
-        .n_inputs = 2, .n_steps = 2, .steps = {{SY_CHAIN_LOAD, 0, 0, 0}, {SY_CHAIN_ADD, 1, 0, 0}}};
-    return sy_cutr_chain(t, SY_CUTR_TRAIN, "gradient", &sum, (int[]){a, b}, (bool[]){false, false},
-                         1, to);
-}
-
-int sy_cutr_param_commit(struct sy_trainer *t, int param, int value)
-{
-    struct sy_cutr_param *p = &t->params[param];
-    if (p->n_contributions++ == 0)
-        return SY_OK; /* written in place */
-    return add_sum(t, p->gradient, p->gradient, value);
-}
-
-/* Never in place: the earlier contribution may be another tensor's gradient too (both inputs of a residual add). */
-int sy_cutr_gradient_add(struct sy_trainer *t, int tensor, int value)
-{
-    int before = t->tensors[tensor].gradient, same, sum;
-    if (before < 0) {
-        t->tensors[tensor].gradient = value;
-        return SY_OK;
-    }
-    const struct sy_cutr_value v = t->values[before];
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, value, v.last, &same));
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, v.last, false, &sum));
-    SY_TRY(add_sum(t, sum, before, same));
-    t->tensors[tensor].gradient = sum;
     return SY_OK;
 }

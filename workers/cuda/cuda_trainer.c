@@ -1,7 +1,6 @@
 /* sy_cuda_trainer: the table of workers/trainer.h over the plan that cuda_train_build.c makes. */
 #include "workers/cuda/cuda_trainer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +9,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_train.h"
-#include "workers/schedule.h"
 
-#define UPDATE_ELEMENTS \
-    (4u << 20) /* a step of an optimizer: four streams of 16 MiB pass in 50 us */
 #define LOSS_MARK (SY_MATH_MARKS - 1)
 
 _Static_assert(SY_INFLIGHT_EVENTS < SY_MATH_MARKS, "a mark each, and one for the loss");
@@ -62,7 +58,7 @@ static int make_tables(struct sy_trainer *t)
     for (int i = 0; i < g->n_tensors; i++)
         t->tensors[i].value = t->tensors[i].gradient = t->tensors[i].param = -1;
     for (int n = 0; n < g->n_nodes; n++)
-        t->nodes[n].source = t->nodes[n].weights = t->nodes[n].bias = t->nodes[n].moments = -1;
+        t->nodes[n].source = t->nodes[n].moments = t->nodes[n].rate = -1;
     return SY_OK;
 }
 
@@ -82,7 +78,6 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     int status;
     if (options->batch < 1)
         return sy_error_set(SY_EARG, "batch %lld: must be at least 1", (long long)options->batch);
-    SY_TRY(sy_train_options_are_plain(options));
     SY_TRY(sy_cuda_engine_math(&ops, &math));
     struct sy_trainer *t = calloc(1, sizeof *t);
     if (!t)
@@ -161,13 +156,36 @@ static int launched(struct sy_trainer *t, uint64_t cost_ns)
     return sy_inflight_launched(&t->inflight, cost_ns, &slot) ? record(t, slot) : SY_OK;
 }
 
+int sy_cutr_bounded(struct sy_trainer *t, uint64_t cost_ns, sy_cutr_run run,
+                    const struct sy_cutr_step *step)
+{
+    SY_TRY(make_room(t, cost_ns));
+    SY_TRY(run(t, step));
+    return launched(t, cost_ns);
+}
+
 static int run_step(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
-    SY_TRY(make_room(t, step->cost_ns));
-    int status = step->run(t, step);
-    if (status < 0)
-        return sy_error_prefix(status, "node %s: ", step->name);
-    return launched(t, step->cost_ns);
+    int status = sy_cutr_bounded(t, step->cost_ns, step->run, step);
+    return status < 0 ? sy_error_prefix(status, "node %s: ", step->name) : SY_OK;
+}
+
+static struct sy_cutr_news *news_of(const struct sy_trainer *t)
+{
+    return (struct sy_cutr_news *)(void *)(t->host + t->host_loss);
+}
+
+/* What the device has found by a forward pass that has ended: an index that is outside of its table. */
+static int check_fault(struct sy_trainer *t)
+{
+    struct sy_math_fault *fault = &news_of(t)->fault;
+    if (fault->step == 0)
+        return SY_OK;
+    const struct sy_cutr_step *step = &t->steps[fault->step - 1];
+    int64_t extent = step->gather.extent;
+    fault->step = 0;
+    return sy_error_set(SY_EARG, "node '%s' (Gather): index %lld, the table has rows 0 to %lld",
+                        step->name, (long long)fault->index, (long long)extent - 1);
 }
 
 /* ---- state -------------------------------------------------------------------------------------------- */
@@ -207,14 +225,13 @@ static void transpose(const struct sy_cutr_value *v, const float *from, float *t
 }
 
 /* Through memory of our own, where the layouts differ. */
-static int convert(struct sy_trainer *t, int index, void *plain, bool to_plain)
+static int convert(struct sy_trainer *t, int value, const char *name, void *plain, bool to_plain)
 {
-    int value = state_value(t, index);
     const struct sy_cutr_value *v = &t->values[value];
-    uint64_t bytes = (uint64_t)sy_cutr_count(v) * sizeof(float);
+    uint64_t bytes = sy_cutr_value_bytes(t, value);
     float *own = v->last ? malloc(bytes) : NULL, *host = v->last ? own : plain;
     if (!host)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %llu bytes", t->states[index].name,
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %llu bytes", name,
                             (unsigned long long)bytes);
     if (v->last && !to_plain)
         transpose(v, plain, own, false);
@@ -230,20 +247,23 @@ static int convert(struct sy_trainer *t, int index, void *plain, bool to_plain)
 
 static int get_state(struct sy_trainer *t, int index, void *to)
 {
-    return convert(t, index, to, true);
+    SY_TRY(convert(t, state_value(t, index), t->states[index].name, to, true));
+    return sy_cutr_check_norm(t, t->n_norms);
 }
 
 static int set_state(struct sy_trainer *t, int index, const void *from)
 {
-    return convert(t, index, (void *)(uintptr_t)from, false); /* only read */
+    return convert(t, state_value(t, index), t->states[index].name, (void *)(uintptr_t)from,
+                   false); /* only read */
 }
 
 static int init_state(struct sy_trainer *t)
 {
     SY_TRY(t->ops->fill(t->math, t->persistent, (int64_t)(t->persistent_bytes / sizeof(float)), 0));
-    for (int s = 0; s < t->n_states; s++)
-        if (t->states[s].slot < 0)
-            SY_TRY(set_state(t, s, t->graph->tensors[t->params[t->states[s].param].tensor].data));
+    for (int p = 0; p < t->n_params; p++) {
+        const struct sy_tensor *x = &t->graph->tensors[t->params[p].tensor];
+        SY_TRY(convert(t, t->params[p].value, x->name, x->data, false));
+    }
     return SY_OK;
 }
 
@@ -275,24 +295,6 @@ static int n_forward_steps(const struct sy_trainer *t)
     return t->n_evaluate;
 }
 
-static uint64_t update_elements(const struct sy_trainer *t)
-{
-    return t->trained_bytes / sizeof(float);
-}
-
-static int n_flat_updates(const struct sy_trainer *t)
-{
-    return (int)((update_elements(t) + UPDATE_ELEMENTS - 1) / UPDATE_ELEMENTS);
-}
-
-static int n_update_steps(const struct sy_trainer *t)
-{
-    int n = n_flat_updates(t);
-    for (int p = 0; p < t->n_params; p++)
-        n += t->params[p].gradient < 0;
-    return n;
-}
-
 /* The host fills in what earlier steps have copied: the loss behind them was waited for. */
 static void *batch_input(struct sy_trainer *t)
 {
@@ -308,19 +310,24 @@ static void *batch_labels(struct sy_trainer *t)
 static int check_labels(const struct sy_trainer *t)
 {
     const int32_t *labels = (const int32_t *)(const void *)(t->host + t->host_labels);
-    if (t->options.loss == SY_LOSS_MSE)
+    if (t->options.loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY)
         return SY_OK;
-    for (int64_t r = 0; r < t->options.batch; r++)
-        if (labels[r] < 0 || labels[r] >= t->n_outputs)
+    for (int64_t r = 0; r < t->n_positions; r++)
+        if (labels[r] >= t->n_outputs)
             return sy_error_set(
                 SY_EARG, "label %d of row %lld: the model has %lld classes, 0 to %lld", labels[r],
                 (long long)r, (long long)t->n_outputs, (long long)t->n_outputs - 1);
     return SY_OK;
 }
 
+static void begin_batch(struct sy_trainer *t, uint64_t number)
+{
+    t->draw = number;
+}
+
 static int run_gradient_step(struct sy_trainer *t, int step)
 {
-    uint64_t ns;
+    uint64_t ns, n_ended = t->n_norms;
     sy_assert_internal(step >= 0 && step < t->n_train);
     if (step == 0)
         SY_TRY(check_labels(t));
@@ -328,84 +335,30 @@ static int run_gradient_step(struct sy_trainer *t, int step)
     if (step < t->n_train - 1 || !t->loss_marked)
         return SY_OK;
     t->loss_marked = false;
-    return t->ops->wait_mark(t->math, LOSS_MARK, -1, &ns);
-}
-
-static void describe_optimizer(const struct sy_trainer *t, uint64_t iteration,
-                               struct sy_math_update *u)
-{
-    const struct sy_train_options *o = &t->options;
-    double step = (double)iteration;
-    *u = (struct sy_math_update){.kind = o->momentum != 0.0 ? SY_UPDATE_MOMENTUM : SY_UPDATE_SGD,
-                                 .rate = (float)o->learning_rate,
-                                 .momentum = (float)o->momentum,
-                                 .decay = (float)o->weight_decay};
-    if (o->optimizer != SY_OPTIMIZER_ADAM)
-        return;
-    u->kind = SY_UPDATE_ADAM;
-    u->rate = (float)(o->learning_rate / (1.0 - pow(o->beta1, step)));
-    u->beta1 = (float)o->beta1;
-    u->beta2 = (float)o->beta2;
-    u->rest1 = (float)(1.0 - o->beta1);
-    u->rest2 = (float)(1.0 - o->beta2);
-    u->epsilon = (float)o->epsilon;
-    u->correct2 = (float)(1.0 / sqrt(1.0 - pow(o->beta2, step)));
-}
-
-/* Weights, gradients and slots lie in one order, each as one stretch. */
-static int run_flat(struct sy_trainer *t, int step, uint64_t iteration)
-{
-    struct sy_math_update u;
-    uint64_t first = (uint64_t)step * UPDATE_ELEMENTS, bytes = first * sizeof(float);
-    uint64_t n = SY_MIN(update_elements(t) - first, (uint64_t)UPDATE_ELEMENTS);
-    unsigned char *w = t->persistent + bytes, *g = w + t->trained_bytes, *m = g + t->trained_bytes,
-                  *v = m + t->trained_bytes;
-    describe_optimizer(t, iteration, &u);
-    u.n = (int64_t)n;
-    uint64_t cost_ns = 2000 + n / 50;
-    SY_TRY(make_room(t, cost_ns));
-    SY_TRY(t->ops->update(t->math, &u, w, g, u.kind == SY_UPDATE_SGD ? NULL : m,
-                          u.kind == SY_UPDATE_ADAM ? v : NULL));
-    return launched(t, cost_ns);
-}
-
-static int run_statistic(struct sy_trainer *t, const struct sy_cutr_param *p)
-{
-    const uint64_t cost_ns = 2000;
-    struct sy_math_update u = {.kind = SY_UPDATE_STATISTIC,
-                               .n = sy_cutr_count(&t->values[p->value]),
-                               .momentum = p->keep,
-                               .rest1 = 1.0f - p->keep};
-    SY_TRY(make_room(t, cost_ns));
-    SY_TRY(t->ops->update(t->math, &u, sy_cutr_pointer(t, p->value),
-                          sy_cutr_pointer(t, p->batch_statistic), NULL, NULL));
-    return launched(t, cost_ns);
+    SY_TRY(t->ops->wait_mark(t->math, LOSS_MARK, -1, &ns));
+    SY_TRY(check_fault(t));
+    return sy_cutr_check_norm(t, n_ended); /* of iterations in front of this one */
 }
 
 static int run_update_step(struct sy_trainer *t, int step, uint64_t iteration)
 {
-    int left = step - n_flat_updates(t);
-    sy_assert_internal(step >= 0 && step < n_update_steps(t) && iteration > 0);
-    if (left < 0)
-        return run_flat(t, step, iteration);
-    for (int p = 0; p < t->n_params; p++)
-        if (t->params[p].gradient < 0 && left-- == 0)
-            return run_statistic(t, &t->params[p]);
-    return SY_OK;
+    sy_assert_internal(step >= 0 && step < sy_cutr_n_updates(t) && iteration > 0);
+    return sy_cutr_run_update(t, step, iteration);
 }
 
 static int run_forward_step(struct sy_trainer *t, int step)
 {
     sy_assert_internal(step >= 0 && step < t->n_evaluate);
     SY_TRY(run_step(t, &t->steps[t->evaluate_steps[step]]));
-    return step < t->n_evaluate - 1 ? SY_OK : synchronize(t); /* then the batch may be replaced */
+    if (step < t->n_evaluate - 1)
+        return SY_OK;
+    SY_TRY(synchronize(t)); /* then the batch may be replaced */
+    return check_fault(t);
 }
 
 static double loss(const struct sy_trainer *t)
 {
-    float value;
-    memcpy(&value, t->host + t->host_loss, sizeof value);
-    return (double)value;
+    return (double)news_of(t)->loss;
 }
 
 static int64_t largest(const float *x, int64_t n)
@@ -417,13 +370,22 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
-/* For mse the class is the largest of the wanted outputs. */
+/* With one output and bce: whether its sign says the label. */
+static bool is_right(const struct sy_trainer *t, const float *x, const float *wanted)
+{
+    if (t->options.loss == SY_LOSS_BCE && t->n_outputs == 1)
+        return (x[0] > 0.0f) == (wanted[0] > 0.5f);
+    return largest(x, t->n_outputs) == largest(wanted, t->n_outputs);
+}
+
+/* For mse and bce the class is the largest of the wanted outputs. */
 static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
 {
     const float *wanted = (const float *)(const void *)(t->host + t->host_labels);
     const int32_t *labels = (const int32_t *)(const void *)wanted;
-    int64_t correct = 0, n = t->n_outputs;
-    uint64_t bytes = (uint64_t)(rows * n) * sizeof(float);
+    bool are_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
+    int64_t correct = 0, n = t->n_outputs, each = t->n_positions / t->options.batch;
+    uint64_t bytes = (uint64_t)(rows * each * n) * sizeof(float);
     float *x = malloc(bytes + 1);
     if (!x || t->ops->to_host(t->math, sy_cutr_pointer(t, t->logits), x, bytes) < 0 ||
         t->ops->synchronize(t->math) < 0) {
@@ -432,9 +394,9 @@ static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
         free(x);
         return 0; /* what made it fail ends the job at its next step */
     }
-    for (int64_t r = 0; r < rows; r++)
-        correct += largest(x + r * n, n) ==
-                   (t->options.loss == SY_LOSS_MSE ? largest(wanted + r * n, n) : labels[r]);
+    for (int64_t r = 0; r < rows * each; r++)
+        correct += are_classes ? largest(x + r * n, n) == labels[r]
+                               : is_right(t, x + r * n, wanted + r * n);
     free(x);
     return correct;
 }
@@ -448,9 +410,10 @@ const struct sy_trainer_ops sy_cuda_trainer = {
     .bind = bind,
     .init_state = init_state,
     .n_gradient_steps = n_gradient_steps,
-    .n_update_steps = n_update_steps,
+    .n_update_steps = sy_cutr_n_updates,
     .batch_input = batch_input,
     .batch_labels = batch_labels,
+    .begin_batch = begin_batch,
     .run_gradient_step = run_gradient_step,
     .run_update_step = run_update_step,
     .loss = loss,

@@ -24,6 +24,7 @@ struct sy_stream;
 struct sy_math;      /* open: libraries' handles, the stream */
 struct sy_math_plan; /* a convolution or a product with its algorithm */
 struct sy_math_graph;
+struct sy_math_train_ops;
 
 #define SY_MATH_SPATIAL    3
 #define SY_MATH_CHAIN_IN   5
@@ -190,18 +191,29 @@ struct sy_math_columns {
     float epsilon;
 };
 
-/* The mean over rows: of -log softmax(x)[label] (labels int32, each checked by the caller), or of the mean of (x - wanted)^2. */
+/* CLASSES: the mean of -log softmax(x)[label] over the `counted` rows whose label (int32, checked by the caller) is not below zero. SQUARE: of
+ * (x - wanted)^2 over all elements. LOGITS: of the binary cross entropy of sigmoid(x). */
 struct sy_math_loss {
-    bool square;
-    int64_t rows, columns;
+    enum { SY_MATH_CLASSES, SY_MATH_SQUARE, SY_MATH_LOGITS } kind;
+    int64_t rows, columns, counted;
 };
 
 struct sy_math_update {
-    enum { SY_UPDATE_SGD, SY_UPDATE_MOMENTUM, SY_UPDATE_ADAM, SY_UPDATE_STATISTIC } kind;
+    enum {
+        SY_UPDATE_SGD,
+        SY_UPDATE_MOMENTUM,
+        SY_UPDATE_NESTEROV,
+        SY_UPDATE_ADAM,
+        SY_UPDATE_STATISTIC,
+        SY_UPDATE_SUM
+    } kind;
     int64_t n;
-    /* w -= rate (g + decay w) | v = momentum v + g + decay w, w -= rate v | Adam, with d = g + decay w: m = beta1 m + rest1 d,
-     * v = beta2 v + rest2 d^2, w -= rate m / (sqrt(v) correct2 + epsilon) | w = momentum w + rest1 g */
-    float rate, momentum, decay, beta1, beta2, rest1, rest2, epsilon, correct2;
+    /* With d = scale g + decay w, where scale = mean, or mean limit / (norm + 1e-6) if the gradient's norm = sqrt(*norm_square) mean is larger
+     * than limit > 0: w -= rate d | v = momentum v + d, w -= rate v | v as before, w -= rate (d + momentum v) | Adam: m = beta1 m + rest1 d,
+     * v = beta2 v + rest2 d^2, w = shrink w - rate m / (sqrt(v) correct2 + epsilon) | w = momentum w + rest1 g | w += g.
+     * Nothing changes if *norm_square is not finite. */
+    float rate, momentum, decay, beta1, beta2, rest1, rest2, epsilon, correct2, shrink;
+    double mean, limit;
 };
 
 #define SY_MATH_MARKS 9u /* slots of mark */
@@ -266,6 +278,7 @@ struct sy_math_ops {
     int (*to_host)(struct sy_math *math, const void *from, void *host, uint64_t bytes);
 
     /* ---- training: enqueue ---- */
+    const struct sy_math_train_ops *train; /* device_math_train.h */
     /* x, moments: with NORM. */
     int (*columns)(struct sy_math *math, const struct sy_math_columns *columns, const void *a,
                    const void *x, const void *moments, void *out, void *scratch);
@@ -279,8 +292,9 @@ struct sy_math_ops {
     /* diff = d loss / d x; *loss on the device. */
     int (*loss)(struct sy_math *math, const struct sy_math_loss *loss, const void *x,
                 const void *wanted, void *diff, void *out, void *scratch);
+    /* norm_square: a double of the device; not with STATISTIC and SUM. */
     int (*update)(struct sy_math *math, const struct sy_math_update *update, void *w, const void *g,
-                  void *m, void *v);
+                  void *m, void *v, const void *norm_square);
     /* Notes what is enqueued so far as `slot`, which may be noted again once it was waited for. */
     int (*mark)(struct sy_math *math, unsigned slot);
 

@@ -52,7 +52,7 @@ int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_poo
 int sy_kernel_loss(struct CUstream_st *stream, const struct sy_math_loss *loss, const void *x,
                    const void *wanted, void *diff, void *out, void *scratch);
 int sy_kernel_update(struct CUstream_st *stream, const struct sy_math_update *update, void *w,
-                     const void *g, void *m, void *v);
+                     const void *g, void *m, void *v, const void *norm_square);
 
 #ifdef __cplusplus
 }

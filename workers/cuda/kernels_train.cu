@@ -31,7 +31,8 @@ __global__ static void conv_data(const __grid_constant__ sy_math_conv c, const f
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
-    SY_EACH(i, n) {
+    SY_EACH(i, n)
+    {
         int64_t channel = i % c.in_channels, k = i / c.in_channels;
         int64_t i2 = k % c.in[2], i1 = k / c.in[2] % c.in[1], i0 = k / c.in[2] / c.in[1] % c.in[0];
         int64_t sample = k / c.in[2] / c.in[1] / c.in[0], first = channel / ins * outs;
@@ -66,8 +67,8 @@ __global__ static void conv_weights(const __grid_constant__ sy_math_conv c, cons
                 k2 = e % c.kernel[2];
         double sum = 0;
         for (int64_t r = threadIdx.x; r < rows; r += SY_KERNEL_THREADS) {
-            int64_t a = r / c.out[2] / c.out[1] % c.out[0] * c.strides[0] - c.pads[0] +
-                        k0 * c.dilations[0];
+            int64_t a =
+                r / c.out[2] / c.out[1] % c.out[0] * c.strides[0] - c.pads[0] + k0 * c.dilations[0];
             int64_t b = r / c.out[2] % c.out[1] * c.strides[1] - c.pads[1] + k1 * c.dilations[1];
             int64_t d = r % c.out[2] * c.strides[2] - c.pads[2] + k2 * c.dilations[2];
             if (a < 0 || b < 0 || d < 0 || a >= c.in[0] || b >= c.in[1] || d >= c.in[2])
@@ -91,8 +92,8 @@ int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_con
                             const void *b, void *y)
 {
     int64_t inputs = c->batch * c->in_channels * c->in[0] * c->in[1] * c->in[2];
-    int64_t weights = c->out_channels * (c->in_channels / c->groups) * c->kernel[0] * c->kernel[1] *
-                      c->kernel[2];
+    int64_t weights =
+        c->out_channels * (c->in_channels / c->groups) * c->kernel[0] * c->kernel[1] * c->kernel[2];
     if (inputs == 0 || weights == 0)
         return 0;
     if (c->direction == SY_MATH_DATA)
@@ -149,10 +150,11 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
     partial[(parts + part) * c.columns + column] = second;
 }
 
-__global__ static void column_ends(const __grid_constant__ sy_math_columns c,
-                                   const double *partial, float *out, int64_t parts)
+__global__ static void column_ends(const __grid_constant__ sy_math_columns c, const double *partial,
+                                   float *out, int64_t parts)
 {
-    SY_EACH(column, c.columns) {
+    SY_EACH(column, c.columns)
+    {
         double first = 0, second = 0;
         for (int64_t p = 0; p < parts; p++) {
             first += partial[p * c.columns + column];
@@ -195,7 +197,8 @@ __global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, 
                                      const float *scale, float *dx, int64_t n)
 {
     float share = 1 / (float)c.rows;
-    SY_EACH(i, n) {
+    SY_EACH(i, n)
+    {
         int64_t column = i % c.columns;
         float rate = 1 / sqrtf(moments[c.columns + column] + c.epsilon);
         float unit = (x[i] - moments[column]) * rate;
@@ -248,8 +251,8 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const float *x, c
             for (int64_t c = w.first[2]; c < w.end[2]; c++) {
                 int64_t at[3] = {w.start[0] + a * p.dilations[0], w.start[1] + b * p.dilations[1],
                                  w.start[2] + c * p.dilations[2]};
-                float v = x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] +
-                            at[2] * p.in_strides[4]];
+                float v =
+                    x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] + at[2] * p.in_strides[4]];
                 if (best[0] < 0 || v > largest) {
                     largest = v;
                     best[0] = at[0];
@@ -286,7 +289,8 @@ __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, con
 {
     bool last = p.in_strides[1] == 1 && p.channels > 1;
     int64_t area = p.in[0] * p.in[1] * p.in[2];
-    SY_EACH(i, n) {
+    SY_EACH(i, n)
+    {
         int64_t channel = last ? i % p.channels : i / area % p.channels;
         int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
         int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
@@ -322,12 +326,13 @@ int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_poo
 
 /* ---- losses ------------------------------------------------------------------------------------------- */
 
-/* A row a block. In double: exp must not overflow, and rows are short. */
+/* A row a block. In double: exp must not overflow, and rows are short. A row without a label gives nothing. */
 __global__ static void cross_entropy(const __grid_constant__ sy_math_loss l, const float *x,
                                      const int32_t *labels, float *diff, double *losses)
 {
     for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
         const float *from = x + row * l.columns;
+        int label = labels[row];
         float largest = -INFINITY;
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
             largest = sy_larger::of(largest, from[i]);
@@ -335,25 +340,37 @@ __global__ static void cross_entropy(const __grid_constant__ sy_math_loss l, con
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
             sum += exp((double)from[i] - top);
         sum = block_sum(sum);
-        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
-            diff[row * l.columns + i] = (float)((exp((double)from[i] - top) / sum -
-                                                 (i == labels[row] ? 1.0 : 0.0)) /
-                                                (double)l.rows);
+        for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS) {
+            double d = exp((double)from[i] - top) / sum - (i == label ? 1.0 : 0.0);
+            diff[row * l.columns + i] = label < 0 ? 0.0f : (float)(d / (double)l.counted);
+        }
         if (threadIdx.x == 0)
-            losses[row] = log(sum) + top - (double)from[labels[row]];
+            losses[row] = label < 0 ? 0.0 : log(sum) + top - (double)from[label];
     }
 }
 
-__global__ static void mean_square(const __grid_constant__ sy_math_loss l, const float *x,
-                                   const float *wanted, float *diff, double *losses)
+/* log(1 + exp(-|x|)) + max(x, 0) - x * wanted, which does not overflow. */
+__device__ static double logit_loss(double x, double wanted, double *slope)
+{
+    double small = exp(-fabs(x));
+    *slope = (x > 0 ? 1 / (1 + small) : small / (1 + small)) - wanted;
+    return log1p(small) + (x > 0 ? x : 0) - x * wanted;
+}
+
+/* Squares, or the binary cross entropy of logits: the sum of a row. */
+__global__ static void element_losses(const __grid_constant__ sy_math_loss l, const float *x,
+                                      const float *wanted, float *diff, double *losses)
 {
     double all = (double)l.rows * (double)l.columns;
     for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
         double sum = 0;
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS) {
-            double d = (double)x[row * l.columns + i] - (double)wanted[row * l.columns + i];
-            sum += d * d / (double)l.columns;
-            diff[row * l.columns + i] = (float)(2 * d / all);
+            int64_t at = row * l.columns + i;
+            double d = (double)x[at] - (double)wanted[at], slope = 2 * d;
+            sum += l.kind == sy_math_loss::SY_MATH_LOGITS
+                       ? logit_loss((double)x[at], (double)wanted[at], &slope)
+                       : d * d;
+            diff[at] = (float)(slope / all);
         }
         sum = block_sum(sum);
         if (threadIdx.x == 0)
@@ -361,39 +378,62 @@ __global__ static void mean_square(const __grid_constant__ sy_math_loss l, const
     }
 }
 
-__global__ static void mean_of_rows(const double *losses, int64_t rows, float *out)
+__global__ static void sum_of_rows(const double *losses, int64_t rows, double divisor, float *out)
 {
     double sum = 0;
     for (int64_t i = threadIdx.x; i < rows; i += SY_KERNEL_THREADS)
         sum += losses[i];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        *out = (float)(sum / (double)rows);
+        *out = (float)(sum / divisor);
 }
 
 int sy_kernel_loss(struct CUstream_st *stream, const struct sy_math_loss *l, const void *x,
                    const void *wanted, void *diff, void *out, void *scratch)
 {
+    bool classes = l->kind == sy_math_loss::SY_MATH_CLASSES;
     if (l->rows * l->columns == 0)
         return 0;
-    if (l->square)
-        mean_square<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
-            *l, (const float *)x, (const float *)wanted, (float *)diff, (double *)scratch);
-    else
+    if (classes)
         cross_entropy<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
             *l, (const float *)x, (const int32_t *)wanted, (float *)diff, (double *)scratch);
-    mean_of_rows<<<1, SY_KERNEL_THREADS, 0, stream>>>((const double *)scratch, l->rows,
-                                                      (float *)out);
+    else
+        element_losses<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
+            *l, (const float *)x, (const float *)wanted, (float *)diff, (double *)scratch);
+    sum_of_rows<<<1, SY_KERNEL_THREADS, 0, stream>>>(
+        (const double *)scratch, l->rows,
+        classes ? (double)l->counted : (double)l->rows * (double)l->columns, (float *)out);
     return (int)cudaGetLastError();
 }
 
 /* ---- optimizers --------------------------------------------------------------------------------------- */
 
-__global__ static void update_kernel(const __grid_constant__ sy_math_update u, float *w,
-                                     const float *g, float *m, float *v)
+/* Of the gradient: the mean over phases, and clipping. False: its norm is not finite, and nothing changes. */
+__device__ static bool gradient_scale(const sy_math_update &u, const double *norm_square,
+                                      float *scale)
 {
-    SY_EACH(i, u.n) {
-        float d = g[i] + u.decay * w[i];
+    double norm = sqrt(*norm_square) * u.mean;
+    *scale = (float)(u.limit > 0 && norm > u.limit ? u.mean * u.limit / (norm + 1e-6) : u.mean);
+    return isfinite(*norm_square);
+}
+
+__global__ static void follow_kernel(const __grid_constant__ sy_math_update u, float *w,
+                                     const float *g)
+{
+    SY_EACH(i, u.n)
+    w[i] =
+        u.kind == sy_math_update::SY_UPDATE_SUM ? w[i] + g[i] : u.momentum * w[i] + u.rest1 * g[i];
+}
+
+__global__ static void update_kernel(const __grid_constant__ sy_math_update u, float *w,
+                                     const float *g, float *m, float *v, const double *norm_square)
+{
+    float scale;
+    if (!gradient_scale(u, norm_square, &scale))
+        return;
+    SY_EACH(i, u.n)
+    {
+        float d = g[i] * scale + u.decay * w[i];
         switch (u.kind) {
         case sy_math_update::SY_UPDATE_SGD:
             w[i] -= u.rate * d;
@@ -402,24 +442,28 @@ __global__ static void update_kernel(const __grid_constant__ sy_math_update u, f
             m[i] = u.momentum * m[i] + d;
             w[i] -= u.rate * m[i];
             break;
-        case sy_math_update::SY_UPDATE_ADAM:
+        case sy_math_update::SY_UPDATE_NESTEROV:
+            m[i] = u.momentum * m[i] + d;
+            w[i] -= u.rate * (d + u.momentum * m[i]);
+            break;
+        default: /* Adam */
             m[i] = u.beta1 * m[i] + u.rest1 * d;
             v[i] = u.beta2 * v[i] + u.rest2 * d * d;
-            w[i] -= u.rate * m[i] / (sqrtf(v[i]) * u.correct2 + u.epsilon);
-            break;
-        case sy_math_update::SY_UPDATE_STATISTIC:
-            w[i] = u.momentum * w[i] + u.rest1 * g[i];
-            break;
+            w[i] = w[i] * u.shrink - u.rate * m[i] / (sqrtf(v[i]) * u.correct2 + u.epsilon);
         }
     }
 }
 
 int sy_kernel_update(struct CUstream_st *stream, const struct sy_math_update *u, void *w,
-                     const void *g, void *m, void *v)
+                     const void *g, void *m, void *v, const void *norm_square)
 {
     if (u->n == 0)
         return 0;
-    update_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(
-        *u, (float *)w, (const float *)g, (float *)m, (float *)v);
+    if (u->kind == sy_math_update::SY_UPDATE_STATISTIC || u->kind == sy_math_update::SY_UPDATE_SUM)
+        follow_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(*u, (float *)w,
+                                                                         (const float *)g);
+    else
+        update_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(
+            *u, (float *)w, (const float *)g, (float *)m, (float *)v, (const double *)norm_square);
     return (int)cudaGetLastError();
 }

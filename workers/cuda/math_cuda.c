@@ -69,7 +69,7 @@ int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *ca
     return library_failed(math, status, call, cublasLtGetStatusString(answer));
 }
 
-static int check_kernel(struct sy_math *math, int error, const char *name)
+int sy_math_kernel_check(struct sy_math *math, int error, const char *name)
 {
     return error == 0 ? SY_OK : sy_cuda_device_check(math->device, error, "the %s kernel", name);
 }
@@ -269,66 +269,67 @@ static void host_drop(struct sy_math *math, void *memory)
 int sy_math_chain_run(struct sy_math *math, const struct sy_math_chain *chain,
                       const void *const *in, void *out)
 {
-    return check_kernel(math, sy_kernel_chain(math->stream, chain, in, out), "elementwise");
+    return sy_math_kernel_check(math, sy_kernel_chain(math->stream, chain, in, out), "elementwise");
 }
 
 static int pool(struct sy_math *math, const struct sy_math_pool *p, const void *x, void *y)
 {
-    return check_kernel(math, sy_kernel_pool(math->stream, p, x, y), "pooling");
+    return sy_math_kernel_check(math, sy_kernel_pool(math->stream, p, x, y), "pooling");
 }
 
 static int where(struct sy_math *math, const struct sy_math_choice *choice, const void *pick,
                  const void *a, const void *b, void *out)
 {
-    return check_kernel(math, sy_kernel_where(math->stream, choice, pick, a, b, out), "where");
+    return sy_math_kernel_check(math, sy_kernel_where(math->stream, choice, pick, a, b, out),
+                                "where");
 }
 
 static int equal(struct sy_math *math, const struct sy_math_choice *choice, const void *a,
                  const void *b, void *out)
 {
-    return check_kernel(math, sy_kernel_equal(math->stream, choice, a, b, out), "equal");
+    return sy_math_kernel_check(math, sy_kernel_equal(math->stream, choice, a, b, out), "equal");
 }
 
 static int move(struct sy_math *math, const struct sy_math_move *m, const void *from, void *to)
 {
-    return check_kernel(math, sy_kernel_move(math->stream, m, from, to), "move");
+    return sy_math_kernel_check(math, sy_kernel_move(math->stream, m, from, to), "move");
 }
 
 static int fill(struct sy_math *math, void *to, int64_t n, float value)
 {
-    return check_kernel(math, sy_kernel_fill(math->stream, to, n, value), "fill");
+    return sy_math_kernel_check(math, sy_kernel_fill(math->stream, to, n, value), "fill");
 }
 
 static int gather(struct sy_math *math, const struct sy_math_gather *g, const void *from,
                   const void *indices, void *to, struct sy_math_fault *fault)
 {
-    return check_kernel(math, sy_kernel_gather(math->stream, g, from, indices, to, fault),
-                        "gather");
+    return sy_math_kernel_check(math, sy_kernel_gather(math->stream, g, from, indices, to, fault),
+                                "gather");
 }
 
 static int cast(struct sy_math *math, enum sy_dtype from_type, enum sy_dtype to_type, int64_t n,
                 const void *from, void *to)
 {
-    return check_kernel(math, sy_kernel_cast(math->stream, from_type, to_type, n, from, to),
-                        "cast");
+    return sy_math_kernel_check(math, sy_kernel_cast(math->stream, from_type, to_type, n, from, to),
+                                "cast");
 }
 
 static int softmax(struct sy_math *math, const struct sy_math_softmax *s, const void *x, void *y)
 {
-    return check_kernel(math, sy_kernel_softmax(math->stream, s, x, y), "softmax");
+    return sy_math_kernel_check(math, sy_kernel_softmax(math->stream, s, x, y), "softmax");
 }
 
 static int layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
                       const void *skip, const void *scale, const void *bias, void *out, void *sum)
 {
-    return check_kernel(math,
-                        sy_kernel_layer_norm(math->stream, norm, x, skip, scale, bias, out, sum),
-                        "layer norm");
+    return sy_math_kernel_check(
+        math, sy_kernel_layer_norm(math->stream, norm, x, skip, scale, bias, out, sum),
+        "layer norm");
 }
 
 static int reduce(struct sy_math *math, const struct sy_math_reduce *r, const void *x, void *y)
 {
-    return check_kernel(math, sy_kernel_reduce(math->stream, r, x, y), "reduction");
+    return sy_math_kernel_check(math, sy_kernel_reduce(math->stream, r, x, y), "reduction");
 }
 
 /* ---- training ----------------------------------------------------------------------------------------- */
@@ -336,7 +337,7 @@ static int reduce(struct sy_math *math, const struct sy_math_reduce *r, const vo
 static int columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
                    const void *x, const void *moments, void *out, void *scratch)
 {
-    return check_kernel(
+    return sy_math_kernel_check(
         math,
         sy_kernel_columns(math->stream, c, a, x, moments, out, scratch, SY_MATH_SCRATCH_BYTES),
         "column");
@@ -346,15 +347,16 @@ static int norm_gradient(struct sy_math *math, const struct sy_math_columns *c, 
                          const void *x, const void *moments, const void *sums, const void *scale,
                          void *dx)
 {
-    return check_kernel(math,
-                        sy_kernel_norm_gradient(math->stream, c, dy, x, moments, sums, scale, dx),
-                        "batch norm gradient");
+    return sy_math_kernel_check(
+        math, sy_kernel_norm_gradient(math->stream, c, dy, x, moments, sums, scale, dx),
+        "batch norm gradient");
 }
 
 static int pool_gradient(struct sy_math *math, const struct sy_math_pool *p, const void *x,
                          const void *dy, void *dx)
 {
-    return check_kernel(math, sy_kernel_pool_gradient(math->stream, p, x, dy, dx), "pool gradient");
+    return sy_math_kernel_check(math, sy_kernel_pool_gradient(math->stream, p, x, dy, dx),
+                                "pool gradient");
 }
 
 static int loss(struct sy_math *math, const struct sy_math_loss *l, const void *x,
@@ -362,14 +364,15 @@ static int loss(struct sy_math *math, const struct sy_math_loss *l, const void *
 {
     if ((uint64_t)l->rows > SY_MATH_SCRATCH_BYTES / sizeof(double))
         return sy_error_set(SY_EUNSUPPORTED, "a loss over %lld rows", (long long)l->rows);
-    return check_kernel(math, sy_kernel_loss(math->stream, l, x, wanted, diff, out, scratch),
-                        "loss");
+    return sy_math_kernel_check(
+        math, sy_kernel_loss(math->stream, l, x, wanted, diff, out, scratch), "loss");
 }
 
 static int update(struct sy_math *math, const struct sy_math_update *u, void *w, const void *g,
-                  void *m, void *v)
+                  void *m, void *v, const void *norm_square)
 {
-    return check_kernel(math, sy_kernel_update(math->stream, u, w, g, m, v), "optimizer");
+    return sy_math_kernel_check(math, sy_kernel_update(math->stream, u, w, g, m, v, norm_square),
+                                "optimizer");
 }
 
 static int mark(struct sy_math *math, unsigned slot)
@@ -486,6 +489,7 @@ const struct sy_math_ops sy_cuda_math = {
     .softmax = softmax,
     .layer_norm = layer_norm,
     .reduce = reduce,
+    .train = &sy_cuda_math_train,
     .columns = columns,
     .norm_gradient = norm_gradient,
     .pool_gradient = pool_gradient,

@@ -63,6 +63,8 @@ struct sy_math_plan {
 int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call);
 int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call);
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
+/* Of a kernel of our own, CUDA's number. */
+int sy_math_kernel_check(struct sy_math *math, int error, const char *name);
 #define SY_CUDA(math, expr)  SY_TRY(sy_math_cuda_check((math), (expr), #expr))
 #define SY_CUDNN(math, expr) SY_TRY(sy_math_cudnn_check((math), (expr), #expr))
 #define SY_LT(math, expr)    SY_TRY(sy_math_lt_check((math), (expr), #expr))
@@ -108,6 +110,9 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *plan);
 /* The plan's direction, without bias, residual, activation. */
 int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
                       void *result, void *scratch);
+
+/* ---- math_train.c ---- */
+extern const struct sy_math_train_ops sy_cuda_math_train;
 
 /* ---- math_cublas.c ---- */
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,

@@ -7,242 +7,16 @@
 #include "workers/host/clones.h"
 #include "workers/host/elementwise.h"
 #include "workers/host/train_internal.h"
+#include "workers/train_formulas.h"
 
 #define PARALLEL_FROM 16384
 
 /* ---- one input ---------------------------------------------------------------------------------- */
 
 struct curve {
-    enum sy_op op;
+    struct sy_curve of;
     int64_t n;
-    float a, b; /* what the attributes say */
-    bool is_tanh_gelu;
 };
-
-static const float root_2_pi = 0.797884560802865f;
-
-static float gelu(float x)
-{
-    return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-}
-
-static float gelu_slope(float x)
-{
-    return 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
-}
-
-static float softplus(float x)
-{
-    return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x));
-}
-
-static float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-static float clamp(float x, float low, float high)
-{
-    return fminf(fmaxf(x, low), high);
-}
-
-static float bend(const struct curve *c, float x)
-{
-    switch (c->op) {
-    case SY_OP_RELU:
-        return x > 0.0f ? x : 0.0f;
-    case SY_OP_LEAKY_RELU:
-        return x > 0.0f ? x : c->a * x;
-    case SY_OP_THRESHOLDED_RELU:
-        return x > c->a ? x : 0.0f;
-    case SY_OP_ELU:
-        return x > 0.0f ? x : c->a * expm1f(x);
-    case SY_OP_CELU:
-        return x > 0.0f ? x : c->a * expm1f(x / c->a);
-    case SY_OP_SELU:
-        return c->b * (x > 0.0f ? x : c->a * expm1f(x));
-    case SY_OP_SIGMOID:
-        return sigmoid(x);
-    case SY_OP_TANH:
-        return tanhf(x);
-    case SY_OP_GELU:
-        return c->is_tanh_gelu ? 0.5f * x * (1.0f + tanhf(root_2_pi * (x + 0.044715f * x * x * x)))
-                               : gelu(x);
-    case SY_OP_HARD_SWISH:
-        return x * clamp(x / 6.0f + 0.5f, 0.0f, 1.0f);
-    case SY_OP_HARD_SIGMOID:
-        return clamp(c->a * x + c->b, 0.0f, 1.0f);
-    case SY_OP_SOFTPLUS:
-        return softplus(x);
-    case SY_OP_SOFTSIGN:
-        return x / (1.0f + fabsf(x));
-    case SY_OP_MISH:
-        return x * tanhf(softplus(x));
-    case SY_OP_SHRINK:
-        return x < -c->a ? x + c->b : x > c->a ? x - c->b : 0.0f;
-    case SY_OP_CLIP:
-        return clamp(x, c->a, c->b);
-    case SY_OP_ERF:
-        return erff(x);
-    case SY_OP_EXP:
-        return expf(x);
-    case SY_OP_LOG:
-        return logf(x);
-    case SY_OP_SQRT:
-        return sqrtf(x);
-    case SY_OP_NEG:
-        return -x;
-    case SY_OP_ABS:
-        return fabsf(x);
-    case SY_OP_RECIPROCAL:
-        return 1.0f / x;
-    case SY_OP_SIN:
-        return sinf(x);
-    case SY_OP_COS:
-        return cosf(x);
-    case SY_OP_TAN:
-        return tanf(x);
-    case SY_OP_ATAN:
-        return atanf(x);
-    case SY_OP_ASIN:
-        return asinf(x);
-    case SY_OP_ACOS:
-        return acosf(x);
-    case SY_OP_SINH:
-        return sinhf(x);
-    case SY_OP_COSH:
-        return coshf(x);
-    case SY_OP_ASINH:
-        return asinhf(x);
-    case SY_OP_ACOSH:
-        return acoshf(x);
-    case SY_OP_ATANH:
-        return atanhf(x);
-    default:
-        return x;
-    }
-}
-
-static float tanh_gelu_slope(float x)
-{
-    float t = tanhf(root_2_pi * (x + 0.044715f * x * x * x));
-    return 0.5f * (1.0f + t) +
-           0.5f * x * (1.0f - t * t) * root_2_pi * (1.0f + 3.0f * 0.044715f * x * x);
-}
-
-static float mish_slope(float x)
-{
-    float t = tanhf(softplus(x));
-    return t + x * (1.0f - t * t) * sigmoid(x);
-}
-
-/* At x, with result y. */
-static float slope(const struct curve *c, float x, float y)
-{
-    switch (c->op) {
-    case SY_OP_RELU:
-        return x > 0.0f ? 1.0f : 0.0f;
-    case SY_OP_LEAKY_RELU:
-        return x > 0.0f ? 1.0f : c->a;
-    case SY_OP_THRESHOLDED_RELU:
-        return x > c->a ? 1.0f : 0.0f;
-    case SY_OP_ELU:
-        return x > 0.0f ? 1.0f : y + c->a;
-    case SY_OP_CELU:
-        return x > 0.0f ? 1.0f : expf(x / c->a);
-    case SY_OP_SELU:
-        return x > 0.0f ? c->b : y + c->a * c->b;
-    case SY_OP_SIGMOID:
-        return y * (1.0f - y);
-    case SY_OP_TANH:
-        return 1.0f - y * y;
-    case SY_OP_GELU:
-        return c->is_tanh_gelu ? tanh_gelu_slope(x) : gelu_slope(x);
-    case SY_OP_HARD_SWISH:
-        return x <= -3.0f ? 0.0f : x >= 3.0f ? 1.0f : x / 3.0f + 0.5f;
-    case SY_OP_HARD_SIGMOID:
-        return y > 0.0f && y < 1.0f ? c->a : 0.0f;
-    case SY_OP_SOFTPLUS:
-        return sigmoid(x);
-    case SY_OP_SOFTSIGN:
-        return 1.0f / ((1.0f + fabsf(x)) * (1.0f + fabsf(x)));
-    case SY_OP_MISH:
-        return mish_slope(x);
-    case SY_OP_SHRINK:
-        return x < -c->a || x > c->a ? 1.0f : 0.0f;
-    case SY_OP_CLIP:
-        return x >= c->a && x <= c->b ? 1.0f : 0.0f;
-    case SY_OP_ERF:
-        return 1.12837917f * expf(-x * x);
-    case SY_OP_EXP:
-        return y;
-    case SY_OP_LOG:
-        return 1.0f / x;
-    case SY_OP_SQRT:
-        return 0.5f / y;
-    case SY_OP_NEG:
-        return -1.0f;
-    case SY_OP_ABS:
-        return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f;
-    case SY_OP_RECIPROCAL:
-        return -y * y;
-    case SY_OP_SIN:
-        return cosf(x);
-    case SY_OP_COS:
-        return -sinf(x);
-    case SY_OP_TAN:
-        return 1.0f + y * y;
-    case SY_OP_ATAN:
-        return 1.0f / (1.0f + x * x);
-    case SY_OP_ASIN:
-        return 1.0f / sqrtf(1.0f - x * x);
-    case SY_OP_ACOS:
-        return -1.0f / sqrtf(1.0f - x * x);
-    case SY_OP_SINH:
-        return coshf(x);
-    case SY_OP_COSH:
-        return sinhf(x);
-    case SY_OP_ASINH:
-        return 1.0f / sqrtf(1.0f + x * x);
-    case SY_OP_ACOSH:
-        return 1.0f / sqrtf(x * x - 1.0f);
-    case SY_OP_ATANH:
-        return 1.0f / (1.0f - x * x);
-    default:
-        return 1.0f;
-    }
-}
-
-static void read_curve(const struct sy_node *node, struct curve *c)
-{
-    const struct sy_attr *kind = sy_node_attr(node, "approximate");
-    c->op = node->op;
-    c->is_tanh_gelu = kind && kind->kind == SY_ATTR_STRING && kind->s && !strcmp(kind->s, "tanh");
-    switch (node->op) {
-    case SY_OP_LEAKY_RELU:
-        c->a = sy_node_float(node, "alpha", 0.01f);
-        break;
-    case SY_OP_SELU:
-        c->a = sy_node_float(node, "alpha", 1.67326319f);
-        c->b = sy_node_float(node, "gamma", 1.05070102f);
-        break;
-    case SY_OP_HARD_SIGMOID:
-        c->a = sy_node_float(node, "alpha", 0.2f);
-        c->b = sy_node_float(node, "beta", 0.5f);
-        break;
-    case SY_OP_SHRINK:
-        c->a = sy_node_float(node, "lambd", 0.5f);
-        c->b = sy_node_float(node, "bias", 0.0f);
-        break;
-    case SY_OP_CLIP:
-        c->a = sy_node_float(node, "min", -INFINITY);
-        c->b = sy_node_float(node, "max", INFINITY);
-        break;
-    default:
-        c->a = sy_node_float(node, "alpha", 1.0f);
-        break;
-    }
-}
 
 static int run_unary(struct sy_trainer *t, const struct sy_tr_step *step)
 {
@@ -251,7 +25,7 @@ static int run_unary(struct sy_trainer *t, const struct sy_tr_step *step)
     const float *x = sy_tr_at(t, step, 1);
 #pragma omp parallel for schedule(static) if (c->n > PARALLEL_FROM)
     for (int64_t i = 0; i < c->n; i++)
-        y[i] = bend(c, x[i]);
+        y[i] = sy_curve_of(&c->of, x[i]);
     return SY_OK;
 }
 
@@ -262,7 +36,7 @@ static int run_unary_back(struct sy_trainer *t, const struct sy_tr_step *step)
     const float *x = sy_tr_at(t, step, 1), *y = sy_tr_at(t, step, 2), *dy = sy_tr_at(t, step, 3);
 #pragma omp parallel for schedule(static) if (c->n > PARALLEL_FROM)
     for (int64_t i = 0; i < c->n; i++)
-        dx[i] = dy[i] * slope(c, x[i], y[i]);
+        dx[i] = dy[i] * sy_curve_slope(&c->of, x[i], y[i]);
     return SY_OK;
 }
 
@@ -271,7 +45,7 @@ static int add_unary(struct sy_trainer *t, unsigned when, int n, sy_tr_fn *fn, i
 {
     struct curve *c;
     SY_TRY(sy_tr_alloc(sizeof *c, &c));
-    read_curve(&t->graph->nodes[n], c);
+    sy_curve_read(&t->graph->nodes[n], &c->of);
     c->n = sy_tr_count(t, t->graph->nodes[n].outputs[0]);
     return sy_tr_add_call(t, when, fn, 1, n_values, values, c);
 }
@@ -355,63 +129,6 @@ static void describe(const struct sy_trainer *t, const struct sy_node *node, int
     collapse(b, n_inputs);
 }
 
-static float combine(enum sy_op op, float a, float b)
-{
-    switch (op) {
-    case SY_OP_ADD:
-        return a + b;
-    case SY_OP_SUB:
-        return a - b;
-    case SY_OP_MUL:
-        return a * b;
-    case SY_OP_DIV:
-        return a / b;
-    case SY_OP_POW:
-        return powf(a, b);
-    case SY_OP_MIN:
-        return fminf(a, b);
-    case SY_OP_MAX:
-        return fmaxf(a, b);
-    default: /* PRelu */
-        return a > 0.0f ? a : a * b;
-    }
-}
-
-static float power_slope(float a, float b, int which)
-{
-    if (which == 0)
-        return b == 2.0f ? 2.0f * a : b == 0.0f ? 0.0f : b * powf(a, b - 1.0f);
-    return a > 0.0f ? powf(a, b) * logf(a) : 0.0f;
-}
-
-/* Two that are equal share the gradient of Min and Max. */
-static float extreme_slope(float mine, float other)
-{
-    return mine > other ? 1.0f : mine == other ? 0.5f : 0.0f;
-}
-
-static inline float pair_slope(enum sy_op op, int which, float a, float b)
-{
-    switch (op) {
-    case SY_OP_ADD:
-        return 1.0f;
-    case SY_OP_SUB:
-        return which ? -1.0f : 1.0f;
-    case SY_OP_MUL:
-        return which ? a : b;
-    case SY_OP_DIV:
-        return which ? -a / (b * b) : 1.0f / b;
-    case SY_OP_POW:
-        return power_slope(a, b, which);
-    case SY_OP_MAX:
-        return which ? extreme_slope(b, a) : extreme_slope(a, b);
-    case SY_OP_MIN:
-        return which ? extreme_slope(a, b) : extreme_slope(b, a);
-    default:
-        return which ? (a > 0.0f ? 0.0f : a) : (a > 0.0f ? 1.0f : b);
-    }
-}
-
 static void row_offsets(const struct sy_broadcast *b, int64_t row, int n, int64_t *at)
 {
     for (int i = 0; i < n; i++)
@@ -445,7 +162,7 @@ SY_CLONES static void forward_row(const struct sy_broadcast *b, const float *x, 
             to[i] = x[i * sx] * y[i * sy];
     else
         for (int64_t i = 0; i < n; i++)
-            to[i] = combine(op, x[i * sx], y[i * sy]);
+            to[i] = sy_pair_of(op, x[i * sx], y[i * sy]);
 }
 
 static int run_pair(struct sy_trainer *t, const struct sy_tr_step *step)
@@ -496,7 +213,7 @@ static void back_row(const struct pair *p, const float *x, const float *y, const
     }
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        float d = g[i] * pair_slope(op, p->which, x[i * sx], y[i * sy]);
+        float d = g[i] * sy_pair_slope(op, p->which, x[i * sx], y[i * sy]);
         if (st == 0)
             sum += (double)d;
         else if (p->is_spread)

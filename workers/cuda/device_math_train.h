@@ -1,0 +1,72 @@
+/* The mathematics that only training needs, as a second table beside device_math.h's: rules M1 to M4 hold. Tensors are dense float32, row-major
+ * where nothing else is said. */
+#ifndef SY_WORKERS_CUDA_DEVICE_MATH_TRAIN_H
+#define SY_WORKERS_CUDA_DEVICE_MATH_TRAIN_H
+
+#include "workers/cuda/device_math.h"
+#include "workers/train_folds.h"
+
+/* Elements in any order. */
+struct sy_math_curve {
+    struct sy_curve of;
+    int64_t n;
+};
+
+/* A result of dims; a and b by strides, 0 where they are repeated. */
+struct sy_math_pair {
+    enum sy_op op;
+    int rank;
+    int64_t dims[SY_MAX_RANK], a_strides[SY_MAX_RANK], b_strides[SY_MAX_RANK];
+};
+
+/* [rows, columns]: each row by its own moments. */
+struct sy_math_rows {
+    int64_t rows, columns;
+    float epsilon;
+    bool is_rms; /* the mean is taken as 0 */
+};
+
+/* Element i is dropped if its random number, a function of (seed, batch, node, i), is below ratio * 2^32; the others are multiplied
+ * with 1 / (1 - ratio). */
+struct sy_math_drop {
+    uint64_t seed, batch;
+    uint32_t node;
+    float ratio;
+    int64_t n;
+};
+
+struct sy_math_train_ops {
+    int (*curve)(struct sy_math *math, const struct sy_math_curve *curve, const void *x, void *y);
+    /* dx = dy * slope(x, y) */
+    int (*curve_gradient)(struct sy_math *math, const struct sy_math_curve *curve, const void *x,
+                          const void *y, const void *dy, void *dx);
+    int (*pair)(struct sy_math *math, const struct sy_math_pair *pair, const void *a, const void *b,
+                void *y);
+    /* y: bool, whether the comparison holds. */
+    int (*compare)(struct sy_math *math, const struct sy_math_pair *pair, const void *a,
+                   const void *b, void *y);
+    /* For each element of the result: d = dy times the slope in a (which 0) or b (1). d may be dy. */
+    int (*pair_gradient)(struct sy_math *math, const struct sy_math_pair *pair, int which,
+                         const void *a, const void *b, const void *dy, void *d);
+    int (*softmax_gradient)(struct sy_math *math, const struct sy_math_softmax *softmax,
+                            const void *y, const void *dy, void *dx);
+    /* mean[rows], rate[rows] = 1 / sqrt(variance + epsilon) */
+    int (*row_moments)(struct sy_math *math, const struct sy_math_rows *rows, const void *x,
+                       void *mean, void *rate);
+    /* g: the gradient of (x - mean) rate. dx may be g. */
+    int (*row_gradient)(struct sy_math *math, const struct sy_math_rows *rows, const void *x,
+                        const void *g, const void *mean, const void *rate, void *dx);
+    /* The gradient of a gather's table, all of it: rows that were read twice get the sum in the order of the indices; an index that is
+     * outside gives nothing. */
+    int (*scatter)(struct sy_math *math, const struct sy_math_gather *gather, const void *dy,
+                   const void *indices, void *to);
+    int (*drop)(struct sy_math *math, const struct sy_math_drop *drop, const void *x, void *y);
+    int (*fold)(struct sy_math *math, const struct sy_fold *fold, const void *x, void *y);
+    int (*fold_gradient)(struct sy_math *math, const struct sy_fold *fold, const void *x,
+                         const void *y, const void *dy, void *dx);
+    /* *out (a double) = the sum of squares, or is increased by it. */
+    int (*square_sum)(struct sy_math *math, int64_t n, const void *x, bool adds, void *out,
+                      void *scratch);
+};
+
+#endif

@@ -1,0 +1,34 @@
+/* The random numbers of dropout: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else. One text
+ * for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train_random.c. */
+#ifndef SY_WORKERS_TRAIN_PHILOX_H
+#define SY_WORKERS_TRAIN_PHILOX_H
+
+#include <stdint.h>
+
+#include "workers/train_formulas.h"
+
+#define SY_PHILOX_CHUNK \
+    256 /* counters that are drawn together: a piece has four times as many elements */
+
+/* Element j of a piece has word j / CHUNK of counter j % CHUNK. */
+SY_FORMULA uint32_t sy_philox_element(uint64_t seed, uint64_t batch, uint32_t node,
+                                      uint64_t element)
+{
+    uint64_t piece = element / (4 * SY_PHILOX_CHUNK), j = element % (4 * SY_PHILOX_CHUNK);
+    uint32_t c[4] = {(uint32_t)(piece * SY_PHILOX_CHUNK + j % SY_PHILOX_CHUNK), node,
+                     (uint32_t)batch, (uint32_t)(batch >> 32)};
+    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p = 0xd2511f53ull * c[0], q = 0xcd9e8d57ull * c[2];
+        uint32_t c1 = c[1], c3 = c[3];
+        c[0] = (uint32_t)(q >> 32) ^ c1 ^ key0;
+        c[1] = (uint32_t)q;
+        c[2] = (uint32_t)(p >> 32) ^ c3 ^ key1;
+        c[3] = (uint32_t)p;
+        key0 += 0x9e3779b9u;
+        key1 += 0xbb67ae85u;
+    }
+    return c[j / SY_PHILOX_CHUNK];
+}
+
+#endif
