@@ -22,6 +22,9 @@
 #include "workers/prefetch.h"
 #include "workers/train_data.h"
 
+/* The places of a network's one input. */
+#define ONE(place) ((void *[]){place})
+
 static char folder[64];
 
 static char *path_of(const char *name)
@@ -50,19 +53,18 @@ static char *write_text(const char *name, const char *text)
 
 static struct sy_data_want want_numbers(int64_t n_inputs, int64_t n_classes)
 {
-    return (struct sy_data_want){.dtype = SY_DTYPE_F32,
-                                 .rank = 1,
-                                 .dims = {n_inputs},
-                                 .n_inputs = (uint64_t)n_inputs,
-                                 .are_classes = true,
-                                 .n_labels = 1,
-                                 .n_classes = n_classes};
+    return (struct sy_data_want){
+        .n_inputs = 1,
+        .inputs = {{.dtype = SY_DTYPE_F32, .rank = 1, .dims = {n_inputs}, .n = (uint64_t)n_inputs}},
+        .are_classes = true,
+        .n_labels = 1,
+        .n_classes = n_classes};
 }
 
 static struct sy_data_want want_indices(int64_t n_inputs, int64_t n_classes)
 {
     struct sy_data_want want = want_numbers(n_inputs, n_classes);
-    want.dtype = SY_DTYPE_I64;
+    want.inputs[0].dtype = SY_DTYPE_I64;
     return want;
 }
 
@@ -126,7 +128,7 @@ static void test_npy(void **state)
     open_data(&spec, &want, &data);
     assert_int_equal(data.n, 5);
     for (uint64_t i = 0; i < 12; i++) { /* the stream goes round */
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, input, &label), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label), SY_OK);
         assert_true(input[0] == ((float)(i % 5) - 1.0f) / 2.0f);
         assert_int_equal(label, i % 5 % 3);
     }
@@ -169,7 +171,7 @@ static void test_csv_columns(void **state)
     open_data(&spec, &want, &data);
     assert_int_equal(data.n, 4);
     for (uint64_t i = 0; i < 4; i++) {
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, input, &label), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label), SY_OK);
         assert_true(input[0] == weights[i]);
         assert_int_equal(label, wanted[i]);
     }
@@ -190,7 +192,7 @@ static void test_csv_standardized(void **state)
     want.are_classes = false;
     open_data(&spec, &want, &data);
     for (uint64_t i = 0; i < 4; i++) {
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, input, &label), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label), SY_OK);
         sum += input[0];
         square += input[0] * input[0];
         assert_true(input[1] == 0.0f &&
@@ -285,7 +287,7 @@ static void test_text_classes(void **state)
     open_data(&spec, &want, &data);
     assert_int_equal(data.n, 3);
     for (uint64_t i = 0; i < 3; i++) {
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, input, &label), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label), SY_OK);
         for (int c = 0; c < 4; c++)
             assert_int_equal(input[c], wanted[i][c]);
         assert_int_equal(label, i == 2);
@@ -298,7 +300,7 @@ static void test_text_classes(void **state)
     spec.ngram = 3;
     spec.vocabulary = 50;
     open_data(&spec, &want, &data);
-    assert_int_equal(sy_train_data_fill(&data, &want, 0, false, 1, input, &label), SY_OK);
+    assert_int_equal(sy_train_data_fill(&data, &want, 0, false, 1, ONE(input), &label), SY_OK);
     for (int c = 0; c < 4; c++)
         assert_in_range(input[c], 1, 49);
     sy_train_data_close(&data);
@@ -327,7 +329,7 @@ static void test_text_that_goes_on(void **state)
     want.n_labels = 3;
     open_data(&spec, &want, &data);
     assert_int_equal(data.n, 2);
-    assert_int_equal(sy_train_data_fill(&data, &want, 0, false, 2, input, labels), SY_OK);
+    assert_int_equal(sy_train_data_fill(&data, &want, 0, false, 2, ONE(input), labels), SY_OK);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(input[i / 3][i % 3], 'a' + i);
         assert_int_equal(labels[i / 3][i % 3], 'b' + i);
@@ -407,10 +409,10 @@ static void test_resize(void **state)
 static struct sy_data_want want_images(void)
 {
     struct sy_data_want want = want_numbers(3 * 4 * 6, 2);
-    want.rank = 3;
-    want.dims[0] = 3;
-    want.dims[1] = 4;
-    want.dims[2] = 6;
+    want.inputs[0].rank = 3;
+    want.inputs[0].dims[0] = 3;
+    want.inputs[0].dims[1] = 4;
+    want.inputs[0].dims[2] = 6;
     return want;
 }
 
@@ -435,7 +437,7 @@ static void test_images(void **state)
     open_data(&spec, &want, &data);
     assert_int_equal(data.n, 2);
     for (uint64_t i = 0; i < 4; i++) { /* decoded, then kept */
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, input, &label), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label), SY_OK);
         assert_int_equal(label, i % 2);
         for (int p = 0; p < 24; p++) {
             assert_true(fabsf(input[p] - (i % 2 ? 1 : 0)) < 0.02f);
@@ -500,7 +502,7 @@ static void test_broken_images(void **state)
     open_data(&spec, &want, &data);
     int status = SY_OK;
     for (uint64_t i = 0; i < 3 && status == SY_OK; i++)
-        status = sy_train_data_fill(&data, &want, i, false, 1, input, &label);
+        status = sy_train_data_fill(&data, &want, i, false, 1, ONE(input), &label);
     assert_int_equal(status, SY_ECORRUPT);
     assert_non_null(strstr(sy_error_text(), "broken/a/half.jpg"));
     sy_train_data_close(&data);
@@ -533,7 +535,7 @@ static void test_holdout(void **state)
     for (uint64_t i = 0; i < 40; i++) { /* each sample is in one of the sets */
         bool is_test = i >= 30;
         assert_int_equal(
-            sy_train_data_fill(&data, &want, is_test ? i - 30 : i, is_test, 1, input, &label),
+            sy_train_data_fill(&data, &want, is_test ? i - 30 : i, is_test, 1, ONE(input), &label),
             SY_OK);
         n_seen += seen[label]++ == 0;
     }
@@ -553,8 +555,9 @@ static void test_synthetic_is_a_function(void **state)
     open_data(&spec, &want, &data);
     assert_int_equal(data.n_test, 3);
     for (uint64_t i = 0; i < 10; i++) {
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, first[0], &label), SY_OK);
-        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, again, &same), SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(first[0]), &label),
+                         SY_OK);
+        assert_int_equal(sy_train_data_fill(&data, &want, i, false, 1, ONE(again), &same), SY_OK);
         assert_memory_equal(first[0], again, sizeof again);
         assert_true(label == same && label >= 0 && label < 4);
     }
@@ -566,7 +569,7 @@ static void take(struct sy_prefetch *prefetch, bool is_test, uint64_t index, flo
                  int32_t *labels)
 {
     int got;
-    while ((got = sy_prefetch_take(prefetch, is_test, index, 1, input, labels)) == 0)
+    while ((got = sy_prefetch_take(prefetch, is_test, index, 1, ONE(input), labels)) == 0)
         continue;
     assert_int_equal(got, 1);
 }
@@ -589,10 +592,11 @@ static void test_prefetch(void **state)
         bool is_test = rand() % 8 == 0;
         index = rand() % 4 ? index + 1 : (uint64_t)rand() % 5;
         if (rand() % 8 == 0) /* asks, and does not wait */
-            sy_prefetch_take(prefetch, !is_test, index + 1, 0, input, labels);
+            sy_prefetch_take(prefetch, !is_test, index + 1, 0, ONE(input), labels);
         take(prefetch, is_test, index, *input, labels);
         assert_int_equal(
-            sy_train_data_fill(&data, &want, index * 4, is_test, 4, wanted, wanted_labels), SY_OK);
+            sy_train_data_fill(&data, &want, index * 4, is_test, 4, ONE(wanted), wanted_labels),
+            SY_OK);
         assert_memory_equal(wanted, input, sizeof input);
         assert_memory_equal(wanted_labels, labels, sizeof labels);
     }

@@ -643,7 +643,7 @@ static void close_rig(struct rig *r)
 
 static double loss_of(struct rig *r)
 {
-    memcpy(ops->batch_input(r->trainer), r->input, sizeof r->input);
+    memcpy(ops->batch_input(r->trainer, 0), r->input, sizeof r->input);
     memcpy(ops->batch_labels(r->trainer), r->wanted, (size_t)r->n_wanted * sizeof *r->wanted);
     ops->begin_batch(r->trainer, 5);
     for (int s = 0; s < ops->n_gradient_steps(r->trainer); s++)
@@ -897,7 +897,7 @@ static int train_a_little(struct rig *r, double *losses, float *to)
     for (uint64_t batch = 0; batch < 6; batch++) {
         for (int i = 0; i < BATCH * 24; i++) /* from the batch's number alone */
             r->input[i] = (float)((int)(batch * 31 + (uint64_t)i * 7) % 23 - 11) / 12.0f;
-        memcpy(ops->batch_input(r->trainer), r->input, sizeof r->input);
+        memcpy(ops->batch_input(r->trainer, 0), r->input, sizeof r->input);
         memcpy(ops->batch_labels(r->trainer), r->wanted, (size_t)r->n_wanted * sizeof *r->wanted);
         ops->begin_batch(r->trainer, batch);
         for (int s = 0; s < ops->n_gradient_steps(r->trainer); s++)

@@ -70,7 +70,7 @@ static float wanted_at(int row)
 
 static void phase(struct rig *r, const struct sy_train_options *o, uint64_t number)
 {
-    float *x = ops->batch_input(r->trainer), *y = ops->batch_labels(r->trainer);
+    float *x = ops->batch_input(r->trainer, 0), *y = ops->batch_labels(r->trainer);
     int rows = (int)o->batch, first = rows < ROWS ? (int)(number * (uint64_t)rows % ROWS) : 0;
     for (int row = 0; row < rows; row++) {
         x[2 * row] = x_at(first + row, 0);
@@ -222,7 +222,7 @@ static void test_not_finite(void **state)
     struct sy_train_options o = plain();
     int status = SY_OK;
     open_rig(&r, &o);
-    float *x = ops->batch_input(r.trainer), *y = ops->batch_labels(r.trainer);
+    float *x = ops->batch_input(r.trainer, 0), *y = ops->batch_labels(r.trainer);
     for (int i = 0; i < 2 * ROWS; i++)
         x[i] = 1e25f;
     for (int i = 0; i < ROWS; i++)

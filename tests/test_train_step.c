@@ -65,7 +65,7 @@ static void test_one_step(void **state)
     void *ephemeral = aligned_alloc(4096, (ops->ephemeral_bytes(t) + 4095) / 4096 * 4096);
     ops->bind(t, persistent, ephemeral);
     assert_int_equal(ops->init_state(t), SY_OK);
-    read_file("input.f32", ops->batch_input(t), 8 * 64 * sizeof(float));
+    read_file("input.f32", ops->batch_input(t, 0), 8 * 64 * sizeof(float));
     read_file("labels.i32", ops->batch_labels(t), 8 * sizeof(int32_t));
     read_file("loss.f32", &loss, sizeof loss);
     for (int s = 0; s < ops->n_gradient_steps(t); s++)

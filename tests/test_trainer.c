@@ -103,7 +103,7 @@ static void rig_close(struct rig *r)
 static void gradient_phase(struct rig *r, const float *input, const void *labels,
                            size_t label_bytes, int n_steps)
 {
-    memcpy(ops->batch_input(r->trainer), input, r->input_elements * sizeof *input);
+    memcpy(ops->batch_input(r->trainer, 0), input, r->input_elements * sizeof *input);
     memcpy(ops->batch_labels(r->trainer), labels, label_bytes);
     for (int s = 0; s < n_steps; s++)
         if (ops->run_gradient_step(r->trainer, s) < 0)
@@ -566,7 +566,7 @@ static void test_label_out_of_range(void **state)
     rig_open(&r, net_conv_relu(), &options, 0);
     make_batch(&b, options.loss);
     b.labels.classes[1] = 5;
-    memcpy(ops->batch_input(r.trainer), b.input, r.input_elements * sizeof *b.input);
+    memcpy(ops->batch_input(r.trainer, 0), b.input, r.input_elements * sizeof *b.input);
     memcpy(ops->batch_labels(r.trainer), &b.labels, 4u * BATCH);
     for (int s = 0; s < ops->n_gradient_steps(r.trainer) && status == SY_OK; s++)
         status = ops->run_gradient_step(r.trainer, s);
@@ -590,7 +590,7 @@ static void test_count_correct(void **state)
         update_phase(&r, i);
     }
     assert_true(ops->loss(r.trainer) < 0.05);
-    memcpy(ops->batch_input(r.trainer), b.input, r.input_elements * sizeof *b.input);
+    memcpy(ops->batch_input(r.trainer, 0), b.input, r.input_elements * sizeof *b.input);
     memcpy(ops->batch_labels(r.trainer), &b.labels, 4u * BATCH);
     for (int s = 0; s < ops->n_forward_steps(r.trainer); s++)
         assert_int_equal(ops->run_forward_step(r.trainer, s), SY_OK);

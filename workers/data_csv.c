@@ -52,12 +52,20 @@ static int put_label(const struct csv_source *s, uint64_t index, void *labels)
     return SY_OK;
 }
 
-static int csv_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+/* A row has the features of one input after the other. */
+static int csv_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                    void *labels)
 {
     const struct csv_source *s = (struct csv_source *)source;
     const float *row = s->features + index * s->n_features;
-    for (uint64_t i = 0; i < s->n_features; i++)
-        sy_data_put_input(s->want, i, (row[i] - s->shift[i]) * s->scale[i], input);
+    uint64_t at = 0;
+    for (int k = 0; k < s->want->n_inputs; k++) {
+        const struct sy_data_input *input = &s->want->inputs[k];
+        if (sy_data_put_given(sy_data_field_of(s->spec, s->want, k), input, 0, inputs[k]))
+            continue;
+        for (uint64_t i = 0; i < input->n; i++, at++)
+            sy_data_put_input(input, i, (row[at] - s->shift[at]) * s->scale[at], inputs[k]);
+    }
     return put_label(s, index, labels);
 }
 
@@ -99,29 +107,50 @@ static int add_feature(struct csv_source *s, const struct sy_csv_rows *rows, uin
     return SY_OK;
 }
 
+static char *const *columns_of(const struct csv_source *s, int input)
+{
+    const struct sy_data_field *field = sy_data_field_of(s->spec, s->want, input);
+    return field->columns ? field->columns : s->spec->features;
+}
+
+static int choose_input(struct csv_source *s, const struct sy_csv_rows *rows, int input)
+{
+    char *const *named = columns_of(s, input);
+    uint64_t before = s->n_features, column;
+    char text[96];
+    for (uint64_t i = 0; named && named[i]; i++) {
+        SY_TRY(find_column(s, rows, named[i], &column));
+        SY_TRY(add_feature(s, rows, column));
+    }
+    for (uint64_t i = 0; !named && i < rows->n; i++)
+        if (i != s->label_column)
+            SY_TRY(add_feature(s, rows, i));
+    if (s->n_features - before != s->want->inputs[input].n)
+        return sy_error_set(SY_EARG, "'%s'%s: %llu feature columns, the model's input takes %llu",
+                            s->path, sy_data_input_text(s->want, input, text),
+                            (unsigned long long)(s->n_features - before),
+                            (unsigned long long)s->want->inputs[input].n);
+    return SY_OK;
+}
+
 static int choose_columns(struct csv_source *s, const struct sy_csv_rows *rows)
 {
-    uint64_t n_named = 0, column;
-    while (s->spec->features && s->spec->features[n_named])
-        n_named++;
+    uint64_t room = rows->n;
+    for (int k = 0; k < s->want->n_inputs; k++)
+        for (char *const *name = columns_of(s, k); name && *name; name++)
+            room++;
     s->n_columns = rows->n;
-    s->columns = calloc(SY_MAX(rows->n, n_named), sizeof *s->columns);
-    s->column_names = calloc(SY_MAX(rows->n, n_named), sizeof *s->column_names);
+    s->columns = calloc(room, sizeof *s->columns);
+    s->column_names = calloc(room, sizeof *s->column_names);
     if (!s->columns || !s->column_names)
         return sy_error_set(SY_ENOMEM_HOST, "'%s': no room for its columns", s->path);
     SY_TRY(find_column(s, rows, s->spec->label, &s->label_column));
-    for (uint64_t i = 0; i < n_named; i++) {
-        SY_TRY(find_column(s, rows, s->spec->features[i], &column));
-        SY_TRY(add_feature(s, rows, column));
-    }
-    for (uint64_t i = 0; !n_named && i < rows->n; i++)
-        if (i != s->label_column)
-            SY_TRY(add_feature(s, rows, i));
-    if (s->n_features != s->want->n_inputs)
-        return sy_error_set(SY_EARG, "'%s': %llu feature columns, the model's input takes %llu",
-                            s->path, (unsigned long long)s->n_features,
-                            (unsigned long long)s->want->n_inputs);
-    return SY_OK;
+    for (int k = 0; k < s->want->n_inputs; k++)
+        if (sy_data_field_of(s->spec, s->want, k)->from == SY_FROM_SAMPLE)
+            SY_TRY(choose_input(s, rows, k));
+    return s->n_features
+               ? SY_OK
+               : sy_error_set(SY_EARG, "'%s': none of 'data.inputs' is a column", s->path);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------- */

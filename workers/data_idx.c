@@ -8,6 +8,7 @@
 struct idx_source {
     struct sy_data_source base;
     const struct sy_data_want *want;
+    const struct sy_data_spec *spec;
     const char *label_path;
     struct sy_idx images, labels;
     float table[256]; /* a pixel has 256 values */
@@ -21,16 +22,26 @@ static void idx_close(struct sy_data_source *source)
     free(s);
 }
 
-static int idx_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+static void put_pixels(const struct idx_source *s, uint64_t index,
+                       const struct sy_data_input *input, void *to)
+{
+    const uint8_t *pixels = s->images.data + index * input->n;
+    if (input->dtype == SY_DTYPE_F32)
+        for (uint64_t i = 0; i < input->n; i++)
+            ((float *)to)[i] = s->table[pixels[i]];
+    else /* indices stay what they are */
+        for (uint64_t i = 0; i < input->n; i++)
+            sy_data_put_input(input, i, pixels[i], to);
+}
+
+static int idx_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                    void *labels)
 {
     const struct idx_source *s = (struct idx_source *)source;
-    const uint8_t *pixels = s->images.data + index * s->want->n_inputs;
-    if (s->want->dtype == SY_DTYPE_F32)
-        for (uint64_t i = 0; i < s->want->n_inputs; i++)
-            ((float *)input)[i] = s->table[pixels[i]];
-    else /* indices stay what they are */
-        for (uint64_t i = 0; i < s->want->n_inputs; i++)
-            sy_data_put_input(s->want, i, pixels[i], input);
+    for (int k = 0; k < s->want->n_inputs; k++)
+        if (!sy_data_put_given(sy_data_field_of(s->spec, s->want, k), &s->want->inputs[k], 0,
+                               inputs[k]))
+            put_pixels(s, index, &s->want->inputs[k], inputs[k]);
     return sy_data_put_class(s->want, s->label_path, index, s->labels.data[index], labels);
 }
 
@@ -43,10 +54,14 @@ static int check_sizes(const struct idx_source *s, const char *images, const cha
             "many images as labels",
             images, s->images.rank, s->images.dims[0], labels, s->labels.rank, s->labels.dims[0]);
     uint64_t pixels = s->images.bytes / s->images.dims[0];
-    if (pixels != s->want->n_inputs)
-        return sy_error_set(
-            SY_EARG, "data set '%s' has %llu values a sample, the model's input takes %llu", images,
-            (unsigned long long)pixels, (unsigned long long)s->want->n_inputs);
+    char text[96];
+    for (int k = 0; k < s->want->n_inputs; k++)
+        if (sy_data_field_of(s->spec, s->want, k)->from == SY_FROM_SAMPLE &&
+            pixels != s->want->inputs[k].n)
+            return sy_error_set(
+                SY_EARG, "data set '%s'%s has %llu values a sample, the model's input takes %llu",
+                images, sy_data_input_text(s->want, k, text), (unsigned long long)pixels,
+                (unsigned long long)s->want->inputs[k].n);
     return SY_OK;
 }
 
@@ -73,6 +88,7 @@ int sy_data_idx_open(const struct sy_data_spec *spec, const struct sy_data_want 
     s->base.read = idx_read;
     s->base.close = idx_close;
     s->want = want;
+    s->spec = spec;
     s->label_path = spec->labels[which];
     for (int i = 0; i < 256; i++)
         s->table[i] = (float)((i / 255.0 - spec->mean) / spec->std);

@@ -12,12 +12,14 @@
 struct images_source {
     struct sy_data_source base;
     const struct sy_data_want *want;
+    const struct sy_data_spec *spec;
     const char *folder;
     struct sy_data_names classes, files; /* files: "class/name" paths */
     uint32_t *class_of;                  /* of each file */
     uint32_t channels, height, width;
     float table[256];
-    uint8_t *kept; /* [n, n_inputs], NULL: too many; pages that nobody asked for yet cost nothing */
+    uint64_t bytes; /* of an image as the network takes it */
+    uint8_t *kept;  /* [n, bytes], NULL: too many; pages that nobody asked for yet cost nothing */
     bool *is_kept;
     uint8_t *room; /* one sample */
 };
@@ -43,16 +45,20 @@ static int decode(const struct images_source *s, uint64_t index, uint8_t *to)
     return status;
 }
 
-static int images_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+static int images_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                       void *labels)
 {
     struct images_source *s = (struct images_source *)source;
-    uint8_t *pixels = s->kept ? s->kept + index * s->want->n_inputs : s->room;
+    uint8_t *pixels = s->kept ? s->kept + index * s->bytes : s->room;
     if (!s->kept || !s->is_kept[index])
         SY_TRY(decode(s, index, pixels));
     if (s->kept)
         s->is_kept[index] = true;
-    for (uint64_t i = 0; i < s->want->n_inputs; i++)
-        ((float *)input)[i] = s->table[pixels[i]];
+    for (int k = 0; k < s->want->n_inputs; k++)
+        if (!sy_data_put_given(sy_data_field_of(s->spec, s->want, k), &s->want->inputs[k], 0,
+                               inputs[k]))
+            for (uint64_t i = 0; i < s->bytes; i++)
+                ((float *)inputs[k])[i] = s->table[pixels[i]];
     return sy_data_put_class(s->want, s->folder, index, s->class_of[index], labels);
 }
 
@@ -93,16 +99,26 @@ static int add_class(struct images_source *s, const char *name, uint32_t class)
 
 static int check_shape(struct images_source *s)
 {
-    const struct sy_data_want *want = s->want;
-    if (want->rank != 3 || want->dtype != SY_DTYPE_F32 ||
-        (want->dims[0] != 1 && want->dims[0] != 3) || want->dims[1] > SY_IMAGE_MAX_SIDE ||
-        want->dims[2] > SY_IMAGE_MAX_SIDE)
+    const struct sy_data_input *image = NULL;
+    for (int k = 0; k < s->want->n_inputs; k++) {
+        const struct sy_data_input *input = &s->want->inputs[k];
+        if (sy_data_field_of(s->spec, s->want, k)->from != SY_FROM_SAMPLE)
+            continue;
+        if (image)
+            return sy_error_set(SY_EARG, "'%s' and '%s' are the image; one input can be",
+                                image->name, input->name);
+        image = input;
+    }
+    if (!image || image->rank != 3 || image->dtype != SY_DTYPE_F32 ||
+        (image->dims[0] != 1 && image->dims[0] != 3) || image->dims[1] > SY_IMAGE_MAX_SIDE ||
+        image->dims[2] > SY_IMAGE_MAX_SIDE)
         return sy_error_set(
             SY_EUNSUPPORTED,
             "images of '%s' need an input of float32 [batch, 1 or 3, height, width]", s->folder);
-    s->channels = (uint32_t)want->dims[0];
-    s->height = (uint32_t)want->dims[1];
-    s->width = (uint32_t)want->dims[2];
+    s->channels = (uint32_t)image->dims[0];
+    s->height = (uint32_t)image->dims[1];
+    s->width = (uint32_t)image->dims[2];
+    s->bytes = image->n;
     return SY_OK;
 }
 
@@ -133,15 +149,15 @@ static int add_classes(struct images_source *s, const struct sy_data_names *know
 
 static int make_room(struct images_source *s)
 {
-    if (s->base.n <= KEPT_BYTES / s->want->n_inputs) {
-        s->kept = calloc(s->base.n, s->want->n_inputs);
+    if (s->base.n <= KEPT_BYTES / s->bytes) {
+        s->kept = calloc(s->base.n, s->bytes);
         s->is_kept = calloc(s->base.n, sizeof *s->is_kept);
         if (s->kept && s->is_kept)
             return SY_OK;
         free(s->kept); /* then without */
         s->kept = NULL;
     }
-    s->room = malloc(s->want->n_inputs);
+    s->room = malloc(s->bytes);
     return s->room ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no room for an image");
 }
 
@@ -156,6 +172,7 @@ int sy_data_images_open(const struct sy_data_spec *spec, const struct sy_data_wa
     s->base.read = images_read;
     s->base.close = images_close;
     s->want = want;
+    s->spec = spec;
     s->folder = spec->folder[training != NULL];
     for (int i = 0; i < 256; i++)
         s->table[i] = (float)((i / 255.0 - spec->mean) / spec->std);

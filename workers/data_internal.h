@@ -15,8 +15,18 @@ int sy_data_put_class(const struct sy_data_want *want, const char *where, uint64
                       int64_t label, void *labels);
 /* So many classes the outputs can tell apart: a single value tells two. */
 uint64_t sy_data_max_classes(const struct sy_data_want *want);
+/* Where the model's i-th input comes from; never NULL. */
+const struct sy_data_field *sy_data_field_of(const struct sy_data_spec *spec,
+                                             const struct sy_data_want *want, int i);
 /* Element i of an input. */
-void sy_data_put_input(const struct sy_data_want *want, uint64_t i, double value, void *input);
+void sy_data_put_input(const struct sy_data_input *input, uint64_t i, double value, void *to);
+/* What needs no reader, of a sample with `length` elements: constants, masks, lengths, positions. False: it is the reader's. */
+bool sy_data_put_given(const struct sy_data_field *field, const struct sy_data_input *input,
+                       uint64_t length, void *to);
+/* Elements of the largest input that is the reader's; 0: there is none. */
+uint64_t sy_data_longest(const struct sy_data_spec *spec, const struct sy_data_want *want);
+/* ", input 'NAME'" in messages of models with several; else nothing. `text` has room for 96 bytes. */
+const char *sy_data_input_text(const struct sy_data_want *want, int i, char *text);
 /* splitmix64's finisher: each bit of the result depends on each of the input. */
 uint64_t sy_data_mix(uint64_t z);
 

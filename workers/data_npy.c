@@ -10,15 +10,19 @@
 struct npy_source {
     struct sy_data_source base;
     const struct sy_data_want *want;
-    const char *input_path, *label_path;
-    double mean, std;
-    struct sy_npy inputs, labels;
+    const struct sy_data_spec *spec;
+    const char *label_path;
+    int which; /* 0: the training set, 1: the test set */
+    struct sy_npy
+        inputs[SY_DATA_MAX_INPUTS]; /* as the model's; empty where the job gives a number */
+    struct sy_npy labels;
 };
 
 static void npy_close(struct sy_data_source *source)
 {
     struct npy_source *s = (struct npy_source *)source;
-    sy_npy_finish(&s->inputs);
+    for (int k = 0; k < SY_DATA_MAX_INPUTS; k++)
+        sy_npy_finish(&s->inputs[k]);
     sy_npy_finish(&s->labels);
     free(s);
 }
@@ -92,41 +96,65 @@ static int read_labels(struct npy_source *s, uint64_t index, void *labels)
     return SY_OK;
 }
 
-static int npy_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+static void put_array(const struct npy_source *s, int k, uint64_t index, void *to)
 {
-    struct npy_source *s = (struct npy_source *)source;
-    uint64_t n = s->want->n_inputs;
-    double scale = s->inputs.dtype == SY_DTYPE_U8 ? 1.0 / 255.0 : 1.0; /* bytes are pixels */
-    if (s->want->dtype == SY_DTYPE_F32 && s->inputs.dtype == SY_DTYPE_F32 && s->mean == 0.0 &&
-        s->std == 1.0)
-        memcpy(input, (const float *)s->inputs.data + index * n, n * sizeof(float));
-    else if (s->want->dtype == SY_DTYPE_F32)
+    const struct sy_data_input *input = &s->want->inputs[k];
+    const struct sy_npy *from = &s->inputs[k];
+    uint64_t n = input->n;
+    double mean = s->spec->mean, std = s->spec->std;
+    double scale = from->dtype == SY_DTYPE_U8 ? 1.0 / 255.0 : 1.0; /* bytes are pixels */
+    if (input->dtype == SY_DTYPE_F32 && from->dtype == SY_DTYPE_F32 && mean == 0.0 && std == 1.0)
+        memcpy(to, (const float *)from->data + index * n, n * sizeof(float));
+    else if (input->dtype == SY_DTYPE_F32)
         for (uint64_t i = 0; i < n; i++)
-            ((float *)input)[i] =
-                (float)((element(&s->inputs, index * n + i) * scale - s->mean) / s->std);
+            ((float *)to)[i] = (float)((element(from, index * n + i) * scale - mean) / std);
     else
         for (uint64_t i = 0; i < n; i++)
-            sy_data_put_input(s->want, i, element(&s->inputs, index * n + i), input);
+            sy_data_put_input(input, i, element(from, index * n + i), to);
+}
+
+static int npy_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                    void *labels)
+{
+    struct npy_source *s = (struct npy_source *)source;
+    for (int k = 0; k < s->want->n_inputs; k++)
+        if (!sy_data_put_given(sy_data_field_of(s->spec, s->want, k), &s->want->inputs[k], 0,
+                               inputs[k]))
+            put_array(s, k, index, inputs[k]);
     return read_labels(s, index, labels);
 }
 
-static int check_inputs(const struct npy_source *s)
+static int check_array(const struct npy_source *s, int k, const char *path)
 {
-    const struct sy_npy *x = &s->inputs, *y = &s->labels;
+    const struct sy_npy *x = &s->inputs[k], *y = &s->labels;
+    const struct sy_data_input *input = &s->want->inputs[k];
+    char text[96];
+    sy_data_input_text(s->want, k, text);
     if (x->rank < 1 || y->rank < 1 || x->dims[0] != y->dims[0] || x->dims[0] < 1)
-        return sy_error_set(SY_ECORRUPT,
-                            "data set '%s' has %lld samples, '%s' has %lld labels; wanted as many",
-                            s->input_path, x->rank ? (long long)x->dims[0] : 0LL, s->label_path,
-                            y->rank ? (long long)y->dims[0] : 0LL);
-    if (per_sample(x) != s->want->n_inputs)
-        return sy_error_set(SY_EARG,
-                            "data set '%s' has %llu values a sample, the model's input takes %llu",
-                            s->input_path, (unsigned long long)per_sample(x),
-                            (unsigned long long)s->want->n_inputs);
-    if (s->want->dtype != SY_DTYPE_F32 && !is_whole(x->dtype))
-        return sy_error_set(SY_EARG, "data set '%s' is %s, the model's input takes %s",
-                            s->input_path, sy_dtype_wire_name(x->dtype),
-                            sy_dtype_wire_name(s->want->dtype));
+        return sy_error_set(
+            SY_ECORRUPT, "data set '%s'%s has %lld samples, '%s' has %lld labels; wanted as many",
+            path, text, x->rank ? (long long)x->dims[0] : 0LL, s->label_path,
+            y->rank ? (long long)y->dims[0] : 0LL);
+    if (per_sample(x) != input->n)
+        return sy_error_set(
+            SY_EARG, "data set '%s'%s has %llu values a sample, the model's input takes %llu", path,
+            text, (unsigned long long)per_sample(x), (unsigned long long)input->n);
+    if (input->dtype != SY_DTYPE_F32 && !is_whole(x->dtype))
+        return sy_error_set(SY_EARG, "data set '%s'%s is %s, the model's input takes %s", path,
+                            text, sy_dtype_wire_name(x->dtype), sy_dtype_wire_name(input->dtype));
+    return SY_OK;
+}
+
+static int open_arrays(struct npy_source *s)
+{
+    SY_TRY(sy_npy_read(s->label_path, &s->labels));
+    for (int k = 0; k < s->want->n_inputs; k++) {
+        const struct sy_data_field *field = sy_data_field_of(s->spec, s->want, k);
+        if (field->from != SY_FROM_SAMPLE)
+            continue;
+        SY_TRY(sy_npy_read(field->file[s->which], &s->inputs[k]));
+        SY_TRY(check_array(s, k, field->file[s->which]));
+    }
     return SY_OK;
 }
 
@@ -156,19 +184,16 @@ int sy_data_npy_open(const struct sy_data_spec *spec, const struct sy_data_want 
     int which = training != NULL, status;
     struct npy_source *s = calloc(1, sizeof *s);
     if (!s)
-        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->inputs[which]);
+        return sy_error_set(SY_ENOMEM_HOST, "no room for data set '%s'", spec->labels[which]);
     s->base.read = npy_read;
     s->base.close = npy_close;
     s->want = want;
-    s->mean = spec->mean;
-    s->std = spec->std;
-    s->input_path = spec->inputs[which];
+    s->spec = spec;
+    s->which = which;
     s->label_path = spec->labels[which];
-    SY_TRY_GOTO(sy_npy_read(s->input_path, &s->inputs), fail);
-    SY_TRY_GOTO(sy_npy_read(s->label_path, &s->labels), fail);
-    SY_TRY_GOTO(check_inputs(s), fail);
+    SY_TRY_GOTO(open_arrays(s), fail);
     SY_TRY_GOTO(check_labels(s), fail);
-    s->base.n = (uint64_t)s->inputs.dims[0];
+    s->base.n = (uint64_t)s->labels.dims[0];
     *out = &s->base;
     return SY_OK;
 fail:

@@ -20,6 +20,7 @@ struct text_source {
     const struct sy_data_want *want;
     const struct sy_data_spec *spec;
     const char *path;
+    uint64_t window;              /* bytes of a sample, at most */
     struct sy_data_names classes; /* of a folder */
     unsigned char *text;
     uint64_t text_bytes;
@@ -49,30 +50,42 @@ static uint64_t gram(const struct text_source *s, const unsigned char *at, uint6
 }
 
 static void put_text(const struct text_source *s, const unsigned char *at, uint64_t bytes,
-                     void *input)
+                     const struct sy_data_input *input, void *to)
 {
-    const struct sy_data_want *want = s->want;
-    bool are_numbers = want->dtype == SY_DTYPE_F32;
-    for (uint64_t i = 0; i < want->n_inputs; i++) {
+    bool are_numbers = input->dtype == SY_DTYPE_F32;
+    for (uint64_t i = 0; i < input->n; i++) {
         double value = i < bytes ? (double)gram(s, at + i, bytes - i) : 0.0;
-        sy_data_put_input(want, i, are_numbers ? value / 255.0 : value, input);
+        sy_data_put_input(input, i, are_numbers ? value / 255.0 : value, to);
     }
 }
 
-static int class_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+/* A mask ends where the text does, or where its input's room does. */
+static void put_inputs(const struct text_source *s, const unsigned char *at, uint64_t bytes,
+                       void *const *inputs)
+{
+    const struct sy_data_want *want = s->want;
+    for (int k = 0; k < want->n_inputs; k++)
+        if (!sy_data_put_given(sy_data_field_of(s->spec, want, k), &want->inputs[k],
+                               SY_MIN(bytes, s->window), inputs[k]))
+            put_text(s, at, bytes, &want->inputs[k], inputs[k]);
+}
+
+static int class_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                      void *labels)
 {
     const struct text_source *s = (struct text_source *)source;
     const struct piece *piece = &s->pieces[index];
-    put_text(s, s->text + piece->begin, piece->bytes, input);
+    put_inputs(s, s->text + piece->begin, piece->bytes, inputs);
     return sy_data_put_class(s->want, s->path, index, piece->class, labels);
 }
 
-static int next_read(struct sy_data_source *source, uint64_t index, void *input, void *labels)
+static int next_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
+                     void *labels)
 {
     const struct text_source *s = (struct text_source *)source;
-    const unsigned char *at = s->text + index * s->want->n_inputs;
-    put_text(s, at, s->want->n_inputs, input);
-    for (uint64_t i = 0; i < s->want->n_inputs; i++)
+    const unsigned char *at = s->text + index * s->window;
+    put_inputs(s, at, s->window, inputs);
+    for (uint64_t i = 0; i < s->window; i++)
         ((int32_t *)labels)[i] = at[i + 1];
     return SY_OK;
 }
@@ -84,26 +97,26 @@ static int open_file(struct text_source *s, const char *path)
     const struct sy_data_want *want = s->want;
     size_t bytes;
     s->path = path;
-    if (!want->are_classes || want->n_labels != want->n_inputs || s->spec->ngram != 1)
+    if (!want->are_classes || want->n_labels != s->window || s->spec->ngram != 1)
         return sy_error_set(
             SY_EARG,
             "text '%s': the next byte of each of %llu is learnt by cross entropy of "
             "as many rows of outputs, from bytes (ngram 1)",
-            path, (unsigned long long)want->n_inputs);
+            path, (unsigned long long)s->window);
     SY_TRY(sy_file_read_range(path, 0, UINT64_MAX, &s->text, &bytes));
     if (bytes > MAX_BYTES)
         return sy_error_set(SY_ETOOBIG, "text '%s' has %zu bytes; at most %llu", path, bytes,
                             MAX_BYTES);
-    if (bytes <= want->n_inputs)
+    if (bytes <= s->window)
         return sy_error_set(SY_EARG, "text '%s' has %zu bytes, a sample takes %llu and one more",
-                            path, bytes, (unsigned long long)want->n_inputs);
+                            path, bytes, (unsigned long long)s->window);
     for (size_t i = 0; i < bytes; i++)
         if (s->text[i] >= want->n_classes)
             return sy_error_set(SY_EARG,
                                 "text '%s': byte %zu is %d, but the model has %lld outputs", path,
                                 i, s->text[i], (long long)want->n_classes);
     s->base.read = next_read;
-    s->base.n = (bytes - 1) / want->n_inputs;
+    s->base.n = (bytes - 1) / s->window;
     return SY_OK;
 }
 
@@ -118,7 +131,7 @@ static int add_piece(struct text_source *s, uint64_t begin, uint64_t bytes, int6
             return sy_error_set(SY_ENOMEM_HOST, "no room for the samples of '%s'", s->path);
         s->pieces = grown;
     }
-    bytes = SY_MIN(bytes, s->want->n_inputs + s->spec->ngram); /* nobody looks behind */
+    bytes = SY_MIN(bytes, s->window + s->spec->ngram); /* nobody looks behind */
     s->pieces[s->base.n++] = (struct piece){begin, (uint32_t)bytes, (uint32_t) class};
     return SY_OK;
 }
@@ -126,7 +139,7 @@ static int add_piece(struct text_source *s, uint64_t begin, uint64_t bytes, int6
 static int cut(struct text_source *s, uint64_t begin, uint64_t end, int64_t class)
 {
     enum sy_text_split split = s->spec->split;
-    uint64_t window = s->want->n_inputs;
+    uint64_t window = s->window;
     if (split == SY_SPLIT_FILES)
         return end > begin ? add_piece(s, begin, end - begin, class) : SY_OK;
     while (begin < end) {
@@ -225,7 +238,9 @@ int sy_data_text_open(const struct sy_data_spec *spec, const struct sy_data_want
     s->base.close = text_close;
     s->want = want;
     s->spec = spec;
-    int status = spec->inputs[0]
+    s->window = sy_data_longest(spec, want);
+    int status = s->window == 0 ? sy_error_set(SY_EARG, "none of 'data.inputs' is 'text'")
+                 : spec->inputs[0]
                      ? open_file(s, spec->inputs[which])
                      : open_folder(s, spec->folder[which],
                                    which ? &((struct text_source *)training)->classes : NULL);

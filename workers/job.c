@@ -21,6 +21,8 @@
 static const struct key keys[] = {
     {"", "name", KIND_TEXT, 1, AT(name), 0, 0, 0},
     {"", "model", KIND_PATH, 1, AT(model), 0, 0, 0},
+    {"", "output", KIND_TEXT, 0, AT(output), 0, 0, 0},
+    {"", "dims", KIND_OWN, 0, SIZE_MAX, 0, 0, 0},
     {"", "loss", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
     {"", "optimizer", KIND_OBJECT, 1, SIZE_MAX, 0, 0, 0},
     {"", "data", KIND_OBJECT, 1, SIZE_MAX, 0, 0, 0},
@@ -115,6 +117,30 @@ static int take_choices(const json_t *root, struct sy_job *job)
     return SY_OK;
 }
 
+/* {"sequence": 128}: sizes of dimensions that the model's file leaves open. */
+static int take_dims(const json_t *dims, struct sy_job *job)
+{
+    const char *name;
+    json_t *value;
+    if (dims && !json_is_object(dims))
+        return sy_error_set(SY_EARG, "job: 'dims' must be an object in braces: names and sizes");
+    job->dims = calloc(json_object_size(dims) + 1, sizeof *job->dims);
+    if (!job->dims)
+        return sy_error_set(SY_ENOMEM_HOST, "job: no room for 'dims'");
+    json_object_foreach((json_t *)(uintptr_t)dims, name, value)
+    {
+        json_int_t size = json_integer_value(value);
+        if (size < 1 || size > INT32_MAX)
+            return sy_error_set(SY_EARG, "job: 'dims.%s' must be a whole number from 1 to %d", name,
+                                INT32_MAX);
+        char *copy = strdup(name);
+        if (!copy)
+            return sy_error_set(SY_ENOMEM_HOST, "job: no room for 'dims'");
+        job->dims[job->n_dims++] = (struct sy_onnx_dim){.name = copy, .size = size};
+    }
+    return SY_OK;
+}
+
 static int check_name(const char *name)
 {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -164,6 +190,7 @@ static int take_all(const json_t *root, struct sy_job *job)
         if (!*keys[i].section || json_object_get(root, keys[i].section))
             SY_TRY(take_key(&keys[i], lookup(root, keys[i].section, keys[i].name), job));
     SY_TRY(take_choices(root, job));
+    SY_TRY(take_dims(json_object_get(root, "dims"), job));
     SY_TRY(check_name(job->name));
     SY_TRY(sy_job_data_take(json_object_get(root, "data"), job->seed, &job->data));
     job->hash = hash_of(root);
@@ -199,6 +226,9 @@ void sy_job_finish(struct sy_job *job)
 {
     sy_job_keys_free(keys, SY_ARRAY_LEN(keys), job);
     sy_job_data_free(&job->data);
+    for (int i = 0; i < job->n_dims; i++)
+        free((char *)(uintptr_t)job->dims[i].name);
+    free(job->dims);
     memset(job, 0, sizeof *job);
 }
 

@@ -10,8 +10,11 @@
 #include "workers/trainer.h"
 
 struct sy_job {
-    char *name;                    /* of the snapshots too: letters, digits, '.', '_', '-' */
-    char *model;                   /* .onnx; as all paths absolute after sy_job_load */
+    char *name;               /* of the snapshots too: letters, digits, '.', '_', '-' */
+    char *model;              /* .onnx; as all paths absolute after sy_job_load */
+    char *output;             /* of the model, that the loss is of; NULL: the only one */
+    struct sy_onnx_dim *dims; /* sizes of the model's symbolic dimensions */
+    int n_dims;
     char *snapshot_folder;         /* NULL: no snapshots */
     uint64_t snapshot_every_steps; /* 0: not by steps */
     double snapshot_every_s;       /* 0: not by time */

@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/job_inputs.h"
 #include "workers/job_keys.h"
 
 #define AT(member) offsetof(struct sy_data_spec, member)
@@ -20,8 +21,8 @@ static const struct key keys[] = {
     {"data", "labels", KIND_PATH, KEY_NEEDED | IDX | NPY, AT(labels[0]), 0, 0, 0},
     {"data", "test_images", KIND_PATH, IDX, AT(inputs[1]), 0, 0, 0},
     {"data", "test_labels", KIND_PATH, IDX | NPY, AT(labels[1]), 0, 0, 0},
-    {"data", "inputs", KIND_PATH, KEY_NEEDED | NPY, AT(inputs[0]), 0, 0, 0},
-    {"data", "test_inputs", KIND_PATH, NPY, AT(inputs[1]), 0, 0, 0},
+    {"data", "inputs", KIND_OWN, 0, SIZE_MAX, 0, 0, 0},
+    {"data", "test_inputs", KIND_OWN, NPY, SIZE_MAX, 0, 0, 0},
     {"data", "file", KIND_PATH, CSV | TEXT, AT(inputs[0]), 0, 0, 0},
     {"data", "test_file", KIND_PATH, CSV | TEXT, AT(inputs[1]), 0, 0, 0},
     {"data", "folder", KIND_PATH, TEXT | IMAGES, AT(folder[0]), 0, 0, 0},
@@ -45,11 +46,8 @@ static const struct key keys[] = {
 
 static int check_pairs(const struct sy_data_spec *spec)
 {
-    bool has_pairs = spec->kind == SY_DATA_IDX || spec->kind == SY_DATA_NPY;
-    const char *inputs = spec->kind == SY_DATA_IDX ? "images" : "inputs";
-    if (has_pairs && !spec->inputs[1] != !spec->labels[1])
-        return sy_error_set(SY_EARG, "job: 'data.test_%s' and 'data.test_labels' go together",
-                            inputs);
+    if (spec->kind == SY_DATA_IDX && !spec->inputs[1] != !spec->labels[1])
+        return sy_error_set(SY_EARG, "job: 'data.test_images' and 'data.test_labels' go together");
     if (spec->kind == SY_DATA_CSV && !spec->inputs[0])
         return sy_error_set(SY_EARG, "job: 'data.file' is missing");
     if (spec->kind == SY_DATA_IMAGES && !spec->folder[0])
@@ -82,17 +80,19 @@ int sy_job_data_take(const json_t *object, uint64_t seed, struct sy_data_spec *s
     SY_TRY(sy_job_keys_choose("data", "split", json_object_get(object, "split"), splits, &at));
     spec->split = (enum sy_text_split)at;
     spec->seed = seed;
+    SY_TRY(sy_job_inputs_take(object, spec));
     return check_pairs(spec);
 }
 
 void sy_job_data_free(struct sy_data_spec *spec)
 {
     sy_job_keys_free(keys, SY_ARRAY_LEN(keys), spec);
+    sy_job_inputs_free(spec);
 }
 
 bool sy_job_data_has_test(const struct sy_data_spec *spec)
 {
-    return spec->inputs[1] || spec->folder[1] || spec->samples[1];
+    return spec->inputs[1] || spec->folder[1] || spec->samples[1] || spec->labels[1];
 }
 
 void sy_job_data_each_path(json_t *object,
@@ -102,6 +102,7 @@ void sy_job_data_each_path(json_t *object,
     for (size_t i = 0; i < SY_ARRAY_LEN(keys); i++)
         if (keys[i].kind == KIND_PATH)
             change(object, keys[i].name, context);
+    sy_job_inputs_each_path(object, change, context);
 }
 
 void sy_job_data_drop_test(json_t *object)

@@ -17,10 +17,31 @@ enum sy_data_kind {
 
 enum sy_text_split { SY_SPLIT_LINES, SY_SPLIT_FILES, SY_SPLIT_WINDOWS };
 
+#define SY_DATA_MAX_INPUTS 16
+
+/* Where one of the model's inputs comes from. */
+enum sy_data_from {
+    SY_FROM_SAMPLE, /* what the kind reads: pixels, arrays, columns, bytes, random numbers */
+    SY_FROM_CONSTANT,
+    SY_FROM_MASK,     /* 1 where the sample has something, 0 behind its end */
+    SY_FROM_LENGTH,   /* how many those are */
+    SY_FROM_POSITIONS /* 0, 1, 2 ... */
+};
+
+struct sy_data_field {
+    char *input; /* its name in the model; NULL: the only one */
+    enum sy_data_from from;
+    double constant;
+    char *file[2];  /* npy */
+    char **columns; /* csv; NULL: `features` */
+};
+
 /* Paths and counts come in pairs: [0] for training, [1] for the test set; no second one: NULL, 0. */
 struct sy_data_spec {
     enum sy_data_kind kind;
-    char *inputs[2];            /* idx: images; npy: inputs; csv, text: the file */
+    char *inputs[2];              /* idx: images; csv, text: the file */
+    struct sy_data_field *fields; /* one for each input that `data.inputs` names; none: one input */
+    int n_fields;
     char *labels[2];            /* idx, npy */
     char *folder[2];            /* text, images: a class a subfolder (text: or file) */
     char *label;                /* csv: the label's column */

@@ -125,6 +125,8 @@ static int check_number(const struct key *key, const json_t *value)
 static int take_value(const struct key *key, const json_t *value, void *at)
 {
     switch (key->kind) {
+    case KIND_OWN:
+        return SY_OK;
     case KIND_OBJECT:
         return json_is_object(value) ? SY_OK : refuse(key, "an object in braces");
     case KIND_TEXT:

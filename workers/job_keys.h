@@ -14,7 +14,8 @@ enum key_kind {
     KIND_COUNT,  /* uint64_t */
     KIND_NUMBER, /* double */
     KIND_FLAG,   /* bool */
-    KIND_OBJECT  /* a section of its own */
+    KIND_OBJECT, /* a section of its own */
+    KIND_OWN     /* checked and taken elsewhere */
 };
 
 #define KEY_NEEDED      1u

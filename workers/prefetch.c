@@ -13,14 +13,14 @@ struct slot {
     bool is_full;
     int status;
     char error[512];
-    void *input, *labels;
+    void *inputs[SY_DATA_MAX_INPUTS], *labels;
 };
 
 struct sy_prefetch {
     const struct sy_train_data *data;
     const struct sy_data_want *want;
     int64_t rows;
-    uint64_t input_bytes, label_bytes;
+    uint64_t label_bytes;
     pthread_t thread;
     pthread_mutex_t mutex; /* all below */
     pthread_cond_t changed;
@@ -40,7 +40,7 @@ static void fill(struct sy_prefetch *p, struct slot *slot, bool is_test, uint64_
 {
     slot->index = index;
     slot->status = sy_train_data_fill(p->data, p->want, index * (uint64_t)p->rows, is_test, p->rows,
-                                      slot->input, slot->labels);
+                                      slot->inputs, slot->labels);
     if (slot->status < 0)
         snprintf(slot->error, sizeof slot->error, "%s", sy_error_text());
 }
@@ -72,15 +72,28 @@ static void *thread_main(void *argument)
 
 /* ---- create ------------------------------------------------------------------------------------------ */
 
+static uint64_t input_bytes(const struct sy_prefetch *p, int i)
+{
+    return (uint64_t)p->rows * sy_data_input_bytes(&p->want->inputs[i]);
+}
+
+static int make_slot(const struct sy_prefetch *p, struct slot *slot)
+{
+    slot->labels = malloc(p->label_bytes);
+    bool is_made = slot->labels != NULL;
+    for (int i = 0; i < p->want->n_inputs; i++) {
+        slot->inputs[i] = malloc(input_bytes(p, i));
+        is_made &= slot->inputs[i] != NULL;
+    }
+    return is_made ? SY_OK
+                   : sy_error_set(SY_ENOMEM_HOST, "no room for %d batches of %lld samples ahead",
+                                  SY_PREFETCH_DEPTH, (long long)p->rows);
+}
+
 static int make_slots(struct sy_prefetch *p)
 {
-    for (int i = 0; i < SY_PREFETCH_DEPTH; i++) {
-        p->slots[i].input = malloc(p->input_bytes);
-        p->slots[i].labels = malloc(p->label_bytes);
-        if (!p->slots[i].input || !p->slots[i].labels)
-            return sy_error_set(SY_ENOMEM_HOST, "no room for %d batches of %llu bytes ahead",
-                                SY_PREFETCH_DEPTH, (unsigned long long)p->input_bytes);
-    }
+    for (int i = 0; i < SY_PREFETCH_DEPTH; i++)
+        SY_TRY(make_slot(p, &p->slots[i]));
     return SY_OK;
 }
 
@@ -94,7 +107,6 @@ int sy_prefetch_create(const struct sy_train_data *data, const struct sy_data_wa
     p->data = data;
     p->want = want;
     p->rows = rows;
-    p->input_bytes = (uint64_t)rows * want->n_inputs * sy_dtype_bytes(want->dtype);
     p->label_bytes = (uint64_t)rows * want->n_labels * 4;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_condattr_init(&attr);
@@ -121,7 +133,8 @@ void sy_prefetch_destroy(struct sy_prefetch *p)
         pthread_join(p->thread, NULL);
     }
     for (int i = 0; i < SY_PREFETCH_DEPTH; i++) {
-        free(p->slots[i].input);
+        for (int k = 0; k < SY_DATA_MAX_INPUTS; k++)
+            free(p->slots[i].inputs[k]);
         free(p->slots[i].labels);
     }
     pthread_cond_destroy(&p->changed);
@@ -163,8 +176,8 @@ static void wait_for(struct sy_prefetch *p, const struct slot *slot, int wait_ms
         continue;
 }
 
-int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_ms, void *input,
-                     void *labels)
+int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wait_ms,
+                     void *const *inputs, void *labels)
 {
     struct slot *slot = slot_of(p, index);
     pthread_mutex_lock(&p->mutex);
@@ -177,7 +190,8 @@ int sy_prefetch_take(struct sy_prefetch *p, bool is_test, uint64_t index, int wa
         return status;
     if (slot->status < 0)
         return sy_error_set(slot->status, "%s", slot->error);
-    memcpy(input, slot->input, p->input_bytes); /* a full slot is ours */
+    for (int i = 0; i < p->want->n_inputs; i++) /* a full slot is ours */
+        memcpy(inputs[i], slot->inputs[i], input_bytes(p, i));
     memcpy(labels, slot->labels, p->label_bytes);
     pthread_mutex_lock(&p->mutex);
     slot->is_full = false;

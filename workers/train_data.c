@@ -1,5 +1,6 @@
 #include "workers/train_data.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -8,22 +9,42 @@
 
 /* ---- what the network wants ------------------------------------------------------------------------ */
 
-static int fixed_dims(const struct sy_tensor *tensor, struct sy_data_want *want)
+static int fixed_dims(const struct sy_tensor *tensor, struct sy_data_input *input)
 {
     char text[128];
     const struct sy_shape *shape = &tensor->shape;
-    want->n_inputs = 1;
-    want->rank = shape->rank - 1;
-    if (shape->rank < 2)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%s' is %s; a batch and a sample are needed",
-                            tensor->name, sy_shape_text(shape, text, sizeof text));
+    input->n = 1;
+    input->rank = shape->rank - 1;
+    if (shape->rank < 1 || !shape->dims[0].per_batch)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%s' is %s; its first dimension must be the batch", tensor->name,
+                            sy_shape_text(shape, text, sizeof text));
     for (int d = 1; d < shape->rank; d++) {
         int64_t dim = shape->dims[d].fixed;
         if (shape->dims[d].per_batch || dim < 1 ||
-            __builtin_mul_overflow(want->n_inputs, (uint64_t)dim, &want->n_inputs))
+            __builtin_mul_overflow(input->n, (uint64_t)dim, &input->n))
             return sy_error_set(SY_EUNSUPPORTED, "input '%s' is %s; a sample's size must be fixed",
                                 tensor->name, sy_shape_text(shape, text, sizeof text));
-        want->dims[d - 1] = dim;
+        input->dims[d - 1] = dim;
+    }
+    return SY_OK;
+}
+
+static int want_inputs(const struct sy_graph *graph, struct sy_data_want *want)
+{
+    if (graph->n_inputs < 1 || graph->n_inputs > SY_DATA_MAX_INPUTS)
+        return sy_error_set(SY_EUNSUPPORTED, "%d inputs; training takes 1 to %d", graph->n_inputs,
+                            SY_DATA_MAX_INPUTS);
+    for (int i = 0; i < graph->n_inputs; i++) {
+        const struct sy_tensor *tensor = &graph->tensors[graph->inputs[i]];
+        struct sy_data_input *input = &want->inputs[want->n_inputs++];
+        *input = (struct sy_data_input){.name = tensor->name, .dtype = tensor->dtype};
+        if (input->dtype != SY_DTYPE_F32 && input->dtype != SY_DTYPE_I64 &&
+            input->dtype != SY_DTYPE_I32 && input->dtype != SY_DTYPE_BOOL)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "input '%s' is %s; training takes FP32, INT64, INT32, BOOL",
+                                input->name, sy_dtype_wire_name(input->dtype));
+        SY_TRY(fixed_dims(tensor, input));
     }
     return SY_OK;
 }
@@ -31,16 +52,11 @@ static int fixed_dims(const struct sy_tensor *tensor, struct sy_data_want *want)
 int sy_data_want_of(const struct sy_graph *graph, const struct sy_train_options *options,
                     struct sy_data_want *want)
 {
-    if (graph->n_inputs != 1 || graph->n_outputs != 1)
-        return sy_error_set(SY_EUNSUPPORTED, "%d inputs and %d outputs; training takes one of each",
-                            graph->n_inputs, graph->n_outputs);
-    const struct sy_tensor *input = &graph->tensors[graph->inputs[0]];
+    *want = (struct sy_data_want){0};
+    if (graph->n_outputs != 1)
+        return sy_error_set(SY_EUNSUPPORTED, "%d outputs; training takes one", graph->n_outputs);
+    SY_TRY(want_inputs(graph, want));
     const struct sy_shape *output = &graph->tensors[graph->outputs[0]].shape;
-    *want = (struct sy_data_want){.dtype = input->dtype};
-    if (want->dtype != SY_DTYPE_F32 && want->dtype != SY_DTYPE_I64 && want->dtype != SY_DTYPE_I32)
-        return sy_error_set(SY_EUNSUPPORTED, "input '%s' is %s; training takes FP32, INT64, INT32",
-                            input->name, sy_dtype_wire_name(want->dtype));
-    SY_TRY(fixed_dims(input, want));
     int64_t batch = options->batch, elements = sy_shape_elements(output, batch);
     want->n_classes = output->rank > 1 ? sy_dim_at(output->dims[output->rank - 1], batch) : 1;
     if (elements < batch || elements % batch || want->n_classes < 1)
@@ -51,6 +67,80 @@ int sy_data_want_of(const struct sy_graph *graph, const struct sy_train_options 
     if (want->are_classes)
         want->n_labels /= (uint64_t)want->n_classes;
     return SY_OK;
+}
+
+/* ---- where inputs come from -------------------------------------------------------------------------- */
+
+static bool is_for(const struct sy_data_field *field, const struct sy_data_input *input)
+{
+    return field->input && input->name && !strcmp(field->input, input->name);
+}
+
+const struct sy_data_field *sy_data_field_of(const struct sy_data_spec *spec,
+                                             const struct sy_data_want *want, int i)
+{
+    static const struct sy_data_field sample = {.from = SY_FROM_SAMPLE};
+    for (int f = 0; f < spec->n_fields; f++)
+        if (!spec->fields[f].input || is_for(&spec->fields[f], &want->inputs[i]))
+            return &spec->fields[f];
+    return &sample;
+}
+
+static const char *list_inputs(const struct sy_data_want *want, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    for (int i = 0; i < want->n_inputs; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s'%s'", i ? ", " : "",
+                 want->inputs[i].name ? want->inputs[i].name : "");
+    }
+    return text;
+}
+
+/* Each input of the model once, and nothing else. JSON has no key twice. */
+static int check_inputs(const struct sy_data_spec *spec, const struct sy_data_want *want)
+{
+    char known[512];
+    bool is_map = spec->n_fields && spec->fields[0].input;
+    if (!is_map && want->n_inputs > 1)
+        return sy_error_set(SY_EARG,
+                            "the model has inputs %s: 'data.inputs' must say where each comes from",
+                            list_inputs(want, known, sizeof known));
+    for (int f = 0; is_map && f < spec->n_fields; f++) {
+        int i = 0;
+        while (i < want->n_inputs && !is_for(&spec->fields[f], &want->inputs[i]))
+            i++;
+        if (i == want->n_inputs)
+            return sy_error_set(SY_EARG, "'data.inputs.%s': the model's inputs are %s",
+                                spec->fields[f].input, list_inputs(want, known, sizeof known));
+    }
+    for (int i = 0; is_map && i < want->n_inputs; i++)
+        if (!is_for(sy_data_field_of(spec, want, i), &want->inputs[i]))
+            return sy_error_set(SY_EARG, "'data.inputs' lacks '%s', an input of the model",
+                                want->inputs[i].name);
+    return SY_OK;
+}
+
+uint64_t sy_data_input_bytes(const struct sy_data_input *input)
+{
+    return input->n * sy_dtype_bytes(input->dtype);
+}
+
+uint64_t sy_data_longest(const struct sy_data_spec *spec, const struct sy_data_want *want)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < want->n_inputs; i++)
+        if (sy_data_field_of(spec, want, i)->from == SY_FROM_SAMPLE)
+            n = SY_MAX(n, want->inputs[i].n);
+    return n;
+}
+
+const char *sy_data_input_text(const struct sy_data_want *want, int i, char *text)
+{
+    text[0] = '\0';
+    if (want->n_inputs > 1)
+        snprintf(text, 96, ", input '%.80s'", want->inputs[i].name);
+    return text;
 }
 
 /* ---- opening --------------------------------------------------------------------------------------- */
@@ -85,6 +175,7 @@ int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_wan
                        struct sy_train_data *out)
 {
     struct sy_train_data data = {.spec = spec};
+    SY_TRY(check_inputs(spec, want));
     SY_TRY(sy_data_source_open(spec, want, NULL, &data.training));
     data.n = data.training->n;
     int status = hold_out(&data);
@@ -156,14 +247,18 @@ static uint64_t sample_of(const struct sy_train_data *data, uint64_t position, b
 }
 
 int sy_train_data_fill(const struct sy_train_data *data, const struct sy_data_want *want,
-                       uint64_t position, bool is_test, int64_t rows, void *input, void *labels)
+                       uint64_t position, bool is_test, int64_t rows, void *const *inputs,
+                       void *labels)
 {
     struct sy_data_source *source = is_test && data->test ? data->test : data->training;
-    uint64_t input_bytes = want->n_inputs * sy_dtype_bytes(want->dtype);
     uint64_t label_bytes = want->n_labels * 4; /* int32 or float */
-    for (uint64_t row = 0; row < (uint64_t)rows; row++)
-        SY_TRY(source->read(source, sample_of(data, position + row, is_test),
-                            (char *)input + row * input_bytes, (char *)labels + row * label_bytes));
+    void *places[SY_DATA_MAX_INPUTS];
+    for (uint64_t row = 0; row < (uint64_t)rows; row++) {
+        for (int i = 0; i < want->n_inputs; i++)
+            places[i] = (char *)inputs[i] + row * sy_data_input_bytes(&want->inputs[i]);
+        SY_TRY(source->read(source, sample_of(data, position + row, is_test), places,
+                            (char *)labels + row * label_bytes));
+    }
     return SY_OK;
 }
 
@@ -197,12 +292,38 @@ int sy_data_put_class(const struct sy_data_want *want, const char *where, uint64
     return SY_OK;
 }
 
-void sy_data_put_input(const struct sy_data_want *want, uint64_t i, double value, void *input)
+void sy_data_put_input(const struct sy_data_input *input, uint64_t i, double value, void *to)
 {
-    if (want->dtype == SY_DTYPE_F32)
-        ((float *)input)[i] = (float)value;
-    else if (want->dtype == SY_DTYPE_I64)
-        ((int64_t *)input)[i] = (int64_t)value;
+    if (input->dtype == SY_DTYPE_F32)
+        ((float *)to)[i] = (float)value;
+    else if (input->dtype == SY_DTYPE_I64)
+        ((int64_t *)to)[i] = (int64_t)value;
+    else if (input->dtype == SY_DTYPE_I32)
+        ((int32_t *)to)[i] = (int32_t)value;
     else
-        ((int32_t *)input)[i] = (int32_t)value;
+        ((uint8_t *)to)[i] = value != 0.0;
+}
+
+static double given(const struct sy_data_field *field, uint64_t i, uint64_t length)
+{
+    switch (field->from) {
+    case SY_FROM_MASK:
+        return i < length ? 1.0 : 0.0;
+    case SY_FROM_LENGTH:
+        return (double)length;
+    case SY_FROM_POSITIONS:
+        return (double)i;
+    default:
+        return field->constant;
+    }
+}
+
+bool sy_data_put_given(const struct sy_data_field *field, const struct sy_data_input *input,
+                       uint64_t length, void *to)
+{
+    if (field->from == SY_FROM_SAMPLE)
+        return false;
+    for (uint64_t i = 0; i < input->n; i++)
+        sy_data_put_input(input, i, given(field, i, length), to);
+    return true;
 }

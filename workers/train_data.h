@@ -16,25 +16,31 @@
 #include "workers/job.h"
 
 /* What the network takes and the loss wants, of one sample. */
-struct sy_data_want {
-    enum sy_dtype dtype; /* of the input: F32, I64 or I32 */
+struct sy_data_input {
+    const char *name;    /* in the model; borrowed from the graph */
+    enum sy_dtype dtype; /* F32, I64, I32 or BOOL */
     int rank;
-    int64_t dims[SY_MAX_RANK]; /* of the input, without the batch */
-    uint64_t n_inputs;         /* their product */
-    bool are_classes;          /* labels are int32 classes, else float values */
-    uint64_t n_labels;         /* classes: rows of outputs; values: outputs */
-    int64_t n_classes;         /* the outputs' last dimension */
+    int64_t dims[SY_MAX_RANK]; /* without the batch */
+    uint64_t n;                /* their product */
 };
 
-/* EUNSUPPORTED: several inputs or outputs, sizes that are not fixed, an input of another type. */
+struct sy_data_want {
+    int n_inputs;
+    struct sy_data_input inputs[SY_DATA_MAX_INPUTS];
+    bool are_classes;  /* labels are int32 classes, else float values */
+    uint64_t n_labels; /* classes: rows of outputs; values: outputs */
+    int64_t n_classes; /* the outputs' last dimension */
+};
+
+/* EUNSUPPORTED: more inputs than SY_DATA_MAX_INPUTS, several outputs, sizes that are not fixed, an input of another type. */
 int sy_data_want_of(const struct sy_graph *graph, const struct sy_train_options *options,
                     struct sy_data_want *out);
 
 /* One set of samples. Readers put this first in a struct of their own. One thread at a time. */
 struct sy_data_source {
     uint64_t n; /* at least 1 */
-    /* Sample `index` to input (n_inputs elements) and labels (n_labels elements). Errors name file and sample. */
-    int (*read)(struct sy_data_source *source, uint64_t index, void *input, void *labels);
+    /* Sample `index`: each of the inputs to its place, and labels (n_labels elements). Errors name file and sample. */
+    int (*read)(struct sy_data_source *source, uint64_t index, void *const *inputs, void *labels);
     void (*close)(struct sy_data_source *source);
 };
 
@@ -44,6 +50,9 @@ int sy_data_source_open(const struct sy_data_spec *spec, const struct sy_data_wa
                         struct sy_data_source *training, struct sy_data_source **out);
 void sy_data_source_close(struct sy_data_source *source); /* NULL is fine */
 
+/* Bytes of one sample in an input of the batch. */
+uint64_t sy_data_input_bytes(const struct sy_data_input *input);
+
 /* Both sets of a job. */
 struct sy_train_data {
     struct sy_data_source *training, *test; /* test NULL: none, or held out */
@@ -51,14 +60,16 @@ struct sy_train_data {
     const struct sy_data_spec *spec;
 };
 
+/* EARG also: `data.inputs` lacks an input of the model, or names one that it has not. */
 int sy_train_data_open(const struct sy_data_spec *spec, const struct sy_data_want *want,
                        struct sy_train_data *out);
 void sy_train_data_close(struct sy_train_data *data);
 
 /* Where sample number `position` of the stream of a set of n is in it. */
 uint64_t sy_train_data_index(uint64_t n, uint64_t seed, uint64_t position);
-/* Puts `rows` samples from `position` in place: of the training stream, or (is_test) of the test set as stored, repeating the last. */
+/* Puts `rows` samples from `position` in place, a place for each input: of the training stream, or (is_test) of the test set as stored, repeating the last. */
 int sy_train_data_fill(const struct sy_train_data *data, const struct sy_data_want *want,
-                       uint64_t position, bool is_test, int64_t rows, void *input, void *labels);
+                       uint64_t position, bool is_test, int64_t rows, void *const *inputs,
+                       void *labels);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/package.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fault.h"
@@ -18,6 +17,7 @@
 #include "workers/prefetch.h"
 #include "workers/snapshot.h"
 #include "workers/train_data.h"
+#include "workers/train_model.h"
 
 #define MAGIC   0x314e525459575300ull /* "SWYTRN1" */
 #define VERSION 1u
@@ -94,17 +94,7 @@ static uint64_t phases_of(const struct sy_train_run *r)
 
 static int read_model(struct sy_train_run *r)
 {
-    const char *ending = strrchr(r->job.model, '.');
-    if (ending && strcmp(ending, SY_PACKAGE_SUFFIX) == 0)
-        return sy_error_set(SY_EARG,
-                            "'%s' is a package: packed for inference, in bf16 perhaps; training "
-                            "reads the ONNX file",
-                            r->job.model);
-    SY_TRY(sy_onnx_read(r->job.model, &r->graph));
-    int status = r->ops->prepare ? r->ops->prepare(r->graph) : sy_graph_infer(r->graph);
-    if (status < 0)
-        return sy_error_prefix(status, "'%s'", r->job.model);
-    SY_TRY(r->ops->create(r->graph, &r->job.options, &r->trainer));
+    SY_TRY(sy_train_model_open(&r->job, r->ops, &r->graph, &r->trainer));
     return sy_data_want_of(r->graph, &r->job.options, &r->want);
 }
 
@@ -448,8 +438,11 @@ static void go_to(struct sy_train_run *r, enum stage stage)
 /* A batch that is not made yet is asked for again by the next advance. */
 static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum stage next)
 {
-    int got = sy_prefetch_take(r->prefetch, is_test, index, WAIT_MS,
-                               r->ops->batch_input(r->trainer), r->ops->batch_labels(r->trainer));
+    void *inputs[SY_DATA_MAX_INPUTS];
+    for (int i = 0; i < r->want.n_inputs; i++)
+        inputs[i] = r->ops->batch_input(r->trainer, i);
+    int got = sy_prefetch_take(r->prefetch, is_test, index, WAIT_MS, inputs,
+                               r->ops->batch_labels(r->trainer));
     if (got == 1) {
         if (r->ops->begin_batch)
             r->ops->begin_batch(r->trainer, index);

@@ -82,10 +82,10 @@ struct sy_trainer_ops {
         struct sy_trainer *trainer); /* weights from the graph, optimizer state zero */
     int (*n_gradient_steps)(const struct sy_trainer *trainer);
     int (*n_update_steps)(const struct sy_trainer *trainer);
-    /* Where the batch goes, inside the ephemeral part. Input [batch, ...] in the element type of the graph's input: float32, or int64 and
-     * int32 for indices (embeddings). Labels as the loss has them: cross entropy int32, a class for each row of the output [batch, ...,
+    /* Where the batch goes, inside the ephemeral part. The graph's input number `input`, [batch, ...] in its element type: float32, int64
+     * and int32 for indices (embeddings), bool. Labels as the loss has them: cross entropy int32, a class for each row of the output [batch, ...,
      * classes], below zero where none counts; others float32, as many as outputs. */
-    void *(*batch_input)(struct sy_trainer *trainer);
+    void *(*batch_input)(struct sy_trainer *trainer, int input);
     void *(*batch_labels)(struct sy_trainer *trainer);
     /* (optional: nothing is random, accumulate is 1) Before the first step of a gradient phase: which batch it is, counted from 0 since
      * the job began. Random numbers follow from it and the seed alone; number % accumulate is its place in the iteration, and an iteration

@@ -27,6 +27,8 @@ static const struct model {
     {"text_transformer", model_text_transformer, "2 encoder layers, 8 classes, for training"},
     {"text_lstm", model_text_lstm, "LSTM that tells the next byte, for training"},
     {"bert_classifier", model_bert_classifier, "BERT-base's encoder, 16 classes, for training"},
+    {"bert_sequence", model_bert_sequence, "BERT-base, three inputs, 16 classes, for training"},
+    {"bert_tiny_sequence", model_bert_tiny_sequence, "bert_tiny with 8 classes, for training"},
     {"resnet18", model_resnet18, "ResNet-18, 47 MB"},
     {"bert_tiny", model_bert_tiny, "BERT of 2 layers, sequence 32"},
     {"tiny_cnn", model_tiny_cnn, "two convolutions and a residual"},

@@ -10,6 +10,7 @@ static const double weight_deviation = 0.02; /* as published */
 
 struct bert {
     int64_t n_layers, hidden, heads, intermediate, vocabulary, positions, sequence;
+    int64_t classes; /* of a classifier behind the pooler; 0: the encoder's outputs */
     /* constants that many nodes share */
     const char *int0, *int1, *axes0, *one, *two, *half, *sqrt2, *epsilon;
 };
@@ -209,29 +210,51 @@ static void bert_model(struct onnx_writer *w, struct bert bert)
     for (int i = 0; i < bert.n_layers; i++)
         x = layer(w, &bert, onnx_name(w, "encoder.layer.%d", i), x, mask);
     const char *pooled = pooler(w, &bert, x);
+    if (bert.classes) {
+        x = model_linear(w, "classifier", pooled, bert.hidden, bert.classes, 1);
+        onnx_output(w, x, "logits", FLOAT, ONNX_DIMS(ONNX_BATCH, bert.classes));
+        return;
+    }
     onnx_output(w, x, "last_hidden_state", FLOAT,
                 ONNX_DIMS(ONNX_BATCH, bert.sequence, bert.hidden));
     onnx_output(w, pooled, "pooler_output", FLOAT, ONNX_DIMS(ONNX_BATCH, bert.hidden));
 }
 
+static const struct bert base = {.n_layers = 12,
+                                 .hidden = 768,
+                                 .heads = 12,
+                                 .intermediate = 3072,
+                                 .vocabulary = 30522,
+                                 .positions = 512,
+                                 .sequence = 128},
+                         tiny = {.n_layers = 2,
+                                 .hidden = 128,
+                                 .heads = 2,
+                                 .intermediate = 512,
+                                 .vocabulary = 1000,
+                                 .positions = 64,
+                                 .sequence = 32};
+
 void model_bert_base(struct onnx_writer *w)
 {
-    bert_model(w, (struct bert){.n_layers = 12,
-                                .hidden = 768,
-                                .heads = 12,
-                                .intermediate = 3072,
-                                .vocabulary = 30522,
-                                .positions = 512,
-                                .sequence = 128});
+    bert_model(w, base);
 }
 
 void model_bert_tiny(struct onnx_writer *w)
 {
-    bert_model(w, (struct bert){.n_layers = 2,
-                                .hidden = 128,
-                                .heads = 2,
-                                .intermediate = 512,
-                                .vocabulary = 1000,
-                                .positions = 64,
-                                .sequence = 32});
+    bert_model(w, tiny);
+}
+
+void model_bert_sequence(struct onnx_writer *w)
+{
+    struct bert bert = base;
+    bert.classes = 16;
+    bert_model(w, bert);
+}
+
+void model_bert_tiny_sequence(struct onnx_writer *w)
+{
+    struct bert bert = tiny;
+    bert.classes = 8;
+    bert_model(w, bert);
 }

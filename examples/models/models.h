@@ -18,6 +18,8 @@ void model_lstm_text(struct onnx_writer *w);
 void model_bert_base(struct onnx_writer *w);
 /* 2 layers, hidden 128, 2 heads, vocabulary 1000, sequence 32. */
 void model_bert_tiny(struct onnx_writer *w);
+void model_bert_sequence(struct onnx_writer *w);
+void model_bert_tiny_sequence(struct onnx_writer *w);
 
 /* To be trained: Fashion-MNIST's images, texts of 8 languages (bytes or n-grams), the next byte of a text; BERT-base's encoder with one
  * input and a mean over the text, 16 classes. */

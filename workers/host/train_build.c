@@ -227,11 +227,10 @@ static int count_consumers(struct sy_trainer *t)
 static int build_inputs(struct sy_trainer *t)
 {
     const struct sy_graph *g = t->graph;
-    if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
-        return sy_error_set(
-            SY_EUNSUPPORTED,
-            "model '%s': training wants one input and an output, this has %d and %d", g->name,
-            g->n_inputs, g->n_outputs);
+    if (g->n_inputs < 1 || g->n_outputs < 1 || g->n_nodes < 1)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "model '%s': training wants an input and an output, this has %d and %d",
+                            g->name, g->n_inputs, g->n_outputs);
     for (int i = 0; i < g->n_inputs; i++) {
         int64_t dims[SY_MAX_RANK];
         int tensor = g->inputs[i], rank = sy_tr_shape(t, tensor, dims);

@@ -205,8 +205,10 @@ static int run_primitive(struct sy_trainer *t, const struct sy_tr_step *step)
     return status == dnnl_success ? SY_OK : sy_tr_check(status, "execution", step->name);
 }
 
-static int run_step(struct sy_trainer *t, const struct sy_tr_step *step)
+static int run_turn(struct sy_trainer *t, const struct sy_tr_turn *turn)
 {
+    const struct sy_tr_step *step = &t->steps[turn->step];
+    t->piece = turn->piece;
     if (step->kind == SY_TR_PRIMITIVE)
         return run_primitive(t, step);
     if (step->kind == SY_TR_CALL)
@@ -238,9 +240,9 @@ static int n_forward_steps(const struct sy_trainer *t)
     return t->n_evaluate;
 }
 
-static void *batch_input(struct sy_trainer *t)
+static void *batch_input(struct sy_trainer *t, int input)
 {
-    return t->values[t->tensors[t->graph->inputs[0]].value].data;
+    return t->values[t->tensors[t->graph->inputs[input]].value].data;
 }
 
 static void begin_batch(struct sy_trainer *t, uint64_t number)
@@ -257,15 +259,15 @@ static int run_gradient_step(struct sy_trainer *t, int step)
 {
     sy_assert_internal(step >= 0 && step < t->n_train);
     t->is_training = true;
-    return run_step(t, &t->steps[t->train_steps[step]]);
+    return run_turn(t, &t->train_steps[step]);
 }
 
 static const char *gradient_step_name(const struct sy_trainer *t, int step, bool *is_backward)
 {
     *is_backward = false;
     for (int i = 0; i < step; i++)
-        *is_backward |= t->steps[t->train_steps[i]].kind == SY_TR_LOSS;
-    return t->steps[t->train_steps[step]].name;
+        *is_backward |= t->steps[t->train_steps[i].step].kind == SY_TR_LOSS;
+    return t->steps[t->train_steps[step].step].name;
 }
 
 static const char *update_step_name(const struct sy_trainer *t, int step)
@@ -286,7 +288,7 @@ static int run_forward_step(struct sy_trainer *t, int step)
 {
     sy_assert_internal(step >= 0 && step < t->n_evaluate);
     t->is_training = false;
-    return run_step(t, &t->steps[t->evaluate_steps[step]]);
+    return run_turn(t, &t->evaluate_steps[step]);
 }
 
 static double loss(const struct sy_trainer *t)

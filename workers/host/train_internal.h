@@ -68,6 +68,7 @@ struct sy_tr_step {
     int n_values, value[SY_TR_MAX_VALUES]; /* not of primitives; the first n_results are written */
     int n_results;
     sy_tr_fn *fn;
+    int n_pieces; /* calls of fn in a row, t->piece counts them: a pause may come in between; 0 is 1 */
     void *data; /* owned */
     dnnl_primitive_t primitive;
     int n_args;
@@ -115,6 +116,11 @@ struct sy_tr_update {
     uint64_t first, n; /* elements */
 };
 
+/* One call of the caller's: a piece of a step. */
+struct sy_tr_turn {
+    int step, piece;
+};
+
 struct sy_trainer {
     const struct sy_graph *graph;
     struct sy_train_options options;
@@ -130,9 +136,10 @@ struct sy_trainer {
     struct sy_tr_param *params;
     struct sy_tr_update *updates;
     struct sy_tr_state *states;
-    int *train_steps, *evaluate_steps;
-    int labels, logits;             /* values */
+    struct sy_tr_turn *train_steps, *evaluate_steps; /* what runs, in order */
+    int labels, logits;                              /* values */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
+    int piece;                      /* of the running step */
     int node;                       /* for which steps are being added */
     bool is_backward;               /* the loss is there */
     bool is_training;               /* the running step is one of the gradient phase */

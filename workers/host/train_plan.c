@@ -164,20 +164,25 @@ static int make_memories(struct sy_trainer *t)
     return SY_OK;
 }
 
+static int add_turns(int step, int n_pieces, struct sy_tr_turn **list, int *n)
+{
+    for (int piece = 0; piece < SY_MAX(n_pieces, 1); piece++) {
+        struct sy_tr_turn *turn = sy_tr_append(list, n, sizeof *turn);
+        if (!turn)
+            return SY_ENOMEM_HOST;
+        *turn = (struct sy_tr_turn){step, piece};
+    }
+    return SY_OK;
+}
+
 static int make_lists(struct sy_trainer *t)
 {
     for (int s = 0; s < t->n_steps; s++) {
-        int *at;
-        if (t->steps[s].when & SY_TR_TRAIN) {
-            if (!(at = sy_tr_append(&t->train_steps, &t->n_train, sizeof *at)))
-                return SY_ENOMEM_HOST;
-            *at = s;
-        }
-        if (t->steps[s].when & SY_TR_EVALUATE) {
-            if (!(at = sy_tr_append(&t->evaluate_steps, &t->n_evaluate, sizeof *at)))
-                return SY_ENOMEM_HOST;
-            *at = s;
-        }
+        const struct sy_tr_step *step = &t->steps[s];
+        if (step->when & SY_TR_TRAIN)
+            SY_TRY(add_turns(s, step->n_pieces, &t->train_steps, &t->n_train));
+        if (step->when & SY_TR_EVALUATE)
+            SY_TRY(add_turns(s, step->n_pieces, &t->evaluate_steps, &t->n_evaluate));
     }
     return SY_OK;
 }
