@@ -25,6 +25,11 @@ const struct sy_tensor *sy_fuse_tensor(const struct sy_fuse *f, int tensor);
 /* Of a node with two inputs: the constant float of one element among them, and the other. */
 bool sy_fuse_split_scalar(const struct sy_fuse *f, const struct sy_node *node, float *scalar,
                           int *other);
+/* Of a node with two inputs: the constant float vector of n elements among them, and the other. NULL has none. */
+bool sy_fuse_split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
+                          int *vector, int *other);
+/* The ReduceMean over the last axis, which stays as 1, that makes `tensor`; or NULL. */
+const struct sy_node *sy_fuse_last_axis_mean(const struct sy_fuse *f, int tensor);
 /* Puts `early`, changed as the pass likes, into the place of `late`, with late's output; `early` is left empty. */
 void sy_fuse_absorb(struct sy_fuse *f, struct sy_node *early, struct sy_node *late);
 /* Makes `node` into another one with the same output and these inputs. */
@@ -43,5 +48,9 @@ sy_fuse_pass sy_fuse_noops, sy_fuse_reshapes, sy_fuse_pads;               /* fus
 sy_fuse_pass sy_fuse_batch_norms, sy_fuse_conv_biases, sy_fuse_residuals; /* fuse_conv.c */
 sy_fuse_pass sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_activations; /* fuse_matmul.c */
 sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms;            /* fuse_norm.c */
+sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;                       /* fuse_rms.c */
+sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   /* fuse_curves.c */
+sy_fuse_pass sy_fuse_gated_activations;                                         /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_attention; /* fuse_attention.c */
 
 #endif

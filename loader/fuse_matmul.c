@@ -122,3 +122,20 @@ int sy_fuse_activations(struct sy_fuse *f)
     }
     return SY_OK;
 }
+
+/* Swish and HardSwish behind Conv, Gemm, MatMul. */
+int sy_fuse_gated_activations(struct sy_fuse *f)
+{
+    for (int n = 0; n < f->graph->n_nodes; n++) {
+        struct sy_node *node = &f->graph->nodes[n];
+        bool swish = node->op == SY_OP_SWISH;
+        struct sy_node *maker =
+            swish || node->op == SY_OP_HARD_SWISH ? activated(f, node->inputs[0]) : NULL;
+        if (!maker)
+            continue;
+        maker->activation = swish ? SY_ACT_SWISH : SY_ACT_HARD_SWISH;
+        maker->act_alpha = swish ? sy_node_float(node, "alpha", 1) : 0;
+        sy_fuse_absorb(f, maker, node);
+    }
+    return SY_OK;
+}

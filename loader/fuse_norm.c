@@ -93,9 +93,8 @@ static bool is_vector(const struct sy_fuse *f, int tensor, int64_t n)
     return t->data && t->dtype == SY_DTYPE_F32 && t->shape.rank == 1 && t->shape.dims[0].fixed == n;
 }
 
-/* The node's input that is a constant vector of n, and the other one. */
-static bool split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
-                         int *vector, int *other)
+bool sy_fuse_split_vector(const struct sy_fuse *f, const struct sy_node *node, int64_t n,
+                          int *vector, int *other)
 {
     for (int i = 0; i < 2 && node && node->n_inputs == 2; i++) {
         if (is_vector(f, node->inputs[i], n)) {
@@ -107,8 +106,7 @@ static bool split_vector(const struct sy_fuse *f, const struct sy_node *node, in
     return false;
 }
 
-/* `tensor` is the mean over the last axis, kept. */
-static const struct sy_node *last_axis_mean(const struct sy_fuse *f, int tensor)
+const struct sy_node *sy_fuse_last_axis_mean(const struct sy_fuse *f, int tensor)
 {
     const struct sy_node *mean = sy_fuse_maker(f, tensor, SY_OP_REDUCE_MEAN);
     const struct sy_attr *axes = mean ? sy_node_attr(mean, "axes") : NULL;
@@ -123,7 +121,7 @@ static const struct sy_node *last_axis_mean(const struct sy_fuse *f, int tensor)
 static bool is_centred(const struct sy_fuse *f, int tensor, int *x)
 {
     const struct sy_node *sub = sy_fuse_maker(f, tensor, SY_OP_SUB);
-    const struct sy_node *mean = sub ? last_axis_mean(f, sub->inputs[1]) : NULL;
+    const struct sy_node *mean = sub ? sy_fuse_last_axis_mean(f, sub->inputs[1]) : NULL;
     if (!mean || mean->inputs[0] != sub->inputs[0])
         return false;
     *x = sub->inputs[0];
@@ -149,7 +147,7 @@ static bool is_deviation(const struct sy_fuse *f, int tensor, int *x, float *eps
     const struct sy_node *add = root ? sy_fuse_maker(f, root->inputs[0], SY_OP_ADD) : NULL;
     if (!add || !sy_fuse_split_scalar(f, add, epsilon, &variance))
         return false;
-    const struct sy_node *mean = last_axis_mean(f, variance);
+    const struct sy_node *mean = sy_fuse_last_axis_mean(f, variance);
     return mean && is_squared(f, mean->inputs[0], x);
 }
 
@@ -162,8 +160,8 @@ static bool is_layer_norm(const struct sy_fuse *f, const struct sy_node *add,
     if (shape->rank < 1 || shape->dims[shape->rank - 1].per_batch != 0)
         return false;
     int64_t n = shape->dims[shape->rank - 1].fixed;
-    if (!split_vector(f, add, n, &norm->beta, &product) ||
-        !split_vector(f, sy_fuse_maker(f, product, SY_OP_MUL), n, &norm->gamma, &quotient))
+    if (!sy_fuse_split_vector(f, add, n, &norm->beta, &product) ||
+        !sy_fuse_split_vector(f, sy_fuse_maker(f, product, SY_OP_MUL), n, &norm->gamma, &quotient))
         return false;
     const struct sy_node *div = sy_fuse_maker(f, quotient, SY_OP_DIV);
     if (!div || !is_centred(f, div->inputs[0], &norm->x) ||

@@ -113,6 +113,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(RANGE, "Range") \
     X(GELU, "Gelu") /* fused from x*0.5*(1+erf(x/sqrt2)), or ONNX 20 */ \
     X(SKIP_LAYER_NORM, "switchyard.SkipLayerNorm") /* layer norm of a + b */ \
+    X(ATTENTION, "switchyard.Attention") /* softmax(q * k + masks) * v; attributes: loader/fuse_attention.c */ \
+    X(SWISH, "Swish") /* x * sigmoid(alpha * x) */ \
     X(ACOS, "Acos") \
     X(ACOSH, "Acosh") \
     X(ASIN, "Asin") \
@@ -281,7 +283,10 @@ enum sy_activation {
     SY_ACT_GELU_ERF,
     SY_ACT_TANH,
     SY_ACT_SIGMOID,
-    SY_ACT_CLIP
+    SY_ACT_CLIP,
+    /* these two by sy_graph_fuse only: */
+    SY_ACT_SWISH,
+    SY_ACT_HARD_SWISH
 };
 
 struct sy_node {
@@ -294,7 +299,7 @@ struct sy_node {
     struct sy_attr *attrs;
     /* fused: */
     enum sy_activation activation;
-    float act_alpha, act_beta; /* CLIP: lower, upper */
+    float act_alpha, act_beta; /* CLIP: lower, upper; SWISH: alpha */
     int bias_input; /* index into inputs of the bias, or -1 (CONV: 2; fused MATMUL: where it was put) */
     int residual_input; /* index into inputs of the summed residual, or -1 */
 };
@@ -353,6 +358,9 @@ int sy_graph_optimize_training(struct sy_graph *graph);
  * look like afterwards: loader/README.md. Two attributes are this project's own: MATMUL `alpha` (float, default 1: result =
  * alpha * a*b + bias), SKIP_LAYER_NORM `axis` and `epsilon` as LAYER_NORM; its inputs are a, b, gamma, beta. */
 int sy_graph_optimize(struct sy_graph *graph);
+
+/* After it: passes that make nodes which not every engine has (Attention, Swish, RMSNormalization), for those that `has` says it has. */
+int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op));
 
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
 int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,

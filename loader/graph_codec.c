@@ -344,7 +344,7 @@ static int get_node(const msgpack_object *o, struct sy_node *node)
     SY_TRY(get_ints(&f[3], &node->n_inputs, &node->inputs));
     SY_TRY(get_ints(&f[4], &node->n_outputs, &node->outputs));
     SY_TRY(get_attrs(&f[5], node));
-    SY_TRY(get_int(&f[6], SY_ACT_NONE, SY_ACT_CLIP, &activation));
+    SY_TRY(get_int(&f[6], SY_ACT_NONE, SY_ACT_HARD_SWISH, &activation));
     node->activation = (enum sy_activation)activation;
     SY_TRY(get_float(&f[7], &node->act_alpha));
     SY_TRY(get_float(&f[8], &node->act_beta));

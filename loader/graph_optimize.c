@@ -105,18 +105,47 @@ int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape 
 /* The order matters: types before all that asks for float32, scales before biases (x*W*s + b), patterns of many nodes before activations
  * take their parts, residuals before activations (relu(conv + x)). */
 static sy_fuse_pass *const passes[] = {
-    sy_fuse_halves,        sy_fuse_dequantized,   sy_fuse_quantized,   sy_fuse_einsums,
-    sy_fuse_noops,         sy_fuse_reshapes,      sy_fuse_pads,        sy_fuse_batch_norms,
-    sy_fuse_conv_biases,   sy_fuse_gelus,         sy_fuse_layer_norms, sy_fuse_skip_norms,
-    sy_fuse_matmul_scales, sy_fuse_matmul_biases, sy_fuse_residuals,   sy_fuse_activations,
+    sy_fuse_halves,
+    sy_fuse_dequantized,
+    sy_fuse_quantized,
+    sy_fuse_einsums,
+    sy_fuse_noops,
+    sy_fuse_reshapes,
+    sy_fuse_pads,
+    sy_fuse_batch_norms,
+    sy_fuse_conv_biases,
+    sy_fuse_gelus,
+    sy_fuse_curves,
+    sy_fuse_layer_norms,
+    sy_fuse_late_layer_norms,
+    sy_fuse_skip_norms,
+    sy_fuse_matmul_scales,
+    sy_fuse_matmul_biases,
+    sy_fuse_residuals,
+    sy_fuse_activations,
 };
 
-static int optimize_bodies(struct sy_graph *graph)
+/* Of sy_graph_fuse: passes, and what the engine must have. */
+static const struct {
+    sy_fuse_pass *pass;
+    enum sy_op op;
+} fusions[] = {{sy_fuse_attention, SY_OP_ATTENTION},
+               {sy_fuse_rms_norms, SY_OP_RMS_NORM},
+               {sy_fuse_swishes, SY_OP_SWISH},
+               {sy_fuse_gated_activations, SY_OP_SWISH}};
+
+typedef bool op_test(enum sy_op op);
+
+/* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. */
+static int rewrite_bodies(struct sy_graph *graph, op_test *has)
 {
-    for (int n = 0; n < graph->n_nodes; n++)
-        for (int i = 0; i < graph->nodes[n].n_attrs; i++)
+    for (int n = 0; n < graph->n_nodes; n++) {
+        for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
+            struct sy_graph *body = graph->nodes[n].attrs[i].graph;
             if (graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
-                SY_TRY(sy_graph_optimize(graph->nodes[n].attrs[i].graph));
+                SY_TRY(has ? sy_graph_fuse(body, has) : sy_graph_optimize(body));
+        }
+    }
     return SY_OK;
 }
 
@@ -141,8 +170,17 @@ static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t 
 
 int sy_graph_optimize(struct sy_graph *graph)
 {
-    SY_TRY(optimize_bodies(graph));
+    SY_TRY(rewrite_bodies(graph, NULL));
     return run_passes(graph, passes, SY_ARRAY_LEN(passes));
+}
+
+int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op))
+{
+    SY_TRY(rewrite_bodies(graph, has));
+    for (size_t i = 0; i < SY_ARRAY_LEN(fusions); i++)
+        if (has(fusions[i].op))
+            SY_TRY(run_passes(graph, (sy_fuse_pass *const[]){fusions[i].pass}, 1));
+    return SY_OK;
 }
 
 int sy_graph_optimize_training(struct sy_graph *graph)

@@ -171,6 +171,8 @@ int rig_open(struct engine_rig *rig, const struct sy_graph *graph, bool optimize
     *rig = (struct engine_rig){.graph = copy_graph(graph)};
     if (optimize && sy_graph_optimize(rig->graph) < 0)
         fail_msg("%s: optimize: %s", graph->name, sy_error_text());
+    if (optimize && rig_engine.ops->fuses && sy_graph_fuse(rig->graph, rig_engine.ops->fuses) < 0)
+        fail_msg("%s: fuse: %s", graph->name, sy_error_text());
     size_t n = (size_t)rig->graph->n_nodes + 1;
     rig->layers = calloc(n, sizeof *rig->layers);
     rig->params = calloc(n, sizeof *rig->params);

@@ -212,6 +212,8 @@ static double activate(double x, enum sy_activation activation, float alpha, flo
         return 1 / (1 + exp(-x));
     case SY_ACT_CLIP:
         return x < alpha ? alpha : x > beta ? beta : x;
+    case SY_ACT_SWISH: /* this engine refuses both */
+    case SY_ACT_HARD_SWISH:
     case SY_ACT_NONE:
         break;
     }

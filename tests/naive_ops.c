@@ -138,6 +138,8 @@ static double unary(const struct sy_node *node, double x)
         return fabs(x);
     case SY_OP_RECIPROCAL:
         return 1 / x;
+    case SY_OP_IS_NAN:
+        return isnan(x);
     case SY_OP_GELU:
         return form && !strcmp(form->s, "tanh")
                    ? 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))

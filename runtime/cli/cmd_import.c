@@ -89,6 +89,7 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
     SY_TRY_GOTO(sy_onnx_read_sized(onnx, options->dims, options->n_dims, &graph), done);
     SY_TRY_GOTO(sy_graph_infer(graph), done);
     SY_TRY_GOTO(sy_graph_optimize(graph), done);
+    SY_TRY_GOTO(engine->fuses ? sy_graph_fuse(graph, engine->fuses) : SY_OK, done);
     graph->precision = options->precision;
     status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
                               (void *)name);

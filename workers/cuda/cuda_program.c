@@ -162,6 +162,8 @@ static int build_layer(struct sy_program *p)
     char what[96];
     if (node->n_outputs < 1 || node->outputs[0] < 0)
         return sy_cuda_unsupported(node, "its first output is left out");
+    if (node->activation > SY_ACT_CLIP)
+        return sy_cuda_unsupported(node, "its fused activation");
     SY_TRY(build_operator(p));
     for (int i = 0; i < node->n_outputs; i++) {
         int tensor = node->outputs[i];

@@ -76,7 +76,7 @@ void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *
 
 #define PIECE 512 /* of numbers made wide: two and the result stay in the first cache */
 
-SY_CLONES static void widen(int64_t n, const uint16_t *from, float *to)
+SY_CLONES void sy_elementwise_widen(int64_t n, const uint16_t *from, float *to)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = (uint32_t)from[i] << 16;
@@ -103,8 +103,8 @@ void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, con
     for (int64_t i = 0; i < n; i += PIECE) {
         float x[PIECE], y[PIECE];
         int64_t count = n - i < PIECE ? n - i : PIECE;
-        widen(count, a + i, x);
-        widen(count, b + i, y);
+        sy_elementwise_widen(count, a + i, x);
+        sy_elementwise_widen(count, b + i, y);
         fn(count, x, y, x);
         sy_elementwise_narrow(count, x, out + i);
     }
@@ -118,10 +118,8 @@ void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, con
         float x = in[i];
         if (op == SY_OP_ERF)
             out[i] = erff(x);
-        else if (op == SY_OP_HARD_SIGMOID)
-            out[i] = fmaxf(0, fminf(1, alpha_beta[0] * x + alpha_beta[1]));
         else
-            out[i] = x * fmaxf(0, fminf(1, x / 6 + 0.5f));
+            out[i] = fmaxf(0, fminf(1, alpha_beta[0] * x + alpha_beta[1]));
     }
 }
 

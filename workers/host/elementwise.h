@@ -22,10 +22,12 @@ int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *in
 void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *b, float *out);
 /* To bf16, the nearest, ties to even. In the calling thread. */
 void sy_elementwise_narrow(int64_t n, const float *from, uint16_t *to);
+/* From bf16. In the calling thread. */
+void sy_elementwise_widen(int64_t n, const uint16_t *from, float *to);
 /* flat on bf16: computed in float32, each result rounded once. */
 void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, const uint16_t *b,
                                 uint16_t *out);
-/* ERF, HARD_SIGMOID (alpha, beta), HARD_SWISH. */
+/* ERF, HARD_SIGMOID (alpha, beta). */
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out);
 /* Between F32, I32, I64, BOOL; EUNSUPPORTED for others (also with n = 0, to ask). */

@@ -11,9 +11,9 @@
 #include "workers/host/program_internal.h"
 
 static const struct sy_host_op *const tables[] = {
-    sy_host_ops_conv,      sy_host_ops_matmul,   sy_host_ops_pool,
-    sy_host_ops_eltwise,   sy_host_ops_norm,     sy_host_ops_movement,
-    sy_host_ops_recurrent, sy_host_ops_quantize, sy_host_ops_control};
+    sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
+    sy_host_ops_norm,    sy_host_ops_movement, sy_host_ops_recurrent, sy_host_ops_quantize,
+    sy_host_ops_control, sy_host_ops_attention};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
 
@@ -220,11 +220,17 @@ static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer
     return SY_OK;
 }
 
+static bool fuses(enum sy_op op)
+{
+    return op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH;
+}
+
 const struct sy_engine_ops sy_host_engine = {
     .name = "host",
     .describe = describe,
     .check_precision = check_precision,
     .set_threads = set_threads,
+    .fuses = fuses,
     .layout_layer = layout_layer,
     .pack_layer = pack_layer,
     .program_create = sy_program_create,

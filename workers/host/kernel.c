@@ -167,6 +167,10 @@ static double activate(const struct sy_node *node, double x)
         return 1 / (1 + exp(-x));
     case SY_ACT_CLIP:
         return fmin(fmax(x, (double)node->act_alpha), (double)node->act_beta);
+    case SY_ACT_SWISH:
+        return x / (1 + exp(-(double)node->act_alpha * x));
+    case SY_ACT_HARD_SWISH:
+        return x * fmin(fmax(x / 6 + 0.5, 0), 1);
     case SY_ACT_NONE:
         break;
     }

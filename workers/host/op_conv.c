@@ -91,17 +91,30 @@ static dnnl_alg_kind_t activation_kind(enum sy_activation activation)
         return dnnl_eltwise_logistic;
     case SY_ACT_CLIP:
         return dnnl_eltwise_clip;
+    case SY_ACT_SWISH:
+        return dnnl_eltwise_swish;
+    case SY_ACT_HARD_SWISH:
+        return dnnl_eltwise_hardswish;
     case SY_ACT_NONE:
         break;
     }
     return dnnl_alg_kind_undef;
 }
 
+/* oneDNN 2.6 takes none for HardSwish. */
+static void activation_numbers(const struct sy_node *node, float *alpha, float *beta)
+{
+    bool hard = node->activation == SY_ACT_HARD_SWISH, clip = node->activation == SY_ACT_CLIP;
+    *alpha = hard ? 1.0f / 6 : clip || node->activation == SY_ACT_SWISH ? node->act_alpha : 0;
+    *beta = hard ? 0.5f : clip ? node->act_beta : 0;
+}
+
 int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops;
     dnnl_alg_kind_t activation = activation_kind(node->activation);
-    bool clip = node->activation == SY_ACT_CLIP;
+    float alpha, beta;
+    activation_numbers(node, &alpha, &beta);
     SY_DNNL(dnnl_primitive_attr_create(out), node->name);
     SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
     SY_DNNL(dnnl_post_ops_create(&ops), node->name);
@@ -109,8 +122,7 @@ int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitiv
     if (sum_scale != 0)
         status = dnnl_post_ops_append_sum(ops, sum_scale);
     if (status == dnnl_success && activation != dnnl_alg_kind_undef)
-        status = dnnl_post_ops_append_eltwise(ops, 1.0f, activation, clip ? node->act_alpha : 0.0f,
-                                              clip ? node->act_beta : 0.0f);
+        status = dnnl_post_ops_append_eltwise(ops, 1.0f, activation, alpha, beta);
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_post_ops(*out, ops);
     dnnl_post_ops_destroy(ops);

@@ -16,13 +16,21 @@ struct unary {
 };
 
 static const struct unary unaries[] = {
-    {SY_OP_RELU, dnnl_eltwise_relu, 0, 0},        {SY_OP_LEAKY_RELU, dnnl_eltwise_relu, 0.01f, 0},
-    {SY_OP_SIGMOID, dnnl_eltwise_logistic, 0, 0}, {SY_OP_TANH, dnnl_eltwise_tanh, 0, 0},
-    {SY_OP_CLIP, dnnl_eltwise_clip, 0, 0},        {SY_OP_ELU, dnnl_eltwise_elu, 1, 0},
-    {SY_OP_EXP, dnnl_eltwise_exp, 0, 0},          {SY_OP_LOG, dnnl_eltwise_log, 0, 0},
-    {SY_OP_SQRT, dnnl_eltwise_sqrt, 0, 0},        {SY_OP_NEG, dnnl_eltwise_linear, -1, 0},
-    {SY_OP_ABS, dnnl_eltwise_abs, 0, 0},          {SY_OP_RECIPROCAL, dnnl_eltwise_pow, 1, -1},
+    {SY_OP_RELU, dnnl_eltwise_relu, 0, 0},
+    {SY_OP_LEAKY_RELU, dnnl_eltwise_relu, 0.01f, 0},
+    {SY_OP_SIGMOID, dnnl_eltwise_logistic, 0, 0},
+    {SY_OP_TANH, dnnl_eltwise_tanh, 0, 0},
+    {SY_OP_CLIP, dnnl_eltwise_clip, 0, 0},
+    {SY_OP_ELU, dnnl_eltwise_elu, 1, 0},
+    {SY_OP_EXP, dnnl_eltwise_exp, 0, 0},
+    {SY_OP_LOG, dnnl_eltwise_log, 0, 0},
+    {SY_OP_SQRT, dnnl_eltwise_sqrt, 0, 0},
+    {SY_OP_NEG, dnnl_eltwise_linear, -1, 0},
+    {SY_OP_ABS, dnnl_eltwise_abs, 0, 0},
+    {SY_OP_RECIPROCAL, dnnl_eltwise_pow, 1, -1},
     {SY_OP_GELU, dnnl_eltwise_gelu_erf, 0, 0},
+    {SY_OP_SWISH, dnnl_eltwise_swish, 1, 0},
+    {SY_OP_HARD_SWISH, dnnl_eltwise_hardswish, 1.0f / 6, 0.5f},
 };
 
 static void read_alpha_beta(const struct sy_node *node, const struct unary *u, float *alpha,
@@ -30,7 +38,7 @@ static void read_alpha_beta(const struct sy_node *node, const struct unary *u, f
 {
     *alpha = u->alpha;
     *beta = u->beta;
-    if (u->op == SY_OP_LEAKY_RELU || u->op == SY_OP_ELU)
+    if (u->op == SY_OP_LEAKY_RELU || u->op == SY_OP_ELU || u->op == SY_OP_SWISH)
         *alpha = sy_node_float(node, "alpha", u->alpha);
     if (u->op == SY_OP_CLIP) {
         *alpha = sy_node_float(node, "min", -FLT_MAX);
@@ -74,7 +82,7 @@ static int build_unary(struct sy_program *p)
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
-/* HardSigmoid, HardSwish, Erf: loops. */
+/* HardSigmoid, Erf: loops. */
 static int run_loop_unary(struct sy_program *p, struct sy_step *step)
 {
     sy_elementwise_unary((enum sy_op)step->numbers[0], step->floats, step->numbers[1],
@@ -343,7 +351,8 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  UNARY(SY_OP_GELU),
                                                  {SY_OP_ERF, build_loop_unary, NULL, NULL},
                                                  {SY_OP_HARD_SIGMOID, build_loop_unary, NULL, NULL},
-                                                 {SY_OP_HARD_SWISH, build_loop_unary, NULL, NULL},
+                                                 UNARY(SY_OP_HARD_SWISH),
+                                                 UNARY(SY_OP_SWISH),
                                                  BINARY(SY_OP_ADD),
                                                  BINARY(SY_OP_SUB),
                                                  BINARY(SY_OP_MUL),

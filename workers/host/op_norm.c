@@ -25,6 +25,7 @@ static int run_layer_norm(struct sy_program *p, struct sy_step *step)
         .rows = step->numbers[0],
         .columns = step->numbers[1],
         .epsilon = step->floats[0],
+        .root = step->numbers[2],
         .x = sy_program_pointer(p, a[0].value),
         .skip = a[1].value >= 0 ? sy_program_pointer(p, a[1].value) : NULL,
         .scale = sy_program_pointer(p, a[2].value),
@@ -91,7 +92,8 @@ static int build_layer_norm(struct sy_program *p)
     for (int i = 0; i < 7; i++)
         sy_step_set(p, step, i, 0, values[i]);
     SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
-    return sy_step_set_numbers(step, (int64_t[]){product(x.dims, 0, axis), columns}, 2);
+    return sy_step_set_numbers(
+        step, (int64_t[]){product(x.dims, 0, axis), columns, node->op == SY_OP_RMS_NORM}, 3);
 }
 
 /* ---- batch norm ------------------------------------------------------------------------------------------ */
@@ -213,6 +215,7 @@ static int build_reduce(struct sy_program *p)
 
 const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_norm, NULL, NULL},
                                               {SY_OP_SKIP_LAYER_NORM, build_layer_norm, NULL, NULL},
+                                              {SY_OP_RMS_NORM, build_layer_norm, NULL, NULL},
                                               {SY_OP_BATCH_NORM, build_batch_norm, NULL, NULL},
                                               {SY_OP_SOFTMAX, build_softmax, NULL, NULL},
                                               {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},

@@ -106,6 +106,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
         return input < 2 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_ATTENTION: /* widened a tile at a time */
+        return input < 3 && p->graph->precision == SY_PRECISION_BF16 ? NARROW : WIDE;
     case SY_OP_LSTM:
     case SY_OP_GRU:
         return input == 0 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
@@ -115,6 +117,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_TANH:
     case SY_OP_CLIP:
     case SY_OP_GELU:
+    case SY_OP_SWISH:
+    case SY_OP_HARD_SWISH:
     case SY_OP_MAX_POOL:
     case SY_OP_AVERAGE_POOL:
     case SY_OP_GLOBAL_AVERAGE_POOL:

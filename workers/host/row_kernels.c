@@ -47,7 +47,7 @@ static void one_row(const struct sy_layer_norm *n, int64_t row)
         row_add(x, n->skip + row * columns, sum, columns);
         x = sum;
     }
-    float mean = row_sum(x, columns) / (float)columns;
+    float mean = n->root ? 0 : row_sum(x, columns) / (float)columns;
     float variance = row_square_distance(x, mean, columns) / (float)columns;
     row_normalise(n, x, mean, 1 / sqrtf(variance + n->epsilon), out);
     if (n->narrow)

@@ -13,6 +13,7 @@ struct sy_layer_norm {
     const float *scale, *bias; /* bias NULL: zero */
     float *out, *sum;          /* sum NULL: x + skip is not wanted */
     uint16_t *narrow;          /* NULL, or the result as bf16 too */
+    int64_t root;              /* 1: by the root of the mean square; nothing is subtracted */
 };
 
 struct sy_reduction {
