@@ -229,7 +229,64 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(RUN_SLICE, "switchyard.RunSlice") \
     X(RUN_SPLIT, "switchyard.RunSplit") \
     X(RUN_PAD, "switchyard.RunPad") \
-    X(RUN_CLIP, "switchyard.RunClip")
+    X(RUN_CLIP, "switchyard.RunClip") \
+    /* written out as others while shapes are inferred (expand.h): no engine sees them */ \
+    X(SCAN, "Scan") \
+    X(MOVE_FIRST, "switchyard.MoveFirst") \
+    X(SEQUENCE_EMPTY, "SequenceEmpty") \
+    X(SEQUENCE_CONSTRUCT, "SequenceConstruct") \
+    X(SEQUENCE_INSERT, "SequenceInsert") \
+    X(SEQUENCE_ERASE, "SequenceErase") \
+    X(SEQUENCE_AT, "SequenceAt") \
+    X(SEQUENCE_LENGTH, "SequenceLength") \
+    X(CONCAT_FROM_SEQUENCE, "ConcatFromSequence") \
+    X(SPLIT_TO_SEQUENCE, "SplitToSequence") \
+    X(SIMPLIFIED_LAYER_NORM, "SimplifiedLayerNormalization") \
+    X(MS_GELU, "com.microsoft.Gelu") \
+    X(MS_FAST_GELU, "com.microsoft.FastGelu") \
+    X(MS_BIAS_GELU, "com.microsoft.BiasGelu") \
+    X(MS_QUICK_GELU, "com.microsoft.QuickGelu") \
+    X(MS_FUSED_MATMUL, "com.microsoft.FusedMatMul") \
+    X(MS_TRANSPOSE_MATMUL, "com.microsoft.TransposeMatMul") \
+    X(MS_FUSED_MATMUL_ACTIVATION, "com.microsoft.FusedMatMulActivation") \
+    X(MS_FUSED_GEMM, "com.microsoft.FusedGemm") \
+    X(MS_FUSED_CONV, "com.microsoft.FusedConv") \
+    X(MS_SKIP_LAYER_NORM, "com.microsoft.SkipLayerNormalization") \
+    X(MS_SKIP_SIMPLIFIED_NORM, "com.microsoft.SkipSimplifiedLayerNormalization") \
+    X(MS_EMBED_LAYER_NORM, "com.microsoft.EmbedLayerNormalization") \
+    X(MS_GROUP_NORM, "com.microsoft.GroupNorm") \
+    X(MS_ATTENTION, "com.microsoft.Attention") \
+    X(MS_QATTENTION, "com.microsoft.QAttention") \
+    X(MS_MULTI_HEAD_ATTENTION, "com.microsoft.MultiHeadAttention") \
+    X(MS_QUANTIZE, "com.microsoft.QuantizeLinear") \
+    X(MS_DEQUANTIZE, "com.microsoft.DequantizeLinear") \
+    X(MS_TRILU, "com.microsoft.Trilu") \
+    X(MS_UNIQUE, "com.microsoft.Unique") \
+    X(MS_RANGE, "com.microsoft.Range") \
+    X(MS_GRID_SAMPLE, "com.microsoft.GridSample") \
+    X(MS_GATHER_ND, "com.microsoft.GatherND") \
+    X(MS_PAD, "com.microsoft.Pad") \
+    X(MS_QLINEAR_ADD, "com.microsoft.QLinearAdd") \
+    X(MS_QLINEAR_MUL, "com.microsoft.QLinearMul") \
+    X(MS_QLINEAR_SIGMOID, "com.microsoft.QLinearSigmoid") \
+    X(MS_QLINEAR_LEAKY_RELU, "com.microsoft.QLinearLeakyRelu") \
+    X(MS_QLINEAR_SOFTMAX, "com.microsoft.QLinearSoftmax") \
+    X(MS_QLINEAR_POOL, "com.microsoft.QLinearAveragePool") \
+    X(MS_QLINEAR_GLOBAL_POOL, "com.microsoft.QLinearGlobalAveragePool") \
+    X(MS_QLINEAR_CONCAT, "com.microsoft.QLinearConcat") \
+    X(MS_QLINEAR_WHERE, "com.microsoft.QLinearWhere") \
+    X(MS_QGEMM, "com.microsoft.QGemm") \
+    X(MS_DYNAMIC_QUANTIZE_MATMUL, "com.microsoft.DynamicQuantizeMatMul") \
+    X(MS_MATMUL_INTEGER_TO_FLOAT, "com.microsoft.MatMulIntegerToFloat") \
+    X(MS_DYNAMIC_QUANTIZE_LSTM, "com.microsoft.DynamicQuantizeLSTM") \
+    X(ML_SCALER, "ai.onnx.ml.Scaler") \
+    X(ML_EXTRACT, "ai.onnx.ml.ArrayFeatureExtractor") \
+    X(ML_BINARIZER, "ai.onnx.ml.Binarizer") \
+    X(ML_LINEAR_REGRESSOR, "ai.onnx.ml.LinearRegressor") \
+    X(ML_LINEAR_CLASSIFIER, "ai.onnx.ml.LinearClassifier") \
+    X(ML_NORMALIZER, "ai.onnx.ml.Normalizer") \
+    X(ML_FEATURE_VECTORIZER, "ai.onnx.ml.FeatureVectorizer") \
+    X(ML_LABEL_ENCODER, "ai.onnx.ml.LabelEncoder")
 /* clang-format on */
 
 enum sy_op {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/expand.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -181,6 +182,7 @@ static int open_infer(struct sy_infer *in, struct sy_graph *graph)
     *in = (struct sy_infer){.graph = graph, .capacity = graph->n_tensors + graph->n_nodes};
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof(struct sy_dim *), &in->values));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->uses, &in->uses));
+    SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->sequences, &in->sequences));
     SY_TRY(sy_graph_use_counts(graph, &uses));
     memcpy(in->uses, uses, (size_t)graph->n_tensors * sizeof *uses);
     free(uses);
@@ -191,8 +193,11 @@ static void close_infer(struct sy_infer *in)
 {
     for (int t = 0; in->values && t < in->capacity; t++)
         free(in->values[t]);
+    for (int t = 0; in->sequences && t < in->capacity; t++)
+        sy_sequence_free(in->sequences[t]);
     free(in->values);
     free(in->uses);
+    free(in->sequences);
 }
 
 /* Only the first dimension of an input may be symbolic. */
@@ -262,13 +267,48 @@ static int become_numbers(struct sy_infer *in, struct sy_node *node)
     return set_numbers(node, sy_shape_elements(&in->graph->tensors[out].shape, 0), in->values[out]);
 }
 
-static int infer_node(struct sy_infer *in, int n)
+static int refuse_sequences(const struct sy_infer *in, const struct sy_node *node)
 {
-    struct sy_node *node = &in->graph->nodes[n];
-    bool folded = false;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && in->sequences[node->inputs[i]])
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "input %d, '%.80s', is a sequence", i,
+                                 in->graph->tensors[node->inputs[i]].name);
+    return SY_OK;
+}
+
+static int run_rule(struct sy_infer *in, struct sy_node *node)
+{
     if (!rules[node->op])
         return sy_infer_fail(node, SY_EUNSUPPORTED, "this operator is not supported");
-    SY_TRY(rules[node->op](in, node));
+    SY_TRY(refuse_sequences(in, node));
+    return rules[node->op](in, node);
+}
+
+/* A Loop whose body changes with its turns is written out, if it is known how many there are. */
+static int infer_loop(struct sy_infer *in, int n, bool *replaced)
+{
+    struct sy_graph *spare;
+    SY_TRY(sy_expand_spare_body(in, &in->graph->nodes[n], &spare));
+    int status = run_rule(in, &in->graph->nodes[n]);
+    if (status == SY_EUNSUPPORTED && spare) {
+        *replaced = true;
+        return sy_expand_loop(in, n, spare);
+    }
+    sy_graph_free(spare);
+    return status;
+}
+
+static int infer_node(struct sy_infer *in, int n)
+{
+    bool folded = false, replaced;
+    SY_TRY(sy_expand_node(in, n, &replaced));
+    if (!replaced && in->graph->nodes[n].op == SY_OP_LOOP)
+        SY_TRY(infer_loop(in, n, &replaced));
+    else if (!replaced)
+        SY_TRY(run_rule(in, &in->graph->nodes[n]));
+    if (replaced) /* what took its place comes next */
+        return SY_OK;
+    struct sy_node *node = &in->graph->nodes[n];
     for (int i = 0; i < node->n_outputs; i++)
         if (node->outputs[i] >= 0)
             SY_TRY(check_output(node, &in->graph->tensors[node->outputs[i]]));
@@ -278,6 +318,15 @@ static int infer_node(struct sy_infer *in, int n)
         sy_node_finish(node);
     else if (folded)
         return become_numbers(in, node);
+    return SY_OK;
+}
+
+static int refuse_sequence_outputs(const struct sy_infer *in)
+{
+    for (int i = 0; i < in->graph->n_outputs; i++)
+        if (in->sequences[in->graph->outputs[i]])
+            return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence",
+                                in->graph->tensors[in->graph->outputs[i]].name);
     return SY_OK;
 }
 
@@ -313,6 +362,7 @@ static int infer(struct sy_graph *graph, bool for_training)
     in.for_training = for_training;
     for (int n = 0; n < graph->n_nodes; n++)
         SY_TRY_GOTO(infer_node(&in, n), out);
+    SY_TRY_GOTO(refuse_sequence_outputs(&in), out);
     sy_graph_compact(graph);
     SY_TRY_GOTO(sy_graph_remove_dead(graph), out);
     status = give_constants_makers(graph);

@@ -10,12 +10,15 @@
 
 #define SY_MAX_VALUES 65536 /* elements of a value: it is a shape, or a mask row */
 
+struct sy_sequence; /* expand.h */
+
 struct sy_infer {
     struct sy_graph *graph;
     struct sy_dim **values; /* per tensor; NULL: not known, or a constant of the graph */
-    int *uses;              /* per tensor, at the start */
-    int capacity;           /* of `values` and `uses` */
-    bool for_training;      /* parameters are not folded, Dropout and training modes stay */
+    int *uses;              /* per tensor, at the start, or when a node was last written out */
+    struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
+    int capacity;                   /* of `values`, `uses` and `sequences` */
+    bool for_training;              /* parameters are not folded, Dropout and training modes stay */
 };
 
 /* ---- linear arithmetic; EUNSUPPORTED when the result is not linear in N, without a text ---- */

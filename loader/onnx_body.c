@@ -148,6 +148,11 @@ static int add_captured_inputs(struct sy_graph *body, const struct sy_onnx_captu
     return SY_OK;
 }
 
+static bool takes_bodies(enum sy_op op)
+{
+    return op == SY_OP_IF || op == SY_OP_LOOP || op == SY_OP_SCAN;
+}
+
 static int read_bodies_into(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
                             struct sy_node *node, struct sy_onnx_captures *c)
 {
@@ -157,7 +162,7 @@ static int read_bodies_into(struct sy_onnx_reader *r, const Onnx__NodeProto *fro
         struct sy_attr *attr;
         if (from->attribute[i]->type != ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH)
             continue;
-        if (n == SY_ONNX_MAX_BODIES || (node->op != SY_OP_IF && node->op != SY_OP_LOOP))
+        if (n == SY_ONNX_MAX_BODIES || !takes_bodies(node->op))
             return sy_error_set(SY_EUNSUPPORTED, "attribute '%.60s' is a graph",
                                 sy_onnx_text(from->attribute[i]->name));
         struct sy_graph *body = NULL;

@@ -339,14 +339,28 @@ static int check_age(const struct sy_onnx_reader *r, enum sy_op op)
                         MIN_OPSET);
 }
 
+/* Operators of other domains are called by domain and name. LayerNormalization was ONNX Runtime's before it was ONNX's. */
+static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
+{
+    const char *domain = sy_onnx_text(from->domain), *type = sy_onnx_text(from->op_type);
+    char name[160];
+    bool norm = strcmp(type, "LayerNormalization") == 0 ||
+                strcmp(type, "SimplifiedLayerNormalization") == 0;
+    if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
+        (norm && strcmp(domain, "com.microsoft") == 0))
+        return sy_op_from_name(type, op);
+    if (strcmp(domain, "com.microsoft") != 0 && strcmp(domain, "ai.onnx.ml") != 0)
+        return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
+                            domain);
+    snprintf(name, sizeof name, "%.40s.%.100s", domain, type);
+    return sy_op_from_name(name, op);
+}
+
 static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
 {
     enum sy_op op;
     int *outputs;
-    if (*sy_onnx_text(from->domain) && strcmp(from->domain, "ai.onnx") != 0)
-        return sy_error_set(SY_EUNSUPPORTED, "operators of domain '%.60s' are not supported",
-                            from->domain);
-    SY_TRY(sy_op_from_name(sy_onnx_text(from->op_type), &op));
+    SY_TRY(find_operator(from, &op));
     SY_TRY(check_age(r, op));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);

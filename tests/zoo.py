@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Models that people export, against ONNX Runtime: exports a zoo (random weights) with both of PyTorch's exporters, writes inputs and ONNX
-Runtime's outputs beside each as the ONNX project's test data is laid out, and runs tests/onnx_suite over it.
+"""Models that people export, against ONNX Runtime: exports a zoo (random weights) with both of PyTorch's exporters, by other tools (zoo_tools.py),
+and operators of other domains one by one (zoo_operators.py); writes inputs and ONNX Runtime's outputs beside each as the ONNX project's test data
+is laid out, and runs tests/onnx_suite over it.
 
 usage: zoo.py BUILD FOLDER [--only TEXT] [--exporter legacy|dynamo] [--keep]     --keep: what is exported already stays
 """
@@ -39,14 +40,15 @@ def write_tensors(folder, kind, arrays):
             out.write(numpy_helper.from_array(a).SerializeToString())
 
 
-def write_data(folder, inputs):
+def write_data(folder, arrays):
     import numpy as np
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
-    arrays = [t.numpy() for t in inputs][:len(session.get_inputs())]
+    arrays = arrays[:len(session.get_inputs())]
     feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
     outs = session.run(None, feeds)
     os.makedirs(f"{folder}/test_data_set_0", exist_ok=True)
@@ -59,6 +61,12 @@ def make(family, name, exporter, opset, folder, log):
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     warnings.filterwarnings("ignore")
+    if exporter == "made":
+        import onnx
+        os.makedirs(folder)
+        model, arrays = made_models(family)[name]()
+        onnx.save(model, f"{folder}/model.onnx")
+        return write_data(folder, arrays)
     import torch
     import zoo_models
     torch.manual_seed(1)
@@ -68,11 +76,24 @@ def make(family, name, exporter, opset, folder, log):
     os.makedirs(folder)
     with torch.no_grad():
         (export_legacy if exporter == "legacy" else export_dynamo)(module, inputs, f"{folder}/model.onnx", opset)
-    write_data(folder, inputs)
+    write_data(folder, [t.numpy() for t in inputs])
+
+
+def made_models(family):
+    import importlib
+    return importlib.import_module("zoo_" + family).models()
 
 
 def plan(args):
-    import zoo_models
+    for family in ("operators", "tools"):
+        for name in made_models(family):
+            if not args.exporter and (not args.only or args.only in name):
+                yield family, name, "made", ""
+    try:
+        import zoo_models
+    except ImportError as why:
+        print(f"without the exporters of PyTorch: {why}")
+        return
     for family, models in zoo_models.FAMILIES.items():
         opsets = OPSETS[family]
         for i, name in enumerate(models()):
@@ -92,9 +113,10 @@ def main():
     parser.add_argument("--exporter")
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
-    root, skipped = os.path.join(args.folder, "zoo"), []
-    os.makedirs(root, exist_ok=True)
+    skipped = []
     for family, name, exporter, opset in plan(args):
+        root = os.path.join(args.folder, "zoo-quantized" if "quant" in name else "zoo")
+        os.makedirs(root, exist_ok=True)
         folder = f"{root}/{name}_{exporter}{opset}"
         log = folder + ".log"
         if args.keep and (os.path.exists(folder + "/test_data_set_0/output_0.pb") or os.path.exists(folder + ".skip")):

@@ -1,0 +1,316 @@
+/* Operators that import writes out as others: sequences, Scan, loops that grow, other domains. Results against closed forms, refusals by name. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+#include "tests/onnx_bytes.h"
+
+#define NAMES(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
+
+enum { FLOAT = 1, INT64 = 7, BOOL = 9, DOMAIN = 7, STEPS = 6, WIDTH = 5 };
+
+static char path[64];
+static struct ob graph, body, other, node;
+static uint64_t seed;
+
+static void start(struct ob *to)
+{
+    to->n = 0;
+    ob_text(to, 2, "g");
+}
+
+static void add(struct ob *to, const char *op, const char *const *inputs,
+                const char *const *outputs)
+{
+    ob_node(&node, op, inputs, outputs);
+    ob_message(to, OB_GRAPH_NODE, &node);
+}
+
+static void value(struct ob *to, int field, const char *name, int type)
+{
+    ob_input(to, field, name, type, 0, NULL);
+}
+
+static int read_graph(struct sy_graph **g)
+{
+    ob_save(path, &graph, 13);
+    int status = sy_onnx_read(path, g);
+    if (status == SY_OK && (status = sy_graph_infer(*g)) < 0)
+        sy_graph_free(*g);
+    return status;
+}
+
+/* Runs the graph on `x`; its first output must be `want`. */
+static void assert_gives(const float *x, const float *want, size_t n_want, bool optimize)
+{
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    struct sy_graph *g;
+    if (read_graph(&g) < 0 || (optimize && sy_graph_optimize(g) < 0) ||
+        rig_open(&rig, g, false) < 0)
+        fail_msg("%s", sy_error_text());
+    struct sy_program *program = rig_program(&rig, 2);
+    rig_take(&rig, g->inputs, g->n_inputs, 2, 0, &in);
+    memcpy(in.data[0], x, in.bytes[0]);
+    rig_take(&rig, g->outputs, g->n_outputs, 2, 0xff, &out);
+    assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, &seed), SY_OK);
+    assert_int_equal(out.bytes[0], n_want * sizeof *want);
+    for (size_t i = 0; i < n_want; i++)
+        assert_true(fabsf(((const float *)out.data[0])[i] - want[i]) < 1e-5f);
+    rig_engine.ops->program_destroy(program);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+static void random_floats(float *to, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = (float)gb_uniform(&seed, -1, 1);
+}
+
+static void assert_refused(const char *part)
+{
+    struct sy_graph *g;
+    assert_int_equal(read_graph(&g), SY_EUNSUPPORTED);
+    if (!strstr(sy_error_text(), part))
+        fail_msg("'%s' is not in '%s'", part, sy_error_text());
+}
+
+/* x [N, 6] is cut in threes; their order is turned: sequence operators leave only a Split and a Concat. */
+static void cut_and_turn(void)
+{
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
+    ob_int64s(&graph, "three", 0, (const int64_t[]){3});
+    ob_int64s(&graph, "minus", 0, (const int64_t[]){-1});
+    ob_int64s(&graph, "zero", 0, (const int64_t[]){0});
+    ob_node(&node, "SplitToSequence", NAMES("x", "three"), NAMES("s"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    add(&graph, "SequenceAt", NAMES("s", "minus"), NAMES("last"));
+    add(&graph, "SequenceErase", NAMES("s"), NAMES("short"));
+    add(&graph, "SequenceInsert", NAMES("short", "last", "zero"), NAMES("turned"));
+    add(&graph, "Identity", NAMES("turned"), NAMES("same"));
+}
+
+static void test_sequences(void **state)
+{
+    (void)state;
+    float x[2 * STEPS], want[2 * STEPS];
+    random_floats(x, 2 * STEPS);
+    for (int i = 0; i < 2 * STEPS; i++)
+        want[i] = x[i / STEPS * STEPS + (i + 3) % STEPS];
+    for (int optimize = 0; optimize < 2; optimize++) {
+        cut_and_turn();
+        ob_node(&node, "ConcatFromSequence", NAMES("same"), NAMES("y"));
+        ob_attr_int(&node, "axis", 1);
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+        assert_gives(x, want, 2 * STEPS, optimize);
+    }
+}
+
+static void test_sequences_stay_inside(void **state)
+{
+    (void)state;
+    cut_and_turn();
+    value(&graph, OB_GRAPH_OUTPUT, "turned", FLOAT);
+    assert_refused("output 'turned' is a sequence");
+    cut_and_turn();
+    add(&graph, "Relu", NAMES("turned"), NAMES("y"));
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_refused("(Relu, opset 13): input 0, 'turned', is a sequence");
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
+    ob_int64s(&graph, "at", 0, (const int64_t[]){0});
+    add(&graph, "SequenceAt", NAMES("x", "at"), NAMES("y"));
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_refused("(SequenceAt, opset 13): input 0 is not a sequence");
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
+    ob_node(&node, "SplitToSequence", NAMES("x"), NAMES("s")); /* axis 0: of the batch */
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    add(&graph, "SequenceLength", NAMES("s"), NAMES("y"));
+    value(&graph, OB_GRAPH_OUTPUT, "y", INT64);
+    assert_refused("(SplitToSequence, opset 13)");
+}
+
+/* h <- h + x[:, t], forwards or backwards; all h, in order or turned, at place 0 or 1. */
+static void running_sum(bool backwards, bool turned, bool second)
+{
+    start(&body);
+    value(&body, OB_GRAPH_INPUT, "h", FLOAT);
+    value(&body, OB_GRAPH_INPUT, "a", FLOAT);
+    add(&body, "Add", NAMES("h", "a"), NAMES("next"));
+    add(&body, "Identity", NAMES("next"), NAMES("each"));
+    value(&body, OB_GRAPH_OUTPUT, "next", FLOAT);
+    value(&body, OB_GRAPH_OUTPUT, "each", FLOAT);
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
+    ob_int64s(&graph, "list", 1, (const int64_t[]){1});
+    add(&graph, "Sub", NAMES("x", "x"), NAMES("zeros"));
+    ob_node(&node, "ReduceSum", NAMES("zeros", "list"), NAMES("h0"));
+    ob_attr_int(&node, "keepdims", 0);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_node(&node, "Scan", NAMES("h0", "x"), NAMES("last", "all"));
+    ob_attr_int(&node, "num_scan_inputs", 1);
+    ob_attr_ints(&node, "scan_input_axes", 1, (const int64_t[]){-1});
+    ob_attr_ints(&node, "scan_input_directions", 1, (const int64_t[]){backwards});
+    ob_attr_ints(&node, "scan_output_axes", 1, (const int64_t[]){second});
+    ob_attr_ints(&node, "scan_output_directions", 1, (const int64_t[]){turned});
+    ob_attr_graph(&node, "body", &body);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "all", FLOAT);
+    value(&graph, OB_GRAPH_OUTPUT, "last", FLOAT);
+}
+
+static void test_scan(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 16; form++) {
+        bool backwards = form & 1, turned = form & 2, second = form & 4;
+        float x[2 * STEPS], want[2 * STEPS], sum[2] = {0, 0};
+        random_floats(x, 2 * STEPS);
+        for (int t = 0; t < STEPS; t++)
+            for (int b = 0; b < 2; b++) {
+                int row = turned ? STEPS - 1 - t : t;
+                sum[b] += x[b * STEPS + (backwards ? STEPS - 1 - t : t)];
+                want[second ? b * STEPS + row : row * 2 + b] = sum[b];
+            }
+        running_sum(backwards, turned, second);
+        assert_gives(x, want, 2 * STEPS, form & 8);
+    }
+}
+
+/* y = [x, x * 0, x * 1, ...]: what the Loop carries gets longer with each turn. */
+static void growing_loop(bool known)
+{
+    start(&body);
+    value(&body, OB_GRAPH_INPUT, "i", INT64);
+    value(&body, OB_GRAPH_INPUT, "more", BOOL);
+    value(&body, OB_GRAPH_INPUT, "g", FLOAT);
+    add(&body, "Identity", NAMES("more"), NAMES("go"));
+    ob_node(&node, "Cast", NAMES("i"), NAMES("f"));
+    ob_attr_int(&node, "to", FLOAT);
+    ob_message(&body, OB_GRAPH_NODE, &node);
+    add(&body, "Mul", NAMES("x", "f"), NAMES("p"));
+    ob_node(&node, "Concat", NAMES("g", "p"), NAMES("longer"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&body, OB_GRAPH_NODE, &node);
+    value(&body, OB_GRAPH_OUTPUT, "go", BOOL);
+    value(&body, OB_GRAPH_OUTPUT, "longer", FLOAT);
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
+    if (known)
+        ob_int64s(&graph, "n", 0, (const int64_t[]){STEPS});
+    else
+        value(&graph, OB_GRAPH_INPUT, "n", INT64);
+    ob_node(&node, "Loop", NAMES("n", "", "x"), NAMES("y"));
+    ob_attr_graph(&node, "body", &body);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+}
+
+static void test_loop_that_grows(void **state)
+{
+    (void)state;
+    enum { LONG = WIDTH * (1 + STEPS) };
+    float x[2 * WIDTH], want[2 * LONG];
+    random_floats(x, 2 * WIDTH);
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < LONG; i++)
+            want[b * LONG + i] =
+                x[b * WIDTH + i % WIDTH] * (i < WIDTH ? 1 : (float)(i / WIDTH - 1));
+    growing_loop(true);
+    assert_gives(x, want, 2 * LONG, true);
+    growing_loop(false);
+    assert_refused("(Loop, opset 13): what it carries changes its shape");
+}
+
+/* The branch that is taken has one dimension less than the other. */
+static void test_known_condition(void **state)
+{
+    (void)state;
+    float x[2 * WIDTH];
+    random_floats(x, 2 * WIDTH);
+    unsigned char yes = 1;
+    start(&body);
+    add(&body, "Squeeze", NAMES("x", "one"), NAMES("flat"));
+    value(&body, OB_GRAPH_OUTPUT, "flat", FLOAT);
+    start(&other);
+    value(&other, OB_GRAPH_OUTPUT, "x", FLOAT);
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1, WIDTH));
+    ob_int64s(&graph, "one", 1, (const int64_t[]){1});
+    ob_initializer(&graph, "flag", BOOL, 0, NULL, &yes, 1);
+    ob_node(&node, "If", NAMES("flag"), NAMES("y"));
+    ob_attr_graph(&node, "then_branch", &body);
+    ob_attr_graph(&node, "else_branch", &other);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_gives(x, x, 2 * WIDTH, true);
+}
+
+static void foreign(const char *op, const char *domain)
+{
+    start(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
+    ob_node(&node, op, NAMES("x"), NAMES("y"));
+    ob_text(&node, DOMAIN, domain);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+}
+
+static void test_other_domains(void **state)
+{
+    (void)state;
+    float x[2 * WIDTH], want[2 * WIDTH];
+    random_floats(x, 2 * WIDTH);
+    for (int i = 0; i < 2 * WIDTH; i++)
+        want[i] = (float)(0.5 * (double)x[i] * (1 + erf((double)x[i] / sqrt(2))));
+    foreign("Gelu", "com.microsoft");
+    assert_gives(x, want, 2 * WIDTH, true);
+    for (int i = 0; i < 2 * WIDTH; i++)
+        want[i] = (float)((double)x[i] / (1 + exp(-1.702 * (double)x[i])));
+    foreign("QuickGelu", "com.microsoft");
+    assert_gives(x, want, 2 * WIDTH, true);
+    foreign("MatMulNBits", "com.microsoft");
+    assert_refused("'y' (MatMulNBits, opset 13): operator 'com.microsoft.MatMulNBits'");
+    foreign("Relu", "somebody.else");
+    assert_refused("domain 'somebody.else'");
+    foreign("SVMRegressor", "ai.onnx.ml");
+    assert_refused("operator 'ai.onnx.ml.SVMRegressor' is not supported");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_sequences_stay_inside),
+        cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_loop_that_grows),
+        cmocka_unit_test(test_known_condition),
+        cmocka_unit_test(test_other_domains),
+    };
+    seed = rig_start();
+    snprintf(path, sizeof path, "/tmp/sy-expand-%d.onnx", (int)getpid());
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}

@@ -1,0 +1,213 @@
+"""Single operators that the ONNX project's test data lacks: ONNX Runtime's own, scikit-learn's, sequences, Scan. name -> (model, inputs)."""
+import numpy as np
+from onnx import TensorProto as T, helper as h, numpy_helper as nh
+
+RNG = np.random.default_rng(5)
+KIND = {np.dtype(np.float32): T.FLOAT, np.dtype(np.int32): T.INT32, np.dtype(np.int64): T.INT64, np.dtype(np.uint8): T.UINT8,
+        np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.float16): T.FLOAT16}
+MS, ML = "com.microsoft", "ai.onnx.ml"
+
+
+def floats(*dims):
+    return RNG.standard_normal(dims).astype(np.float32)
+
+
+def bytes_(kind, *dims):
+    info = np.iinfo(kind)
+    return RNG.integers(info.min, info.max, dims, dtype=kind, endpoint=True)
+
+
+def f32(x):
+    return np.array(x, np.float32)
+
+
+def model(nodes, inputs, constants, outputs, opset=17, batch=True):
+    """inputs, constants: name -> array; the first dimension of inputs is symbolic where `batch`."""
+    ins = [h.make_tensor_value_info(n, KIND[a.dtype], (["N"] if batch and a.ndim else []) + list(a.shape[1 if batch and a.ndim else 0:]))
+           for n, a in inputs.items()]
+    outs = [h.make_value_info(o, h.make_tensor_type_proto(k, None)) if isinstance(k, int) else k for o, k in outputs.items()]
+    graph = h.make_graph(nodes, "g", ins, outs, [nh.from_array(a, n) for n, a in constants.items()])
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", opset), h.make_opsetid(MS, 1), h.make_opsetid(ML, 3)])
+    made.ir_version = 8
+    return made, list(inputs.values())
+
+
+def one(op, inputs, constants=None, domain=MS, n_outputs=1, kind=T.FLOAT, order=None, batch=True, **attrs):
+    constants = constants or {}
+    names = order or list(inputs) + list(constants)
+    outs = {f"y{i}": (kind[i] if isinstance(kind, list) else kind) for i in range(n_outputs)}
+    return model([h.make_node(op, names, list(outs), domain=domain, name="it", **attrs)], inputs, constants, outs, batch=batch)
+
+
+def activations():
+    x, b = floats(3, 4, 8), floats(8)
+    return {
+        "gelu": one("Gelu", {"x": x}), "fast_gelu": one("FastGelu", {"x": x}), "fast_gelu_bias": one("FastGelu", {"x": x}, {"b": b}),
+        "bias_gelu": one("BiasGelu", {"x": x}, {"b": b}), "quick_gelu": one("QuickGelu", {"x": x}, alpha=1.3),
+    }
+
+
+def products():
+    made = {}
+    for ta in (0, 1):
+        for tb in (0, 1):
+            a, b = floats(2, 5, 3) if ta else floats(2, 3, 5), floats(4, 5) if tb else floats(5, 4)
+            made[f"fused_matmul_{ta}{tb}"] = one("FusedMatMul", {"a": a}, {"b": b}, transA=ta, transB=tb, alpha=0.37)
+    made["fused_matmul_batch"] = one("FusedMatMul", {"a": floats(3, 2, 5), "b": floats(2, 5, 4)}, batch=False, transBatchA=1)
+    made["fused_matmul_both"] = one("FusedMatMul", {"a": floats(2, 4, 3, 5), "b": floats(2, 4, 6, 5)}, transB=1, alpha=0.125)
+    for act, params in (("Relu", []), ("Clip", [-0.3, 0.8]), ("LeakyRelu", [0.2]), ("HardSigmoid", [0.1, 0.4]), ("Tanh", [])):
+        extra = {"activation_params": params} if params else {}
+        made["fused_conv_" + act.lower()] = one("FusedConv", {"x": floats(2, 3, 7, 7)}, {"w": floats(4, 3, 3, 3), "b": floats(4)}, activation=act,
+                                                pads=[1, 1, 1, 1], strides=[2, 1], **extra)
+    made["fused_conv_sum"] = one("FusedConv", {"x": floats(2, 3, 6, 6), "z": floats(2, 4, 6, 6)}, {"w": floats(4, 3, 3, 3), "b": floats(4)},
+                                 order=["x", "w", "b", "z"], activation="Relu", pads=[1, 1, 1, 1])
+    made["fused_gemm"] = one("FusedGemm", {"a": floats(2, 5)}, {"b": floats(4, 5), "c": floats(4)}, transB=1, alpha=0.5, beta=2.0, activation="LeakyRelu",
+                             activation_alpha=0.1)
+    return made
+
+
+def norms():
+    x, skip, g, b, bias = floats(2, 3, 8), floats(2, 3, 8), floats(8), floats(8), floats(8)
+    c = {"g": g, "b": b}
+    made = {"skip_norm": one("SkipLayerNormalization", {"x": x, "s": skip}, c),
+            "skip_norm_bias": one("SkipLayerNormalization", {"x": x, "s": skip}, dict(c, bias=bias), epsilon=1e-5),
+            "skip_norm_sum": one("SkipLayerNormalization", {"x": x, "s": skip}, dict(c, bias=bias), order=["x", "s", "g", "b", "bias"], n_outputs=1),
+            "skip_rms": one("SkipSimplifiedLayerNormalization", {"x": x, "s": skip}, {"g": g}),
+            "rms": one("SimplifiedLayerNormalization", {"x": x}, {"g": g}, domain="", axis=-1, epsilon=1e-6),
+            "skip_norm_wide": one("SkipLayerNormalization", {"x": x}, {"s": floats(1, 3, 8), **c})}
+    made["skip_norm_sum"] = model([h.make_node("SkipLayerNormalization", ["x", "s", "g", "b", "bias"], ["y", "", "", "sum"], domain=MS)],
+                                  {"x": x, "s": skip}, dict(c, bias=bias), {"y": T.FLOAT, "sum": T.FLOAT})
+    ids, seg = RNG.integers(0, 20, (2, 5)).astype(np.int32), RNG.integers(0, 2, (2, 5)).astype(np.int32)
+    tables = {"w": floats(20, 8), "p": floats(9, 8), "t": floats(2, 8), "g": g, "b": b}
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
+    made["embed_norm"] = one("EmbedLayerNormalization", {"i": ids, "s": seg, "m": mask}, tables, order=["i", "s", "w", "p", "t", "g", "b", "m"], n_outputs=2,
+                             kind=[T.FLOAT, T.INT32], epsilon=1e-6)
+    return made
+
+
+def attentions():
+    made, hidden, heads, s = {}, 16, 4, 6
+    x, w, b = floats(2, s, hidden), floats(hidden, 3 * hidden) / 4, floats(3 * hidden)
+    raw = np.array([[1] * s, [1] * 4 + [0] * (s - 4)], np.int32)
+    lengths = np.array([6, 3], np.int32)
+    base = {"w": w, "b": b}
+
+    def attention(name, inputs, order, constants=base, outs=1, **attrs):
+        made[name] = model([h.make_node("Attention", order, [f"y{i}" for i in range(outs)], domain=MS, num_heads=heads, **attrs)], inputs, constants,
+                           {f"y{i}": T.FLOAT for i in range(outs)})
+    attention("attention", {"x": x}, ["x", "w", "b"])
+    attention("attention_raw_mask", {"x": x, "m": raw}, ["x", "w", "b", "m"])
+    attention("attention_lengths", {"x": x, "m": lengths}, ["x", "w", "b", "m"], mask_filter_value=-5000.0)
+    attention("attention_causal", {"x": x}, ["x", "w", "b"], unidirectional=1)
+    attention("attention_causal_mask", {"x": x, "m": raw}, ["x", "w", "b", "m"], unidirectional=1)
+    attention("attention_3d_mask", {"x": x, "m": RNG.integers(0, 2, (2, s, s)).astype(np.int32)}, ["x", "w", "b", "m"], scale=0.3)
+    attention("attention_bias", {"x": x, "r": floats(2, heads, s, s)}, ["x", "w", "b", "", "", "r"])
+    attention("attention_sizes", {"x": x}, ["x", "w", "b"], {"w": floats(hidden, 8 + 8 + 12), "b": floats(28)}, qkv_hidden_sizes=[8, 8, 12])
+    q, k, v = floats(2, s, hidden), floats(2, 5, hidden), floats(2, 5, hidden)
+
+    def multi(name, inputs, order, constants=None, outs=1, **attrs):
+        made[name] = model([h.make_node("MultiHeadAttention", order, [f"y{i}" for i in range(outs)], domain=MS, num_heads=heads, **attrs)], inputs,
+                           constants or {}, {f"y{i}": T.FLOAT for i in range(outs)})
+    qkv = {"q": q, "k": k, "v": v}
+    multi("mha", qkv, ["q", "k", "v"])
+    multi("mha_bias", qkv, ["q", "k", "v", "b"], {"b": b})
+    multi("mha_mask", dict(qkv, m=np.array([[1] * 5, [1, 1, 0, 0, 0]], np.int32)), ["q", "k", "v", "", "m"])
+    multi("mha_lengths", dict(qkv, m=np.array([5, 2], np.int32)), ["q", "k", "v", "", "m"])
+    multi("mha_score_bias", dict(qkv, r=floats(2, heads, s, 5)), ["q", "k", "v", "", "", "r"], scale=0.2)
+    multi("mha_past", dict(qkv, pk=floats(2, heads, 3, 4), pv=floats(2, heads, 3, 4)), ["q", "k", "v", "", "", "", "pk", "pv"], outs=3)
+    multi("mha_causal", {"q": q, "k": floats(2, s, hidden), "v": floats(2, s, hidden)}, ["q", "k", "v"], unidirectional=1)
+    multi("mha_heads_first", {"q": q, "k": floats(2, heads, 5, 4), "v": floats(2, heads, 5, 4)}, ["q", "k", "v"])
+    xq, wq = bytes_(np.uint8, 2, s, hidden), bytes_(np.int8, hidden, 3 * hidden)
+    made["qattention"] = model([h.make_node("QAttention", ["x", "w", "b", "xs", "ws", "m", "xz", "wz"], ["y"], domain=MS, num_heads=heads)],
+                               {"x": xq, "m": lengths}, {"w": wq, "b": b, "xs": f32(0.01), "ws": f32(0.01), "xz": np.uint8(120), "wz": np.int8(0)},
+                               {"y": T.FLOAT})
+    return made
+
+
+def quantized():
+    x, y = bytes_(np.uint8, 2, 4, 6, 6), bytes_(np.uint8, 2, 4, 6, 6)
+    a = {"as": f32(0.05), "az": np.uint8(120)}
+    b = {"bs": f32(0.03), "bz": np.uint8(100)}
+    c = {"cs": f32(0.1), "cz": np.uint8(130)}
+    made = {"quant_" + op.lower(): one("QLinear" + op, {"x": x, "y": y}, {**a, **b, **c}, order=["x", "as", "az", "y", "bs", "bz", "cs", "cz"], kind=T.UINT8)
+            for op in ("Add", "Mul")}
+    for op, attrs in (("Sigmoid", {}), ("LeakyRelu", {"alpha": 0.2}), ("GlobalAveragePool", {}), ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+                      ("Softmax", {"axis": 1, "opset": 13})):
+        scales = {**a, "cs": f32(1 / 256), "cz": np.uint8(0)} if op in ("Sigmoid", "Softmax") else {**a, **c}
+        made["quant_" + op.lower()] = one("QLinear" + op, {"x": x}, scales, order=["x", "as", "az", "cs", "cz"], kind=T.UINT8, **attrs)
+    made["quant_concat"] = one("QLinearConcat", {"x": x, "y": y}, {**a, **b, **c}, order=["cs", "cz", "x", "as", "az", "y", "bs", "bz"], kind=T.UINT8, axis=1)
+    m, w, bias = bytes_(np.uint8, 3, 16), bytes_(np.int8, 16, 8), RNG.integers(-500, 500, 8).astype(np.int32)
+    columns = {"w": w, "ws": np.abs(floats(8)) / 50 + f32(0.001), "wz": np.zeros(8, np.int8), "c": bias}
+    made["qgemm"] = one("QGemm", {"x": m}, {**a, "w": w, "ws": f32(0.02), "wz": np.int8(3), "c": bias, "cs": f32(0.5), "cz": np.uint8(128)},
+                        order=["x", "as", "az", "w", "ws", "wz", "c", "cs", "cz"], kind=T.UINT8)
+    made["qgemm_columns_float"] = one("QGemm", {"x": m}, {**a, **columns}, order=["x", "as", "az", "w", "ws", "wz", "c"], alpha=0.5)
+    f = floats(3, 16)
+    made["dynamic_matmul"] = one("DynamicQuantizeMatMul", {"x": f}, {"w": w, "ws": f32(0.02), "wz": np.int8(0), "b": floats(8)})
+    made["dynamic_matmul_columns"] = one("DynamicQuantizeMatMul", {"x": f}, {"w": w, "ws": columns["ws"], "wz": columns["wz"]})
+    made["matmul_to_float"] = one("MatMulIntegerToFloat", {"x": m}, {"w": w, "as": f32(0.05), "ws": f32(0.02), "az": np.uint8(120), "wz": np.int8(0), "b": floats(8)})
+    made["ms_qdq"] = model([h.make_node("QuantizeLinear", ["x", "as", "az"], ["q"], domain=MS), h.make_node("DequantizeLinear", ["q", "as", "az"], ["y"], domain=MS)],
+                           {"x": floats(2, 8)}, a, {"y": T.FLOAT})
+    return made
+
+
+def learned():
+    x = floats(3, 5)
+    made = {"scaler": one("Scaler", {"x": x}, domain=ML, offset=[1.0, 2.0, 0.0, -1.0, 0.5], scale=[0.5, 1.0, 2.0, 1.0, 3.0]),
+            "normalizer": one("Normalizer", {"x": x}, domain=ML, norm="L2"),
+            "binarizer": one("Binarizer", {"x": x}, domain=ML, threshold=0.2),
+            "regressor": one("LinearRegressor", {"x": x}, domain=ML, coefficients=list(map(float, floats(10))), intercepts=[0.5, -1.0], targets=2),
+            "extract": one("ArrayFeatureExtractor", {"x": x}, {"i": np.array([3, 0], np.int64)}, domain=ML)}
+    made["classifier"] = one("LinearClassifier", {"x": x}, domain=ML, n_outputs=2, kind=[T.INT64, T.FLOAT], coefficients=list(map(float, floats(15))),
+                             intercepts=[0.1, 0.2, 0.3], classlabels_ints=[4, 7, 9], post_transform="SOFTMAX", multi_class=0)
+    made["labels"] = one("LabelEncoder", {"x": np.array([[1], [5], [3]], np.int64)}, domain=ML, kind=T.INT64, keys_int64s=[1, 3], values_int64s=[10, 30], default_int64=-7)
+    return made
+
+
+def scan(name, axes, reverse, out_axis=0, out_reverse=0):
+    """cumulative tanh(sum): one state, two scanned inputs, two results of each turn; reads w from around."""
+    body = h.make_graph([h.make_node("MatMul", ["h", "w"], ["p"]), h.make_node("Add", ["p", "a"], ["q"]), h.make_node("Mul", ["q", "b"], ["r"]),
+                         h.make_node("Tanh", ["r"], ["n"]), h.make_node("Identity", ["n"], ["o"]), h.make_node("Neg", ["q"], ["m"])], "body",
+                        [h.make_value_info(n, h.make_tensor_type_proto(T.FLOAT, None)) for n in ("h", "a", "b")],
+                        [h.make_value_info(n, h.make_tensor_type_proto(T.FLOAT, None)) for n in ("n", "o", "m")])
+    node = h.make_node("Scan", ["h0", "x", "z"], ["last", "all", "minus"], body=body, num_scan_inputs=2, scan_input_axes=axes, scan_input_directions=[reverse, 0],
+                       scan_output_axes=[out_axis, 0], scan_output_directions=[0, out_reverse])
+    x = floats(2, 7, 4) if axes[0] in (1, -2) else floats(7, 2, 4)
+    z = floats(7, 2, 4) if axes[1] == 0 else floats(2, 7, 4)
+    return model([node], {"h0": floats(2, 4), "x": x, "z": z}, {"w": floats(4, 4)}, {"last": T.FLOAT, "all": T.FLOAT, "minus": T.FLOAT}, batch=False)
+
+
+def growing(trips):
+    """A list that a loop appends to, and a tensor that it makes longer."""
+    state = [h.make_tensor_value_info("i", T.INT64, []), h.make_tensor_value_info("c", T.BOOL, []),
+             h.make_value_info("s", h.make_sequence_type_proto(h.make_tensor_type_proto(T.FLOAT, None))), h.make_value_info("g", h.make_tensor_type_proto(T.FLOAT, None))]
+    outs = [h.make_tensor_value_info("c2", T.BOOL, []), h.make_value_info("s2", h.make_sequence_type_proto(h.make_tensor_type_proto(T.FLOAT, None))),
+            h.make_value_info("g2", h.make_tensor_type_proto(T.FLOAT, None)), h.make_value_info("t", h.make_tensor_type_proto(T.FLOAT, None))]
+    body = h.make_graph([h.make_node("Identity", ["c"], ["c2"]), h.make_node("Cast", ["i"], ["f"], to=T.FLOAT), h.make_node("Mul", ["x", "f"], ["y"]),
+                         h.make_node("SequenceInsert", ["s", "y"], ["s2"]), h.make_node("Concat", ["g", "y"], ["g2"], axis=1),
+                         h.make_node("ReduceSum", ["g2"], ["t"], keepdims=0)], "body", state, outs)
+    nodes = [h.make_node("SequenceEmpty", [], ["empty"]), h.make_node("Loop", ["n", "true", "empty", "x"], ["list", "long", "sums"], body=body),
+             h.make_node("ConcatFromSequence", ["list"], ["stacked"], axis=1, new_axis=1), h.make_node("SequenceLength", ["list"], ["length"]),
+             h.make_node("SequenceAt", ["list", "minus"], ["last"])]
+    return model(nodes, {"x": floats(2, 3)}, {"n": np.array(trips, np.int64), "true": np.array(True), "minus": np.array(-1, np.int64)},
+                 {"stacked": T.FLOAT, "long": T.FLOAT, "sums": T.FLOAT, "length": T.INT64, "last": T.FLOAT}, batch=False)
+
+
+def sequences():
+    x = floats(2, 7, 3)
+    i64 = lambda v: np.array(v, np.int64)
+    nodes = [h.make_node("SplitToSequence", ["x", "two"], ["s"], axis=1), h.make_node("SequenceAt", ["s", "one"], ["a"]),
+             h.make_node("SequenceInsert", ["s", "x", "one"], ["s1"]), h.make_node("SequenceErase", ["s1", "zero"], ["s2"]),
+             h.make_node("ConcatFromSequence", ["s2"], ["b"], axis=1), h.make_node("SplitToSequence", ["x"], ["t"], axis=2, keepdims=0),
+             h.make_node("ConcatFromSequence", ["t"], ["c"], axis=0, new_axis=1), h.make_node("SplitToSequence", ["x", "parts"], ["p"], axis=1),
+             h.make_node("SequenceAt", ["p", "one"], ["d"]), h.make_node("SequenceConstruct", ["a", "d"], ["q"]), h.make_node("SequenceLength", ["q"], ["n"])]
+    return {"sequences": model(nodes, {"x": x}, {"two": i64(2), "one": i64(1), "zero": i64(0), "parts": i64([1, 4, 2])},
+                               {"a": T.FLOAT, "b": T.FLOAT, "c": T.FLOAT, "d": T.FLOAT, "n": T.INT64}),
+            "growing_3": growing(3), "growing_9": growing(9), "scan": scan("scan", [0, 0], 0), "scan_reverse": scan("r", [0, 0], 1, 0, 1),
+            "scan_axes": scan("a", [1, 0], 0, 1, 0), "scan_all": scan("b", [-2, 1], 1, -1, 1)}
+
+
+def models():
+    made = {}
+    for family in (activations, products, norms, attentions, quantized, learned, sequences):
+        made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
+    return made
