@@ -281,6 +281,24 @@ static int net_gemm(struct sy_graph *g)
     gb_float(g, "alpha", 0.7f);
     return y;
 }
+/* As the loader fuses it. */
+static int net_biased_matmul(struct sy_graph *g)
+{
+    int y = node(g, SY_OP_MATMUL, IN(start(g), weight(g, "w", LIST(6, 5)), weight(g, "b", LIST(5))),
+                 LIST(-1, 4, 5));
+    g->nodes[g->n_nodes - 1].bias_input = 2;
+    return y;
+}
+/* A vector on each side. */
+static int net_vector_matmul(struct sy_graph *g)
+{
+    int y = node(g, SY_OP_MATMUL, IN(start(g), weight(g, "right", LIST(6))), LIST(-1, 4));
+    y = node(g, SY_OP_TANH, IN(y), LIST(-1, 4));
+    y = node(g, SY_OP_TRANSPOSE, IN(y), LIST(4, -1));
+    gb_ints(g, "perm", LIST(1, 0));
+    y = node(g, SY_OP_MATMUL, IN(weight(g, "left", LIST(4)), y), LIST(-1));
+    return node(g, SY_OP_RESHAPE, IN(y), LIST(-1, 1));
+}
 static int net_gather(struct sy_graph *g)
 {
     int x = start(g), table = weight(g, "table", LIST(5, 6));
@@ -546,6 +564,8 @@ static const struct {
             NET(batched_matmul),
             NET(spread_matmul),
             NET(gemm),
+            NET(biased_matmul),
+            NET(vector_matmul),
             NET(gather),
             NET(tied),
             NET(attention),
@@ -890,16 +910,29 @@ static void test_recompute_shrinks(void **unused)
 
 /* ---- against the host ------------------------------------------------------------------------------ */
 
-/* Three iterations of two phases each; everything that could differ: losses, weights, the optimizer's state. */
-static int train_a_little(struct rig *r, double *losses, float *to)
+/* From the batch's number alone. Labels of classes: some rows have none. */
+static void fill_batch(struct rig *r, const struct sy_train_options *o, uint64_t batch)
 {
-    int n = 0;
+    const struct sy_shape *shape = &r->graph->tensors[r->graph->outputs[0]].shape;
+    int64_t classes = sy_dim_at(shape->dims[shape->rank - 1], BATCH);
+    float *x = ops->batch_input(r->trainer, 0);
+    void *labels = ops->batch_labels(r->trainer);
+    for (int i = 0; i < BATCH * 24; i++)
+        x[i] = (float)((int)(batch * 31 + (uint64_t)i * 7) % 23 - 11) / 12.0f;
+    if (o->loss != SY_LOSS_SOFTMAX_CROSS_ENTROPY)
+        memcpy(labels, r->wanted, (size_t)r->n_wanted * sizeof *r->wanted);
+    for (int64_t i = 0; o->loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY && i < r->n_wanted / classes; i++)
+        ((int32_t *)labels)[i] = (int32_t)(((int64_t)batch + 3 * i) % (classes + 1)) - 1;
+    ops->begin_batch(r->trainer, batch);
+}
+
+/* Three iterations of two phases each: losses, then weights, the optimizer's state, and how many are right in an evaluation. */
+static int train_a_little(struct rig *r, const struct sy_train_options *o, double *losses,
+                          float *to)
+{
+    int n = 1;
     for (uint64_t batch = 0; batch < 6; batch++) {
-        for (int i = 0; i < BATCH * 24; i++) /* from the batch's number alone */
-            r->input[i] = (float)((int)(batch * 31 + (uint64_t)i * 7) % 23 - 11) / 12.0f;
-        memcpy(ops->batch_input(r->trainer, 0), r->input, sizeof r->input);
-        memcpy(ops->batch_labels(r->trainer), r->wanted, (size_t)r->n_wanted * sizeof *r->wanted);
-        ops->begin_batch(r->trainer, batch);
+        fill_batch(r, o, batch);
         for (int s = 0; s < ops->n_gradient_steps(r->trainer); s++)
             if (ops->run_gradient_step(r->trainer, s) < 0)
                 fail_msg("%s: %s", r->graph->name, sy_error_text());
@@ -907,6 +940,10 @@ static int train_a_little(struct rig *r, double *losses, float *to)
         for (int s = 0; batch % 2 && s < ops->n_update_steps(r->trainer); s++)
             assert_int_equal(ops->run_update_step(r->trainer, s, batch / 2 + 1), SY_OK);
     }
+    fill_batch(r, o, 6);
+    for (int s = 0; s < ops->n_forward_steps(r->trainer); s++)
+        assert_int_equal(ops->run_forward_step(r->trainer, s), SY_OK);
+    to[0] = (float)ops->count_correct(r->trainer, BATCH);
     for (int s = 0; s < ops->n_state_tensors(r->trainer); s++) {
         struct sy_state_tensor tensor;
         ops->state_tensor(r->trainer, s, &tensor);
@@ -932,7 +969,7 @@ static void compare_with_host(size_t which, const struct sy_train_options *o)
         seed = before;
         if (!open_with(&r, which, o))
             return;
-        n[i] = train_a_little(&r, losses[i], state[i]);
+        n[i] = train_a_little(&r, o, losses[i], state[i]);
         close_rig(&r);
     }
     assert_int_equal(n[0], n[1]);
@@ -971,12 +1008,93 @@ static void test_as_the_host(void **unused)
     sgd.is_nesterov = true;
     sgd.loss = SY_LOSS_BCE;
     sgd.clip_norm = 100;
+    struct sy_train_options classes = sgd;
+    classes.loss = SY_LOSS_SOFTMAX_CROSS_ENTROPY;
+    classes.clip_norm = classes.momentum = 0;
+    classes.is_nesterov = false;
     if (ops == &sy_host_trainer)
         skip();
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
         compare_with_host(n, &adamw);
         compare_with_host(n, &sgd);
+        compare_with_host(n, &classes);
     }
+}
+
+/* ---- what the batch can do wrong -------------------------------------------------------------------- */
+
+static int run_phase(struct rig *r)
+{
+    int status = SY_OK;
+    for (int s = 0; s < ops->n_gradient_steps(r->trainer) && status == SY_OK; s++)
+        status = ops->run_gradient_step(r->trainer, s);
+    return status;
+}
+
+/* Rows of a table by numbers that come with the batch: the gradient of one that is read twice, and a number that has no row. */
+static void test_embedding(void **unused)
+{
+    (void)unused;
+    struct sy_train_options o = {.loss = SY_LOSS_MSE, .learning_rate = 1.0, .batch = BATCH};
+    struct rig r = {.graph = gb_new("embedding")};
+    struct sy_graph *g = r.graph;
+    const int64_t rows[BATCH * 2] = {4, 0, 4, 4, -5, 2}, outside[BATCH * 2] = {0, 1, 5, 0, 0, 0};
+    float before[10], after[10], wanted[BATCH * 4];
+    int x = gb_input(g, LIST(1, 2));
+    g->tensors[x].dtype = SY_DTYPE_I64;
+    int y = node(g, SY_OP_GATHER, IN(weight(g, "table", LIST(5, 2)), x), LIST(-1, 2, 2));
+    gb_int(g, "axis", 0);
+    gb_output(g, y);
+    assert_int_equal(ops->create(g, &o, &r.trainer), SY_OK);
+    bind_rig(&r);
+    assert_int_equal(ops->get_state(r.trainer, 0, before), SY_OK);
+    for (int i = 0; i < BATCH * 4; i++)
+        wanted[i] = (float)i;
+    memcpy(ops->batch_input(r.trainer, 0), rows, sizeof rows);
+    memcpy(ops->batch_labels(r.trainer), wanted, sizeof wanted);
+    assert_int_equal(run_phase(&r), SY_OK);
+    for (int s = 0; s < ops->n_update_steps(r.trainer); s++)
+        assert_int_equal(ops->run_update_step(r.trainer, s, 1), SY_OK);
+    assert_int_equal(ops->get_state(r.trainer, 0, after), SY_OK);
+    for (int i = 0; i < 10; i++) {
+        float gradient = 0;
+        for (int k = 0; k < BATCH * 2; k++)
+            if ((rows[k] + 5) % 5 == i / 2)
+                gradient += 2.0f * (before[i] - wanted[2 * k + i % 2]) / (BATCH * 4);
+        assert_true(fabsf(before[i] - gradient - after[i]) < 1e-5f);
+    }
+    memcpy(ops->batch_input(r.trainer, 0), outside, sizeof outside);
+    memcpy(ops->batch_labels(r.trainer), wanted, sizeof wanted);
+    assert_int_equal(run_phase(&r), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "index 5"));
+    close_rig(&r);
+}
+
+/* The job must end before such a gradient is in a snapshot: at once, or one iteration later with nothing updated. */
+static void test_not_finite(void **unused)
+{
+    (void)unused;
+    struct sy_train_options o = {
+        .loss = SY_LOSS_MSE, .learning_rate = 1.0, .momentum = 0.5, .batch = BATCH};
+    struct rig r;
+    float state[36];
+    int status = SY_OK;
+    assert_true(open_with(&r, 0, &o));
+    for (uint64_t i = 0; i < 2 && status == SY_OK; i++) {
+        float *x = ops->batch_input(r.trainer, 0);
+        for (int k = 0; k < BATCH * 24; k++)
+            x[k] = i == 0 ? 1e25f : 0.0f;
+        memcpy(ops->batch_labels(r.trainer), r.wanted, (size_t)r.n_wanted * sizeof *r.wanted);
+        ops->begin_batch(r.trainer, i);
+        status = run_phase(&r);
+        for (int s = 0; status == SY_OK && s < ops->n_update_steps(r.trainer); s++)
+            assert_int_equal(ops->run_update_step(r.trainer, s, i + 1), SY_OK);
+        if (status == SY_OK)
+            assert_int_equal(ops->get_state(r.trainer, 0, state), SY_EARG);
+    }
+    assert_int_equal(status, SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "gradient"));
+    close_rig(&r);
 }
 
 int main(void)
@@ -988,6 +1106,8 @@ int main(void)
         rig_choose_trainer(&ops, &device_view);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),
                                        cmocka_unit_test(test_as_the_host),
+                                       cmocka_unit_test(test_embedding),
+                                       cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_same_bits),
                                        cmocka_unit_test(test_recompute),
                                        cmocka_unit_test(test_recompute_shrinks),

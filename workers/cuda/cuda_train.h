@@ -151,16 +151,16 @@ struct sy_trainer {
     struct sy_cutr_param *params;
     struct sy_cutr_state *states;
     int *train_steps, *evaluate_steps;
-    int input, labels, logits, loss_value, norm; /* values */
+    int labels, logits, loss_value, norm; /* values */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
     uint64_t decayed_bytes;         /* of trained_bytes: those in front that weight decay is for */
     uint64_t trained_bytes, total_offset, slot_offset; /* of gradients that are summed, slots */
     uint64_t persistent_bytes, ephemeral_bytes, scratch_offset;
     uint64_t draw;    /* number of the batch since the beginning: dropout's counter */
     uint64_t n_norms; /* gradients whose norm is on its way or has come */
-    unsigned char *persistent, *ephemeral; /* the device's view */
-    unsigned char *host;                   /* pinned: input, labels, loss, header */
-    uint64_t host_labels, host_loss;
+    unsigned char *persistent, *ephemeral;         /* the device's view */
+    unsigned char *host;                           /* pinned: inputs, labels, news, headers */
+    uint64_t *host_inputs, host_labels, host_loss; /* offsets */
     unsigned n_header_writes;
     struct sy_inflight inflight;
     int last_mark; /* slot waited for last; -1 */

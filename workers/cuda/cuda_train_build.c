@@ -13,37 +13,45 @@
 
 static int run_fetch(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
-    uint64_t from = step->args[0] == t->labels ? t->host_labels : 0;
-    return t->ops->to_device(t->math, t->host + from, sy_cutr_pointer(t, step->args[0]),
+    return t->ops->to_device(t->math, t->host + step->first, sy_cutr_pointer(t, step->args[0]),
                              (uint64_t)step->n);
 }
 
-static int add_fetch(struct sy_trainer *t, unsigned when, int value)
+/* Of what the host fills in at the offset *at, which moves behind it. */
+static int add_fetch(struct sy_trainer *t, unsigned when, int value, uint64_t *at)
 {
     struct sy_cutr_step *step;
+    uint64_t bytes = sy_cutr_value_bytes(t, value);
     SY_TRY(sy_cutr_step_new(t, when, "batch", run_fetch, &value, 1, &step));
-    step->n = (int64_t)sy_cutr_value_bytes(t, value);
-    step->cost_ns += sy_cutr_value_bytes(t, value) / 25; /* a link of 25 GB/s */
+    step->n = (int64_t)bytes;
+    step->first = *at;
+    step->cost_ns += bytes / 25; /* a link of 25 GB/s */
+    *at += SY_ALIGN_UP(bytes, (uint64_t)SY_CUTR_ALIGN);
     return SY_OK;
 }
 
-static int build_input(struct sy_trainer *t)
+static int build_inputs(struct sy_trainer *t)
 {
     const struct sy_graph *g = t->graph;
     int64_t dims[SY_MAX_RANK];
-    if (g->n_inputs != 1 || g->n_outputs < 1 || g->n_nodes < 1)
-        return sy_error_set(
-            SY_EUNSUPPORTED,
-            "model '%s': training wants one input and an output, this has %d and %d", g->name,
-            g->n_inputs, g->n_outputs);
-    int rank = sy_cutr_dims(t, g->inputs[0], dims);
-    SY_TRY(rank);
-    if (rank < 1 || dims[0] != t->options.batch)
+    int value;
+    if (g->n_inputs < 1 || g->n_outputs < 1 || g->n_nodes < 1)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "input '%s': its first dimension is not the batch of %lld",
-                            g->tensors[g->inputs[0]].name, (long long)t->options.batch);
-    SY_TRY(sy_cutr_result(t, g->inputs[0], false, &t->input));
-    return add_fetch(t, SY_CUTR_FORWARD, t->input);
+                            "model '%s': training wants an input and an output, this has %d and %d",
+                            g->name, g->n_inputs, g->n_outputs);
+    for (int i = 0; i < g->n_inputs; i++) {
+        int rank = sy_cutr_dims(t, g->inputs[i], dims);
+        SY_TRY(rank);
+        if (rank < 1 || dims[0] != t->options.batch)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "input '%s': its first dimension is not the batch of %lld",
+                                g->tensors[g->inputs[i]].name, (long long)t->options.batch);
+        SY_TRY(sy_cutr_result(t, g->inputs[i], false, &value));
+        t->host_inputs[i] = t->host_labels;
+        SY_TRY(add_fetch(t, SY_CUTR_FORWARD, value, &t->host_labels));
+    }
+    t->host_loss = t->host_labels;
+    return SY_OK;
 }
 
 /* Softmax at the end of a network trained with cross entropy, or Sigmoid with bce, is part of the loss: it is left out. */
@@ -110,7 +118,7 @@ static int build_loss(struct sy_trainer *t, int tensor)
     int64_t n_labels = has_classes ? t->n_positions : sy_cutr_count(&v);
     SY_TRY(
         sy_cutr_value_new(t, 1, &n_labels, false, false, &t->labels)); /* int32: four bytes too */
-    SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels));
+    SY_TRY(add_fetch(t, SY_CUTR_TRAIN, t->labels, &t->host_loss));
     SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, false, false, &diff));
     SY_TRY(sy_cutr_value_new(t, 1, (int64_t[]){1}, false, false, &t->loss_value));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, "loss", run_loss,
@@ -329,9 +337,6 @@ static int make_plans(struct sy_trainer *t)
 static int take_host_memory(struct sy_trainer *t)
 {
     void *host;
-    t->host_labels = SY_ALIGN_UP(sy_cutr_value_bytes(t, t->input), (uint64_t)SY_CUTR_ALIGN);
-    t->host_loss =
-        t->host_labels + SY_ALIGN_UP(sy_cutr_value_bytes(t, t->labels), (uint64_t)SY_CUTR_ALIGN);
     SY_TRY(t->ops->host_take(
         t->math, t->host_loss + SY_CUTR_ALIGN + SY_CUTR_HEADERS * SY_CUTR_HEADER_BYTES, &host));
     t->host = host;
@@ -359,7 +364,7 @@ int sy_cutr_build(struct sy_trainer *t)
     int n_nodes;
     SY_TRY(check_options(t));
     choose_trained(t);
-    SY_TRY(build_input(t));
+    SY_TRY(build_inputs(t));
     int logits = logits_tensor(t, &n_nodes);
     for (int n = 0; n < n_nodes; n++)
         SY_TRY(build_node(t, n));

@@ -143,11 +143,12 @@ static int side_operand(struct sy_trainer *t, unsigned when, const struct sy_nod
     return sy_cutr_move(t, when, node->name, &move, plain, *value);
 }
 
-/* ---- Gemm's C ----------------------------------------------------------------------------------------- */
+/* ---- Gemm's C, MatMul's fused bias ------------------------------------------------------------------------ */
 
 static int addend_of(const struct sy_node *node)
 {
-    return node->op == SY_OP_GEMM && node->n_inputs > 2 ? node->inputs[2] : -1;
+    int at = node->op == SY_OP_GEMM ? 2 : node->bias_input;
+    return at >= 0 && at < node->n_inputs ? node->inputs[at] : -1;
 }
 
 static bool is_row(const struct sy_trainer *t, int tensor, int64_t columns)
@@ -168,6 +169,8 @@ static int add_addend(struct sy_trainer *t, const struct sy_node *node, const st
         return sy_cutr_refuse(node, "a C of more than two dimensions");
     columns = rank > 0 ? dims[rank - 1] : 1;
     rows = rank > 1 ? dims[0] : 1;
+    if (p->count > 1 || (rows != 1 && rows != p->m))
+        return sy_cutr_refuse(node, "an addend that is repeated over batches");
     struct sy_math_chain chain = {.n_inputs = 2,
                                   .n_steps = 2,
                                   .rank = 2,

@@ -40,8 +40,8 @@ static void destroy(struct sy_trainer *t)
         t->ops->host_drop(t->math, t->host);
     for (int s = 0; s < t->n_states; s++)
         free(t->states[s].name);
-    void *arrays[] = {t->tensors, t->nodes,  t->values,      t->buffers,       t->steps,
-                      t->params,  t->states, t->train_steps, t->evaluate_steps};
+    void *arrays[] = {t->tensors, t->nodes,  t->values,      t->buffers,        t->steps,
+                      t->params,  t->states, t->train_steps, t->evaluate_steps, t->host_inputs};
     for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(t);
@@ -52,7 +52,8 @@ static int make_tables(struct sy_trainer *t)
     const struct sy_graph *g = t->graph;
     t->tensors = calloc((size_t)g->n_tensors + 1, sizeof *t->tensors);
     t->nodes = calloc((size_t)g->n_nodes + 1, sizeof *t->nodes);
-    if (!t->tensors || !t->nodes)
+    t->host_inputs = calloc((size_t)g->n_inputs + 1, sizeof *t->host_inputs);
+    if (!t->tensors || !t->nodes || !t->host_inputs)
         return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for %d tensors and %d nodes",
                             g->name, g->n_tensors, g->n_nodes);
     for (int i = 0; i < g->n_tensors; i++)
@@ -68,6 +69,12 @@ static uint64_t inflight_limit_ns(void)
     const char *text = getenv("SY_CUDA_INFLIGHT_US");
     double us = text ? strtod(text, NULL) : 0;
     return us >= 1 && us <= 1e6 ? (uint64_t)(us * 1e3) : 0;
+}
+
+static int prepare(struct sy_graph *graph)
+{
+    SY_TRY(sy_graph_infer_training(graph));
+    return sy_graph_optimize_training(graph);
 }
 
 static int create(const struct sy_graph *graph, const struct sy_train_options *options,
@@ -298,10 +305,9 @@ static int n_forward_steps(const struct sy_trainer *t)
 /* The host fills in what earlier steps have copied: the loss behind them was waited for. */
 static void *batch_input(struct sy_trainer *t, int input)
 {
-    sy_assert_internal(input == 0); /* a network with several is refused */
-    (void)input;
+    sy_assert_internal(input >= 0 && input < t->graph->n_inputs);
     t->last_mark = -1;
-    return t->host;
+    return t->host + t->host_inputs[input];
 }
 
 static void *batch_labels(struct sy_trainer *t)
@@ -405,6 +411,7 @@ static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
 
 const struct sy_trainer_ops sy_cuda_trainer = {
     .name = "cuda",
+    .prepare = prepare,
     .create = create,
     .destroy = destroy,
     .persistent_bytes = persistent_bytes,
