@@ -71,7 +71,7 @@ def switch(options):
 # ---- opportunistic beside guaranteed ----
 
 def beside_arguments(parser):
-    parser.add_argument("--seconds", type=float, default=2, help="of each phase")
+    parser.add_argument("--seconds", type=float, default=3, help="of each phase")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--device", default="host")
 
@@ -89,7 +89,7 @@ def phase(server, options, steps):
 def beside(options):
     models, times, steps = models_of(options), {"alone": [], "beside": []}, {"alone": [], "beside": []}
     with Server(options, "--device", options.device, "--pool-bytes", "256M", "--workers", 3) as server:
-        server.train("guaranteed", models["mnist_cnn"], 16)
+        server.train("guaranteed", models["mnist_cnn"], 8)
         server.train("opportunistic", models["mnist_cnn"], 16, **{"class": "opportunistic"})
         server.wait_steps(0)
         for number in range(options.rounds):
