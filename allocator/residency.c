@@ -562,6 +562,20 @@ void sy_residency_walk(const struct sy_residency *r, int model,
         see(ctx, from, to - from, is_head);
 }
 
+uint64_t sy_residency_older_tail_bytes(const struct sy_residency *r, int model)
+{
+    const struct sy_model_books *m = find_model(r, model);
+    uint64_t sum = 0;
+    for (int i = 0; m && i < r->n_ids; i++) {
+        const struct sy_model_books *other = r->models[i];
+        if (!other || other->pins > 0 || other->last_used >= m->last_used)
+            continue;
+        for (int g = r->whole_models ? 0 : other->n_head; g < other->n_placed; g++)
+            sum += sy_model_block_bytes(other, g);
+    }
+    return sum;
+}
+
 uint64_t sy_residency_n_evicted(const struct sy_residency *r)
 {
     return r->n_evicted;

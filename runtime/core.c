@@ -395,7 +395,7 @@ static int take_options(struct sy_core *core, struct sy_core_request *r,
                             MOST_CLASS);
     r->class_ = options->class_;
     r->deadline_ns = options->deadline_ns ? r->report.arrived_ns + options->deadline_ns : 0;
-    r->predicted_ns = sy_core_predict(core, r->model, r->batch);
+    r->predicted_ns = sy_core_predict(core, r);
     return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
 }
 

@@ -200,8 +200,9 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
                          const char *error);
 
-/* How long a request of this batch takes by profile, with what of its model is resident now. */
-sy_ns sy_core_predict(const struct sy_core *core, int model, int64_t batch);
+/* How long this request, not yet taken, takes by profile, with what of its model will be resident when its turn comes: as the queue is
+ * now. */
+sy_ns sy_core_predict(const struct sy_core *core, const struct sy_core_request *wants);
 
 /* core_actions.c */
 void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */

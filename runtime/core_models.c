@@ -165,15 +165,80 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
     return bound;
 }
 
-sy_ns sy_core_predict(const struct sy_core *core, int model, int64_t batch)
+static bool runs_before(const struct sy_core_request *r, const struct sy_core_request *wants)
 {
-    const struct sy_core_model *m = &core->models[model];
+    sy_ns none = UINT64_MAX, deadline = r->deadline_ns ? r->deadline_ns : none;
+    if (r->run != 0 || r->class_ != wants->class_)
+        return r->run != 0 || r->class_ < wants->class_;
+    return deadline <= (wants->deadline_ns ? wants->deadline_ns : none);
+}
+
+/* What those that run before a request do to its model's place in the pool. */
+struct ahead {
+    bool same;              /* one of them is for the same model */
+    uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */
+};
+
+static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_request *wants)
+{
     const struct sy_residency *pool = sy_sched_residency(core->sched);
+    bool seen[SY_MAX_MODELS] = {false};
+    struct ahead ahead = {0};
+    for (const struct sy_core_request *r = core->requests; r; r = r->next) {
+        if (seen[r->model] || !runs_before(r, wants))
+            continue;
+        seen[r->model] = true;
+        if (r->model == wants->model) {
+            ahead.same = true;
+            continue;
+        }
+        uint64_t all = core->models[r->model].heads.pool_bytes;
+        uint64_t here = sy_residency_resident_bytes(pool, r->model);
+        ahead.bytes += all;
+        ahead.coming += all > here ? all - here : 0;
+    }
+    return ahead;
+}
+
+/* Beside jobs and workspace. */
+static uint64_t room_of_models(const struct sy_core *core)
+{
+    uint64_t room = sy_pool_free_bytes(sy_sched_pool(core->sched));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used)
+            room += sy_residency_resident_bytes(sy_sched_residency(core->sched), i);
+    return room;
+}
+
+/* Groups that will be in the pool when its turn comes, as far as the queue tells: after one for the same model all of them, unless the
+ * others do not fit beside it; else those that are there, unless room is made at their cost: then the head. */
+static int n_resident_then(const struct sy_core *core, const struct sy_core_request *wants)
+{
+    const struct sy_residency *residency = sy_sched_residency(core->sched);
+    const struct sy_core_model *m = &core->models[wants->model];
+    const struct sy_pool *pool = sy_sched_pool(core->sched);
+    int now = sy_residency_n_resident(residency, wants->model);
+    int head = SY_MIN(now, sy_residency_n_head(residency, wants->model));
+    struct ahead ahead = look_ahead(core, wants);
+    if (ahead.same) {
+        uint64_t room = room_of_models(core);
+        return m->heads.pool_bytes + ahead.bytes <= room ? m->n_groups
+               : m->heads.pool_bytes <= room             ? head
+                                                         : now;
+    }
+    uint64_t spare =
+        sy_pool_free_bytes(pool) + sy_residency_older_tail_bytes(residency, wants->model);
+    return ahead.coming <= spare ? now : head;
+}
+
+sy_ns sy_core_predict(const struct sy_core *core, const struct sy_core_request *wants)
+{
+    const struct sy_core_model *m = &core->models[wants->model];
     struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
-    int n_resident = sy_residency_n_resident(pool, model);
+    int n_resident = n_resident_then(core, wants);
     for (int g = 0; g < m->n_groups && g < SY_CORE_MAX_GROUPS; g++)
         places[g].resident = g < n_resident;
-    return sy_core_swap_bound(core, m, batch, places, m->n_groups);
+    return sy_core_swap_bound(core, m, wants->batch, places, m->n_groups);
 }
 
 /* ---- finding ---------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ typedef struct {
     /* times in nanoseconds, as the server saw them */
     uint64_t queue_ns, preempt_wait_ns, swap_ns, total_ns, first_layer_ns, bound_ns, moved_bytes;
     int swapped, preempted, attempts;
+    uint64_t predicted_ns; /* what total_ns was expected to be when the request was taken */
 } sy_client_result;
 
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */

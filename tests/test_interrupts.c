@@ -246,6 +246,60 @@ static void a_deadline_that_cannot_be_met_is_refused_at_once(void **state)
     fixture_finish(&f);
 }
 
+/* ---- predictions ---------------------------------------------------------------------------------------------- */
+
+static int n_started(struct fixture *f)
+{
+    json_t *status = fixture_status(f);
+    int n = (int)json_integer_value(json_object_get(json_object_get(status, "queue"), "started"));
+    json_decref(status);
+    return n;
+}
+
+struct one {
+    const struct fixture *f;
+    sy_client_result *result;
+    pthread_t thread;
+};
+
+static void *ask_once(void *arg)
+{
+    struct one *one = arg;
+    sy_client *client = NULL;
+    int status = sy_client_connect(one->f->address, 60000, &client);
+    if (status == SY_OK)
+        one->result = fixture_infer_on(client, LONG_MODEL, 1, 0, &status);
+    sy_client_close(client);
+    return NULL;
+}
+
+/* A second request for a model that is being swapped in finds it there: it is not predicted to swap again. */
+static void two_for_one_model_swap_once(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, "twice", "emulated,link-gbps=0.01");
+    for (int i = 0; i < 3; i++) { /* what its runs take is known then */
+        json_decref(fixture_call(&f, "evict", json_pack("{s:s}", "model", LONG_MODEL)));
+        sy_client_result_free(fixture_infer(&f, LONG_MODEL, 1, 0, NULL));
+    }
+    json_decref(fixture_call(&f, "evict", json_pack("{s:s}", "model", LONG_MODEL)));
+    struct one first = {.f = &f};
+    assert_int_equal(pthread_create(&first.thread, NULL, ask_once, &first), 0);
+    for (int i = 0; i < 10000 && n_started(&f) == 0; i++)
+        sleep_ms(1);
+    sy_client_result *second = fixture_infer(&f, LONG_MODEL, 1, 0, NULL);
+    pthread_join(first.thread, NULL);
+    assert_non_null(first.result);
+    assert_true(first.result->swapped);
+    assert_true(first.result->predicted_ns > 0);
+    assert_true(second->predicted_ns < first.result->predicted_ns * 3 / 2);
+    sy_client_result_free(first.result);
+    sy_client_result_free(second);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 /* ---- clients that go ------------------------------------------------------------------------------------------ */
 
 static int64_t of_model(struct fixture *f, const char *name, const char *key)
@@ -311,6 +365,7 @@ int main(void)
         cmocka_unit_test(gives_way_on_emulated),
         cmocka_unit_test(equals_wait),
         cmocka_unit_test(a_deadline_that_cannot_be_met_is_refused_at_once),
+        cmocka_unit_test(two_for_one_model_swap_once),
         cmocka_unit_test(who_closes_while_waiting_is_forgotten),
     };
     if (getenv("SY_TEST_FILTER"))

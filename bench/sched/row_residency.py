@@ -20,7 +20,8 @@ def arguments(parser):
 
 
 def names_of(packages, replicas):
-    return {f"{kind}_{i}": package for kind, package in packages.items() for i in range(replicas)}
+    """By popularity: the kinds in turn, so that neither large nor small ones are the popular ones."""
+    return {f"{kind}_{i}": package for i in range(replicas) for kind, package in packages.items()}
 
 
 def look(options, packages):
@@ -36,11 +37,9 @@ def look(options, packages):
 
 
 def draw(names, options, seed, n):
-    """Which model each request is for: the order of popularity is the same in all rounds."""
-    ranks = sorted(names)
-    random.Random(options.seed).shuffle(ranks)
-    weights = [1 / (i + 1) ** options.zipf for i in range(len(ranks))]
-    return random.Random(seed).choices(ranks, weights, k=n)
+    """Which model each request is for."""
+    weights = [1 / (i + 1) ** options.zipf for i in range(len(names))]
+    return random.Random(1000 * options.seed + seed).choices(list(names), weights, k=n)
 
 
 def poisson(models, rate, seed):
