@@ -463,6 +463,17 @@ static void naive_set_head(struct naive *n, struct sy_residency *r, int m)
     assert_int_equal(sy_residency_n_head(r, m), n->n_head[m]);
 }
 
+/* Found by evicting, of all models but one, until that one's own tail would be next. */
+static uint64_t naive_older_tails(struct naive n, int m)
+{
+    uint64_t sum = 0;
+    n.pins[m] = 0;
+    n.n_resident[m] = n.n_head[m] + 1; /* as if it had a tail now */
+    for (int victim; (victim = naive_victim(&n, -1)) != m; sum += PAGE)
+        n.n_resident[victim]--;
+    return sum;
+}
+
 static void evictions_equal_naive(bool heads)
 {
     static struct world w;
@@ -494,6 +505,7 @@ static void evictions_equal_naive(bool heads)
         for (int o = 0; o < MODELS; o++)
             assert_int_equal(sy_residency_n_resident(w.residency, o), n.n_resident[o]);
         assert_int_equal(sy_residency_n_evicted(w.residency), n.n_evicted);
+        assert_int_equal(sy_residency_older_tail_bytes(w.residency, m), naive_older_tails(n, m));
     }
     close_world(&w);
 }
