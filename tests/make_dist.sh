@@ -19,7 +19,7 @@ for file in "$build"/tests/test_* "$build"/tests/*.so; do
 done
 cp "$here"/*.sh "$here"/*.py "$out/tests/"
 cp "$build/bench/swap" "$out/bin/bench/"
-cp "$here"/../bench/gpu_*.py "$out/bench/"
+cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"
 if [ -d "$here/data" ]; then cp -r "$here/data" "$out/tests/"; fi
 
 # The machine's own: the C library's parts, the loader, the driver.
