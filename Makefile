@@ -453,12 +453,21 @@ train-examples: deps
 	$(Q)sh examples/training/run_examples.sh $(B)/switchyard build/train-examples $(TRAIN_EXAMPLES)
 
 # Ours and PyTorch's steps, interleaved: build/bench/train.json. BENCH_TRAIN_ARGS='--only cnn --rounds 3'.
-BENCH_TRAIN_MODELS := resnet50 bert_classifier fashion_mlp mnist_cnn text_bilstm
+BENCH_TRAIN_MODELS := resnet50 bert_classifier bert_sequence fashion_mlp mnist_cnn text_bilstm
 bench-train: deps
 	@sh tests/install_deps.sh python3 python3-venv
 	@$(MAKE) --no-print-directory binaries build/venv-bench/made $(B)/bench/train_steps
 	$(Q)$(B)/make-models --out build/models $(BENCH_TRAIN_MODELS)
 	$(Q)build/venv-bench/bin/python bench/train/train.py $(B)/bench/train_steps build/models build/bench/train.json $(BENCH_TRAIN_ARGS)
+# Gradients and the loss after 100 steps against PyTorch. TEST_TRAIN_ARGS='bilstm --steps 20'.
+.PHONY: test-train
+test-train: deps
+	@sh tests/install_deps.sh python3 python3-venv
+	@$(MAKE) --no-print-directory binaries
+	$(Q)$(B)/make-models --out build/models fashion_mlp mnist_cnn text_bilstm text_transformer bert_tiny_sequence
+	@if $(MAKE) --no-print-directory build/venv-bench/made; then \
+	    build/venv-bench/bin/python bench/train/compare.py $(B)/switchyard build/models $(TEST_TRAIN_ARGS); \
+	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 $(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -503,6 +512,7 @@ help:
 	@echo 'make bench-engine  the host engine beside ONNX Runtime and PyTorch; BENCH_ARGS="--runs 5 resnet50"'
 	@echo 'make train-examples  the example training jobs to their targets, curves in build/train-examples'
 	@echo 'make bench-train     training steps beside PyTorch, build/bench/train.json'
+	@echo 'make test-train  gradients and losses against PyTorch: MLP, CNN, BiLSTM, transformer, BERT with its three inputs'
 	@echo 'make bench-sched     the scheduler on real servers: shares, deadlines, switches, residency; BENCH_SCHED_ARGS=--quick'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
