@@ -116,7 +116,7 @@ static void look_again(struct sy_lanes *l)
 static int check_sizes(const struct sy_lanes *l, uint64_t id, uint64_t persistent,
                        uint64_t ephemeral)
 {
-    uint64_t capacity = l->config.capacity_bytes;
+    uint64_t capacity = l->most_bytes;
     if (persistent <= capacity && ephemeral <= capacity - persistent)
         return SY_OK;
     return sy_error_set(SY_ENOMEM_DEVICE,
@@ -141,13 +141,16 @@ int sy_lanes_join(struct sy_lanes *l, const struct sy_lane_job *job)
                             (unsigned long long)job->id, job->max_pieces, SY_LANES_MAX_PIECES);
     j.is.persistent_bytes = round_up(job->persistent_bytes);
     j.is.ephemeral_bytes = round_up(job->ephemeral_bytes);
-    SY_TRY(check_sizes(l, job->id, j.is.persistent_bytes, j.is.ephemeral_bytes));
+    if (!job->again)
+        SY_TRY(check_sizes(l, job->id, j.is.persistent_bytes, j.is.ephemeral_bytes));
     while (slot < l->config.max_jobs && l->jobs[slot].used)
         slot++;
     if (slot == l->config.max_jobs)
         return sy_error_set(SY_EBUSY, "%d jobs wait or run already; try again when one has ended",
                             l->config.max_jobs);
-    if (l->quotas)
+    if (l->quotas && job->again)
+        sy_quota_charge_again(l->quotas, job->tenant, charge_of(&j));
+    else if (l->quotas)
         SY_TRY(sy_quota_charge(l->quotas, job->tenant, charge_of(&j), "the job"));
     l->jobs[slot] = j;
     l->n_arrived++;
@@ -332,7 +335,14 @@ int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank)
 void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes)
 {
     l->config.capacity_bytes = SY_MIN(capacity_bytes, sy_pool_capacity_bytes(l->pool));
+    l->most_bytes = l->config.capacity_bytes;
     look_again(l);
+}
+
+void sy_lanes_set_most(struct sy_lanes *l, uint64_t most_bytes)
+{
+    uint64_t pool = sy_pool_capacity_bytes(l->pool);
+    l->most_bytes = SY_MAX(l->config.capacity_bytes, SY_MIN(most_bytes, pool));
 }
 
 /* ---- letting jobs in ---- */

@@ -49,6 +49,8 @@ struct sy_lane_job {
     uint64_t
         rank; /* the queue's order: smallest first, then by arrival. All equal: first come, first served */
     int max_pieces; /* in how many blocks the persistent part may lie, 1..SY_LANES_MAX_PIECES */
+    bool
+        again; /* it was let in before and gave way: it waits, and is not refused for its sizes or its quota */
 };
 
 struct sy_lane_piece {
@@ -95,6 +97,9 @@ int sy_lanes_resize(struct sy_lanes *l, uint64_t job, uint64_t persistent_bytes,
 int sy_lanes_set_rank(struct sy_lanes *l, uint64_t job, uint64_t rank);
 /* Less than what is in use takes nothing away; it lets nobody in. */
 void sy_lanes_set_capacity(struct sy_lanes *l, uint64_t capacity_bytes);
+/* What jobs could have at another time, if that is more than they may have now: only what needs more than this is refused for ever. Until
+ * the next sy_lanes_set_capacity. */
+void sy_lanes_set_most(struct sy_lanes *l, uint64_t most_bytes);
 
 /* Lets jobs in, shifts and regroups lanes where they are empty; true and one job's news, or false. */
 bool sy_lanes_next(struct sy_lanes *l, struct sy_lanes_change *out);

@@ -30,6 +30,7 @@ struct lane_plan {
 
 struct sy_lanes {
     struct sy_lanes_config config;
+    uint64_t most_bytes;          /* at least config.capacity_bytes */
     struct sy_pool *pool, *trial; /* trial: contents mean nothing between calls */
     struct sy_quotas *quotas;
     struct job_books *jobs;

@@ -34,6 +34,12 @@ int sy_quota_charge(struct sy_quotas *q, int tenant, uint64_t bytes, const char 
     return SY_OK;
 }
 
+void sy_quota_charge_again(struct sy_quotas *q, int tenant, uint64_t bytes)
+{
+    assert(tenant >= 0 && tenant < SY_QUOTA_MAX_TENANTS);
+    q->used_bytes[tenant] += bytes;
+}
+
 void sy_quota_release(struct sy_quotas *q, int tenant, uint64_t bytes)
 {
     assert(tenant >= 0 && tenant < SY_QUOTA_MAX_TENANTS && q->used_bytes[tenant] >= bytes);

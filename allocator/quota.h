@@ -20,6 +20,8 @@ int sy_quota_set(struct sy_quotas *q, int tenant, uint64_t limit_bytes);
  * under this limit; EARG. `what` names the thing in the error text. */
 int sy_quota_charge(struct sy_quotas *q, int tenant, uint64_t bytes, const char *what);
 /* Gives back what was charged; more than that is a bug (assert). */
+/* For what was charged before and gave way for a while: whatever the limit is now. */
+void sy_quota_charge_again(struct sy_quotas *q, int tenant, uint64_t bytes);
 void sy_quota_release(struct sy_quotas *q, int tenant, uint64_t bytes);
 
 #endif

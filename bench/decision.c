@@ -54,7 +54,8 @@ static void close_rig(struct rig *r)
 static int add_jobs(struct rig *r, int n_jobs)
 {
     for (int i = 0; i < n_jobs; i++) {
-        struct sy_lane_job job = {(uint64_t)i + 1, i % 3, 8 * MB, (10 + (uint64_t)i) * MB, 0, 4};
+        struct sy_lane_job job = {
+            (uint64_t)i + 1, i % 3, 8 * MB, (10 + (uint64_t)i) * MB, 0, 4, false};
         SY_TRY(sy_lanes_join(r->lanes, &job));
     }
     struct sy_lanes_change change;

@@ -367,6 +367,14 @@ static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
+/* The scheduler knows tenants by number. */
+static void refuse(struct sy_core *core, struct sy_core_job *j, const struct sy_sched_action *a)
+{
+    char why[sizeof j->error];
+    snprintf(why, sizeof why, "tenant '%s': %s", core->tenants[j->tenant].name, a->why);
+    end_job(core, j, a->status, j->tenant > 0 ? why : a->why);
+}
+
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_job *j = sy_core_find_job(core, a->job);
@@ -397,7 +405,7 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
         send_stop(core, a, j);
         break;
     default: /* SY_DO_JOB_REFUSE */
-        end_job(core, j, a->status, a->why);
+        refuse(core, j, a);
         break;
     }
 }

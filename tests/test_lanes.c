@@ -138,7 +138,8 @@ static struct shadow_job *add_job(struct world *w, uint64_t persistent, uint64_t
         slot++;
     if (slot == MAX_JOBS)
         return NULL;
-    struct sy_lane_job job = {w->next_id, tenant, persistent, ephemeral, rank, SY_LANES_MAX_PIECES};
+    struct sy_lane_job job = {w->next_id,          tenant, persistent, ephemeral, rank,
+                              SY_LANES_MAX_PIECES, false};
     uint64_t need = persistent + ephemeral, limit = w->quotas.limit_bytes[tenant];
     uint64_t used = w->quotas.used_bytes[tenant];
     int expect = need > w->capacity             ? SY_ENOMEM_DEVICE

@@ -1012,6 +1012,51 @@ static void test_opportunistic_job_gives_way(void **state)
     sy_sched_destroy(w.s);
 }
 
+static void advance_all(struct world *w, int times)
+{
+    for (int i = 0; i < times; i++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (w->workers[worker] != TRAINING || !w->keeps[worker])
+                advance_job(w, worker);
+}
+
+/* What gave way leaves a hole below another job. The one that it gave way to gets it; it is not told that it can never run, and comes back,
+ * also when its tenant's quota has become too small for it. */
+static void test_spilled_job_is_not_refused(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view first, last;
+    make_world(&w, true, 120, 1);
+    w.persistent[1] = w.persistent[3] = 58 * MIB;
+    w.persistent[2] = 2 * MIB;
+    w.ephemeral[1] = w.ephemeral[2] = w.ephemeral[3] = MIB;
+    w.opportunistic[1] = true;
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct sy_sched_job job = {.id = id, .opportunistic = id == 1, .tenant = id == 1};
+        w.next_job = id;
+        assert_int_equal(sy_sched_job_submit(w.s, &job), SY_OK);
+        settle(&w);
+        advance_all(&w, 4);
+        assert_int_equal(sy_sched_set_tenant(w.s, 1, 1, 0, 10 * MIB), SY_OK);
+        settle(&w);
+    }
+    advance_all(&w, 40);
+    assert_true(w.n_spills >= 1);
+    assert_true(sy_sched_job_view(w.s, 1, &first) && sy_sched_job_view(w.s, 3, &last));
+    assert_true(first.spilled && !first.admitted);
+    assert_true(last.admitted);
+    assert_true(last.persistent_offset < 58 * MIB); /* in the hole */
+    for (uint64_t id = 2; id <= 3; id++)
+        for (int worker = 0; worker < N_WORKERS; worker++)
+            if (w.job_of[worker] == id)
+                end_job(&w, worker);
+    advance_all(&w, 10);
+    assert_true(sy_sched_job_view(w.s, 1, &first));
+    assert_true(first.admitted && !first.spilled); /* back */
+    sy_sched_destroy(w.s);
+}
+
 /* Both fit: the opportunistic one has no turn while the guaranteed one wants it. */
 static void test_opportunistic_job_waits(void **state)
 {
@@ -1145,6 +1190,7 @@ int main(void)
         cmocka_unit_test(test_training_keeps_its_share_under_a_flood),
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
         cmocka_unit_test(test_opportunistic_job_gives_way),
+        cmocka_unit_test(test_spilled_job_is_not_refused),
         cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_urgent_request_interrupts),
         cmocka_unit_test(test_late_by_prediction_is_refused),

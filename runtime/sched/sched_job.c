@@ -71,6 +71,59 @@ uint64_t sy_sched_job_bytes(const struct sy_sched *s)
     return sy_lanes_persistent_bytes(s->lanes) + sy_lanes_ephemeral_bytes(s->lanes);
 }
 
+/* The largest hole between what lasts of jobs; *end: where the last of it ends. At most 64 jobs: a scan beats a tree. */
+static uint64_t largest_gap(const struct sy_sched *s, uint64_t *end)
+{
+    uint64_t largest = 0, from = 0;
+    for (;;) {
+        const struct job *next = NULL;
+        for (const struct job *j = s->jobs; j; j = j->next)
+            if (j->admitted && j->persistent_bytes > 0 && j->persistent_offset >= from &&
+                (!next || j->persistent_offset < next->persistent_offset))
+                next = j;
+        if (!next)
+            break;
+        largest = SY_MAX(largest, next->persistent_offset - from);
+        from = next->persistent_offset + SY_ALIGN_UP(next->persistent_bytes, SY_POOL_ALIGN);
+    }
+    *end = from;
+    return largest;
+}
+
+/* What a hole is worth to those that wait: the least of what they want, if all of them fit and best fit puts them there. */
+static uint64_t gap_credit(const struct sy_sched *s)
+{
+    uint64_t end, gap = largest_gap(s, &end), least = UINT64_MAX, most = 0;
+    uint64_t used = end + sy_lanes_ephemeral_bytes(s->lanes),
+             pool = sy_pool_capacity_bytes(s->pool), top = pool > used ? pool - used : 0;
+    for (const struct job *j = s->jobs; j; j = j->next) {
+        uint64_t bytes = SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN);
+        if (!j->in_lanes || j->admitted)
+            continue;
+        least = SY_MIN(least, bytes);
+        most = SY_MAX(most, bytes);
+    }
+    return least > most || most > gap || (top <= gap && top >= least) ? 0 : least;
+}
+
+/* What lasts of jobs lies at the pool's low end; what is free between them may be of no use to a model, so it
+ * counts as taken, but for a job that fits there. */
+static void set_capacity(struct sy_sched *s)
+{
+    uint64_t capacity = sy_pool_capacity_bytes(s->pool), least = sy_sched_least_room(s),
+             used = least, end = 0, lasting = 0;
+    for (const struct job *j = s->jobs; j; j = j->next) {
+        uint64_t bytes = SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN);
+        if (!j->admitted)
+            continue;
+        end = SY_MAX(end, j->persistent_offset + bytes);
+        lasting += bytes;
+    }
+    used += end > lasting ? end - lasting - SY_MIN(end - lasting, gap_credit(s)) : 0;
+    sy_lanes_set_capacity(s->lanes, capacity > used ? capacity - used : 0);
+    sy_lanes_set_most(s->lanes, capacity > least ? capacity - least : 0); /* gaps go with jobs */
+}
+
 static void take_changes(struct sy_sched *s)
 {
     struct sy_lanes_change change;
@@ -82,6 +135,7 @@ static void take_changes(struct sy_sched *s)
             j->admitted = true;
             j->persistent_offset =
                 sy_lanes_pieces(s->lanes, j->id, pieces) > 0 ? pieces[0].offset : 0;
+            set_capacity(s); /* what it had of a hole is no other's */
         }
         if (j->in_policy)
             (void)sy_policy_set_lane(s->policy, j->id, change.lane);
@@ -99,22 +153,6 @@ static bool make_more_room(struct sy_sched *s, uint64_t wanted)
         return false;
     sy_sched_give_workspace_lane(s);
     return true;
-}
-
-/* What lasts of jobs lies at the pool's low end; what is free between them may be of no use to a model, so it counts as taken. */
-static void set_capacity(struct sy_sched *s)
-{
-    uint64_t capacity = sy_pool_capacity_bytes(s->pool), used = sy_sched_least_room(s), end = 0,
-             lasting = 0;
-    for (const struct job *j = s->jobs; j; j = j->next) {
-        uint64_t bytes = SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN);
-        if (!j->admitted)
-            continue;
-        end = SY_MAX(end, j->persistent_offset + bytes);
-        lasting += bytes;
-    }
-    used += end > lasting ? end - lasting : 0;
-    sy_lanes_set_capacity(s->lanes, capacity > used ? capacity - used : 0);
 }
 
 /* With all models out of the way, what lasts comes to lie as low as it can: so the largest group and a workspace keep room in one piece
@@ -154,13 +192,15 @@ static void refuse(struct sy_sched *s, struct job *j, int status, const char *wh
 static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
 {
     char why[256];
-    snprintf(
-        why, sizeof why,
-        "the job needs %llu bytes that last and %llu for an iteration, the loaded models at least "
-        "%llu, the pool has %llu: %.80s; make the pool larger (--pool-bytes) or the batch smaller",
-        (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
-        (unsigned long long)sy_sched_least_room(s),
-        (unsigned long long)sy_pool_capacity_bytes(s->pool), sy_error_text());
+    uint64_t pool = sy_pool_capacity_bytes(s->pool), models = sy_sched_least_room(s);
+    snprintf(why, sizeof why, "%s", sy_error_text()); /* a quota, or too many jobs */
+    if (j->persistent_bytes + j->ephemeral_bytes > pool - SY_MIN(pool, models))
+        snprintf(why, sizeof why,
+                 "the job needs %llu bytes that last and %llu for an iteration, the loaded models "
+                 "at least %llu, the pool has %llu; make the pool larger (--pool-bytes) or the "
+                 "batch smaller",
+                 (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
+                 (unsigned long long)models, (unsigned long long)pool);
     refuse(s, j, status, why);
     act_job(s, SY_DO_JOB_STOP, j);
     j->stop_wanted = true;
@@ -179,7 +219,8 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
                                 .persistent_bytes = j->persistent_bytes,
                                 .ephemeral_bytes = j->ephemeral_bytes,
                                 .rank = rank_of(j),
-                                .max_pieces = 1};
+                                .max_pieces = 1,
+                                .again = j->state == JOB_SPILLED};
     s->admission_stuck = false;
     set_capacity(s);
     int status = sy_lanes_join(s->lanes, &wants);

@@ -86,8 +86,9 @@ static bool runs(const struct device *d, int job)
 static int put_into_lanes(struct sim *s, struct device *d, int job, uint64_t rank)
 {
     const struct sy_sim_job *j = &s->in->jobs[job];
-    struct sy_lane_job lane_job = {(uint64_t)job + 1,  j->tenant, j->persistent_bytes,
-                                   j->ephemeral_bytes, rank,      SY_LANES_MAX_PIECES};
+    struct sy_lane_job lane_job = {
+        (uint64_t)job + 1,   j->tenant, j->persistent_bytes, j->ephemeral_bytes, rank,
+        SY_LANES_MAX_PIECES, false};
     return sy_lanes_join(d->lanes, &lane_job);
 }
 
