@@ -76,7 +76,7 @@ static void test_errors_name_the_line(void **state)
     assert_refused(MODELS, "model,mb,compute_ms\na,inf,2\n", ":2: mb");
     assert_refused(MODELS, "model,mb,compute_ms\na,-1,2\n", ":2: mb");
     assert_refused(REQUESTS, "time_s,model\n# c\n\n0.5,a\n1,c\n", ":5: no model c");
-    assert_refused(REQUESTS, "time_s,model,class\n0,a,8\n", ":2: class is 8");
+    assert_refused(REQUESTS, "time_s,model,class\n0,a,10\n", ":2: class is 10");
     assert_refused(REQUESTS, "time_s,model,class\n0,a,0.5\n", ":2: class is 0.5");
     assert_refused(REQUESTS, "time_s,model,class,deadline_ms\n0,a,0,x\n", ":2: deadline_ms");
     assert_refused(JOBS, "name,submit_s,iterations,iteration_ms,persistent_mb\n",
@@ -213,9 +213,9 @@ static void test_swing_and_bursts(void **state)
 static void test_generator_options_are_checked(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"speed=3", "rate",      "rate=x",    "rate=0",
-                                      "rate=-1", "classes=9", "classes=0", "models=0",
-                                      "swing=2", "burst=0.5", "rate=nan"};
+    static const char *const bad[] = {"speed=3", "rate",       "rate=x",    "rate=0",
+                                      "rate=-1", "classes=11", "classes=0", "models=0",
+                                      "swing=2", "burst=0.5",  "rate=nan"};
     struct sy_sim_generator g;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (sy_sim_generator_parse(bad[i], &g) != SY_EARG)

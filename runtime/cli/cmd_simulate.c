@@ -44,6 +44,7 @@ enum simulate_option {
     O_SHARE,
     O_PREEMPT,
     O_PAUSE,
+    O_QUEUE,
     O_SECONDS,
     O_SEED,
     O_CHECK,
@@ -83,6 +84,8 @@ static const struct sy_cli_option options[] = {
     [O_SHARE] = {"train-share", "X", "of the time, guaranteed to jobs beside requests (0)"},
     [O_PREEMPT] = {"preempt-ms", "N", "urgent classes stop others within this; 0: never"},
     [O_PAUSE] = {"pause-ms", "N", "until a job stands still for a request (0.5)"},
+    [O_QUEUE] = {"queue", "N",
+                 "requests that may wait at a device (1024 as at a server; 128 above 100 devices)"},
     [O_SECONDS] = {"seconds", "N", "virtual time to look at; 0: until all is done"},
     [O_SEED] = {"seed", "N", "equal seeds give equal results (1)"},
     [O_CHECK] = {"check", NULL, "walk the invariants after each event"},
@@ -198,6 +201,8 @@ static int set_option(struct simulate_options *o, enum simulate_option option, c
         return ns_option(value, 1e6, &c->preempt_ns);
     case O_PAUSE:
         return ns_option(value, 1e6, &c->pause_ns);
+    case O_QUEUE:
+        return integer_option(value, 1, 65534, &c->max_queue);
     case O_SECONDS:
         return ns_option(value, 1e9, &c->end_ns);
     case O_SEED:
@@ -361,6 +366,8 @@ int sy_cmd_simulate(int argc, char **argv)
     int got;
 
     sy_sim_config_default(&o.config);
+    int many = o.config.max_queue; /* what many devices have memory for */
+    o.config.max_queue = 0;
     while ((got = sy_cli_next(&parser, &value)) >= 0)
         if (set_option(&o, (enum simulate_option)got, value) < 0)
             return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
@@ -374,5 +381,7 @@ int sy_cmd_simulate(int argc, char **argv)
         return sy_cli_usage("models from a file or from packages, not both: --models, --packages");
     if (o.requests && o.generate)
         return sy_cli_usage("requests are read or generated, not both: --requests, --generate");
+    if (o.config.max_queue == 0)
+        o.config.max_queue = o.config.n_devices <= 100 ? 1024 : many;
     return simulate(&o);
 }

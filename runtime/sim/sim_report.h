@@ -8,7 +8,7 @@
 
 #include "runtime/base/clock.h"
 
-#define SY_SIM_MAX_CLASSES 8
+#define SY_SIM_MAX_CLASSES 10 /* as the server has: 0 to 9 */
 #define SY_SIM_BINS        240 /* of the time line; they become twice as wide when they do not reach */
 #define SY_SIM_STEPS       128 /* of the histogram, each octave: quantiles are within 0.8 % */
 #define SY_SIM_OCTAVES     48

@@ -15,8 +15,9 @@
 #define TOP    40
 #define GAP    70
 
-static const char *const colours[] = {"#c0504d", "#4f81bd", "#9bbb59", "#8064a2",
-                                      "#4bacc6", "#f79646", "#7f7f7f", "#1f497d"};
+static const char *const colours[] = {"#c0504d", "#4f81bd", "#9bbb59", "#8064a2", "#4bacc6",
+                                      "#f79646", "#7f7f7f", "#1f497d", "#9e480e", "#264478"};
+static_assert(SY_ARRAY_LEN(colours) >= SY_SIM_MAX_CLASSES, "a colour for each class");
 
 /* 1, 2 or 5 times a power of ten, four to ten of them up to `most`. */
 static double round_step(double most)

@@ -121,7 +121,7 @@ static int number(const struct csv *csv, int column, double otherwise, double *o
         return SY_OK;
     *out = strtod(csv->fields[column], &end);
     if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out < 1e15))
-        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number of at least 0", csv->path,
+        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from 0 to 1e15", csv->path,
                             csv->n_lines, csv->columns[column].name, csv->fields[column]);
     return SY_OK;
 }
