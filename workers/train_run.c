@@ -81,6 +81,7 @@ struct sy_train_run {
     uint64_t last_snapshot_step, good_step; /* handed to the thread; known to be durable */
     sy_ns last_snapshot_ns;
     bool has_good;
+    char failure[256]; /* why the last snapshot could not be written */
     char good_path[SY_SNAPSHOT_PATH_BYTES];
 };
 
@@ -390,6 +391,7 @@ static void collect(struct sy_train_run *r, int wait_ms)
         memcpy(r->good_path, result.path, sizeof r->good_path);
         atomic_store_explicit(&r->page->snapshot_step, result.step, memory_order_relaxed);
     } else {
+        snprintf(r->failure, sizeof r->failure, "%s", result.error);
         sy_log_warn("train",
                     "event=snapshot_failed job=%s step=%" PRIu64
                     " why=\"%s\" next=\"training goes on; %s\"",
@@ -572,6 +574,9 @@ static int drain(struct sy_train_run *r)
         collect(r, WAIT_MS);
         return SY_OK;
     }
+    if (r->writer && !(r->has_good && r->good_step == r->step))
+        return sy_error_set(SY_EIO, "job '%s': its state after step %" PRIu64 " is lost: %s",
+                            r->job.name, r->step, r->failure);
     go_to(r, STAGE_FINISHED);
     return SY_OK;
 }
