@@ -9,11 +9,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+enum { MAX_EXPANDED = 20000 }; /* each moves the nodes behind it */
+
 /* ---- the driver's side ------------------------------------------------------------------------ */
 
 static const struct sy_expander_line *const families[] = {
-    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_quantized,
-    sy_expanders_sequence,  sy_expanders_control,   sy_expanders_learn};
+    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_quantized, sy_expanders_sequence,
+    sy_expanders_control,   sy_expanders_learn,     sy_expanders_various};
 
 static sy_expander *find(enum sy_op op)
 {
@@ -46,16 +48,22 @@ static int grow_array(void *array, size_t from, size_t to, size_t bytes)
 /* Room for the tensors that came, and for one more a node. */
 static int grow_infer(struct sy_infer *in)
 {
-    int *uses, capacity = in->graph->n_tensors + in->graph->n_nodes;
-    size_t from = (size_t)in->capacity, to = (size_t)SY_MAX(capacity, in->capacity);
+    int capacity = in->graph->n_tensors + in->graph->n_nodes;
+    size_t from = (size_t)in->capacity, to = (size_t)SY_MAX(capacity, 2 * in->capacity);
+    if (capacity <= in->capacity)
+        return SY_OK;
     SY_TRY(grow_array(&in->values, from, to, sizeof *in->values));
     SY_TRY(grow_array(&in->sequences, from, to, sizeof *in->sequences));
     SY_TRY(grow_array(&in->uses, from, to, sizeof *in->uses));
     in->capacity = (int)to;
-    SY_TRY(sy_graph_use_counts(in->graph, &uses));
-    memcpy(in->uses, uses, (size_t)in->graph->n_tensors * sizeof *uses);
-    free(uses);
     return SY_OK;
+}
+
+static void count_uses(struct sy_infer *in, const struct sy_node *node, int by)
+{
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0)
+            in->uses[node->inputs[i]] += by;
 }
 
 /* Nodes from `first` on go behind node n. */
@@ -94,16 +102,25 @@ int sy_expand_by(struct sy_infer *in, int n, sy_expander *expander)
     struct sy_graph *graph = in->graph;
     struct sy_node node = graph->nodes[n];
     struct sy_expand e = {.in = in, .graph = graph, .node = &node, .first = graph->n_nodes};
+    if (++in->n_expanded > MAX_EXPANDED)
+        return sy_infer_fail(&node, SY_EUNSUPPORTED, "more than %d operators are to be written out",
+                             MAX_EXPANDED);
     graph->nodes[n] = (struct sy_node){.bias_input = -1, .residual_input = -1};
     int status = expander(&e);
     if (status == SY_OK)
         status = e.status;
     if (status == SY_OK)
         status = check_results(&e);
+    if (status == SY_OK)
+        status = grow_infer(in);
+    if (status == SY_OK) {
+        count_uses(in, &node, -1);
+        for (int i = e.first; i < graph->n_nodes; i++)
+            count_uses(in, &graph->nodes[i], 1);
+    }
     sy_node_finish(&node);
     SY_TRY(status);
-    SY_TRY(move_into_place(graph, n, e.first));
-    return grow_infer(in);
+    return move_into_place(graph, n, e.first);
 }
 
 static bool reads_sequence(const struct sy_infer *in, const struct sy_node *node)
@@ -122,6 +139,8 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
     if (node->op == SY_OP_IDENTITY && !reads_sequence(in, node))
         return SY_OK;
     if (node->op == SY_OP_IF && !sy_expand_is_decided(in, node))
+        return SY_OK;
+    if (node->op == SY_OP_NON_ZERO && !sy_expand_is_constant(in, node))
         return SY_OK;
     if (!expander)
         return SY_OK;

@@ -27,6 +27,8 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced);
 int sy_expand_by(struct sy_infer *in, int n, sy_expander *expander);
 /* Whether the node is an If whose condition is known. */
 bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node);
+/* Whether the node's first input is a constant. */
+bool sy_expand_is_constant(const struct sy_infer *in, const struct sy_node *node);
 /* A copy of a Loop's body, if the Loop could be written out: for sy_expand_loop, when inference of the Loop fails. NULL: it could not.
  * Caller frees. */
 int sy_expand_spare_body(const struct sy_infer *in, const struct sy_node *node,
@@ -89,7 +91,8 @@ struct sy_expander_line {
     sy_expander *expand;
 };
 extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_attention[],
-    sy_expanders_quantized[], sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[];
+    sy_expanders_quantized[], sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[],
+    sy_expanders_various[];
 
 /* ---- sequences ---- */
 

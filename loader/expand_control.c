@@ -192,6 +192,17 @@ static bool stays_true(const struct sy_graph *body)
     return out == body->inputs[1] || is_true(&body->tensors[out]);
 }
 
+/* Bodies inside counted too. */
+static int64_t count_nodes(const struct sy_graph *graph)
+{
+    int64_t n = graph->n_nodes;
+    for (int k = 0; k < graph->n_nodes; k++)
+        for (int i = 0; i < graph->nodes[k].n_attrs; i++)
+            if (graph->nodes[k].attrs[i].graph)
+                n += count_nodes(graph->nodes[k].attrs[i].graph);
+    return n;
+}
+
 /* How often the Loop runs; -1: not known, or too often to be written out. */
 static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node,
                            const struct sy_graph *body)
@@ -203,7 +214,9 @@ static int64_t count_trips(const struct sy_infer *in, const struct sy_node *node
         (condition >= 0 && !is_true(&in->graph->tensors[condition])) || !stays_true(body))
         return -1;
     int64_t trips = sy_load_integer(t->dtype, t->data);
-    return trips > MAX_TRIPS ? -1 : SY_MAX(trips, 0);
+    if (trips > MAX_TRIPS || SY_MAX(trips, 0) * count_nodes(body) > MAX_NODES)
+        return -1;
+    return SY_MAX(trips, 0);
 }
 
 static const struct sy_graph *loop_body(const struct sy_node *node)
@@ -383,7 +396,7 @@ static int change_body(struct scan *s)
 {
     struct sy_graph *b = s->body;
     const char *name = s->e->node->name;
-    int n = 2 + s->n_states + s->n_scanned + s->n_captured, *inputs, *outputs, still;
+    int n = 2 + s->n_states + s->n_scanned + s->n_captured, *inputs, *outputs = NULL, still;
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *inputs, &inputs));
     int status = sy_graph_alloc((size_t)s->n_results + 1, sizeof *outputs, &outputs);
     for (int i = 0; status == SY_OK && i < 2; i++)

@@ -241,6 +241,9 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(SEQUENCE_LENGTH, "SequenceLength") \
     X(CONCAT_FROM_SEQUENCE, "ConcatFromSequence") \
     X(SPLIT_TO_SEQUENCE, "SplitToSequence") \
+    X(STFT, "STFT") \
+    X(COL2IM, "Col2Im") \
+    X(AFFINE_GRID, "AffineGrid") \
     X(SIMPLIFIED_LAYER_NORM, "SimplifiedLayerNormalization") \
     X(MS_GELU, "com.microsoft.Gelu") \
     X(MS_FAST_GELU, "com.microsoft.FastGelu") \

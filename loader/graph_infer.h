@@ -14,10 +14,11 @@ struct sy_sequence; /* expand.h */
 
 struct sy_infer {
     struct sy_graph *graph;
-    struct sy_dim **values; /* per tensor; NULL: not known, or a constant of the graph */
-    int *uses;              /* per tensor, at the start, or when a node was last written out */
+    struct sy_dim **values;         /* per tensor; NULL: not known, or a constant of the graph */
+    int *uses;                      /* per tensor: of the nodes as they were read, or written out */
     struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
     int capacity;                   /* of `values`, `uses` and `sequences` */
+    int n_expanded;                 /* nodes that were written out as others */
     bool for_training;              /* parameters are not folded, Dropout and training modes stay */
 };
 

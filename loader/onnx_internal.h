@@ -49,6 +49,8 @@ int sy_onnx_find_tensor(struct sy_onnx_reader *r, const char *name, int *out);
 /* The node's attributes that are graphs; `node` has its own inputs already, what the bodies capture is added to them. (onnx_body.c) */
 int sy_onnx_read_bodies(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
                         struct sy_node *node);
+/* Calls of the model's own functions become their nodes. EUNSUPPORTED: too deep, too many, of another opset. (onnx_functions.c) */
+int sy_onnx_inline_functions(Onnx__ModelProto *model);
 /* Fills r->graph from r->proto. (onnx_reader.c) */
 int sy_onnx_read_graph(struct sy_onnx_reader *r);
 

@@ -489,7 +489,9 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
     SY_TRY_GOTO(unpack(&r), out);
     SY_TRY_GOTO(find_opset(&r), out);
     r.proto = r.model->graph;
-    status = sy_onnx_read_graph(&r);
+    status = sy_onnx_inline_functions(r.model);
+    if (status == SY_OK)
+        status = sy_onnx_read_graph(&r);
     if (status == SY_OK)
         status = check_dims_used(&r);
     if (status < 0) {

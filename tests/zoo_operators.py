@@ -206,8 +206,53 @@ def sequences():
             "scan_axes": scan("a", [1, 0], 0, 1, 0), "scan_all": scan("b", [-2, 1], 1, -1, 1)}
 
 
+def written_out():
+    """ONNX's own that are written out as others."""
+    made, i64 = {}, lambda *v: np.array(v, np.int64)
+    for name, signal, window, sides in (("plain", floats(2, 128, 1), None, 1), ("window", floats(2, 90, 1), np.hanning(25).astype(np.float32), 1),
+                                        ("both_sides", floats(2, 64, 1), np.hamming(16).astype(np.float32), 0)):
+        extra = {"w": window} if window is not None else {"length": np.array(32, np.int64)}
+        made["stft_" + name] = model([h.make_node("STFT", ["x", "step", "w"] if window is not None else ["x", "step", "", "length"], ["y"], onesided=sides)],
+                                     {"x": signal}, {"step": np.array(7, np.int64), **extra}, {"y": T.FLOAT})
+    for name, rows, places, image, attrs in (("plain", 2 * 4, 25, [6, 6], {}), ("strides", 3 * 4, 9, [6, 6], {"strides": [2, 2]}),
+                                             ("pads", 2 * 4, 16, [6, 6], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("dilations", 4, 16, [6, 6], {"dilations": [2, 2]})):
+        made["col2im_" + name] = one("Col2Im", {"x": floats(2, rows, places)}, {"i": i64(*image), "b": i64(2, 2)}, domain="", **attrs)
+        made["col2im_" + name][0].opset_import[0].version = 18
+    mask = RNG.integers(0, 2, (3, 5)).astype(np.float32)
+    made["nonzero"] = model([h.make_node("NonZero", ["m"], ["i"]), h.make_node("Transpose", ["i"], ["t"]), h.make_node("GatherND", ["x", "t"], ["y"])],
+                            {"x": floats(3, 5)}, {"m": mask}, {"i": T.INT64, "y": T.FLOAT}, batch=False)
+    made["nonzero_range"] = model([h.make_node("ConstantOfShape", ["n"], ["c"], value=h.make_tensor("v", T.FLOAT, [1], [1.0])), h.make_node("NonZero", ["c"], ["i"]),
+                                   h.make_node("Transpose", ["i"], ["t"]), h.make_node("Squeeze", ["t", "one"], ["p"]), h.make_node("Gather", ["x", "p"], ["y"], axis=1)],
+                                  {"x": floats(3, 9)}, {"n": i64(5), "one": i64(1)}, {"y": T.FLOAT})
+    return made
+
+
+def functions():
+    """Functions of the model's own: one in another, attributes passed on and left to their defaults, a branch inside."""
+    def attr_ref(node, name, outer, kind):
+        a = node.attribute.add()
+        a.name, a.ref_attr_name, a.type = name, outer, kind
+        return node
+    opsets = [h.make_opsetid("", 17), h.make_opsetid("own", 1)]
+    leaky = h.make_function("own", "leaky", ["x"], ["y"], [attr_ref(h.make_node("LeakyRelu", ["x"], ["t"]), "alpha", "slope", 1), h.make_node("Add", ["t", "x"], ["y"])],
+                            opsets, ["slope"])
+    zero = h.make_node("Constant", [], ["zero"], value_float=0.0)
+    info = lambda n: h.make_value_info(n, h.make_tensor_type_proto(T.FLOAT, None))
+    branches = [h.make_graph([h.make_node(op, ["x"], [out])], "b", [], [info(out)]) for op, out in (("Neg", "n"), ("Exp", "e"))]
+    choose = h.make_function("own", "choose", ["x", "extra"], ["y", "t"], [
+        zero, h.make_node("ReduceSum", ["x"], ["s"], keepdims=0), h.make_node("Greater", ["s", "zero"], ["c"]),
+        h.make_node("If", ["c"], ["t"], then_branch=branches[0], else_branch=branches[1]),
+        attr_ref(h.make_node("leaky", ["t"], ["l"], domain="own"), "slope", "alpha", 1), h.make_node("Mul", ["l", "x"], ["y"])], opsets, ["alpha"], [])
+    nodes = [h.make_node("choose", ["x"], ["a", "b"], domain="own", alpha=0.3), h.make_node("choose", ["b"], ["y", "unread"], domain="own", alpha=0.7),
+             h.make_node("Add", ["a", "y"], ["z"])]
+    graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, ["N", 5])], [info("z"), info("b")])
+    made = h.make_model(graph, functions=[leaky, choose], opset_imports=opsets)
+    made.ir_version = 9
+    return {"functions": (made, [floats(3, 5)])}
+
+
 def models():
     made = {}
-    for family in (activations, products, norms, attentions, quantized, learned, sequences):
+    for family in (written_out, functions, activations, products, norms, attentions, quantized, learned, sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

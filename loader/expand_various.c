@@ -1,0 +1,313 @@
+/* ONNX's own operators that others say as well: spectra and Col2Im as products with constants, what constants decide. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/expand.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+enum { MAX_CONSTANT = 1 << 24 };
+
+/* ---- STFT ------------------------------------------------------------------------------------- */
+
+struct stft {
+    int64_t length, step, frame, bins, frames;
+    const float *window; /* NULL: ones */
+};
+
+static int one_number(struct sy_expand *e, int input, int64_t *out)
+{
+    int n = 1;
+    if (sy_expand_input(e, input) < 0)
+        return SY_OK;
+    SY_TRY(sy_infer_ints(e->in, e->node, input, "length", 1, &n, out));
+    return n == 1 ? SY_OK : sy_expand_fail(e, SY_ECORRUPT, "input %d is not one number", input);
+}
+
+static int find_stft(struct sy_expand *e, struct stft *s)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *window = sy_expand_tensor(e, 2);
+    if (!x || x->dtype != SY_DTYPE_F32 || x->shape.rank < 2 || x->shape.rank > 3 ||
+        (x->shape.rank == 3 && !sy_dim_is(x->shape.dims[2], 1)))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a signal that is not real, of float32");
+    if (window && (!window->data || window->dtype != SY_DTYPE_F32 || window->shape.rank != 1))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a window that is not constant, of float32");
+    SY_TRY(sy_infer_fixed(e->node, &x->shape, 1, &s->length));
+    s->window = window ? window->data : NULL;
+    s->frame = window ? (int64_t)(window->data_bytes / sizeof(float)) : 0;
+    SY_TRY(one_number(e, 1, &s->step));
+    SY_TRY(one_number(e, 3, &s->frame));
+    if (s->step < 1 || s->frame < 1 || s->frame > s->length ||
+        (window && s->frame != (int64_t)(window->data_bytes / sizeof(float))))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld, each %lld, of %lld samples",
+                              (long long)s->frame, (long long)s->step, (long long)s->length);
+    s->bins = sy_node_int(e->node, "onesided", 1) != 0 ? s->frame / 2 + 1 : s->frame;
+    s->frames = (s->length - s->frame) / s->step + 1;
+    if (s->frame > MAX_CONSTANT / s->bins / 2 || s->frames > MAX_CONSTANT / s->frame)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld frames of %lld", (long long)s->frames,
+                              (long long)s->frame);
+    return SY_OK;
+}
+
+/* [frame, bins * 2]: the window times cosine and minus sine. */
+static int spectrum_matrix(struct sy_expand *e, const struct stft *s)
+{
+    const int64_t dims[] = {s->frame, s->bins * 2};
+    float *m;
+    if (e->status == SY_OK)
+        e->status = sy_graph_alloc((size_t)(s->frame * s->bins * 2), sizeof *m, &m);
+    if (e->status < 0)
+        return -1;
+    for (int64_t t = 0; t < s->frame; t++)
+        for (int64_t k = 0; k < s->bins; k++) {
+            double angle = 2 * M_PI * (double)(t * k % s->frame) / (double)s->frame;
+            double w = s->window ? (double)s->window[t] : 1;
+            m[(t * s->bins + k) * 2] = (float)(w * cos(angle));
+            m[(t * s->bins + k) * 2 + 1] = (float)(-w * sin(angle));
+        }
+    int flat = sy_expand_floats(e, m, (int)(s->frame * s->bins * 2));
+    free(m);
+    return sy_expand_reshape(e, flat, dims, 2);
+}
+
+static int frame_indices(struct sy_expand *e, const struct stft *s)
+{
+    const int64_t dims[] = {s->frames, s->frame};
+    int64_t *at;
+    if (e->status == SY_OK)
+        e->status = sy_graph_alloc((size_t)(s->frames * s->frame), sizeof *at, &at);
+    if (e->status < 0)
+        return -1;
+    for (int64_t i = 0; i < s->frames * s->frame; i++)
+        at[i] = i / s->frame * s->step + i % s->frame;
+    int flat = sy_expand_ints(e, at, (int)(s->frames * s->frame));
+    free(at);
+    return sy_expand_reshape(e, flat, dims, 2);
+}
+
+static int expand_stft(struct sy_expand *e)
+{
+    struct stft s = {0};
+    SY_TRY(find_stft(e, &s));
+    const int64_t flat[] = {0, s.length}, split[] = {0, 0, s.bins, 2};
+    int x = sy_expand_input(e, 0);
+    if (sy_expand_tensor(e, 0)->shape.rank == 3)
+        x = sy_expand_reshape(e, x, flat, 2);
+    int frames = SY_EXPAND(e, GATHER, x, frame_indices(e, &s));
+    sy_expand_set_int(e, "axis", 1);
+    int y = SY_EXPAND(e, MATMUL, frames, spectrum_matrix(e, &s));
+    sy_expand_result(e, 0, sy_expand_reshape(e, y, split, 4));
+    return e->status;
+}
+
+/* ---- Col2Im ----------------------------------------------------------------------------------- */
+
+struct columns {
+    int n; /* spatial dimensions */
+    int64_t image[SY_MAX_RANK], block[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK],
+        pads[2 * SY_MAX_RANK], more[SY_MAX_RANK], places[SY_MAX_RANK];
+    int64_t channels, size; /* size: of a block */
+};
+
+/* The list of the node, or all `otherwise`. */
+static int spatial(struct sy_expand *e, const char *name, int n, int64_t otherwise, int64_t *out)
+{
+    const struct sy_attr *list = sy_node_attr(e->node, name);
+    bool given = list && list->kind == SY_ATTR_INTS;
+    if (given && list->n != n)
+        return sy_expand_fail(e, SY_ECORRUPT, "%d numbers in '%s'", list->n, name);
+    for (int i = 0; i < n; i++) {
+        out[i] = given ? list->ints[i] : otherwise;
+        if (out[i] < 0 || out[i] > MAX_CONSTANT)
+            return sy_expand_fail(e, SY_ECORRUPT, "'%s' of %lld", name, (long long)out[i]);
+    }
+    return SY_OK;
+}
+
+static int find_columns(struct sy_expand *e, struct columns *c)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    int64_t rows, places, all = 1;
+    int n;
+    if (!x || x->shape.rank != 3 || sy_expand_input(e, 1) < 0 || sy_expand_input(e, 2) < 0)
+        return sy_expand_fail(e, SY_ECORRUPT, "not three inputs, the first of 3 dimensions");
+    SY_TRY(sy_infer_ints(e->in, e->node, 1, "image_shape", SY_MAX_RANK - 2, &c->n, c->image));
+    SY_TRY(sy_infer_ints(e->in, e->node, 2, "block_shape", SY_MAX_RANK - 2, &n, c->block));
+    SY_TRY(spatial(e, "strides", c->n, 1, c->strides));
+    SY_TRY(spatial(e, "dilations", c->n, 1, c->dilations));
+    SY_TRY(spatial(e, "pads", 2 * c->n, 0, c->pads));
+    SY_TRY(sy_infer_fixed(e->node, &x->shape, 1, &rows));
+    SY_TRY(sy_infer_fixed(e->node, &x->shape, 2, &places));
+    c->size = 1;
+    for (int i = 0; i < c->n && n == c->n; i++) {
+        int64_t reach = c->dilations[i] * (c->block[i] - 1) + 1,
+                room = c->image[i] + c->pads[i] + c->pads[i + c->n] - reach;
+        if (c->block[i] < 1 || c->block[i] > 1024 || c->strides[i] < 1 || c->image[i] < 1 ||
+            c->image[i] > MAX_CONSTANT || room < 0)
+            return sy_expand_fail(e, SY_ECORRUPT, "blocks that do not fit the image");
+        c->places[i] = room / c->strides[i] + 1;
+        c->more[i] = room % c->strides[i];
+        c->size *= c->block[i];
+        all *= c->places[i];
+    }
+    if (n != c->n || n < 1 || all != places || rows % c->size != 0 || c->size > 4096)
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld rows and %lld columns", (long long)rows,
+                              (long long)places);
+    c->channels = rows / c->size;
+    return c->channels <= MAX_CONSTANT / c->size / c->size
+               ? SY_OK
+               : sy_expand_fail(e, SY_EUNSUPPORTED, "%lld rows", (long long)rows);
+}
+
+/* [channels * size, 1, block...]: row i of a channel goes to element i of the block. */
+static int one_hot_blocks(struct sy_expand *e, const struct columns *c)
+{
+    int64_t dims[SY_MAX_RANK] = {c->channels * c->size, 1}, n = c->channels * c->size * c->size;
+    float *w;
+    memcpy(dims + 2, c->block, (size_t)c->n * sizeof *dims);
+    if (e->status == SY_OK)
+        e->status = sy_graph_alloc((size_t)n, sizeof *w, &w);
+    if (e->status < 0)
+        return -1;
+    for (int64_t i = 0; i < c->channels * c->size; i++)
+        w[i * c->size + i % c->size] = 1;
+    int flat = sy_expand_floats(e, w, (int)n);
+    free(w);
+    return sy_expand_reshape(e, flat, dims, c->n + 2);
+}
+
+static void pass_ints(struct sy_expand *e, const char *name, const int64_t *values, int n)
+{
+    if (e->status == SY_OK)
+        e->status = sy_node_set_ints(&e->graph->nodes[e->graph->n_nodes - 1], name, n, values);
+}
+
+/* ConvTranspose adds up blocks where they overlap. */
+static int expand_col2im(struct sy_expand *e)
+{
+    struct columns c = {0};
+    int64_t dims[SY_MAX_RANK] = {0, 0};
+    SY_TRY(find_columns(e, &c));
+    memcpy(dims + 2, c.places, (size_t)c.n * sizeof *dims);
+    int x = sy_expand_reshape(e, sy_expand_input(e, 0), dims, c.n + 2);
+    int y = SY_EXPAND(e, CONV_TRANSPOSE, x, one_hot_blocks(e, &c));
+    sy_expand_set_int(e, "group", c.channels);
+    pass_ints(e, "strides", c.strides, c.n);
+    pass_ints(e, "dilations", c.dilations, c.n);
+    pass_ints(e, "pads", c.pads, 2 * c.n);
+    pass_ints(e, "output_padding", c.more, c.n);
+    sy_expand_result(e, 0, y);
+    return e->status;
+}
+
+/* ---- AffineGrid ------------------------------------------------------------------------------- */
+
+/* [points, n + 1]: the places of a grid from -1 to 1, x first, and a one. */
+static int base_grid(struct sy_expand *e, const int64_t *sizes, int n, int64_t points)
+{
+    bool corners = sy_node_int(e->node, "align_corners", 0) != 0;
+    const int64_t dims[] = {points, n + 1};
+    float *grid;
+    if (e->status == SY_OK)
+        e->status = sy_graph_alloc((size_t)(points * (n + 1)), sizeof *grid, &grid);
+    if (e->status < 0)
+        return -1;
+    for (int64_t p = 0; p < points; p++) {
+        int64_t left = p;
+        for (int i = n - 1; i >= 0; i--) {
+            double at = (double)(left % sizes[i]), size = (double)sizes[i];
+            left /= sizes[i];
+            grid[p * (n + 1) + n - 1 - i] =
+                (float)(corners ? (size > 1 ? 2 * at / (size - 1) - 1 : -1)
+                                : (2 * at + 1) / size - 1);
+        }
+        grid[p * (n + 1) + n] = 1;
+    }
+    int flat = sy_expand_floats(e, grid, (int)(points * (n + 1)));
+    free(grid);
+    return sy_expand_reshape(e, flat, dims, 2);
+}
+
+static int expand_affine_grid(struct sy_expand *e)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    struct sy_dim *size = NULL;
+    int64_t dims[SY_MAX_RANK] = {0}, points = 1;
+    int n;
+    SY_TRY(sy_infer_dims(e->in, e->node, 1, "size", &n, &size));
+    int status = n == 4 || n == 5 ? SY_OK : sy_expand_fail(e, SY_ECORRUPT, "%d sizes", n);
+    for (int i = 2; status == SY_OK && i < n; i++) {
+        dims[i - 1] = size[i].fixed;
+        if (size[i].per_batch != 0 || size[i].fixed < 1 || size[i].fixed > MAX_CONSTANT / points)
+            status = sy_expand_fail(e, SY_EUNSUPPORTED, "a grid of such a size");
+        else
+            points *= size[i].fixed;
+    }
+    free(size);
+    SY_TRY(status);
+    if (points > MAX_CONSTANT / 4)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a grid of %lld points", (long long)points);
+    dims[n - 1] = n - 2;
+    int theta = sy_expand_transpose(e, sy_expand_input(e, 0), turn, 3);
+    int y = SY_EXPAND(e, MATMUL, base_grid(e, dims + 1, n - 2, points), theta);
+    sy_expand_result(e, 0, sy_expand_reshape(e, y, dims, n));
+    return e->status;
+}
+
+/* ---- NonZero of what is known ----------------------------------------------------------------- */
+
+static bool is_nonzero(const struct sy_tensor *t, int64_t i)
+{
+    size_t each = sy_dtype_bytes(t->dtype);
+    const unsigned char *at = (const unsigned char *)t->data + (size_t)i * each;
+    bool whole = sy_dtype_is_integer(t->dtype);
+    unsigned char sum = 0;
+    for (size_t k = 0; k < each; k++) /* without the sign, which a zero may have */
+        sum |= k + 1 == each && !whole ? at[k] & 0x7f : at[k];
+    return sum != 0;
+}
+
+bool sy_expand_is_constant(const struct sy_infer *in, const struct sy_node *node)
+{
+    int x = sy_node_input(node, 0);
+    return x >= 0 && in->graph->tensors[x].data != NULL;
+}
+
+static int expand_non_zero(struct sy_expand *e)
+{
+    struct sy_tensor t = *sy_expand_tensor(e, 0); /* tensors move */
+    int64_t n = sy_shape_elements(&t.shape, 0), count = 0, k = 0, *at;
+    const int64_t dims[] = {t.shape.rank, -1}, empty[] = {t.shape.rank, 0};
+    for (int64_t i = 0; i < n; i++)
+        count += is_nonzero(&t, i);
+    if (count > MAX_CONSTANT / 8)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld elements", (long long)count);
+    SY_TRY(sy_graph_alloc((size_t)(count * SY_MAX(t.shape.rank, 1)), sizeof *at, &at));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t left = i;
+        if (!is_nonzero(&t, i))
+            continue;
+        for (int d = t.shape.rank - 1; d >= 0; d--) {
+            at[d * count + k] = left % t.shape.dims[d].fixed;
+            left /= t.shape.dims[d].fixed;
+        }
+        k++;
+    }
+    int flat = sy_expand_ints(e, at, (int)(count * t.shape.rank));
+    free(at);
+    if (count > 0)
+        sy_expand_result(e, 0, sy_expand_reshape(e, flat, dims, 2));
+    else {
+        flat = sy_expand_reshape(e, flat, empty, 2);
+        sy_expand_set_int(e, "allowzero", 1);
+        sy_expand_result(e, 0, flat);
+    }
+    return e->status;
+}
+
+const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft},
+                                                        {SY_OP_COL2IM, expand_col2im},
+                                                        {SY_OP_AFFINE_GRID, expand_affine_grid},
+                                                        {SY_OP_NON_ZERO, expand_non_zero},
+                                                        {0}};
