@@ -53,7 +53,9 @@ def run(options):
     kinds, dice, one, all_ = make_packages(options, options.kinds), random.Random(options.seed), [], []
     packages = {f"{kind}_{i}": package for i in range(1, REPLICAS + 1) for kind, package in kinds.items()}
     with Server(options, "--device", options.device, "--pool-bytes", options.pool, "--workers", 2) as server:
+        begun = time.monotonic()
         server.load(packages)
+        print(f"  {len(packages)} models loaded in {time.monotonic() - begun:.0f} s", flush=True)
         names = sorted(packages)
         ask_all(server, options, names * 2, dice)  # from storage into the pool
         swaps = server.status()["counters"]["swaps"]
