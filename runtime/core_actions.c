@@ -374,6 +374,7 @@ void sy_core_pump(struct sy_core *core)
         sy_core_batch_flush(core->batches); /* B1 */
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
+    sy_core_models_leave(core);
     core->pumping = false;
     set_alarm(core);
 }

@@ -43,6 +43,8 @@ struct sy_model_heads {
 
 struct sy_core_model {
     bool used;
+    bool
+        leaving; /* unloaded, and gone once what was on its way for it is through; nobody sees it */
     enum sy_core_model_state state;
     char *name, *path;
     struct sy_package *package;
@@ -242,6 +244,8 @@ sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
 /* Rules that were kept; those that are not to be used are logged. */
+/* Ends the leave of models whose groups are no longer on their way. */
+void sy_core_models_leave(struct sy_core *core);
 void sy_core_resume_rules(struct sy_core *core);
 int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);

@@ -250,7 +250,7 @@ int sy_core_model_index(struct sy_core *core, const char *name)
     int n = 0;
     for (unsigned i = 0; i < SY_MAX_MODELS; i++) {
         const struct sy_core_model *m = &core->models[i];
-        if (!m->used)
+        if (!m->used || m->leaving)
             continue;
         if (!strcmp(m->name, name))
             return (int)i;
@@ -310,7 +310,7 @@ static void send_model(struct sy_core *core, int worker, int model)
 void sy_core_send_models(struct sy_core *core, int worker)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used && core->models[i].status == SY_OK)
+        if (core->models[i].used && !core->models[i].leaving && core->models[i].status == SY_OK)
             send_model(core, worker, i);
 }
 
@@ -349,10 +349,49 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
 static bool name_is_taken(const struct sy_core *core, int self)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (i != self && core->models[i].used &&
+        if (i != self && core->models[i].used && !core->models[i].leaving &&
             !strcmp(core->models[i].name, core->models[self].name))
             return true;
     return false;
+}
+
+static void drop_model(struct sy_core *core, int model)
+{
+    struct sy_message message = {.id = SY_MSG_MODEL_DROP, .model_drop = {.model = (uint64_t)model}};
+    for (int w = 0; w < core->n_workers; w++) {
+        if (core->workers[w].has[model] == SY_HAS_NOT)
+            continue;
+        (void)sy_supervisor_send(core->supervisor, w, &message, NULL, 0);
+        if (core->workers[w].has[model] == SY_HAS_IT)
+            core->workers[w].has[model] = SY_HAS_NOT;
+    }
+    free_model(&core->models[model]);
+}
+
+void sy_core_models_leave(struct sy_core *core)
+{
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used && core->models[i].leaving &&
+            sy_sched_model_remove(core->sched, i) != SY_EBUSY)
+            drop_model(core, i);
+}
+
+static int remove_model(struct sy_core *core, int index)
+{
+    struct sy_core_model *m = &core->models[index];
+    sy_core_batch_flush(core->batches); /* what is gathered for it counts as a request */
+    if (m->state == SY_MODEL_ADDING)
+        return sy_error_set(SY_EBUSY, "model '%s' is loading", m->name);
+    for (const struct sy_core_request *r = core->requests; r; r = r->next)
+        if (r->model == index)
+            return sy_error_set(SY_EBUSY, "model '%s' has requests that wait or run", m->name);
+    m->leaving = true;
+    m->state = SY_MODEL_UNAVAILABLE;                      /* its head is worth nothing any more */
+    (void)sy_sched_model_evict(core->sched, index, true); /* ends a fetch of its head */
+    sy_core_models_leave(core);
+    sy_core_heads_spend(core);
+    sy_core_pump_soon(core);
+    return SY_OK;
 }
 
 /* A model that became unavailable gives its name back to the one that is loaded in its place. */
@@ -360,8 +399,8 @@ static void make_way(struct sy_core *core, const char *name)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
         struct sy_core_model *m = &core->models[i];
-        if (m->used && m->state == SY_MODEL_UNAVAILABLE && !strcmp(m->name, name))
-            SY_CLEANUP(sy_core_model_remove(core, name));
+        if (m->used && !m->leaving && m->state == SY_MODEL_UNAVAILABLE && !strcmp(m->name, name))
+            SY_CLEANUP(remove_model(core, i));
     }
 }
 
@@ -398,19 +437,6 @@ int sy_core_model_add(struct sy_core *core, const char *path, const char *name, 
         if (takes_models(core, w))
             send_model(core, w, id);
     return SY_OK;
-}
-
-static void drop_model(struct sy_core *core, int model)
-{
-    struct sy_message message = {.id = SY_MSG_MODEL_DROP, .model_drop = {.model = (uint64_t)model}};
-    for (int w = 0; w < core->n_workers; w++) {
-        if (core->workers[w].has[model] == SY_HAS_NOT)
-            continue;
-        (void)sy_supervisor_send(core->supervisor, w, &message, NULL, 0);
-        if (core->workers[w].has[model] == SY_HAS_IT)
-            core->workers[w].has[model] = SY_HAS_NOT;
-    }
-    free_model(&core->models[model]);
 }
 
 static void settle(struct sy_core *core, int model)
@@ -560,16 +586,7 @@ int sy_core_model_remove(struct sy_core *core, const char *name)
 {
     int index = sy_core_model_index(core, name);
     SY_TRY(index);
-    sy_core_batch_flush(core->batches); /* what is gathered for it counts as a request */
-    if (core->models[index].state == SY_MODEL_ADDING)
-        return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
-    for (const struct sy_core_request *r = core->requests; r; r = r->next)
-        if (r->model == index)
-            return sy_error_set(SY_EBUSY, "model '%s' has requests that wait or run", name);
-    SY_TRY(sy_sched_model_remove(core->sched, index));
-    drop_model(core, index);
-    sy_core_heads_spend(core);
-    return SY_OK;
+    return remove_model(core, index);
 }
 
 int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)

@@ -110,7 +110,7 @@ static json_t *models_json(struct sy_core *core)
 {
     json_t *list = json_array();
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used)
+        if (core->models[i].used && !core->models[i].leaving)
             json_array_append_new(list, model_json(core, i));
     return list;
 }
