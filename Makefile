@@ -123,7 +123,8 @@ FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tes
                    tests/test_train_run.c tests/test_train_gradients.c)
 
 # And on a GPU, through the plugin: made for gpu-check and dist only.
-GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c)
+GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
+             tests/test_train_gradients.c)
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device

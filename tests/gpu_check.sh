@@ -67,7 +67,7 @@ if command -v compute-sanitizer >/dev/null; then
     step "memory checker on the device suite" \
         compute-sanitizer --error-exitcode 1 --target-processes application-only "$tests/test_device"
     # The operator table: what the engine's tests compute, each kernel's reads and writes checked; races between a block's threads.
-    for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer; do
+    for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer "$tests"/test_gpu_train_gradients; do
         case $test in *.d | *.o) continue ;; esac
         name=$(basename "$test")
         step "memory checker on $name" compute-sanitizer --error-exitcode 1 "$test"

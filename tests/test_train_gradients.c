@@ -34,6 +34,9 @@ static const struct sy_trainer_ops *ops = &sy_host_trainer;
 static void *(*device_view)(void *memory); /* of what is bound; NULL: the pointer itself */
 void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))
     __attribute__((weak));
+void *rig_take_memory(uint64_t bytes)
+    __attribute__((weak)); /* that the device sees too, 4096-aligned */
+void rig_drop_memory(void *memory) __attribute__((weak));
 static uint64_t seed;
 
 /* ---- building: -1 in a shape is the batch ------------------------------------------------------- */
@@ -610,8 +613,10 @@ static void bind_rig(struct rig *r)
 {
     size_t p = (ops->persistent_bytes(r->trainer) + 4095) / 4096 * 4096,
            e = (ops->ephemeral_bytes(r->trainer) + 4095) / 4096 * 4096;
-    r->persistent = aligned_alloc(4096, p);
-    r->ephemeral = aligned_alloc(4096, e);
+    r->persistent = rig_take_memory ? rig_take_memory(p) : aligned_alloc(4096, p);
+    r->ephemeral = rig_take_memory ? rig_take_memory(e) : aligned_alloc(4096, e);
+    assert_non_null(r->persistent);
+    assert_non_null(r->ephemeral);
     memset(r->persistent, 0xff, p);
     memset(r->ephemeral, 0xff, e);
     ops->bind(r->trainer, device_view ? device_view(r->persistent) : r->persistent,
@@ -653,12 +658,21 @@ static bool open_rig(struct rig *r, size_t which)
     return open_with(r, which, &o);
 }
 
+static void drop_memory(void *memory, bool is_device)
+{
+    if (is_device)
+        rig_drop_memory(memory);
+    else
+        free(memory);
+}
+
 static void close_rig(struct rig *r)
 {
+    bool is_device = rig_drop_memory != NULL;
     ops->destroy(r->trainer);
     sy_graph_free(r->graph);
-    free(r->persistent);
-    free(r->ephemeral);
+    drop_memory(r->persistent, is_device);
+    drop_memory(r->ephemeral, is_device);
 }
 
 static double loss_of(struct rig *r)
@@ -1070,6 +1084,36 @@ static void test_embedding(void **unused)
     close_rig(&r);
 }
 
+static void test_two_inputs(void **unused)
+{
+    (void)unused;
+    struct sy_train_options o = {.loss = SY_LOSS_MSE, .batch = BATCH};
+    struct rig r = {.graph = gb_new("inputs")};
+    struct sy_graph *g = r.graph;
+    float a[BATCH * 2], table[4];
+    const int64_t b[BATCH] = {1, 0, 1};
+    double wanted = 0;
+    int x = gb_input(g, LIST(1, 2)), ids = gb_input(g, LIST(1));
+    g->tensors[ids].dtype = SY_DTYPE_I64;
+    int y = node(g, SY_OP_GATHER, IN(weight(g, "table", LIST(2, 2)), ids), LIST(-1, 2));
+    gb_int(g, "axis", 0);
+    gb_output(g, node(g, SY_OP_MUL, IN(x, y), LIST(-1, 2)));
+    assert_int_equal(ops->create(g, &o, &r.trainer), SY_OK);
+    bind_rig(&r);
+    assert_int_equal(ops->get_state(r.trainer, 0, table), SY_OK);
+    for (int i = 0; i < BATCH * 2; i++) {
+        a[i] = (float)i - 2.5f;
+        double product = (double)a[i] * (double)table[2 * b[i / 2] + i % 2];
+        wanted += product * product / (BATCH * 2);
+    }
+    memcpy(ops->batch_input(r.trainer, 0), a, sizeof a);
+    memcpy(ops->batch_input(r.trainer, 1), b, sizeof b);
+    memset(ops->batch_labels(r.trainer), 0, sizeof a);
+    assert_int_equal(run_phase(&r), SY_OK);
+    assert_true(fabs(ops->loss(r.trainer) - wanted) < 1e-5 * wanted);
+    close_rig(&r);
+}
+
 /* The job must end before such a gradient is in a snapshot: at once, or one iteration later with nothing updated. */
 static void test_not_finite(void **unused)
 {
@@ -1104,14 +1148,11 @@ int main(void)
     printf("SY_SEED=%llu\n", (unsigned long long)seed);
     if (rig_choose_trainer)
         rig_choose_trainer(&ops, &device_view);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),
-                                       cmocka_unit_test(test_as_the_host),
-                                       cmocka_unit_test(test_embedding),
-                                       cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_recompute),
-                                       cmocka_unit_test(test_recompute_shrinks),
-                                       cmocka_unit_test(test_bf16),
-                                       cmocka_unit_test(test_dropout)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_as_the_host),
+        cmocka_unit_test(test_embedding),  cmocka_unit_test(test_two_inputs),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_recompute),  cmocka_unit_test(test_recompute_shrinks),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_dropout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
