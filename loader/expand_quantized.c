@@ -88,9 +88,9 @@ static int expand_where(struct sy_expand *e)
 static int expand_gemm(struct sy_expand *e)
 {
     const struct sy_tensor *b_scale = sy_expand_tensor(e, 4);
+    bool columns = b_scale && b_scale->shape.rank == 1; /* before tensors move */
     int a = dequantized(e, 0, 1, 2), b = dequantized(e, 3, 4, 5), c = sy_expand_input(e, 6), ids[3];
     float alpha = sy_node_float(e->node, "alpha", 1);
-    bool columns = b_scale && b_scale->shape.rank == 1;
     if (columns)
         sy_expand_set_int(e, "axis", sy_node_int(e->node, "transB", 0) != 0 ? 0 : 1);
     if (c >= 0) { /* its scale is that of the product */

@@ -218,6 +218,7 @@ def keras(kind, opset):
 
 def paddle(kind, opset):
     import paddle as p
+    import paddle2onnx
     nn = p.nn
     p.seed(1)
 
@@ -239,7 +240,8 @@ def paddle(kind, opset):
     }[kind]()
     net.eval()
     with tempfile.TemporaryDirectory() as folder:
-        p.onnx.export(net, folder + "/net", input_spec=[p.static.InputSpec([None, *shape], "float32", "x")], opset_version=opset)
+        p.jit.save(net, folder + "/net", input_spec=[p.static.InputSpec([None, *shape], "float32", "x")])
+        paddle2onnx.export(folder + "/net.json", folder + "/net.pdiparams", folder + "/net.onnx", opset_version=opset, optimize_tool="None")
         return onnx.load(folder + "/net.onnx"), [floats(2, *shape)]
 
 
