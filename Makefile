@@ -283,7 +283,10 @@ $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(B)/tests/test_cuda_engine: $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ)
+$(B)/tests/test_cuda_engine: $(OBJ)/tests/test_cuda_engine.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 $(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_fake_cuda/choose_fake_cuda.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) \
         $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)

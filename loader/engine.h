@@ -51,7 +51,7 @@ struct sy_engine_ops {
     /* What packed layouts depend on: library version and CPU class, e.g. "onednn-2.6.3 avx512_core_bf16". */
     int (*describe)(char *buffer, size_t bytes);
 
-    /* (optional: float32 only) Whether this machine can compute a graph of that precision; EUNSUPPORTED says what it lacks. */
+    /* (optional: float32 only) Whether this engine on this machine can compute a graph of that precision; EUNSUPPORTED says what it lacks. */
     int (*check_precision)(enum sy_precision precision);
 
     /* Compute threads of this process, pinned to `cores` (n of them). Before anything else. */

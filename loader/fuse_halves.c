@@ -5,34 +5,12 @@
 #include <string.h>
 
 #include "loader/fuse.h"
+#include "runtime/base/half.h"
 #include "runtime/base/status.h"
 
 static bool is_half(enum sy_dtype dtype)
 {
     return dtype == SY_DTYPE_F16 || dtype == SY_DTYPE_BF16;
-}
-
-static float from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. */
-static float wide_of(enum sy_dtype dtype, uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
-             mantissa = half & 1023;
-    if (dtype == SY_DTYPE_BF16)
-        return from_bits((uint32_t)half << 16);
-    if (exponent == 31)
-        return from_bits(sign | 0x7f800000 | mantissa << 13);
-    if (exponent == 0) {
-        float value = (float)mantissa / (float)(1 << 24);
-        return sign ? -value : value;
-    }
-    return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 static int widen_tensor(struct sy_tensor *t)
@@ -46,7 +24,8 @@ static int widen_tensor(struct sy_tensor *t)
     float *floats;
     SY_TRY(sy_graph_alloc(n, sizeof *floats, &floats));
     for (size_t i = 0; i < n; i++)
-        floats[i] = wide_of(from, halves[i]);
+        floats[i] =
+            from == SY_DTYPE_F16 ? sy_half_to_float(halves[i]) : sy_bf16_to_float(halves[i]);
     free(t->data);
     t->data = floats;
     t->data_bytes = n * sizeof *floats;

@@ -26,17 +26,17 @@ size_t sy_dtype_bytes(enum sy_dtype dtype)
 
 const char *sy_precision_name(enum sy_precision precision)
 {
-    return precision == SY_PRECISION_BF16 ? "bf16" : "f32";
+    return precision == SY_PRECISION_BF16 ? "bf16" : precision == SY_PRECISION_F16 ? "f16" : "f32";
 }
 
 int sy_precision_from_name(const char *name, enum sy_precision *out)
 {
-    for (int i = SY_PRECISION_F32; i <= SY_PRECISION_BF16; i++)
+    for (int i = SY_PRECISION_F32; i <= SY_PRECISION_F16; i++)
         if (strcmp(name, sy_precision_name((enum sy_precision)i)) == 0) {
             *out = (enum sy_precision)i;
             return SY_OK;
         }
-    return sy_error_set(SY_EARG, "precision %.40s: f32 and bf16 are known", name);
+    return sy_error_set(SY_EARG, "precision %.40s: f32, bf16 and f16 are known", name);
 }
 
 const char *sy_dtype_wire_name(enum sy_dtype dtype)

@@ -366,9 +366,9 @@ struct sy_node {
 
 /* What an engine may compute with instead of float32, where it gains by it: float32 tensors keep their type, and only multiplied
  * numbers are rounded; sums and normalisations stay float32. */
-enum sy_precision { SY_PRECISION_F32, SY_PRECISION_BF16 };
+enum sy_precision { SY_PRECISION_F32, SY_PRECISION_BF16, SY_PRECISION_F16 };
 
-const char *sy_precision_name(enum sy_precision precision);           /* "f32", "bf16" */
+const char *sy_precision_name(enum sy_precision precision);           /* "f32", "bf16", "f16" */
 int sy_precision_from_name(const char *name, enum sy_precision *out); /* EARG names it */
 
 struct sy_graph {

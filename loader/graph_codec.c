@@ -395,7 +395,7 @@ static int get_graph(const msgpack_object *o, struct sy_graph *graph)
     SY_TRY(get_ints(&f[4], &graph->n_inputs, &graph->inputs));
     SY_TRY(get_ints(&f[5], &graph->n_outputs, &graph->outputs));
     if (o->via.array.size > 6)
-        SY_TRY(get_int(&f[6], 0, SY_PRECISION_BF16, &precision));
+        SY_TRY(get_int(&f[6], 0, SY_PRECISION_F16, &precision));
     graph->precision = (enum sy_precision)precision;
     return sy_graph_check(graph);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/fake_math_internal.h"
 
@@ -325,6 +326,23 @@ static int64_t chain_integer(const struct sy_math_chain_step *s, int64_t x, int6
     }
 }
 
+double fake_float_at(enum sy_dtype type, const void *at, int64_t i)
+{
+    return (double)(type == SY_DTYPE_F16    ? sy_half_to_float(((const uint16_t *)at)[i])
+                    : type == SY_DTYPE_BF16 ? sy_bf16_to_float(((const uint16_t *)at)[i])
+                                            : ((const float *)at)[i]);
+}
+
+void fake_store_float(enum sy_dtype type, void *at, int64_t i, double value)
+{
+    if (type == SY_DTYPE_F16)
+        ((uint16_t *)at)[i] = sy_float_to_half((float)value);
+    else if (type == SY_DTYPE_BF16)
+        ((uint16_t *)at)[i] = sy_float_to_bf16((float)value);
+    else
+        ((float *)at)[i] = (float)value;
+}
+
 static int64_t integer_at(enum sy_dtype dtype, const void *at, int64_t i)
 {
     return dtype == SY_DTYPE_I64   ? ((const int64_t *)at)[i]
@@ -353,13 +371,16 @@ static void chain_element(const struct note *q, int64_t k, const int64_t *in, in
         bool reads = step->code <= SY_CHAIN_LAST_OPERAND;
         assert(!reads || step->input < c->n_inputs);
         if (c->dtype == SY_DTYPE_F32)
-            x = chain_float(step, x, reads ? ((float *)q->at[step->input])[in[step->input]] : 0);
+            x = chain_float(
+                step, x,
+                reads ? fake_float_at(c->in_types[step->input], q->at[step->input], in[step->input])
+                      : 0);
         else
             integer = chain_integer(step, integer,
                                     integer_at(c->dtype, q->at[step->input], in[step->input]));
     }
     if (c->dtype == SY_DTYPE_F32)
-        ((float *)q->at[5])[out] = (float)x;
+        fake_store_float(c->out_type, q->at[5], out, x);
     else
         store_integer(c->dtype, q->at[5], out, integer);
 }
@@ -432,12 +453,13 @@ static int equal(struct sy_math *math, const struct sy_math_choice *c, const voi
 static void run_cast(const struct note *q)
 {
     for (int64_t i = 0; i < q->n; i++) {
-        bool is_float = q->from == SY_DTYPE_F32;
-        float x = is_float ? ((float *)q->at[0])[i] : (float)integer_at(q->from, q->at[0], i);
+        bool is_float = q->from == SY_DTYPE_F32 || sy_math_is_narrow(q->from);
+        float x = (float)(is_float ? fake_float_at(q->from, q->at[0], i)
+                                   : (double)integer_at(q->from, q->at[0], i));
         int64_t n = is_float ? (x > -9.2e18f && x < 9.2e18f ? (int64_t)x : 0)
                              : integer_at(q->from, q->at[0], i);
-        if (q->to == SY_DTYPE_F32)
-            ((float *)q->at[1])[i] = x;
+        if (q->to == SY_DTYPE_F32 || sy_math_is_narrow(q->to))
+            fake_store_float(q->to, q->at[1], i, (double)x);
         else if (q->to == SY_DTYPE_BOOL)
             ((uint8_t *)q->at[1])[i] = is_float ? x != 0 : n != 0;
         else
@@ -485,6 +507,17 @@ static int fill(struct sy_math *math, void *to, int64_t n, float value)
 {
     struct note q = {.run = run_fill, .n = n, .value = value, .at = {fake_seen(to)}};
     return fake_enqueue(math, "fill", &q);
+}
+
+static void run_zero(const struct note *q)
+{
+    memset(q->at[0], 0, (size_t)q->n);
+}
+
+static int zero(struct sy_math *math, void *to, uint64_t bytes)
+{
+    struct note q = {.run = run_zero, .n = (int64_t)bytes, .at = {fake_seen(to)}};
+    return fake_enqueue(math, "zero", &q);
 }
 
 static void run_gather(const struct note *q)
@@ -552,7 +585,6 @@ static bool inside(int64_t at, int64_t extent)
 static double conv_element(const struct note *q, int64_t n, int64_t channel, const int64_t *o)
 {
     const struct sy_math_conv *c = &q->conv;
-    const float *x = q->at[0], *w = q->at[1];
     int64_t ins = c->in_channels / c->groups, first = channel / (c->out_channels / c->groups) * ins;
     double sum = 0;
     for (int64_t k = 0; k < c->kernel[0] * c->kernel[1] * c->kernel[2]; k++) {
@@ -564,7 +596,8 @@ static double conv_element(const struct note *q, int64_t n, int64_t channel, con
         int64_t at = ((n * c->in[0] + a) * c->in[1] + b) * c->in[2] + d;
         int64_t area = c->kernel[0] * c->kernel[1] * c->kernel[2];
         for (int64_t i = 0; i < ins; i++)
-            sum += (double)x[at * c->in_channels + first + i] * w[(channel * area + k) * ins + i];
+            sum += fake_float_at(c->type, q->at[0], at * c->in_channels + first + i) *
+                   fake_float_at(c->type, q->at[1], (channel * area + k) * ins + i);
     }
     return sum;
 }
@@ -578,8 +611,7 @@ void fake_spoil(void *scratch)
 static void run_conv(const struct note *q)
 {
     const struct sy_math_conv *c = &q->conv;
-    const float *bias = q->at[2], *residual = q->at[3];
-    float *y = q->at[4];
+    const float *bias = q->at[2];
     fake_spoil(q->at[5]);
     int64_t area = c->out[0] * c->out[1] * c->out[2];
     for (int64_t k = 0; k < c->batch * area; k++) {
@@ -589,8 +621,9 @@ static void run_conv(const struct note *q)
             int64_t at = k * c->out_channels + channel;
             double v = conv_element(q, k / area, channel, o);
             v += c->has_bias ? (double)bias[channel] : 0;
-            v += c->has_residual ? (double)residual[at] : 0;
-            y[at] = (float)activate(v, c->activation, c->act_alpha, c->act_beta);
+            v += c->has_residual ? fake_float_at(c->type, q->at[3], at) : 0;
+            fake_store_float(c->type, q->at[4], at,
+                             activate(v, c->activation, c->act_alpha, c->act_beta));
         }
     }
 }
@@ -609,7 +642,7 @@ static int conv(struct sy_math *math, struct sy_math_plan *plan, const void *x, 
     return fake_enqueue(math, "conv", &q);
 }
 
-static double pool_element(const struct note *q, const float *x, const int64_t *o)
+static double pool_element(const struct note *q, int64_t first, const int64_t *o)
 {
     const struct sy_math_pool *c = &q->pool;
     double sum = 0, largest = -INFINITY;
@@ -620,7 +653,9 @@ static double pool_element(const struct note *q, const float *x, const int64_t *
                 d = WINDOW_AT(c, o[2], k % c->kernel[2], 2);
         if (!inside(a, c->in[0]) || !inside(b, c->in[1]) || !inside(d, c->in[2]))
             continue;
-        double v = x[a * c->in_strides[2] + b * c->in_strides[3] + d * c->in_strides[4]];
+        double v = fake_float_at(c->type, q->at[0],
+                                 first + a * c->in_strides[2] + b * c->in_strides[3] +
+                                     d * c->in_strides[4]);
         sum += v;
         largest = v > largest ? v : largest;
         n++;
@@ -639,10 +674,10 @@ static void run_pool(const struct note *q)
         int64_t n = k / area / c->channels, channel = k / area % c->channels;
         int64_t o[3] = {k % area / c->out[2] / c->out[1], k % area / c->out[2] % c->out[1],
                         k % c->out[2]};
-        const float *x = (float *)q->at[0] + n * c->in_strides[0] + channel * c->in_strides[1];
-        ((float *)q->at[1])[n * c->out_strides[0] + channel * c->out_strides[1] +
-                            o[0] * c->out_strides[2] + o[1] * c->out_strides[3] +
-                            o[2] * c->out_strides[4]] = (float)pool_element(q, x, o);
+        int64_t first = n * c->in_strides[0] + channel * c->in_strides[1],
+                to = n * c->out_strides[0] + channel * c->out_strides[1] +
+                     o[0] * c->out_strides[2] + o[1] * c->out_strides[3] + o[2] * c->out_strides[4];
+        fake_store_float(c->type, q->at[1], to, pool_element(q, first, o));
     }
 }
 
@@ -658,21 +693,23 @@ static int pool(struct sy_math *math, const struct sy_math_pool *c, const void *
 static void run_matmul(const struct note *q)
 {
     const struct sy_math_matmul *m = &q->matmul;
-    const float *bias = q->at[2], *c = q->at[3];
+    const float *bias = q->at[2];
     fake_spoil(q->at[5]);
     for (int64_t i = 0; i < m->count * m->m * m->n; i++) {
         int64_t which = i / (m->m * m->n), row = i / m->n % m->m, column = i % m->n;
-        const float *a = (float *)q->at[0] + which * m->a_stride,
-                    *b = (float *)q->at[1] + which * m->b_stride;
+        int64_t a = which * m->a_stride, b = which * m->b_stride;
         int64_t to = which * m->y_stride + row * m->n + column;
         double sum = 0;
         for (int64_t k = 0; k < m->k; k++)
-            sum += (double)a[m->a_transposed ? k * m->m + row : row * m->k + k] *
-                   b[m->b_transposed ? column * m->k + k : k * m->n + column];
+            sum += fake_float_at(m->type, q->at[0],
+                                 a + (m->a_transposed ? k * m->m + row : row * m->k + k)) *
+                   fake_float_at(m->type, q->at[1],
+                                 b + (m->b_transposed ? column * m->k + k : k * m->n + column));
         sum *= (double)m->alpha;
-        sum += m->beta != 0 ? (double)m->beta * c[to] : 0;
+        sum += m->beta != 0 ? (double)m->beta * fake_float_at(m->y_type, q->at[3], to) : 0;
         sum += m->has_bias ? (double)bias[column] : 0;
-        ((float *)q->at[4])[to] = (float)activate(sum, m->activation, m->act_alpha, m->act_beta);
+        fake_store_float(m->y_type, q->at[4], to,
+                         activate(sum, m->activation, m->act_alpha, m->act_beta));
     }
 }
 
@@ -681,6 +718,7 @@ static int matmul(struct sy_math *math, struct sy_math_plan *plan, const void *a
 {
     assert(plan && !plan->is_conv && y != a && y != b);
     assert(plan->matmul.has_bias == !!bias && (plan->matmul.beta == 0 || c));
+    assert(!sy_math_is_narrow(plan->matmul.y_type) || plan->matmul.y_type == plan->matmul.type);
     struct note q = {.run = run_matmul,
                      .matmul = plan->matmul,
                      .at = {fake_seen(a), fake_seen(b), fake_seen(bias), fake_seen(c), fake_seen(y),
@@ -694,7 +732,7 @@ static void run_softmax(const struct note *q)
     for (int64_t k = 0; k < s->outer * s->inner; k++) {
         int64_t first = k / s->inner * s->extent * s->inner + k % s->inner;
         const float *x = (float *)q->at[0] + first;
-        float *y = (float *)q->at[1] + first;
+        assert(!sy_math_is_narrow(s->out_type) || q->at[0] != q->at[1]);
         double largest = -INFINITY, sum = 0;
         for (int64_t i = 0; i < s->extent; i++)
             largest = fmax(largest, x[i * s->inner]);
@@ -702,7 +740,8 @@ static void run_softmax(const struct note *q)
             sum += exp(x[i * s->inner] - largest);
         for (int64_t i = 0; i < s->extent; i++) {
             double v = x[i * s->inner] - largest;
-            y[i * s->inner] = (float)(s->logarithm ? v - log(sum) : exp(v) / sum);
+            fake_store_float(s->out_type, q->at[1], first + i * s->inner,
+                             s->logarithm ? v - log(sum) : exp(v) / sum);
         }
     }
 }
@@ -719,20 +758,22 @@ static void norm_row(const struct note *q, int64_t row)
     int64_t n = q->norm.columns;
     const float *x = (float *)q->at[0] + row * n, *skip = q->at[1], *scale = q->at[2],
                 *bias = q->at[3];
-    float *out = (float *)q->at[4] + row * n, *sums = q->at[5];
-    double mean = 0, variance = 0;
+    float *sums = q->at[5];
+    double mean = 0, variance = 0, *v = malloc((size_t)(n + 1) * sizeof *v);
+    assert(v);
     for (int64_t i = 0; i < n; i++) {
-        float v = x[i] + (skip ? skip[row * n + i] : 0);
+        v[i] = (double)(x[i] + (skip ? skip[row * n + i] : 0));
         if (sums)
-            sums[row * n + i] = v;
-        out[i] = v;
-        mean += (double)v / (double)n;
+            sums[row * n + i] = (float)v[i];
+        mean += v[i] / (double)n;
     }
     for (int64_t i = 0; i < n; i++)
-        variance += (out[i] - mean) * (out[i] - mean) / (double)n;
+        variance += (v[i] - mean) * (v[i] - mean) / (double)n;
     for (int64_t i = 0; i < n; i++)
-        out[i] = (float)((out[i] - mean) / sqrt(variance + (double)q->norm.epsilon) * scale[i] +
-                         (bias ? (double)bias[i] : 0));
+        fake_store_float(q->norm.out_type, q->at[4], row * n + i,
+                         (v[i] - mean) / sqrt(variance + (double)q->norm.epsilon) * scale[i] +
+                             (bias ? (double)bias[i] : 0));
+    free(v);
 }
 
 static void run_norm(const struct note *q)
@@ -883,6 +924,7 @@ const struct sy_math_ops fake_math = {
     .equal = equal,
     .move = move,
     .fill = fill,
+    .zero = zero,
     .gather = gather,
     .cast = cast,
     .softmax = softmax,

@@ -50,6 +50,9 @@ int fake_call(const char *name);
 /* A device pointer as the host's; NULL stays NULL. */
 void *fake_seen(const void *device);
 void fake_spoil(void *scratch);
+/* Element i of numbers that lie as this float type (NONE: float32); stored rounded. */
+double fake_float_at(enum sy_dtype type, const void *at, int64_t i);
+void fake_store_float(enum sy_dtype type, void *at, int64_t i, double value);
 
 /* tests/fake_math_train_ops.c */
 extern const struct sy_math_train_ops fake_math_train;

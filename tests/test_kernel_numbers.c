@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "workers/host/kernel.h"
+#include "runtime/base/half.h"
 
 static uint16_t bits_of(_Float16 value)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "workers/host/kernel.h"
 
 struct side {
     struct sy_graph graph; /* the caller's, in one precision */

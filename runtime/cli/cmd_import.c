@@ -226,9 +226,10 @@ int sy_cmd_import(int argc, char **argv)
          "whose engine packs, and is timed: host (default), emulated, cuda[:N]. With --no-profile "
          "a "
          "package for a GPU is made without one"},
-        {"precision", "f32|bf16",
-         "bf16: weights take half the bytes and products are computed in bf16, summed in f32; "
-         "needs a CPU with AVX512_BF16 or AMX. Default: f32; with --update, that of the package"},
+        {"precision", "f32|bf16|f16",
+         "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
+         "on the host bf16 only, with AVX512_BF16 or AMX. Default: f32; with --update, that of the "
+         "package"},
         {"calibrate", "[NAME=]FILE.npy",
          "samples of an input, on which the error against f32 is reported, instead of random ones; "
          "once for each input"},

@@ -6,8 +6,8 @@
 
 #include "loader/npy.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/half.h"
 #include "runtime/base/status.h"
-#include "workers/host/kernel.h"
 #include "workers/precision.h"
 
 #define RANDOM_SAMPLES 4
@@ -214,6 +214,11 @@ int sy_cli_report_precision(const struct sy_graph *graph, const struct sy_engine
                             const char *const *words, int n)
 {
     struct samples s = {.n = graph->n_inputs};
+    if (engine->attach && n == 0) {
+        fprintf(stderr, "%s: %s against f32 was not measured: it is on the host engine only\n",
+                graph->name, sy_precision_name(graph->precision));
+        return SY_OK;
+    }
     struct sy_precision_error *errors = calloc((size_t)graph->n_outputs + 1, sizeof *errors);
     s.inputs = calloc((size_t)graph->n_inputs + 1, sizeof *s.inputs);
     int status = errors && s.inputs

@@ -12,7 +12,7 @@
 #include "workers/cuda/host_ops.h"
 
 /* Raised whenever packed parameters or layer tables change their meaning. */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
 static const struct sy_cuda_op *const tables[] = {sy_cuda_ops_conv, sy_cuda_ops_matmul,
@@ -46,7 +46,14 @@ const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op)
 /* Layouts are our own: they depend on no library and on no GPU. */
 static int describe(char *buffer, size_t bytes)
 {
-    snprintf(buffer, bytes, "cuda-%d f32 channels-last", LAYOUT_VERSION);
+    snprintf(buffer, bytes, "cuda-%d channels-last", LAYOUT_VERSION);
+    return SY_OK;
+}
+
+/* Every GPU from sm_80 on multiplies all of them. */
+static int check_precision(enum sy_precision precision)
+{
+    (void)precision;
     return SY_OK;
 }
 
@@ -68,16 +75,23 @@ static bool is_param(const struct sy_graph *graph, const struct sy_node *node, i
     return graph->tensors[node->inputs[input]].data != NULL;
 }
 
+uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input)
+{
+    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
+    uint32_t layout = (uint32_t)(op && op->layout ? op->layout(graph, node, input) : SY_CUDA_AS_IS);
+    return layout | (sy_cuda_packs_narrow(graph, node, input) ? SY_CUDA_NARROW : 0);
+}
+
 static int add_param(const struct sy_graph *graph, struct sy_layer *layer, int input)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
-    uint32_t layout = (uint32_t)(op->layout ? op->layout(graph, node, input) : SY_CUDA_AS_IS);
+    uint32_t layout = sy_cuda_layout_of(graph, node, input);
     struct sy_param *param = &layer->params[layer->n_params];
-    *param = (struct sy_param){.input = input,
-                               .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN),
-                               .bytes = t->data_bytes};
+    *param =
+        (struct sy_param){.input = input,
+                          .offset_bytes = SY_ALIGN_UP(layer->bytes, (uint64_t)SY_PARAM_ALIGN),
+                          .bytes = layout & SY_CUDA_NARROW ? t->data_bytes / 2 : t->data_bytes};
     if (layout != SY_CUDA_AS_IS) {
         param->layout = malloc(sizeof layout);
         if (!param->layout)
@@ -138,21 +152,45 @@ static void allow_host_ops(bool allowed)
     engine.allow_host_ops = allowed;
 }
 
+/* In the operator's own layout, of the constant's type. */
+static int pack_as_is(const struct sy_graph *graph, const struct sy_node *node, int input, void *to)
+{
+    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
+    if (op->prepare && t->dtype == SY_DTYPE_F32)
+        return op->prepare(graph, node, input, to);
+    memcpy(to, t->data, t->data_bytes);
+    return SY_OK;
+}
+
+static int pack_narrow(const struct sy_graph *graph, const struct sy_node *node, int input,
+                       void *to)
+{
+    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    float *floats = malloc(t->data_bytes + 1);
+    if (!floats)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of %s", t->data_bytes,
+                            t->name);
+    int status = pack_as_is(graph, node, input, floats);
+    if (status == SY_OK)
+        status = sy_cuda_pack_narrow(graph, node, floats, t->data_bytes / sizeof *floats, to);
+    free(floats);
+    return status;
+}
+
 static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer, void *to)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
-    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
     if (sy_cuda_host_is_layer(layer))
         return sy_cuda_host_pack_layer(graph, layer, to);
     memset(to, 0, layer->bytes);
     for (int i = 0; i < layer->n_params; i++) {
         const struct sy_param *param = &layer->params[i];
-        const struct sy_tensor *t = &graph->tensors[node->inputs[param->input]];
         unsigned char *at = (unsigned char *)to + param->offset_bytes;
-        if (op->prepare && t->dtype == SY_DTYPE_F32)
-            SY_TRY(op->prepare(graph, node, param->input, at));
+        if (sy_cuda_packs_narrow(graph, node, param->input))
+            SY_TRY(pack_narrow(graph, node, param->input, at));
         else
-            memcpy(at, t->data, t->data_bytes);
+            SY_TRY(pack_as_is(graph, node, param->input, at));
     }
     return SY_OK;
 }
@@ -349,6 +387,7 @@ static int program_finish(struct sy_program *p)
 const struct sy_engine_ops sy_cuda_engine = {
     .name = "cuda",
     .describe = describe,
+    .check_precision = check_precision,
     .set_threads = set_threads,
     .attach = attach,
     .detach = detach,

@@ -93,9 +93,9 @@ static bool is_symmetric(const struct sy_math_conv *c, const struct window *w)
     return true;
 }
 
-static int run_fill(struct sy_program *p, const struct sy_cuda_step *step)
+static int run_zero(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    return p->ops->fill(p->math, sy_cuda_pointer(p, step->args[0]), step->fill.n, step->fill.value);
+    return p->ops->zero(p->math, sy_cuda_pointer(p, step->args[0]), step->zero_bytes);
 }
 
 /* A copy of the input with zeros around it; then the convolution pads nothing. */
@@ -104,7 +104,8 @@ static int pad_input(struct sy_program *p, struct sy_math_conv *c, const struct 
 {
     int padded, from = *value, spatial = p->values[from].rank - 2;
     int64_t dims[SY_MAX_RANK];
-    struct sy_math_move move = {.element_bytes = sizeof(float), .rank = spatial + 2};
+    enum sy_dtype dtype = p->values[from].dtype;
+    struct sy_math_move move = {.element_bytes = sy_math_float_bytes(dtype), .rank = spatial + 2};
     struct sy_cuda_step *step;
     memcpy(dims, p->values[from].dims, sizeof dims);
     memcpy(move.dims, p->values[from].dims, sizeof move.dims);
@@ -115,9 +116,9 @@ static int pad_input(struct sy_program *p, struct sy_math_conv *c, const struct 
         dims[2 + i] += w->left[k] + SY_MAX(w->right[k], (int64_t)0);
         c->in[k] = dims[2 + i];
     }
-    SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, spatial + 2, dims, true, &padded));
-    SY_TRY(sy_cuda_add_step(p, run_fill, &padded, 1, &step));
-    step->fill.n = sy_cuda_count(&p->values[padded]);
+    SY_TRY(sy_cuda_new_value(p, dtype, spatial + 2, dims, true, &padded));
+    SY_TRY(sy_cuda_add_step(p, run_zero, &padded, 1, &step));
+    step->zero_bytes = p->values[padded].bytes;
     sy_cuda_strides(&p->values[from], move.from_strides);
     sy_cuda_strides(&p->values[padded], move.to_strides);
     for (int i = 0; i < spatial; i++)
@@ -145,14 +146,17 @@ static int build_conv(struct sy_program *p)
     if (node->n_inputs < 2 || node->inputs[0] < 0 || node->inputs[1] < 0)
         return sy_cuda_unsupported(node, "an input that is left out");
     SY_TRY(read_shape(p, &conv, &window));
-    SY_TRY(sy_cuda_input_last(p, 0, &values[0]));
+    bool narrow = sy_cuda_multiplies_narrow(p, &p->layers[p->layer]);
+    SY_TRY(sy_cuda_input_as(p, 0, true, narrow, &values[0]));
     SY_TRY(sy_cuda_is_param(p, 1) ? sy_cuda_input(p, 1, &values[1]) /* packed so */
-                                  : sy_cuda_input_last(p, 1, &values[1]));
+                                  : sy_cuda_input_as(p, 1, true, narrow, &values[1]));
     if (conv.has_bias)
         SY_TRY(sy_cuda_input_plain(p, 2, &values[2]));
     if (conv.has_residual)
-        SY_TRY(sy_cuda_input_last(p, node->residual_input, &values[3]));
-    SY_TRY(sy_cuda_output(p, 0, true, &values[4])); /* not over the residual: device_math.h */
+        SY_TRY(sy_cuda_input_as(p, node->residual_input, true, narrow, &values[3]));
+    conv.type = p->values[values[0]].dtype;
+    SY_TRY(sy_cuda_output_as(p, 0, conv.type, true, /* not over the residual: device_math.h */
+                             &values[4]));
     memcpy(conv.pads, window.left, sizeof conv.pads);
     if (!is_symmetric(&conv, &window)) {
         SY_TRY(pad_input(p, &conv, &window, &values[0]));

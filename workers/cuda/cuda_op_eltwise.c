@@ -65,7 +65,7 @@ static int build_unary(struct sy_program *p)
     SY_TRY(sy_cuda_input(p, 0, &src));
     sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
     add_unary(&chain, node);
-    SY_TRY(sy_cuda_output_over(p, 0, src, &dst));
+    SY_TRY(sy_cuda_output_over(p, 0, src, sy_cuda_wanted(p, 0), &dst));
     return sy_cuda_add_chain(p, &chain, &src, dst);
 }
 
@@ -102,12 +102,13 @@ static bool code_of(enum sy_op op, enum sy_math_chain_code *code)
     return false;
 }
 
-static int check_types(struct sy_program *p, const int *inputs, int n, int out)
+static int check_types(struct sy_program *p)
 {
-    enum sy_dtype dtype = p->values[out].dtype;
-    for (int i = 0; i < n; i++)
-        if (p->values[inputs[i]].dtype != dtype)
-            return sy_cuda_unsupported(sy_cuda_node(p), "inputs of different element types");
+    const struct sy_node *node = sy_cuda_node(p);
+    enum sy_dtype dtype = p->graph->tensors[node->outputs[0]].dtype;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && sy_cuda_input_tensor(p, i)->dtype != dtype)
+            return sy_cuda_unsupported(node, "inputs of different element types");
     if (dtype != SY_DTYPE_F32 && dtype != SY_DTYPE_I32 && dtype != SY_DTYPE_I64)
         return sy_cuda_unsupported(sy_cuda_node(p), "this element type");
     return SY_OK;
@@ -132,13 +133,17 @@ static int build_fold(struct sy_program *p)
     int inputs[SY_MATH_CHAIN_IN], n = 0, out = -1;
     if (!code_of(node->op, &code) || node->n_inputs < 1)
         return sy_cuda_unsupported(node, "no inputs");
+    SY_TRY(check_types(p));
+    /* What goes through the output is not to be rounded on the way. */
+    enum sy_dtype type = node->n_inputs <= SY_MATH_CHAIN_IN
+                             ? sy_cuda_wanted(p, 0)
+                             : p->graph->tensors[node->outputs[0]].dtype;
     for (int i = 0; i < node->n_inputs; i++) {
         SY_TRY(sy_cuda_input(p, i, &inputs[n++]));
         if (n < SY_MATH_CHAIN_IN && i + 1 < node->n_inputs)
             continue;
         if (out < 0)
-            SY_TRY(sy_cuda_output(p, 0, wants_last(p, inputs, n), &out));
-        SY_TRY(check_types(p, inputs, n, out));
+            SY_TRY(sy_cuda_output_as(p, 0, type, wants_last(p, inputs, n), &out));
         SY_TRY(add_fold(p, code, inputs, n, out));
         inputs[0] = out; /* elementwise: may be read and written */
         n = 1;
@@ -186,7 +191,7 @@ static int build_where(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     int values[4];
     for (int i = 0; i < 3; i++)
-        SY_TRY(sy_cuda_input(p, i, &values[i]));
+        SY_TRY(sy_cuda_input_wide(p, i, &values[i]));
     SY_TRY(sy_cuda_output(p, 0, wants_last(p, values, 3), &values[3]));
     const struct sy_cuda_value *v = p->values;
     enum sy_dtype dtype = v[values[3]].dtype;
@@ -200,8 +205,8 @@ static int build_equal(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
     int values[4] = {-1};
-    SY_TRY(sy_cuda_input(p, 0, &values[1]));
-    SY_TRY(sy_cuda_input(p, 1, &values[2]));
+    SY_TRY(sy_cuda_input_wide(p, 0, &values[1]));
+    SY_TRY(sy_cuda_input_wide(p, 1, &values[2]));
     SY_TRY(sy_cuda_output(p, 0, wants_last(p, values + 1, 2), &values[3]));
     enum sy_dtype dtype = p->values[values[1]].dtype;
     if (p->values[values[2]].dtype != dtype || p->values[values[3]].dtype != SY_DTYPE_BOOL)
@@ -222,8 +227,8 @@ static int run_cast(struct sy_program *p, const struct sy_cuda_step *step)
 
 static bool castable(enum sy_dtype dtype)
 {
-    return dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_I64 ||
-           dtype == SY_DTYPE_BOOL;
+    return dtype == SY_DTYPE_F32 || sy_math_is_narrow(dtype) || dtype == SY_DTYPE_I32 ||
+           dtype == SY_DTYPE_I64 || dtype == SY_DTYPE_BOOL;
 }
 
 static int build_cast(struct sy_program *p)
@@ -231,7 +236,8 @@ static int build_cast(struct sy_program *p)
     int values[2];
     struct sy_cuda_step *step;
     SY_TRY(sy_cuda_input(p, 0, &values[0]));
-    SY_TRY(sy_cuda_output(p, 0, p->values[values[0]].channels_last, &values[1]));
+    SY_TRY(sy_cuda_output_as(p, 0, sy_cuda_wanted(p, 0), p->values[values[0]].channels_last,
+                             &values[1]));
     enum sy_dtype from = p->values[values[0]].dtype, to = p->values[values[1]].dtype;
     if (!castable(from) || !castable(to))
         return sy_cuda_unsupported(sy_cuda_node(p), "these element types");
@@ -246,7 +252,7 @@ static int build_expand(struct sy_program *p)
 {
     int src, dst;
     SY_TRY(sy_cuda_input(p, 0, &src));
-    SY_TRY(sy_cuda_output(p, 0, false, &dst));
+    SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &dst));
     return sy_cuda_add_expand(p, src, dst);
 }
 

@@ -65,7 +65,8 @@ static int check_operands(struct sy_program *p, const struct product *x)
 {
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_cuda_value *a = &p->values[x->a], *b = &p->values[x->b];
-    if (a->dtype != SY_DTYPE_F32 || b->dtype != SY_DTYPE_F32)
+    if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
+        sy_cuda_input_tensor(p, 1)->dtype != SY_DTYPE_F32)
         return sy_cuda_unsupported(node, "these element types; only float32");
     if (a->rank < 2 || b->rank < 2)
         return sy_cuda_unsupported(node, "a product with a vector");
@@ -144,7 +145,8 @@ static int read_batch(struct sy_program *p, struct product *x, struct sy_cuda_lo
         loops->dims[i] = x->dims[i];
         for (int k = 0; k < 3; k++) {
             loops->strides[k][i] = x->strides[k][i];
-            while (loops->strides[k][i] * (int64_t)sizeof(float) % m->align_bytes)
+            while (loops->strides[k][i] * sy_math_float_bytes(k < 2 ? m->type : m->y_type) %
+                   m->align_bytes)
                 m->align_bytes /= 2;
         }
     }
@@ -175,22 +177,23 @@ static int place_output(struct sy_program *p, bool over_bias, struct sy_math_mat
 {
     const struct sy_node *node = sy_cuda_node(p);
     int over = over_bias ? bias_of(node) : node->residual_input, from;
+    bool narrow = sy_math_is_narrow(m->y_type);
     *c = -1;
     m->beta = 0;
     if (over < 0)
-        return sy_cuda_output(p, 0, false, y);
+        return sy_cuda_output_as(p, 0, m->y_type, false, y);
     if (over_bias && node->residual_input >= 0)
         return sy_cuda_unsupported(node, "a residual together with a bias that is not one row");
-    SY_TRY(sy_cuda_input_plain(p, over, &from));
+    SY_TRY(sy_cuda_input_as(p, over, false, narrow, &from));
     m->beta = 1;
     if (over_bias && node->op == SY_OP_GEMM && !sy_cuda_is_param(p, over))
         m->beta = sy_node_float(node, "beta", 1);
     if (over_bias) {
-        SY_TRY(sy_cuda_output(p, 0, false, y));
+        SY_TRY(sy_cuda_output_as(p, 0, m->y_type, false, y));
         *c = *y;
         return sy_cuda_add_expand(p, from, *y);
     }
-    SY_TRY(sy_cuda_output_over(p, over, from, y));
+    SY_TRY(sy_cuda_output_over(p, over, from, m->y_type, y));
     *c = from;
     if (p->values[from].bytes == p->values[*y].bytes)
         return SY_OK;
@@ -202,8 +205,9 @@ static int place_output(struct sy_program *p, bool over_bias, struct sy_math_mat
 static int run_matmul(struct sy_program *p, const struct sy_cuda_step *step)
 {
     const struct sy_cuda_loops *l = &step->loops;
-    float *at[5];
-    int64_t total = 1;
+    unsigned char *at[5];
+    int64_t total = 1, bytes = sy_math_float_bytes(step->matmul.type),
+            y_bytes = sy_math_float_bytes(step->matmul.y_type);
     for (int i = 0; i < 5; i++)
         at[i] = sy_cuda_pointer(p, step->args[i]);
     for (int i = 0; i < l->rank; i++)
@@ -215,9 +219,10 @@ static int run_matmul(struct sy_program *p, const struct sy_cuda_step *step)
                 offset[o] += left % l->dims[i] * l->strides[o][i];
             left /= l->dims[i];
         }
-        SY_TRY(p->ops->matmul(p->math, step->plan, at[0] + offset[0], at[1] + offset[1], at[2],
-                              at[3] ? at[3] + offset[2] : NULL, at[4] + offset[2],
-                              (unsigned char *)p->binding->workspace + p->scratch_offset));
+        SY_TRY(p->ops->matmul(
+            p->math, step->plan, at[0] + offset[0] * bytes, at[1] + offset[1] * bytes, at[2],
+            at[3] ? at[3] + offset[2] * y_bytes : NULL, at[4] + offset[2] * y_bytes,
+            (unsigned char *)p->binding->workspace + p->scratch_offset));
     }
     return SY_OK;
 }
@@ -229,9 +234,12 @@ static int build_matmul(struct sy_program *p)
     struct sy_cuda_loops loops;
     struct sy_cuda_step *step;
     int bias = -1, c;
-    SY_TRY(sy_cuda_input_plain(p, 0, &x.a));
-    SY_TRY(sy_cuda_input_plain(p, 1, &x.b));
+    bool narrow = sy_cuda_multiplies_narrow(p, &p->layers[p->layer]);
+    SY_TRY(sy_cuda_input_as(p, 0, false, narrow, &x.a));
+    SY_TRY(sy_cuda_input_as(p, 1, false, narrow, &x.b));
     SY_TRY(check_operands(p, &x));
+    x.m.type = p->values[x.a].dtype;
+    x.m.y_type = narrow ? sy_cuda_wanted(p, 0) : SY_DTYPE_F32;
     x.prepared = sy_cuda_is_param(p, 1) && is_prepared(p->graph, node);
     SY_TRY(read_extents(p, &x));
     x.m.has_bias = is_row_bias(p, x.m.n);

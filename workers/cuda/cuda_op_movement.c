@@ -17,7 +17,7 @@ static int copy_view(struct sy_program *p, int src)
 {
     int out;
     struct sy_cuda_step *step;
-    SY_TRY(sy_cuda_output(p, 0, false, &out));
+    SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &out));
     if (p->values[out].bytes != p->values[src].bytes)
         return sy_cuda_unsupported(sy_cuda_node(p), "a view of another size");
     return sy_cuda_add_step(p, run_copy, (int[]){src, out}, 2, &step);
@@ -27,7 +27,7 @@ static int copy_view(struct sy_program *p, int src)
 static int build_view(struct sy_program *p)
 {
     int src, out;
-    SY_TRY(sy_cuda_input_plain(p, 0, &src));
+    SY_TRY(sy_cuda_input_rows(p, 0, &src));
     if (sy_cuda_is_param(p, 0))
         return copy_view(p, src);
     SY_TRY(sy_cuda_new_alias(p, src, sy_cuda_node(p)->outputs[0], false, &out));
@@ -69,7 +69,7 @@ static int build_transpose(struct sy_program *p)
     int64_t strides[SY_MAX_RANK];
     int src, dst;
     SY_TRY(sy_cuda_input(p, 0, &src));
-    SY_TRY(sy_cuda_output(p, 0, false, &dst));
+    SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &dst));
     int rank = p->values[src].rank;
     start_move(p, dst, src, dst, &move);
     sy_cuda_strides(&p->values[src], strides);
@@ -86,7 +86,7 @@ static int build_slice(struct sy_program *p)
     struct sy_math_move move;
     int src, dst;
     SY_TRY(sy_cuda_input(p, 0, &src));
-    SY_TRY(sy_cuda_output(p, 0, p->values[src].channels_last, &dst));
+    SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, p->values[src].channels_last, &dst));
     if (!starts || !steps || starts->n != p->values[src].rank || steps->n != starts->n)
         return sy_error_set(
             SY_ECORRUPT, "node %s: slice without starts and steps for all dimensions", node->name);
@@ -119,7 +119,7 @@ static int build_split(struct sy_program *p)
         int dst;
         if (node->outputs[i] < 0)
             return sy_cuda_unsupported(node, "an output that is left out");
-        SY_TRY(sy_cuda_output(p, i, p->values[src].channels_last, &dst));
+        SY_TRY(sy_cuda_output_as(p, i, p->values[src].dtype, p->values[src].channels_last, &dst));
         start_move(p, dst, src, dst, &move);
         move.from_offset = at * move.from_strides[axis];
         at += p->values[dst].dims[axis];
@@ -142,7 +142,7 @@ static int build_pad(struct sy_program *p)
     int src, dst;
     if (mode && mode->s && strcmp(mode->s, "constant") != 0)
         return sy_cuda_unsupported(node, "padding other than with a constant");
-    SY_TRY(sy_cuda_input(p, 0, &src));
+    SY_TRY(sy_cuda_input_wide(p, 0, &src));
     SY_TRY(sy_cuda_output(p, 0, p->values[src].channels_last, &dst));
     if (p->values[src].dtype != SY_DTYPE_F32 || !pads || pads->n != 2 * p->values[src].rank)
         return sy_cuda_unsupported(node, "only float32");
@@ -180,12 +180,14 @@ static int build_concat(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     int64_t at = 0;
     int dst, axis;
-    SY_TRY(sy_cuda_output(p, 0, wants_last(p), &dst));
+    enum sy_dtype type = sy_cuda_wanted(p, 0);
+    SY_TRY(sy_cuda_output_as(p, 0, type, wants_last(p), &dst));
     SY_TRY(axis_of(node, p->values[dst].rank, &axis));
     for (int i = 0; i < node->n_inputs; i++) {
         struct sy_math_move move;
         int src;
         SY_TRY(sy_cuda_input(p, i, &src));
+        SY_TRY(sy_cuda_input_as(p, i, p->values[src].channels_last, sy_math_is_narrow(type), &src));
         if (p->values[src].dtype != p->values[dst].dtype ||
             p->values[src].rank != p->values[dst].rank)
             return sy_cuda_unsupported(node, "inputs of different element types or ranks");
@@ -215,9 +217,9 @@ static int build_gather(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     struct sy_cuda_step *step;
     int values[3], axis;
-    SY_TRY(sy_cuda_input_plain(p, 0, &values[0]));
+    SY_TRY(sy_cuda_input_rows(p, 0, &values[0]));
     SY_TRY(sy_cuda_input_plain(p, 1, &values[1]));
-    SY_TRY(sy_cuda_output(p, 0, false, &values[2]));
+    SY_TRY(sy_cuda_output_as(p, 0, p->values[values[0]].dtype, false, &values[2]));
     const struct sy_cuda_value x = p->values[values[0]], i = p->values[values[1]];
     if (i.dtype != SY_DTYPE_I64 && i.dtype != SY_DTYPE_I32)
         return sy_cuda_unsupported(node, "indices that are not int32 or int64");

@@ -61,14 +61,15 @@ static int build_layer_norm(struct sy_program *p)
     SY_TRY(axis_of(node, x.rank, &axis));
     int64_t columns = product(x.dims, axis, x.rank);
     SY_TRY(check_sizes(p, values, columns));
-    SY_TRY(sy_cuda_output(p, 0, false, &values[4]));
+    enum sy_dtype type = sy_cuda_wanted(p, 0);
+    SY_TRY(sy_cuda_output_as(p, 0, type, false, &values[4]));
     if (skips && node->n_outputs > 1 && node->outputs[node->n_outputs - 1] >= 0)
         SY_TRY(sy_cuda_output(p, node->n_outputs - 1, false, &values[5]));
     SY_TRY(sy_cuda_add_step(p, run_layer_norm, values, 6, &step));
-    step->layer_norm =
-        (struct sy_math_layer_norm){.rows = product(x.dims, 0, axis),
-                                    .columns = columns,
-                                    .epsilon = sy_node_float(node, "epsilon", 1e-5f)};
+    step->layer_norm = (struct sy_math_layer_norm){.rows = product(x.dims, 0, axis),
+                                                   .columns = columns,
+                                                   .epsilon = sy_node_float(node, "epsilon", 1e-5f),
+                                                   .out_type = type};
     return SY_OK;
 }
 
@@ -97,7 +98,7 @@ static int build_batch_norm(struct sy_program *p)
     int values[5], out;
     SY_TRY(sy_cuda_input(p, 0, &values[0]));
     const struct sy_cuda_value x = p->values[values[0]];
-    if (x.dtype != SY_DTYPE_F32 || x.rank < 2)
+    if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || x.rank < 2)
         return sy_cuda_unsupported(node, "only float32 of two dimensions and more");
     for (int i = 1; i < 5; i++) {
         int value;
@@ -106,7 +107,7 @@ static int build_batch_norm(struct sy_program *p)
             return sy_cuda_unsupported(node, "a parameter that has not one float per channel");
         SY_TRY(per_channel(p, value, x.rank, x.dims[1], &values[i]));
     }
-    SY_TRY(sy_cuda_output(p, 0, x.channels_last, &out));
+    SY_TRY(sy_cuda_output_as(p, 0, sy_cuda_wanted(p, 0), x.channels_last, &out));
     sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
     sy_cuda_chain_add(&chain, SY_CHAIN_SUB, 3, 0, 0);
     sy_cuda_chain_add(&chain, SY_CHAIN_MUL_RSQRT, 4, sy_node_float(node, "epsilon", 1e-5f), 0);
@@ -133,12 +134,13 @@ static int build_softmax(struct sy_program *p)
     if (x.dtype != SY_DTYPE_F32)
         return sy_cuda_unsupported(node, "only float32");
     SY_TRY(axis_of(node, x.rank, &axis));
-    SY_TRY(sy_cuda_output_over(p, 0, values[0], &values[1]));
+    SY_TRY(sy_cuda_output_over(p, 0, values[0], sy_cuda_wanted(p, 0), &values[1]));
     SY_TRY(sy_cuda_add_step(p, run_softmax, values, 2, &step));
     step->softmax = (struct sy_math_softmax){.outer = product(x.dims, 0, axis),
                                              .extent = x.dims[axis],
                                              .inner = product(x.dims, axis + 1, x.rank),
-                                             .logarithm = node->op == SY_OP_LOG_SOFTMAX};
+                                             .logarithm = node->op == SY_OP_LOG_SOFTMAX,
+                                             .out_type = p->values[values[1]].dtype};
     return SY_OK;
 }
 
@@ -156,7 +158,7 @@ static int build_reduce(struct sy_program *p)
     const struct sy_attr *axes = sy_node_attr(node, "axes");
     struct sy_cuda_step *step;
     int values[2];
-    SY_TRY(sy_cuda_input(p, 0, &values[0]));
+    SY_TRY(sy_cuda_input_wide(p, 0, &values[0]));
     if (p->values[values[0]].dtype != SY_DTYPE_F32)
         return sy_cuda_unsupported(node, "only float32");
     SY_TRY(sy_cuda_output(p, 0, false, &values[1]));

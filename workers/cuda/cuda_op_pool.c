@@ -58,10 +58,11 @@ static int build_pool(struct sy_program *p)
     if (node->n_outputs > 1 && node->outputs[1] >= 0)
         return sy_cuda_unsupported(node, "the indices output");
     SY_TRY(sy_cuda_input(p, 0, &values[0]));
-    if (p->values[values[0]].dtype != SY_DTYPE_F32 || p->values[values[0]].rank < 3 ||
+    if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || p->values[values[0]].rank < 3 ||
         p->values[values[0]].rank > 5)
         return sy_cuda_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
-    SY_TRY(sy_cuda_output(p, 0, p->values[values[0]].channels_last, &values[1]));
+    s.type = p->values[values[0]].dtype;
+    SY_TRY(sy_cuda_output_as(p, 0, s.type, p->values[values[0]].channels_last, &values[1]));
     const struct sy_cuda_value *x = &p->values[values[0]], *y = &p->values[values[1]];
     s.max = node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
     s.count_padding = node->op == SY_OP_AVERAGE_POOL && sy_node_int(node, "count_include_pad", 0);

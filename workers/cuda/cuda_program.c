@@ -62,7 +62,8 @@ static int deliver(struct sy_program *p, int output)
         if (!constant)
             return sy_error_set(SY_ECORRUPT, "output %s is neither computed nor constant",
                                 p->graph->tensors[tensor].name);
-    } else if (p->values[value].channels_last) {
+    } else if (p->values[value].channels_last ||
+               p->values[value].dtype != p->graph->tensors[tensor].dtype) {
         int plain;
         SY_TRY(sy_cuda_new_of(p, tensor, false, &plain));
         SY_TRY(sy_cuda_add_reorder(p, value, plain));
@@ -135,7 +136,8 @@ static void forget_since(struct sy_program *p, int n_steps, int n_values)
     p->n_values = n_values;
     for (int t = 0; t < p->graph->n_tensors; t++) {
         p->native[t] = p->native[t] < n_values ? p->native[t] : -1;
-        p->converted[t] = p->converted[t] < n_values ? p->converted[t] : -1;
+        for (int f = 0; f < SY_CUDA_FORMS; f++)
+            p->forms[t][f] = p->forms[t][f] < n_values ? p->forms[t][f] : -1;
     }
 }
 
@@ -249,15 +251,17 @@ static int start(struct sy_program *p)
     size_t n = (size_t)p->graph->n_tensors + 1;
     p->id = atomic_fetch_add(&n_programs, 1) + 1;
     p->native = malloc(n * sizeof *p->native);
-    p->converted = malloc(n * sizeof *p->converted);
+    p->forms = malloc(n * sizeof *p->forms);
+    p->wants = calloc(n, sizeof *p->wants);
     p->last_use = malloc(n * sizeof *p->last_use);
     p->layer_steps = calloc((size_t)p->n_layers + 1, sizeof *p->layer_steps);
-    if (!p->native || !p->converted || !p->last_use || !p->layer_steps)
+    if (!p->native || !p->forms || !p->wants || !p->last_use || !p->layer_steps)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
-    memset(p->converted, 0xff, n * sizeof *p->converted);
+    memset(p->forms, 0xff, n * sizeof *p->forms);
     memset(p->last_use, 0xff, n * sizeof *p->last_use);
     find_last_uses(p);
+    sy_cuda_plan_narrow(p);
     return SY_OK;
 }
 
@@ -339,7 +343,8 @@ void sy_cuda_program_destroy(struct sy_program *p)
     free(p->steps);
     free(p->values);
     free(p->native);
-    free(p->converted);
+    free(p->forms);
+    free(p->wants);
     free(p->last_use);
     free(p->layer_steps);
     free(p);

@@ -9,7 +9,9 @@
  * E1: program_run enqueues and returns; nothing on the host reads what the device writes before the stream was synchronised.
  * E2: graph inputs are copied to the workspace in the first layer, one copy a tensor; outputs leave in the layer that makes them.
  * E3: every constant that a step reads is a parameter, integers too: what the device reads has travelled with its group.
- * E4: how large a workspace is depends on graph and batch size alone, not on which algorithms were fast. */
+ * E4: how large a workspace is depends on graph and batch size alone, not on which algorithms were fast.
+ * E5: in a graph of precision bf16 or f16 the value of a float32 tensor may lie as that: its dtype says so (P12). Readers ask for a form;
+ *     a form that is not there is made once. Of parameters only those that sy_cuda_packs_narrow names lie so. */
 #ifndef SY_WORKERS_CUDA_CUDA_PROGRAM_H
 #define SY_WORKERS_CUDA_CUDA_PROGRAM_H
 
@@ -21,6 +23,7 @@
 
 #define SY_CUDA_STEP_ARGS   6
 #define SY_CUDA_MATMUL_RANK 3 /* of the loops around one strided product */
+#define SY_CUDA_FORMS       4 /* row-major or channels last, as the tensor's type or narrow */
 
 enum sy_cuda_place { SY_CUDA_WORKSPACE, SY_CUDA_PARAMS };
 
@@ -74,6 +77,7 @@ struct sy_cuda_step {
             int64_t n;
             float value;
         } fill;
+        uint64_t zero_bytes;
         struct {
             enum sy_dtype from, to;
             int64_t n;
@@ -94,8 +98,11 @@ struct sy_program {
     uint64_t id; /* of this program, never used again */
     int n_values, values_capacity;
     struct sy_cuda_value *values;
-    int *native, *converted; /* per tensor: its value as it was made, and in the other layout; -1 */
-    int *last_use;           /* per tensor: last layer that reads it */
+    int *native;                 /* per tensor: its value as it was made; -1 */
+    int (*forms)[SY_CUDA_FORMS]; /* per tensor: what was made of that for readers, by form_of; -1 */
+    enum sy_dtype narrow;        /* E5: BF16, F16; NONE in a graph of float32 */
+    unsigned char *wants;        /* E5: per tensor, what its readers ask for */
+    int *last_use;               /* per tensor: last layer that reads it */
     int n_steps, steps_capacity;
     struct sy_cuda_step *steps;
     int *layer_steps; /* first step of each layer, n_layers + 1 entries */
@@ -114,7 +121,9 @@ int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const
                       bool channels_last, int *out);
 /* Bytes in the workspace for the tensor. channels_last: only with 3 to 5 dimensions. */
 int sy_cuda_new_of(struct sy_program *p, int tensor, bool channels_last, int *out);
-/* Another view of `value`'s bytes: the tensor's dims. */
+int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool channels_last,
+                   int *out);
+/* Another view of `value`'s bytes: the tensor's dims; narrow if the value is. */
 int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out);
 bool sy_cuda_is_param(const struct sy_program *p, int input);
 void *sy_cuda_pointer(const struct sy_program *p, int value); /* during a run; -1: NULL */
@@ -122,15 +131,21 @@ void sy_cuda_touch(struct sy_program *p, int value);
 void sy_cuda_strides(const struct sy_cuda_value *value, int64_t *strides);
 int64_t sy_cuda_count(const struct sy_cuda_value *value); /* elements */
 
-/* Node input `input` of the layer being built: as it is; row-major; channels last. Where it is not, a move is added. */
-int sy_cuda_input(struct sy_program *p, int input, int *out);
-int sy_cuda_input_plain(struct sy_program *p, int input, int *out);
-int sy_cuda_input_last(struct sy_program *p, int input, int *out);
-/* A fresh value for node output `output`, set. */
+/* Node input `input` of the layer being built. Where it is not what is asked for, a step that makes it so is added. */
+int sy_cuda_input(struct sy_program *p, int input, int *out);       /* as it is */
+int sy_cuda_input_rows(struct sy_program *p, int input, int *out);  /* row-major, perhaps narrow */
+int sy_cuda_input_wide(struct sy_program *p, int input, int *out);  /* any layout, not narrow */
+int sy_cuda_input_plain(struct sy_program *p, int input, int *out); /* row-major, not narrow */
+/* narrow: of a float32 tensor, in a graph that has a narrow type. */
+int sy_cuda_input_as(struct sy_program *p, int input, bool channels_last, bool narrow, int *out);
+/* A fresh value for node output `output`, set: of the tensor's type; of another. */
 int sy_cuda_output(struct sy_program *p, int output, bool channels_last, int *out);
+int sy_cuda_output_as(struct sy_program *p, int output, enum sy_dtype dtype, bool channels_last,
+                      int *out);
 void sy_cuda_set_output(struct sy_program *p, int output, int value);
-/* Over the bytes of `value` (input `input`, of the output's size) if nobody needs them any more, else fresh; the same layout. */
-int sy_cuda_output_over(struct sy_program *p, int input, int value, int *out);
+/* As `dtype` over the bytes of `value` (input `input`, of the output's shape) if they are that and nobody needs them any more, else fresh;
+ * the same layout. */
+int sy_cuda_output_over(struct sy_program *p, int input, int value, enum sy_dtype dtype, int *out);
 bool sy_cuda_is_last_use(const struct sy_program *p, int input, int value);
 
 const struct sy_node *sy_cuda_node(const struct sy_program *p);
@@ -139,12 +154,26 @@ void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at 
 /* The tensor is an output of the graph or read by a node. */
 bool sy_cuda_is_read(const struct sy_graph *graph, int tensor);
 
+/* ---- narrow values (E5), cuda_narrow.c ---- */
+/* The graph's narrow type, NONE if it has none. */
+enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph);
+/* Whether constant `input` of the node is packed narrow; looks at no data. */
+bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *node, int input);
+/* n floats to the graph's narrow type. EUNSUPPORTED, naming the node, if one becomes infinite by it. */
+int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node,
+                        const float *floats, size_t n, uint16_t *out);
+/* Whether the layer, a convolution or a product, multiplies narrow numbers. */
+bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
+void sy_cuda_plan_narrow(struct sy_program *p); /* fills p->wants */
+/* What output `output` of the layer being built is best written as: narrow if all readers want it so, else the tensor's type. */
+enum sy_dtype sy_cuda_wanted(const struct sy_program *p, int output);
+
 /* ---- steps ---- */
 /* Valid until the next one is added. Values are touched; -1: none. */
 int sy_cuda_add_step(struct sy_program *p, sy_cuda_step_run run, const int *values, int n,
                      struct sy_cuda_step **out);
 int sy_cuda_add_move(struct sy_program *p, const struct sy_math_move *move, int from, int to);
-/* All elements of `from` to `to`, of equal dims, from layout to layout. */
+/* All elements of `from` to `to`, of equal dims, from layout to layout, and to another float type. */
 int sy_cuda_add_reorder(struct sy_program *p, int from, int to);
 int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const int *inputs,
                       int out);
@@ -173,6 +202,7 @@ int sy_cuda_program_steps(struct sy_program *program, int first, int end);
 
 /* ---- operators: each adds the steps of one node ---- */
 enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, kernel, in] */ };
+#define SY_CUDA_NARROW 2u /* added to a layout: of the graph's narrow type */
 
 struct sy_cuda_op {
     enum sy_op op;
@@ -180,10 +210,12 @@ struct sy_cuda_op {
     /* (optional) The layout of parameter `input`. */
     enum sy_cuda_layout (*layout)(const struct sy_graph *graph, const struct sy_node *node,
                                   int input);
-    /* (optional) Writes the parameter to `to`, which has the constant's size. */
+    /* (optional) Writes the parameter, of float32, to `to`, which has the constant's size. */
     int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
 };
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
+/* The layout of parameter `input`, narrowness included. */
+uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[],
     sy_cuda_ops_movement[]; /* each ends with build NULL */

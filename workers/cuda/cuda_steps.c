@@ -114,9 +114,19 @@ int sy_cuda_add_move(struct sy_program *p, const struct sy_math_move *move, int 
     return SY_OK;
 }
 
+/* Between float types: a chain that only loads. */
+static int add_conversion(struct sy_program *p, int from, int to)
+{
+    struct sy_math_chain chain = {.n_inputs = 1};
+    sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
+    return sy_cuda_add_chain(p, &chain, &from, to);
+}
+
 int sy_cuda_add_reorder(struct sy_program *p, int from, int to)
 {
     const struct sy_cuda_value *v = &p->values[from];
+    if (v->dtype != p->values[to].dtype)
+        return add_conversion(p, from, to);
     struct sy_math_move move = {.element_bytes = (int64_t)sy_dtype_bytes(v->dtype),
                                 .rank = v->rank};
     memcpy(move.dims, v->dims, sizeof move.dims);
@@ -169,6 +179,11 @@ void sy_cuda_chain_activation(struct sy_math_chain *chain, const struct sy_node 
                       clip ? node->act_beta : 0);
 }
 
+static bool is_float(enum sy_dtype dtype)
+{
+    return dtype == SY_DTYPE_F32 || sy_math_is_narrow(dtype);
+}
+
 int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const int *inputs, int out)
 {
     struct sy_cuda_step *step;
@@ -176,13 +191,16 @@ int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const i
     int64_t *strides[1 + SY_MATH_CHAIN_IN];
     _Static_assert(SY_CUDA_STEP_ARGS == SY_MATH_CHAIN_IN + 1, "the output comes behind the inputs");
     const struct sy_cuda_value *to = &p->values[out];
-    chain->dtype = to->dtype;
+    chain->dtype = is_float(to->dtype) ? SY_DTYPE_F32 : to->dtype;
+    chain->out_type = to->dtype;
     chain->rank = to->rank;
     memcpy(chain->dims, to->dims, sizeof chain->dims);
     sy_cuda_strides(to, chain->out_strides);
     for (int i = 0; i < chain->n_inputs; i++) {
-        if (p->values[inputs[i]].dtype != to->dtype)
+        enum sy_dtype dtype = p->values[inputs[i]].dtype;
+        if (dtype != to->dtype && !(is_float(dtype) && is_float(to->dtype)))
             return sy_cuda_unsupported(sy_cuda_node(p), "inputs of different element types");
+        chain->in_types[i] = dtype;
         SY_TRY(sy_cuda_broadcast(p, inputs[i], out, chain->in_strides[i]));
         values[i] = inputs[i];
     }

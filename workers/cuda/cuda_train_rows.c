@@ -15,7 +15,8 @@ static void describe_softmax(const struct sy_trainer *t, const struct sy_node *n
     int axis = (int)sy_node_int(node, "axis", -1);
     bool is_flat = sy_node_int(node, "flat", 0) != 0;
     axis += axis < 0 ? rank : 0;
-    *s = (struct sy_math_softmax){1, 1, 1, node->op == SY_OP_LOG_SOFTMAX};
+    *s = (struct sy_math_softmax){
+        .outer = 1, .extent = 1, .inner = 1, .logarithm = node->op == SY_OP_LOG_SOFTMAX};
     for (int i = 0; i < rank; i++)
         *(i < axis ? &s->outer : i == axis || is_flat ? &s->extent : &s->inner) *= dims[i];
 }

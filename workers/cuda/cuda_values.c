@@ -50,17 +50,26 @@ int sy_cuda_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, const
     return SY_OK;
 }
 
-int sy_cuda_new_of(struct sy_program *p, int tensor, bool channels_last, int *out)
+int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool channels_last,
+                   int *out)
 {
     int64_t dims[SY_MAX_RANK];
-    const struct sy_tensor *t = &p->graph->tensors[tensor];
     sy_cuda_dims(p, tensor, dims);
-    return sy_cuda_new_value(p, t->dtype, t->shape.rank, dims, channels_last, out);
+    return sy_cuda_new_value(p, dtype, p->graph->tensors[tensor].shape.rank, dims, channels_last,
+                             out);
+}
+
+int sy_cuda_new_of(struct sy_program *p, int tensor, bool channels_last, int *out)
+{
+    return sy_cuda_new_as(p, tensor, p->graph->tensors[tensor].dtype, channels_last, out);
 }
 
 int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out)
 {
-    SY_TRY(sy_cuda_new_of(p, tensor, channels_last, out));
+    enum sy_dtype dtype = p->graph->tensors[tensor].dtype;
+    if (dtype == SY_DTYPE_F32 && sy_math_is_narrow(p->values[value].dtype))
+        dtype = p->values[value].dtype;
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, channels_last, out));
     struct sy_cuda_value *v = &p->values[*out], *of = &p->values[value];
     if (v->bytes > of->bytes)
         return sy_error_set(SY_ECORRUPT, "node %s: %llu bytes seen as %llu", sy_cuda_node(p)->name,
@@ -120,15 +129,13 @@ bool sy_cuda_is_param(const struct sy_program *p, int input)
 static int check_param(const struct sy_program *p, const struct sy_param *param, uint64_t needed)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
-    enum sy_cuda_layout wanted =
-        op && op->layout ? op->layout(p->graph, node, param->input) : SY_CUDA_AS_IS;
+    uint32_t wanted = sy_cuda_layout_of(p->graph, node, param->input);
     uint64_t end = p->layers[p->layer].bytes;
     uint32_t layout = SY_CUDA_AS_IS;
     if (param->layout_bytes == sizeof layout)
         memcpy(&layout, param->layout, sizeof layout);
-    bool layout_fits = param->layout_bytes == (wanted == SY_CUDA_AS_IS ? 0 : sizeof layout) &&
-                       layout == (uint32_t)wanted;
+    bool layout_fits =
+        param->layout_bytes == (wanted == SY_CUDA_AS_IS ? 0 : sizeof layout) && layout == wanted;
     bool aligned = param->offset_bytes % SY_PARAM_ALIGN == 0;
     if (layout_fits && aligned && param->bytes == needed && param->offset_bytes <= end &&
         param->bytes <= end - param->offset_bytes)
@@ -144,7 +151,11 @@ static int check_param(const struct sy_program *p, const struct sy_param *param,
 static int param_value(struct sy_program *p, int input, int *out)
 {
     const struct sy_param *param = find_param(p, input);
-    SY_TRY(sy_cuda_new_of(p, sy_cuda_node(p)->inputs[input], false, out));
+    int tensor = sy_cuda_node(p)->inputs[input];
+    enum sy_dtype dtype = p->graph->tensors[tensor].dtype;
+    if (sy_cuda_packs_narrow(p->graph, sy_cuda_node(p), input))
+        dtype = p->narrow;
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, false, out));
     struct sy_cuda_value *v = &p->values[*out];
     SY_TRY(check_param(p, param, v->bytes));
     v->place = SY_CUDA_PARAMS;
@@ -170,35 +181,57 @@ int sy_cuda_input(struct sy_program *p, int input, int *out)
     return SY_OK;
 }
 
-static int input_as(struct sy_program *p, int input, bool channels_last, int *out)
+static int form_of(bool channels_last, bool narrow)
+{
+    return (channels_last ? 1 : 0) + (narrow ? 2 : 0);
+}
+
+int sy_cuda_input_as(struct sy_program *p, int input, bool channels_last, bool narrow, int *out)
 {
     int from;
     SY_TRY(sy_cuda_input(p, input, &from));
-    *out = from;
-    if (p->values[from].channels_last == channels_last)
-        return SY_OK;
     int tensor = sy_cuda_node(p)->inputs[input];
+    enum sy_dtype own = p->graph->tensors[tensor].dtype,
+                  dtype = narrow && own == SY_DTYPE_F32 ? p->narrow : own;
+    *out = from;
+    if (p->values[from].channels_last == channels_last && p->values[from].dtype == dtype)
+        return SY_OK;
     bool is_param = sy_cuda_is_param(p, input);
-    if (!is_param && p->converted[tensor] >= 0) {
-        *out = p->converted[tensor];
+    int *form = &p->forms[tensor][form_of(channels_last, dtype != own)];
+    if (!is_param && *form >= 0) {
+        *out = *form;
         sy_cuda_touch(p, *out);
         return SY_OK;
     }
-    SY_TRY(sy_cuda_new_of(p, tensor, channels_last, out));
+    SY_TRY(sy_cuda_new_as(p, tensor, dtype, channels_last, out));
     SY_TRY(sy_cuda_add_reorder(p, from, *out));
     if (!is_param)
-        p->converted[tensor] = *out;
+        *form = *out;
     return SY_OK;
 }
 
 int sy_cuda_input_plain(struct sy_program *p, int input, int *out)
 {
-    return input_as(p, input, false, out);
+    return sy_cuda_input_as(p, input, false, false, out);
 }
 
-int sy_cuda_input_last(struct sy_program *p, int input, int *out)
+static bool is_narrow(const struct sy_program *p, int input, int value)
 {
-    return input_as(p, input, true, out);
+    return p->values[value].dtype != sy_cuda_input_tensor(p, input)->dtype;
+}
+
+int sy_cuda_input_rows(struct sy_program *p, int input, int *out)
+{
+    int from;
+    SY_TRY(sy_cuda_input(p, input, &from));
+    return sy_cuda_input_as(p, input, false, is_narrow(p, input, from), out);
+}
+
+int sy_cuda_input_wide(struct sy_program *p, int input, int *out)
+{
+    int from;
+    SY_TRY(sy_cuda_input(p, input, &from));
+    return sy_cuda_input_as(p, input, p->values[from].channels_last, false, out);
 }
 
 void sy_cuda_set_output(struct sy_program *p, int output, int value)
@@ -206,18 +239,25 @@ void sy_cuda_set_output(struct sy_program *p, int output, int value)
     p->native[sy_cuda_node(p)->outputs[output]] = value;
 }
 
-int sy_cuda_output(struct sy_program *p, int output, bool channels_last, int *out)
+int sy_cuda_output_as(struct sy_program *p, int output, enum sy_dtype dtype, bool channels_last,
+                      int *out)
 {
-    SY_TRY(sy_cuda_new_of(p, sy_cuda_node(p)->outputs[output], channels_last, out));
+    SY_TRY(sy_cuda_new_as(p, sy_cuda_node(p)->outputs[output], dtype, channels_last, out));
     sy_cuda_set_output(p, output, *out);
     return SY_OK;
 }
 
-int sy_cuda_output_over(struct sy_program *p, int input, int value, int *out)
+int sy_cuda_output(struct sy_program *p, int output, bool channels_last, int *out)
+{
+    int tensor = sy_cuda_node(p)->outputs[output];
+    return sy_cuda_output_as(p, output, p->graph->tensors[tensor].dtype, channels_last, out);
+}
+
+int sy_cuda_output_over(struct sy_program *p, int input, int value, enum sy_dtype dtype, int *out)
 {
     bool channels_last = p->values[value].channels_last;
-    if (!sy_cuda_is_last_use(p, input, value))
-        return sy_cuda_output(p, 0, channels_last, out);
+    if (p->values[value].dtype != dtype || !sy_cuda_is_last_use(p, input, value))
+        return sy_cuda_output_as(p, 0, dtype, channels_last, out);
     SY_TRY(sy_cuda_new_alias(p, value, sy_cuda_node(p)->outputs[0], channels_last, out));
     sy_cuda_set_output(p, 0, *out);
     return SY_OK;
@@ -227,8 +267,9 @@ int sy_cuda_output_over(struct sy_program *p, int input, int value, int *out)
 static bool is_needed(const struct sy_program *p, int tensor, int root, int but_input)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    bool here = (p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root) ||
-                (p->converted[tensor] >= 0 && p->values[p->converted[tensor]].root == root);
+    bool here = p->native[tensor] >= 0 && p->values[p->native[tensor]].root == root;
+    for (int f = 0; f < SY_CUDA_FORMS; f++)
+        here = here || (p->forms[tensor][f] >= 0 && p->values[p->forms[tensor][f]].root == root);
     if (!here)
         return false;
     for (int i = 0; i < node->n_inputs; i++)

@@ -6,7 +6,8 @@
  * M1: each call of `enqueue` kind only puts work into the stream that the math was opened on; work runs in that order.
  *     Descriptions are read before the call returns, memory is read and written when the work runs.
  * M2: device pointers are addresses that only the device follows. Activations are dense float32, row-major, or channels last
- *     (N, spatial, C) where it says so; strides count elements.
+ *     (N, spatial, C) where it says so; strides count elements. Where a description names a type, float16 (F16) or bfloat16 (BF16) may
+ *     lie there instead; NONE is float32. It is computed in float32 all the same, and rounded when it is written.
  * M3: equal inputs give equal bits, each time, for one plan: no atomics, no sums whose order varies.
  * M4: a call that fails has set the error text, with the name of what failed. The engine adds the node's name.
  *
@@ -30,6 +31,16 @@ struct sy_math_train_ops;
 #define SY_MATH_CHAIN_IN   5
 #define SY_MATH_CHAIN_STEP 8
 
+static inline bool sy_math_is_narrow(enum sy_dtype type)
+{
+    return type == SY_DTYPE_F16 || type == SY_DTYPE_BF16;
+}
+
+static inline int64_t sy_math_float_bytes(enum sy_dtype type)
+{
+    return sy_math_is_narrow(type) ? 2 : 4;
+}
+
 /* FORWARD: y = act(conv(x, w) + bias + residual); a = x, b = w. DATA: the gradient of x from that of y; a = dy, b = w, y = dx. WEIGHTS: that of
  * w; a = x, b = dy, y = dw; both without bias, residual, activation. */
 enum sy_math_direction { SY_MATH_FORWARD, SY_MATH_DATA, SY_MATH_WEIGHTS };
@@ -38,7 +49,8 @@ enum sy_math_direction { SY_MATH_FORWARD, SY_MATH_DATA, SY_MATH_WEIGHTS };
  * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
 struct sy_math_conv {
     enum sy_math_direction direction;
-    int spatial; /* 2 or 3 */
+    enum sy_dtype type; /* of x, w, residual, y; a bias is float32. Narrow: FORWARD only */
+    int spatial;        /* 2 or 3 */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
     int64_t strides[SY_MATH_SPATIAL], dilations[SY_MATH_SPATIAL], pads[SY_MATH_SPATIAL];
@@ -50,9 +62,10 @@ struct sy_math_conv {
 /* Row-major: y[m, n] = act(alpha * a[m, k] b[k, n] + beta * c[m, n] + bias[n]), `count` times with strides between. A
  * transposed operand lies there as [k, m] or [n, k]. c may be y. */
 struct sy_math_matmul {
+    enum sy_dtype type, y_type; /* of a, b; of c, y: as a's, or float32. The bias is float32 */
     int64_t m, n, k, count;
     int64_t a_stride, b_stride, y_stride; /* elements; 0: the same each time (not y) */
-    int64_t align_bytes;                  /* of a, b, c, y: a power of two, 4 to 16 */
+    int64_t align_bytes;                  /* of a, b, c, y: a power of two, an element to 16 */
     bool a_transposed, b_transposed, has_bias;
     float alpha, beta; /* beta 0: c is not read */
     enum sy_activation activation;
@@ -61,6 +74,7 @@ struct sy_math_matmul {
 
 /* Any layout: strides in the order batch, channel, spatial. */
 struct sy_math_pool {
+    enum sy_dtype type; /* of x and y; with a gradient float32 */
     bool max, count_padding;
     int64_t batch, channels;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
@@ -121,7 +135,8 @@ struct sy_math_chain_step {
 
 /* An elementwise program, one pass over the output: inputs broadcast by strides of 0. The output may be an input that has its strides. */
 struct sy_math_chain {
-    enum sy_dtype dtype; /* F32, I32, I64; of all */
+    enum sy_dtype dtype;                                /* F32, I32, I64; of all */
+    enum sy_dtype in_types[SY_MATH_CHAIN_IN], out_type; /* with F32: how each lies in memory */
     int rank, n_inputs, n_steps;
     int64_t dims[SY_MAX_RANK], out_strides[SY_MAX_RANK];
     int64_t in_strides[SY_MATH_CHAIN_IN][SY_MAX_RANK];
@@ -161,12 +176,14 @@ struct sy_math_fault {
 struct sy_math_softmax {
     int64_t outer, extent, inner;
     bool logarithm;
+    enum sy_dtype out_type; /* y may be x if it is float32 */
 };
 
 /* skip, bias, sum may be NULL. */
 struct sy_math_layer_norm {
     int64_t rows, columns;
     float epsilon;
+    enum sy_dtype out_type; /* of the result; all else is float32 */
 };
 
 /* Any strides; the output is dense over the dimensions that are kept. */
@@ -262,8 +279,10 @@ struct sy_math_ops {
                  const void *b, void *out);
     int (*move)(struct sy_math *math, const struct sy_math_move *move, const void *from, void *to);
     int (*fill)(struct sy_math *math, void *to, int64_t n, float value);
+    int (*zero)(struct sy_math *math, void *to, uint64_t bytes);
     int (*gather)(struct sy_math *math, const struct sy_math_gather *gather, const void *from,
                   const void *indices, void *to, struct sy_math_fault *fault);
+    /* Between F32, F16, BF16, I32, I64, BOOL. */
     int (*cast)(struct sy_math *math, enum sy_dtype from_type, enum sy_dtype to_type, int64_t n,
                 const void *from, void *to);
     int (*softmax)(struct sy_math *math, const struct sy_math_softmax *softmax, const void *x,

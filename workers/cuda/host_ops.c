@@ -90,6 +90,7 @@ static int one_init(struct one_node *one, const struct sy_graph *graph, int node
 {
     struct sy_node *n = &graph->nodes[node];
     *one = (struct one_node){.graph = *graph};
+    one->graph.precision = SY_PRECISION_F32; /* not every CPU has the others */
     one->graph.nodes = n;
     one->graph.n_nodes = 1;
     one->graph.n_inputs = one->graph.n_outputs = 0;

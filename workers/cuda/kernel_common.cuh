@@ -2,6 +2,8 @@
 #ifndef SY_WORKERS_CUDA_KERNEL_COMMON_CUH
 #define SY_WORKERS_CUDA_KERNEL_COMMON_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "workers/cuda/kernels.h"
@@ -45,6 +47,57 @@ static inline unsigned sy_blocks(int64_t n)
 #define SY_EACH(i, n)                                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);              \
          i += (int64_t)gridDim.x * blockDim.x)
+
+/* What lies in memory as float32, and back, rounded to nearest even. */
+__device__ inline float sy_wide(float x)
+{
+    return x;
+}
+__device__ inline float sy_wide(__half x)
+{
+    return __half2float(x);
+}
+__device__ inline float sy_wide(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+
+template <typename T>
+struct sy_store {
+    __device__ static T of(float x)
+    {
+        return x;
+    }
+};
+template <>
+struct sy_store<__half> {
+    __device__ static __half of(float x)
+    {
+        return __float2half_rn(x);
+    }
+};
+template <>
+struct sy_store<__nv_bfloat16> {
+    __device__ static __nv_bfloat16 of(float x)
+    {
+        return __float2bfloat16_rn(x);
+    }
+};
+
+/* The statement with T the C++ type of a float type. */
+#define SY_WITH_FLOAT(type, T, ...)    \
+    do {                               \
+        if ((type) == SY_DTYPE_F16) {  \
+            using T = __half;          \
+            __VA_ARGS__;               \
+        } else if ((type) == SY_DTYPE_BF16) { \
+            using T = __nv_bfloat16;   \
+            __VA_ARGS__;               \
+        } else {                       \
+            using T = float;           \
+            __VA_ARGS__;               \
+        }                              \
+    } while (0)
 
 struct sy_add {
     __device__ static float of(float a, float b)

@@ -180,6 +180,68 @@ static void launch_chain(cudaStream_t stream, const sy_math_chain &c, const chai
             <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, (T *)out, n);
 }
 
+/* Which type is the same for all threads, so the branch costs little beside the memory. */
+__device__ static float load_float(const void *at, enum sy_dtype type, int64_t i)
+{
+    if (type == SY_DTYPE_BF16)
+        return sy_wide(((const __nv_bfloat16 *)at)[i]);
+    if (type == SY_DTYPE_F16)
+        return sy_wide(((const __half *)at)[i]);
+    return ((const float *)at)[i];
+}
+
+__device__ static void store_float(void *at, enum sy_dtype type, int64_t i, float x)
+{
+    if (type == SY_DTYPE_BF16)
+        ((__nv_bfloat16 *)at)[i] = sy_store<__nv_bfloat16>::of(x);
+    else if (type == SY_DTYPE_F16)
+        ((__half *)at)[i] = sy_store<__half>::of(x);
+    else
+        ((float *)at)[i] = x;
+}
+
+/* As chain_kernel, each array of its own float type. */
+template <typename I>
+__global__ static void mixed_chain_kernel(const __grid_constant__ sy_math_chain c,
+                                          const chain_inputs inputs, void *out, int64_t n)
+{
+    const int64_t *strides[1 + SY_MATH_CHAIN_IN] = {c.out_strides,   c.in_strides[0],
+                                                    c.in_strides[1], c.in_strides[2],
+                                                    c.in_strides[3], c.in_strides[4]};
+    SY_EACH(i, n) {
+        int64_t at[1 + SY_MATH_CHAIN_IN];
+        float value = 0;
+        sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
+        for (int s = 0; s < c.n_steps; s++) {
+            float operand = 0;
+            int k = c.steps[s].input;
+            if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND)
+                operand = load_float(inputs.at[k], c.in_types[k], at[1 + k]);
+            value = step(c.steps[s], value, operand);
+        }
+        store_float(out, c.out_type, at[0], value);
+    }
+}
+
+static bool is_mixed(const sy_math_chain &c)
+{
+    bool mixed = sy_math_is_narrow(c.out_type);
+    for (int i = 0; i < c.n_inputs; i++)
+        mixed = mixed || sy_math_is_narrow(c.in_types[i]);
+    return mixed;
+}
+
+static void launch_mixed_chain(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
+                               void *out, int64_t n)
+{
+    if (n < SY_KERNEL_WIDE)
+        mixed_chain_kernel<uint32_t>
+            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, out, n);
+    else
+        mixed_chain_kernel<uint64_t>
+            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, out, n);
+}
+
 int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chain,
                     const void *const *in, void *out)
 {
@@ -189,7 +251,9 @@ int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chai
         inputs.at[i] = in[i];
     if (n == 0)
         return 0;
-    if (chain->dtype == SY_DTYPE_F32)
+    if (chain->dtype == SY_DTYPE_F32 && is_mixed(*chain))
+        launch_mixed_chain(stream, *chain, inputs, out, n);
+    else if (chain->dtype == SY_DTYPE_F32)
         launch_chain<float, float>(stream, *chain, inputs, out, n);
     else if (chain->dtype == SY_DTYPE_I32)
         launch_chain<int32_t, int64_t>(stream, *chain, inputs, out, n);
@@ -312,11 +376,35 @@ struct cast_one<float, float> {
     }
 };
 
+template <typename T>
+__device__ static T plain(T x)
+{
+    return x;
+}
+__device__ static float plain(__half x)
+{
+    return sy_wide(x);
+}
+__device__ static float plain(__nv_bfloat16 x)
+{
+    return sy_wide(x);
+}
+
 template <typename From, typename To>
 __global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_bool)
 {
+    SY_EACH(i, n) {
+        auto x = plain(from[i]);
+        to[i] = to_bool ? (To)(x != 0) : cast_one<decltype(x), To>::of(x);
+    }
+}
+
+/* To a narrow type: through float32. */
+template <typename From, typename To>
+__global__ static void narrow_kernel(const From *from, To *to, int64_t n)
+{
     SY_EACH(i, n)
-    to[i] = to_bool ? (To)(from[i] != 0) : cast_one<From, To>::of(from[i]);
+    to[i] = sy_store<To>::of((float)plain(from[i]));
 }
 
 template <typename From>
@@ -327,6 +415,10 @@ static void launch_cast(cudaStream_t stream, enum sy_dtype to_type, int64_t n, c
     unsigned blocks = sy_blocks(n);
     if (to_type == SY_DTYPE_F32)
         cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (float *)to, n, false);
+    else if (to_type == SY_DTYPE_F16)
+        narrow_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (__half *)to, n);
+    else if (to_type == SY_DTYPE_BF16)
+        narrow_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (__nv_bfloat16 *)to, n);
     else if (to_type == SY_DTYPE_I32)
         cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (int32_t *)to, n, false);
     else if (to_type == SY_DTYPE_I64)
@@ -342,6 +434,10 @@ int sy_kernel_cast(struct CUstream_st *stream, enum sy_dtype from_type, enum sy_
         return 0;
     if (from_type == SY_DTYPE_F32)
         launch_cast<float>(stream, to_type, n, from, to);
+    else if (from_type == SY_DTYPE_F16)
+        launch_cast<__half>(stream, to_type, n, from, to);
+    else if (from_type == SY_DTYPE_BF16)
+        launch_cast<__nv_bfloat16>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_I32)
         launch_cast<int32_t>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_I64)

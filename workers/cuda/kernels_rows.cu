@@ -37,7 +37,8 @@ __device__ static void clip_window(int64_t start, int64_t dilation, int64_t kern
     *end = most < kernel ? most : kernel;
 }
 
-__global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const float *x, float *y,
+template <typename T>
+__global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const T *x, T *y,
                                    int64_t n)
 {
     SY_EACH(i, n) {
@@ -45,7 +46,7 @@ __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const
         int64_t start[3], first[3], end[3], to = at.n * p.out_strides[0] +
                                                  at.channel * p.out_strides[1],
                                             inside = 1, all = 1;
-        const float *from = x + at.n * p.in_strides[0] + at.channel * p.in_strides[1];
+        const T *from = x + at.n * p.in_strides[0] + at.channel * p.in_strides[1];
         for (int d = 0; d < 3; d++) {
             start[d] = at.o[d] * p.strides[d] - p.pads[d];
             clip_window(start[d], p.dilations[d], p.kernel[d], p.in[d], &first[d], &end[d]);
@@ -57,13 +58,14 @@ __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const
         for (int64_t a = first[0]; a < end[0]; a++)
             for (int64_t b = first[1]; b < end[1]; b++)
                 for (int64_t c = first[2]; c < end[2]; c++) {
-                    float v = from[(start[0] + a * p.dilations[0]) * p.in_strides[2] +
-                                   (start[1] + b * p.dilations[1]) * p.in_strides[3] +
-                                   (start[2] + c * p.dilations[2]) * p.in_strides[4]];
+                    float v = sy_wide(from[(start[0] + a * p.dilations[0]) * p.in_strides[2] +
+                                           (start[1] + b * p.dilations[1]) * p.in_strides[3] +
+                                           (start[2] + c * p.dilations[2]) * p.in_strides[4]]);
                     sum += v;
                     largest = v > largest ? v : largest;
                 }
-        y[to] = p.max ? largest : sum / (float)(p.count_padding ? all : inside);
+        y[to] = sy_store<T>::of(p.max ? largest
+                                      : sum / (float)(p.count_padding ? all : inside));
     }
 }
 
@@ -72,22 +74,23 @@ int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *p, con
     int64_t n = p->batch * p->channels * p->out[0] * p->out[1] * p->out[2];
     if (n == 0)
         return 0;
-    pool_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(*p, (const float *)x, (float *)y,
-                                                                n);
+    SY_WITH_FLOAT(p->type, T,
+                  pool_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                      *p, (const T *)x, (T *)y, n));
     return (int)cudaGetLastError();
 }
 
 /* One output a thread: reads of the weights are scattered, those of the input shared by the neighbours. */
-__global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const float *x,
-                                   const float *w, const float *bias, const float *residual,
-                                   float *y, int64_t n)
+template <typename T>
+__global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const T *x, const T *w,
+                                   const float *bias, const T *residual, T *y, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     SY_EACH(i, n) {
         int64_t channel = i % c.out_channels, k = i / c.out_channels;
         int64_t o2 = k % c.out[2], o1 = k / c.out[2] % c.out[1];
         int64_t o0 = k / c.out[2] / c.out[1] % c.out[0], sample = k / c.out[2] / c.out[1] / c.out[0];
-        const float *wk = w + channel * c.kernel[0] * c.kernel[1] * c.kernel[2] * ins;
+        const T *wk = w + channel * c.kernel[0] * c.kernel[1] * c.kernel[2] * ins;
         float sum = 0;
         for (int64_t a = 0; a < c.kernel[0]; a++) {
             int64_t ia = o0 * c.strides[0] - c.pads[0] + a * c.dilations[0];
@@ -98,18 +101,18 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
                     if (ia < 0 || ia >= c.in[0] || ib < 0 || ib >= c.in[1] || id < 0 ||
                         id >= c.in[2])
                         continue;
-                    const float *from =
+                    const T *from =
                         x + (((sample * c.in[0] + ia) * c.in[1] + ib) * c.in[2] + id) *
                                 c.in_channels +
                         channel / outs * ins;
                     for (int64_t e = 0; e < ins; e++)
-                        sum += from[e] * wk[e];
+                        sum += sy_wide(from[e]) * sy_wide(wk[e]);
                 }
             }
         }
         sum += bias ? bias[channel] : 0;
-        sum += residual ? residual[i] : 0;
-        y[i] = sy_activate(sum, c.activation, c.act_alpha, c.act_beta);
+        sum += residual ? sy_wide(residual[i]) : 0;
+        y[i] = sy_store<T>::of(sy_activate(sum, c.activation, c.act_alpha, c.act_beta));
     }
 }
 
@@ -121,21 +124,24 @@ int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *c, con
     int64_t n = c->batch * c->out_channels * c->out[0] * c->out[1] * c->out[2];
     if (n == 0)
         return 0;
-    conv_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-        *c, (const float *)x, (const float *)w, (const float *)bias, (const float *)residual,
-        (float *)y, n);
+    SY_WITH_FLOAT(c->type, T,
+                  conv_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                      *c, (const T *)x, (const T *)w, (const float *)bias, (const T *)residual,
+                      (T *)y, n));
     return (int)cudaGetLastError();
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------- */
 
-/* A row a block. x may be y: each thread writes only what it alone reads. */
-__global__ static void softmax_rows(const float *x, float *y, int64_t rows, int64_t extent,
+/* A row a block. x may be y (T float): each thread writes only what it alone reads. */
+template <typename T>
+__global__ static void softmax_rows(const float *x, T *y, int64_t rows, int64_t extent,
                                     bool logarithm)
 {
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         const float *from = x + row * extent;
-        float *to = y + row * extent, largest = -INFINITY, sum = 0;
+        T *to = y + row * extent;
+        float largest = -INFINITY, sum = 0;
         for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS)
             largest = sy_larger::of(largest, from[i]);
         largest = sy_block_fold<sy_larger>(largest);
@@ -145,19 +151,21 @@ __global__ static void softmax_rows(const float *x, float *y, int64_t rows, int6
         float shift = logf(sum);
         for (int64_t i = threadIdx.x; i < extent; i += SY_KERNEL_THREADS) {
             float v = from[i] - largest;
-            to[i] = logarithm ? v - shift : expf(v) / sum;
+            to[i] = sy_store<T>::of(logarithm ? v - shift : expf(v) / sum);
         }
     }
 }
 
 /* A column a thread: rows that are short, or do not lie side by side. */
+template <typename T>
 __global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s, const float *x,
-                                       float *y, int64_t n)
+                                       T *y, int64_t n)
 {
     SY_EACH(k, n) {
         int64_t first = k / s.inner * s.extent * s.inner + k % s.inner;
         const float *from = x + first;
-        float *to = y + first, largest = -INFINITY, sum = 0;
+        T *to = y + first;
+        float largest = -INFINITY, sum = 0;
         for (int64_t i = 0; i < s.extent; i++)
             largest = sy_larger::of(largest, from[i * s.inner]);
         for (int64_t i = 0; i < s.extent; i++)
@@ -165,7 +173,7 @@ __global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s
         float shift = logf(sum);
         for (int64_t i = 0; i < s.extent; i++) {
             float v = from[i * s.inner] - largest;
-            to[i * s.inner] = s.logarithm ? v - shift : expf(v) / sum;
+            to[i * s.inner] = sy_store<T>::of(s.logarithm ? v - shift : expf(v) / sum);
         }
     }
 }
@@ -182,35 +190,49 @@ int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *
     if (n * s->extent == 0)
         return 0;
     if (s->inner == 1 && s->extent >= 32)
-        softmax_rows<<<row_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            (const float *)x, (float *)y, n, s->extent, s->logarithm);
+        SY_WITH_FLOAT(s->out_type, T,
+                      softmax_rows<T><<<row_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                          (const float *)x, (T *)y, n, s->extent, s->logarithm));
     else
-        softmax_columns<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(*s, (const float *)x,
-                                                                        (float *)y, n);
+        SY_WITH_FLOAT(s->out_type, T,
+                      softmax_columns<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                          *s, (const float *)x, (T *)y, n));
     return (int)cudaGetLastError();
 }
 
-/* A row a block; each thread keeps its elements in `out`, which nobody else touches. */
+/* A row a block. Each thread comes back to its own elements: in `out` where that is float32, else they are added once more. */
+template <typename T>
 __global__ static void layer_norm_kernel(const __grid_constant__ sy_math_layer_norm norm,
                                          const float *x, const float *skip, const float *scale,
-                                         const float *bias, float *out, float *sums)
+                                         const float *bias, T *out, float *sums)
 {
     int64_t n = norm.columns;
     for (int64_t row = blockIdx.x; row < norm.rows; row += gridDim.x) {
-        float *to = out + row * n, sum = 0, squares = 0;
+        const float *from = x + row * n, *over = skip ? skip + row * n : NULL;
+        T *to = out + row * n;
+        float sum = 0, squares = 0;
+        auto again = [&](int64_t i) -> float {
+            if constexpr (sizeof(T) == sizeof(float))
+                return to[i];
+            else
+                return from[i] + (over ? over[i] : 0);
+        };
         for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS) {
-            float v = x[row * n + i] + (skip ? skip[row * n + i] : 0);
+            float v = from[i] + (over ? over[i] : 0);
             if (sums)
                 sums[row * n + i] = v;
-            to[i] = v;
+            if constexpr (sizeof(T) == sizeof(float))
+                to[i] = v;
             sum += v;
         }
         float mean = sy_block_fold<sy_add>(sum) / (float)n;
-        for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
-            squares += (to[i] - mean) * (to[i] - mean);
+        for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS) {
+            float v = again(i) - mean;
+            squares += v * v;
+        }
         float rate = 1 / sqrtf(sy_block_fold<sy_add>(squares) / (float)n + norm.epsilon);
         for (int64_t i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
-            to[i] = (to[i] - mean) * rate * scale[i] + (bias ? bias[i] : 0);
+            to[i] = sy_store<T>::of((again(i) - mean) * rate * scale[i] + (bias ? bias[i] : 0));
     }
 }
 
@@ -220,9 +242,10 @@ int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_
 {
     if (norm->rows * norm->columns == 0)
         return 0;
-    layer_norm_kernel<<<row_blocks(norm->rows), SY_KERNEL_THREADS, 0, stream>>>(
-        *norm, (const float *)x, (const float *)skip, (const float *)scale, (const float *)bias,
-        (float *)out, (float *)sum);
+    SY_WITH_FLOAT(norm->out_type, T,
+                  layer_norm_kernel<T><<<row_blocks(norm->rows), SY_KERNEL_THREADS, 0, stream>>>(
+                      *norm, (const float *)x, (const float *)skip, (const float *)scale,
+                      (const float *)bias, (T *)out, (float *)sum));
     return (int)cudaGetLastError();
 }
 

@@ -30,18 +30,25 @@ static void make_key(const struct sy_math_matmul *m, int64_t *key)
                                 m->b_transposed,
                                 m->has_bias,
                                 (int64_t)m->activation,
-                                m->align_bytes};
+                                m->align_bytes,
+                                sy_math_is_narrow(m->type) ? (int64_t)m->type : 0,
+                                sy_math_is_narrow(m->y_type) ? (int64_t)m->y_type : 0};
     memcpy(&all[SY_MATH_KEY - 2], floats, sizeof floats);
     memcpy(key, all, sizeof all);
 }
 
 /* ---- descriptions ------------------------------------------------------------------------------------- */
 
-static int make_layout(struct sy_math *math, const struct sy_math_matmul *m, int64_t rows,
-                       int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
+static cudaDataType_t type_of(enum sy_dtype type)
+{
+    return type == SY_DTYPE_F16 ? CUDA_R_16F : type == SY_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static int make_layout(struct sy_math *math, const struct sy_math_matmul *m, enum sy_dtype type,
+                       int64_t rows, int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
 {
     int32_t count = (int32_t)m->count;
-    SY_LT(math, cublasLtMatrixLayoutCreate(out, CUDA_R_32F, (uint64_t)rows, (uint64_t)columns,
+    SY_LT(math, cublasLtMatrixLayoutCreate(out, type_of(type), (uint64_t)rows, (uint64_t)columns,
                                            rows)); /* dense: a column after the other */
     if (count <= 1)
         return SY_OK;
@@ -57,18 +64,19 @@ static int make_product(struct sy_math *math, struct sy_math_plan *p)
     const struct sy_math_matmul *m = &p->matmul;
     cublasOperation_t left = m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                       right = m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    SY_LT(math, cublasLtMatmulDescCreate(
-                    &p->product, math->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                    CUDA_R_32F));
+    bool tf32 = math->tf32 && !sy_math_is_narrow(m->type);
+    SY_LT(math, cublasLtMatmulDescCreate(&p->product,
+                                         tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                         CUDA_R_32F));
     SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &left,
                                                sizeof left));
     SY_LT(math, cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSB, &right,
                                                sizeof right));
-    SY_TRY(make_layout(math, m, m->b_transposed ? m->k : m->n, m->b_transposed ? m->n : m->k,
-                       m->b_stride, &p->left));
-    SY_TRY(make_layout(math, m, m->a_transposed ? m->m : m->k, m->a_transposed ? m->k : m->m,
-                       m->a_stride, &p->right));
-    return make_layout(math, m, m->n, m->m, m->y_stride, &p->result);
+    SY_TRY(make_layout(math, m, m->type, m->b_transposed ? m->k : m->n,
+                       m->b_transposed ? m->n : m->k, m->b_stride, &p->left));
+    SY_TRY(make_layout(math, m, m->type, m->a_transposed ? m->m : m->k,
+                       m->a_transposed ? m->k : m->m, m->a_stride, &p->right));
+    return make_layout(math, m, m->y_type, m->n, m->m, m->y_stride, &p->result);
 }
 
 static int set_bias(struct sy_math *math, struct sy_math_plan *p, const void *bias)
@@ -78,10 +86,12 @@ static int set_bias(struct sy_math *math, struct sy_math_plan *p, const void *bi
     return SY_OK;
 }
 
-/* What cuBLASLt does behind the product. Its gelu is the one by tanh, which is not ours. An activation needs the bias done before it. */
+/* What cuBLASLt does behind the product. Its gelu is the one by tanh, which is not ours. An activation needs the bias done before it, and
+ * a bias must be of the result's type, which ours, float32, is not where the result is narrow. */
 static int set_epilogue(struct sy_math *math, struct sy_math_plan *p, bool fused)
 {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    fused = fused && !(p->matmul.has_bias && sy_math_is_narrow(p->matmul.y_type));
     p->lt_bias = fused && p->matmul.has_bias;
     p->lt_relu = fused && p->matmul.activation == SY_ACT_RELU;
     if (p->lt_bias)
@@ -101,9 +111,10 @@ static int fill_preference(struct sy_math *math, const struct sy_math_plan *p,
 {
     uint64_t scratch = SY_MATH_SCRATCH_BYTES;
     uint32_t align = (uint32_t)p->matmul.align_bytes;
-    /* Not in place: M3. */
-    uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    /* Not in place: M3. Parts of a sum are not rounded to a narrow result before they are added. */
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (!sy_math_is_narrow(p->matmul.y_type))
+        reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     static const cublasLtMatmulPreferenceAttributes_t sides[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -132,7 +143,9 @@ static int ask(struct sy_math *math, struct sy_math_plan *p,
                                                 p->result, preference, MAX_TRIED, results, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     SY_TRY(status);
-    if (answer != CUBLAS_STATUS_NOT_SUPPORTED)
+    /* How it refuses types or an epilogue that it does not have. */
+    bool refused = answer == CUBLAS_STATUS_NOT_SUPPORTED || answer == CUBLAS_STATUS_INVALID_VALUE;
+    if (!refused)
         SY_TRY(sy_math_lt_check(math, answer, "cublasLtMatmulAlgoGetHeuristic"));
     *n = 0;
     for (int i = 0; answer == CUBLAS_STATUS_SUCCESS && i < found; i++)
@@ -145,9 +158,8 @@ static int ask(struct sy_math *math, struct sy_math_plan *p,
 struct trial {
     struct sy_math *math;
     struct sy_math_plan *plan;
-    const float *a, *b, *bias;
-    float *y;
-    void *scratch;
+    const void *a, *b, *bias;
+    void *y, *scratch;
 };
 
 static int run_trial(void *arg)
@@ -201,10 +213,10 @@ static int choose(struct sy_math *math, struct sy_math_plan *p,
         return SY_OK;
     struct trial t = {.math = math,
                       .plan = p,
-                      .a = (float *)memory,
-                      .b = (float *)(memory + a),
-                      .y = (float *)(memory + a + b),
-                      .bias = (float *)(memory + a + b + y),
+                      .a = memory,
+                      .b = memory + a,
+                      .y = memory + a + b,
+                      .bias = memory + a + b + y,
                       .scratch = memory + a + b + y + bias};
     for (int i = 0; i < n; i++) {
         float ms;
@@ -315,6 +327,8 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, cons
     struct sy_math_chain chain = {.dtype = SY_DTYPE_F32,
                                   .rank = 3,
                                   .n_inputs = add ? 2 : 1,
+                                  .in_types = {m->y_type, SY_DTYPE_F32},
+                                  .out_type = m->y_type,
                                   .dims = {m->count, m->m, m->n},
                                   .out_strides = {m->y_stride, m->n, 1},
                                   .in_strides = {{m->y_stride, m->n, 1}, {0, 0, 1}}};

@@ -300,6 +300,12 @@ static int fill(struct sy_math *math, void *to, int64_t n, float value)
     return sy_math_kernel_check(math, sy_kernel_fill(math->stream, to, n, value), "fill");
 }
 
+static int zero(struct sy_math *math, void *to, uint64_t bytes)
+{
+    SY_CUDA(math, cudaMemsetAsync(to, 0, bytes, math->stream));
+    return SY_OK;
+}
+
 static int gather(struct sy_math *math, const struct sy_math_gather *g, const void *from,
                   const void *indices, void *to, struct sy_math_fault *fault)
 {
@@ -484,6 +490,7 @@ const struct sy_math_ops sy_cuda_math = {
     .equal = equal,
     .move = move,
     .fill = fill,
+    .zero = zero,
     .gather = gather,
     .cast = cast,
     .softmax = softmax,

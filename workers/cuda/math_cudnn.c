@@ -27,6 +27,7 @@ static void make_key(const struct sy_math_conv *c, int64_t *key)
     }
     memcpy(&all[SY_MATH_KEY - 1], floats, sizeof floats);
     all[SY_MATH_KEY - 2] = (int64_t)c->direction;
+    all[SY_MATH_KEY - 3] = sy_math_is_narrow(c->type) ? (int64_t)c->type : 0;
     memcpy(key, all, sizeof all);
 }
 
@@ -42,6 +43,13 @@ static bool fits_int(const struct sy_math_conv *c)
     return x <= INT32_MAX && y <= INT32_MAX;
 }
 
+static cudnnDataType_t type_of(const struct sy_math_conv *c)
+{
+    return c->type == SY_DTYPE_F16    ? CUDNN_DATA_HALF
+           : c->type == SY_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16
+                                      : CUDNN_DATA_FLOAT;
+}
+
 static int make_tensor(struct sy_math *math, const struct sy_math_conv *c, int64_t channels,
                        const int64_t *spatial, cudnnTensorDescriptor_t *out)
 {
@@ -50,10 +58,10 @@ static int make_tensor(struct sy_math *math, const struct sy_math_conv *c, int64
         dims[2 + i] = (int)spatial[i];
     SY_CUDNN(math, cudnnCreateTensorDescriptor(out));
     if (c->spatial == 2)
-        SY_CUDNN(math, cudnnSetTensor4dDescriptor(*out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
-                                                  dims[0], dims[1], dims[2], dims[3]));
+        SY_CUDNN(math, cudnnSetTensor4dDescriptor(*out, CUDNN_TENSOR_NHWC, type_of(c), dims[0],
+                                                  dims[1], dims[2], dims[3]));
     else
-        SY_CUDNN(math, cudnnSetTensorNdDescriptorEx(*out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
+        SY_CUDNN(math, cudnnSetTensorNdDescriptorEx(*out, CUDNN_TENSOR_NHWC, type_of(c),
                                                     c->spatial + 2, dims));
     return SY_OK;
 }
@@ -66,10 +74,10 @@ static int make_filter(struct sy_math *math, const struct sy_math_conv *c,
         dims[2 + i] = (int)c->kernel[i];
     SY_CUDNN(math, cudnnCreateFilterDescriptor(out));
     if (c->spatial == 2)
-        SY_CUDNN(math, cudnnSetFilter4dDescriptor(*out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC,
-                                                  dims[0], dims[1], dims[2], dims[3]));
+        SY_CUDNN(math, cudnnSetFilter4dDescriptor(*out, type_of(c), CUDNN_TENSOR_NHWC, dims[0],
+                                                  dims[1], dims[2], dims[3]));
     else
-        SY_CUDNN(math, cudnnSetFilterNdDescriptor(*out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC,
+        SY_CUDNN(math, cudnnSetFilterNdDescriptor(*out, type_of(c), CUDNN_TENSOR_NHWC,
                                                   c->spatial + 2, dims));
     return SY_OK;
 }
@@ -87,9 +95,10 @@ static int make_window(struct sy_math *math, const struct sy_math_conv *c,
     SY_CUDNN(math, cudnnSetConvolutionNdDescriptor(*out, c->spatial, pads, strides, dilations,
                                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     SY_CUDNN(math, cudnnSetConvolutionGroupCount(*out, (int)c->groups));
-    /* The default math would take TF32 unasked. */
+    /* The default math would take TF32 unasked; narrow numbers take the tensor cores, which lose nothing of them. */
+    bool tensor_cores = math->tf32 || sy_math_is_narrow(c->type);
     SY_CUDNN(math,
-             cudnnSetConvolutionMathType(*out, math->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+             cudnnSetConvolutionMathType(*out, tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
     return SY_OK;
 }
 
@@ -141,6 +150,8 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_conv *c, cons
     struct sy_math_chain chain = {.dtype = SY_DTYPE_F32,
                                   .rank = 2,
                                   .n_inputs = 3,
+                                  .in_types = {c->type, SY_DTYPE_F32, c->type},
+                                  .out_type = c->type,
                                   .dims = {rows, n},
                                   .out_strides = {n, 1},
                                   .in_strides = {{n, 1}, {0, 1}, {n, 1}}};
@@ -205,11 +216,11 @@ static int consider(struct sy_math_trial *t, enum sy_math_way way)
     return sy_cuda_device_failed(t->math->device); /* then nothing else will work */
 }
 
-/* What cuDNN fuses: a bias with relu; with nothing behind it for one algorithm only. */
+/* What cuDNN fuses: a bias with relu; with nothing behind it for one algorithm only. The bias must be of the tensors' type. */
 static bool can_fuse(const struct sy_math_plan *p)
 {
     const struct sy_math_conv *c = &p->conv;
-    return c->direction == SY_MATH_FORWARD && c->has_bias &&
+    return c->direction == SY_MATH_FORWARD && c->has_bias && !sy_math_is_narrow(c->type) &&
            (c->activation == SY_ACT_RELU ||
             (c->activation == SY_ACT_NONE &&
              p->algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM));
@@ -226,7 +237,9 @@ static bool is_product(const struct sy_math_conv *c)
 static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
 {
     const struct sy_math_conv *c = &p->conv;
-    struct sy_math_matmul m = {.m = c->batch * c->out[0] * c->out[1] * c->out[2],
+    struct sy_math_matmul m = {.type = c->type,
+                               .y_type = c->type,
+                               .m = c->batch * c->out[0] * c->out[1] * c->out[2],
                                .n = c->out_channels,
                                .k = c->in_channels,
                                .count = 1,

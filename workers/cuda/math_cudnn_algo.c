@@ -106,13 +106,14 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *p)
 bool sy_math_cudnn_find(struct sy_math_trial *t)
 {
     struct found found[MAX_ALGOS];
+    bool any_math = t->math->tf32 || sy_math_is_narrow(t->plan->conv.type);
     int n = 0;
     if (find_all(t, found, &n) != CUDNN_STATUS_SUCCESS)
         return false;
     for (int i = 0; i < n; i++) {
         const struct found *f = &found[i];
         if (f->status != CUDNN_STATUS_SUCCESS || f->determinism != CUDNN_DETERMINISTIC ||
-            f->memory > SY_MATH_SCRATCH_BYTES || (!t->math->tf32 && f->math_type != CUDNN_FMA_MATH))
+            f->memory > SY_MATH_SCRATCH_BYTES || (!any_math && f->math_type != CUDNN_FMA_MATH))
             continue;
         t->plan->algo = f->algo;
         t->plan->math_type = f->math_type;

@@ -51,6 +51,10 @@ static int describe(char *buffer, size_t bytes)
 static int check_precision(enum sy_precision precision)
 {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    if (precision == SY_PRECISION_F16)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "the host engine computes in f32 and bf16, not in f16: leave "
+                            "--precision away, and a model of float16 is computed in f32");
     if (precision == SY_PRECISION_F32 || isa == dnnl_cpu_isa_avx512_core_bf16 ||
         isa == dnnl_cpu_isa_avx512_core_amx)
         return SY_OK;

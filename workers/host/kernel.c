@@ -108,34 +108,6 @@ bool sy_is_float(enum sy_dtype dtype)
     return dtype < 31 && (SY_ANY_FLOAT >> dtype & 1);
 }
 
-float sy_half_to_float(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    float sign = bits >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31)
-        return mantissa ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexpf((float)(mantissa | 1024), exponent - 25)
-                            : ldexpf((float)mantissa, -24));
-}
-
-/* Rounds to nearest even, to infinity from 65520 on. */
-uint16_t sy_float_to_half(float value)
-{
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    float size = fabsf(value);
-    int exponent;
-    if (isnan(value))
-        return 0x7e00;
-    if (size >= 65520.0f)
-        return sign | 0x7c00;
-    if (size == 0) /* has no exponent */
-        return sign;
-    frexpf(size, &exponent);
-    exponent = exponent < -13 ? -13 : exponent; /* below 2^-14 the step stays 2^-24 */
-    int steps = (int)nearbyintf(ldexpf(size, 11 - exponent));
-    return (uint16_t)(sign | ((exponent + 13) * 1024 + steps));
-}
-
 /* ---- as steps ------------------------------------------------------------------------------------- */
 
 static struct sy_array describe(const struct sy_program *p, int value, bool with_data)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "loader/graph.h"
+#include "runtime/base/half.h"
 
 #define SY_KERNEL_INPUTS  32
 #define SY_KERNEL_OUTPUTS 8
@@ -79,8 +80,6 @@ void sy_array_at(const struct sy_array *a, int64_t i, int64_t *at);
 int64_t sy_array_offset(const struct sy_array *shape, int64_t i, const int64_t *strides);
 void sy_array_copy(const struct sy_array *to, int64_t i, const struct sy_array *from, int64_t k);
 bool sy_is_float(enum sy_dtype dtype);
-float sy_half_to_float(uint16_t bits);
-uint16_t sy_float_to_half(float value);
 
 /* The i-th input, or NULL if it is left out. */
 static inline const struct sy_array *sy_call_in(const struct sy_call *call, int i)
@@ -91,24 +90,6 @@ static inline const struct sy_array *sy_call_in(const struct sy_call *call, int 
 static inline const struct sy_array *sy_call_out(const struct sy_call *call, int i)
 {
     return i < call->n_out && call->out[i].dtype != SY_DTYPE_NONE ? &call->out[i] : NULL;
-}
-
-static inline float sy_bf16_to_float(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-/* Rounds to nearest even. */
-static inline uint16_t sy_float_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (value != value)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static inline int64_t sy_get_int(const struct sy_array *a, int64_t i)

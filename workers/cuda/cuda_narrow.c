@@ -1,0 +1,170 @@
+/* E5: which float32 tensors lie as bfloat16 or float16, and which constants are packed so. The same rules as the host engine's (P12):
+ * readers are looked at from the last layer to the first; a product wants its factors narrow, what passes bytes on wants what its own
+ * result is wanted as, everything else wants float32. */
+#include <math.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/half.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_program.h"
+
+#define WIDE   1u
+#define NARROW 2u
+
+enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph)
+{
+    return graph->precision == SY_PRECISION_BF16  ? SY_DTYPE_BF16
+           : graph->precision == SY_PRECISION_F16 ? SY_DTYPE_F16
+                                                  : SY_DTYPE_NONE;
+}
+
+/* ---- constants ---------------------------------------------------------------------------------------- */
+
+/* Of a table's rows; short ones may be coordinates, which keep their bits. */
+static bool has_long_rows(const struct sy_shape *shape)
+{
+    const int64_t least = 16;
+    int64_t n = 1;
+    for (int i = 1; i < shape->rank; i++)
+        n *= shape->dims[i].fixed;
+    return n >= least;
+}
+
+bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *node, int input)
+{
+    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    if (graph->precision == SY_PRECISION_F32 || t->dtype != SY_DTYPE_F32 || t->shape.rank < 2)
+        return false;
+    switch (node->op) {
+    case SY_OP_CONV:
+    case SY_OP_GEMM:
+    case SY_OP_MATMUL:
+        return input == 1;
+    case SY_OP_GATHER:
+        return input == 0 && has_long_rows(&t->shape);
+    default:
+        return false;
+    }
+}
+
+int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node,
+                        const float *floats, size_t n, uint16_t *out)
+{
+    bool half = sy_cuda_narrow_type(graph) == SY_DTYPE_F16;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = half ? sy_float_to_half(floats[i]) : sy_float_to_bf16(floats[i]);
+        if (half && isfinite(floats[i]) && (out[i] & 0x7fff) == 0x7c00)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "node %s: %s (opset %d): a weight of %g is beyond f16, which ends "
+                                "at 65504; bf16 has it",
+                                node->name, sy_op_name(node->op), node->opset, (double)floats[i]);
+    }
+    return SY_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------ */
+
+static bool is_param(const struct sy_layer *layer, int input)
+{
+    for (int i = 0; i < layer->n_params; i++)
+        if (layer->params[i].input == input)
+            return true;
+    return false;
+}
+
+/* Worth it: each number that is rounded is used for several products. */
+static bool is_large_product(const struct sy_graph *graph, const struct sy_node *node)
+{
+    const struct sy_shape *a = &graph->tensors[node->inputs[0]].shape,
+                          *b = &graph->tensors[node->inputs[1]].shape;
+    const int64_t least = 16;
+    return a->rank >= 2 && b->rank >= 2 && sy_dim_at(a->dims[a->rank - 1], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 1], 1) >= least;
+}
+
+bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer)
+{
+    const struct sy_graph *graph = p->graph;
+    const struct sy_node *node = &graph->nodes[layer->node];
+    if (node->n_inputs < 2 || node->inputs[0] < 0 || node->inputs[1] < 0)
+        return false;
+    if (is_param(layer, 1))
+        return sy_cuda_packs_narrow(graph, node, 1);
+    return graph->precision != SY_PRECISION_F32 && node->op == SY_OP_MATMUL &&
+           !is_param(layer, 0) && graph->tensors[node->inputs[0]].dtype == SY_DTYPE_F32 &&
+           is_large_product(graph, node);
+}
+
+static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
+{
+    unsigned wants = 0;
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            wants |= p->wants[node->outputs[i]];
+    return wants;
+}
+
+static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *layer, int input)
+{
+    const struct sy_node *node = &p->graph->nodes[layer->node];
+    switch (node->op) {
+    case SY_OP_CONV:
+        if (!sy_cuda_multiplies_narrow(p, layer))
+            return WIDE;
+        return input == 0 || input == node->residual_input ? NARROW : WIDE;
+    case SY_OP_GEMM:
+    case SY_OP_MATMUL:
+        return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_RELU:
+    case SY_OP_LEAKY_RELU:
+    case SY_OP_SIGMOID:
+    case SY_OP_TANH:
+    case SY_OP_CLIP:
+    case SY_OP_GELU:
+    case SY_OP_MAX_POOL:
+    case SY_OP_AVERAGE_POOL:
+    case SY_OP_GLOBAL_AVERAGE_POOL:
+    case SY_OP_GLOBAL_MAX_POOL:
+    case SY_OP_CONCAT:
+    case SY_OP_SPLIT:
+    case SY_OP_SLICE:
+    case SY_OP_TRANSPOSE:
+    case SY_OP_RESHAPE:
+    case SY_OP_FLATTEN:
+    case SY_OP_SQUEEZE:
+    case SY_OP_UNSQUEEZE:
+    case SY_OP_IDENTITY:
+        return wanted_of_outputs(p, node);
+    case SY_OP_ADD:
+    case SY_OP_SUB:
+    case SY_OP_MUL:
+        return sy_shape_equal(&p->graph->tensors[node->inputs[0]].shape,
+                              &p->graph->tensors[node->inputs[1]].shape)
+                   ? wanted_of_outputs(p, node)
+                   : WIDE;
+    default:
+        return WIDE;
+    }
+}
+
+void sy_cuda_plan_narrow(struct sy_program *p)
+{
+    const struct sy_graph *graph = p->graph;
+    p->narrow = sy_cuda_narrow_type(graph);
+    for (int i = 0; i < graph->n_outputs; i++)
+        p->wants[graph->outputs[i]] |= WIDE;
+    for (int l = p->n_layers - 1; p->narrow != SY_DTYPE_NONE && l >= 0; l--) {
+        const struct sy_node *node = &graph->nodes[p->layers[l].node];
+        for (int i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                p->wants[node->inputs[i]] |= (unsigned char)wanted_as(p, &p->layers[l], i);
+    }
+}
+
+enum sy_dtype sy_cuda_wanted(const struct sy_program *p, int output)
+{
+    int tensor = sy_cuda_node(p)->outputs[output];
+    enum sy_dtype own = p->graph->tensors[tensor].dtype;
+    return own == SY_DTYPE_F32 && p->wants[tensor] == NARROW ? p->narrow : own;
+}
