@@ -14,6 +14,9 @@ import time
 
 MODELS = ["resnet152", "inception_v3", "bert_base"]
 TRAINED = [("resnet50", "ResNet-50", 32), ("bert_classifier", "BERT-base", 32)]
+LARGE = "decoder_8b"
+LARGE_DISK = 24e9  # the file, and its package in bf16
+PRECISIONS = ["f32", "bf16", "f16"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "sched")]
 from rpc import ServerError  # noqa: E402
@@ -57,15 +60,38 @@ class Bench:
         subprocess.run([self.make_models, "--out", self.models] + MODELS + ["mnist_cnn"] + [m for m, _, _ in TRAINED], check=True,
                        stdout=subprocess.DEVNULL)
         for model in MODELS:
-            say("importing " + model)
-            subprocess.run([self.program, "import", os.path.join(self.models, model, "1/model.onnx"), "--name", model,
-                            "--device", self.device], check=True, stdout=subprocess.DEVNULL)
+            for precision in PRECISIONS:
+                self.import_model(model, precision)
 
-    def swaps(self, batch):
+    def packages(self, precision):
+        return self.models if precision == "f32" else os.path.join(self.folder, precision)
+
+    def import_model(self, model, precision):
+        say("importing %s in %s" % (model, precision))
+        package = os.path.join(self.packages(precision), model, "1/model.sypkg")
+        os.makedirs(os.path.dirname(package), exist_ok=True)
+        subprocess.run([self.program, "import", os.path.join(self.models, model, "1/model.onnx"), "-o", package, "--name", model,
+                        "--precision", precision, "--device", self.device], check=True, stdout=subprocess.DEVNULL)
+
+    def large(self):
+        """Counters of a swap of the large model in bf16, and why there are none."""
+        if shutil.disk_usage(self.folder).free < LARGE_DISK:
+            return {}, "less than %.0f GB free for its package under %s" % (LARGE_DISK / 1e9, self.folder)
+        try:
+            subprocess.run([self.make_models, "--out", self.models, LARGE], check=True, stdout=subprocess.DEVNULL)
+            self.import_model(LARGE, "bf16")
+            return self.swaps(1, "bf16", LARGE + "/pipelined").get((LARGE, "pipelined"), {}), ""
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            return {}, str(error)
+        finally:
+            for folder in (self.models, self.packages("bf16")):
+                shutil.rmtree(os.path.join(folder, LARGE), ignore_errors=True)
+
+    def swaps(self, batch, precision="f32", only="."):
         """{(model, mode): counters}"""
-        out = os.path.join(self.folder, "swap-%d.json" % batch)
-        subprocess.run([self.swap, "--device=" + self.device, "--models=" + self.models, "--batch=%d" % batch,
-                        "--iterations=%d" % self.iterations,
+        out = os.path.join(self.folder, "swap-%s-%d.json" % (precision, batch))
+        subprocess.run([self.swap, "--device=" + self.device, "--models=" + self.packages(precision), "--batch=%d" % batch,
+                        "--iterations=%d" % self.iterations, "--benchmark_filter=" + only,
                         "--job-model=" + os.path.join(self.models, "mnist_cnn/1/model.onnx"), "--benchmark_out=" + out,
                         "--benchmark_out_format=json"], check=False, stdout=sys.stderr)
         with open(out) as file:
@@ -130,11 +156,12 @@ def steps_while(server, action):
     return s1 - s0, t1 - t0, result
 
 
-def compare(device, folder):
-    out = os.path.join(folder, "torch.json")
+def compare(device, folder, precision):
+    out = os.path.join(folder, "torch-%s.json" % precision)
     # PyTorch finds its own CUDA libraries, not those that were carried along.
     own = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out], stdout=sys.stderr, env=own)
+    got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out, "--precision", precision],
+                         stdout=sys.stderr, env=own)
     if got.returncode != 0:
         return None
     with open(out) as file:
@@ -172,6 +199,22 @@ def swap_rows(swaps, torch, batch):
             yield name + "swap / fresh process", 0.01, ratio(swap, torch_ms(torch, "fresh_process", model, batch))
 
 
+def narrow_rows(swaps, torch, batch, precision):
+    for model in MODELS:
+        ours, ready = swaps.get((model, "pipelined"), {}), swaps.get((model, "ready"), {})
+        name = "%s in %s, batch %d: " % (model, precision, batch)
+        yield name + "swap / lower bound", 1.05, ours.get("over_bound")
+        yield name + "ready / PyTorch eager", 0.9, ratio(ready.get("p50_ms"), torch_ms(torch, "eager", model, batch))
+        yield name + "ready / PyTorch CUDA graphs", 1.0, ratio(ready.get("p50_ms"), torch_ms(torch, "graphs", model, batch))
+        yield name + "swap / model.to", 0.5, ratio(ours.get("p50_ms"), torch_ms(torch, "model_to", model, batch))
+
+
+def large_row(got):
+    """Image to running, beside the bytes at the measured rate."""
+    at_rate_ms = ratio(got.get("bytes", 0) / 1e6, got.get("link_gbps"))
+    return "%s in bf16, host image to running / (bytes / measured rate)" % LARGE, 1.08, ratio(got.get("p50_ms"), at_rate_ms)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
@@ -186,10 +229,15 @@ def main():
         link = bench.check_device()
         bench.prepare()
         swaps = {batch: bench.swaps(batch) for batch in (8, 1)}
+        narrow = {(p, batch): bench.swaps(batch, p, "/(ready|pipelined)/") for p in PRECISIONS[1:] for batch in (8, 1)}
+        large, why_no_large = bench.large()
         trained = {model: bench.training_ms(model, batch) for model, _, batch in TRAINED}
         share, no_share = bench.loaded_share("resnet50", 32, "resnet152")
-        torch = compare(args.device, folder) if args.compare == "yes" else None
+        torches = {p: compare(args.device, folder, p) if args.compare == "yes" else None for p in PRECISIONS}
+        torch = torches["f32"]
         rows = [row for batch in swaps for row in swap_rows(swaps[batch], torch, batch)]
+        rows += [row for (p, batch), s in narrow.items() for row in narrow_rows(s, torches[p], batch, p)]
+        rows.append(large_row(large))
         rows += [("training step %s, batch %d / PyTorch eager" % (title, batch), 1.0,
                   ratio(trained[model][0], torch_ms(torch, "train_step", model, batch))) for model, title, batch in TRAINED]
         rows.append(("training ResNet-50 under 50 % inference load (ResNet-152) / (alone x idle share)", -0.95, share))
@@ -201,8 +249,10 @@ def main():
                   "training": {model: {"ms": ms, "why_not": why} for model, (ms, why) in trained.items()},
                   "training_under_load": {"measured": share, "why_not": no_share},
                   "swaps": {str(batch): [dict(r, model=m, mode=mode) for (m, mode), r in s.items()] for batch, s in swaps.items()},
-                  "torch": torch,
-                  "not_measured": ["8-billion-parameter set of weights"]}
+                  "narrow_swaps": [dict(r, model=m, mode=mode, precision=p, batch=batch) for (p, batch), s in narrow.items()
+                                   for (m, mode), r in s.items()],
+                  "large": dict(large, why_not=why_no_large),
+                  "torch": torches}
         os.makedirs(args.out, exist_ok=True)
         path = os.path.join(args.out, "%s-%s.json" % (re.sub(r"[^A-Za-z0-9]+", "-", gpu.strip()), result["date"]))
         with open(path, "w") as file:

@@ -1,4 +1,4 @@
-"""What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32]. Random weights of the same
+"""What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16]. Random weights of the same
 architectures. Each number in milliseconds, the median of RUNS after a warm-up, with the device synchronised. What cannot be measured
 (a package is missing, memory is short) is left out, with the reason."""
 import argparse
@@ -9,10 +9,16 @@ import sys
 import time
 
 RUNS, WARM = 20, 5
+TYPE = "float32"  # of weights and activations; bfloat16 and float16 for the ways that are compared in it
 MODELS = {"resnet152": (3, 224, 224), "inception_v3": (3, 299, 299), "bert_base": (128,)}
 
 
 def make(name):
+    import torch
+    return make_wide(name).to(getattr(torch, TYPE))
+
+
+def make_wide(name):
     if name == "bert_base":
         from transformers import BertConfig, BertModel
         return BertModel(BertConfig())
@@ -29,7 +35,7 @@ def make_input(torch, name, batch, device):
     if name.startswith("bert"):
         return torch.randint(0, 30000, (batch, 128), device=device)
     shape = MODELS.get(name, (3, 224, 224))
-    return torch.randn(batch, *shape, device=device).contiguous(memory_format=torch.channels_last)
+    return torch.randn(batch, *shape, device=device, dtype=getattr(torch, TYPE)).contiguous(memory_format=torch.channels_last)
 
 
 def settle(torch, name, model):
@@ -139,18 +145,24 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("device")
     parser.add_argument("out")
-    parser.add_argument("--precision", choices=("f32", "tf32"), default="f32")
+    parser.add_argument("--precision", choices=("f32", "tf32", "bf16", "f16"), default="f32")
     args = parser.parse_args()
     import torch
     if not torch.cuda.is_available():
         sys.exit("gpu_compare: PyTorch sees no GPU")
+    global TYPE
+    narrow = {"bf16": "bfloat16", "f16": "float16"}.get(args.precision)
+    TYPE = narrow or TYPE
     tf32 = args.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.set_grad_enabled(False)
     rows, missing = [], []
     cases = [(f, m, b) for m in MODELS for b in (1, 8) for f in (eager, graphs, model_to, cpu_offload, fresh_process)
              if b == 8 or f in (eager, graphs, model_to)]
-    cases += [(train_step, "resnet50", 32), (train_step, "bert_classifier", 32)]
+    if narrow:
+        cases = [(f, m, b) for f, m, b in cases if f in (eager, graphs, model_to)]
+    else:
+        cases += [(train_step, "resnet50", 32), (train_step, "bert_classifier", 32)]
     for function, model, batch in cases:
         try:
             ms = function(torch, model, batch, args.device)

@@ -31,6 +31,9 @@ static const struct model {
     {"bert_tiny_sequence", model_bert_tiny_sequence, "bert_tiny with 8 classes, for training"},
     {"resnet18", model_resnet18, "ResNet-18, 47 MB"},
     {"bert_tiny", model_bert_tiny, "BERT of 2 layers, sequence 32"},
+    {"decoder_tiny", model_decoder_tiny, "decoder of 3 layers, sequence 20"},
+    {"decoder_8b", model_decoder_8b,
+     "decoder of 8 billion weights, sequence 128, 1.5 GB; made only when named"},
     {"tiny_cnn", model_tiny_cnn, "two convolutions and a residual"},
     {"mlp", model_mlp, "two linear layers"},
     {"identity", model_identity, "nothing: output = input"},
@@ -38,9 +41,9 @@ static const struct model {
 
 static void usage(FILE *to)
 {
-    fprintf(to,
-            "usage: make-models [--out DIR] [NAME...]\n"
-            "Writes DIR/NAME/1/model.onnx (DIR: build/models); all models when none is named.\n");
+    fprintf(to, "usage: make-models [--out DIR] [NAME...]\n"
+                "Writes DIR/NAME/1/model.onnx (DIR: build/models); all but the largest when none "
+                "is named.\n");
     for (int i = 0; i < ONNX_LEN(models); i++)
         fprintf(to, "  %-14s %s\n", models[i].name, models[i].what);
 }
@@ -119,7 +122,7 @@ int main(int argc, char **argv)
         }
     }
     for (int i = 0; n_chosen == 0 && i < ONNX_LEN(models); i++)
-        if (make_model(&models[i], out) != 0)
+        if (models[i].build != model_decoder_8b && make_model(&models[i], out) != 0)
             return 1;
     for (int i = 0; i < n_chosen; i++)
         if (make_model(chosen[i], out) != 0)

@@ -21,6 +21,11 @@ void model_bert_tiny(struct onnx_writer *w);
 void model_bert_sequence(struct onnx_writer *w);
 void model_bert_tiny_sequence(struct onnx_writer *w);
 
+/* 8.05 thousand million weights in 32 layers, tokens 0..31999, sequence 128; the file has one layer's, 1.5 GB. */
+void model_decoder_8b(struct onnx_writer *w);
+/* 3 layers, hidden 64, tokens 0..99, sequence 20. */
+void model_decoder_tiny(struct onnx_writer *w);
+
 /* To be trained: Fashion-MNIST's images, texts of 8 languages (bytes or n-grams), the next byte of a text; BERT-base's encoder with one
  * input and a mean over the text, 16 classes. */
 void model_fashion_mlp(struct onnx_writer *w);
