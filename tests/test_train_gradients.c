@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/graph_builder.h"
+#include "workers/host/train_recurrent.h"
 #include "workers/trainer.h"
 
 #define BATCH    3
@@ -968,6 +969,48 @@ static int train_a_little(struct rig *r, const struct sy_train_options *o, doubl
     return n;
 }
 
+/* A step of time a piece against all in one: a pause may come between any two. */
+static void check_pieces(size_t which, const struct sy_train_options *o)
+{
+    static float state[2][ROOM];
+    double losses[2][6], whole = sy_tr_recurrent_piece_flops;
+    int n[2], n_steps[2];
+    uint64_t before = seed;
+    for (int i = 0; i < 2; i++) {
+        struct rig r;
+        sy_tr_recurrent_piece_flops = i ? 1.0 : whole;
+        seed = before;
+        assert_true(open_with(&r, which, o));
+        n_steps[i] = ops->n_gradient_steps(r.trainer);
+        n[i] = train_a_little(&r, o, losses[i], state[i]);
+        close_rig(&r);
+    }
+    sy_tr_recurrent_piece_flops = whole;
+    assert_int_equal(n[0], n[1]);
+    assert_true(n_steps[1] >= n_steps[0] + 6); /* four steps of time, forward and backward */
+    for (int i = 0; i < n[0]; i++)
+        if (!(fabsf(state[0][i] - state[1][i]) <= 1e-6f + 1e-5f * fabsf(state[0][i])))
+            fail_msg("%s: state %d: %g in pieces, %g in one", nets[which].name, i,
+                     (double)state[1][i], (double)state[0][i]);
+}
+
+static void test_recurrences_in_pieces(void **unused)
+{
+    (void)unused;
+    const char *const names[] = {"lstm", "lstm_both", "gru_late", "gru_early", "rnn"};
+    struct sy_train_options o = {.loss = SY_LOSS_MSE,
+                                 .optimizer = SY_OPTIMIZER_SGD,
+                                 .learning_rate = 0.05,
+                                 .momentum = 0.5,
+                                 .accumulate = 2,
+                                 .batch = BATCH,
+                                 .seed = 7};
+    for (size_t n = 0; ops == &sy_host_trainer && n < sizeof nets / sizeof *nets; n++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (!strcmp(nets[n].name, names[k]))
+                check_pieces(n, &o);
+}
+
 static void compare_with_host(size_t which, const struct sy_train_options *o)
 {
     const struct sy_trainer_ops *other = ops;
@@ -1148,11 +1191,16 @@ int main(void)
     printf("SY_SEED=%llu\n", (unsigned long long)seed);
     if (rig_choose_trainer)
         rig_choose_trainer(&ops, &device_view);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_as_the_host),
-        cmocka_unit_test(test_embedding),  cmocka_unit_test(test_two_inputs),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_recompute),  cmocka_unit_test(test_recompute_shrinks),
-        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_dropout)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),
+                                       cmocka_unit_test(test_as_the_host),
+                                       cmocka_unit_test(test_recurrences_in_pieces),
+                                       cmocka_unit_test(test_embedding),
+                                       cmocka_unit_test(test_two_inputs),
+                                       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_recompute),
+                                       cmocka_unit_test(test_recompute_shrinks),
+                                       cmocka_unit_test(test_bf16),
+                                       cmocka_unit_test(test_dropout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

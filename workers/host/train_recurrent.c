@@ -6,8 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/train_recurrent.h"
 
-/* A piece's products, about: 100 million sums and products are a few milliseconds on one core. */
-#define PIECE_FLOPS 100e6
+double sy_tr_recurrent_piece_flops = 100e6; /* a few milliseconds on one core */
 
 static bool has_default_curves(const struct sy_node *node)
 {
@@ -55,7 +54,8 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
                        .resets_late = sy_node_int(node, "linear_before_reset", 0) != 0};
     double of_step =
         2.0 * (double)(c->batch * c->gates * c->hidden) * (double)(c->input + c->hidden);
-    c->piece_steps = (int64_t)SY_MIN(SY_MAX(PIECE_FLOPS / of_step, 1.0), (double)c->steps);
+    c->piece_steps =
+        (int64_t)SY_MIN(SY_MAX(sy_tr_recurrent_piece_flops / of_step, 1.0), (double)c->steps);
     return SY_OK;
 }
 

@@ -47,6 +47,9 @@ struct room {
     float *gates, *dgates, *dgates_h, *h, *c, *x, *dh, *dc, *swap, *packed;
 };
 
+/* A piece's products, about. Tests make it small. */
+extern double sy_tr_recurrent_piece_flops;
+
 int64_t sy_tr_recurrent_floats(const struct cell *c);
 struct room sy_tr_recurrent_room(const struct cell *c, float *memory);
 /* The row of [time, batch] that step s of sequence b is; -1: behind its end. */
