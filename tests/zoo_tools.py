@@ -232,7 +232,7 @@ def paddle(kind, opset):
     net, shape = {
         "dense": lambda: (nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 5), nn.Softmax()), (12,)),
         "conv": lambda: (nn.Sequential(nn.Conv2D(3, 8, 3, padding=1), nn.BatchNorm2D(8), nn.Hardswish(), nn.MaxPool2D(2), nn.Conv2D(8, 8, 3, groups=8), nn.Swish(),
-                                       nn.Upsample(scale_factor=2, mode="bilinear"), nn.AdaptiveAvgPool2D(1), nn.Flatten(), nn.Linear(8, 4)), (3, 20, 20)),
+                                       nn.Upsample(size=[16, 16], mode="bilinear"), nn.AdaptiveAvgPool2D(1), nn.Flatten(), nn.Linear(8, 4)), (3, 20, 20)),
         "transformer": lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu"), 2), (6, 16)),
         "lstm": lambda: (Recurrent(), (7, 6)),
         "mobilenet": lambda: (p.vision.models.mobilenet_v3_small(), (3, 64, 64)),
