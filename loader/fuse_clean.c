@@ -102,6 +102,57 @@ int sy_fuse_noops(struct sy_fuse *f)
     return SY_OK;
 }
 
+static bool is_one(struct sy_dim dim)
+{
+    return dim.fixed == 1 && dim.per_batch == 0;
+}
+
+/* The axes that are not 1 keep their order: no element moves. */
+static bool moves_nothing(const struct sy_shape *shape, const struct sy_attr *perm)
+{
+    int64_t last = -1;
+    for (int i = 0; i < perm->n; i++) {
+        if (is_one(shape->dims[perm->ints[i]]))
+            continue;
+        if (perm->ints[i] < last)
+            return false;
+        last = perm->ints[i];
+    }
+    return true;
+}
+
+/* Transpose(Transpose(x)) -> Transpose(x), with the axes of both. */
+static int join_transposes(const struct sy_fuse *f, struct sy_node *node)
+{
+    const struct sy_node *before = sy_fuse_maker(f, node->inputs[0], SY_OP_TRANSPOSE);
+    const struct sy_attr *outer = sy_node_attr(node, "perm"),
+                         *inner = before ? sy_node_attr(before, "perm") : NULL;
+    int64_t both[SY_MAX_RANK];
+    if (!outer || !inner || outer->n != inner->n)
+        return SY_OK;
+    for (int i = 0; i < outer->n; i++)
+        both[i] = inner->ints[outer->ints[i]];
+    SY_TRY(sy_node_set_ints(node, "perm", outer->n, both));
+    node->inputs[0] = before->inputs[0];
+    return SY_OK;
+}
+
+/* In the order of the graph, so that a chain ends as one. One that moves nothing is a Reshape. */
+int sy_fuse_transposes(struct sy_fuse *f)
+{
+    for (int n = 0; n < f->graph->n_nodes; n++) {
+        struct sy_node *node = &f->graph->nodes[n];
+        if (node->op != SY_OP_TRANSPOSE)
+            continue;
+        SY_TRY(join_transposes(f, node));
+        const struct sy_attr *perm = sy_node_attr(node, "perm");
+        const struct sy_shape *shape = &sy_fuse_tensor(f, node->inputs[0])->shape;
+        if (perm && perm->n == shape->rank && moves_nothing(shape, perm))
+            SY_TRY(sy_fuse_become(f, node, SY_OP_RESHAPE, 1, (const int[]){node->inputs[0]}));
+    }
+    return SY_OK;
+}
+
 static bool is_reshape(const struct sy_node *node)
 {
     return node->n_outputs == 1 && (node->op == SY_OP_RESHAPE || node->op == SY_OP_FLATTEN ||

@@ -421,6 +421,41 @@ static void test_late_layer_norm(void **state)
     }
 }
 
+/* ---- transposes --------------------------------------------------------------------------------- */
+
+static void shuffle(int64_t *perm, int n)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)rig_int(&seed, 0, i);
+        int64_t kept = perm[i];
+        perm[i] = perm[k];
+        perm[k] = kept;
+    }
+}
+
+/* The batch stays first, as gb_node wants it. A chain ends as at most one; one of extents 1, as none. */
+static void test_transposes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct sy_graph *g = gb_new("transposes");
+        int64_t dims[4] = {1, i % 3 ? 3 : 1, i % 3 ? 4 : 1, 5}, next[4];
+        int x = gb_input(g, 4, dims), n = (int)rig_int(&seed, 1, 4);
+        for (int k = 0; k < n; k++) {
+            int64_t perm[4] = {0, 1, 2, 3};
+            shuffle(perm + 1, 3);
+            x = transpose(g, x, dims, perm, 4);
+            for (int d = 0; d < 4; d++)
+                next[d] = dims[perm[d]];
+            memcpy(dims, next, sizeof dims);
+        }
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(x), 4, dims));
+        assert_in_range(count(g, SY_OP_TRANSPOSE, SY_ACT_NONE), 0, i % 3 ? 1 : 0);
+        struct engine_case c = {.graph = g, .optimize = true};
+        rig_check(&c, &seed);
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
@@ -433,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_no_curves),
         cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_transposes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
