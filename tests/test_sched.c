@@ -54,6 +54,7 @@ struct world {
     uint64_t job_mib;                   /* 0: any */
     bool opportunistic[MAX_IDS];
     int n_spills;
+    bool no_progress; /* jobs whose workers die had finished no iteration on them */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */
     struct {
@@ -336,7 +337,7 @@ static void lose_worker(struct world *w, int worker)
         else
             i++;
     }
-    sy_sched_worker_lost(w->s, worker, pick(w, 2), true, true, "killed by the test");
+    sy_sched_worker_lost(w->s, worker, pick(w, 2), !w->no_progress, true, "killed by the test");
     settle(w);
 }
 
@@ -1057,6 +1058,41 @@ static void test_spilled_job_is_not_refused(void **state)
     sy_sched_destroy(w.s);
 }
 
+static int worker_of(const struct world *w, uint64_t job)
+{
+    struct sy_sched_job_view view;
+    return sy_sched_job_view(w->s, job, &view) ? view.worker : -1;
+}
+
+static void lose_worker_of(struct world *w, uint64_t job)
+{
+    int worker = worker_of(w, job);
+    assert_true(worker >= 0);
+    lose_worker(w, worker);
+    w->workers[worker] = IDLE;
+    sy_sched_worker_ready(w->s, worker);
+    settle(w);
+    advance_all(w, 12);
+}
+
+/* A job whose worker is killed while it waits for its turn is not to blame. */
+static void test_deaths_count_at_work_only(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view view;
+    make_world(&w, true, 400, 1);
+    start_all(&w, 2);
+    w.no_progress = true;
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(w.workers[worker_of(&w, 2)], WAITING_TURN);
+        lose_worker_of(&w, 2);
+    }
+    assert_true(sy_sched_job_view(w.s, 2, &view));
+    assert_true(view.admitted);
+    sy_sched_destroy(w.s);
+}
+
 /* Both fit: the opportunistic one has no turn while the guaranteed one wants it. */
 static void test_opportunistic_job_waits(void **state)
 {
@@ -1191,6 +1227,7 @@ int main(void)
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
         cmocka_unit_test(test_opportunistic_job_gives_way),
         cmocka_unit_test(test_spilled_job_is_not_refused),
+        cmocka_unit_test(test_deaths_count_at_work_only),
         cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_urgent_request_interrupts),
         cmocka_unit_test(test_late_by_prediction_is_refused),

@@ -99,8 +99,11 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
         return sy_error_set(SY_EPROTO, "JOB_START of job %llu: memory outside the pool",
                             (unsigned long long)msg->job);
     w->persistent_offset = msg->persistent_offset;
+    /* What the job before left there is not this one's. */
     atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&w->page->job, msg->job, memory_order_relaxed);
+    atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
     void *persistent = view(w, msg->persistent_offset), *ephemeral = view(w, msg->ephemeral_offset);
     return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
 }

@@ -91,7 +91,7 @@ bool sy_sched_next(struct sy_sched *s, struct sy_sched_action *out);
 /* ---- workers: 0..n_workers-1 ---- */
 void sy_sched_worker_ready(struct sy_sched *s, int worker);
 /* Its process is gone (reaped, so it writes nothing any more). state_intact: the training job on it, if any, was in the
- * gradient phase; job_progressed: it finished an iteration on that worker (three deaths in a row without one end the job).
+ * gradient phase; job_progressed: it finished an iteration on that worker (three in a row without one, at work for it, end the job).
  * `comes_back` false: it will not be replaced. */
 void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, bool job_progressed,
                           bool comes_back, const char *why);

@@ -6,7 +6,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define MAX_DEATHS    3  /* of workers, in a row, without one finished iteration */
+#define MAX_DEATHS    3  /* of workers at work for it, in a row, without one finished iteration */
 #define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
 
 static struct job *job_by_id(const struct sy_sched *s, uint64_t id)
@@ -568,6 +568,9 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->in_memory =
         j->admitted && state_intact &&
         (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
+    /* Else its worker died of something else. */
+    bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||
+                   j->state == JOB_RETURNING;
     if (j->has_turn && j->state == JOB_RUNNING)
         (void)sy_policy_undo(s->policy, j->id);
     end_turn(s, j);
@@ -575,7 +578,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->worker = -1;
     j->preempted = j->still = false;
     sy_sched_sync_blocked(s, j);
-    j->deaths = progressed ? 1 : j->deaths + 1;
+    j->deaths = (progressed ? 0 : j->deaths) + at_work;
     if (j->deaths < MAX_DEATHS && !j->stop_wanted)
         return; /* S6 */
     refuse(s, j, SY_EPEER, why);
