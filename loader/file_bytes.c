@@ -27,7 +27,7 @@ static int read_fully(int fd, const char *path, unsigned char *to, size_t bytes,
     return SY_OK;
 }
 
-static int open_file(const char *path, int *fd, uint64_t *size)
+int sy_file_open(const char *path, int *fd, uint64_t *size)
 {
     struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
@@ -48,7 +48,7 @@ int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsign
     int fd;
     uint64_t size;
     unsigned char *data = NULL;
-    SY_TRY(open_file(path, &fd, &size));
+    SY_TRY(sy_file_open(path, &fd, &size));
     int status = SY_OK;
     if (offset > size || (bytes != UINT64_MAX && bytes > size - offset)) {
         status = sy_error_set(SY_ECORRUPT, "%s has %llu bytes, %llu from %llu on are wanted", path,

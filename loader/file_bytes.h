@@ -10,4 +10,7 @@
 int sy_file_read_range(const char *path, uint64_t offset, uint64_t bytes, unsigned char **out,
                        size_t *out_bytes);
 
+/* Opens a regular file to read, and says its size; anything else (a FIFO would block) is EARG. The caller closes *fd. */
+int sy_file_open(const char *path, int *fd, uint64_t *size);
+
 #endif

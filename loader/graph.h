@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #define SY_MAX_RANK 8
+#define SY_LOOP_MOST_TRIPS \
+    (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
 #define SY_DTYPE_TABLE(X)        \

@@ -8,6 +8,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+#define MOST_BYTES (1ll << 40) /* of one tensor: no machine that this runs on holds more */
+
 static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_CONV] = sy_rule_conv,
     [SY_OP_BATCH_NORM] = sy_rule_batch_norm,
@@ -221,9 +223,12 @@ static int check_output(const struct sy_node *node, const struct sy_tensor *tens
     for (int i = 0; n >= 0 && i < tensor->shape.rank; i++)
         if (tensor->shape.dims[i].per_batch < 0 || sy_dim_at(tensor->shape.dims[i], 1) < 0)
             n = -1;
-    if (n < 0 || n > INT64_MAX / 16 || sy_dtype_bytes(tensor->dtype) == 0)
+    if (n < 0 || sy_dtype_bytes(tensor->dtype) == 0)
         return sy_infer_fail(node, SY_ECORRUPT, "result '%.80s' of shape %s", tensor->name,
                              sy_shape_text(&tensor->shape, text, sizeof text));
+    if (n > MOST_BYTES / (int64_t)sy_dtype_bytes(tensor->dtype))
+        return sy_infer_fail(node, SY_ECORRUPT, "result '%.80s' of shape %s: more than 1 TiB",
+                             tensor->name, sy_shape_text(&tensor->shape, text, sizeof text));
     return SY_OK;
 }
 

@@ -1,11 +1,11 @@
 #include "loader/idx_reader.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include "loader/file_bytes.h"
 #include "runtime/base/status.h"
 
 #define IDX_UBYTE 0x08
@@ -55,24 +55,21 @@ static int read_header(gzFile file, const char *path, struct sy_idx *idx)
 }
 
 /* Before memory is taken for what the header claims: deflate shrinks by 1032 to 1 at most. */
-static int check_claim(const char *path, const struct sy_idx *idx)
+static int check_claim(const char *path, uint64_t size, const struct sy_idx *idx)
 {
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return sy_error_set(SY_EIO, "%s: %s", path, strerror(errno));
-    if (idx->bytes / 1032 > (uint64_t)st.st_size)
+    if (idx->bytes / 1032 > size)
         return sy_error_set(SY_ECORRUPT,
-                            "%s: a file of %lld bytes cannot hold the %zu that its dimensions "
+                            "%s: a file of %llu bytes cannot hold the %zu that its dimensions "
                             "name; fetch the file again",
-                            path, (long long)st.st_size, idx->bytes);
+                            path, (unsigned long long)size, idx->bytes);
     return SY_OK;
 }
 
-static int read_all(gzFile file, const char *path, struct sy_idx *idx)
+static int read_all(gzFile file, const char *path, uint64_t size, struct sy_idx *idx)
 {
     uint8_t extra;
     SY_TRY(read_header(file, path, idx));
-    SY_TRY(check_claim(path, idx));
+    SY_TRY(check_claim(path, size, idx));
     idx->data = malloc(idx->bytes);
     if (!idx->data)
         return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %zu bytes", path, idx->bytes);
@@ -86,11 +83,18 @@ static int read_all(gzFile file, const char *path, struct sy_idx *idx)
 int sy_idx_read(const char *path, struct sy_idx *out)
 {
     struct sy_idx idx = {0};
-    gzFile file = gzopen(path, "rb");
-    if (!file)
-        return sy_error_set(SY_EIO, "%s: cannot open: %s", path, strerror(errno));
-    int status = read_all(file, path, &idx);
-    gzclose_r(file);
+    int fd;
+    uint64_t size;
+    SY_TRY(sy_file_open(path, &fd, &size));
+    gzFile file = gzdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory to read it", path);
+    }
+    int status = read_all(file, path, size, &idx);
+    if (gzclose_r(file) != Z_OK && status == SY_OK)
+        status =
+            sy_error_set(SY_ECORRUPT, "%s ends within its compressed data; fetch it again", path);
     if (status < 0)
         sy_idx_finish(&idx);
     else

@@ -12,9 +12,10 @@
 #include "loader/onnx_internal.h"
 #include "loader/protobuf_nesting.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
-enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
+enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32, MAX_FIELDS = 1 << 24, MAX_NAME = 1024 };
 
 /* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
 static const enum sy_op unchanged[] = {
@@ -88,20 +89,36 @@ static int input_shape(const struct sy_onnx_reader *r, const char *name,
     return SY_OK;
 }
 
+/* Clients name inputs and outputs, and are shown them. */
+static int check_name(const char *kind, const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > MAX_NAME)
+        return sy_error_set(SY_EUNSUPPORTED, "%s '%.60s' has a name of %zu bytes; 1 to %d", kind,
+                            name, n, MAX_NAME);
+    if (sy_printable_length(name) != n)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "%s '%.120s': its name is not text without control characters", kind,
+                            name);
+    return SY_OK;
+}
+
 static int read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info)
 {
     const char *name = sy_onnx_text(info->name);
     struct sy_shape shape;
-    int tensor;
-    if (sy_name_map_get(&r->map, name) >=
-        0) /* up to IR version 3 initializers are listed as inputs too */
-        return SY_OK;
+    int tensor = sy_name_map_get(&r->map, name);
+    if (tensor >= 0 && r->graph->tensors[tensor].data)
+        return SY_OK; /* up to IR version 3 initializers are listed as inputs too */
+    if (tensor >= 0)
+        return sy_error_set(SY_ECORRUPT, "input '%.120s' is declared twice", name);
     if (r->outer) { /* what a body gets is known where it is called */
         SY_TRY(sy_graph_add_tensor(r->graph, name, SY_DTYPE_NONE, NULL, &tensor));
         sy_name_map_set(&r->map, sy_onnx_text(info->name), tensor);
         r->graph->inputs[r->graph->n_inputs++] = tensor;
         return SY_OK;
     }
+    SY_TRY(check_name("input", name));
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
         !info->type->tensor_type)
         return sy_error_set(SY_EUNSUPPORTED, "input '%.120s' is not a tensor", name);
@@ -117,12 +134,26 @@ static int read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info
     return SY_OK;
 }
 
+/* The last declaration of a name is the one that the map has. */
+static int check_output(const struct sy_onnx_reader *r, size_t i)
+{
+    const char *name = sy_onnx_text(r->proto->output[i]->name);
+    SY_TRY(check_name("output", name));
+    if (sy_name_map_get(&r->declared, name) != (int)(r->proto->n_value_info + i))
+        return sy_error_set(SY_ECORRUPT, "output '%.120s' is declared twice", name);
+    return SY_OK;
+}
+
 static int read_outputs(struct sy_onnx_reader *r)
 {
     const Onnx__GraphProto *graph = r->proto;
+    if (graph->n_output == 0)
+        return sy_error_set(SY_ECORRUPT, "the graph has no outputs");
     SY_TRY(sy_graph_alloc(graph->n_output, sizeof *r->graph->outputs, &r->graph->outputs));
     for (size_t i = 0; i < graph->n_output; i++) {
         int tensor;
+        if (!r->outer)
+            SY_TRY(check_output(r, i));
         SY_TRY(sy_onnx_find_tensor(r, sy_onnx_text(graph->output[i]->name), &tensor));
         if (tensor < 0)
             return sy_error_set(SY_ECORRUPT, "no node makes output '%.120s'",
@@ -346,6 +377,9 @@ static int find_operator(const Onnx__NodeProto *from, enum sy_op *op)
     char name[160];
     bool norm = strcmp(type, "LayerNormalization") == 0 ||
                 strcmp(type, "SimplifiedLayerNormalization") == 0;
+    /* What passes make of nodes has names too, but no file may say them: their operands are taken on trust. */
+    if (strchr(type, '.'))
+        return sy_error_set(SY_EUNSUPPORTED, "operator '%.100s' is not supported", type);
     if (!*domain || strcmp(domain, "ai.onnx") == 0 ||
         (norm && strcmp(domain, "com.microsoft") == 0))
         return sy_op_from_name(type, op);
@@ -362,6 +396,7 @@ static int read_node(struct sy_onnx_reader *r, const Onnx__NodeProto *from)
     int *outputs;
     SY_TRY(find_operator(from, &op));
     SY_TRY(check_age(r, op));
+    SY_TRY(sy_onnx_check_node(op, from));
     if (from->n_output < 1 || from->n_output > INT_MAX || from->n_input > INT_MAX)
         return sy_error_set(SY_ECORRUPT, "%zu inputs, %zu outputs", from->n_input, from->n_output);
     SY_TRY(sy_graph_alloc(from->n_output, sizeof *outputs, &outputs));
@@ -457,10 +492,12 @@ int sy_onnx_read_graph(struct sy_onnx_reader *r)
     SY_TRY(note_declared(r));
     SY_TRY(sy_graph_create(graph->name, &r->graph));
     for (size_t i = 0; i < graph->n_initializer; i++) {
+        const char *name = sy_onnx_text(graph->initializer[i]->name);
         int tensor;
-        SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i],
-                                   sy_onnx_text(graph->initializer[i]->name), &tensor));
-        sy_name_map_set(&r->map, sy_onnx_text(graph->initializer[i]->name), tensor);
+        if (sy_name_map_get(&r->map, name) >= 0)
+            return sy_error_set(SY_ECORRUPT, "constant '%.120s' is there twice", name);
+        SY_TRY(sy_onnx_read_tensor(r, graph->initializer[i], name, &tensor));
+        sy_name_map_set(&r->map, name, tensor);
     }
     SY_TRY(sy_graph_alloc(graph->n_input, sizeof *r->graph->inputs, &r->graph->inputs));
     for (size_t i = 0; i < graph->n_input; i++)

@@ -84,13 +84,14 @@ static int raw_data(Onnx__TensorProto *proto, size_t want, void **out)
     return SY_OK;
 }
 
-static int parse_number(const char *value, uint64_t *out)
+static int parse_number(const char *tensor, const char *value, uint64_t *out)
 {
     char *end;
     errno = 0;
     unsigned long long number = strtoull(value, &end, 10);
     if (errno || end == value || *end || *value == '-')
-        return sy_error_set(SY_ECORRUPT, "external data: '%.60s' is not a number", value);
+        return sy_error_set(SY_ECORRUPT, "tensor '%.100s': external data: '%.60s' is not a number",
+                            tensor, value);
     *out = number;
     return SY_OK;
 }
@@ -134,7 +135,7 @@ static int external_path(const struct sy_onnx_reader *r, const Onnx__TensorProto
 static int external_data(const struct sy_onnx_reader *r, const Onnx__TensorProto *proto,
                          size_t want, void **out)
 {
-    const char *location = "";
+    const char *name = sy_onnx_text(proto->name), *location = "";
     uint64_t offset = 0, length = want;
     for (size_t i = 0; i < proto->n_external_data; i++) {
         const char *key = sy_onnx_text(proto->external_data[i]->key),
@@ -142,20 +143,21 @@ static int external_data(const struct sy_onnx_reader *r, const Onnx__TensorProto
         if (strcmp(key, "location") == 0)
             location = value;
         else if (strcmp(key, "offset") == 0)
-            SY_TRY(parse_number(value, &offset));
+            SY_TRY(parse_number(name, value, &offset));
         else if (strcmp(key, "length") == 0)
-            SY_TRY(parse_number(value, &length));
+            SY_TRY(parse_number(name, value, &length));
     }
     if (length != want || !is_inside(location))
         return sy_error_set(
             SY_ECORRUPT,
             "tensor '%.100s': external data '%.100s' of %llu bytes, %zu are needed, from "
             "a file next to the model",
-            sy_onnx_text(proto->name), location, (unsigned long long)length, want);
+            name, location, (unsigned long long)length, want);
     char path[PATH_MAX];
     size_t n;
     SY_TRY(external_path(r, proto, location, path));
-    return sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
+    int status = sy_file_read_range(path, offset, want, (unsigned char **)out, &n);
+    return status < 0 ? sy_error_prefix(status, "tensor '%.100s': external data", name) : SY_OK;
 }
 
 /* Empties `proto` of its data. */

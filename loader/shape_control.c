@@ -118,6 +118,19 @@ static bool count_trips(const struct sy_infer *in, const struct sy_node *node,
     return trips->per_batch >= 0 && sy_dim_at(*trips, 1) >= 0;
 }
 
+/* What ends after too many turns, or never, is refused here if that can be seen. */
+static int check_end(const struct sy_infer *in, const struct sy_node *node,
+                     const struct sy_graph *body)
+{
+    struct sy_dim trips;
+    if (count_trips(in, node, body, &trips) && sy_dim_at(trips, 1) > SY_LOOP_MOST_TRIPS)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "%lld iterations, at most %d are supported",
+                             (long long)sy_dim_at(trips, 1), SY_LOOP_MOST_TRIPS);
+    if (sy_node_input(node, 0) < 0 && starts_true(in, node) && stays_true(body, body->outputs[0]))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "it never ends");
+    return SY_OK;
+}
+
 static int set_carried(struct sy_infer *in, const struct sy_node *node, const struct sy_graph *body,
                        const struct sy_tensor *given, int n)
 {
@@ -182,6 +195,7 @@ int sy_rule_loop(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_body(in, node, "body", formal, given, &body));
     if (body->n_outputs != node->n_outputs + 1 || body_output(body, 0)->dtype != SY_DTYPE_BOOL)
         return sy_infer_fail(node, SY_ECORRUPT, "its body gives %d results", body->n_outputs);
+    SY_TRY(check_end(in, node, body));
     SY_TRY(set_carried(in, node, body, given, n));
     return set_scans(in, node, body, n);
 }

@@ -32,6 +32,13 @@ int sy_rule_cum_sum(struct sy_infer *in, struct sy_node *node)
     if (node->n_inputs != 2 || !sy_dtype_is_integer(axis->dtype) ||
         sy_shape_elements(&axis->shape, 1) != 1)
         return sy_infer_fail(node, SY_ECORRUPT, "its axis is not one integer");
+    if (axis->data) {
+        const struct sy_tensor *x;
+        int known;
+        SY_TRY(sy_infer_need(in, node, 0, &x));
+        SY_TRY(
+            sy_infer_axis(node, sy_load_integer(axis->dtype, axis->data), x->shape.rank, &known));
+    }
     return sy_infer_same(in, node);
 }
 

@@ -21,6 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
+#include "runtime/base/tcp_port.h"
 #include "runtime/json_msgpack.h"
 
 #define DEFAULT_TIMEOUT_MS  60000u
@@ -98,6 +99,8 @@ static int connect_tcp(sy_client *client, const char *text)
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
         return sy_error_set(SY_EARG, "\"tcp:%s\" is no tcp:HOST:PORT", text);
+    if (!sy_tcp_port_is_possible(colon + 1))
+        return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", text, colon + 1);
     snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
     failed = getaddrinfo(host, colon + 1, &hints, &info);
     if (failed)

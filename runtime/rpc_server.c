@@ -16,6 +16,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/tcp_port.h"
 #include "runtime/rpc_internal.h"
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
@@ -84,6 +85,8 @@ static int unix_address(const char *path, struct sockaddr_un *out)
 {
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
+    if (!*path)
+        return sy_error_set(SY_EARG, "a socket path must not be empty");
     if (strlen(path) >= sizeof(out->sun_path))
         return sy_error_set(SY_EARG, "socket path %s has %zu bytes; at most %zu are possible", path,
                             strlen(path), sizeof(out->sun_path) - 1);
@@ -204,6 +207,8 @@ static int listen_tcp(struct sy_rpc_server *server, const char *text)
     int fd = -1, status, failed;
 
     SY_TRY(split_tcp(text, host, sizeof(host), &port));
+    if (!sy_tcp_port_is_possible(port))
+        return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", text, port);
     failed = getaddrinfo(host, port, &hints, &info);
     if (failed)
         return sy_error_set(SY_EARG, "cannot resolve %s: %s", text, gai_strerror(failed));

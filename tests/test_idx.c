@@ -44,7 +44,7 @@ static void plain_and_damaged(void **state)
     assert_int_equal(read_bytes(floats, 12, &idx), SY_EUNSUPPORTED);
     const uint8_t huge[] = {0, 0, 8, 2, 255, 255, 255, 255, 255, 255, 255, 255};
     assert_int_equal(read_bytes(huge, 12, &idx), SY_ETOOBIG);
-    assert_int_equal(sy_idx_read("/nonexistent", &idx), SY_EIO);
+    assert_int_equal(sy_idx_read("/nonexistent", &idx), SY_ENOTFOUND);
 }
 
 static void fashion_mnist(void **state)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/printable.h"
+
 static _Thread_local char error_text[512] = "no error";
 
 const char *sy_status_name(int status)
@@ -38,6 +40,7 @@ void sy_error_write(const char *format, ...)
     va_start(args, format);
     vsnprintf(error_text, sizeof error_text, format, args);
     va_end(args);
+    sy_printable_make(error_text); /* it may quote a file or a client */
 }
 
 void sy_error_write_prefix(const char *format, ...)
@@ -52,6 +55,7 @@ void sy_error_write_prefix(const char *format, ...)
     size_t used = strlen(head);
     memcpy(error_text, head, used + 1);
     snprintf(error_text + used, sizeof error_text - used, ": %s", tail);
+    sy_printable_make(error_text);
 }
 
 const char *sy_error_text(void)

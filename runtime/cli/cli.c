@@ -10,17 +10,26 @@
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+
+/* One line, whatever it quotes. */
+static void complain(const char *format, va_list arguments)
+{
+    char text[2048];
+
+    vsnprintf(text, sizeof(text), format, arguments);
+    sy_printable_make(text);
+    fprintf(stderr, "switchyard: %s\n", text);
+}
 
 int sy_cli_fail(const char *format, ...)
 {
     va_list arguments;
 
-    fputs("switchyard: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    complain(format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
     return 1;
 }
 
@@ -33,11 +42,9 @@ int sy_cli_usage(const char *format, ...)
 {
     va_list arguments;
 
-    fputs("switchyard: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    complain(format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
     return 2;
 }
 

@@ -23,6 +23,7 @@
 
 #define MAX_PACKAGES   256
 #define MAX_JOBS       16
+#define MAX_DELAY_MS   1e6
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
 
 extern char **environ;
@@ -117,6 +118,12 @@ static int set_count(const char *value, int64_t most, int *out)
     return SY_OK;
 }
 
+static int set_bytes(const char *value, uint64_t *out)
+{
+    SY_TRY(sy_cli_bytes(value, out));
+    return *out > 0 ? SY_OK : sy_error_set(SY_EARG, "\"%s\" is no room at all", value);
+}
+
 static int set_hang_timeout(struct serve *serve, const char *value)
 {
     double seconds;
@@ -156,11 +163,11 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 2:
         return set_text(&core->device, value);
     case 3:
-        return sy_cli_bytes(value, &core->pool_bytes);
+        return set_bytes(value, &core->pool_bytes);
     case 4:
-        return sy_cli_bytes(value, &core->image_bytes);
+        return set_bytes(value, &core->image_bytes);
     case 5:
-        return sy_cli_bytes(value, &core->slab_bytes);
+        return set_bytes(value, &core->slab_bytes);
     case 6:
         return set_count(value, 64, &core->n_workers);
     case 7:
@@ -191,8 +198,10 @@ static int set_option(struct serve *serve, int index, const char *value)
         return set_count(value, 1 << 20, &serve->ready_fd);
     case 19:
         SY_TRY(sy_cli_real(value, &ms));
-        core->max_delay_ns = (uint64_t)(SY_MIN(ms, 1e6) * 1e6);
-        return SY_OK;
+        core->max_delay_ns = (uint64_t)(SY_MIN(ms, MAX_DELAY_MS) * 1e6);
+        return ms <= MAX_DELAY_MS
+                   ? SY_OK
+                   : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
     default:
         return set_count(value, 1024, &core->max_batch);
     }

@@ -10,7 +10,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MAX_COLUMNS 12
+#define MAX_COLUMNS 12         /* that are read; a file may have more */
+#define MAX_SECONDS 1e9        /* 30 years; nanoseconds of it fit into 64 bits */
+#define LINE_BYTES  (1u << 20) /* a file without line ends must not fill the memory */
 
 /* ---- CSV ---- */
 
@@ -24,8 +26,7 @@ struct csv {
     FILE *file;
     const struct column *columns;
     int n_columns, place_of[MAX_COLUMNS]; /* -1: not there */
-    char *line;
-    size_t size;
+    char *line;                           /* LINE_BYTES */
     int n_lines;
     char *fields[MAX_COLUMNS]; /* by column; "" if it is not there */
 };
@@ -38,46 +39,55 @@ static char *trimmed(char *text)
     return text;
 }
 
-static int split(char *line, char **fields, int n)
+/* Cuts the next field off *rest, which is NULL behind the last. */
+static char *next_field(char **rest)
 {
-    int count = 0;
-    for (char *at = line; at && count < n; count++) {
-        char *comma = strchr(at, ',');
-        if (comma)
-            *comma++ = '\0';
-        fields[count] = trimmed(at);
-        at = comma;
-    }
-    return count;
+    char *field = *rest, *comma = strchr(field, ',');
+    if (comma)
+        *comma = '\0';
+    *rest = comma ? comma + 1 : NULL;
+    return trimmed(field);
 }
 
 static int next_line(struct csv *csv)
 {
     do {
         csv->n_lines++;
-        if (getline(&csv->line, &csv->size, csv->file) < 0)
+        if (!fgets(csv->line, LINE_BYTES, csv->file))
             return ferror(csv->file) ? sy_error_set(SY_EIO, "%s: %s", csv->path, strerror(errno))
                                      : 0;
+        if (!strchr(csv->line, '\n') && !feof(csv->file))
+            return sy_error_set(SY_EARG, "%s:%d: a line of more than %u bytes", csv->path,
+                                csv->n_lines, LINE_BYTES - 2);
     } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');
     return 1;
 }
 
+static int note_column(struct csv *csv, const char *name, int place)
+{
+    for (int i = 0; i < csv->n_columns; i++) {
+        if (strcmp(name, csv->columns[i].name) != 0)
+            continue;
+        if (csv->place_of[i] >= 0)
+            return sy_error_set(SY_EARG, "%s: two columns are called %s", csv->path, name);
+        csv->place_of[i] = place;
+    }
+    return SY_OK;
+}
+
 static int read_header(struct csv *csv)
 {
-    char *names[MAX_COLUMNS];
-    int got = next_line(csv);
+    int got = next_line(csv), place = 0;
     if (got <= 0)
         return got < 0 ? got : sy_error_set(SY_EARG, "%s is empty", csv->path);
-    int n = split(csv->line, names, MAX_COLUMNS);
-    for (int i = 0; i < csv->n_columns; i++) {
+    for (int i = 0; i < csv->n_columns; i++)
         csv->place_of[i] = -1;
-        for (int k = 0; k < n; k++)
-            if (strcmp(names[k], csv->columns[i].name) == 0)
-                csv->place_of[i] = k;
+    for (char *rest = csv->line; rest; place++)
+        SY_TRY(note_column(csv, next_field(&rest), place));
+    for (int i = 0; i < csv->n_columns; i++)
         if (csv->place_of[i] < 0 && csv->columns[i].needed)
             return sy_error_set(SY_EARG, "%s: the first line names no column %s", csv->path,
                                 csv->columns[i].name);
-    }
     return SY_OK;
 }
 
@@ -91,6 +101,9 @@ static void csv_close(struct csv *csv)
 static int csv_open(struct csv *csv, const char *path, const struct column *columns, int n)
 {
     *csv = (struct csv){.path = path, .columns = columns, .n_columns = n};
+    csv->line = malloc(LINE_BYTES);
+    if (!csv->line)
+        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for a line", path);
     csv->file = fopen(path, "r");
     if (!csv->file)
         return sy_error_set(SY_EIO, "cannot read %s: %s", path, strerror(errno));
@@ -101,14 +114,17 @@ static int csv_open(struct csv *csv, const char *path, const struct column *colu
 static int csv_next(struct csv *csv)
 {
     static char nothing[] = "";
-    char *fields[MAX_COLUMNS];
-    int got = next_line(csv);
+    int got = next_line(csv), place = 0;
     if (got <= 0)
         return got;
-    int n = split(csv->line, fields, MAX_COLUMNS);
     for (int i = 0; i < csv->n_columns; i++)
-        csv->fields[i] =
-            csv->place_of[i] >= 0 && csv->place_of[i] < n ? fields[csv->place_of[i]] : nothing;
+        csv->fields[i] = nothing;
+    for (char *rest = csv->line; rest; place++) {
+        char *field = next_field(&rest);
+        for (int i = 0; i < csv->n_columns; i++)
+            if (csv->place_of[i] == place)
+                csv->fields[i] = field;
+    }
     return 1;
 }
 
@@ -120,8 +136,8 @@ static int number(const struct csv *csv, int column, double otherwise, double *o
     if (csv->fields[column][0] == '\0' && !csv->columns[column].needed)
         return SY_OK;
     *out = strtod(csv->fields[column], &end);
-    if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out < 1e15))
-        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from 0 to 1e15", csv->path,
+    if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out < 1e12))
+        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from 0 to 1e12", csv->path,
                             csv->n_lines, csv->columns[column].name, csv->fields[column]);
     return SY_OK;
 }
@@ -133,6 +149,19 @@ static int whole(const struct csv *csv, int column, double otherwise, double mos
         return SY_OK;
     return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of 0 to %.0f", csv->path,
                         csv->n_lines, csv->columns[column].name, csv->fields[column], most);
+}
+
+/* A time in units of `unit_s` seconds; 0 for an empty field. */
+static int duration(const struct csv *csv, int column, double unit_s, sy_ns *out)
+{
+    double value;
+    SY_TRY(number(csv, column, 0, &value));
+    if (value * unit_s > MAX_SECONDS)
+        return sy_error_set(SY_EARG, "%s:%d: %s is %s, more than %g seconds", csv->path,
+                            csv->n_lines, csv->columns[column].name, csv->fields[column],
+                            MAX_SECONDS);
+    *out = (sy_ns)(value * unit_s * 1e9 + 0.5);
+    return SY_OK;
 }
 
 static int word(const struct csv *csv, int column, char out[SY_SIM_NAME_BYTES])
@@ -224,11 +253,6 @@ static int sorted_or_freed(void *all, uint64_t n, size_t size, size_t at, const 
     return status;
 }
 
-static sy_ns ns_of(double seconds)
-{
-    return (sy_ns)(seconds * 1e9 + 0.5);
-}
-
 static int read_counted(const char *path, const struct column *columns, int n_columns, size_t size,
                         int (*row)(const struct csv *csv, void *element, void *ctx), void **out,
                         int *n)
@@ -249,14 +273,13 @@ static int read_counted(const char *path, const struct column *columns, int n_co
 static int model_row(const struct csv *csv, void *element, void *ctx)
 {
     struct sy_sim_model *m = element;
-    double mb, ms, groups;
+    double mb, groups;
     (void)ctx;
     SY_TRY(word(csv, 0, m->name));
     SY_TRY(number(csv, 1, 0, &mb));
-    SY_TRY(number(csv, 2, 0, &ms));
+    SY_TRY(duration(csv, 2, 1e-3, &m->compute_ns));
     SY_TRY(whole(csv, 3, 16, 1e6, &groups));
     m->bytes = (uint64_t)(mb * 1e6);
-    m->compute_ns = ns_of(ms / 1e3);
     m->n_groups = (int)groups;
     return SY_OK;
 }
@@ -319,21 +342,19 @@ int sy_sim_example_models(int n, struct sy_sim_model **out)
 static int job_row(const struct csv *csv, void *element, void *ctx)
 {
     struct sy_sim_job *j = element;
-    double submit, n, ms, mb[2], tenant, priority, weight;
+    double n, mb[2], tenant, priority, weight;
     (void)ctx;
     SY_TRY(word(csv, 0, j->name));
-    SY_TRY(number(csv, 1, 0, &submit));
+    SY_TRY(duration(csv, 1, 1, &j->submit_ns));
     SY_TRY(whole(csv, 2, 0, 1e12, &n));
-    SY_TRY(number(csv, 3, 0, &ms));
+    SY_TRY(duration(csv, 3, 1e-3, &j->iteration_ns));
     SY_TRY(number(csv, 4, 0, &mb[0]));
     SY_TRY(number(csv, 5, 0, &mb[1]));
     SY_TRY(number(csv, 6, 1, &j->utilization));
     SY_TRY(whole(csv, 7, 0, SY_POLICY_MAX_TENANTS - 1, &tenant));
     SY_TRY(whole(csv, 8, 0, 1e6, &priority));
     SY_TRY(whole(csv, 9, 0, 1e6, &weight));
-    j->submit_ns = ns_of(submit);
     j->iterations = (uint64_t)n;
-    j->iteration_ns = ns_of(ms / 1e3);
     j->persistent_bytes = (uint64_t)(mb[0] * 1e6);
     j->ephemeral_bytes = (uint64_t)(mb[1] * 1e6);
     j->tenant = (int)tenant;
@@ -380,14 +401,12 @@ static int find_model(const struct csv *csv, struct names *names, int32_t *out)
 static int request_row(const struct csv *csv, void *element, void *ctx)
 {
     struct sy_sim_request *r = element;
-    double time, class_, deadline;
-    SY_TRY(number(csv, 0, 0, &time));
+    double class_;
+    SY_TRY(duration(csv, 0, 1, &r->at_ns));
     SY_TRY(find_model(csv, ctx, &r->model));
     SY_TRY(whole(csv, 2, 0, SY_SIM_MAX_CLASSES - 1, &class_));
-    SY_TRY(number(csv, 3, 0, &deadline));
-    r->at_ns = ns_of(time);
+    SY_TRY(duration(csv, 3, 1e-3, &r->deadline_ns));
     r->class_ = (int32_t)class_;
-    r->deadline_ns = ns_of(deadline / 1e3);
     return SY_OK;
 }
 
@@ -410,14 +429,12 @@ int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, in
 static int fault_row(const struct csv *csv, void *element, void *ctx)
 {
     struct sy_sim_fault *f = element;
-    double time, device, duration;
+    double device;
     (void)ctx;
-    SY_TRY(number(csv, 0, 0, &time));
+    SY_TRY(duration(csv, 0, 1, &f->at_ns));
     SY_TRY(whole(csv, 1, 0, 1e6, &device));
-    SY_TRY(number(csv, 3, 0, &duration));
+    SY_TRY(duration(csv, 3, 1, &f->duration_ns));
     SY_TRY(number(csv, 4, 1, &f->factor));
-    f->at_ns = ns_of(time);
-    f->duration_ns = ns_of(duration);
     f->device = (int)device;
     if (strcmp(csv->fields[2], "link_slows") == 0)
         f->kind = SY_SIM_LINK_SLOWS;

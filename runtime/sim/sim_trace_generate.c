@@ -7,6 +7,10 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_trace.h"
 
+#define MAX_CANDIDATES  1e9 /* a minute's work */
+#define MAX_SECONDS     1e9
+#define MAX_DEADLINE_MS 1e6 /* the last class has 10^7 times as much, in 64 bits of nanoseconds */
+
 static sy_ns ns_of(double seconds)
 {
     return (sy_ns)(seconds * 1e9 + 0.5);
@@ -44,13 +48,25 @@ static int set_field(struct sy_sim_generator *g, const char *name, double value)
         name);
 }
 
+static int check_work(const struct sy_sim_generator *g)
+{
+    double candidates = g->rate * (1 + g->swing) * g->burst * g->seconds;
+    if (candidates <= MAX_CANDIDATES && g->seconds <= MAX_SECONDS &&
+        g->deadline_ms <= MAX_DEADLINE_MS)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "generated requests: rate, swing and burst for %g seconds draw %g, at most "
+                        "%g can be; at most %g seconds, deadline-ms %g",
+                        g->seconds, candidates, MAX_CANDIDATES, MAX_SECONDS, MAX_DEADLINE_MS);
+}
+
 static int check_generator(const struct sy_sim_generator *g)
 {
     if (g->rate > 0 && g->seconds > 0 && g->n_models >= 1 && g->n_models <= 100000 &&
         g->n_classes >= 1 && g->n_classes <= SY_SIM_MAX_CLASSES && g->swing <= 1 &&
         g->period_s > 0 && g->burst >= 1 && g->burst_every_s > 0 && g->burst_last_s > 0) {
         if (g->rate * g->seconds <= (double)g->n_at_most)
-            return SY_OK;
+            return check_work(g);
         return sy_error_set(
             SY_ETOOBIG, "generated requests: rate %g for %g seconds are %g; at most %llu", g->rate,
             g->seconds, g->rate * g->seconds, (unsigned long long)g->n_at_most);
@@ -83,7 +99,7 @@ int sy_sim_generator_parse(const char *text, struct sy_sim_generator *out)
         double value = equals ? strtod(equals + 1, &end) : -1;
         if (item[0] == '\0')
             continue;
-        if (!equals || end == equals + 1 || *end || !(value >= 0))
+        if (!equals || end == equals + 1 || *end || !(value >= 0) || isinf(value))
             return sy_error_set(SY_EARG, "generator option %s: NAME=NUMBER, at least 0", item);
         *equals = '\0';
         SY_TRY(set_field(out, item, value));

@@ -10,9 +10,11 @@
 #include "workers/host/program.h"
 #include "workers/host/program_internal.h"
 
-enum {
-    MAX_TRIPS = 1 << 24
-}; /* of a Loop without a count: what does not end is an error, not a hang */
+/* Of the outermost Loop that this thread is in, and of those within. */
+static _Thread_local struct {
+    int depth;
+    int64_t done;
+} turns;
 
 struct body {
     const struct sy_graph *graph; /* the node's */
@@ -250,9 +252,9 @@ static int run_turns(struct sy_program *p, struct sy_step *step, struct turn *t)
     b->inputs[1] = &t->condition;
     b->outputs[0] = &next;
     for (; t->condition && (t->trips < 0 || t->at < t->trips); t->at++) {
-        if (t->at == MAX_TRIPS)
+        if (turns.done++ == SY_LOOP_MOST_TRIPS)
             return sy_error_set(SY_EARG, "node %s: Loop is not done after %d iterations",
-                                step->name, MAX_TRIPS);
+                                step->name, SY_LOOP_MOST_TRIPS);
         bind_turn(t);
         for (int i = c->n_carried; i < c->n_out; i++) {
             unsigned char *all = argument(p, step, c->n_in + i);
@@ -285,7 +287,11 @@ static int run_loop(struct sy_program *p, struct sy_step *step)
         memcpy(t.place + c->carried_at[2 * i], argument(p, step, 2 + i), c->carried_bytes[i]);
     for (int i = c->formal; i < c->n_in; i++)
         c->bodies[0].inputs[i] = argument(p, step, i);
-    SY_TRY(run_turns(p, step, &t));
+    if (turns.depth++ == 0)
+        turns.done = 0;
+    int status = run_turns(p, step, &t);
+    turns.depth--;
+    SY_TRY(status);
     for (int i = 0; i < c->n_out; i++) {
         void *to = argument(p, step, c->n_in + i);
         if (to && i < c->n_carried)

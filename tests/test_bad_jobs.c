@@ -1,0 +1,703 @@
+/* Jobs that cannot be trained as they stand: refused, or ended with the reason and the last good snapshot, while a server goes on: its
+ * requests keep their bits and another job its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <zlib.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "tests/bounded_child.h"
+#include "tests/server_fixture.h"
+#include "workers/job.h"
+#include "workers/train_data.h"
+
+#define WAIT_NS (90 * SY_NS_PER_S)
+
+/* ---- the text ----------------------------------------------------------------------------------------------- */
+
+/* A good job with its "KEY": VALUE put in place of KEY's own, or added. Quotes are written as '. */
+static char *job_with(const char *section, const char *key, const char *value)
+{
+    json_error_t error;
+    char text[512];
+    json_t *job =
+        json_pack("{s:s, s:s, s:{s:f}, s:{s:s, s:i}, s:{s:s}, s:{s:s}}", "name", "a", "model",
+                  "/m.onnx", "optimizer", "learning_rate", 0.1, "data", "kind", "synthetic",
+                  "samples", 8, "snapshot", "folder", "/s", "schedule", "kind", "constant");
+    assert_non_null(job);
+    snprintf(text, sizeof text, "[%s]", value);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    json_t *list = json_loads(text, 0, &error);
+    if (!list)
+        fail_msg("%s: %s", value, error.text);
+    json_object_set(*section ? json_object_get(job, section) : job, key, json_array_get(list, 0));
+    char *result = json_dumps(job, 0);
+    json_decref(list);
+    json_decref(job);
+    return result;
+}
+
+static void refused_text(const char *text, const char *word)
+{
+    struct sy_job job;
+    int status = sy_job_parse(text, &job);
+    if (status != SY_EARG || !strstr(sy_error_text(), word))
+        fail_msg("%.200s: %s: %s; \"%s\" was expected", text, sy_status_name(status),
+                 sy_error_text(), word);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *section, *key, *values[14];
+    } cases[] = {
+        {"", "batch", {"0", "-1", "1e300", "'64'", "64.5", "65537", "[64]", "{}", "true", "null"}},
+        {"", "epochs", {"0", "-1", "1e300", "'many'", "1.5", "9223372036854775807", "null"}},
+        {"", "max_steps", {"-1", "1e300", "'9'", "9223372036854775807"}},
+        {"", "seed", {"-1", "0.5", "'x'"}},
+        {"", "accumulate", {"0", "-1", "65537", "2.0"}},
+        {"", "clip_norm", {"-1", "1e300", "'1'"}},
+        {"", "target_accuracy", {"-0.1", "1.1", "'high'"}},
+        {"", "evaluate_every_steps", {"-1", "1e300"}},
+        {"", "recompute", {"1", "'yes'", "null"}},
+        {"", "precision", {"'f17'", "32", "null"}},
+        {"", "loss", {"'hinge'", "1", "[]"}},
+        {"", "frozen", {"[]", "'w'", "[1]"}},
+        {"", "class", {"'gold'", "7"}},
+        {"", "priority", {"1001", "-1001", "'high'", "1e300"}},
+        {"", "tenant", {"7", "''", "[]"}},
+        {"", "name", {"''", "'../a'", "'a/b'", "'.a'", "7", "'a b'", "'a\\nb'"}},
+        {"", "model", {"''", "7", "null"}},
+        {"", "optimizer", {"[]", "'sgd'", "7", "null"}},
+        {"", "data", {"[]", "'idx'", "null"}},
+        {"", "snapshot", {"'/s'", "[]"}},
+        {"optimizer", "learning_rate", {"-1", "1e300", "'0.1'", "null", "[]", "1000001"}},
+        {"optimizer", "momentum", {"-0.1", "1.1", "'0.9'"}},
+        {"optimizer", "beta1", {"1", "-1", "'x'"}},
+        {"optimizer", "beta2", {"1", "2"}},
+        {"optimizer", "epsilon", {"0", "-1", "2"}},
+        {"optimizer", "weight_decay", {"-1", "1e300"}},
+        {"optimizer", "kind", {"'lion'", "3"}},
+        {"optimizer", "nesterov", {"true", "1"}},
+        {"schedule", "kind", {"'zigzag'", "7"}},
+        {"schedule", "every_steps", {"0", "-1"}},
+        {"schedule", "factor", {"-1", "1e300"}},
+        {"schedule", "warmup_steps", {"-1", "1e300"}},
+        {"snapshot", "every_steps", {"-1", "1.5", "1e300"}},
+        {"snapshot", "every_seconds", {"-1", "1e300", "'often'"}},
+        {"snapshot", "folder", {"''", "7", "null"}},
+        {"data", "kind", {"'parquet'", "3"}},
+        {"data", "samples", {"0", "-1", "1e300", "'8'"}},
+        {"data", "noise", {"-1", "1e300"}},
+        {"data", "holdout", {"-0.1", "1", "'half'"}},
+        {"data", "vocabulary", {"0", "1", "1e300"}},
+    };
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++)
+        for (int v = 0; cases[i].values[v]; v++) {
+            char *text = job_with(cases[i].section, cases[i].key, cases[i].values[v]);
+            refused_text(text, cases[i].key);
+            free(text);
+        }
+}
+
+static void test_unknown_keys(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"", "bacth", "did you mean 'batch'"},
+        {"", "Epochs", "did you mean 'epochs'"},
+        {"", "max_step", "did you mean 'max_steps'"},
+        {"", "optimiser", "did you mean 'optimizer'"},
+        {"optimizer", "lr", "unknown key 'optimizer.lr'"},
+        {"optimizer", "learning-rate", "did you mean 'optimizer.learning_rate'"},
+        {"snapshot", "every_step", "did you mean 'snapshot.every_steps'"},
+        {"schedule", "warmup", "did you mean 'schedule."},
+        {"data", "sample", "did you mean 'data.samples'"},
+        {"data", "images", "unknown key 'data.images'"}, /* of another kind of data */
+    };
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        char *text = job_with(cases[i][0], cases[i][1], "1");
+        refused_text(text, cases[i][2]);
+        free(text);
+    }
+}
+
+/* Brackets without end, keys and texts of megabytes, numbers of a thousand digits. */
+static void parse_large(const void *ctx, struct child_report *report)
+{
+    static const size_t n = 4u << 20;
+    const char *const *parts = ctx; /* before, repeated, after */
+    size_t each = strlen(parts[1]);
+    char *text = malloc(n * each + strlen(parts[0]) + strlen(parts[2]) + 1), *to = text;
+    to = stpcpy(to, parts[0]);
+    for (size_t i = 0; i < n; i++, to += each)
+        memcpy(to, parts[1], each);
+    strcpy(to, parts[2]);
+    struct sy_job job;
+    report->status = sy_job_parse(text, &job);
+    snprintf(report->text, sizeof report->text, "%s", sy_error_text());
+    free(text);
+}
+
+static void test_large_texts(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"", "[", ""},
+        {"{\"name\": ", "{\"a\": ", ""},
+        {"{\"name\": \"", "a",
+         "\", \"model\": \"/m\", \"optimizer\": {\"learning_rate\": 1}, \"data\": {\"kind\": "
+         "\"synthetic\"}}"},
+        {"{\"", "k", "\": 1}"},
+        {"{\"batch\": ", "9", "}"},
+        {"{\"batch\": 0.", "0", "1}"},
+        {"{\"name\": \"a\", \"name", "\xff", "\": 1}"},
+        {"{\"a\": 1}", " ", "x"},
+        {"", "{}", ""}};
+    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
+        struct child_end end;
+        bounded_child_run(parse_large, cases[i], 1ull << 30, 20, &end);
+        if (end.signal || end.exit_code || end.report.status != SY_EARG || !end.report.text[0])
+            fail_msg("%.40s: signal %d, code %d, %s: %s", cases[i][0], end.signal, end.exit_code,
+                     sy_status_name(end.report.status), end.report.text);
+    }
+    refused_text("", "line 1");
+    refused_text("{\"batch\": 1, \"batch\": 2}", "duplicate");
+    refused_text("{\"name\": \"a\\u0000b\"}", "line 1");
+    refused_text("{\"optimizer\": {\"learning_rate\": NaN}}", "line 1");
+    refused_text("nonsense", "line 1");
+}
+
+/* ---- data files ------------------------------------------------------------------------------------------------ */
+
+static char folder[64];
+
+static char *path_of(const char *name)
+{
+    static char paths[8][200];
+    static int at;
+    char *path = paths[at++ % 8];
+    snprintf(path, sizeof *paths, "%s/%s", folder, name);
+    return path;
+}
+
+static const char *write_bytes(const char *name, const void *bytes, size_t n)
+{
+    const char *path = path_of(name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    fclose(file);
+    return path;
+}
+
+/* A gzip file of so many zeros, which take a thousandth of it. */
+static const char *write_bomb(const char *name, const void *head, size_t head_bytes, uint64_t zeros)
+{
+    static const char block[1 << 16];
+    const char *path = path_of(name);
+    gzFile file = gzopen(path, "wb1");
+    assert_non_null(file);
+    gzwrite(file, head, (unsigned)head_bytes);
+    for (uint64_t done = 0; done < zeros; done += sizeof block)
+        gzwrite(file, block, sizeof block);
+    gzclose(file);
+    return path;
+}
+
+struct data_case {
+    struct sy_data_spec *spec;
+    struct sy_data_want want;
+};
+
+static void open_data(const void *ctx, struct child_report *report)
+{
+    const struct data_case *c = ctx;
+    struct sy_train_data data;
+    static float input[1 << 16];
+    int32_t label;
+    sy_error_set(SY_OK, "%s", "");
+    report->status = sy_train_data_open(c->spec, &c->want, &data);
+    for (uint64_t i = 0; report->status == SY_OK && i < data.n && i < 64; i++)
+        report->status = sy_train_data_fill(&data, &c->want, i, false, 1, input, &label);
+    snprintf(report->text, sizeof report->text, "%s", sy_error_text());
+}
+
+/* Refused with a text that names `part`, in little memory and time. */
+static void refused_data(const char *section, int64_t n_inputs, int64_t n_classes, const char *part)
+{
+    struct sy_data_spec spec = {0};
+    struct child_end end;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", section);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    assert_int_equal(sy_job_data_take(json, 5, &spec), SY_OK);
+    json_decref(json);
+    struct data_case c = {&spec,
+                          {.dtype = SY_DTYPE_F32,
+                           .rank = 1,
+                           .dims = {n_inputs},
+                           .n_inputs = (uint64_t)n_inputs,
+                           .are_classes = true,
+                           .n_labels = 1,
+                           .n_classes = n_classes}};
+    bounded_child_run(open_data, &c, 1ull << 30, 20, &end);
+    sy_job_data_free(&spec);
+    if (end.signal || end.exit_code || end.report.status >= 0 || !strstr(end.report.text, part))
+        fail_msg("%s: signal %d, code %d, %s: %s; \"%s\" was expected", section, end.signal,
+                 end.exit_code, sy_status_name(end.report.status), end.report.text, part);
+}
+
+static void refused_idx(const char *images, const char *labels, const char *part)
+{
+    char section[700];
+    snprintf(section, sizeof section, "{'kind': 'idx', 'images': '%s', 'labels': '%s'}", images,
+             labels);
+    refused_data(section, 4, 4, part);
+}
+
+static void test_idx_files(void **state)
+{
+    (void)state;
+    static const unsigned char good[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2,  0,  0,
+                                         0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const unsigned char names[] = {0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 2};
+    unsigned char bad[sizeof good + 1] = {0};
+    char labels[200], images[200];
+    snprintf(labels, sizeof labels, "%s", write_bytes("labels", names, sizeof names));
+    snprintf(images, sizeof images, "%s", write_bytes("images", good, sizeof good));
+    for (size_t n = 0; n < sizeof good; n++)
+        refused_idx(write_bytes("cut", good, n), labels, "cut");
+    memcpy(bad, good, sizeof good);
+    refused_idx(write_bytes("long", bad, sizeof bad), labels, "long");
+    /* Headers that claim more than there is, more than there can be, or another thing. */
+    static const struct {
+        int at;
+        unsigned char value;
+    } changes[] = {{0, 1}, {2, 0},    {2, 9}, {2, 13}, {2, 0xff}, {3, 0},  {3, 255},
+                   {3, 1}, {4, 0xff}, {7, 0}, {7, 4},  {8, 0x80}, {11, 0}, {12, 0xff}};
+    for (size_t i = 0; i < SY_ARRAY_LEN(changes); i++) {
+        memcpy(bad, good, sizeof good);
+        bad[changes[i].at] = changes[i].value;
+        refused_idx(write_bytes("changed", bad, sizeof good), labels, "changed");
+    }
+    memcpy(bad, good, sizeof good);
+    memset(bad + 4, 0xff, 12); /* (2^32 - 1)^3 */
+    refused_idx(write_bytes("huge", bad, sizeof good), labels, "huge");
+    memcpy(bad, names, sizeof names);
+    bad[10] = 4;
+    refused_idx(images, write_bytes("range", bad, sizeof names), "range");
+    bad[10] = 255;
+    refused_idx(images, write_bytes("range", bad, sizeof names), "range");
+    refused_idx(images, write_bytes("few", names, sizeof names - 1), "few");
+    bad[7] = 2;
+    refused_idx(images, write_bytes("two", bad, sizeof names - 1), "two");
+    refused_idx(labels, images, folder);
+    refused_idx(folder, labels, folder);
+    refused_idx(images, path_of("nowhere"), "nowhere");
+    const char *pipe = path_of("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    refused_idx(pipe, labels, "pipe"); /* nobody writes into it: not waited for */
+    refused_idx("/dev/zero", labels, "/dev/zero");
+    /* Compressed: cut, damaged, and more zeros than the memory that is there. */
+    const char *path = write_bomb("gz", good, sizeof good, 0);
+    FILE *file = fopen(path, "rb");
+    unsigned char packed[512];
+    size_t n = fread(packed, 1, sizeof packed, file);
+    fclose(file);
+    for (size_t cut = 0; cut < n; cut += 5)
+        refused_idx(write_bytes("cut.gz", packed, cut), labels, "cut.gz");
+    packed[n - 6] ^= 1; /* its checksum */
+    refused_idx(write_bytes("sum.gz", packed, n), labels, "sum.gz");
+#ifndef SY_SANITIZED
+    refused_idx(write_bomb("bomb.gz", good, sizeof good, 1280ull << 20), labels, "bomb.gz");
+    memcpy(bad, good, sizeof good);
+    bad[5] = 0xff; /* a header that wants them */
+    refused_idx(write_bomb("bomb2.gz", bad, 16, 1280ull << 20), labels, "bomb2.gz");
+#endif
+}
+
+static void test_other_files(void **state)
+{
+    (void)state;
+    char section[700];
+    static const char *const headers[] = {
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3000000, 4), }",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }",
+        "{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'shape': (3, 4), }",
+        "((((((((",
+        ""};
+    for (size_t i = 0; i < SY_ARRAY_LEN(headers); i++) {
+        char bytes[512] = "\x93NUMPY\x01";
+        bytes[8] = 118;
+        memset(bytes + 10, ' ', 118);
+        memcpy(bytes + 10, headers[i], strlen(headers[i]));
+        bytes[127] = '\n';
+        snprintf(section, sizeof section, "{'kind': 'npy', 'inputs': '%s', 'labels': '%s'}",
+                 write_bytes("x.npy", bytes, 128 + 48), path_of("x.npy"));
+        refused_data(section, 4, 4, "x.npy");
+    }
+    /* One field of 8 MB, a million columns, lines without end. */
+    static char wide[8 << 20];
+    for (size_t i = 0; i < sizeof wide; i++)
+        wide[i] = i % 8 == 7 ? ',' : 'a';
+    write_bytes("wide.csv", wide, sizeof wide);
+    snprintf(section, sizeof section, "{'kind': 'csv', 'file': '%s', 'label': 'y'}",
+             path_of("wide.csv"));
+    refused_data(section, 4, 4, "wide.csv");
+    memset(wide, '"', sizeof wide);
+    write_bytes("wide.csv", wide, sizeof wide);
+    refused_data(section, 4, 4, "wide.csv");
+    memset(wide, 0, sizeof wide);
+    write_bytes("wide.csv", wide, sizeof wide);
+    refused_data(section, 4, 4, "wide.csv");
+    refused_data("{'kind': 'csv', 'file': '/dev/zero', 'label': 'y'}", 4, 4, "/dev/zero");
+    refused_data("{'kind': 'text', 'file': '/dev/zero'}", 4, 4, "/dev/zero");
+    /* A folder of images with one of a billion pixels in a few bytes, and one that is a folder. */
+    static const unsigned char png[] = {0x89, 'P',  'N', 'G', 13,  10, 26, 10,   0,    0,    0,
+                                        13,   'I',  'H', 'D', 'R', 0,  0,  0xff, 0xff, 0,    0,
+                                        0xff, 0xff, 8,   2,   0,   0,  0,  0xd5, 0x62, 0x7d, 0x50};
+    mkdir(path_of("pictures"), 0777);
+    mkdir(path_of("pictures/a"), 0777);
+    mkdir(path_of("pictures/b"), 0777);
+    write_bytes("pictures/a/huge.png", png, sizeof png);
+    snprintf(section, sizeof section, "{'kind': 'images', 'folder': '%s'}", path_of("pictures"));
+    refused_data(section, 4, 2, "pictures");
+    unlink(path_of("pictures/a/huge.png"));
+    refused_data(section, 4, 2, "pictures");
+}
+
+/* ---- end to end --------------------------------------------------------------------------------------------- */
+
+/* The job's error once it has failed; NULL when it ended well. malloc'd. */
+static char *wait_over(struct fixture *f, uint64_t job)
+{
+    for (sy_ns deadline = sy_clock_now() + WAIT_NS; sy_clock_now() < deadline;) {
+        json_t *status = fixture_status(f), *entry;
+        size_t i;
+        char *error = NULL;
+        bool over = false;
+        json_array_foreach(json_object_get(status, "jobs"), i, entry)
+        {
+            const char *now = json_string_value(json_object_get(entry, "state"));
+            if ((uint64_t)json_integer_value(json_object_get(entry, "job")) != job || !now)
+                continue;
+            over = strcmp(now, "failed") == 0 || strcmp(now, "ended") == 0;
+            if (strcmp(now, "failed") == 0)
+                error = strdup(json_string_value(json_object_get(entry, "error")));
+        }
+        json_decref(status);
+        if (over)
+            return error;
+        sy_clock_sleep_until(sy_clock_now() + 10 * SY_NS_PER_MS);
+    }
+    fail_msg("job %llu is not over", (unsigned long long)job);
+    return NULL;
+}
+
+/* Submits; the error of the refusal or of the end. */
+static char *try_job(struct fixture *f, json_t *job)
+{
+    char *text = json_dumps(job, JSON_COMPACT), *answer = NULL, *error;
+    json_t *params = json_pack("{s:s}", "text", text);
+    char *line = json_dumps(params, JSON_COMPACT);
+    int status = sy_client_call(f->client, "train", line, &answer);
+    if (status < 0) {
+        error = strdup(sy_client_error(f->client));
+    } else {
+        json_t *json = json_loads(answer, 0, NULL);
+        error = wait_over(f, (uint64_t)json_integer_value(json_object_get(json, "job")));
+        json_decref(json);
+    }
+    free(answer);
+    free(line);
+    free(text);
+    json_decref(params);
+    return error;
+}
+
+struct scene {
+    struct fixture f;
+    json_t *job; /* a good one, to be made bad */
+    sy_client_result *wanted[2];
+};
+
+/* Requests give what they gave, and no process ended. */
+static void undisturbed(struct scene *s, const char *after)
+{
+    json_t *status = fixture_status(&s->f), *worker;
+    size_t i;
+    json_array_foreach(json_object_get(status, "workers"), i, worker)
+    {
+        if (json_integer_value(json_object_get(worker, "deaths")) == 0)
+            continue;
+        char command[300];
+        snprintf(command, sizeof command, "tail -n 40 %s >&2", s->f.log);
+        if (system(command) != 0)
+            print_message("no log\n");
+        fail_msg("%s: a worker died", after);
+    }
+    json_decref(status);
+    static const char *const models[] = {"tiny_cnn", "mlp"};
+    for (int m = 0; m < 2; m++) {
+        sy_client_result *got = fixture_infer(&s->f, models[m], 2, 1, NULL);
+        if (!s->wanted[m]) {
+            s->wanted[m] = got;
+            continue;
+        }
+        if (!fixture_same(got, s->wanted[m]))
+            fail_msg("%s: %s gives another result", after, models[m]);
+        sy_client_result_free(got);
+    }
+}
+
+/* The good job with one change ends with these words, and nothing else notices. Consumes `value`. */
+static void bad_job(struct scene *s, const char *section, const char *key, json_t *value,
+                    const char *word, const char *word2)
+{
+    json_t *job = json_deep_copy(s->job);
+    json_object_set_new(*section ? json_object_get(job, section) : job, key, value);
+    char *error = try_job(&s->f, job);
+    if (!error || !strstr(error, word) || !strstr(error, word2))
+        fail_msg("job with another %s: \"%s\" and \"%s\" were expected: %s", key, word, word2,
+                 error ? error : "it ended well");
+    free(error);
+    json_decref(job);
+    undisturbed(s, key);
+}
+
+static void write_in(const struct fixture *f, const char *name, const void *bytes, size_t n)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    fclose(file);
+}
+
+static json_t *in_folder(const struct fixture *f, const char *name)
+{
+    return json_sprintf("%s/%s", f->folder, name);
+}
+
+static void open_scene(struct scene *s, const char *name)
+{
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "96M", NULL};
+    memset(s, 0, sizeof *s);
+    fixture_init(&s->f, name);
+    fixture_start(&s->f, args);
+    s->job = json_load_file(fixture_make_job(&s->f, "bad", 1000000, 5), 0, NULL);
+    assert_non_null(s->job);
+    undisturbed(s, "start");
+}
+
+static void close_scene(struct scene *s)
+{
+    json_decref(s->job);
+    sy_client_result_free(s->wanted[0]);
+    sy_client_result_free(s->wanted[1]);
+    assert_int_equal(fixture_stop(&s->f), 0);
+    fixture_finish(&s->f);
+}
+
+/* Each of these beside a job that trains, whose weights come out as if it had been alone. */
+static void bad_jobs(struct scene *s)
+{
+    struct fixture *f = &s->f;
+    unsigned char labels[8 + 256] = {0, 0, 8, 1, 0, 0, 1, 0};
+    bad_job(s, "", "bacth", json_integer(4), "'bacth'", "'batch'");
+    bad_job(s, "", "name", json_string("a\nready"), "name", "");
+    bad_job(s, "", "batch", json_integer(65536), "the pool has", "--pool-bytes");
+    bad_job(s, "", "model", json_string("/nowhere/model.onnx"), "/nowhere/model.onnx", "");
+    bad_job(s, "", "model", in_folder(f, "images"), "images", "ONNX");
+    write_in(f, "short", "\0\0\x08\x03\0\0\1\0\0\0\0\x1c\0\0\0\x1c", 16);
+    bad_job(s, "data", "images", in_folder(f, "short"), "short", "");
+    write_in(f, "few", labels, 8 + 255);
+    bad_job(s, "data", "labels", in_folder(f, "few"), "few", "");
+    labels[8 + 77] = 10;
+    write_in(f, "range", labels, sizeof labels);
+    bad_job(s, "data", "labels", in_folder(f, "range"), "range", "77");
+    json_t *csv = json_pack("{s:s, s:o, s:s}", "kind", "csv", "file", in_folder(f, "t.csv"),
+                            "label", "species");
+    write_in(f, "t.csv", "size,kind\n1,0\n2,1\n", 18);
+    bad_job(s, "", "data", csv, "species", "'size', 'kind'");
+}
+
+static void test_jobs_beside_others(void **state)
+{
+    (void)state;
+    struct scene s;
+    size_t alone_bytes, bytes;
+    int steps = 120;
+    open_scene(&s, "badjobs");
+    fixture_wait_ended(&s.f, fixture_submit(&s.f, fixture_make_job(&s.f, "good", steps, 1000000)));
+    void *alone = fixture_read_snapshot(&s.f, "good", (uint64_t)steps, &alone_bytes);
+    char command[200];
+    snprintf(command, sizeof command, "rm -r %s/snapshots", s.f.folder);
+    assert_int_equal(system(command), 0);
+    uint64_t good = fixture_submit(&s.f, fixture_make_job(&s.f, "good", steps, 1000000));
+    bad_jobs(&s);
+    fixture_wait_ended(&s.f, good);
+    void *beside = fixture_read_snapshot(&s.f, "good", (uint64_t)steps, &bytes);
+    assert_int_equal(bytes, alone_bytes);
+    assert_memory_equal(beside, alone, bytes);
+    free(alone);
+    free(beside);
+    close_scene(&s);
+}
+
+/* It diverges after some good steps: the end names the step and the snapshot before, which is there and is read by the next job. */
+static void test_loss_that_is_not_finite(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_scene(&s, "diverges");
+    json_t *job = json_deep_copy(s.job);
+    json_object_set_new(job, "optimizer",
+                        json_pack("{s:s, s:f}", "kind", "sgd", "learning_rate", 1e-3));
+    json_object_set_new(job, "max_steps", json_integer(20));
+    char *error = try_job(&s.f, job);
+    if (error)
+        fail_msg("the good part: %s", error);
+    /* The same job, but its step's size grows without bound. */
+    json_object_set_new(job, "name", json_string("worse"));
+    json_object_set_new(job, "max_steps", json_integer(100000));
+    json_object_set_new(
+        job, "schedule",
+        json_pack("{s:s, s:i, s:f}", "kind", "step", "every_steps", 4, "factor", 30.0));
+    error = try_job(&s.f, job);
+    const char *at = error ? strstr(error, "last good snapshot") : NULL;
+    const char *file = at ? strstr(at, s.f.folder) : NULL;
+    if (!at || !strstr(error, "step") || !file || !strstr(file, "worse-"))
+        fail_msg("step and snapshot were expected: %s", error ? error : "it ended well");
+    char path[300];
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(file, " ,;')"), file);
+    assert_int_equal(access(path, R_OK), 0);
+    free(error);
+    undisturbed(&s, "a loss that is not finite");
+    json_decref(job);
+    close_scene(&s);
+}
+
+static void test_snapshots_of_others(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_scene(&s, "snapshots");
+    json_object_set_new(s.job, "max_steps", json_integer(4));
+    char *error = try_job(&s.f, s.job);
+    if (error)
+        fail_msg("%s", error);
+    bad_job(&s, "", "seed", json_integer(6), "bad-4.safetensors", "");
+    /* A whole file of a later version, and one of another model, under the name that would be read next. */
+    static const char later[] =
+        "{\"__metadata__\":{\"format\":\"switchyard-snapshot-9\",\"job\":\"bad\"}}";
+    char path[300];
+    unsigned char bytes[8 + sizeof later] = {sizeof later - 1};
+    memcpy(bytes + 8, later, sizeof later - 1);
+    snprintf(path, sizeof path, "snapshots/bad-9.safetensors");
+    write_in(&s.f, path, bytes, 8 + sizeof later - 1);
+    json_object_set_new(s.job, "max_steps", json_integer(8));
+    error = try_job(&s.f, s.job); /* its hashes do not fit: damaged, so the one before is taken */
+    if (error)
+        fail_msg("%s", error);
+    undisturbed(&s, "a damaged snapshot");
+    close_scene(&s);
+}
+
+/* A small file system: snapshots fit until another file fills it. The old one stays whole, and training goes on. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    struct scene s;
+    char disk[200], filler[300];
+    open_scene(&s, "fulldisk");
+    snprintf(disk, sizeof disk, "%s/disk", s.f.folder);
+    mkdir(disk, 0777);
+    if (mount("tmpfs", disk, "tmpfs", 0, "size=32m") != 0) {
+        print_message("skipped: a small file system cannot be mounted here\n");
+        close_scene(&s);
+        skip();
+    }
+    json_object_set_new(json_object_get(s.job, "snapshot"), "folder", json_string(disk));
+    json_object_set_new(s.job, "max_steps", json_integer(5));
+    char *error = try_job(&s.f, s.job);
+    if (error)
+        fail_msg("%s", error);
+    snprintf(filler, sizeof filler, "%s/filler", disk);
+    FILE *file = fopen(filler, "wb");
+    static const char block[4096];
+    setbuf(file, NULL);
+    while (fwrite(block, 1, sizeof block, file) == sizeof block)
+        ;
+    fclose(file);
+    json_object_set_new(s.job, "max_steps", json_integer(30));
+    error = try_job(&s.f, s.job);
+    bool said =
+        error ? strstr(error, "No space left") != NULL : fixture_log_has(&s.f, "No space left");
+    free(error);
+    undisturbed(&s, "a full disk");
+    snprintf(filler, sizeof filler, "%s/bad-5.safetensors", disk);
+    bool kept = access(filler, R_OK) == 0;
+    umount2(disk, MNT_DETACH);
+    close_scene(&s);
+    assert_true(said);
+    assert_true(kept);
+}
+
+static int open_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/sy_bad_jobs_XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int close_folder(void **state)
+{
+    (void)state;
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+int main(void)
+{
+    sy_log_threshold = SY_LOG_ERROR;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_large_texts),
+        cmocka_unit_test(test_idx_files),
+        cmocka_unit_test(test_other_files),
+        cmocka_unit_test(test_jobs_beside_others),
+        cmocka_unit_test(test_loss_that_is_not_finite),
+        cmocka_unit_test(test_snapshots_of_others),
+        cmocka_unit_test(test_full_disk),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}
