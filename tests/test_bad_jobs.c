@@ -234,7 +234,8 @@ static void open_data(const void *ctx, struct child_report *report)
     sy_error_set(SY_OK, "%s", "");
     report->status = sy_train_data_open(c->spec, &c->want, &data);
     for (uint64_t i = 0; report->status == SY_OK && i < data.n && i < 64; i++)
-        report->status = sy_train_data_fill(&data, &c->want, i, false, 1, input, &label);
+        report->status =
+            sy_train_data_fill(&data, &c->want, i, false, 1, (void *const[]){input}, &label);
     snprintf(report->text, sizeof report->text, "%s", sy_error_text());
 }
 
@@ -251,14 +252,14 @@ static void refused_data(const char *section, int64_t n_inputs, int64_t n_classe
     assert_non_null(json);
     assert_int_equal(sy_job_data_take(json, 5, &spec), SY_OK);
     json_decref(json);
-    struct data_case c = {&spec,
-                          {.dtype = SY_DTYPE_F32,
-                           .rank = 1,
-                           .dims = {n_inputs},
-                           .n_inputs = (uint64_t)n_inputs,
-                           .are_classes = true,
-                           .n_labels = 1,
-                           .n_classes = n_classes}};
+    struct data_case c = {
+        &spec,
+        {.n_inputs = 1,
+         .inputs =
+             {{.dtype = SY_DTYPE_F32, .rank = 1, .dims = {n_inputs}, .n = (uint64_t)n_inputs}},
+         .are_classes = true,
+         .n_labels = 1,
+         .n_classes = n_classes}};
     bounded_child_run(open_data, &c, 1ull << 30, 20, &end);
     sy_job_data_free(&spec);
     if (end.signal || end.exit_code || end.report.status >= 0 || !strstr(end.report.text, part))
@@ -507,7 +508,8 @@ static json_t *in_folder(const struct fixture *f, const char *name)
 
 static void open_scene(struct scene *s, const char *name)
 {
-    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "96M", NULL};
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes",
+                                "96M",      "--no-prefetch",  NULL};
     memset(s, 0, sizeof *s);
     fixture_init(&s->f, name);
     fixture_start(&s->f, args);
