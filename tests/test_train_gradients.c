@@ -835,7 +835,7 @@ static void test_recompute(void **unused)
 static void test_bf16(void **unused)
 {
     (void)unused;
-    float *state[2];
+    float *state[2] = {NULL, NULL};
     double losses[2];
     uint64_t before = seed;
     int64_t n = 0;
@@ -866,7 +866,9 @@ static void test_bf16(void **unused)
         gb_output(g, node(g, SY_OP_MATMUL, IN(y, weight(g, "w", LIST(16, 4))), LIST(-1, 4)));
         int status = ops->create(g, &o, &r.trainer);
         if (status == SY_EUNSUPPORTED) {
-            print_message("no bfloat16 on this machine: %s\n", sy_error_text());
+            print_message("no bfloat16 here: %s\n", sy_error_text());
+            sy_graph_free(g);
+            free(state[0]);
             skip();
         }
         assert_int_equal(status, SY_OK);
