@@ -237,7 +237,7 @@ $(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 ifneq ($(CUDA_ENGINE_OBJ),)
-CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lm
+CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lm
 endif
 
 $(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
