@@ -120,6 +120,7 @@ int sy_core_message(void *ctx, int worker, const struct sy_message *message)
 {
     struct sy_core *core = ctx;
     sy_core_tick(core);
+    sy_core_pump(core); /* decisions from before this message still fit the workers' states */
     int status = dispatch(core, worker, message);
     sy_core_pump(core);
     return status;

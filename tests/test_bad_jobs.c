@@ -508,8 +508,7 @@ static json_t *in_folder(const struct fixture *f, const char *name)
 
 static void open_scene(struct scene *s, const char *name)
 {
-    const char *const args[] = {"--models", fixture_models(), "--pool-bytes",
-                                "96M",      "--no-prefetch",  NULL};
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "96M", NULL};
     memset(s, 0, sizeof *s);
     fixture_init(&s->f, name);
     fixture_start(&s->f, args);
