@@ -227,9 +227,10 @@ static void test_loop(void **state)
     check_loop(-1, 5, false);
 }
 
-/* A loop that does not end is an error of that run. */
+/* A loop that does not end, which only its run can know, is an error of that run. */
 static void test_loop_without_end(void **state)
 {
+    bool go = true;
     (void)state;
     float x[2 * 1] = {0};
     struct rig_tensors out;
@@ -240,12 +241,13 @@ static void test_loop_without_end(void **state)
     result(&body, "more", BOOL);
     result(&body, "h", FLOAT);
     start(&graph);
-    ob_node(&node, "Loop", NAMES("", "", "x"), NAMES("y"));
+    ob_node(&node, "Loop", NAMES("", "go", "x"), NAMES("y"));
     ob_attr_graph(&node, "body", &body);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1));
+    ob_input(&graph, OB_GRAPH_INPUT, "go", BOOL, DIMS(1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, 1));
-    assert_int_equal(run(import(true), 2, (void *[]){x}, &out), SY_EARG);
+    assert_int_equal(run(import(true), 2, (void *[]){x, &go}, &out), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "is not done"));
     rig_drop(&out);
 }
