@@ -421,12 +421,41 @@ static int read_options(struct sy_rpc_infer *infer, const msgpack_object *params
     return SY_OK;
 }
 
+static bool is_word(const msgpack_object *key, const char *word)
+{
+    return key->type == MSGPACK_OBJECT_STR && key->via.str.size == strlen(word) &&
+           memcmp(key->via.str.ptr, word, key->via.str.size) == 0;
+}
+
+/* A misspelt deadline must not be no deadline. */
+static int check_keys(const msgpack_object *params)
+{
+    static const char *const known[] = {"model", "inputs", "class", "deadline_ms", "tenant", NULL};
+
+    for (uint32_t i = 0; params->type == MSGPACK_OBJECT_MAP && i < params->via.map.size; i++) {
+        const msgpack_object *key = &params->via.map.ptr[i].key;
+        bool is_text = key->type == MSGPACK_OBJECT_STR;
+        int k = 0;
+
+        while (known[k] && !is_word(key, known[k]))
+            k++;
+        if (!known[k])
+            return sy_error_set(SY_EARG,
+                                "infer has no parameter \"%.*s\"; it has model, inputs, class, "
+                                "deadline_ms and tenant",
+                                is_text ? (int)SY_MIN(key->via.str.size, 60u) : 0,
+                                is_text ? key->via.str.ptr : "");
+    }
+    return SY_OK;
+}
+
 static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
     const msgpack_object *data[SY_RPC_MAX_TENSORS] = {NULL};
     struct sy_rpc_server *server = infer->connection->server;
     const struct sy_package *package;
 
+    SY_TRY(check_keys(params));
     SY_TRY(read_text(params, "model", infer->model, sizeof(infer->model)));
     SY_TRY(server->handlers->model_find(server->core, infer->model, &package));
     infer->graph = package->graph;

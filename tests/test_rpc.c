@@ -270,6 +270,10 @@ static void test_bad_requests(void **state)
     refused(client, "double", bad, 1, SY_EARG, "batch of 0");
     bad[0].shape[0] = 1025;
     refused(client, "double", bad, 1, SY_EARG, "batch of 1025");
+    assert_int_equal(sy_client_call(client, "infer",
+                                    "{\"model\":\"double\",\"inputs\":[],\"dead_line\":1}", &text),
+                     SY_EARG);
+    assert_non_null(strstr(sy_client_error(client), "\"dead_line\""));
     assert_int_equal(sy_client_call(client, "sing", NULL, &text), SY_ENOTFOUND);
     assert_non_null(strstr(sy_client_error(client), "sing"));
     assert_int_equal(sy_client_call(client, "train", "{}", &text), SY_EARG);
