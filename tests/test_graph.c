@@ -254,6 +254,8 @@ static void test_infer_refusals(void **state)
     (void)state;
     start();
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, -1));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, -1));
+    add_node("Relu", NAMES("x"), "y");
     expect_infer_refusal("only the first dimension may be symbolic");
     start();
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
