@@ -202,6 +202,20 @@ static void close_infer(struct sy_infer *in)
     free(in->sequences);
 }
 
+/* Bytes at batch 1, a dimension of 0 counted as 1: strides are computed even where there is nothing to step over. -1: a dimension or the
+ * product is no size that a machine could hold. */
+static int64_t extent(const struct sy_tensor *tensor)
+{
+    int64_t bytes = (int64_t)sy_dtype_bytes(tensor->dtype);
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        int64_t dim = sy_dim_at(tensor->shape.dims[i], 1);
+        if (tensor->shape.dims[i].per_batch < 0 || dim < 0 ||
+            __builtin_mul_overflow(bytes, SY_MAX(dim, 1), &bytes))
+            return -1;
+    }
+    return bytes <= MOST_BYTES ? bytes : -1;
+}
+
 /* Only the first dimension of an input may be symbolic. */
 static int check_input(const struct sy_tensor *input)
 {
@@ -213,6 +227,9 @@ static int check_input(const struct sy_tensor *input)
                 "input '%.100s' has shape %s: only the first dimension may be symbolic, "
                 "give the others numbers (import --dim %.60s.%d=SIZE)",
                 input->name, sy_shape_text(&input->shape, text, sizeof text), input->name, i);
+    if (extent(input) < 0)
+        return sy_error_set(SY_ECORRUPT, "input '%.100s' of shape %s: more than 1 TiB", input->name,
+                            sy_shape_text(&input->shape, text, sizeof text));
     return SY_OK;
 }
 
@@ -220,13 +237,10 @@ static int check_output(const struct sy_node *node, const struct sy_tensor *tens
 {
     char text[160];
     int64_t n = sy_shape_elements(&tensor->shape, 1);
-    for (int i = 0; n >= 0 && i < tensor->shape.rank; i++)
-        if (tensor->shape.dims[i].per_batch < 0 || sy_dim_at(tensor->shape.dims[i], 1) < 0)
-            n = -1;
     if (n < 0 || sy_dtype_bytes(tensor->dtype) == 0)
         return sy_infer_fail(node, SY_ECORRUPT, "result '%.80s' of shape %s", tensor->name,
                              sy_shape_text(&tensor->shape, text, sizeof text));
-    if (n > MOST_BYTES / (int64_t)sy_dtype_bytes(tensor->dtype))
+    if (extent(tensor) < 0)
         return sy_infer_fail(node, SY_ECORRUPT, "result '%.80s' of shape %s: more than 1 TiB",
                              tensor->name, sy_shape_text(&tensor->shape, text, sizeof text));
     return SY_OK;
