@@ -73,6 +73,14 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
+void fixture_skip_where_training_crawls(void)
+{
+#ifdef __SANITIZE_THREAD__
+    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
+    skip();
+#endif
+}
+
 void fixture_init(struct fixture *f, const char *name)
 {
     memset(f, 0, sizeof *f);

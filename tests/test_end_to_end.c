@@ -24,16 +24,6 @@ static const char *const models[] = {"tiny_cnn", "mlp", "bert_tiny"};
 #define N_MODELS 3
 #define VARIANTS 3
 
-/* The thread sanitizer cannot see the synchronisation inside libgomp and oneDNN's backward passes: each false race costs it
- * seconds of symbol lookup, and the runtime takes the worker for hung. Training's own threads have tests/test_train_run. */
-static void skip_where_training_crawls(void)
-{
-#ifdef __SANITIZE_THREAD__
-    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
-    skip();
-#endif
-}
-
 struct references {
     sy_client_result *of[N_MODELS][VARIANTS];
 };
@@ -169,7 +159,7 @@ static void assert_same_state(const struct fixture *f, const char *name, int ste
 
 static void two_hundred_preemptions_keep_the_bits(void **state)
 {
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     (void)state;
     struct fixture f;
     size_t bytes;
@@ -196,7 +186,7 @@ static void two_hundred_preemptions_keep_the_bits(void **state)
 
 static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 {
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     (void)state;
     struct fixture f;
     size_t bytes;
@@ -224,7 +214,7 @@ static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 /* Every worker that trains dies in this phase, again and again, until the job is through. */
 static void dies_in_phase(const char *name, const char *fault)
 {
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     struct fixture f;
     size_t bytes;
     int steps = 60;
@@ -264,7 +254,7 @@ static void workers_that_die_in_the_update_phase_lose_nothing(void **state)
 
 static void a_killed_runtime_resumes_its_jobs(void **state)
 {
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     (void)state;
     struct fixture f;
     char folder[300];
@@ -294,7 +284,7 @@ static void a_killed_runtime_resumes_its_jobs(void **state)
 
 static void a_stopped_runtime_snapshots_its_job(void **state)
 {
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     (void)state;
     struct fixture f;
     char folder[300];

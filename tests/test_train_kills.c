@@ -21,15 +21,6 @@
 
 enum { FLOAT = 1, INT64 = 7 };
 
-/* As in tests/test_end_to_end.c: training under the thread sanitizer is slower than a heartbeat. */
-static void skip_where_training_crawls(void)
-{
-#ifdef __SANITIZE_THREAD__
-    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
-    skip();
-#endif
-}
-
 /* ---- jobs ------------------------------------------------------------------------------------------------ */
 
 /* A model of make-models. */
@@ -171,7 +162,7 @@ static void test_accumulation(void **state)
 {
     (void)state;
     struct fixture f;
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     fixture_init(&f, "accumulation");
     same_bits_through_all(&f, NULL, "{'accumulate': 3, 'clip_norm': 0.5, 'batch': 8}");
 }
@@ -180,7 +171,7 @@ static void test_bf16(void **state)
 {
     (void)state;
     struct fixture f;
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     fixture_init(&f, "bf16");
     same_bits_through_all(&f, NULL,
                           "{'precision': 'bf16', 'optimizer': {'kind': 'adamw', 'learning_rate': "
@@ -192,7 +183,7 @@ static void test_recompute(void **state)
 {
     (void)state;
     struct fixture f;
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     fixture_init(&f, "recompute");
     same_bits_through_all(
         &f, made_model("bert_tiny_sequence"),
@@ -205,7 +196,7 @@ static void test_dropout(void **state)
 {
     (void)state;
     struct fixture f;
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     fixture_init(&f, "dropout");
     same_bits_through_all(&f, dropout_model(&f),
                           "{'batch': 256, 'accumulate': 8, 'data': {'kind': 'synthetic', "
@@ -218,7 +209,7 @@ static void test_lstm(void **state)
 {
     (void)state;
     struct fixture f;
-    skip_where_training_crawls();
+    fixture_skip_where_training_crawls();
     fixture_init(&f, "lstm");
     same_bits_through_all(&f, made_model("text_bilstm"),
                           "{'batch': 64, 'data': {'kind': 'synthetic', 'samples': 300, "
