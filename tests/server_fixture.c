@@ -73,10 +73,10 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
-void fixture_skip_where_training_crawls(void)
+void fixture_skip_where_workers_crawl(void)
 {
 #ifdef __SANITIZE_THREAD__
-    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
+    printf("skip: under the thread sanitizer a step takes longer than a heartbeat\n");
     skip();
 #endif
 }

@@ -159,7 +159,7 @@ static void assert_same_state(const struct fixture *f, const char *name, int ste
 
 static void two_hundred_preemptions_keep_the_bits(void **state)
 {
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     size_t bytes;
@@ -186,7 +186,7 @@ static void two_hundred_preemptions_keep_the_bits(void **state)
 
 static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 {
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     size_t bytes;
@@ -214,7 +214,7 @@ static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 /* Every worker that trains dies in this phase, again and again, until the job is through. */
 static void dies_in_phase(const char *name, const char *fault)
 {
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     struct fixture f;
     size_t bytes;
     int steps = 60;
@@ -254,7 +254,7 @@ static void workers_that_die_in_the_update_phase_lose_nothing(void **state)
 
 static void a_killed_runtime_resumes_its_jobs(void **state)
 {
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     char folder[300];
@@ -284,7 +284,7 @@ static void a_killed_runtime_resumes_its_jobs(void **state)
 
 static void a_stopped_runtime_snapshots_its_job(void **state)
 {
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     char folder[300];

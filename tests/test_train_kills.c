@@ -162,7 +162,7 @@ static void test_accumulation(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     fixture_init(&f, "accumulation");
     same_bits_through_all(&f, NULL, "{'accumulate': 3, 'clip_norm': 0.5, 'batch': 8}");
 }
@@ -171,7 +171,7 @@ static void test_bf16(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     fixture_init(&f, "bf16");
     same_bits_through_all(&f, NULL,
                           "{'precision': 'bf16', 'optimizer': {'kind': 'adamw', 'learning_rate': "
@@ -183,7 +183,7 @@ static void test_recompute(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     fixture_init(&f, "recompute");
     same_bits_through_all(
         &f, made_model("bert_tiny_sequence"),
@@ -196,7 +196,7 @@ static void test_dropout(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     fixture_init(&f, "dropout");
     same_bits_through_all(&f, dropout_model(&f),
                           "{'batch': 256, 'accumulate': 8, 'data': {'kind': 'synthetic', "
@@ -209,7 +209,7 @@ static void test_lstm(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_training_crawls();
+    fixture_skip_where_workers_crawl();
     fixture_init(&f, "lstm");
     same_bits_through_all(&f, made_model("text_bilstm"),
                           "{'batch': 64, 'data': {'kind': 'synthetic', 'samples': 300, "

@@ -170,11 +170,11 @@ void sy_train_run_destroy(struct sy_train_run *r)
 {
     if (!r)
         return;
+    sy_prefetch_destroy(r->prefetch); /* its thread reads what goes next */
     sy_snapshot_writer_destroy(r->writer);
     if (r->trainer)
         r->ops->destroy(r->trainer);
     sy_graph_free(r->graph);
-    sy_prefetch_destroy(r->prefetch);
     sy_train_data_close(&r->data);
     free(r->tensors);
     sy_job_finish(&r->job);
