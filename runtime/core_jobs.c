@@ -347,6 +347,7 @@ static void send_turn(struct sy_core *core, const struct sy_sched_action *a, str
         return; /* its worker is lost, which is said elsewhere */
     (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
     sy_core_job_computes(core, j, sy_clock_now());
+    j->turn_began_ns = j->account.used_ns;
 }
 
 static void send_trip(struct sy_core *core, const struct sy_sched_action *a)
@@ -451,7 +452,10 @@ static int turn_over(struct sy_core *core, int worker, const struct sy_msg_job_t
     SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_TURN_OVER));
     sy_core_job_stands(core, j, sy_clock_now());
     j->step = msg->step;
-    return sy_sched_job_turn_over(core->sched, worker, msg->job, msg->step, msg->busy_ns);
+    /* Shares are of what the device was held for, messages and waking up included, not of what the worker computed: else jobs of short
+     * iterations, which change hands more often, get more of it. */
+    return sy_sched_job_turn_over(core->sched, worker, msg->job, msg->step,
+                                  j->account.used_ns - j->turn_began_ns);
 }
 
 static int spilled(struct sy_core *core, int worker, const struct sy_msg_job_spilled *msg,

@@ -36,6 +36,7 @@ enum worker_doing {
 };
 
 struct world {
+    uint64_t pool_bytes;
     struct sy_sched *s;
     bool unified;
     enum worker_doing workers[N_WORKERS];
@@ -255,6 +256,7 @@ static void act(struct world *w, const struct sy_sched_action *a)
         assert_true(w->run_of[a->worker] == a->run);
         assert_int_equal(n_running(w), 0); /* S1 */
         assert_false(trains(w));
+        assert_true(a->workspace_offset + (uint64_t)a->batch * MIB <= w->pool_bytes);
         w->workers[a->worker] = RUNNING;
         w->n_runs++;
         break;
@@ -495,6 +497,7 @@ static void make_world(struct world *w, bool unified, uint64_t pool_mib, uint64_
     memset(w, 0, sizeof *w);
     w->random = seed * 2654435761u + 88172645463325252ull;
     w->unified = unified;
+    w->pool_bytes = pool_mib * MIB;
     w->next_request = 1;
     w->check_fifo = true;
     assert_int_equal(sy_sched_create(&config, &w->s), SY_OK);
@@ -1119,11 +1122,11 @@ static void test_opportunistic_job_waits(void **state)
     sy_sched_destroy(w.s);
 }
 
-static int request_of(struct world *w, int model, int class_, sy_ns deadline_ns)
+static int batch_of(struct world *w, int model, int64_t batch, int class_, sy_ns deadline_ns)
 {
     struct sy_sched_request r = {.id = w->next_request,
                                  .model = model,
-                                 .batch = 1,
+                                 .batch = batch,
                                  .class_ = class_,
                                  .deadline_ns = deadline_ns,
                                  .duration = {10 * SY_NS_PER_MS, 0}};
@@ -1131,6 +1134,31 @@ static int request_of(struct world *w, int model, int class_, sy_ns deadline_ns)
     w->next_request += status == SY_OK;
     settle(w);
     return status;
+}
+
+static int request_of(struct world *w, int model, int class_, sy_ns deadline_ns)
+{
+    return batch_of(w, model, 1, class_, deadline_ns);
+}
+
+/* One that comes before what is prefetched may need the room above its own workspace; the prefetched one then gets a larger one again. */
+static void test_workspace_shrinks_below_what_is_prefetched(void **state)
+{
+    (void)state;
+    static struct world w;
+    make_world(&w, true, 100, 2);
+    w.check_fifo = false;
+    for (int m = 0; m < N_MODELS; m++)
+        sy_sched_workspace(w.s, m, 8, SY_OK, NULL, 8 * MIB);
+    assert_int_equal(batch_of(&w, 3, 8, 2, 0), SY_OK); /* runs: 12 MiB and 8 */
+    assert_int_equal(batch_of(&w, 0, 8, 2, 0), SY_OK); /* is prefetched: 16 MiB */
+    assert_int_equal(request_of(&w, 4, 2, 1000000 * SY_NS_PER_MS), SY_OK); /* 80 MiB and 1 */
+    drain(&w);
+    for (int id = 1; id <= 3; id++) {
+        assert_int_equal(w.n_ends[id], 1);
+        assert_int_equal(w.end_status[id], SY_OK);
+    }
+    sy_sched_destroy(w.s);
 }
 
 static void test_urgent_request_interrupts(void **state)
@@ -1230,6 +1258,7 @@ int main(void)
         cmocka_unit_test(test_deaths_count_at_work_only),
         cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_urgent_request_interrupts),
+        cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_random),
     };

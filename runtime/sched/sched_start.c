@@ -135,14 +135,26 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
     return SY_OK;
 }
 
+/* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace. */
+static int place_tail(struct sy_sched *s, struct request *r)
+{
+    uint64_t workspace = 0;
+    (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
+    if (workspace > s->lane_bytes)
+        return SY_EBUSY;
+    if (r->n_loaded == s->models[r->model].n_groups)
+        return SY_OK;
+    return sy_residency_place(s->pool_residency, r->model, false, r->places);
+}
+
 /* What a prefetch left out. If it does not fit after all, the worker forgets the run and the request starts again. */
 int sy_sched_complete(struct sy_sched *s, struct request *r)
 {
     int n = s->models[r->model].n_groups, from = r->n_loaded;
-    r->prefetched = false;
-    if (from == n)
+    if (!r->prefetched)
         return SY_OK;
-    int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    r->prefetched = false;
+    int status = place_tail(s, r);
     if (status < 0) {
         r->restarting = true;
         struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
@@ -150,6 +162,8 @@ int sy_sched_complete(struct sy_sched *s, struct request *r)
         a->run = r->run;
         return status;
     }
+    if (from == n)
+        return SY_OK;
     note_arrived(r->places, r->pool_arrived, from, n);
     r->n_loaded = n;
     act_groups(s, r, SY_DO_LOAD, from, n, false);
