@@ -116,7 +116,7 @@ struct sy_core_job {
     int tenant, priority;
     bool stop_wanted, evaluate, suspended, opportunistic;
     bool priority_set;               /* while it ran: not what its text says */
-    sy_ns turn_began_ns; /* account.used_ns when its turn began */
+    sy_ns turn_began_ns;             /* account.used_ns when its turn began */
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
