@@ -7,6 +7,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
+#include "workers/keeps_precision.h"
 
 #define WIDE   1u
 #define NARROW 2u
@@ -116,35 +117,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
         return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
-    case SY_OP_RELU:
-    case SY_OP_LEAKY_RELU:
-    case SY_OP_SIGMOID:
-    case SY_OP_TANH:
-    case SY_OP_CLIP:
-    case SY_OP_GELU:
-    case SY_OP_MAX_POOL:
-    case SY_OP_AVERAGE_POOL:
-    case SY_OP_GLOBAL_AVERAGE_POOL:
-    case SY_OP_GLOBAL_MAX_POOL:
-    case SY_OP_CONCAT:
-    case SY_OP_SPLIT:
-    case SY_OP_SLICE:
-    case SY_OP_TRANSPOSE:
-    case SY_OP_RESHAPE:
-    case SY_OP_FLATTEN:
-    case SY_OP_SQUEEZE:
-    case SY_OP_UNSQUEEZE:
-    case SY_OP_IDENTITY:
-        return wanted_of_outputs(p, node);
-    case SY_OP_ADD:
-    case SY_OP_SUB:
-    case SY_OP_MUL:
-        return sy_shape_equal(&p->graph->tensors[node->inputs[0]].shape,
-                              &p->graph->tensors[node->inputs[1]].shape)
-                   ? wanted_of_outputs(p, node)
-                   : WIDE;
     default:
-        return WIDE;
+        return sy_keeps_precision(p->graph, node) ? wanted_of_outputs(p, node) : WIDE;
     }
 }
 
