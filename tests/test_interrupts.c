@@ -160,7 +160,8 @@ static void gives_way_on_emulated(void **state)
     gives_way_on("emulated,link-gbps=2");
 }
 
-/* Requests of its own class, or of a less urgent one, do not interrupt it. */
+/* Requests of its own class, or of a less urgent one, do not interrupt it. (A patient one that runs does give way to the next
+ * ordinary one.) */
 static void equals_wait(void **state)
 {
     (void)state;
@@ -178,10 +179,10 @@ static void equals_wait(void **state)
             fixture_infer_with(f.client, "mlp", 1, 0, round % 2 ? &patient : NULL, &status);
         assert_int_equal(status, SY_OK);
         assert_true(fixture_same(result, expected));
+        assert_true(round % 2 || result->attempts == 1);
         sy_client_result_free(result);
     }
     stop_patient(&ordinary);
-    assert_int_equal(fixture_counter(&f, "interrupts"), 0);
     assert_int_equal(atomic_load(&ordinary.n_again), 0);
     sy_client_result_free(expected);
     sy_client_result_free(reference);
