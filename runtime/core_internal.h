@@ -75,6 +75,7 @@ struct sy_core_tenant {
     unsigned weight, hard_permille;
     uint64_t memory_bytes; /* of training; 0: no limit */
     sy_ns used_ns;
+    uint64_t named; /* when it was named last: core->n_named then */
 };
 
 enum sy_core_has { SY_HAS_NOT, SY_HAS_SENT, SY_HAS_IT };
@@ -181,6 +182,7 @@ struct sy_core {
     struct sy_account account;
     struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: who names none */
     int n_tenants;
+    uint64_t n_named;
     double at_once, max_wait_s, train_share; /* as they were set */
     struct event *wake_event;                /* what time alone decides */
     sy_ns heads_ns;                          /* when heads were chosen last */
@@ -261,7 +263,8 @@ void sy_core_job_computes(struct sy_core *core, struct sy_core_job *j, sy_ns at)
 void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
 
 /* core_rules.c */
-/* The tenant of this name, made if it is new. EARG: the name is too long, or there are too many. */
+/* The tenant of this name. A new name takes the place of the one named longest ago without rules, jobs and requests, when all places
+ * are taken: who only sends requests cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
 int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
 json_t *sy_core_rules_json(struct sy_core *core);
 

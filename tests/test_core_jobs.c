@@ -182,6 +182,60 @@ static void test_rules(void **state)
     core_rig_close(&r);
 }
 
+static int set_tenant(struct core_rig *r, int number, int weight)
+{
+    char name[16];
+    snprintf(name, sizeof name, "t%d", number);
+    json_t *params = json_pack("{s:s, s:i}", "tenant", name, "weight", weight);
+    int status = sy_core_tenant_set(r->core, params);
+    json_decref(params);
+    return status;
+}
+
+/* Who sends requests under ever new names leaves room for those that an operator names; what is set, or has jobs, stays. */
+static void test_many_tenants(void **state)
+{
+    (void)state;
+    enum { N = 600, PLACES = 255 /* and those who name none */ };
+    struct core_rig r;
+    uint64_t job, in = 0, out = 0;
+    struct core_done done;
+    open_with_models(&r, 3);
+    assert_int_equal(set_tenant(&r, 0, 7), SY_OK);
+    memset(&done, 0, sizeof done);
+    assert_int_equal(sy_core_job_submit(r.core, "{\"name\": \"a\", \"tenant\": \"trainer\"}",
+                                        core_rig_done, &done, &job),
+                     SY_OK);
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "guest%d", i);
+        struct sy_core_infer_options options = {.class_ = 99, .tenant = name};
+        assert_int_equal(sy_core_infer(r.core, "a", 1, &in, &out, &options, NULL, NULL, NULL),
+                         SY_EARG); /* of the class */
+        options.class_ = SY_CORE_USUAL_CLASS;
+        options.deadline_ns = 1; /* refused, but its name was seen */
+        assert_int_equal(sy_core_infer(r.core, "a", 1, &in, &out, &options, NULL, NULL, NULL),
+                         SY_EDEADLINE);
+    }
+    json_t *rules = sy_core_rules_json(r.core), *tenants = json_object_get(rules, "tenants");
+    assert_int_equal(json_array_size(tenants), PLACES + 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(tenants, 1), "weight")), 7);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(tenants, 2), "tenant")),
+                        "trainer");
+    json_decref(rules);
+    for (int i = 1; i < PLACES - 1; i++)
+        assert_int_equal(set_tenant(&r, i, 2), SY_OK);
+    assert_int_equal(set_tenant(&r, PLACES, 2), SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), "256"));
+    assert_int_equal(set_tenant(&r, 5, 1),
+                     SY_OK); /* its rule is gone: another may have the place */
+    assert_int_equal(set_tenant(&r, PLACES, 2), SY_OK);
+    core_rig_wait_done(&r, &done, "its start");
+    assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
 /* ---- one fault ---------------------------------------------------------------------------------- */
 
 static const enum fake_fault deadly[] = {FAKE_DIE,        FAKE_EXIT,        FAKE_GARBAGE,
@@ -436,6 +490,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_jobs_beside_each_other),
         cmocka_unit_test(test_suspended_and_resumed),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_many_tenants),
         cmocka_unit_test(test_faults_before_training),
         cmocka_unit_test(test_faults_while_training),
         cmocka_unit_test(test_faults_while_pausing_and_paused),
