@@ -272,7 +272,9 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
     size_t offset = 0;
 
     client->deadline = sy_clock_now() + client->timeout_ns;
-    SY_TRY(send_parts(client, parts, n_parts));
+    int sent = send_parts(client, parts, n_parts);
+    if (sent < 0 && sent != SY_EPEER) /* a server that closes may have said why */
+        return sent;
     SY_TRY(receive_answer(client, &bytes));
     if (msgpack_unpack_next(unpacked, (char *)client->buffer, bytes, &offset) !=
             MSGPACK_UNPACK_SUCCESS ||

@@ -1,18 +1,19 @@
 /* What an operator sets while the runtime runs: the policy among jobs, training's share, tenants. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 #include "runtime/core_internal.h"
 
 static int check_name(const char *name)
 {
-    for (const char *at = name; *at; at++)
-        if (iscntrl((unsigned char)*at)) /* it is shown on terminals */
-            return sy_error_set(SY_EARG, "tenant: a name has no control characters, 0x%02x",
-                                (unsigned char)*at);
+    size_t shown = sy_printable_length(name);
+    if (name[shown]) /* it is shown on terminals, and in JSON */
+        return sy_error_set(SY_EARG,
+                            "tenant: a name is UTF-8 without control characters, not 0x%02x",
+                            (unsigned char)name[shown]);
     if (!*name || strlen(name) >= SY_CORE_TENANT_NAME)
         return sy_error_set(SY_EARG, "tenant '%.80s': a name of 1 to %d bytes", name,
                             SY_CORE_TENANT_NAME - 1);

@@ -110,6 +110,21 @@ static json_t *from_scalar(const msgpack_object *object)
     }
 }
 
+static int no_json(const msgpack_object *object)
+{
+    switch (object->type) {
+    case MSGPACK_OBJECT_STR:
+        return sy_error_set(SY_EARG, "a string of %u bytes is not UTF-8", object->via.str.size);
+    case MSGPACK_OBJECT_FLOAT32:
+    case MSGPACK_OBJECT_FLOAT64:
+        return sy_error_set(SY_EARG, "a number is %g", object->via.f64);
+    default:
+        return sy_error_set(SY_EUNSUPPORTED, "%s has no place in a parameter",
+                            object->type == MSGPACK_OBJECT_BIN ? "binary data"
+                                                               : "an extension type");
+    }
+}
+
 int sy_json_from_msgpack(const msgpack_object *object, json_t **out)
 {
     int status = SY_OK;
@@ -118,8 +133,7 @@ int sy_json_from_msgpack(const msgpack_object *object, json_t **out)
            : object->type == MSGPACK_OBJECT_MAP ? json_object()
                                                 : from_scalar(object);
     if (!*out)
-        return sy_error_set(SY_EUNSUPPORTED, "a msgpack value of type %d has no JSON form",
-                            (int)object->type);
+        return no_json(object);
     if (object->type == MSGPACK_OBJECT_ARRAY)
         status = from_array(object, *out);
     else if (object->type == MSGPACK_OBJECT_MAP)

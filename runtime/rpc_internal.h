@@ -23,6 +23,7 @@ struct sy_rpc_server {
     struct event *tick; /* once a second: looks for stalled connections */
     struct sy_rpc_connection *connections;
     int n_connections;
+    bool full; /* the last client that came was refused */
     uint64_t buffered_bytes;
     int refs; /* the owner's, each connection's */
 };
@@ -89,6 +90,8 @@ void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint
                         json_t *result); /* steals */
 void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                          int status, const char *message);
+/* Says why to a socket that is no connection yet, if it takes that at once; the caller closes it. */
+void sy_rpc_refuse(int fd, int status, const char *message);
 
 /* ---- rpc_methods.c ---- */
 /* One whole message. EPROTO when it is no RPC message: the connection must end. */

@@ -206,11 +206,26 @@ void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint
         connection->n_outstanding--;
 }
 
+static void pack_error(msgpack_sbuffer *to, uint64_t id, int status, const char *message)
+{
+    msgpack_packer packer;
+
+    msgpack_packer_init(&packer, to, msgpack_sbuffer_write);
+    msgpack_pack_array(&packer, 4);
+    msgpack_pack_int(&packer, 1);
+    msgpack_pack_uint64(&packer, id);
+    msgpack_pack_map(&packer, 2);
+    pack_text(&packer, "status");
+    pack_text(&packer, sy_status_name(status));
+    pack_text(&packer, "message");
+    pack_message(&packer, message && *message ? message : sy_status_text(status));
+    msgpack_pack_nil(&packer);
+}
+
 void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                          int status, const char *message)
 {
     struct sy_rpc_reply *reply;
-    msgpack_packer packer;
 
     if (!answers) {
         connection->n_outstanding--;
@@ -221,15 +236,16 @@ void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uin
         give_up(connection);
         return;
     }
-    msgpack_packer_init(&packer, &reply->head, msgpack_sbuffer_write);
-    msgpack_pack_array(&packer, 4);
-    msgpack_pack_int(&packer, 1);
-    msgpack_pack_uint64(&packer, id);
-    msgpack_pack_map(&packer, 2);
-    pack_text(&packer, "status");
-    pack_text(&packer, sy_status_name(status));
-    pack_text(&packer, "message");
-    pack_message(&packer, message && *message ? message : sy_status_text(status));
-    msgpack_pack_nil(&packer);
+    pack_error(&reply->head, id, status, message);
     sy_rpc_reply_send(connection, reply);
+}
+
+void sy_rpc_refuse(int fd, int status, const char *message)
+{
+    msgpack_sbuffer bytes;
+
+    msgpack_sbuffer_init(&bytes);
+    pack_error(&bytes, 0, status, message);
+    (void)!send(fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT); /* it is closed anyway */
+    msgpack_sbuffer_destroy(&bytes);
 }

@@ -37,10 +37,16 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 
     (void)listener, (void)n_bytes;
     if (server->n_connections >= server->limits.max_connections) {
-        sy_log_warn("rpc", "event=refused why=\"%d connections are open\"", server->n_connections);
+        int status = sy_error_set(SY_EBUSY, "%d connections are open already; try again later",
+                                  server->n_connections);
+        if (!server->full) /* said once, not for each of a flood */
+            sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
+        server->full = true;
+        sy_rpc_refuse(fd, status, sy_error_text());
         close(fd);
         return;
     }
+    server->full = false;
     if (address->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (sy_rpc_connection_create(server, fd) < 0) {

@@ -48,7 +48,7 @@ struct sy_rpc_handlers {
 struct sy_rpc_limits {
     uint64_t message_bytes;  /* 0: 256 MiB */
     uint64_t buffered_bytes; /* of all connections together; 0: 1 GiB */
-    int max_connections;     /* 0: 256; more are closed at once */
+    int max_connections;     /* 0: 256; more are told EBUSY and closed at once */
     int max_outstanding;     /* requests of one connection; 0: 64 */
     sy_ns stall_ns;          /* half a message, or an unread answer, without progress; 0: 30 s */
     uint64_t

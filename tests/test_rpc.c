@@ -118,6 +118,8 @@ static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
 
 /* ---- the server's thread ------------------------------------------------------------------------------------- */
 
+#define MOST_CLIENTS 32
+
 static char path[100], tcp[40];
 static pthread_t loop;
 static int stop_pipe[2];
@@ -143,10 +145,11 @@ static void *run_loop(void *ctx)
 
 static int start(void **state)
 {
-    struct sy_rpc_config config = {
-        .socket_path = path,
-        .tcp_address = ":0",
-        .limits = {.stall_ns = 300 * SY_NS_PER_MS, .message_bytes = 1 << 20}};
+    struct sy_rpc_config config = {.socket_path = path,
+                                   .tcp_address = ":0",
+                                   .limits = {.stall_ns = 300 * SY_NS_PER_MS,
+                                              .message_bytes = 1 << 20,
+                                              .max_connections = MOST_CLIENTS}};
 
     (void)state;
     snprintf(path, sizeof(path), "/tmp/test_rpc_%d.sock", (int)getpid());
@@ -411,6 +414,31 @@ static void test_many_clients(void **state)
         pthread_join(threads[i], NULL);
 }
 
+static void test_too_many_clients(void **state)
+{
+    const char *const addresses[] = {path, tcp};
+    sy_client *in_time = client_at(path);
+    int others[MOST_CLIENTS - 1];
+
+    (void)state;
+    good_infer(in_time, 1);
+    for (int i = 0; i < MOST_CLIENTS - 1; i++)
+        others[i] = raw_socket();
+    good_infer(in_time, 1);
+    for (int i = 0; i < 20; i++) {
+        sy_client *late = client_at(addresses[i % 2]);
+        char *text;
+        assert_int_equal(sy_client_call(late, "ping", NULL, &text), SY_EBUSY);
+        assert_non_null(strstr(sy_client_error(late), "32 connections"));
+        sy_client_close(late);
+    }
+    good_infer(in_time, 1);
+    for (int i = 0; i < MOST_CLIENTS - 1; i++)
+        close(others[i]);
+    good_infer(in_time, 1); /* by then the server has seen that they are gone */
+    sy_client_close(in_time);
+}
+
 static void test_second_server_is_refused(void **state)
 {
     struct sy_rpc_config config = {.socket_path = path};
@@ -436,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),
         cmocka_unit_test(test_many_clients),
+        cmocka_unit_test(test_too_many_clients),
         cmocka_unit_test(test_second_server_is_refused),
     };
 
