@@ -454,7 +454,7 @@ static void settle(struct sy_core *core, int model)
     if (status == SY_OK &&
         (status = sy_sched_model_add_direct(core->sched, model, m->n_groups, m->group_bytes,
                                             m->direct, workspace)) < 0)
-        snprintf(error, sizeof error, "%s: %s", m->name, sy_error_text());
+        snprintf(error, sizeof error, "model %s: %s", m->name, sy_error_text());
     m->done = NULL;
     if (status < 0) {
         sy_log_warn("models", "event=refused model=%s why=\"%s\"", m->name, error);

@@ -46,6 +46,7 @@ struct serve {
     struct sy_core *core;
     struct sy_rpc_server *rpc;
     bool draining;
+    char why[512]; /* it ends; said last, below what is logged while it drains */
 };
 
 static const struct sy_cli_option options[] = {
@@ -321,7 +322,9 @@ static void loaded(void *ctx, int status, const char *error)
     struct serve *serve = ctx;
 
     if (status < 0) {
-        sy_cli_fail("%s", error && *error ? error : sy_status_text(status));
+        if (!serve->result)
+            snprintf(serve->why, sizeof(serve->why), "%s",
+                     error && *error ? error : sy_status_text(status));
         serve->result = 1;
         stop(serve);
     }
@@ -441,6 +444,8 @@ static int run(struct serve *serve)
         event_base_dispatch(serve->base);
     sy_rpc_server_destroy(serve->rpc);
     sy_core_destroy(serve->core);
+    if (*serve->why)
+        sy_cli_fail("%s", serve->why);
     for (int i = 0; i < 2; i++)
         event_free(signals[i]);
     event_base_free(serve->base);

@@ -27,8 +27,8 @@ static int parse_number(const char *text, const char *key, const char *value, do
     char *end;
     *out = strtod(value, &end);
     if (end == value || *end || !(*out > 0) || *out > 1e6)
-        return sy_error_set(SY_EARG, "device \"%s\": %s=%s is not a number above 0", text, key,
-                            value);
+        return sy_error_set(SY_EARG, "device \"%s\": %s=%s is not a number above 0, at most 1e6",
+                            text, key, value);
     return SY_OK;
 }
 

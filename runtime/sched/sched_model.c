@@ -18,7 +18,7 @@ bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, u
     return false;
 }
 
-static int check_fit(const struct sy_sched *s, int model, int n_groups, const uint64_t *bytes,
+static int check_fit(const struct sy_sched *s, int n_groups, const uint64_t *bytes,
                      uint64_t workspace, uint64_t *least)
 {
     uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s),
@@ -30,18 +30,17 @@ static int check_fit(const struct sy_sched *s, int model, int n_groups, const ui
     if (workspace > pool || largest > pool - workspace)
         return sy_error_set(
             SY_ENOMEM_DEVICE,
-            "model %d: its largest group (%llu bytes) and its workspace (%llu bytes) do not fit "
-            "into the pool of %llu bytes, of which training holds %llu; make it larger "
-            "(--pool-bytes)",
-            model, (unsigned long long)largest, (unsigned long long)workspace,
+            "its largest group (%llu bytes) and its workspace (%llu bytes) do not fit into the "
+            "pool of %llu bytes, of which training holds %llu; make it larger (--pool-bytes)",
+            (unsigned long long)largest, (unsigned long long)workspace,
             (unsigned long long)(pool + held), (unsigned long long)held);
     *least = largest + workspace;
     if (s->image && sum > sy_pool_capacity_bytes(s->image))
         return sy_error_set(
             SY_ENOMEM_DEVICE,
-            "model %d: %llu bytes of weights do not fit into the host image of %llu bytes; "
-            "make it larger (--image-bytes)",
-            model, (unsigned long long)sum, (unsigned long long)sy_pool_capacity_bytes(s->image));
+            "%llu bytes of weights do not fit into the host image of %llu bytes; make it larger "
+            "(--image-bytes)",
+            (unsigned long long)sum, (unsigned long long)sy_pool_capacity_bytes(s->image));
     return SY_OK;
 }
 
@@ -86,8 +85,7 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
     int status =
         has_direct && !s->image
             ? sy_error_set(SY_EARG, "model %d: without an image nothing is read in it", model)
-            : check_fit(s, model, n_groups, copy, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN),
-                        &least);
+            : check_fit(s, n_groups, copy, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN), &least);
     if (status == SY_OK)
         status = add_residencies(s, model, n_groups, copy);
     if (status < 0) {
