@@ -322,6 +322,7 @@ static void traces(void **state)
     refused_trace("time_s,model,class\n1,m,-1\n", "trace.csv:2: class");
     refused_trace("time_s,model,deadline_ms\n1,m,nan\n", "trace.csv:2: deadline_ms");
     refused_trace("time_s,model\n1,\x1b[2J\n", "trace.csv:2");
+    refused_trace("time_s,model\n1,resnet152,3\n", "3 fields; the first line names 2");
     snprintf(line, sizeof line, "simulate --requests %s --models %s", folder,
              in_folder("models.csv"));
     expect_end(line, 1, folder);

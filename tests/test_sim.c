@@ -278,6 +278,7 @@ static void test_memory_decides_who_runs_beside_whom(void **state)
     c.pool_bytes = 3 * GB;
     struct sy_sim_report *r = run(&c, &in);
     assert_int_equal(r->n_jobs_refused, 1);
+    assert_non_null(strstr(r->refusal, "job c: "));
     assert_int_equal(r->n_jct, 2);
     assert_true(fabs(r->jct_s[1] - 4) < 1e-6);
     assert_int_equal(r->copied_bytes, 0);

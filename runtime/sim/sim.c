@@ -74,23 +74,34 @@ void sy_sim_reschedule(struct sim *s, int device)
 
 /* ---- checking what comes in ---- */
 
-static int check_model(const struct sy_sim_model *m)
+static int check_model(const struct sy_sim_config *c, const struct sy_sim_model *m)
 {
-    if (m->compute_ns > 0 && m->n_groups > 0)
-        return SY_OK;
-    return sy_error_set(SY_EARG, "model %s: it computes at least 1 ns, in at least one group",
-                        m->name);
+    if (m->compute_ns == 0 || m->n_groups < 1)
+        return sy_error_set(SY_EARG, "model %s: it computes at least 1 ns, in at least one group",
+                            m->name);
+    if (!c->unified && m->bytes / (uint64_t)m->n_groups > c->pool_bytes)
+        return sy_error_set(SY_EARG,
+                            "model %s: %llu bytes in %d groups, one of which is more than the "
+                            "pool of %llu bytes",
+                            m->name, (unsigned long long)m->bytes, m->n_groups,
+                            (unsigned long long)c->pool_bytes);
+    return SY_OK;
 }
 
 static int check_job(const struct sy_sim_job *j, sy_ns before)
 {
-    if (j->iterations > 0 && j->iteration_ns > 0 && j->submit_ns >= before && j->utilization >= 0 &&
-        j->utilization <= 1 && j->tenant >= 0 && j->tenant < SY_POLICY_MAX_TENANTS)
-        return SY_OK;
-    return sy_error_set(SY_EARG,
-                        "job %s: at least one iteration of at least 1 ns, in the order of "
-                        "submission, utilization 0 to 1, tenant 0 to %d",
-                        j->name, SY_POLICY_MAX_TENANTS - 1);
+    if (j->iterations == 0 || j->iteration_ns == 0)
+        return sy_error_set(SY_EARG, "job %s: %llu iterations of %llu ns; at least one of 1 ns",
+                            j->name, (unsigned long long)j->iterations,
+                            (unsigned long long)j->iteration_ns);
+    if (j->submit_ns < before)
+        return sy_error_set(SY_EARG, "job %s: jobs go by the time of their submission", j->name);
+    if (!(j->utilization >= 0 && j->utilization <= 1))
+        return sy_error_set(SY_EARG, "job %s: utilization %g; 0 to 1", j->name, j->utilization);
+    if (j->tenant < 0 || j->tenant >= SY_POLICY_MAX_TENANTS)
+        return sy_error_set(SY_EARG, "job %s: tenant %d; 0 to %d", j->name, j->tenant,
+                            SY_POLICY_MAX_TENANTS - 1);
+    return SY_OK;
 }
 
 static int check_request(const struct sy_sim_input *in, uint64_t i)
@@ -104,20 +115,29 @@ static int check_request(const struct sy_sim_input *in, uint64_t i)
         (unsigned long long)i, r->model, in->n_models, r->class_, SY_SIM_MAX_CLASSES);
 }
 
+static int check_range(const char *what, double value, double least, double most)
+{
+    if (value >= least && value <= most)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s: %g is not a number from %g to %g", what, value, least, most);
+}
+
+static int check_config(const struct sy_sim_config *c)
+{
+    SY_TRY(check_range("devices", c->n_devices, 1, MAX_DEVICES));
+    SY_TRY(check_range("GB/s of the link", c->link_gbps, 1e-6, 1e6));
+    SY_TRY(check_range("training's share", c->train_share, 0, 0.9));
+    SY_TRY(check_range("noise", c->noise, 0, 2));
+    SY_TRY(check_range("contention", c->contention, 0, 1e6));
+    return check_range("length of a queue", c->max_queue, 1, 65534);
+}
+
 static int check_input(const struct sy_sim_config *c, const struct sy_sim_input *in)
 {
-    if (c->n_devices < 1 || c->n_devices > MAX_DEVICES || in->n_models > MAX_MODELS ||
-        !(c->link_gbps > 0) || !(c->train_share >= 0 && c->train_share <= 0.9) ||
-        !(c->noise >= 0 && c->noise <= 2) || !(c->contention >= 0) || c->max_queue < 1 ||
-        c->max_queue > 65534)
-        return sy_error_set(
-            SY_EARG,
-            "%d devices (1 to %d), link %g GB/s, training's share %g (0 to 0.9), "
-            "noise %g (0 to 2), contention %g (at least 0), queues of %d (1 to 65534)",
-            c->n_devices, MAX_DEVICES, c->link_gbps, c->train_share, c->noise, c->contention,
-            c->max_queue);
+    SY_TRY(check_config(c));
+    SY_TRY(check_range("models", in->n_models, 0, MAX_MODELS));
     for (int i = 0; i < in->n_models; i++)
-        SY_TRY(check_model(&in->models[i]));
+        SY_TRY(check_model(c, &in->models[i]));
     for (int i = 0; i < in->n_jobs; i++)
         SY_TRY(check_job(&in->jobs[i], i ? in->jobs[i - 1].submit_ns : 0));
     for (uint64_t i = 0; i < in->n_requests; i++)

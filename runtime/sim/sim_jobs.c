@@ -1,5 +1,6 @@
 /* A simulated device's training jobs, on the real lanes and policy. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +189,9 @@ int sy_sim_submit(struct sim *s, int job)
     if (j->weight > 0)
         SY_TRY(sy_policy_set_tenant(d->policy, j->tenant, j->weight, 0));
     if (put_into_lanes(s, d, job, rank_of(s, j)) < 0) {
-        s->report->n_jobs_refused++;
+        if (s->report->n_jobs_refused++ == 0)
+            snprintf(s->report->refusal, sizeof s->report->refusal, "job %s: %s", j->name,
+                     sy_error_text());
         return device;
     }
     s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};

@@ -209,6 +209,8 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         "makespan_s", (double)r->makespan_ns / 1e9, "shares", shares_of(r), "jain", sy_sim_jain(r),
         "lanes", "moves", (json_int_t)r->n_lane_moves, "copied_bytes", (json_int_t)r->copied_bytes,
         "regrouped", (json_int_t)r->n_regrouped, "spilled_bytes", (json_int_t)r->spilled_bytes);
+    if (answer && *r->refusal)
+        json_object_set_new(answer, "first_refusal", json_string(r->refusal));
     int written = answer ? json_dumpf(answer, to, JSON_INDENT(2)) : -1;
     json_decref(answer);
     if (written < 0 || fputc('\n', to) == EOF)
@@ -243,6 +245,8 @@ int sy_sim_print_text(const struct sy_sim_report *r, double wall_s, FILE *to)
             r->n_jct, (unsigned long long)r->n_jobs_refused, sy_sim_jct_mean_s(r),
             sy_sim_jct_quantile_s(r, 0.95), r->n_jct ? r->queue_s / r->n_jct : 0.0, sy_sim_jain(r),
             (unsigned long long)r->n_lane_moves, (unsigned long long)r->copied_bytes);
+    if (*r->refusal)
+        fprintf(to, "             the first that was refused: %s\n", r->refusal);
     fprintf(to, "makespan     %.1f s on %d device%s: requests %.1f %%, jobs %.1f %%\n",
             (double)r->makespan_ns / 1e9, r->n_devices, r->n_devices == 1 ? "" : "s",
             100 * share(r, (double)r->used_ns[SY_SIM_USE_REQUESTS]),

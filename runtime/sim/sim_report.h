@@ -27,7 +27,8 @@ struct sy_sim_report {
         n_late; /* late: taken, and past its deadline */
     uint64_t n_swaps, n_preempted, n_faults, moved_bytes, spilled_bytes, n_events;
     uint64_t n_jobs, n_jobs_refused;
-    double *jct_s; /* of finished jobs, in the order of finishing */
+    char refusal[256]; /* of the first job that was refused */
+    double *jct_s;     /* of finished jobs, in the order of finishing */
     int n_jct;
     double *
         job_rate; /* device time ÷ time in the system, by job; of those that finished or are there at the end */

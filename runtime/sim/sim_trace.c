@@ -26,6 +26,7 @@ struct csv {
     FILE *file;
     const struct column *columns;
     int n_columns, place_of[MAX_COLUMNS]; /* -1: not there */
+    int n_header;                         /* fields of the first line */
     char *line;                           /* LINE_BYTES */
     int n_lines;
     char *fields[MAX_COLUMNS]; /* by column; "" if it is not there */
@@ -82,8 +83,11 @@ static int read_header(struct csv *csv)
         return got < 0 ? got : sy_error_set(SY_EARG, "%s is empty", csv->path);
     for (int i = 0; i < csv->n_columns; i++)
         csv->place_of[i] = -1;
-    for (char *rest = csv->line; rest; place++)
+    static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
+    char *rest = csv->line + (strncmp(csv->line, mark, 3) == 0 ? 3 : 0);
+    for (; rest; place++)
         SY_TRY(note_column(csv, next_field(&rest), place));
+    csv->n_header = place;
     for (int i = 0; i < csv->n_columns; i++)
         if (csv->place_of[i] < 0 && csv->columns[i].needed)
             return sy_error_set(SY_EARG, "%s: the first line names no column %s", csv->path,
@@ -125,6 +129,9 @@ static int csv_next(struct csv *csv)
             if (csv->place_of[i] == place)
                 csv->fields[i] = field;
     }
+    if (place > csv->n_header)
+        return sy_error_set(SY_EARG, "%s:%d: %d fields; the first line names %d", csv->path,
+                            csv->n_lines, place, csv->n_header);
     return 1;
 }
 
