@@ -214,7 +214,7 @@ int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out)
 {
     if (sy_client_connect(address ? address : sy_cli_default_socket(), timeout_ms, out) == SY_OK)
         return 0;
-    sy_cli_fail("%s", sy_client_error(*out));
+    sy_cli_fail("%s; 'switchyard serve' starts one, --socket says where", sy_client_error(*out));
     sy_client_close(*out);
     *out = NULL;
     return 1;

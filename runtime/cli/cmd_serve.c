@@ -1,5 +1,6 @@
 /* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
 #include <dirent.h>
+#include <errno.h>
 #include <event2/event.h>
 #include <sched.h>
 #include <signal.h>
@@ -286,7 +287,8 @@ static int scan_models(struct serve *serve)
         return SY_OK;
     n = scandir(serve->models_folder, &entries, NULL, alphasort);
     if (n < 0)
-        return sy_error_set(SY_EARG, "cannot read the models folder %s", serve->models_folder);
+        return sy_error_set(SY_EARG, "cannot read the models folder %s: %s", serve->models_folder,
+                            strerror(errno));
     for (int i = 0; i < n; i++) {
         if (status == SY_OK && entries[i]->d_name[0] != '.')
             status = add_model_folder(serve, entries[i]->d_name);
