@@ -57,7 +57,7 @@ ifeq ($(SAN),)
 OPT      := -O2 -g
 VARIANT  :=
 else
-OPT      := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -DSY_DEBUG -DSY_SANITIZED
+OPT      := -O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SAN) -DSY_DEBUG -DSY_SANITIZED
 VARIANT  := /san-$(subst $(comma),-,$(SAN))
 LDSAN    := -fsanitize=$(SAN)
 endif
