@@ -180,6 +180,7 @@ struct sy_core {
     uint64_t preempting_request;
     sy_ns preempted_ns;
     struct sy_account account;
+    sy_ns gone_ns; /* of the account: models and jobs that are no longer listed */
     struct sy_core_tenant tenants[SY_POLICY_MAX_TENANTS]; /* 0: who names none */
     int n_tenants;
     uint64_t n_named;
@@ -267,5 +268,9 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
  * are taken: who only sends requests cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
 int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
 json_t *sy_core_rules_json(struct sy_core *core);
+
+/* core_status.c */
+/* A1 for what the status lists: charged_ns is the device_ns of all models and jobs that are listed, and gone_ns. */
+bool sy_core_account_is_valid(const struct sy_core *core);
 
 #endif

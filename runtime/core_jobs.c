@@ -49,6 +49,7 @@ static void forget_old(struct sy_core *core)
             continue;
         }
         *at = j->next;
+        core->gone_ns += j->account.used_ns;
         free_job(j);
         n--;
     }

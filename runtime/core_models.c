@@ -6,6 +6,7 @@
 #include "loader/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 #include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
@@ -335,6 +336,9 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
         else if (strlen(m->name) >= SY_CORE_MODEL_NAME)
             status = sy_error_set(SY_EARG, "a model's name of %zu bytes; at most %d",
                                   strlen(m->name), SY_CORE_MODEL_NAME - 1);
+        else if (m->name[sy_printable_length(m->name)])
+            status = sy_error_set(SY_EARG, "model '%s': a name is UTF-8 without control characters",
+                                  m->name);
     }
     if (status == SY_OK)
         status = cut_groups(core, m);
@@ -365,6 +369,7 @@ static void drop_model(struct sy_core *core, int model)
         if (core->workers[w].has[model] == SY_HAS_IT)
             core->workers[w].has[model] = SY_HAS_NOT;
     }
+    core->gone_ns += core->models[model].account.used_ns;
     free_model(&core->models[model]);
 }
 
@@ -593,7 +598,12 @@ int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
 {
     int index = sy_core_model_index(core, name);
     SY_TRY(index);
-    SY_TRY(sy_sched_model_evict(core->sched, index, image_too));
+    int status = sy_sched_model_evict(core->sched, index, image_too);
+    if (status == SY_EBUSY)
+        return sy_error_set(status, "model '%s' streams or runs; try again later", name);
+    if (status == SY_ENOTFOUND)
+        return sy_error_set(SY_EBUSY, "model '%s' is loading, or on its way out", name);
+    SY_TRY(status);
     core->models[index].heads.out = true;
     sy_core_heads_spend(core);
     sy_core_pump_soon(core); /* a fetch of it may have to end */

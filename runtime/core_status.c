@@ -187,15 +187,24 @@ static json_t *waits_json(const struct sy_core *core)
                      "max", count(n ? sorted[n - 1] : 0));
 }
 
-/* Whose the device's time was since the start: models' and jobs' device_ns and idle_ns are elapsed_ns together, but for models and jobs
- * that are no longer listed. */
+bool sy_core_account_is_valid(const struct sy_core *core)
+{
+    sy_ns sum = core->gone_ns;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        sum += core->models[i].used ? core->models[i].account.used_ns : 0;
+    for (const struct sy_core_job *j = core->jobs; j; j = j->next)
+        sum += j->account.used_ns;
+    return sum == core->account.charged_ns && sy_account_is_valid(&core->account);
+}
+
 static json_t *account_json(struct sy_core *core)
 {
     sy_account_pass(&core->account, sy_clock_now());
-    sy_assert_expensive(sy_account_is_valid(&core->account));
-    return json_pack("{s:o, s:o, s:o}", "elapsed_ns",
+    sy_assert_expensive(sy_core_account_is_valid(core));
+    return json_pack("{s:o, s:o, s:o, s:o}", "elapsed_ns",
                      count(core->account.now_ns - core->account.begun_ns), "idle_ns",
-                     count(core->account.idle_ns), "charged_ns", count(core->account.charged_ns));
+                     count(core->account.idle_ns), "charged_ns", count(core->account.charged_ns),
+                     "gone_ns", count(core->gone_ns));
 }
 
 /* Where lanes lie in the pool. */

@@ -33,6 +33,7 @@ struct process {
     pid_t pid;
     enum sy_worker_state state, died_in;
     sy_ns deadline, respawn_ns; /* 0: none */
+    sy_ns moved_ns;             /* when it came into its state */
     sy_ns
         closed_ns; /* when it closed its socket, 0: it has not; a move of the state must not forget that */
     struct event *socket_event, *exit_event;
@@ -72,7 +73,8 @@ int sy_supervisor_event(struct sy_supervisor *s, int worker, enum sy_worker_even
                  sy_worker_event_name(event), sy_worker_state_name(p->state),
                  sy_worker_state_name(to));
     sy_ns timeout = sy_worker_state_timeout_ns(to);
-    p->deadline = timeout ? sy_clock_now() + timeout : 0;
+    p->moved_ns = sy_clock_now();
+    p->deadline = timeout ? p->moved_ns + timeout : 0;
     p->was_ready |= to == SY_WORKER_IDLE;
     p->state = to;
     return SY_OK;
@@ -364,10 +366,11 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
         return;
     struct sy_control_page *page = p->page.base;
     sy_ns beat = atomic_load_explicit(&page->heartbeat_ns, memory_order_relaxed);
-    /* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. */
+    /* Where libraries, programs and data sets are loaded, nothing beats: the state's own timeout watches there. Behind it the next
+     * beat has its time again. */
     bool beats = p->state > SY_WORKER_LOADING_MODELS && p->state != SY_WORKER_PREPARING_JOB &&
-                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_WAITING_TURN &&
-                 p->state != SY_WORKER_STOPPING;
+                 p->state != SY_WORKER_STARTING_JOB && p->state != SY_WORKER_STOPPING;
+    beat = SY_MAX(beat, p->moved_ns);
     if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);

@@ -1,6 +1,7 @@
 /* Training jobs in the runtime's core, with fake workers that die, hang and lie in each state of a job: the job goes on elsewhere, from
  * memory or from a snapshot as it must, and requests are answered meanwhile. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -112,7 +113,7 @@ static void test_jobs_beside_each_other(void **state)
     }
     assert_true(most - least <= 8);
     sy_account_pass(&r.core->account, sy_clock_now());
-    assert_true(sy_account_is_valid(&r.core->account));
+    assert_true(sy_core_account_is_valid(r.core));
     for (int i = 0; i < 3; i++)
         assert_int_equal(core_rig_stop(&r, jobs[i]), SY_OK);
     core_rig_calm(&r);
@@ -232,6 +233,38 @@ static void test_many_tenants(void **state)
     assert_int_equal(set_tenant(&r, PLACES, 2), SY_OK);
     core_rig_wait_done(&r, &done, "its start");
     assert_int_equal(core_rig_stop(&r, job), SY_OK);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* A worker that hangs while its job waits is seen too: models could not be loaded otherwise, for want of its answer. */
+static void test_hangs_while_it_waits(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    uint64_t jobs[2];
+    struct core_done added;
+    open_with_models(&r, 3);
+    for (int i = 0; i < 2; i++)
+        core_rig_submit(&r, NULL, &jobs[i]);
+    core_rig_await_step(&r, jobs[0], 3);
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], true), SY_OK);
+    core_rig_await_state(&r, SY_WORKER_WAITING_TURN);
+    core_rig_await_job(&r, jobs[0], "suspended");
+    core_rig_await_step(&r, jobs[1], core_rig_step(&r, jobs[1]) + 5);
+    json_t *job = core_rig_job(&r, jobs[0]);
+    int worker = (int)json_integer_value(json_object_get(job, "worker"));
+    json_decref(job);
+    assert_int_equal(kill(sy_supervisor_pid(r.core->supervisor, worker), SIGSTOP), 0);
+    assert_int_equal(sy_core_model_remove(r.core, "b"), SY_OK);
+    assert_int_equal(core_rig_add(&r, "b", &added), SY_OK);
+    assert_true(core_rig_deaths(&r) >= 1);
+    assert_true(sy_core_account_is_valid(r.core)); /* with a model that is gone */
+    assert_int_equal(sy_core_job_suspend(r.core, jobs[0], false), SY_OK);
+    for (int i = 0; i < 2; i++) {
+        core_rig_await_step(&r, jobs[i], core_rig_step(&r, jobs[i]) + 5);
+        assert_int_equal(core_rig_stop(&r, jobs[i]), SY_OK);
+    }
     core_rig_calm(&r);
     core_rig_close(&r);
 }
@@ -491,6 +524,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_suspended_and_resumed),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_many_tenants),
+        cmocka_unit_test(test_hangs_while_it_waits),
         cmocka_unit_test(test_faults_before_training),
         cmocka_unit_test(test_faults_while_training),
         cmocka_unit_test(test_faults_while_pausing_and_paused),

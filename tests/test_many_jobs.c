@@ -116,7 +116,8 @@ static void check_account(struct fixture *f)
 {
     static const char *const lists[] = {"jobs", "models"};
     json_t *status = fixture_status(f), *account = json_object_get(status, "account"), *item;
-    double sum = json_number_value(json_object_get(account, "idle_ns"));
+    double sum = json_number_value(json_object_get(account, "idle_ns")) +
+                 json_number_value(json_object_get(account, "gone_ns"));
     size_t i;
     for (int l = 0; l < 2; l++)
         json_array_foreach(json_object_get(status, lists[l]), i, item) sum +=
