@@ -123,6 +123,17 @@ static const char *why_it_stands(const struct sy_core *core, const struct sy_cor
     return j->suspended ? "suspended" : at.spilled ? "spilled" : at.has_turn ? "paused" : "waiting";
 }
 
+/* Device time, in seconds: as the policy has measured, else as all its steps together have taken; < 0: not known. */
+static double left_of(const struct sy_core_job *j, const struct sy_sched_job_view *view)
+{
+    if (view->left_ns != UINT64_MAX)
+        return (double)view->left_ns / 1e9;
+    if (j->step <= j->first_step || j->total_steps < j->step)
+        return -1;
+    return (double)j->account.used_ns / 1e9 / (double)(j->step - j->first_step) *
+           (double)(j->total_steps - j->step);
+}
+
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
     static const char *const states[] = {"queued",   "preparing", "starting",
@@ -156,9 +167,8 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "lane", json_integer(view.lane));
     json_object_set_new(json, "admitted", json_boolean(view.admitted));
     json_object_set_new(json, "persistent_offset", count(view.persistent_offset));
-    json_object_set_new(json, "left_s",
-                        view.left_ns == UINT64_MAX ? json_null()
-                                                   : json_real((double)view.left_ns / 1e9));
+    double left_s = left_of(j, &view);
+    json_object_set_new(json, "left_s", left_s >= 0 ? json_real(left_s) : json_null());
     return json;
 }
 

@@ -56,7 +56,7 @@ static const char *file_for(const char *word, const char *name, size_t n_names)
     return n_names == 1 && !strchr(word, '=') ? word : NULL;
 }
 
-static int make_input(struct infer *infer, json_t *entry, bool *used)
+static int make_input(struct infer *infer, json_t *entry)
 {
     sy_client_tensor *out = &infer->inputs[infer->n_inputs];
     const char *path = NULL;
@@ -69,10 +69,7 @@ static int make_input(struct infer *infer, json_t *entry, bool *used)
 
         if (file && path)
             return sy_error_set(SY_EARG, "input %s is given twice", out->name);
-        if (file) {
-            path = file;
-            used[i] = true;
-        }
+        path = file ? file : path;
     }
     infer->n_inputs++;
     if (path)
@@ -101,18 +98,32 @@ static int unknown_input(const struct infer *infer, const char *word)
                         word, infer->model, names);
 }
 
+static bool is_for_some_input(const struct infer *infer, const char *word)
+{
+    size_t i;
+    json_t *entry;
+
+    json_array_foreach(infer->list, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (name && file_for(word, name, json_array_size(infer->list)))
+            return true;
+    }
+    return false;
+}
+
 static int make_inputs(struct infer *infer)
 {
-    bool used[MAX_INPUTS] = {false};
     size_t i;
     json_t *entry;
 
     if (json_array_size(infer->list) > MAX_INPUTS)
         return sy_error_set(SY_ETOOBIG, "%s has more than %d inputs", infer->model, MAX_INPUTS);
-    json_array_foreach(infer->list, i, entry) SY_TRY(make_input(infer, entry, used));
-    for (int w = 0; w < infer->n_words; w++)
-        if (!used[w])
+    for (int w = 0; w < infer->n_words; w++) /* first: a misspelled name leaves another without */
+        if (!is_for_some_input(infer, infer->words[w]))
             return unknown_input(infer, infer->words[w]);
+    json_array_foreach(infer->list, i, entry) SY_TRY(make_input(infer, entry));
     return SY_OK;
 }
 

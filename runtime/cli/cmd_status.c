@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
 
-#define MAP_WIDTH 72
+#define MAP_WIDTH  72
+#define TEXT_WIDTH 120 /* of what is wrapped where no terminal says its width */
 
 /* Draws `sign` over the columns that [offset, offset + bytes) touches. */
 static void draw(char *map, double pool, double offset, double bytes, char sign)
@@ -33,7 +35,7 @@ static void draw_models(char *map, double pool, const json_t *models, bool heads
     }
 }
 
-static void print_pool(json_t *status)
+static void print_pool(json_t *status, FILE *to)
 {
     const json_t *pool = json_object_get(status, "pool");
     const json_t *models = json_object_get(status, "models");
@@ -56,12 +58,13 @@ static void print_pool(json_t *status)
         draw(map, bytes, sy_cli_number(item, "persistent_offset"),
              sy_cli_number(item, "persistent_bytes"),
              (char)('0' + (int)sy_cli_number(item, "job") % 10));
-    printf("pool   %.0f MB, %.0f MB free  (digits: jobs, = lanes, H heads and t tails of "
-           "models, w workspace, . free)\n[%s]\n",
-           bytes / 1e6, sy_cli_number(pool, "free_bytes") / 1e6, map);
+    fprintf(to,
+            "pool   %.0f MB, %.0f MB free\n[%s]\n"
+            " digits: jobs, =: lanes, H, t: heads, tails of models, w: workspace, .: free\n",
+            bytes / 1e6, sy_cli_number(pool, "free_bytes") / 1e6, map);
 }
 
-static void print_models(json_t *status, double elapsed_ns)
+static void print_models(json_t *status, double elapsed_ns, FILE *to)
 {
     json_t *item;
     size_t i;
@@ -71,63 +74,120 @@ static void print_models(json_t *status, double elapsed_ns)
         double weights = sy_cli_number(item, "weights_bytes"),
                resident = sy_cli_number(item, "resident_bytes");
         double free_prefix = sy_cli_number(item, "free_prefix_bytes");
-        printf("model  %-20s %8.1f MB  resident %3.0f %%  free prefix %3.0f %%  %7.2f requests/s  "
-               "swap %7.1f ms  device %5.1f %%  %s\n",
-               sy_cli_word(item, "name"), weights / 1e6, weights > 0 ? 100 * resident / weights : 0,
-               weights > 0 ? 100 * free_prefix / weights : 0, sy_cli_number(item, "requests_per_s"),
-               sy_cli_number(item, "predicted_swap_ns") / 1e6,
-               elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0,
-               sy_cli_word(item, "state"));
+        fprintf(to,
+                "model  %-20s %-11s %8.1f MB  resident %3.0f %%  free prefix %3.0f %%  "
+                "%7.2f requests/s  swap %7.1f ms  device %5.1f %%\n",
+                sy_cli_word(item, "name"), sy_cli_word(item, "state"), weights / 1e6,
+                weights > 0 ? 100 * resident / weights : 100,
+                weights > 0 ? 100 * free_prefix / weights : 100,
+                sy_cli_number(item, "requests_per_s"),
+                sy_cli_number(item, "predicted_swap_ns") / 1e6,
+                elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
     }
 }
 
-static void print_jobs(json_t *status, double elapsed_ns)
+static void print_jobs(json_t *status, double elapsed_ns, FILE *to)
 {
     json_t *item;
     size_t i;
 
-    json_array_foreach(json_object_get(status, "jobs"), i, item) printf(
-        "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f %%\n",
+    json_array_foreach(json_object_get(status, "jobs"), i, item) fprintf(
+        to, "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f %%\n",
         sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
         sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
         sy_cli_number(item, "loss"), sy_cli_number(item, "lane"),
         elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
 }
 
-static void print_status(json_t *status)
+/* As many on a line as fit. */
+static void print_counters(json_t *counters, int columns, FILE *to)
+{
+    const char *key;
+    json_t *item;
+    int at = 0;
+
+    json_object_foreach(counters, key, item)
+    {
+        char text[80];
+        int n = snprintf(text, sizeof(text), "%s %lld", key, (long long)json_integer_value(item));
+
+        if (at > 0 && at + 2 + n > columns) {
+            fputc('\n', to);
+            at = 0;
+        }
+        at += fprintf(to, "%s%s", at ? "  " : "", text);
+    }
+    fputc('\n', to);
+}
+
+static void print_status(json_t *status, int columns, FILE *to)
 {
     const json_t *account = json_object_get(status, "account");
     double elapsed = sy_cli_number(account, "elapsed_ns");
-    const char *key;
     json_t *item;
     size_t i;
 
-    printf("device %s, idle %.1f %%; policy %s\n",
-           sy_cli_word(json_object_get(status, "device"), "name"),
-           elapsed > 0 ? 100 * sy_cli_number(account, "idle_ns") / elapsed : 0,
-           sy_cli_word(json_object_get(status, "rules"), "policy"));
-    print_pool(status);
-    json_array_foreach(json_object_get(status, "workers"), i, item) printf(
-        "worker %zu  pid %lld  %s\n", i,
+    fprintf(to, "device %s, idle %.1f %%; policy %s\n",
+            sy_cli_word(json_object_get(status, "device"), "name"),
+            elapsed > 0 ? 100 * sy_cli_number(account, "idle_ns") / elapsed : 0,
+            sy_cli_word(json_object_get(status, "rules"), "policy"));
+    print_pool(status, to);
+    json_array_foreach(json_object_get(status, "workers"), i, item) fprintf(
+        to, "worker %zu  pid %lld  %s\n", i,
         (long long)json_integer_value(json_object_get(item, "pid")), sy_cli_word(item, "state"));
-    print_models(status, elapsed);
-    print_jobs(status, elapsed);
-    json_object_foreach(json_object_get(status, "counters"), key, item)
-        printf("%s %lld\n", key, (long long)json_integer_value(item));
+    print_models(status, elapsed, to);
+    print_jobs(status, elapsed, to);
+    print_counters(json_object_get(status, "counters"), columns, to);
+}
+
+/* Lines are cut at the terminal's edge, and the last ones left out: what scrolled away could not be seen. */
+static void print_fitting(const char *text, int rows, int columns)
+{
+    for (int row = 1; row < rows && *text; row++) {
+        const char *end = text;
+        int width = 0;
+
+        for (; *end && *end != '\n'; end++) {
+            width += (*end & 0xc0) != 0x80; /* the later bytes of a character take no room */
+            if (width <= columns)
+                putchar(*end);
+        }
+        putchar('\n');
+        text = *end ? end + 1 : end;
+    }
+}
+
+/* On a terminal that is cleared before; rows 0: there is none. */
+static void print_screen(json_t *status, int rows, int columns)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *to = rows > 0 ? open_memstream(&text, &n) : NULL;
+
+    if (to) {
+        print_status(status, columns, to);
+        fclose(to);
+        printf("\033[H\033[2J");
+        print_fitting(text, rows, columns);
+        free(text);
+    } else {
+        print_status(status, TEXT_WIDTH, stdout);
+    }
 }
 
 static int show(sy_client *client, bool raw, bool clear)
 {
+    struct winsize size = {.ws_row = 0};
     char *text;
     json_t *status;
 
     if (sy_client_call(client, "status", "{}", &text) < 0)
         return sy_cli_fail("%s", sy_client_error(client));
     status = raw ? NULL : json_loads(text, 0, NULL);
-    if (clear)
-        printf("\033[H\033[2J");
+    if (clear && (ioctl(1, TIOCGWINSZ, &size) || size.ws_row == 0 || size.ws_col == 0))
+        size = (struct winsize){.ws_row = 24, .ws_col = 80};
     if (status)
-        print_status(status);
+        print_screen(status, size.ws_row, size.ws_col);
     else
         printf("%s\n", text);
     fflush(stdout);
