@@ -50,8 +50,8 @@ static int check_sizes(const struct idx_source *s, const char *images, const cha
     if (s->images.rank < 2 || s->labels.rank != 1 || s->images.dims[0] != s->labels.dims[0])
         return sy_error_set(
             SY_ECORRUPT,
-            "data set '%s': rank %d with %u samples, and '%s': rank %d with %u; wanted as "
-            "many images as labels",
+            "data set '%s': rank %d with %u samples, and '%s': rank %d with %u; wanted images of "
+            "rank 2 or more, and as many labels of rank 1",
             images, s->images.rank, s->images.dims[0], labels, s->labels.rank, s->labels.dims[0]);
     uint64_t pixels = s->images.bytes / s->images.dims[0];
     char text[96];

@@ -1,89 +1,14 @@
-#include "workers/train_run.h"
-
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fault.h"
-#include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "workers/job.h"
-#include "workers/prefetch.h"
-#include "workers/snapshot.h"
-#include "workers/train_data.h"
 #include "workers/train_model.h"
-
-#define MAGIC   0x314e525459575300ull /* "SWYTRN1" */
-#define VERSION 1u
-/* How long one advance may stand in a wait for the snapshot thread: the caller looks at the epoch in between. */
-#define WAIT_MS 1
-
-/* T3: first page of the persistent part. Written by the worker that trains; read after its death by the next. */
-struct header {
-    _Atomic uint64_t magic; /* release, after the rest was written first */
-    uint32_t version;
-    _Atomic uint32_t phase; /* enum sy_train_phase: release on entry */
-    uint64_t job_hash;
-    uint64_t state_bytes; /* of the trainer's persistent part */
-    _Atomic uint64_t step;
-    _Atomic uint64_t loss_bits;
-};
-
-_Static_assert(sizeof(struct header) <= 64, "one write of a device's");
-
-/* What the next advance does. */
-enum stage {
-    STAGE_LOAD,          /* put batch `step` in place */
-    STAGE_GRADIENT,      /* run gradient step `at` */
-    STAGE_UPDATE,        /* run update step `at` */
-    STAGE_ITERATION_END, /* step + 1; take a snapshot if it is time */
-    STAGE_LAST_SNAPSHOT, /* take the final one, when the thread is free */
-    STAGE_EVALUATE_LOAD, /* put test batch `test_row` in place */
-    STAGE_EVALUATE,      /* run forward step `at` */
-    STAGE_DRAIN,         /* the final snapshot is being written */
-    STAGE_FINISHED
-};
-
-struct sy_train_run {
-    struct sy_job job;
-    const struct sy_trainer_ops *ops;
-    struct sy_train_callbacks callbacks;
-    struct sy_graph *graph;
-    struct sy_trainer *trainer;
-    struct sy_data_want want;
-    struct sy_train_data data;
-    struct sy_prefetch *prefetch;
-    uint64_t total_steps;
-    struct sy_safetensor *tensors;
-    struct sy_snapshot_layout layout;
-    struct sy_snapshot_writer *writer; /* NULL: no snapshots */
-    struct header *header;             /* since start */
-    char *persistent;
-    void *ephemeral;
-    struct header own; /* where memory is a device's: what is written there, or was read */
-    struct sy_control_page *page;
-    enum stage stage;
-    int at;
-    uint64_t
-        n_phases;    /* of this iteration that are done; a new worker begins the iteration again */
-    double loss_sum; /* of those */
-    bool is_stopping, wants_evaluation;
-    bool is_between; /* this evaluation is one between two iterations */
-    uint64_t step;
-    double loss, accuracy;
-    uint64_t test_row, n_correct;
-    uint64_t last_snapshot_step, good_step; /* handed to the thread; known to be durable */
-    sy_ns last_snapshot_ns;
-    bool has_good;
-    char failure[256]; /* why the last snapshot could not be written */
-    char good_path[SY_SNAPSHOT_PATH_BYTES];
-};
+#include "workers/train_run_internal.h"
 
 /* ---- create -------------------------------------------------------------------------------------- */
 
@@ -189,261 +114,21 @@ void sy_train_run_needs(const struct sy_train_run *r, struct sy_train_needs *out
     out->total_steps = r->total_steps;
 }
 
-/* ---- the header (T3) ----------------------------------------------------------------------------- */
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double double_of(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* To memory that only the device sees; behind the work that the header speaks of. */
-static int flush_header(struct sy_train_run *r)
-{
-    return r->ops->write_header ? r->ops->write_header(r->trainer, r->header, sizeof *r->header)
-                                : SY_OK;
-}
-
-/* An exchange, not a store: acquire keeps what follows behind the word, where a release store orders only what came before. */
-static int enter_phase(struct sy_train_run *r, enum sy_train_phase phase)
-{
-    atomic_store_explicit(&r->page->train_phase, (uint32_t)phase, memory_order_release);
-    atomic_exchange_explicit(&r->header->phase, (uint32_t)phase, memory_order_acq_rel);
-    return flush_header(r);
-}
-
-static int publish_step(struct sy_train_run *r)
-{
-    atomic_store_explicit(&r->header->step, r->step, memory_order_release);
-    atomic_store_explicit(&r->header->loss_bits, bits_of(r->loss), memory_order_relaxed);
-    atomic_store_explicit(&r->page->train_step, r->step, memory_order_relaxed);
-    atomic_store_explicit(&r->page->train_loss_bits, bits_of(r->loss), memory_order_relaxed);
-    return flush_header(r);
-}
-
-/* Whoever dies before it is written again leaves no state. */
-static int spoil_header(struct sy_train_run *r)
-{
-    atomic_exchange_explicit(&r->header->magic, 0, memory_order_acq_rel);
-    return flush_header(r);
-}
-
-static int write_header(struct sy_train_run *r)
-{
-    SY_TRY(spoil_header(r));
-    r->header->version = VERSION;
-    r->header->job_hash = r->job.hash;
-    r->header->state_bytes = r->ops->persistent_bytes(r->trainer);
-    SY_TRY(publish_step(r));
-    SY_TRY(enter_phase(r, SY_PHASE_GRADIENT));
-    atomic_store_explicit(&r->header->magic, MAGIC, memory_order_release);
-    return flush_header(r);
-}
-
-static int adopt_memory(struct sy_train_run *r)
-{
-    struct header *h = r->header;
-    if (atomic_load_explicit(&h->magic, memory_order_acquire) != MAGIC || h->version != VERSION ||
-        h->job_hash != r->job.hash || h->state_bytes != r->ops->persistent_bytes(r->trainer))
-        return sy_error_set(
-            SY_ECORRUPT,
-            "job '%s': the memory holds no state of this job; start from the last snapshot",
-            r->job.name);
-    if (atomic_load_explicit(&h->phase, memory_order_acquire) != SY_PHASE_GRADIENT)
-        return sy_error_set(SY_ECORRUPT,
-                            "job '%s': the worker ended in the update after step %" PRIu64
-                            "; start from the last snapshot",
-                            r->job.name, atomic_load(&h->step));
-    r->step = atomic_load(&h->step);
-    r->loss = double_of(atomic_load(&h->loss_bits));
-    SY_TRY(publish_step(r));
-    return enter_phase(r, SY_PHASE_GRADIENT);
-}
-
-/* ---- start --------------------------------------------------------------------------------------- */
-
-static int put_state(struct sy_train_run *r, const char *data)
-{
-    for (int i = 0; i < r->layout.n_tensors; i++)
-        SY_TRY(r->ops->set_state(r->trainer, i, data + r->tensors[i].offset_bytes));
-    return SY_OK;
-}
-
-/* The newest good snapshot's bytes, which the caller frees; *data NULL when there is none. */
-static int find_snapshot(struct sy_train_run *r, struct sy_snapshot_info *info, char **data)
-{
-    *data = malloc(r->layout.data_bytes + 1);
-    if (!*data)
-        return sy_error_set(SY_ENOMEM_HOST, "job '%s': no room for a snapshot of %" PRIu64 " bytes",
-                            r->job.name, r->layout.data_bytes);
-    int status = sy_snapshot_read_newest(&r->layout, info, *data, r->good_path);
-    if (status == SY_OK) {
-        r->has_good = true;
-        r->good_step = info->step;
-        return SY_OK;
-    }
-    free(*data);
-    *data = NULL;
-    return status == SY_ENOTFOUND ? SY_OK : status;
-}
-
-static int read_snapshot(struct sy_train_run *r)
-{
-    struct sy_snapshot_info info;
-    char *data;
-    SY_TRY(find_snapshot(r, &info, &data));
-    if (!data)
-        return SY_OK; /* initial weights, step 0 */
-    int status = put_state(r, data);
-    free(data);
-    SY_TRY(status);
-    r->step = r->last_snapshot_step = info.step;
-    r->loss = info.loss;
-    sy_log_info("train", "event=resumed job=%s step=%" PRIu64 " from=%s", r->job.name, r->step,
-                r->good_path);
-    return SY_OK;
-}
-
-/* The state in memory goes on; what is on disk is only looked up, to be named should the job fail. */
-static int look_up_snapshot(struct sy_train_run *r)
-{
-    struct sy_snapshot_info info;
-    char *data;
-    SY_TRY(find_snapshot(r, &info, &data));
-    free(data);
-    return SY_OK;
-}
-
-static int load_state(struct sy_train_run *r)
-{
-    SY_TRY(spoil_header(r));
-    SY_TRY(r->ops->init_state(r->trainer));
-    if (r->job.snapshot_folder)
-        SY_TRY(read_snapshot(r));
-    return write_header(r);
-}
-
-static enum stage next_iteration(const struct sy_train_run *r)
-{
-    return r->is_stopping || r->step >= r->total_steps ? STAGE_LAST_SNAPSHOT : STAGE_LOAD;
-}
-
-/* The device may be behind what its worker said before it died: then the last snapshot is the state, as after a death in an update. */
-static int adopt_or_load(struct sy_train_run *r, int *in_memory)
-{
-    int status = adopt_memory(r);
-    if (status != SY_ECORRUPT || !r->ops->read_header)
-        return status;
-    sy_log_info("train", "event=memory_refused job=%s why=\"%s\"", r->job.name, sy_error_text());
-    *in_memory = 0;
-    return SY_OK;
-}
-
-static int find_header(struct sy_train_run *r, void *persistent, int in_memory)
-{
-    r->header = r->ops->write_header ? &r->own : persistent;
-    return in_memory && r->ops->read_header
-               ? r->ops->read_header(r->trainer, r->header, sizeof *r->header)
-               : SY_OK;
-}
-
-int sy_train_run_start(struct sy_train_run *r, void *persistent, void *ephemeral, int in_memory,
-                       struct sy_control_page *page)
-{
-    r->page = page;
-    r->persistent = persistent;
-    r->ephemeral = ephemeral;
-    r->ops->bind(r->trainer, r->persistent + SY_TRAIN_HEADER_BYTES, ephemeral);
-    SY_TRY(find_header(r, persistent, in_memory));
-    if (in_memory)
-        SY_TRY(adopt_or_load(r, &in_memory));
-    if (r->job.snapshot_folder)
-        SY_TRY(sy_snapshot_writer_create(&r->layout, &r->writer)); /* first: N4 */
-    if (!in_memory)
-        SY_TRY(load_state(r));
-    else if (r->job.snapshot_folder)
-        SY_TRY(look_up_snapshot(r));
-    r->last_snapshot_ns = sy_clock_now();
-    r->wants_evaluation = true;
-    atomic_store_explicit(&page->train_accuracy_step, 0, memory_order_release);
-    r->stage = next_iteration(r);
-    return SY_OK;
-}
-
-/* ---- snapshots (T4) ------------------------------------------------------------------------------ */
-
-static void collect(struct sy_train_run *r, int wait_ms)
-{
-    struct sy_snapshot_result result;
-    if (!r->writer || !sy_snapshot_writer_poll(r->writer, wait_ms, &result))
-        return;
-    if (result.status == SY_OK) {
-        r->has_good = true;
-        r->good_step = result.step;
-        memcpy(r->good_path, result.path, sizeof r->good_path);
-        atomic_store_explicit(&r->page->snapshot_step, result.step, memory_order_relaxed);
-    } else {
-        snprintf(r->failure, sizeof r->failure, "%s", result.error);
-        sy_log_warn("train",
-                    "event=snapshot_failed job=%s step=%" PRIu64
-                    " why=\"%s\" next=\"training goes on; %s\"",
-                    r->job.name, result.step, result.error,
-                    r->has_good ? "the last good snapshot stays" : "there is none yet");
-    }
-    if (r->callbacks.snapshot_done)
-        r->callbacks.snapshot_done(r->callbacks.ctx, result.status, result.step, result.path);
-}
-
-/* False while the thread is still busy with the last one. */
-static int take_snapshot(struct sy_train_run *r, bool *is_taken)
-{
-    char *room = sy_snapshot_writer_room(r->writer);
-    *is_taken = room != NULL;
-    if (!room)
-        return SY_OK;
-    for (int i = 0; i < r->layout.n_tensors; i++)
-        SY_TRY(r->ops->get_state(r->trainer, i, room + r->tensors[i].offset_bytes));
-    struct sy_snapshot_info info = {.step = r->step, .loss = r->loss};
-    sy_snapshot_writer_submit(r->writer, &info);
-    r->last_snapshot_step = r->step;
-    r->last_snapshot_ns = sy_clock_now();
-    return SY_OK;
-}
-
-static bool snapshot_is_due(const struct sy_train_run *r)
-{
-    const struct sy_job *job = &r->job;
-    if (!r->writer)
-        return false;
-    if (job->snapshot_every_steps && r->step - r->last_snapshot_step >= job->snapshot_every_steps)
-        return true;
-    return job->snapshot_every_s > 0.0 &&
-           (double)(sy_clock_now() - r->last_snapshot_ns) >= job->snapshot_every_s * 1e9;
-}
-
 /* ---- stages -------------------------------------------------------------------------------------- */
 
-static void go_to(struct sy_train_run *r, enum stage stage)
+static void go_to(struct sy_train_run *r, enum sy_run_stage stage)
 {
     r->stage = stage;
     r->at = 0;
 }
 
 /* A batch that is not made yet is asked for again by the next advance. */
-static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum stage next)
+static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum sy_run_stage next)
 {
     void *inputs[SY_DATA_MAX_INPUTS];
     for (int i = 0; i < r->want.n_inputs; i++)
         inputs[i] = r->ops->batch_input(r->trainer, i);
-    int got = sy_prefetch_take(r->prefetch, is_test, index, WAIT_MS, inputs,
+    int got = sy_prefetch_take(r->prefetch, is_test, index, SY_RUN_WAIT_MS, inputs,
                                r->ops->batch_labels(r->trainer));
     if (got == 1) {
         if (r->ops->begin_batch)
@@ -454,15 +139,30 @@ static int load_batch(struct sy_train_run *r, bool is_test, uint64_t index, enum
                    : SY_OK;
 }
 
-/* The job ends here; its state in memory and on disk is that of the step before. */
-static int give_up(const struct sy_train_run *r, int status)
+/* False when no snapshot is in flight any more. */
+static bool is_writing(struct sy_train_run *r)
 {
-    char why[256];
-    snprintf(why, sizeof why, "%s", sy_error_text());
-    return sy_error_set(status,
+    if (!r->writer || sy_snapshot_writer_room(r->writer))
+        return false;
+    sy_run_collect(r, SY_RUN_WAIT_MS);
+    return true;
+}
+
+/* The job ends; its state in memory and on disk is that of the step before, which may be on its way to disk. */
+static int give_up(struct sy_train_run *r, int status)
+{
+    r->why_status = status;
+    snprintf(r->why, sizeof r->why, "%s", sy_error_text());
+    go_to(r, STAGE_GIVE_UP);
+    return SY_OK;
+}
+
+static int end_given_up(const struct sy_train_run *r)
+{
+    return sy_error_set(r->why_status,
                         "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64
                         "); a smaller learning rate than %g, or clip_norm, may help",
-                        r->job.name, why, r->step + 1, r->has_good ? r->good_path : "none",
+                        r->job.name, r->why, r->step + 1, r->has_good ? r->good_path : "none",
                         r->good_step, r->job.options.learning_rate);
 }
 
@@ -470,7 +170,7 @@ static int end_gradient(struct sy_train_run *r)
 {
     double loss = r->ops->loss(r->trainer);
     if (!isfinite(loss))
-        return give_up(r, sy_error_set(SY_EARG, "the loss is %g", loss));
+        return give_up(r, sy_error_set(SY_EARG, "the loss is %g", isnan(loss) ? NAN : loss));
     r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + loss;
     if (++r->n_phases < phases_of(r)) {
         go_to(r, STAGE_LOAD);
@@ -478,7 +178,7 @@ static int end_gradient(struct sy_train_run *r)
     }
     r->n_phases = 0;
     r->loss = phases_of(r) > 1 ? r->loss_sum / (double)phases_of(r) : loss;
-    SY_TRY(enter_phase(r, SY_PHASE_UPDATE));
+    SY_TRY(sy_run_enter_phase(r, SY_PHASE_UPDATE));
     go_to(r, STAGE_UPDATE);
     return SY_OK;
 }
@@ -500,8 +200,8 @@ static int run_update(struct sy_train_run *r)
     if (++r->at < r->ops->n_update_steps(r->trainer))
         return SY_OK;
     r->step++;
-    SY_TRY(publish_step(r));
-    SY_TRY(enter_phase(r, SY_PHASE_GRADIENT));
+    SY_TRY(sy_run_publish_step(r));
+    SY_TRY(sy_run_enter_phase(r, SY_PHASE_GRADIENT));
     go_to(r, STAGE_ITERATION_END);
     return SY_OK;
 }
@@ -510,19 +210,19 @@ static int end_iteration(struct sy_train_run *r)
 {
     bool is_taken;
     uint64_t every = r->job.evaluate_every_steps;
-    collect(r, 0);
-    go_to(r, next_iteration(r));
+    sy_run_collect(r, 0);
+    go_to(r, sy_run_next_iteration(r));
     if (r->stage != STAGE_LOAD)
         return SY_OK;
-    if (snapshot_is_due(r))
-        SY_TRY(take_snapshot(r, &is_taken));
+    if (sy_run_snapshot_is_due(r))
+        SY_TRY(sy_run_take_snapshot(r, &is_taken));
     r->is_between = every && r->step % every == 0 && r->data.n_test;
     if (r->is_between)
         go_to(r, STAGE_EVALUATE_LOAD);
     return SY_OK;
 }
 
-static enum stage after_last_snapshot(const struct sy_train_run *r)
+static enum sy_run_stage after_last_snapshot(const struct sy_train_run *r)
 {
     return r->wants_evaluation && r->data.n_test ? STAGE_EVALUATE_LOAD : STAGE_DRAIN;
 }
@@ -532,8 +232,8 @@ static int last_snapshot(struct sy_train_run *r)
     bool is_taken = true;
     bool is_there = r->has_good && r->good_step == r->step && r->last_snapshot_step == r->step;
     if (r->writer && !is_there) {
-        collect(r, WAIT_MS);
-        SY_TRY(take_snapshot(r, &is_taken));
+        sy_run_collect(r, SY_RUN_WAIT_MS);
+        SY_TRY(sy_run_take_snapshot(r, &is_taken));
     }
     if (is_taken)
         go_to(r, after_last_snapshot(r));
@@ -542,7 +242,7 @@ static int last_snapshot(struct sy_train_run *r)
 
 static void publish_accuracy(struct sy_train_run *r)
 {
-    atomic_store_explicit(&r->page->train_accuracy_bits, bits_of(r->accuracy),
+    atomic_store_explicit(&r->page->train_accuracy_bits, sy_run_bits_of(r->accuracy),
                           memory_order_relaxed);
     atomic_store_explicit(&r->page->train_accuracy_step, r->step, memory_order_release);
 }
@@ -563,17 +263,15 @@ static int run_evaluation(struct sy_train_run *r)
     r->accuracy = (double)r->n_correct / (double)(n * labels);
     publish_accuracy(r);
     r->test_row = r->n_correct = 0;
-    go_to(r, r->is_between ? next_iteration(r) : STAGE_DRAIN);
+    go_to(r, r->is_between ? sy_run_next_iteration(r) : STAGE_DRAIN);
     r->is_between = false;
     return SY_OK;
 }
 
 static int drain(struct sy_train_run *r)
 {
-    if (r->writer && !sy_snapshot_writer_room(r->writer)) {
-        collect(r, WAIT_MS);
+    if (is_writing(r))
         return SY_OK;
-    }
     if (r->writer && !(r->has_good && r->good_step == r->step))
         return sy_error_set(SY_EIO, "job '%s': its state after step %" PRIu64 " is lost: %s",
                             r->job.name, r->step, r->failure);
@@ -600,6 +298,8 @@ static int run_stage(struct sy_train_run *r)
         return run_evaluation(r);
     case STAGE_DRAIN:
         return drain(r);
+    case STAGE_GIVE_UP:
+        return is_writing(r) ? SY_OK : end_given_up(r);
     case STAGE_FINISHED:
         break;
     }

@@ -107,7 +107,8 @@ int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended)
     double square = n_ended ? news->norm_square[(n_ended - 1) % 2] : 0.0;
     if (isfinite(square))
         return SY_OK;
-    return sy_error_set(SY_EARG, "the norm of the gradient is %g", sqrt(square));
+    return sy_error_set(SY_EARG, "the norm of the gradient is %g",
+                        isnan(square) ? NAN : sqrt(square)); /* never -nan */
 }
 
 /* ---- optimizers --------------------------------------------------------------------------------------- */

@@ -95,7 +95,8 @@ static int run_norm(struct sy_trainer *t, const struct sy_tr_step *step)
     for (uint64_t c = 0; c < norm->n_chunks; c++)
         t->norm_square += norm->sums[c];
     if (norm->is_last && !isfinite(t->norm_square))
-        return sy_error_set(SY_EARG, "the norm of the gradient is %g", sqrt(t->norm_square));
+        return sy_error_set(SY_EARG, "the norm of the gradient is %g",
+                            isnan(t->norm_square) ? NAN : sqrt(t->norm_square)); /* never -nan */
     return SY_OK;
 }
 
