@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <xxhash.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
@@ -69,16 +68,22 @@ static void test_every_flipped_bit(void **state)
     struct sy_snapshot_layout layout = layout_of("bits");
     struct sy_snapshot_info info;
     write_both(&layout);
-    size_t n = read_file(bytes, sizeof bytes), n_found = 0;
+    size_t n = read_file(bytes, sizeof bytes), n_found = 0, n_newer = 0;
     for (size_t bit = 0; bit < 8 * n; bit++) {
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
         write_file(bytes, n);
-        assert_int_equal(sy_snapshot_read_newest(&layout, &info, got, found), SY_OK);
-        assert_memory_equal(got, data[info.step], sizeof got); /* harmless, or not taken */
-        n_found += info.step == 1;
+        int status = sy_snapshot_read_newest(&layout, &info, got, found);
+        if (status == SY_EUNSUPPORTED) { /* '2' became '3' or '6' */
+            n_newer++;
+        } else {
+            assert_int_equal(status, SY_OK);
+            assert_memory_equal(got, data[info.step], sizeof got); /* harmless, or not taken */
+            n_found += info.step == 1;
+        }
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
     assert_true(n_found > 8 * n * 9 / 10);
+    assert_int_equal(n_newer, 2);
     write_file(bytes, n);
     assert_int_equal(sy_snapshot_read_newest(&layout, &info, got, found), SY_OK);
     assert_int_equal(info.step, 2);
@@ -124,34 +129,18 @@ static void test_another_job_or_model(void **state)
     assert_non_null(strstr(sy_error_text(), "another model"));
 }
 
-/* A file of a later version, whole by rule N2. */
+/* What a later version writes beside its format, and how it hashes it, is not known. */
 static void test_newer_format(void **state)
 {
     (void)state;
-    static const char format[] = "switchyard-snapshot-9";
-    char header[32], got[36];
+    static const char format[] = "switchyard-snapshot-19";
+    char got[36];
     struct sy_snapshot_layout layout = layout_of("newer");
     struct sy_snapshot_info info;
-    struct sy_safetensors_text texts[] = {
-        {"format", format}, {"job", "newer"},   {"job_hash", "1234"},   {"step", "3"},
-        {"loss", "0.5"},    {"data_xxh3", "0"}, {"header_xxh3", header}};
-    XXH3_state_t *hash = XXH3_createState();
-    XXH3_64bits_reset(hash);
-    for (int i = 0; i < 6; i++)
-        XXH3_64bits_update(hash, texts[i].value, strlen(texts[i].value) + 1);
-    for (int i = 0; i < 2; i++) {
-        int64_t numbers[4 + SY_MAX_RANK] = {tensors[i].dtype, tensors[i].rank,
-                                            (int64_t)tensors[i].offset_bytes,
-                                            (int64_t)tensors[i].bytes};
-        memcpy(numbers + 4, tensors[i].shape, (size_t)tensors[i].rank * sizeof(int64_t));
-        XXH3_64bits_update(hash, tensors[i].name, 2);
-        XXH3_64bits_update(hash, numbers, sizeof numbers);
-    }
-    snprintf(header, sizeof header, "%016llx", (unsigned long long)XXH3_64bits_digest(hash));
-    XXH3_freeState(hash);
+    struct sy_safetensors_text texts[] = {{"format", format}, {"hash", "of another kind"}};
     write_both(&layout);
     snprintf(path, sizeof path, "%s/newer-3.safetensors", folder);
-    assert_int_equal(sy_safetensors_write(path, tensors, 2, texts, 7, data[1], 36), SY_OK);
+    assert_int_equal(sy_safetensors_write(path, tensors, 2, texts, 2, data[1], 36), SY_OK);
     assert_int_equal(sy_snapshot_read_newest(&layout, &info, got, path), SY_EUNSUPPORTED);
     assert_non_null(strstr(sy_error_text(), format));
 }

@@ -234,8 +234,27 @@ static const char *metadata(const struct sy_safetensors *file, const char *key)
     return text ? text : "";
 }
 
+static int refuse_format(const struct sy_safetensors *file)
+{
+    return sy_error_set(SY_EUNSUPPORTED,
+                        "%s: its format is '%s', this version reads '%s'; go on with the version "
+                        "that wrote it, or give the job another snapshot folder",
+                        file->path, metadata(file, "format"), SY_SNAPSHOT_FORMAT);
+}
+
+/* What a later version hashes is not known here, and its snapshots must not give way to those of a run from the beginning. */
+static bool is_newer(const struct sy_safetensors *file)
+{
+    const size_t n = sizeof SY_SNAPSHOT_FORMAT - 2; /* all but the number */
+    const char *format = metadata(file, "format");
+    return !strncmp(format, SY_SNAPSHOT_FORMAT, n) &&
+           strtoul(format + n, NULL, 10) > strtoul(&SY_SNAPSHOT_FORMAT[n], NULL, 10);
+}
+
 static int check_header(const struct sy_safetensors *file)
 {
+    if (is_newer(file))
+        return refuse_format(file);
     uint64_t hash, wanted = strtoull(metadata(file, "header_xxh3"), NULL, 16);
     struct hash_input in = {.tensors = file->tensors, .n_tensors = file->n_tensors};
     for (size_t i = 0; i < SY_ARRAY_LEN(hashed_keys); i++)
@@ -252,11 +271,7 @@ static int check_header(const struct sy_safetensors *file)
 static int check_job(const struct sy_snapshot_layout *l, const struct sy_safetensors *file)
 {
     if (strcmp(metadata(file, "format"), SY_SNAPSHOT_FORMAT))
-        return sy_error_set(
-            SY_EUNSUPPORTED,
-            "%s: its format is '%s', this version reads '%s'; go on with the version "
-            "that wrote it, or give the job another snapshot folder",
-            file->path, metadata(file, "format"), SY_SNAPSHOT_FORMAT);
+        return refuse_format(file);
     uint64_t hash = strtoull(metadata(file, "job_hash"), NULL, 16);
     if (hash != l->job_hash || strcmp(metadata(file, "job"), l->job_name))
         return sy_error_set(SY_EARG,

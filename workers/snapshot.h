@@ -4,8 +4,9 @@
  *
  * N1: a file that has its final name is complete; what a killed writer leaves ends in .tmp-PID and is removed at start.
  * N2: __metadata__ holds format, job, job_hash, step, loss, data_xxh3 (of all bytes behind the header) and header_xxh3 (of the others and
- *     of names, types, shapes and places of the tensors). A reader checks the header's hash first: where it fits, another
- *     format, job or model is meant, and refused; where it does not, the file is damaged, and the one before is taken.
+ *     of names, types, shapes and places of the tensors). A later format is refused, whatever else the file says. Then a reader
+ *     checks the header's hash: where it fits, another job or model is meant, and refused; where it does not, the file is damaged, and the
+ *     one before is taken.
  * N3: a write that fails removes its own .tmp and touches no older snapshot.
  * N4: one writer at a time has a job's name in a folder, on this machine. */
 #ifndef SY_WORKERS_SNAPSHOT_H
