@@ -54,7 +54,7 @@ SY_FORMULA float sy_formula_sigmoid(float x)
 
 SY_FORMULA float sy_formula_clamp(float x, float low, float high)
 {
-    return fminf(fmaxf(x, low), high);
+    return x < low ? low : x > high ? high : x; /* what is no number stays none */
 }
 
 SY_FORMULA float sy_curve_of(const struct sy_curve *c, float x)

@@ -6,7 +6,9 @@
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/elementwise.h"
+#include "workers/host/train_curve_rows.h"
 #include "workers/host/train_internal.h"
+#include "workers/host/train_parts.h"
 #include "workers/train_formulas.h"
 
 #define PARALLEL_FROM 16384
@@ -23,9 +25,7 @@ static int run_unary(struct sy_trainer *t, const struct sy_tr_step *step)
     const struct curve *c = step->data;
     float *y = sy_tr_at(t, step, 0);
     const float *x = sy_tr_at(t, step, 1);
-#pragma omp parallel for schedule(static) if (c->n > PARALLEL_FROM)
-    for (int64_t i = 0; i < c->n; i++)
-        y[i] = sy_curve_of(&c->of, x[i]);
+    IN_PARTS((uint64_t)c->n, sy_curve_row(&c->of, x + from, y + from, count))
     return SY_OK;
 }
 
@@ -34,9 +34,8 @@ static int run_unary_back(struct sy_trainer *t, const struct sy_tr_step *step)
     const struct curve *c = step->data;
     float *dx = sy_tr_at(t, step, 0);
     const float *x = sy_tr_at(t, step, 1), *y = sy_tr_at(t, step, 2), *dy = sy_tr_at(t, step, 3);
-#pragma omp parallel for schedule(static) if (c->n > PARALLEL_FROM)
-    for (int64_t i = 0; i < c->n; i++)
-        dx[i] = dy[i] * sy_curve_slope(&c->of, x[i], y[i]);
+    IN_PARTS((uint64_t)c->n,
+             sy_curve_row_back(&c->of, x + from, y + from, dy + from, dx + from, count))
     return SY_OK;
 }
 
