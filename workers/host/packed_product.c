@@ -59,6 +59,8 @@ SY_CLONES static void panel(bool adds, int64_t m, int64_t width, int64_t k, cons
     int64_t r = 0;
     for (; r + ROWS <= m; r += ROWS)
         some_rows(adds, ROWS, width, k, a + r * lda, lda, w, c + r * ldc, ldc);
+    for (; r + 2 <= m; r += 2)
+        some_rows(adds, 2, width, k, a + r * lda, lda, w, c + r * ldc, ldc);
     for (; r < m; r++)
         some_rows(adds, 1, width, k, a + r * lda, lda, w, c + r * ldc, ldc);
 }

@@ -64,7 +64,9 @@ int64_t sy_tr_recurrent_row(const struct cell *c, const int32_t *lengths, int64_
 
 void sy_tr_recurrent_share(const struct cell *c, int part, int parts, int64_t *from, int64_t *to)
 {
-    int64_t width = SY_ALIGN_UP((c->batch + parts - 1) / parts, 4); /* as products take them */
+    int64_t width = (c->batch + parts - 1) / parts;
+    if (c->batch >= 4 * parts)
+        width = SY_ALIGN_UP(width, 4); /* as products take them */
     *from = SY_MIN(part * width, c->batch);
     *to = SY_MIN(*from + width, c->batch);
 }
