@@ -216,6 +216,11 @@ static void train_runs_draws_and_explains_here(void **state)
     assert_int_equal(run("train %s --explain --steps 3", job), 0);
     assert_non_null(strstr(output, "forward"));
     assert_non_null(strstr(output, "huge pages: never"));
+    assert_non_null(strstr(output, "convolutions: channels last"));
+    assert_int_equal(setenv("SY_TRAIN_LAYOUT", "last", 1), 0);
+    assert_int_equal(run("train %s --local", job), 1);
+    assert_non_null(strstr(output, "SY_TRAIN_LAYOUT is 'last'"));
+    unsetenv("SY_TRAIN_LAYOUT");
     assert_int_equal(run("train %s %s", job, job), 2);
     assert_int_equal(run("train %s --steps 0", job), 2);
     file = fopen(job, "wb");

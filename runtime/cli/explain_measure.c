@@ -136,6 +136,8 @@ static int measure(const char *text, const struct sy_explain_variant *variant, i
     }
     if (variant->instructions)
         setenv("DNNL_MAX_CPU_ISA", variant->instructions, 1);
+    if (variant->layout)
+        setenv("SY_TRAIN_LAYOUT", variant->layout, 1);
     char *changed = text_of(text, variant);
     if (!changed)
         return sy_error_set(SY_ENOMEM_HOST, "no room for the job's text");

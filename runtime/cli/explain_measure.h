@@ -18,6 +18,7 @@ struct sy_explain_variant {
     int numa_node;            /* -1: any */
     const char *precision;    /* NULL: as the job says */
     const char *instructions; /* oneDNN's DNNL_MAX_CPU_ISA, NULL: all */
+    const char *layout;       /* SY_TRAIN_LAYOUT, NULL: as oneDNN likes it */
 };
 
 struct sy_explain_layer {

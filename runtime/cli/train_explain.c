@@ -105,6 +105,7 @@ static void list_variants(struct explained *e, const char *precision)
     }
     add(e, is_f32 ? "precision: bf16 instead of f32" : "precision: f32 instead of bf16")
         ->precision = is_f32 ? "bf16" : "f32";
+    add(e, "convolutions: channels last")->layout = "channels_last";
     add(e, "huge pages: never")->huge = SY_HUGE_NEVER;
     for (int node = 0; numa_available() >= 0 && numa_num_configured_nodes() > 1 &&
                        node < SY_MIN(numa_num_configured_nodes(), 4);
@@ -150,8 +151,6 @@ static void print_variants(const struct explained *e)
             printf("  %s: %s\n", e->variants[v].name, e->why[v]);
     if (numa_available() < 0 || numa_num_configured_nodes() < 2)
         printf("  NUMA node: this machine has one\n");
-    printf(
-        "  channels last: no switch; each convolution asks oneDNN for the layout that suits it\n");
 }
 
 int sy_train_explain(const char *text, int n_steps)

@@ -55,6 +55,16 @@ struct conv {
     dnnl_memory_desc_t gradient;                          /* of the filter: float32 always */
 };
 
+/* Of what lies between convolutions: as oneDNN likes it, unless something else was asked for. */
+static dnnl_memory_desc_t activations_md(const struct sy_trainer *t, int rank, const int64_t *dims)
+{
+    static const dnnl_format_tag_t last[] = {dnnl_nwc, dnnl_nhwc, dnnl_ndhwc};
+    dnnl_memory_desc_t md = sy_tr_any_product(t, rank, dims);
+    if (t->is_channels_last)
+        dnnl_memory_desc_init_by_tag(&md, rank, dims, md.data_type, last[rank - 3]);
+    return md;
+}
+
 static int conv_weights_dims(const struct sy_trainer *t, const struct sy_node *node, struct conv *c)
 {
     int64_t dims[SY_MAX_RANK];
@@ -80,11 +90,11 @@ static int conv_describe(const struct sy_trainer *t, int n, struct conv *c)
     SY_TRY(c->rank = sy_tr_dims(t, node->inputs[0], c->in));
     SY_TRY(sy_tr_dims(t, node->outputs[0], c->out));
     SY_TRY(conv_weights_dims(t, node, c));
-    c->source = sy_tr_any_product(t, c->rank, c->in);
+    c->source = activations_md(t, c->rank, c->in);
     c->filter = sy_tr_any_product(t, c->weights_rank, c->weights);
     c->gradient = sy_tr_any(c->weights_rank, c->weights);
     c->bias = bias_of(node) >= 0 ? sy_tr_any(1, &c->out[1]) : (dnnl_memory_desc_t){0};
-    c->destination = sy_tr_any_product(t, c->rank, c->out);
+    c->destination = activations_md(t, c->rank, c->out);
     return SY_OK;
 }
 

@@ -39,8 +39,19 @@ static void destroy(struct sy_trainer *t)
     free(t);
 }
 
+/* SY_TRAIN_LAYOUT: to measure what the choice is worth. */
+static int choose_layout(struct sy_trainer *t)
+{
+    const char *text = getenv("SY_TRAIN_LAYOUT");
+    t->is_channels_last = text && !strcmp(text, "channels_last");
+    if (text && !t->is_channels_last && strcmp(text, "auto") != 0)
+        return sy_error_set(SY_EARG, "SY_TRAIN_LAYOUT is '%s'; known: auto, channels_last", text);
+    return SY_OK;
+}
+
 static int open_library(struct sy_trainer *t)
 {
+    SY_TRY(choose_layout(t));
     SY_TRY(sy_tr_check(dnnl_engine_create(&t->engine, dnnl_cpu, 0), "engine", "trainer"));
     SY_TRY(sy_tr_check(dnnl_stream_create(&t->stream, t->engine, dnnl_stream_default_flags),
                        "stream", "trainer"));

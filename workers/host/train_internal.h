@@ -143,6 +143,7 @@ struct sy_trainer {
     int node;                       /* for which steps are being added */
     bool is_backward;               /* the loss is there */
     bool is_training;               /* the running step is one of the gradient phase */
+    bool is_channels_last;          /* between convolutions: as SY_TRAIN_LAYOUT says */
     double norm_square;             /* of the gradient, since the last phase's end */
     uint64_t draw;                  /* number of the batch since the beginning: dropout's counter */
     uint64_t persistent_bytes, ephemeral_bytes;
