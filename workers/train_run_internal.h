@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/base/clock.h"
 #include "workers/job.h"
 #include "workers/prefetch.h"
 #include "workers/snapshot.h"
