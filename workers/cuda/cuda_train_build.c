@@ -8,6 +8,7 @@
 #include "workers/cuda/cuda_train.h"
 #include "workers/host/workspace_plan.h"
 #include "workers/train_choice.h"
+#include "workers/train_rules.h"
 
 /* ---- batch and loss ----------------------------------------------------------------------------------- */
 
@@ -52,21 +53,6 @@ static int build_inputs(struct sy_trainer *t)
     }
     t->host_loss = t->host_labels;
     return SY_OK;
-}
-
-/* Softmax at the end of a network trained with cross entropy, or Sigmoid with bce, is part of the loss: it is left out. */
-static int logits_tensor(const struct sy_trainer *t, int *n_nodes)
-{
-    const struct sy_graph *g = t->graph;
-    const struct sy_node *last = &g->nodes[g->n_nodes - 1];
-    bool is_part = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY
-                       ? last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX
-                       : t->options.loss == SY_LOSS_BCE && last->op == SY_OP_SIGMOID;
-    *n_nodes = g->n_nodes;
-    if (!is_part || last->outputs[0] != g->outputs[0])
-        return g->outputs[0];
-    *n_nodes = g->n_nodes - 1;
-    return last->inputs[0];
 }
 
 static int64_t count_labels(const struct sy_trainer *t)
@@ -271,15 +257,6 @@ static int place_ephemeral(struct sy_trainer *t)
 
 /* ---- lists -------------------------------------------------------------------------------------------- */
 
-static const char *slot_suffix(const struct sy_trainer *t, int slot)
-{
-    if (slot < 0)
-        return "";
-    if (t->options.optimizer == SY_OPTIMIZER_SGD)
-        return ".momentum";
-    return slot == 0 ? ".adam_m" : ".adam_v";
-}
-
 static int add_states(struct sy_trainer *t, int param)
 {
     const char *name = t->graph->tensors[t->params[param].tensor].name;
@@ -289,11 +266,9 @@ static int add_states(struct sy_trainer *t, int param)
             return SY_ENOMEM_HOST;
         state->param = param;
         state->slot = slot;
-        state->name = malloc(strlen(name) + 16);
+        state->name = sy_train_state_name(name, t->options.optimizer, slot);
         if (!state->name)
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a name");
-        strcpy(state->name, name);
-        strcat(state->name, slot_suffix(t, slot));
+            return SY_ENOMEM_HOST;
     }
     return SY_OK;
 }
@@ -365,7 +340,7 @@ int sy_cutr_build(struct sy_trainer *t)
     SY_TRY(check_options(t));
     choose_trained(t);
     SY_TRY(build_inputs(t));
-    int logits = logits_tensor(t, &n_nodes);
+    int logits = sy_train_logits(t->graph, t->options.loss, &n_nodes);
     for (int n = 0; n < n_nodes; n++)
         SY_TRY(build_node(t, n));
     SY_TRY(build_loss(t, logits));

@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_train.h"
+#include "workers/train_rules.h"
 
 #define LOSS_MARK (SY_MATH_MARKS - 1)
 
@@ -369,31 +370,10 @@ static double loss(const struct sy_trainer *t)
     return (double)news_of(t)->loss;
 }
 
-static int64_t largest(const float *x, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
-
-/* With one output and bce: whether its sign says the label. */
-static bool is_right(const struct sy_trainer *t, const float *x, const float *wanted)
-{
-    if (t->options.loss == SY_LOSS_BCE && t->n_outputs == 1)
-        return (x[0] > 0.0f) == (wanted[0] > 0.5f);
-    return largest(x, t->n_outputs) == largest(wanted, t->n_outputs);
-}
-
-/* For mse and bce the class is the largest of the wanted outputs. */
 static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
 {
-    const float *wanted = (const float *)(const void *)(t->host + t->host_labels);
-    const int32_t *labels = (const int32_t *)(const void *)wanted;
-    bool are_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
-    int64_t correct = 0, n = t->n_outputs, each = t->n_positions / t->options.batch;
-    uint64_t bytes = (uint64_t)(rows * each * n) * sizeof(float);
+    int64_t all = rows * (t->n_positions / t->options.batch);
+    uint64_t bytes = (uint64_t)(all * t->n_outputs) * sizeof(float);
     float *x = malloc(bytes + 1);
     if (!x || t->ops->to_host(t->math, sy_cutr_pointer(t, t->logits), x, bytes) < 0 ||
         t->ops->synchronize(t->math) < 0) {
@@ -402,11 +382,10 @@ static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
         free(x);
         return 0; /* what made it fail ends the job at its next step */
     }
-    for (int64_t r = 0; r < rows * each; r++)
-        correct += are_classes ? largest(x + r * n, n) == labels[r]
-                               : is_right(t, x + r * n, wanted + r * n);
+    int64_t right =
+        sy_train_count_right(t->options.loss, x, t->host + t->host_labels, all, t->n_outputs);
     free(x);
-    return correct;
+    return right;
 }
 
 const struct sy_trainer_ops sy_cuda_trainer = {

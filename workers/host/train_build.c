@@ -6,6 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/train_internal.h"
 #include "workers/train_choice.h"
+#include "workers/train_rules.h"
 
 int sy_tr_refuse(const struct sy_node *node, const char *why)
 {
@@ -161,21 +162,6 @@ int sy_tr_gradient_add(struct sy_trainer *t, int tensor, int value)
 
 /* ---- the loss ----------------------------------------------------------------------------------- */
 
-/* Softmax at the end of a network trained with cross entropy, or Sigmoid with bce, is part of the loss: it is left out. */
-static int logits_tensor(const struct sy_trainer *t, int *last_node)
-{
-    const struct sy_graph *g = t->graph;
-    const struct sy_node *last = &g->nodes[g->n_nodes - 1];
-    bool is_part = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY
-                       ? last->op == SY_OP_SOFTMAX || last->op == SY_OP_LOG_SOFTMAX
-                       : t->options.loss == SY_LOSS_BCE && last->op == SY_OP_SIGMOID;
-    *last_node = g->n_nodes;
-    if (!is_part || last->outputs[0] != g->outputs[0])
-        return g->outputs[0];
-    *last_node = g->n_nodes - 1;
-    return last->inputs[0];
-}
-
 static int build_loss(struct sy_trainer *t, int tensor)
 {
     struct sy_tr_tensor *logits = &t->tensors[tensor];
@@ -316,7 +302,7 @@ int sy_tr_build(struct sy_trainer *t)
     SY_TRY(count_consumers(t));
     choose_trained(t);
     SY_TRY(build_inputs(t));
-    int logits = logits_tensor(t, &n_nodes);
+    int logits = sy_train_logits(t->graph, t->options.loss, &n_nodes);
     SY_TRY(build_forward(t, n_nodes));
     SY_TRY(build_loss(t, logits));
     SY_TRY(build_backward(t, n_nodes));

@@ -8,6 +8,7 @@
 #include "workers/host/clones.h"
 #include "workers/host/train_internal.h"
 #include "workers/host/train_parts.h"
+#include "workers/train_rules.h"
 
 SY_CLONES static void sum_part(float *to, const float *a, const float *b, uint64_t n)
 {
@@ -134,32 +135,9 @@ int sy_tr_kernel_loss(struct sy_trainer *t, const struct sy_tr_step *step)
     return cross_entropy(t, diff, x, labels);
 }
 
-static int64_t largest(const float *x, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
-
-/* With one output and bce: whether its sign says the label. */
-static bool is_right(const struct sy_trainer *t, const float *x, const float *wanted)
-{
-    if (t->options.loss == SY_LOSS_BCE && t->n_outputs == 1)
-        return (x[0] > 0.0f) == (wanted[0] > 0.5f);
-    return largest(x, t->n_outputs) == largest(wanted, t->n_outputs);
-}
-
-/* For mse and bce the class is the largest of the wanted outputs. */
 int64_t sy_tr_kernel_correct(const struct sy_trainer *t, int64_t rows)
 {
-    const float *x = t->values[t->logits].data, *wanted = t->values[t->labels].data;
-    const int32_t *labels = (const int32_t *)(const void *)wanted;
-    bool are_classes = t->options.loss == SY_LOSS_SOFTMAX_CROSS_ENTROPY;
-    int64_t correct = 0, n = t->n_outputs, each = t->n_positions / t->options.batch;
-    for (int64_t r = 0; r < rows * each; r++)
-        correct += are_classes ? largest(x + r * n, n) == labels[r]
-                               : is_right(t, x + r * n, wanted + r * n);
-    return correct;
+    int64_t each = t->n_positions / t->options.batch;
+    return sy_train_count_right(t->options.loss, t->values[t->logits].data,
+                                t->values[t->labels].data, rows * each, t->n_outputs);
 }

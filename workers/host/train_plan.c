@@ -5,6 +5,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/train_internal.h"
+#include "workers/train_rules.h"
 
 /* At most this many elements in one update step: three streams of 4 MiB pass in about 2 ms on one core. */
 #define UPDATE_ELEMENTS (1u << 20)
@@ -120,15 +121,6 @@ static int add_updates(struct sy_trainer *t, int param)
     return SY_OK;
 }
 
-static const char *slot_suffix(const struct sy_trainer *t, int slot)
-{
-    if (slot < 0)
-        return "";
-    if (t->options.optimizer == SY_OPTIMIZER_SGD)
-        return ".momentum";
-    return slot == 0 ? ".adam_m" : ".adam_v";
-}
-
 static int add_states(struct sy_trainer *t, int param)
 {
     const char *name = t->graph->tensors[t->params[param].tensor].name;
@@ -138,13 +130,9 @@ static int add_states(struct sy_trainer *t, int param)
             return SY_ENOMEM_HOST;
         state->param = param;
         state->slot = slot;
-        size_t bytes = strlen(name) + 16;
-        state->name = malloc(bytes);
+        state->name = sy_train_state_name(name, t->options.optimizer, slot);
         if (!state->name)
-            return sy_error_set(SY_ENOMEM_HOST, "training plan: no room for a name of %zu bytes",
-                                bytes);
-        strcpy(state->name, name);
-        strcat(state->name, slot_suffix(t, slot));
+            return SY_ENOMEM_HOST;
     }
     return SY_OK;
 }
