@@ -331,44 +331,43 @@ static int would_cycle(struct sy_residency *r, struct sy_model_books *m)
     return 1;
 }
 
-static int refuse_busy(const struct sy_residency *r, int model)
+static int refuse_busy(const struct sy_residency *r)
 {
     return sy_error_set(SY_EBUSY,
-                        "model %d fits only when models that stream or run now have finished: "
+                        "it fits only when models that stream or run now have finished: "
                         "%llu of %llu pool bytes are free",
-                        model, (unsigned long long)sy_pool_free_bytes(r->pool),
+                        (unsigned long long)sy_pool_free_bytes(r->pool),
                         (unsigned long long)sy_pool_capacity_bytes(r->pool));
 }
 
-static int refuse_whole(const struct sy_residency *r, int model, const struct sy_model_books *m)
+static int refuse_whole(const struct sy_residency *r, const struct sy_model_books *m)
 {
     uint64_t sum = 0;
     for (int i = 0; i < m->n_groups; i++)
         sum += sy_model_block_bytes(m, i);
     return sy_error_set(SY_ENOMEM_DEVICE,
-                        "model %d needs %llu bytes in %d groups; the pool of %llu has not that "
+                        "it needs %llu bytes in %d groups; the pool of %llu has not that "
                         "much room beside what else is in it; let it cycle or make the pool "
                         "larger (--pool-bytes)",
-                        model, (unsigned long long)sum, m->n_groups,
+                        (unsigned long long)sum, m->n_groups,
                         (unsigned long long)sy_pool_capacity_bytes(r->pool));
 }
 
 /* It did not fit beside what is pinned: say whether it ever will, and cycle if only that is left. */
-static int place_otherwise(struct sy_residency *r, int model, struct sy_model_books *m,
-                           bool may_cycle)
+static int place_otherwise(struct sy_residency *r, struct sy_model_books *m, bool may_cycle)
 {
     int whole = would_fit_whole(r, m);
     SY_TRY(whole);
     if (whole)
-        return refuse_busy(r, model);
+        return refuse_busy(r);
     if (!may_cycle)
-        return refuse_whole(r, model, m);
+        return refuse_whole(r, m);
     int status = place_cycling(r, m);
     if (status != SY_ENOMEM_DEVICE)
         return status;
     int later = would_cycle(r, m);
     SY_TRY(later);
-    return later ? refuse_busy(r, model) : sy_error_prefix(SY_ENOMEM_DEVICE, "model %d", model);
+    return later ? refuse_busy(r) : status;
 }
 
 int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
@@ -383,7 +382,7 @@ int sy_residency_place(struct sy_residency *r, int model, bool may_cycle,
     if (!complete) {
         int status = place_whole(r, m);
         if (status == SY_ENOMEM_DEVICE)
-            status = place_otherwise(r, model, m, may_cycle);
+            status = place_otherwise(r, m, may_cycle);
         SY_TRY(status);
         n_before = m->n_kept;
     }

@@ -76,7 +76,7 @@ static int open_rig(struct rig *r, const struct size *size)
     int n = size->n_jobs > 0 ? size->n_jobs : 1;
     struct sy_lanes_config lanes = {lanes_bytes ? lanes_bytes : MB, n, 16, true};
     struct sy_policy_config policy = {size->kind, n, 0, 0};
-    struct sy_admission_config admission = {2 * QUEUE, 0, false};
+    struct sy_admission_config admission = {.max_requests = 2 * QUEUE};
     *r = (struct rig){.random = 88172645463325252ull, .n_models = size->n_models};
     SY_TRY(sy_pool_new(pool, &r->pool));
     SY_TRY(sy_lanes_new(r->pool, NULL, &lanes, &r->lanes));

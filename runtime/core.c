@@ -395,7 +395,7 @@ static int take_options(struct sy_core *core, struct sy_core_request *r,
                             MOST_CLASS);
     r->class_ = options->class_;
     r->deadline_ns = options->deadline_ns ? r->report.arrived_ns + options->deadline_ns : 0;
-    r->predicted_ns = sy_core_predict(core, r);
+    r->guess = sy_core_predict(core, r);
     return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
 }
 
@@ -421,13 +421,12 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const ui
     core->requests = r;
     core->n_requests++;
     sy_core_tick(core);
-    struct sy_sched_request wants = {
-        .id = r->id,
-        .model = index,
-        .batch = batch,
-        .class_ = r->class_,
-        .deadline_ns = r->deadline_ns,
-        .duration = sy_predictor_correct(core->predictor, index, 0, r->predicted_ns)};
+    struct sy_sched_request wants = {.id = r->id,
+                                     .model = index,
+                                     .batch = batch,
+                                     .class_ = r->class_,
+                                     .deadline_ns = r->deadline_ns,
+                                     .duration = sy_core_duration(core, index, r->guess)};
     struct sy_prediction prediction;
     status = sy_sched_request(core->sched, &wants, &prediction);
     if (status < 0) {
@@ -483,8 +482,7 @@ static void learn(struct sy_core *core, const struct sy_core_request *r)
     core->last_finish_ns = r->report.finished_ns;
     core->n_late += r->deadline_ns && r->report.finished_ns > r->deadline_ns;
     if (r->report.attempts == 1 && r->report.finished_ns > begun)
-        sy_predictor_observe_compute(core->predictor, r->model, r->report.bound_ns,
-                                     r->report.finished_ns - begun);
+        sy_core_learn(core, r->model, r->guess, r->report.finished_ns - begun);
 }
 
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,

@@ -85,6 +85,7 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.swapped = false;
         r->report.preempted |= a->preempts;
         r->report.bound_ns = sy_core_swap_bound(core, m, a->batch, a->places, a->n_groups);
+        r->guess = sy_core_guess(core, m, a->batch, a->places, a->n_groups);
         if (a->preempts)
             core->preempting_request = r->id;
         sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,
@@ -248,8 +249,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
-    sy_sched_expect(core->sched, r->id,
-                    sy_predictor_correct(core->predictor, a->model, 0, r->report.bound_ns));
+    sy_sched_expect(core->sched, r->id, sy_core_duration(core, a->model, r->guess));
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 

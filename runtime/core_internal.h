@@ -3,7 +3,7 @@
  *   core.c           start, stop, drain, requests           core_actions.c   carries out what the scheduler decided
  *   core_models.c    the model table                        core_messages.c  what workers say
  *   core_jobs.c      training jobs                          core_status.c    status JSON
- *   core_batch.c     requests that run together
+ *   core_batch.c     requests that run together             core_predict.c   how long a request takes
  *   core_rules.c     policy, tenants, shares */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
@@ -32,13 +32,14 @@ enum sy_core_model_state { SY_MODEL_ADDING, SY_MODEL_READY, SY_MODEL_UNAVAILABLE
 /* What its head is worth: core_heads.c. */
 struct sy_model_heads {
     int free_prefix;     /* groups */
-    uint64_t *bytes;     /* [0..free_prefix]: of the first so many groups */
+    uint64_t *bytes;     /* [0..n_groups]: of the first so many groups */
     double *saved_ns;    /* [0..n_groups]: what a swap saves with them there */
     sy_ns nothing_ns;    /* a swap with none of them */
     uint64_t pool_bytes; /* of all groups */
     bool out;            /* was evicted by command: no head until the next request */
     double rate;         /* requests a second, lately */
     sy_ns rate_ns;       /* when that was */
+    double scale;        /* sy_core_compute_scale that the times above were made with */
 };
 
 struct sy_core_model {
@@ -86,11 +87,19 @@ struct sy_core_worker {
     bool gone;                        /* given up */
 };
 
+/* By profile and what was learned of the model's computation; how far runs that move something are off besides is learned apart. */
+struct sy_core_guess {
+    sy_ns ns;
+    bool moves;
+};
+
 struct sy_core_request {
     struct sy_core_request *next;
     uint64_t id, run;
     int model, tenant, class_;
-    sy_ns deadline_ns, predicted_ns; /* by profile, uncorrected, for this residency */
+    sy_ns deadline_ns;
+    struct sy_core_guess
+        guess; /* for what of its model is there: when it came, then when it started */
     int64_t batch;
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs;
@@ -206,10 +215,6 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
                          const char *error);
 
-/* How long this request, not yet taken, takes by profile, with what of its model will be resident when its turn comes: as the queue is
- * now. */
-sy_ns sy_core_predict(const struct sy_core *core, const struct sy_core_request *wants);
-
 /* core_actions.c */
 void sy_core_pump(struct sy_core *core); /* carries out all actions that are waiting */
 void sy_core_read_done(void *core, const struct sy_storage_job *job);
@@ -230,13 +235,30 @@ void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_bac
 void sy_core_settle_models(
     struct sy_core *core); /* models that all workers have now, and workers that have all */
 void sy_core_free_models(struct sy_core *core);
+
+/* core_predict.c */
+struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);
+/* What the planner sees of a model, its computation as it was observed here; to be freed. NULL: no memory. */
+struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
+                                          int64_t batch);
+/* Observed computation / profile. */
+double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m);
+/* No run with these places ends sooner, by profile. */
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
                          const struct sy_group_place *places, int n_places);
+struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
+                                   int64_t batch, const struct sy_group_place *places,
+                                   int n_places);
+/* This request, not yet taken, with what of its model will be resident when its turn comes: as the queue is now. */
+struct sy_core_guess sy_core_predict(const struct sy_core *core,
+                                     const struct sy_core_request *wants);
+struct sy_duration sy_core_duration(const struct sy_core *core, int model,
+                                    struct sy_core_guess guess);
+void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
 
 /* core_heads.c: which heads the pool keeps, by the requests that were seen. */
-/* The model's groups are cut for `link`; read_bytes as in loader/direct_read.h. ENOMEM_HOST. */
-int sy_core_heads_make(struct sy_core_model *m, const struct sy_plan_layer *layers,
-                       const struct sy_link_cost *link);
+/* Of a model that is cut; again later: with what was learned meanwhile. On ENOMEM_HOST nothing changed. */
+int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m);
 void sy_core_heads_free(struct sy_core_model *m);
 void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m); /* a request for it came */
 void sy_core_heads_spend(

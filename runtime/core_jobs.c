@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 #include "runtime/core_internal.h"
 
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
@@ -166,6 +167,8 @@ static int read_text(struct sy_core *core, struct sy_core_job *j)
     j->opportunistic = class_ && strcmp(class_, "opportunistic") == 0;
     if (!j->name)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
+    else if (j->name[sy_printable_length(j->name)]) /* it is shown on terminals and in the log */
+        status = sy_error_set(SY_EARG, "job: a name has no control characters");
     else if (tenant)
         status = sy_core_tenant_find(core, tenant, &j->tenant);
     json_decref(json);

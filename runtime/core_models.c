@@ -35,21 +35,14 @@ void sy_core_free_models(struct sy_core *core)
 
 /* ---- groups ----------------------------------------------------------------------------------- */
 
-static struct sy_plan_layer *plan_layers(const struct sy_package *p, int64_t batch)
-{
-    struct sy_plan_layer *layers = calloc((size_t)p->n_layers + 1, sizeof *layers);
-    for (int i = 0; layers && i < p->n_layers; i++)
-        layers[i] = (struct sy_plan_layer){.bytes = p->layers[i].bytes,
-                                           .compute_ns = sy_package_layer_ns(p, i, batch)};
-    return layers;
-}
-
-/* Groups are what is evicted and what takes turns in the pool when a model cycles: some sixteen should fit into the pool. More
- * than a few dozen of one model gain nothing. */
+/* Groups are what is evicted, what a head is made of, and what takes turns in the pool when a model cycles: some sixteen should fit into
+ * the pool, and a model should have some thirty, as long as what they cost in all stays under a hundredth of their copies. */
 static uint64_t largest_group(const struct sy_core *core, const struct sy_package *p)
 {
-    return SY_MAX(SY_MAX(sy_pool_size(core->pool) / 16, p->weights_bytes / (SY_MAX_GROUPS / 2)),
-                  SMALLEST_GROUP);
+    struct sy_link_cost link = sy_core_link(core, p);
+    uint64_t cheap = (uint64_t)(100 * (link.alpha_ns + link.sigma_ns) * link.bytes_per_ns);
+    uint64_t least = SY_MAX(p->weights_bytes / (SY_MAX_GROUPS / 2), SMALLEST_GROUP);
+    return SY_MAX(SY_MIN(sy_pool_size(core->pool) / 16, cheap), least);
 }
 
 static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
@@ -60,15 +53,6 @@ static int one_group(const struct sy_package *p, struct sy_group **groups, int *
     **groups = (struct sy_group){.n_layers = p->n_layers, .bytes = p->weights_bytes};
     *n = 1;
     return SY_OK;
-}
-
-static struct sy_link_cost link_of(const struct sy_core *core, const struct sy_package *p)
-{
-    struct sy_link_cost link = core->link;
-
-    if (core->unified && p->profile.storage_bytes_per_s > 0)
-        link.bytes_per_ns = (double)p->profile.storage_bytes_per_s / 1e9;
-    return link;
 }
 
 /* What a batch reads of the tables that may stay in the image, for the largest batch that is kept ready; all 0 elsewhere. */
@@ -87,7 +71,7 @@ static uint64_t *table_reads(const struct sy_core *core, const struct sy_package
 static int planned(const struct sy_core *core, const struct sy_package *p,
                    struct sy_plan_layer *layers, struct sy_group **groups, int *n)
 {
-    struct sy_link_cost link = link_of(core, p);
+    struct sy_link_cost link = sy_core_link(core, p);
     struct sy_direct_plan plan;
     uint64_t limit = largest_group(core, p), *reads = table_reads(core, p);
     if (!reads)
@@ -126,8 +110,7 @@ static int note_groups(struct sy_core_model *m)
 
 static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
 {
-    struct sy_plan_layer *layers = plan_layers(m->package, 1);
-    struct sy_link_cost link = link_of(core, m->package);
+    struct sy_plan_layer *layers = sy_core_plan_layers(core, m, 1);
     int status;
     if (!layers)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", m->package->n_layers);
@@ -143,103 +126,9 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
     if (status == SY_OK)
         status = note_groups(m);
     if (status == SY_OK)
-        status = sy_core_heads_make(m, layers, &link);
+        status = sy_core_heads_make(core, m);
     free(layers);
     return status;
-}
-
-sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
-                         const struct sy_group_place *places, int n_places)
-{
-    struct sy_link_cost link = link_of(core, m->package);
-    struct sy_plan_layer *layers = plan_layers(m->package, batch);
-    if (!layers)
-        return 0;
-    for (int g = 0; g < n_places; g++)
-        for (int l = 0; places[g].resident && l < m->groups[g].n_layers; l++)
-            layers[m->groups[g].first_layer + l].bytes = 0;
-    for (int g = 0; g < m->n_groups; g++)
-        if (m->direct[g])
-            layers[m->groups[g].first_layer].bytes = 0;
-    sy_ns bound = sy_plan_bound(layers, m->package->n_layers, &link);
-    free(layers);
-    return bound;
-}
-
-static bool runs_before(const struct sy_core_request *r, const struct sy_core_request *wants)
-{
-    sy_ns none = UINT64_MAX, deadline = r->deadline_ns ? r->deadline_ns : none;
-    if (r->run != 0 || r->class_ != wants->class_)
-        return r->run != 0 || r->class_ < wants->class_;
-    return deadline <= (wants->deadline_ns ? wants->deadline_ns : none);
-}
-
-/* What those that run before a request do to its model's place in the pool. */
-struct ahead {
-    bool same;              /* one of them is for the same model */
-    uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */
-};
-
-static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_request *wants)
-{
-    const struct sy_residency *pool = sy_sched_residency(core->sched);
-    bool seen[SY_MAX_MODELS] = {false};
-    struct ahead ahead = {0};
-    for (const struct sy_core_request *r = core->requests; r; r = r->next) {
-        if (seen[r->model] || !runs_before(r, wants))
-            continue;
-        seen[r->model] = true;
-        if (r->model == wants->model) {
-            ahead.same = true;
-            continue;
-        }
-        uint64_t all = core->models[r->model].heads.pool_bytes;
-        uint64_t here = sy_residency_resident_bytes(pool, r->model);
-        ahead.bytes += all;
-        ahead.coming += all > here ? all - here : 0;
-    }
-    return ahead;
-}
-
-/* Beside jobs and workspace. */
-static uint64_t room_of_models(const struct sy_core *core)
-{
-    uint64_t room = sy_pool_free_bytes(sy_sched_pool(core->sched));
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used)
-            room += sy_residency_resident_bytes(sy_sched_residency(core->sched), i);
-    return room;
-}
-
-/* Groups that will be in the pool when its turn comes, as far as the queue tells: after one for the same model all of them, unless the
- * others do not fit beside it; else those that are there, unless room is made at their cost: then the head. */
-static int n_resident_then(const struct sy_core *core, const struct sy_core_request *wants)
-{
-    const struct sy_residency *residency = sy_sched_residency(core->sched);
-    const struct sy_core_model *m = &core->models[wants->model];
-    const struct sy_pool *pool = sy_sched_pool(core->sched);
-    int now = sy_residency_n_resident(residency, wants->model);
-    int head = SY_MIN(now, sy_residency_n_head(residency, wants->model));
-    struct ahead ahead = look_ahead(core, wants);
-    if (ahead.same) {
-        uint64_t room = room_of_models(core);
-        return m->heads.pool_bytes + ahead.bytes <= room ? m->n_groups
-               : m->heads.pool_bytes <= room             ? head
-                                                         : now;
-    }
-    uint64_t spare =
-        sy_pool_free_bytes(pool) + sy_residency_older_tail_bytes(residency, wants->model);
-    return ahead.coming <= spare ? now : head;
-}
-
-sy_ns sy_core_predict(const struct sy_core *core, const struct sy_core_request *wants)
-{
-    const struct sy_core_model *m = &core->models[wants->model];
-    struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
-    int n_resident = n_resident_then(core, wants);
-    for (int g = 0; g < m->n_groups && g < SY_CORE_MAX_GROUPS; g++)
-        places[g].resident = g < n_resident;
-    return sy_core_swap_bound(core, m, wants->batch, places, m->n_groups);
 }
 
 /* ---- finding ---------------------------------------------------------------------------------- */
@@ -327,6 +216,7 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
     SY_TRY(id);
     struct sy_core_model *m = &core->models[id];
     *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING};
+    sy_predictor_forget(core->predictor, id);
     int status = sy_package_open(path, &m->package);
     if (status == SY_OK) {
         m->path = strdup(path);

@@ -23,7 +23,7 @@ static uint64_t below(uint64_t n)
 
 static struct sy_admission *make(sy_ns preempt_ns, bool may_break_lower)
 {
-    struct sy_admission_config config = {64, preempt_ns, may_break_lower};
+    struct sy_admission_config config = {64, preempt_ns, may_break_lower, false, false};
     struct sy_admission *a;
     assert_int_equal(sy_admission_create(&config, &a), SY_OK);
     return a;
@@ -93,9 +93,11 @@ static void test_taken_if_any_order_holds(void **state)
 }
 
 /* What is predicted is what happens when durations are as expected; nobody taken is late; urgent classes preempt. */
-static void run_exactly(sy_ns preempt_ns)
+static void run_exactly(sy_ns preempt_ns, bool restarts)
 {
-    struct sy_admission *a = make(preempt_ns, false);
+    struct sy_admission_config config = {64, preempt_ns, false, restarts, false};
+    struct sy_admission *a;
+    assert_int_equal(sy_admission_create(&config, &a), SY_OK);
     struct sy_admission_request running = {0}, r, got;
     struct sy_prediction p;
     sy_ns now = 1, ends = 0, yields_at = 0, predicted[4096] = {0}, deadline[4096] = {0};
@@ -120,7 +122,10 @@ static void run_exactly(sy_ns preempt_ns)
             now = next;
             busy = false;
             if (yielding) {
-                sy_admission_paused(a, now);
+                if (restarts)
+                    sy_admission_again(a, running.duration);
+                else
+                    sy_admission_paused(a, now);
                 yielding = false;
                 continue;
             }
@@ -148,14 +153,21 @@ static void test_promises_hold_exactly(void **state)
 {
     (void)state;
     for (int round = 0; round < 50; round++)
-        run_exactly(0);
+        run_exactly(0, false);
 }
 
 static void test_promises_hold_with_preemption(void **state)
 {
     (void)state;
     for (int round = 0; round < 50; round++)
-        run_exactly(2);
+        run_exactly(2, false);
+}
+
+static void test_promises_hold_with_restarts(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 50; round++)
+        run_exactly(2, true);
 }
 
 /* ---- by hand ---- */
@@ -221,6 +233,81 @@ static void test_urgent_classes_preempt(void **state)
     /* And with it running: the same promise. */
     assert_int_equal(sy_admission_ask(a, &high, 20, &p), SY_EDEADLINE);
     assert_true(p.breaks && p.would_break == 1);
+    sy_admission_destroy(a);
+}
+
+static struct sy_admission *make_like_the_runtime(void)
+{
+    struct sy_admission_config config = {64, 2, true, true, true};
+    struct sy_admission *a;
+    assert_int_equal(sy_admission_create(&config, &a), SY_OK);
+    return a;
+}
+
+/* Q5: half done, it goes on, unless the urgent one would be late for it. */
+static void test_what_restarts_gives_way_early(void **state)
+{
+    (void)state;
+    static const struct {
+        sy_ns at, deadline; /* of the urgent one */
+        bool gives_way;
+    } cases[] = {{20, 0, true},  {25, 80, true}, {30, 80, false},
+                 {30, 0, false}, {30, 42, true}, {49, 60, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sy_admission *a = make_like_the_runtime();
+        struct sy_admission_request low = {1, 1, 0, {50, 0}}, got;
+        struct sy_admission_request high = {2, 0, cases[i].deadline, {8, 0}};
+        struct sy_prediction p;
+        assert_int_equal(sy_admission_ask(a, &low, 0, &p), SY_OK);
+        assert_int_equal(sy_admission_next(a, 0, &got), SY_ADMISSION_START);
+        assert_int_equal(sy_admission_ask(a, &high, cases[i].at, &p), SY_OK);
+        assert_int_equal(p.finish_ns, (cases[i].gives_way ? cases[i].at + 2 : 50) + 8);
+        assert_int_equal(sy_admission_next(a, cases[i].at, &got),
+                         cases[i].gives_way ? SY_ADMISSION_PREEMPT : SY_ADMISSION_WAIT);
+        /* Behind both: the one that gave way takes all of its time again. */
+        low = (struct sy_admission_request){3, 1, 0, {10, 0}};
+        p = sy_admission_predict(a, &low, cases[i].at);
+        assert_int_equal(p.finish_ns, (cases[i].gives_way ? cases[i].at + 2 + 50 : 50) + 8 + 10);
+        sy_admission_destroy(a);
+    }
+}
+
+/* Q1: with a deadline of its own it breaks no promise; without one it goes where its class says. */
+static void test_who_may_break_promises(void **state)
+{
+    (void)state;
+    struct sy_admission *a = make_like_the_runtime();
+    struct sy_admission_request low = {1, 1, 55, {50, 0}}, high = {2, 0, 40, {8, 0}};
+    struct sy_prediction p;
+    assert_int_equal(sy_admission_ask(a, &low, 0, &p), SY_OK);
+    assert_int_equal(sy_admission_ask(a, &high, 0, &p), SY_EDEADLINE);
+    assert_true(p.breaks && p.would_break == 1);
+    high.deadline_ns = 0;
+    assert_int_equal(sy_admission_ask(a, &high, 0, &p), SY_OK);
+    sy_admission_destroy(a);
+}
+
+/* Q6: a class that asks for a third of the time makes the next one's predictions half as long again, and is forgotten. */
+static void test_urgent_demand_is_reserved(void **state)
+{
+    (void)state;
+    struct sy_admission *a = make_like_the_runtime();
+    struct sy_admission_request got, urgent = {1, 0, 0, {SY_NS_PER_S, 0}};
+    struct sy_admission_request low = {2, 1, 0, {9 * SY_NS_PER_S, 0}};
+    struct sy_prediction p;
+    sy_ns now = 0;
+    for (int i = 0; i < 100; i++, now += 3 * SY_NS_PER_S) {
+        assert_int_equal(sy_admission_ask(a, &urgent, now, &p), SY_OK);
+        assert_int_equal(p.finish_ns, now + SY_NS_PER_S); /* its own class does not count */
+        assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+        sy_admission_done(a);
+    }
+    double took =
+        (double)(sy_admission_predict(a, &low, now).finish_ns - now) / (double)SY_NS_PER_S;
+    assert_true(took > 13 && took < 14);
+    now += 300 * SY_NS_PER_S;
+    took = (double)(sy_admission_predict(a, &low, now).finish_ns - now) / (double)SY_NS_PER_S;
+    assert_true(took > 8.99 && took < 9.01);
     sy_admission_destroy(a);
 }
 
@@ -339,6 +426,10 @@ int main(void)
         cmocka_unit_test(test_taken_if_any_order_holds),
         cmocka_unit_test(test_promises_hold_exactly),
         cmocka_unit_test(test_promises_hold_with_preemption),
+        cmocka_unit_test(test_promises_hold_with_restarts),
+        cmocka_unit_test(test_what_restarts_gives_way_early),
+        cmocka_unit_test(test_who_may_break_promises),
+        cmocka_unit_test(test_urgent_demand_is_reserved),
         cmocka_unit_test(test_quantiles_follow_what_was_observed),
         cmocka_unit_test(test_promises_under_noise),
     };

@@ -294,6 +294,8 @@ static void test_no_worker_left_ends_all(void **state)
     sy_sched_destroy(w.s);
 }
 
+static sy_ns each_takes_ns = 10 * SY_NS_PER_MS;
+
 static int batch_of(struct world *w, int model, int64_t batch, int class_, sy_ns deadline_ns)
 {
     struct sy_sched_request r = {.id = w->next_request,
@@ -301,7 +303,7 @@ static int batch_of(struct world *w, int model, int64_t batch, int class_, sy_ns
                                  .batch = batch,
                                  .class_ = class_,
                                  .deadline_ns = deadline_ns,
-                                 .duration = {10 * SY_NS_PER_MS, 0}};
+                                 .duration = {each_takes_ns, 0}};
     int status = sy_sched_request(w->s, &r, NULL);
     w->next_request += status == SY_OK;
     world_settle(w);
@@ -339,6 +341,7 @@ static void test_urgent_request_interrupts(void **state)
     static struct world w;
     world_make(&w, true, 400, 1);
     w.check_fifo = false;
+    each_takes_ns = 100 * SY_NS_PER_MS; /* long enough to be stopped in its first half */
     assert_int_equal(request_of(&w, 0, 2, 0), SY_OK); /* runs */
     assert_int_equal(request_of(&w, 1, 2, 0), SY_OK); /* is prefetched */
     assert_int_equal(w.n_interrupts, 0);              /* its equal waits */
@@ -358,6 +361,7 @@ static void test_urgent_request_interrupts(void **state)
     assert_int_equal(w.end_status[1], SY_OK);
     assert_int_equal(w.n_ends[2], 0);
     world_drain(&w);
+    each_takes_ns = 10 * SY_NS_PER_MS;
     sy_sched_destroy(w.s);
 }
 

@@ -70,7 +70,7 @@ static struct sy_sim_job job(const char *name, sy_ns submit_ns, uint64_t n, sy_n
 static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
 {
     struct sy_sim_config c = plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_request *requests = calloc((size_t)n, sizeof *requests);
     struct sy_sim_input in = {.models = &model, .n_models = 1, .requests = requests};
     c.unified = true;
@@ -99,6 +99,30 @@ static void test_a_queue_of_even_arrivals(void **state)
     sy_sim_report_free(r);
 }
 
+/* M4: each computation takes one of those that were seen, all of them in turn by chance. */
+static void test_computations_vary_as_they_were_seen(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static struct sy_sim_request requests[N];
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 2, {0.5f, 1.5f}};
+    struct sy_sim_input in = {
+        .models = &model, .n_models = 1, .requests = requests, .n_requests = N};
+    c.unified = true;
+    for (int i = 0; i < N; i++)
+        requests[i].at_ns = (sy_ns)i * 20 * MS;
+    struct sy_sim_report *r = run(&c, &in);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 0), 5);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 15);
+    assert_true(fabs(sy_sim_mean_ms(&r->latency[0]) - 10) < 0.5);
+    sy_sim_report_free(r);
+    model.samples[1] = 0;
+    r = sy_sim_report_new();
+    assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    sy_sim_report_free(r);
+}
+
 /* At one moment ten come, each with 35 ms: three can be in time, and exactly those are taken. */
 static void test_deadlines_are_refused_by_prediction(void **state)
 {
@@ -120,7 +144,7 @@ static void test_poisson_arrivals_wait_as_theory_says(void **state)
 {
     (void)state;
     struct sy_sim_config c = plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_input in = {.models = &model, .n_models = 1};
     struct sy_sim_generator g;
     struct sy_sim_request *requests;
@@ -147,7 +171,8 @@ static void test_poisson_arrivals_wait_as_theory_says(void **state)
 static struct sy_sim_report *two_models(const struct sy_sim_config *c, sy_ns second_at)
 {
     /* 100 ms and 50 ms over the link of 10 GB/s; 10 groups. */
-    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10}, {"b", GB / 2, 100 * MS, 10}};
+    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
+                                    {"b", GB / 2, 100 * MS, 10, 0, {0}}};
     struct sy_sim_request requests[] = {{0, 0, 0, 0}, {second_at, 1, 1, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
@@ -171,7 +196,8 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
     sy_sim_report_free(r);
     c.pool_bytes =
         GB; /* the second takes half of the first's place; a third run would copy that again */
-    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10}, {"b", GB / 2, 100 * MS, 10}};
+    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
+                                    {"b", GB / 2, 100 * MS, 10, 0, {0}}};
     struct sy_sim_request requests[] = {
         {0, 0, 0, 0}, {S, 1, 1, 0}, {2 * S, 0, 2, 0}, {3 * S, 0, 3, 0}};
     struct sy_sim_input in = {
@@ -187,7 +213,8 @@ static void test_urgent_requests_preempt(void **state)
 {
     (void)state;
     struct sy_sim_config c = plain();
-    struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10}, {"fast", GB, 10 * MS, 10}};
+    struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10, 0, {0}},
+                                    {"fast", GB, 10 * MS, 10, 0, {0}}};
     struct sy_sim_request requests[] = {{0, 0, 1, 0}, {50 * MS, 1, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
@@ -306,7 +333,7 @@ static void test_requests_and_a_job_share_the_device(void **state)
 {
     (void)state;
     struct sy_sim_config c = plain();
-    struct sy_sim_model model = {"m", GB, 100 * MS, 10};
+    struct sy_sim_model model = {"m", GB, 100 * MS, 10, 0, {0}};
     struct sy_sim_request requests[1000];
     struct sy_sim_job one = job("j", 0, 10, S);
     struct sy_sim_input in = {.models = &model,
@@ -373,7 +400,7 @@ static void test_a_worker_dies(void **state)
 {
     (void)state;
     struct sy_sim_config c = plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10};
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_request request = {0, 0, 0, 0};
     struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
                                     {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
@@ -404,7 +431,7 @@ static void test_the_link_slows(void **state)
     (void)state;
     struct sy_sim_config c = plain();
     struct sy_sim_fault fault = {0, 10 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
-    struct sy_sim_model model = {"m", GB, 20 * MS, 10};
+    struct sy_sim_model model = {"m", GB, 20 * MS, 10, 0, {0}};
     struct sy_sim_request request = {5 * MS, 0, 0, 0};
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
@@ -464,8 +491,10 @@ static void make_input(struct made *m)
     m->in = (struct sy_sim_input){m->models, 1 + (int)below(12), NULL,      0,
                                   m->jobs,   (int)below(41),     m->faults, (int)below(31)};
     for (int i = 0; i < m->in.n_models; i++)
-        m->models[i] =
-            (struct sy_sim_model){"m", 1 + below(2 * GB), 1 + below(40 * MS), 1 + (int)below(30)};
+        m->models[i] = (struct sy_sim_model){.name = "m",
+                                             .bytes = 1 + below(2 * GB),
+                                             .compute_ns = 1 + below(40 * MS),
+                                             .n_groups = 1 + (int)below(30)};
     for (int i = 0; i < m->in.n_jobs; i++) {
         struct sy_sim_job *j = &m->jobs[i];
         *j = job("j", at += below(S), 1 + below(30), (1 + below(200)) * MS);
@@ -653,7 +682,7 @@ static void test_bad_input_is_said(void **state)
 {
     (void)state;
     struct sy_sim_config c = plain();
-    struct sy_sim_model model = {"m", GB, 0, 1};
+    struct sy_sim_model model = {"m", GB, 0, 1, 0, {0}};
     struct sy_sim_job jobs[] = {job("first", S, 1, 1), job("second", 0, 1, 1)};
     struct sy_sim_request request = {0, 1, 0, 0};
     struct sy_sim_fault fault = {0, 0, 1, SY_SIM_LINK_SLOWS, 1};
@@ -685,6 +714,7 @@ int main(void)
     print_message("SY_SEED=%u\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_of_even_arrivals),
+        cmocka_unit_test(test_computations_vary_as_they_were_seen),
         cmocka_unit_test(test_deadlines_are_refused_by_prediction),
         cmocka_unit_test(test_poisson_arrivals_wait_as_theory_says),
         cmocka_unit_test(test_swaps_take_what_the_pipeline_takes),

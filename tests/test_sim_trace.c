@@ -29,7 +29,7 @@ enum kind { MODELS, JOBS, REQUESTS, FAULTS };
 
 static int read_one(enum kind kind, const char *text)
 {
-    static const struct sy_sim_model known[] = {{"a", 1, 1, 1}, {"b", 1, 1, 1}};
+    static const struct sy_sim_model known[] = {{"a", 1, 1, 1, 0, {0}}, {"b", 1, 1, 1, 0, {0}}};
     void *out = NULL;
     uint64_t count;
     int n, status;
@@ -89,6 +89,8 @@ static void test_errors_name_the_line(void **state)
                    "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb\n"
                    "j,0,1.5,1,1,1\n",
                    ":2: iterations is 1.5");
+    assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,2,1;2\n", ":2: samples_ms");
+    assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,2,1 0\n", ":2: samples_ms");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,0,fire,1\n", ":2: kind fire");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,x,worker_dies,1\n", ":2: device");
     unlink(path);
@@ -116,6 +118,15 @@ static void test_what_is_read(void **state)
     assert_int_equal(models[0].bytes, 100000000);
     assert_int_equal(models[1].bytes, 500000);
     assert_int_equal(models[0].n_groups, 16);
+    assert_int_equal(models[0].n_samples, 0);
+    struct sy_sim_model *seen;
+    file_with("model,mb,compute_ms,samples_ms\na,1,2,1 2.5  4\nb,1,2,\n");
+    assert_int_equal(sy_sim_read_models(path, &seen, &n), SY_OK);
+    assert_int_equal(seen[0].n_samples, 3);
+    assert_true(seen[0].samples[0] == 0.5f && seen[0].samples[1] == 1.25f &&
+                seen[0].samples[2] == 2);
+    assert_int_equal(seen[1].n_samples, 0);
+    free(seen);
     file_with("time_s,model,deadline_ms\n2,a,\n1,b,100\n0.5,a,7\n1,a,3\n1,b,4\n");
     assert_int_equal(sy_sim_read_requests(path, models, n, &requests, &count), SY_OK);
     assert_int_equal(count, 5);
@@ -138,7 +149,7 @@ static void test_what_is_read(void **state)
 static void test_sorting_is_stable_at_any_length(void **state)
 {
     (void)state;
-    struct sy_sim_model a = {"a", 1, 1, 1};
+    struct sy_sim_model a = {"a", 1, 1, 1, 0, {0}};
     struct sy_sim_request *r;
     uint64_t count;
     unsigned seed = 3;

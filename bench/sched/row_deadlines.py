@@ -101,6 +101,11 @@ def report(rows, options, calls, again, rate):
     rows.add(f"of those admitted with a deadline, in time, at {100 * options.load:.0f} % load ({rate:.1f}/s)", in_time, ">= 0.999", in_time >= 0.999,
              n=len(promised), as_the_client_sees_it=seen, refused=len(refused), of=len(calls),
              ms={f"class {class_}": spread([1e3 * call.seconds for call in taken if call.note[0] == class_]) for class_, _, _ in CLASSES})
+    for call in promised:
+        if call.timing["total_ns"] / 1e6 > call.note[1]:
+            print("  late: " + ", ".join([call.model, f"class {call.note[0]}", f"deadline {call.note[1]:.1f} ms"] + [
+                f"{key[:-3]} {call.timing[key] / 1e6:.1f}" for key in ("predicted_ns", "total_ns", "queue_ns", "run_ns", "bound_ns")]
+                + [f"attempts {call.timing['attempts']}"]))
     right = [0.9 <= ratio <= 1.1 for ratio, _ in again]
     rows.add("refused, sent again at once: time / prediction within 10 %", mean(right), "", None, n=len(again),
              ratio={"p10": quantile([ratio for ratio, _ in again], 0.1), "p50": quantile([ratio for ratio, _ in again], 0.5),
@@ -127,7 +132,12 @@ def run(options):
         print(f"  {len(KINDS)} models of {total / 1e6:.0f} MB, pool {pool / 1e6:.0f} MB; {possible:.1f} requests/s are possible; ms each: "
               + ", ".join(f"{name} {1e3 * s:.1f}" for name, s in own.items()), flush=True)
         again = Again(server, options)
-        calls = ask_many(server.client, make_plan(KINDS, options.load * possible, own, options), look=again.look)
+        clients = [server.client] + [Client(server.socket) for _ in CLASSES[1:]]
+        for client in clients:
+            client.inputs = server.client.inputs
+        calls = ask_many(clients, make_plan(KINDS, options.load * possible, own, options), look=again.look)
+        for client in clients[1:]:
+            client.close()
         rows = Rows(options, "deadlines")
         report(rows, options, calls, again.outcome(), options.load * possible)
         counters = server.status()["counters"]

@@ -96,6 +96,7 @@ def beside(options):
             for mode in ["alone", "beside"] if number % 2 == 0 else ["beside", "alone"]:
                 server.suspend("opportunistic", mode == "alone")
                 times[mode].append(phase(server, options, steps[mode]))
+                print(f"  round {number} {mode}: {times[mode][-1] / 1e6:.3f} ms a step, {steps[mode][-1]} opportunistic ones", flush=True)
         jobs, _ = server.seen()
     if jobs["opportunistic"]["step"] == 0:
         raise SystemExit("the opportunistic job made no step: nothing was measured")

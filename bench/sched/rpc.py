@@ -204,7 +204,8 @@ class Client:
 
 def ask_many(client, plan, at_most=256, look=None):
     """Sends each (seconds from now, model, options) at its time, whether or not others were answered; the calls, once all have ended.
-    At most `at_most` under way: one that comes later is sent late, and its time counts from when it was due.
+    `client` may be a list, by class: a server reads no more from a connection that has 64 requests under way, so that patient ones
+    would hold up urgent ones behind them. At most `at_most` under way: one that comes later is sent late, and its time counts from when it was due.
     `look` is shown each call that has ended, in the reader's thread."""
     ended, calls, under_way = queue.SimpleQueue(), [], 0
 
@@ -212,19 +213,22 @@ def ask_many(client, plan, at_most=256, look=None):
         ended.put(call)
         if look:
             look(call)
-    client.ended, begun = end, time.monotonic()
+    clients, begun = client if isinstance(client, list) else [client], time.monotonic()
+    for one in clients:
+        one.ended = end
     for at, model, options in plan:
         while (left := begun + at - time.monotonic()) > 0:
             time.sleep(left)
         while under_way >= at_most or not ended.empty():
             ended.get(timeout=300)
             under_way -= 1
-        call = client.infer(model, **options)
+        call = clients[options.get("class_", 0) % len(clients)].infer(model, **options)
         call.sent = begun + at
         under_way += 1
         calls.append(call)
     for call in calls:
         if not call.done.wait(300):
             raise ServerError("EDEADLINE", "a request was not answered within 300 s")
-    client.ended = None
+    for one in clients:
+        one.ended = None
     return calls

@@ -3,7 +3,8 @@
 
     python3 examples/traces/side_by_side.py --models build/models [--device host] [--requests TRACE.csv] [--rounds 3]
 
-The simulator gets each model's bytes from its package, and what a request to it alone takes as the server says it here and now: measured
+The simulator gets each model's bytes from its package, and what requests to it alone take as the server says it here and now, all of them:
+each computation takes one of these by chance, so that what varies makes others wait as it does at the server. They are measured
 right before and after each replay, since a busy machine is another machine. What client and socket add to single requests is measured
 too and added to the simulated latencies. Without --requests a trace is made: Poisson at --load of what the
 device can do.
@@ -40,15 +41,16 @@ class Server:
         return [model["name"] for model in models]
 
     def alone(self, name, repeat, folder):
-        """Median milliseconds that the server says a request takes, and what requests that come one by one, with pauses between,
-        take more than that: the socket, the client, waking up, and how much all of it varies here and now."""
+        """Milliseconds that the server says single requests take, one after the other, and what one that comes after a pause takes more
+        at the client than the median of these: the socket, the client, waking up."""
         text = run(self.binary, "infer", name, "--repeat", repeat + 2, "--socket", self.address)
-        middle = statistics.median([float(x) for x in re.findall(r"client, ([\d.]+) ms at the server", text)[2:]])
+        served = [float(x) for x in re.findall(r"client, ([\d.]+) ms at the server", text)[2:]]
+        middle = statistics.median(served)
         gap = max(3 * middle, 20) / 1e3
         with open(f"{folder}/alone.csv", "w", encoding="ascii") as out:
             out.write("time_s,model\n" + "".join(f"{i * gap:.6f},{name}\n" for i in range(repeat)))
         run(self.binary, "replay", f"{folder}/alone.csv", "--server", self.address, "--answers", f"{folder}/alone_out.csv")
-        return middle, [time - middle for time in latencies(f"{folder}/alone_out.csv")]
+        return served, statistics.median(latencies(f"{folder}/alone_out.csv")) - middle
 
     def stop(self):
         self.process.terminate()
@@ -78,17 +80,17 @@ def profile(server, names, repeat, folder):
 
 
 def simulate(options, folder, trace, profiles):
-    """Each model with the mean of its profiles' medians; each simulated latency with one of the differences that were seen."""
-    planned, answers, dice = f"{folder}/models.csv", f"{folder}/simulated.csv", random.Random(2)
+    """Each computation takes one of the times that were seen before and after; to each latency the client's part is added."""
+    planned, answers = f"{folder}/models.csv", f"{folder}/simulated.csv"
     with open(planned, "w", encoding="ascii") as out:
-        out.write("model,mb,compute_ms,groups\n")
+        out.write("model,mb,compute_ms,groups,samples_ms\n")
         for name in profiles[0]:
-            middle = statistics.mean(profile[name][0] for profile in profiles)
-            out.write(f"{name},{options.sizes[name] / 1e6:.3f},{middle:.4f},16\n")
+            served = sum((profile[name][0] for profile in profiles), [])[:64]
+            out.write(f"{name},{options.sizes[name] / 1e6:.3f},{statistics.median(served):.4f},16,{' '.join(f'{x:.4f}' for x in served)}\n")
     run(options.binary, "simulate", "--requests", trace, "--models", planned, "--like-this-machine", options.device, "--pool",
         options.pool, "--answers", answers)
     with open(answers, encoding="ascii") as lines:
-        return sorted(float(row["latency_ms"]) + dice.choice([x for profile in profiles for x in profile[row["model"]][1]])
+        return sorted(float(row["latency_ms"]) + statistics.mean(profile[row["model"]][1] for profile in profiles)
                       for row in csv.DictReader(lines))
 
 
@@ -101,7 +103,7 @@ def main():
     parser.add_argument("--requests")
     parser.add_argument("--load", type=float, default=0.5)
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +114,7 @@ def main():
             before = profile(server, names, options.repeat, folder)
             trace = options.requests or f"{folder}/trace.csv"
             if not options.requests:
-                make_trace(trace, {name: middle for name, (middle, _) in before.items()}, options.load, options.seconds)
+                make_trace(trace, {name: statistics.mean(served) for name, (served, _) in before.items()}, options.load, options.seconds)
             ratios = {0.5: [], 0.99: []}
             for _ in range(options.rounds):
                 answers = f"{folder}/measured.csv"

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <jansson.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -20,6 +21,7 @@
 #include "runtime/core.h"
 #include "runtime/device/device.h"
 #include "runtime/rpc_server.h"
+#include "runtime/sched/policy.h"
 #include "workers/job.h"
 
 #define MAX_PACKAGES   256
@@ -40,7 +42,7 @@ struct serve {
     int64_t warm_batches[8];
     int n_threads;
     char threads_cores[8 * CPU_SETSIZE];
-    const char *models_folder, *jobs[MAX_JOBS];
+    const char *models_folder, *policy, *jobs[MAX_JOBS];
     int n_packages, n_jobs, n_loading, ready_fd, result;
     struct package_path packages[MAX_PACKAGES];
     struct event_base *base;
@@ -79,6 +81,9 @@ static const struct sy_cli_option options[] = {
      "while the device is busy, gather requests for a model for so long into one run; default 0: "
      "never"},
     {"max-batch", "N", "rows of such a run; default 8"},
+    {"policy", "NAME",
+     "among training jobs: fifo, srtf, pack, fair, rr, weighted or priority; default: as --state "
+     "remembers, else fair"},
     {NULL, NULL, NULL}};
 
 /* ---- options ------------------------------------------------------------------------------------------- */
@@ -155,6 +160,7 @@ static int add_job(struct serve *serve, const char *value)
 static int set_option(struct serve *serve, int index, const char *value)
 {
     struct sy_core_config *core = &serve->core_config;
+    enum sy_policy_kind policy;
     double ms;
 
     switch (index) {
@@ -204,8 +210,11 @@ static int set_option(struct serve *serve, int index, const char *value)
         return ms <= MAX_DELAY_MS
                    ? SY_OK
                    : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
-    default:
+    case 20:
         return set_count(value, 1024, &core->max_batch);
+    default:
+        serve->policy = value;
+        return sy_policy_parse(value, &policy);
     }
 }
 
@@ -405,6 +414,15 @@ static int measure_link(struct serve *serve)
     return SY_OK;
 }
 
+static int set_policy(struct serve *serve)
+{
+    json_t *params = json_pack("{s:s}", "policy", serve->policy);
+    int status = params ? sy_core_policy_set(serve->core, params)
+                        : sy_error_set(SY_ENOMEM_HOST, "no memory for a policy");
+    json_decref(params);
+    return status;
+}
+
 static int start(struct serve *serve)
 {
     SY_TRY(choose_threads(serve));
@@ -420,6 +438,8 @@ static int start(struct serve *serve)
         SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL,
                                  loaded, serve));
     }
+    if (serve->policy)
+        SY_TRY(set_policy(serve));
     for (int i = 0; i < serve->n_jobs; i++)
         SY_TRY(start_job(serve, serve->jobs[i]));
     loaded(serve, SY_OK, NULL); /* the one more: ready also without models */

@@ -61,7 +61,9 @@ static const struct sy_cli_option options[] = {
         {"generate", "OPTIONS",
          "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
          "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
-    [O_MODELS] = {"models", "FILE", "CSV: model,mb,compute_ms[,groups]; else examples"},
+    [O_MODELS] = {"models", "FILE",
+                  "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between]; "
+                  "else examples"},
     [O_PACKAGES] = {"packages", "DIR",
                     "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
     [O_FAULTS] = {"faults", "FILE", "CSV: time_s,device,kind,duration_s[,factor]"},

@@ -271,7 +271,8 @@ int sy_cmd_train(int argc, char **argv)
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "train JOB.json [options]\n\nStarts a training job at a server, or stops one. What a job "
-        "file says: examples/training/README.md.",
+        "file says: examples/training/README.md. The job is the server's from then on: a "
+        "client that goes away leaves it running (switchyard jobs; train --stop).",
         options, argc, argv, 0};
     static struct watch w;
     struct order order = {.stop = -1, .n_steps = 20};

@@ -8,6 +8,16 @@
 #include "runtime/base/status.h"
 
 #define MAX_REQUESTS 65534
+#define NEAR         4  /* entries that are beside the books */
+#define N_CLASSES    10 /* whose work is counted apart; the last counts all beyond */
+#define MEMORY_NS    (30 * SY_NS_PER_S) /* work of so long ago counts a third */
+#define MOST_TAKEN   0.9                /* of the time, by more urgent classes */
+
+/* What each class asked for, lately. */
+struct demand {
+    float work_ns[N_CLASSES];
+    sy_ns until_ns; /* forgotten up to then */
+};
 
 struct entry {
     struct sy_admission_request is;
@@ -16,16 +26,18 @@ struct entry {
 
 struct sy_admission {
     struct sy_admission_config config;
-    struct entry *entries; /* by slot */
-    uint16_t *queue;       /* slots: n_waiting of the queue, next first; then those that are free */
+    struct entry *far; /* by slot, from NEAR on */
+    uint16_t *queue;   /* slots: n_waiting of the queue, next first; then those that are free */
     int n_slots, n_waiting;
     uint64_t n_asked, n_put_back;
     double stretch;  /* of predicted durations: 1 ÷ requests' share */
     sy_ns queued_ns; /* sum of what is expected of the queue */
     bool busy, preempting;
     struct entry running;
-    sy_ns running_until_ns; /* as expected */
-    sy_ns yields_until_ns;  /* while preempting */
+    sy_ns running_from_ns, running_until_ns; /* as expected */
+    sy_ns yields_until_ns;                   /* while preempting */
+    struct entry near[NEAR];
+    struct demand demand;
 };
 
 static int check_config(const struct sy_admission_config *config)
@@ -42,19 +54,41 @@ static size_t slots_of(const struct sy_admission_config *config)
     return (size_t)config->max_requests + 1;
 }
 
-/* One block, what is used most in front. */
-static size_t entries_at(const struct sy_admission_config *config)
+/* Slots are taken from the front, so that short queues do with the books, which thousands of queues then have side by side. */
+size_t sy_admission_order_at(void)
 {
-    return SY_ALIGN_UP(sizeof(struct sy_admission) + slots_of(config) * sizeof(uint16_t),
-                       sizeof(uint64_t));
+    return sizeof(struct sy_admission);
 }
 
 size_t sy_admission_bytes(const struct sy_admission_config *config)
 {
-    return SY_ALIGN_UP(entries_at(config) + slots_of(config) * sizeof(struct entry), 64);
+    return SY_ALIGN_UP(sy_admission_order_at() + slots_of(config) * sizeof(uint16_t), 64);
 }
 
-int sy_admission_init(const struct sy_admission_config *config, void *memory,
+size_t sy_admission_far_bytes(const struct sy_admission_config *config)
+{
+    size_t n = slots_of(config);
+    return SY_ALIGN_UP((n > NEAR ? n - NEAR : 1) * sizeof(struct entry), 64);
+}
+
+static const struct entry *entry_at(const struct sy_admission *a, int place)
+{
+    int slot = a->queue[place];
+    return slot < NEAR ? &a->near[slot] : &a->far[slot - NEAR];
+}
+
+static struct entry *entry_in(struct sy_admission *a, int place)
+{
+    int slot = a->queue[place];
+    return slot < NEAR ? &a->near[slot] : &a->far[slot - NEAR];
+}
+
+static const struct sy_admission_request *waiting(const struct sy_admission *a, int place)
+{
+    return &entry_at(a, place)->is;
+}
+
+int sy_admission_init(const struct sy_admission_config *config, void *memory, void *far,
                       struct sy_admission **out)
 {
     struct sy_admission *a = memory;
@@ -62,8 +96,8 @@ int sy_admission_init(const struct sy_admission_config *config, void *memory,
     SY_TRY(check_config(config));
     *a = (struct sy_admission){.config = *config, .stretch = 1};
     a->n_slots = (int)slots_of(config);
-    a->queue = (uint16_t *)(a + 1);
-    a->entries = (struct entry *)((char *)a + entries_at(config));
+    a->far = far;
+    a->queue = (uint16_t *)((char *)a + sy_admission_order_at());
     for (int i = 0; i < a->n_slots; i++)
         a->queue[i] = (uint16_t)i;
     *out = a;
@@ -74,11 +108,12 @@ int sy_admission_create(const struct sy_admission_config *config, struct sy_admi
 {
     *out = NULL;
     SY_TRY(check_config(config));
-    void *memory = aligned_alloc(64, sy_admission_bytes(config));
+    size_t bytes = sy_admission_bytes(config);
+    char *memory = aligned_alloc(64, bytes + sy_admission_far_bytes(config));
     if (!memory)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests",
                             config->max_requests);
-    return sy_admission_init(config, memory, out);
+    return sy_admission_init(config, memory, memory + bytes, out);
 }
 
 void sy_admission_destroy(struct sy_admission *a)
@@ -121,7 +156,7 @@ static int place_of(const struct sy_admission *a, const struct entry *e)
     int low = 0, high = a->n_waiting;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (goes_before(e, &a->entries[a->queue[middle]], FIRST_TURN))
+        if (goes_before(e, entry_at(a, middle), FIRST_TURN))
             high = middle;
         else
             low = middle + 1;
@@ -134,9 +169,9 @@ static void insert(struct sy_admission *a, const struct entry *e)
     assert(a->n_waiting < a->n_slots);
     int at = place_of(a, e);
     uint16_t slot = a->queue[a->n_waiting];
+    *entry_in(a, a->n_waiting) = *e;
     memmove(&a->queue[at + 1], &a->queue[at], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
     a->queue[at] = slot;
-    a->entries[slot] = *e;
     a->n_waiting++;
     a->queued_ns += e->is.duration.expected_ns;
 }
@@ -144,11 +179,12 @@ static void insert(struct sy_admission *a, const struct entry *e)
 static struct entry take_out(struct sy_admission *a, int at)
 {
     uint16_t slot = a->queue[at];
+    struct entry e = *entry_at(a, at);
     a->n_waiting--;
     memmove(&a->queue[at], &a->queue[at + 1], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
     a->queue[a->n_waiting] = slot;
-    a->queued_ns -= a->entries[slot].is.duration.expected_ns;
-    return a->entries[slot];
+    a->queued_ns -= e.is.duration.expected_ns;
+    return e;
 }
 
 /* ---- prediction ---- */
@@ -177,30 +213,53 @@ static struct sy_duration left_of_running(const struct sy_admission *a, sy_ns no
     return (struct sy_duration){until > now ? until - now : 0, a->running.is.duration.margin_ns};
 }
 
+/* Q5. What starts over when it gives way does so while it has less behind it than before it, so that what is lost is never more than
+ * what is won; later only where a promise depends on it. */
+static bool gives_way(const struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
+{
+    if (!a->busy || a->config.preempt_ns == 0 || !r || r->class_ >= a->running.is.class_)
+        return false;
+    sy_ns left = left_of_running(a, now).expected_ns;
+    if (!a->config.restarts)
+        return true;
+    if (left <= a->config.preempt_ns)
+        return false; /* it ends sooner than it would stop */
+    if (now - SY_MIN(now, a->running_from_ns) <= left)
+        return true;
+    struct moment waits = {(double)(now + left), 0}, pushes = {(double)now, 0};
+    pushes.at_ns += (double)a->config.preempt_ns;
+    return !holds(after(waits, r->duration, a->stretch), r) &&
+           holds(after(pushes, r->duration, a->stretch), r);
+}
+
 /* Walks the order in which all would run, with `extra` in it, and calls the running one's rest in where it belongs. */
 struct walk {
     const struct sy_admission *a;
     sy_ns now;
-    sy_ns yields_ns;            /* so long it goes on before it gives way */
+    sy_ns yields_ns; /* so long it goes on before it gives way */
+    bool gave_way;
     bool rest_is_due;           /* the running one's rest was not counted yet */
     struct moment moment, rest; /* rest: when the running one ends, once it was counted */
 };
 
 static void count_rest(struct walk *w)
 {
-    if (w->rest_is_due) {
-        struct sy_duration left = left_of_running(w->a, w->now);
-        left.expected_ns -= w->yields_ns;
+    struct sy_duration left = left_of_running(w->a, w->now);
+    left.expected_ns -= w->yields_ns;
+    if (w->rest_is_due && w->gave_way && w->a->config.restarts)
+        w->rest = w->moment = after(w->moment, w->a->running.is.duration, w->a->stretch);
+    else if (w->rest_is_due)
         w->rest = w->moment = after(w->moment, left, 1);
-    }
     w->rest_is_due = false;
 }
 
-/* `most_urgent`: the class that will be first in the queue. */
-static struct walk begin_walk(const struct sy_admission *a, sy_ns now, int most_urgent)
+/* `first`: who will be first in the queue; NULL: nobody. */
+static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
+                              const struct sy_admission_request *first)
 {
-    struct walk w = {a, now, 0, a->busy, {(double)now, 0}, {0, 0}};
-    if (a->busy && a->config.preempt_ns > 0 && most_urgent < a->running.is.class_) {
+    struct walk w = {
+        a, now, 0, a->preempting || gives_way(a, first, now), a->busy, {(double)now, 0}, {0, 0}};
+    if (w.gave_way) {
         sy_ns until = a->preempting ? a->yields_until_ns : now + a->config.preempt_ns;
         w.yields_ns = SY_MIN(until > now ? until - now : 0, left_of_running(a, now).expected_ns);
         w.moment.at_ns += (double)w.yields_ns;
@@ -217,17 +276,48 @@ static struct moment step(struct walk *w, const struct sy_admission_request *r)
     return w->moment = after(w->moment, r->duration, w->a->stretch);
 }
 
-static int first_class(const struct sy_admission *a, int otherwise)
+static const struct sy_admission_request *first_of(const struct sy_admission *a)
 {
-    return a->n_waiting > 0 ? a->entries[a->queue[0]].is.class_ : otherwise;
+    return a->n_waiting > 0 ? waiting(a, 0) : NULL;
+}
+
+/* ---- what more urgent classes will ask for ---- */
+
+static void forget_old(struct demand *d, sy_ns now)
+{
+    float kept = expf(-(float)(now - SY_MIN(now, d->until_ns)) / (float)MEMORY_NS);
+    for (int i = 0; i < N_CLASSES; i++)
+        d->work_ns[i] *= kept;
+    d->until_ns = SY_MAX(d->until_ns, now);
+}
+
+/* Refused ones count too: a class that was shut out would otherwise stay so. */
+static void note_demand(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
+{
+    struct demand *d = &a->demand;
+    if (!a->config.reserves)
+        return;
+    forget_old(d, now);
+    int class_ = SY_MIN(SY_MAX(r->class_, 0), N_CLASSES - 1);
+    d->work_ns[class_] += (float)r->duration.expected_ns * (float)a->stretch;
+}
+
+/* Q6. The part of the time that classes before this one take, as lately. */
+static double taken_before(const struct sy_admission *a, int class_, sy_ns now)
+{
+    double work = 0;
+    for (int i = 0; a->config.reserves && i < SY_MIN(class_, N_CLASSES - 1); i++)
+        work += (double)a->demand.work_ns[i];
+    double age = (double)(now - SY_MIN(now, a->demand.until_ns)) / (double)MEMORY_NS;
+    return work > 0 ? SY_MIN(work * exp(-age) / (double)MEMORY_NS, MOST_TAKEN) : 0;
 }
 
 static bool breaks_promise(const struct sy_admission *a, const struct sy_admission_request *r,
                            const struct sy_admission_request *other, struct moment with,
                            struct moment without)
 {
-    bool protected =
-        other->deadline_ns != 0 && !(a->config.may_break_lower && other->class_ > r->class_);
+    bool free = a->config.may_break_lower && r->deadline_ns == 0 && other->class_ > r->class_;
+    bool protected = other->deadline_ns != 0 && !free;
     return protected && !holds(with, other) && holds(without, other);
 }
 
@@ -238,7 +328,7 @@ static void look_behind(struct walk *with, struct walk *without, int at,
     const struct sy_admission *a = with->a;
     bool delays_running = with->rest_is_due;
     for (int i = at; i < a->n_waiting && !out->breaks; i++) {
-        const struct sy_admission_request *other = &a->entries[a->queue[i]].is;
+        const struct sy_admission_request *other = waiting(a, i);
         struct moment late = step(with, other), before = step(without, other);
         out->breaks = breaks_promise(a, r, other, late, before);
         out->would_break = other->id;
@@ -256,19 +346,20 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
 {
     struct entry e = {*r, FIRST_TURN + a->n_asked};
     struct sy_prediction out = {0};
-    int at = place_of(a, &e), first = first_class(a, INT32_MAX);
-    struct walk without = begin_walk(a, now, first);
-    struct walk with = begin_walk(a, now, SY_MIN(first, r->class_));
+    int at = place_of(a, &e);
+    struct walk without = begin_walk(a, now, first_of(a));
+    struct walk with = begin_walk(a, now, at == 0 ? r : first_of(a));
     for (int i = 0; i < at; i++) {
-        step(&with, &a->entries[a->queue[i]].is);
-        step(&without, &a->entries[a->queue[i]].is);
+        step(&with, waiting(a, i));
+        step(&without, waiting(a, i));
     }
     if (with.rest_is_due && r->class_ >= a->running.is.class_)
         count_rest(&with);
-    out.queue_ns = (sy_ns)with.moment.at_ns - now;
+    double left = 1 - taken_before(a, r->class_, now);
+    out.queue_ns = (sy_ns)((with.moment.at_ns - (double)now) / left);
     struct moment own = step(&with, r);
-    out.finish_ns = (sy_ns)own.at_ns;
-    out.latest_ns = (sy_ns)(own.at_ns + sqrt(own.square));
+    out.finish_ns = now + (sy_ns)((own.at_ns - (double)now) / left);
+    out.latest_ns = out.finish_ns + (sy_ns)sqrt(own.square);
     look_behind(&with, &without, at, r, &out);
     return out;
 }
@@ -298,6 +389,7 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
     if (a->n_waiting >= a->config.max_requests)
         return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", a->n_waiting);
     *out = sy_admission_predict(a, r, now);
+    note_demand(a, r, now);
     if (out->breaks || (r->deadline_ns != 0 && out->latest_ns > r->deadline_ns))
         return refuse(r, out, now);
     insert(a, &e);
@@ -323,8 +415,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
     if (a->n_waiting == 0)
         return SY_ADMISSION_WAIT;
     if (a->busy) {
-        if (a->preempting || a->config.preempt_ns == 0 ||
-            first_class(a, INT32_MAX) >= a->running.is.class_)
+        if (a->preempting || !gives_way(a, first_of(a), now))
             return SY_ADMISSION_WAIT;
         a->preempting = true;
         a->yields_until_ns = now + a->config.preempt_ns;
@@ -334,6 +425,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
     a->running = take_out(a, 0);
     a->busy = true;
     *out = a->running.is;
+    a->running_from_ns = now;
     sy_admission_expect(a, a->running.is.duration, now);
     return SY_ADMISSION_START;
 }
@@ -342,7 +434,7 @@ bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request
 {
     if (a->n_waiting == 0)
         return false;
-    *out = a->entries[a->queue[0]].is;
+    *out = *waiting(a, 0);
     return true;
 }
 
@@ -373,7 +465,7 @@ void sy_admission_done(struct sy_admission *a)
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id)
 {
     for (int i = 0; i < a->n_waiting; i++)
-        if (a->entries[a->queue[i]].is.id == id) {
+        if (waiting(a, i)->id == id) {
             take_out(a, i);
             return true;
         }
@@ -402,9 +494,9 @@ bool sy_admission_is_valid(const struct sy_admission *a)
 {
     sy_ns sum = 0;
     for (int i = 0; i < a->n_waiting; i++) {
-        const struct entry *e = &a->entries[a->queue[i]];
+        const struct entry *e = entry_at(a, i);
         sum += e->is.duration.expected_ns;
-        if (i > 0 && goes_before(e, &a->entries[a->queue[i - 1]], FIRST_TURN))
+        if (i > 0 && goes_before(e, entry_at(a, i - 1), FIRST_TURN))
             return false;
     }
     return sum == a->queued_ns && a->n_waiting <= a->n_slots && (a->busy || !a->preempting);

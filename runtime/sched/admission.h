@@ -13,6 +13,9 @@
  * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
  *     preempt_ns if that is not 0.
  * Q3: within a class, the earliest deadline is first; none at all is last.
+ * Q5: with `restarts`, a running request gives way while it has more before it than behind it, later only where the more urgent
+ *     one would be late otherwise.
+ * Q6: with `reserves`, predictions leave the part of the time that more urgent classes asked for in the last half minute to them.
  * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
 #ifndef SY_SCHED_ADMISSION_H
 #define SY_SCHED_ADMISSION_H
@@ -29,7 +32,10 @@ struct sy_admission;
 struct sy_admission_config {
     int max_requests; /* waiting, 1..65534 */
     sy_ns preempt_ns; /* a running request gives way to a more urgent class within this; 0: never */
-    bool may_break_lower; /* a request may break promises made to less urgent classes (Q1) */
+    bool
+        may_break_lower; /* a request without a deadline may break promises made to less urgent classes (Q1) */
+    bool restarts; /* what gives way starts over afterwards: sy_admission_again, not _paused (Q5) */
+    bool reserves; /* Q6 */
 };
 
 struct sy_admission_request {
@@ -50,11 +56,15 @@ struct sy_prediction {
 /* EARG, ENOMEM_HOST. */
 int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out);
 void sy_admission_destroy(struct sy_admission *a); /* NULL is fine */
-/* The same in the caller's memory, where thousands of queues are wanted side by side: `memory` is sy_admission_bytes large and
- * aligned to 64; it is the caller's to free, not sy_admission_destroy's. EARG. */
+/* The same in the caller's memory, where thousands of queues are wanted side by side: `memory` is sy_admission_bytes large, `far`
+ * sy_admission_far_bytes, both aligned to 64; they are the caller's to free, not sy_admission_destroy's. EARG. */
 size_t sy_admission_bytes(const struct sy_admission_config *config);
-int sy_admission_init(const struct sy_admission_config *config, void *memory,
+size_t sy_admission_far_bytes(const struct sy_admission_config *config);
+int sy_admission_init(const struct sy_admission_config *config, void *memory, void *far,
                       struct sy_admission **out);
+/* Of `memory`, events touch the first SY_ADMISSION_HOT_BYTES and the 64 from here on, as long as the queue is short; nothing of `far`. */
+#define SY_ADMISSION_HOT_BYTES 256
+size_t sy_admission_order_at(void);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 

@@ -19,8 +19,11 @@ static int make_queues(struct sy_sched *s)
                                     .max_jobs = SY_SCHED_MAX_WORKERS,
                                     .max_overtakes = MAX_OVERTAKES,
                                     .regroup = true};
-    struct sy_admission_config requests = {
-        .max_requests = s->config.max_queue, .preempt_ns = INTERRUPT_NS, .may_break_lower = true};
+    struct sy_admission_config requests = {.max_requests = s->config.max_queue,
+                                           .preempt_ns = INTERRUPT_NS,
+                                           .may_break_lower = true,
+                                           .restarts = true,
+                                           .reserves = true};
     SY_TRY(sy_policy_create(&policy, &s->policy));
     SY_TRY(sy_admission_create(&requests, &s->admission));
     return sy_lanes_new(s->pool, &s->quotas, &lanes, &s->lanes);

@@ -12,6 +12,7 @@
 #define MAX_MODELS   100000
 #define MAX_STANDING 100000 /* events at one device without time going on: a bug */
 #define HIGH         0.99   /* quantile that promises are built on */
+#define AHEAD        4      /* requests: about as long as memory takes */
 
 void sy_sim_config_default(struct sy_sim_config *config)
 {
@@ -34,12 +35,21 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
 }
 
 /* splitmix64 */
-uint64_t sy_sim_random(struct sim *s)
+static uint64_t mix(uint64_t x)
 {
-    uint64_t x = s->random += 0x9e3779b97f4a7c15ull;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
+}
+
+uint64_t sy_sim_random(struct sim *s)
+{
+    return mix(s->random += 0x9e3779b97f4a7c15ull);
+}
+
+uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
+{
+    return mix(mix(s->config->seed + 0x9e3779b97f4a7c15ull * (request + 1)) + (uint64_t)nth);
 }
 
 double sy_sim_noise(struct sim *s)
@@ -76,6 +86,13 @@ void sy_sim_reschedule(struct sim *s, int device)
 
 static int check_model(const struct sy_sim_config *c, const struct sy_sim_model *m)
 {
+    bool fine = m->n_samples >= 0 && m->n_samples <= SY_SIM_MAX_SAMPLES;
+    for (int i = 0; fine && i < m->n_samples; i++)
+        fine = m->samples[i] > 0 && m->samples[i] < 1e6f;
+    if (!fine)
+        return sy_error_set(SY_EARG,
+                            "model %s: %d samples of its computation: at most %d, each above 0",
+                            m->name, m->n_samples, SY_SIM_MAX_SAMPLES);
     if (m->compute_ns == 0 || m->n_groups < 1)
         return sy_error_set(SY_EARG, "model %s: it computes at least 1 ns, in at least one group",
                             m->name);
@@ -155,18 +172,22 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
 static int open_devices(struct sim *s)
 {
     const struct sy_sim_config *c = s->config;
-    struct sy_admission_config admission = {c->max_queue, c->preempt_ns, false};
+    struct sy_admission_config admission = {.max_requests = c->max_queue,
+                                            .preempt_ns = c->preempt_ns};
     size_t queue_bytes = s->queue_bytes = sy_admission_bytes(&admission);
     size_t n = (size_t)c->n_devices;
+    size_t far_bytes = sy_admission_far_bytes(&admission);
+    s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
     s->queues = sy_sim_zeroed(n, queue_bytes);
-    if (!s->devices || !s->queues)
+    s->far_queues = sy_sim_zeroed(n, far_bytes);
+    if (!s->devices || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
     for (int i = 0; i < c->n_devices; i++) {
         s->devices[i].prefetch_model = -1;
         s->devices[i].link_factor = 1;
         SY_TRY(sy_admission_init(&admission, s->queues + (size_t)i * queue_bytes,
-                                 &s->devices[i].admission));
+                                 s->far_queues + (size_t)i * far_bytes, &s->devices[i].admission));
         if (c->train_share > 0 && s->in->n_jobs > 0)
             SY_TRY(sy_admission_set_share(s->devices[i].admission,
                                           (unsigned)(1000 * (1 - c->train_share))));
@@ -223,6 +244,7 @@ static void close_sim(struct sim *s)
     sy_predictor_destroy(s->predictor);
     free(s->devices);
     free(s->queues);
+    free(s->far_queues);
     free(s->jobs);
     free(s->deaths);
     free(s->left_ns);
@@ -248,11 +270,22 @@ static int one_event(struct sim *s, struct streams *at, sy_ns when, sy_ns fault,
     }
     if (when == job)
         return sy_sim_submit(s, at->job++);
-    if (when == request)
+    if (when == request) {
+        sy_sim_expect_request(s, at->request + AHEAD);
         return sy_sim_arrive(s, at->request++);
+    }
     int device = sy_sim_heap_first(&s->due);
     sy_sim_turn(s, device);
     return device;
+}
+
+/* The next one due, and the four of which one is next after it. */
+static void expect_next(const struct sim *s)
+{
+    int n = SY_MIN(s->due.n, 5);
+    for (int i = 0; i < n; i++)
+        if (s->due.keys[s->due.items[i]] != NEVER)
+            sy_sim_expect_device(s, s->due.items[i]);
 }
 
 static int broken(const struct sim *s, int device, const char *what)
@@ -272,7 +305,7 @@ static int loop(struct sim *s)
         sy_ns request = at.request < in->n_requests ? in->requests[at.request].at_ns : NEVER;
         sy_ns due = s->due.keys[sy_sim_heap_first(&s->due)];
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
-        sy_sim_expect_device(s, sy_sim_heap_first(&s->due));
+        expect_next(s);
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
         if (when == NEVER || last)
             return SY_OK; /* faults after everything else are nobody's */

@@ -10,7 +10,8 @@
  *     resident head max(C, T + C/G). The next one's copies start when the link is free.
  * M2: While a request is served no iteration advances; pause_ns is added where one has to stand still first.
  * M3: Iterations that run at once each advance at 1 ÷ max(1, sum of their utilizations) ÷ (1 + contention x (k - 1)).
- * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`.
+ * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`; computations of a model with
+ *     samples take one of these instead, by chance.
  * M5: With `spill` (srtf), the admitted job with most left goes to host memory for a waiting one with less, at a boundary; its
  *     next iteration is longer by its persistent bytes ÷ link, twice. */
 #ifndef SY_SIM_SIM_H
@@ -23,13 +24,17 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sim/sim_report.h"
 
-#define SY_SIM_NAME_BYTES 48
+#define SY_SIM_NAME_BYTES  48
+#define SY_SIM_MAX_SAMPLES 64
 
 struct sy_sim_model {
     char name[SY_SIM_NAME_BYTES];
     uint64_t bytes;
     sy_ns compute_ns;
     int n_groups; /* at least 1 */
+    int n_samples;
+    float samples
+        [SY_SIM_MAX_SAMPLES]; /* computations that were observed / compute_ns, each above 0 (M4) */
 };
 
 struct sy_sim_request {

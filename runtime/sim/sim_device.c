@@ -3,6 +3,8 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
 
+#define SAMPLE_DRAW 100 /* routers draw below */
+
 static const struct sy_sim_request *request_of(const struct sim *s, uint64_t request)
 {
     return &s->in->requests[request];
@@ -59,7 +61,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     int device = sy_sim_route(s, r);
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device);
-    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
+    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model], 1);
     struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
     struct sy_prediction prediction;
     s->report->n_requests++;
@@ -82,6 +84,16 @@ static sy_ns copy_left(const struct sim *s, const struct device *d, int model, s
     return copy > done ? copy - done : 0;
 }
 
+/* M4 */
+static sy_ns compute_ns(struct sim *s, uint64_t request)
+{
+    const struct sy_sim_model *m = &s->in->models[request_of(s, request)->model];
+    if (m->n_samples == 0)
+        return (sy_ns)((double)m->compute_ns * sy_sim_noise(s));
+    uint64_t which = sy_sim_draw(s, request, SAMPLE_DRAW) % (uint64_t)m->n_samples;
+    return (sy_ns)((double)m->compute_ns * (double)m->samples[which]);
+}
+
 /* How long it is served; copies are counted. */
 static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 {
@@ -90,7 +102,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     sy_ns profile = s->in->models[model].compute_ns;
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
     sy_ns copy = copy_left(s, d, model, sy_sim_copy_ns(s, d, missing));
-    sy_ns compute = (sy_ns)((double)profile * sy_sim_noise(s));
+    sy_ns compute = compute_ns(s, request);
     sy_ns service = sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing));
     if (missing > 0) {
         s->report->n_swaps++;

@@ -18,28 +18,30 @@ struct running {
     double used_ns;       /* of the device's time, so far */
 };
 
+/* What requests need on every event comes first, in as few cache lines as it can. */
 struct device {
-    /* requests */
     struct sy_admission *admission;
-    bool serving;
     uint64_t request; /* that is served */
     sy_ns serve_from_ns, serve_until_ns, yield_at_ns;
     sy_ns requests_from_ns, down_until_ns; /* jobs have their share; no worker */
+    sy_ns advanced_ns;
     sy_ns link_free_ns, prefetch_from_ns;
-    int prefetch_model; /* -1: none */
+    struct sy_policy *policy; /* NULL: no jobs were here */
+    sy_ns again_ns;           /* when the policy asks to be asked */
+    int prefetch_model;       /* -1: none */
+    int n_running;
+    uint32_t n_load; /* requests waiting and served */
+    bool serving, has_newcomers;
+    uint64_t resident_bytes;
+    uint64_t job_bytes; /* what jobs may have of the pool */
     double link_factor;
     sy_ns link_slow_until_ns;
-    uint64_t resident_bytes, n_load; /* n_load: requests waiting and served */
     /* jobs */
     struct sy_pool *pool;
     struct sy_lanes *lanes;
-    struct sy_policy *policy;
     struct running *running; /* one a lane */
-    int n_running, n_jobs;
-    bool has_newcomers;
-    uint64_t job_bytes;          /* what jobs may have of the pool */
-    sy_ns advanced_ns, again_ns; /* again: when the policy asks to be asked */
-};
+    int n_jobs;
+} __attribute__((aligned(64)));
 
 struct job_state {
     uint64_t left;
@@ -61,8 +63,8 @@ struct sim {
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
     struct device *devices;
-    char *queues; /* all devices' admission */
-    size_t queue_bytes;
+    char *queues, *far_queues; /* all devices' admission */
+    size_t queue_bytes, order_at;
     struct sy_sim_heap due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
     int **holders;                /* by model: devices that have some of it */
@@ -78,16 +80,23 @@ struct sim {
 
 /* ---- sim.c ---- */
 uint64_t sy_sim_random(struct sim *s);
+/* Of this request alone, whatever was drawn before: so that it can be asked for ahead of time. `nth` tells draws of one request apart. */
+uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth);
 double sy_sim_noise(struct sim *s);
-/* The device is needed soon: its state comes out of memory meanwhile. */
+#define SY_SIM_MANY 256 /* devices: fewer are in the caches anyway */
+/* The device is needed soon: its state comes out of memory meanwhile. With thousands of devices each event finds another one's, and
+ * waiting for memory would be most of its time. */
 static inline void sy_sim_expect_device(const struct sim *s, int device)
 {
+    if (s->config->n_devices < SY_SIM_MANY)
+        return;
     const char *state = (const char *)&s->devices[device];
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
-    for (size_t at = 0; at < sizeof(struct device); at += 64)
-        __builtin_prefetch(state + at);
-    for (size_t at = 0; at < 448; at += 64)
-        __builtin_prefetch(queue + at);
+    for (size_t at = 0; at < 128; at += 64)
+        __builtin_prefetch(state + at, 1);
+    for (size_t at = 0; at < SY_ADMISSION_HOT_BYTES; at += 64)
+        __builtin_prefetch(queue + at, 1);
+    __builtin_prefetch(queue + s->order_at, 1);
 }
 /* Something on the device is other: its next event is set anew. */
 void sy_sim_reschedule(struct sim *s, int device);
@@ -110,6 +119,8 @@ void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
+/* It comes soon: what deciding on it will look at comes out of memory meanwhile. */
+void sy_sim_expect_request(const struct sim *s, uint64_t request);
 int sy_sim_route_job(struct sim *s);
 /* A request came to the device (1) or left it (-1). */
 void sy_sim_note_load(struct sim *s, int device, int change);

@@ -55,43 +55,82 @@ static double mean_load(const struct sim *s)
     return ((double)s->n_in_system + 1) / s->config->n_devices;
 }
 
-static sy_ns finish_there(const struct sim *s, int device, uint64_t request)
+/* The i-th device to be asked of those that have some of the model. */
+static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
+{
+    int n = s->n_holders[r->model];
+    uint64_t request = (uint64_t)(r - s->in->requests);
+    return s
+        ->holders[r->model][n <= CANDIDATES ? i : (int)(sy_sim_draw(s, request, i) % (uint64_t)n)];
+}
+
+/* A device with nothing to do needs no look at its queue: `*idle`. */
+static sy_ns finish_there(const struct sim *s, int device, uint64_t request, bool *idle)
 {
     struct sy_admission_request r = sy_sim_ask_for(s, device, request);
-    return sy_admission_predict(s->devices[device].admission, &r, s->now).finish_ns;
+    *idle = s->devices[device].n_load == 0 && s->config->train_share <= 0;
+    return *idle ? s->now + r.duration.expected_ns
+                 : sy_admission_predict(s->devices[device].admission, &r, s->now).finish_ns;
 }
 
 static int by_prediction(struct sim *s, const struct sy_sim_request *r)
 {
     uint64_t request = (uint64_t)(r - s->in->requests);
-    int best = sy_sim_heap_first(&s->load), n = s->n_holders[r->model];
+    int best = sy_sim_heap_first(&s->load), n = SY_MIN(s->n_holders[r->model], CANDIDATES);
+    bool idle;
     if (n == 0)
         return best;
-    sy_ns least = finish_there(s, best, request);
-    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++) {
-        int at = n <= CANDIDATES ? i : (int)(sy_sim_random(s) % (uint64_t)n);
-        int device = s->holders[r->model][at];
-        sy_ns finish = finish_there(s, device, request);
+    sy_ns least = finish_there(s, best, request, &idle);
+    for (int i = 0; i < n; i++) {
+        int device = holder(s, r, i);
+        sy_ns finish = finish_there(s, device, request, &idle);
         if (finish < least) {
             least = finish;
             best = device;
         }
+        if (idle && sy_sim_missing_bytes(s, device, r->model) == 0)
+            break; /* nobody is done sooner */
     }
     return best;
 }
 
 static int by_residency(struct sim *s, const struct sy_sim_request *r)
 {
-    int n = s->n_holders[r->model], best = -1;
-    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++) {
-        int at = n <= CANDIDATES ? i : (int)(sy_sim_random(s) % (uint64_t)n);
-        int device = s->holders[r->model][at];
+    int n = SY_MIN(s->n_holders[r->model], CANDIDATES), best = -1;
+    for (int i = 0; i < n; i++) {
+        int device = holder(s, r, i);
         if (best < 0 || s->devices[device].n_load < s->devices[best].n_load)
             best = device;
     }
     if (best >= 0 && (double)s->devices[best].n_load < MAX_BOUND * mean_load(s))
         return best;
     return by_prediction(s, r);
+}
+
+static int at_random(const struct sim *s, uint64_t request)
+{
+    return (int)(sy_sim_draw(s, request, 0) % (uint64_t)s->config->n_devices);
+}
+
+static void expect_place(const struct sim *s, int device, int model)
+{
+    sy_sim_expect_device(s, device);
+    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model], 1);
+}
+
+void sy_sim_expect_request(const struct sim *s, uint64_t request)
+{
+    if (s->config->n_devices < SY_SIM_MANY || request >= s->in->n_requests)
+        return;
+    const struct sy_sim_request *r = &s->in->requests[request];
+    if (s->config->router == SY_SIM_RANDOM)
+        expect_place(s, at_random(s, request), r->model);
+    if (s->config->router == SY_SIM_HASH)
+        expect_place(s, sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s)), r->model);
+    if (s->config->router < SY_SIM_LEAST)
+        return;
+    for (int i = 0; i < SY_MIN(s->n_holders[r->model], CANDIDATES); i++)
+        expect_place(s, holder(s, r, i), r->model);
 }
 
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
@@ -106,7 +145,7 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
     case SY_SIM_RESIDENCY:
         return by_residency(s, r);
     default:
-        return (int)(sy_sim_random(s) % (uint64_t)s->config->n_devices);
+        return at_random(s, (uint64_t)(r - s->in->requests));
     }
 }
 

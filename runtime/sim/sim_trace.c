@@ -277,6 +277,23 @@ static int read_counted(const char *path, const struct column *columns, int n_co
 
 /* ---- models ---- */
 
+/* Milliseconds with spaces between. */
+static int samples(const struct csv *csv, int column, struct sy_sim_model *m)
+{
+    for (char *at = csv->fields[column], *end; *at; at = end + strspn(end, " ")) {
+        double ms = strtod(at, &end);
+        if (end == at || (*end != '\0' && *end != ' ') || !(ms > 0 && ms < 1e9))
+            return sy_error_set(SY_EARG,
+                                "%s:%d: samples_ms at '%.20s': numbers above 0, spaces between",
+                                csv->path, csv->n_lines, at);
+        if (m->n_samples == SY_SIM_MAX_SAMPLES)
+            return sy_error_set(SY_EARG, "%s:%d: more than %d samples_ms", csv->path, csv->n_lines,
+                                SY_SIM_MAX_SAMPLES);
+        m->samples[m->n_samples++] = (float)(ms * 1e6 / (double)m->compute_ns);
+    }
+    return SY_OK;
+}
+
 static int model_row(const struct csv *csv, void *element, void *ctx)
 {
     struct sy_sim_model *m = element;
@@ -288,7 +305,8 @@ static int model_row(const struct csv *csv, void *element, void *ctx)
     SY_TRY(whole(csv, 3, 16, 1e6, &groups));
     m->bytes = (uint64_t)(mb * 1e6);
     m->n_groups = (int)groups;
-    return SY_OK;
+    m->n_samples = 0;
+    return samples(csv, 4, m);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -315,8 +333,11 @@ static int check_names(const char *path, const struct sy_sim_model *models, int 
 
 int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n)
 {
-    static const struct column columns[] = {
-        {"model", true}, {"mb", true}, {"compute_ms", true}, {"groups", false}};
+    static const struct column columns[] = {{"model", true},
+                                            {"mb", true},
+                                            {"compute_ms", true},
+                                            {"groups", false},
+                                            {"samples_ms", false}};
     void *all;
     SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, &all, n));
     *out = all;
@@ -330,9 +351,10 @@ int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n)
 
 int sy_sim_example_models(int n, struct sy_sim_model **out)
 {
-    static const struct sy_sim_model examples[] = {{"resnet152", 240600000, 34000000, 24},
-                                                   {"inception_v3", 95400000, 21000000, 14},
-                                                   {"bert_base", 437900000, 28000000, 22}};
+    static const struct sy_sim_model examples[] = {
+        {.name = "resnet152", .bytes = 240600000, .compute_ns = 34000000, .n_groups = 24},
+        {.name = "inception_v3", .bytes = 95400000, .compute_ns = 21000000, .n_groups = 14},
+        {.name = "bert_base", .bytes = 437900000, .compute_ns = 28000000, .n_groups = 22}};
     *out = calloc((size_t)SY_MAX(n, 1), sizeof **out);
     if (!*out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models", n);

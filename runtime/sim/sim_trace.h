@@ -6,7 +6,7 @@
 
 /* A CSV file has a first line with names of columns, in any order; lines that begin with # are skipped. Columns in brackets may be left out.
  *
- *   models    model,mb,compute_ms[,groups]
+ *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between]
  *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
  *   requests  time_s,model[,class,deadline_ms]      deadline after arrival; 0 or nothing: none
  *   faults    time_s,device,kind,duration_s[,factor]        kind: worker_dies, link_slows

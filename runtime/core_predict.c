@@ -1,0 +1,185 @@
+/* How long requests take: by profile, by what is in the pool when their turn comes, and by what was observed.
+ *
+ * Runs that move nothing and runs that move something are learned apart. From the first comes how far the profile's computation is off
+ * here (other threads, neighbours); the second are predicted with that, and what is left over is the link's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/core_internal.h"
+
+#define SCALE_NS (1000 * SY_NS_PER_S) /* long enough to read a ratio from */
+
+struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p)
+{
+    struct sy_link_cost link = core->link;
+
+    if (core->unified && p->profile.storage_bytes_per_s > 0)
+        link.bytes_per_ns = (double)p->profile.storage_bytes_per_s / 1e9;
+    return link;
+}
+
+/* The profile's time was measured with so many threads, and on cores it divides among them; on other devices they mean nothing. */
+static double thread_scale(const struct sy_core *core, const struct sy_package *p)
+{
+    bool on_cores = strcmp(core->spec.kind, "cuda") != 0;
+    return on_cores && core->n_cores > 0 && p->profile.n_threads > 0
+               ? (double)p->profile.n_threads / (double)core->n_cores
+               : 1;
+}
+
+/* Layers whose computation takes `scale` times what the profile says. */
+static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch, double scale)
+{
+    struct sy_plan_layer *layers = calloc((size_t)p->n_layers + 1, sizeof *layers);
+    for (int i = 0; layers && i < p->n_layers; i++)
+        layers[i] = (struct sy_plan_layer){
+            .bytes = p->layers[i].bytes,
+            .compute_ns = (uint64_t)(scale * (double)sy_package_layer_ns(p, i, batch))};
+    return layers;
+}
+
+double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m)
+{
+    sy_ns seen =
+        sy_predictor_correct(core->predictor, (int)(m - core->models), 0, SCALE_NS).expected_ns;
+    return thread_scale(core, m->package) * (double)seen / (double)SCALE_NS;
+}
+
+struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
+                                          int64_t batch)
+{
+    return scaled_layers(m->package, batch, sy_core_compute_scale(core, m));
+}
+
+/* ---- one run, as its model's groups are ---- */
+
+static sy_ns bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
+                   double scale, const struct sy_group_place *places, int n_places)
+{
+    struct sy_link_cost link = sy_core_link(core, m->package);
+    struct sy_plan_layer *layers = scaled_layers(m->package, batch, scale);
+    if (!layers)
+        return 0;
+    for (int g = 0; g < n_places; g++)
+        for (int l = 0; places[g].resident && l < m->groups[g].n_layers; l++)
+            layers[m->groups[g].first_layer + l].bytes = 0;
+    for (int g = 0; g < m->n_groups; g++)
+        if (m->direct[g])
+            layers[m->groups[g].first_layer].bytes = 0;
+    sy_ns at_least = sy_plan_bound(layers, m->package->n_layers, &link);
+    free(layers);
+    return at_least;
+}
+
+sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
+                         const struct sy_group_place *places, int n_places)
+{
+    return bound(core, m, batch, thread_scale(core, m->package), places, n_places);
+}
+
+struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
+                                   int64_t batch, const struct sy_group_place *places, int n_places)
+{
+    struct sy_core_guess guess = {.moves = false};
+    for (int g = 0; g < m->n_groups; g++)
+        guess.moves |=
+            (g >= n_places || !places[g].resident) && m->group_bytes[g] > 0 && !m->direct[g];
+    double scale = guess.moves ? sy_core_compute_scale(core, m) : thread_scale(core, m->package);
+    guess.ns = bound(core, m, batch, scale, places, n_places);
+    return guess;
+}
+
+struct sy_duration sy_core_duration(const struct sy_core *core, int model,
+                                    struct sy_core_guess guess)
+{
+    return sy_predictor_correct(core->predictor, model, guess.moves ? guess.ns : 0,
+                                guess.moves ? 0 : guess.ns);
+}
+
+void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns)
+{
+    if (guess.moves)
+        sy_predictor_observe_swap(core->predictor, model, guess.ns, took_ns);
+    else
+        sy_predictor_observe_compute(core->predictor, model, guess.ns, took_ns);
+}
+
+/* ---- one that waits ---- */
+
+static bool runs_before(const struct sy_core_request *r, const struct sy_core_request *wants)
+{
+    sy_ns none = UINT64_MAX, deadline = r->deadline_ns ? r->deadline_ns : none;
+    if (r->run != 0 || r->class_ != wants->class_)
+        return r->run != 0 || r->class_ < wants->class_;
+    return deadline <= (wants->deadline_ns ? wants->deadline_ns : none);
+}
+
+/* What those that run before a request do to its model's place in the pool. */
+struct ahead {
+    bool same;              /* one of them is for the same model */
+    uint64_t bytes, coming; /* of the other models; what of that is not in the pool now */
+};
+
+static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_request *wants)
+{
+    const struct sy_residency *pool = sy_sched_residency(core->sched);
+    bool seen[SY_MAX_MODELS] = {false};
+    struct ahead ahead = {0};
+    for (const struct sy_core_request *r = core->requests; r; r = r->next) {
+        if (seen[r->model] || !runs_before(r, wants))
+            continue;
+        seen[r->model] = true;
+        if (r->model == wants->model) {
+            ahead.same = true;
+            continue;
+        }
+        uint64_t all = core->models[r->model].heads.pool_bytes;
+        uint64_t here = sy_residency_resident_bytes(pool, r->model);
+        ahead.bytes += all;
+        ahead.coming += all > here ? all - here : 0;
+    }
+    return ahead;
+}
+
+/* Beside jobs and workspace. */
+static uint64_t room_of_models(const struct sy_core *core)
+{
+    uint64_t room = sy_pool_free_bytes(sy_sched_pool(core->sched));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (core->models[i].used)
+            room += sy_residency_resident_bytes(sy_sched_residency(core->sched), i);
+    return room;
+}
+
+/* Groups that will be in the pool when its turn comes, as far as the queue tells: after one for the same model all of them, unless the
+ * others do not fit beside it; else those that are there, unless room is made at their cost: then the head. */
+static int n_resident_then(const struct sy_core *core, const struct sy_core_request *wants)
+{
+    const struct sy_residency *residency = sy_sched_residency(core->sched);
+    const struct sy_core_model *m = &core->models[wants->model];
+    const struct sy_pool *pool = sy_sched_pool(core->sched);
+    int now = sy_residency_n_resident(residency, wants->model);
+    int head = SY_MIN(now, sy_residency_n_head(residency, wants->model));
+    struct ahead ahead = look_ahead(core, wants);
+    if (ahead.same) {
+        uint64_t room = room_of_models(core);
+        return m->heads.pool_bytes + ahead.bytes <= room ? m->n_groups
+               : m->heads.pool_bytes <= room             ? head
+                                                         : now;
+    }
+    uint64_t spare =
+        sy_pool_free_bytes(pool) + sy_residency_older_tail_bytes(residency, wants->model);
+    return ahead.coming <= spare ? now : head;
+}
+
+struct sy_core_guess sy_core_predict(const struct sy_core *core,
+                                     const struct sy_core_request *wants)
+{
+    const struct sy_core_model *m = &core->models[wants->model];
+    struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
+    int n = SY_MIN(m->n_groups, SY_CORE_MAX_GROUPS), n_resident = n_resident_then(core, wants);
+    for (int g = 0; g < n; g++)
+        places[g].resident = g < n_resident;
+    return sy_core_guess(core, m, wants->batch, places, n);
+}
