@@ -123,7 +123,7 @@ static void run_exactly(sy_ns preempt_ns, bool restarts)
             busy = false;
             if (yielding) {
                 if (restarts)
-                    sy_admission_again(a, running.duration);
+                    sy_admission_again(a, running.duration, now);
                 else
                     sy_admission_paused(a, now);
                 yielding = false;
@@ -199,7 +199,7 @@ static void test_prediction_and_refusal(void **state)
     p = sy_admission_predict(a, &r, 0);
     assert_int_equal(p.finish_ns, (30 + 2 * 21 + 2 * 10) * SY_NS_PER_MS);
     assert_true(sy_admission_cancel(a, 2) && !sy_admission_cancel(a, 2));
-    sy_admission_again(a, r.duration);
+    sy_admission_again(a, r.duration, 0);
     assert_int_equal(sy_admission_next(a, 0, &got), SY_ADMISSION_START);
     assert_int_equal(got.id, 1);
     sy_admission_done(a);
@@ -270,6 +270,72 @@ static void test_what_restarts_gives_way_early(void **state)
         assert_int_equal(p.finish_ns, (cases[i].gives_way ? cases[i].at + 2 + 50 : 50) + 8 + 10);
         sy_admission_destroy(a);
     }
+}
+
+/* Q5: an urgent one each 10 ms. One of 50 ms gives way as long as it has more before it than it lost in all, and then gets through; one
+ * that was expected to take 4 ms and runs for ever gives way too. */
+static void test_who_gives_way_gets_through(void **state)
+{
+    (void)state;
+    static const struct {
+        sy_ns expected;
+        int gives_way;
+    } cases[] = {{50, 3}, {4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sy_admission *a = make_like_the_runtime();
+        struct sy_admission_request low = {1, 1, 0, {cases[i].expected, 0}}, got;
+        struct sy_admission_request high = {2, 0, 0, {1, 0}};
+        struct sy_prediction p;
+        sy_ns now = 0;
+        int n = 0;
+        assert_int_equal(sy_admission_ask(a, &low, now, &p), SY_OK);
+        for (;; n++) {
+            assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+            assert_int_equal(got.id, 1);
+            now += 10;
+            assert_int_equal(sy_admission_ask(a, &high, now, &p), SY_OK);
+            if (sy_admission_next(a, now, &got) != SY_ADMISSION_PREEMPT)
+                break;
+            now += 2;
+            sy_admission_again(a, low.duration, now);
+            assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+            assert_int_equal(got.id, 2);
+            sy_admission_done(a);
+        }
+        assert_int_equal(n, cases[i].gives_way);
+        sy_admission_destroy(a);
+    }
+}
+
+/* How soon a running one stops is learned. */
+static void test_stopping_is_predicted_as_it_was_seen(void **state)
+{
+    (void)state;
+    struct sy_admission_config config = {64, 20 * SY_NS_PER_MS, true, true, false};
+    struct sy_admission *a;
+    struct sy_admission_request low = {1, 1, 0, {SY_NS_PER_S, 0}}, got;
+    struct sy_admission_request high = {2, 0, 0, {8 * SY_NS_PER_MS, 0}};
+    struct sy_prediction p;
+    sy_ns now = 0;
+    assert_int_equal(sy_admission_create(&config, &a), SY_OK);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(sy_admission_ask(a, &low, now, &p), SY_OK);
+        assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+        assert_int_equal(sy_admission_ask(a, &high, now, &p), SY_OK);
+        if (i == 0)
+            assert_int_equal(p.finish_ns, now + 28 * SY_NS_PER_MS);
+        assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_PREEMPT);
+        now += 3 * SY_NS_PER_MS;
+        sy_admission_again(a, low.duration, now);
+        assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+        assert_int_equal(got.id, 2);
+        now += 8 * SY_NS_PER_MS;
+        sy_admission_done(a);
+        assert_true(sy_admission_cancel(a, 1));
+    }
+    double took = (double)(p.latest_ns - now) / (double)SY_NS_PER_MS + 11;
+    assert_true(took > 10.9 && took < 11.2);
+    sy_admission_destroy(a);
 }
 
 /* Q1: with a deadline of its own it breaks no promise; without one it goes where its class says. */
@@ -428,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_promises_hold_with_preemption),
         cmocka_unit_test(test_promises_hold_with_restarts),
         cmocka_unit_test(test_what_restarts_gives_way_early),
+        cmocka_unit_test(test_who_gives_way_gets_through),
+        cmocka_unit_test(test_stopping_is_predicted_as_it_was_seen),
         cmocka_unit_test(test_who_may_break_promises),
         cmocka_unit_test(test_urgent_demand_is_reserved),
         cmocka_unit_test(test_quantiles_follow_what_was_observed),

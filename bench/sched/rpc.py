@@ -205,7 +205,8 @@ class Client:
 def ask_many(client, plan, at_most=256, look=None):
     """Sends each (seconds from now, model, options) at its time, whether or not others were answered; the calls, once all have ended.
     `client` may be a list, by class: a server reads no more from a connection that has 64 requests under way, so that patient ones
-    would hold up urgent ones behind them. At most `at_most` under way: one that comes later is sent late, and its time counts from when it was due.
+    would hold up urgent ones behind them.
+    At most `at_most` under way: one that comes later is sent late, and its time counts from when it was due.
     `look` is shown each call that has ended, in the reader's thread."""
     ended, calls, under_way = queue.SimpleQueue(), [], 0
 

@@ -7,11 +7,12 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MAX_REQUESTS 65534
-#define NEAR         4  /* entries that are beside the books */
-#define N_CLASSES    10 /* whose work is counted apart; the last counts all beyond */
-#define MEMORY_NS    (30 * SY_NS_PER_S) /* work of so long ago counts a third */
-#define MOST_TAKEN   0.9                /* of the time, by more urgent classes */
+#define MAX_REQUESTS  65534
+#define NEAR          4  /* entries that are beside the books */
+#define N_CLASSES     10 /* whose work is counted apart; the last counts all beyond */
+#define MEMORY_NS     (30 * SY_NS_PER_S) /* work of so long ago counts a third */
+#define OFF_TO_MARGIN 3.0 /* three times the usual distance: one in a hundred is farther off */
+#define MOST_TAKEN    0.9 /* of the time, by more urgent classes */
 
 /* What each class asked for, lately. */
 struct demand {
@@ -22,6 +23,7 @@ struct demand {
 struct entry {
     struct sy_admission_request is;
     uint64_t turn; /* of its arrival; those put back have turns below all others */
+    sy_ns lost_ns; /* what it had done whenever it gave way */
 };
 
 struct sy_admission {
@@ -35,7 +37,8 @@ struct sy_admission {
     bool busy, preempting;
     struct entry running;
     sy_ns running_from_ns, running_until_ns; /* as expected */
-    sy_ns yields_until_ns;                   /* while preempting */
+    sy_ns yields_from_ns;                    /* while preempting */
+    sy_ns yield_ns, yield_off_ns; /* until a running one stops, and how far off that usually is */
     struct entry near[NEAR];
     struct demand demand;
 };
@@ -97,6 +100,7 @@ int sy_admission_init(const struct sy_admission_config *config, void *memory, vo
     *a = (struct sy_admission){.config = *config, .stretch = 1};
     a->n_slots = (int)slots_of(config);
     a->far = far;
+    a->yield_ns = config->preempt_ns;
     a->queue = (uint16_t *)((char *)a + sy_admission_order_at());
     for (int i = 0; i < a->n_slots; i++)
         a->queue[i] = (uint16_t)i;
@@ -213,21 +217,31 @@ static struct sy_duration left_of_running(const struct sy_admission *a, sy_ns no
     return (struct sy_duration){until > now ? until - now : 0, a->running.is.duration.margin_ns};
 }
 
-/* Q5. What starts over when it gives way does so while it has less behind it than before it, so that what is lost is never more than
- * what is won; later only where a promise depends on it. */
+/* What the running one still needs, if what was expected means anything: half as long again, and it may take as long once more. */
+static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
+{
+    sy_ns expected = a->running_until_ns - SY_MIN(a->running_from_ns, a->running_until_ns);
+    sy_ns spare = SY_MAX(expected / 2, a->running.is.duration.margin_ns);
+    if (now > a->running_until_ns && now - a->running_until_ns > spare)
+        return now - a->running_from_ns;
+    return left_of_running(a, now).expected_ns;
+}
+
+/* Q5. What starts over when it gives way does so while it has more before it than it lost in all: then no more is thrown away than is
+ * won, and who is interrupted again and again gets through. After that only where a promise depends on it. */
 static bool gives_way(const struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
 {
     if (!a->busy || a->config.preempt_ns == 0 || !r || r->class_ >= a->running.is.class_)
         return false;
-    sy_ns left = left_of_running(a, now).expected_ns;
     if (!a->config.restarts)
         return true;
-    if (left <= a->config.preempt_ns)
+    sy_ns left = likely_left(a, now);
+    if (left <= a->yield_ns)
         return false; /* it ends sooner than it would stop */
-    if (now - SY_MIN(now, a->running_from_ns) <= left)
+    if (a->running.lost_ns + now - SY_MIN(now, a->running_from_ns) <= left)
         return true;
-    struct moment waits = {(double)(now + left), 0}, pushes = {(double)now, 0};
-    pushes.at_ns += (double)a->config.preempt_ns;
+    struct moment waits = {(double)now + (double)left, 0};
+    struct moment pushes = {(double)now + (double)a->yield_ns, 0};
     return !holds(after(waits, r->duration, a->stretch), r) &&
            holds(after(pushes, r->duration, a->stretch), r);
 }
@@ -260,9 +274,11 @@ static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
     struct walk w = {
         a, now, 0, a->preempting || gives_way(a, first, now), a->busy, {(double)now, 0}, {0, 0}};
     if (w.gave_way) {
-        sy_ns until = a->preempting ? a->yields_until_ns : now + a->config.preempt_ns;
+        sy_ns until = (a->preempting ? a->yields_from_ns : now) + a->yield_ns;
         w.yields_ns = SY_MIN(until > now ? until - now : 0, left_of_running(a, now).expected_ns);
         w.moment.at_ns += (double)w.yields_ns;
+        w.moment.square =
+            OFF_TO_MARGIN * OFF_TO_MARGIN * (double)a->yield_off_ns * (double)a->yield_off_ns;
     } else {
         count_rest(&w);
     }
@@ -344,7 +360,7 @@ static void look_behind(struct walk *with, struct walk *without, int at,
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now)
 {
-    struct entry e = {*r, FIRST_TURN + a->n_asked};
+    struct entry e = {*r, FIRST_TURN + a->n_asked, 0};
     struct sy_prediction out = {0};
     int at = place_of(a, &e);
     struct walk without = begin_walk(a, now, first_of(a));
@@ -385,7 +401,7 @@ static int refuse(const struct sy_admission_request *r, const struct sy_predicti
 int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                      struct sy_prediction *out)
 {
-    struct entry e = {*r, FIRST_TURN + a->n_asked};
+    struct entry e = {*r, FIRST_TURN + a->n_asked, 0};
     if (a->n_waiting >= a->config.max_requests)
         return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", a->n_waiting);
     *out = sy_admission_predict(a, r, now);
@@ -397,10 +413,22 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
     return SY_OK;
 }
 
-static void put_back(struct sy_admission *a, struct sy_duration duration)
+/* An eighth of each new one. */
+static void note_yield(struct sy_admission *a, sy_ns took)
+{
+    sy_ns off = took > a->yield_ns ? took - a->yield_ns : a->yield_ns - took;
+    a->yield_off_ns += off / 8 - a->yield_off_ns / 8;
+    a->yield_ns += took / 8 - a->yield_ns / 8;
+}
+
+static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns now)
 {
     struct entry e = a->running;
     assert(a->busy);
+    if (a->preempting) {
+        note_yield(a, now - SY_MIN(now, a->yields_from_ns));
+        e.lost_ns += now - SY_MIN(now, a->running_from_ns);
+    }
     e.turn = FIRST_TURN - 1 - a->n_put_back++;
     e.is.duration = duration;
     a->busy = a->preempting = false;
@@ -418,7 +446,7 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
         if (a->preempting || !gives_way(a, first_of(a), now))
             return SY_ADMISSION_WAIT;
         a->preempting = true;
-        a->yields_until_ns = now + a->config.preempt_ns;
+        a->yields_from_ns = now;
         *out = a->running.is;
         return SY_ADMISSION_PREEMPT;
     }
@@ -448,12 +476,12 @@ void sy_admission_paused(struct sy_admission *a, sy_ns now)
 {
     struct sy_duration left = left_of_running(a, now);
     left.expected_ns = (sy_ns)((double)left.expected_ns / a->stretch);
-    put_back(a, left);
+    put_back(a, left, now);
 }
 
-void sy_admission_again(struct sy_admission *a, struct sy_duration duration)
+void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now)
 {
-    put_back(a, duration);
+    put_back(a, duration, now);
 }
 
 void sy_admission_done(struct sy_admission *a)

@@ -13,8 +13,8 @@
  * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
  *     preempt_ns if that is not 0.
  * Q3: within a class, the earliest deadline is first; none at all is last.
- * Q5: with `restarts`, a running request gives way while it has more before it than behind it, later only where the more urgent
- *     one would be late otherwise.
+ * Q5: with `restarts`, a running request gives way while it has more before it than it lost in all by giving way, this time included;
+ *     later only where the more urgent one would be late otherwise.
  * Q6: with `reserves`, predictions leave the part of the time that more urgent classes asked for in the last half minute to them.
  * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
 #ifndef SY_SCHED_ADMISSION_H
@@ -31,7 +31,8 @@ struct sy_admission;
 
 struct sy_admission_config {
     int max_requests; /* waiting, 1..65534 */
-    sy_ns preempt_ns; /* a running request gives way to a more urgent class within this; 0: never */
+    sy_ns
+        preempt_ns; /* a running request gives way to a more urgent class within this, as expected until it was seen; 0: never */
     bool
         may_break_lower; /* a request without a deadline may break promises made to less urgent classes (Q1) */
     bool restarts; /* what gives way starts over afterwards: sy_admission_again, not _paused (Q5) */
@@ -87,8 +88,8 @@ bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
 /* The running one stands still and is first in its class again, for what it still needs. */
 void sy_admission_paused(struct sy_admission *a, sy_ns now);
-/* The running one's worker died: it is first in its class again, and takes so long. */
-void sy_admission_again(struct sy_admission *a, struct sy_duration duration);
+/* The running one stopped, or its worker died: it is first in its class again, and takes so long. */
+void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now);
 void sy_admission_done(struct sy_admission *a);
 /* Takes a waiting one out. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);

@@ -275,7 +275,7 @@ static void finish_run(struct sy_sched *s, struct request *r)
         return;
     }
     if (was_active)
-        sy_admission_again(s->admission, r->duration);
+        sy_admission_again(s->admission, r->duration, s->now);
     r->worker = -1;
     r->n_loaded = 0;
     r->run_sent = r->restarting = r->worker_through = r->interrupted = false;

@@ -232,7 +232,8 @@ void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
         if (s->left_ns)
             s->left_ns[d->request] = 0;
         if (s->deaths[d->request]++ == 0) {
-            sy_admission_again(d->admission, sy_sim_ask_for(s, f->device, d->request).duration);
+            sy_admission_again(d->admission, sy_sim_ask_for(s, f->device, d->request).duration,
+                               s->now);
         } else {
             s->report->n_failed++;
             tell(s, d->request, f->device, SY_SIM_FAILED);
