@@ -283,6 +283,13 @@ static void prepare(struct sy_core *core, const struct sy_sched_action *a)
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
+/* Part of why there was no room. */
+static uint64_t held_by_jobs(const struct sy_core *core)
+{
+    const struct sy_lanes *lanes = sy_sched_lanes(core->sched);
+    return sy_lanes_persistent_bytes(lanes) + sy_lanes_ephemeral_bytes(lanes);
+}
+
 static void end(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
@@ -292,6 +299,9 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
     snprintf(error, sizeof error, "model %s: %s%s%s", m->name, a->why,
              a->status == SY_EIO && m->status < 0 ? ": " : "",
              a->status == SY_EIO && m->status < 0 ? m->error : "");
+    if (a->status == SY_ENOMEM_DEVICE && held_by_jobs(core) > 0)
+        snprintf(error + strlen(error), sizeof error - strlen(error),
+                 "; %llu bytes of it are training jobs'", (unsigned long long)held_by_jobs(core));
     sy_core_end_request(core, r, a->status, error);
 }
 
