@@ -57,7 +57,8 @@ static void every_command_explains_itself(void **state)
 {
     (void)state;
     static const char *const commands[] = {"serve", "import", "plan",       "infer",
-                                           "train", "status", "bench-link", "version"};
+                                           "train", "status", "bench-link", "version",
+                                           "jobs",  "policy", "simulate",   "replay"};
     assert_int_equal(run("help"), 0);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         assert_non_null(strstr(output, commands[i]));
@@ -65,7 +66,10 @@ static void every_command_explains_itself(void **state)
         assert_int_equal(run("%s --help", commands[i]), 0);
         assert_non_null(strstr(output, "usage: switchyard"));
         assert_non_null(strstr(output, commands[i]));
+        assert_int_equal(run("help %s", commands[i]), 0);
+        assert_non_null(strstr(output, "usage: switchyard"));
     }
+    assert_usage("help sevre", "did you mean serve");
 }
 
 static void bad_usage_is_one_line_and_exit_2(void **state)

@@ -79,10 +79,12 @@ void demo_print_table(const struct demo *demo)
            "bound", "restart", "client p50", "p99", "swaps");
     for (int m = 0; m < DEMO_MODELS; m++)
         print_row(&demo->models[m]);
-    printf("\n  ready: all resident, nothing else runs. swap: from taken off the queue to "
-           "answered. bound: no\n"
-           "  swap can be faster on this link. restart: a fresh process. client: as clients saw "
-           "it, queue included.\n");
+    printf(
+        "\n  ready: all resident, nothing else runs. swap: from taken off the queue to answered. "
+        "bound: the least\n"
+        "  that a swap takes, by this link and the layers' times as measured at import. restart: a "
+        "fresh process.\n"
+        "  client: as clients saw it, queue included.\n");
     printf("\n  %ld requests, %ld failed, %ld with wrong bits, %lld groups evicted\n",
            demo->requests, demo->failed, demo->wrong, (long long)counter(demo, "evictions"));
     printf("  training was preempted %lld times; it stood still after %.2f ms (p50), %.2f ms "

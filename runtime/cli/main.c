@@ -67,11 +67,22 @@ static int unknown_command(const char *word)
                         near ? "; did you mean " : "", near ? near : "");
 }
 
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    return unknown_command(argv[0]);
+}
+
 int main(int argc, char **argv)
 {
     sy_log_init("switchyard");
     if (argc < 2)
         return sy_cli_usage("which command? see switchyard help");
+    char *explain[] = {argc > 2 ? argv[2] : NULL, "--help", NULL};
+    if (strcmp(argv[1], "help") == 0 && argc > 2)
+        return run_command(2, explain);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0) {
         print_help();
@@ -79,8 +90,5 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0)
         return sy_cmd_version(1, argv + 1);
-    for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    return unknown_command(argv[1]);
+    return run_command(argc - 1, argv + 1);
 }
