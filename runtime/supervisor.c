@@ -105,11 +105,6 @@ int sy_supervisor_page_fd(const struct sy_supervisor *s, int worker)
     return s->processes[worker].page.fd;
 }
 
-int sy_supervisor_n_workers(const struct sy_supervisor *s)
-{
-    return s->config.n_workers;
-}
-
 int sy_supervisor_n_alive(const struct sy_supervisor *s)
 {
     int n = 0;

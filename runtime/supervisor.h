@@ -42,7 +42,6 @@ int sy_supervisor_create(struct event_base *base, const struct sy_supervisor_con
 /* Kills and reaps what is left (blocks for that: SIGKILL, no callbacks). NULL is fine. */
 void sy_supervisor_destroy(struct sy_supervisor *s);
 
-int sy_supervisor_n_workers(const struct sy_supervisor *s);
 enum sy_worker_state sy_supervisor_state(const struct sy_supervisor *s, int worker);
 pid_t sy_supervisor_pid(const struct sy_supervisor *s, int worker); /* 0: none */
 int sy_supervisor_n_deaths(const struct sy_supervisor *s, int worker);

@@ -43,11 +43,6 @@ void sy_trace_enable(struct sy_trace *t, bool enable)
     t->origin = sy_clock_now();
 }
 
-bool sy_trace_is_enabled(const struct sy_trace *t)
-{
-    return t->enabled;
-}
-
 static bool grow(struct sy_trace *t)
 {
     size_t capacity = SY_MIN(t->capacity ? 2 * t->capacity : 1024, (size_t)SY_TRACE_MAX_EVENTS);

@@ -27,7 +27,6 @@ struct sy_trace;
 int sy_trace_create(struct sy_trace **out); /* ENOMEM_HOST */
 void sy_trace_destroy(struct sy_trace *t);
 void sy_trace_enable(struct sy_trace *t, bool enable); /* true clears and starts */
-bool sy_trace_is_enabled(const struct sy_trace *t);
 /* Nothing happens while disabled, over the limit (counted), or for an empty span. `name` is copied (47 bytes). */
 void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start,
                    sy_ns end, uint64_t request);

@@ -451,11 +451,6 @@ int sy_policy_n_ready(const struct sy_policy *p)
     return p->n_active;
 }
 
-int sy_policy_n_running(const struct sy_policy *p)
-{
-    return p->n_running;
-}
-
 sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job)
 {
     const struct job *j = find(p, job);

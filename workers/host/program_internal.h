@@ -131,8 +131,6 @@ void sy_program_dims(const struct sy_program *p, int tensor,
 /* ---- bf16 (program_narrow.c) ---- */
 bool sy_value_is_narrow(const struct sy_value *v);
 size_t sy_value_element_bytes(const struct sy_value *v);
-bool sy_layer_has_narrow(const struct sy_layer *layer,
-                         int input); /* that parameter is packed as bf16 */
 /* At import: whether the node's weights are to be bf16. In a graph of that precision; and, where the CPU has the instructions, of a product
  * of whole numbers (attribute `whole`) that bf16 holds exactly. */
 bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *node);

@@ -24,7 +24,8 @@ size_t sy_value_element_bytes(const struct sy_value *v)
     return sy_value_is_narrow(v) ? sizeof(uint16_t) : sy_dtype_bytes(v->dtype);
 }
 
-bool sy_layer_has_narrow(const struct sy_layer *layer, int input)
+/* That parameter is packed as bf16. */
+static bool layer_has_narrow(const struct sy_layer *layer, int input)
 {
     dnnl_memory_desc_t md;
     for (int i = 0; i < layer->n_params; i++) {
@@ -78,7 +79,7 @@ bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_la
 {
     const struct sy_graph *graph = p->graph;
     const struct sy_node *node = &graph->nodes[layer->node];
-    if (sy_layer_has_narrow(layer, 1))
+    if (layer_has_narrow(layer, 1))
         return true;
     return graph->precision == SY_PRECISION_BF16 && node->op == SY_OP_MATMUL &&
            !is_constant(graph, layer, 0) && !is_constant(graph, layer, 1) &&
