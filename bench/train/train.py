@@ -4,7 +4,8 @@
     train.py TRAIN_STEPS MODELS OUT.json [--only NAME]... [--rounds 5] [--steps 4] [--loss-steps 100] [--threads N]
 
 A round is some steps of ours, then as many of PyTorch's. OUT.json: a list of {model, precision, batch, ours_ms, pytorch_ms, loss_rel_diff},
-ms being the least of the rounds' medians; f32 rows compare the loss of step --loss-steps. The last row has the same job with 200 pauses
+ms being the least of the rounds' medians; f32 rows compare the loss of step --loss-steps, and small networks also have pytorch_loss_rel_diff, that of
+PyTorch's own in one thread, the part that is rounding. The last row has the same job with 200 pauses
 and without: {model: "preempted_200", ratio, equal_bits}.
 """
 import argparse
@@ -60,6 +61,14 @@ class PyTorch:
             self.inputs[0] = self.inputs[0].contiguous(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(self.net.parameters(), LEARNING_RATE, MOMENTUM)
 
+    def loss_alone(self, n):
+        """The loss of step n in one thread."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        loss = self.run(n)[1][-1]
+        torch.set_num_threads(threads)
+        return loss
+
     def step(self):
         begin = self.at * self.batch % len(self.labels)
         x, y = [x[begin:begin + self.batch] for x in self.inputs], self.labels[begin:begin + self.batch]
@@ -90,7 +99,7 @@ def bench(options, name, precision):
         inputs, labels = make_data(folder, net)
         theirs = PyTorch(load(net.make(), weights_of(path)), inputs, labels, net.batch, precision == "bf16")
         ours = Ours(options, write_job(folder, path, net, LEARNING_RATE, MOMENTUM, precision=precision))
-        least, difference, done = [float("inf")] * 2, None, 0
+        least, difference, own, done = [float("inf")] * 2, None, None, 0
         wanted = options.loss_steps if precision == "f32" else 0
         n_rounds = max(options.rounds, -(-wanted // options.steps))
         for i in range(n_rounds):
@@ -101,13 +110,17 @@ def bench(options, name, precision):
             if difference is None and wanted and done >= wanted:
                 at = options.steps - 1 - (done - wanted)
                 a, b = results[0][1][at], results[1][1][at]
-                difference = abs(a - b) / abs(b)
+                difference, reached = abs(a - b) / abs(b), b
             print(f"\r\033[K{name} {precision}: round {i + 1} of {n_rounds}, ms a step ours {least[0]:.2f}, PyTorch "
                   f"{least[1]:.2f}, ratio {least[0] / least[1] if i else float('nan'):.3f}", end="", flush=True)
         ours.close()
-    print(f", loss differs by {difference:.2g}" if difference is not None else "")
+        if difference is not None and least[1] * wanted < 20e3:
+            alone = PyTorch(load(net.make(), weights_of(path)), inputs, labels, net.batch, False).loss_alone(wanted)
+            own = abs(alone - reached) / abs(reached)
+    print(f", loss differs by {difference:.2g}" if difference is not None else "", end="")
+    print(f", PyTorch's in one thread by {own:.2g}" if own is not None else "")
     return {"model": name, "precision": precision, "batch": net.batch, "ours_ms": least[0], "pytorch_ms": least[1],
-            "loss_rel_diff": difference}
+            "loss_rel_diff": difference, "pytorch_loss_rel_diff": own}
 
 
 def bench_preempted(options, n=300, pauses=200):
