@@ -123,27 +123,30 @@ def bench(options, name, precision):
             "loss_rel_diff": difference, "pytorch_loss_rel_diff": own}
 
 
-def bench_preempted(options, n=300, pauses=200):
-    """Two processes take turns, so that the machine's moods strike both; pauses are left out of the time."""
+def bench_preempted(options, n=300, pauses=200, parts=25):
+    """Two processes take turns, so that the machine's moods strike both: a ratio for each pair of turns. Pauses are left out of the time."""
     net = NETS["cnn"]
     path = pathlib.Path(options.models) / net.model / "1" / "model.onnx"
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         make_data(folder, net)
         job = write_job(folder, path, net, LEARNING_RATE, MOMENTUM)
-        sides = [Ours(options, job), Ours(options, job)]
-        parts, times = 10, [[], []]
-        for _ in range(parts):
-            times[0] += sides[0].order(f"run {n // parts}")["ms"]
-            times[1] += sides[1].order(f"preempt {n // parts} {pauses // parts}")["ms"]
+        sides, orders = [Ours(options, job), Ours(options, job)], (f"run {n // parts}", f"preempt {n // parts} {pauses // parts}")
+        ratios, times = [], [[], []]
+        for part in range(parts):
+            turn = {}
+            for i in ((0, 1), (1, 0))[part % 2]:
+                turn[i] = sides[i].order(orders[i])["ms"]
+                times[i] += turn[i]
+            ratios.append(statistics.mean(turn[1]) / statistics.mean(turn[0]))
         hashes = [side.order("hash")["hash"] for side in sides]
         for side in sides:
             side.close()
-    ratio = statistics.mean(times[1]) / statistics.mean(times[0])
-    median = statistics.median(times[1]) / statistics.median(times[0])
-    print(f"preempted {pauses} times / not: {ratio:.3f} (medians {median:.3f}), bits "
+    ratio = statistics.median(ratios)
+    means = statistics.mean(times[1]) / statistics.mean(times[0])
+    print(f"preempted {pauses} times / not: {ratio:.3f} (median of {parts} pairs of turns; of all steps' means {means:.3f}), bits "
           f"{'equal' if hashes[0] == hashes[1] else 'DIFFER'}")
-    return {"model": f"preempted_{pauses}", "precision": "f32", "batch": net.batch, "ratio": ratio, "median_ratio": median,
+    return {"model": f"preempted_{pauses}", "precision": "f32", "batch": net.batch, "ratio": ratio, "ratio_of_means": means,
             "equal_bits": hashes[0] == hashes[1]}
 
 
