@@ -130,13 +130,14 @@ static int text(json_t *params, const char *key, const char *otherwise, const ch
                 : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
 }
 
-/* So that they hold after a restart too. */
-static void keep_rules(struct sy_core *core)
+/* So that they hold after a restart too (C6). */
+static int keep_rules(struct sy_core *core)
 {
     json_t *rules = sy_core_rules_json(core);
-    if (sy_job_store_put_rules(core->store, rules) < 0)
-        sy_log_error("rules", "event=not_kept why=\"%s\"", sy_error_text());
+    int status = sy_job_store_put_rules(core->store, rules);
     json_decref(rules);
+    return status < 0 ? sy_error_prefix(status, "it is set, but will not be after a restart")
+                      : SY_OK;
 }
 
 static int set_policy(struct sy_core *core, json_t *params)
@@ -196,15 +197,13 @@ static int set_tenant(struct sy_core *core, json_t *params)
 int sy_core_policy_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_policy(core, params));
-    keep_rules(core);
-    return SY_OK;
+    return keep_rules(core);
 }
 
 int sy_core_tenant_set(struct sy_core *core, json_t *params)
 {
     SY_TRY(set_tenant(core, params));
-    keep_rules(core);
-    return SY_OK;
+    return keep_rules(core);
 }
 
 /* Names that requests brought along need no place among the tenants again. */

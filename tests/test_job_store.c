@@ -153,14 +153,44 @@ static void what_was_set_holds_after_a_restart(void **state)
     fixture_finish(&f);
 }
 
-static void assert_refused(struct fixture *f, const char *method, json_t *params, const char *says)
+static void assert_answer(struct fixture *f, const char *method, json_t *params, int status,
+                          const char *says)
 {
     char *text = json_dumps(params, JSON_COMPACT), *answer = NULL;
-    assert_int_equal(sy_client_call(f->client, method, text, &answer), SY_EARG);
+    assert_int_equal(sy_client_call(f->client, method, text, &answer), status);
     assert_non_null(strstr(sy_client_error(f->client), says));
     free(text);
     free(answer);
     json_decref(params);
+}
+
+static void assert_refused(struct fixture *f, const char *method, json_t *params, const char *says)
+{
+    assert_answer(f, method, params, SY_EARG, says);
+}
+
+/* Whoever sets something must hear that it will be forgotten. */
+static void what_cannot_be_kept_is_said(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300], away[300];
+    fixture_init(&f, "unkept");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    snprintf(away, sizeof away, "%s/away", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    assert_int_equal(rename(folder, away), 0);
+    assert_answer(&f, "policy", json_pack("{s:s}", "policy", "srtf"), SY_EIO, "after a restart");
+    assert_answer(&f, "tenant", json_pack("{s:s, s:i}", "tenant", "red", "weight", 3), SY_EIO,
+                  "after a restart");
+    json_t *status = fixture_status(&f), *rules = json_object_get(status, "rules");
+    assert_string_equal(json_string_value(json_object_get(rules, "policy")), "srtf");
+    json_decref(status);
+    assert_int_equal(rename(away, folder), 0);
+    json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", "fair")));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
 }
 
 static void rules_that_cannot_be_are_refused(void **state)
@@ -190,6 +220,7 @@ int main(void)
         cmocka_unit_test(jobs_keep_what_was_set),
         cmocka_unit_test(one_runtime_has_a_folder),
         cmocka_unit_test(what_was_set_holds_after_a_restart),
+        cmocka_unit_test(what_cannot_be_kept_is_said),
         cmocka_unit_test(rules_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
