@@ -19,7 +19,8 @@ struct child_end {
 };
 
 /* Runs work(ctx, report) in a forked child: at most `memory_bytes` of address space more than the parent has (not under sanitizers,
- * which take theirs; there a single block is bounded) and `cpu_seconds` of time. Waits for it. */
+ * which take theirs; there a single block is bounded) and `cpu_seconds` of time, a few times as much
+ * where it passes faster: under sanitizers, beside others. Waits for it. */
 void bounded_child_run(void (*work)(const void *ctx, struct child_report *report), const void *ctx,
                        uint64_t memory_bytes, unsigned cpu_seconds, struct child_end *out);
 

@@ -17,7 +17,7 @@
 #include "runtime/core_internal.h"
 #include "tests/graph_builder.h"
 
-#define PATIENCE_NS (30 * SY_NS_PER_S)
+#define PATIENCE_NS (120 * SY_NS_PER_S)
 #define POOL_BYTES  (1u << 20)
 #define SLAB_BYTES  (8u << 20)
 
@@ -92,7 +92,7 @@ void core_rig_open_gathering(struct core_rig *r, const char *device, int n_worke
                                     .image_bytes = POOL_BYTES,
                                     .slab_bytes = SLAB_BYTES,
                                     .n_workers = n_workers,
-                                    .hang_timeout_ns = 300 * SY_NS_PER_MS,
+                                    .hang_timeout_ns = 3 * SY_NS_PER_S,
                                     .max_queue = 200,
                                     .max_delay_ns = max_delay_ns,
                                     .grouping = "per_layer"};

@@ -35,7 +35,8 @@ struct core_done {
     char error[400];
 };
 
-/* Packages a and b are made, and the core is started with small memory. Workers hang after 300 ms without a heartbeat. */
+/* Packages a and b are made, and the core is started with small memory. Workers hang after 3 s without a heartbeat: shorter, and those that
+ * only wait for a core of a busy machine would be taken for hung. */
 void core_rig_open(struct core_rig *r, const char *device, int n_workers);
 /* The same with a pool of this size instead of 1 MiB. */
 void core_rig_open_small(struct core_rig *r, const char *device, int n_workers,
@@ -47,7 +48,7 @@ void core_rig_close(struct core_rig *r);
 void core_rig_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault, int times);
 
 typedef bool (*core_condition)(struct core_rig *r, void *ctx);
-/* Runs the event loop until it holds; fails the test, naming `what`, if that takes more than 30 s. */
+/* Runs the event loop until it holds; fails the test, naming `what`, if that takes more than 2 minutes. */
 void core_rig_until(struct core_rig *r, core_condition holds, void *ctx, const char *what);
 void core_rig_turn(struct core_rig *r, int ms); /* runs the event loop for about so long */
 

@@ -1,30 +1,42 @@
 #!/bin/bash
-# Runs test binaries one after the other: tests/run.sh BINARY...
+# Runs test binaries, several at a time: tests/run.sh BINARY...
 #
-#   SY_TEST_TIMEOUT=300   seconds that one binary may take
+#   SY_TEST_JOBS=2        so many at a time; one a core unless said
+#   SY_TEST_TIMEOUT=900   seconds that one binary may take: it hangs, whatever else the machine does
 #   SY_TEST_TALLY=FILE    also appends the closing counts ("passed failed skipped") to FILE
 #
-# One line a binary; its output only if it failed. A skipped cmocka test, or a binary that exits with 77, counts as
+# One line a binary when it ends; its output only if it failed. A skipped cmocka test, or a binary that exits with 77, counts as
 # skipped and its reason (the last line with "skip" in it, or its last line) is shown. The last line is
-# "N passed, N failed, N skipped". Fails if a test failed or if nothing ran.
+# "N passed, N failed, N skipped". Fails if a test failed or if nothing ran. Those that take longest begin first.
 set -u
 
-timeout_s=${SY_TEST_TIMEOUT:-300}
-passed=0 failed=0 skipped=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+timeout_s=${SY_TEST_TIMEOUT:-900}
+jobs=${SY_TEST_JOBS:-$(nproc)}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
+# Threads of two programs on the same cores: who waits must not spin. All threads of a program are needed, or sums change their order.
+[ "$jobs" -gt 1 ] && export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+
+# They wait for slow links, killed workers, or compute much.
+longest="test_end_to_end test_core test_many_jobs test_model_memory test_interrupts test_train_kills test_core_jobs test_unload test_cli
+fuzz_edits fuzz_engine test_mutated_models test_bad_graphs test_bad_jobs_served test_bad_jobs test_recurrence test_engine_precision fake_cuda_engine_precision"
 
 skip_reason() {
     local reason
-    reason=$(grep -iE 'skip' "$log" | grep -vE '^\[|TEST\(S\)' | tail -n 1)
-    echo "${reason:-$(tail -n 1 "$log")}"
+    reason=$(grep -iE 'skip' "$1" | grep -vE '^\[|TEST\(S\)' | tail -n 1)
+    echo "${reason:-$(tail -n 1 "$1")}"
 }
 
+# Writes its counts to $folder/NAME.tally; says all that it has to say at once, so that two that end together do not mix.
 run_one() {
-    local binary=$1 name rc start ms ok bad skip note=""
+    local binary=$1 name rc start ms ok bad skip note="" log
     name=$(basename "$binary")
+    log=$folder/$name.log
     start=$(date +%s%N)
-    timeout --kill-after=5 "$timeout_s" "$binary" >"$log" 2>&1 </dev/null
+    timeout --kill-after=5 "$timeout_s" "$binary" >"$log" 2>&1 </dev/null &
+    trap "kill $!" TERM
+    wait $!
     rc=$?
     ms=$((($(date +%s%N) - start) / 1000000))
     ok=$(grep -cE '^\[ +OK \]' "$log")
@@ -36,21 +48,45 @@ run_one() {
     elif [ "$rc" != 0 ] && [ "$bad" = 0 ]; then
         bad=1 # died, timed out, or a sanitizer found something after the tests
     fi
-    [ "$skip" -gt 0 ] && note=" ($(skip_reason))"
+    [ "$skip" -gt 0 ] && note=" ($(skip_reason "$log"))"
     [ "$rc" = 124 ] || [ "$rc" = 137 ] && note=" (killed after $timeout_s s)"
-    printf '%-24s %4d passed %3d failed %3d skipped %6d.%01d s%s\n' "$name" "$ok" "$bad" "$skip" \
-        $((ms / 1000)) $((ms % 1000 / 100)) "$note"
-    if [ "$bad" -gt 0 ]; then
-        echo "---- $binary exited with $rc; its output:"
-        cat "$log"
-        echo "----"
-    fi
-    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    {
+        printf '%-24s %4d passed %3d failed %3d skipped %6d.%01d s%s\n' "$name" "$ok" "$bad" "$skip" \
+            $((ms / 1000)) $((ms % 1000 / 100)) "$note"
+        if [ "$bad" -gt 0 ]; then
+            echo "---- $binary exited with $rc; its output:"
+            cat "$log"
+            echo "----"
+        fi
+    } >"$folder/$name.said"
+    flock "$folder" cat "$folder/$name.said"
+    echo "$ok $bad $skip" >"$folder/$name.tally"
 }
 
-for binary in "$@"; do
-    run_one "$binary"
+ordered=()
+for name in $longest; do
+    for binary in "$@"; do
+        [ "$(basename "$binary")" = "$name" ] && ordered+=("$binary")
+    done
 done
+for binary in "$@"; do
+    [[ " ${ordered[*]-} " == *" $binary "* ]] || ordered+=("$binary")
+done
+running=0
+for binary in "${ordered[@]}"; do
+    if [ "$running" -ge "$jobs" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    run_one "$binary" &
+    running=$((running + 1))
+done
+wait
+
+# A binary without a tally was not run to its end, whatever the reason.
+read -r passed failed skipped < <(for binary in "${ordered[@]}"; do
+    cat "$folder/$(basename "$binary").tally" 2>/dev/null || echo "0 1 0"
+done | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 [ -n "${SY_TEST_TALLY:-}" ] && echo "$passed $failed $skipped" >>"$SY_TEST_TALLY"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ $((passed + skipped)) -gt 0 ]

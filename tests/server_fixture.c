@@ -126,6 +126,14 @@ static int replace_argument(const char **argv, int n, const char *option, const 
     return n;
 }
 
+static bool has_argument(const char *const *args, const char *option)
+{
+    for (; *args; args++)
+        if (strcmp(*args, option) == 0)
+            return true;
+    return false;
+}
+
 static void exec_server(const struct fixture *f, const char *const *args, int ready_fd)
 {
     const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5,
@@ -134,8 +142,12 @@ static void exec_server(const struct fixture *f, const char *const *args, int re
     int n = 5;
     snprintf(ready, sizeof ready, "%d", ready_fd);
     argv[n++] = ready;
-    for (int i = 0; args[i] && n < 59; i++)
+    for (int i = 0; args[i] && n < 57; i++)
         argv[n++] = args[i];
+    if (!has_argument(args, "--hang-timeout")) {
+        argv[n++] = "--hang-timeout";
+        argv[n++] = "60";
+    }
     n = replace_argument(argv, n, "--device", "SY_TEST_SERVE_DEVICE");
     n = replace_argument(argv, n, "--pool-bytes", "SY_TEST_SERVE_POOL");
     argv[n] = NULL;
@@ -272,7 +284,7 @@ pid_t fixture_worker_in(struct fixture *f, const char *state)
 pid_t fixture_wait_for_worker_in(struct fixture *f, const char *state)
 {
     pid_t pid = 0;
-    for (int i = 0; i < 200 && pid <= 0; i++) {
+    for (int i = 0; i < 1200 && pid <= 0; i++) {
         pid = fixture_worker_in(f, state);
         if (pid <= 0)
             sy_clock_sleep_until(sy_clock_now() + 50 * SY_NS_PER_MS);
@@ -507,6 +519,15 @@ void fixture_wait_ended(struct fixture *f, uint64_t job)
     if (!ended)
         show_log(f);
     assert_true(ended);
+}
+
+uint64_t fixture_end_job(struct fixture *f, uint64_t job)
+{
+    bool ended = false;
+    json_decref(fixture_call(f, "train_stop", json_pack("{s:I}", "job", (json_int_t)job)));
+    uint64_t step = job_step(f, job, &ended);
+    assert_true(ended);
+    return step;
 }
 
 void *fixture_read_snapshot(const struct fixture *f, const char *name, uint64_t step, size_t *bytes)

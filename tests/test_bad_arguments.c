@@ -38,7 +38,7 @@ static const char *write_file(const char *name, const char *text)
     return path;
 }
 
-/* Exit status of `switchyard ARGUMENTS`, given up after a minute; 4 GiB of memory are more than enough to say no. */
+/* Exit status of `switchyard ARGUMENTS`, given up after a few minutes; 4 GiB of memory are more than enough to say no. */
 static int run(const char *arguments)
 {
     char command[8192];
@@ -47,7 +47,7 @@ static int run(const char *arguments)
 #else
     const char *limit = "ulimit -v 4194304; ";
 #endif
-    snprintf(command, sizeof command, "%stimeout 60 '%s' %s 2>&1 </dev/null", limit,
+    snprintf(command, sizeof command, "%stimeout 250 '%s' %s 2>&1 </dev/null", limit,
              fixture_program("switchyard"), arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);

@@ -106,9 +106,10 @@ static void failures_are_exit_1_and_name_the_thing(void **state)
     assert_int_equal(run("infer m --socket /nonexistent/socket"), 1);
     assert_non_null(strstr(output, "/nonexistent/socket"));
     assert_int_equal(run("jobs priority 1 -5 --socket /nonexistent/socket"), 1); /* no option */
-    assert_int_equal(run("serve --models /nonexistent --socket /tmp/sy-test-cli.sock"), 1);
+    assert_int_equal(run("serve --models /nonexistent --socket /tmp/sy-test-cli-%d", (int)getpid()),
+                     1);
     assert_non_null(strstr(output, "/nonexistent"));
-    assert_int_equal(run("serve --threads 900 --socket /tmp/sy-test-cli.sock"), 1);
+    assert_int_equal(run("serve --threads 900 --socket /tmp/sy-test-cli-%d", (int)getpid()), 1);
     assert_non_null(strstr(output, "900"));
 }
 

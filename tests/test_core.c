@@ -366,7 +366,8 @@ static bool is_set(struct core_rig *r, void *flag)
     return *(bool *)flag;
 }
 
-/* Draining ends within its grace, whatever the workers do when they are told to stop. */
+/* Draining ends, whatever the workers do when they are told to stop; one that does nothing is killed when its grace is over, which on a
+ * busy machine may be too short for requests: they are answered before. */
 static void test_drain(void **state)
 {
     (void)state;
@@ -381,9 +382,13 @@ static void test_drain(void **state)
         core_rig_fault(&r, FAKE_AT_SHUTDOWN, faults[f], f ? 2 : 0);
         for (int i = 0; i < 4; i++)
             core_rig_infer(&r, i & 1 ? "a" : "b", 1, &answers[i]);
-        sy_core_drain(r.core, 500 * SY_NS_PER_MS, note_drained, &drained);
+        bool stops = faults[f] == FAKE_STOP;
+        for (int i = 0; stops && i < 4; i++)
+            assert_int_equal(core_rig_wait(&r, &answers[i]), SY_OK);
+        sy_core_drain(r.core, stops ? 500 * SY_NS_PER_MS : 60 * SY_NS_PER_S, note_drained,
+                      &drained);
         core_rig_until(&r, is_set, &drained, "drained");
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; !stops && i < 4; i++)
             assert_int_equal(core_rig_wait(&r, &answers[i]), SY_OK);
         core_rig_close(&r);
     }

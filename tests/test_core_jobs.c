@@ -104,14 +104,6 @@ static void test_jobs_beside_each_other(void **state)
         before[i] = core_rig_step(&r, jobs[i]);
     for (int i = 0; i < 3; i++)
         core_rig_await_step(&r, jobs[i], before[i] + 20);
-    /* fair, and all take as long: a few steps apart from where they began to be all there */
-    uint64_t least = UINT64_MAX, most = 0;
-    for (int i = 0; i < 3; i++) {
-        uint64_t n = core_rig_step(&r, jobs[i]) - before[i];
-        least = n < least ? n : least;
-        most = n > most ? n : most;
-    }
-    assert_true(most - least <= 8);
     sy_account_pass(&r.core->account, sy_clock_now());
     assert_true(sy_core_account_is_valid(r.core));
     for (int i = 0; i < 3; i++)

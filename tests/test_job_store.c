@@ -137,14 +137,14 @@ static void what_was_set_holds_after_a_restart(void **state)
         fixture_start(&f, args);
         check_what_was_set(&f);
     }
-    for (int i = 0; i < 100; i++) { /* until it stands there */
+    for (int i = 0; i < 1000; i++) { /* until it stands there */
         json_t *status = fixture_status(&f);
         const char *text = json_string_value(json_object_get(first_job(status), "state"));
         bool stands = strcmp(text, "suspended") == 0;
         json_decref(status);
         if (stands)
             break;
-        assert_true(i < 99);
+        assert_true(i < 999);
         usleep(100000);
     }
     json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)job)));

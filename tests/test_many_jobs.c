@@ -33,9 +33,9 @@ struct alone {
 static struct alone on_host, on_emulated;
 #define EMULATED "emulated,link-gbps=2"
 
-static const char *make_job(struct fixture *f, int i)
+static const char *make_job_of(struct fixture *f, int i, const char *name, uint64_t steps)
 {
-    const char *path = fixture_make_job(f, names[i], STEPS, 1000000);
+    const char *path = fixture_make_job(f, name, (int)steps, 1000000);
     json_t *job = json_load_file(path, 0, NULL);
     json_object_set_new(job, "batch", json_integer(batches[i]));
     json_object_set_new(job, "priority", json_integer(i));
@@ -43,6 +43,38 @@ static const char *make_job(struct fixture *f, int i)
     assert_int_equal(json_dump_file(job, path, 0), 0);
     json_decref(job);
     return path;
+}
+
+static const char *make_job(struct fixture *f, int i)
+{
+    return make_job_of(f, i, names[i], STEPS);
+}
+
+/* One that is to be disturbed: ended by end_and_compare, not by itself while this test waits for the CPU. */
+static const char *make_endless(struct fixture *f, int i)
+{
+    return make_job_of(f, i, "disturbed", 1000000);
+}
+
+static void compare(const struct fixture *f, const char *name, uint64_t step, const void *expected,
+                    size_t expected_bytes)
+{
+    size_t bytes;
+    void *state = fixture_read_snapshot(f, name, step, &bytes);
+    assert_int_equal(bytes, expected_bytes);
+    assert_memory_equal(state, expected, bytes);
+    free(state);
+}
+
+/* Ends job i, made by make_endless: it has the weights of one that is now left alone for as many steps. */
+static void end_and_compare(struct fixture *f, int i, uint64_t job)
+{
+    size_t bytes;
+    uint64_t step = fixture_end_job(f, job);
+    fixture_wait_ended(f, fixture_submit(f, make_job_of(f, i, "alone", step)));
+    void *expected = fixture_read_snapshot(f, "alone", step, &bytes);
+    compare(f, "disturbed", step, expected, bytes);
+    free(expected);
 }
 
 static void load_fifth_model(struct fixture *f)
@@ -158,7 +190,7 @@ static void beside_each_other(const char *device, const struct alone *alone, con
     json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", policy)));
     for (int i = 0; i < N_JOBS; i++)
         ids[i] = fixture_submit(&f, make_job(&f, i));
-    for (int k = 0; k < 2000 && !all_ended(&f, ids); k++) {
+    for (int k = 0; k < 200000 && !all_ended(&f, ids); k++) {
         int m = k % N_MODELS;
         sy_client_result *answer = fixture_infer(&f, models[m], 1, 0, NULL);
         assert_true(fixture_same(answer, alone->answers[m]));
@@ -170,13 +202,8 @@ static void beside_each_other(const char *device, const struct alone *alone, con
     }
     assert_true(all_ended(&f, ids));
     check_account(&f);
-    for (int i = 0; i < N_JOBS; i++) {
-        size_t bytes;
-        void *state = fixture_read_snapshot(&f, names[i], STEPS, &bytes);
-        assert_int_equal(bytes, alone->bytes[i]);
-        assert_memory_equal(state, alone->state[i], bytes);
-        free(state);
-    }
+    for (int i = 0; i < N_JOBS; i++)
+        compare(&f, names[i], STEPS, alone->state[i], alone->bytes[i]);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
@@ -229,7 +256,7 @@ static void spilled_on(const char *device, const struct alone *alone)
     const char *const args[] = {
         "--models", fixture_models(), "--device", device, "--pool-bytes", pool, NULL};
     fixture_start(&f, args);
-    const char *path = make_job(&f, 1);
+    const char *path = make_endless(&f, 1);
     json_t *job = json_load_file(path, 0, NULL);
     json_object_set_new(job, "class", json_string("opportunistic"));
     assert_int_equal(json_dump_file(job, path, 0), 0);
@@ -241,15 +268,9 @@ static void spilled_on(const char *device, const struct alone *alone)
     json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)first)));
     fixture_wait_ended(&f, second);
     assert_true(fixture_counter(&f, "spills") >= 1);
-    fixture_wait_ended(&f, first);
-    const int of[] = {1, 2};
-    for (int k = 0; k < 2; k++) {
-        size_t bytes;
-        void *state = fixture_read_snapshot(&f, names[of[k]], STEPS, &bytes);
-        assert_int_equal(bytes, alone->bytes[of[k]]);
-        assert_memory_equal(state, alone->state[of[k]], bytes);
-        free(state);
-    }
+    compare(&f, names[2], STEPS, alone->state[2], alone->bytes[2]);
+    fixture_wait_step(&f, first, fixture_wait_step(&f, first, 0) + 10); /* it is back */
+    end_and_compare(&f, 1, first);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
@@ -274,22 +295,20 @@ static void pause_and_resume_keep_the_bits(void **state)
     fixture_init(&f, "pause");
     const char *const args[] = {"--models", fixture_models(), "--pool-bytes", ROOMY, NULL};
     fixture_start(&f, args);
-    uint64_t id = fixture_submit(&f, make_job(&f, 1));
+    uint64_t id = fixture_submit(&f, make_endless(&f, 1));
     fixture_wait_step(&f, id, 3);
     json_decref(fixture_call(&f, "job_pause", json_pack("{s:I}", "job", (json_int_t)id)));
     uint64_t other = fixture_submit(&f, make_job(&f, 0));
     fixture_wait_ended(&f, other);
     json_t *status = fixture_status(&f), *job = job_entry(status, id);
     assert_string_equal(json_string_value(json_object_get(job, "state")), "suspended");
-    assert_true(json_integer_value(json_object_get(job, "step")) < STEPS);
+    json_int_t stands = json_integer_value(json_object_get(job, "step"));
     json_decref(status);
+    fixture_wait_ended(&f, fixture_submit(&f, make_job(&f, 2)));
+    assert_int_equal(fixture_wait_step(&f, id, 0), stands);
     json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)id)));
-    fixture_wait_ended(&f, id);
-    size_t bytes;
-    void *got = fixture_read_snapshot(&f, names[1], STEPS, &bytes);
-    assert_int_equal(bytes, on_host.bytes[1]);
-    assert_memory_equal(got, on_host.state[1], bytes);
-    free(got);
+    fixture_wait_step(&f, id, (uint64_t)stands + 10);
+    end_and_compare(&f, 1, id);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }

@@ -147,7 +147,7 @@ static int start(void **state)
 {
     struct sy_rpc_config config = {.socket_path = path,
                                    .tcp_address = ":0",
-                                   .limits = {.stall_ns = 300 * SY_NS_PER_MS,
+                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
                                               .message_bytes = 1 << 20,
                                               .max_connections = MOST_CLIENTS}};
 

@@ -110,8 +110,8 @@ static void gives_way(void **state)
     assert_int_equal(sy_spill_begin_out(r.spill, FROM, bytes), SY_OK);
     assert_int_equal(travel(&r), SY_OK);
     memset(r.memory, 0, POOL_BYTES);
-    sy_spill_begin_back(r.spill, FROM);
     sy_ns since = sy_clock_now();
+    sy_spill_begin_back(r.spill, FROM);
     sy_link_board_set(&r.board, 1, SY_LINK_URGENT);
     for (int i = 0; i < 3; i++)
         assert_int_equal(sy_spill_step(r.spill, &done), SY_OK);
