@@ -56,9 +56,9 @@ static void assert_usage(const char *arguments, const char *says)
 static void every_command_explains_itself(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"serve", "import", "plan",       "infer",
-                                           "train", "status", "bench-link", "version",
-                                           "jobs",  "policy", "simulate",   "replay"};
+    static const char *const commands[] = {"serve",    "import",     "plan",    "infer", "train",
+                                           "status",   "bench-link", "version", "jobs",  "policy",
+                                           "simulate", "replay",     "models"};
     assert_int_equal(run("help"), 0);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         assert_non_null(strstr(output, commands[i]));
@@ -77,6 +77,10 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     (void)state;
     assert_usage("", "which command");
     assert_usage("sevre", "did you mean serve");
+    assert_usage("models laod x", "did you mean 'load'");
+    assert_usage("models unload", "a model's name");
+    assert_usage("models unload a b", "'b' is too much");
+    assert_usage("models unload a --image", "--image with evict");
     assert_usage("serve --pool-byte 3M", "did you mean --pool-bytes");
     assert_usage("serve --pool-bytes lots", "lots");
     assert_usage("serve --pool-bytes", "--pool-bytes needs");
@@ -315,6 +319,36 @@ static void tensors_go_in_and_out_as_npy_files(void **state)
     fixture_finish(&f);
 }
 
+static void models_come_and_go(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char package[700];
+    fixture_init(&f, "models");
+    const char *const args[] = {"--pool-bytes", "64M", NULL};
+    snprintf(package, sizeof package, "%s/mlp/1/model.sypkg", fixture_models());
+    fixture_start(&f, args);
+    assert_int_equal(run("models --socket %s", f.address), 0);
+    assert_non_null(strstr(output, "no models"));
+    assert_int_equal(run("models load %s --socket %s", package, f.address), 0);
+    assert_int_equal(run("models load %s --name second --socket %s", package, f.address), 0);
+    assert_int_equal(run("models load %s --socket %s", package, f.address), 1);
+    assert_non_null(strstr(output, "'mlp' already"));
+    assert_int_equal(run("infer second --socket %s", f.address), 0);
+    assert_int_equal(run("models --socket %s", f.address), 0);
+    assert_int_equal(count_lines(output), 3);
+    assert_int_equal(run("models evict second --image --socket %s", f.address), 0);
+    assert_int_equal(run("models unload mlp --socket %s", f.address), 0);
+    assert_int_equal(run("infer mlp --socket %s", f.address), 1);
+    assert_int_equal(run("infer second --socket %s", f.address), 0);
+    assert_int_equal(run("models unload mlp --socket %s", f.address), 1);
+    assert_non_null(strstr(output, "there are: second"));
+    assert_int_equal(run("models load %s.nosuch --socket %s", package, f.address), 1);
+    assert_non_null(strstr(output, "model.sypkg.nosuch"));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +360,7 @@ int main(void)
         cmocka_unit_test(bench_link_measures_what_was_asked_for),
         cmocka_unit_test(train_runs_draws_and_explains_here),
         cmocka_unit_test(tensors_go_in_and_out_as_npy_files),
+        cmocka_unit_test(models_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ static const struct {
     {"plan", sy_cmd_plan, "show how a model is cut into groups, and the pipeline"},
     {"infer", sy_cmd_infer, "send a request to a server"},
     {"train", sy_cmd_train, "start or stop a training job at a server"},
+    {"models", sy_cmd_models, "list, load, unload models of a server"},
     {"jobs", sy_cmd_jobs, "list, pause, resume, cancel training jobs at a server"},
     {"policy", sy_cmd_policy, "show and set what a server goes by"},
     {"status", sy_cmd_status, "what a server is doing"},
