@@ -8,13 +8,8 @@
 
 #include "loader/engine.h"
 #include "tests/graph_builder.h"
+#include "tests/lists.h"
 
-/* For gb_input, gb_constant, gb_node, gb_ints. */
-#define DIMS(...)                                                                \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) \
-    {                                                                            \
-        __VA_ARGS__                                                              \
-    }
 #define INPUTS(...)                                                  \
     (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
     {                                                                \

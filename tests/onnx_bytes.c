@@ -72,6 +72,12 @@ void ob_input(struct ob *graph, int field, const char *name, int elem_type, int 
     ob_message(graph, field, &info);
 }
 
+void ob_graph(struct ob *graph)
+{
+    graph->n = 0;
+    ob_text(graph, 2, "g");
+}
+
 void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,
                     const int64_t *dims, const void *raw, size_t raw_bytes)
 {
@@ -89,6 +95,25 @@ void ob_int64s(struct ob *graph, const char *name, int n, const int64_t *values)
 {
     int64_t dims[1] = {n};
     ob_initializer(graph, name, 7, n > 0, dims, values, (size_t)(n > 0 ? n : 1) * sizeof *values);
+}
+
+void ob_external(struct ob *graph, const char *name, const char *location, const char *offset,
+                 const char *length)
+{
+    static struct ob tensor, entry;
+    const char *const pairs[][2] = {{"location", location}, {"offset", offset}, {"length", length}};
+    tensor.n = 0;
+    ob_varint(&tensor, 1, 4);
+    ob_varint(&tensor, 2, 1);
+    ob_text(&tensor, 8, name);
+    for (int i = 0; i < 3; i++) {
+        entry.n = 0;
+        ob_text(&entry, 1, pairs[i][0]);
+        ob_text(&entry, 2, pairs[i][1]);
+        ob_message(&tensor, 13, &entry);
+    }
+    ob_varint(&tensor, 14, 1);
+    ob_message(graph, 5, &tensor);
 }
 
 void ob_node(struct ob *node, const char *op, const char *const *inputs, const char *const *outputs)

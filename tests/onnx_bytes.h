@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/lists.h"
+
 struct ob { /* a growing message; 64 KiB is plenty */
     size_t n;
     unsigned char bytes[65536];
@@ -16,6 +18,8 @@ void ob_text(struct ob *to, int field, const char *text);
 void ob_float(struct ob *to, int field, float value);
 void ob_message(struct ob *to, int field, const struct ob *message);
 
+/* An empty GraphProto. */
+void ob_graph(struct ob *graph);
 /* Into a GraphProto. Dims: -1 is the symbolic "N". Lists of names end with NULL. */
 void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank,
               const int64_t *dims);
@@ -23,6 +27,9 @@ void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,
                     const int64_t *dims, const void *raw, size_t raw_bytes);
 void ob_int64s(struct ob *graph, const char *name, int n,
                const int64_t *values); /* n 0: one value, no dimension */
+/* Four floats that lie outside of the model's file. */
+void ob_external(struct ob *graph, const char *name, const char *location, const char *offset,
+                 const char *length);
 /* A NodeProto; attributes may be added to it before it goes into the graph. */
 void ob_node(struct ob *node, const char *op, const char *const *inputs,
              const char *const *outputs);

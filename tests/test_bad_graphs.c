@@ -19,17 +19,6 @@
 #include "tests/onnx_bytes.h"
 #include "tests/whole_import.h"
 
-#define DIMS(...)                                                          \
-    (int)SY_ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]) \
-    {                                                                      \
-        __VA_ARGS__                                                        \
-    }
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 static struct ob graph, node;
 
 #ifdef SY_SANITIZED
@@ -44,12 +33,6 @@ const char *__asan_default_options(void)
 
 /* ---- graphs --------------------------------------------------------------------------------------------- */
 
-static void start(void)
-{
-    graph.n = 0;
-    ob_text(&graph, 2, "g");
-}
-
 static void add(const char *op, const char *const *inputs, const char *const *outputs)
 {
     ob_node(&node, op, inputs, outputs);
@@ -58,7 +41,7 @@ static void add(const char *op, const char *const *inputs, const char *const *ou
 
 static void input_and_output(const char *input, const char *output)
 {
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, input, 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, output, 1, DIMS(-1, 4));
 }
@@ -102,7 +85,7 @@ static void test_missing_parts(void **state)
 {
     (void)state;
     static struct ob model, import;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     add("Relu", NAMES("x"), NAMES("y"));
     save(13);
@@ -110,7 +93,7 @@ static void test_missing_parts(void **state)
     input_and_output("x", "y");
     save(13);
     bad_import_refused("no nodes", "'y'", bad_import_path);
-    start();
+    ob_graph(&graph);
     save(13);
     bad_import_refused("nothing", "output", bad_import_path);
     input_and_output("x", "y");
@@ -210,7 +193,7 @@ static void loop_model(const char *trips, const char *condition)
 {
     static const unsigned char yes = 1;
     static const int64_t many = INT64_MAX;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(4));
     ob_input(&graph, OB_GRAPH_INPUT, "some", 7, 0, NULL);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(4));
@@ -359,21 +342,8 @@ static void test_garbage(void **state)
 
 static void external(const char *location, const char *offset, const char *length)
 {
-    static struct ob tensor, entry;
-    const char *const pairs[][2] = {{"location", location}, {"offset", offset}, {"length", length}};
-    tensor.n = 0;
-    ob_varint(&tensor, 1, 4);
-    ob_varint(&tensor, 2, 1);
-    ob_text(&tensor, 8, "w");
-    for (int i = 0; i < 3; i++) {
-        entry.n = 0;
-        ob_text(&entry, 1, pairs[i][0]);
-        ob_text(&entry, 2, pairs[i][1]);
-        ob_message(&tensor, 13, &entry);
-    }
-    ob_varint(&tensor, 14, 1);
     input_and_output("x", "y");
-    ob_message(&graph, 5, &tensor);
+    ob_external(&graph, "w", location, offset, length);
     add("Add", NAMES("x", "w"), NAMES("y"));
     save(13);
     bad_import_refused(location, "'w'", NULL);

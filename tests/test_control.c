@@ -15,12 +15,6 @@
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
 
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 enum { WIDTH = 32, FLOAT = 1, INT64 = 7, BOOL = 9 };
 
 static char path[64];

@@ -15,12 +15,6 @@
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
 
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 enum { FLOAT = 1, INT64 = 7, BOOL = 9, DOMAIN = 7, STEPS = 6, WIDTH = 5 };
 
 static char path[64];

@@ -19,26 +19,9 @@
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 
-#define DIMS(...)                                                          \
-    (int)SY_ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]) \
-    {                                                                      \
-        __VA_ARGS__                                                        \
-    }
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 static char folder[] = "/tmp/sy-graph-XXXXXX";
 static char path[64];
 static struct ob graph, node;
-
-static void start(void)
-{
-    graph.n = 0;
-    ob_text(&graph, 2, "g");
-}
 
 static void add(void)
 {
@@ -175,7 +158,7 @@ static void test_linear_arithmetic(void **state)
 static void test_exported_view(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 5, 8));
     ob_input(&graph, OB_GRAPH_OUTPUT, "heads", 1, DIMS(-1, 5, 2, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "rows", 1, DIMS(-1, 8));
@@ -212,7 +195,7 @@ static void test_exported_expand(void **state)
 {
     (void)state;
     static const int64_t one = 1;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 3));
     ob_int64s(&graph, "i0", 0, (const int64_t[]){0});
@@ -252,12 +235,12 @@ static void expect_infer_refusal(const char *text)
 static void test_infer_refusals(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, -1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, -1));
     add_node("Relu", NAMES("x"), "y");
     expect_infer_refusal("only the first dimension may be symbolic");
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(1, 4));
     ob_int64s(&graph, "shape", 2, (const int64_t[]){1, 4});
@@ -270,7 +253,7 @@ static void test_one_form(void **state)
 {
     (void)state;
     for (int opset = 10; opset <= 13; opset += 3) {
-        start();
+        ob_graph(&graph);
         ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4, 6));
         ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 1, 4));
         ob_int64s(&graph, "axes", 1, (const int64_t[]){-1});
@@ -436,7 +419,7 @@ static const float *floats_named(const struct sy_graph *g, const char *name)
 /* relu(bn(conv(x)) + x): one node; its weights by the closed form. */
 static void residual_block(uint64_t *random, bool second_reader)
 {
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4, 5, 5));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4, 5, 5));
     if (second_reader)
@@ -495,7 +478,7 @@ static void test_residual_order(void **state)
 {
     (void)state;
     uint64_t random = 6;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4, 5, 5));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4, 5, 5));
     add_random("w", &random, DIMS(4, 4, 1, 1), -1, 1);
@@ -516,7 +499,7 @@ static void test_pad_folding(void **state)
 {
     (void)state;
     uint64_t random = 7;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 2, 7, 7));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 2, 8, 9));
     ob_int64s(&graph, "pads", 8, (const int64_t[]){0, 0, 1, 2, 0, 0, 2, 2});
@@ -552,7 +535,7 @@ static void add_layer_norm(const char *x, const char *y)
 static void transformer_piece(const char *product)
 {
     uint64_t random = 8;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 3, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 3, 4));
     add_random("w", &random, DIMS(4, 4), -1, 1);
@@ -601,7 +584,7 @@ static void test_transformer_fusion(void **state)
 static void test_identities(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "copy", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));

@@ -15,21 +15,9 @@
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
 
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 static char path[64];
 static struct ob graph, node;
 static uint64_t seed;
-
-static void start(void)
-{
-    graph.n = 0;
-    ob_text(&graph, 2, "g");
-}
 
 static void add(const char *op, const char *const *inputs, const char *const *outputs)
 {
@@ -76,7 +64,7 @@ static void take_inputs(const struct sy_graph *g, int64_t batch, struct rig_tens
 static void test_batch_size_as_a_number(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_INPUT, "one", 7, DIMS(1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "s", 7, DIMS(2));
@@ -108,7 +96,7 @@ static void test_batch_size_as_a_number(void **state)
 /* Einsum as products of matrices gives what its definition gives. */
 static void check_einsum(const char *equation, int64_t ranks[2], const int64_t *a, const int64_t *b)
 {
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "a", 1, (int)ranks[0], a);
     ob_input(&graph, OB_GRAPH_INPUT, "b", 1, (int)ranks[1], b);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, 0, NULL);

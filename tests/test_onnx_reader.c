@@ -19,17 +19,6 @@
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 
-#define DIMS(...)                                                          \
-    (int)SY_ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]) \
-    {                                                                      \
-        __VA_ARGS__                                                        \
-    }
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 static char folder[] = "/tmp/sy-onnx-XXXXXX";
 static char path[64];
 static struct ob graph, node;
@@ -37,12 +26,6 @@ static struct ob graph, node;
 static void save(int opset)
 {
     ob_save(path, &graph, opset);
-}
-
-static void start(void)
-{
-    graph.n = 0;
-    ob_text(&graph, 2, "g");
 }
 
 static void add(void)
@@ -63,7 +46,7 @@ static void expect_refusal(int status, const char *text)
 static void small_model(void)
 {
     static const float c[4] = {1, 2, 3, 4};
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
     ob_node(&node, "Relu", NAMES("sum"), NAMES("y"));
@@ -95,7 +78,7 @@ static void test_reads_and_sorts(void **state)
 static void test_refuses_operator(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
     ob_node(&node, "Bernoulli", NAMES("x"), NAMES("y"));
@@ -105,7 +88,7 @@ static void test_refuses_operator(void **state)
     save(22);
     expect_refusal(SY_EUNSUPPORTED, "opset 22");
 
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 4));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
     ob_node(&node, "Dropout", NAMES("x"), NAMES("y"));
@@ -117,7 +100,7 @@ static void test_refuses_operator(void **state)
 static void test_refuses_broken_edges(void **state)
 {
     (void)state;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 4));
     ob_node(&node, "Relu", NAMES("a"), NAMES("y"));
     add();
@@ -137,19 +120,19 @@ static void test_refuses_wrong_sizes(void **state)
 {
     (void)state;
     static const float c[4];
-    start();
+    ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(5), c, sizeof c);
     save(13);
     expect_refusal(SY_ECORRUPT, "'weights' has 16 bytes of raw data, its shape needs 20");
-    start();
+    ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(INT64_MAX, INT64_MAX), c, sizeof c);
     save(13);
     expect_refusal(SY_ECORRUPT, "'weights'");
-    start();
+    ob_graph(&graph);
     ob_initializer(&graph, "weights", 1, DIMS(-4), c, sizeof c);
     save(13);
     expect_refusal(SY_ECORRUPT, "'weights'");
-    start();
+    ob_graph(&graph);
     ob_initializer(&graph, "weights", 8, DIMS(4), c, sizeof c);
     save(13);
     expect_refusal(SY_EUNSUPPORTED, "element type 8");
@@ -168,7 +151,7 @@ static void test_refuses_deep_nesting(void **state)
         inner.n = 0;
         ob_message(&inner, OB_GRAPH_NODE, &node);
     }
-    start();
+    ob_graph(&graph);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     save(13);
     expect_refusal(SY_EUNSUPPORTED, "nested deeper");
@@ -177,22 +160,9 @@ static void test_refuses_deep_nesting(void **state)
 /* A tensor kept in `file`. */
 static void external_model(const char *location, const char *offset, const char *length)
 {
-    static struct ob tensor, entry;
-    const char *const pairs[][2] = {{"location", location}, {"offset", offset}, {"length", length}};
-    tensor.n = 0;
-    ob_varint(&tensor, 1, 4);
-    ob_varint(&tensor, 2, 1);
-    ob_text(&tensor, 8, "c");
-    for (int i = 0; i < 3; i++) {
-        entry.n = 0;
-        ob_text(&entry, 1, pairs[i][0]);
-        ob_text(&entry, 2, pairs[i][1]);
-        ob_message(&tensor, 13, &entry);
-    }
-    ob_varint(&tensor, 14, 1);
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_OUTPUT, "c", 1, DIMS(4));
-    ob_message(&graph, 5, &tensor);
+    ob_external(&graph, "c", location, offset, length);
     save(13);
 }
 
@@ -257,7 +227,7 @@ static void test_refuses_absurd_sizes(void **state)
 {
     (void)state;
     struct sy_graph *g = NULL;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(1ll << 31, 1ll << 31));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1));
     ob_node(&node, "Relu", NAMES("x"), NAMES("y"));
@@ -266,11 +236,11 @@ static void test_refuses_absurd_sizes(void **state)
     assert_int_equal(sy_onnx_read(path, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
     sy_graph_free(g);
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-7, 4));
     save(13);
     expect_refusal(SY_ECORRUPT, "dimension 0 is -7");
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(4));
     ob_input(&graph, OB_GRAPH_INPUT, "shape", 7, DIMS(2));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(1ll << 31, 1ll << 31));
@@ -340,7 +310,7 @@ static uint64_t draw(uint64_t *state)
 static void rich_model(void)
 {
     static const float ones[2 * 1 * 3 * 3], half = 0.5f;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 1, 6, 6));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 72));
     ob_initializer(&graph, "w", 1, DIMS(2, 1, 3, 3), ones, sizeof ones);
@@ -521,7 +491,7 @@ static void test_sized_dimensions(void **state)
 {
     (void)state;
     struct sy_graph *g = NULL;
-    start();
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, -1, 3));
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, -1, 3));
     ob_node(&node, "Relu", NAMES("x"), NAMES("y"));

@@ -13,15 +13,11 @@
 
 #include "runtime/base/status.h"
 #include "tests/graph_builder.h"
+#include "tests/lists.h"
 #include "tests/naive_net.h"
 #include "workers/trainer.h"
 
 #define BATCH 3
-#define DIMS(...)                                                                \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) \
-    {                                                                            \
-        __VA_ARGS__                                                              \
-    }
 #define INPUTS(...)                                                  \
     (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
     {                                                                \

@@ -48,17 +48,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 /* ---- seeds ------------------------------------------------------------------------------------------------------ */
 
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-#define DIMS(n, ...)     \
-    n, (const int64_t[]) \
-    {                    \
-        __VA_ARGS__      \
-    }
-
 static struct ob graph, node;
 static const float numbers[64] = {1, -1, 0.5f, 2};
 
@@ -70,8 +59,7 @@ static void add(const char *op, const char *const *inputs, const char *const *ou
 
 static void begin(const int64_t *in, int in_rank, const int64_t *out, int out_rank)
 {
-    graph.n = 0;
-    ob_text(&graph, 2, "g");
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", 1, in_rank, in);
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, out_rank, out);
 }
@@ -80,21 +68,21 @@ static void begin(const int64_t *in, int in_rank, const int64_t *out, int out_ra
 static void convolutional(void)
 {
     begin((const int64_t[]){-1, 2, 6, 6}, 4, (const int64_t[]){-1, 8}, 2);
-    ob_initializer(&graph, "w", 1, DIMS(4, 2, 2, 3, 3), numbers, 144);
-    ob_initializer(&graph, "s", 1, DIMS(1, 2), numbers + 2, 8);
+    ob_initializer(&graph, "w", 1, DIMS(2, 2, 3, 3), numbers, 144);
+    ob_initializer(&graph, "s", 1, DIMS(2), numbers + 2, 8);
     ob_initializer(&graph, "half", 1, 0, NULL, numbers + 2, 4);
     ob_int64s(&graph, "zero", 0, (const int64_t[]){0});
     ob_int64s(&graph, "axes", 1, (const int64_t[]){0});
     ob_int64s(&graph, "rest", 1, (const int64_t[]){-1});
     ob_node(&node, "Conv", NAMES("x", "w", "s"), NAMES("c"));
-    ob_attr_ints(&node, "pads", DIMS(4, 1, 1, 1, 1));
+    ob_attr_ints(&node, "pads", DIMS(1, 1, 1, 1));
     ob_message(&graph, OB_GRAPH_NODE, &node);
     add("BatchNormalization", NAMES("c", "s", "s", "s", "s"), NAMES("b"));
     add("Relu", NAMES("b"), NAMES("r"));
     add("Add", NAMES("r", "x"), NAMES("a"));
     ob_node(&node, "MaxPool", NAMES("a"), NAMES("p"));
-    ob_attr_ints(&node, "kernel_shape", DIMS(2, 3, 3));
-    ob_attr_ints(&node, "strides", DIMS(2, 3, 3));
+    ob_attr_ints(&node, "kernel_shape", DIMS(3, 3));
+    ob_attr_ints(&node, "strides", DIMS(3, 3));
     ob_message(&graph, OB_GRAPH_NODE, &node);
     add("Shape", NAMES("p"), NAMES("shape"));
     ob_node(&node, "Gather", NAMES("shape", "zero"), NAMES("n"));
@@ -112,8 +100,8 @@ static void convolutional(void)
 static void matrices(void)
 {
     begin((const int64_t[]){-1, 3, 8}, 3, (const int64_t[]){-1, 3, 4}, 3);
-    ob_initializer(&graph, "w", 1, DIMS(2, 8, 8), numbers, 256);
-    ob_initializer(&graph, "b", 1, DIMS(1, 8), numbers, 32);
+    ob_initializer(&graph, "w", 1, DIMS(8, 8), numbers, 256);
+    ob_initializer(&graph, "b", 1, DIMS(8), numbers, 32);
     ob_initializer(&graph, "root", 1, 0, NULL, numbers + 3, 4);
     ob_initializer(&graph, "one", 1, 0, NULL, numbers, 4);
     ob_initializer(&graph, "half", 1, 0, NULL, numbers + 2, 4);
@@ -132,7 +120,7 @@ static void matrices(void)
     ob_attr_int(&node, "axis", 2);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_node(&node, "Transpose", NAMES("s1"), NAMES("t"));
-    ob_attr_ints(&node, "perm", DIMS(3, 0, 2, 1));
+    ob_attr_ints(&node, "perm", DIMS(0, 2, 1));
     ob_message(&graph, OB_GRAPH_NODE, &node);
     add("MatMul", NAMES("s2", "t"), NAMES("k"));
     add("Softmax", NAMES("k"), NAMES("q"));
@@ -157,7 +145,7 @@ static void foldable(void)
     add("Pow", NAMES("sum", "sum"), NAMES("power"));
     add("Expand", NAMES("power", "four"), NAMES("wide"));
     ob_node(&node, "ReduceMean", NAMES("wide"), NAMES("mean"));
-    ob_attr_ints(&node, "axes", DIMS(1, 0));
+    ob_attr_ints(&node, "axes", DIMS(0));
     ob_message(&graph, OB_GRAPH_NODE, &node);
     add("Sub", NAMES("x", "mean"), NAMES("y"));
 }
@@ -166,15 +154,15 @@ static void foldable(void)
 static void normalized(void)
 {
     begin((const int64_t[]){-1, 3, 4}, 3, (const int64_t[]){-1, 3, 4}, 3);
-    ob_initializer(&graph, "g", 1, DIMS(1, 4), numbers, 16);
-    ob_initializer(&graph, "w", 1, DIMS(2, 4, 4), numbers, 64);
+    ob_initializer(&graph, "g", 1, DIMS(4), numbers, 16);
+    ob_initializer(&graph, "w", 1, DIMS(4, 4), numbers, 64);
     ob_initializer(&graph, "two", 1, 0, NULL, numbers + 3, 4);
     ob_initializer(&graph, "eps", 1, 0, NULL, numbers + 2, 4);
     add("Relu", NAMES("x"), NAMES("r"));
     add("Add", NAMES("r", "x"), NAMES("s"));
     for (int i = 0; i < 2; i++) {
         ob_node(&node, "ReduceMean", i ? NAMES("p") : NAMES("s"), i ? NAMES("v") : NAMES("m"));
-        ob_attr_ints(&node, "axes", DIMS(1, -1));
+        ob_attr_ints(&node, "axes", DIMS(-1));
         ob_message(&graph, OB_GRAPH_NODE, &node);
         if (i)
             break;
