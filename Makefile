@@ -135,6 +135,7 @@ endif
 
 GEN_SRC   := $(GEN)/onnx.pb-c.c
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/onnx.pb-c.o
+CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,runtime/client.c runtime/json_msgpack.c $(sort $(wildcard runtime/base/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)
@@ -213,9 +214,13 @@ $(B)/libswitchyard.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@.$$$$ && ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
 
-$(B)/libswitchyard.so: $(LIB_OBJ)
+# For programs that talk to a server: runtime/switchyard.h and what it stands on. Not the engines: with oneDNN and jemalloc a program
+# that does not link these itself would have two allocators.
+$(B)/libswitchyard.so: $(CLIENT_OBJ) Makefile
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 -o $@ $^ $(LIBS) -pthread
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard.so.0 $(if $(LDSAN),,-Wl$(comma)--no-undefined) -o $@ $(CLIENT_OBJ) -lmsgpackc -ljansson -lm -pthread
+	@ln -sf libswitchyard.so $@.0
 
 $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
