@@ -180,7 +180,7 @@ static int open_devices(struct sim *s)
     s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
     s->queues = sy_sim_zeroed(n, queue_bytes);
-    s->far_queues = sy_sim_zeroed(n, far_bytes);
+    s->far_queues = calloc(n, far_bytes); /* hardly ever touched */
     if (!s->devices || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
     for (int i = 0; i < c->n_devices; i++) {
@@ -284,8 +284,8 @@ static void expect_next(const struct sim *s)
 {
     int n = SY_MIN(s->due.n, 5);
     for (int i = 0; i < n; i++)
-        if (s->due.keys[s->due.items[i]] != NEVER)
-            sy_sim_expect_device(s, s->due.items[i]);
+        if (s->due.nodes[i].key != NEVER)
+            sy_sim_expect_device(s, (int)s->due.nodes[i].item);
 }
 
 static int broken(const struct sim *s, int device, const char *what)
@@ -303,7 +303,7 @@ static int loop(struct sim *s)
         sy_ns fault = at.fault < in->n_faults ? in->faults[at.fault].at_ns : NEVER;
         sy_ns job = at.job < in->n_jobs ? in->jobs[at.job].submit_ns : NEVER;
         sy_ns request = at.request < in->n_requests ? in->requests[at.request].at_ns : NEVER;
-        sy_ns due = s->due.keys[sy_sim_heap_first(&s->due)];
+        sy_ns due = sy_sim_heap_first_key(&s->due);
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
         expect_next(s);
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;

@@ -8,66 +8,68 @@
 #include "runtime/sim/sim_memory.h"
 
 #define CHILDREN 4
+#define BEFORE   (CHILDREN - 1) /* so that the first child is at a multiple of four */
+#define LINE     64
 
 int sy_sim_heap_init(struct sy_sim_heap *h, int n)
 {
-    *h = (struct sy_sim_heap){n, sy_sim_zeroed((size_t)n, sizeof *h->keys),
-                              sy_sim_zeroed((size_t)n, sizeof *h->items),
+    size_t bytes = SY_ALIGN_UP(((size_t)n + BEFORE) * sizeof *h->nodes, LINE);
+    char *memory = aligned_alloc(LINE, bytes);
+    *h = (struct sy_sim_heap){n, memory ? (struct sy_sim_node *)(void *)memory + BEFORE : NULL,
                               sy_sim_zeroed((size_t)n, sizeof *h->places)};
-    if (!h->keys || !h->items || !h->places)
+    if (!memory || !h->places)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", n);
     for (int i = 0; i < n; i++) {
-        h->keys[i] = UINT64_MAX;
-        h->items[i] = h->places[i] = i;
+        h->nodes[i] = (struct sy_sim_node){UINT64_MAX, i};
+        h->places[i] = i;
     }
     return SY_OK;
 }
 
 void sy_sim_heap_finish(struct sy_sim_heap *h)
 {
-    free(h->keys);
-    free(h->items);
+    free(h->nodes ? h->nodes - BEFORE : NULL);
     free(h->places);
-    *h = (struct sy_sim_heap){0, NULL, NULL, NULL};
+    *h = (struct sy_sim_heap){0, NULL, NULL};
 }
 
-static bool is_before(const struct sy_sim_heap *h, int a, int b)
+static bool is_before(struct sy_sim_node a, struct sy_sim_node b)
 {
-    return h->keys[a] != h->keys[b] ? h->keys[a] < h->keys[b] : a < b;
+    return a.key != b.key ? a.key < b.key : a.item < b.item;
 }
 
-static void put(struct sy_sim_heap *h, int place, int item)
+static void put(struct sy_sim_heap *h, int place, struct sy_sim_node node)
 {
-    h->items[place] = item;
-    h->places[item] = place;
+    h->nodes[place] = node;
+    h->places[node.item] = place;
 }
 
-static void sink(struct sy_sim_heap *h, int place, int item)
+static void sink(struct sy_sim_heap *h, int place, struct sy_sim_node node)
 {
     for (;;) {
         int best = CHILDREN * place + 1, end = SY_MIN(best + CHILDREN, h->n);
         if (best >= h->n)
             break;
         for (int child = best + 1; child < end; child++)
-            if (is_before(h, h->items[child], h->items[best]))
+            if (is_before(h->nodes[child], h->nodes[best]))
                 best = child;
-        if (!is_before(h, h->items[best], item))
+        if (!is_before(h->nodes[best], node))
             break;
-        put(h, place, h->items[best]);
+        put(h, place, h->nodes[best]);
         place = best;
     }
-    put(h, place, item);
+    put(h, place, node);
 }
 
 void sy_sim_heap_set(struct sy_sim_heap *h, int item, uint64_t key)
 {
     int place = h->places[item];
-    if (h->keys[item] == key)
+    struct sy_sim_node node = {key, item};
+    if (h->nodes[place].key == key)
         return;
-    h->keys[item] = key;
-    while (place > 0 && is_before(h, item, h->items[(place - 1) / CHILDREN])) {
-        put(h, place, h->items[(place - 1) / CHILDREN]);
+    while (place > 0 && is_before(node, h->nodes[(place - 1) / CHILDREN])) {
+        put(h, place, h->nodes[(place - 1) / CHILDREN]);
         place = (place - 1) / CHILDREN;
     }
-    sink(h, place, item);
+    sink(h, place, node);
 }
