@@ -92,7 +92,7 @@ void core_rig_open_gathering(struct core_rig *r, const char *device, int n_worke
                                     .image_bytes = POOL_BYTES,
                                     .slab_bytes = SLAB_BYTES,
                                     .n_workers = n_workers,
-                                    .hang_timeout_ns = 3 * SY_NS_PER_S,
+                                    .hang_timeout_ns = 1500 * SY_NS_PER_MS,
                                     .max_queue = 200,
                                     .max_delay_ns = max_delay_ns,
                                     .grouping = "per_layer"};

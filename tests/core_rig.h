@@ -35,7 +35,7 @@ struct core_done {
     char error[400];
 };
 
-/* Packages a and b are made, and the core is started with small memory. Workers hang after 3 s without a heartbeat: shorter, and those that
+/* Packages a and b are made, and the core is started with small memory. Workers hang after 1.5 s without a heartbeat: shorter, and those that
  * only wait for a core of a busy machine would be taken for hung. */
 void core_rig_open(struct core_rig *r, const char *device, int n_workers);
 /* The same with a pool of this size instead of 1 MiB. */

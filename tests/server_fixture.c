@@ -21,9 +21,9 @@
 
 #include "runtime/base/clock.h"
 
-#define READY_TIMEOUT_MS 90000
-#define STOP_TIMEOUT_NS  (40 * SY_NS_PER_S)
-#define JOB_TIMEOUT_NS   (100 * SY_NS_PER_S)
+#define READY_TIMEOUT_MS 600000 /* models are imported first, under sanitizers slowly */
+#define STOP_TIMEOUT_NS  (120 * SY_NS_PER_S)
+#define JOB_TIMEOUT_NS   (600 * SY_NS_PER_S)
 #define IMAGES           256
 
 /* ---- programs and models ---------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ void fixture_start(struct fixture *f, const char *const *args)
         fixture_kill(f);
         fail_msg("the server did not get ready");
     }
-    if (sy_client_connect(f->address, 60000, &f->client) < 0)
+    if (sy_client_connect(f->address, 300000, &f->client) < 0)
         fail_msg("cannot connect to %s", f->address);
 }
 

@@ -60,7 +60,7 @@ bool fixture_same(const sy_client_result *a, const sy_client_result *b);
 /* A job on synthetic images that takes `steps` iterations; writes data and job file into the folder; returns its path. */
 const char *fixture_make_job(struct fixture *f, const char *name, int steps, int snapshot_every);
 uint64_t fixture_submit(struct fixture *f, const char *job_path);
-/* Waits until the job has made `step` steps or ended (100 s). Returns its step. */
+/* Waits until the job has made `step` steps or ended (10 minutes). Returns its step. */
 uint64_t fixture_wait_step(struct fixture *f, uint64_t job, uint64_t step);
 void fixture_wait_ended(struct fixture *f, uint64_t job);
 /* Ends the job where it stands; returns the step of its last snapshot. A job that is to be disturbed has no end of its own, however slow

@@ -78,7 +78,7 @@ static void *ask_in_thread(void *arg)
 {
     struct asker *a = arg;
     sy_client *client = NULL;
-    if (sy_client_connect(a->f->address, 60000, &client) < 0) {
+    if (sy_client_connect(a->f->address, 300000, &client) < 0) {
         a->n_failed++;
         return NULL;
     }

@@ -1,6 +1,7 @@
 /* Real servers: a run that gives way between its layers, deadlines that cannot be met, clients that go while they wait. */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -66,7 +67,7 @@ static void *ask_patiently(void *arg)
     struct patient *p = arg;
     const sy_client_options options = {.urgency_class = p->class_};
     sy_client *client = NULL;
-    int status = sy_client_connect(p->f->address, 100000, &client);
+    int status = sy_client_connect(p->f->address, 300000, &client);
     while (status == SY_OK && !atomic_load(&p->stop)) {
         sy_client_result *result =
             fixture_infer_with(client, LONG_MODEL, LONG_BATCH, 0, &options, &status);
@@ -250,10 +251,10 @@ static void a_deadline_that_cannot_be_met_is_refused_at_once(void **state)
 
 /* ---- predictions ---------------------------------------------------------------------------------------------- */
 
-static int n_started(struct fixture *f)
+static int in_queue(struct fixture *f, const char *how)
 {
     json_t *status = fixture_status(f);
-    int n = (int)json_integer_value(json_object_get(json_object_get(status, "queue"), "started"));
+    int n = (int)json_integer_value(json_object_get(json_object_get(status, "queue"), how));
     json_decref(status);
     return n;
 }
@@ -268,7 +269,7 @@ static void *ask_once(void *arg)
 {
     struct one *one = arg;
     sy_client *client = NULL;
-    int status = sy_client_connect(one->f->address, 60000, &client);
+    int status = sy_client_connect(one->f->address, 300000, &client);
     if (status == SY_OK)
         one->result = fixture_infer_on(client, LONG_MODEL, 1, 0, &status);
     sy_client_close(client);
@@ -288,7 +289,7 @@ static void two_for_one_model_swap_once(void **state)
     json_decref(fixture_call(&f, "evict", json_pack("{s:s}", "model", LONG_MODEL)));
     struct one first = {.f = &f};
     assert_int_equal(pthread_create(&first.thread, NULL, ask_once, &first), 0);
-    for (int i = 0; i < 10000 && n_started(&f) == 0; i++)
+    for (int i = 0; i < 10000 && in_queue(&f, "started") == 0; i++)
         sleep_ms(1);
     sy_client_result *second = fixture_infer(&f, LONG_MODEL, 1, 0, NULL);
     pthread_join(first.thread, NULL);
@@ -318,8 +319,23 @@ static int64_t of_model(struct fixture *f, const char *name, const char *key)
     return value;
 }
 
-/* Clients give up behind others and close: their requests are not run, all others are. There is always a more urgent one that waits, so
- * the patient ones have no turn. */
+/* Stops the worker that runs: until it goes on, the device is its run's. Returns its pid. */
+static pid_t hold_running(struct fixture *f)
+{
+    for (int i = 0; i < 1000; i++) {
+        pid_t pid = fixture_wait_for_worker_in(f, "running");
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        /* Twice: what it said before it stopped has been read by then. */
+        if (fixture_worker_in(f, "running") == pid && fixture_worker_in(f, "running") == pid)
+            return pid;
+        kill(pid, SIGCONT);
+    }
+    fail_msg("no run lasts long enough to be stopped");
+    return 0;
+}
+
+/* Clients give up behind others and close: their requests are not run, all others are. One that is loaded ahead has started, so ordinary
+ * ones, which come first, wait too. */
 static void who_closes_while_waiting_is_forgotten(void **state)
 {
     (void)state;
@@ -332,21 +348,25 @@ static void who_closes_while_waiting_is_forgotten(void **state)
     const sy_client_options patient = {.urgency_class = PATIENT};
     for (int i = 0; i < 3; i++)
         start_patient(&others[i], &f, reference, ORDINARY);
-    for (int i = 0; i < 3; i++)
-        wait_done(&others[i], 1);
     for (int round = 0; round < 3; round++) {
+        pid_t pid = hold_running(&f);
         int status = 0;
+        for (int i = 0; i < 20000 && in_queue(&f, "waiting") + in_queue(&f, "started") < 3; i++)
+            sleep_ms(1);
+        assert_int_equal(in_queue(&f, "waiting") + in_queue(&f, "started"), 3);
         sy_client *client = another(&f, 50);
         sy_client_result_free(fixture_infer_with(client, "tiny_cnn", 1, 0, &patient, &status));
         assert_int_equal(status, SY_EDEADLINE); /* the client's own */
         n_gone++;
         sy_client_close(client);
+        for (int i = 0; i < 20000 && of_model(&f, "tiny_cnn", "failed") < n_gone; i++)
+            sleep_ms(1);
+        assert_int_equal(of_model(&f, "tiny_cnn", "failed"), n_gone);
+        assert_int_equal(kill(pid, SIGCONT), 0);
         sy_client_result *result = fixture_infer(&f, "mlp", 1, 0, NULL);
         assert_true(fixture_same(result, expected));
         sy_client_result_free(result);
     }
-    for (int i = 0; i < 20000 && of_model(&f, "tiny_cnn", "failed") < n_gone; i++)
-        sleep_ms(1);
     for (int i = 0; i < 3; i++)
         stop_patient(&others[i]);
     assert_int_equal(of_model(&f, "tiny_cnn", "requests"), n_gone);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,24 @@ static void write_trace(const char *path, const char *third_model)
     fclose(file);
 }
 
+/* A process that kills the server once it has answered more requests than now. Its own connection: nobody else's is used twice. */
+static pid_t kill_in_the_middle(const struct fixture *f)
+{
+    struct fixture own = *f;
+    int64_t before = fixture_counter(&own, "requests");
+    pid_t killer = fork();
+    assert_true(killer >= 0);
+    if (killer > 0)
+        return killer;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (sy_client_connect(f->address, 300000, &own.client) < 0)
+        _exit(1);
+    while (fixture_counter(&own, "requests") < before + 2)
+        usleep(1000);
+    kill(f->pid, SIGKILL);
+    _exit(0);
+}
+
 static void replay_and_simulate(void **state)
 {
     (void)state;
@@ -142,13 +161,7 @@ static void replay_and_simulate(void **state)
 
     /* The server goes away in the middle, and is not there: said, and not waited for. */
     write_trace(trace, NULL);
-    pid_t killer = fork();
-    assert_true(killer >= 0);
-    if (killer == 0) {
-        usleep(300000);
-        kill(f.pid, SIGKILL);
-        _exit(0);
-    }
+    pid_t killer = kill_in_the_middle(&f);
     assert_int_equal(run(true, "replay %s --server %s --speed 0.01", trace, f.address), 1);
     assert_non_null(strstr(output, "not sent; the first: "));
     assert_int_equal(waitpid(killer, NULL, 0), killer);
