@@ -15,8 +15,10 @@
 #include "runtime/cli/train_progress.h"
 #include "workers/job.h"
 
-#define STOP_TIMEOUT_MS 600000u /* an evaluation may come first */
-#define SIGHT_US        100000u /* between two looks at a job */
+#define STOP_TIMEOUT_MS  600000u         /* an evaluation may come first */
+#define START_TIMEOUT_MS (7 * 86400000u) /* others may have to end first */
+#define PATIENCE_S       2               /* then it is said that the job waits */
+#define SIGHT_US         100000u         /* between two looks at a job */
 
 static json_t *find_job(json_t *status, json_int_t id)
 {
@@ -159,18 +161,51 @@ static int start_here(const char *text, struct watch *w)
 
 /* ---- a server's ------------------------------------------------------------------------------------------ */
 
-static int start_job(sy_client *client, const char *text, struct watch *w)
+static void say_that_it_waits(int number)
+{
+    static const char text[] = "the job waits for a worker, or for memory; 'switchyard jobs' shows "
+                               "it, Ctrl-C leaves it in the queue\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+}
+
+/* The answer comes when the job was admitted. */
+static int submit(const char *address, const char *text, int64_t *id)
 {
     json_t *answer;
-    json_int_t id;
+    sy_client *client;
+
+    if (sy_cli_connect(address, START_TIMEOUT_MS, &client))
+        return 1;
+    signal(SIGALRM, say_that_it_waits);
+    alarm(PATIENCE_S);
     int result = sy_cli_call(client, "train", json_pack("{s:s}", "text", text), &answer);
+    alarm(0);
+    sy_client_close(client);
+    if (result)
+        return result;
+    *id = json_integer_value(json_object_get(answer, "job"));
+    json_decref(answer);
+    return 0;
+}
+
+static int start_job(const char *address, const char *text, struct watch *w)
+{
+    int64_t id;
+    sy_client *client;
+    int result = submit(address, text, &id);
 
     if (result)
         return result;
-    id = json_integer_value(json_object_get(answer, "job"));
-    json_decref(answer);
     printf("job %lld\n", (long long)id);
-    return w->is_shown || w->plot ? watch_job(client, id, w) : 0;
+    fflush(stdout);
+    if (!w->is_shown && !w->plot)
+        return 0;
+    if (sy_cli_connect(address, 0, &client))
+        return 1;
+    result = watch_job(client, id, w);
+    sy_client_close(client);
+    return result;
 }
 
 static int stop_job(sy_client *client, int64_t id, bool evaluate)
@@ -195,7 +230,6 @@ struct order {
 static int start(const struct order *order, struct watch *w)
 {
     char *text = NULL;
-    sy_client *client;
     struct sy_job job;
     int result;
 
@@ -210,10 +244,8 @@ static int start(const struct order *order, struct watch *w)
         result = sy_train_explain(text, (int)order->n_steps);
     else if (order->is_local)
         result = start_here(text, w);
-    else if ((result = sy_cli_connect(order->address, 0, &client)) == 0) {
-        result = start_job(client, text, w);
-        sy_client_close(client);
-    }
+    else
+        result = start_job(order->address, text, w);
     free(text);
     return result;
 }
