@@ -103,6 +103,8 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
 static void failures_are_exit_1_and_name_the_thing(void **state)
 {
     (void)state;
+    assert_int_equal(run("version > /dev/full"), 1);
+    assert_int_equal(run("simulate --generate rate=5,seconds=5 --json > /dev/full"), 1);
     assert_int_equal(run("import /nonexistent/m.onnx"), 1);
     assert_non_null(strstr(output, "/nonexistent/m.onnx"));
     assert_int_equal(run("plan /nonexistent/m.sypkg"), 1);

@@ -1,4 +1,5 @@
 /* The command line: a table of commands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,11 +69,19 @@ static int unknown_command(const char *word)
                         near ? "; did you mean " : "", near ? near : "");
 }
 
+/* What was printed must have arrived: a full disk behind '> FILE' is a failure. */
+static int checked_output(int result)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return result;
+    return result ? result : sy_cli_fail("cannot write the output: %s", strerror(errno));
+}
+
 static int run_command(int argc, char **argv)
 {
     for (size_t i = 0; i < SY_ARRAY_LEN(commands); i++)
         if (strcmp(argv[0], commands[i].name) == 0)
-            return commands[i].run(argc, argv);
+            return checked_output(commands[i].run(argc, argv));
     return unknown_command(argv[0]);
 }
 
@@ -87,9 +96,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0) {
         print_help();
-        return 0;
+        return checked_output(0);
     }
     if (strcmp(argv[1], "--version") == 0)
-        return sy_cmd_version(1, argv + 1);
+        return checked_output(sy_cmd_version(1, argv + 1));
     return run_command(argc - 1, argv + 1);
 }
