@@ -4,16 +4,22 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+/* Large pages, as the pool has them. */
 static void *take(uint64_t bytes)
 {
-    void *p = aligned_alloc(SY_LAYER_ALIGN, SY_ALIGN_UP(bytes + 1, SY_LAYER_ALIGN));
-    if (p)
+    const uint64_t block = 2u << 20;
+    uint64_t room = SY_ALIGN_UP(bytes + 1, bytes < block ? SY_LAYER_ALIGN : block);
+    void *p = aligned_alloc(bytes < block ? SY_LAYER_ALIGN : block, room);
+    if (p) {
+        (void)madvise(p, room, MADV_HUGEPAGE);
         memset(p, 0, bytes);
+    }
     return p;
 }
 

@@ -154,6 +154,7 @@ static struct sy_storage_job *make_read(struct sy_core *core, const struct sy_sc
     job->urgent = !a->prefetch;
     job->package = m->package;
     job->page = sy_supervisor_page(core->supervisor, a->worker);
+    job->pool = core->unified ? core->pool : NULL;
     for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
         if (places[g].resident || m->group_bytes[g] == 0)
             continue;
@@ -165,6 +166,7 @@ static struct sy_storage_job *make_read(struct sy_core *core, const struct sy_sc
             .file_offset = m->package->weights_offset + m->groups[g].offset_bytes,
             .bytes = m->group_bytes[g],
             .to = base + places[g].offset,
+            .pool_offset = places[g].offset,
             .arrival = arrival_word(core, a->model, g),
         };
     }

@@ -14,6 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/device/device.h"
 #include "runtime/wire/link_turn.h"
 
 struct sy_storage_thread {
@@ -72,17 +73,27 @@ struct piece {
     uint64_t last_bytes; /* of the last group, read when the piece is */
 };
 
+/* Y3 */
+static bool may_overwrite(const struct sy_storage_job *job, int32_t after)
+{
+    if (after < 0)
+        return true;
+    uint64_t progress = atomic_load_explicit(&job->page->run_progress, memory_order_acquire);
+    return progress >> 16 == job->run && (int32_t)(progress & 0xffff) > after;
+}
+
 static int group_ready(void *ctx, int range)
 {
     const struct piece *piece = ctx;
     struct sy_storage_job *job = piece->job;
     if (atomic_load_explicit(&job->cancel, memory_order_relaxed))
         return sy_error_set(SY_ECANCELED, "the run is over");
-    int32_t after = job->groups[piece->first + range].after_group;
-    if (after < 0)
-        return 1;
-    uint64_t progress = atomic_load_explicit(&job->page->run_progress, memory_order_acquire);
-    return progress >> 16 == job->run && (int32_t)(progress & 0xffff) > after;
+    const struct sy_storage_group *g = &job->groups[piece->first + range];
+    if (!may_overwrite(job, g->after_group))
+        return 0;
+    if (job->pool)
+        sy_pool_touch(job->pool, g->pool_offset, g->bytes);
+    return 1;
 }
 
 static void group_done(void *ctx, int range, int status)

@@ -20,6 +20,7 @@
 #define SY_STORAGE_MAX_JOBS 16
 
 struct event_base;
+struct sy_pool_memory;
 struct sy_storage_thread;
 
 struct sy_storage_group {
@@ -27,6 +28,7 @@ struct sy_storage_group {
     int32_t after_group; /* -1: at once */
     uint64_t file_offset, bytes;
     void *to;
+    uint64_t pool_offset;      /* of `to`, if the job has a pool */
     _Atomic uint32_t *arrival; /* COMING when the job is added */
 };
 
@@ -36,6 +38,7 @@ struct sy_storage_job {
     int model, first_group, n_span;     /* as in the scheduler's READ; for the caller */
     const struct sy_package *package;   /* borrowed until done */
     const struct sy_control_page *page; /* of the worker that runs it: Y3 */
+    struct sy_pool_memory *pool; /* what is read into, borrowed until done; NULL: other memory */
     int n_groups;
     struct sy_storage_group *groups; /* malloc'd; owned by the job */
     /* filled in by the thread */

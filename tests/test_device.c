@@ -353,6 +353,26 @@ static void test_pools(void **state)
     assert_int_equal(sy_pool_create(r->device, UINT64_MAX / 2, &third), SY_ENOMEM_DEVICE);
 }
 
+/* Whatever pages the kernel gives: what was there stays, in the range and beside it. */
+static void test_touched_memory_keeps_its_bytes(void **state)
+{
+    struct rig *r = *state;
+    struct sy_pool_memory *pool;
+    const uint64_t bytes = (7u << 20) + 12345;
+    assert_int_equal(sy_pool_create(r->device, bytes, &pool), SY_OK);
+    unsigned char *at = sy_device_host_pointer(r->device, sy_pool_address(pool, 0));
+    for (uint64_t i = 0; at && i < bytes; i += 997)
+        at[i] = (unsigned char)(i / 997);
+    sy_pool_touch(pool, 0, 0);
+    sy_pool_touch(pool, 3u << 20, 1);
+    sy_pool_touch(pool, 100, bytes - 100);
+    sy_pool_touch(pool, 0, bytes);
+    sy_pool_touch(pool, bytes, 0);
+    for (uint64_t i = 0; at && i < bytes; i += 997)
+        assert_int_equal(at[i], (unsigned char)(i / 997));
+    sy_pool_destroy(pool);
+}
+
 static void test_a_wrong_import_is_refused(void **state)
 {
     struct rig *r = *state;
@@ -561,6 +581,7 @@ static int run_suite(const char *text)
         ON_DEVICE(test_the_queue_is_bounded),
         ON_DEVICE(test_destroy_finishes_the_queue),
         ON_DEVICE(test_pools),
+        ON_DEVICE(test_touched_memory_keeps_its_bytes),
         ON_DEVICE(test_a_wrong_import_is_refused),
         ON_DEVICE(test_two_processes_see_the_same_bytes),
         ON_DEVICE(test_an_error_stays_in_its_process),

@@ -176,6 +176,7 @@ static int queue_copy(struct sy_transfer *t, int g)
     }
     SY_TRY(wait_for_place(t, group->after_group));
     t->queued_ns[g] = sy_clock_now();
+    sy_pool_touch(t->pool, group->pool_offset, group->bytes);
     SY_TRY(copy_group(t, group));
     SY_TRY(sy_event_record(t->arrived[g], t->copies));
     t->last_copied = g;

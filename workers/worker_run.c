@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "workers/infer_run.h"
 
@@ -210,6 +211,16 @@ static bool is_interrupted(void *worker)
     return atomic_load_explicit(&w->page->interrupted_run, memory_order_relaxed) == w->run;
 }
 
+/* A piece takes a few milliseconds, the first time. */
+static void touch_workspace(struct sy_worker *w, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t piece = 32u << 20;
+    for (uint64_t at = 0; at < bytes; at += piece) {
+        sy_pool_touch(w->pool, offset + at, SY_MIN(piece, bytes - at));
+        sy_worker_beat(w);
+    }
+}
+
 static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_infer_times *times,
                    struct sy_u64s *spans)
 {
@@ -254,6 +265,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .ctx = w,
     };
     sy_transfer_set_class(w->transfer, SY_LINK_URGENT);
+    touch_workspace(w, msg->workspace_offset, w->engine->program_workspace_bytes(program));
     uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
     if (!room)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);

@@ -151,6 +151,13 @@ sy_device_address sy_pool_address(const struct sy_pool_memory *pool, uint64_t of
     return (sy_device_address){pool->base.value + offset};
 }
 
+void sy_pool_touch(struct sy_pool_memory *pool, uint64_t offset, uint64_t bytes)
+{
+    assert(offset <= pool->bytes && bytes <= pool->bytes - offset);
+    if (pool->device->ops->memory->pool_touch)
+        pool->device->ops->memory->pool_touch(pool, offset, bytes);
+}
+
 void *sy_device_host_pointer(struct sy_device *device, sy_device_address address)
 {
     return device->ops->memory->host_pointer ? device->ops->memory->host_pointer(device, address)

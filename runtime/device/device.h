@@ -88,6 +88,9 @@ void sy_pool_destroy(struct sy_pool_memory *pool);
 uint64_t sy_pool_size(const struct sy_pool_memory *pool);
 /* The address of byte `offset`; asserts offset <= size. Same value in every process. */
 sy_device_address sy_pool_address(const struct sy_pool_memory *pool, uint64_t offset);
+/* [offset, offset+bytes), which must lie in the pool, is about to be used, perhaps for the first time: where the pool is memory of this
+ * CPU its pages are made now, large ones if the kernel has them. What is there stays. Any thread. Not needed, only faster. */
+void sy_pool_touch(struct sy_pool_memory *pool, uint64_t offset, uint64_t bytes);
 /* The host's view of `address`, or NULL on a device whose memory the host cannot touch. On
  * `emulated` the engine computes on it (it is the device); host code must go through copies. */
 void *sy_device_host_pointer(struct sy_device *device, sy_device_address address);

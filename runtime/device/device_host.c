@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/device/host_pages.h"
 #include "runtime/device/host_stream.h"
 
 /* D1. High, where neither the loader nor mmap puts anything by itself. The thread sanitizer allows few ranges; this low
@@ -26,8 +27,14 @@
 struct host_pool {
     struct sy_pool_memory base;
     int fd, slot;
-    uint64_t mapped_bytes; /* pool and the link clock's page */
+    uint64_t mapped_bytes; /* pool, the link clock's page, the bits of its blocks */
+    struct sy_host_pages pages;
 };
+
+static uint64_t file_bytes(uint64_t pool_bytes, uint64_t page)
+{
+    return pool_bytes + page + SY_ALIGN_UP(sy_host_pages_bits_bytes(pool_bytes), page);
+}
 
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool slot_taken[POOL_SLOTS];
@@ -67,7 +74,7 @@ static int map_pool(struct sy_device *device, int fd, uint64_t bytes, struct sy_
                             POOL_SLOTS);
     }
     void *wish = (void *)(uintptr_t)(POOL_BASE + (uint64_t)slot * POOL_STRIDE);
-    uint64_t mapped = bytes + page;
+    uint64_t mapped = file_bytes(bytes, page);
     void *base = mmap(wish, mapped, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
     if (base != wish) {
@@ -85,7 +92,10 @@ static int map_pool(struct sy_device *device, int fd, uint64_t bytes, struct sy_
         .base = {.device = device, .bytes = bytes, .base = {(uint64_t)(uintptr_t)base}},
         .fd = fd,
         .slot = slot,
-        .mapped_bytes = mapped};
+        .mapped_bytes = mapped,
+        .pages = {.base = base,
+                  .bytes = bytes,
+                  .asked = (_Atomic uint64_t *)((char *)base + bytes + page)}};
     struct sy_host_device *host = (struct sy_host_device *)device;
     if (host->clock == &host->own_clock)
         host->clock = (struct sy_link_clock *)((char *)base + bytes);
@@ -98,7 +108,7 @@ static int pool_create(struct sy_device *device, uint64_t wanted, struct sy_pool
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = SY_ALIGN_UP(wanted, page);
     int fd = memfd_create("switchyard-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 || ftruncate(fd, (off_t)(bytes + page)) != 0 ||
+    if (fd < 0 || ftruncate(fd, (off_t)file_bytes(bytes, page)) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
         int status = sy_error_set(SY_ENOMEM_DEVICE, "cannot take a pool of %llu bytes: %s",
                                   (unsigned long long)bytes, strerror(errno));
@@ -115,7 +125,7 @@ static int pool_import(struct sy_device *device, int fd, uint64_t wanted,
     struct stat st;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = SY_ALIGN_UP(wanted, page);
-    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != bytes + page)
+    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != file_bytes(bytes, page))
         return sy_error_set(SY_EARG, "the file is not a pool of %llu bytes",
                             (unsigned long long)wanted);
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -145,6 +155,11 @@ static void pool_destroy(struct sy_pool_memory *base)
     free(pool);
 }
 
+static void pool_touch(struct sy_pool_memory *base, uint64_t offset, uint64_t bytes)
+{
+    sy_host_pages_touch(&((struct host_pool *)base)->pages, offset, bytes);
+}
+
 static void *host_pointer(struct sy_device *device, sy_device_address address)
 {
     (void)device;
@@ -157,6 +172,7 @@ static const struct sy_memory_ops memory_ops = {
     .pool_export = pool_export,
     .pool_destroy = pool_destroy,
     .host_pointer = host_pointer,
+    .pool_touch = pool_touch,
 };
 
 static const struct sy_memory_ops emulated_memory_ops = {
@@ -166,6 +182,7 @@ static const struct sy_memory_ops emulated_memory_ops = {
     .pool_destroy = pool_destroy,
     .host_pointer = host_pointer,
     .host_read = sy_host_paced_read,
+    .pool_touch = pool_touch,
 };
 
 /* ---- devices ----------------------------------------------------------------------------------------- */

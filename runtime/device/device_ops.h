@@ -22,6 +22,8 @@ struct sy_memory_ops {
     void (*pool_destroy)(struct sy_pool_memory *pool);
     /* (optional: NULL, the host sees nothing) The host's view of an address in a pool. */
     void *(*host_pointer)(struct sy_device *device, sy_device_address address);
+    /* (optional: nothing to do) As sy_pool_touch, with a range within the pool. */
+    void (*pool_touch)(struct sy_pool_memory *pool, uint64_t offset, uint64_t bytes);
     /* (optional: nothing to do) As sy_device_host_read, with bytes > 0. */
     void (*host_read)(struct sy_device *device, uint64_t bytes);
     /* (optional: nothing to do) Pins [base, base+bytes) so that copies need no staging; not NULL, not empty. */
