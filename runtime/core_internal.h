@@ -234,6 +234,8 @@ int sy_core_n_left(const struct sy_core *core); /* workers that were not given u
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);
 void sy_core_settle_models(
     struct sy_core *core); /* models that all workers have now, and workers that have all */
+/* Ends the leave of models whose groups are no longer on their way. */
+void sy_core_models_leave(struct sy_core *core);
 void sy_core_free_models(struct sy_core *core);
 
 /* core_predict.c */
@@ -269,10 +271,6 @@ sy_ns sy_core_heads_predict(const struct sy_core *core, int model);
 
 /* core_jobs.c */
 struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
-/* Rules that were kept; those that are not to be used are logged. */
-/* Ends the leave of models whose groups are no longer on their way. */
-void sy_core_models_leave(struct sy_core *core);
-void sy_core_resume_rules(struct sy_core *core);
 int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
@@ -290,6 +288,8 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at);
  * are taken: who only sends requests cannot use them up. EARG: no name that can be shown; EBUSY: all are needed. */
 int sy_core_tenant_find(struct sy_core *core, const char *name, int *out);
 json_t *sy_core_rules_json(struct sy_core *core);
+/* Rules that were kept; those that cannot be used are logged. */
+void sy_core_resume_rules(struct sy_core *core);
 
 /* core_status.c */
 /* A1 for what the status lists: charged_ns is the device_ns of all models and jobs that are listed, and gone_ns. */
