@@ -288,7 +288,7 @@ $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(B)/tests/test_cuda_engine: $(OBJ)/tests/test_cuda_engine.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/test_cuda_engine $(B)/tests/test_cuda_trainer: $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
@@ -350,7 +350,7 @@ $(VENV_STAMP): tests/requirements.txt
 
 test: deps
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN) $(TEST_FUZZ_BIN)
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_BIN) $(TEST_FUZZ_BIN) tests/gpu_bench_check.py
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)

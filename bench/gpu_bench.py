@@ -14,6 +14,7 @@ import time
 
 MODELS = ["resnet152", "inception_v3", "bert_base"]
 TRAINED = [("resnet50", "ResNet-50", 32), ("bert_classifier", "BERT-base", 32)]
+TRAIN_PRECISIONS = ["f32", "bf16"]
 LARGE = "decoder_8b"
 LARGE_DISK = 24e9  # the file, and its package in bf16
 PRECISIONS = ["f32", "bf16", "f16"]
@@ -98,8 +99,8 @@ class Bench:
             rows = json.load(file)["benchmarks"]
         return {tuple(r["name"].split("/")[1:3]): r for r in rows}
 
-    def train(self, server, model, batch):
-        server.train(model, os.path.join(self.models, model, "1/model.onnx"), batch,
+    def train(self, server, model, batch, precision="f32"):
+        server.train(model, os.path.join(self.models, model, "1/model.onnx"), batch, precision=precision,
                      optimizer={"kind": "sgd", "learning_rate": 0.001, "momentum": 0.9},
                      data=dict({"kind": "synthetic", "samples": 256}, **({"vocabulary": 30522} if "bert" in model else {})),
                      snapshot={"folder": os.path.join(self.folder, "snapshots"), "every_steps": 1000000000})
@@ -108,12 +109,12 @@ class Bench:
     def server(self):
         return Server(argparse.Namespace(build=os.path.dirname(self.program)), "--device", self.device)
 
-    def training_ms(self, model, batch, seconds=30):
+    def training_ms(self, model, batch, precision, seconds=30):
         """Of a step, from those made in half a minute."""
-        say("training " + model)
+        say("training %s in %s" % (model, precision))
         try:
             with self.server() as server:
-                self.train(server, model, batch)
+                self.train(server, model, batch, precision)
                 steps, elapsed, _ = steps_while(server, lambda: time.sleep(seconds))
                 return (elapsed * 1e3 / steps, "") if steps else (None, "no step in %d s" % seconds)
         except (SystemExit, ServerError) as why:
@@ -215,6 +216,40 @@ def large_row(got):
     return "%s in bf16, host image to running / (bytes / measured rate)" % LARGE, 1.08, ratio(got.get("p50_ms"), at_rate_ms)
 
 
+def training_rows(trained, torches):
+    for model, title, batch in TRAINED:
+        for precision in TRAIN_PRECISIONS:
+            ours, _ = trained.get((model, precision), (None, ""))
+            theirs = torch_ms(torches.get(precision), "train_step", model, batch)
+            yield "training step %s in %s, batch %d / PyTorch eager" % (title, precision, batch), 1.0, ratio(ours, theirs)
+
+
+def all_rows(swaps, narrow, large, trained, share, torches):
+    """(what, bar, measured or None); a bar below zero is a least. swaps: by batch; narrow: by precision and batch; trained: by model and
+    precision."""
+    rows = [row for batch in swaps for row in swap_rows(swaps[batch], torches.get("f32"), batch)]
+    rows += [row for (p, batch), s in narrow.items() for row in narrow_rows(s, torches.get(p), batch, p)]
+    rows.append(large_row(large))
+    rows += training_rows(trained, torches)
+    rows.append(("training ResNet-50 under 50 % inference load (ResNet-152) / (alone x idle share)", -0.95, share))
+    return rows
+
+
+def table(rows):
+    yield "| what | bar | measured |"
+    yield "|---|---|---|"
+    for what, bar, got in rows:
+        met = got is not None and (got >= -bar if bar < 0 else got <= bar)
+        shown = "not measured" if got is None else "%.3f" % got if met else "**%.3f**" % got
+        yield "| %s | %s %s | %s |" % (what, "at least" if bar < 0 else "at most", abs(bar), shown)
+
+
+def gpu_and_driver():
+    lines = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+    name, _, driver = (lines[0] if lines else "unknown, unknown").rpartition(",")
+    return name.strip(), driver.strip()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
@@ -231,22 +266,15 @@ def main():
         swaps = {batch: bench.swaps(batch) for batch in (8, 1)}
         narrow = {(p, batch): bench.swaps(batch, p, "/(ready|pipelined)/") for p in PRECISIONS[1:] for batch in (8, 1)}
         large, why_no_large = bench.large()
-        trained = {model: bench.training_ms(model, batch) for model, _, batch in TRAINED}
+        trained = {(model, p): bench.training_ms(model, batch, p) for model, _, batch in TRAINED for p in TRAIN_PRECISIONS}
         share, no_share = bench.loaded_share("resnet50", 32, "resnet152")
         torches = {p: compare(args.device, folder, p) if args.compare == "yes" else None for p in PRECISIONS}
-        torch = torches["f32"]
-        rows = [row for batch in swaps for row in swap_rows(swaps[batch], torch, batch)]
-        rows += [row for (p, batch), s in narrow.items() for row in narrow_rows(s, torches[p], batch, p)]
-        rows.append(large_row(large))
-        rows += [("training step %s, batch %d / PyTorch eager" % (title, batch), 1.0,
-                  ratio(trained[model][0], torch_ms(torch, "train_step", model, batch))) for model, title, batch in TRAINED]
-        rows.append(("training ResNet-50 under 50 % inference load (ResNet-152) / (alone x idle share)", -0.95, share))
-        gpu, driver = (output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
-                       or ["unknown, unknown"])[0].rsplit(",", 1)
-        result = {"device": gpu.strip(), "driver": driver.strip(), "date": datetime.date.today().isoformat(),
+        rows = all_rows(swaps, narrow, large, trained, share, torches)
+        gpu, driver = gpu_and_driver()
+        result = {"device": gpu, "driver": driver, "date": datetime.date.today().isoformat(),
                   "commit": output_of([bench.program, "version"]), "link": link,
                   "rows": [{"what": what, "bar": abs(bar), "at_least": bar < 0, "measured": got} for what, bar, got in rows],
-                  "training": {model: {"ms": ms, "why_not": why} for model, (ms, why) in trained.items()},
+                  "training": [{"model": model, "precision": p, "ms": ms, "why_not": why} for (model, p), (ms, why) in trained.items()],
                   "training_under_load": {"measured": share, "why_not": no_share},
                   "swaps": {str(batch): [dict(r, model=m, mode=mode) for (m, mode), r in s.items()] for batch, s in swaps.items()},
                   "narrow_swaps": [dict(r, model=m, mode=mode, precision=p, batch=batch) for (p, batch), s in narrow.items()
@@ -254,14 +282,10 @@ def main():
                   "large": dict(large, why_not=why_no_large),
                   "torch": torches}
         os.makedirs(args.out, exist_ok=True)
-        path = os.path.join(args.out, "%s-%s.json" % (re.sub(r"[^A-Za-z0-9]+", "-", gpu.strip()), result["date"]))
+        path = os.path.join(args.out, "%s-%s.json" % (re.sub(r"[^A-Za-z0-9]+", "-", gpu), result["date"]))
         with open(path, "w") as file:
             json.dump(result, file, indent=1)
-        print("| what | bar | measured |\n|---|---|---|")
-        for what, bar, got in rows:
-            met = got is not None and (got >= -bar if bar < 0 else got <= bar)
-            shown = "not measured" if got is None else "%.3f" % got if met else "**%.3f**" % got
-            print("| %s | %s %s | %s |" % (what, "at least" if bar < 0 else "at most", abs(bar), shown))
+        print("\n".join(table(rows)))
         print("\n" + path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

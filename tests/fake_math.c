@@ -607,6 +607,11 @@ void fake_spoil(void *scratch)
     memset(scratch, 0xee, FAKE_SCRATCH_BYTES);
 }
 
+void fake_spoil_back(void *scratch)
+{
+    memset(scratch, 0xee, FAKE_BACK_SCRATCH_BYTES);
+}
+
 /* at: x, w, bias, residual, y, scratch */
 static void run_conv(const struct note *q)
 {
@@ -909,6 +914,7 @@ static int graph_launch(struct sy_math *math, struct sy_math_graph *graph)
 const struct sy_math_ops fake_math = {
     .name = "fake",
     .scratch_bytes = FAKE_SCRATCH_BYTES,
+    .back_scratch_bytes = FAKE_BACK_SCRATCH_BYTES,
     .open = open_fake,
     .close = close_fake,
     .host_take = host_take,

@@ -5,8 +5,9 @@
 #include "tests/fake_math.h"
 #include "workers/cuda/device_math_train.h"
 
-#define FAKE_MARK          (1ull << 62)
-#define FAKE_SCRATCH_BYTES 256
+#define FAKE_MARK               (1ull << 62)
+#define FAKE_SCRATCH_BYTES      256
+#define FAKE_BACK_SCRATCH_BYTES 512
 
 /* Something enqueued. */
 struct note;
@@ -40,6 +41,10 @@ struct note {
         struct sy_math_rows rows;
         struct sy_math_drop drop;
         struct sy_fold fold;
+        struct {
+            struct sy_math_cell cell;
+            void *roles[SY_CELL_ROLES];
+        };
         bool adds;
     };
 };
@@ -50,6 +55,7 @@ int fake_call(const char *name);
 /* A device pointer as the host's; NULL stays NULL. */
 void *fake_seen(const void *device);
 void fake_spoil(void *scratch);
+void fake_spoil_back(void *scratch);
 /* Element i of numbers that lie as this float type (NONE: float32); stored rounded. */
 double fake_float_at(enum sy_dtype type, const void *at, int64_t i);
 void fake_store_float(enum sy_dtype type, void *at, int64_t i, double value);

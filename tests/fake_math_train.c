@@ -10,8 +10,8 @@
 /* ---- convolutions -------------------------------------------------------------------------------- */
 
 /* Adds to the gradients what output element (n, channel, o) with gradient g gives. */
-static void spread(const struct sy_math_conv *c, const float *x, const float *w, double g,
-                   int64_t n, int64_t channel, const int64_t *o, double *dx, double *dw)
+static void spread(const struct sy_math_conv *c, const void *x, const void *w, double g, int64_t n,
+                   int64_t channel, const int64_t *o, double *dx, double *dw)
 {
     int64_t ins = c->in_channels / c->groups, first = channel / (c->out_channels / c->groups) * ins;
     int64_t area = c->kernel[0] * c->kernel[1] * c->kernel[2];
@@ -28,9 +28,9 @@ static void spread(const struct sy_math_conv *c, const float *x, const float *w,
         for (int64_t i = 0; i < ins && !outside; i++) {
             int64_t from = at * c->in_channels + first + i, weight = (channel * area + k) * ins + i;
             if (dx)
-                dx[from] += g * (double)w[weight];
+                dx[from] += g * fake_float_at(c->type, w, weight);
             if (dw)
-                dw[weight] += g * (double)x[from];
+                dw[weight] += g * fake_float_at(c->type, x, from);
         }
     }
 }
@@ -40,7 +40,7 @@ void fake_run_conv_gradient(const struct note *q)
 {
     const struct sy_math_conv *c = &q->conv;
     bool data = c->direction == SY_MATH_DATA;
-    const float *dy = q->at[data ? 0 : 1];
+    const void *dy = q->at[data ? 0 : 1];
     int64_t area = c->out[0] * c->out[1] * c->out[2], n = c->batch * c->in_channels;
     if (!data)
         n = c->out_channels * (c->in_channels / c->groups);
@@ -48,17 +48,17 @@ void fake_run_conv_gradient(const struct note *q)
         n *= data ? c->in[d] : c->kernel[d];
     double *sums = calloc((size_t)n + 1, sizeof *sums);
     assert(sums);
-    fake_spoil(q->at[5]);
+    fake_spoil_back(q->at[5]);
     for (int64_t k = 0; k < c->batch * area; k++) {
         int64_t o[3] = {k % area / c->out[2] / c->out[1], k % area / c->out[2] % c->out[1],
                         k % c->out[2]};
         for (int64_t channel = 0; channel < c->out_channels; channel++)
             spread(c, data ? NULL : q->at[0], data ? q->at[1] : NULL,
-                   (double)dy[k * c->out_channels + channel], k / area, channel, o,
+                   fake_float_at(c->type, dy, k * c->out_channels + channel), k / area, channel, o,
                    data ? sums : NULL, data ? NULL : sums);
     }
     for (int64_t i = 0; i < n; i++)
-        ((float *)q->at[4])[i] = (float)sums[i];
+        fake_store_float(c->type, q->at[4], i, sums[i]);
     free(sums);
 }
 
@@ -68,20 +68,21 @@ void fake_run_conv_gradient(const struct note *q)
 static void run_columns(const struct note *q)
 {
     const struct sy_math_columns *c = &q->columns;
-    const float *a = q->at[0], *x = q->at[1], *moments = q->at[2];
+    const float *moments = q->at[2];
     float *out = q->at[3];
     fake_spoil(q->at[4]);
     for (int64_t k = 0; k < c->columns; k++) {
         double sum = 0, second = 0;
         for (int64_t r = 0; r < c->rows; r++)
-            sum += (double)a[r * c->columns + k];
+            sum += fake_float_at(c->a_type, q->at[0], r * c->columns + k);
         double mean = sum / (double)c->rows;
         for (int64_t r = 0; r < c->rows; r++) {
             int64_t i = r * c->columns + k;
+            double a = fake_float_at(c->a_type, q->at[0], i);
             if (c->kind == SY_COLUMNS_MOMENTS)
-                second += ((double)a[i] - mean) * ((double)a[i] - mean) / (double)c->rows;
+                second += (a - mean) * (a - mean) / (double)c->rows;
             else if (c->kind == SY_COLUMNS_NORM)
-                second += (double)a[i] * ((double)x[i] - (double)moments[k]) /
+                second += a * (fake_float_at(c->x_type, q->at[1], i) - (double)moments[k]) /
                           sqrt((double)moments[c->columns + k] + (double)c->epsilon);
         }
         out[k] = (float)(c->kind == SY_COLUMNS_MOMENTS ? mean : sum);
@@ -105,16 +106,15 @@ int fake_columns(struct sy_math *math, const struct sy_math_columns *c, const vo
 static void run_norm_gradient(const struct note *q)
 {
     const struct sy_math_columns *c = &q->columns;
-    const float *dy = q->at[0], *x = q->at[1], *moments = q->at[2], *sums = q->at[3],
-                *scale = q->at[4];
+    const float *moments = q->at[2], *sums = q->at[3], *scale = q->at[4];
     for (int64_t i = 0; i < c->rows * c->columns; i++) {
         int64_t k = i % c->columns;
         double rate = 1 / sqrt((double)moments[c->columns + k] + (double)c->epsilon);
-        double unit = ((double)x[i] - (double)moments[k]) * rate;
-        ((float *)q->at[5])[i] =
-            (float)((double)scale[k] * rate *
-                    ((double)dy[i] -
-                     ((double)sums[k] + unit * (double)sums[c->columns + k]) / (double)c->rows));
+        double unit = (fake_float_at(c->x_type, q->at[1], i) - (double)moments[k]) * rate;
+        double all = (double)sums[k] + unit * (double)sums[c->columns + k];
+        fake_store_float(c->x_type, q->at[5], i,
+                         (double)scale[k] * rate *
+                             (fake_float_at(c->a_type, q->at[0], i) - all / (double)c->rows));
     }
 }
 
@@ -146,23 +146,25 @@ static int64_t pool_input(const struct sy_math_pool *p, const int64_t *o, int64_
     return at;
 }
 
-static void pool_window(const struct sy_math_pool *p, const float *x, double g, const int64_t *o,
-                        float *dx)
+/* From `first` on in x; sums in double. */
+static void pool_window(const struct sy_math_pool *p, const void *x, int64_t first, double g,
+                        const int64_t *o, double *dx)
 {
     int64_t all = p->kernel[0] * p->kernel[1] * p->kernel[2], n = 0, best = -1;
     for (int64_t k = 0; k < all; k++) {
         int64_t at = pool_input(p, o, k);
         n += at >= 0;
-        if (at >= 0 && (best < 0 || x[at] > x[best]))
+        if (at >= 0 && (best < 0 || fake_float_at(p->type, x, first + at) >
+                                        fake_float_at(p->type, x, first + best)))
             best = at;
     }
     for (int64_t k = 0; k < all && !p->max; k++) {
         int64_t at = pool_input(p, o, k);
         if (at >= 0)
-            dx[at] += (float)(g / (double)(p->count_padding ? all : n));
+            dx[first + at] += g / (double)(p->count_padding ? all : n);
     }
     if (p->max && best >= 0)
-        dx[best] += (float)g;
+        dx[first + best] += g;
 }
 
 /* at: x, dy, dx */
@@ -171,17 +173,22 @@ static void run_pool_gradient(const struct note *q)
     const struct sy_math_pool *p = &q->pool;
     int64_t area = p->out[0] * p->out[1] * p->out[2];
     int64_t all = p->batch * p->channels * p->in[0] * p->in[1] * p->in[2];
-    memset(q->at[2], 0, (size_t)all * sizeof(float)); /* dense, in whatever order */
+    double *sums = calloc((size_t)all + 1, sizeof *sums); /* dense, in whatever order */
+    assert(sums);
     for (int64_t k = 0; k < p->batch * p->channels * area; k++) {
         int64_t n = k / area / p->channels, channel = k / area % p->channels;
         int64_t o[3] = {k % area / p->out[2] / p->out[1], k % area / p->out[2] % p->out[1],
                         k % p->out[2]};
         int64_t from = n * p->in_strides[0] + channel * p->in_strides[1];
-        double g = ((float *)q->at[1])[n * p->out_strides[0] + channel * p->out_strides[1] +
-                                       o[0] * p->out_strides[2] + o[1] * p->out_strides[3] +
-                                       o[2] * p->out_strides[4]];
-        pool_window(p, (float *)q->at[0] + from, g, o, (float *)q->at[2] + from);
+        double g = fake_float_at(p->type, q->at[1],
+                                 n * p->out_strides[0] + channel * p->out_strides[1] +
+                                     o[0] * p->out_strides[2] + o[1] * p->out_strides[3] +
+                                     o[2] * p->out_strides[4]);
+        pool_window(p, q->at[0], from, g, o, sums);
     }
+    for (int64_t i = 0; i < all; i++)
+        fake_store_float(p->type, q->at[2], i, sums[i]);
+    free(sums);
 }
 
 int fake_pool_gradient(struct sy_math *math, const struct sy_math_pool *p, const void *x,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/fake_math_internal.h"
+#include "workers/cuda/cell_formulas.h"
 #include "workers/train_philox.h"
 
 static int64_t offset_of(int64_t k, int rank, const int64_t *dims, const int64_t *strides)
@@ -271,6 +272,23 @@ static int square_sum(struct sy_math *math, int64_t n, const void *x, bool adds,
     return fake_enqueue(math, "square_sum", &q);
 }
 
+static void run_cell(const struct note *q)
+{
+    for (int64_t k = 0; k < q->cell.batch * q->cell.hidden; k++)
+        sy_cell_run(&q->cell, q->roles, k);
+}
+
+static int cell(struct sy_math *math, const struct sy_math_cell *c, void *const *at)
+{
+    struct note q = {.run = run_cell, .cell = *c};
+    bool is_back = c->part >= SY_CELL_PART_BACK;
+    assert(at[SY_CELL_G] && at[SY_CELL_H]);
+    assert(is_back ? at[SY_CELL_DH] && at[SY_CELL_DG] : !!at[SY_CELL_REC]);
+    for (int i = 0; i < SY_CELL_ROLES; i++)
+        q.roles[i] = fake_seen(at[i]);
+    return fake_enqueue(math, "cell", &q);
+}
+
 const struct sy_math_train_ops fake_math_train = {
     .curve = curve,
     .curve_gradient = curve_gradient,
@@ -284,5 +302,6 @@ const struct sy_math_train_ops fake_math_train = {
     .drop = drop,
     .fold = fold,
     .fold_gradient = fold_gradient,
+    .cell = cell,
     .square_sum = square_sum,
 };

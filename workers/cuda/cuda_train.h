@@ -9,6 +9,10 @@
  *   ephemeral    [batch, activations, gradients of activations: placed by lifetime][scratch]
  *   pinned host  [batch as it is filled in][loss, norms, fault][headers on their way]
  *
+ * A job of bfloat16: weights are kept and changed in float32. Convolutions and products compute in bfloat16; activations, batch norms,
+ * pools, residual sums and moves take what they are given and give the same; everything else takes and gives float32. A value's other forms
+ * are made when somebody asks for them, once.
+ *
  * G1 to G3 of workers/host/train_internal.h hold here too. Besides:
  *
  * H1: a step enqueues and returns. What is enqueued and not done is bounded (inflight.h): running a step may wait for an earlier one.
@@ -26,7 +30,7 @@
 #include "workers/trainer.h"
 
 #define SY_CUTR_ALIGN 256u
-#define SY_CUTR_ARGS  7
+#define SY_CUTR_ARGS  SY_CELL_ROLES
 #define SY_CUTR_SLOTS 2
 #define SY_CUTR_HEADERS \
     16u /* writes of an iteration, and of a start, are fewer than half of that */
@@ -45,7 +49,7 @@ struct sy_cutr_value {
     int buffer;
     uint64_t delta_bytes; /* into the buffer */
     bool last;            /* channels last */
-    int other;            /* the same elements in the other layout, or -1 */
+    int form; /* a ring: the same elements in another layout or float type; alone: itself */
     enum sy_dtype dtype;
     int rank;
     int64_t dims[SY_MAX_RANK];
@@ -86,9 +90,11 @@ typedef int (*sy_cutr_run)(struct sy_trainer *t, const struct sy_cutr_step *step
 struct sy_cutr_step {
     sy_cutr_run run;
     unsigned when;
+    bool is_fetch;          /* of the batch, which the host may soon replace: not to be run twice */
     const char *name;       /* of the node, for errors */
     uint64_t cost_ns;       /* guess, for what is in flight */
     int args[SY_CUTR_ARGS]; /* values; -1: none */
+    int n_args, n_results;  /* the last n_results are written */
     struct sy_math_plan *plan;
     enum { SY_CUTR_NO_PLAN, SY_CUTR_CONV_PLAN, SY_CUTR_MATMUL_PLAN } plan_kind;
     union {
@@ -105,6 +111,7 @@ struct sy_cutr_step {
             int which;
         };
         struct sy_math_rows rows;
+        struct sy_math_cell cell;
         struct sy_math_softmax softmax;
         struct sy_math_gather gather;
         struct sy_math_drop drop;
@@ -130,6 +137,7 @@ struct sy_cutr_node {
     };
     int64_t pad_left[SY_MATH_SPATIAL]; /* conv: of the padded copy that it reads instead */
     bool padded;
+    int saved[2][3]; /* recurrences, by direction: gates, h, c (LSTM) or what reset made (GRU) */
 };
 
 struct sy_cutr_state {
@@ -152,6 +160,7 @@ struct sy_trainer {
     struct sy_cutr_state *states;
     int *train_steps, *evaluate_steps;
     int labels, logits, loss_value, norm; /* values */
+    int loss_step;                        /* what is in front of it is forward */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
     uint64_t decayed_bytes;         /* of trained_bytes: those in front that weight decay is for */
     uint64_t trained_bytes, total_offset, slot_offset; /* of gradients that are summed, slots */
@@ -183,8 +192,17 @@ uint64_t sy_cutr_value_bytes(const struct sy_trainer *t, int value);
 /* Part of a buffer, or all of it, under other dims, of the same type. */
 int sy_cutr_view(struct sy_trainer *t, int value, int rank, const int64_t *dims, bool last,
                  uint64_t delta_bytes, int *out);
-/* `value` in the other layout, if it is not: an earlier copy of it, or a new step. */
+int sy_cutr_view_typed(struct sy_trainer *t, int value, enum sy_dtype dtype, int rank,
+                       const int64_t *dims, bool last, uint64_t delta_bytes, int *out);
+/* `value` in this layout, floats in float32: itself, an earlier form of it, or a new step. */
 int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *out);
+/* Floats in `type`; NONE: as they are. */
+int sy_cutr_as_typed(struct sy_trainer *t, unsigned when, int value, bool last, enum sy_dtype type,
+                     int *out);
+/* What products compute in. */
+enum sy_dtype sy_cutr_product_type(const struct sy_trainer *t);
+/* bfloat16 if all of them are, else float32. */
+enum sy_dtype sy_cutr_common_type(const struct sy_trainer *t, const int *values, int n);
 int sy_cutr_step_new(struct sy_trainer *t, unsigned when, const char *name, sy_cutr_run run,
                      const int *args, int n_args, struct sy_cutr_step **out);
 /* Elementwise over `to`, dense, seen as [rows, columns] of its own order in memory; inputs of its layout, or rows of `columns` elements where
@@ -205,6 +223,8 @@ int sy_cutr_fill(struct sy_trainer *t, unsigned when, const char *name, int valu
 int sy_cutr_sum(struct sy_trainer *t, unsigned when, const char *name, int rank,
                 const int64_t *dims, const bool *reduced, int from, int to);
 int sy_cutr_refuse(const struct sy_node *node, const char *why);
+/* From when to when each buffer is named, by all steps there are. */
+void sy_cutr_find_lifetimes(struct sy_trainer *t);
 
 /* ---- cuda_train_params.c: constants, operands, gradients ---- */
 
@@ -212,17 +232,26 @@ enum sy_cutr_layout { SY_CUTR_ANY, SY_CUTR_PLAIN, SY_CUTR_LAST };
 /* A node's input: what was computed, a parameter, or a constant; in the layout that its first user wanted, or a copy. */
 int sy_cutr_operand(struct sy_trainer *t, unsigned when, int tensor, enum sy_cutr_layout layout,
                     int *value);
+/* Floats in `type`, NONE: as they are, instead of in float32. */
+int sy_cutr_operand_typed(struct sy_trainer *t, unsigned when, int tensor,
+                          enum sy_cutr_layout layout, enum sy_dtype type, int *value);
 /* A running statistic of this many channels, which follows `batch`; *value. */
 int sy_cutr_statistic(struct sy_trainer *t, int tensor, int64_t channels, int batch, float keep,
                       int *value);
 /* A new value for a node's output. */
 int sy_cutr_result(struct sy_trainer *t, int tensor, bool last, int *value);
+int sy_cutr_result_typed(struct sy_trainer *t, int tensor, bool last, enum sy_dtype type,
+                         int *value); /* NONE: the tensor's */
+/* As what a product writes the tensor: as its readers want it. */
+enum sy_dtype sy_cutr_wanted_type(const struct sy_trainer *t, int tensor);
 bool sy_cutr_needs(const struct sy_trainer *t, int tensor);
 /* Where a step may write a contribution to the tensor's gradient, in its dims; end behind the step, with it or any other value of so many
  * elements. */
 int sy_cutr_diff_begin(struct sy_trainer *t, int tensor, bool last, int *value);
+int sy_cutr_diff_begin_typed(struct sy_trainer *t, int tensor, bool last, enum sy_dtype type,
+                             int *value);
 int sy_cutr_diff_end(struct sy_trainer *t, int tensor, int value);
-/* The gradient of an output, row-major. Only if it has one. */
+/* The gradient of an output, row-major, of the type it has. Only if it has one. */
 int sy_cutr_diff_of(struct sy_trainer *t, int tensor, int *value);
 /* `full`, of rank and dims, is the gradient of each time the tensor was repeated to those: sums and adds it. */
 int sy_cutr_diff_fold(struct sy_trainer *t, const char *name, int tensor, int rank,
@@ -237,11 +266,19 @@ struct sy_cutr_operator {
     int (*backward)(struct sy_trainer *t, int node, int gradient); /* of its first output */
 };
 const struct sy_cutr_operator *sy_cutr_operator_of(enum sy_op op); /* NULL: cannot be trained */
+bool sy_cutr_is_activation(enum sy_op op);
+/* y = alpha a b + beta y, y += bias; args: a, b, bias or -1, y. Types, y's stride and alignment are filled in. */
+int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
+                        struct sy_math_matmul m, const int *args);
+/* args: a, b, bias or -1, result; as struct sy_math_conv has them. */
+int sy_cutr_add_conv(struct sy_trainer *t, unsigned when, const char *name,
+                     const struct sy_math_conv *conv, const int *args);
 /* cuda_train_conv.c, _matmul.c, _elementwise.c, _move.c, _rows.c */
 #define SY_CUTR_OPERATOR(name)                                 \
     int sy_cutr_##name##_forward(struct sy_trainer *t, int n); \
     int sy_cutr_##name##_backward(struct sy_trainer *t, int n, int gradient)
 SY_CUTR_OPERATOR(conv);
+SY_CUTR_OPERATOR(deconv);
 SY_CUTR_OPERATOR(pool);
 SY_CUTR_OPERATOR(matmul);
 SY_CUTR_OPERATOR(curve);
@@ -251,13 +288,21 @@ SY_CUTR_OPERATOR(where);
 SY_CUTR_OPERATOR(cast);
 SY_CUTR_OPERATOR(dropout);
 SY_CUTR_OPERATOR(move);
+SY_CUTR_OPERATOR(tile);
 SY_CUTR_OPERATOR(gather);
 SY_CUTR_OPERATOR(softmax);
 SY_CUTR_OPERATOR(rows);
+SY_CUTR_OPERATOR(recurrent);
 SY_CUTR_OPERATOR(reduce);
+/* Rows of a Gather's table. */
+int64_t sy_cutr_gather_extent(const struct sy_trainer *t, const struct sy_node *node);
 /* Sum over all but the last dimension in memory, `columns` wide, as a contribution to the tensor's gradient. */
 int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int tensor, int gradient,
                           int64_t columns);
+
+/* ---- cuda_train_recompute.c ---- */
+/* Rewrites the steps so that activations are forgotten and made again; lifetimes follow. */
+int sy_cutr_recompute(struct sy_trainer *t);
 
 /* ---- cuda_train_optimizer.c ---- */
 /* Sums over the phases of an iteration, and the gradient's norm: the last steps of the gradient phase. */

@@ -24,6 +24,7 @@ static int add_fetch(struct sy_trainer *t, unsigned when, int value, uint64_t *a
     struct sy_cutr_step *step;
     uint64_t bytes = sy_cutr_value_bytes(t, value);
     SY_TRY(sy_cutr_step_new(t, when, "batch", run_fetch, &value, 1, &step));
+    step->is_fetch = true;
     step->n = (int64_t)bytes;
     step->first = *at;
     step->cost_ns += bytes / 25; /* a link of 25 GB/s */
@@ -109,6 +110,8 @@ static int build_loss(struct sy_trainer *t, int tensor)
     SY_TRY(sy_cutr_value_new(t, 1, (int64_t[]){1}, false, false, &t->loss_value));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, "loss", run_loss,
                             (int[]){t->logits, t->labels, diff, t->loss_value}, 4, &step));
+    step->n_results = 2;
+    t->loss_step = t->n_steps - 1;
     step->loss = (struct sy_math_loss){.kind = has_classes                      ? SY_MATH_CLASSES
                                                : t->options.loss == SY_LOSS_BCE ? SY_MATH_LOGITS
                                                                                 : SY_MATH_SQUARE,
@@ -233,6 +236,15 @@ static void keep_statistics(struct sy_trainer *t)
     t->buffers[t->values[t->norm].buffer].last = t->n_steps;
 }
 
+static uint64_t scratch_bytes(const struct sy_trainer *t)
+{
+    for (int s = 0; s < t->n_steps; s++)
+        if (t->steps[s].plan_kind == SY_CUTR_CONV_PLAN &&
+            t->steps[s].conv.direction != SY_MATH_FORWARD)
+            return t->ops->back_scratch_bytes;
+    return t->ops->scratch_bytes;
+}
+
 static int place_ephemeral(struct sy_trainer *t)
 {
     struct sy_interval *intervals = calloc((size_t)t->n_buffers + 1, sizeof *intervals);
@@ -251,7 +263,7 @@ static int place_ephemeral(struct sy_trainer *t)
         t->buffers[intervals[i].id].offset = intervals[i].offset;
     free(intervals);
     t->scratch_offset = SY_ALIGN_UP(bytes, (uint64_t)SY_CUTR_ALIGN);
-    t->ephemeral_bytes = t->scratch_offset + t->ops->scratch_bytes;
+    t->ephemeral_bytes = t->scratch_offset + scratch_bytes(t);
     return status;
 }
 
@@ -319,25 +331,9 @@ static int take_host_memory(struct sy_trainer *t)
     return SY_OK;
 }
 
-/* What this trainer would have to ignore is refused. */
-static int check_options(const struct sy_trainer *t)
-{
-    const struct sy_train_options *o = &t->options;
-    const struct {
-        bool asked;
-        const char *what;
-    } lacks[] = {{o->precision != SY_TRAIN_F32, "precision 'bf16'"}, {o->recomputes, "recompute"}};
-    for (size_t i = 0; i < SY_ARRAY_LEN(lacks); i++)
-        if (lacks[i].asked)
-            return sy_error_set(SY_EUNSUPPORTED, "model '%s': training on cuda does not have %s",
-                                t->graph->name, lacks[i].what);
-    return SY_OK;
-}
-
 int sy_cutr_build(struct sy_trainer *t)
 {
     int n_nodes;
-    SY_TRY(check_options(t));
     choose_trained(t);
     SY_TRY(build_inputs(t));
     int logits = sy_train_logits(t->graph, t->options.loss, &n_nodes);
@@ -346,6 +342,9 @@ int sy_cutr_build(struct sy_trainer *t)
     SY_TRY(build_loss(t, logits));
     SY_TRY(build_backward(t, n_nodes));
     SY_TRY(sy_cutr_add_totals(t));
+    if (t->options.recomputes)
+        SY_TRY(sy_cutr_recompute(t));
+    sy_cutr_find_lifetimes(t);
     keep_statistics(t);
     place_persistent(t);
     SY_TRY(place_ephemeral(t));

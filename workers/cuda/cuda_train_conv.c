@@ -79,7 +79,8 @@ static int describe_conv(struct sy_trainer *t, const struct sy_node *node, struc
     SY_TRY(sy_cutr_dims(t, node->inputs[1], weights));
     SY_TRY(sy_cutr_dims(t, node->outputs[0], out));
     SY_TRY(read_window(t, node, weights + 2, w));
-    *c = (struct sy_math_conv){.spatial = SY_MAX(w->spatial, 2),
+    *c = (struct sy_math_conv){.type = sy_cutr_product_type(t),
+                               .spatial = SY_MAX(w->spatial, 2),
                                .batch = in[0],
                                .in_channels = in[1],
                                .out_channels = out[1],
@@ -129,7 +130,7 @@ static int pad_source(struct sy_trainer *t, int n, const struct window *w)
         record->conv.pads[k] = 0;
     }
     record->padded = true;
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &padded));
+    SY_TRY(sy_cutr_value_typed(t, v.dtype, v.rank, v.dims, true, false, &padded));
     SY_TRY(sy_cutr_fill(t, SY_CUTR_FORWARD, node->name, padded, 0));
     inside_move(t, record, plain, padded, true, &move);
     record->source = padded;
@@ -144,8 +145,8 @@ static int run_conv(struct sy_trainer *t, const struct sy_cutr_step *step)
                         sy_cutr_pointer(t, step->args[3]), sy_cutr_scratch(t));
 }
 
-static int add_conv(struct sy_trainer *t, unsigned when, const char *name,
-                    const struct sy_math_conv *conv, const int *args)
+int sy_cutr_add_conv(struct sy_trainer *t, unsigned when, const char *name,
+                     const struct sy_math_conv *conv, const int *args)
 {
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, name, run_conv, args, 4, &step));
@@ -177,18 +178,20 @@ int sy_cutr_conv_forward(struct sy_trainer *t, int n)
     bias = bias_of(node);
     if (bias >= 0 && sy_cutr_elements(t, bias) != record->conv.out_channels)
         return sy_cutr_refuse(node, "a bias that does not fit the channels");
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[1], SY_CUTR_LAST, &weights));
+    enum sy_dtype type = record->conv.type;
+    SY_TRY(
+        sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[1], SY_CUTR_LAST, type, &weights));
     if (bias >= 0)
         SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, bias, SY_CUTR_PLAIN, &bias));
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, &source));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, type, &source));
     t->nodes[n].source = source;
     if (!is_symmetric(&w))
         SY_TRY(pad_source(t, n, &w));
-    SY_TRY(sy_cutr_result(t, node->outputs[0], true, &out));
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], true, type, &out));
     struct sy_math_conv conv = record->conv;
     conv.has_bias = bias >= 0;
-    return add_conv(t, SY_CUTR_FORWARD, node->name, &conv,
-                    (int[]){record->source, weights, bias, out});
+    return sy_cutr_add_conv(t, SY_CUTR_FORWARD, node->name, &conv,
+                            (int[]){record->source, weights, bias, out});
 }
 
 static int run_columns(struct sy_trainer *t, const struct sy_cutr_step *step)
@@ -206,7 +209,8 @@ int sy_cutr_bias_gradient(struct sy_trainer *t, const char *name, int tensor, in
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, name, run_columns, (int[]){gradient, row}, 2, &step));
     step->columns = (struct sy_math_columns){.kind = SY_COLUMNS_SUM,
                                              .rows = sy_cutr_count(&t->values[gradient]) / columns,
-                                             .columns = columns};
+                                             .columns = columns,
+                                             .a_type = t->values[gradient].dtype};
     return sy_cutr_diff_end(t, tensor, row);
 }
 
@@ -219,15 +223,16 @@ static int conv_backward_data(struct sy_trainer *t, int n, int dy)
     struct sy_math_move move = {0};
     int dx, weights, plain;
     conv.direction = SY_MATH_DATA;
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_LAST, &weights));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_LAST, conv.type,
+                                 &weights));
     if (!record->padded)
-        SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &dx));
+        SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], true, conv.type, &dx));
     else
-        SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, true, false, &dx));
-    SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){dy, weights, -1, dx}));
+        SY_TRY(sy_cutr_value_typed(t, conv.type, v.rank, v.dims, true, false, &dx));
+    SY_TRY(sy_cutr_add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){dy, weights, -1, dx}));
     if (!record->padded)
         return sy_cutr_diff_end(t, node->inputs[0], dx);
-    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &plain));
+    SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], true, conv.type, &plain));
     inside_move(t, record, plain, dx, false, &move);
     SY_TRY(sy_cutr_move(t, SY_CUTR_TRAIN, node->name, &move, dx, plain));
     return sy_cutr_diff_end(t, node->inputs[0], plain);
@@ -239,13 +244,14 @@ int sy_cutr_conv_backward(struct sy_trainer *t, int n, int gradient)
     const struct sy_cutr_node *record = &t->nodes[n];
     struct sy_math_conv conv = record->conv;
     int dy, dw, bias = bias_of(node);
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, true, &dy));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, true, conv.type, &dy));
     if (sy_cutr_needs(t, bias))
         SY_TRY(sy_cutr_bias_gradient(t, node->name, bias, dy, conv.out_channels));
     if (sy_cutr_needs(t, node->inputs[1])) {
-        SY_TRY(sy_cutr_diff_begin(t, node->inputs[1], true, &dw));
+        SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[1], true, conv.type, &dw));
         conv.direction = SY_MATH_WEIGHTS;
-        SY_TRY(add_conv(t, SY_CUTR_TRAIN, node->name, &conv, (int[]){record->source, dy, -1, dw}));
+        SY_TRY(sy_cutr_add_conv(t, SY_CUTR_TRAIN, node->name, &conv,
+                                (int[]){record->source, dy, -1, dw}));
         SY_TRY(sy_cutr_diff_end(t, node->inputs[1], dw));
     }
     return sy_cutr_needs(t, node->inputs[0]) ? conv_backward_data(t, n, dy) : SY_OK;
@@ -316,8 +322,10 @@ int sy_cutr_pool_forward(struct sy_trainer *t, int n)
     struct sy_cutr_step *step;
     int out;
     SY_TRY(describe_pool(t, node, &record->pool));
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, &record->source));
-    SY_TRY(sy_cutr_result(t, node->outputs[0], true, &out));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, SY_DTYPE_NONE,
+                                 &record->source));
+    record->pool.type = t->values[record->source].dtype;
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], true, record->pool.type, &out));
     pool_strides(&t->values[record->source], record->pool.in_strides);
     pool_strides(&t->values[out], record->pool.out_strides);
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_pool, (int[]){record->source, out},
@@ -332,8 +340,8 @@ int sy_cutr_pool_backward(struct sy_trainer *t, int n, int gradient)
     const struct sy_cutr_node *record = &t->nodes[n];
     struct sy_cutr_step *step;
     int dy, dx;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, true, &dy));
-    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &dx));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, true, record->pool.type, &dy));
+    SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], true, record->pool.type, &dx));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_pool_gradient,
                             (int[]){record->source, dy, dx}, 3, &step));
     step->pool = record->pool;

@@ -137,8 +137,10 @@ static int residual_forward(struct sy_trainer *t, const struct sy_node *node)
         .n_inputs = 2, .n_steps = 2, .steps = {{SY_CHAIN_LOAD, 0, 0, 0}, {SY_CHAIN_ADD, 1, 0, 0}}};
     int a = t->tensors[node->inputs[0]].value, b, out;
     bool last = t->values[a].last;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_FORWARD, t->tensors[node->inputs[1]].value, last, &b));
-    SY_TRY(sy_cutr_result(t, node->outputs[0], last, &out));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_FORWARD, t->tensors[node->inputs[1]].value, last,
+                            SY_DTYPE_NONE, &b));
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], last, sy_cutr_common_type(t, (int[]){a, b}, 2),
+                                &out));
     return sy_cutr_chain(t, SY_CUTR_FORWARD, node->name, &sum, (int[]){a, b},
                          (bool[]){false, false}, 1, out);
 }
@@ -203,7 +205,8 @@ int sy_cutr_pair_backward(struct sy_trainer *t, int n, int gradient)
     const struct sy_node *node = &t->graph->nodes[n];
     int dy;
     bool residual = is_residual(t, node);
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, residual && t->values[gradient].last, &dy));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, residual && t->values[gradient].last,
+                            residual ? SY_DTYPE_NONE : SY_DTYPE_F32, &dy));
     for (int i = 0; i < 2; i++)
         if (sy_cutr_needs(t, node->inputs[i]))
             SY_TRY(residual ? sy_cutr_diff_end(t, node->inputs[i], dy) : pair_side(t, node, i, dy));
@@ -292,7 +295,8 @@ int sy_cutr_cast_forward(struct sy_trainer *t, int n)
     const struct sy_tensor *x = t->graph->tensors;
     struct sy_cutr_step *step;
     int from, to;
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &from));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, SY_DTYPE_NONE,
+                                 &from));
     if (x[node->inputs[0]].dtype == x[node->outputs[0]].dtype) {
         t->tensors[node->outputs[0]].value = from;
         return SY_OK;
@@ -350,8 +354,9 @@ int sy_cutr_dropout_forward(struct sy_trainer *t, int n)
     int x, y;
     if (!(ratio >= 0.0f && ratio < 1.0f))
         return sy_cutr_refuse(node, "a ratio that is not from 0 up to below 1");
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0],
-                           ratio > 0.0f ? SY_CUTR_PLAIN : SY_CUTR_ANY, &x));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0],
+                                 ratio > 0.0f ? SY_CUTR_PLAIN : SY_CUTR_ANY,
+                                 ratio > 0.0f ? SY_DTYPE_F32 : SY_DTYPE_NONE, &x));
     if (ratio == 0.0f) {
         t->tensors[node->outputs[0]].value = x;
         return SY_OK;

@@ -86,26 +86,26 @@ static int run_matmul(struct sy_trainer *t, const struct sy_cutr_step *step)
                           y, sy_cutr_scratch(t));
 }
 
-static void align_to(struct sy_math_matmul *m, int64_t stride)
+static void align_to(struct sy_math_matmul *m, const struct sy_cutr_value *v, int64_t stride)
 {
-    while (m->count > 1 && stride * (int64_t)sizeof(float) % m->align_bytes)
+    int64_t bytes = stride * sy_math_float_bytes(v->dtype);
+    while ((int64_t)v->delta_bytes % m->align_bytes || (m->count > 1 && bytes % m->align_bytes))
         m->align_bytes /= 2;
 }
 
-/* m: extents, transpositions, strides. */
-static int add_matmul(struct sy_trainer *t, unsigned when, const struct sy_node *node,
-                      const struct product *p, struct sy_math_matmul m, const int *args)
+int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
+                        struct sy_math_matmul m, const int *args)
 {
     struct sy_cutr_step *step;
-    SY_TRY(sy_cutr_step_new(t, when, node->name, run_matmul, args, 4, &step));
-    m.count = p->count;
-    m.alpha = p->alpha;
+    SY_TRY(sy_cutr_step_new(t, when, name, run_matmul, args, 4, &step));
+    m.type = t->values[args[0]].dtype;
+    m.y_type = t->values[args[3]].dtype;
     m.has_bias = args[2] >= 0;
     m.y_stride = m.m * m.n;
     m.align_bytes = 16;
-    align_to(&m, m.a_stride);
-    align_to(&m, m.b_stride);
-    align_to(&m, m.y_stride);
+    align_to(&m, &t->values[args[0]], m.a_stride);
+    align_to(&m, &t->values[args[1]], m.b_stride);
+    align_to(&m, &t->values[args[3]], m.y_stride);
     step->cost_ns +=
         (uint64_t)(2.0 * (double)m.count * (double)m.m * (double)m.n * (double)m.k / FLOP_PER_NS);
     step->matmul = m;
@@ -113,12 +113,22 @@ static int add_matmul(struct sy_trainer *t, unsigned when, const struct sy_node 
     return SY_OK;
 }
 
+/* m: extents, transpositions, strides. */
+static int add_matmul(struct sy_trainer *t, unsigned when, const struct sy_node *node,
+                      const struct product *p, struct sy_math_matmul m, const int *args)
+{
+    m.count = p->count;
+    m.alpha = p->alpha;
+    return sy_cutr_add_product(t, when, node->name, m, args);
+}
+
 /* Where one side's matrices lie: side by side, one for all (stride 0), or, repeated unevenly, copied first. */
 static int side_operand(struct sy_trainer *t, unsigned when, const struct sy_node *node,
                         const struct product *p, int side, int *value, int64_t *stride)
 {
     int64_t rows = side == A ? p->m : p->k, columns = side == A ? p->k : p->n, dims[3];
-    SY_TRY(sy_cutr_operand(t, when, p->tensors[side], SY_CUTR_PLAIN, value));
+    SY_TRY(sy_cutr_operand_typed(t, when, p->tensors[side], SY_CUTR_PLAIN, sy_cutr_product_type(t),
+                                 value));
     *stride = p->is_single[side] || p->count == 1 ? 0 : rows * columns;
     if (!p->repeated[side] || p->is_single[side])
         return SY_OK;
@@ -139,7 +149,7 @@ static int side_operand(struct sy_trainer *t, unsigned when, const struct sy_nod
     dims[1] = rows;
     dims[2] = columns;
     int plain = *value;
-    SY_TRY(sy_cutr_value_new(t, 3, dims, false, false, value));
+    SY_TRY(sy_cutr_value_typed(t, t->values[plain].dtype, 3, dims, false, false, value));
     return sy_cutr_move(t, when, node->name, &move, plain, *value);
 }
 
@@ -198,7 +208,8 @@ int sy_cutr_matmul_forward(struct sy_trainer *t, int n)
         SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, c, SY_CUTR_PLAIN, &c));
     if (c >= 0 && is_row(t, addend_of(node), p.n))
         bias = c;
-    SY_TRY(sy_cutr_result(t, node->outputs[0], false, &y));
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], false,
+                                sy_cutr_wanted_type(t, node->outputs[0]), &y));
     SY_TRY(add_matmul(t, SY_CUTR_FORWARD, node, &p, m, (int[]){a, b, bias, y}));
     return c >= 0 && bias < 0 ? add_addend(t, node, &p, c, y) : SY_OK;
 }
@@ -223,8 +234,11 @@ static int side_backward(struct sy_trainer *t, const struct sy_node *node, const
         return sy_cutr_refuse(node, "so many dimensions");
     if (sums)
         SY_TRY(sy_cutr_value_new(t, p->rank + 2, dims, false, false, &full));
-    else
-        SY_TRY(sy_cutr_diff_begin(t, p->tensors[side], false, &full));
+    else /* what is summed over many is kept as exact as it comes */
+        SY_TRY(sy_cutr_diff_begin_typed(
+            t, p->tensors[side], false,
+            t->tensors[p->tensors[side]].param >= 0 ? SY_DTYPE_F32 : sy_cutr_product_type(t),
+            &full));
     bool swapped = p->swapped[side], dy_first = (side == A) != swapped,
          other_swapped = p->swapped[side == A ? B : A];
     struct sy_math_matmul m = {.m = swapped ? columns : rows,
@@ -246,7 +260,7 @@ int sy_cutr_matmul_backward(struct sy_trainer *t, int n, int gradient)
     struct product p;
     int dy, c = addend_of(node);
     SY_TRY(describe(t, node, &p));
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, false, &dy));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, false, sy_cutr_product_type(t), &dy));
     for (int side = A; side <= B; side++)
         if (sy_cutr_needs(t, p.tensors[side]))
             SY_TRY(side_backward(t, node, &p, side, dy));

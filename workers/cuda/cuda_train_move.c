@@ -1,4 +1,4 @@
-/* Operators that move elements: Transpose, Slice, Split, Concat, Expand, Pad, Gather, and views. Their gradients move the other way. */
+/* Operators that move elements: Transpose, Slice, Split, Concat, Expand, Pad, Tile, blocks, Gather. Their gradients move the other way. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -62,6 +62,29 @@ static int describe_pad(const struct sy_node *node, int rank, const int64_t *fro
     return SY_OK;
 }
 
+/* Depth [N, (b, b, C) or (C, b, b), H, W] and space [N, C, (H, b), (W, b)], both seen as [N, C, H, b, W, b]. */
+static int describe_blocks(const struct sy_node *node, int rank, const int64_t *from,
+                           struct sy_math_move *m)
+{
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    bool to_space = node->op == SY_OP_DEPTH_TO_SPACE;
+    int64_t b = sy_node_int(node, "blocksize", 1);
+    if (rank != 4 || b < 1)
+        return sy_cutr_refuse(node, "other than four dimensions and whole blocks");
+    int64_t channels = to_space ? from[1] / (b * b) : from[1], h = to_space ? from[2] : from[2] / b,
+            w = to_space ? from[3] : from[3] / b, plane = h * w;
+    bool channel_first = to_space && mode && mode->s && strcmp(mode->s, "CRD") == 0;
+    int64_t channel = channel_first ? b * b * plane : plane,
+            step = channel_first ? plane : channels * plane;
+    const int64_t dims[6] = {from[0], channels, h, b, w, b},
+                  depth[6] = {channels * b * b * plane, channel, w, b * step, 1, step};
+    m->rank = 6;
+    memcpy(m->dims, dims, sizeof dims);
+    strides_of(6, dims, to_space ? m->to_strides : m->from_strides);
+    memcpy(to_space ? m->from_strides : m->to_strides, depth, sizeof depth);
+    return SY_OK;
+}
+
 /* Offset of part `which` along the axis. */
 static int64_t part_offset(const struct sy_trainer *t, const int *tensors, int which, int64_t axis)
 {
@@ -96,6 +119,9 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, int 
         return describe_slice(node, rank, strides, m);
     case SY_OP_PAD:
         return describe_pad(node, rank, from, strides, m);
+    case SY_OP_DEPTH_TO_SPACE:
+    case SY_OP_SPACE_TO_DEPTH:
+        return describe_blocks(node, from_rank, from, m);
     case SY_OP_EXPAND:
         for (int i = 0; i < from_rank; i++)
             m->from_strides[rank - from_rank + i] = from[i] == 1 ? 0 : strides[i];
@@ -122,15 +148,29 @@ static void turn(struct sy_math_move *m)
     m->to_offset = there.from_offset;
 }
 
+/* Of what is moved: bfloat16 if all inputs lie so. A pad's value is float32. */
+static enum sy_dtype moved_type(const struct sy_trainer *t, const struct sy_node *node)
+{
+    int n_in = node->op == SY_OP_CONCAT ? node->n_inputs : 1;
+    enum sy_dtype type = t->graph->tensors[node->inputs[0]].dtype;
+    for (int i = 0; i < n_in && type == SY_DTYPE_F32; i++) {
+        int value = t->tensors[node->inputs[i]].value;
+        if (node->op == SY_OP_PAD || value < 0 || t->values[value].dtype != SY_DTYPE_BF16)
+            return SY_DTYPE_F32;
+    }
+    return type == SY_DTYPE_F32 ? SY_DTYPE_BF16 : type;
+}
+
 int sy_cutr_move_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
+    enum sy_dtype type = moved_type(t, node);
     struct sy_math_move move;
     int x, y;
     for (int o = 0; o < node->n_outputs; o++) {
         if (node->outputs[o] < 0)
             continue;
-        SY_TRY(sy_cutr_result(t, node->outputs[o], false, &y));
+        SY_TRY(sy_cutr_result_typed(t, node->outputs[o], false, type, &y));
         if (node->op == SY_OP_PAD && t->values[y].dtype != SY_DTYPE_F32)
             return sy_cutr_refuse(node, "of a type other than float32");
         if (node->op == SY_OP_PAD)
@@ -141,11 +181,23 @@ int sy_cutr_move_forward(struct sy_trainer *t, int n)
             if (sy_cutr_elements(t, node->inputs[i]) < 1)
                 continue;
             SY_TRY(describe(t, node, i, o, &move));
-            SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[i], SY_CUTR_PLAIN, &x));
+            SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[i], SY_CUTR_PLAIN, type,
+                                         &x));
             SY_TRY(sy_cutr_move(t, SY_CUTR_FORWARD, node->name, &move, x, y));
         }
     }
     return SY_OK;
+}
+
+/* bfloat16 if the gradients of all outputs are. */
+static enum sy_dtype gradient_type(const struct sy_trainer *t, const struct sy_node *node)
+{
+    for (int o = 0; o < node->n_outputs; o++) {
+        int value = node->outputs[o] < 0 ? -1 : t->tensors[node->outputs[o]].gradient;
+        if (value >= 0 && t->values[value].dtype != SY_DTYPE_BF16)
+            return SY_DTYPE_F32;
+    }
+    return SY_DTYPE_BF16;
 }
 
 /* One input from one or several outputs; what none of them gives is zero. */
@@ -153,14 +205,16 @@ static int gather_parts(struct sy_trainer *t, const struct sy_node *node)
 {
     struct sy_math_move move;
     int dx, dy;
-    bool complete = node->op == SY_OP_TRANSPOSE || node->op == SY_OP_PAD;
-    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], false, &dx));
+    bool complete = node->op != SY_OP_SLICE && node->op != SY_OP_SPLIT;
+    enum sy_dtype type = gradient_type(t, node);
+    SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], false, type, &dx));
     if (!complete)
         SY_TRY(sy_cutr_fill(t, SY_CUTR_TRAIN, node->name, dx, 0));
     for (int o = 0; o < node->n_outputs; o++) {
         if (node->outputs[o] < 0 || t->tensors[node->outputs[o]].gradient < 0)
             continue;
-        SY_TRY(sy_cutr_diff_of(t, node->outputs[o], &dy));
+        SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, t->tensors[node->outputs[o]].gradient, false,
+                                type, &dy));
         SY_TRY(describe(t, node, 0, o, &move));
         turn(&move);
         SY_TRY(sy_cutr_move(t, SY_CUTR_TRAIN, node->name, &move, dy, dx));
@@ -178,7 +232,7 @@ static int concat_backward(struct sy_trainer *t, const struct sy_node *node)
             continue;
         SY_TRY(describe(t, node, i, 0, &move));
         turn(&move);
-        SY_TRY(sy_cutr_diff_begin(t, node->inputs[i], false, &dx));
+        SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[i], false, t->values[dy].dtype, &dx));
         SY_TRY(sy_cutr_move(t, SY_CUTR_TRAIN, node->name, &move, dy, dx));
         SY_TRY(sy_cutr_diff_end(t, node->inputs[i], dx));
     }
@@ -201,6 +255,58 @@ int sy_cutr_move_backward(struct sy_trainer *t, int n, int gradient)
     return sy_cutr_diff_fold(t, node->name, node->inputs[0], rank, dims, dy);
 }
 
+/* ---- Tile ------------------------------------------------------------------------------------------------ */
+
+/* The result as [repeats, extent] for each dimension that is repeated, [extent] for the others. */
+static int describe_tile(const struct sy_trainer *t, const struct sy_node *node,
+                         struct sy_math_move *m, bool *repeats)
+{
+    int64_t x[SY_MAX_RANK], y[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int rank = sy_cutr_dims(t, node->inputs[0], x);
+    SY_TRY(rank);
+    SY_TRY(sy_cutr_dims(t, node->outputs[0], y));
+    strides_of(rank, x, strides);
+    *m = (struct sy_math_move){0};
+    for (int i = 0; i < rank; i++) {
+        bool repeated = y[i] != x[i];
+        if (m->rank + 1 + repeated > SY_MAX_RANK)
+            return sy_cutr_refuse(node, "so many repeated dimensions");
+        repeats[m->rank] = repeated;
+        if (repeated)
+            m->dims[m->rank++] = y[i] / x[i];
+        repeats[m->rank] = false;
+        m->from_strides[m->rank] = strides[i];
+        m->dims[m->rank++] = x[i];
+    }
+    strides_of(m->rank, m->dims, m->to_strides);
+    return SY_OK;
+}
+
+int sy_cutr_tile_forward(struct sy_trainer *t, int n)
+{
+    const struct sy_node *node = &t->graph->nodes[n];
+    struct sy_math_move move;
+    bool repeats[SY_MAX_RANK + 1];
+    int x, y;
+    SY_TRY(describe_tile(t, node, &move, repeats));
+    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &x));
+    SY_TRY(sy_cutr_result(t, node->outputs[0], false, &y));
+    return sy_cutr_move(t, SY_CUTR_FORWARD, node->name, &move, x, y);
+}
+
+int sy_cutr_tile_backward(struct sy_trainer *t, int n, int gradient)
+{
+    const struct sy_node *node = &t->graph->nodes[n];
+    struct sy_math_move move;
+    bool repeats[SY_MAX_RANK + 1];
+    int dx, dy;
+    SY_TRY(describe_tile(t, node, &move, repeats));
+    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, false, &dy));
+    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], false, &dx));
+    SY_TRY(sy_cutr_sum(t, SY_CUTR_TRAIN, node->name, move.rank, move.dims, repeats, dy, dx));
+    return sy_cutr_diff_end(t, node->inputs[0], dx);
+}
+
 /* ---- Gather: embeddings ------------------------------------------------------------------------------- */
 
 static void describe_gather(const struct sy_trainer *t, const struct sy_node *node,
@@ -211,7 +317,7 @@ static void describe_gather(const struct sy_trainer *t, const struct sy_node *no
     int rank = sy_cutr_dims(t, node->inputs[0], dims);
     int64_t axis = axis_of(node, rank);
     *g = (struct sy_math_gather){
-        .outer = 1, .extent = dims[axis], .step = t->n_steps /* the last one, from 1 */};
+        .outer = 1, .extent = dims[axis], .step = node - t->graph->nodes + 1};
     for (int i = 0; i < axis; i++)
         g->outer *= dims[i];
     for (int i = (int)axis + 1; i < rank; i++)
@@ -219,6 +325,13 @@ static void describe_gather(const struct sy_trainer *t, const struct sy_node *no
     g->n_indices = sy_cutr_elements(t, node->inputs[1]);
     g->inner_bytes = inner * (int64_t)sy_dtype_bytes(x->dtype);
     g->wide = t->graph->tensors[node->inputs[1]].dtype == SY_DTYPE_I64;
+}
+
+int64_t sy_cutr_gather_extent(const struct sy_trainer *t, const struct sy_node *node)
+{
+    struct sy_math_gather g;
+    describe_gather(t, node, &g);
+    return g.extent;
 }
 
 /* args: table, indices, to */

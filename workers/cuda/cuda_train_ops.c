@@ -26,6 +26,14 @@ static const struct activation activations[] = {
     {SY_OP_CLIP, SY_CHAIN_CLIP, SY_CHAIN_GRAD_CLIP, true, 0},
 };
 
+bool sy_cutr_is_activation(enum sy_op op)
+{
+    for (size_t i = 0; i < SY_ARRAY_LEN(activations); i++)
+        if (activations[i].op == op)
+            return true;
+    return false;
+}
+
 static int activation_of(const struct sy_node *node, struct sy_math_chain_step *forward,
                          struct sy_math_chain_step *backward, bool *by_input)
 {
@@ -63,10 +71,12 @@ static int activation_forward(struct sy_trainer *t, int n)
     struct sy_math_chain_step backward;
     bool by_input;
     SY_TRY(activation_of(node, &chain.steps[1], &backward, &by_input));
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_ANY, &source));
-    if (t->values[source].dtype != SY_DTYPE_F32)
+    if (t->graph->tensors[node->inputs[0]].dtype != SY_DTYPE_F32)
         return sy_cutr_refuse(node, "of a type other than float32");
-    SY_TRY(sy_cutr_result(t, node->outputs[0], t->values[source].last, &out));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_ANY, SY_DTYPE_NONE,
+                                 &source));
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], t->values[source].last,
+                                t->values[source].dtype, &out));
     t->nodes[n].source = source;
     return sy_cutr_chain(t, SY_CUTR_FORWARD, node->name, &chain, &source, (bool[]){false}, 1, out);
 }
@@ -81,8 +91,8 @@ static int activation_backward(struct sy_trainer *t, int n, int gradient)
     SY_TRY(activation_of(node, &forward, &chain.steps[1], &by_input));
     int kept = by_input ? t->nodes[n].source : t->tensors[node->outputs[0]].value;
     bool last = t->values[kept].last;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, last, &dy));
-    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], last, &dx));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, last, SY_DTYPE_NONE, &dy));
+    SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], last, t->values[kept].dtype, &dx));
     SY_TRY(sy_cutr_chain(t, SY_CUTR_TRAIN, node->name, &chain, (int[]){dy, kept},
                          (bool[]){false, false}, 1, dx));
     return sy_cutr_diff_end(t, node->inputs[0], dx);
@@ -114,6 +124,8 @@ static struct sy_math_columns norm_columns(const struct sy_trainer *t, const str
     return (struct sy_math_columns){.kind = kind,
                                     .rows = sy_cutr_count(v) / v->dims[1],
                                     .columns = v->dims[1],
+                                    .a_type = v->dtype,
+                                    .x_type = v->dtype,
                                     .epsilon = sy_node_float(node, "epsilon", 1e-5f)};
 }
 
@@ -159,14 +171,15 @@ static int norm_forward(struct sy_trainer *t, int n)
     const struct sy_node *node = &t->graph->nodes[n];
     struct sy_cutr_step *step;
     int running[2], batch[2], out, source, scale, bias;
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, &source));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_LAST, SY_DTYPE_NONE,
+                                 &source));
     t->nodes[n].source = source;
     if (t->values[source].rank < 2)
         return sy_cutr_refuse(node, "an input without channels");
     SY_TRY(norm_statistics(t, n, t->values[source].dims[1], running, batch));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[1], SY_CUTR_PLAIN, &scale));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[2], SY_CUTR_PLAIN, &bias));
-    SY_TRY(sy_cutr_result(t, node->outputs[0], true, &out));
+    SY_TRY(sy_cutr_result_typed(t, node->outputs[0], true, t->values[source].dtype, &out));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_columns,
                             (int[]){source, -1, -1, t->nodes[n].moments}, 4, &step));
     step->columns = norm_columns(t, node, source, SY_COLUMNS_MOMENTS);
@@ -198,7 +211,8 @@ static int norm_backward(struct sy_trainer *t, int n, int gradient)
     struct sy_math_columns columns = norm_columns(t, node, record->source, SY_COLUMNS_NORM);
     struct sy_cutr_step *step;
     int dy, dx, sums, scale;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, true, &dy));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, true, SY_DTYPE_NONE, &dy));
+    columns.a_type = t->values[dy].dtype;
     SY_TRY(sy_cutr_value_new(t, 2, (int64_t[]){2, channels}, false, false, &sums));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_columns,
                             (int[]){dy, record->source, record->moments, sums}, 4, &step));
@@ -207,7 +221,7 @@ static int norm_backward(struct sy_trainer *t, int n, int gradient)
     if (!sy_cutr_needs(t, node->inputs[0]))
         return SY_OK;
     SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, node->inputs[1], SY_CUTR_PLAIN, &scale));
-    SY_TRY(sy_cutr_diff_begin(t, node->inputs[0], true, &dx));
+    SY_TRY(sy_cutr_diff_begin_typed(t, node->inputs[0], true, columns.x_type, &dx));
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_norm_gradient,
                             (int[]){dy, record->source, record->moments, sums, scale, dx}, 6,
                             &step));
@@ -223,22 +237,23 @@ static int shape_forward(struct sy_trainer *t, int n)
     int64_t dims[SY_MAX_RANK];
     int rank = sy_cutr_dims(t, node->outputs[0], dims), plain;
     SY_TRY(rank);
-    SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, &plain));
+    SY_TRY(sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_PLAIN, SY_DTYPE_NONE,
+                                 &plain));
     return sy_cutr_view(t, plain, rank, dims, false, 0, &t->tensors[node->outputs[0]].value);
 }
 
 static int shape_backward(struct sy_trainer *t, int n, int gradient)
 {
     int plain;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, gradient, false, &plain));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, gradient, false, SY_DTYPE_NONE, &plain));
     return sy_cutr_diff_end(t, t->graph->nodes[n].inputs[0], plain);
 }
 
 static int same_forward(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
-    return sy_cutr_operand(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_ANY,
-                           &t->tensors[node->outputs[0]].value);
+    return sy_cutr_operand_typed(t, SY_CUTR_FORWARD, node->inputs[0], SY_CUTR_ANY, SY_DTYPE_NONE,
+                                 &t->tensors[node->outputs[0]].value);
 }
 
 static int same_backward(struct sy_trainer *t, int n, int gradient)
@@ -252,6 +267,7 @@ static int same_backward(struct sy_trainer *t, int n, int gradient)
 
 static const struct sy_cutr_operator operators[] = {
     {SY_OP_CONV, BY(conv)},
+    {SY_OP_CONV_TRANSPOSE, BY(deconv)},
     {SY_OP_GEMM, BY(matmul)},
     {SY_OP_MATMUL, BY(matmul)},
     {SY_OP_RELU, activation_forward, activation_backward},
@@ -314,6 +330,9 @@ static const struct sy_cutr_operator operators[] = {
     {SY_OP_RMS_NORM, BY(rows)},
     {SY_OP_INSTANCE_NORM, BY(rows)},
     {SY_OP_GROUP_NORM, BY(rows)},
+    {SY_OP_LSTM, BY(recurrent)},
+    {SY_OP_GRU, BY(recurrent)},
+    {SY_OP_RNN, BY(recurrent)},
     {SY_OP_REDUCE_MEAN, BY(reduce)},
     {SY_OP_REDUCE_SUM, BY(reduce)},
     {SY_OP_REDUCE_MAX, BY(reduce)},
@@ -330,6 +349,9 @@ static const struct sy_cutr_operator operators[] = {
     {SY_OP_CONCAT, BY(move)},
     {SY_OP_EXPAND, BY(move)},
     {SY_OP_PAD, BY(move)},
+    {SY_OP_DEPTH_TO_SPACE, BY(move)},
+    {SY_OP_SPACE_TO_DEPTH, BY(move)},
+    {SY_OP_TILE, BY(tile)},
     {SY_OP_GATHER, BY(gather)},
     {SY_OP_BATCH_NORM, norm_forward, norm_backward},
     {SY_OP_FLATTEN, shape_forward, shape_backward},

@@ -57,6 +57,12 @@ static int add_param(struct sy_trainer *t, int tensor, enum sy_cutr_param_kind k
 int sy_cutr_operand(struct sy_trainer *t, unsigned when, int tensor, enum sy_cutr_layout layout,
                     int *value)
 {
+    return sy_cutr_operand_typed(t, when, tensor, layout, SY_DTYPE_F32, value);
+}
+
+int sy_cutr_operand_typed(struct sy_trainer *t, unsigned when, int tensor,
+                          enum sy_cutr_layout layout, enum sy_dtype type, int *value)
+{
     const struct sy_tensor *x = &t->graph->tensors[tensor];
     *value = t->tensors[tensor].value;
     if (x->data) {
@@ -67,9 +73,8 @@ int sy_cutr_operand(struct sy_trainer *t, unsigned when, int tensor, enum sy_cut
     }
     if (*value < 0)
         return sy_error_set(SY_EUNSUPPORTED, "tensor '%s' is not computed in training", x->name);
-    return layout == SY_CUTR_ANY || x->dtype != SY_DTYPE_F32
-               ? SY_OK
-               : sy_cutr_as(t, when, *value, layout == SY_CUTR_LAST, value);
+    bool last = layout == SY_CUTR_ANY ? t->values[*value].last : layout == SY_CUTR_LAST;
+    return x->dtype != SY_DTYPE_F32 ? SY_OK : sy_cutr_as_typed(t, when, *value, last, type, value);
 }
 
 int sy_cutr_statistic(struct sy_trainer *t, int tensor, int64_t channels, int batch, float keep,
@@ -97,12 +102,70 @@ int sy_cutr_statistic(struct sy_trainer *t, int tensor, int64_t channels, int ba
 
 int sy_cutr_result(struct sy_trainer *t, int tensor, bool last, int *value)
 {
+    return sy_cutr_result_typed(t, tensor, last, SY_DTYPE_NONE, value);
+}
+
+int sy_cutr_result_typed(struct sy_trainer *t, int tensor, bool last, enum sy_dtype type,
+                         int *value)
+{
     int64_t dims[SY_MAX_RANK];
     int rank = sy_cutr_dims(t, tensor, dims);
     SY_TRY(rank);
-    SY_TRY(sy_cutr_value_typed(t, t->graph->tensors[tensor].dtype, rank, dims, last, false, value));
+    if (type == SY_DTYPE_NONE)
+        type = t->graph->tensors[tensor].dtype;
+    SY_TRY(sy_cutr_value_typed(t, type, rank, dims, last, false, value));
     t->tensors[tensor].value = *value;
     return SY_OK;
+}
+
+static bool wants_narrow(const struct sy_trainer *t, int tensor, int depth);
+
+/* Operators that take bfloat16 as it is given. */
+static bool takes_narrow(const struct sy_trainer *t, const struct sy_node *node, int depth)
+{
+    switch (node->op) {
+    case SY_OP_CONV:
+    case SY_OP_CONV_TRANSPOSE:
+    case SY_OP_GEMM:
+    case SY_OP_MATMUL:
+    case SY_OP_BATCH_NORM:
+    case SY_OP_MAX_POOL:
+    case SY_OP_AVERAGE_POOL:
+    case SY_OP_ADD:
+        return true;
+    case SY_OP_RESHAPE:
+    case SY_OP_FLATTEN:
+    case SY_OP_SQUEEZE:
+    case SY_OP_UNSQUEEZE:
+    case SY_OP_IDENTITY:
+    case SY_OP_TRANSPOSE:
+    case SY_OP_SLICE:
+    case SY_OP_SPLIT:
+    case SY_OP_CONCAT:
+        for (int i = 0; i < node->n_outputs; i++)
+            if (node->outputs[i] >= 0 && depth > 0 && wants_narrow(t, node->outputs[i], depth - 1))
+                return true;
+        return false;
+    default:
+        return sy_cutr_is_activation(node->op);
+    }
+}
+
+static bool wants_narrow(const struct sy_trainer *t, int tensor, int depth)
+{
+    const struct sy_graph *g = t->graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            if (g->nodes[n].inputs[i] == tensor && takes_narrow(t, &g->nodes[n], depth))
+                return true;
+    return false;
+}
+
+enum sy_dtype sy_cutr_wanted_type(const struct sy_trainer *t, int tensor)
+{
+    const int most_moves = 4; /* in a row that are looked through */
+    bool narrow = sy_cutr_product_type(t) == SY_DTYPE_BF16 && wants_narrow(t, tensor, most_moves);
+    return narrow ? SY_DTYPE_BF16 : SY_DTYPE_F32;
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------------- */
@@ -118,15 +181,22 @@ static struct sy_cutr_param *param_of(struct sy_trainer *t, int tensor)
 
 int sy_cutr_diff_begin(struct sy_trainer *t, int tensor, bool last, int *value)
 {
+    return sy_cutr_diff_begin_typed(t, tensor, last, SY_DTYPE_F32, value);
+}
+
+int sy_cutr_diff_begin_typed(struct sy_trainer *t, int tensor, bool last, enum sy_dtype type,
+                             int *value)
+{
     const struct sy_cutr_param *p = param_of(t, tensor);
     int64_t dims[SY_MAX_RANK];
     int rank = sy_cutr_dims(t, tensor, dims);
     SY_TRY(rank);
-    if (p && p->n_contributions == 0 && t->values[p->gradient].last == (last && rank >= 3)) {
+    if (p && p->n_contributions == 0 && type == SY_DTYPE_F32 &&
+        t->values[p->gradient].last == (last && rank >= 3)) {
         *value = p->gradient;
         return SY_OK;
     }
-    return sy_cutr_value_new(t, rank, dims, last, false, value);
+    return sy_cutr_value_typed(t, type, rank, dims, last, false, value);
 }
 
 /* `value` in the tensor's own dims. */
@@ -150,7 +220,8 @@ static int commit(struct sy_trainer *t, struct sy_cutr_param *p, int value)
     bool is_first = p->n_contributions++ == 0;
     if (is_first && value == gradient)
         return SY_OK;
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, value, t->values[gradient].last, &same));
+    SY_TRY(
+        sy_cutr_as_typed(t, SY_CUTR_TRAIN, value, t->values[gradient].last, SY_DTYPE_NONE, &same));
     return sy_cutr_chain(t, SY_CUTR_TRAIN, "gradient", is_first ? &load : &sum_of_two,
                          is_first ? (int[]){same} : (int[]){gradient, same}, (bool[]){false, false},
                          1, gradient);
@@ -165,8 +236,9 @@ static int add_gradient(struct sy_trainer *t, int tensor, int value)
         return SY_OK;
     }
     const struct sy_cutr_value v = t->values[before];
-    SY_TRY(sy_cutr_as(t, SY_CUTR_TRAIN, value, v.last, &same));
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, v.last, false, &sum));
+    SY_TRY(sy_cutr_as_typed(t, SY_CUTR_TRAIN, value, v.last, SY_DTYPE_NONE, &same));
+    enum sy_dtype type = sy_cutr_common_type(t, (int[]){before, same}, 2);
+    SY_TRY(sy_cutr_value_typed(t, type, v.rank, v.dims, v.last, false, &sum));
     SY_TRY(sy_cutr_chain(t, SY_CUTR_TRAIN, "gradient", &sum_of_two, (int[]){before, same},
                          (bool[]){false, false}, 1, sum));
     t->tensors[tensor].gradient = sum;
@@ -182,7 +254,8 @@ int sy_cutr_diff_end(struct sy_trainer *t, int tensor, int value)
 
 int sy_cutr_diff_of(struct sy_trainer *t, int tensor, int *value)
 {
-    return sy_cutr_as(t, SY_CUTR_TRAIN, t->tensors[tensor].gradient, false, value);
+    return sy_cutr_as_typed(t, SY_CUTR_TRAIN, t->tensors[tensor].gradient, false, SY_DTYPE_NONE,
+                            value);
 }
 
 int sy_cutr_diff_fold(struct sy_trainer *t, const char *name, int tensor, int rank,

@@ -157,6 +157,7 @@ int sy_cutr_rows_forward(struct sy_trainer *t, int n)
     record->source = x;
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_FORWARD, node->name, run_moments,
                             (int[]){x, record->moments, record->rate}, 3, &step));
+    step->n_results = 2;
     step->rows = g.rows;
     struct sy_math_chain chain = {.n_inputs = shift >= 0 ? 5 : 4,
                                   .n_steps = shift >= 0 ? 5 : 4,

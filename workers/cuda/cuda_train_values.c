@@ -88,7 +88,7 @@ static struct sy_cutr_value *add_value(struct sy_trainer *t, enum sy_dtype dtype
     v->dtype = dtype;
     v->rank = rank;
     v->last = last && rank >= 3;
-    v->other = -1;
+    v->form = t->n_values - 1;
     for (int i = 0; i < rank; i++)
         v->dims[i] = dims[i];
     return v;
@@ -122,7 +122,13 @@ int sy_cutr_value_typed(struct sy_trainer *t, enum sy_dtype dtype, int rank, con
 int sy_cutr_view(struct sy_trainer *t, int value, int rank, const int64_t *dims, bool last,
                  uint64_t delta_bytes, int *out)
 {
-    struct sy_cutr_value *v = add_value(t, t->values[value].dtype, rank, dims, last);
+    return sy_cutr_view_typed(t, value, t->values[value].dtype, rank, dims, last, delta_bytes, out);
+}
+
+int sy_cutr_view_typed(struct sy_trainer *t, int value, enum sy_dtype dtype, int rank,
+                       const int64_t *dims, bool last, uint64_t delta_bytes, int *out)
+{
+    struct sy_cutr_value *v = add_value(t, dtype, rank, dims, last);
     if (!v)
         return SY_ENOMEM_HOST;
     const struct sy_cutr_value *of = &t->values[value];
@@ -160,15 +166,11 @@ int sy_cutr_step_new(struct sy_trainer *t, unsigned when, const char *name, sy_c
     step->run = run;
     step->when = when;
     step->name = name ? name : "";
+    step->n_args = n_args;
+    step->n_results = n_args > 0 ? 1 : 0;
     for (int i = 0; i < SY_CUTR_ARGS; i++) {
         step->args[i] = i < n_args ? args[i] : -1;
-        if (step->args[i] < 0)
-            continue;
-        struct sy_cutr_value *v = &t->values[step->args[i]];
-        struct sy_cutr_buffer *b = &t->buffers[v->buffer];
-        b->first = b->first < 0 ? t->n_steps - 1 : b->first;
-        b->last = t->n_steps - 1;
-        bytes += sy_cutr_value_bytes(t, step->args[i]);
+        bytes += step->args[i] < 0 ? 0 : sy_cutr_value_bytes(t, step->args[i]);
     }
     step->cost_ns = LAUNCH_NS + bytes / BYTES_PER_NS;
     *out = step;
@@ -181,6 +183,29 @@ static int run_chain(struct sy_trainer *t, const struct sy_cutr_step *step)
     for (int i = 0; i < step->chain.n_inputs; i++)
         in[i] = sy_cutr_pointer(t, step->args[i]);
     return t->ops->chain(t->math, &step->chain, in, sy_cutr_pointer(t, step->args[5]));
+}
+
+void sy_cutr_find_lifetimes(struct sy_trainer *t)
+{
+    for (int b = 0; b < t->n_buffers; b++)
+        t->buffers[b].first = t->buffers[b].last = -1;
+    for (int s = 0; s < t->n_steps; s++)
+        for (int i = 0; i < t->steps[s].n_args; i++) {
+            int value = t->steps[s].args[i];
+            if (value < 0)
+                continue;
+            struct sy_cutr_buffer *b = &t->buffers[t->values[value].buffer];
+            b->first = b->first < 0 ? s : b->first;
+            b->last = s;
+        }
+}
+
+static void set_types(const struct sy_trainer *t, struct sy_math_chain *chain, const int *args)
+{
+    chain->dtype = SY_DTYPE_F32;
+    chain->out_type = t->values[args[5]].dtype;
+    for (int i = 0; i < chain->n_inputs; i++)
+        chain->in_types[i] = t->values[args[i]].dtype;
 }
 
 int sy_cutr_chain(struct sy_trainer *t, unsigned when, const char *name,
@@ -198,7 +223,7 @@ int sy_cutr_chain(struct sy_trainer *t, unsigned when, const char *name,
     SY_TRY(sy_cutr_step_new(t, when, name, run_chain, args, 6, &step));
     struct sy_math_chain *c = &step->chain;
     *c = *chain;
-    c->dtype = SY_DTYPE_F32;
+    set_types(t, c, args);
     c->rank = flat ? 1 : 2;
     c->dims[0] = flat ? rows * columns : rows;
     c->out_strides[0] = flat ? 1 : columns;
@@ -222,7 +247,7 @@ int sy_cutr_strided_chain(struct sy_trainer *t, unsigned when, const char *name,
     SY_TRY(sy_cutr_step_new(t, when, name, run_chain, args, 6, &step));
     struct sy_math_chain *c = &step->chain;
     *c = *chain;
-    c->dtype = SY_DTYPE_F32;
+    set_types(t, c, args);
     for (int i = c->rank - 1; i >= 0; i--) {
         c->out_strides[i] = stride;
         stride *= c->dims[i];
@@ -236,12 +261,17 @@ int sy_cutr_strided_chain(struct sy_trainer *t, unsigned when, const char *name,
 
 static int run_fill(struct sy_trainer *t, const struct sy_cutr_step *step)
 {
+    const struct sy_cutr_value *v = &t->values[step->args[0]];
+    if (v->dtype == SY_DTYPE_BF16) /* zero only */
+        return t->ops->zero(t->math, sy_cutr_pointer(t, step->args[0]),
+                            sy_cutr_value_bytes(t, step->args[0]));
     return t->ops->fill(t->math, sy_cutr_pointer(t, step->args[0]), step->n, step->number);
 }
 
 int sy_cutr_fill(struct sy_trainer *t, unsigned when, const char *name, int value, float number)
 {
     struct sy_cutr_step *step;
+    sy_assert_internal(number == 0.0f || t->values[value].dtype == SY_DTYPE_F32);
     SY_TRY(sy_cutr_step_new(t, when, name, run_fill, &value, 1, &step));
     step->n = sy_cutr_count(&t->values[value]);
     step->number = number;
@@ -271,10 +301,15 @@ int sy_cutr_sum(struct sy_trainer *t, unsigned when, const char *name, int rank,
         is_columns &= !(reduced[i] && dims[i] > 1 && kept);
         *(reduced[i] ? &rows : &columns) *= dims[i];
     }
+    if (!is_columns)
+        SY_TRY(sy_cutr_as(t, when, from, t->values[from].last, &from));
     SY_TRY(sy_cutr_step_new(t, when, name, is_columns ? run_columns : run_reduce, (int[]){from, to},
                             2, &step));
     if (is_columns) {
-        step->columns = (struct sy_math_columns){SY_COLUMNS_SUM, rows, columns, 0};
+        step->columns = (struct sy_math_columns){.kind = SY_COLUMNS_SUM,
+                                                 .rows = rows,
+                                                 .columns = columns,
+                                                 .a_type = t->values[from].dtype};
         return SY_OK;
     }
     step->reduce.rank = rank;
@@ -303,22 +338,85 @@ int sy_cutr_move(struct sy_trainer *t, unsigned when, const char *name,
     return SY_OK;
 }
 
-int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *out)
+/* ---- forms -------------------------------------------------------------------------------------------- */
+
+enum sy_dtype sy_cutr_product_type(const struct sy_trainer *t)
+{
+    return t->options.precision == SY_TRAIN_BF16 ? SY_DTYPE_BF16 : SY_DTYPE_F32;
+}
+
+enum sy_dtype sy_cutr_common_type(const struct sy_trainer *t, const int *values, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (t->values[values[i]].dtype != SY_DTYPE_BF16)
+            return SY_DTYPE_F32;
+    return SY_DTYPE_BF16;
+}
+
+/* From which form another is made: float32 from float32 if there is one, then with its layout. */
+static int best_source(const struct sy_trainer *t, int value, bool last, enum sy_dtype type)
+{
+    int best = value, best_score = -1, v = value;
+    do {
+        const struct sy_cutr_value *x = &t->values[v];
+        int score = (x->dtype == type) * (type == SY_DTYPE_F32 ? 4 : 1) + (x->last == last) * 2;
+        if (score > best_score) {
+            best = v;
+            best_score = score;
+        }
+        v = x->form;
+    } while (v != value);
+    return best;
+}
+
+/* In the order in which `to` lies. */
+static int add_conversion(struct sy_trainer *t, unsigned when, int from, int to)
+{
+    const struct sy_cutr_value a = t->values[from], b = t->values[to];
+    struct sy_math_chain load = {.n_inputs = 1, .n_steps = 1, .steps = {{SY_CHAIN_LOAD, 0, 0, 0}}};
+    int64_t strides[SY_MAX_RANK];
+    if (a.last == b.last)
+        return sy_cutr_chain(t, when, "type change", &load, &from, (bool[]){false}, 1, to);
+    sy_cutr_strides(&a, strides);
+    if (a.dtype == b.dtype) {
+        struct sy_math_move move = {.rank = a.rank};
+        memcpy(move.dims, a.dims, sizeof move.dims);
+        memcpy(move.from_strides, strides, sizeof strides);
+        sy_cutr_strides(&b, move.to_strides);
+        return sy_cutr_move(t, when, "layout change", &move, from, to);
+    }
+    load.rank = a.rank;
+    for (int i = 0; i < a.rank; i++) {
+        int d = !b.last || i == 0 ? i : i == a.rank - 1 ? 1 : i + 1;
+        load.dims[i] = a.dims[d];
+        load.in_strides[0][i] = strides[d];
+    }
+    return sy_cutr_strided_chain(t, when, "layout change", &load, &from, to);
+}
+
+int sy_cutr_as_typed(struct sy_trainer *t, unsigned when, int value, bool last, enum sy_dtype type,
+                     int *out)
 {
     struct sy_cutr_value v = t->values[value];
-    struct sy_math_move move = {.rank = v.rank};
-    *out = value;
-    if (v.last == last || v.rank < 3)
-        return SY_OK;
-    *out = v.other;
-    if (v.other >= 0)
-        return SY_OK;
-    SY_TRY(sy_cutr_value_new(t, v.rank, v.dims, last, false, out));
-    memcpy(move.dims, v.dims, sizeof move.dims);
-    sy_cutr_strides(&v, move.from_strides);
-    sy_cutr_strides(&t->values[*out], move.to_strides);
-    SY_TRY(sy_cutr_move(t, when, "layout change", &move, value, *out));
-    t->values[value].other = *out;
-    t->values[*out].other = value;
-    return SY_OK;
+    bool is_float = v.dtype == SY_DTYPE_F32 || v.dtype == SY_DTYPE_BF16;
+    int at = value;
+    type = is_float && type != SY_DTYPE_NONE ? type : v.dtype;
+    last = v.rank < 3 ? v.last : last;
+    do {
+        if (t->values[at].last == last && t->values[at].dtype == type) {
+            *out = at;
+            return SY_OK;
+        }
+        at = t->values[at].form;
+    } while (at != value);
+    int from = best_source(t, value, last, type);
+    SY_TRY(sy_cutr_value_typed(t, type, v.rank, v.dims, last, false, out));
+    t->values[*out].form = t->values[value].form;
+    t->values[value].form = *out;
+    return add_conversion(t, when, from, *out);
+}
+
+int sy_cutr_as(struct sy_trainer *t, unsigned when, int value, bool last, int *out)
+{
+    return sy_cutr_as_typed(t, when, value, last, SY_DTYPE_F32, out);
 }

@@ -189,11 +189,12 @@ static int check_fault(struct sy_trainer *t)
     struct sy_math_fault *fault = &news_of(t)->fault;
     if (fault->step == 0)
         return SY_OK;
-    const struct sy_cutr_step *step = &t->steps[fault->step - 1];
-    int64_t extent = step->gather.extent;
+    const struct sy_node *node = &t->graph->nodes[fault->step - 1];
+    int64_t extent = sy_cutr_gather_extent(t, node);
     fault->step = 0;
     return sy_error_set(SY_EARG, "node '%s' (Gather): index %lld, the table has rows 0 to %lld",
-                        step->name, (long long)fault->index, (long long)extent - 1);
+                        node->name ? node->name : "", (long long)fault->index,
+                        (long long)extent - 1);
 }
 
 /* ---- state -------------------------------------------------------------------------------------------- */

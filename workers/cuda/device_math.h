@@ -49,7 +49,7 @@ enum sy_math_direction { SY_MATH_FORWARD, SY_MATH_DATA, SY_MATH_WEIGHTS };
  * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
 struct sy_math_conv {
     enum sy_math_direction direction;
-    enum sy_dtype type; /* of x, w, residual, y; a bias is float32. Narrow: FORWARD only */
+    enum sy_dtype type; /* of x, w, residual, y; a bias is float32 */
     int spatial;        /* 2 or 3 */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
@@ -74,7 +74,7 @@ struct sy_math_matmul {
 
 /* Any layout: strides in the order batch, channel, spatial. */
 struct sy_math_pool {
-    enum sy_dtype type; /* of x and y; with a gradient float32 */
+    enum sy_dtype type; /* of x and y, and of their gradients */
     bool max, count_padding;
     int64_t batch, channels;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
@@ -206,6 +206,7 @@ struct sy_math_columns {
     enum sy_math_columns_kind kind;
     int64_t rows, columns;
     float epsilon;
+    enum sy_dtype a_type, x_type; /* of a or dy; of x and dx. Sums and moments are float32 */
 };
 
 /* CLASSES: the mean of -log softmax(x)[label] over the `counted` rows whose label (int32, checked by the caller) is not below zero. SQUARE: of
@@ -240,6 +241,7 @@ struct sy_math_ops {
     /* Every program reserves so much of its workspace for plans. A constant, so that workspaces are of equal size in all
      * workers, whatever algorithm each found fastest. */
     uint64_t scratch_bytes;
+    uint64_t back_scratch_bytes; /* with plans of other directions than FORWARD; not less */
 
     /* ENODEVICE when the libraries cannot be had. Device and stream are borrowed. */
     int (*open)(struct sy_device *device, struct sy_stream *compute, struct sy_math **out);
@@ -301,7 +303,7 @@ struct sy_math_ops {
     /* x, moments: with NORM. */
     int (*columns)(struct sy_math *math, const struct sy_math_columns *columns, const void *a,
                    const void *x, const void *moments, void *out, void *scratch);
-    /* dx of y = (x - mean) rsqrt(variance + epsilon) scale + bias over the batch; sums: of NORM. dx may be dy. */
+    /* dx of y = (x - mean) rsqrt(variance + epsilon) scale + bias over the batch; sums: of NORM. dx may be dy, of one type. */
     int (*norm_gradient)(struct sy_math *math, const struct sy_math_columns *columns,
                          const void *dy, const void *x, const void *moments, const void *sums,
                          const void *scale, void *dx);

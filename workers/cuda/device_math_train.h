@@ -35,6 +35,41 @@ struct sy_math_drop {
     int64_t n;
 };
 
+/* What a step of a recurrence reads and writes, [batch, hidden] where nothing else is said; NULL where it is not there. */
+enum sy_cell_role {
+    SY_CELL_REC, /* h by the recurrent weights: [batch, gates, hidden], of the gates that the part makes */
+    SY_CELL_BIAS,    /* [2, gates, hidden]: of the input, of the state */
+    SY_CELL_LENGTHS, /* int32 [batch] */
+    SY_CELL_H,       /* the state before */
+    SY_CELL_C,
+    SY_CELL_DY,
+    SY_CELL_D,     /* BACK_END: third by the third recurrent weights */
+    SY_CELL_G,     /* [batch, gates, hidden]: input by weights, becomes the gates */
+    SY_CELL_EXTRA, /* LSTM: c behind. GRU: reset h, or late what the state gives the third gate */
+    SY_CELL_H_NEW,
+    SY_CELL_Y,
+    SY_CELL_DH, /* of the state behind; becomes what passes to the one before beside the products */
+    SY_CELL_DC, /* of c behind; becomes that of c before */
+    SY_CELL_DG, /* [batch, gates, hidden] */
+    SY_CELL_DG_H,  /* GRU: the same for the state's side; without `resets_late` its third is zero */
+    SY_CELL_THIRD, /* GRU: the third of DG */
+    SY_CELL_ROLES
+};
+
+/* LSTM, GRU (gates in ONNX's order) or RNN by tanh at one time. GRU that resets in front of the product: GATES and END, BACK and BACK_END. */
+enum sy_cell_part {
+    SY_CELL_PART_GATES,
+    SY_CELL_PART_END,
+    SY_CELL_PART_BACK,
+    SY_CELL_PART_BACK_END
+};
+struct sy_math_cell {
+    enum sy_op op;
+    enum sy_cell_part part;
+    bool resets_late;
+    int64_t time, batch, hidden;
+};
+
 struct sy_math_train_ops {
     int (*curve)(struct sy_math *math, const struct sy_math_curve *curve, const void *x, void *y);
     /* dx = dy * slope(x, y) */
@@ -64,6 +99,7 @@ struct sy_math_train_ops {
     int (*fold)(struct sy_math *math, const struct sy_fold *fold, const void *x, void *y);
     int (*fold_gradient)(struct sy_math *math, const struct sy_fold *fold, const void *x,
                          const void *y, const void *dy, void *dx);
+    int (*cell)(struct sy_math *math, const struct sy_math_cell *cell, void *const *at);
     /* *out (a double) = the sum of squares, or is increased by it. */
     int (*square_sum)(struct sy_math *math, int64_t n, const void *x, bool adds, void *out,
                       void *scratch);

@@ -26,8 +26,9 @@ __device__ static int64_t reader(const sy_math_conv &c, int d, int64_t in, int64
 }
 
 /* One element of dx a thread. */
-__global__ static void conv_data(const __grid_constant__ sy_math_conv c, const float *dy,
-                                 const float *w, float *dx, int64_t n)
+template <typename T>
+__global__ static void conv_data(const __grid_constant__ sy_math_conv c, const T *dy, const T *w,
+                                 T *dx, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
@@ -43,19 +44,21 @@ __global__ static void conv_data(const __grid_constant__ sy_math_conv c, const f
             int64_t o2 = reader(c, 2, i2, e % c.kernel[2]);
             if (o0 < 0 || o1 < 0 || o2 < 0)
                 continue;
-            const float *from =
+            const T *from =
                 dy + (((sample * c.out[0] + o0) * c.out[1] + o1) * c.out[2] + o2) * c.out_channels +
                 first;
             for (int64_t o = 0; o < outs; o++)
-                sum += from[o] * w[((first + o) * area + e) * ins + channel % ins];
+                sum += sy_wide(from[o]) *
+                       sy_wide(w[((first + o) * area + e) * ins + channel % ins]);
         }
-        dx[i] = sum;
+        dx[i] = sy_store<T>::of(sum);
     }
 }
 
 /* One element of dw a block: [out, kernel..., in / groups]. */
-__global__ static void conv_weights(const __grid_constant__ sy_math_conv c, const float *x,
-                                    const float *dy, float *dw, int64_t n)
+template <typename T>
+__global__ static void conv_weights(const __grid_constant__ sy_math_conv c, const T *x,
+                                    const T *dy, T *dw, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
@@ -75,11 +78,12 @@ __global__ static void conv_weights(const __grid_constant__ sy_math_conv c, cons
                 continue;
             int64_t sample = r / c.out[2] / c.out[1] / c.out[0];
             int64_t at = ((sample * c.in[0] + a) * c.in[1] + b) * c.in[2] + d;
-            sum += (double)x[at * c.in_channels + channel] * dy[r * c.out_channels + out];
+            sum += (double)sy_wide(x[at * c.in_channels + channel]) *
+                   sy_wide(dy[r * c.out_channels + out]);
         }
         sum = block_sum(sum);
         if (threadIdx.x == 0)
-            dw[i] = (float)sum;
+            dw[i] = sy_store<T>::of((float)sum);
     }
 }
 
@@ -97,11 +101,13 @@ int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_con
     if (inputs == 0 || weights == 0)
         return 0;
     if (c->direction == SY_MATH_DATA)
-        conv_data<<<sy_blocks(inputs), SY_KERNEL_THREADS, 0, stream>>>(
-            *c, (const float *)a, (const float *)b, (float *)y, inputs);
+        SY_WITH_FLOAT(c->type, T,
+                      conv_data<T><<<sy_blocks(inputs), SY_KERNEL_THREADS, 0, stream>>>(
+                          *c, (const T *)a, (const T *)b, (T *)y, inputs));
     else
-        conv_weights<<<at_most_blocks(weights), SY_KERNEL_THREADS, 0, stream>>>(
-            *c, (const float *)a, (const float *)b, (float *)y, weights);
+        SY_WITH_FLOAT(c->type, T,
+                      conv_weights<T><<<at_most_blocks(weights), SY_KERNEL_THREADS, 0, stream>>>(
+                          *c, (const T *)a, (const T *)b, (T *)y, weights));
     return (int)cudaGetLastError();
 }
 
@@ -121,8 +127,9 @@ __device__ static void column_terms(const sy_math_columns &c, float a, float x, 
 }
 
 /* partial[2][parts][columns]. Part p takes rows p, p + parts, ... in steps of 8 threads. */
-__global__ static void column_parts(const __grid_constant__ sy_math_columns c, const float *a,
-                                    const float *x, const float *moments, double *partial,
+template <typename A, typename X>
+__global__ static void column_parts(const __grid_constant__ sy_math_columns c, const A *a,
+                                    const X *x, const float *moments, double *partial,
                                     int64_t parts)
 {
     __shared__ double room[2][SY_KERNEL_THREADS / TILE][TILE];
@@ -134,8 +141,9 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
         float mean = norm ? moments[column] : 0;
         float rate = norm ? 1 / sqrtf(moments[c.columns + column] + c.epsilon) : 0;
         for (int64_t r = part * lines + line; r < c.rows; r += parts * lines)
-            column_terms(c, a[r * c.columns + column], norm ? x[r * c.columns + column] : 0, mean,
-                         rate, &first, &second);
+            column_terms(c, sy_wide(a[r * c.columns + column]),
+                         norm ? sy_wide(x[r * c.columns + column]) : 0, mean, rate, &first,
+                         &second);
     }
     room[0][line][lane] = first;
     room[1][line][lane] = second;
@@ -150,25 +158,35 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
     partial[(parts + part) * c.columns + column] = second;
 }
 
+/* The parts of a tile of columns, each line of threads its own, then the lines: one order. */
 __global__ static void column_ends(const __grid_constant__ sy_math_columns c, const double *partial,
                                    float *out, int64_t parts)
 {
-    SY_EACH(column, c.columns)
-    {
-        double first = 0, second = 0;
-        for (int64_t p = 0; p < parts; p++) {
-            first += partial[p * c.columns + column];
-            second += partial[(parts + p) * c.columns + column];
-        }
-        if (c.kind == SY_COLUMNS_MOMENTS) {
-            first /= (double)c.rows;
-            second = second / (double)c.rows - first * first;
-            second = second > 0 ? second : 0; /* rounding */
-        }
-        out[column] = (float)first;
-        if (c.kind != SY_COLUMNS_SUM)
-            out[c.columns + column] = (float)second;
+    __shared__ double room[2][SY_KERNEL_THREADS / TILE][TILE];
+    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = SY_KERNEL_THREADS / TILE;
+    int64_t column = (int64_t)blockIdx.x * TILE + lane;
+    double first = 0, second = 0;
+    for (int64_t p = line; column < c.columns && p < parts; p += lines) {
+        first += partial[p * c.columns + column];
+        second += partial[(parts + p) * c.columns + column];
     }
+    room[0][line][lane] = first;
+    room[1][line][lane] = second;
+    __syncthreads();
+    if (line != 0 || column >= c.columns)
+        return;
+    for (int l = 1; l < lines; l++) {
+        first += room[0][l][lane];
+        second += room[1][l][lane];
+    }
+    if (c.kind == SY_COLUMNS_MOMENTS) {
+        first /= (double)c.rows;
+        second = second / (double)c.rows - first * first;
+        second = second > 0 ? second : 0; /* rounding */
+    }
+    out[column] = (float)first;
+    if (c.kind != SY_COLUMNS_SUM)
+        out[c.columns + column] = (float)second;
 }
 
 int sy_kernel_columns(struct CUstream_st *stream, const struct sy_math_columns *c, const void *a,
@@ -179,31 +197,38 @@ int sy_kernel_columns(struct CUstream_st *stream, const struct sy_math_columns *
         return 0;
     int64_t tiles = (c->columns + TILE - 1) / TILE;
     int64_t room = (int64_t)(scratch_bytes / (2 * sizeof(double)) / (uint64_t)c->columns);
-    int64_t parts = (c->rows + 127) / 128, wanted = 2048 / tiles + 1;
+    int64_t parts = (c->rows + 127) / 128, wanted = 1024 / tiles + 1;
     parts = parts < wanted ? parts : wanted;
     parts = parts < room ? parts : room;
     if (parts < 1 || tiles > 0x7fffffff)
         return c->rows == 0 ? 0 : (int)cudaErrorInvalidValue;
     parts = parts < 65535 ? parts : 65535;
-    column_parts<<<dim3((unsigned)tiles, (unsigned)parts), SY_KERNEL_THREADS, 0, stream>>>(
-        *c, (const float *)a, (const float *)x, (const float *)moments, (double *)scratch, parts);
-    column_ends<<<sy_blocks(c->columns), SY_KERNEL_THREADS, 0, stream>>>(
+    SY_WITH_FLOAT(c->a_type, A,
+                  SY_WITH_FLOAT(c->x_type, X,
+                                column_parts<A, X><<<dim3((unsigned)tiles, (unsigned)parts),
+                                                     SY_KERNEL_THREADS, 0, stream>>>(
+                                    *c, (const A *)a, (const X *)x, (const float *)moments,
+                                    (double *)scratch, parts)));
+    column_ends<<<(unsigned)tiles, SY_KERNEL_THREADS, 0, stream>>>(
         *c, (const double *)scratch, (float *)out, parts);
     return (int)cudaGetLastError();
 }
 
-__global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, const float *dy,
-                                     const float *x, const float *moments, const float *sums,
-                                     const float *scale, float *dx, int64_t n)
+template <typename A, typename X>
+__global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, const A *dy,
+                                     const X *x, const float *moments, const float *sums,
+                                     const float *scale, X *dx, int64_t n)
 {
     float share = 1 / (float)c.rows;
     SY_EACH(i, n)
     {
-        int64_t column = i % c.columns;
+        int64_t column = n < SY_KERNEL_WIDE ? (int64_t)((uint32_t)i % (uint32_t)c.columns)
+                                            : i % c.columns;
         float rate = 1 / sqrtf(moments[c.columns + column] + c.epsilon);
-        float unit = (x[i] - moments[column]) * rate;
-        dx[i] = scale[column] * rate *
-                (dy[i] - share * (sums[column] + unit * sums[c.columns + column]));
+        float unit = (sy_wide(x[i]) - moments[column]) * rate;
+        dx[i] = sy_store<X>::of(
+            scale[column] * rate *
+            (sy_wide(dy[i]) - share * (sums[column] + unit * sums[c.columns + column])));
     }
 }
 
@@ -214,9 +239,12 @@ int sy_kernel_norm_gradient(struct CUstream_st *stream, const struct sy_math_col
     int64_t n = c->rows * c->columns;
     if (n == 0)
         return 0;
-    norm_gradient<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-        *c, (const float *)dy, (const float *)x, (const float *)moments, (const float *)sums,
-        (const float *)scale, (float *)dx, n);
+    SY_WITH_FLOAT(
+        c->a_type, A,
+        SY_WITH_FLOAT(c->x_type, X,
+                      norm_gradient<A, X><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                          *c, (const A *)dy, (const X *)x, (const float *)moments,
+                          (const float *)sums, (const float *)scale, (X *)dx, n)));
     return (int)cudaGetLastError();
 }
 
@@ -241,7 +269,8 @@ __device__ static pool_window window_at(const sy_math_pool &p, const int64_t *o)
 }
 
 /* Whether input `in` is the first of the largest in the window. NaN is never larger, as forward. */
-__device__ static bool is_first_largest(const sy_math_pool &p, const float *x, const pool_window &w,
+template <typename T>
+__device__ static bool is_first_largest(const sy_math_pool &p, const T *x, const pool_window &w,
                                         const int64_t *in)
 {
     float largest = -INFINITY;
@@ -251,8 +280,8 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const float *x, c
             for (int64_t c = w.first[2]; c < w.end[2]; c++) {
                 int64_t at[3] = {w.start[0] + a * p.dilations[0], w.start[1] + b * p.dilations[1],
                                  w.start[2] + c * p.dilations[2]};
-                float v =
-                    x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] + at[2] * p.in_strides[4]];
+                float v = sy_wide(
+                    x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] + at[2] * p.in_strides[4]]);
                 if (best[0] < 0 || v > largest) {
                     largest = v;
                     best[0] = at[0];
@@ -264,11 +293,13 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const float *x, c
 }
 
 /* What output `o` gives to input `in`, one of its window. */
-__device__ static float pool_share(const sy_math_pool &p, const float *x, const float *dy,
+template <typename T>
+__device__ static float pool_share(const sy_math_pool &p, const T *x, const T *dy,
                                    const int64_t *o, const int64_t *in)
 {
     pool_window w = window_at(p, o);
-    float g = dy[o[0] * p.out_strides[2] + o[1] * p.out_strides[3] + o[2] * p.out_strides[4]];
+    float g =
+        sy_wide(dy[o[0] * p.out_strides[2] + o[1] * p.out_strides[3] + o[2] * p.out_strides[4]]);
     if (p.max)
         return is_first_largest(p, x, w, in) ? g : 0;
     int64_t n = 1;
@@ -284,8 +315,9 @@ __device__ static int64_t pool_reader(const sy_math_pool &p, int d, int64_t in, 
     return at < 0 || at % p.strides[d] || at / p.strides[d] >= p.out[d] ? -1 : at / p.strides[d];
 }
 
-__global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, const float *x,
-                                     const float *dy, float *dx, int64_t n)
+template <typename T>
+__global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, const T *x,
+                                     const T *dy, T *dx, int64_t n)
 {
     bool last = p.in_strides[1] == 1 && p.channels > 1;
     int64_t area = p.in[0] * p.in[1] * p.in[2];
@@ -295,7 +327,7 @@ __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, con
         int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
         int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
         int64_t from = sample * p.in_strides[0] + channel * p.in_strides[1];
-        const float *g = dy + sample * p.out_strides[0] + channel * p.out_strides[1];
+        const T *g = dy + sample * p.out_strides[0] + channel * p.out_strides[1];
         float sum = 0;
         for (int64_t a = 0; a < p.kernel[0]; a++) {
             if ((o[0] = pool_reader(p, 0, in[0], a)) < 0)
@@ -309,7 +341,7 @@ __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, con
             }
         }
         dx[from + in[0] * p.in_strides[2] + in[1] * p.in_strides[3] + in[2] * p.in_strides[4]] =
-            sum;
+            sy_store<T>::of(sum);
     }
 }
 
@@ -319,8 +351,9 @@ int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_poo
     int64_t n = p->batch * p->channels * p->in[0] * p->in[1] * p->in[2];
     if (n == 0)
         return 0;
-    pool_gradient<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-        *p, (const float *)x, (const float *)dy, (float *)dx, n);
+    SY_WITH_FLOAT(p->type, T,
+                  pool_gradient<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
+                      *p, (const T *)x, (const T *)dy, (T *)dx, n));
     return (int)cudaGetLastError();
 }
 

@@ -33,6 +33,8 @@ int sy_kernel_scatter(struct CUstream_st *stream, const struct sy_math_gather *g
 int sy_kernel_fold(struct CUstream_st *stream, const struct sy_fold *fold, const void *x, void *y);
 int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *fold, const void *x,
                             const void *y, const void *dy, void *dx);
+/* kernels_cells.cu; at: by role. */
+int sy_kernel_cell(struct CUstream_st *stream, const struct sy_math_cell *cell, void *const *at);
 int sy_kernel_square_sum(struct CUstream_st *stream, int64_t n, const void *x, bool adds, void *out,
                          void *scratch);
 

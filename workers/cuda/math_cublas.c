@@ -316,6 +316,17 @@ static void add_activation(struct sy_math_chain *chain, const struct sy_math_mat
             codes[m->activation], 0, clip ? m->act_alpha : 0, clip ? m->act_beta : 0};
 }
 
+static void describe_rows(const struct sy_math_matmul *m, struct sy_math_chain *chain)
+{
+    chain->rank = 2;
+    chain->dims[0] = m->count * m->m;
+    chain->dims[1] = m->n;
+    chain->out_strides[0] = chain->in_strides[0][0] = m->n;
+    chain->out_strides[1] = chain->in_strides[0][1] = 1;
+    chain->in_strides[1][0] = 0;
+    chain->in_strides[1][1] = 1;
+}
+
 /* What cuBLASLt did not do: bias and activation, over the result. */
 static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, const void *bias,
                         void *y)
@@ -332,6 +343,8 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, cons
                                   .dims = {m->count, m->m, m->n},
                                   .out_strides = {m->y_stride, m->n, 1},
                                   .in_strides = {{m->y_stride, m->n, 1}, {0, 0, 1}}};
+    if (m->count == 1 || m->y_stride == m->m * m->n) /* rows side by side are the fast case */
+        describe_rows(m, &chain);
     chain.steps[chain.n_steps++] = (struct sy_math_chain_step){SY_CHAIN_LOAD, 0, 0, 0};
     if (add)
         chain.steps[chain.n_steps++] = (struct sy_math_chain_step){SY_CHAIN_ADD, 1, 0, 0};

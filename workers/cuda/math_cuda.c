@@ -396,7 +396,12 @@ static int wait_mark(struct sy_math *math, unsigned slot, int before, uint64_t *
     SY_CUDA(math, cudaEventSynchronize(math->marks[slot]));
     if (before < 0 || !math->marked[before])
         return SY_OK;
-    SY_CUDA(math, cudaEventElapsedTime(&ms, math->marks[before], math->marks[slot]));
+    cudaError_t error = cudaEventElapsedTime(&ms, math->marks[before], math->marks[slot]);
+    if (error == cudaErrorNotReady) { /* `before` is noted anew: what it says is of later work */
+        (void)cudaGetLastError();
+        return SY_OK;
+    }
+    SY_TRY(sy_math_cuda_check(math, error, "cudaEventElapsedTime"));
     *out_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
     return SY_OK;
 }
@@ -472,6 +477,7 @@ static void graph_drop(struct sy_math *math, struct sy_math_graph *graph)
 const struct sy_math_ops sy_cuda_math = {
     .name = "cuda",
     .scratch_bytes = SY_MATH_SCRATCH_BYTES,
+    .back_scratch_bytes = SY_MATH_BACK_SCRATCH_BYTES,
     .open = open_math,
     .close = close_math,
     .host_take = host_take,

@@ -335,7 +335,7 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
     if (!math->tune && take_chosen(math, p, described))
         return SY_OK;
     if (math->tune &&
-        sy_math_trial_take(math, x + w + bias + 2 * y + SY_MATH_SCRATCH_BYTES, &t.x)) {
+        sy_math_trial_take(math, x + w + bias + 2 * y + sy_math_conv_scratch(c), &t.x)) {
         t.w = t.x + x;
         t.bias = t.w + w;
         t.y = t.bias + bias;

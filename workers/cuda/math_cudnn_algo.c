@@ -41,11 +41,12 @@ static cudnnStatus_t find_data(struct sy_math_trial *t, struct found *out, int *
     struct sy_math_plan *p = t->plan;
     cudnnConvolutionBwdDataAlgoPerf_t perf[MAX_ALGOS];
     cudnnStatus_t answer =
-        t->x ? cudnnFindConvolutionBackwardDataAlgorithmEx(t->math->cudnn, p->w, t->w, p->y, t->y,
-                                                           p->window, p->x, t->x, MAX_ALGOS, n,
-                                                           perf, t->scratch, SY_MATH_SCRATCH_BYTES)
-             : cudnnGetConvolutionBackwardDataAlgorithm_v7(t->math->cudnn, p->w, p->y, p->window,
-                                                           p->x, MAX_ALGOS, n, perf);
+        t->x
+            ? cudnnFindConvolutionBackwardDataAlgorithmEx(t->math->cudnn, p->w, t->w, p->y, t->y,
+                                                          p->window, p->x, t->x, MAX_ALGOS, n, perf,
+                                                          t->scratch, SY_MATH_BACK_SCRATCH_BYTES)
+            : cudnnGetConvolutionBackwardDataAlgorithm_v7(t->math->cudnn, p->w, p->y, p->window,
+                                                          p->x, MAX_ALGOS, n, perf);
     if (answer == CUDNN_STATUS_SUCCESS)
         COPY_FOUND(perf, *n, out)
     return answer;
@@ -56,12 +57,11 @@ static cudnnStatus_t find_weights(struct sy_math_trial *t, struct found *out, in
     struct sy_math_plan *p = t->plan;
     cudnnConvolutionBwdFilterAlgoPerf_t perf[MAX_ALGOS];
     cudnnStatus_t answer =
-        t->x
-            ? cudnnFindConvolutionBackwardFilterAlgorithmEx(t->math->cudnn, p->x, t->x, p->y, t->y,
-                                                            p->window, p->w, t->w, MAX_ALGOS, n,
-                                                            perf, t->scratch, SY_MATH_SCRATCH_BYTES)
-            : cudnnGetConvolutionBackwardFilterAlgorithm_v7(t->math->cudnn, p->x, p->y, p->window,
-                                                            p->w, MAX_ALGOS, n, perf);
+        t->x ? cudnnFindConvolutionBackwardFilterAlgorithmEx(
+                   t->math->cudnn, p->x, t->x, p->y, t->y, p->window, p->w, t->w, MAX_ALGOS, n,
+                   perf, t->scratch, SY_MATH_BACK_SCRATCH_BYTES)
+             : cudnnGetConvolutionBackwardFilterAlgorithm_v7(t->math->cudnn, p->x, p->y, p->window,
+                                                             p->w, MAX_ALGOS, n, perf);
     if (answer == CUDNN_STATUS_SUCCESS)
         COPY_FOUND(perf, *n, out)
     return answer;
@@ -100,7 +100,8 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *p)
 {
     size_t bytes = 0;
     return cudnnSetConvolutionMathType(p->window, p->math_type) == CUDNN_STATUS_SUCCESS &&
-           workspace_of(math, p, &bytes) == CUDNN_STATUS_SUCCESS && bytes <= SY_MATH_SCRATCH_BYTES;
+           workspace_of(math, p, &bytes) == CUDNN_STATUS_SUCCESS &&
+           bytes <= sy_math_conv_scratch(&p->conv);
 }
 
 bool sy_math_cudnn_find(struct sy_math_trial *t)
@@ -112,11 +113,13 @@ bool sy_math_cudnn_find(struct sy_math_trial *t)
         return false;
     for (int i = 0; i < n; i++) {
         const struct found *f = &found[i];
+        bool is_plain =
+            f->math_type == CUDNN_FMA_MATH || f->math_type == CUDNN_DEFAULT_MATH; /* run as FMA */
         if (f->status != CUDNN_STATUS_SUCCESS || f->determinism != CUDNN_DETERMINISTIC ||
-            f->memory > SY_MATH_SCRATCH_BYTES || (!any_math && f->math_type != CUDNN_FMA_MATH))
+            f->memory > sy_math_conv_scratch(&t->plan->conv) || (!any_math && !is_plain))
             continue;
         t->plan->algo = f->algo;
-        t->plan->math_type = f->math_type;
+        t->plan->math_type = any_math ? f->math_type : CUDNN_FMA_MATH;
         if (sy_math_cudnn_fits(t->math, t->plan))
             return true;
     }
@@ -129,15 +132,16 @@ int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *p, const void *
     const float one = 1, zero = 0;
     switch (p->conv.direction) {
     case SY_MATH_DATA:
-        SY_CUDNN(math, cudnnConvolutionBackwardData(math->cudnn, &one, p->w, b, p->y, a, p->window,
-                                                    (cudnnConvolutionBwdDataAlgo_t)p->algo, scratch,
-                                                    SY_MATH_SCRATCH_BYTES, &zero, p->x, result));
+        SY_CUDNN(math,
+                 cudnnConvolutionBackwardData(math->cudnn, &one, p->w, b, p->y, a, p->window,
+                                              (cudnnConvolutionBwdDataAlgo_t)p->algo, scratch,
+                                              SY_MATH_BACK_SCRATCH_BYTES, &zero, p->x, result));
         return SY_OK;
     case SY_MATH_WEIGHTS:
         SY_CUDNN(math,
                  cudnnConvolutionBackwardFilter(math->cudnn, &one, p->x, a, p->y, b, p->window,
                                                 (cudnnConvolutionBwdFilterAlgo_t)p->algo, scratch,
-                                                SY_MATH_SCRATCH_BYTES, &zero, p->w, result));
+                                                SY_MATH_BACK_SCRATCH_BYTES, &zero, p->w, result));
         return SY_OK;
     default:
         SY_CUDNN(math, cudnnConvolutionForward(math->cudnn, &one, p->x, a, p->w, b, p->window,

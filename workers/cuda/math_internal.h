@@ -11,7 +11,9 @@
 
 /* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
 #define SY_MATH_SCRATCH_BYTES (32ull << 20)
-#define SY_MATH_KEY           40
+/* For gradients of convolutions, whose fast deterministic algorithms want more. */
+#define SY_MATH_BACK_SCRATCH_BYTES (128ull << 20)
+#define SY_MATH_KEY                40
 
 struct sy_math {
     struct sy_device *device;
@@ -95,6 +97,11 @@ int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
 int sy_math_conv_run(struct sy_math *math, struct sy_math_plan *plan, const void *x, const void *w,
                      const void *bias, const void *residual, void *y, void *scratch);
 void sy_math_conv_finish(struct sy_math_plan *plan);
+
+static inline uint64_t sy_math_conv_scratch(const struct sy_math_conv *conv)
+{
+    return conv->direction == SY_MATH_FORWARD ? SY_MATH_SCRATCH_BYTES : SY_MATH_BACK_SCRATCH_BYTES;
+}
 
 /* ---- math_cudnn_algo.c: cuDNN's three directions as one ---- */
 struct sy_math_trial { /* memory NULL: nothing can be timed */

@@ -79,6 +79,11 @@ static int fold_gradient(struct sy_math *math, const struct sy_fold *f, const vo
                  "reduction gradient");
 }
 
+static int cell(struct sy_math *math, const struct sy_math_cell *c, void *const *at)
+{
+    return check(math, sy_kernel_cell(math->stream, c, at), "recurrent cell");
+}
+
 static int square_sum(struct sy_math *math, int64_t n, const void *x, bool adds, void *out,
                       void *scratch)
 {
@@ -98,5 +103,6 @@ const struct sy_math_train_ops sy_cuda_math_train = {
     .drop = drop,
     .fold = fold,
     .fold_gradient = fold_gradient,
+    .cell = cell,
     .square_sum = square_sum,
 };

@@ -375,7 +375,8 @@ static int no_driver(const char *what, int error)
     return sy_error_set(
         SY_ENODEVICE,
         "the NVIDIA driver is for CUDA %d.%d and lacks %s; this program needs CUDA %d.%d "
-        "or later: install a newer driver, or use --device host",
+        "or later: install a newer driver, or on data center GPUs the package cuda-compat, or use "
+        "--device host",
         version / 1000, version % 1000 / 10, what, CUDART_VERSION / 1000,
         CUDART_VERSION % 1000 / 10);
 }
