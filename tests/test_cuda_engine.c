@@ -434,6 +434,81 @@ static void test_narrow_beside_the_host_engine(void **state)
     sy_cuda_engine.detach();
 }
 
+/* ---- recurrences -------------------------------------------------------------------------------------- */
+
+/* Of per-batch number `at`. */
+static int shaped(struct sy_graph *g, int tensor, int at)
+{
+    struct sy_shape *shape = &g->tensors[tensor].shape;
+    shape->dims[0] = (struct sy_dim){.fixed = shape->dims[0].per_batch};
+    shape->dims[at] = (struct sy_dim){.per_batch = 1};
+    return tensor;
+}
+
+static struct sy_graph *recurrent_graph(enum sy_op op, int64_t gates, const char *direction,
+                                        bool bias, bool initial)
+{
+    struct sy_graph *g = gb_new(direction);
+    int64_t d = strcmp(direction, "bidirectional") ? 1 : 2;
+    int x = gb_input(g, DIMS(1, 5, 6)), b = -1, h = -1, c = -1;
+    int t = shaped(g, gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), DIMS(5, 1, 6)), 1);
+    gb_ints(g, "perm", DIMS(1, 0, 2));
+    int w = gb_constant(g, "w", DIMS(d, gates * 7, 6), &seed, -1, 1),
+        r = gb_constant(g, "r", DIMS(d, gates * 7, 7), &seed, -1, 1);
+    if (bias)
+        b = gb_constant(g, "b", DIMS(d, 2 * gates * 7), &seed, -1, 1);
+    if (initial) {
+        h = shaped(g, gb_node(g, SY_OP_SLICE, INPUTS(t), DIMS(d, 1, 6)), 1);
+        gb_ints(g, "starts", DIMS(0, 0, 0));
+        gb_ints(g, "steps", DIMS(1, 1, 1));
+        h = shaped(g, gb_node(g, SY_OP_PAD, INPUTS(h), DIMS(d, 1, 7)), 1);
+        gb_ints(g, "pads", DIMS(0, 0, 0, 0, 0, 1));
+        if (op == SY_OP_LSTM)
+            c = h;
+    }
+    int y = op == SY_OP_LSTM ? gb_node(g, op, INPUTS(t, w, r, b, -1, h, c), DIMS(5, d, 1, 7))
+                             : gb_node(g, op, INPUTS(t, w, r, b, -1, h), DIMS(5, d, 1, 7));
+    shaped(g, y, 2);
+    gb_int(g, "hidden_size", 7);
+    gb_int(g, "linear_before_reset", 1);
+    gb_string(g, "direction", direction);
+    y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, 5, d, 7));
+    gb_ints(g, "perm", DIMS(2, 0, 1, 3));
+    gb_output(g, y);
+    return g;
+}
+
+static void test_recurrences_beside_the_host_engine(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sy_op op;
+        int64_t gates;
+    } ops[] = {{SY_OP_LSTM, 4}, {SY_OP_GRU, 3}, {SY_OP_RNN, 1}};
+    static const char *const ways[] = {"forward", "reverse", "bidirectional"};
+    attach();
+    for (int i = 0; i < 18; i++) {
+        struct engine_rig rig;
+        struct rig_tensors in, want, got;
+        struct sy_graph *g =
+            recurrent_graph(ops[i % 3].op, ops[i % 3].gates, ways[i / 3 % 3], i >= 9, i % 2 == 1);
+        struct engine_case c = {.graph = g};
+        rig_engine = host;
+        assert_int_equal(rig_open(&rig, g, true), SY_OK);
+        rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
+        rig_fill(&rig, &c, &in, &seed);
+        rig_close(&rig);
+        results(&host, g, &in, &want);
+        results(&cuda, g, &in, &got);
+        assert_true(distance(&want, &got) < 1e-5);
+        rig_drop(&want);
+        rig_drop(&in);
+        rig_drop(&got);
+        sy_graph_free(g);
+    }
+    sy_cuda_engine.detach();
+}
+
 /* Which bytes are halved does not depend on the narrow type. */
 static uint64_t packed_bytes(enum sy_precision precision)
 {
@@ -525,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_each_failing_call_is_named_and_leaves_nothing),
         cmocka_unit_test(test_the_run_after_a_failure_is_right),
         cmocka_unit_test(test_narrow_beside_the_host_engine),
+        cmocka_unit_test(test_recurrences_beside_the_host_engine),
         cmocka_unit_test(test_half_the_bytes),
         cmocka_unit_test(test_narrow_weights_keep_their_bits),
         cmocka_unit_test(test_a_weight_beyond_float16_is_refused_by_name),

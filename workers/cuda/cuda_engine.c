@@ -15,9 +15,10 @@
 #define LAYOUT_VERSION 2
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
-static const struct sy_cuda_op *const tables[] = {sy_cuda_ops_conv, sy_cuda_ops_matmul,
-                                                  sy_cuda_ops_pool, sy_cuda_ops_eltwise,
-                                                  sy_cuda_ops_norm, sy_cuda_ops_movement};
+static const struct sy_cuda_op *const tables[] = {
+    sy_cuda_ops_conv,      sy_cuda_ops_matmul, sy_cuda_ops_pool,
+    sy_cuda_ops_eltwise,   sy_cuda_ops_norm,   sy_cuda_ops_movement,
+    sy_cuda_ops_recurrent, sy_cuda_ops_more,   sy_cuda_ops_deconv};
 
 static struct {
     const struct sy_math_ops *ops;

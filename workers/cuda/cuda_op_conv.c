@@ -170,8 +170,8 @@ static int build_conv(struct sy_program *p)
 
 /* ---- weights ------------------------------------------------------------------------------------------ */
 
-static enum sy_cuda_layout layout_conv(const struct sy_graph *graph, const struct sy_node *node,
-                                       int input)
+enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const struct sy_node *node,
+                                        int input)
 {
     (void)graph;
     (void)node;
@@ -179,8 +179,8 @@ static enum sy_cuda_layout layout_conv(const struct sy_graph *graph, const struc
 }
 
 /* [out, in, kernel...] -> [out, kernel..., in] */
-static int prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
-                        void *to)
+int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
+                         void *to)
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     if (input != 1) {
@@ -199,5 +199,5 @@ static int prepare_conv(const struct sy_graph *graph, const struct sy_node *node
     return SY_OK;
 }
 
-const struct sy_cuda_op sy_cuda_ops_conv[] = {{SY_OP_CONV, build_conv, layout_conv, prepare_conv},
-                                              {0}};
+const struct sy_cuda_op sy_cuda_ops_conv[] = {
+    {SY_OP_CONV, build_conv, sy_cuda_layout_conv, sy_cuda_prepare_conv}, {0}};

@@ -190,6 +190,15 @@ static int build_layers(struct sy_program *p)
     return SY_OK;
 }
 
+static uint64_t scratch_bytes(const struct sy_program *p)
+{
+    for (int i = 0; i < p->n_steps; i++)
+        if (p->steps[i].plan_kind == SY_CUDA_CONV_PLAN &&
+            p->steps[i].conv.direction != SY_MATH_FORWARD)
+            return p->ops->back_scratch_bytes;
+    return p->ops->scratch_bytes;
+}
+
 static int plan_memory(struct sy_program *p)
 {
     struct sy_interval *intervals = calloc((size_t)p->n_values + 1, sizeof *intervals);
@@ -210,7 +219,7 @@ static int plan_memory(struct sy_program *p)
         if (p->values[i].place == SY_CUDA_WORKSPACE)
             p->values[i].offset = p->values[p->values[i].root].offset;
     p->scratch_offset = SY_ALIGN_UP(bytes, 256u); /* what cuDNN and cuBLASLt like */
-    p->workspace_bytes = p->has_plans ? p->scratch_offset + p->ops->scratch_bytes : bytes;
+    p->workspace_bytes = p->has_plans ? p->scratch_offset + scratch_bytes(p) : bytes;
     free(intervals);
     return status;
 }

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "loader/engine.h"
-#include "workers/cuda/device_math.h"
+#include "workers/cuda/device_math_train.h"
 
 #define SY_CUDA_STEP_ARGS   6
 #define SY_CUDA_MATMUL_RANK 3 /* of the loops around one strided product */
@@ -47,6 +47,30 @@ struct sy_cuda_loops {
     int64_t strides[3][SY_CUDA_MATMUL_RANK]; /* a, b, y */
 };
 
+/* One direction of a recurrence; the first seven values are the node's inputs. */
+enum sy_cuda_cell_value {
+    SY_CUDA_CELL_X,
+    SY_CUDA_CELL_W,
+    SY_CUDA_CELL_R,
+    SY_CUDA_CELL_BIAS,
+    SY_CUDA_CELL_LENGTHS,
+    SY_CUDA_CELL_H0,
+    SY_CUDA_CELL_C0,
+    SY_CUDA_CELL_Y,
+    SY_CUDA_CELL_YH,
+    SY_CUDA_CELL_YC,
+    SY_CUDA_CELL_GATES,
+    SY_CUDA_CELL_ROOM,
+    SY_CUDA_CELL_VALUES
+};
+
+struct sy_cuda_cells {
+    int64_t steps, batch, input, hidden, gates, directions;
+    int direction;
+    bool is_reverse;
+    int values[SY_CUDA_CELL_VALUES]; /* -1: none */
+};
+
 struct sy_cuda_step;
 typedef int (*sy_cuda_step_run)(struct sy_program *program, const struct sy_cuda_step *step);
 
@@ -64,6 +88,7 @@ struct sy_cuda_step {
         struct {
             struct sy_math_matmul matmul;
             struct sy_cuda_loops loops;
+            struct sy_cuda_cells cells;
         };
         struct sy_math_pool pool;
         struct sy_math_chain chain;
@@ -73,6 +98,10 @@ struct sy_cuda_step {
         struct sy_math_softmax softmax;
         struct sy_math_layer_norm layer_norm;
         struct sy_math_reduce reduce;
+        struct sy_math_curve curve;
+        struct sy_math_pair pair;
+        struct sy_math_rows rows;
+        struct sy_fold fold;
         struct {
             int64_t n;
             float value;
@@ -125,6 +154,8 @@ int sy_cuda_new_as(struct sy_program *p, int tensor, enum sy_dtype dtype, bool c
                    int *out);
 /* Another view of `value`'s bytes: the tensor's dims; narrow if the value is. */
 int sy_cuda_new_alias(struct sy_program *p, int value, int tensor, bool channels_last, int *out);
+/* The bytes of a row-major float32 value under other dims of as many elements. */
+int sy_cuda_seen_as(struct sy_program *p, int value, const int64_t *dims, int rank, int *out);
 bool sy_cuda_is_param(const struct sy_program *p, int input);
 void *sy_cuda_pointer(const struct sy_program *p, int value); /* during a run; -1: NULL */
 void sy_cuda_touch(struct sy_program *p, int value);
@@ -213,12 +244,17 @@ struct sy_cuda_op {
     /* (optional) Writes the parameter, of float32, to `to`, which has the constant's size. */
     int (*prepare)(const struct sy_graph *graph, const struct sy_node *node, int input, void *to);
 };
+/* Of convolutions' weights, transposed ones' too. */
+enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const struct sy_node *node,
+                                        int input);
+int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
+                         void *to);
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
 /* The layout of parameter `input`, narrowness included. */
 uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
-    sy_cuda_ops_eltwise[], sy_cuda_ops_norm[],
-    sy_cuda_ops_movement[]; /* each ends with build NULL */
+    sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
+    sy_cuda_ops_deconv[], sy_cuda_ops_movement[]; /* each ends with build NULL */
 
 int sy_cuda_unsupported(const struct sy_node *node, const char *what);
 

@@ -1,0 +1,260 @@
+/* LSTM, RNN and GRU that resets behind its product: the inputs' product at once, then for each time a product of the state and the cell, in
+ * float32. All of a direction is one step: between two times nobody else wants the device. */
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_program.h"
+#include "workers/cuda/device_math_train.h"
+
+#define ROOM_ALIGN 64 /* floats */
+
+static bool has_default_curves(const struct sy_node *node)
+{
+    const char *list = node->op == SY_OP_LSTM  ? "sigmoid,tanh,tanh"
+                       : node->op == SY_OP_GRU ? "sigmoid,tanh"
+                                               : "tanh";
+    const struct sy_attr *attr = sy_node_attr(node, "activations");
+    size_t n = strlen(list);
+    if (!attr || !attr->s || !*attr->s)
+        return true;
+    return strncasecmp(attr->s, list, n) == 0 &&
+           (!attr->s[n] || (attr->s[n] == ',' && strcasecmp(attr->s + n + 1, list) == 0));
+}
+
+static bool has_input(const struct sy_node *node, int i)
+{
+    return i < node->n_inputs && node->inputs[i] >= 0;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------ */
+
+/* What a direction has of the workspace: two states, two of c or one of GRU's, a product. In floats. */
+struct room {
+    int64_t state, rec, floats;
+};
+
+static struct room room_of(const struct sy_cuda_cells *c)
+{
+    struct room r = {.state = (int64_t)SY_ALIGN_UP(c->batch * c->hidden, ROOM_ALIGN)};
+    r.rec = 4 * r.state;
+    r.floats = r.rec + c->batch * c->gates * c->hidden;
+    return r;
+}
+
+/* Number `direction` of a value of [directions, each], or NULL. */
+static float *part_of(const struct sy_program *p, const struct sy_cuda_cells *c,
+                      enum sy_cuda_cell_value which, int64_t each)
+{
+    float *at = sy_cuda_pointer(p, c->values[which]);
+    return at ? at + c->direction * each : NULL;
+}
+
+static int begin_state(struct sy_program *p, const struct sy_cuda_cells *c,
+                       enum sy_cuda_cell_value from, float *to)
+{
+    int64_t n = c->batch * c->hidden;
+    const float *at = part_of(p, c, from, n);
+    uint64_t bytes = (uint64_t)n * sizeof(float);
+    return at ? p->ops->copy(p->math, at, to, bytes) : p->ops->zero(p->math, to, bytes);
+}
+
+static int leave_state(struct sy_program *p, const struct sy_cuda_cells *c, const float *from,
+                       enum sy_cuda_cell_value to)
+{
+    int64_t n = c->batch * c->hidden;
+    float *at = part_of(p, c, to, n);
+    return at ? p->ops->copy(p->math, from, at, (uint64_t)n * sizeof(float)) : SY_OK;
+}
+
+static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64_t time, float *h,
+                    float *h_new, float *c, float *c_new)
+{
+    const struct sy_cuda_cells *s = &step->cells;
+    int64_t n = s->hidden, width = s->gates * n, row = s->batch * n;
+    float *rec = (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]) + room_of(s).rec,
+          *y = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_Y]);
+    const struct sy_math_cell cell = {.op = step->node->op,
+                                      .part = SY_CELL_PART_GATES,
+                                      .resets_late = true,
+                                      .time = time,
+                                      .batch = s->batch,
+                                      .hidden = n};
+    void *at[SY_CELL_ROLES] = {
+        [SY_CELL_REC] = rec,
+        [SY_CELL_BIAS] = part_of(p, s, SY_CUDA_CELL_BIAS, 2 * width),
+        [SY_CELL_LENGTHS] = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_LENGTHS]),
+        [SY_CELL_H] = h,
+        [SY_CELL_C] = c,
+        [SY_CELL_G] =
+            (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]) + time * s->batch * width,
+        [SY_CELL_EXTRA] = c_new,
+        [SY_CELL_H_NEW] = h_new,
+        [SY_CELL_Y] = y ? y + (time * s->directions + s->direction) * row : NULL};
+    SY_TRY(p->ops->matmul(p->math, step->plan, h, part_of(p, s, SY_CUDA_CELL_R, width * n), NULL,
+                          NULL, rec, (unsigned char *)p->binding->workspace + p->scratch_offset));
+    return p->ops->train->cell(p->math, &cell, at);
+}
+
+static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    const struct sy_cuda_cells *s = &step->cells;
+    int64_t state = room_of(s).state;
+    float *h = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]), *c = h + 2 * state;
+    float *other_h = h + state, *other_c = c + state;
+    SY_TRY(begin_state(p, s, SY_CUDA_CELL_H0, h));
+    SY_TRY(begin_state(p, s, SY_CUDA_CELL_C0, c));
+    for (int64_t i = 0; i < s->steps; i++) {
+        int64_t time = s->is_reverse ? s->steps - 1 - i : i;
+        SY_TRY(run_time(p, step, time, h, other_h, c, other_c));
+        float *held_h = h, *held_c = c;
+        h = other_h;
+        c = other_c;
+        other_h = held_h;
+        other_c = held_c;
+    }
+    SY_TRY(leave_state(p, s, h, SY_CUDA_CELL_YH));
+    return leave_state(p, s, c, SY_CUDA_CELL_YC);
+}
+
+/* The gates' share of the inputs. */
+static int run_inputs(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    const struct sy_cuda_cells *s = &step->cells;
+    return p->ops->matmul(p->math, step->plan, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_X]),
+                          part_of(p, s, SY_CUDA_CELL_W, s->gates * s->hidden * s->input), NULL,
+                          NULL, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]),
+                          (unsigned char *)p->binding->workspace + p->scratch_offset);
+}
+
+/* ---- building ----------------------------------------------------------------------------------------- */
+
+static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    const struct sy_attr *way = sy_node_attr(node, "direction");
+    int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
+    if (node->n_inputs < 3 || sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
+        sy_cuda_input_tensor(p, 0)->shape.rank != 3 ||
+        sy_cuda_input_tensor(p, 1)->shape.rank != 3 || sy_cuda_input_tensor(p, 2)->shape.rank != 3)
+        return sy_cuda_unsupported(node, "other than float32 of three dimensions");
+    if (sy_node_int(node, "layout", 0) || sy_node_attr(node, "clip") ||
+        sy_node_int(node, "input_forget", 0) || has_input(node, 7) || !has_default_curves(node) ||
+        (node->op == SY_OP_GRU && !sy_node_int(node, "linear_before_reset", 0)))
+        return sy_cuda_unsupported(node, "layout 1, clip, input_forget, peepholes, a GRU that "
+                                         "resets in front, or activations other than the usual "
+                                         "ones");
+    sy_cuda_dims(p, node->inputs[0], x);
+    sy_cuda_dims(p, node->inputs[1], w);
+    sy_cuda_dims(p, node->inputs[2], r);
+    *c = (struct sy_cuda_cells){.steps = x[0],
+                                .batch = x[1],
+                                .input = x[2],
+                                .hidden = r[2],
+                                .gates = node->op == SY_OP_LSTM  ? 4
+                                         : node->op == SY_OP_GRU ? 3
+                                                                 : 1,
+                                .directions = r[0],
+                                .is_reverse = way && way->s && !strcmp(way->s, "reverse")};
+    if (w[0] != r[0] || w[2] != x[2] || w[1] != c->gates * r[2] || r[1] != w[1])
+        return sy_cuda_unsupported(node, "weights that do not fit the input and each other");
+    return SY_OK;
+}
+
+static int64_t elements_of(const struct sy_cuda_cells *c, enum sy_cuda_cell_value which)
+{
+    int64_t state = c->directions * c->batch * c->hidden;
+    switch (which) {
+    case SY_CUDA_CELL_BIAS:
+        return 2 * c->directions * c->gates * c->hidden;
+    case SY_CUDA_CELL_LENGTHS:
+        return c->batch;
+    case SY_CUDA_CELL_Y:
+        return c->steps * state;
+    default:
+        return state;
+    }
+}
+
+static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    for (int i = 0; i < SY_CUDA_CELL_VALUES; i++)
+        c->values[i] = -1;
+    for (int i = 0; i <= SY_CUDA_CELL_C0; i++) {
+        if (!has_input(node, i))
+            continue;
+        SY_TRY(sy_cuda_input_plain(p, i, &c->values[i]));
+        enum sy_dtype wanted = i == SY_CUDA_CELL_LENGTHS ? SY_DTYPE_I32 : SY_DTYPE_F32;
+        const struct sy_cuda_value *v = &p->values[c->values[i]];
+        if (v->dtype != wanted ||
+            (i > SY_CUDA_CELL_R && sy_cuda_count(v) != elements_of(c, (enum sy_cuda_cell_value)i)))
+            return sy_cuda_unsupported(node, "an input of another type or size");
+    }
+    for (int i = 0; i < 3; i++) {
+        enum sy_cuda_cell_value which = (enum sy_cuda_cell_value)(SY_CUDA_CELL_Y + i);
+        if (i >= node->n_outputs || node->outputs[i] < 0)
+            continue;
+        SY_TRY(sy_cuda_output(p, i, false, &c->values[which]));
+        if (sy_cuda_count(&p->values[c->values[which]]) != elements_of(c, which))
+            return sy_cuda_unsupported(node, "a result of another size");
+    }
+    return SY_OK;
+}
+
+/* m rows by the transposed matrix [n, k] of the direction. */
+static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t k,
+                             struct sy_math_matmul *out)
+{
+    int64_t n = c->gates * c->hidden;
+    *out = (struct sy_math_matmul){.type = SY_DTYPE_F32,
+                                   .y_type = SY_DTYPE_F32,
+                                   .m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .count = 1,
+                                   .b_transposed = true,
+                                   .alpha = 1,
+                                   .align_bytes = 16};
+    while (c->directions > 1 && n * k * (int64_t)sizeof(float) % out->align_bytes)
+        out->align_bytes /= 2;
+}
+
+static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda_step_run run,
+                    int64_t m, int64_t k)
+{
+    struct sy_cuda_step *step;
+    for (int i = 0; i < SY_CUDA_CELL_VALUES; i++)
+        if (c->values[i] >= 0)
+            sy_cuda_touch(p, c->values[i]);
+    SY_TRY(sy_cuda_add_step(p, run, NULL, 0, &step));
+    step->cells = *c;
+    describe_product(c, m, k, &step->matmul);
+    step->plan_kind = SY_CUDA_MATMUL_PLAN;
+    return SY_OK;
+}
+
+static int build_recurrent(struct sy_program *p)
+{
+    struct sy_cuda_cells c;
+    SY_TRY(read_shape(p, &c));
+    SY_TRY(read_inputs(p, &c));
+    bool is_reverse = c.is_reverse;
+    for (int d = 0; d < c.directions; d++) {
+        int64_t rows = c.steps * c.batch, gates[2] = {rows, c.gates * c.hidden};
+        c.direction = d;
+        c.is_reverse = is_reverse || d == 1;
+        int64_t floats = room_of(&c).floats;
+        SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 2, gates, false, &c.values[SY_CUDA_CELL_GATES]));
+        SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 1, &floats, false, &c.values[SY_CUDA_CELL_ROOM]));
+        SY_TRY(add_step(p, &c, run_inputs, rows, c.input));
+        SY_TRY(add_step(p, &c, run_cells, c.batch, c.hidden));
+    }
+    return SY_OK;
+}
+
+const struct sy_cuda_op sy_cuda_ops_recurrent[] = {{SY_OP_LSTM, build_recurrent, NULL, NULL},
+                                                   {SY_OP_GRU, build_recurrent, NULL, NULL},
+                                                   {SY_OP_RNN, build_recurrent, NULL, NULL},
+                                                   {0}};
