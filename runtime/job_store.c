@@ -13,9 +13,9 @@
 #include "runtime/base/durable_file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/sched/sched.h"
 
 #define PATH_BYTES 4096
-#define MAX_JOBS   1024
 
 struct sy_job_store {
     char *folder; /* NULL: keeps nothing */
@@ -136,11 +136,15 @@ static int list_ids(const struct sy_job_store *store, uint64_t *ids)
     if (!folder)
         return sy_error_set(SY_EIO, "cannot read the state folder %s: %s", store->folder,
                             strerror(errno));
-    while ((entry = readdir(folder)) && n < MAX_JOBS) {
+    while ((entry = readdir(folder))) {
         char end = 0, tail[6] = "";
         unsigned long long id;
-        if (sscanf(entry->d_name, "job-%llu%5s%c", &id, tail, &end) == 2 && !strcmp(tail, ".json"))
+        if (sscanf(entry->d_name, "job-%llu%5s%c", &id, tail, &end) != 2 || strcmp(tail, ".json"))
+            continue;
+        if (n < SY_SCHED_MAX_JOBS)
             ids[n++] = id;
+        else
+            sy_log_error("jobs", "event=not_resumed job=%llu why=\"more than %d\"", id, n);
     }
     closedir(folder);
     qsort(ids, (size_t)n, sizeof *ids, compare_ids);
@@ -151,7 +155,7 @@ int sy_job_store_load(struct sy_job_store *store,
                       int (*take)(void *ctx, uint64_t job, const char *text, const json_t *set),
                       void *ctx)
 {
-    uint64_t ids[MAX_JOBS];
+    uint64_t ids[SY_SCHED_MAX_JOBS];
     char path[PATH_BYTES];
     if (!store->folder)
         return SY_OK;

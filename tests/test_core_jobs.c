@@ -229,6 +229,24 @@ static void test_many_tenants(void **state)
     core_rig_close(&r);
 }
 
+/* A queue has an end, and who is behind it hears so. */
+static void test_too_many_jobs(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_done done = {0};
+    uint64_t job, first;
+    open_with_models(&r, 2);
+    core_rig_submit(&r, NULL, &first);
+    for (int i = 1; i < SY_SCHED_MAX_JOBS; i++)
+        assert_int_equal(sy_core_job_submit(r.core, "{\"name\": \"a\"}", NULL, NULL, &job), SY_OK);
+    assert_int_equal(sy_core_job_submit(r.core, "{\"name\": \"late\"}", core_rig_done, &done, &job),
+                     SY_EBUSY);
+    assert_non_null(strstr(sy_error_text(), "1024"));
+    assert_int_equal(done.n_calls, 0);
+    core_rig_close(&r);
+}
+
 /* A worker that hangs while its job waits is seen too: models could not be loaded otherwise, for want of its answer. */
 static void test_hangs_while_it_waits(void **state)
 {
@@ -516,6 +534,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_suspended_and_resumed),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_many_tenants),
+        cmocka_unit_test(test_too_many_jobs),
         cmocka_unit_test(test_hangs_while_it_waits),
         cmocka_unit_test(test_faults_before_training),
         cmocka_unit_test(test_faults_while_training),

@@ -7,14 +7,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-#define MAX_JOBS      1024 /* in workers and waiting for room */
 #define MAX_OVERTAKES 8
 #define INTERRUPT_NS \
     (20 * SY_NS_PER_MS) /* within which a request stops between layers: a long layer's time */
 
 static int make_queues(struct sy_sched *s)
 {
-    struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = MAX_JOBS};
+    struct sy_policy_config policy = {.kind = SY_POLICY_FAIR, .max_jobs = SY_SCHED_MAX_JOBS};
     struct sy_lanes_config lanes = {.capacity_bytes = s->config.pool_bytes,
                                     .max_jobs = SY_SCHED_MAX_WORKERS,
                                     .max_overtakes = MAX_OVERTAKES,

@@ -389,7 +389,14 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
         return sy_error_set(SY_EARG, "tenant %d: 0 to %d", job->tenant, SY_POLICY_MAX_TENANTS - 1);
     if (job_by_id(s, job->id))
         return sy_error_set(SY_EARG, "job %llu is there already", (unsigned long long)job->id);
-    struct job **at = &s->jobs, *j = calloc(1, sizeof *j);
+    struct job **at = &s->jobs, *j;
+    int n = 0;
+    for (; *at; at = &(*at)->next)
+        n++;
+    if (n >= SY_SCHED_MAX_JOBS)
+        return sy_error_set(SY_EBUSY, "%d jobs run or wait already; cancel one, or try again later",
+                            n);
+    j = calloc(1, sizeof *j);
     if (!j)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     j->id = job->id;
@@ -397,8 +404,6 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     j->priority = job->priority;
     j->opportunistic = job->opportunistic;
     j->worker = -1;
-    while (*at)
-        at = &(*at)->next;
     *at = j;
     sy_sched_step(s);
     return SY_OK;
