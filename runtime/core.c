@@ -195,7 +195,8 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
 
 void sy_core_tick(struct sy_core *core)
 {
-    sy_sched_set_time(core->sched, sy_clock_now());
+    core->tick_ns = sy_clock_now();
+    sy_sched_set_time(core->sched, core->tick_ns);
 }
 
 static void on_pump(int fd, short what, void *core)

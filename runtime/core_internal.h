@@ -196,6 +196,7 @@ struct sy_core {
     double at_once, max_wait_s, train_share; /* as they were set */
     struct event *wake_event;                /* what time alone decides */
     sy_ns heads_ns;                          /* when heads were chosen last */
+    sy_ns tick_ns;                           /* the scheduler's time */
     uint64_t link_bytes;
     uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
     uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */

@@ -350,7 +350,8 @@ static void send_turn(struct sy_core *core, const struct sy_sched_action *a, str
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) != SY_OK)
         return; /* its worker is lost, which is said elsewhere */
     (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_TURN);
-    sy_core_job_computes(core, j, sy_clock_now());
+    /* From the decision on, as the scheduler counts it: what handing over takes is training's, not idle time. */
+    sy_core_job_computes(core, j, core->tick_ns);
     j->turn_began_ns = j->account.used_ns;
 }
 
