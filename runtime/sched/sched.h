@@ -13,7 +13,8 @@
  * S5: a request whose worker dies goes back to the queue's head once; the second death ends it with EPEER.
  * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
  *     needs is given with the turn.
- * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, and starts again after it.
+ * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, where admission.h says so
+ *     (Q5), and starts again after it.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
  *     size only when no request has started.
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
