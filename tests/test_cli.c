@@ -86,6 +86,7 @@ static void bad_usage_is_one_line_and_exit_2(void **state)
     assert_usage("serve --pool-bytes lots", "lots");
     assert_usage("serve --pool-bytes", "--pool-bytes needs");
     assert_usage("serve here", "here");
+    assert_usage("serve --policy lifo", "lifo");
     assert_usage("serve --hang-timeout 1e300", "1e300");
     assert_usage("serve --max-delay-ms inf", "inf");
     assert_usage("policy fifo srtf", "srtf");
