@@ -100,8 +100,8 @@ static int take_choices(const json_t *root, struct sy_job *job)
     o->spares_vectors = at == 1;
     SY_TRY(take_choice(root, "schedule", "kind", schedules, &at));
     o->schedule.kind = (enum sy_schedule_kind)at;
-    SY_TRY(
-        take_choice(root, "", "class", classes, &at)); /* the runtime's, which took it as it is */
+    SY_TRY(take_choice(root, "", "class", classes, &at));
+    job->opportunistic = at == 1;
     SY_TRY(take_choice(root, "", "precision", precisions, &at));
     o->precision = (enum sy_train_precision)at;
     if (o->schedule.kind >= SY_SCHEDULE_COSINE && o->schedule.steps <= o->schedule.warmup_steps)

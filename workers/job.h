@@ -4,6 +4,7 @@
 #ifndef SY_WORKERS_JOB_H
 #define SY_WORKERS_JOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "workers/job_data.h"
@@ -22,6 +23,7 @@ struct sy_job {
     double target_accuracy;        /* whoever watches is told when the end is below it; 0: none */
     uint64_t evaluate_every_steps; /* on the test set; 0: at the end only */
     uint64_t seed;
+    bool opportunistic; /* class */
     struct sy_data_spec data;
     struct sy_train_options options;
     uint64_t

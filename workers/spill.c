@@ -1,20 +1,20 @@
 #include "workers/spill.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/spill_room.h"
 
 #define TURN_SLICE_NS (20 * SY_NS_PER_MS)
 
-/* A chunk is on its way as two parts, one behind the other, so that the link does not stand still while this thread wakes up. */
+/* On its way are two parts, one behind the other, so that the link does not stand still while this thread wakes up: half a chunk, so that
+ * what an urgent swap waits for stays below a chunk where threads wake up late, too. */
 #define N_PARTS    2
-#define PART_BYTES (SY_LINK_CHUNK_BYTES / N_PARTS)
+#define PART_BYTES (SY_LINK_CHUNK_BYTES / 4)
 
 struct sy_spill {
     struct sy_device *device;
@@ -23,7 +23,8 @@ struct sy_spill {
     int slot;
     struct sy_stream *out, *back;
     struct sy_event *ends[N_PARTS]; /* of part n: ends[n % N_PARTS] */
-    unsigned char *host;
+    struct sy_spill_room *room; /* from the first wish on: fresh memory is slower than the link */
+    bool registered;            /* with the device */
     uint64_t bytes, pool_offset;
     uint64_t queued;             /* of bytes; what is not on its way has come */
     uint64_t n_queued, n_landed; /* parts */
@@ -51,12 +52,32 @@ int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
     return SY_OK;
 }
 
-static void give_host(struct sy_spill *s)
+static void give_room(struct sy_spill *s)
 {
-    if (s->host)
-        munmap(s->host, s->bytes);
-    s->host = NULL;
-    s->is_out = false;
+    if (s->registered)
+        SY_CLEANUP(sy_device_host_unregister(s->device, sy_spill_room_base(s->room)));
+    s->registered = false;
+    sy_spill_room_give(s->room);
+    s->room = NULL;
+}
+
+int sy_spill_prepare(struct sy_spill *s, uint64_t bytes)
+{
+    assert(!s->travels && !s->is_out && bytes > 0);
+    if (s->room && sy_spill_room_bytes(s->room) >= bytes)
+        return SY_OK;
+    give_room(s);
+    SY_TRY(sy_spill_room_take(bytes, &s->room));
+    s->registered = sy_device_host_register(s->device, sy_spill_room_base(s->room), bytes) == SY_OK;
+    if (!s->registered)
+        sy_log_warn("worker", "event=spill_not_pinned bytes=%llu why=\"%s\"",
+                    (unsigned long long)bytes, sy_error_text());
+    return SY_OK;
+}
+
+bool sy_spill_is_prepared(const struct sy_spill *s)
+{
+    return s && s->room && sy_spill_room_is_ready(s->room);
 }
 
 void sy_spill_destroy(struct sy_spill *s)
@@ -70,7 +91,7 @@ void sy_spill_destroy(struct sy_spill *s)
     for (int i = 0; i < N_PARTS; i++)
         sy_event_destroy(s->ends[i]);
     sy_link_board_set(s->board, s->slot, SY_LINK_NONE); /* it may have been under way */
-    give_host(s);
+    give_room(s);
     free(s);
 }
 
@@ -85,14 +106,8 @@ static void begin(struct sy_spill *s, uint64_t pool_offset, bool goes_out)
 
 int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
 {
-    assert(!s->travels && !s->host && bytes > 0);
-    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (host == MAP_FAILED)
-        return sy_error_set(SY_ENOMEM_HOST,
-                            "no host memory for %llu bytes that are to be spilled: %s",
-                            (unsigned long long)bytes, strerror(errno));
-    (void)madvise(host, bytes, MADV_HUGEPAGE); /* fewer faults; good without, too */
-    s->host = host;
+    SY_TRY(sy_spill_prepare(s, bytes));
+    sy_spill_room_hurry(s->room);
     s->bytes = bytes;
     begin(s, pool_offset, true);
     return SY_OK;
@@ -112,9 +127,10 @@ static int flying(const struct sy_spill *s)
 static int queue_part(struct sy_spill *s, uint64_t bytes)
 {
     struct sy_stream *stream = s->goes_out ? s->out : s->back;
+    unsigned char *host = sy_spill_room_base(s->room);
     sy_device_address at = sy_pool_address(s->pool, s->pool_offset + s->queued);
-    int status = s->goes_out ? sy_copy_d2h(stream, s->host + s->queued, at, bytes)
-                             : sy_copy_h2d(stream, at, s->host + s->queued, bytes);
+    int status = s->goes_out ? sy_copy_d2h(stream, host + s->queued, at, bytes)
+                             : sy_copy_h2d(stream, at, host + s->queued, bytes);
     SY_TRY(status);
     SY_TRY(sy_event_record(s->ends[s->n_queued % N_PARTS], stream));
     s->queued += bytes;
@@ -167,8 +183,6 @@ static int give_up(struct sy_spill *s, int status)
     s->n_landed = s->n_queued;
     sy_link_board_set(s->board, s->slot, SY_LINK_NONE);
     s->travels = false;
-    if (s->goes_out)
-        give_host(s);
     return sy_error_set(status, "%s", why);
 }
 
@@ -183,10 +197,7 @@ int sy_spill_step(struct sy_spill *s, bool *done)
         return SY_OK;
     s->travels = false;
     *done = true;
-    if (s->goes_out)
-        s->is_out = true;
-    else
-        give_host(s);
+    s->is_out = s->goes_out;
     return SY_OK;
 }
 
@@ -208,5 +219,5 @@ bool sy_spill_is_out(const struct sy_spill *s)
 void *sy_spill_host(struct sy_spill *s)
 {
     assert(s->is_out);
-    return s->host;
+    return sy_spill_room_base(s->room);
 }

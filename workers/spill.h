@@ -1,6 +1,6 @@
 /* One job's lasting memory on its way to host memory and back, chunk by chunk (AntMan's last resort, here without losing a bit).
  *
- * X: at most one chunk of SY_LINK_CHUNK_BYTES is on its way, and begins only when the link's rule lets it (runtime/wire/link_turn.h): an
+ * X: at most half a chunk of SY_LINK_CHUNK_BYTES is on its way, and begins only when the link's rule lets it (runtime/wire/link_turn.h): an
  * urgent swap waits for one chunk at most. One thread. */
 #ifndef SY_WORKERS_SPILL_H
 #define SY_WORKERS_SPILL_H
@@ -18,8 +18,12 @@ int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
                     struct sy_link_board *board, int slot, struct sy_spill **out);
 void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
 
-/* Out: takes host memory for `bytes` and copies there; ENOMEM_HOST. Back: copies what is in host memory to `pool_offset`, and gives the host
- * memory back at the end. */
+/* Takes host memory for a trip of so many bytes, so that its pages are there when the trip begins (workers/spill_room.h), and has the device pin
+ * it. Kept until the spill is destroyed. ENOMEM_HOST: a trip may be tried all the same, later. Not while it travels or is out. */
+int sy_spill_prepare(struct sy_spill *spill, uint64_t bytes);
+bool sy_spill_is_prepared(const struct sy_spill *spill); /* all pages are there; NULL: no */
+
+/* Out: prepares, if that was not done, and copies there; ENOMEM_HOST. Back: copies what is in host memory to `pool_offset`. */
 int sy_spill_begin_out(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
 void sy_spill_begin_back(struct sy_spill *spill, uint64_t pool_offset);
 /* At most one chunk, or nothing when it has to wait (for at most 20 ms); what it began may still be on its way. *done when all is there. After a

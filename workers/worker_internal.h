@@ -39,7 +39,7 @@ struct sy_worker {
     uint64_t job_id;
     bool job_started, has_turn,
         winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
-    struct sy_spill *spill; /* from the first one on */
+    struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
     uint64_t persistent_offset; /* of the job, in the pool */
     bool stop_after_return, evaluate_after_return;

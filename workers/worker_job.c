@@ -108,12 +108,28 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
     return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
 }
 
+/* Whoever may have to leave the pool has where to go from the start. If there is no room it is tried again when it has to leave. */
+static void prepare_spill(struct sy_worker *w)
+{
+    struct sy_train_needs needs;
+    sy_train_run_needs(w->job, &needs);
+    if (!needs.opportunistic || sy_device_get_properties(w->device)->unified)
+        return;
+    int status = sy_spill_create(w->device, w->pool, w->board, w->index, &w->spill);
+    if (status == SY_OK)
+        status = sy_spill_prepare(w->spill, needs.persistent_bytes);
+    if (status < 0)
+        sy_log_warn("worker", "event=spill_not_prepared job=%llu why=\"%s\"",
+                    (unsigned long long)w->job_id, sy_error_text());
+}
+
 int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
 {
     int status = bind_job(w, msg);
     if (status < 0 && w->job && w->job_id == msg->job)
         return end_job(w, status);
     SY_TRY(status);
+    prepare_spill(w);
     w->job_started = true;
     struct sy_message started = {.id = SY_MSG_JOB_STARTED};
     started.job_started =

@@ -34,6 +34,7 @@ struct entry {
     const void *from;
     uint64_t bytes;
     bool to_device;
+    sy_ns queued_ns; /* of a copy */
     struct host_event *event;
     uint64_t generation;
     void (*fn)(void *arg);
@@ -49,6 +50,7 @@ struct host_stream {
     bool stop;
     int status; /* D5 */
     unsigned head, n;
+    sy_ns free_ns; /* when the last copy's slot ended, or the last wait; the thread's alone */
     pthread_t thread;
     struct entry *ring; /* SY_STREAM_RING of them; NULL on a COMPUTE stream */
 };
@@ -72,15 +74,16 @@ static void wait_for_slot(sy_ns end)
         relax();
 }
 
-/* One copy over the emulated link: alpha, then chunk after chunk, each done no earlier than its slot. */
-static void copy_paced(struct sy_host_device *device, const struct entry *e)
+/* One copy over the emulated link: alpha, then chunk after chunk, each done no earlier than its slot. The link begins with it at `start`, as
+ * soon as it was queued and the one in front was over, however late this thread is: what waking up costs is not the link's. Returns the end. */
+static sy_ns copy_paced(struct sy_host_device *device, const struct entry *e, sy_ns start)
 {
     double gbps = device->base.spec.link_gbps;
     enum sy_link_direction direction = e->to_device ? SY_LINK_H2D : SY_LINK_D2H;
     uint64_t chunk = (uint64_t)SY_MIN((double)CHUNK_NS * gbps, (double)LARGEST_CHUNK);
     chunk = SY_MAX(chunk, (uint64_t)LEAST_CHUNK);
-    sy_ns end = sy_link_clock_reserve(device->clock, direction, sy_clock_now(),
-                                      device->base.spec.link_alpha_ns);
+    sy_ns end =
+        sy_link_clock_reserve(device->clock, direction, start, device->base.spec.link_alpha_ns);
     for (uint64_t at = 0; at < e->bytes; at += chunk) {
         uint64_t bytes = SY_MIN(chunk, e->bytes - at);
         /* Reserved from the last slot's end, not from now: what oversleeping lost is not lost to the link. */
@@ -88,6 +91,7 @@ static void copy_paced(struct sy_host_device *device, const struct entry *e)
         memcpy((char *)e->to + at, (const char *)e->from + at, bytes);
         wait_for_slot(end);
     }
+    return end;
 }
 
 void sy_host_paced_read(struct sy_device *base, uint64_t bytes)
@@ -97,8 +101,9 @@ void sy_host_paced_read(struct sy_device *base, uint64_t bytes)
     wait_for_slot(sy_link_clock_reserve(device->clock, SY_LINK_H2D, sy_clock_now(), duration));
 }
 
-static int copy_entry(struct sy_host_device *device, const struct entry *e)
+static int copy_entry(struct host_stream *s, const struct entry *e)
 {
+    struct sy_host_device *device = s->device;
     int status = sy_fault("copy_run");
     if (status < 0) {
         int expected = SY_OK;
@@ -106,7 +111,7 @@ static int copy_entry(struct sy_host_device *device, const struct entry *e)
         return status;
     }
     if (device->clock)
-        copy_paced(device, e);
+        s->free_ns = copy_paced(device, e, SY_MAX(e->queued_ns, s->free_ns));
     else
         memcpy(e->to, e->from, e->bytes);
     return SY_OK;
@@ -213,16 +218,18 @@ static int run_entry(struct host_stream *s, const struct entry *e, int status)
 {
     switch (e->kind) {
     case ENTRY_COPY:
-        return status < 0 ? status : copy_entry(s->device, e);
+        return status < 0 ? status : copy_entry(s, e);
     case ENTRY_LAUNCH:
         if (status == SY_OK)
             e->fn(e->arg);
+        s->free_ns = sy_clock_now();
         return status;
     case ENTRY_RECORD:
         signal_event(e->event, e->generation, status);
         return status;
     case ENTRY_WAIT: {
         int waited = await_event(e->event, e->generation, UINT64_MAX);
+        s->free_ns = sy_clock_now();
         return status < 0 ? status : waited;
     }
     }
@@ -351,7 +358,8 @@ static int stream_copy(struct sy_stream *stream, void *host, sy_device_address a
                       .to = to_device ? device : host,
                       .from = to_device ? host : device,
                       .bytes = bytes,
-                      .to_device = to_device};
+                      .to_device = to_device,
+                      .queued_ns = sy_clock_now()};
     return put_entry(stream, &e);
 }
 
