@@ -40,7 +40,8 @@ struct sy_binding {
     unsigned char *const
         *layer_params; /* per layer: start of its parameters; may be NULL if bytes == 0 */
     void *
-        workspace; /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run */
+        workspace; /* program workspace_bytes, SY_PARAM_ALIGN aligned; nothing in it survives a run. Without attach a run keeps
+                         nothing anywhere else, but in outputs: another process with the same program can go on with the next layer */
     const void *const *inputs; /* per graph input, plain row-major */
     void *const *outputs;      /* per graph output */
 };

@@ -174,6 +174,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
                                     .n_workers = core->n_workers,
                                     .max_queue = core->max_queue,
                                     .fetch_heads = config->fetch_heads && !config->whole_models,
+                                    .restarts = strcmp(core->spec.kind, "cuda") == 0,
                                     .whole_models = config->whole_models};
     struct sy_supervisor_config supervisor = {
         .program = config->worker_program,

@@ -56,10 +56,11 @@ struct sy_slab *sy_core_slab(struct sy_core *core);
 #define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
 
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
- * Refused when it can never fit: ENOMEM_DEVICE with the sizes. The name is the package's unless `name` is given. */
+ * Refused when it can never fit: ENOMEM_DEVICE with the sizes. The name is the package's unless `name` is given. What it may take of pool
+ * and image counts for the memory quota of `tenant` (NULL: nobody's); EBUSY or ENOMEM_DEVICE with the sizes when it is over that. */
 typedef void (*sy_core_done)(void *ctx, int status, const char *error);
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
-                      void *ctx);
+int sy_core_model_add(struct sy_core *core, const char *path, const char *name, const char *tenant,
+                      sy_core_done done, void *ctx);
 int sy_core_model_remove(struct sy_core *core, const char *name); /* EBUSY while it has requests */
 /* Borrowed until removed; ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
 int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out);

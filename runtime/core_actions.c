@@ -243,15 +243,18 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .model = (uint64_t)a->model,
         .batch = (uint64_t)a->batch,
         .workspace_offset = a->workspace_offset,
+        .first_layer = (uint64_t)a->first_layer,
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
+    core->n_continued += a->first_layer > 0;
     sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
-    sy_sched_expect(core->sched, r->id, sy_core_duration(core, a->model, r->guess));
+    if (a->first_layer == 0) /* else what was left when it was interrupted */
+        sy_sched_expect(core->sched, r->id, sy_core_duration(core, a->model, r->guess));
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 
@@ -387,6 +390,8 @@ void sy_core_pump(struct sy_core *core)
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     sy_core_models_leave(core);
+    while (sy_sched_next(core->sched, &a)) /* jobs that waited for their quota */
+        act(core, &a);
     core->pumping = false;
     set_alarm(core);
 }

@@ -48,6 +48,8 @@ struct sy_core_model {
         leaving; /* unloaded, and gone once what was on its way for it is through; nobody sees it */
     enum sy_core_model_state state;
     char *name, *path;
+    int tenant; /* that loaded it; -1: none */
+    uint64_t charged_bytes;
     struct sy_package *package;
     struct sy_group *groups;
     int n_groups;
@@ -74,7 +76,7 @@ struct sy_core_model {
 struct sy_core_tenant {
     char name[SY_CORE_TENANT_NAME];
     unsigned weight, hard_permille;
-    uint64_t memory_bytes; /* of training; 0: no limit */
+    uint64_t memory_bytes; /* of its jobs and models; 0: no limit */
     sy_ns used_ns;
     uint64_t named; /* when it was named last: core->n_named then */
 };
@@ -185,7 +187,7 @@ struct sy_core {
     struct sy_predictor *predictor;
     sy_ns last_finish_ns;             /* of a request */
     uint64_t n_spills, spilled_bytes; /* both ways */
-    uint64_t n_late, n_refused_late, n_interrupts;
+    uint64_t n_late, n_refused_late, n_interrupts, n_continued;
     uint64_t preempting_request;
     sy_ns preempted_ns;
     struct sy_account account;

@@ -45,7 +45,7 @@ static void trace_run(struct sy_core *core, const struct sy_core_request *r,
     const uint64_t *v = msg->spans.v;
     for (size_t g = 0; g < msg->spans.n / 4; g++) {
         sy_trace_span(core->trace, SY_TRACE_LINK, name, v[4 * g], v[4 * g + 1], r->id);
-        if (g > 0)
+        if (g > 0 && v[4 * g - 1] > 0) /* 0: a run that went on with this group */
             sy_trace_span(core->trace, SY_TRACE_WAIT, name, v[4 * g - 1], v[4 * g + 2], r->id);
     }
     sy_trace_span(core->trace, SY_TRACE_INFERENCE, name, msg->first_layer_ns, msg->end_ns, r->id);
@@ -72,6 +72,10 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     if (msg->status > 0 || (r && msg->spans.n > 4 * (size_t)core->models[r->model].n_groups))
         return sy_error_set(SY_EPROTO, "RUN_DONE with status %lld and %zu spans",
                             (long long)msg->status, msg->spans.n);
+    if (r && msg->next_layer >= (uint64_t)core->models[r->model].package->n_layers)
+        return sy_error_set(SY_EPROTO, "RUN_DONE stopped at layer %llu of model %s, which has %d",
+                            (unsigned long long)msg->next_layer, core->models[r->model].name,
+                            core->models[r->model].package->n_layers);
     if (r && r->report.worker == worker && msg->status == SY_OK) {
         report_run(r, msg);
         r->report.moved_bytes += msg->read_bytes;
@@ -84,6 +88,8 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     /* The scheduler first: it knows whether this worker has such a run. */
     if (msg->status == SY_OK || msg->status == SY_ECANCELED)
         sy_sched_arrived(core->sched, worker, msg->run, msg->n_arrived);
+    if (r && msg->status == SY_ECANCELED)
+        sy_sched_stopped_at(core->sched, worker, msg->run, (int)msg->next_layer);
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
 }

@@ -215,7 +215,7 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
     int id = free_id(core);
     SY_TRY(id);
     struct sy_core_model *m = &core->models[id];
-    *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING};
+    *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING, .tenant = -1};
     sy_predictor_forget(core->predictor, id);
     int status = sy_package_open(path, &m->package);
     if (status == SY_OK) {
@@ -249,6 +249,31 @@ static bool name_is_taken(const struct sy_core *core, int self)
     return false;
 }
 
+/* All that it could take, whether others leave it that much or not: so no tenant's charge depends on what others do. */
+static int charge(struct sy_core *core, struct sy_core_model *m, const char *tenant)
+{
+    char what[SY_CORE_MODEL_NAME + SY_CORE_TENANT_NAME + 32];
+    int index;
+    uint64_t bytes = SY_MIN(m->heads.pool_bytes, sy_pool_size(core->pool));
+    bytes += core->unified ? 0 : m->package->weights_bytes;
+    bytes = SY_MAX(bytes, 1); /* whoever has models keeps his place */
+    if (!tenant)
+        return SY_OK;
+    SY_TRY(sy_core_tenant_find(core, tenant, &index));
+    snprintf(what, sizeof what, "model '%s' of tenant '%s'", m->name, tenant);
+    SY_TRY(sy_sched_charge(core->sched, index, bytes, what));
+    m->tenant = index;
+    m->charged_bytes = bytes;
+    return SY_OK;
+}
+
+static void give_charge_back(struct sy_core *core, struct sy_core_model *m)
+{
+    if (m->tenant >= 0)
+        sy_sched_release(core->sched, m->tenant, m->charged_bytes);
+    m->tenant = -1;
+}
+
 static void drop_model(struct sy_core *core, int model)
 {
     struct sy_message message = {.id = SY_MSG_MODEL_DROP, .model_drop = {.model = (uint64_t)model}};
@@ -260,6 +285,7 @@ static void drop_model(struct sy_core *core, int model)
             core->workers[w].has[model] = SY_HAS_NOT;
     }
     core->gone_ns += core->models[model].account.used_ns;
+    give_charge_back(core, &core->models[model]);
     free_model(&core->models[model]);
 }
 
@@ -307,8 +333,8 @@ int sy_core_n_left(const struct sy_core *core)
     return n;
 }
 
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, sy_core_done done,
-                      void *ctx)
+int sy_core_model_add(struct sy_core *core, const char *path, const char *name, const char *tenant,
+                      sy_core_done done, void *ctx)
 {
     int id;
     if (core->draining)
@@ -325,6 +351,11 @@ int sy_core_model_add(struct sy_core *core, const char *path, const char *name, 
         return sy_error_set(SY_EBUSY,
                             "there is a model '%s' already; unload it first, or give another name",
                             own_name);
+    }
+    int charged = charge(core, m, tenant);
+    if (charged < 0) {
+        free_model(m);
+        return charged;
     }
     m->done = done;
     m->done_ctx = ctx;

@@ -101,6 +101,8 @@ static json_t *model_json(struct sy_core *core, int i)
         sy_residency_n_head(r, i), "requests_per_s", sy_core_heads_rate(m, sy_clock_now()),
         "predicted_swap_ns", count(sy_core_heads_predict(core, i)), "link_bytes",
         count(m->link_bytes), "device_ns", count(m->account.used_ns));
+    json_object_set_new(json, "tenant",
+                        m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);
     json_decref(more);
     return json;
@@ -134,6 +136,22 @@ static double left_of(const struct sy_core_job *j, const struct sy_sched_job_vie
            (double)(j->total_steps - j->step);
 }
 
+/* Of one that has not started: what it lacks. */
+static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j,
+                         const struct sy_sched_job_view *view)
+{
+    if (j->state == SY_JOB_QUEUED)
+        return json_sprintf("a worker: each job has one of the %d, the last is left to requests "
+                            "(serve --workers)",
+                            core->n_workers);
+    if (j->state == SY_JOB_PREPARING && view->persistent_bytes > 0 && !view->admitted)
+        return json_sprintf(
+            "memory: %llu bytes that last and %llu for an iteration, beside the other jobs, the "
+            "largest model and its tenant's quota",
+            (unsigned long long)view->persistent_bytes, (unsigned long long)view->ephemeral_bytes);
+    return json_null();
+}
+
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
     static const char *const states[] = {"queued",   "preparing", "starting",
@@ -164,6 +182,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     struct sy_sched_job_view view;
     if (!sy_sched_job_view(core->sched, j->id, &view))
         return json;
+    json_object_set_new(json, "waits_for", waits_for(core, j, &view));
     json_object_set_new(json, "lane", json_integer(view.lane));
     json_object_set_new(json, "admitted", json_boolean(view.admitted));
     json_object_set_new(json, "persistent_offset", count(view.persistent_offset));
@@ -235,15 +254,16 @@ static json_t *lanes_json(const struct sy_core *core)
 
 static json_t *counters_json(const struct sy_core *core)
 {
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "link_bytes",
-        count(core->link_bytes), "gathered", count(sy_core_batch_n_sent(core->batches)), "spills",
-        count(core->n_spills), "spilled_bytes", count(core->spilled_bytes), "late",
-        count(core->n_late), "refused_late", count(core->n_refused_late), "interrupts",
-        count(core->n_interrupts), "requests", count(core->n_done + core->n_failed), "failed",
-        count(core->n_failed), "swaps", count(core->n_swaps), "evictions",
-        count(sy_sched_n_evicted(core->sched)), "preemptions", count(core->n_preemptions),
-        "moved_bytes", count(core->moved_bytes), "storage_bytes", count(core->storage_bytes));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "link_bytes", count(core->link_bytes), "gathered",
+                     count(sy_core_batch_n_sent(core->batches)), "spills", count(core->n_spills),
+                     "spilled_bytes", count(core->spilled_bytes), "late", count(core->n_late),
+                     "refused_late", count(core->n_refused_late), "interrupts",
+                     count(core->n_interrupts), "continued", count(core->n_continued), "requests",
+                     count(core->n_done + core->n_failed), "failed", count(core->n_failed), "swaps",
+                     count(core->n_swaps), "evictions", count(sy_sched_n_evicted(core->sched)),
+                     "preemptions", count(core->n_preemptions), "moved_bytes",
+                     count(core->moved_bytes), "storage_bytes", count(core->storage_bytes));
 }
 
 int sy_core_status(struct sy_core *core, json_t **out)

@@ -23,10 +23,10 @@ static void core_infer_cancel(void *core, uint64_t id)
     sy_core_infer_cancel(core, id);
 }
 
-static int core_model_add(void *core, const char *path, const char *name, sy_core_done done,
-                          void *ctx)
+static int core_model_add(void *core, const char *path, const char *name, const char *tenant,
+                          sy_core_done done, void *ctx)
 {
-    return sy_core_model_add(core, path, name, done, ctx);
+    return sy_core_model_add(core, path, name, tenant, done, ctx);
 }
 
 static int core_model_remove(void *core, const char *name)

@@ -169,15 +169,17 @@ static int do_models(const struct sy_rpc_request *request, json_t *params)
 
 static int do_model_load(const struct sy_rpc_request *request, json_t *params)
 {
-    const char *path;
+    const char *path, *tenant = NULL;
     struct later *later = NULL;
     int status;
 
     SY_TRY(need_text(params, "path", &path));
+    if (json_object_get(params, "tenant"))
+        SY_TRY(need_text(params, "tenant", &tenant));
     SY_TRY(later_create(request, &later));
     status = handlers_of(request)->model_add(core_of(request), path,
                                              json_string_value(json_object_get(params, "name")),
-                                             later_done, later);
+                                             tenant, later_done, later);
     if (status < 0)
         later_free(later);
     return status;

@@ -29,7 +29,8 @@ struct sy_rpc_handlers {
                  const uint64_t *outputs, const struct sy_core_infer_options *options,
                  sy_core_infer_done done, void *ctx, uint64_t *out_id);
     void (*infer_cancel)(void *core, uint64_t id);
-    int (*model_add)(void *core, const char *path, const char *name, sy_core_done done, void *ctx);
+    int (*model_add)(void *core, const char *path, const char *name, const char *tenant,
+                     sy_core_done done, void *ctx);
     int (*model_remove)(void *core, const char *name);
     int (*model_evict)(void *core, const char *name, bool image_too);
     int (*job_submit)(void *core, const char *text, sy_core_done done, void *ctx,

@@ -171,7 +171,7 @@ int core_rig_add(struct core_rig *r, const char *name, struct core_done *done)
     char path[128];
     snprintf(path, sizeof path, "%s/%s.sypkg", r->folder, name);
     *done = (struct core_done){0};
-    assert_int_equal(sy_core_model_add(r->core, path, NULL, core_rig_done, done), SY_OK);
+    assert_int_equal(sy_core_model_add(r->core, path, NULL, NULL, core_rig_done, done), SY_OK);
     return core_rig_wait_done(r, done, "the model's callback");
 }
 

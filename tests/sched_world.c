@@ -40,6 +40,28 @@ int world_n_running(const struct world *w)
     return n;
 }
 
+static void write_pool(struct world *w, uint64_t at, uint64_t bytes, uint64_t what)
+{
+    assert_true(w->pool_bytes <= MAX_CELLS * CELL && at % CELL == 0 && bytes % CELL == 0);
+    for (uint64_t cell = at / CELL; cell < (at + bytes) / CELL; cell++)
+        w->content[cell] = what;
+}
+
+/* S8: what it goes on with is as it left it. */
+static void do_run(struct world *w, const struct sy_sched_action *a)
+{
+    uint64_t bytes = (uint64_t)a->batch * MIB;
+    assert_true(a->workspace_offset + bytes <= w->pool_bytes);
+    if (a->first_layer > 0) {
+        assert_int_equal(a->first_layer, w->stopped_at[a->request]);
+        for (uint64_t at = a->workspace_offset; at < a->workspace_offset + bytes; at += CELL)
+            assert_true(w->content[at / CELL] == a->request);
+        w->n_continued++;
+    }
+    w->stopped_at[a->request] = 0;
+    write_pool(w, a->workspace_offset, bytes, a->request);
+}
+
 static void do_load(struct world *w, const struct sy_sched_action *a)
 {
     bool more = w->workers[a->worker] == LOADED && w->run_of[a->worker] == a->run;
@@ -55,8 +77,11 @@ static void do_load(struct world *w, const struct sy_sched_action *a)
     w->run_of[a->worker] = a->run;
     w->request_of[a->worker] = a->request;
     w->n_loads++;
-    for (int g = a->first_group; g < a->first_group + a->n_groups; g++)
+    for (int g = a->first_group; g < a->first_group + a->n_groups; g++) {
         assert_true(a->places[g].after_group < g);
+        if (!a->places[g].resident)
+            write_pool(w, a->places[g].offset, a->places[g].bytes, 0);
+    }
 }
 
 static void do_end(struct world *w, const struct sy_sched_action *a)
@@ -103,12 +128,15 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         w->still[a->worker] = false;
         check_job_memory(w, a->worker, a->persistent_offset, w->persistent[a->job]);
         check_job_memory(w, a->worker, a->ephemeral_offset, w->ephemeral[a->job]);
+        write_pool(w, a->persistent_offset, w->persistent[a->job], 0);
+        write_pool(w, a->ephemeral_offset, w->ephemeral[a->job], 0);
         break;
     case SY_DO_JOB_TURN:
         assert_int_equal(w->workers[a->worker], WAITING_TURN);
         assert_int_equal(world_n_running(w), 0);
         assert_false(w->held[a->worker]);
         check_job_memory(w, a->worker, a->ephemeral_offset, w->ephemeral[a->job]);
+        write_pool(w, a->ephemeral_offset, w->ephemeral[a->job], 0);
         w->workers[a->worker] = TRAINING;
         w->turn_at[a->worker] = a->ephemeral_offset;
         w->keeps[a->worker] = a->keeps;
@@ -125,6 +153,7 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         w->workers[a->worker] = RETURNING;
         w->persistent_at[a->job] = a->persistent_offset;
         check_job_memory(w, a->worker, a->persistent_offset, w->persistent[a->job]);
+        write_pool(w, a->persistent_offset, w->persistent[a->job], 0);
         break;
     case SY_DO_JOB_YIELD:
         assert_int_equal(w->workers[a->worker], TRAINING);
@@ -192,7 +221,7 @@ static void act(struct world *w, const struct sy_sched_action *a)
         assert_true(w->run_of[a->worker] == a->run);
         assert_int_equal(world_n_running(w), 0); /* S1 */
         assert_false(world_trains(w));
-        assert_true(a->workspace_offset + (uint64_t)a->batch * MIB <= w->pool_bytes);
+        do_run(w, a);
         w->workers[a->worker] = RUNNING;
         w->n_runs++;
         break;
@@ -243,6 +272,11 @@ void world_finish_read(struct world *w, int i, bool ok)
 void world_finish_run(struct world *w, int worker, int status)
 {
     bool fetched = w->fetching[worker] && status == SY_OK;
+    if (w->interrupted[worker] && status == SY_ECANCELED) {
+        int layer = w->stops_at ? w->stops_at : (int)world_pick(w, 10);
+        w->stopped_at[w->request_of[worker]] = layer;
+        sy_sched_stopped_at(w->s, worker, w->run_of[worker], layer);
+    }
     w->workers[worker] = IDLE;
     w->interrupted[worker] = w->fetching[worker] = false;
     w->n_fetched += fetched;

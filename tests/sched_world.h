@@ -12,6 +12,8 @@
 #define N_WORKERS 4
 #define N_MODELS  5
 #define MAX_IDS   4096
+#define CELL      (MIB / 2) /* all sizes here are multiples of it */
+#define MAX_CELLS 1024
 
 enum worker_doing {
     AWAY,
@@ -46,7 +48,11 @@ struct world {
     bool fetching[N_WORKERS];
     int n_fetches, n_fetched;
     bool interrupted[N_WORKERS], mixed; /* mixed: requests of several classes */
-    uint64_t job_mib;                   /* 0: any */
+    uint64_t content
+        [MAX_CELLS]; /* of the pool: the request that computed there last; 0: something else */
+    int stops_at, stopped_at[MAX_IDS]; /* layers; stops_at 0: any */
+    int n_continued;
+    uint64_t job_mib; /* 0: any */
     bool opportunistic[MAX_IDS];
     int n_spills;
     bool no_progress; /* jobs whose workers die had finished no iteration on them */

@@ -325,12 +325,12 @@ static void test_all_workers_given_up(void **state)
     core_rig_kill(&r, 1);
     core_rig_await_deaths(&r, 2);
     core_rig_submit(&r, &job_done, &job);
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_OK);
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, NULL, core_rig_done, &done), SY_OK);
     assert_int_equal(core_rig_wait_done(&r, &done, "the model's refusal"), SY_EPEER);
     assert_non_null(strstr(done.error, "no worker is left"));
     assert_int_equal(core_rig_wait_done(&r, &job_done, "the job's refusal"), SY_EPEER);
     assert_true(core_rig_job_is(&r, job, "failed"));
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_EPEER);
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, NULL, core_rig_done, &done), SY_EPEER);
     assert_int_equal(sy_core_job_submit(r.core, "{}", NULL, NULL, &job), SY_EPEER);
     core_rig_close(&r);
 }

@@ -51,7 +51,7 @@ static void change_rules(struct world *w)
     world_settle(w);
 }
 
-static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
+static int random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
 {
     static struct world w;
     world_make(&w, unified, pool_mib, seed);
@@ -88,17 +88,20 @@ static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
     }
     world_drain(&w);
     sy_sched_destroy(w.s);
+    return w.n_continued;
 }
 
 static void test_random(void **state)
 {
+    int n_continued = 0;
     (void)state;
     uint64_t seed = seed_from_environment();
     printf("SY_SEED=%llu\n", (unsigned long long)seed);
     for (uint64_t i = 0; i < 12; i++) {
-        random_walk(true, 60 + 30 * (i % 4), seed + i);
-        random_walk(false, 60 + 30 * (i % 4), seed + 100 + i);
+        n_continued += random_walk(true, 60 + 30 * (i % 4), seed + i);
+        n_continued += random_walk(false, 60 + 30 * (i % 4), seed + 100 + i);
     }
+    assert_true(n_continued > 0); /* S8 */
 }
 
 /* ---- by name -------------------------------------------------------------------------------------- */
@@ -365,6 +368,36 @@ static void test_urgent_request_interrupts(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Beside the urgent one if its workspace has room there; else that one has the room, and the other starts again. */
+static void interrupt_in(uint64_t pool_mib, int n_continued)
+{
+    static struct world w;
+    world_make(&w, true, pool_mib, 2);
+    w.check_fifo = false;
+    w.stops_at = 7;
+    assert_int_equal(request_of(&w, 0, 2, 0), SY_OK); /* 16 MiB and 1 */
+    for (int i = 0; i < 50 && world_n_running(&w) == 0; i++)
+        world_deliver(&w, false);
+    assert_int_equal(request_of(&w, 4, 0, 0), SY_OK); /* 80 MiB and 1 */
+    assert_int_equal(w.n_interrupts, 1);
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w.workers[i] == RUNNING && w.interrupted[i])
+            world_finish_run(&w, i, SY_ECANCELED);
+    world_drain(&w);
+    for (int id = 1; id <= 2; id++)
+        assert_int_equal(w.end_status[id], SY_OK);
+    assert_int_equal(w.n_continued, n_continued);
+    sy_sched_destroy(w.s);
+}
+
+static void test_interrupted_goes_on_where_it_stopped(void **state)
+{
+    (void)state;
+    interrupt_in(400, 1);
+    interrupt_in(82, 1);
+    interrupt_in(81, 0);
+}
+
 static void test_late_by_prediction_is_refused(void **state)
 {
     (void)state;
@@ -399,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_queue_is_bounded),
         cmocka_unit_test(test_no_worker_left_ends_all),
         cmocka_unit_test(test_urgent_request_interrupts),
+        cmocka_unit_test(test_interrupted_goes_on_where_it_stopped),
         cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_random),

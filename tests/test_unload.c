@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/status.h"
 #include "tests/server_fixture.h"
 
 static const char *const names[] = {"tiny_cnn", "mlp", "bert_tiny"};
@@ -66,8 +67,98 @@ static void models_leave_while_their_heads_come(void **state)
     fixture_finish(&f);
 }
 
+/* ---- whose they are ------------------------------------------------------------------------------------ */
+
+static int load_for(struct fixture *f, const char *name, const char *as, const char *tenant)
+{
+    char params[900], *answer = NULL;
+    snprintf(params, sizeof params,
+             "{\"path\": \"%s/%s/1/model.sypkg\", \"name\": \"%s\", \"tenant\": \"%s\"}",
+             fixture_models(), name, as, tenant);
+    int status = sy_client_call(f->client, "model_load", params, &answer);
+    free(answer);
+    return status;
+}
+
+static void limit(struct fixture *f, const char *tenant, json_int_t bytes)
+{
+    json_decref(fixture_call(f, "tenant",
+                             json_pack("{s:s, s:I}", "tenant", tenant, "memory_bytes", bytes)));
+}
+
+static json_int_t used_by(struct fixture *f, const char *tenant)
+{
+    json_int_t used = -1;
+    size_t i;
+    json_t *entry, *status = fixture_status(f);
+    json_array_foreach(json_object_get(json_object_get(status, "rules"), "tenants"), i, entry)
+    {
+        if (strcmp(json_string_value(json_object_get(entry, "tenant")), tenant) == 0)
+            used = json_integer_value(json_object_get(entry, "memory_used_bytes"));
+    }
+    json_decref(status);
+    return used;
+}
+
+static bool is_of(struct fixture *f, const char *name, const char *tenant)
+{
+    bool same = false;
+    size_t i;
+    json_t *model, *list = fixture_call(f, "models", json_object());
+    json_array_foreach(list, i, model)
+    {
+        const char *whose = json_string_value(json_object_get(model, "tenant"));
+        if (strcmp(json_string_value(json_object_get(model, "name")), name) == 0)
+            same = tenant ? whose && strcmp(whose, tenant) == 0 : whose == NULL;
+    }
+    json_decref(list);
+    return same;
+}
+
+static void a_tenants_models_count_for_its_quota(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "tenants");
+    const char *const args[] = {"--models",
+                                fixture_models(),
+                                "--device",
+                                "emulated,link-gbps=2",
+                                "--pool-bytes",
+                                "64M",
+                                "--image-bytes",
+                                "64M",
+                                NULL};
+    fixture_start(&f, args);
+    assert_true(is_of(&f, "mlp", NULL));
+    limit(&f, "blue", 1000); /* less than any */
+    assert_int_equal(load_for(&f, "mlp", "blue_1", "blue"), SY_ENOMEM_DEVICE);
+    assert_non_null(strstr(sy_client_error(f.client), "quota"));
+    assert_non_null(strstr(sy_client_error(f.client), "blue"));
+    assert_int_equal(used_by(&f, "blue"), 0);
+    limit(&f, "blue", 0);
+    assert_int_equal(load_for(&f, "mlp", "blue_1", "blue"), SY_OK);
+    json_int_t one = used_by(&f, "blue");
+    assert_true(one > 0);
+    assert_true(is_of(&f, "blue_1", "blue"));
+    limit(&f, "blue", one + one / 2); /* not two of them */
+    assert_int_equal(load_for(&f, "mlp", "blue_2", "blue"), SY_EBUSY);
+    assert_int_equal(load_for(&f, "mlp", "red_1", "red"), SY_OK); /* nobody else notices */
+    assert_true(used_by(&f, "red") == one && used_by(&f, "blue") == one);
+    json_decref(fixture_call(&f, "model_unload", json_pack("{s:s}", "model", "blue_1")));
+    for (int i = 0; i < 1000 && used_by(&f, "blue") > 0; i++)
+        sy_client_result_free(fixture_infer(&f, "tiny_cnn", 1, 0, NULL));
+    assert_int_equal(used_by(&f, "blue"), 0);
+    assert_int_equal(load_for(&f, "mlp", "blue_2", "blue"), SY_OK);
+    assert_int_equal(load_for(&f, "no_such", "blue_3", "blue"), SY_ENOTFOUND);
+    assert_int_equal(used_by(&f, "blue"), one);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_leave_while_their_heads_come)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models_leave_while_their_heads_come),
+                                       cmocka_unit_test(a_tenants_models_count_for_its_quota)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

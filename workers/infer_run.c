@@ -70,12 +70,14 @@ static int interrupted(void)
 
 /* What computes here stops between any two layers; what only enqueues, between groups, which it may have captured whole. */
 static int run_layers(const struct sy_infer_run *run, const struct sy_binding *binding, int first,
-                      int end)
+                      int end, struct sy_infer_times *times)
 {
     int step = run->engine->attach ? end - first : 1;
     for (int i = first; i < end; i += step) {
-        if (run->is_interrupted(run->ctx))
+        if (run->is_interrupted(run->ctx)) {
+            times->next_layer = run->engine->attach ? 0 : i;
             return interrupted();
+        }
         SY_TRY(run->engine->program_run(run->program, binding, i, step));
     }
     return SY_OK;
@@ -88,12 +90,12 @@ static int run_group(const struct sy_infer_run *run, const struct sy_binding *bi
     SY_TRY(sy_transfer_wait(run->transfer, g, run->compute, run->beat, run->ctx));
     sy_ns start = sy_clock_now();
     times->wait_ns += start - asked;
-    if (g == 0)
+    int first = SY_MAX(run->group_layers[g], run->first_layer);
+    if (first == run->first_layer)
         times->first_layer_ns = start;
-    int first = run->group_layers[g];
     if (sy_transfer_group(run->transfer, g)->direct)
         read_directly(run, g, times);
-    SY_TRY(run_layers(run, binding, first, sy_infer_group_end(run, g)));
+    SY_TRY(run_layers(run, binding, first, sy_infer_group_end(run, g), times));
     SY_TRY(sy_transfer_computed(run->transfer, g, run->compute));
     if (times->compute_spans) {
         times->compute_spans[2 * g] = start;
@@ -158,7 +160,10 @@ static int finish(const struct sy_infer_run *run, int status, struct sy_infer_ti
 
 int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
 {
+    int first = 0;
     assert(run->n_groups >= 1 && run->group_layers[0] == 0);
+    while (run->first_layer >= sy_infer_group_end(run, first))
+        first++;
     unsigned char **params = calloc((size_t)run->package->n_layers, sizeof *params);
     if (!params)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", run->package->n_layers);
@@ -171,7 +176,8 @@ int sy_infer_run(const struct sy_infer_run *run, struct sy_infer_times *times)
     };
     int status = SY_OK;
     times->wait_ns = times->read_bytes = 0;
-    for (int g = 0; g < run->n_groups && status == SY_OK; g++)
+    times->next_layer = 0;
+    for (int g = first; g < run->n_groups && status == SY_OK; g++)
         status = run_group(run, &binding, g, times);
     status = finish(run, status, times);
     times->end_ns = sy_clock_now();

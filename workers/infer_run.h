@@ -20,6 +20,7 @@ struct sy_infer_run {
     const int
         *group_layers; /* first layer of each group; n_groups of them, ascending, the first is 0 */
     int n_groups;
+    int first_layer;           /* what those in front of it computed is in workspace and outputs */
     int64_t batch;             /* that the program was made for */
     uint64_t workspace_offset; /* in the pool */
     const void *const *inputs; /* in the graph's order */
@@ -34,7 +35,8 @@ struct sy_infer_run {
 struct sy_infer_times {
     sy_ns first_layer_ns; /* when the first group's layers began */
     sy_ns end_ns;
-    sy_ns wait_ns;       /* the compute thread stood waiting for groups */
+    sy_ns wait_ns; /* the compute thread stood waiting for groups */
+    int next_layer; /* interrupted: where another run can go on, in any process; 0: from the beginning only */
     uint64_t read_bytes; /* of tables that stay in the host image; they crossed the link too */
     sy_ns *
         compute_spans; /* 2 a group: start, end; room for 2 * n_groups, the caller's; may be NULL */

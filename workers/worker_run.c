@@ -28,6 +28,7 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
         .end_ns = times->end_ns,
         .wait_ns = times->wait_ns,
         .read_bytes = times->read_bytes,
+        .next_layer = (uint64_t)times->next_layer,
         .spans = spans,
     };
     if (w->loaded)
@@ -37,14 +38,19 @@ static int send_done(struct sy_worker *w, uint64_t run, int status,
 }
 
 /* A device that failed is lost to this process: it ends, and the runtime runs the request again elsewhere (W5). */
-static int fail_run(struct sy_worker *w, uint64_t run, int status)
+static int fail_run_at(struct sy_worker *w, uint64_t run, int status, int next_layer)
 {
     if (status == SY_EDEVICE)
         return status;
-    struct sy_infer_times none = {0};
+    struct sy_infer_times none = {.next_layer = next_layer};
     if (w->loaded)
         sy_transfer_end(w->transfer);
     return send_done(w, run, status, &none, (struct sy_u64s){0});
+}
+
+static int fail_run(struct sy_worker *w, uint64_t run, int status)
+{
+    return fail_run_at(w, run, status, 0);
 }
 
 static int check_direct(const struct sy_worker *w, const struct sy_worker_model *model, int g)
@@ -237,6 +243,11 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         return sy_error_set(SY_EPROTO,
                             "RUN %llu of model %s before all of its %d groups were LOADed",
                             (unsigned long long)msg->run, model->package->name, model->n_groups);
+    if (msg->first_layer >= (uint64_t)model->package->n_layers ||
+        (msg->first_layer > 0 && w->engine->attach))
+        return sy_error_set(SY_EPROTO, "RUN %llu of model %s from layer %llu on",
+                            (unsigned long long)msg->run, model->package->name,
+                            (unsigned long long)msg->first_layer);
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, &program));
     SY_TRY(check_range("workspace", msg->workspace_offset,
                        w->engine->program_workspace_bytes(program), sy_pool_size(w->pool)));
@@ -255,6 +266,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .transfer = w->transfer,
         .group_layers = model->group_layers,
         .n_groups = model->n_groups,
+        .first_layer = (int)msg->first_layer,
         .batch = (int64_t)msg->batch,
         .workspace_offset = msg->workspace_offset,
         .inputs = (const void *const *)tensors[0],
@@ -283,8 +295,8 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     struct sy_infer_times times = {0};
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
-    status =
-        status < 0 ? fail_run(w, msg->run, status) : send_done(w, msg->run, status, &times, spans);
+    status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)
+                        : send_done(w, msg->run, status, &times, spans);
     free(spans.v);
     return status;
 }

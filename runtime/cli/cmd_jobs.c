@@ -25,6 +25,8 @@ static void print_job(const json_t *job, double elapsed_ns)
            elapsed_ns > 0 ? 100 * sy_cli_number(job, "device_ns") / elapsed_ns : 0, until,
            sy_cli_number(job, "persistent_bytes") / 1e6,
            sy_cli_number(job, "ephemeral_bytes") / 1e6);
+    if (json_is_string(json_object_get(job, "waits_for")))
+        printf("      waits for %s\n", sy_cli_word(job, "waits_for"));
     if (*sy_cli_word(job, "error") && strcmp(sy_cli_word(job, "error"), "-") != 0)
         printf("      %s\n", sy_cli_word(job, "error"));
 }

@@ -34,7 +34,7 @@ static int show(sy_client *client)
     printf("train share  %.0f %% of the time, whatever requests come\n",
            100 * sy_cli_number(rules, "train_share"));
     printf(
-        "\ntenant                weight  hard share     memory of training        device time\n");
+        "\ntenant                weight  hard share     memory                    device time\n");
     json_array_foreach(json_object_get(rules, "tenants"), i, tenant) printf(
         "%-20s  %6.0f  %8.0f %%  %8.0f of %6.0f MB%s  %10.1f s\n",
         json_string_value(json_object_get(tenant, "tenant")), sy_cli_number(tenant, "weight"),
@@ -101,7 +101,7 @@ static const struct sy_cli_option options[] = {
                 "what follows is for this tenant (a job file's \"tenant\", a request's)"},
     [WEIGHT] = {"weight", "N", "its share beside others' under 'weighted'"},
     [HARD_SHARE] = {"hard-share", "X", "0 to 1: its jobs never get more of the device; 0: elastic"},
-    [MEMORY] = {"memory", "BYTES", "its jobs' memory together; 0: no limit"},
+    [MEMORY] = {"memory", "BYTES", "its jobs' memory and its models' together; 0: no limit"},
     {NULL, NULL, NULL}};
 
 int sy_cmd_policy(int argc, char **argv)

@@ -62,7 +62,10 @@ static const struct sy_cli_option options[] = {
     {"pool-bytes", "SIZE", "device memory: 400M is 400*10^6, 400Mi is 400*2^20"},
     {"image-bytes", "SIZE", "host image of a discrete device"},
     {"slab-bytes", "SIZE", "memory of request and response tensors; default 256Mi"},
-    {"workers", "N", "worker processes; one less trains jobs at once; default 4"},
+    {"workers", "N",
+     "worker processes, 2 to 64; each job that trains has one, the last is left to requests, so N "
+     "- 1 train at "
+     "once and others wait; default 4"},
     {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
     {"cores", "LIST", "compute cores, as 0-3"},
     {"socket", "PATH",
@@ -436,7 +439,7 @@ static int start(struct serve *serve)
         const struct package_path *package = &serve->packages[i];
 
         SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL,
-                                 loaded, serve));
+                                 NULL, loaded, serve));
     }
     if (serve->policy)
         SY_TRY(set_policy(serve));

@@ -421,13 +421,13 @@ static void note_yield(struct sy_admission *a, sy_ns took)
     a->yield_ns += took / 8 - a->yield_ns / 8;
 }
 
-static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns now)
+static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns now, bool loses)
 {
     struct entry e = a->running;
     assert(a->busy);
     if (a->preempting) {
         note_yield(a, now - SY_MIN(now, a->yields_from_ns));
-        e.lost_ns += now - SY_MIN(now, a->running_from_ns);
+        e.lost_ns += loses ? now - SY_MIN(now, a->running_from_ns) : 0;
     }
     e.turn = FIRST_TURN - 1 - a->n_put_back++;
     e.is.duration = duration;
@@ -476,12 +476,17 @@ void sy_admission_paused(struct sy_admission *a, sy_ns now)
 {
     struct sy_duration left = left_of_running(a, now);
     left.expected_ns = (sy_ns)((double)left.expected_ns / a->stretch);
-    put_back(a, left, now);
+    put_back(a, left, now, false);
 }
 
 void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now)
 {
-    put_back(a, duration, now);
+    put_back(a, duration, now, true);
+}
+
+void sy_admission_set_restarts(struct sy_admission *a, bool restarts)
+{
+    a->config.restarts = restarts;
 }
 
 void sy_admission_done(struct sy_admission *a)

@@ -90,6 +90,8 @@ void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns 
 void sy_admission_paused(struct sy_admission *a, sy_ns now);
 /* The running one stopped, or its worker died: it is first in its class again, and takes so long. */
 void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now);
+/* Whether the running one would start over if it gave way now (as `restarts`). */
+void sy_admission_set_restarts(struct sy_admission *a, bool restarts);
 void sy_admission_done(struct sy_admission *a);
 /* Takes a waiting one out. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);

@@ -157,6 +157,7 @@ static void drop_waiting(struct sy_sched *s, struct request *r, int status, cons
     (void)sy_admission_cancel(s->admission, r->id);
     unlink_request(s, r);
     sy_sched_end(s, r, status, why);
+    sy_sched_forget_workspace(s, r);
     sy_sched_free_request(r);
 }
 
@@ -270,11 +271,12 @@ static void finish_run(struct sy_sched *s, struct request *r)
             sy_admission_done(s->admission);
         else
             (void)sy_admission_cancel(s->admission, r->id);
+        sy_sched_forget_workspace(s, r);
         sy_sched_free_request(r);
         return;
     }
     if (was_active)
-        sy_admission_again(s->admission, r->duration, s->now);
+        sy_sched_leave_device(s, r);
     r->worker = -1;
     r->n_loaded = 0;
     r->run_sent = r->restarting = r->worker_through = r->interrupted = false;
@@ -524,8 +526,11 @@ static void prefetch(struct sy_sched *s)
 static void interrupt_for_more_urgent(struct sy_sched *s)
 {
     struct sy_admission_request running;
-    if (!s->active || !s->active->run_sent || s->active->worker_through)
+    const struct request *head = head_of_queue(s);
+    if (!s->active || !s->active->run_sent || s->active->worker_through || !head)
         return;
+    if (!s->active->interrupted)
+        sy_admission_set_restarts(s->admission, !sy_sched_would_keep(s, head));
     if (sy_admission_next(s->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
         return;
     s->active->interrupted = true;
@@ -558,6 +563,8 @@ static void run_active(struct sy_sched *s)
     a->model = r->model;
     a->batch = r->batch;
     a->workspace_offset = s->lane_offset;
+    a->first_layer = r->next_layer;
+    r->next_layer = 0;
     r->run_sent = true;
 }
 

@@ -14,9 +14,10 @@
  * S6: memory of a training job that lasts stays where it is until the job ends, whatever happens to its worker; what an iteration
  *     needs is given with the turn.
  * S8: one of a less urgent class that computes is interrupted between layers for one of a more urgent class, where admission.h says so
- *     (Q5), and starts again after it.
+ *     (Q5). Its workspace stays where it lies, and it goes on after the other with the layer where it stopped; if that room is needed,
+ *     it starts again instead.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
- *     size only when no request has started.
+ *     size only when no request has started. What S8 keeps is no lane any more: the next one takes another.
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
  *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
  *
@@ -43,6 +44,7 @@ struct sy_sched_config {
     int n_workers;        /* 2..64 */
     int max_queue;
     bool fetch_heads;  /* S9 */
+    bool restarts;     /* an interrupted request cannot go on where it stopped (S8) */
     bool whole_models; /* as sy_residency_whole_models, in the pool: for comparison */
 };
 
@@ -78,6 +80,7 @@ struct sy_sched_action {
     bool preempts;                                      /* LOAD: training had to be preempted */
     bool prefetch; /* LOAD, READ: for later; what is urgent goes first */
     uint64_t workspace_offset, persistent_offset, ephemeral_offset;
+    int first_layer; /* RUN: its workspace holds what those in front of it computed */
     bool in_memory, keeps;
     int status;
     char why[256];
@@ -107,6 +110,9 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                               uint64_t workspace_bytes);
 /* As sy_residency_set_head, in the pool. */
 int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth);
+/* What a tenant's model may take counts for the tenant's memory quota, as its jobs do: as sy_quota_charge, and given back. */
+int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what);
+void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
 int sy_sched_model_evict(struct sy_sched *s, int model,
                          bool image_too); /* EBUSY while a request uses it */
@@ -135,6 +141,9 @@ void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);
 /* Before sy_sched_run_done: the leading n groups of the run are in the pool, whatever became of it. Discrete devices. */
 void sy_sched_arrived(struct sy_sched *s, int worker, uint64_t run, uint64_t n);
+/* Before sy_sched_run_done with ECANCELED, of one that was interrupted: its workspace holds what the layers in front of this one computed,
+ * and any worker can go on from there. */
+void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer);
 /* One READ is over; arrived: flags for its n groups, in order. */
 void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
                         const bool *arrived);

@@ -40,7 +40,10 @@ struct request {
     int n_loaded, n_reads;
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
-    bool interrupted;            /* S8 */
+    bool interrupted; /* S8 */
+    int next_layer;   /* where it goes on; 0: from its beginning */
+    uint64_t kept_offset, kept_bytes,
+        kept_at;                 /* its workspace while others compute, and since when */
     bool compacted;              /* lanes were moved for it once */
     bool dropped, image_dropped; /* of a fetch: what came goes again */
 };
@@ -89,7 +92,7 @@ struct sy_sched {
     struct request *active, *next;
     struct request *fetch; /* S9: a run without a request */
     uint64_t last_run;
-    uint64_t lane_offset, lane_bytes;
+    uint64_t lane_offset, lane_bytes, last_kept;
     struct job *jobs; /* by arrival */
     struct sy_lanes *lanes;
     struct sy_policy *policy;
@@ -119,6 +122,17 @@ void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing 
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
 int sy_sched_complete(struct sy_sched *s, struct request *r);
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
+
+/* sched_keep.c (S8). An interrupted request leaves the device, and comes back to it. */
+void sy_sched_leave_device(struct sy_sched *s, struct request *r);
+bool sy_sched_would_keep(const struct sy_sched *s, const struct request *urgent);
+void sy_sched_keep_workspace(struct sy_sched *s, struct request *r);
+void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r);
+void sy_sched_forget_workspace(struct sy_sched *s, struct request *r);
+bool sy_sched_release_workspace(struct sy_sched *s); /* one, for room; false: there is none */
+bool sy_sched_give_workspaces(
+    struct sy_sched *s); /* all; only when nothing has started (S7). False: there were none */
+uint64_t sy_sched_kept_bytes(const struct sy_sched *s);
 
 /* S9 */
 void sy_sched_step_fetch(struct sy_sched *s);

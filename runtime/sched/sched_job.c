@@ -149,10 +149,7 @@ static bool make_more_room(struct sy_sched *s, uint64_t wanted)
     uint64_t largest = sy_pool_largest_free_bytes(s->pool);
     if (sy_residency_make_room(s->pool_residency, SY_MAX(wanted, largest + 1)) == SY_OK)
         return true;
-    if (s->active || s->next || s->lane_bytes == 0)
-        return false;
-    sy_sched_give_workspace_lane(s);
-    return true;
+    return !s->active && !s->next && sy_sched_give_workspaces(s);
 }
 
 /* With all models out of the way, what lasts comes to lie as low as it can: so the largest group and a workspace keep room in one piece
@@ -170,7 +167,7 @@ void sy_sched_let_in(struct sy_sched *s)
     if (s->active || s->next || s->fetch)
         return;
     sy_sched_drop_idle_models(s);
-    sy_sched_give_workspace_lane(s);
+    (void)sy_sched_give_workspaces(s);
     take_changes(s);
     while ((wanted = sy_lanes_wanted_bytes(s->lanes)) > 0 && make_more_room(s, wanted)) {
         sy_lanes_retry(s->lanes);
@@ -355,7 +352,7 @@ static void compact(struct sy_sched *s)
             return;
     s->compacting = false;
     sy_sched_drop_idle_models(s);
-    sy_sched_give_workspace_lane(s);
+    (void)sy_sched_give_workspaces(s);
     (void)sy_lanes_compact(s->lanes); /* if not, the request is refused with the sizes */
 }
 

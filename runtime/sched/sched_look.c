@@ -42,7 +42,9 @@ static bool queue_is_valid(const struct sy_sched *s)
 {
     int n = 0;
     for (const struct request *r = s->waiting; r; r = r->next) {
-        if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent)
+        if (r->ended || r->pool_pinned || r->image_pinned || r->run_sent ||
+            (r->kept_bytes > 0 &&
+             (r->next_layer == 0 || (s->lane_bytes > 0 && r->kept_offset == s->lane_offset))))
             return false;
         n++;
     }

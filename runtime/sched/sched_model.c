@@ -112,6 +112,19 @@ int sy_sched_model_head(struct sy_sched *s, int model, int n_head, double worth)
     return sy_residency_set_head(s->pool_residency, model, n_head, worth);
 }
 
+int sy_sched_charge(struct sy_sched *s, int tenant, uint64_t bytes, const char *what)
+{
+    return sy_quota_charge(&s->quotas, tenant, bytes, what);
+}
+
+/* A job of the tenant may have waited for that. */
+void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes)
+{
+    sy_quota_release(&s->quotas, tenant, bytes);
+    s->admission_stuck = false;
+    sy_sched_step(s);
+}
+
 uint64_t sy_sched_least_room(const struct sy_sched *s)
 {
     uint64_t most = 0;

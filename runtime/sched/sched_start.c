@@ -12,29 +12,46 @@ void sy_sched_give_workspace_lane(struct sy_sched *s)
     s->lane_bytes = 0;
 }
 
-/* S7: only when nothing has started. */
-static int set_lane(struct sy_sched *s, uint64_t bytes)
+static int take_lane(struct sy_sched *s, uint64_t bytes)
 {
-    sy_sched_give_workspace_lane(s);
-    if (bytes == 0)
-        return SY_OK;
     SY_TRY(sy_residency_make_room(s->pool_residency, bytes));
     SY_TRY(sy_pool_take(s->pool, bytes, true, &s->lane_offset));
     s->lane_bytes = bytes;
     return SY_OK;
 }
 
-/* A larger lane than needed stays, so that sizes that take turns do not move it, unless the model then has to cycle. */
+/* S7: only when nothing has started, or while there is no lane. */
+static int set_lane(struct sy_sched *s, uint64_t bytes)
+{
+    sy_sched_give_workspace_lane(s);
+    if (bytes == 0)
+        return SY_OK;
+    int status = take_lane(s, bytes);
+    while (status < 0 && sy_sched_release_workspace(s))
+        status = take_lane(s, bytes);
+    return status;
+}
+
+static bool lacks_room(int status)
+{
+    return status == SY_ENOMEM_DEVICE || status == SY_EBUSY;
+}
+
+/* A larger lane than needed stays, so that sizes that take turns do not move it, unless the model then has to cycle. So do workspaces of
+ * interrupted requests. One that cycles begins with its first layer: a group's place may be that of one in front of it. */
 static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspace)
 {
     int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
-    if (status != SY_ENOMEM_DEVICE && status != SY_EBUSY)
+    while (lacks_room(status) && sy_sched_release_workspace(s))
+        status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    if (!lacks_room(status))
         return status;
+    r->next_layer = 0;
     if (s->lane_bytes > workspace) {
         SY_TRY(set_lane(s, workspace));
         status = sy_residency_place(s->pool_residency, r->model, false, r->places);
     }
-    if (status != SY_ENOMEM_DEVICE && status != SY_EBUSY)
+    if (!lacks_room(status))
         return status;
     return sy_residency_place(s->pool_residency, r->model, true, r->places);
 }
@@ -43,7 +60,7 @@ static int place_in_pool(struct sy_sched *s, struct request *r, uint64_t workspa
 static bool fits_whole(const struct sy_sched *s, int model)
 {
     const struct model *m = &s->models[model];
-    uint64_t sum = s->lane_bytes;
+    uint64_t sum = s->lane_bytes + sy_sched_kept_bytes(s);
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
     return sum + sy_sched_job_bytes(s) <= sy_pool_capacity_bytes(s->pool);
@@ -100,8 +117,10 @@ static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
 {
     uint64_t workspace = 0;
     (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
-    if (prefetch && (workspace > s->lane_bytes || !fits_whole(s, r->model)))
+    if (prefetch && (workspace > SY_MAX(s->lane_bytes, r->kept_bytes) || !fits_whole(s, r->model)))
         return SY_EBUSY;
+    if (!prefetch)
+        sy_sched_take_up_workspace(s, r);
     if (!prefetch && workspace > s->lane_bytes)
         SY_TRY(set_lane(s, workspace));
     SY_TRY(place_in_image(s, r));
@@ -118,8 +137,12 @@ static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
 
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
 {
-    int n;
-    SY_TRY(place(s, r, prefetch, &n));
+    int n, status = place(s, r, prefetch, &n);
+    if (status < 0) {
+        if (!prefetch)
+            sy_sched_keep_workspace(s, r);
+        return status;
+    }
     note_arrived(r->places, r->pool_arrived, 0, n);
     bool preempts = !prefetch && sy_sched_hold_training(s, true);
     r->run = ++s->last_run;
@@ -135,16 +158,22 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
     return SY_OK;
 }
 
-/* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace. */
+/* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace, or kept it. */
 static int place_tail(struct sy_sched *s, struct request *r)
 {
     uint64_t workspace = 0;
     (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
-    if (workspace > s->lane_bytes)
+    sy_sched_take_up_workspace(s, r);
+    if (workspace > s->lane_bytes && s->lane_bytes > 0)
         return SY_EBUSY;
+    if (workspace > s->lane_bytes)
+        SY_TRY(set_lane(s, workspace));
     if (r->n_loaded == s->models[r->model].n_groups)
         return SY_OK;
-    return sy_residency_place(s->pool_residency, r->model, false, r->places);
+    int status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    while (lacks_room(status) && sy_sched_release_workspace(s))
+        status = sy_residency_place(s->pool_residency, r->model, false, r->places);
+    return status;
 }
 
 /* What a prefetch left out. If it does not fit after all, the worker forgets the run and the request starts again. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      2
+#define SY_WIRE_VERSION      3
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -58,22 +58,27 @@ struct sy_u64s {
 /* clang-format on */
 enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT = 2 };
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
- * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset. */
+ * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset.
+ * first_layer: what the layers in front of it computed is in the workspace and the outputs (a run that was interrupted; its groups do not cycle). */
+/* clang-format off */
 #define SY_FIELDS_RUN(F) \
-    F(U64, run)          \
-    F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64S, inputs) F(U64S, outputs)
+    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, first_layer) \
+    F(U64S, inputs) F(U64S, outputs)
+/* clang-format on */
 /* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
 #define SY_FIELDS_FETCH(F) F(U64, run)
 /* Forget a run that was LOADed but will not RUN; answered by RUN_DONE with ECANCELED when its copies stand still. */
 #define SY_FIELDS_CANCEL(F) F(U64, run)
-/* n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups. */
+/* n_arrived: leading groups that are in the pool. read_bytes: of groups that stay in the image, what this run read of them. spans: per group copy start, copy end, compute start, compute end (ns; 0 where there was none). wait_ns: compute stood waiting for groups.
+ * next_layer: of an interrupted run, where it can go on; 0: from its beginning only. */
 #define SY_FIELDS_RUN_DONE(F) \
     F(U64, run)               \
     F(I64, status)            \
     F(STR, error)             \
     F(U64, received_ns)       \
     F(U64, first_layer_ns)    \
-    F(U64, end_ns) F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64S, spans)
+    F(U64, end_ns)            \
+    F(U64, wait_ns) F(U64, read_bytes) F(U64, n_arrived) F(U64, next_layer) F(U64S, spans)
 /* Reads the job (JSON text) and its model and says what it needs; keeps it ready. */
 #define SY_FIELDS_JOB_PREPARE(F) F(U64, job) F(STR, text)
 #define SY_FIELDS_JOB_PREPARED(F) \

@@ -117,10 +117,10 @@ static int fake_later(sy_core_done done, void *ctx)
     return sy_error_set(SY_EARG, "refused at once");
 }
 
-static int fake_model_add(void *core, const char *path, const char *name, sy_core_done done,
-                          void *ctx)
+static int fake_model_add(void *core, const char *path, const char *name, const char *tenant,
+                          sy_core_done done, void *ctx)
 {
-    (void)core, (void)path, (void)name;
+    (void)core, (void)path, (void)name, (void)tenant;
     return fake_later(done, ctx);
 }
 
