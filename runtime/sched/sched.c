@@ -596,6 +596,10 @@ void sy_sched_step(struct sy_sched *s)
         s); /* between two runs, so that a flood of requests does not keep a job from starting */
     run_active(s);
     start_requests(s); /* one that computes now leaves room for a prefetch */
+    if (s->compacting) { /* since just now: who keeps a turn is told, or nothing would happen any more */
+        sy_sched_step_jobs(s);
+        start_requests(s);
+    }
     sy_sched_step_fetch(s);
     sy_assert_expensive(sy_sched_is_valid(s));
 }
