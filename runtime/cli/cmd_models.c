@@ -44,7 +44,8 @@ static const char *const verbs[] = {"load", "unload", "evict", NULL};
 static const char *const methods[] = {"model_load", "model_unload", "evict"};
 
 /* The server opens the file, from where it stands: a name that means something here is made whole, unless the server is elsewhere. */
-static json_t *load_params(const char *path, const char *name, const char *address)
+static json_t *load_params(const char *path, const char *name, const char *tenant,
+                           const char *address)
 {
     char whole[PATH_MAX];
     bool is_here = !address || strncmp(address, "tcp:", 4) != 0;
@@ -52,6 +53,8 @@ static json_t *load_params(const char *path, const char *name, const char *addre
 
     if (params && name)
         json_object_set_new(params, "name", json_string(name));
+    if (params && tenant)
+        json_object_set_new(params, "tenant", json_string(tenant));
     return params;
 }
 
@@ -86,6 +89,7 @@ int sy_cmd_models(int argc, char **argv)
         {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
         {"name", "NAME", "with load: what the model is to be called; default: the package's name"},
         {"image", NULL, "with evict: out of the host image too"},
+        {"tenant", "NAME", "with load: whose memory quota it counts for; default: nobody's"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "models [VERB WHAT] [options]\n\n"
@@ -97,7 +101,7 @@ int sy_cmd_models(int argc, char **argv)
         "  models unload NAME        refused while it has requests\n"
         "  models evict NAME         its weights leave the pool until it is asked for",
         options, argc, argv, 0};
-    const char *value, *address = NULL, *name = NULL, *words[2];
+    const char *value, *address = NULL, *name = NULL, *tenant = NULL, *words[2];
     int got, result = 0, n = 0, verb = -1;
     bool image = false;
     sy_client *client;
@@ -106,6 +110,7 @@ int sy_cmd_models(int argc, char **argv)
         address = got == 0 ? value : address;
         name = got == 1 ? value : name;
         image |= got == 2;
+        tenant = got == 3 ? value : tenant;
         if (got == SY_CLI_WORD && n == 2)
             return sy_cli_usage("models: '%s' is too much", value);
         if (got == SY_CLI_WORD)
@@ -115,12 +120,12 @@ int sy_cmd_models(int argc, char **argv)
         return got == SY_CLI_HELP ? 0 : 2;
     if (n > 0 && (result = parse(words, n, &verb)) != 0)
         return result;
-    if ((name && verb != LOAD) || (image && verb != EVICT))
-        return sy_cli_usage("models: --name goes with load, --image with evict");
+    if (((name || tenant) && verb != LOAD) || (image && verb != EVICT))
+        return sy_cli_usage("models: --name and --tenant go with load, --image with evict");
     if (sy_cli_connect(address, verb == LOAD ? LOAD_TIMEOUT_MS : 0, &client))
         return 1;
     result = n == 0          ? list_models(client)
-             : verb == LOAD  ? act(client, verb, load_params(words[1], name, address))
+             : verb == LOAD  ? act(client, verb, load_params(words[1], name, tenant, address))
              : verb == EVICT ? act(client, verb,
                                    json_pack("{s:s, s:b}", "model", words[1], "image", (int)image))
                              : act(client, verb, json_pack("{s:s}", "model", words[1]));
