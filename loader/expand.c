@@ -14,7 +14,8 @@ enum { MAX_EXPANDED = 20000 }; /* each moves the nodes behind it */
 /* ---- the driver's side ------------------------------------------------------------------------ */
 
 static const struct sy_expander_line *const families[] = {
-    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_quantized, sy_expanders_sequence,
+    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_decoder,
+    sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence,
     sy_expanders_control,   sy_expanders_learn,     sy_expanders_various};
 
 static sy_expander *find(enum sy_op op)
@@ -45,8 +46,7 @@ static int grow_array(void *array, size_t from, size_t to, size_t bytes)
     return SY_OK;
 }
 
-/* Room for the tensors that came, and for one more a node. */
-static int grow_infer(struct sy_infer *in)
+int sy_expand_grow(struct sy_infer *in)
 {
     int capacity = in->graph->n_tensors + in->graph->n_nodes;
     size_t from = (size_t)in->capacity, to = (size_t)SY_MAX(capacity, 2 * in->capacity);
@@ -55,6 +55,7 @@ static int grow_infer(struct sy_infer *in)
     SY_TRY(grow_array(&in->values, from, to, sizeof *in->values));
     SY_TRY(grow_array(&in->sequences, from, to, sizeof *in->sequences));
     SY_TRY(grow_array(&in->uses, from, to, sizeof *in->uses));
+    SY_TRY(grow_array(&in->at_run, from, to, sizeof *in->at_run));
     in->capacity = (int)to;
     return SY_OK;
 }
@@ -112,7 +113,7 @@ int sy_expand_by(struct sy_infer *in, int n, sy_expander *expander)
     if (status == SY_OK)
         status = check_results(&e);
     if (status == SY_OK)
-        status = grow_infer(in);
+        status = sy_expand_grow(in);
     if (status == SY_OK) {
         count_uses(in, &node, -1);
         for (int i = e.first; i < graph->n_nodes; i++)
@@ -142,6 +143,11 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
         return SY_OK;
     if (node->op == SY_OP_NON_ZERO && !sy_expand_is_constant(in, node))
         return SY_OK;
+    if ((node->op == SY_OP_QUANTIZE_LINEAR || node->op == SY_OP_DEQUANTIZE_LINEAR) &&
+        sy_node_int(node, "block_size", 0) == 0)
+        return SY_OK;
+    if (node->op == SY_OP_RESIZE && sy_node_int(node, "antialias", 0) == 0)
+        return SY_OK;
     if (!expander)
         return SY_OK;
     *replaced = true;
@@ -160,6 +166,19 @@ int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     e->status = sy_infer_fail(e->node, status, "%s", text);
+    return e->status;
+}
+
+int sy_expand_put_off(struct sy_expand *e, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    if (e->status < 0)
+        return e->status;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    e->status = sy_infer_put_off(e->in, e->node, "%s", text);
     return e->status;
 }
 

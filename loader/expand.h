@@ -25,6 +25,8 @@ typedef int sy_expander(struct sy_expand *e);
 int sy_expand_node(struct sy_infer *in, int n, bool *replaced);
 /* The same with an expander that the caller names. */
 int sy_expand_by(struct sy_infer *in, int n, sy_expander *expander);
+/* Room in `in` for the tensors that came, and for one more a node. */
+int sy_expand_grow(struct sy_infer *in);
 /* Whether the node is an If whose condition is known. */
 bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node's first input is a constant. */
@@ -69,6 +71,9 @@ int sy_expand_slice(struct sy_expand *e, int x, int axis, int64_t first, int64_t
 void sy_expand_result(struct sy_expand *e, int i, int tensor);
 /* Whether somebody wants the node's result i. */
 bool sy_expand_wanted(const struct sy_expand *e, int i);
+/* EUNSUPPORTED, for what is known at run only (sy_infer_put_off). */
+int sy_expand_put_off(struct sy_expand *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -91,8 +96,8 @@ struct sy_expander_line {
     sy_expander *expand;
 };
 extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_attention[],
-    sy_expanders_quantized[], sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[],
-    sy_expanders_various[];
+    sy_expanders_decoder[], sy_expanders_resize[], sy_expanders_quantized[],
+    sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[];
 
 /* ---- sequences ---- */
 

@@ -12,21 +12,6 @@ enum { MAX_TRIPS = 512, MAX_NODES = 200000 };
 
 /* ---- copies ----------------------------------------------------------------------------------- */
 
-static int clone_graph(const struct sy_graph *from, struct sy_graph **out)
-{
-    bool *keep;
-    void *bytes = NULL;
-    size_t n;
-    SY_TRY(sy_graph_alloc((size_t)from->n_tensors, sizeof *keep, &keep));
-    memset(keep, 1, (size_t)from->n_tensors);
-    int status = sy_graph_encode(from, keep, &bytes, &n);
-    if (status == SY_OK)
-        status = sy_graph_decode(bytes, n, out);
-    free(bytes);
-    free(keep);
-    return status;
-}
-
 /* The body's tensor as one of the graph: an input or result by now, or a constant. -1 stays. */
 static int mapped(struct sy_expand *e, const struct sy_graph *body, int *map, int tensor)
 {
@@ -76,7 +61,7 @@ static int copy_attr(struct sy_expand *e, const struct sy_graph *body, int *map,
     if (from->floats)
         SY_TRY(copy_list(from->floats, (size_t)from->n, sizeof *from->floats, &to->floats));
     to->n = from->n;
-    return from->graph ? clone_graph(from->graph, &to->graph) : SY_OK;
+    return from->graph ? sy_graph_clone(from->graph, &to->graph) : SY_OK;
 }
 
 static int copy_node(struct sy_expand *e, const struct sy_graph *body, int *map,
@@ -237,7 +222,7 @@ int sy_expand_spare_body(const struct sy_infer *in, const struct sy_node *node,
     *out = NULL;
     if (!body || count_trips(in, node, body) < 0)
         return SY_OK;
-    return clone_graph(body, out);
+    return sy_graph_clone(body, out);
 }
 
 /* Results of all iterations, one behind the other. `each`: trips lists of n_results. */

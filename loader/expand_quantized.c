@@ -184,7 +184,86 @@ static int expand_lstm(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- blocks: a scale for each `block_size` neighbours along the axis --------------------------- */
+
+struct blocked {
+    int rank, axis;
+    int64_t size, cut[SY_MAX_RANK + 1],
+        flat[SY_MAX_RANK]; /* of x with the axis in two, and as it is */
+};
+
+static int measure_blocks(struct sy_expand *e, struct blocked *b)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *scale = sy_expand_tensor(e, 1);
+    b->size = sy_node_int(e->node, "block_size", 0);
+    if (!x || !scale || scale->shape.rank != x->shape.rank || x->shape.rank >= SY_MAX_RANK)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "scales of blocks with other dimensions");
+    b->rank = x->shape.rank;
+    SY_TRY(sy_infer_axis(e->node, sy_node_int(e->node, "axis", 1), b->rank, &b->axis));
+    int64_t n = x->shape.dims[b->axis].fixed;
+    if (x->shape.dims[b->axis].per_batch != 0 || b->size < 1 || n % b->size != 0 ||
+        !sy_dim_is(scale->shape.dims[b->axis], n / b->size))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "blocks of %lld in a dimension of %lld",
+                              (long long)b->size, (long long)n);
+    for (int i = 0, k = 0; i < b->rank; i++, k++) {
+        b->flat[i] = i == b->axis ? n : 0;
+        b->cut[k] = i == b->axis ? n / b->size : i < b->axis ? 0 : x->shape.dims[i].fixed;
+        if (i > b->axis && x->shape.dims[i].per_batch != 0)
+            return sy_expand_fail(e, SY_EUNSUPPORTED, "a batch behind the blocks");
+        if (i > b->axis)
+            b->flat[i] = x->shape.dims[i].fixed;
+        if (i == b->axis)
+            b->cut[++k] = b->size;
+    }
+    return SY_OK;
+}
+
+/* Input i, a scale or zero point, in front of its block. */
+static int of_block(struct sy_expand *e, const struct blocked *b, int i)
+{
+    const int64_t axis = b->axis + 1;
+    return SY_EXPAND(e, UNSQUEEZE, sy_expand_input(e, i), sy_expand_ints(e, &axis, 1));
+}
+
+static int expand_blocked_dequantize(struct sy_expand *e)
+{
+    struct blocked b;
+    SY_TRY(measure_blocks(e, &b));
+    enum sy_dtype dtype = sy_expand_dtype(e, 1);
+    int x =
+        sy_expand_cast(e, sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1), dtype);
+    if (sy_expand_input(e, 2) >= 0)
+        x = SY_EXPAND(e, SUB, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
+    x = SY_EXPAND(e, MUL, x, of_block(e, &b, 1));
+    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    return e->status;
+}
+
+static int expand_blocked_quantize(struct sy_expand *e)
+{
+    struct blocked b;
+    SY_TRY(measure_blocks(e, &b));
+    enum sy_dtype dtype = sy_expand_dtype(e, 0),
+                  to = sy_expand_input(e, 2) >= 0
+                           ? sy_expand_dtype(e, 2)
+                           : (enum sy_dtype)sy_node_int(e->node, "output_dtype", SY_DTYPE_U8);
+    if ((to != SY_DTYPE_U8 && to != SY_DTYPE_I8) ||
+        (sy_expand_tensor(e, 2) && sy_expand_tensor(e, 2)->is_four_bits))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "results of element type %d, or 4 bits", (int)to);
+    int x = sy_expand_reshape(e, sy_expand_input(e, 0), b.cut, b.rank + 1);
+    x = SY_EXPAND(e, ROUND, SY_EXPAND(e, DIV, x, of_block(e, &b, 1)));
+    if (sy_expand_input(e, 2) >= 0)
+        x = SY_EXPAND(e, ADD, x, sy_expand_cast(e, of_block(e, &b, 2), dtype));
+    int low = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? -128 : 0),
+        high = sy_expand_number(e, dtype, to == SY_DTYPE_I8 ? 127 : 255);
+    x = sy_expand_cast(e, SY_EXPAND(e, CLIP, x, low, high), to);
+    sy_expand_result(e, 0, sy_expand_reshape(e, x, b.flat, b.rank));
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_quantized[] = {
+    {SY_OP_QUANTIZE_LINEAR, expand_blocked_quantize},
+    {SY_OP_DEQUANTIZE_LINEAR, expand_blocked_dequantize},
     {SY_OP_MS_QLINEAR_ADD, expand_binary},
     {SY_OP_MS_QLINEAR_MUL, expand_binary},
     {SY_OP_MS_QLINEAR_SIGMOID, expand_unary},

@@ -164,8 +164,8 @@ struct cut {
 static int even_cut(struct sy_expand *e, int64_t extent, int64_t each, struct cut *c)
 {
     if (each < 1 || extent < 1 || (extent + each - 1) / each > MAX_LENGTH)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld elements in parts of %lld",
-                              (long long)extent, (long long)each);
+        return sy_expand_put_off(e, "%lld elements in parts of %lld", (long long)extent,
+                                 (long long)each);
     c->n = (int)((extent + each - 1) / each);
     SY_TRY(sy_graph_alloc((size_t)c->n, sizeof *c->lengths, &c->lengths));
     for (int i = 0; i < c->n; i++)

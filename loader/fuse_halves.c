@@ -91,18 +91,25 @@ static bool was_before(const int *list, int i)
     return false;
 }
 
-static int fix_casts(struct sy_graph *graph)
+/* is_waiting: nodes within an AtRun's body were not inferred. */
+static int fix_casts(struct sy_graph *graph, bool is_waiting)
 {
     for (int i = 0; i < graph->n_nodes; i++) {
         struct sy_node *node = &graph->nodes[i];
-        if (node->op == SY_OP_CAST && node->n_outputs == 1 && node->outputs[0] >= 0)
-            SY_TRY(sy_node_set_int(node, "to", (int64_t)graph->tensors[node->outputs[0]].dtype));
+        if (node->op != SY_OP_CAST || node->n_outputs != 1 || node->outputs[0] < 0)
+            continue;
+        enum sy_dtype to = graph->tensors[node->outputs[0]].dtype;
+        if (is_waiting) /* its type is not known before the run */
+            to = is_half((enum sy_dtype)sy_node_int(node, "to", 0))
+                     ? SY_DTYPE_F32
+                     : (enum sy_dtype)sy_node_int(node, "to", 0);
+        SY_TRY(sy_node_set_int(node, "to", (int64_t)to));
     }
     return SY_OK;
 }
 
 /* Bodies get float32 from the node around them, and give it back. */
-static int widen_bodies(struct sy_graph *graph)
+static int widen_bodies(struct sy_graph *graph, bool is_waiting)
 {
     for (int n = 0; n < graph->n_nodes; n++)
         for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
@@ -112,8 +119,9 @@ static int widen_bodies(struct sy_graph *graph)
             for (int t = 0; t < attr->graph->n_tensors; t++)
                 if (is_half(attr->graph->tensors[t].dtype))
                     SY_TRY(widen_tensor(&attr->graph->tensors[t]));
-            SY_TRY(fix_casts(attr->graph));
-            SY_TRY(widen_bodies(attr->graph));
+            bool waits = is_waiting || graph->nodes[n].op == SY_OP_AT_RUN;
+            SY_TRY(fix_casts(attr->graph, waits));
+            SY_TRY(widen_bodies(attr->graph, waits));
         }
     return SY_OK;
 }
@@ -131,13 +139,14 @@ int sy_fuse_halves(struct sy_fuse *f)
         SY_TRY(move_behind_cast(graph, n_nodes, graph->inputs[i], true));
     for (int i = 0; i < graph->n_outputs; i++)
         if (!is_input(graph, graph->outputs[i]) && !was_before(graph->outputs, i) &&
-            !graph->tensors[graph->outputs[i]].data)
+            !graph->tensors[graph->outputs[i]].data &&
+            !sy_graph_is_sized_at_run(graph, graph->outputs[i])) /* the run narrows it */
             SY_TRY(move_behind_cast(graph, n_nodes, graph->outputs[i], false));
     for (int t = 0; t < graph->n_tensors; t++)
         if (is_half(graph->tensors[t].dtype) && !is_input(graph, t) &&
             !sy_graph_is_output(graph, t))
             SY_TRY(widen_tensor(&graph->tensors[t]));
-    SY_TRY(fix_casts(graph));
-    SY_TRY(widen_bodies(graph));
+    SY_TRY(fix_casts(graph, false));
+    SY_TRY(widen_bodies(graph, false));
     return sy_graph_sort(graph);
 }

@@ -232,6 +232,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(RUN_SPLIT, "switchyard.RunSplit") \
     X(RUN_PAD, "switchyard.RunPad") \
     X(RUN_CLIP, "switchyard.RunClip") \
+    X(AT_RUN, "switchyard.AtRun") /* a body whose sizes only a run knows (loader/at_run.h) */ \
     /* written out as others while shapes are inferred (expand.h): no engine sees them */ \
     X(SCAN, "Scan") \
     X(MOVE_FIRST, "switchyard.MoveFirst") \
@@ -263,6 +264,9 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(MS_ATTENTION, "com.microsoft.Attention") \
     X(MS_QATTENTION, "com.microsoft.QAttention") \
     X(MS_MULTI_HEAD_ATTENTION, "com.microsoft.MultiHeadAttention") \
+    X(MS_ROTARY_EMBEDDING, "com.microsoft.RotaryEmbedding") \
+    X(MS_GROUP_QUERY_ATTENTION, "com.microsoft.GroupQueryAttention") \
+    X(MS_MATMUL_NBITS, "com.microsoft.MatMulNBits") \
     X(MS_QUANTIZE, "com.microsoft.QuantizeLinear") \
     X(MS_DEQUANTIZE, "com.microsoft.DequantizeLinear") \
     X(MS_TRILU, "com.microsoft.Trilu") \
@@ -334,6 +338,7 @@ struct sy_tensor {
     struct sy_shape shape;
     void *data; /* constant: its elements, owned, plain row-major; NULL otherwise */
     size_t data_bytes;
+    bool is_four_bits; /* a constant of the file of 4 bits, here one a byte */
     bool
         is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */
 };
@@ -384,6 +389,16 @@ struct sy_graph {
     int n_outputs, *outputs;
 };
 
+/* ---- outputs whose size only a run knows ----
+ * Results of an AT_RUN node: their tensors' shapes say how many elements there is room for. In a binding, and wherever outputs lie,
+ * the elements of the run come first, and at the end of the room 1 + SY_MAX_RANK int64: the run's rank and dimensions. */
+bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor);
+/* Room of any input or output in memory; what follows from its shape, and the dimensions behind it where a run says them. */
+uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch);
+/* Shape and bytes of an output that lies at `data`. ECORRUPT: what lies there was not written by a run. */
+int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
+                          struct sy_shape *shape, uint64_t *bytes);
+
 void sy_graph_free(struct sy_graph *graph);                                       /* NULL is fine */
 const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name); /* or NULL */
 int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherwise);
@@ -407,6 +422,10 @@ int sy_onnx_read_sized(const char *path, const struct sy_onnx_dim *dims, int n_d
  * the node. After it, every tensor has dtype and shape; Reshape targets and the like are constants
  * (Reshape nodes: use the output tensor's shape). */
 int sy_graph_infer(struct sy_graph *graph);
+
+/* The same of a few nodes, all of whose inputs have numbers for shapes: nothing is put off to the run. *needs_values: it failed because an
+ * input's elements decide on a size. */
+int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values);
 
 /* The same for a graph that is to be trained: what depends on a float parameter of the file is not folded, Dropout stays (with the
  * attribute `ratio`), and so do training modes. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/at_run.h"
 #include "loader/expand.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -185,6 +186,7 @@ static int open_infer(struct sy_infer *in, struct sy_graph *graph)
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof(struct sy_dim *), &in->values));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->uses, &in->uses));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->sequences, &in->sequences));
+    SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->at_run, &in->at_run));
     SY_TRY(sy_graph_use_counts(graph, &uses));
     memcpy(in->uses, uses, (size_t)graph->n_tensors * sizeof *uses);
     free(uses);
@@ -200,6 +202,7 @@ static void close_infer(struct sy_infer *in)
     free(in->values);
     free(in->uses);
     free(in->sequences);
+    free(in->at_run);
 }
 
 /* Bytes at batch 1, a dimension of 0 counted as 1: strides are computed even where there is nothing to step over. -1: a dimension or the
@@ -288,10 +291,14 @@ static int become_numbers(struct sy_infer *in, struct sy_node *node)
 
 static int refuse_sequences(const struct sy_infer *in, const struct sy_node *node)
 {
-    for (int i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] >= 0 && in->sequences[node->inputs[i]])
-            return sy_infer_fail(node, SY_EUNSUPPORTED, "input %d, '%.80s', is a sequence", i,
-                                 in->graph->tensors[node->inputs[i]].name);
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (node->inputs[i] < 0 || !in->sequences[node->inputs[i]])
+            continue;
+        const char *name = in->graph->tensors[node->inputs[i]].name;
+        if (node->op == SY_OP_LOOP || node->op == SY_OP_IF)
+            return sy_infer_put_off(in, node, "input %d, '%.80s', is a sequence", i, name);
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "input %d, '%.80s', is a sequence", i, name);
+    }
     return SY_OK;
 }
 
@@ -373,25 +380,100 @@ static int give_constants_makers(struct sy_graph *graph)
     return SY_OK;
 }
 
-static int infer(struct sy_graph *graph, bool for_training)
+/* ---- what only the run knows --------------------------------------------------------------------- */
+
+static bool reads_at_run(const struct sy_infer *in, const struct sy_node *node)
+{
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && in->at_run[node->inputs[i]])
+            return true;
+    return false;
+}
+
+static void put_off(struct sy_infer *in, const struct sy_node *node)
+{
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            in->at_run[node->outputs[i]] = true;
+}
+
+/* Node n as it was, without what was being put in its place; it waits for the run. */
+static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node *was)
+{
+    for (int i = n_nodes; i < in->graph->n_nodes; i++)
+        sy_node_finish(&in->graph->nodes[i]);
+    in->graph->n_nodes = n_nodes;
+    sy_node_finish(&in->graph->nodes[n]);
+    in->graph->nodes[n] = *was;
+    put_off(in, &in->graph->nodes[n]);
+    return sy_expand_grow(in); /* what was begun left tensors */
+}
+
+/* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
+static int infer_or_put_off(struct sy_infer *in, int n)
+{
+    struct sy_node was;
+    bool needs_run = false;
+    int n_nodes = in->graph->n_nodes;
+    if (reads_at_run(in, &in->graph->nodes[n])) {
+        put_off(in, &in->graph->nodes[n]);
+        return SY_OK;
+    }
+    SY_TRY(sy_node_clone(&in->graph->nodes[n], &was));
+    in->puts_off = &needs_run;
+    int status = infer_node(in, n);
+    in->puts_off = NULL;
+    if ((status == SY_EUNSUPPORTED && needs_run) ||
+        (in->is_bound && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT))) {
+        return restore(in, n, n_nodes, &was);
+    }
+    sy_node_finish(&was);
+    return status;
+}
+
+static int infer_nodes(struct sy_infer *in, bool puts_off)
+{
+    struct sy_graph *graph = in->graph;
+    for (int n = 0; n < graph->n_nodes; n++)
+        SY_TRY(puts_off ? infer_or_put_off(in, n) : infer_node(in, n));
+    if (in->is_bound)
+        return SY_OK;
+    SY_TRY(refuse_sequence_outputs(in));
+    if (puts_off)
+        SY_TRY(sy_at_run_gather(in));
+    sy_graph_compact(graph);
+    SY_TRY(sy_graph_remove_dead(graph));
+    return give_constants_makers(graph);
+}
+
+static int infer(struct sy_graph *graph, bool for_training, bool *puts_off)
 {
     struct sy_infer in;
     int status;
     SY_TRY_GOTO(open_infer(&in, graph), out);
     in.for_training = for_training;
-    for (int n = 0; n < graph->n_nodes; n++)
-        SY_TRY_GOTO(infer_node(&in, n), out);
-    SY_TRY_GOTO(refuse_sequence_outputs(&in), out);
-    sy_graph_compact(graph);
-    SY_TRY_GOTO(sy_graph_remove_dead(graph), out);
-    status = give_constants_makers(graph);
+    in.puts_off = puts_off;
+    status = infer_nodes(&in, !for_training && !puts_off);
 out:
     close_infer(&in);
     return status;
 }
 
-/* A captured list of integers that is known becomes the body's own, so that its shapes can depend on it. */
-static int hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input)
+int sy_infer_bound(struct sy_graph *graph, bool *at_run)
+{
+    struct sy_infer in;
+    int status;
+    SY_TRY_GOTO(open_infer(&in, graph), out);
+    in.is_bound = true;
+    status = infer_nodes(&in, true);
+    for (int i = 0; status == SY_OK && i < graph->n_outputs; i++)
+        at_run[i] = in.at_run[graph->outputs[i]] || in.sequences[graph->outputs[i]];
+out:
+    close_infer(&in);
+    return status;
+}
+
+int sy_infer_hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input)
 {
     const struct sy_tensor *from = &in->graph->tensors[outer];
     const struct sy_dim *values = in->values[outer];
@@ -436,13 +518,14 @@ int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, i
         if (i >= formal) {
             int outer = node->inputs[first + i - formal];
             from = &in->graph->tensors[outer];
-            SY_TRY(hand_down(in, outer, graph, tensor));
+            SY_TRY(sy_infer_hand_down(in, outer, graph, tensor));
         }
         graph->tensors[tensor].dtype = from->dtype;
         graph->tensors[tensor].shape = from->shape;
     }
     SY_TRY(sy_graph_sort(graph));
-    int status = infer(graph, in->for_training);
+    bool ignored = false;
+    int status = infer(graph, in->for_training, in->puts_off ? in->puts_off : &ignored);
     if (status < 0)
         return sy_error_prefix(status, "in the body of node '%.80s' (%s, opset %d)", node->name,
                                sy_op_name(node->op), node->opset);
@@ -460,11 +543,18 @@ static int check_inputs(const struct sy_graph *graph)
 int sy_graph_infer(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    return infer(graph, false);
+    return infer(graph, false, NULL);
+}
+
+int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)
+{
+    *needs_values = false;
+    SY_TRY(check_inputs(graph));
+    return infer(graph, false, needs_values);
 }
 
 int sy_graph_infer_training(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    return infer(graph, true);
+    return infer(graph, true, NULL);
 }

@@ -19,7 +19,10 @@ struct sy_infer {
     struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
     int capacity;                   /* of `values`, `uses` and `sequences` */
     int n_expanded;                 /* nodes that were written out as others */
-    bool for_training;              /* parameters are not folded, Dropout and training modes stay */
+    bool *at_run;      /* per tensor: only the run will know its size, and what it is */
+    bool for_training; /* parameters are not folded, Dropout and training modes stay */
+    bool is_bound;     /* sizes that depend on data are the largest that they can be (at_run.c) */
+    bool *puts_off; /* set when a rule fails for what only the run knows; of the outermost graph */
 };
 
 /* ---- linear arithmetic; EUNSUPPORTED when the result is not linear in N, without a text ---- */
@@ -38,6 +41,9 @@ int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other);
 /* ---- for rules; texts name the node ---- */
 
 int sy_infer_fail(const struct sy_node *node, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* EUNSUPPORTED, for what is known at run only: the node may be put off to the run. */
+int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The i-th input's tensor; ECORRUPT if the node has none. Borrowed, until a tensor is added. */
 int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
@@ -76,6 +82,13 @@ int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int
  * shapes in `given`. Outputs have types and shapes afterwards. EUNSUPPORTED: no such body, or it cannot be run as it stands. */
 int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, int formal,
                   const struct sy_tensor *given, struct sy_graph **body);
+
+/* What a body captures as `input`, if it is a list of integers that is known, becomes the body's own, so that its shapes can depend on it. Nodes
+ * are to be sorted afterwards. */
+int sy_infer_hand_down(const struct sy_infer *in, int outer, struct sy_graph *body, int input);
+/* Inference of `graph` with the largest sizes that its data can lead to; is_unknown[i]: none follows for output i. The graph is good for nothing else
+ * afterwards. */
+int sy_infer_bound(struct sy_graph *graph, bool *is_unknown);
 
 typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 

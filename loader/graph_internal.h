@@ -24,6 +24,10 @@ int sy_graph_add_constant(struct sy_graph *graph, const char *name, enum sy_dtyp
 int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name,
                       int n_inputs, const int *inputs, int n_outputs, const int *outputs,
                       struct sy_node **out);
+/* A copy of the node, bodies too; constants that attributes name stay the graph's. Caller finishes it. */
+int sy_node_clone(const struct sy_node *from, struct sy_node *to);
+/* A copy with all constants. Caller frees. */
+int sy_graph_clone(const struct sy_graph *from, struct sy_graph **out);
 /* Frees what the node owns and leaves it empty (n_outputs 0: dropped by the next sy_graph_compact). */
 void sy_node_finish(struct sy_node *node);
 int sy_node_add_input(struct sy_node *node, int tensor);

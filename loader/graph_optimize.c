@@ -125,13 +125,14 @@ static const struct {
 
 typedef bool op_test(enum sy_op op);
 
-/* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. */
+/* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. Not of what waits for the run: nothing is known of it. */
 static int rewrite_bodies(struct sy_graph *graph, op_test *has)
 {
     for (int n = 0; n < graph->n_nodes; n++) {
         for (int i = 0; i < graph->nodes[n].n_attrs; i++) {
             struct sy_graph *body = graph->nodes[n].attrs[i].graph;
-            if (graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
+            if (graph->nodes[n].op != SY_OP_AT_RUN &&
+                graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH)
                 SY_TRY(has ? sy_graph_fuse(body, has) : sy_graph_optimize(body));
         }
     }

@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MAX_DEPTH = 2 };
+enum { MAX_DEPTH = 4 }; /* a package holds no more: SY_MSGPACK_MAX_DEPTH */
 
 /* Bodies keep small constants of their own, which shapes may depend on; what they capture else becomes an input of the node. */
 static bool is_small_constant(const struct sy_tensor *t)
@@ -21,7 +21,10 @@ static int copy_constant(struct sy_graph *to, const struct sy_tensor *t, int *ou
     SY_TRY(sy_graph_alloc(t->data_bytes, 1, &data));
     if (t->data_bytes > 0)
         memcpy(data, t->data, t->data_bytes);
-    return sy_graph_add_constant(to, t->name, t->dtype, &shape, data, t->data_bytes, out);
+    const bool fours = t->is_four_bits;
+    SY_TRY(sy_graph_add_constant(to, t->name, t->dtype, &shape, data, t->data_bytes, out));
+    to->tensors[*out].is_four_bits = fours;
+    return SY_OK;
 }
 
 static int capture(struct sy_onnx_reader *r, int outer, const char *name, int *out)

@@ -300,7 +300,7 @@ static bool is_constant_node(const Onnx__NodeProto *node)
     return strcmp(sy_onnx_text(node->op_type), "Constant") == 0;
 }
 
-/* What the file says of result `name`, if it is a tensor whose dimensions are all numbers: a hint for results that depend on data. */
+/* What the file says of result `name`, if it is a tensor, symbolic dimensions as -1: a hint for results that depend on data. */
 static bool declared_type(const struct sy_onnx_reader *r, const char *name, enum sy_dtype *dtype,
                           struct sy_shape *shape)
 {
@@ -312,16 +312,17 @@ static bool declared_type(const struct sy_onnx_reader *r, const char *name, enum
                                            ? graph->value_info[i]
                                            : graph->output[(size_t)i - graph->n_value_info];
     if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
-        !info->type->tensor_type || !info->type->tensor_type->shape ||
-        info->type->tensor_type->shape->n_dim > SY_MAX_RANK)
+        !info->type->tensor_type)
         return false;
     const Onnx__TensorShapeProto *from = info->type->tensor_type->shape;
-    *shape = (struct sy_shape){.rank = (int)from->n_dim};
-    for (int k = 0; k < shape->rank; k++) {
-        if (from->dim[k]->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE ||
-            from->dim[k]->dim_value < 0)
-            return false;
-        shape->dims[k].fixed = from->dim[k]->dim_value;
+    *shape = (struct sy_shape){.rank = 1, .dims = {{-1, 0}}}; /* where only the type is said */
+    if (from && from->n_dim <= SY_MAX_RANK)
+        shape->rank = (int)from->n_dim;
+    for (int d = 0; from && from->n_dim <= SY_MAX_RANK && d < shape->rank; d++) {
+        bool number =
+            from->dim[d]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        shape->dims[d].fixed =
+            number && from->dim[d]->dim_value >= 0 ? from->dim[d]->dim_value : -1;
     }
     *dtype = (enum sy_dtype)info->type->tensor_type->elem_type;
     return sy_dtype_bytes(*dtype) > 0;

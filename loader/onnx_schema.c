@@ -201,6 +201,91 @@ static const struct schema schemas[SY_OP_COUNT] = {
                       "ngram_indexes=I pool_int64s=I pool_strings=S weights=F"},
     [SY_OP_IF] = {1, 1, MANY, "else_branch=g then_branch=g"},
     [SY_OP_LOOP] = {2, MANY, MANY, "body=g"},
+    /* ONNX Runtime's and scikit-learn's: as ONNX Runtime 1.31 declares them */
+    [SY_OP_MS_GELU] = {1, 1, 1, ""},
+    [SY_OP_MS_FAST_GELU] = {1, 2, 1, ""},
+    [SY_OP_MS_BIAS_GELU] = {2, 2, 1, ""},
+    [SY_OP_MS_QUICK_GELU] = {1, 1, 1, "alpha=f"},
+    [SY_OP_MS_FUSED_MATMUL] = {2, 2, 1, "alpha=f transA=i transB=i transBatchA=i transBatchB=i"},
+    [SY_OP_MS_TRANSPOSE_MATMUL] = {2, 2, 1, "alpha=f transA=i transB=i"},
+    [SY_OP_MS_FUSED_MATMUL_ACTIVATION] =
+        {2, 2, 1,
+         "activation=s activation_alpha=f activation_axis=i activation_beta=f "
+         "activation_gamma=f alpha=f transA=i transB=i transBatchA=i transBatchB=i"},
+    [SY_OP_MS_FUSED_GEMM] =
+        {2, 3, 1,
+         "activation=s activation_alpha=f activation_beta=f activation_gamma=f alpha=f beta=f "
+         "transA=i transB=i"},
+    [SY_OP_MS_FUSED_CONV] =
+        {2, 4, 1,
+         "activation=s activation_params=F auto_pad=s dilations=I group=i kernel_shape=I pads=I "
+         "strides=I"},
+    [SY_OP_MS_SKIP_LAYER_NORM] = {3, 5, 4, "epsilon=f"},
+    [SY_OP_MS_SKIP_SIMPLIFIED_NORM] = {3, 4, 4, "epsilon=f"},
+    [SY_OP_MS_EMBED_LAYER_NORM] = {7, 9, 3, "epsilon=f mask_index_type=i"},
+    [SY_OP_MS_GROUP_NORM] = {3, 3, 1, "activation=i channels_last=i epsilon=f groups=i"},
+    [SY_OP_MS_ATTENTION] =
+        {2, 7, 2,
+         "do_rotary=i mask_filter_value=f num_heads=i past_present_share_buffer=i "
+         "qkv_hidden_sizes=I rotary_embedding_dim=i scale=f unidirectional=i"},
+    [SY_OP_MS_QATTENTION] =
+        {5, 9, 2,
+         "do_rotary=i mask_filter_value=f num_heads=i past_present_share_buffer=i scale=f "
+         "unidirectional=i"},
+    [SY_OP_MS_MULTI_HEAD_ATTENTION] = {1, 10, 4,
+                                       "mask_filter_value=f num_heads=i scale=f unidirectional=i"},
+    [SY_OP_MS_ROTARY_EMBEDDING] =
+        {4, 4, 1, "interleaved=i is_packed_batching=i num_heads=i rotary_embedding_dim=i scale=f"},
+    [SY_OP_MS_GROUP_QUERY_ATTENTION] =
+        {7, 16, 4,
+         "causal=i do_rotary=i k_quant_type=s kv_cache_bit_width=i kv_num_heads=i "
+         "local_window_size=i num_heads=i qk_norm_epsilon=f qk_output=i rotary_interleaved=i "
+         "scale=f sliding_window_cache=i smooth_softmax=i softcap=f v_quant_type=s"},
+    [SY_OP_MS_MATMUL_NBITS] = {3, 6, 1,
+                               "K=i N=i accuracy_level=i bits=i block_size=i weight_prepacked=i"},
+    [SY_OP_MS_QUANTIZE] = {2, 3, 1, "axis=i"},
+    [SY_OP_MS_DEQUANTIZE] = {2, 3, 1, "axis=i"},
+    [SY_OP_MS_TRILU] = {1, 2, 1, "upper=i"},
+    [SY_OP_MS_UNIQUE] = {1, 1, 3, ""},
+    [SY_OP_MS_RANGE] = {2, 3, 1, ""},
+    [SY_OP_MS_GRID_SAMPLE] = {2, 2, 1, "align_corners=i mode=s padding_mode=s"},
+    [SY_OP_MS_GATHER_ND] = {2, 2, 1, ""},
+    [SY_OP_MS_PAD] = {2, 3, 1, "mode=s"},
+    [SY_OP_MS_QLINEAR_ADD] = {7, 8, 1, ""},
+    [SY_OP_MS_QLINEAR_MUL] = {7, 8, 1, ""},
+    [SY_OP_MS_QLINEAR_SIGMOID] = {4, 5, 1, ""},
+    [SY_OP_MS_QLINEAR_LEAKY_RELU] = {4, 5, 1, "alpha=f"},
+    [SY_OP_MS_QLINEAR_SOFTMAX] = {5, 5, 1, "axis=i opset=i"},
+    [SY_OP_MS_QLINEAR_POOL] =
+        {4, 5, 1,
+         "auto_pad=s ceil_mode=i channels_last=i count_include_pad=i kernel_shape=I pads=I "
+         "strides=I"},
+    [SY_OP_MS_QLINEAR_GLOBAL_POOL] = {5, 5, 1, "channels_last=i"},
+    [SY_OP_MS_QLINEAR_CONCAT] = {3, MANY, 1, "axis=i"},
+    [SY_OP_MS_QLINEAR_WHERE] = {9, 9, 1, ""},
+    [SY_OP_MS_QGEMM] = {6, 9, 1, "alpha=f transA=i transB=i"},
+    [SY_OP_MS_DYNAMIC_QUANTIZE_MATMUL] = {3, 5, 1, ""},
+    [SY_OP_MS_MATMUL_INTEGER_TO_FLOAT] = {4, 7, 1, ""},
+    [SY_OP_MS_DYNAMIC_QUANTIZE_LSTM] =
+        {12, 12, 3,
+         "activation_alpha=F activation_beta=F activations=S clip=f direction=s hidden_size=i "
+         "input_forget=i"},
+    [SY_OP_ML_SCALER] = {1, 1, 1, "offset=F scale=F"},
+    [SY_OP_ML_EXTRACT] = {2, 2, 1, ""},
+    [SY_OP_ML_BINARIZER] = {1, 1, 1, "threshold=f"},
+    [SY_OP_ML_LINEAR_REGRESSOR] = {1, 1, 1,
+                                   "coefficients=F intercepts=F post_transform=s targets=i"},
+    [SY_OP_ML_LINEAR_CLASSIFIER] =
+        {1, 1, 2,
+         "classlabels_ints=I classlabels_strings=S coefficients=F intercepts=F multi_class=i "
+         "post_transform=s"},
+    [SY_OP_ML_NORMALIZER] = {1, 1, 1, "norm=s"},
+    [SY_OP_ML_FEATURE_VECTORIZER] = {1, MANY, 1, "inputdimensions=I"},
+    [SY_OP_ML_LABEL_ENCODER] =
+        {1, 1, 1,
+         "classes_strings=S default_float=f default_int64=i default_string=s default_tensor=t "
+         "keys_floats=F keys_int64s=I keys_strings=S keys_tensor=t values_floats=F "
+         "values_int64s=I values_strings=S values_tensor=t"},
 };
 
 static const struct {

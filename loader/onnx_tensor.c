@@ -160,12 +160,42 @@ static int external_data(const struct sy_onnx_reader *r, const Onnx__TensorProto
     return status < 0 ? sy_error_prefix(status, "tensor '%.100s': external data", name) : SY_OK;
 }
 
+/* Two numbers of 4 bits a byte, the lower bits first, as one a byte. Takes `packed`. */
+static int unpack_fours(unsigned char *packed, size_t n, bool is_signed, void **out)
+{
+    unsigned char *to;
+    int status = sy_graph_alloc(n, 1, out);
+    to = *out;
+    for (size_t i = 0; status == SY_OK && i < n; i++) {
+        unsigned char four = packed[i / 2] >> (i % 2 * 4) & 0xf;
+        to[i] = is_signed && four > 7 ? (unsigned char)(four | 0xf0) : four;
+    }
+    free(packed);
+    return status;
+}
+
+static int read_data(const struct sy_onnx_reader *r, Onnx__TensorProto *proto, enum sy_dtype dtype,
+                     size_t bytes, void **out)
+{
+    if (proto->has_data_location &&
+        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+        return external_data(r, proto, bytes, out);
+    if (proto->has_raw_data)
+        return raw_data(proto, bytes, out);
+    return typed_data(proto, dtype, bytes, out);
+}
+
 /* Empties `proto` of its data. */
 int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, const char *name,
                         int *out)
 {
+    enum { UINT4 = 21, INT4 = 22 };
+    bool fours = proto->data_type == UINT4 || proto->data_type == INT4;
+    enum sy_dtype dtype = proto->data_type == UINT4  ? SY_DTYPE_U8
+                          : proto->data_type == INT4 ? SY_DTYPE_I8
+                                                     : (enum sy_dtype)proto->data_type;
     struct sy_shape shape;
-    size_t element_bytes = sy_dtype_bytes((enum sy_dtype)proto->data_type), bytes;
+    size_t element_bytes = sy_dtype_bytes(dtype), bytes;
     void *data = NULL;
     if (element_bytes == 0)
         return sy_error_set(SY_EUNSUPPORTED,
@@ -174,13 +204,10 @@ int sy_onnx_read_tensor(struct sy_onnx_reader *r, Onnx__TensorProto *proto, cons
     if (proto->segment)
         return sy_error_set(SY_EUNSUPPORTED, "tensor '%.120s' is stored in segments", name);
     SY_TRY(tensor_shape(proto, &shape, element_bytes, &bytes));
-    if (proto->has_data_location &&
-        proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
-        SY_TRY(external_data(r, proto, bytes, &data));
-    else if (proto->has_raw_data)
-        SY_TRY(raw_data(proto, bytes, &data));
-    else
-        SY_TRY(typed_data(proto, (enum sy_dtype)proto->data_type, bytes, &data));
-    return sy_graph_add_constant(r->graph, name, (enum sy_dtype)proto->data_type, &shape, data,
-                                 bytes, out);
+    SY_TRY(read_data(r, proto, dtype, fours ? bytes / 2 + bytes % 2 : bytes, &data));
+    if (fours)
+        SY_TRY(unpack_fours(data, bytes, proto->data_type == INT4, &data));
+    SY_TRY(sy_graph_add_constant(r->graph, name, dtype, &shape, data, bytes, out));
+    r->graph->tensors[*out].is_four_bits = fours;
+    return SY_OK;
 }

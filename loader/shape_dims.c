@@ -107,6 +107,18 @@ int sy_infer_fail(const struct sy_node *node, int status, const char *format, ..
     return sy_error_set(status, "%s: %s", sy_node_text(node, head, sizeof head), tail);
 }
 
+int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
+{
+    char head[256], tail[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(tail, sizeof tail, format, args);
+    va_end(args);
+    if (in->puts_off)
+        *in->puts_off = true;
+    return sy_error_set(SY_EUNSUPPORTED, "%s: %s", sy_node_text(node, head, sizeof head), tail);
+}
+
 int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
                   const struct sy_tensor **out)
 {
@@ -140,10 +152,11 @@ static int tensor_dims(const struct sy_infer *in, const struct sy_node *node, in
 {
     const struct sy_tensor *t = &in->graph->tensors[tensor];
     int64_t count = sy_shape_elements(&t->shape, 0);
-    if ((!t->data && !in->values[tensor]) || !sy_dtype_is_integer(t->dtype) || count < 0 ||
-        count > SY_MAX_VALUES)
-        return sy_infer_fail(node, SY_EUNSUPPORTED,
-                             "'%.100s' must be known at import (constant, or made from shapes)",
+    if (!t->data && !in->values[tensor])
+        return sy_infer_put_off(
+            in, node, "'%.100s' must be known at import (constant, or made from shapes)", t->name);
+    if (!sy_dtype_is_integer(t->dtype) || count < 0 || count > SY_MAX_VALUES)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "'%.100s' must be a short list of integers",
                              t->name);
     SY_TRY(sy_graph_alloc((size_t)count, sizeof **out, out));
     for (int64_t i = 0; i < count; i++) {
@@ -185,7 +198,7 @@ int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, 
             sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
     for (int k = 0; status == SY_OK && k < *n; k++) {
         if (dims[k].per_batch != 0)
-            status = sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' depends on the batch size", attr);
+            status = sy_infer_put_off(in, node, "'%s' depends on the batch size", attr);
         out[k] = dims[k].fixed;
     }
     free(dims);
@@ -196,9 +209,12 @@ int sy_infer_float(const struct sy_infer *in, const struct sy_node *node, int i,
                    float otherwise, float *out)
 {
     *out = sy_node_float(node, attr, otherwise);
-    if (sy_node_input(node, i) >= 0 && !sy_graph_scalar(in->graph, node->inputs[i], out))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' must be a constant float", attr);
-    return SY_OK;
+    int tensor = sy_node_input(node, i);
+    if (tensor < 0 || sy_graph_scalar(in->graph, tensor, out))
+        return SY_OK;
+    if (!in->graph->tensors[tensor].data)
+        return sy_infer_put_off(in, node, "'%s' must be known at import", attr);
+    return sy_infer_fail(node, SY_EUNSUPPORTED, "'%s' must be a constant float", attr);
 }
 
 bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, int i)
@@ -207,16 +223,26 @@ bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, in
     return tensor < 0 || in->graph->tensors[tensor].data || in->values[tensor];
 }
 
+/* A symbolic dimension of a declaration is -1. */
+static bool has_numbers(const struct sy_shape *shape)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dims[i].fixed < 0)
+            return false;
+    return true;
+}
+
 int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int i,
                       struct sy_shape *out)
 {
     const struct sy_tensor *t =
         i < node->n_outputs && node->outputs[i] >= 0 ? &in->graph->tensors[node->outputs[i]] : NULL;
-    if (!t || t->dtype == SY_DTYPE_NONE)
-        return sy_infer_fail(node, SY_EUNSUPPORTED,
-                             "the size of its result '%.80s' depends on data that is known at run "
-                             "only, and the file does not declare it",
-                             t ? t->name : "");
+    if (!t || t->dtype == SY_DTYPE_NONE || !has_numbers(&t->shape))
+        return sy_infer_put_off(
+            in, node,
+            "the size of its result '%.80s' depends on data that is known at run "
+            "only, and the file does not declare it",
+            t ? t->name : "");
     *out = t->shape;
     return SY_OK;
 }

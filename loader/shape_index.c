@@ -80,15 +80,37 @@ static int declared_outputs(struct sy_infer *in, struct sy_node *node, enum sy_d
     return SY_OK;
 }
 
+/* The most elements that there can be: all of them. */
+static int bound_list(struct sy_infer *in, struct sy_node *node, enum sy_dtype dtype,
+                      const struct sy_shape *from, int rows)
+{
+    struct sy_dim all;
+    if (sy_shape_product(from, 0, from->rank, &all) < 0)
+        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+    struct sy_shape shape = {.rank = 1, .dims = {all}};
+    if (rows >= 0)
+        shape = (struct sy_shape){.rank = 2, .dims = {{rows, 0}, all}};
+    sy_infer_set(in, node, 0, dtype, &shape);
+    for (int i = 1; i < node->n_outputs; i++)
+        sy_infer_set(in, node, i, SY_DTYPE_I64, &shape);
+    return SY_OK;
+}
+
 int sy_rule_unique(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (in->is_bound && !sy_node_attr(node, "axis"))
+        return bound_list(in, node, x->dtype, &x->shape, -1);
     return declared_outputs(in, node, x->dtype);
 }
 
 int sy_rule_non_zero(struct sy_infer *in, struct sy_node *node)
 {
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    if (in->is_bound)
+        return bound_list(in, node, SY_DTYPE_I64, &x->shape, x->shape.rank);
     return declared_outputs(in, node, SY_DTYPE_I64);
 }
 
@@ -97,6 +119,10 @@ int sy_rule_compress(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x, *condition;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &condition));
+    if (in->is_bound && !sy_node_attr(node, "axis"))
+        return bound_list(in, node, x->dtype, &x->shape, -1);
+    if (in->is_bound)
+        return sy_infer_same(in, node);
     return declared_outputs(in, node, x->dtype);
 }
 

@@ -7,14 +7,14 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-static int nonlinear(const struct sy_node *node)
+static int nonlinear(const struct sy_infer *in, const struct sy_node *node)
 {
-    return sy_infer_fail(node, SY_EUNSUPPORTED, "a size that is not linear in the batch size");
+    return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
 }
 
 /* Fills in 0 (as in the input) and -1 (what is left). */
-static int resolve_reshape(const struct sy_node *node, const struct sy_shape *from,
-                           struct sy_shape *to)
+static int resolve_reshape(const struct sy_infer *in, const struct sy_node *node,
+                           const struct sy_shape *from, struct sy_shape *to)
 {
     bool literal_zero = sy_node_int(node, "allowzero", 0) != 0;
     int open = -1;
@@ -26,13 +26,13 @@ static int resolve_reshape(const struct sy_node *node, const struct sy_shape *fr
         if (to->dims[i].fixed == -1 && to->dims[i].per_batch == 0 && open < 0)
             open = i;
         else if (sy_dim_mul(known, to->dims[i], &known) < 0)
-            return nonlinear(node);
+            return nonlinear(in, node);
     }
     if (sy_shape_product(from, 0, from->rank, &total) < 0)
-        return nonlinear(node);
+        return nonlinear(in, node);
     if (open >= 0 && sy_dim_div(total, known, &to->dims[open]) == SY_OK &&
         sy_dim_mul(known, to->dims[open], &known) < 0)
-        return nonlinear(node);
+        return nonlinear(in, node);
     if (!sy_dim_equal(known, total))
         return sy_infer_fail(
             node, SY_EUNSUPPORTED,
@@ -71,7 +71,7 @@ int sy_rule_reshape(struct sy_infer *in, struct sy_node *node)
     struct sy_shape shape = {.rank = n};
     memcpy(shape.dims, target, (size_t)n * sizeof *target);
     free(target);
-    SY_TRY(resolve_reshape(node, &x->shape, &shape));
+    SY_TRY(resolve_reshape(in, node, &x->shape, &shape));
     sy_infer_keep_inputs(node, 1);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
@@ -90,7 +90,7 @@ int sy_rule_flatten(struct sy_infer *in, struct sy_node *node)
     struct sy_shape shape = {.rank = 2};
     if (sy_shape_product(&x->shape, 0, axis, &shape.dims[0]) < 0 ||
         sy_shape_product(&x->shape, axis, x->shape.rank, &shape.dims[1]) < 0)
-        return nonlinear(node);
+        return nonlinear(in, node);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }

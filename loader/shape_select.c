@@ -126,8 +126,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 }
 
 /* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
-static int slice_axis(const struct sy_node *node, struct sy_dim size, struct sy_dim start,
-                      struct sy_dim end, int64_t step, struct range *out)
+static int slice_axis(const struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
+                      struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {
     *out = (struct range){0, 1, size};
     bool from_start = sy_dim_is(start, 0),
@@ -135,7 +135,7 @@ static int slice_axis(const struct sy_node *node, struct sy_dim size, struct sy_
     if (step == 1 && from_start && to_end)
         return SY_OK;
     if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "a slice that depends on the batch size");
+        return sy_infer_put_off(in, node, "a slice that depends on the batch size");
     if (step == 0 || step == INT64_MIN)
         return sy_infer_fail(node, SY_ECORRUPT, "step %lld", (long long)step);
     int64_t n = size.fixed;
@@ -182,7 +182,7 @@ static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct s
         int axis;
         struct range range;
         SY_TRY(sy_infer_axis(node, s->n_axes >= 0 ? s->axes[i] : i, shape.rank, &axis));
-        SY_TRY(slice_axis(node, x->shape.dims[axis], s->starts[i], s->ends[i],
+        SY_TRY(slice_axis(in, node, x->shape.dims[axis], s->starts[i], s->ends[i],
                           s->n_steps >= 0 ? s->steps[i] : 1, &range));
         starts[axis] = range.start;
         steps[axis] = range.step;

@@ -354,12 +354,30 @@ int sy_rule_roi_align(struct sy_infer *in, struct sy_node *node)
 }
 
 /* How many boxes are left is the file's word. */
+/* The most boxes that are left: all of them, or as many as the node lets stay, of each class in each image. */
+static int bound_nms(struct sy_infer *in, struct sy_node *node, const struct sy_shape *boxes,
+                     const struct sy_shape *scores)
+{
+    struct sy_dim n, each = boxes->dims[1];
+    int64_t most;
+    int known = -1;
+    if (sy_infer_ints(in, node, 2, "", 1, &known, &most) == SY_OK && known == 1 &&
+        each.per_batch == 0 && most >= 0 && most < each.fixed)
+        each.fixed = most;
+    if (sy_dim_mul(boxes->dims[0], scores->dims[1], &n) < 0 || sy_dim_mul(n, each, &n) < 0)
+        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+    sy_infer_set(in, node, 0, SY_DTYPE_I64, &(struct sy_shape){.rank = 2, .dims = {n, {3, 0}}});
+    return SY_OK;
+}
+
 int sy_rule_nms(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *boxes, *scores;
     struct sy_shape shape;
     SY_TRY(sy_infer_need(in, node, 0, &boxes));
     SY_TRY(sy_infer_need(in, node, 1, &scores));
+    if (in->is_bound && boxes->shape.rank == 3 && scores->shape.rank == 3)
+        return bound_nms(in, node, &boxes->shape, &scores->shape);
     SY_TRY(sy_infer_declared(in, node, 0, &shape));
     if (boxes->shape.rank != 3 || scores->shape.rank != 3 || !sy_dim_is(boxes->shape.dims[2], 4) ||
         !sy_dim_equal(boxes->shape.dims[1], scores->shape.dims[2]) ||

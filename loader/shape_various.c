@@ -23,8 +23,7 @@ int sy_rule_tile(struct sy_infer *in, struct sy_node *node)
         status = sy_infer_fail(node, SY_ECORRUPT, "%d repeats for %d dimensions", n, shape.rank);
     for (int i = 0; status == SY_OK && i < n; i++)
         if (sy_dim_mul(shape.dims[i], repeats[i], &shape.dims[i]) < 0)
-            status =
-                sy_infer_fail(node, SY_EUNSUPPORTED, "a size that is not linear in the batch size");
+            status = sy_infer_put_off(in, node, "a size that is not linear in the batch size");
     free(repeats);
     SY_TRY(status);
     sy_infer_keep_inputs(node, 1); /* the kernel needs the sizes only */
@@ -40,7 +39,7 @@ int sy_rule_size(struct sy_infer *in, struct sy_node *node)
     struct sy_shape scalar = {.rank = 0};
     SY_TRY(sy_infer_need(in, node, 0, &x));
     if (sy_shape_product(&x->shape, 0, x->shape.rank, &count) < 0)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "a size that is not linear in the batch size");
+        return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
     sy_infer_set(in, node, 0, SY_DTYPE_I64, &scalar);
     return SY_OK;
 }

@@ -90,7 +90,8 @@ static bool takes_rows(const struct sy_graph *g)
     for (int i = 0; i < g->n_inputs; i++)
         all = all && is_rows(&g->tensors[g->inputs[i]]);
     for (int i = 0; i < g->n_outputs; i++)
-        all = all && is_rows(&g->tensors[g->outputs[i]]);
+        all = all && is_rows(&g->tensors[g->outputs[i]]) &&
+              !sy_graph_is_sized_at_run(g, g->outputs[i]);
     return all;
 }
 

@@ -214,12 +214,9 @@ static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params
 
 /* ---- the slab ------------------------------------------------------------------------------------------------ */
 
-static uint64_t output_bytes(const struct sy_rpc_infer *infer, int output)
+static uint64_t output_room(const struct sy_rpc_infer *infer, int output)
 {
-    const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
-
-    return (uint64_t)sy_shape_elements(&tensor->shape, infer->batch) *
-           sy_dtype_bytes(tensor->dtype);
+    return sy_graph_tensor_room(infer->graph, infer->graph->outputs[output], infer->batch);
 }
 
 static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
@@ -234,7 +231,7 @@ static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
             memcpy(sy_slab_pointer(slab, infer->inputs[i]), data[i]->via.bin.ptr, bytes);
     }
     for (int i = 0; i < infer->graph->n_outputs; i++) {
-        SY_TRY(sy_slab_alloc(slab, SY_MAX(output_bytes(infer, i), 1), &infer->outputs[i]));
+        SY_TRY(sy_slab_alloc(slab, SY_MAX(output_room(infer, i), 1), &infer->outputs[i]));
         infer->n_outputs++;
     }
     return SY_OK;
@@ -256,12 +253,17 @@ static void pack_number(msgpack_packer *packer, const char *key, uint64_t value)
     msgpack_pack_uint64(packer, value);
 }
 
-static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struct sy_slab *slab,
-                        int output)
+static int pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struct sy_slab *slab,
+                       int output)
 {
     const struct sy_rpc_infer *infer = reply->infer;
     const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
-    uint64_t bytes = output_bytes(infer, output);
+    void *data = sy_slab_pointer(slab, infer->outputs[output]);
+    struct sy_shape shape;
+    uint64_t bytes;
+
+    SY_TRY(sy_graph_output_shape(infer->graph, infer->graph->outputs[output], infer->batch, data,
+                                 &shape, &bytes));
 
     msgpack_pack_map(packer, 4);
     pack_text(packer, "name");
@@ -269,14 +271,15 @@ static void pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, stru
     pack_text(packer, "dtype");
     pack_text(packer, sy_dtype_wire_name(tensor->dtype));
     pack_text(packer, "shape");
-    msgpack_pack_array(packer, (size_t)tensor->shape.rank);
-    for (int i = 0; i < tensor->shape.rank; i++)
-        msgpack_pack_int64(packer, sy_dim_at(tensor->shape.dims[i], infer->batch));
+    msgpack_pack_array(packer, (size_t)shape.rank);
+    for (int i = 0; i < shape.rank; i++)
+        msgpack_pack_int64(packer, shape.dims[i].fixed);
     pack_text(packer, "data");
     msgpack_pack_bin(packer, bytes);
     reply->cut[reply->n_tensors] = reply->head.size;
-    reply->tensor[reply->n_tensors] = sy_slab_pointer(slab, infer->outputs[output]);
+    reply->tensor[reply->n_tensors] = data;
     reply->tensor_bytes[reply->n_tensors++] = bytes;
+    return SY_OK;
 }
 
 static sy_ns between(sy_ns from, sy_ns to)
@@ -335,7 +338,12 @@ static void answer_outputs(struct sy_rpc_infer *infer, const struct sy_request_r
     pack_text(&packer, "outputs");
     msgpack_pack_array(&packer, (size_t)infer->graph->n_outputs);
     for (int i = 0; i < infer->graph->n_outputs; i++)
-        pack_output(reply, &packer, slab, i);
+        if (pack_output(reply, &packer, slab, i) < 0) {
+            sy_rpc_answer_error(infer->connection, infer->answers, infer->message_id, SY_ECORRUPT,
+                                sy_error_text());
+            sy_rpc_reply_free(server, reply);
+            return;
+        }
     release_pieces(slab, infer->inputs,
                    &infer->n_inputs); /* the run is over: only the outputs are still needed */
     sy_rpc_reply_send(infer->connection, reply);

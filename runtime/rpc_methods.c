@@ -119,7 +119,7 @@ static int do_status(const struct sy_rpc_request *request, json_t *params)
     return answer(request, status);
 }
 
-/* Names, dtypes and shapes (-1: the batch) of a model's inputs or outputs. */
+/* Names, dtypes and shapes (-1: the batch, or known after a run only) of a model's inputs or outputs. */
 static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n)
 {
     json_t *list = json_array();
@@ -127,11 +127,12 @@ static json_t *describe_tensors(const struct sy_graph *graph, const int *indices
     for (int i = 0; list && i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[indices[i]];
         json_t *shape = json_array();
+        bool open = sy_graph_is_sized_at_run(graph, indices[i]);
 
         for (int d = 0; d < tensor->shape.rank; d++)
-            json_array_append_new(
-                shape,
-                json_integer(tensor->shape.dims[d].per_batch ? -1 : tensor->shape.dims[d].fixed));
+            json_array_append_new(shape, json_integer(open || tensor->shape.dims[d].per_batch
+                                                          ? -1
+                                                          : tensor->shape.dims[d].fixed));
         json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
                                               sy_dtype_wire_name(tensor->dtype), "shape", shape));
     }

@@ -228,8 +228,7 @@ void rig_take(const struct engine_rig *rig, const int *tensors, int n, int64_t b
     out->bytes = calloc((size_t)n + 1, sizeof *out->bytes);
     assert_true(out->data && out->bytes);
     for (int i = 0; i < n; i++) {
-        const struct sy_tensor *t = &rig->graph->tensors[tensors[i]];
-        out->bytes[i] = (uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype);
+        out->bytes[i] = sy_graph_tensor_room(rig->graph, tensors[i], batch);
         out->data[i] = take_bytes(out->bytes[i], byte);
     }
 }

@@ -36,10 +36,22 @@ static struct sy_graph graph = {.n_tensors = 2,
                                 .n_outputs = 1,
                                 .outputs = &tensor_index[1]};
 static struct sy_package package = {.name = "double", .graph = &graph};
+/* The same with a size that the run says: as many rows as the first number of x. */
+static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
+static struct sy_graph cut_graph = {.n_tensors = 2,
+                                    .tensors = tensors,
+                                    .n_nodes = 1,
+                                    .nodes = &cut_node,
+                                    .n_inputs = 1,
+                                    .inputs = &tensor_index[0],
+                                    .n_outputs = 1,
+                                    .outputs = &tensor_index[1]};
+static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph};
 static struct event_base *base;
 static _Atomic int n_running;
 
 struct job {
+    bool is_cut;
     uint64_t input, output;
     int64_t batch;
     sy_core_infer_done done;
@@ -55,8 +67,8 @@ static struct sy_slab *fake_slab(void *core)
 static int fake_find(void *core, const char *name, const struct sy_package **out)
 {
     (void)core;
-    *out = &package;
-    return strcmp(name, "double") == 0 || strcmp(name, "EPEER") == 0 ||
+    *out = strcmp(name, "cut") == 0 ? &cut_package : &package;
+    return strcmp(name, "double") == 0 || strcmp(name, "cut") == 0 || strcmp(name, "EPEER") == 0 ||
                    strcmp(name, "EDEADLINE") == 0
                ? SY_OK
                : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
@@ -73,6 +85,8 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     for (int64_t i = 0; i < 4 * job->batch; i++)
         y[i] = 2 * x[i];
+    if (job->is_cut)
+        memcpy(y + 4 * job->batch, ((const int64_t[]){2, (int64_t)x[0], 4}), 24);
     n_running--;
     job->done(job->ctx, SY_OK, NULL, &report);
     free(job);
@@ -88,11 +102,11 @@ static int fake_infer(void *core, const char *model, int64_t batch, const uint64
     static uint64_t id;
 
     (void)core;
-    if (strcmp(model, "double") != 0) { /* it is an error's name */
+    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0) { /* it is an error's name */
         free(job);
         return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
     }
-    *job = (struct job){inputs[0], outputs[0], batch, done, ctx};
+    *job = (struct job){*model == 'c', inputs[0], outputs[0], batch, done, ctx};
     *out_id = ++id;
     n_running++;
     return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
@@ -234,6 +248,31 @@ static void test_good_calls(void **state)
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 0777, 0600);
     }
+}
+
+/* Rows that the run says, none too; a number of rows that there is no room for is an error, and the connection goes on. */
+static void test_sizes_of_the_run(void **state)
+{
+    (void)state;
+    sy_client *client = client_at(path);
+    sy_client_result *result;
+    for (int rows = 0; rows < 6; rows++) {
+        float x[12] = {(float)rows, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+        sy_client_tensor input = {"x", "FP32", 2, {3, 4}, x, sizeof x};
+        int status = sy_client_infer(client, "cut", &input, 1, &result);
+        if (rows > 3) {
+            assert_int_equal(status, SY_ECORRUPT);
+            assert_non_null(strstr(sy_client_error(client), "dimension"));
+            continue;
+        }
+        assert_int_equal(status, SY_OK);
+        assert_int_equal(result->outputs[0].shape[0], rows);
+        assert_int_equal(result->outputs[0].bytes, (size_t)rows * 16);
+        for (int i = 0; i < 4 * rows; i++)
+            assert_true(((const float *)result->outputs[0].data)[i] == 2 * x[i]);
+        sy_client_result_free(result);
+    }
+    sy_client_close(client);
 }
 
 static void refused(sy_client *client, const char *model, sy_client_tensor *inputs, int n,
@@ -457,6 +496,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_calls),
+        cmocka_unit_test(test_sizes_of_the_run),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_errors_of_the_server_leave_the_connection),
         cmocka_unit_test(test_hostile_bytes),

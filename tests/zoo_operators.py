@@ -218,6 +218,10 @@ def written_out():
                                              ("pads", 2 * 4, 16, [6, 6], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("dilations", 4, 16, [6, 6], {"dilations": [2, 2]})):
         made["col2im_" + name] = one("Col2Im", {"x": floats(2, rows, places)}, {"i": i64(*image), "b": i64(2, 2)}, domain="", **attrs)
         made["col2im_" + name][0].opset_import[0].version = 18
+    for name, mode, size, extra in (("linear", "linear", (5, 4), {}), ("cubic", "cubic", (4, 7), {}), ("outside", "linear", (3, 5), {"exclude_outside": 1}),
+                                    ("up", "cubic", (17, 20), {"exclude_outside": 1}), ("corners", "linear", (6, 5), {"coordinate_transformation_mode": "align_corners"})):
+        made["antialias_" + name] = model([h.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode, antialias=1, axes=[2, 3], **extra)], {"x": floats(2, 3, 9, 12)},
+                                          {"s": i64(*size)}, {"y": T.FLOAT}, opset=18)
     mask = RNG.integers(0, 2, (3, 5)).astype(np.float32)
     made["nonzero"] = model([h.make_node("NonZero", ["m"], ["i"]), h.make_node("Transpose", ["i"], ["t"]), h.make_node("GatherND", ["x", "t"], ["y"])],
                             {"x": floats(3, 5)}, {"m": mask}, {"i": T.INT64, "y": T.FLOAT}, batch=False)
@@ -251,8 +255,87 @@ def functions():
     return {"functions": (made, [floats(3, 5)])}
 
 
+def decoders():
+    """What exporters of language models write: rotary embedding, a past, fewer heads of keys, weights of a few bits."""
+    made, b, s, n, g, d = {}, 2, 4, 4, 2, 16
+    cos, sin = floats(12, d // 2), floats(12, d // 2)
+    caches = {"cos": cos, "sin": sin}
+    at = np.array([[0, 1, 2, 3], [3, 4, 5, 6]], np.int64)
+    for name, x, extra in (("rows", floats(b, s, n * d), {"num_heads": n}), ("heads", floats(b, n, s, d), {}), ("derived", floats(b, s, n * d), {}),
+                           ("pairs", floats(b, s, n * d), {"interleaved": 1})):
+        made["rotary_" + name] = one("RotaryEmbedding", {"x": x, "at": at}, caches, order=["x", "at", "cos", "sin"], **extra)
+    made["rotary_offset"] = one("RotaryEmbedding", {"x": floats(b, s, n * d)}, dict(caches, at=np.array([3], np.int64)), order=["x", "at", "cos", "sin"])
+    made["rotary_part"] = one("RotaryEmbedding", {"x": floats(b, s, n * d), "at": at}, {"cos": floats(12, 2), "sin": floats(12, 2)}, order=["x", "at", "cos", "sin"],
+                              num_heads=n, rotary_embedding_dim=4)
+
+    def group(name, past, total, ends, packed=False, length=s, b=b, **attrs):
+        q = {"q": floats(b, length, (n + 2 * g) * d)} if packed else {"q": floats(b, length, n * d), "k": floats(b, length, g * d), "v": floats(b, length, g * d)}
+        inputs = dict(q, **({"pk": floats(b, g, past, d), "pv": floats(b, g, past, d)} if past else {}), ends=np.array(ends, np.int32))
+        order = [i if i in inputs else "" for i in ("q", "k", "v", "pk", "pv", "ends")] + ["total"] + (["cos", "sin"] if "do_rotary" in attrs else [])
+        made["group_" + name] = model([h.make_node("GroupQueryAttention", order, ["y", "ko", "vo"], domain=MS, num_heads=n, kv_num_heads=g, **attrs)], inputs,
+                                      dict(caches, total=np.array(total, np.int32)), {"y": T.FLOAT, "ko": T.FLOAT, "vo": T.FLOAT})
+    group("first", 0, s, [3, 3])
+    group("first_rotary", 0, s, [3, 3], do_rotary=1)
+    group("packed", 0, s, [3, 3], packed=True, do_rotary=1, rotary_interleaved=1, scale=0.2)
+    group("step", 5, 6, [5, 5], length=1, do_rotary=1)
+    group("several", 5, 9, [8], b=1, do_rotary=1)
+    group("softcap", 0, s, [3, 3], softcap=2.0)
+    group("window", 5, 6, [5, 5], length=1, local_window_size=3)
+    group("window_first", 0, s, [3, 3], local_window_size=2)
+    for name, k, bits, block, zeros, bias in (("plain", 64, 4, 32, None, False), ("zeros", 64, 4, 16, np.uint8, True), ("ragged", 80, 4, 32, np.uint8, False),
+                                              ("float_zeros", 64, 4, 32, np.float32, False), ("eight", 64, 8, 32, np.uint8, False)):
+        blocks = (k + block - 1) // block
+        c = {"w": bytes_(np.uint8, 6, blocks, block * bits // 8), "s": np.abs(floats(6 * blocks)) / 8}
+        order = ["x", "w", "s"]
+        if zeros:
+            c["z"] = floats(6 * blocks) if zeros == np.float32 else bytes_(np.uint8, 6 * ((blocks * bits + 7) // 8))
+            order.append("z")
+        if bias:
+            c["b"], order = floats(6), order + ["", "b"]
+        made["nbits_" + name] = one("MatMulNBits", {"x": floats(3, 2, k)}, c, order=order, K=k, N=6, bits=bits, block_size=block)
+    for name, kind, dtype, low, high in (("int4", T.INT4, np.int8, -8, 7), ("uint4", T.UINT4, np.uint8, 0, 15), ("int8", T.INT8, np.int8, -128, 127)):
+        q, zero = RNG.integers(low, high, (8, 6), endpoint=True), RNG.integers(low, high, (2, 6), endpoint=True)
+        nodes = [h.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0, block_size=4), h.make_node("MatMul", ["x", "w"], ["y"])]
+        made["blocks_" + name] = model(nodes, {"x": floats(3, 8)}, {"s": np.abs(floats(2, 6))}, {"y": T.FLOAT}, opset=21)
+        made["blocks_" + name][0].graph.initializer.extend([h.make_tensor("q", kind, [8, 6], q.flatten()), h.make_tensor("z", kind, [2, 6], zero.flatten())])
+        made["blocks_" + name][0].ir_version = 10
+    return made
+
+
+def at_run():
+    """Sizes that depend on data."""
+    made, x = {}, floats(3, 6)
+    i64 = lambda *v: np.array(v, np.int64)
+    f = T.FLOAT
+    made["run_nonzero"] = model([h.make_node("Relu", ["x"], ["r"]), h.make_node("NonZero", ["r"], ["i"]), h.make_node("Transpose", ["i"], ["t"]),
+                                 h.make_node("GatherND", ["x", "t"], ["y"]), h.make_node("ReduceMean", ["y"], ["m"])], {"x": x}, {}, {"i": T.INT64, "y": f, "m": f}, batch=False)
+    made["run_compress"] = model([h.make_node("Greater", ["x", "z"], ["c"]), h.make_node("Slice", ["c", "a", "b", "a"], ["c0"]), h.make_node("Reshape", ["c0", "flat"], ["c1"]),
+                                  h.make_node("Compress", ["x", "c1"], ["y"], axis=1), h.make_node("Gemm", ["y", "y"], ["w"], transA=1)], {"x": x},
+                                 {"z": np.array(0, np.float32), "a": i64(0), "b": i64(1), "flat": i64(-1)}, {"y": f, "w": f}, batch=False)
+    made["run_unique"] = model([h.make_node("Unique", ["x"], ["u", "f", "inv", "n"]), h.make_node("Exp", ["u"], ["y"])], {"x": RNG.integers(0, 5, (3, 6)).astype(np.float32)}, {},
+                               {"u": f, "f": T.INT64, "inv": T.INT64, "n": T.INT64, "y": f}, batch=False)
+    made["run_unique_axis"] = model([h.make_node("Unique", ["x"], ["u"], axis=0)], {"x": RNG.integers(0, 2, (7, 2)).astype(np.float32)}, {}, {"u": f}, batch=False)
+    made["run_topk"] = model([h.make_node("TopK", ["x", "k"], ["v", "i"]), h.make_node("Softmax", ["v"], ["s"])], {"x": x, "k": i64(4)}, {}, {"s": f, "i": T.INT64}, batch=False)
+    made["run_range"] = model([h.make_node("Range", ["a", "b", "c"], ["r"]), h.make_node("Cast", ["r"], ["y"], to=1)],
+                              {"a": np.array(2, np.int64), "b": np.array(17, np.int64), "c": np.array(4, np.int64)}, {}, {"y": f}, batch=False)
+    made["run_resize"] = model([h.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear"), h.make_node("GlobalAveragePool", ["y"], ["p"])],
+                               {"x": floats(1, 2, 5, 6), "s": i64(1, 2, 9, 4)}, {}, {"y": f, "p": f}, batch=False)
+    made["run_pad_tile"] = model([h.make_node("Pad", ["x", "p"], ["y"]), h.make_node("Tile", ["y", "t"], ["z"]), h.make_node("Reshape", ["z", "r"], ["w"])],
+                                 {"x": x, "p": i64(1, 0, 0, 2), "t": i64(2, 1), "r": i64(4, -1)}, {}, {"w": f}, batch=False)
+    made["run_onehot"] = model([h.make_node("OneHot", ["i", "d", "v"], ["y"]), h.make_node("Transpose", ["y"], ["yt"]), h.make_node("MatMul", ["y", "yt"], ["z"])],
+                               {"i": i64(1, 0, 3), "d": np.array(5, np.int64)}, {"v": np.array([0, 1], np.float32)}, {"z": f}, batch=False)
+    made["run_conv"] = model([h.make_node("Slice", ["x", "a", "b", "ax"], ["c"]), h.make_node("Conv", ["c", "w", "bias"], ["y"], pads=[1, 1, 1, 1]), h.make_node("BatchNormalization", ["y", "s", "o", "m", "q"], ["n"]),
+                              h.make_node("MaxPool", ["n"], ["p"], kernel_shape=[2, 2]), h.make_node("Flatten", ["p"], ["z"])],
+                             {"x": floats(1, 3, 9, 9), "a": i64(2), "b": i64(8)}, {"ax": i64(3), "w": floats(4, 3, 3, 3), "bias": floats(4), "s": floats(4), "o": floats(4), "m": floats(4),
+                              "q": np.abs(floats(4))}, {"z": f}, batch=False)
+    made["run_lstm"] = model([h.make_node("Slice", ["x", "a", "b"], ["c"]), h.make_node("LSTM", ["c", "w", "r", "bias"], ["y", "hn"], hidden_size=5), h.make_node("GRU", ["c", "w3", "r3"], ["u"], hidden_size=4)],
+                             {"x": floats(9, 2, 3), "a": i64(1), "b": i64(6)}, {"w": floats(1, 20, 3), "r": floats(1, 20, 5), "bias": floats(1, 40), "w3": floats(1, 12, 3), "r3": floats(1, 12, 4)},
+                             {"y": f, "hn": f, "u": f}, batch=False)
+    return made
+
+
 def models():
     made = {}
-    for family in (written_out, functions, activations, products, norms, attentions, quantized, learned, sequences):
+    for family in (written_out, functions, activations, products, norms, attentions, decoders, at_run, quantized, learned, sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

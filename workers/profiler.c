@@ -55,8 +55,7 @@ static int take_tensors(const struct sy_graph *graph, const int *indices, int n,
     *out = calloc((size_t)n + 1, sizeof(**out));
     for (int i = 0; *out && i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[indices[i]];
-        uint64_t bytes =
-            (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+        uint64_t bytes = sy_graph_tensor_room(graph, indices[i], batch);
 
         (*out)[i] = take(bytes);
         if (!(*out)[i])

@@ -192,8 +192,7 @@ static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, con
         return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", offsets->n, n);
     for (int i = 0; i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[tensors[i]];
-        uint64_t bytes =
-            (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+        uint64_t bytes = sy_graph_tensor_room(graph, tensors[i], batch);
         SY_TRY(check_range(tensor->name, offsets->v[i], bytes, w->slab.bytes));
         out[i] = (char *)w->slab.base + offsets->v[i];
     }

@@ -68,6 +68,13 @@ static int profile_package(const char *path, const struct sy_engine_ops *engine,
     SY_TRY(sy_package_open(path, &package));
     status = sy_profile_measure(package, engine, device, n_threads, &profile);
     sy_package_close(package);
+    if (status ==
+        SY_EARG) { /* sizes that inputs of zeros lead to may be none that the model can have */
+        fprintf(stderr, "not timed, it does not run on zeros: %s\n", sy_error_text());
+        return SY_OK;
+    }
+    if (status == SY_EUNSUPPORTED) /* what is sized at run was tried here first */
+        unlink(path);
     SY_TRY(status);
     status = sy_package_set_profile(path, &profile);
     sy_profile_finish(&profile);

@@ -121,9 +121,24 @@ static bool check_set(const struct sy_graph *graph, struct data_set *d, char *te
         if (!fits(&graph->tensors[graph->inputs[i]], &d->inputs[i], d->batch, text, text_bytes))
             return false;
     for (int i = 0; i < d->n_outputs; i++)
-        if (!fits(&graph->tensors[graph->outputs[i]], &d->outputs[i], d->batch, text, text_bytes))
+        if (!sy_graph_is_sized_at_run(graph, graph->outputs[i]) &&
+            !fits(&graph->tensors[graph->outputs[i]], &d->outputs[i], d->batch, text, text_bytes))
             return false;
     return true;
+}
+
+/* An output whose dimensions the run says. */
+static bool fits_result(const struct sy_graph *graph, int i, const struct data_set *d, char *text,
+                        size_t text_bytes)
+{
+    struct sy_tensor ran = graph->tensors[graph->outputs[i]];
+    uint64_t bytes;
+    if (sy_graph_output_shape(graph, graph->outputs[i], d->batch, d->results[i], &ran.shape,
+                              &bytes) < 0) {
+        snprintf(text, text_bytes, "%s", sy_error_text());
+        return false;
+    }
+    return fits(&ran, &d->outputs[i], d->batch, text, text_bytes);
 }
 
 static int compute(const struct loaded *model, struct data_set *d)
@@ -140,10 +155,11 @@ static int compute(const struct loaded *model, struct data_set *d)
     for (int i = 0; i < d->n_inputs; i++)
         inputs[i] = d->inputs[i].data;
     for (int i = 0; i < d->n_outputs; i++) {
-        d->results[i] = malloc(d->outputs[i].bytes + 1);
+        uint64_t room = sy_graph_tensor_room(model->graph, model->graph->outputs[i], d->batch);
+        d->results[i] = malloc(room + 1);
         if (!d->results[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for an output");
-        memset(d->results[i], 0xff, d->outputs[i].bytes);
+        memset(d->results[i], 0xff, room);
     }
     struct sy_binding binding = {model->params, workspace, inputs, d->results};
     return engine->program_run(program, &binding, 0, n);
@@ -174,6 +190,8 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, do
         return ONNX_FAILED;
     }
     for (int i = 0; i < d.n_outputs; i++) {
+        if (!fits_result(model->graph, i, &d, text, text_bytes))
+            return ONNX_FAILED;
         if (onnx_array_matches(&d.outputs[i], d.results[i], slack, why, sizeof why))
             continue;
         snprintf(text, text_bytes, "output %d: %s", i, why);

@@ -38,6 +38,16 @@ int sy_kernel_fail(const struct sy_call *call, const char *format, ...)
                         sy_op_name(call->node->op), call->node->opset, text);
 }
 
+int sy_kernel_count(const struct sy_call *call, int64_t n, int64_t room)
+{
+    if (call->counted)
+        *call->counted = n;
+    else if (n != room)
+        return sy_kernel_fail(call, "its data leads to %lld, the file declares %lld", (long long)n,
+                              (long long)room);
+    return SY_OK;
+}
+
 /* ---- arrays --------------------------------------------------------------------------------------- */
 
 bool sy_array_same_dims(const struct sy_array *a, const struct sy_array *b)
@@ -177,7 +187,7 @@ static int run_kernel(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-static int check_types(const struct sy_kernel *kernel, const struct sy_call *call)
+int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call)
 {
     uint32_t allowed = 0;
     char text[96];
@@ -247,7 +257,7 @@ int sy_program_add_kernel(struct sy_program *p)
     SY_TRY(take_values(p, &call, ids));
     if (node->residual_input >= 0)
         SY_TRY(take_residual(p, &call, &ids[n + 1]));
-    SY_TRY(check_types(kernel, &call));
+    SY_TRY(sy_kernel_check_types(kernel, &call));
     if (kernel->check)
         SY_TRY(kernel->check(&call));
 

@@ -31,6 +31,8 @@ struct sy_call {
     int n_in, n_out;
     struct sy_array in[SY_KERNEL_INPUTS], out[SY_KERNEL_OUTPUTS];
     void *scratch;
+    int64_t *
+        counted; /* (optional) where a kernel whose result's size depends on data says that size; what does not fit is not written */
 };
 
 /* Element types as bits. */
@@ -59,8 +61,12 @@ extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernel
     sy_kernels_resize[], sy_kernels_recurrent[], sy_kernels_loss[], sy_kernels_detect[],
     sy_kernels_quantize[], sy_kernels_matrix[], sy_kernels_signal[];
 
+/* EUNSUPPORTED names an input whose type the kernel does not take. */
+int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call);
 /* NULL: there is none. */
 const struct sy_kernel *sy_kernel_find(enum sy_op op);
+/* The result has n of what its size counts, and room for `room`: EARG unless they are the same, or the caller counts. */
+int sy_kernel_count(const struct sy_call *call, int64_t n, int64_t room);
 /* EUNSUPPORTED / EARG "node X: Op (opset N): ...". */
 int sy_kernel_refuse(const struct sy_call *call, const char *what);
 int sy_kernel_fail(const struct sy_call *call, const char *format, ...)

@@ -1,4 +1,6 @@
 /* Boxes, regions and grids: NonMaxSuppression, RoiAlign, GridSample. */
+#include <stdlib.h>
+
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 
@@ -45,48 +47,58 @@ static struct suppression read_limits(const struct sy_call *call)
                                 .has_score = score != NULL};
 }
 
-/* The best box that is not taken (state 0), -1 if there is none. */
-static int64_t best_left(const struct sy_call *call, const struct suppression *s, int64_t first,
-                         int64_t n, const int8_t *state)
+struct candidate {
+    double score;
+    int64_t box;
+};
+
+/* The best first; of equal ones the first. */
+static int compare_candidates(const void *left, const void *right)
 {
-    int64_t best = -1;
-    for (int64_t i = 0; i < n; i++) {
-        double score = sy_get(&call->in[1], first + i);
-        if (state[i] == 0 && (!s->has_score || score > s->score) &&
-            (best < 0 || score > sy_get(&call->in[1], first + best)))
-            best = i;
-    }
-    return best;
+    const struct candidate *a = left, *b = right;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return (a->box > b->box) - (a->box < b->box);
 }
 
-static bool is_suppressed(const struct sy_call *call, const struct suppression *s, int64_t boxes,
-                          int64_t n, int64_t candidate, const int8_t *state)
+/* Boxes of one class whose scores count, sorted; returns how many. */
+static int64_t find_candidates(const struct sy_call *call, const struct suppression *s,
+                               int64_t first, int64_t n, struct candidate *to)
 {
-    struct box a = box_at(call, boxes + candidate);
+    int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
-        struct box b = box_at(call, boxes + i);
-        if (state[i] == 1 && overlap(&a, &b) > s->overlap)
-            return true;
+        double score = sy_get(&call->in[1], first + i);
+        if (s->has_score ? score > s->score : !isnan(score))
+            to[count++] = (struct candidate){score, i};
     }
+    qsort(to, (size_t)count, sizeof *to, compare_candidates);
+    return count;
+}
+
+static bool is_suppressed(const struct suppression *s, const struct box *kept, int64_t n_kept,
+                          const struct box *box)
+{
+    for (int64_t i = 0; i < n_kept; i++)
+        if (overlap(box, &kept[i]) > s->overlap)
+            return true;
     return false;
 }
 
-/* One class of one image; state: 1 kept, 2 looked at. */
+/* One class of one image. */
 static void suppress(const struct sy_call *call, const struct suppression *s, int64_t image,
                      int64_t class, int64_t *found)
 {
     const struct sy_array *y = &call->out[0];
-    int64_t classes = call->in[1].dims[1], n = call->in[1].dims[2], kept = 0, i;
-    int8_t *state = call->scratch;
-    memset(state, 0, (size_t)n);
-    while (kept < s->most &&
-           (i = best_left(call, s, (image * classes + class) * n, n, state)) >= 0) {
-        state[i] = 2;
-        if (is_suppressed(call, s, image * n, n, i, state))
+    int64_t classes = call->in[1].dims[1], n = call->in[1].dims[2], n_kept = 0;
+    struct candidate *candidates = call->scratch;
+    struct box *kept = (struct box *)(void *)(candidates + n);
+    int64_t count = find_candidates(call, s, (image * classes + class) * n, n, candidates);
+    for (int64_t i = 0; i < count && n_kept < s->most; i++) {
+        struct box box = box_at(call, image * n + candidates[i].box);
+        if (is_suppressed(s, kept, n_kept, &box))
             continue;
-        state[i] = 1;
-        kept++;
-        const int64_t row[3] = {image, class, i};
+        kept[n_kept++] = box;
+        const int64_t row[3] = {image, class, candidates[i].box};
         for (int k = 0; k < 3 && *found < y->dims[0]; k++)
             sy_put_int(y, *found * 3 + k, row[k]);
         ++*found;
@@ -100,10 +112,7 @@ static int run_nms(const struct sy_call *call)
     for (int64_t image = 0; image < call->in[1].dims[0]; image++)
         for (int64_t class = 0; class < call->in[1].dims[1]; class ++)
             suppress(call, &s, image, class, &found);
-    if (found != call->out[0].dims[0])
-        return sy_kernel_fail(call, "%lld boxes are left, the file declares %lld", (long long)found,
-                              (long long)call->out[0].dims[0]);
-    return SY_OK;
+    return sy_kernel_count(call, found, call->out[0].dims[0]);
 }
 
 static int check_nms(const struct sy_call *call)
@@ -122,7 +131,7 @@ static int check_nms(const struct sy_call *call)
 
 static int64_t scratch_nms(const struct sy_call *call)
 {
-    return call->in[1].dims[2] + 1;
+    return (call->in[1].dims[2] + 1) * (int64_t)(sizeof(struct candidate) + sizeof(struct box));
 }
 
 /* ---- RoiAlign ------------------------------------------------------------------------------------- */

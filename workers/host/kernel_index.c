@@ -250,10 +250,7 @@ static int run_compress(const struct sy_call *call)
             for (int64_t k = 0; k < inner && sy_get_int(keep, i); k++, to++)
                 if (to < y->n)
                     sy_array_copy(y, to, x, (o * length + i) * inner + k);
-    if (to != y->n)
-        return sy_kernel_fail(call, "%lld elements are kept, the file declares %lld", (long long)to,
-                              (long long)y->n);
-    return SY_OK;
+    return sy_kernel_count(call, to, y->n);
 }
 
 static int check_compress(const struct sy_call *call)
@@ -276,10 +273,7 @@ static int run_non_zero(const struct sy_call *call)
             sy_put_int(y, d * room + n, at[d]);
         n++;
     }
-    if (n != room)
-        return sy_kernel_fail(call, "%lld elements are not zero, the file declares %lld",
-                              (long long)n, (long long)room);
-    return SY_OK;
+    return sy_kernel_count(call, n, room);
 }
 
 static int check_non_zero(const struct sy_call *call)

@@ -408,8 +408,9 @@ static int run_unique(const struct sy_call *call)
     const struct sy_array *y = &call->out[0];
     int64_t n = find_unique(&s, sy_node_int(call->node, "sorted", 1) != 0, first, rank_of, counts);
     bool has_axis = sy_node_attr(call->node, "axis") != NULL;
-    if ((has_axis ? y->dims[axis_of(call)] : y->n) != n)
-        return sy_kernel_fail(call, "%lld values, the file declares another number", (long long)n);
+    SY_TRY(sy_kernel_count(call, n, has_axis ? y->dims[axis_of(call)] : y->n));
+    if (call->counted)
+        return SY_OK;
     struct lines to = has_axis ? lines_of(y, axis_of(call)) : (struct lines){1, n, 1};
     for (int64_t k = 0; k < to.count; k++)
         for (int64_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/body.h"
 #include "workers/host/program.h"
 #include "workers/host/program_internal.h"
 
@@ -16,71 +17,21 @@ static _Thread_local struct {
     int64_t done;
 } turns;
 
-struct body {
-    const struct sy_graph *graph; /* the node's */
-    struct sy_layer *layers;
-    unsigned char **params;
-    struct sy_program *program;
-    const void **inputs;
-    void **outputs;
-};
-
 struct control {
-    struct body bodies[2]; /* If: else, then; Loop: the first */
+    struct sy_body bodies[2]; /* If: else, then; Loop: the first */
     int formal, n_carried, n_in, n_out;
     uint64_t workspace_bytes;
     uint64_t *carried_bytes, *carried_at; /* two places each */
 };
 
-static void body_finish(struct body *b)
-{
-    sy_program_destroy(b->program);
-    for (int l = 0; b->graph && l < b->graph->n_nodes; l++) {
-        for (int i = 0; b->layers && i < b->layers[l].n_params; i++)
-            free(b->layers[l].params[i].layout);
-        if (b->layers)
-            free(b->layers[l].params);
-        if (b->params)
-            free(b->params[l]);
-    }
-    free(b->layers);
-    free(b->params);
-    free(b->inputs);
-    free(b->outputs);
-}
-
 static void control_free(void *state)
 {
     struct control *c = state;
-    body_finish(&c->bodies[0]);
-    body_finish(&c->bodies[1]);
+    sy_body_finish(&c->bodies[0]);
+    sy_body_finish(&c->bodies[1]);
     free(c->carried_bytes);
     free(c->carried_at);
     free(c);
-}
-
-static int body_init(struct body *b, const struct sy_graph *graph, int64_t batch)
-{
-    size_t n = (size_t)graph->n_nodes;
-    b->graph = graph;
-    b->layers = calloc(n + 1, sizeof *b->layers);
-    b->params = calloc(n + 1, sizeof *b->params);
-    b->inputs = calloc((size_t)graph->n_inputs + 1, sizeof *b->inputs);
-    b->outputs = calloc((size_t)graph->n_outputs + 1, sizeof *b->outputs);
-    if (!b->layers || !b->params || !b->inputs || !b->outputs)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
-    for (int l = 0; l < graph->n_nodes; l++) {
-        struct sy_layer *layer = &b->layers[l];
-        layer->node = l;
-        SY_TRY(sy_host_engine.layout_layer(graph, layer));
-        if (layer->bytes == 0)
-            continue;
-        b->params[l] = aligned_alloc(SY_LAYER_ALIGN, layer->bytes);
-        if (!b->params[l])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a body's constants");
-        SY_TRY(sy_host_engine.pack_layer(graph, layer, b->params[l]));
-    }
-    return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
 }
 
 static int add_body(struct sy_program *p, struct control *c, int which, const char *name)
@@ -88,7 +39,7 @@ static int add_body(struct sy_program *p, struct control *c, int which, const ch
     const struct sy_attr *attr = sy_node_attr(sy_program_node(p), name);
     if (!attr)
         return SY_OK; /* a branch that is never taken */
-    SY_TRY(body_init(&c->bodies[which], attr->graph, p->batch));
+    SY_TRY(sy_body_init(&c->bodies[which], attr->graph, p->batch));
     c->workspace_bytes =
         SY_MAX(c->workspace_bytes, sy_program_workspace_bytes(c->bodies[which].program));
     return SY_OK;
@@ -138,19 +89,13 @@ static void *argument(const struct sy_program *p, const struct sy_step *step, in
     return step->args[i].value < 0 ? NULL : sy_program_pointer(p, step->args[i].value);
 }
 
-static int run_body(struct body *b, void *workspace)
-{
-    struct sy_binding binding = {b->params, workspace, b->inputs, b->outputs};
-    return sy_program_run(b->program, &binding, 0, b->graph->n_nodes);
-}
-
 /* ---- If ------------------------------------------------------------------------------------------ */
 
 static int run_if(struct sy_program *p, struct sy_step *step)
 {
     struct control *c = step->state;
     unsigned char *place = argument(p, step, c->n_in + c->n_out);
-    struct body *b = &c->bodies[*(unsigned char *)argument(p, step, 0) != 0];
+    struct sy_body *b = &c->bodies[*(unsigned char *)argument(p, step, 0) != 0];
     if (!b->program) /* the condition was a constant */
         b = &c->bodies[b == &c->bodies[0]];
     for (int i = c->formal; i < c->n_in; i++)
@@ -160,7 +105,7 @@ static int run_if(struct sy_program *p, struct sy_step *step)
         if (!b->outputs[i]) /* nobody reads it */
             b->outputs[i] = place + c->carried_at[i];
     }
-    return run_body(b, place);
+    return sy_body_run(b, place);
 }
 
 static uint64_t tensor_bytes(const struct sy_tensor *t, int64_t batch)
@@ -206,7 +151,7 @@ static int build_if(struct sy_program *p)
         status = add_body(p, c, 0, "else_branch");
     if (status == SY_OK)
         status = add_body(p, c, 1, "then_branch");
-    const struct body *one = &c->bodies[c->bodies[0].program ? 0 : 1];
+    const struct sy_body *one = &c->bodies[c->bodies[0].program ? 0 : 1];
     if (status == SY_OK && (!one->program || one->graph->n_outputs != c->n_out ||
                             one->graph->n_inputs != c->n_in - c->formal))
         status = sy_unsupported(sy_program_node(p), "a body with other inputs or results");
@@ -235,7 +180,7 @@ struct turn {
 static void bind_turn(struct turn *t)
 {
     struct control *c = t->c;
-    struct body *b = &c->bodies[0];
+    struct sy_body *b = &c->bodies[0];
     int now = (int)(t->at & 1);
     b->inputs[0] = &t->at;
     for (int i = 0; i < c->n_carried; i++) {
@@ -247,7 +192,7 @@ static void bind_turn(struct turn *t)
 static int run_turns(struct sy_program *p, struct sy_step *step, struct turn *t)
 {
     struct control *c = t->c;
-    struct body *b = &c->bodies[0];
+    struct sy_body *b = &c->bodies[0];
     unsigned char next;
     b->inputs[1] = &t->condition;
     b->outputs[0] = &next;
@@ -264,7 +209,7 @@ static int run_turns(struct sy_program *p, struct sy_step *step, struct turn *t)
                                     step->name);
             b->outputs[1 + i] = all ? all + where : t->place + c->carried_at[2 * i];
         }
-        SY_TRY(run_body(b, t->place));
+        SY_TRY(sy_body_run(b, t->place));
         t->condition = next;
     }
     return SY_OK;

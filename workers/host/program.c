@@ -213,6 +213,8 @@ static int copy_outputs(struct sy_program *p, int layer)
         for (int k = 0; k < node->n_outputs; k++)
             here = here || node->outputs[k] == tensor;
         bool passed_through = from < 0 || p->values[from].place == SY_IN_INPUT;
+        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT) /* it is made there (AtRun) */
+            continue;
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
         if (from < 0)

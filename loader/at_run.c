@@ -1,0 +1,341 @@
+#include "loader/at_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/expand.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+/* ---- outputs ------------------------------------------------------------------------------------ */
+
+bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor)
+{
+    for (int n = graph->n_nodes - 1; n >= 0; n--)
+        for (int i = 0; graph->nodes[n].op == SY_OP_AT_RUN && i < graph->nodes[n].n_outputs; i++)
+            if (graph->nodes[n].outputs[i] == tensor)
+                return true;
+    return false;
+}
+
+/* Of the elements alone. */
+static uint64_t room_for_elements(const struct sy_tensor *t, int64_t batch)
+{
+    return (uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype);
+}
+
+uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch)
+{
+    uint64_t bytes = room_for_elements(&graph->tensors[tensor], batch);
+    if (!sy_graph_is_sized_at_run(graph, tensor))
+        return bytes;
+    return SY_ALIGN_UP(bytes, sizeof(int64_t)) + (1 + SY_MAX_RANK) * sizeof(int64_t);
+}
+
+int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
+                          struct sy_shape *shape, uint64_t *bytes)
+{
+    const struct sy_tensor *t = &graph->tensors[tensor];
+    uint64_t room = room_for_elements(t, batch);
+    int64_t n = (int64_t)sy_dtype_bytes(t->dtype), said[1 + SY_MAX_RANK];
+    *bytes = room;
+    *shape = (struct sy_shape){.rank = t->shape.rank};
+    for (int i = 0; i < t->shape.rank; i++)
+        shape->dims[i].fixed = sy_dim_at(t->shape.dims[i], batch);
+    if (!sy_graph_is_sized_at_run(graph, tensor))
+        return SY_OK;
+    memcpy(said, (const char *)data + SY_ALIGN_UP(room, sizeof(int64_t)), sizeof said);
+    if (said[0] < 0 || said[0] > SY_MAX_RANK)
+        return sy_error_set(SY_ECORRUPT, "output '%.100s': %lld dimensions", t->name,
+                            (long long)said[0]);
+    shape->rank = (int)said[0];
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t dim = said[1 + i];
+        shape->dims[i].fixed = dim;
+        if (dim < 0 || __builtin_mul_overflow(n, dim, &n) || (uint64_t)n > room)
+            return sy_error_set(SY_ECORRUPT, "output '%.100s': dimension %d is %lld", t->name, i,
+                                (long long)dim);
+    }
+    *bytes = (uint64_t)n;
+    return SY_OK;
+}
+
+/* ---- gathering ---------------------------------------------------------------------------------- */
+
+struct gather {
+    struct sy_infer *in;
+    struct sy_graph *graph, *body;
+    bool *wanted; /* per tensor of the graph: by an output, through nodes that were put off */
+    int *map;     /* per tensor of the graph: the body's, or -1 */
+    int n_inputs, *inputs; /* what is captured; room for all tensors */
+    int n_outputs, *outputs;
+};
+
+static bool is_put_off(const struct sy_infer *in, const struct sy_node *node)
+{
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0 && in->at_run[node->outputs[i]])
+            return true;
+    return false;
+}
+
+static void find_wanted(struct gather *g)
+{
+    for (int i = 0; i < g->graph->n_outputs; i++)
+        g->wanted[g->graph->outputs[i]] = true;
+    for (int n = g->graph->n_nodes - 1; n >= 0; n--) {
+        const struct sy_node *node = &g->graph->nodes[n];
+        bool wanted = false;
+        for (int i = 0; i < node->n_outputs; i++)
+            wanted = wanted || (node->outputs[i] >= 0 && g->wanted[node->outputs[i]]);
+        for (int i = 0; wanted && i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                g->wanted[node->inputs[i]] = true;
+    }
+}
+
+/* Small constants may decide on sizes; they go into the body. What is larger is a parameter. */
+static bool is_small(const struct sy_tensor *t)
+{
+    return t->data && t->data_bytes <= 1024;
+}
+
+static int import_constant(struct gather *g, int tensor)
+{
+    const struct sy_tensor *t = &g->graph->tensors[tensor];
+    void *data;
+    SY_TRY(sy_graph_alloc(t->data_bytes, 1, &data));
+    if (t->data_bytes > 0)
+        memcpy(data, t->data, t->data_bytes);
+    return sy_graph_add_constant(g->body, t->name, t->dtype, &t->shape, data, t->data_bytes,
+                                 &g->map[tensor]);
+}
+
+static int import_tensor(struct gather *g, int tensor, bool is_made)
+{
+    const struct sy_tensor *t = &g->graph->tensors[tensor];
+    if (g->map[tensor] >= 0)
+        return SY_OK;
+    if (!is_made && is_small(t))
+        return import_constant(g, tensor);
+    SY_TRY(sy_graph_add_tensor(g->body, t->name, t->dtype, &t->shape, &g->map[tensor]));
+    if (!is_made)
+        g->inputs[g->n_inputs++] = tensor;
+    return SY_OK;
+}
+
+/* A list that import knows is made again at the run. */
+static int import_sequence(struct gather *g, int tensor)
+{
+    const struct sy_sequence *s = g->in->sequences[tensor];
+    enum sy_op op = s->n > 0 ? SY_OP_SEQUENCE_CONSTRUCT : SY_OP_SEQUENCE_EMPTY;
+    int *items;
+    if (g->map[tensor] >= 0)
+        return SY_OK;
+    SY_TRY(sy_graph_alloc((size_t)s->n, sizeof *items, &items));
+    int status = SY_OK;
+    for (int i = 0; i < s->n && status == SY_OK; i++) {
+        status = import_tensor(g, s->tensors[i], false);
+        items[i] = g->map[s->tensors[i]];
+    }
+    const char *name = g->graph->tensors[tensor].name;
+    if (status == SY_OK)
+        status = sy_graph_add_tensor(g->body, name, SY_DTYPE_NONE, NULL, &g->map[tensor]);
+    if (status == SY_OK)
+        status = sy_graph_add_node(g->body, op, 13, name, s->n, items, 1, &g->map[tensor], NULL);
+    free(items);
+    return status;
+}
+
+static int import_operand(struct gather *g, int *tensor)
+{
+    if (*tensor < 0)
+        return SY_OK;
+    SY_TRY(g->in->sequences[*tensor] ? import_sequence(g, *tensor)
+                                     : import_tensor(g, *tensor, false));
+    *tensor = g->map[*tensor];
+    return SY_OK;
+}
+
+/* The node goes into the body as it is. */
+static int move_node(struct gather *g, struct sy_node *node)
+{
+    struct sy_node *to;
+    for (int i = 0; i < node->n_inputs; i++)
+        SY_TRY(import_operand(g, &node->inputs[i]));
+    for (int i = 0; i < node->n_outputs; i++) {
+        if (node->outputs[i] < 0)
+            continue;
+        SY_TRY(import_tensor(g, node->outputs[i], true));
+        node->outputs[i] = g->map[node->outputs[i]];
+    }
+    for (int i = 0; i < node->n_attrs; i++)
+        if (node->attrs[i].kind == SY_ATTR_TENSOR)
+            SY_TRY(import_operand(g, &node->attrs[i].tensor));
+    SY_TRY(sy_graph_add_node(g->body, node->op, node->opset, node->name, 0, NULL, 0, NULL, &to));
+    sy_node_finish(to);
+    *to = *node;
+    *node = (struct sy_node){.bias_input = -1, .residual_input = -1};
+    return SY_OK;
+}
+
+static int move_nodes(struct gather *g)
+{
+    for (int n = 0; n < g->graph->n_nodes; n++) {
+        struct sy_node *node = &g->graph->nodes[n];
+        bool wanted = false;
+        if (!is_put_off(g->in, node))
+            continue;
+        for (int i = 0; i < node->n_outputs; i++)
+            wanted = wanted || (node->outputs[i] >= 0 && g->wanted[node->outputs[i]]);
+        if (wanted)
+            SY_TRY(move_node(g, node));
+        else
+            sy_node_finish(node);
+    }
+    return SY_OK;
+}
+
+/* Bodies are read in any order, and run as they stand. */
+static int sort_bodies(struct sy_graph *graph)
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        for (int i = 0; i < graph->nodes[n].n_attrs; i++)
+            if (graph->nodes[n].attrs[i].kind == SY_ATTR_GRAPH) {
+                SY_TRY(sy_graph_sort(graph->nodes[n].attrs[i].graph));
+                SY_TRY(sort_bodies(graph->nodes[n].attrs[i].graph));
+            }
+    return SY_OK;
+}
+
+static int copy_ints(const int *from, int n, int **out)
+{
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof **out, out));
+    if (n > 0)
+        memcpy(*out, from, (size_t)n * sizeof **out);
+    return SY_OK;
+}
+
+static int set_body_ends(struct gather *g)
+{
+    struct sy_graph *body = g->body;
+    for (int i = 0; i < g->graph->n_outputs; i++) {
+        int tensor = g->graph->outputs[i];
+        bool before = !g->in->at_run[tensor];
+        for (int k = 0; k < g->n_outputs; k++)
+            before = before || g->outputs[k] == tensor;
+        if (!before)
+            g->outputs[g->n_outputs++] = tensor;
+    }
+    SY_TRY(copy_ints(g->inputs, g->n_inputs, &body->inputs));
+    SY_TRY(copy_ints(g->outputs, g->n_outputs, &body->outputs));
+    body->n_inputs = g->n_inputs;
+    body->n_outputs = g->n_outputs;
+    for (int i = 0; i < g->n_inputs; i++)
+        body->inputs[i] = g->map[g->inputs[i]];
+    for (int i = 0; i < g->n_outputs; i++)
+        body->outputs[i] = g->map[g->outputs[i]];
+    return SY_OK;
+}
+
+static void set_room(struct sy_tensor *t, int64_t bytes)
+{
+    t->shape.rank = SY_MAX(t->shape.rank, 1);
+    for (int i = 0; i < t->shape.rank; i++)
+        t->shape.dims[i] = (struct sy_dim){1, 0};
+    t->shape.dims[0].fixed = bytes / (int64_t)sy_dtype_bytes(t->dtype);
+}
+
+/* Without a bound, the file's word for the type, and a fixed room. */
+static int take_declared(struct sy_tensor *t)
+{
+    if (sy_dtype_bytes(t->dtype) == 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "output '%.100s': its size depends on data that is known at run only, "
+                            "and the file does not declare its type",
+                            t->name);
+    set_room(t, SY_AT_RUN_ROOM);
+    return SY_OK;
+}
+
+/* Types and the largest shapes of the outputs. */
+static int set_bounds(struct gather *g)
+{
+    struct sy_graph *trial;
+    bool *is_unknown;
+    SY_TRY(sy_graph_alloc((size_t)g->n_outputs, sizeof *is_unknown, &is_unknown));
+    int status = sy_graph_clone(g->body, &trial);
+    if (status == SY_OK) {
+        for (int i = 0; i < g->n_inputs && status == SY_OK; i++)
+            status = sy_infer_hand_down(g->in, g->inputs[i], trial, trial->inputs[i]);
+        if (status == SY_OK)
+            status = sy_graph_sort(trial);
+        if (status == SY_OK)
+            status = sy_infer_bound(trial, is_unknown);
+        for (int i = 0; i < g->n_outputs && status == SY_OK; i++) {
+            struct sy_tensor *t = &g->graph->tensors[g->outputs[i]];
+            const struct sy_tensor *bound = &trial->tensors[trial->outputs[i]];
+            if (is_unknown[i]) {
+                status = take_declared(t);
+                continue;
+            }
+            t->dtype = bound->dtype;
+            t->shape = bound->shape;
+            if (room_for_elements(t, 1) > SY_AT_RUN_MOST_ROOM)
+                set_room(t, SY_AT_RUN_MOST_ROOM);
+        }
+        sy_graph_free(trial);
+    }
+    free(is_unknown);
+    return status;
+}
+
+static int add_at_run(struct gather *g)
+{
+    struct sy_node *node;
+    struct sy_attr *attr;
+    SY_TRY(sy_graph_add_node(g->graph, SY_OP_AT_RUN, 13, "at run", g->n_inputs, g->inputs,
+                             g->n_outputs, g->outputs, &node));
+    SY_TRY(sy_node_set_int(node, "formal", 0));
+    SY_TRY(sy_node_attr_slot(node, "body", &attr));
+    attr->kind = SY_ATTR_GRAPH;
+    attr->graph = g->body;
+    g->body = NULL;
+    return SY_OK;
+}
+
+static int gather(struct gather *g)
+{
+    size_t n = (size_t)g->graph->n_tensors + 1;
+    SY_TRY(sy_graph_create("at run", &g->body));
+    SY_TRY(sy_graph_alloc(n, sizeof *g->wanted, &g->wanted));
+    SY_TRY(sy_graph_alloc(n, sizeof *g->map, &g->map));
+    SY_TRY(sy_graph_alloc(n, sizeof *g->inputs, &g->inputs));
+    SY_TRY(sy_graph_alloc((size_t)g->graph->n_outputs, sizeof *g->outputs, &g->outputs));
+    memset(g->map, 0xff, n * sizeof *g->map);
+    find_wanted(g);
+    SY_TRY(move_nodes(g));
+    SY_TRY(sort_bodies(g->body));
+    SY_TRY(set_body_ends(g));
+    if (g->n_outputs == 0)
+        return SY_OK;
+    SY_TRY(set_bounds(g));
+    return add_at_run(g);
+}
+
+int sy_at_run_gather(struct sy_infer *in)
+{
+    struct gather g = {.in = in, .graph = in->graph};
+    bool any = false;
+    for (int n = 0; n < in->graph->n_nodes; n++)
+        any = any || is_put_off(in, &in->graph->nodes[n]);
+    if (!any)
+        return SY_OK;
+    int status = gather(&g);
+    sy_graph_free(g.body);
+    free(g.wanted);
+    free(g.map);
+    free(g.inputs);
+    free(g.outputs);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* Nodes whose results have sizes that only a run knows, and all that reads them: one node AtRun at the graph's end, whose body has them as they
+ * were read. An engine infers and runs them one by one, with the sizes that the run has (workers/host/at_run.h).
+ *
+ *   NonZero, NonMaxSuppression, Reshape to a computed shape ... ──> AtRun ──> outputs, no larger than `shape`
+ *
+ * Its attributes: body, formal 0 (all inputs of the body are captured). */
+#ifndef SY_LOADER_AT_RUN_H
+#define SY_LOADER_AT_RUN_H
+
+#include "loader/graph_infer.h"
+
+/* Room for an output of which no bound can be told. */
+#define SY_AT_RUN_ROOM (4 << 20)
+/* And at most for any (at batch 1), however large it could be: a request takes it from the slab. */
+#define SY_AT_RUN_MOST_ROOM (64 << 20)
+
+/* Moves the nodes that were put off (in->at_run) into one AtRun node, with the outputs' types and the most that they can hold. Nothing was put off:
+ * nothing happens. EUNSUPPORTED: an output of unknown type. */
+int sy_at_run_gather(struct sy_infer *in);
+
+#endif

@@ -1,0 +1,73 @@
+/* Copies of nodes and graphs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph_internal.h"
+#include "runtime/base/status.h"
+
+int sy_graph_clone(const struct sy_graph *from, struct sy_graph **out)
+{
+    bool *keep;
+    void *bytes = NULL;
+    size_t n;
+    SY_TRY(sy_graph_alloc((size_t)from->n_tensors, sizeof *keep, &keep));
+    memset(keep, 1, (size_t)from->n_tensors);
+    int status = sy_graph_encode(from, keep, &bytes, &n);
+    if (status == SY_OK)
+        status = sy_graph_decode(bytes, n, out);
+    free(bytes);
+    free(keep);
+    return status;
+}
+
+static int copy_list(const void *from, int n, size_t bytes, void *out)
+{
+    void *copy;
+    if (!from)
+        return SY_OK;
+    SY_TRY(sy_graph_alloc((size_t)n, bytes, &copy));
+    memcpy(copy, from, (size_t)n * bytes);
+    memcpy(out, &copy, sizeof copy);
+    return SY_OK;
+}
+
+static int copy_attr(struct sy_node *to, const struct sy_attr *from)
+{
+    struct sy_attr *attr;
+    SY_TRY(sy_node_attr_slot(to, from->name, &attr));
+    attr->kind = from->kind;
+    attr->i = from->i;
+    attr->f = from->f;
+    attr->tensor = from->tensor;
+    attr->n = from->n;
+    if (from->s)
+        SY_TRY(sy_graph_strdup(from->s, &attr->s));
+    SY_TRY(copy_list(from->ints, from->n, sizeof *from->ints, &attr->ints));
+    SY_TRY(copy_list(from->floats, from->n, sizeof *from->floats, &attr->floats));
+    return from->graph ? sy_graph_clone(from->graph, &attr->graph) : SY_OK;
+}
+
+static int copy_node(const struct sy_node *from, struct sy_node *to)
+{
+    SY_TRY(sy_graph_strdup(from->name, &to->name));
+    SY_TRY(copy_list(from->inputs, from->n_inputs, sizeof *from->inputs, &to->inputs));
+    to->n_inputs = from->n_inputs;
+    SY_TRY(copy_list(from->outputs, from->n_outputs, sizeof *from->outputs, &to->outputs));
+    to->n_outputs = from->n_outputs;
+    for (int i = 0; i < from->n_attrs; i++)
+        SY_TRY(copy_attr(to, &from->attrs[i]));
+    return SY_OK;
+}
+
+int sy_node_clone(const struct sy_node *from, struct sy_node *to)
+{
+    *to = *from;
+    to->name = NULL;
+    to->inputs = to->outputs = NULL;
+    to->attrs = NULL;
+    to->n_inputs = to->n_outputs = to->n_attrs = 0;
+    int status = copy_node(from, to);
+    if (status < 0)
+        sy_node_finish(to);
+    return status;
+}

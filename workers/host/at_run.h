@@ -1,0 +1,24 @@
+/* Runs a graph whose sizes only the run knows: each node is inferred with the sizes and values that have come so far, made into a program of
+ * its own, and run. What was made for a node stays, for runs in which its inputs have the same shapes.
+ *
+ *   value    a tensor or a list of values; counted references; dropped after its last reader
+ *   node     If, Loop, lists and counting operators (at_run.c, at_run_list.c) or a graph of one node (at_run_node.c)
+ *
+ * Slower than a program by what inference and making programs cost (some 50 us a node whose shapes are new), so only what must be is run so. One
+ * thread; loops within nodes use the engine's. Memory is the process's, at most SY_AT_RUN_BYTES in all. */
+#ifndef SY_WORKERS_HOST_AT_RUN_H
+#define SY_WORKERS_HOST_AT_RUN_H
+
+#include "workers/host/kernel.h"
+
+#define SY_AT_RUN_BYTES (2ull << 30)
+
+struct sy_at_run;
+
+/* `body`: of an AtRun node (loader/at_run.h); borrowed. EUNSUPPORTED: an operator that the engine does not have. */
+int sy_at_run_create(const struct sy_graph *body, struct sy_at_run **out);
+void sy_at_run_destroy(struct sy_at_run *run); /* NULL is fine */
+/* inputs: one a body's input, read until the call ends. outputs[i]: filled in; valid until the next run, or destroy. EARG, EUNSUPPORTED name the node. */
+int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct sy_array *outputs);
+
+#endif

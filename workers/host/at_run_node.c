@@ -1,0 +1,394 @@
+/* One node of a run: a graph of its own, inferred with the shapes that its inputs have, and with their elements where those decide on sizes. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "loader/graph_internal.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/at_run_internal.h"
+#include "workers/host/body.h"
+#include "workers/host/program.h"
+
+enum { MOST_DECIDING_BYTES = 1 << 19, MOST_DECIDING_FLOATS = 128 };
+
+/* What the graph was made for. */
+struct key {
+    bool is_there;
+    struct sy_array a;
+    void *elements; /* NULL: any */
+};
+
+struct sy_at_node {
+    struct sy_graph *graph;
+    int n_keys;
+    struct key *keys;
+    struct sy_body body;
+    const void **constants; /* per output: its elements, if import-time folding knows them */
+    bool is_empty;          /* no output has elements: nothing to run */
+};
+
+void sy_at_node_free(struct sy_at_node *m)
+{
+    if (!m)
+        return;
+    sy_body_finish(&m->body);
+    sy_graph_free(m->graph);
+    for (int i = 0; i < m->n_keys; i++)
+        free(m->keys[i].elements);
+    free(m->keys);
+    free(m->constants);
+    free(m);
+}
+
+/* ---- is it the one? ------------------------------------------------------------------------------ */
+
+static bool is_same(const struct key *key, const struct sy_at_value *v)
+{
+    if (key->is_there != (v != NULL) || !v)
+        return key->is_there == (v != NULL);
+    return key->a.dtype == v->a.dtype && sy_array_same_dims(&key->a, &v->a) &&
+           (!key->elements || memcmp(key->elements, v->a.data, sy_at_value_size(v)) == 0);
+}
+
+static bool fits(const struct sy_at_node *made, const struct sy_node *node,
+                 struct sy_at_value *const *inputs)
+{
+    bool same = made != NULL;
+    for (int i = 0; same && i < node->n_inputs; i++)
+        same = is_same(&made->keys[i], inputs[i]);
+    return same;
+}
+
+/* Lists of sizes, limits, scales: what shapes may be made of. */
+static bool may_decide(const struct sy_at_value *v)
+{
+    size_t bytes = sy_at_value_size(v);
+    return bytes <= (sy_is_float(v->a.dtype) ? MOST_DECIDING_FLOATS : MOST_DECIDING_BYTES);
+}
+
+static int set_keys(struct sy_at_node *m, const struct sy_node *node,
+                    struct sy_at_value *const *inputs, bool by_value)
+{
+    m->keys = calloc((size_t)node->n_inputs + 1, sizeof *m->keys);
+    if (!m->keys)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    m->n_keys = node->n_inputs;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const struct sy_at_value *v = inputs[i];
+        struct key *key = &m->keys[i];
+        key->is_there = v != NULL;
+        if (!v)
+            continue;
+        key->a = v->a;
+        if (v->is_constant || !by_value || !may_decide(v))
+            continue;
+        SY_TRY(sy_graph_alloc(sy_at_value_size(v) + 1, 1, &key->elements));
+        memcpy(key->elements, v->a.data, sy_at_value_size(v));
+    }
+    return SY_OK;
+}
+
+/* ---- the graph ----------------------------------------------------------------------------------- */
+
+static struct sy_shape shape_of(const struct sy_array *a)
+{
+    struct sy_shape shape = {.rank = a->rank};
+    for (int i = 0; i < a->rank; i++)
+        shape.dims[i].fixed = a->dims[i];
+    return shape;
+}
+
+static int add_constant(struct sy_graph *graph, const struct sy_array *a, size_t bytes, int *out)
+{
+    struct sy_shape shape = shape_of(a);
+    void *data;
+    SY_TRY(sy_graph_alloc(bytes, 1, &data));
+    if (bytes > 0)
+        memcpy(data, a->data, bytes);
+    return sy_graph_add_constant(graph, "constant", a->dtype, &shape, data, bytes, out);
+}
+
+static int add_input(struct sy_graph *graph, const struct sy_at_value *v, bool by_value, int i,
+                     int *out)
+{
+    struct sy_shape shape = shape_of(&v->a);
+    char name[32];
+    if (v->is_constant || (by_value && may_decide(v)))
+        return add_constant(graph, &v->a, sy_at_value_size(v), out);
+    snprintf(name, sizeof name, "input %d", i);
+    SY_TRY(sy_graph_add_tensor(graph, name, v->a.dtype, &shape, out));
+    graph->inputs[graph->n_inputs++] = *out;
+    return SY_OK;
+}
+
+static int add_attributes(struct sy_graph *graph, const struct sy_graph *from, struct sy_node *node)
+{
+    for (int i = 0; i < node->n_attrs; i++) {
+        struct sy_attr *attr = &node->attrs[i];
+        if (attr->kind != SY_ATTR_TENSOR)
+            continue;
+        const struct sy_tensor *t = &from->tensors[attr->tensor];
+        void *data;
+        SY_TRY(sy_graph_alloc(t->data_bytes, 1, &data));
+        if (t->data_bytes > 0)
+            memcpy(data, t->data, t->data_bytes);
+        SY_TRY(sy_graph_add_constant(graph, t->name, t->dtype, &t->shape, data, t->data_bytes,
+                                     &attr->tensor));
+    }
+    return SY_OK;
+}
+
+/* The node with tensors of the new graph. */
+static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool by_value)
+{
+    const struct sy_node *node = call->node;
+    const struct sy_graph *from = call->graph;
+    struct sy_at_value *const *inputs = call->inputs;
+    struct sy_node *to;
+    SY_TRY(sy_graph_add_node(graph, node->op, node->opset, node->name, 0, NULL, 0, NULL, &to));
+    sy_node_finish(to);
+    SY_TRY(sy_node_clone(node, to));
+    for (int i = 0; i < to->n_inputs; i++) {
+        to->inputs[i] = -1;
+        if (inputs[i])
+            SY_TRY(add_input(graph, inputs[i], by_value, i, &to->inputs[i]));
+    }
+    for (int i = 0; i < to->n_outputs; i++) {
+        if (to->outputs[i] < 0)
+            continue;
+        SY_TRY(sy_graph_add_tensor(graph, from->tensors[node->outputs[i]].name, SY_DTYPE_NONE, NULL,
+                                   &to->outputs[i]));
+        if (sy_at_wants(call, i))
+            graph->outputs[graph->n_outputs++] = to->outputs[i];
+    }
+    return add_attributes(graph, from, to);
+}
+
+static int make_graph(const struct sy_at_call *call, bool by_value, struct sy_graph **out)
+{
+    const struct sy_node *node = call->node;
+    SY_TRY(sy_graph_create(node->name, out));
+    SY_TRY(sy_graph_alloc((size_t)node->n_inputs, sizeof *(*out)->inputs, &(*out)->inputs));
+    SY_TRY(sy_graph_alloc((size_t)node->n_outputs, sizeof *(*out)->outputs, &(*out)->outputs));
+    return add_node(*out, call, by_value);
+}
+
+/* First without the inputs' elements, so that what is made serves others too. */
+static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
+{
+    bool needs_values = false;
+    SY_TRY(make_graph(call, false, &m->graph));
+    int status = sy_graph_infer_now(m->graph, &needs_values);
+    if (status != SY_EUNSUPPORTED || !needs_values) {
+        SY_TRY(status);
+        return set_keys(m, call->node, call->inputs, false);
+    }
+    sy_graph_free(m->graph);
+    m->graph = NULL;
+    SY_TRY(make_graph(call, true, &m->graph));
+    SY_TRY(sy_graph_infer_now(m->graph, &needs_values));
+    return set_keys(m, call->node, call->inputs, true);
+}
+
+/* ---- made ready ---------------------------------------------------------------------------------- */
+
+static const struct sy_tensor *output_of(const struct sy_at_node *m, int i)
+{
+    return &m->graph->tensors[m->graph->outputs[i]];
+}
+
+/* An output that folding made known is the copy of a constant. */
+static const void *known_elements(const struct sy_graph *graph, int tensor)
+{
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const struct sy_node *node = &graph->nodes[n];
+        if (node->op == SY_OP_IDENTITY && node->outputs[0] == tensor)
+            return graph->tensors[node->inputs[0]].data;
+    }
+    return NULL;
+}
+
+static void drop_constants(struct sy_at_node *m)
+{
+    free(m->constants);
+    m->constants = NULL;
+}
+
+static int make_ready(struct sy_at_node *m)
+{
+    bool all_known = true;
+    int n = m->graph->n_outputs;
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *m->constants, &m->constants));
+    m->is_empty = true;
+    for (int i = 0; i < n; i++) {
+        m->constants[i] = known_elements(m->graph, m->graph->outputs[i]);
+        all_known = all_known && m->constants[i];
+        m->is_empty = m->is_empty && sy_shape_elements(&output_of(m, i)->shape, 1) == 0;
+    }
+    if (!all_known)
+        drop_constants(m);
+    return all_known || m->is_empty ? SY_OK : sy_body_init(&m->body, m->graph, 1);
+}
+
+static int make(const struct sy_at_call *call, struct sy_at_node **made)
+{
+    struct sy_at_node *m = calloc(1, sizeof *m);
+    if (!m)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    int status = infer_graph(m, call);
+    if (status == SY_OK)
+        status = make_ready(m);
+    if (status < 0) {
+        sy_at_node_free(m);
+        return status;
+    }
+    sy_at_node_free(*made);
+    *made = m;
+    return SY_OK;
+}
+
+/* ---- run ----------------------------------------------------------------------------------------- */
+
+static int run_program(struct sy_at_node *m, const struct sy_node *node,
+                       struct sy_at_value *const *inputs)
+{
+    int n = 0;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (inputs[i] && !inputs[i]->is_constant && !m->keys[i].elements)
+            m->body.inputs[n++] = inputs[i]->a.data;
+    uint64_t bytes = SY_ALIGN_UP(sy_program_workspace_bytes(m->body.program) + 1, SY_PARAM_ALIGN);
+    void *workspace = bytes <= SY_AT_RUN_BYTES ? aligned_alloc(SY_PARAM_ALIGN, bytes) : NULL;
+    if (!workspace)
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "node '%.120s': no memory for a workspace of %llu bytes", node->name,
+                            (unsigned long long)bytes);
+    int status = sy_body_run(&m->body, workspace);
+    free(workspace);
+    return status;
+}
+
+bool sy_at_wants(const struct sy_at_call *call, int output)
+{
+    int tensor = call->node->outputs[output];
+    return tensor >= 0 && call->last_use[tensor] >= 0;
+}
+
+/* Memory for output `n` of the graph, with its elements if they are known. */
+static int take_output(struct sy_at_state *state, struct sy_at_node *m, int n,
+                       struct sy_at_value **out)
+{
+    const struct sy_tensor *t = output_of(m, n);
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < t->shape.rank; d++)
+        dims[d] = t->shape.dims[d].fixed;
+    SY_TRY(sy_at_value_new(state, t->dtype, t->shape.rank, dims, out));
+    if (m->constants && sy_at_value_size(*out) > 0)
+        memcpy((*out)->a.data, m->constants[n], sy_at_value_size(*out));
+    else if (m->body.outputs)
+        m->body.outputs[n] = (*out)->a.data;
+    return SY_OK;
+}
+
+int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made)
+{
+    const struct sy_node *node = call->node;
+    int n = 0;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (call->inputs[i] && call->inputs[i]->is_list)
+            return sy_at_fail(node, "input %d is a list", i);
+    if (!fits(*made, node, call->inputs))
+        SY_TRY(make(call, made));
+    for (int i = 0; i < node->n_outputs; i++)
+        if (sy_at_wants(call, i))
+            SY_TRY(take_output(call->state, *made, n++, &call->outputs[i]));
+    return (*made)->constants || (*made)->is_empty ? SY_OK : run_program(*made, node, call->inputs);
+}
+
+/* ---- operators that count ------------------------------------------------------------------------ */
+
+bool sy_at_node_counts(enum sy_op op)
+{
+    return op == SY_OP_NON_ZERO || op == SY_OP_COMPRESS || op == SY_OP_UNIQUE ||
+           op == SY_OP_NON_MAX_SUPPRESSION;
+}
+
+static int64_t axis_of(const struct sy_node *node, const struct sy_array *x)
+{
+    int64_t axis = sy_node_int(node, "axis", 0);
+    return axis < 0 ? axis + x->rank : axis;
+}
+
+/* Shape of output i with n of what the kernel counts. */
+static void counted_shape(const struct sy_call *call, int i, int64_t n, struct sy_array *out)
+{
+    const struct sy_array *x = &call->in[0];
+    enum sy_op op = call->node->op;
+    bool as_input = op == SY_OP_COMPRESS || op == SY_OP_UNIQUE;
+    *out = (struct sy_array){
+        .dtype = as_input && i == 0 ? x->dtype : SY_DTYPE_I64, .rank = 1, .dims = {n}};
+    if (op == SY_OP_NON_ZERO)
+        *out = (struct sy_array){.dtype = SY_DTYPE_I64, .rank = 2, .dims = {x->rank, n}};
+    if (op == SY_OP_NON_MAX_SUPPRESSION)
+        *out = (struct sy_array){.dtype = SY_DTYPE_I64, .rank = 2, .dims = {n, 3}};
+    int64_t axis = axis_of(call->node, x), all = x->n;
+    if (as_input && i == 0 && sy_node_attr(call->node, "axis") && axis >= 0 && axis < x->rank) {
+        out->rank = x->rank;
+        memcpy(out->dims, x->dims, sizeof out->dims);
+        int64_t others = x->dims[axis] > 0 ? all / x->dims[axis] : 0;
+        out->dims[axis] = op == SY_OP_UNIQUE ? n : others > 0 ? n / others : 0;
+    }
+    if (op == SY_OP_UNIQUE && i == 2) /* one index a slice of the input */
+        out->dims[0] = !sy_node_attr(call->node, "axis") ? all
+                       : axis >= 0 && axis < x->rank     ? x->dims[axis]
+                                                         : 0;
+    out->n = sy_array_extent(out, 0, out->rank);
+}
+
+static int run_counted(const struct sy_kernel *kernel, struct sy_call *call)
+{
+    SY_TRY(sy_kernel_check_types(kernel, call));
+    if (kernel->check)
+        SY_TRY(kernel->check(call));
+    if (kernel->scratch) {
+        call->scratch = malloc((size_t)kernel->scratch(call) + 1);
+        if (!call->scratch)
+            return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory", call->node->name);
+    }
+    int status = kernel->run(call);
+    free(call->scratch);
+    call->scratch = NULL;
+    return status;
+}
+
+/* Counts first, with results of no size, then makes them. */
+int sy_at_node_count(struct sy_at_state *state, const struct sy_node *node,
+                     struct sy_at_value *const *inputs, struct sy_at_value **outputs)
+{
+    const struct sy_kernel *kernel = sy_kernel_find(node->op);
+    struct sy_call call = {.node = node, .n_in = node->n_inputs, .n_out = node->n_outputs};
+    int64_t n = 0;
+    if (!kernel || call.n_in < 1 || call.n_in > SY_KERNEL_INPUTS || call.n_out > 4 || !inputs[0])
+        return sy_at_fail(node, "%d inputs, %d outputs", call.n_in, call.n_out);
+    for (int i = 0; i < call.n_in; i++) {
+        if (inputs[i] && inputs[i]->is_list)
+            return sy_at_fail(node, "input %d is a list", i);
+        if (inputs[i])
+            call.in[i] = inputs[i]->a;
+    }
+    for (int i = 0; i < call.n_out; i++)
+        if (node->outputs[i] >= 0)
+            counted_shape(&call, i, 0, &call.out[i]);
+    call.counted = &n;
+    if (call.in[0].n > 0)
+        SY_TRY(run_counted(kernel, &call));
+    call.counted = NULL;
+    for (int i = 0; i < call.n_out; i++) {
+        struct sy_array a;
+        if (node->outputs[i] < 0)
+            continue;
+        counted_shape(&call, i, n, &a);
+        SY_TRY(sy_at_value_new(state, a.dtype, a.rank, a.dims, &outputs[i]));
+        call.out[i] = outputs[i]->a;
+    }
+    return n > 0 ? run_counted(kernel, &call) : SY_OK;
+}

@@ -1,0 +1,116 @@
+/* Values of a run: tensors and lists of them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "workers/host/at_run_internal.h"
+
+int sy_at_fail(const struct sy_node *node, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return sy_error_set(SY_EARG, "node '%.120s' (%s, opset %d): %s", node->name,
+                        sy_op_name(node->op), node->opset, text);
+}
+
+static int new_value(struct sy_at_value **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a value");
+    (*out)->refs = 1;
+    return SY_OK;
+}
+
+int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
+                    struct sy_at_value **out)
+{
+    int64_t n = 1, bytes;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 0 || __builtin_mul_overflow(n, dims[i], &n))
+            return sy_error_set(SY_EARG, "a tensor with a dimension of %lld", (long long)dims[i]);
+    if (rank > SY_MAX_RANK || __builtin_mul_overflow(n, (int64_t)sy_dtype_bytes(dtype), &bytes) ||
+        (uint64_t)bytes > SY_AT_RUN_BYTES || state->bytes > SY_AT_RUN_BYTES - (uint64_t)bytes)
+        return sy_error_set(SY_EARG,
+                            "%lld elements more; what is sized at run may take %llu MiB in all",
+                            (long long)n, SY_AT_RUN_BYTES >> 20);
+    SY_TRY(new_value(out));
+    struct sy_at_value *v = *out;
+    v->a = (struct sy_array){.dtype = dtype, .rank = rank, .n = n};
+    for (int i = 0; i < rank; i++)
+        v->a.dims[i] = dims[i];
+    v->bytes = SY_ALIGN_UP((uint64_t)bytes + 1, 64u);
+    v->a.data = aligned_alloc(64, v->bytes);
+    if (!v->a.data) {
+        free(v);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a tensor of %lld bytes",
+                            (long long)bytes);
+    }
+    v->owns = true;
+    state->bytes += v->bytes;
+    return SY_OK;
+}
+
+int sy_at_value_borrow(const struct sy_array *a, struct sy_at_value **out)
+{
+    SY_TRY(new_value(out));
+    (*out)->a = *a;
+    return SY_OK;
+}
+
+int sy_at_value_new_list(struct sy_at_value *const *items, int n, struct sy_at_value **out)
+{
+    SY_TRY(new_value(out));
+    (*out)->is_list = true;
+    (*out)->items = calloc((size_t)n + 1, sizeof *(*out)->items);
+    if (!(*out)->items) {
+        free(*out);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a list of %d", n);
+    }
+    for (int i = 0; i < n; i++)
+        (*out)->items[i] = sy_at_value_ref(items[i]);
+    (*out)->n_items = n;
+    return SY_OK;
+}
+
+struct sy_at_value *sy_at_value_ref(struct sy_at_value *v)
+{
+    v->refs++;
+    return v;
+}
+
+void sy_at_value_drop(struct sy_at_state *state, struct sy_at_value *v)
+{
+    if (!v || --v->refs > 0)
+        return;
+    for (int i = 0; i < v->n_items; i++)
+        sy_at_value_drop(state, v->items[i]);
+    free(v->items);
+    if (v->owns) {
+        state->bytes -= v->bytes;
+        free(v->a.data);
+    }
+    free(v);
+}
+
+size_t sy_at_value_size(const struct sy_at_value *v)
+{
+    return (size_t)v->a.n * sy_dtype_bytes(v->a.dtype);
+}
+
+int sy_at_value_integer(const struct sy_node *node, const struct sy_at_value *v, int64_t otherwise,
+                        int64_t *out)
+{
+    *out = otherwise;
+    if (!v)
+        return SY_OK;
+    if (v->is_list || v->a.n != 1 || sy_is_float(v->a.dtype))
+        return sy_at_fail(node, "an operand that is not one integer");
+    *out = sy_get_int(&v->a, 0);
+    return SY_OK;
+}
