@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "loader/graph_internal.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"

@@ -212,8 +212,8 @@ static int take_results(struct loop *l)
 static int run_turns(struct loop *l, bool condition)
 {
     for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
-        if (l->state->n_turns++ == SY_LOOP_MOST_TRIPS)
-            return sy_at_fail(l->node, "not done after %d iterations", SY_LOOP_MOST_TRIPS);
+        if (l->state->n_turns++ == SY_AT_RUN_TURNS)
+            return sy_at_fail(l->node, "not done after %d iterations", SY_AT_RUN_TURNS);
         SY_TRY(set_number(l, 0, SY_DTYPE_I64, turn));
         SY_TRY(set_number(l, 1, SY_DTYPE_BOOL, condition));
         SY_TRY(run_graph(l->state, l->body, l->given, l->results));

@@ -12,6 +12,7 @@
 #include "workers/host/kernel.h"
 
 #define SY_AT_RUN_BYTES (2ull << 30)
+#define SY_AT_RUN_TURNS (1 << 20) /* of a run's loops together: minutes */
 
 struct sy_at_run;
 
