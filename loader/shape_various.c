@@ -151,26 +151,33 @@ int sy_rule_window(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* The axis is an attribute up to opset 19, then input 2. A length that is given must be the signal's. */
 int sy_rule_dft(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int axis;
-    int64_t size;
+    int axis, n;
+    int64_t size, length, given = sy_node_int(node, "axis", node->opset >= 20 ? -2 : 1);
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    int64_t given = sy_node_int(node, "axis", 1);
     bool onesided = sy_node_int(node, "onesided", 0) != 0;
     struct sy_shape shape = x->shape;
-    if (sy_node_input(node, 1) >= 0 || sy_node_input(node, 2) >= 0)
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "a length or an axis as an input");
+    if (sy_node_input(node, 2) >= 0)
+        SY_TRY(sy_infer_ints(in, node, 2, "axis", 1, &n, &given));
     SY_TRY(sy_infer_axis(node, given, shape.rank, &axis));
     SY_TRY(sy_infer_fixed(node, &shape, axis, &size));
     if (shape.rank < 2 || axis == shape.rank - 1)
         return sy_infer_fail(node, SY_ECORRUPT, "axis %d", axis);
+    if (sy_node_input(node, 1) >= 0) {
+        SY_TRY(sy_infer_ints(in, node, 1, "dft_length", 1, &n, &length));
+        if (n != 1 || length != size)
+            return sy_infer_fail(node, SY_EUNSUPPORTED, "a length of %lld, the signal has %lld",
+                                 (long long)(n == 1 ? length : -1), (long long)size);
+    }
     if (onesided)
         shape.dims[axis].fixed = size / 2 + 1;
     shape.dims[shape.rank - 1] = (struct sy_dim){2, 0};
     SY_TRY(sy_node_set_int(node, "axis", axis));
     sy_infer_set(in, node, 0, x->dtype, &shape);
+    sy_infer_keep_inputs(node, 1);
     return SY_OK;
 }
 
