@@ -185,6 +185,10 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, do
     }
     if (!check_set(model->graph, &d, text, text_bytes))
         return ONNX_FAILED;
+    if (d.batch < 1) {
+        snprintf(text, text_bytes, "model.onnx: a batch of no rows");
+        return ONNX_REFUSED;
+    }
     if (compute(model, &d) < 0) {
         snprintf(text, text_bytes, "run: %s", sy_error_text());
         return ONNX_FAILED;
