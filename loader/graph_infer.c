@@ -347,12 +347,17 @@ static int infer_node(struct sy_infer *in, int n)
     return SY_OK;
 }
 
+/* Lists do not leave the graph; those of a body may, at the run. */
 static int refuse_sequence_outputs(const struct sy_infer *in)
 {
-    for (int i = 0; i < in->graph->n_outputs; i++)
-        if (in->sequences[in->graph->outputs[i]])
-            return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence",
-                                in->graph->tensors[in->graph->outputs[i]].name);
+    for (int i = 0; i < in->graph->n_outputs; i++) {
+        if (!in->sequences[in->graph->outputs[i]])
+            continue;
+        if (in->puts_off)
+            *in->puts_off = true;
+        return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence",
+                            in->graph->tensors[in->graph->outputs[i]].name);
+    }
     return SY_OK;
 }
 
