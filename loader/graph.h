@@ -232,7 +232,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(RUN_SPLIT, "switchyard.RunSplit") \
     X(RUN_PAD, "switchyard.RunPad") \
     X(RUN_CLIP, "switchyard.RunClip") \
-    X(AT_RUN, "switchyard.AtRun") /* a body whose sizes only a run knows (loader/at_run.h) */ \
+    X(AT_RUN, "switchyard.AtRun") /* a body whose sizes only a run knows (loader/put_off.h) */ \
     /* written out as others while shapes are inferred (expand.h): no engine sees them */ \
     X(SCAN, "Scan") \
     X(MOVE_FIRST, "switchyard.MoveFirst") \

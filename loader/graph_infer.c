@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/at_run.h"
 #include "loader/expand.h"
+#include "loader/put_off.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 

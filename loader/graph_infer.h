@@ -21,7 +21,7 @@ struct sy_infer {
     int n_expanded;                 /* nodes that were written out as others */
     bool *at_run;      /* per tensor: only the run will know its size, and what it is */
     bool for_training; /* parameters are not folded, Dropout and training modes stay */
-    bool is_bound;     /* sizes that depend on data are the largest that they can be (at_run.c) */
+    bool is_bound;     /* sizes that depend on data are the largest that they can be (put_off.c) */
     bool *puts_off; /* set when a rule fails for what only the run knows; of the outermost graph */
 };
 

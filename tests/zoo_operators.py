@@ -328,6 +328,11 @@ def at_run():
                               h.make_node("MaxPool", ["n"], ["p"], kernel_shape=[2, 2]), h.make_node("Flatten", ["p"], ["z"])],
                              {"x": floats(1, 3, 9, 9), "a": i64(2), "b": i64(8)}, {"ax": i64(3), "w": floats(4, 3, 3, 3), "bias": floats(4), "s": floats(4), "o": floats(4), "m": floats(4),
                               "q": np.abs(floats(4))}, {"z": f}, batch=False)
+    halves = floats(3, 6).astype(np.float16)
+    made["run_half"] = model([h.make_node("Relu", ["x"], ["r"]), h.make_node("NonZero", ["r"], ["i"]), h.make_node("Transpose", ["i"], ["t"]), h.make_node("GatherND", ["x", "t"], ["g"]),
+                              h.make_node("Cast", ["g"], ["w"], to=1), h.make_node("Sqrt", ["w"], ["q"]), h.make_node("Cast", ["q"], ["c"], to=10), h.make_node("Mul", ["c", "two"], ["y"]),
+                              h.make_node("Add", ["y", "g"], ["z"])], {"x": halves}, {"two": np.array(2, np.float16)},
+                             {"y": T.FLOAT16, "z": T.FLOAT16, "q": f}, batch=False)
     made["run_lstm"] = model([h.make_node("Slice", ["x", "a", "b"], ["c"]), h.make_node("LSTM", ["c", "w", "r", "bias"], ["y", "hn"], hidden_size=5), h.make_node("GRU", ["c", "w3", "r3"], ["u"], hidden_size=4)],
                              {"x": floats(9, 2, 3), "a": i64(1), "b": i64(6)}, {"w": floats(1, 20, 3), "r": floats(1, 20, 5), "bias": floats(1, 40), "w3": floats(1, 12, 3), "r3": floats(1, 12, 4)},
                              {"y": f, "hn": f, "u": f}, batch=False)

@@ -16,7 +16,7 @@
 
 struct sy_at_run;
 
-/* `body`: of an AtRun node (loader/at_run.h); borrowed. EUNSUPPORTED: an operator that the engine does not have. */
+/* `body`: of an AtRun node (loader/put_off.h); borrowed. EUNSUPPORTED: an operator that the engine does not have. */
 int sy_at_run_create(const struct sy_graph *body, struct sy_at_run **out);
 void sy_at_run_destroy(struct sy_at_run *run); /* NULL is fine */
 /* inputs: one a body's input, read until the call ends. outputs[i]: filled in; valid until the next run, or destroy. EARG, EUNSUPPORTED name the node. */

@@ -1,4 +1,4 @@
-#include "loader/at_run.h"
+#include "loader/put_off.h"
 
 #include <stdlib.h>
 #include <string.h>

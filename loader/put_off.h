@@ -4,8 +4,8 @@
  *   NonZero, NonMaxSuppression, Reshape to a computed shape ... ──> AtRun ──> outputs, no larger than `shape`
  *
  * Its attributes: body, formal 0 (all inputs of the body are captured). */
-#ifndef SY_LOADER_AT_RUN_H
-#define SY_LOADER_AT_RUN_H
+#ifndef SY_LOADER_PUT_OFF_H
+#define SY_LOADER_PUT_OFF_H
 
 #include "loader/graph_infer.h"
 
