@@ -392,6 +392,10 @@ static void compare_output(const char *model, const struct sy_graph *g,
                            const Onnx__TensorProto *want)
 {
     const struct sy_tensor *got = &g->tensors[g->outputs[0]];
+    if (sy_graph_is_sized_at_run(g, g->outputs[0])) {
+        assert_int_equal(got->dtype, want->data_type);
+        return;
+    }
     bool equal = got->shape.rank == (int)want->n_dims && (int)got->dtype == want->data_type;
     for (int i = 0; equal && i < got->shape.rank; i++)
         equal = sy_dim_at(got->shape.dims[i], want->dims[0]) == want->dims[i];

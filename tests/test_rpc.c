@@ -364,8 +364,9 @@ static void test_hostile_bytes(void **state)
     hostile("\x94\x00\x01\xa5infer\x91\xc6\xff\xff\xff\xff", 15, "ETOOBIG");
     hostile("\xdd\xff\xff\xff\xff", 5, "elements");
     hostile("\x94\x07\x01\xa4ping\x90", 9, "EPROTO");
-    hostile("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91", 18,
-            "deeper");
+    char nested[40];
+    memset(nested, 0x91, sizeof nested);
+    hostile(nested, sizeof nested, "deeper");
 }
 
 static void test_half_message(void **state)

@@ -359,6 +359,9 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     const struct sy_node *node = &p->graph->nodes[n];
     if (!is_read(p, node))
         return SY_OK;
+    if (sy_clock_now() > state->end_ns)
+        return sy_at_fail(node, "the run is not done after %d s",
+                          (int)(SY_AT_RUN_NS / SY_NS_PER_S));
     struct sy_at_value **io = calloc((size_t)(node->n_inputs + node->n_outputs) + 3, sizeof *io);
     if (!io)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
@@ -446,6 +449,7 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
     int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
     drop_all(&run->state, run->outputs, g->n_outputs);
     run->state.n_turns = 0;
+    run->state.end_ns = sy_clock_now() + SY_AT_RUN_NS;
     for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
         status = sy_at_value_borrow(&inputs[i], &given[i]);
     if (status == SY_OK)

@@ -9,10 +9,13 @@
 #ifndef SY_WORKERS_HOST_AT_RUN_H
 #define SY_WORKERS_HOST_AT_RUN_H
 
+#include "runtime/base/clock.h"
 #include "workers/host/kernel.h"
 
 #define SY_AT_RUN_BYTES (2ull << 30)
-#define SY_AT_RUN_TURNS (1 << 20) /* of a run's loops together: minutes */
+#define SY_AT_RUN_TURNS (1 << 20) /* of a run's loops together */
+#define SY_AT_RUN_NS \
+    (60 * SY_NS_PER_S) /* a run that takes longer is taken for one that does not end */
 
 struct sy_at_run;
 

@@ -18,6 +18,7 @@ struct sy_at_value {
 struct sy_at_state {
     uint64_t bytes;  /* owned by values */
     int64_t n_turns; /* of all loops */
+    sy_ns end_ns;    /* when it must be done */
 };
 
 /* ---- values: new ones have one reference, the caller's ---- */
