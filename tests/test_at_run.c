@@ -317,6 +317,34 @@ static void test_growing_loop(void **state)
     }
 }
 
+/* What is carried begins as a constant and is computed from then on; shapes stay, so that what was made for one turn serves the next. */
+static void test_turns_alike(void **state)
+{
+    (void)state;
+    start_loop_body();
+    ob_input(&body, OB_GRAPH_INPUT, "n", INT64, 0, NULL);
+    add(&body, "Add", NAMES("n", "two"), NAMES("more_n"));
+    add(&body, "Less", NAMES("more_n", "limit"), NAMES("go"));
+    ob_input(&body, OB_GRAPH_OUTPUT, "go", BOOL, 0, NULL);
+    ob_input(&body, OB_GRAPH_OUTPUT, "more_n", INT64, 0, NULL);
+    add(&body, "Identity", NAMES("more_n"), NAMES("each"));
+    ob_input(&body, OB_GRAPH_OUTPUT, "each", INT64, 0, NULL);
+    start(&graph);
+    input("limit", INT64, 0, NULL);
+    ob_int64s(&graph, "zero", 0, (const int64_t[]){0});
+    ob_int64s(&graph, "two", 0, (const int64_t[]){2});
+    end_loop(NAMES("", "", "zero"), NAMES("last", "all"));
+    output("all", INT64, 1);
+    for (int64_t limit = 1; limit < 12; limit += 5) {
+        struct ran r = run(1, (const void *[]){&limit});
+        assert_ran(&r);
+        assert_int_equal(r.dims[0][0], (limit + 1) / 2);
+        for (int64_t i = 0; i < r.dims[0][0]; i++)
+            assert_int_equal(((int64_t *)r.out.data[0])[i], 2 * (i + 1));
+        drop(&r);
+    }
+}
+
 /* A list that a loop fills, as long as an input says, put together behind it. */
 static void test_lists(void **state)
 {
@@ -411,10 +439,10 @@ static void test_too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_non_zero),  cmocka_unit_test(test_detection),
-        cmocka_unit_test(test_branches),  cmocka_unit_test(test_growing_loop),
-        cmocka_unit_test(test_lists),     cmocka_unit_test(test_half_of_the_batch),
-        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_non_zero),          cmocka_unit_test(test_detection),
+        cmocka_unit_test(test_branches),          cmocka_unit_test(test_turns_alike),
+        cmocka_unit_test(test_growing_loop),      cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_half_of_the_batch), cmocka_unit_test(test_too_large),
     };
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-at-run-%d.onnx", (int)getpid());

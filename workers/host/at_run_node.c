@@ -13,7 +13,7 @@ enum { MOST_DECIDING_BYTES = 1 << 19, MOST_DECIDING_FLOATS = 128 };
 
 /* What the graph was made for. */
 struct key {
-    bool is_there;
+    bool is_there, is_constant;
     struct sy_array a;
     void *elements; /* NULL: any */
 };
@@ -46,6 +46,9 @@ static bool is_same(const struct key *key, const struct sy_at_value *v)
 {
     if (key->is_there != (v != NULL) || !v)
         return key->is_there == (v != NULL);
+    /* The same place may be given a constant in one turn of a loop, and what was computed in the next. */
+    if (key->is_constant != v->is_constant || (v->is_constant && key->a.data != v->a.data))
+        return false;
     return key->a.dtype == v->a.dtype && sy_array_same_dims(&key->a, &v->a) &&
            (!key->elements || memcmp(key->elements, v->a.data, sy_at_value_size(v)) == 0);
 }
@@ -80,6 +83,7 @@ static int set_keys(struct sy_at_node *m, const struct sy_node *node,
         if (!v)
             continue;
         key->a = v->a;
+        key->is_constant = v->is_constant;
         if (v->is_constant || !by_value || !may_decide(v))
             continue;
         SY_TRY(sy_graph_alloc(sy_at_value_size(v) + 1, 1, &key->elements));
