@@ -1,8 +1,8 @@
 /* Huge pages for a pool on this CPU.
  *
  * A pool is a memfd; its pages have 4 KiB, unless who runs the machine allows shared memory more (shmem_enabled). Asked for a block of
- * 2 MiB by itself, Linux (6.1 and later) makes it one page all the same: several times sooner than the 512 first touches that it
- * replaces, and what computes there misses its translations less.
+ * 2 MiB by itself, Linux (6.1 and later) makes it one page all the same: what computes there misses its translations less, and each
+ * process that maps the pool meets one fault in place of 512.
  *
  *   file   | pool ............................. | link clock | asked: a bit for each block |
  *            block 0 | block 1 | ... | (the last, not whole, stays as it is)
