@@ -244,16 +244,21 @@ static void test_snapshots_of_others(void **state)
     if (error)
         fail_msg("%s", error);
     bad_job(&s, "", "seed", json_integer(6), "bad-4.safetensors", "");
-    /* A whole file of a later version, and one of another model, under the name that would be read next. */
+    /* A file of a later version under the name that would be read next: refused, and kept. */
     static const char later[] =
         "{\"__metadata__\":{\"format\":\"switchyard-snapshot-9\",\"job\":\"bad\"}}";
     char path[300];
     unsigned char bytes[8 + sizeof later] = {sizeof later - 1};
     memcpy(bytes + 8, later, sizeof later - 1);
-    snprintf(path, sizeof path, "snapshots/bad-9.safetensors");
-    write_in(&s.f, path, bytes, 8 + sizeof later - 1);
+    write_in(&s.f, "snapshots/bad-9.safetensors", bytes, 8 + sizeof later - 1);
+    bad_job(&s, "", "max_steps", json_integer(8), "bad-9.safetensors", "switchyard-snapshot-9");
+    snprintf(path, sizeof path, "%s/snapshots/bad-9.safetensors", s.f.folder);
+    assert_int_equal(access(path, R_OK), 0);
+    /* A damaged one: the one before is taken. */
+    bytes[8] = 'x';
+    write_in(&s.f, "snapshots/bad-9.safetensors", bytes, 8 + sizeof later - 1);
     json_object_set_new(s.job, "max_steps", json_integer(8));
-    error = try_job(&s.f, s.job); /* its hashes do not fit: damaged, so the one before is taken */
+    error = try_job(&s.f, s.job);
     if (error)
         fail_msg("%s", error);
     undisturbed(&s, "a damaged snapshot");
