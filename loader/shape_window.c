@@ -100,6 +100,22 @@ static int window_output(const struct sy_node *node, const struct sy_shape *x,
     return SY_OK;
 }
 
+/* Left out, or one number a channel of the result. */
+static int check_bias(struct sy_infer *in, struct sy_node *node, int64_t channels)
+{
+    const struct sy_tensor *bias;
+    char text[160];
+    if (sy_node_input(node, 2) < 0)
+        return SY_OK;
+    SY_TRY(sy_infer_need(in, node, 2, &bias));
+    if (bias->shape.rank != 1 || bias->shape.dims[0].per_batch != 0 ||
+        bias->shape.dims[0].fixed != channels)
+        return sy_infer_fail(node, SY_ECORRUPT, "a bias %s for %lld channels",
+                             sy_shape_text(&bias->shape, text, sizeof text), (long long)channels);
+    node->bias_input = 2;
+    return SY_OK;
+}
+
 int sy_rule_conv(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *weights;
@@ -127,8 +143,7 @@ int sy_rule_conv(struct sy_infer *in, struct sy_node *node)
     shape.dims[1] = (struct sy_dim){w_out, 0};
     SY_TRY(window_output(node, &x->shape, &w, false, &shape));
     SY_TRY(sy_node_set_int(node, "group", group));
-    if (sy_node_input(node, 2) >= 0)
-        node->bias_input = 2;
+    SY_TRY(check_bias(in, node, w_out));
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }

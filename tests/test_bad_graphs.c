@@ -51,6 +51,20 @@ static void save(int opset)
     ob_save(bad_import_path, &graph, opset);
 }
 
+static void test_a_bias_of_another_size(void **state)
+{
+    (void)state;
+    static const float numbers[8 * 3 * 9];
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", 1, DIMS(-1, 3, 8, 8));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, DIMS(-1, 8, 6, 6));
+    ob_initializer(&graph, "w", 1, DIMS(8, 3, 3, 3), numbers, sizeof numbers);
+    ob_initializer(&graph, "b", 1, DIMS(1), numbers, sizeof *numbers);
+    add("Conv", NAMES("x", "w", "b"), NAMES("y"));
+    save(13);
+    bad_import_refused("one number for 8 channels", "bias", "8 channels");
+}
+
 static void test_names_that_come_twice(void **state)
 {
     (void)state;
@@ -382,6 +396,7 @@ int main(void)
 {
     sy_log_threshold = SY_LOG_ERROR;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_bias_of_another_size),
         cmocka_unit_test(test_names_that_come_twice),
         cmocka_unit_test(test_missing_parts),
         cmocka_unit_test(test_strange_names),

@@ -13,6 +13,7 @@ static uint64_t seed;
 
 struct window {
     int spatial;
+    bool weights_computed;
     int64_t in_channels, out_channels, group;
     int64_t size[3], kernel[3], strides[3], dilations[3], pads[6];
     int64_t out[3];
@@ -54,12 +55,26 @@ static int with_channels(const struct window *w, int64_t channels, const int64_t
     return 2 + w->spatial;
 }
 
+/* The doubles of what is given, as a node's result. */
+static int computed(struct sy_graph *g, int constant)
+{
+    struct sy_shape shape = g->tensors[constant].shape;
+    int64_t dims[SY_MAX_RANK];
+    for (int d = 0; d < shape.rank; d++)
+        dims[d] = shape.dims[d].fixed;
+    int result = gb_node(g, SY_OP_ADD, 2, (int[]){constant, constant}, shape.rank, dims);
+    g->tensors[result].shape = shape;
+    return result;
+}
+
 static int add_conv(struct sy_graph *g, const struct window *w, int x, bool bias)
 {
     int64_t dims[5];
     int n = with_channels(w, w->in_channels / w->group, w->kernel, dims);
     dims[0] = w->out_channels;
     int inputs[3] = {x, gb_constant(g, "w", n, dims, &seed, -0.5, 0.5), -1};
+    if (w->weights_computed)
+        inputs[1] = computed(g, inputs[1]);
     if (bias)
         inputs[2] = gb_constant(g, "b", 1, &w->out_channels, &seed, -0.5, 0.5);
     n = with_channels(w, w->out_channels, w->out, dims);
@@ -163,6 +178,21 @@ static void test_groups_and_depthwise(void **state)
             w.out_channels = w.group * counts[i][2];
             check_conv(&w, k);
         }
+}
+
+static void test_computed_weights(void **state)
+{
+    (void)state;
+    static const int64_t counts[][3] = {{1, 3, 5}, {1, 16, 64}, {2, 8, 16}, {3, 17, 1}, {16, 1, 1}};
+    for (int i = 0; i < 15; i++) {
+        struct window w = random_window(1 + i % 3, 2);
+        const int64_t *count = counts[i / 3];
+        w.weights_computed = true;
+        w.group = count[0];
+        w.in_channels = count[0] * count[1];
+        w.out_channels = count[0] * count[2];
+        check_conv(&w, i & 1);
+    }
 }
 
 /* More on one side than on the other; with the rest that a stride leaves on the right. */
@@ -362,15 +392,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_convolutions),
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_groups_and_depthwise),
-        cmocka_unit_test(test_asymmetric_pads),
-        cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_random_pools),
-        cmocka_unit_test(test_global_pools),
-        cmocka_unit_test(test_plain_loops),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_convolutions),  cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_groups_and_depthwise), cmocka_unit_test(test_computed_weights),
+        cmocka_unit_test(test_asymmetric_pads),      cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_random_pools),         cmocka_unit_test(test_global_pools),
+        cmocka_unit_test(test_plain_loops),          cmocka_unit_test(test_refused),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,6 +298,40 @@ static int choose_again(struct sy_program *p, struct conv_shape *c, dnnl_primiti
     return sy_program_add_reorder(p, packed, *weights);
 }
 
+static bool has_sizes(const int64_t *sizes, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (sizes[i] < 1)
+            return false;
+    return true;
+}
+
+/* Weights that are computed, or that a node run by itself is given: each run reorders them. */
+static int build_with_computed(struct sy_program *p)
+{
+    struct conv_shape c;
+    dnnl_primitive_desc_t pd;
+    dnnl_memory_desc_t md;
+    const struct sy_node *node = sy_program_node(p);
+    int plain, seen, weights;
+    SY_TRY(read_shape(p->graph, node, p->batch, &c));
+    if (!has_sizes(c.src, c.spatial + 2) || !has_sizes(c.weights, c.weights_rank) ||
+        !has_sizes(c.dst, c.spatial + 2) || !has_sizes(c.strides, c.spatial))
+        return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_plain(p, 1, &plain));
+    sy_dnnl_plain_md(&md, c.weights_rank, c.weights); /* with the groups apart */
+    SY_TRY(sy_program_new_alias(p, plain, node->inputs[1], &md, &seen));
+    SY_TRY(make_pd(node, &c, NULL, &pd));
+    md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+    int status = sy_program_new_laid_out(p, node->inputs[1], &md, &weights);
+    if (status == SY_OK)
+        status = sy_program_add_reorder(p, seen, weights);
+    if (status == SY_OK)
+        status = build_with(p, pd, weights);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
 static int build_conv(struct sy_program *p)
 {
     struct conv_shape c;
@@ -305,8 +339,11 @@ static int build_conv(struct sy_program *p)
     const struct sy_node *node = sy_program_node(p);
     int weights;
     const struct sy_tensor *x = sy_program_input_tensor(p, 0);
-    if (!sy_program_is_param(p, 1) || x->dtype != SY_DTYPE_F32)
+    bool computed = !sy_program_is_param(p, 1);
+    if (x->dtype != SY_DTYPE_F32 || (computed && x->shape.rank > 5))
         return sy_program_add_kernel(p);
+    if (computed)
+        return build_with_computed(p);
     SY_TRY(read_shape(p->graph, node, p->batch, &c));
     SY_TRY(sy_program_param(p, 1, &weights));
     c.type = p->values[weights].md.data_type;
