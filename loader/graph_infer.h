@@ -46,6 +46,9 @@ int sy_infer_fail(const struct sy_node *node, int status, const char *format, ..
 int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The i-th input's tensor; ECORRUPT if the node has none. Borrowed, until a tensor is added. */
+/* A product of sizes, `n_growing` of which grow with the batch, could not be told: of two it is not linear, which the run need not mind; otherwise it is
+ * larger than any number (ECORRUPT). */
+int sy_infer_no_product(const struct sy_infer *in, const struct sy_node *node, int n_growing);
 int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
                   const struct sy_tensor **out);
 /* The i-th output's type and shape. */

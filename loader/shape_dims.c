@@ -119,6 +119,13 @@ int sy_infer_put_off(const struct sy_infer *in, const struct sy_node *node, cons
     return sy_error_set(SY_EUNSUPPORTED, "%s: %s", sy_node_text(node, head, sizeof head), tail);
 }
 
+int sy_infer_no_product(const struct sy_infer *in, const struct sy_node *node, int n_growing)
+{
+    if (n_growing < 2)
+        return sy_infer_fail(node, SY_ECORRUPT, "sizes whose product is over 2^63");
+    return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+}
+
 int sy_infer_need(const struct sy_infer *in, const struct sy_node *node, int i,
                   const struct sy_tensor **out)
 {

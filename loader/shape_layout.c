@@ -7,9 +7,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-static int nonlinear(const struct sy_infer *in, const struct sy_node *node)
+static int no_product(const struct sy_infer *in, const struct sy_node *node,
+                      const struct sy_shape *shape)
 {
-    return sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+    int n_growing = 0;
+    for (int i = 0; i < shape->rank; i++)
+        n_growing += shape->dims[i].per_batch != 0;
+    return sy_infer_no_product(in, node, n_growing);
 }
 
 /* Fills in 0 (as in the input) and -1 (what is left). */
@@ -26,13 +30,13 @@ static int resolve_reshape(const struct sy_infer *in, const struct sy_node *node
         if (to->dims[i].fixed == -1 && to->dims[i].per_batch == 0 && open < 0)
             open = i;
         else if (sy_dim_mul(known, to->dims[i], &known) < 0)
-            return nonlinear(in, node);
+            return no_product(in, node, to);
     }
     if (sy_shape_product(from, 0, from->rank, &total) < 0)
-        return nonlinear(in, node);
+        return no_product(in, node, from);
     if (open >= 0 && sy_dim_div(total, known, &to->dims[open]) == SY_OK &&
         sy_dim_mul(known, to->dims[open], &known) < 0)
-        return nonlinear(in, node);
+        return no_product(in, node, to);
     if (!sy_dim_equal(known, total))
         return sy_infer_fail(
             node, SY_EUNSUPPORTED,
@@ -90,7 +94,7 @@ int sy_rule_flatten(struct sy_infer *in, struct sy_node *node)
     struct sy_shape shape = {.rank = 2};
     if (sy_shape_product(&x->shape, 0, axis, &shape.dims[0]) < 0 ||
         sy_shape_product(&x->shape, axis, x->shape.rank, &shape.dims[1]) < 0)
-        return nonlinear(in, node);
+        return no_product(in, node, &x->shape);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }
@@ -284,6 +288,11 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
         return sy_infer_fail(node, SY_ECORRUPT, "%d inputs", node->n_inputs);
     if (!is_integer_range(in, node)) {
         struct sy_shape floats = {.rank = 1, .dims = {{count_floats(in, node), 0}}};
+        bool known = true;
+        for (int i = 0; i < 3; i++)
+            known = known && sy_infer_is_known(in, node, i);
+        if (floats.dims[0].fixed < 0 && known)
+            return sy_infer_fail(node, SY_ECORRUPT, "limits and a step that give no length");
         if (floats.dims[0].fixed < 0)
             return leave_to_run(in, node, SY_OP_RANGE);
         sy_infer_set(in, node, 0, x->dtype, &floats);

@@ -113,6 +113,22 @@ int sy_rule_conv_transpose(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* Input 2 says the shape, of as many dimensions. */
+static int given_shape(const struct sy_infer *in, const struct sy_node *node,
+                       struct sy_shape *shape)
+{
+    struct sy_dim *dims;
+    int n, status = SY_OK;
+    SY_TRY(sy_infer_dims(in, node, 2, "output_shape", &n, &dims));
+    if (n != shape->rank)
+        status =
+            sy_infer_fail(node, SY_ECORRUPT, "a result of %d dimensions from %d", n, shape->rank);
+    for (int i = 0; status == SY_OK && i < n; i++)
+        shape->dims[i] = dims[i];
+    free(dims);
+    return status;
+}
+
 int sy_rule_max_unpool(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *indices;
@@ -124,10 +140,12 @@ int sy_rule_max_unpool(struct sy_infer *in, struct sy_node *node)
         return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit");
     struct spread s = {.n = shape.rank - 2};
     SY_TRY(numbers(in, node, "kernel_shape", s.n, 1, 1, s.kernel));
-    if (sy_node_input(node, 2) >= 0)
-        SY_TRY(sy_infer_declared(in, node, 0, &shape));
-    else
+    if (sy_node_input(node, 2) < 0)
         SY_TRY(spread_shape(in, node, &s, &shape));
+    else if (sy_infer_is_known(in, node, 2))
+        SY_TRY(given_shape(in, node, &shape));
+    else
+        SY_TRY(sy_infer_declared(in, node, 0, &shape));
     sy_infer_set(in, node, 0, dtype, &shape);
     return SY_OK;
 }
@@ -353,7 +371,6 @@ int sy_rule_roi_align(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* How many boxes are left is the file's word. */
 /* The most boxes that are left: all of them, or as many as the node lets stay, of each class in each image. */
 static int bound_nms(struct sy_infer *in, struct sy_node *node, const struct sy_shape *boxes,
                      const struct sy_shape *scores)

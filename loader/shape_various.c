@@ -23,7 +23,8 @@ int sy_rule_tile(struct sy_infer *in, struct sy_node *node)
         status = sy_infer_fail(node, SY_ECORRUPT, "%d repeats for %d dimensions", n, shape.rank);
     for (int i = 0; status == SY_OK && i < n; i++)
         if (sy_dim_mul(shape.dims[i], repeats[i], &shape.dims[i]) < 0)
-            status = sy_infer_put_off(in, node, "a size that is not linear in the batch size");
+            status = sy_infer_no_product(
+                in, node, (shape.dims[i].per_batch != 0) + (repeats[i].per_batch != 0));
     free(repeats);
     SY_TRY(status);
     sy_infer_keep_inputs(node, 1); /* the kernel needs the sizes only */
