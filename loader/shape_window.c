@@ -191,37 +191,45 @@ static int spread_pads(const struct sy_node *node, int rank, int n_axes, const i
 }
 
 /* Pads and value: attributes up to opset 10, inputs from 11 on, axes from 18 on; here always attributes for all dimensions. */
+/* The result's shape; `pads` of all dimensions. */
+static int padded_shape(struct sy_infer *in, struct sy_node *node, struct sy_shape *shape,
+                        int64_t *pads)
+{
+    int64_t axes[SY_MAX_RANK];
+    int n, n_axes;
+    SY_TRY(sy_infer_ints(in, node, 1, "pads", 2 * SY_MAX_RANK, &n, pads));
+    SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
+    if (n != 2 * (n_axes >= 0 ? n_axes : shape->rank))
+        return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n,
+                             n_axes >= 0 ? n_axes : shape->rank);
+    if (n_axes >= 0)
+        SY_TRY(spread_pads(node, shape->rank, n_axes, axes, pads));
+    for (int i = 0; i < shape->rank; i++) {
+        struct sy_dim sum;
+        if (sy_dim_add(shape->dims[i], (struct sy_dim){pads[i], 0}, &sum) < 0 ||
+            sy_dim_add(sum, (struct sy_dim){pads[i + shape->rank], 0}, &shape->dims[i]) < 0)
+            return sy_infer_fail(node, SY_ECORRUPT, "pads are too large");
+    }
+    return SY_OK;
+}
+
 int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int64_t pads[2 * SY_MAX_RANK] = {0}, axes[SY_MAX_RANK];
-    int n, n_axes;
+    int64_t pads[2 * SY_MAX_RANK] = {0};
     float value;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    if (!sy_infer_is_known(in, node, 1) || !sy_infer_is_known(in, node, 2) ||
-        !sy_infer_is_known(in, node, 3) ||
+    bool sizes_known = sy_infer_is_known(in, node, 1) && sy_infer_is_known(in, node, 3);
+    struct sy_shape shape = x->shape;
+    SY_TRY(sizes_known ? padded_shape(in, node, &shape, pads)
+                       : sy_infer_declared(in, node, 0, &shape));
+    if (!sizes_known || !sy_infer_is_known(in, node, 2) ||
         (x->dtype != SY_DTYPE_F32 && sy_node_input(node, 2) >= 0)) {
-        struct sy_shape declared;
-        SY_TRY(sy_infer_declared(in, node, 0, &declared));
         node->op = SY_OP_RUN_PAD;
-        sy_infer_set(in, node, 0, x->dtype, &declared);
+        sy_infer_set(in, node, 0, x->dtype, &shape);
         return SY_OK;
     }
-    SY_TRY(sy_infer_ints(in, node, 1, "pads", 2 * SY_MAX_RANK, &n, pads));
     SY_TRY(sy_infer_float(in, node, 2, "value", 0, &value));
-    SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
-    struct sy_shape shape = x->shape;
-    if (n != 2 * (n_axes >= 0 ? n_axes : shape.rank))
-        return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n,
-                             n_axes >= 0 ? n_axes : shape.rank);
-    if (n_axes >= 0)
-        SY_TRY(spread_pads(node, shape.rank, n_axes, axes, pads));
-    for (int i = 0; i < shape.rank; i++) {
-        struct sy_dim sum;
-        if (sy_dim_add(shape.dims[i], (struct sy_dim){pads[i], 0}, &sum) < 0 ||
-            sy_dim_add(sum, (struct sy_dim){pads[i + shape.rank], 0}, &shape.dims[i]) < 0)
-            return sy_infer_fail(node, SY_ECORRUPT, "pads are too large");
-    }
     SY_TRY(sy_node_set_ints(node, "pads", 2 * shape.rank, pads));
     SY_TRY(sy_node_set_float(node, "value", value));
     sy_infer_keep_inputs(node, 1);

@@ -190,7 +190,10 @@ static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
     sy_graph_free(m->graph);
     m->graph = NULL;
     SY_TRY(make_graph(call, true, &m->graph));
-    SY_TRY(sy_graph_infer_now(m->graph, &needs_values));
+    status = sy_graph_infer_now(m->graph, &needs_values);
+    if (status == SY_EUNSUPPORTED && needs_values)
+        return SY_EARG; /* no size comes of these values; the text says why */
+    SY_TRY(status);
     return set_keys(m, call->node, call->inputs, true);
 }
 
