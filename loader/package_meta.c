@@ -8,7 +8,6 @@
 #include "runtime/base/status.h"
 
 #define MAX_LAYERS       100000u
-#define MAX_PARAMS       64u
 #define MAX_ELEMENTS     (16u * MAX_LAYERS)
 #define MAX_LAYOUT_BYTES 65536u
 
@@ -190,7 +189,8 @@ static int take_layer(const msgpack_object *o, const struct sy_graph *graph, int
     SY_TRY(take_u64(&f[2], 1ull << 50, &layer->bytes));
     if (layer->offset_bytes % SY_LAYER_ALIGN || layer->bytes % SY_LAYER_ALIGN)
         return bad("a layer is not aligned");
-    SY_TRY(take_array(&f[3], 0, MAX_PARAMS, "a layer's parameters"));
+    uint32_t most = (uint32_t)graph->nodes[expected_node].n_inputs;
+    SY_TRY(take_array(&f[3], 0, most, "a layer's parameters"));
     uint32_t n = f[3].via.array.size;
     layer->node = (int)node;
     layer->params = calloc(n ? n : 1, sizeof *layer->params);

@@ -21,7 +21,7 @@
         __VA_ARGS__, NULL \
     }
 
-enum { FLOAT = 1, INT64 = 7, COLUMNS = 5, MOST_BATCH = 6, REQUESTS = 100 };
+enum { FLOAT = 1, INT64 = 7, COLUMNS = 5, MOST_BATCH = 6, REQUESTS = 100, TABLES = 80 };
 
 static struct ob graph, node;
 
@@ -29,6 +29,25 @@ static void add(const char *op, const char *const *inputs, const char *const *ou
 {
     ob_node(&node, op, inputs, outputs);
     ob_message(&graph, OB_GRAPH_NODE, &node);
+}
+
+/* Adds zeros to "twice", from as many tables as a large model has parameters. */
+static void add_tables(void)
+{
+    ob_int64s(&graph, "one", 0, (const int64_t[]){1});
+    add("Gather", NAMES("at", "one"), NAMES("column"));
+    for (int i = 0; i < TABLES; i++) {
+        char shape[32], table[32], row[32], before[32], after[32];
+        snprintf(shape, sizeof shape, "shape %d", i);
+        snprintf(table, sizeof table, "table %d", i);
+        snprintf(row, sizeof row, "row %d", i);
+        snprintf(before, sizeof before, "sum %d", i);
+        snprintf(after, sizeof after, i == TABLES - 1 ? "twice" : "sum %d", i + 1);
+        ob_int64s(&graph, shape, 1, (const int64_t[]){300 + i});
+        add("ConstantOfShape", NAMES(shape), NAMES(table));
+        add("Gather", NAMES(table, "column"), NAMES(row));
+        add("Add", NAMES(before, row), NAMES(after));
+    }
 }
 
 /* Rows and columns where x > 0, and those elements twice. */
@@ -44,7 +63,8 @@ static void save_model(const char *path)
     ob_attr_ints(&node, "perm", 2, (const int64_t[]){1, 0});
     ob_message(&graph, OB_GRAPH_NODE, &node);
     add("GatherND", NAMES("x", "rows"), NAMES("found"));
-    add("Mul", NAMES("found", "two"), NAMES("twice"));
+    add("Mul", NAMES("found", "two"), NAMES("sum 0"));
+    add_tables();
     ob_input(&graph, OB_GRAPH_OUTPUT, "at", INT64, DIMS(2, -1));
     ob_input(&graph, OB_GRAPH_OUTPUT, "twice", FLOAT, DIMS(-1));
     ob_save(path, &graph, 13);
