@@ -169,7 +169,7 @@ static void exec_server(const struct fixture *f, const char *const *args, int re
         argv[n++] = "60";
     }
 #ifdef __SANITIZE_THREAD__
-    if (!has_argument(args, "--threads")) {
+    if (!has_argument(args, "--threads") && !has_argument(args, "--cores")) {
         argv[n++] = "--threads";
         argv[n++] = "1";
     }

@@ -429,7 +429,9 @@ static void test_job_that_gets_on(void **state)
     for (int i = 0; i < 8; i++) {
         core_rig_await_step(&r, job, step + 3);
         step = core_rig_step(&r, job);
+        int deaths = core_rig_deaths(&r);
         core_rig_kill(&r, core_rig_worker_in(&r, SY_WORKER_TRAINING));
+        core_rig_await_deaths(&r, deaths + 1);
         core_rig_await_step(&r, job, step + 1);
         core_rig_await_state(&r, SY_WORKER_TRAINING);
     }
