@@ -13,7 +13,8 @@
 #include "workers/device_profiler.h"
 
 #define N_RUNS        5
-#define STORAGE_BYTES (256ull << 20) /* enough for a steady rate */
+#define ENOUGH_NS     (10 * SY_NS_PER_S) /* fewer runs of a model that takes longer */
+#define STORAGE_BYTES (256ull << 20)     /* enough for a steady rate */
 
 struct rig {
     const struct sy_package *package;
@@ -88,7 +89,12 @@ static int time_layers(struct rig *rig, uint64_t *layer_ns)
     uint64_t *times = calloc((size_t)n * N_RUNS, sizeof(*times));
     int status = times ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a profile");
 
-    for (int run = -1; status == SY_OK && run < N_RUNS; run++) /* -1 warms up */
+    sy_ns begun = sy_clock_now();
+    int n_runs = 0;
+
+    for (int run = -1; status == SY_OK && run < N_RUNS; run++) { /* -1 warms up */
+        if (run > 0 && sy_clock_now() - begun > ENOUGH_NS)
+            break;
         for (int layer = 0; status == SY_OK && layer < n; layer++) {
             sy_ns start = sy_clock_now();
 
@@ -96,9 +102,11 @@ static int time_layers(struct rig *rig, uint64_t *layer_ns)
             if (run >= 0)
                 times[layer * N_RUNS + run] = sy_clock_now() - start;
         }
+        n_runs = run + 1;
+    }
     for (int layer = 0; status == SY_OK && layer < n; layer++) {
-        qsort(times + layer * N_RUNS, N_RUNS, sizeof(*times), compare_ns);
-        layer_ns[layer] = times[layer * N_RUNS + N_RUNS / 2];
+        qsort(times + layer * N_RUNS, (size_t)n_runs, sizeof(*times), compare_ns);
+        layer_ns[layer] = times[layer * N_RUNS + n_runs / 2];
     }
     free(times);
     return status;
