@@ -23,6 +23,17 @@ struct sy_at_run {
     struct sy_at_value **outputs;
 };
 
+static struct {
+    void (*beat)(void *ctx);
+    void *ctx;
+} on_node;
+
+void sy_at_run_on_node(void (*beat)(void *ctx), void *ctx)
+{
+    on_node.beat = beat;
+    on_node.ctx = ctx;
+}
+
 /* ---- plans --------------------------------------------------------------------------------------- */
 
 static void plan_destroy(struct plan *p)
@@ -359,6 +370,8 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     const struct sy_node *node = &p->graph->nodes[n];
     if (!is_read(p, node))
         return SY_OK;
+    if (on_node.beat)
+        on_node.beat(on_node.ctx);
     if (sy_clock_now() > state->end_ns)
         return sy_at_fail(node, "the run is not done after %d s",
                           (int)(SY_AT_RUN_NS / SY_NS_PER_S));

@@ -19,6 +19,9 @@
 
 struct sy_at_run;
 
+/* Called between the nodes of every run of this process from now on: they may take long together. NULL: nothing is. Before the first run. */
+void sy_at_run_on_node(void (*beat)(void *ctx), void *ctx);
+
 /* `body`: of an AtRun node (loader/put_off.h); borrowed. EUNSUPPORTED: an operator that the engine does not have. */
 int sy_at_run_create(const struct sy_graph *body, struct sy_at_run **out);
 void sy_at_run_destroy(struct sy_at_run *run); /* NULL is fine */
