@@ -51,7 +51,7 @@ static int take_tensors(const struct sy_graph *graph, const int *which, int n, i
     *out = calloc((size_t)n + 1, sizeof **out);
     for (int i = 0; *out && i < n; i++) {
         const struct sy_tensor *t = &graph->tensors[which[i]];
-        (*out)[i] = take((uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype));
+        (*out)[i] = take(sy_graph_tensor_room(graph, which[i], batch));
         if (!(*out)[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for tensor %s", t->name);
     }

@@ -44,11 +44,12 @@ static bool is_large(const struct sy_graph *graph, const struct whole_limits *li
 }
 
 /* Small numbers, quarters of either sign; seldom larger ones. Of exactly its size, so that a sanitizer sees the first byte too many. */
-static void *make_tensor(const struct sy_tensor *t, int64_t batch, unsigned *seed)
+static void *make_tensor(const struct sy_graph *graph, int tensor, int64_t batch, unsigned *seed)
 {
+    const struct sy_tensor *t = &graph->tensors[tensor];
     size_t size = sy_dtype_bytes(t->dtype), n = (size_t)sy_shape_elements(&t->shape, batch);
     void *block = NULL;
-    if (posix_memalign(&block, SY_PARAM_ALIGN, n * size) != 0)
+    if (posix_memalign(&block, SY_PARAM_ALIGN, sy_graph_tensor_room(graph, tensor, batch)) != 0)
         abort();
     unsigned char *data = block;
     for (size_t i = 0; i < n; i++) {
@@ -71,7 +72,7 @@ static void **make_tensors(const struct sy_graph *graph, const int *list, int n,
     if (!tensors)
         abort();
     for (int i = 0; i < n; i++)
-        tensors[i] = make_tensor(&graph->tensors[list[i]], batch, seed);
+        tensors[i] = make_tensor(graph, list[i], batch, seed);
     return tensors;
 }
 

@@ -39,8 +39,7 @@ static int take_tensors(const struct sy_graph *graph, const int *list, int n, in
     *out = calloc((size_t)n + 1, sizeof **out);
     for (int i = 0; *out && i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[list[i]];
-        (*out)[i] = calloc((size_t)sy_shape_elements(&tensor->shape, batch) + 1,
-                           sy_dtype_bytes(tensor->dtype));
+        (*out)[i] = calloc(sy_graph_tensor_room(graph, list[i], batch) + 1, 1);
         if (!(*out)[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for tensor %s", tensor->name);
     }
