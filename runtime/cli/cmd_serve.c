@@ -69,7 +69,8 @@ static const struct sy_cli_option options[] = {
     {"threads", "N", "compute threads; default: all cores that may be used, less the link's"},
     {"cores", "LIST", "compute cores, as 0-3"},
     {"socket", "PATH",
-     "Unix socket; default $XDG_RUNTIME_DIR/switchyard.sock or /tmp/switchyard-UID.sock"},
+     "Unix socket, also as unix:PATH; default $XDG_RUNTIME_DIR/switchyard.sock or "
+     "/tmp/switchyard-UID.sock"},
     {"tcp", "HOST:PORT", "also listen on TCP; :PORT is 127.0.0.1"},
     {"state", "DIR", "remember training jobs, and the rules that are set, here"},
     {"warm-batches", "LIST", "batch sizes prepared when a model is loaded; default 1"},
@@ -186,7 +187,8 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 8:
         return set_text(&core->cores, value);
     case 9:
-        return set_text(&serve->rpc_config.socket_path, value);
+        return set_text(&serve->rpc_config.socket_path,
+                        strncmp(value, "unix:", 5) == 0 ? value + 5 : value);
     case 10:
         return set_text(&serve->rpc_config.tcp_address, value);
     case 11:
