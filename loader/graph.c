@@ -98,7 +98,8 @@ int64_t sy_shape_elements(const struct sy_shape *shape, int64_t batch)
     int64_t n = 1;
     for (int i = 0; i < shape->rank; i++) {
         int64_t dim;
-        if (__builtin_mul_overflow(shape->dims[i].per_batch, batch, &dim) ||
+        if (sy_dim_is_expr(shape->dims[i]) ||
+            __builtin_mul_overflow(shape->dims[i].per_batch, batch, &dim) ||
             __builtin_add_overflow(dim, shape->dims[i].fixed, &dim) || dim < 0 ||
             __builtin_mul_overflow(n, dim, &n))
             return -1;
@@ -299,8 +300,15 @@ void sy_graph_free(struct sy_graph *graph)
         sy_node_finish(&graph->nodes[i]);
     for (int i = 0; i < graph->n_tensors; i++) {
         free(graph->tensors[i].name);
-        free(graph->tensors[i].data);
+        if (!graph->borrows_data)
+            free(graph->tensors[i].data);
     }
+    for (int i = 0; i < graph->n_symbols; i++)
+        free(graph->symbols[i].name);
+    for (int i = 0; i < graph->n_conditions; i++)
+        free(graph->conditions[i].where);
+    free(graph->symbols);
+    free(graph->conditions);
     free(graph->nodes);
     free(graph->tensors);
     free(graph->inputs);

@@ -1,8 +1,8 @@
-/* A model as a graph: tensors, nodes in execution order, shapes with a symbolic batch.
+/* A model as a graph: tensors, nodes in execution order, shapes with a symbolic batch and open sizes.
  *
- * A dimension is `fixed + per_batch * N`, N the batch size. That is enough for the shape
- * arithmetic that exporters write around a dynamic batch (Shape, Gather, Concat, Reshape), so shapes are
- * resolved at import and only N is left for run time. */
+ * A dimension is `fixed + per_batch * N`, N the batch size, or an expression (size_expr.h) over N and the graph's symbols: the other
+ * sizes that a request may choose. Shapes are resolved at import; sy_graph_bind (graph_bind.h) puts numbers for the symbols, and
+ * engines are given such graphs only, in which N alone is left. */
 #ifndef SY_LOADER_GRAPH_H
 #define SY_LOADER_GRAPH_H
 
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_MAX_RANK 8
+#define SY_MAX_RANK    8
+#define SY_MAX_SYMBOLS 8 /* of a graph */
 #define SY_LOOP_MOST_TRIPS \
     (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
 
@@ -37,17 +38,30 @@ size_t sy_dtype_bytes(enum sy_dtype dtype);              /* 0 for unknown */
 const char *sy_dtype_wire_name(enum sy_dtype dtype);     /* "FP32" */
 enum sy_dtype sy_dtype_from_wire_name(const char *name); /* NONE if unknown */
 
+/* An expression is named by its `per_batch` (sy_dim_is_expr, size_expr.h), far below any number of a model; `fixed` is 0 then. */
 struct sy_dim {
     int64_t fixed, per_batch;
 };
+#define SY_DIM_EXPR_END (INT64_MIN + INT64_C(0x7fffffff))
+
+static inline bool sy_dim_is_expr(struct sy_dim dim)
+{
+    return dim.per_batch < SY_DIM_EXPR_END;
+}
+
+/* A size known at import. */
+static inline bool sy_dim_is_number(struct sy_dim dim)
+{
+    return dim.per_batch == 0;
+}
 
 struct sy_shape {
     int rank;
     struct sy_dim dims[SY_MAX_RANK];
 };
 
-int64_t sy_dim_at(struct sy_dim dim, int64_t batch);
-/* Elements of the shape at this batch size; -1 on overflow or a negative dimension. */
+int64_t sy_dim_at(struct sy_dim dim, int64_t batch); /* no expression */
+/* Elements of the shape at this batch size; -1 on overflow, a negative dimension, or an expression. */
 int64_t sy_shape_elements(const struct sy_shape *shape, int64_t batch);
 bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b);
 /* "[N, 3, 224, 224]" */
@@ -378,9 +392,34 @@ enum sy_precision { SY_PRECISION_F32, SY_PRECISION_BF16, SY_PRECISION_F16 };
 const char *sy_precision_name(enum sy_precision precision);           /* "f32", "bf16", "f16" */
 int sy_precision_from_name(const char *name, enum sy_precision *out); /* EARG names it */
 
+/* A size of the inputs, other than N, that each request may choose. */
+struct sy_symbol {
+    char *name; /* of the file, or INPUT.INDEX; unique in the graph */
+    int64_t
+        usual; /* what the model is laid out for, profiled with and shown with: a typical one that the model allows */
+};
+
+/* A number for each of a graph's symbols, in their order; the rest is ignored. */
+struct sy_sizes {
+    int64_t of[SY_MAX_SYMBOLS];
+};
+
+/* What must hold of the sizes for the model to make sense, and is not true of all: two tensors that are added have the same length. */
+struct sy_condition {
+    struct sy_dim left, right;
+    bool at_most; /* left <= right; else left == right */
+    char *where;  /* the node, for error texts */
+};
+
 struct sy_graph {
     char *name;
     enum sy_precision precision;
+    int n_symbols; /* 0: all sizes but N are known */
+    struct sy_symbol *symbols;
+    int n_conditions;
+    struct sy_condition *conditions;
+    bool
+        borrows_data; /* constants' data belongs to the graph that this one was bound from (graph_bind.h) */
     int n_tensors;
     struct sy_tensor *tensors;
     int n_nodes;

@@ -44,7 +44,7 @@ static int copy_attr(struct sy_node *to, const struct sy_attr *from)
         SY_TRY(sy_graph_strdup(from->s, &attr->s));
     SY_TRY(copy_list(from->ints, from->n, sizeof *from->ints, &attr->ints));
     SY_TRY(copy_list(from->floats, from->n, sizeof *from->floats, &attr->floats));
-    return from->graph ? sy_graph_clone(from->graph, &attr->graph) : SY_OK;
+    return SY_OK;
 }
 
 static int copy_node(const struct sy_node *from, struct sy_node *to)
@@ -59,7 +59,7 @@ static int copy_node(const struct sy_node *from, struct sy_node *to)
     return SY_OK;
 }
 
-int sy_node_clone(const struct sy_node *from, struct sy_node *to)
+int sy_node_clone_flat(const struct sy_node *from, struct sy_node *to)
 {
     *to = *from;
     to->name = NULL;
@@ -67,6 +67,18 @@ int sy_node_clone(const struct sy_node *from, struct sy_node *to)
     to->attrs = NULL;
     to->n_inputs = to->n_outputs = to->n_attrs = 0;
     int status = copy_node(from, to);
+    if (status < 0)
+        sy_node_finish(to);
+    return status;
+}
+
+int sy_node_clone(const struct sy_node *from, struct sy_node *to)
+{
+    SY_TRY(sy_node_clone_flat(from, to));
+    int status = SY_OK;
+    for (int i = 0; i < from->n_attrs && status == SY_OK; i++)
+        if (from->attrs[i].graph)
+            status = sy_graph_clone(from->attrs[i].graph, &to->attrs[i].graph);
     if (status < 0)
         sy_node_finish(to);
     return status;

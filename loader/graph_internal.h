@@ -26,6 +26,8 @@ int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const ch
                       struct sy_node **out);
 /* A copy of the node, bodies too; constants that attributes name stay the graph's. Caller finishes it. */
 int sy_node_clone(const struct sy_node *from, struct sy_node *to);
+/* The same without the bodies: those attributes' graphs are NULL. */
+int sy_node_clone_flat(const struct sy_node *from, struct sy_node *to);
 /* A copy with all constants. Caller frees. */
 int sy_graph_clone(const struct sy_graph *from, struct sy_graph **out);
 /* Frees what the node owns and leaves it empty (n_outputs 0: dropped by the next sy_graph_compact). */
