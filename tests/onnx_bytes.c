@@ -127,6 +127,13 @@ void ob_node(struct ob *node, const char *op, const char *const *inputs, const c
     ob_text(node, 4, op);
 }
 
+void ob_add(struct ob *graph, const char *op, const char *const *inputs, const char *const *outputs)
+{
+    static struct ob node;
+    ob_node(&node, op, inputs, outputs);
+    ob_message(graph, OB_GRAPH_NODE, &node);
+}
+
 void ob_attr_int(struct ob *node, const char *name, int64_t value)
 {
     static struct ob attr;

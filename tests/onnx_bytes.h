@@ -33,6 +33,9 @@ void ob_external(struct ob *graph, const char *name, const char *location, const
 /* A NodeProto; attributes may be added to it before it goes into the graph. */
 void ob_node(struct ob *node, const char *op, const char *const *inputs,
              const char *const *outputs);
+/* A node without attributes, into `graph`. */
+void ob_add(struct ob *graph, const char *op, const char *const *inputs,
+            const char *const *outputs);
 void ob_attr_int(struct ob *node, const char *name, int64_t value);
 void ob_attr_text(struct ob *node, const char *name, const char *value);
 void ob_attr_graph(struct ob *node, const char *name, const struct ob *value);

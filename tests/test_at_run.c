@@ -15,30 +15,11 @@
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
 
-#define NAMES(...)        \
-    (const char *const[]) \
-    {                     \
-        __VA_ARGS__, NULL \
-    }
-
 enum { FLOAT = 1, INT64 = 7, BOOL = 9 };
 
 static char path[64];
 static struct ob graph, body, other, node;
 static uint64_t seed;
-
-static void start(struct ob *to)
-{
-    to->n = 0;
-    ob_text(to, 2, "g");
-}
-
-static void add(struct ob *to, const char *op, const char *const *inputs,
-                const char *const *outputs)
-{
-    ob_node(&node, op, inputs, outputs);
-    ob_message(to, OB_GRAPH_NODE, &node);
-}
 
 static void input(const char *name, int type, int rank, const int64_t *dims)
 {
@@ -118,19 +99,19 @@ static void drop(struct ran *r)
 static void test_non_zero(void **state)
 {
     (void)state;
-    start(&graph);
+    ob_graph(&graph);
     input("x", FLOAT, DIMS(-1, 5));
     ob_initializer(&graph, "zero", FLOAT, 0, NULL, &(float){0}, 4);
     ob_initializer(&graph, "w", FLOAT, DIMS(1, 3), (float[]){1, 2, 3}, 12);
     ob_int64s(&graph, "column", 2, (const int64_t[]){-1, 1});
-    add(&graph, "Greater", NAMES("x", "zero"), NAMES("is"));
-    add(&graph, "NonZero", NAMES("is"), NAMES("at"));
+    ob_add(&graph, "Greater", NAMES("x", "zero"), NAMES("is"));
+    ob_add(&graph, "NonZero", NAMES("is"), NAMES("at"));
     ob_node(&node, "Transpose", NAMES("at"), NAMES("rows"));
     ob_attr_ints(&node, "perm", 2, (const int64_t[]){1, 0});
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "GatherND", NAMES("x", "rows"), NAMES("found"));
-    add(&graph, "Reshape", NAMES("found", "column"), NAMES("tall"));
-    add(&graph, "MatMul", NAMES("tall", "w"), NAMES("product"));
+    ob_add(&graph, "GatherND", NAMES("x", "rows"), NAMES("found"));
+    ob_add(&graph, "Reshape", NAMES("found", "column"), NAMES("tall"));
+    ob_add(&graph, "MatMul", NAMES("tall", "w"), NAMES("product"));
     output("at", INT64, 2);
     output("product", FLOAT, 2);
     for (int64_t batch = 1; batch <= 4; batch++) {
@@ -190,7 +171,7 @@ static void test_detection(void **state)
     (void)state;
     enum { N = 40 };
     float boxes[N][4], scores[N];
-    start(&graph);
+    ob_graph(&graph);
     input("boxes", FLOAT, DIMS(-1, N, 4));
     input("scores", FLOAT, DIMS(-1, 1, N));
     ob_int64s(&graph, "many", 1, (const int64_t[]){1000});
@@ -200,18 +181,18 @@ static void test_detection(void **state)
     ob_int64s(&graph, "flat", 2, (const int64_t[]){-1, 4});
     ob_initializer(&graph, "iou", FLOAT, DIMS(1), &(float){0.5f}, 4);
     ob_initializer(&graph, "least", FLOAT, DIMS(1), &(float){0.3f}, 4);
-    add(&graph, "NonMaxSuppression", NAMES("boxes", "scores", "many", "iou", "least"),
-        NAMES("left"));
+    ob_add(&graph, "NonMaxSuppression", NAMES("boxes", "scores", "many", "iou", "least"),
+           NAMES("left"));
     ob_node(&node, "Gather", NAMES("left", "two"), NAMES("at"));
     ob_attr_int(&node, "axis", 1);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     ob_int64s(&graph, "line", 1, (const int64_t[]){-1});
-    add(&graph, "Reshape", NAMES("at", "line"), NAMES("which"));
-    add(&graph, "Shape", NAMES("which"), NAMES("count"));
-    add(&graph, "Min", NAMES("count", "four"), NAMES("most"));
-    add(&graph, "Slice", NAMES("which", "axis", "most", "axis"), NAMES("best"));
-    add(&graph, "Reshape", NAMES("boxes", "flat"), NAMES("rows"));
-    add(&graph, "Gather", NAMES("rows", "best"), NAMES("found"));
+    ob_add(&graph, "Reshape", NAMES("at", "line"), NAMES("which"));
+    ob_add(&graph, "Shape", NAMES("which"), NAMES("count"));
+    ob_add(&graph, "Min", NAMES("count", "four"), NAMES("most"));
+    ob_add(&graph, "Slice", NAMES("which", "axis", "most", "axis"), NAMES("best"));
+    ob_add(&graph, "Reshape", NAMES("boxes", "flat"), NAMES("rows"));
+    ob_add(&graph, "Gather", NAMES("rows", "best"), NAMES("found"));
     output("found", FLOAT, 2);
     output("count", INT64, 1);
     for (int round = 0; round < 5; round++) {
@@ -238,22 +219,22 @@ static void test_detection(void **state)
 static void test_branches(void **state)
 {
     (void)state;
-    start(&body);
+    ob_graph(&body);
     ob_node(&node, "Concat", NAMES("x", "x"), NAMES("twice"));
     ob_attr_int(&node, "axis", 1);
     ob_message(&body, OB_GRAPH_NODE, &node);
     ob_input(&body, OB_GRAPH_OUTPUT, "twice", FLOAT, DIMS(-1, -1));
-    start(&other);
-    add(&other, "Neg", NAMES("x"), NAMES("minus"));
+    ob_graph(&other);
+    ob_add(&other, "Neg", NAMES("x"), NAMES("minus"));
     ob_input(&other, OB_GRAPH_OUTPUT, "minus", FLOAT, DIMS(-1, -1));
-    start(&graph);
+    ob_graph(&graph);
     input("x", FLOAT, DIMS(-1, 3));
     input("flag", BOOL, 0, NULL);
     ob_node(&node, "If", NAMES("flag"), NAMES("y"));
     ob_attr_graph(&node, "then_branch", &body);
     ob_attr_graph(&node, "else_branch", &other);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "Abs", NAMES("y"), NAMES("z"));
+    ob_add(&graph, "Abs", NAMES("y"), NAMES("z"));
     output("z", FLOAT, 2);
     const float x[6] = {1, -2, 3, -4, 5, -6};
     for (unsigned char flag = 0; flag < 2; flag++) {
@@ -269,7 +250,7 @@ static void test_branches(void **state)
 
 static void start_loop_body(void)
 {
-    start(&body);
+    ob_graph(&body);
     ob_input(&body, OB_GRAPH_INPUT, "i", INT64, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "more", BOOL, 0, NULL);
 }
@@ -293,11 +274,11 @@ static void test_growing_loop(void **state)
     ob_node(&node, "Concat", NAMES("rows", "x"), NAMES("next"));
     ob_attr_int(&node, "axis", 0);
     ob_message(&body, OB_GRAPH_NODE, &node);
-    add(&body, "Identity", NAMES("more"), NAMES("go"));
+    ob_add(&body, "Identity", NAMES("more"), NAMES("go"));
     ob_input(&body, OB_GRAPH_OUTPUT, "go", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_OUTPUT, "next", FLOAT, DIMS(-1, -1));
     ob_input(&body, OB_GRAPH_OUTPUT, "sum", FLOAT, 0, NULL);
-    start(&graph);
+    ob_graph(&graph);
     input("x", FLOAT, DIMS(1, 3));
     input("count", INT64, 0, NULL);
     end_loop(NAMES("count", "", "x"), NAMES("all", "sums"));
@@ -323,13 +304,13 @@ static void test_turns_alike(void **state)
     (void)state;
     start_loop_body();
     ob_input(&body, OB_GRAPH_INPUT, "n", INT64, 0, NULL);
-    add(&body, "Add", NAMES("n", "two"), NAMES("more_n"));
-    add(&body, "Less", NAMES("more_n", "limit"), NAMES("go"));
+    ob_add(&body, "Add", NAMES("n", "two"), NAMES("more_n"));
+    ob_add(&body, "Less", NAMES("more_n", "limit"), NAMES("go"));
     ob_input(&body, OB_GRAPH_OUTPUT, "go", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_OUTPUT, "more_n", INT64, 0, NULL);
-    add(&body, "Identity", NAMES("more_n"), NAMES("each"));
+    ob_add(&body, "Identity", NAMES("more_n"), NAMES("each"));
     ob_input(&body, OB_GRAPH_OUTPUT, "each", INT64, 0, NULL);
-    start(&graph);
+    ob_graph(&graph);
     input("limit", INT64, 0, NULL);
     ob_int64s(&graph, "zero", 0, (const int64_t[]){0});
     ob_int64s(&graph, "two", 0, (const int64_t[]){2});
@@ -354,21 +335,21 @@ static void test_lists(void **state)
     ob_node(&node, "Cast", NAMES("i"), NAMES("f"));
     ob_attr_int(&node, "to", FLOAT);
     ob_message(&body, OB_GRAPH_NODE, &node);
-    add(&body, "Mul", NAMES("x", "f"), NAMES("row"));
-    add(&body, "SequenceInsert", NAMES("list", "row"), NAMES("next"));
-    add(&body, "Identity", NAMES("more"), NAMES("go"));
+    ob_add(&body, "Mul", NAMES("x", "f"), NAMES("row"));
+    ob_add(&body, "SequenceInsert", NAMES("list", "row"), NAMES("next"));
+    ob_add(&body, "Identity", NAMES("more"), NAMES("go"));
     ob_input(&body, OB_GRAPH_OUTPUT, "go", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_OUTPUT, "next", FLOAT, 0, NULL);
-    start(&graph);
+    ob_graph(&graph);
     input("x", FLOAT, DIMS(2));
     input("count", INT64, 0, NULL);
-    add(&graph, "SequenceConstruct", NAMES("x"), NAMES("first"));
+    ob_add(&graph, "SequenceConstruct", NAMES("x"), NAMES("first"));
     end_loop(NAMES("count", "", "first"), NAMES("filled"));
     ob_node(&node, "ConcatFromSequence", NAMES("filled"), NAMES("y"));
     ob_attr_int(&node, "axis", 0);
     ob_attr_int(&node, "new_axis", 1);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "SequenceLength", NAMES("filled"), NAMES("length"));
+    ob_add(&graph, "SequenceLength", NAMES("filled"), NAMES("length"));
     output("y", FLOAT, 2);
     output("length", INT64, 0);
     const float x[2] = {3, -5};
@@ -391,15 +372,15 @@ static void test_lists(void **state)
 static void test_half_of_the_batch(void **state)
 {
     (void)state;
-    start(&graph);
+    ob_graph(&graph);
     input("x", FLOAT, DIMS(-1, 2));
     ob_int64s(&graph, "zero", 1, (const int64_t[]){0});
     ob_int64s(&graph, "one", 1, (const int64_t[]){1});
     ob_int64s(&graph, "two", 1, (const int64_t[]){2});
-    add(&graph, "Shape", NAMES("x"), NAMES("shape"));
-    add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
-    add(&graph, "Div", NAMES("n", "two"), NAMES("half"));
-    add(&graph, "Slice", NAMES("x", "zero", "half", "zero"), NAMES("y"));
+    ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
+    ob_add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
+    ob_add(&graph, "Div", NAMES("n", "two"), NAMES("half"));
+    ob_add(&graph, "Slice", NAMES("x", "zero", "half", "zero"), NAMES("y"));
     output("y", FLOAT, 2);
     for (int64_t batch = 1; batch <= 5; batch++) {
         float x[10];
@@ -418,20 +399,20 @@ static void test_half_of_the_batch(void **state)
 static void test_padded_integers(void **state)
 {
     (void)state;
-    start(&graph);
+    ob_graph(&graph);
     input("x", INT64, DIMS(-1, 3));
     ob_int64s(&graph, "zero", 1, (const int64_t[]){0});
     ob_int64s(&graph, "one", 1, (const int64_t[]){1});
     ob_int64s(&graph, "last", 3, (const int64_t[]){0, 0, 0});
     ob_int64s(&graph, "value", 0, (const int64_t[]){7});
-    add(&graph, "Shape", NAMES("x"), NAMES("shape"));
-    add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
-    add(&graph, "Mul", NAMES("n", "n"), NAMES("more"));
-    add(&graph, "Sub", NAMES("more", "n"), NAMES("pad")); /* n * n - n */
+    ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
+    ob_add(&graph, "Slice", NAMES("shape", "zero", "one"), NAMES("n"));
+    ob_add(&graph, "Mul", NAMES("n", "n"), NAMES("more"));
+    ob_add(&graph, "Sub", NAMES("more", "n"), NAMES("pad")); /* n * n - n */
     ob_node(&node, "Concat", NAMES("last", "pad"), NAMES("pads"));
     ob_attr_int(&node, "axis", 0);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "Pad", NAMES("x", "pads", "value"), NAMES("y"));
+    ob_add(&graph, "Pad", NAMES("x", "pads", "value"), NAMES("y"));
     output("y", INT64, 2);
     for (int64_t batch = 1; batch <= 4; batch++) {
         int64_t x[12], width = 3 + batch * batch - batch;
@@ -452,10 +433,10 @@ static void test_padded_integers(void **state)
 static void test_too_large(void **state)
 {
     (void)state;
-    start(&graph);
+    ob_graph(&graph);
     input("sizes", INT64, DIMS(2));
     ob_initializer(&graph, "x", FLOAT, 0, NULL, &(float){2.5f}, 4);
-    add(&graph, "Expand", NAMES("x", "sizes"), NAMES("y"));
+    ob_add(&graph, "Expand", NAMES("x", "sizes"), NAMES("y"));
     output("y", FLOAT, 2);
     const int64_t sizes[][2] = {
         {3, 4}, {1 << 20, 1 << 10}, {1ll << 40, 1ll << 40}, {-3, 2}, {0, 7}};

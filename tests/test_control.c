@@ -22,19 +22,6 @@ static struct ob graph, body, other, node;
 static float weights[WIDTH][WIDTH];
 static uint64_t seed;
 
-static void start(struct ob *to)
-{
-    to->n = 0;
-    ob_text(to, 2, "g");
-}
-
-static void add(struct ob *to, const char *op, const char *const *inputs,
-                const char *const *outputs)
-{
-    ob_node(&node, op, inputs, outputs);
-    ob_message(to, OB_GRAPH_NODE, &node);
-}
-
 static void result(struct ob *to, const char *name, int type)
 {
     ob_input(to, OB_GRAPH_OUTPUT, name, type, 0, NULL);
@@ -107,11 +94,11 @@ static void assert_close(const float *a, const float *b, int n)
 /* if flag: tanh(x * w) else: x, for both values; w is a parameter of the If. */
 static void branches(void)
 {
-    start(&body);
-    add(&body, "MatMul", NAMES("x", "w"), NAMES("p"));
-    add(&body, "Tanh", NAMES("p"), NAMES("t"));
+    ob_graph(&body);
+    ob_add(&body, "MatMul", NAMES("x", "w"), NAMES("p"));
+    ob_add(&body, "Tanh", NAMES("p"), NAMES("t"));
     result(&body, "t", FLOAT);
-    start(&other);
+    ob_graph(&other);
     result(&other, "x", FLOAT);
     ob_node(&node, "If", NAMES("flag"), NAMES("y"));
     ob_attr_graph(&node, "then_branch", &body);
@@ -130,7 +117,7 @@ static void test_if(void **state)
         unsigned char flag = round & 1;
         bool known = round & 2;
         fill_weights();
-        start(&graph);
+        ob_graph(&graph);
         branches();
         if (known)
             scalar_bool(&graph, "flag", flag);
@@ -151,20 +138,20 @@ static void test_if(void **state)
 /* for i < count while more: h = tanh(h * w) + i; more = i < stop; all h are a result too. */
 static void loop(bool with_count, bool with_condition, bool with_scan)
 {
-    start(&body);
+    ob_graph(&body);
     ob_input(&body, OB_GRAPH_INPUT, "i", INT64, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "more", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "h", FLOAT, 0, NULL);
-    add(&body, "MatMul", NAMES("h", "w"), NAMES("p"));
-    add(&body, "Tanh", NAMES("p"), NAMES("t"));
+    ob_add(&body, "MatMul", NAMES("h", "w"), NAMES("p"));
+    ob_add(&body, "Tanh", NAMES("p"), NAMES("t"));
     ob_node(&node, "Cast", NAMES("i"), NAMES("f"));
     ob_attr_int(&node, "to", FLOAT);
     ob_message(&body, OB_GRAPH_NODE, &node);
-    add(&body, "Add", NAMES("t", "f"), NAMES("next"));
+    ob_add(&body, "Add", NAMES("t", "f"), NAMES("next"));
     if (with_condition)
-        add(&body, "Less", NAMES("i", "stop"), NAMES("go"));
+        ob_add(&body, "Less", NAMES("i", "stop"), NAMES("go"));
     else
-        add(&body, "Identity", NAMES("more"), NAMES("go"));
+        ob_add(&body, "Identity", NAMES("more"), NAMES("go"));
     result(&body, "go", BOOL);
     result(&body, "next", FLOAT);
     if (with_scan)
@@ -188,7 +175,7 @@ static void check_loop(int64_t count, int64_t stop, bool with_scan)
     int64_t i = 0;
     struct rig_tensors out;
     fill_weights();
-    start(&graph);
+    ob_graph(&graph);
     loop(count >= 0, stop >= 0, with_scan);
     if (count >= 0)
         ob_int64s(&graph, "count", 0, &count);
@@ -228,13 +215,13 @@ static void test_loop_without_end(void **state)
     (void)state;
     float x[2 * 1] = {0};
     struct rig_tensors out;
-    start(&body);
+    ob_graph(&body);
     ob_input(&body, OB_GRAPH_INPUT, "i", INT64, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "more", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "h", FLOAT, 0, NULL);
     result(&body, "more", BOOL);
     result(&body, "h", FLOAT);
-    start(&graph);
+    ob_graph(&graph);
     ob_node(&node, "Loop", NAMES("", "go", "x"), NAMES("y"));
     ob_attr_graph(&node, "body", &body);
     ob_message(&graph, OB_GRAPH_NODE, &node);
@@ -261,7 +248,7 @@ static void refused(const char *what)
 
 static void if_of(const struct ob *then_branch, const struct ob *else_branch)
 {
-    start(&graph);
+    ob_graph(&graph);
     ob_node(&node, "If", NAMES("flag"), NAMES("y"));
     ob_attr_graph(&node, "then_branch", then_branch);
     ob_attr_graph(&node, "else_branch", else_branch);
@@ -275,32 +262,32 @@ static void test_refusals(void **state)
 {
     (void)state;
     static struct ob deep;
-    start(&body);
+    ob_graph(&body);
     ob_node(&node, "Cast", NAMES("x"), NAMES("t"));
     ob_attr_int(&node, "to", INT64);
     ob_message(&body, OB_GRAPH_NODE, &node);
     result(&body, "t", INT64);
-    start(&other);
+    ob_graph(&other);
     result(&other, "x", FLOAT);
     if_of(&body, &other);
     refused("other types");
 
-    start(&body);
-    add(&body, "Bernoulli", NAMES("x"), NAMES("t"));
+    ob_graph(&body);
+    ob_add(&body, "Bernoulli", NAMES("x"), NAMES("t"));
     result(&body, "t", FLOAT);
     if_of(&other, &body);
     refused("node 't' (Bernoulli, opset 13)");
 
-    start(&body);
-    add(&body, "Relu", NAMES("nowhere"), NAMES("t"));
+    ob_graph(&body);
+    ob_add(&body, "Relu", NAMES("nowhere"), NAMES("t"));
     result(&body, "t", FLOAT);
     if_of(&body, &other);
     refused("nothing makes its input 'nowhere'");
 
-    start(&body);
+    ob_graph(&body);
     result(&body, "x", FLOAT);
     for (int depth = 0; depth < 5; depth++) {
-        start(&deep);
+        ob_graph(&deep);
         ob_node(&node, "If", NAMES("flag"), NAMES("z"));
         ob_attr_graph(&node, "then_branch", &body);
         ob_attr_graph(&node, "else_branch", &other);
@@ -320,26 +307,26 @@ static void test_nested(void **state)
     float x[WIDTH], want[WIDTH];
     struct rig_tensors out;
     fill_weights();
-    start(&inner);
-    add(&inner, "MatMul", NAMES("h", "w"), NAMES("p"));
-    add(&inner, "Tanh", NAMES("p"), NAMES("q"));
+    ob_graph(&inner);
+    ob_add(&inner, "MatMul", NAMES("h", "w"), NAMES("p"));
+    ob_add(&inner, "Tanh", NAMES("p"), NAMES("q"));
     result(&inner, "q", FLOAT);
-    start(&other);
-    add(&other, "Add", NAMES("h", "x"), NAMES("s"));
+    ob_graph(&other);
+    ob_add(&other, "Add", NAMES("h", "x"), NAMES("s"));
     result(&other, "s", FLOAT);
-    start(&body);
+    ob_graph(&body);
     ob_input(&body, OB_GRAPH_INPUT, "i", INT64, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "more", BOOL, 0, NULL);
     ob_input(&body, OB_GRAPH_INPUT, "h", FLOAT, 0, NULL);
     ob_int64s(&body, "two", 0, (const int64_t[]){2});
-    add(&body, "Less", NAMES("i", "two"), NAMES("early"));
+    ob_add(&body, "Less", NAMES("i", "two"), NAMES("early"));
     ob_node(&node, "If", NAMES("early"), NAMES("next"));
     ob_attr_graph(&node, "then_branch", &inner);
     ob_attr_graph(&node, "else_branch", &other);
     ob_message(&body, OB_GRAPH_NODE, &node);
     result(&body, "more", BOOL);
     result(&body, "next", FLOAT);
-    start(&graph);
+    ob_graph(&graph);
     ob_int64s(&graph, "count", 0, (const int64_t[]){5});
     ob_node(&node, "Loop", NAMES("count", "", "x"), NAMES("y"));
     ob_attr_graph(&node, "body", &body);

@@ -21,19 +21,6 @@ static char path[64];
 static struct ob graph, body, other, node;
 static uint64_t seed;
 
-static void start(struct ob *to)
-{
-    to->n = 0;
-    ob_text(to, 2, "g");
-}
-
-static void add(struct ob *to, const char *op, const char *const *inputs,
-                const char *const *outputs)
-{
-    ob_node(&node, op, inputs, outputs);
-    ob_message(to, OB_GRAPH_NODE, &node);
-}
-
 static void value(struct ob *to, int field, const char *name, int type)
 {
     ob_input(to, field, name, type, 0, NULL);
@@ -89,7 +76,7 @@ static void assert_refused(const char *part)
 /* x [N, 6] is cut in threes; their order is turned: sequence operators leave only a Split and a Concat. */
 static void cut_and_turn(void)
 {
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
     ob_int64s(&graph, "three", 0, (const int64_t[]){3});
     ob_int64s(&graph, "minus", 0, (const int64_t[]){-1});
@@ -97,10 +84,10 @@ static void cut_and_turn(void)
     ob_node(&node, "SplitToSequence", NAMES("x", "three"), NAMES("s"));
     ob_attr_int(&node, "axis", 1);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "SequenceAt", NAMES("s", "minus"), NAMES("last"));
-    add(&graph, "SequenceErase", NAMES("s"), NAMES("short"));
-    add(&graph, "SequenceInsert", NAMES("short", "last", "zero"), NAMES("turned"));
-    add(&graph, "Identity", NAMES("turned"), NAMES("same"));
+    ob_add(&graph, "SequenceAt", NAMES("s", "minus"), NAMES("last"));
+    ob_add(&graph, "SequenceErase", NAMES("s"), NAMES("short"));
+    ob_add(&graph, "SequenceInsert", NAMES("short", "last", "zero"), NAMES("turned"));
+    ob_add(&graph, "Identity", NAMES("turned"), NAMES("same"));
 }
 
 static void test_sequences(void **state)
@@ -127,20 +114,20 @@ static void test_sequences_stay_inside(void **state)
     value(&graph, OB_GRAPH_OUTPUT, "turned", FLOAT);
     assert_refused("output 'turned' is a sequence");
     cut_and_turn();
-    add(&graph, "Relu", NAMES("turned"), NAMES("y"));
+    ob_add(&graph, "Relu", NAMES("turned"), NAMES("y"));
     value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
     assert_refused("(Relu, opset 13): input 0, 'turned', is a sequence");
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
     ob_int64s(&graph, "at", 0, (const int64_t[]){0});
-    add(&graph, "SequenceAt", NAMES("x", "at"), NAMES("y"));
+    ob_add(&graph, "SequenceAt", NAMES("x", "at"), NAMES("y"));
     value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
     assert_refused("(SequenceAt, opset 13): input 0 is not a sequence");
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
     ob_node(&node, "SplitToSequence", NAMES("x"), NAMES("s")); /* axis 0: of the batch */
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "SequenceLength", NAMES("s"), NAMES("y"));
+    ob_add(&graph, "SequenceLength", NAMES("s"), NAMES("y"));
     value(&graph, OB_GRAPH_OUTPUT, "y", INT64);
     assert_refused("(SplitToSequence, opset 13)");
 }
@@ -148,17 +135,17 @@ static void test_sequences_stay_inside(void **state)
 /* h <- h + x[:, t], forwards or backwards; all h, in order or turned, at place 0 or 1. */
 static void running_sum(bool backwards, bool turned, bool second)
 {
-    start(&body);
+    ob_graph(&body);
     value(&body, OB_GRAPH_INPUT, "h", FLOAT);
     value(&body, OB_GRAPH_INPUT, "a", FLOAT);
-    add(&body, "Add", NAMES("h", "a"), NAMES("next"));
-    add(&body, "Identity", NAMES("next"), NAMES("each"));
+    ob_add(&body, "Add", NAMES("h", "a"), NAMES("next"));
+    ob_add(&body, "Identity", NAMES("next"), NAMES("each"));
     value(&body, OB_GRAPH_OUTPUT, "next", FLOAT);
     value(&body, OB_GRAPH_OUTPUT, "each", FLOAT);
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
     ob_int64s(&graph, "list", 1, (const int64_t[]){1});
-    add(&graph, "Sub", NAMES("x", "x"), NAMES("zeros"));
+    ob_add(&graph, "Sub", NAMES("x", "x"), NAMES("zeros"));
     ob_node(&node, "ReduceSum", NAMES("zeros", "list"), NAMES("h0"));
     ob_attr_int(&node, "keepdims", 0);
     ob_message(&graph, OB_GRAPH_NODE, &node);
@@ -195,21 +182,21 @@ static void test_scan(void **state)
 /* y = [x, x * 0, x * 1, ...]: what the Loop carries gets longer with each turn. */
 static void growing_loop(void)
 {
-    start(&body);
+    ob_graph(&body);
     value(&body, OB_GRAPH_INPUT, "i", INT64);
     value(&body, OB_GRAPH_INPUT, "more", BOOL);
     value(&body, OB_GRAPH_INPUT, "g", FLOAT);
-    add(&body, "Identity", NAMES("more"), NAMES("go"));
+    ob_add(&body, "Identity", NAMES("more"), NAMES("go"));
     ob_node(&node, "Cast", NAMES("i"), NAMES("f"));
     ob_attr_int(&node, "to", FLOAT);
     ob_message(&body, OB_GRAPH_NODE, &node);
-    add(&body, "Mul", NAMES("x", "f"), NAMES("p"));
+    ob_add(&body, "Mul", NAMES("x", "f"), NAMES("p"));
     ob_node(&node, "Concat", NAMES("g", "p"), NAMES("longer"));
     ob_attr_int(&node, "axis", 1);
     ob_message(&body, OB_GRAPH_NODE, &node);
     value(&body, OB_GRAPH_OUTPUT, "go", BOOL);
     value(&body, OB_GRAPH_OUTPUT, "longer", FLOAT);
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
     ob_int64s(&graph, "n", 0, (const int64_t[]){STEPS});
     ob_node(&node, "Loop", NAMES("n", "", "x"), NAMES("y"));
@@ -239,12 +226,12 @@ static void test_known_condition(void **state)
     float x[2 * WIDTH];
     random_floats(x, 2 * WIDTH);
     unsigned char yes = 1;
-    start(&body);
-    add(&body, "Squeeze", NAMES("x", "one"), NAMES("flat"));
+    ob_graph(&body);
+    ob_add(&body, "Squeeze", NAMES("x", "one"), NAMES("flat"));
     value(&body, OB_GRAPH_OUTPUT, "flat", FLOAT);
-    start(&other);
+    ob_graph(&other);
     value(&other, OB_GRAPH_OUTPUT, "x", FLOAT);
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1, WIDTH));
     ob_int64s(&graph, "one", 1, (const int64_t[]){1});
     ob_initializer(&graph, "flag", BOOL, 0, NULL, &yes, 1);
@@ -258,7 +245,7 @@ static void test_known_condition(void **state)
 
 static void foreign(const char *op, const char *domain)
 {
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
     ob_node(&node, op, NAMES("x"), NAMES("y"));
     ob_text(&node, DOMAIN, domain);
@@ -311,7 +298,7 @@ static void call(struct ob *to, int field, const char *name, const char *const *
 static int read_calls(const struct ob *f, struct sy_graph **g)
 {
     static struct ob tail;
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
     call(&graph, OB_GRAPH_NODE, "twice", NAMES("x"), NAMES("t"));
     call(&graph, OB_GRAPH_NODE, "twice", NAMES("t"), NAMES("y"));
@@ -388,7 +375,7 @@ static void test_few_bits(void **state)
             }
             want[i] = (float)sum;
         }
-        start(&graph);
+        ob_graph(&graph);
         ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, K));
         ob_initializer(&graph, "q", 2, DIMS(N, BLOCKS, 8), q, sizeof q);
         ob_initializer(&graph, "s", FLOAT, DIMS(N * BLOCKS), scales, sizeof scales);
@@ -420,7 +407,7 @@ static void test_rotary(void **state)
                 want[a] = x[a] * cosines[at][k] - x[b] * sines[at][k];
                 want[b] = x[a] * sines[at][k] + x[b] * cosines[at][k];
             }
-        start(&graph);
+        ob_graph(&graph);
         ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, LENGTH, HEADS * SIZE));
         ob_int64s(&graph, "at", 1, (const int64_t[]){1});
         ob_initializer(&graph, "cos", FLOAT, DIMS(3, 2), cosines, sizeof cosines);
@@ -446,7 +433,7 @@ static void test_antialias(void **state)
             want[i] += weights[k] * x[i / 3 * 6 + (at < 0 ? 0 : at > 5 ? 5 : at)];
         }
     }
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1, 2, 6));
     ob_initializer(&graph, "scales", FLOAT, DIMS(4), (const float[]){1, 1, 1, 0.5f}, 16);
     ob_node(&node, "Resize", NAMES("x", "", "scales"), NAMES("y"));
@@ -473,7 +460,7 @@ static void test_blocks_of_four_bits(void **state)
             want[i] += x[i / 2 * 4 + k] * scales[k / 2 * 2 + i % 2] *
                        (float)(rows[k][i % 2] - zero[k / 2][i % 2]);
     }
-    start(&graph);
+    ob_graph(&graph);
     ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
     ob_initializer(&graph, "q", INT4, DIMS(4, 2), q, sizeof q);
     ob_initializer(&graph, "s", FLOAT, DIMS(2, 2), scales, sizeof scales);
@@ -482,10 +469,10 @@ static void test_blocks_of_four_bits(void **state)
     ob_attr_int(&node, "axis", 0);
     ob_attr_int(&node, "block_size", 2);
     ob_message(&graph, OB_GRAPH_NODE, &node);
-    add(&graph, "MatMul", NAMES("x", "w"), NAMES("y"));
+    ob_add(&graph, "MatMul", NAMES("x", "w"), NAMES("y"));
     value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
     assert_gives(x, want, 4, true);
-    add(&graph, "QuantizeLinear", NAMES("y", "s", "z"), NAMES("eight"));
+    ob_add(&graph, "QuantizeLinear", NAMES("y", "s", "z"), NAMES("eight"));
     value(&graph, OB_GRAPH_OUTPUT, "eight", 3);
     assert_refused("4 bits");
 }
