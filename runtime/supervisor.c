@@ -319,8 +319,7 @@ static void on_socket(int fd, short what, void *process)
         if (status == SY_EPEER) {
             event_del(
                 p->socket_event); /* its exit follows, or it has closed the socket and hangs */
-            if (p->state != SY_WORKER_STOPPING)
-                p->closed_ns = sy_clock_now();
+            p->closed_ns = sy_clock_now();
             return;
         }
         if (status < 0) {
@@ -349,6 +348,12 @@ int sy_supervisor_send(struct sy_supervisor *s, int worker, const struct sy_mess
 
 /* ---- time ------------------------------------------------------------------------------------- */
 
+/* That a worker has from closing its socket to its exit. One that was told to stop frees all that it has first. */
+static sy_ns exit_time(const struct process *p)
+{
+    return p->state == SY_WORKER_STOPPING ? 5 * SY_NS_PER_S : SY_NS_PER_S;
+}
+
 static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
 {
     char why[200];
@@ -369,7 +374,7 @@ static void check_process(struct sy_supervisor *s, struct process *p, sy_ns now)
     if (beats && now > beat && now - beat > s->config.hang_timeout_ns) {
         snprintf(why, sizeof why, "no heartbeat for %.1f s", (double)(now - beat) / 1e9);
         sy_supervisor_kill(s, p->index, why);
-    } else if (p->closed_ns && now > p->closed_ns + SY_NS_PER_S) {
+    } else if (p->closed_ns && now > p->closed_ns + exit_time(p)) {
         sy_supervisor_kill(s, p->index, "it closed its control socket and did not exit");
     } else if (p->deadline && now > p->deadline) {
         snprintf(why, sizeof why, "it waited too long in state %s for %s",

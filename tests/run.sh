@@ -19,8 +19,11 @@ trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 [ "$jobs" -gt 1 ] && export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 # They wait for slow links, killed workers, or compute much.
-longest="test_end_to_end test_core test_many_jobs test_model_memory test_interrupts test_train_kills test_core_jobs test_unload test_cli
+longest="test_end_to_end test_many_jobs test_interrupts test_train_kills test_cli
 fuzz_edits fuzz_engine test_mutated_models test_bad_graphs test_bad_jobs_served test_bad_jobs test_recurrence test_engine_precision fake_cuda_engine_precision"
+
+# They compute next to nothing: one after another beside the others, so that no core idles for them.
+waiting="test_core test_model_memory test_core_jobs test_unload"
 
 skip_reason() {
     local reason
@@ -35,7 +38,7 @@ run_one() {
     log=$folder/$name.log
     start=$(date +%s%N)
     timeout --kill-after=5 "$timeout_s" "$binary" >"$log" 2>&1 </dev/null &
-    trap "kill $!" TERM
+    trap "kill $!; exit 143" TERM
     wait $!
     rc=$?
     ms=$((($(date +%s%N) - start) / 1000000))
@@ -63,28 +66,38 @@ run_one() {
     echo "$ok $bad $skip" >"$folder/$name.tally"
 }
 
-ordered=()
-for name in $longest; do
-    for binary in "$@"; do
-        [ "$(basename "$binary")" = "$name" ] && ordered+=("$binary")
+# The binaries with one of these names, in the names' order.
+named() {
+    local name binary
+    for name in $1; do
+        for binary in "${@:2}"; do
+            [ "$(basename "$binary")" = "$name" ] && echo "$binary"
+        done
     done
-done
+}
+mapfile -t beside < <(named "$waiting" "$@")
+mapfile -t ordered < <(named "$longest" "$@")
 for binary in "$@"; do
-    [[ " ${ordered[*]-} " == *" $binary "* ]] || ordered+=("$binary")
+    [[ " ${ordered[*]-} ${beside[*]-} " == *" $binary "* ]] || ordered+=("$binary")
 done
+
+for binary in ${beside[@]+"${beside[@]}"}; do
+    run_one "$binary"
+done &
+waiter=$!
 running=0
 for binary in "${ordered[@]}"; do
-    if [ "$running" -ge "$jobs" ]; then
-        wait -n
-        running=$((running - 1))
-    fi
+    while [ "$running" -ge "$jobs" ]; do
+        wait -n -p ended
+        [ "$ended" = "$waiter" ] || running=$((running - 1))
+    done
     run_one "$binary" &
     running=$((running + 1))
 done
 wait
 
 # A binary without a tally was not run to its end, whatever the reason.
-read -r passed failed skipped < <(for binary in "${ordered[@]}"; do
+read -r passed failed skipped < <(for binary in "$@"; do
     cat "$folder/$(basename "$binary").tally" 2>/dev/null || echo "0 1 0"
 done | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 [ -n "${SY_TEST_TALLY:-}" ] && echo "$passed $failed $skipped" >>"$SY_TEST_TALLY"
