@@ -61,7 +61,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     int device = sy_sim_route(s, r);
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device);
-    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model], 1);
+    sy_sim_expect(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
     struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
     struct sy_prediction prediction;
     s->report->n_requests++;

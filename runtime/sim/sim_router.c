@@ -115,7 +115,7 @@ static int at_random(const struct sim *s, uint64_t request)
 static void expect_place(const struct sim *s, int device, int model)
 {
     sy_sim_expect_device(s, device);
-    __builtin_prefetch(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model], 1);
+    sy_sim_expect(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
 }
 
 void sy_sim_expect_request(const struct sim *s, uint64_t request)
