@@ -73,7 +73,8 @@ static void open_gpu(void)
     if (sy_device_spec_parse(text, &spec) < 0 || sy_engine_for_device(spec.kind, &engine) < 0 ||
         !engine->attach || sy_device_open(&spec, &device) < 0)
         end(text);
-    arena = aligned_alloc(1ull << 21, ARENA_BYTES);
+    arena = aligned_alloc(ARENA_BYTES,
+                          ARENA_BYTES); /* one registration: CUDA copies nothing across two */
     if (!arena)
         abort();
     memset(arena, 0, ARENA_BYTES);
