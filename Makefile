@@ -402,10 +402,10 @@ endif
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
 .PHONY: gpu-tests
-gpu-tests: $(GPU_BIN)
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_models test_end_to_end) $(GPU_FAULT)
 
 gpu-check: deps
-	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests
+	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests
 	@sh tests/gpu_check.sh $(B) $(B)/tests
 
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.
@@ -414,7 +414,7 @@ gpu-bench: deps
 	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
 
 dist: deps
-	@$(MAKE) --no-print-directory CUDA=1 binaries tests gpu-tests benches
+	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap
 	$(Q)sh tests/make_dist.sh $(B) build/dist
 
 lint:
@@ -524,8 +524,8 @@ help:
 	@echo 'make test-train  gradients and losses against PyTorch: MLP, CNN, BiLSTM, transformer, BERT with its three inputs'
 	@echo 'make bench-sched     the scheduler on real servers: shares, deadlines, switches, residency; BENCH_SCHED_ARGS=--quick'
 	@echo 'make models     the example models as ONNX files and packages'
-	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another)'
-	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1")'
+	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another; PART="device engine" for some)'
+	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1 --part swaps")'
 	@echo 'make dist       build/dist: program, plugin, tests and their shared libraries, to run elsewhere'
 	@echo 'make format     clang-format on all sources'
 	@echo 'make install    PREFIX=/usr/local DESTDIR='

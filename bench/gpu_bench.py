@@ -1,6 +1,8 @@
-"""All that is measured on a GPU: python3 gpu_bench.py BUILD OUT_FOLDER [--device cuda:0] [--iterations 30] [--compare no]. Runs the swap
-bench and a training job of ours, gpu_compare.py for PyTorch's side, and writes OUT_FOLDER/DEVICE-DATE.json and a table. A row
-whose number could not be had says why. Without a GPU: one line, exit 1. Needs only Python's own library; PyTorch for the comparison."""
+"""All that is measured on a GPU: python3 gpu_bench.py BUILD OUT_FOLDER [--device cuda:0] [--iterations 30] [--part swaps,torch]
+[--models resnet152] [--seconds 540] [--work FOLDER]. Runs the swap bench and training jobs of ours, gpu_compare.py for PyTorch's side, and
+writes OUT_FOLDER/DEVICE-DATE.json, anew after each piece, and at the end a table. What another run of that day and program has measured stays
+in it. A piece that fails or has no time left says why, and the others go on. --work keeps models and packages for the next run. Without a
+GPU: one line, exit 1. Needs only Python's own library; PyTorch for the comparison."""
 import argparse
 import datetime
 import json
@@ -18,9 +20,10 @@ TRAIN_PRECISIONS = ["f32", "bf16"]
 LARGE = "decoder_8b"
 LARGE_DISK = 24e9  # the file, and its package in bf16
 PRECISIONS = ["f32", "bf16", "f16"]
+PARTS = {"swaps": "every mode in f32", "torch": "PyTorch's side", "narrow": "ready and pipelined in bf16 and f16",
+         "training": "a step of each job", "load": "training under requests", "large": "8 billion weights"}
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "sched")]
-from rpc import ServerError  # noqa: E402
 from server import Server  # noqa: E402
 
 
@@ -35,9 +38,26 @@ def output_of(command):
         return ""
 
 
+class Late(Exception):
+    """There is no time left."""
+
+
+class Clock:
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds if seconds else None
+
+    def left(self):
+        """Seconds; None: as many as it takes."""
+        if self.end is None:
+            return None
+        if self.end - time.monotonic() < 1:
+            raise Late("no time left")
+        return self.end - time.monotonic()
+
+
 class Bench:
-    def __init__(self, build, device, iterations, folder):
-        self.device, self.iterations, self.folder = device, iterations, folder
+    def __init__(self, build, device, iterations, folder, clock):
+        self.device, self.iterations, self.folder, self.clock = device, iterations, folder, clock
         self.program = self.find(build, "switchyard")
         self.make_models, self.swap = self.find(build, "make-models"), self.find(build, "bench/swap")
         self.models = os.path.join(folder, "models")
@@ -54,76 +74,91 @@ class Bench:
         """The one line that says why there is no GPU is the program's own."""
         got = subprocess.run([self.program, "bench-link", "--device", self.device], capture_output=True, text=True)
         if got.returncode != 0:
-            sys.exit("gpu-bench: no GPU to measure on: " + (got.stderr or got.stdout).strip().splitlines()[-1])
+            sys.exit("gpu-bench: no GPU to measure on: " + ((got.stderr or got.stdout).strip().splitlines() or ["no reason"])[-1])
         return got.stdout
 
-    def prepare(self):
-        subprocess.run([self.make_models, "--out", self.models] + MODELS + ["mnist_cnn"] + [m for m, _, _ in TRAINED], check=True,
-                       stdout=subprocess.DEVNULL)
-        for model in MODELS:
-            for precision in PRECISIONS:
-                self.import_model(model, precision)
+    def run(self, command, **keys):
+        """Said if it fails, with the end of what it wrote."""
+        got = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=self.clock.left(), **keys)
+        if got.returncode != 0:
+            raise OSError("%s: exit %d: %s" % (os.path.basename(command[0]), got.returncode, got.stdout.strip()[-400:]))
+
+    def need_model(self, model):
+        if not os.path.exists(os.path.join(self.models, model, "1/model.onnx")):
+            self.run([self.make_models, "--out", self.models, model])
+
+    def need_package(self, model, precision):
+        self.need_model(model)
+        if not os.path.exists(self.package(model, precision)):
+            self.import_model(model, precision)
 
     def packages(self, precision):
         return self.models if precision == "f32" else os.path.join(self.folder, precision)
 
+    def package(self, model, precision):
+        return os.path.join(self.packages(precision), model, "1/model.sypkg")
+
     def import_model(self, model, precision):
         say("importing %s in %s" % (model, precision))
-        package = os.path.join(self.packages(precision), model, "1/model.sypkg")
+        package = self.package(model, precision)
         os.makedirs(os.path.dirname(package), exist_ok=True)
-        subprocess.run([self.program, "import", os.path.join(self.models, model, "1/model.onnx"), "-o", package, "--name", model,
-                        "--precision", precision, "--device", self.device], check=True, stdout=subprocess.DEVNULL)
+        self.run([self.program, "import", os.path.join(self.models, model, "1/model.onnx"), "-o", package + ".new", "--name", model,
+                  "--precision", precision, "--device", self.device])
+        os.rename(package + ".new", package)
 
     def large(self):
-        """Counters of a swap of the large model in bf16, and why there are none."""
+        """Counters of a swap of the large model in bf16."""
         if shutil.disk_usage(self.folder).free < LARGE_DISK:
-            return {}, "less than %.0f GB free for its package under %s" % (LARGE_DISK / 1e9, self.folder)
+            raise OSError("less than %.0f GB free for its package under %s" % (LARGE_DISK / 1e9, self.folder))
         try:
-            subprocess.run([self.make_models, "--out", self.models, LARGE], check=True, stdout=subprocess.DEVNULL)
-            self.import_model(LARGE, "bf16")
-            return self.swaps(1, "bf16", LARGE + "/pipelined").get((LARGE, "pipelined"), {}), ""
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            return {}, str(error)
+            self.need_package(LARGE, "bf16")
+            return self.swaps(LARGE, 1, "bf16", "/pipelined/")[0]
         finally:
             for folder in (self.models, self.packages("bf16")):
                 shutil.rmtree(os.path.join(folder, LARGE), ignore_errors=True)
 
-    def swaps(self, batch, precision="f32", only="."):
-        """{(model, mode): counters}"""
-        out = os.path.join(self.folder, "swap-%s-%d.json" % (precision, batch))
+    def swaps(self, model, batch, precision="f32", only="/"):
+        """Counters of each mode, with model, mode, batch, precision."""
+        self.need_package(model, precision)
+        self.need_model("mnist_cnn")
+        out = os.path.join(self.folder, "swap.json")
+        if os.path.exists(out):
+            os.remove(out)
         subprocess.run([self.swap, "--device=" + self.device, "--models=" + self.packages(precision), "--batch=%d" % batch,
-                        "--iterations=%d" % self.iterations, "--benchmark_filter=" + only,
+                        "--iterations=%d" % self.iterations, "--benchmark_filter=swap/%s%s" % (model, only),
                         "--job-model=" + os.path.join(self.models, "mnist_cnn/1/model.onnx"), "--benchmark_out=" + out,
-                        "--benchmark_out_format=json"], check=False, stdout=sys.stderr)
+                        "--benchmark_out_format=json"], stdout=sys.stderr, timeout=self.clock.left())
         with open(out) as file:
             rows = json.load(file)["benchmarks"]
-        return {tuple(r["name"].split("/")[1:3]): r for r in rows}
+        if not rows:
+            raise ValueError("the swap bench ran nothing")
+        return [dict(r, model=model, mode=r["name"].split("/")[2], batch=batch, precision=precision) for r in rows]
 
     def train(self, server, model, batch, precision="f32"):
         server.train(model, os.path.join(self.models, model, "1/model.onnx"), batch, precision=precision,
                      optimizer={"kind": "sgd", "learning_rate": 0.001, "momentum": 0.9},
                      data=dict({"kind": "synthetic", "samples": 256}, **({"vocabulary": 30522} if "bert" in model else {})),
                      snapshot={"folder": os.path.join(self.folder, "snapshots"), "every_steps": 1000000000})
-        server.wait_steps(10, timeout=600)
+        server.wait_steps(10, timeout=min(600, self.clock.left() or 600))
 
     def server(self):
         return Server(argparse.Namespace(build=os.path.dirname(self.program)), "--device", self.device)
 
     def training_ms(self, model, batch, precision, seconds=30):
         """Of a step, from those made in half a minute."""
-        say("training %s in %s" % (model, precision))
-        try:
-            with self.server() as server:
-                self.train(server, model, batch, precision)
-                steps, elapsed, _ = steps_while(server, lambda: time.sleep(seconds))
-                return (elapsed * 1e3 / steps, "") if steps else (None, "no step in %d s" % seconds)
-        except (SystemExit, ServerError) as why:
-            return None, str(why)
+        self.need_model(model)
+        with self.server() as server:
+            self.train(server, model, batch, precision)
+            steps, elapsed, _ = steps_while(server, lambda: time.sleep(seconds))
+        if not steps:
+            raise ValueError("no step in %d s" % seconds)
+        return elapsed * 1e3 / steps
 
     def loaded_share(self, job, batch, model, seconds=30):
         """Steps a second while requests take half of the time, over those alone times the share that the requests leave. A request counts
         from when it is sent until its answer is there, its swap included."""
-        say("training %s under requests for %s" % (job, model))
+        self.need_model(job)
+        self.need_package(model, "f32")
 
         def load():
             busy, end = 0.0, time.monotonic() + seconds
@@ -132,18 +167,15 @@ class Bench:
                 busy += took
                 time.sleep(took)
             return busy
-        try:
-            with self.server() as server:
-                server.load({model: os.path.join(self.models, model, "1/model.sypkg")})
-                self.train(server, job, batch)
-                server.client.ask(model)
-                alone, alone_s, _ = steps_while(server, lambda: time.sleep(seconds))
-                loaded, loaded_s, busy = steps_while(server, load)
-            if not alone or not loaded:
-                return None, "%d steps alone, %d under load" % (alone, loaded)
-            return (loaded / loaded_s) / (alone / alone_s * (1 - busy / loaded_s)), ""
-        except (SystemExit, ServerError) as why:
-            return None, str(why)
+        with self.server() as server:
+            server.load({model: self.package(model, "f32")})
+            self.train(server, job, batch)
+            server.client.ask(model)
+            alone, alone_s, _ = steps_while(server, lambda: time.sleep(seconds))
+            loaded, loaded_s, busy = steps_while(server, load)
+        if not alone or not loaded:
+            raise ValueError("%d steps alone, %d under load" % (alone, loaded))
+        return (loaded / loaded_s) / (alone / alone_s * (1 - busy / loaded_s))
 
 
 def steps_while(server, action):
@@ -157,14 +189,23 @@ def steps_while(server, action):
     return s1 - s0, t1 - t0, result
 
 
-def compare(device, folder, precision):
+def compare(device, folder, precision, models, clock):
+    """As far as it came: the comparison writes its file after each row."""
     out = os.path.join(folder, "torch-%s.json" % precision)
-    # PyTorch finds its own CUDA libraries, not those that were carried along.
-    own = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out, "--precision", precision],
-                         stdout=sys.stderr, env=own)
-    if got.returncode != 0:
-        return None
+    # PyTorch finds its own CUDA libraries, not those that were carried along; the driver may be on the machine's path.
+    own = dict(os.environ)
+    if "SY_OWN_LIBRARY_PATH" in own:
+        own["LD_LIBRARY_PATH"] = own.pop("SY_OWN_LIBRARY_PATH")
+    if os.path.exists(out):
+        os.remove(out)
+    try:
+        got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out, "--precision", precision, "--models",
+                              ",".join(models)], stdout=sys.stderr, env=own, timeout=clock.left())
+        why = "gpu_compare.py ended with %d" % got.returncode
+    except subprocess.TimeoutExpired:
+        why = "no time left"
+    if not os.path.exists(out):
+        raise OSError(why)
     with open(out) as file:
         return json.load(file)
 
@@ -250,46 +291,128 @@ def gpu_and_driver():
     return name.strip(), driver.strip()
 
 
+def by_batch(state, precision):
+    found = {}
+    for row in state["swaps"].values():
+        if row["precision"] == precision:
+            found.setdefault(row["batch"], {})[(row["model"], row["mode"])] = row
+    return found
+
+
+def rows_of(state):
+    narrow = {(p, batch): rows for p in PRECISIONS[1:] for batch, rows in by_batch(state, p).items()}
+    trained = {tuple(name.split("/")): (ms, "") for name, ms in state["training"].items()}
+    return all_rows(by_batch(state, "f32") or {8: {}, 1: {}}, narrow, state["large"], trained, state["load"], state["torch"])
+
+
+def empty_state():
+    return {"swaps": {}, "large": {}, "training": {}, "load": None, "torch": {}}
+
+
+def keep_swaps(state, rows):
+    for row in rows:
+        state["swaps"]["%s/%s/%d/%s" % (row["model"], row["mode"], row["batch"], row["precision"])] = row
+
+
+def pieces(bench, state, models):
+    """(part, what, function that puts its result into the state), the most telling first."""
+    def torch(precision):
+        state["torch"][precision] = compare(bench.device, bench.folder, precision, models, bench.clock)
+
+    def trained(model, batch, precision):
+        state["training"]["%s/%s" % (model, precision)] = bench.training_ms(model, batch, precision)
+    for batch in (8, 1):
+        for model in models:
+            yield "swaps", "%s, batch %d" % (model, batch), lambda m=model, b=batch: keep_swaps(state, bench.swaps(m, b))
+    yield "torch", "f32", lambda: torch("f32")
+    for precision in TRAIN_PRECISIONS:
+        for model, _, batch in TRAINED:
+            yield "training", "%s in %s" % (model, precision), lambda m=model, b=batch, p=precision: trained(m, b, p)
+    yield "load", "resnet50 under requests for resnet152", lambda: state.update(load=bench.loaded_share("resnet50", 32, "resnet152"))
+    for precision in PRECISIONS[1:]:
+        for batch in (8, 1):
+            for model in models:
+                yield "narrow", "%s in %s, batch %d" % (model, precision, batch), lambda m=model, b=batch, p=precision: keep_swaps(
+                    state, bench.swaps(m, b, p, "/(ready|pipelined)/"))
+        yield "torch", precision, lambda p=precision: torch(p)
+    yield "large", LARGE, lambda: state.update(large=bench.large())
+
+
+def run_pieces(todo, parts, save):
+    """What failed, by part and piece."""
+    failed = {}
+    for part, what, piece in todo:
+        if part not in parts:
+            continue
+        say("%s: %s" % (part, what))
+        begun = time.monotonic()
+        try:
+            piece()
+            say("%s: %s: %.0f s" % (part, what, time.monotonic() - begun))
+        except (Exception, SystemExit) as why:  # a piece that fails must not take the others along
+            failed["%s: %s" % (part, what)] = "no time left" if isinstance(why, subprocess.TimeoutExpired) else str(why)[:600]
+            say("%s: %s: %s" % (part, what, failed["%s: %s" % (part, what)]))
+        save(failed)
+    return failed
+
+
+class Result:
+    def __init__(self, folder, bench, link):
+        gpu, driver = gpu_and_driver()
+        self.head = {"device": gpu, "driver": driver, "date": datetime.date.today().isoformat(),
+                     "commit": output_of([bench.program, "version"]), "link": link}
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, "%s-%s.json" % (re.sub(r"[^A-Za-z0-9]+", "-", gpu), self.head["date"]))
+        self.state = empty_state()
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                before = json.load(file)
+            if before.get("commit") == self.head["commit"] and "measured" in before:
+                self.state.update(before["measured"])
+
+    def save(self, failed):
+        rows = [{"what": what, "bar": abs(bar), "at_least": bar < 0, "measured": got} for what, bar, got in rows_of(self.state)]
+        with open(self.path + ".new", "w") as file:
+            json.dump(dict(self.head, rows=rows, failed=failed, measured=self.state), file, indent=1)
+        os.rename(self.path + ".new", self.path)
+
+
+def names(text, known, what):
+    chosen = text.split(",") if text else list(known)
+    for name in chosen:
+        if name not in known:
+            sys.exit("gpu-bench: no %s %s: there are %s" % (what, name, ", ".join(known)))
+    return chosen
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(epilog="Parts: " + "; ".join("%s: %s" % p for p in PARTS.items()))
     parser.add_argument("build")
     parser.add_argument("out")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--compare", choices=("yes", "no"), default="yes")
+    parser.add_argument("--part", help="some parts only, with commas between")
+    parser.add_argument("--models", help="some of %s" % ", ".join(MODELS))
+    parser.add_argument("--seconds", type=float, help="what all may take together")
+    parser.add_argument("--work", help="folder for models and packages, which is kept")
     args = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="switchyard-gpu-bench-")
+    parts, models = names(args.part, PARTS, "part"), names(args.models, MODELS, "model")
+    folder = args.work or tempfile.mkdtemp(prefix="switchyard-gpu-bench-")
+    os.makedirs(folder, exist_ok=True)
     try:
-        bench = Bench(args.build, args.device, args.iterations, folder)
-        link = bench.check_device()
-        bench.prepare()
-        swaps = {batch: bench.swaps(batch) for batch in (8, 1)}
-        narrow = {(p, batch): bench.swaps(batch, p, "/(ready|pipelined)/") for p in PRECISIONS[1:] for batch in (8, 1)}
-        large, why_no_large = bench.large()
-        trained = {(model, p): bench.training_ms(model, batch, p) for model, _, batch in TRAINED for p in TRAIN_PRECISIONS}
-        share, no_share = bench.loaded_share("resnet50", 32, "resnet152")
-        torches = {p: compare(args.device, folder, p) if args.compare == "yes" else None for p in PRECISIONS}
-        rows = all_rows(swaps, narrow, large, trained, share, torches)
-        gpu, driver = gpu_and_driver()
-        result = {"device": gpu, "driver": driver, "date": datetime.date.today().isoformat(),
-                  "commit": output_of([bench.program, "version"]), "link": link,
-                  "rows": [{"what": what, "bar": abs(bar), "at_least": bar < 0, "measured": got} for what, bar, got in rows],
-                  "training": [{"model": model, "precision": p, "ms": ms, "why_not": why} for (model, p), (ms, why) in trained.items()],
-                  "training_under_load": {"measured": share, "why_not": no_share},
-                  "swaps": {str(batch): [dict(r, model=m, mode=mode) for (m, mode), r in s.items()] for batch, s in swaps.items()},
-                  "narrow_swaps": [dict(r, model=m, mode=mode, precision=p, batch=batch) for (p, batch), s in narrow.items()
-                                   for (m, mode), r in s.items()],
-                  "large": dict(large, why_not=why_no_large),
-                  "torch": torches}
-        os.makedirs(args.out, exist_ok=True)
-        path = os.path.join(args.out, "%s-%s.json" % (re.sub(r"[^A-Za-z0-9]+", "-", gpu), result["date"]))
-        with open(path, "w") as file:
-            json.dump(result, file, indent=1)
-        print("\n".join(table(rows)))
-        print("\n" + path)
+        bench = Bench(args.build, args.device, args.iterations, folder, Clock(args.seconds))
+        result = Result(args.out, bench, bench.check_device())
+        failed = run_pieces(pieces(bench, result.state, models), parts, result.save)
+        result.save(failed)
+        print("\n".join(table(rows_of(result.state))))
+        for what, why in failed.items():
+            print("\nnot measured: %s: %s" % (what, why))
+        print("\n" + result.path)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not args.work:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

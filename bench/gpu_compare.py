@@ -1,8 +1,9 @@
-"""What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16]. Random weights of the same
-architectures. Each number in milliseconds, the median of RUNS after a warm-up, with the device synchronised. What cannot be measured
+"""What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16] [--models resnet152]
+[--only eager,graphs]. Random weights of the same architectures. OUT.json is written anew after each row. Each number in milliseconds, the median of RUNS after a warm-up, with the device synchronised. What cannot be measured
 (a package is missing, memory is short) is left out, with the reason."""
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -143,39 +144,56 @@ def train_step(torch, name, batch, device):
         torch.set_grad_enabled(False)
 
 
+WAYS = (eager, graphs, model_to, cpu_offload, fresh_process, train_step)
+
+
+def cases(precision, models, only):
+    for model in models:
+        for batch in (8, 1):
+            for way in WAYS[:5]:
+                both = way in (eager, graphs, model_to)
+                if way.__name__ in only and (both or (batch == 8 and precision in ("f32", "tf32"))):
+                    yield way, model, batch
+    if "train_step" in only and precision != "f16" and set(models) == set(MODELS):
+        for model in ("resnet50", "bert_classifier"):
+            yield train_step, model, 32
+
+
+def write(path, result):
+    with open(path + ".new", "w") as out:
+        json.dump(result, out, indent=1)
+    os.rename(path + ".new", path)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("device")
     parser.add_argument("out")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16", "f16"), default="f32")
+    parser.add_argument("--models", default=",".join(MODELS), help="with commas between; training steps come with all of them")
+    parser.add_argument("--only", default=",".join(f.__name__ for f in WAYS), help="these ways, with commas between")
     args = parser.parse_args()
     import torch
     if not torch.cuda.is_available():
         sys.exit("gpu_compare: PyTorch sees no GPU")
     global TYPE
-    narrow = {"bf16": "bfloat16", "f16": "float16"}.get(args.precision)
-    TYPE = narrow or TYPE
-    tf32 = args.precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    TYPE = {"bf16": "bfloat16", "f16": "float16"}.get(args.precision, TYPE)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.set_grad_enabled(False)
-    rows, missing = [], []
-    cases = [(f, m, b) for m in MODELS for b in (1, 8) for f in (eager, graphs, model_to, cpu_offload, fresh_process)
-             if b == 8 or f in (eager, graphs, model_to)]
-    if narrow:
-        cases = [(f, m, b) for f, m, b in cases if f in (eager, graphs, model_to)]
-    if args.precision in ("f32", "tf32", "bf16"):
-        cases += [(train_step, "resnet50", 32), (train_step, "bert_classifier", 32)]
-    for function, model, batch in cases:
+    result = {"torch": torch.__version__, "precision": args.precision, "rows": [], "missing": []}
+    for function, model, batch in cases(args.precision, args.models.split(","), args.only.split(",")):
+        row = {"what": function.__name__, "model": model, "batch": batch}
         try:
-            ms = function(torch, model, batch, args.device)
-            rows.append({"what": function.__name__, "model": model, "batch": batch, "ms": ms})
-            print("%-14s %-13s batch %2d: %9.2f ms" % (function.__name__, model, batch, ms), flush=True)
+            row["ms"] = function(torch, model, batch, args.device)
+            result["rows"].append(row)
+            print("%-14s %-13s batch %2d: %9.2f ms" % (function.__name__, model, batch, row["ms"]), flush=True)
         except Exception as error:  # one case that fails must not take the others along
-            missing.append({"what": function.__name__, "model": model, "batch": batch, "why": repr(error)[:300]})
-            print("%-14s %-13s batch %2d: %s" % (function.__name__, model, batch, missing[-1]["why"]), flush=True)
+            row["why"] = repr(error)[:300]
+            result["missing"].append(row)
+            print("%-14s %-13s batch %2d: %s" % (function.__name__, model, batch, row["why"]), flush=True)
         torch.cuda.empty_cache()
-    with open(args.out, "w") as out:
-        json.dump({"torch": torch.__version__, "precision": args.precision, "rows": rows, "missing": missing}, out, indent=1)
+        write(args.out, result)
+    write(args.out, result)
 
 
 if __name__ == "__main__":

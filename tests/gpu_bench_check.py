@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The parts of the GPU's bench that need no GPU: the rows and the table, from made numbers, and what the command says without a GPU. Run
 by `make test`; prints a line a test, as the other tests do."""
+import json
 import os
 import subprocess
 import sys
@@ -49,6 +50,114 @@ def test_table():
     lines = list(bench.table([("a", 1.0, 0.5), ("b", 1.0, 1.5), ("c", -0.95, 0.96), ("d", -0.95, 0.9), ("e", 2.0, None)]))
     assert lines[2:] == ["| a | at most 1.0 | 0.500 |", "| b | at most 1.0 | **1.500** |", "| c | at least 0.95 | 0.960 |",
                          "| d | at least 0.95 | **0.900** |", "| e | at most 2.0 | not measured |"]
+
+
+FAKES = ["test_cuda_plugin", "test_device", "test_gpu_device", "test_gpu_engine", "test_gpu_engine_conv", "test_gpu_trainer",
+         "test_gpu_train_gradients", "test_gpu_models", "test_end_to_end"]
+
+
+def gpu_check(scripts, **env):
+    """gpu_check.sh on made-up tests: shell scripts by name, `true` where nothing is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in FAKES + ["libswitchyard-cuda.so"]:
+            path = os.path.join(folder, name)
+            with open(path, "w") as file:
+                file.write("#!/bin/sh\n" + scripts.get(name, "echo fine") + "\n")
+            os.chmod(path, 0o755)
+        own = {k: v for k, v in os.environ.items() if not k.startswith("SY_")}
+        got = subprocess.run(["sh", os.path.join(ROOT, "tests/gpu_check.sh"), folder, folder], capture_output=True, text=True,
+                             env=dict(own, CUDA_HOME=folder, **env))
+    return got.returncode, got.stdout, got.stderr
+
+
+def test_check_counts():
+    rc, out, _ = gpu_check({"test_gpu_engine_conv": "echo wrong; exit 3", "test_gpu_models": "echo no such model; exit 77"},
+                           PART="device engine models")
+    assert rc == 1 and out.splitlines()[-1] == "5 passed, 1 failed, 1 skipped", out
+    assert "FAIL  engine: test_gpu_engine_conv (exit 3)" in out and "\nwrong\n" in out
+    assert "skip  models: test_gpu_models: no such model" in out
+    rc, out, _ = gpu_check({}, PART="engine train")
+    assert rc == 0 and out.splitlines()[-1] == "4 passed, 0 failed, 0 skipped", out
+
+
+def test_check_end_to_end_is_a_step_each():
+    rc, out, _ = gpu_check({"test_end_to_end": 'test "$SY_TEST_FILTER" != "two_hundred*"'}, PART="end-to-end")
+    assert rc == 1 and "FAIL  end-to-end: two_hundred* (exit 1)" in out and out.splitlines()[-1] == "9 passed, 1 failed, 0 skipped", out
+
+
+def test_check_says_what_is_not_there():
+    rc, out, err = gpu_check({"test_cuda_plugin": "echo no driver; exit 1"})
+    assert rc == 1 and err.splitlines() == ["gpu-check: no GPU to test on: no driver"], err
+    rc, _, err = gpu_check({}, PART="engines")
+    assert rc == 2 and "no part engines" in err, err
+    rc, out, _ = gpu_check({}, PART="device sanitizer", PATH="/usr/bin:/bin")
+    assert "skip  sanitizer: memory and race checkers: " in out, out
+
+
+def test_check_keeps_its_time():
+    rc, out, _ = gpu_check({"test_gpu_engine": "sleep 30"}, PART="engine train", SY_CHECK_SECONDS="1")
+    assert rc == 1 and "FAIL  engine: test_gpu_engine (killed after 1 s)" in out, out
+    assert "late  train: test_gpu_trainer" in out and out.splitlines()[-1].endswith("3 not run for want of time"), out
+
+
+SWITCHYARD = """case $1 in
+bench-link) echo link ;;
+version) echo one ;;
+import) [ "$DENY" = "$6" ] && echo "cannot import $6" && exit 1; echo package > "$4" ;;
+*) exit 9 ;;
+esac"""
+MAKE_MODELS = 'mkdir -p "$2/$3/1" && echo model > "$2/$3/1/model.onnx"'
+SWAP = """for a; do case $a in --benchmark_out=*) out=${a#*=} ;; --benchmark_filter=*) filter=${a#*=} ;; esac; done
+model=$(echo "$filter" | cut -d/ -f2)
+[ "$SLOW" = "$model" ] && sleep 30
+echo '{"benchmarks": [{"name": "swap/'$model'/ready/batch:1", "p50_ms": 5.0},
+ {"name": "swap/'$model'/pipelined/batch:1", "p50_ms": 8.0, "over_bound": 1.01, "bytes": 2e8, "link_gbps": 30}]}' > "$out\""""
+
+
+def gpu_bench(folder, *arguments, **env):
+    """gpu_bench.py on a made-up program; (exit status, what it printed, the result)."""
+    build, out = os.path.join(folder, "build"), os.path.join(folder, "out")
+    os.makedirs(os.path.join(build, "bench"), exist_ok=True)
+    for name, text in (("switchyard", SWITCHYARD), ("make-models", MAKE_MODELS), ("bench/swap", SWAP)):
+        with open(os.path.join(build, name), "w") as file:
+            file.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(os.path.join(build, name), 0o755)
+    got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/gpu_bench.py"), build, out, *arguments], capture_output=True, text=True,
+                         env=dict(os.environ, **env))
+    results = os.listdir(out) if os.path.isdir(out) else []
+    assert len(results) == 1, (got.stdout, got.stderr, results)
+    with open(os.path.join(out, results[0])) as file:
+        return got.returncode, got.stdout + got.stderr, json.load(file)
+
+
+def measured(result, what):
+    return next(row["measured"] for row in result["rows"] if row["what"] == what)
+
+
+def test_parts_add_up():
+    with tempfile.TemporaryDirectory() as folder:
+        rc, _, result = gpu_bench(folder, "--part", "swaps", "--models", "resnet152")
+        assert rc == 0 and measured(result, "resnet152, batch 8: swap / lower bound") == 1.01
+        assert measured(result, "bert_base, batch 8: swap / lower bound") is None
+        rc, text, result = gpu_bench(folder, "--part", "narrow", "--work", os.path.join(folder, "work"))
+        assert rc == 0 and measured(result, "resnet152, batch 8: swap / lower bound") == 1.01, text
+        assert measured(result, "bert_base in f16, batch 1: swap / lower bound") == 1.01
+        assert os.path.exists(os.path.join(folder, "work/bf16/bert_base/1/model.sypkg"))
+
+
+def test_a_piece_that_fails_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        rc, text, result = gpu_bench(folder, "--part", "swaps", DENY="inception_v3")
+        assert rc == 1 and "cannot import inception_v3" in result["failed"]["swaps: inception_v3, batch 8"], result["failed"]
+        assert measured(result, "bert_base, batch 1: swap / lower bound") == 1.01
+        assert "not measured: swaps: inception_v3, batch 1" in text
+
+
+def test_time_is_kept():
+    with tempfile.TemporaryDirectory() as folder:
+        rc, _, result = gpu_bench(folder, "--part", "swaps", "--seconds", "4", SLOW="inception_v3")
+        assert rc == 1 and measured(result, "resnet152, batch 8: swap / lower bound") == 1.01
+        assert result["failed"]["swaps: inception_v3, batch 8"] == result["failed"]["swaps: bert_base, batch 1"] == "no time left"
 
 
 def test_one_line_without_the_program():

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Makes a folder that runs on another machine: sh make_dist.sh BUILD OUT. It has the program, the CUDA plugin, the test binaries, the
-# scripts that run them, and the shared libraries that all of these need, but for those of the C library and of the GPU's driver,
-# which must be the machine's own.
+# Makes a folder that runs on another machine: sh make_dist.sh BUILD OUT. It has the program, the CUDA plugin, the tests that need a GPU,
+# the scripts that run them, and the shared libraries that all of these need, but for those of the C and C++ runtime and of the GPU's
+# driver, which must be the machine's own.
 #
-#   DIST_CUDA_LIBS=0   leaves out CUDA's large libraries (cuBLASLt, cuDNN), for a machine that has them on its library path
+#   DIST_CUDA_LIBS=0   leaves out CUDA's large libraries (cuBLASLt, cuDNN), for a machine that has them: on its library path, in its
+#                      toolkit, or in its python3's packages, as PyTorch has them
+#   DIST_STRIP=1       without what only debuggers read
 set -eu
 build=$1 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +16,8 @@ cp "$build/switchyard" "$build/make-models" "$out/bin/"
 for plugin in libswitchyard-cuda.so switchyard-cuda-keeper; do
     if [ -e "$build/$plugin" ]; then cp "$build/$plugin" "$out/lib/"; else echo "dist: without $plugin"; fi
 done
-for file in "$build"/tests/test_* "$build"/tests/*.so; do
+for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end \
+    "$build"/tests/libgpu_fault.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done
 cp "$here"/*.sh "$here"/*.py "$out/tests/"
@@ -22,10 +25,11 @@ cp "$build/bench/swap" "$out/bin/bench/"
 cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"
 if [ -d "$here/data" ]; then cp -r "$here/data" "$out/tests/"; fi
 
-# The machine's own: the C library's parts, the loader, the driver.
+# The machine's own: the C and C++ runtime's parts, the loader, the driver. An older C++ runtime in front of the machine's would be taken by
+# CUDA's libraries too.
 is_the_machines() {
     case $(basename "$1") in
-    libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libresolv.so* | libnss_* | libutil.so* | ld-linux* | \
+    libstdc++.so* | libgcc_s.so* | libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libresolv.so* | libnss_* | libutil.so* | ld-linux* | \
         libcuda.so* | libnvidia-*) return 0 ;;
     esac
     return 1
@@ -58,14 +62,50 @@ for library in $needed; do
     esac
 done
 
+if [ "${DIST_STRIP:-0}" = 1 ]; then
+    find "$out/bin" "$out/tests" "$out/lib" -type f -perm -u+x ! -name '*.sh' ! -name '*.py' ! -name 'libcu*' ! -name 'libnv*' \
+        -exec strip --strip-debug {} +
+fi
+
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
 # sh run.sh gpu-check | sh run.sh gpu-bench | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
+#
+#   SY_CUDA_LIBS=FOLDER:...   where cuBLASLt and cuDNN are, if they were not carried along and are not found
 here=$(cd "$(dirname "$0")" && pwd)
+SY_OWN_LIBRARY_PATH=${LD_LIBRARY_PATH:-} # what other programs, PyTorch's, are started with
 LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
 SY_CUDA_PLUGIN=${SY_CUDA_PLUGIN:-$here/lib/libswitchyard-cuda.so}
-export SY_CUDA_PLUGIN
+export LD_LIBRARY_PATH SY_OWN_LIBRARY_PATH SY_CUDA_PLUGIN
+
+# What the plugin still lacks: in the toolkit, or where pip puts it for PyTorch.
+lacks() {
+    ldd "$SY_CUDA_PLUGIN" 2>/dev/null | grep -q "$1.* => not found"
+}
+candidates() {
+    echo "${SY_CUDA_LIBS:-}" | tr : '\n'
+    for toolkit in "${CUDA_HOME:-/usr/local/cuda}" /usr/local/cuda*; do
+        echo "$toolkit/lib64"
+        echo "$toolkit/targets/$(uname -m)-linux/lib"
+    done
+    python3 - 2>/dev/null <<'PYTHON'
+import glob, os, sys
+for path in sys.path:
+    print("\n".join(sorted(glob.glob(os.path.join(path or ".", "nvidia", "*", "lib")))))
+PYTHON
+}
+if lacks libcublasLt || lacks libcudnn; then
+    for library in libcublasLt.so.13 libcudnn.so.9; do
+        for folder in $(candidates); do
+            if lacks "$library" && [ -e "$folder/$library" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder; fi
+        done
+    done
+    missing=$(ldd "$SY_CUDA_PLUGIN" 2>/dev/null | sed -n 's/^[[:space:]]*\(.*\) => not found.*$/\1/p' | tr '\n' ' ')
+    if [ -n "$missing" ]; then
+        echo "run.sh: not found: ${missing}name their folders in SY_CUDA_LIBS" >&2
+        exit 1
+    fi
+fi
 case ${1:-} in
 "") sed -n 's/^# //p' "$0"; ls "$here/bin" "$here/tests"; exit 1 ;;
 gpu-check) exec sh "$here/tests/gpu_check.sh" "$here/bin" "$here/tests" ;;
