@@ -517,11 +517,10 @@ static int measure_link(struct swap_rig *r)
 {
     struct sy_link_measurement link;
     uint64_t bytes = SY_MIN(PROBE_BYTES, sy_pool_size(r->pool));
-    void *from = calloc(1, bytes);
-    if (!from)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory to measure the link");
+    void *from;
+    SY_TRY(sy_link_host_take(r->device, bytes, &from));
     int status = sy_link_measure(r->device, r->pool, 0, bytes, from, 0, &link);
-    free(from);
+    sy_link_host_drop(r->device, from);
     SY_TRY(status);
     r->cost = (struct sy_link_cost){link.alpha_ns, link.h2d_gbps, link.sigma_ns};
     return fill_pool(r);

@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
@@ -85,12 +84,10 @@ static int measure(struct sy_device *device, bool json)
 {
     struct sy_link_measurement cost;
     struct sy_pool_memory *pool = NULL;
-    void *from = malloc(LARGEST_BYTES);
+    void *from = NULL;
     int status;
 
-    if (!from)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %u bytes to copy", LARGEST_BYTES);
-    memset(from, 1, LARGEST_BYTES);
+    SY_TRY_GOTO(sy_link_host_take(device, LARGEST_BYTES, &from), done);
     SY_TRY_GOTO(sy_pool_create(device, LARGEST_BYTES, &pool), done);
     if (!json) {
         printf("%s\n", sy_device_get_properties(device)->name);
@@ -102,8 +99,8 @@ static int measure(struct sy_device *device, bool json)
     else
         print_cost(&cost);
 done:
+    sy_link_host_drop(device, from);
     sy_pool_destroy(pool);
-    free(from);
     return status;
 }
 

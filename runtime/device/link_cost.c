@@ -1,12 +1,16 @@
 #include "runtime/device/link_cost.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 
 #define MIN_BYTES   (1u << 20)
 #define SMALL_BYTES 4096u
 #define SMALL_BATCH 16 /* small copies in a row: what a thread's waking costs is spread over them */
+#define HOPS        8  /* there and back between two streams, for sigma */
+#define HOST_ALIGN  (2ull << 20)
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 201
 #define N_PARTS     5 /* of the budget: two sizes in two directions, and sigma */
@@ -17,9 +21,36 @@ struct bench {
     char *host;
     sy_ns part_ns;
     struct sy_stream *h2d, *d2h, *compute;
-    struct sy_event *before, *after;
+    struct sy_event *before, *after, *there, *back;
     int n_samples;
 };
+
+/* ---- host memory -------------------------------------------------------------------------------------- */
+
+int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out)
+{
+    void *host = aligned_alloc(HOST_ALIGN, SY_ALIGN_UP(bytes, HOST_ALIGN));
+    if (!host)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu bytes to copy",
+                            (unsigned long long)bytes);
+    memset(host, 1, bytes);
+    int status = sy_device_host_register(device, host, bytes);
+    if (status == SY_OK)
+        status = sy_device_host_register_wait(device, 60 * SY_NS_PER_S);
+    if (status < 0)
+        sy_log_warn("device", "event=link_from_unpinned_memory why=\"%s\"", sy_error_text());
+    *out = host;
+    return SY_OK;
+}
+
+void sy_link_host_drop(struct sy_device *device, void *host)
+{
+    if (host)
+        (void)sy_device_host_unregister(device, host); /* it may never have been */
+    free(host);
+}
+
+/* ---- samples ------------------------------------------------------------------------------------------ */
 
 /* One timed batch; negative: failed. */
 typedef int (*sample_fn)(struct bench *b, struct sy_stream *stream, uint64_t bytes, sy_ns *out_ns);
@@ -67,6 +98,27 @@ static int sample_copies(struct bench *b, struct sy_stream *stream, uint64_t byt
     return SY_OK;
 }
 
+static int hop(struct sy_stream *from, struct sy_event *event, struct sy_stream *to)
+{
+    SY_TRY(sy_event_record(event, from));
+    return sy_stream_wait_event(to, event);
+}
+
+/* Where the device computes, its streams wait for each other, and the host for nothing. */
+static int sample_hops(struct bench *b, struct sy_stream *stream, uint64_t bytes, sy_ns *out_ns)
+{
+    (void)bytes;
+    SY_TRY(sy_event_record(b->before, b->compute));
+    for (int i = 0; i < HOPS; i++) {
+        SY_TRY(hop(b->compute, b->there, stream));
+        SY_TRY(hop(stream, b->back, b->compute));
+    }
+    SY_TRY(sy_event_record(b->after, b->compute));
+    SY_TRY(sy_stream_synchronize(b->compute));
+    *out_ns = (sy_event_time(b->after) - sy_event_time(b->before)) / (2 * HOPS);
+    return SY_OK;
+}
+
 static int sample_sync(struct bench *b, struct sy_stream *stream, uint64_t bytes, sy_ns *out_ns)
 {
     (void)bytes;
@@ -102,15 +154,19 @@ static int measure_direction(struct bench *b, struct sy_stream *stream, uint64_t
 static int measure_all(struct bench *b, uint64_t bytes, struct sy_link_measurement *out)
 {
     double back_alpha_ns;
+    const struct sy_device_properties *device = sy_device_get_properties(b->device);
+    bool host_computes = device->unified || device->emulated;
     SY_TRY(sy_event_create(b->device, &b->before));
     SY_TRY(sy_event_create(b->device, &b->after));
+    SY_TRY(sy_event_create(b->device, &b->there));
+    SY_TRY(sy_event_create(b->device, &b->back));
     SY_TRY(sy_stream_create(b->device, SY_STREAM_COPY_H2D, &b->h2d));
     SY_TRY(sy_stream_create(b->device, SY_STREAM_COPY_D2H, &b->d2h));
     SY_TRY(sy_stream_create(b->device, SY_STREAM_COMPUTE, &b->compute));
     SY_TRY(measure_direction(b, b->h2d, bytes, &out->alpha_ns, &out->h2d_gbps));
     SY_TRY(measure_direction(b, b->d2h, bytes, &back_alpha_ns, &out->d2h_gbps));
-    SY_TRY(median(b, sample_sync, b->h2d, 0, &out->sigma_ns));
-    if (sy_device_get_properties(b->device)->unified)
+    SY_TRY(median(b, host_computes ? sample_sync : sample_hops, b->h2d, 0, &out->sigma_ns));
+    if (device->unified)
         out->alpha_ns = 0;
     out->n_samples = b->n_samples;
     return SY_OK;
@@ -135,5 +191,7 @@ int sy_link_measure(struct sy_device *device, struct sy_pool_memory *pool, uint6
     sy_stream_destroy(b.compute);
     sy_event_destroy(b.before);
     sy_event_destroy(b.after);
+    sy_event_destroy(b.there);
+    sy_event_destroy(b.back);
     return status < 0 ? sy_error_prefix(status, "measuring the link: ") : SY_OK;
 }

@@ -12,12 +12,19 @@ struct sy_link_measurement {
     double
         alpha_ns; /* fixed cost of one copy to the device; 0 on a unified device, which needs no copies */
     double h2d_gbps, d2h_gbps; /* 10^9 bytes a second; on a unified device what memcpy reaches */
-    double sigma_ns; /* one group's synchronisation: event record, stream wait, host wait */
-    int n_samples;   /* timed batches, all together */
+    double
+        sigma_ns; /* one group's synchronisation: event record, stream wait, and where the host computes, its wait */
+    int n_samples; /* timed batches, all together */
 };
 
+/* Memory to measure with, as a swap's comes: touched, and registered with the device. What cannot be registered costs speed; the log says so. To
+ * be dropped before the device is closed. */
+int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out);
+void sy_link_host_drop(struct sy_device *device, void *host); /* NULL is fine */
+
 /* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS); three samples of each kind are taken at least, however long they take.
- * Scribbles on [offset, offset+bytes) of the pool and on the `bytes` at `host`, both the caller's; `bytes` is at least
+ * Scribbles on [offset, offset+bytes) of the pool and on the `bytes` at `host`, both the caller's, who registers `host` if what is pinned is
+ * to be measured; `bytes` is at least
  * 1 MiB (EARG), 16 MiB and more are better. Nothing else should use the link. Blocks. Medians throughout. Creates
  * its own streams, so sy_device_set_link_core comes before. */
 int sy_link_measure(struct sy_device *device, struct sy_pool_memory *pool, uint64_t offset,
