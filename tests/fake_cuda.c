@@ -451,9 +451,8 @@ static int fake_host_register(void *base, uint64_t bytes, bool read_only)
 {
     uint64_t at = (uint64_t)(uintptr_t)base;
     NEED_CONTEXT();
-    if (fake_cuda.read_only_memory && !read_only)
-        return SY_CUDA_InvalidValue;
     pthread_mutex_lock(&lock);
+    fake_cuda.registered_read_only = read_only;
     int error = find_range(pinned, at, 0)      ? SY_CUDA_HostMemoryAlreadyRegistered
                 : add_range(pinned, at, bytes) ? 0
                                                : SY_CUDA_MemoryAllocation;

@@ -14,13 +14,13 @@
 struct fake_cuda {
     int n_devices, capability, mode, has_vmm, has_fd; /* capability: 90 is 9.0 */
     uint64_t memory_bytes;
-    unsigned char uuid0;   /* first byte of the UUID */
-    bool read_only_memory; /* host memory can be registered read-only only */
-    bool moves_addresses;  /* address_reserve gives another address */
-    long fail_at;          /* the N-th call from fake_cuda_reset on fails; 0: none */
-    const char *fail_name; /* or the next call of this name */
-    int fail_error;        /* CUDA's number */
-    int broken;            /* every call in a context fails with it from now on */
+    unsigned char uuid0;       /* first byte of the UUID */
+    bool registered_read_only; /* the last range of host memory was */
+    bool moves_addresses;      /* address_reserve gives another address */
+    long fail_at;              /* the N-th call from fake_cuda_reset on fails; 0: none */
+    const char *fail_name;     /* or the next call of this name */
+    int fail_error;            /* CUDA's number */
+    int broken;                /* every call in a context fails with it from now on */
     long n_calls;
     char failed[32]; /* name of the call that was made to fail */
 };

@@ -566,6 +566,16 @@ IN_A_PROCESS(large_ranges_are_pinned_in_pieces)
           SY_OK); /* half outside */
     CHECK(count_calls_of("copy ") == 6);
     CHECK(sy_stream_synchronize(r.h2d) == SY_OK);
+    /* So are those that the engine queues by itself. */
+    CHECK(sy_cuda_device_copy(r.device, sy_cuda_stream_handle(r.h2d), base + 8192 + 2 * gib - 1500,
+                              sy_pool_address(r.pool, 8192).value, 3000, true) == SY_OK);
+    CHECK(count_calls_of("copy ") == 8);
+    CHECK(sy_cuda_device_copy(r.device, sy_cuda_stream_handle(r.h2d), back,
+                              sy_pool_address(r.pool, 8192).value, 3000, false) == SY_OK);
+    CHECK(count_calls_of("copy ") == 9);
+    CHECK(sy_stream_synchronize(r.h2d) == SY_OK);
+    for (int i = 0; i < 3000; i++)
+        CHECK(back[i] == (unsigned char)(i * 11 + 1));
     for (int k = 0; k < 2; k++) {
         CHECK(sy_copy_d2h(r.compute, back, sy_pool_address(r.pool, k ? 4096 : 0), 3000) == SY_OK);
         CHECK(sy_stream_synchronize(r.compute) == SY_OK);
@@ -614,11 +624,21 @@ IN_A_PROCESS(registering_can_be_taken_back_at_any_time)
 IN_A_PROCESS(read_only_memory_is_pinned_as_such)
 {
     struct rig r = make_rig();
-    fake_cuda_reset();
-    fake_cuda.read_only_memory = true;
-    CHECK(sy_device_host_register(r.device, r.host, POOL_BYTES) == SY_OK);
-    CHECK(sy_device_host_register_wait(r.device, 100 * SY_NS_PER_S) == SY_OK);
-    CHECK_CALLS("context_enter host_register host_register ");
+    int fd = memfd_create("image", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, POOL_BYTES) == 0);
+    for (int writable = 0; writable < 2; writable++) {
+        void *image =
+            mmap(NULL, POOL_BYTES, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+        CHECK(image != MAP_FAILED);
+        fake_cuda_reset();
+        CHECK(sy_device_host_register(r.device, image, POOL_BYTES) == SY_OK);
+        CHECK(sy_device_host_register_wait(r.device, 100 * SY_NS_PER_S) == SY_OK);
+        CHECK_CALLS("context_enter host_register ");
+        CHECK(fake_cuda.registered_read_only == !writable);
+        CHECK(sy_device_host_unregister(r.device, image) == SY_OK);
+        munmap(image, POOL_BYTES);
+    }
+    close(fd);
     drop_rig(&r);
 }
 

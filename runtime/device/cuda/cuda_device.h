@@ -28,4 +28,9 @@ int sy_cuda_device_failed(struct sy_device *device);
 struct CUstream_st *sy_cuda_stream_handle(struct sy_stream *stream);
 struct CUevent_st *sy_cuda_event_handle(struct sy_event *event);
 
+/* Queues a copy between host memory and an address that the device follows, on a handle, in the pieces in which the host memory is pinned
+ * (C6). Uncounted, as all that the engine queues. In the device's context. */
+int sy_cuda_device_copy(struct sy_device *device, struct CUstream_st *stream, void *host,
+                        uint64_t address, uint64_t bytes, bool to_device);
+
 #endif

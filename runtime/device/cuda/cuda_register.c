@@ -1,5 +1,6 @@
 /* Host memory, pinned in the background. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -71,17 +72,29 @@ static bool note_pinned(struct sy_cuda_registrar *r, const void *base, uint64_t 
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-/* A range that the host maps read-only can be pinned as such only, and which it is nobody tells: so the ordinary way first. */
-static int pin_piece(struct sy_cuda_device *device, void *at, uint64_t bytes, bool *read_only)
+/* What the host maps read-only can be pinned as such only, and what the device writes must not be: so the kernel is asked which it is. What
+ * it does not tell is taken as writable. */
+static bool is_mapped_read_only(const void *place)
+{
+    uintptr_t at = (uintptr_t)place, start, end;
+    char line[512], mode[8];
+    bool read_only = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && fgets(line, sizeof line, maps))
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &start, &end, mode) == 3 && at >= start &&
+            at < end) {
+            read_only = mode[1] != 'w';
+            break;
+        }
+    if (maps)
+        fclose(maps);
+    return read_only;
+}
+
+static int pin_piece(struct sy_cuda_device *device, void *at, uint64_t bytes, bool read_only)
 {
     const struct sy_cuda_api *api = device->api;
-    int error = api->host_register(at, bytes, *read_only);
-    if (error && !*read_only && device->read_only_register && !sy_cuda_error_is_sticky(error) &&
-        error != SY_CUDA_MemoryAllocation) {
-        api->error_clear();
-        *read_only = true;
-        error = api->host_register(at, bytes, true);
-    }
+    int error = api->host_register(at, bytes, read_only);
     if (error != SY_CUDA_MemoryAllocation)
         return sy_cuda_device_check(&device->base, error, "cannot pin %llu bytes at %p",
                                     (unsigned long long)bytes, at);
@@ -94,12 +107,12 @@ static int pin_piece(struct sy_cuda_device *device, void *at, uint64_t bytes, bo
 static int pin(struct sy_cuda_device *device, void *base, uint64_t bytes, bool *out_read_only)
 {
     uint64_t done = 0;
-    *out_read_only = false;
+    *out_read_only = device->read_only_register && is_mapped_read_only(base);
     SY_TRY(sy_cuda_device_enter(&device->base));
     while (done < bytes) {
         char *at = (char *)base + done;
         uint64_t piece = piece_at(at, bytes - done);
-        SY_TRY(pin_piece(device, at, piece, out_read_only));
+        SY_TRY(pin_piece(device, at, piece, *out_read_only));
         done += piece;
         if (!note_pinned(&device->registrar, base, done) && done < bytes)
             return sy_error_set(SY_ECANCELED, "unregistered while it was being pinned");

@@ -1,5 +1,6 @@
 /* Streams, copies, events. */
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/fault.h"
@@ -8,8 +9,9 @@
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/queue_bound.h"
 
-#define FIRST_SLEEP_NS (20 * SY_NS_PER_US)
+#define MIN_SLEEP_NS   (10 * SY_NS_PER_US)
 #define MAX_SLEEP_NS   (500 * SY_NS_PER_US)
+#define SLEEP_FRACTION 32 /* of the time waited so far: what a wait ends too late, at most */
 
 struct cuda_stream {
     struct sy_stream base;
@@ -134,15 +136,27 @@ static int block(struct cuda_event *event)
     return status < 0 ? status : 1;
 }
 
+/* Linux lets an ordinary thread's sleeps end 50 us late. */
+static void sleep_sharply(void)
+{
+    static _Thread_local bool told;
+    if (!told)
+        (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+    told = true;
+}
+
 /* C5: CUDA has no wait with an end; so it is asked and slept, a little longer each time. */
 static int poll_until(struct cuda_event *event, sy_ns deadline)
 {
-    for (sy_ns sleep_ns = FIRST_SLEEP_NS;; sleep_ns = SY_MIN(2 * sleep_ns, MAX_SLEEP_NS)) {
+    sy_ns start = sy_clock_now();
+    sleep_sharply();
+    for (;;) {
         int answer = event_query(&event->base);
         sy_ns now = sy_clock_now();
         if (answer != 0 || now >= deadline)
             return answer;
-        sy_clock_sleep_until(SY_MIN(now + sleep_ns, deadline));
+        sy_ns sleep_ns = SY_MAX((now - start) / SLEEP_FRACTION, MIN_SLEEP_NS);
+        sy_clock_sleep_until(SY_MIN(now + SY_MIN(sleep_ns, MAX_SLEEP_NS), deadline));
     }
 }
 
@@ -212,15 +226,33 @@ static int end_entry(struct cuda_stream *s)
     return sy_cuda_device_check(s->base.device, error, "cannot mark the stream");
 }
 
+static int queue_copy(struct sy_cuda_device *device, struct CUstream_st *stream, void *host,
+                      uint64_t address, uint64_t bytes, bool to_device)
+{
+    return sy_cuda_device_check(&device->base,
+                                device->api->copy(stream, host, address, bytes, to_device),
+                                "copy of %llu bytes %s 0x%llx", (unsigned long long)bytes,
+                                to_device ? "to" : "from", (unsigned long long)address);
+}
+
 static int copy_piece(struct cuda_stream *s, void *host, uint64_t address, uint64_t bytes,
                       bool to_device)
 {
     SY_TRY(make_room(s, 1)); /* there is, unless somebody registered memory since it was counted */
-    SY_TRY(sy_cuda_device_check(s->base.device,
-                                s->device->api->copy(s->handle, host, address, bytes, to_device),
-                                "copy of %llu bytes %s 0x%llx", (unsigned long long)bytes,
-                                to_device ? "to" : "from", (unsigned long long)address));
+    SY_TRY(queue_copy(s->device, s->handle, host, address, bytes, to_device));
     return end_entry(s);
+}
+
+int sy_cuda_device_copy(struct sy_device *base, struct CUstream_st *stream, void *host,
+                        uint64_t address, uint64_t bytes, bool to_device)
+{
+    struct sy_cuda_device *device = (struct sy_cuda_device *)base;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t piece = sy_cuda_copy_piece(device, (char *)host + at, bytes - at);
+        SY_TRY(queue_copy(device, stream, (char *)host + at, address + at, piece, to_device));
+        at += piece;
+    }
+    return SY_OK;
 }
 
 /* One copy, as a rule; two where it crosses from one pinned piece into the next. Room for all of them first, so that none is queued in
