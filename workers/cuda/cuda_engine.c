@@ -312,7 +312,8 @@ static int placement_of(const struct sy_program *p, int first, int end, uint64_t
     return SY_OK;
 }
 
-/* Records the steps and runs what was recorded; what cannot be recorded runs step by step, now and from now on. */
+/* Records the steps and runs what was recorded; what cannot be recorded, or fails at it, runs step by step, now and from now on. A step that
+ * fails by itself fails there too. */
 static int capture(struct sy_program *p, struct sy_graph_key key, uint64_t placement, int first,
                    int end)
 {
@@ -320,14 +321,13 @@ static int capture(struct sy_program *p, struct sy_graph_key key, uint64_t place
     SY_TRY(p->ops->capture_begin(p->math));
     int status = sy_cuda_program_steps(p, first, end);
     int ended = p->ops->capture_end(p->math, &graph);
-    if (status == SY_OK && ended < 0)
-        status = ended;
+    SY_TRY(ended);
     if (status < 0 || !graph) {
+        sy_log_info("cuda", "event=not_captured first=%d steps=%d why=\"%s\"", first, end - first,
+                    status < 0 ? sy_error_text() : "the recording cannot be run");
         if (graph)
             p->ops->graph_drop(p->math, graph);
-        sy_log_debug("cuda", "event=not_captured first=%d steps=%d", first, end - first);
         sy_graph_cache_refuse(engine.graphs, key);
-        SY_TRY(status);
         return sy_cuda_program_steps(p, first, end);
     }
     sy_graph_cache_put(engine.graphs, key, placement, graph);

@@ -11,7 +11,8 @@
 #include "workers/cuda/math_internal.h"
 
 #define MAX_TRIED  6
-#define BATCH_WORD 1 /* of the key: rows */
+#define MAX_COUNT  32768 /* products in one call: a grid's third dimension ends at 65535 */
+#define BATCH_WORD 1     /* of the key: rows */
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == SY_CHOICE_DATA, "an algorithm is copied whole");
 
@@ -47,7 +48,7 @@ static cudaDataType_t type_of(enum sy_dtype type)
 static int make_layout(struct sy_math *math, const struct sy_math_matmul *m, enum sy_dtype type,
                        int64_t rows, int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
 {
-    int32_t count = (int32_t)m->count;
+    int32_t count = (int32_t)SY_MIN(m->count, MAX_COUNT);
     SY_LT(math, cublasLtMatrixLayoutCreate(out, type_of(type), (uint64_t)rows, (uint64_t)columns,
                                            rows)); /* dense: a column after the other */
     if (count <= 1)
@@ -279,6 +280,7 @@ int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmu
     p->matmul = *matmul;
     p->way = SY_WAY_LT;
     int status = prepare(math, p);
+    sy_math_forget_errors();
     if (status < 0) {
         sy_math_matmul_finish(p);
         free(p);
@@ -353,6 +355,31 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, cons
     return sy_math_chain_run(math, &chain, (const void *[]){y, bias}, y);
 }
 
+static void *at(const void *matrix, enum sy_dtype type, int64_t elements)
+{
+    return (unsigned char *)(uintptr_t)matrix + elements * sy_math_float_bytes(type);
+}
+
+/* The last of several calls may be for fewer products; the algorithm does not depend on how many there are. */
+static int set_count(struct sy_math *math, struct sy_math_plan *p, int32_t count)
+{
+    cublasLtMatrixLayout_t layouts[] = {p->left, p->right, p->result};
+    for (size_t i = 0; i < SY_ARRAY_LEN(layouts); i++)
+        SY_LT(math, cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                     &count, sizeof count));
+    return SY_OK;
+}
+
+static int run_product(struct sy_math *math, struct sy_math_plan *p, const void *a, const void *b,
+                       const void *c, void *y, void *scratch)
+{
+    const struct sy_math_matmul *m = &p->matmul;
+    SY_LT(math, cublasLtMatmul(math->lt, p->product, &m->alpha, b, p->left, a, p->right, &m->beta,
+                               c, p->result, y, p->result, &p->lt_algo, scratch,
+                               SY_MATH_SCRATCH_BYTES, math->stream));
+    return SY_OK;
+}
+
 int sy_math_matmul_run(struct sy_math *math, struct sy_math_plan *p, const void *a, const void *b,
                        const void *bias, const void *c, void *y, void *scratch)
 {
@@ -361,8 +388,13 @@ int sy_math_matmul_run(struct sy_math *math, struct sy_math_plan *p, const void 
         return SY_OK;
     if (p->lt_bias)
         SY_TRY(set_bias(math, p, bias));
-    SY_LT(math, cublasLtMatmul(math->lt, p->product, &m->alpha, b, p->left, a, p->right, &m->beta,
-                               m->beta != 0 ? c : y, p->result, y, p->result, &p->lt_algo, scratch,
-                               SY_MATH_SCRATCH_BYTES, math->stream));
+    for (int64_t first = 0; first < m->count; first += MAX_COUNT) {
+        if (m->count > MAX_COUNT)
+            SY_TRY(set_count(math, p, (int32_t)SY_MIN(m->count - first, MAX_COUNT)));
+        SY_TRY(run_product(math, p, at(a, m->type, first * m->a_stride),
+                           at(b, m->type, first * m->b_stride),
+                           at(m->beta != 0 ? c : y, m->y_type, first * m->y_stride),
+                           at(y, m->y_type, first * m->y_stride), scratch));
+    }
     return run_epilogue(math, p, bias, y);
 }

@@ -422,14 +422,14 @@ static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes
 
 static int to_device(struct sy_math *math, const void *host, void *to, uint64_t bytes)
 {
-    SY_CUDA(math, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, math->stream));
-    return SY_OK;
+    return sy_cuda_device_copy(math->device, math->stream, (void *)(uintptr_t)host, /* is read */
+                               (uint64_t)(uintptr_t)to, bytes, true);
 }
 
 static int to_host(struct sy_math *math, const void *from, void *host, uint64_t bytes)
 {
-    SY_CUDA(math, cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, math->stream));
-    return SY_OK;
+    return sy_cuda_device_copy(math->device, math->stream, host, (uint64_t)(uintptr_t)from, bytes,
+                               false);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------- */

@@ -327,9 +327,8 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
                         c->kernel[2]),
              bias = floats(c->out_channels);
     struct sy_math_trial t = {.math = math, .plan = p};
-    bool described = fits_int(c);
-    if (described)
-        SY_TRY(make_descriptions(math, p));
+    bool described = fits_int(c) && make_descriptions(math, p) == SY_OK; /* else by other ways */
+    SY_TRY(sy_cuda_device_failed(math->device));
     if (is_product(c))
         SY_TRY(make_gemm(math, p));
     if (!math->tune && take_chosen(math, p, described))
@@ -367,6 +366,7 @@ int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
     memcpy(p->key, key, sizeof key);
     p->conv = *conv;
     int status = prepare(math, p);
+    sy_math_forget_errors();
     if (status < 0) {
         sy_math_conv_finish(p);
         free(p);

@@ -1,4 +1,5 @@
 /* cuDNN has a function, an enum and a struct for each direction of a convolution; here they are one. */
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/math_internal.h"
 
@@ -104,14 +105,26 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *p)
            bytes <= sy_math_conv_scratch(&p->conv);
 }
 
+/* Our own kernel is then all that is left: worth knowing where a model is slow. */
+static void tell_none(const struct sy_math_conv *c, cudnnStatus_t answer, int n)
+{
+    sy_log_info("cuda",
+                "event=no_cudnn_algorithm direction=%d narrow=%d in=%lld out=%lld groups=%lld "
+                "kernel=%lldx%lldx%lld offered=%d why=\"%s\"",
+                (int)c->direction, (int)sy_math_is_narrow(c->type), (long long)c->in_channels,
+                (long long)c->out_channels, (long long)c->groups, (long long)c->kernel[0],
+                (long long)c->kernel[1], (long long)c->kernel[2], n,
+                answer == CUDNN_STATUS_SUCCESS ? "none of them is deterministic and fits"
+                                               : cudnnGetErrorString(answer));
+}
+
 bool sy_math_cudnn_find(struct sy_math_trial *t)
 {
     struct found found[MAX_ALGOS];
     bool any_math = t->math->tf32 || sy_math_is_narrow(t->plan->conv.type);
     int n = 0;
-    if (find_all(t, found, &n) != CUDNN_STATUS_SUCCESS)
-        return false;
-    for (int i = 0; i < n; i++) {
+    cudnnStatus_t answer = find_all(t, found, &n);
+    for (int i = 0; answer == CUDNN_STATUS_SUCCESS && i < n; i++) {
         const struct found *f = &found[i];
         bool is_plain =
             f->math_type == CUDNN_FMA_MATH || f->math_type == CUDNN_DEFAULT_MATH; /* run as FMA */
@@ -123,6 +136,7 @@ bool sy_math_cudnn_find(struct sy_math_trial *t)
         if (sy_math_cudnn_fits(t->math, t->plan))
             return true;
     }
+    tell_none(&t->plan->conv, answer, n);
     return false;
 }
 

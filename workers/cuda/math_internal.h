@@ -67,6 +67,12 @@ int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
 /* Of a kernel of our own, CUDA's number. */
 int sy_math_kernel_check(struct sy_math *math, int error, const char *name);
+/* What a library that tried something and went on has left as CUDA's last error: the next kernel of our own would be taken for what
+ * failed. An error that sticks comes again. */
+static inline void sy_math_forget_errors(void)
+{
+    (void)cudaGetLastError();
+}
 #define SY_CUDA(math, expr)  SY_TRY(sy_math_cuda_check((math), (expr), #expr))
 #define SY_CUDNN(math, expr) SY_TRY(sy_math_cudnn_check((math), (expr), #expr))
 #define SY_LT(math, expr)    SY_TRY(sy_math_lt_check((math), (expr), #expr))
