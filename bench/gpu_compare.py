@@ -1,6 +1,7 @@
 """What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16] [--models resnet152]
-[--only eager,graphs]. Random weights of the same architectures. OUT.json is written anew after each row. Each number in milliseconds, the median of RUNS after a warm-up, with the device synchronised. What cannot be measured
-(a package is missing, memory is short) is left out, with the reason."""
+[--only eager,graphs] [--runs 20]. Random weights of the same architectures. Each number in milliseconds, the median of the runs after a
+warm-up, with the device synchronised; OUT.json is written anew after each. What cannot be measured (a package is missing, memory is short)
+is left out, with the reason. DEVICE cpu tries the script where there is no GPU: its numbers mean nothing, and graphs are left out."""
 import argparse
 import json
 import os
@@ -43,13 +44,22 @@ def settle(torch, name, model):
     return model if name.startswith("bert") else model.to(memory_format=torch.channels_last)
 
 
-def median_ms(torch, call, runs=RUNS, warm=WARM):
-    times = []
-    for i in range(warm + runs):
+def synchronize(torch):
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def pinned(torch, x):
+    return x.pin_memory() if torch.cuda.is_available() else x
+
+
+def median_ms(torch, call, most=1000):
+    times, runs, warm = [], min(RUNS, most), min(WARM, most)
+    for i in range(warm + runs):
+        synchronize(torch)
         start = time.perf_counter()
         call()
-        torch.cuda.synchronize()
+        synchronize(torch)
         if i >= warm:
             times.append((time.perf_counter() - start) * 1e3)
     return statistics.median(times)
@@ -58,7 +68,7 @@ def median_ms(torch, call, runs=RUNS, warm=WARM):
 def eager(torch, name, batch, device):
     """From inputs in pinned memory to outputs in host memory, as a request is."""
     model = settle(torch, name, make(name).eval()).to(device)
-    x = make_input(torch, name, batch, "cpu").pin_memory()
+    x = pinned(torch, make_input(torch, name, batch, "cpu"))
 
     def call():
         y = model(x.to(device, non_blocking=True))
@@ -69,6 +79,8 @@ def eager(torch, name, batch, device):
 def graphs(torch, name, batch, device):
     model = settle(torch, name, make(name).eval()).to(device)
     x, held = make_input(torch, name, batch, "cpu").pin_memory(), make_input(torch, name, batch, device)
+    if device == "cpu":
+        raise RuntimeError("no graphs on the CPU")
     side = torch.cuda.Stream(device)
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -90,9 +102,9 @@ def model_to(torch, name, batch, device):
     """A swap as PyTorch has it: the model in pinned host memory, then `to`, then run."""
     model = settle(torch, name, make(name).eval())
     for p in list(model.parameters()) + list(model.buffers()):
-        p.data = p.data.pin_memory()
+        p.data = pinned(torch, p.data)
     hosts = {k: v.data for k, v in list(model.named_parameters()) + list(model.named_buffers())}
-    x = make_input(torch, name, batch, "cpu").pin_memory()
+    x = pinned(torch, make_input(torch, name, batch, "cpu"))
 
     def call():
         for k, v in list(model.named_parameters()) + list(model.named_buffers()):
@@ -100,7 +112,7 @@ def model_to(torch, name, batch, device):
         y = model(x.to(device, non_blocking=True))
         (y.pooler_output if hasattr(y, "pooler_output") else y).cpu()
     model.to(device)
-    return median_ms(torch, call, runs=10)
+    return median_ms(torch, call, 10)
 
 
 def cpu_offload(torch, name, batch, device):
@@ -108,12 +120,12 @@ def cpu_offload(torch, name, batch, device):
     model = settle(torch, name, make(name).eval())
     offload(model, execution_device=device)
     x = make_input(torch, name, batch, device)
-    return median_ms(torch, lambda: model(x), runs=5, warm=2)
+    return median_ms(torch, lambda: model(x), 5)
 
 
 def fresh_process(torch, name, batch, device):
     code = ("import sys; sys.path.insert(0, %r); import torch, gpu_compare as c; torch.set_grad_enabled(False); "
-            "m = c.settle(torch, %r, c.make(%r).eval()).to(%r); m(c.make_input(torch, %r, %d, %r)); torch.cuda.synchronize()"
+            "m = c.settle(torch, %r, c.make(%r).eval()).to(%r); m(c.make_input(torch, %r, %d, %r)); c.synchronize(torch)"
             % (sys.path[0], name, name, device, name, batch, device))
     times = []
     for _ in range(3):
@@ -166,17 +178,19 @@ def write(path, result):
 
 
 def main():
+    global TYPE, RUNS, WARM
     parser = argparse.ArgumentParser()
     parser.add_argument("device")
     parser.add_argument("out")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16", "f16"), default="f32")
     parser.add_argument("--models", default=",".join(MODELS), help="with commas between; training steps come with all of them")
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--only", default=",".join(f.__name__ for f in WAYS), help="these ways, with commas between")
     args = parser.parse_args()
     import torch
-    if not torch.cuda.is_available():
+    if args.device != "cpu" and not torch.cuda.is_available():
         sys.exit("gpu_compare: PyTorch sees no GPU")
-    global TYPE
+    RUNS, WARM = args.runs, min(WARM, args.runs)
     TYPE = {"bf16": "bfloat16", "f16": "float16"}.get(args.precision, TYPE)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.set_grad_enabled(False)
