@@ -81,8 +81,10 @@ def test_check_counts():
 
 
 def test_check_end_to_end_is_a_step_each():
-    rc, out, _ = gpu_check({"test_end_to_end": 'test "$SY_TEST_FILTER" != "two_hundred*"'}, PART="end-to-end")
+    rc, out, _ = gpu_check({"test_end_to_end": 'echo "[       OK ] one"; test "$SY_TEST_FILTER" != "two_hundred*"'}, PART="end-to-end")
     assert rc == 1 and "FAIL  end-to-end: two_hundred* (exit 1)" in out and out.splitlines()[-1] == "9 passed, 1 failed, 0 skipped", out
+    rc, out, _ = gpu_check({}, PART="end-to-end")
+    assert rc == 1 and "no test ran" in out and out.splitlines()[-1] == "0 passed, 10 failed, 0 skipped", out
 
 
 def test_check_says_what_is_not_there():

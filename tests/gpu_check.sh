@@ -156,18 +156,18 @@ if wanted sanitizer; then
     sanitizer=$(find_sanitizer)
     if [ -z "$sanitizer" ]; then
         skip "sanitizer: memory and race checkers" "no compute-sanitizer on the PATH, nor in ${CUDA_HOME:-/usr/local/cuda} or /opt/nvidia"
-    elif ! "$sanitizer" --error-exitcode 1 "$tests/test_cuda_plugin" --open "$device" >"$log" 2>&1 </dev/null; then
+    elif ! timeout 120 "$sanitizer" --error-exitcode 1 --report-api-errors no "$tests/test_cuda_plugin" --open "$device" >"$log" 2>&1 </dev/null; then
         skip "sanitizer: memory and race checkers" "$sanitizer does not run here: $(tail -n 1 "$log")"
     else
         # What CUDA's calls answer, our own code looks at: tests provoke failures. The suite starts itself again as a second process; the
         # checker follows only the first.
-        step "sanitizer: memcheck, device suite" "$sanitizer" --error-exitcode 1 --report-api-errors no \
+        step "sanitizer: memcheck, device suite" "$sanitizer" --launch-timeout 120 --error-exitcode 1 --report-api-errors no \
             --target-processes application-only "$tests/test_device"
         # The operator table: what the engine's tests compute, each kernel's reads and writes checked; races between a block's threads.
         for tool in memcheck racecheck; do
             for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer "$tests"/test_gpu_train_gradients; do
                 case $test in *.d | *.o) continue ;; esac
-                [ -x "$test" ] && step "sanitizer: $tool, $(basename "$test")" "$sanitizer" --tool $tool --error-exitcode 1 \
+                [ -x "$test" ] && step "sanitizer: $tool, $(basename "$test")" "$sanitizer" --tool $tool --launch-timeout 120 --error-exitcode 1 \
                     --report-api-errors no "$test"
             done
         done

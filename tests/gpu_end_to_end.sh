@@ -16,8 +16,15 @@ SY_TEST_SERVE_POOL=${SY_TEST_SERVE_POOL:-900M}
 SY_BUILD=$1
 export SY_TEST_SERVE_DEVICE SY_TEST_SERVE_POOL SY_BUILD
 failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 for filter in ${3:-$filters}; do
     echo "== $filter on $SY_TEST_SERVE_DEVICE"
-    SY_TEST_FILTER=$filter "$tests/test_end_to_end" || failed=1
+    SY_TEST_FILTER=$filter "$tests/test_end_to_end" >"$log" 2>&1 || failed=1
+    cat "$log"
+    if ! grep -qE '^\[ +(OK|FAILED|SKIPPED) +\] [a-z]' "$log"; then
+        echo "no test ran: none is called $filter, or it did not start"
+        failed=1
+    fi
 done
 exit $failed
