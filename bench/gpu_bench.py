@@ -20,8 +20,12 @@ TRAIN_PRECISIONS = ["f32", "bf16"]
 LARGE = "decoder_8b"
 LARGE_DISK = 24e9  # the file, and its package in bf16
 PRECISIONS = ["f32", "bf16", "f16"]
-PARTS = {"swaps": "every mode in f32", "torch": "PyTorch's side", "narrow": "ready and pipelined in bf16 and f16",
-         "training": "a step of each job", "load": "training under requests", "large": "8 billion weights"}
+PARTS = {"swaps": "ready and pipelined in f32", "torch": "PyTorch's side", "narrow": "the same in bf16 and f16",
+         "training": "a step of each job", "load": "training under requests", "large": "8 billion weights",
+         "modes": "the paper's other ways to swap, in f32"}
+TABLE_MODES = "/(ready|pipelined)/"
+OTHER_MODES = "/(prefix|per_layer|whole|sequential|no_pool|one_process|restart|no_pin|no_ipc|managed)/"
+OTHER_ITERATIONS = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "sched")]
 from server import Server  # noqa: E402
@@ -117,15 +121,16 @@ class Bench:
             for folder in (self.models, self.packages("bf16")):
                 shutil.rmtree(os.path.join(folder, LARGE), ignore_errors=True)
 
-    def swaps(self, model, batch, precision="f32", only="/"):
-        """Counters of each mode, with model, mode, batch, precision."""
+    def swaps(self, model, batch, precision="f32", only=TABLE_MODES):
+        """Counters of each of the modes, with model, mode, batch, precision."""
         self.need_package(model, precision)
         self.need_model("mnist_cnn")
         out = os.path.join(self.folder, "swap.json")
         if os.path.exists(out):
             os.remove(out)
         subprocess.run([self.swap, "--device=" + self.device, "--models=" + self.packages(precision), "--batch=%d" % batch,
-                        "--iterations=%d" % self.iterations, "--benchmark_filter=swap/%s%s" % (model, only),
+                        "--iterations=%d" % (min(self.iterations, OTHER_ITERATIONS) if only == OTHER_MODES else self.iterations),
+                        "--benchmark_filter=swap/%s%s" % (model, only),
                         "--job-model=" + os.path.join(self.models, "mnist_cnn/1/model.onnx"), "--benchmark_out=" + out,
                         "--benchmark_out_format=json"], stdout=sys.stderr, timeout=self.clock.left())
         with open(out) as file:
@@ -333,8 +338,10 @@ def pieces(bench, state, models):
         for batch in (8, 1):
             for model in models:
                 yield "narrow", "%s in %s, batch %d" % (model, precision, batch), lambda m=model, b=batch, p=precision: keep_swaps(
-                    state, bench.swaps(m, b, p, "/(ready|pipelined)/"))
+                    state, bench.swaps(m, b, p))
         yield "torch", precision, lambda p=precision: torch(p)
+    for model in models:
+        yield "modes", model, lambda m=model: keep_swaps(state, bench.swaps(m, 8, only=OTHER_MODES))
     yield "large", LARGE, lambda: state.update(large=bench.large())
 
 
