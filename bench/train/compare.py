@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from networks import NETS, load, make_data, weights_of, write_job
 
 DEFAULT = ("mlp", "cnn", "bilstm", "transformer", "bert_tiny")
-LEARNING_RATE, MOMENTUM = 0.002, 0.9
+OPTIMIZER = {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.9}
 
 
 def read_snapshot(path):
@@ -45,7 +45,7 @@ def read_snapshot(path):
 def train_ours(options, folder, path, net, steps, name="snapshots"):
     """The state after so many steps, and the loss of the last one. With the same name: goes on from there."""
     snapshots = folder / name
-    job = write_job(folder, path, net, LEARNING_RATE, MOMENTUM, max_steps=steps, snapshot={"folder": str(snapshots)})
+    job = write_job(folder, path, net, OPTIMIZER, max_steps=steps, snapshot={"folder": str(snapshots)})
     result = subprocess.run([options.switchyard, "train", job, "--local"], capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"compare: {result.stdout}{result.stderr}")
@@ -63,7 +63,7 @@ class Theirs:
     def __init__(self, net, inputs, labels, weights, momenta=None, at=0):
         self.net, self.at = net, at
         self.module = load(net.make(), weights).train()
-        self.optimizer = torch.optim.SGD(self.module.parameters(), LEARNING_RATE, MOMENTUM)
+        self.optimizer = torch.optim.SGD(self.module.parameters(), OPTIMIZER["learning_rate"], OPTIMIZER["momentum"])
         self.inputs, self.labels = [torch.from_numpy(x) for x in inputs], torch.from_numpy(labels)
         if momenta:
             for p, m in zip(self.module.parameters(), load(net.make(), momenta).parameters()):
@@ -133,7 +133,7 @@ def compare(options, name):
     path = pathlib.Path(options.models) / net.model / "1" / "model.onnx"
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        inputs, labels = make_data(folder, net)
+        inputs, labels = make_data(folder, net, options.steps)
         weights = weights_of(path)
         gradients = first_gradients(net, inputs, labels, weights)
         first, _ = train_ours(options, folder, path, net, 1, "first")

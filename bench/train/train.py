@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Training steps of Switchyard beside PyTorch's: the same networks, weights, batches, optimizer and cores, in turns.
 
-    train.py TRAIN_STEPS MODELS OUT.json [--only NAME]... [--rounds 5] [--steps 4] [--loss-steps 100] [--threads N]
+    train.py TRAIN_STEPS MODELS OUT.json [--only NAME]... [--precision f32|bf16] [--part time|loss] [--rounds 5] [--steps 4] [--loss-steps 100] [--threads N]
 
-A round is some steps of ours, then as many of PyTorch's. OUT.json: a list of {model, precision, batch, ours_ms, pytorch_ms, loss_rel_diff},
-ms being the least of the rounds' medians; f32 rows compare the loss of step --loss-steps, and small networks also have pytorch_loss_rel_diff, that of
-PyTorch's own in one thread, the part that is rounding. The last row has the same job with 200 pauses
-and without: {model: "preempted_200", ratio, equal_bits}.
+OUT.json: a list of {model, precision, batch, ours_ms, pytorch_ms, loss_batch, loss_rel_diff, pytorch_loss_rel_diff}. A round is some steps of ours, then
+as many of PyTorch's; ms is the least of the rounds' medians. The loss is that of step --loss-steps, of batches of loss_batch; the last is the difference
+of PyTorch's own in one thread, the part that is rounding. The last row has the same job with 200 pauses and without:
+{model: "preempted_200", ratio, equal_bits}. With --only, --precision or --part, what was not measured stays in OUT.json as it is.
 """
 import argparse
 import json
@@ -23,7 +23,6 @@ import torch.nn.functional as F
 
 from networks import NETS, load, make_data, weights_of, write_job
 
-LEARNING_RATE, MOMENTUM = 0.002, 0.9
 SMALL = ("transformer", "bert_tiny")  # for compare.py; here only when they are named
 
 
@@ -53,21 +52,17 @@ class Ours:
 
 
 class PyTorch:
-    def __init__(self, net, inputs, labels, batch, is_bf16):
-        self.net, self.is_bf16, self.at, self.batch = net.train(), is_bf16, 0, batch
+    def __init__(self, net, module, inputs, labels, batch, is_bf16):
+        self.net, self.is_bf16, self.at, self.batch = module.train(), is_bf16, 0, batch
         self.inputs, self.labels = [torch.from_numpy(x) for x in inputs], torch.from_numpy(labels)
         if self.inputs[0].dim() == 4:
             self.net = self.net.to(memory_format=torch.channels_last)
             self.inputs[0] = self.inputs[0].contiguous(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), LEARNING_RATE, MOMENTUM)
-
-    def loss_alone(self, n):
-        """The loss of step n in one thread."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        loss = self.run(n)[1][-1]
-        torch.set_num_threads(threads)
-        return loss
+        options = {("lr" if key == "learning_rate" else key): value for key, value in net.optimizer.items() if key != "kind"}
+        if net.optimizer["kind"] == "adamw":
+            self.optimizer = torch.optim.AdamW(self.net.parameters(), fused=True, **options)
+        else:
+            self.optimizer = torch.optim.SGD(self.net.parameters(), **options)
 
     def step(self):
         begin = self.at * self.batch % len(self.labels)
@@ -91,36 +86,65 @@ class PyTorch:
 
 # ---- a row ----------------------------------------------------------------------------------------------------
 
-def bench(options, name, precision):
-    net = NETS[name]
-    path = pathlib.Path(options.models) / net.model / "1" / "model.onnx"
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        inputs, labels = make_data(folder, net)
-        theirs = PyTorch(load(net.make(), weights_of(path)), inputs, labels, net.batch, precision == "bf16")
-        ours = Ours(options, write_job(folder, path, net, LEARNING_RATE, MOMENTUM, precision=precision))
-        least, difference, own, done = [float("inf")] * 2, None, None, 0
-        wanted = options.loss_steps if precision == "f32" else 0
-        n_rounds = max(options.rounds, -(-wanted // options.steps))
-        for i in range(n_rounds):
-            results = [side.run(options.steps) for side in (ours, theirs)]
-            done += options.steps
+class Row:
+    """What a row needs, in a folder of its own."""
+
+    def __init__(self, options, folder, name, precision, batch, n_batches):
+        self.options, self.net, self.precision, self.batch = options, NETS[name], precision, batch
+        self.path = pathlib.Path(options.models) / self.net.model / "1" / "model.onnx"
+        self.data = make_data(folder, self.net, n_batches, batch)
+        self.job = write_job(folder, self.path, self.net, self.net.optimizer, batch, precision=precision)
+
+    def ours(self):
+        return Ours(self.options, self.job)
+
+    def pytorch(self):
+        module = load(self.net.make(), weights_of(self.path))
+        return PyTorch(self.net, module, *self.data, self.batch, self.precision == "bf16")
+
+
+def bench_time(options, name, precision):
+    with tempfile.TemporaryDirectory() as folder:
+        row = Row(options, pathlib.Path(folder), name, precision, NETS[name].batch, 4)
+        sides, least = (row.ours(), row.pytorch()), [float("inf")] * 2
+        for i in range(options.rounds):
+            results = [side.run(options.steps)[0] for side in sides]
             if i > 0:  # the first warms up
-                least = [min(m, statistics.median(times)) for m, (times, _) in zip(least, results)]
-            if difference is None and wanted and done >= wanted:
-                at = options.steps - 1 - (done - wanted)
-                a, b = results[0][1][at], results[1][1][at]
-                difference, reached = abs(a - b) / abs(b), b
-            print(f"\r\033[K{name} {precision}: round {i + 1} of {n_rounds}, ms a step ours {least[0]:.2f}, PyTorch "
+                least = [min(m, statistics.median(times)) for m, times in zip(least, results)]
+            print(f"\r\033[K{name} {precision}: round {i + 1} of {options.rounds}, ms a step ours {least[0]:.2f}, PyTorch "
                   f"{least[1]:.2f}, ratio {least[0] / least[1] if i else float('nan'):.3f}", end="", flush=True)
+        sides[0].close()
+    print()
+    return {"ours_ms": least[0], "pytorch_ms": least[1]}
+
+
+def bench_loss(options, name, precision):
+    """Each side by itself, one after the other: nothing here is timed."""
+    batch, n, losses = NETS[name].loss_batch, options.loss_steps, []
+    with tempfile.TemporaryDirectory() as folder:
+        row = Row(options, pathlib.Path(folder), name, precision, batch, n)
+        ours = row.ours()
+        losses.append(ours.run(n)[1][-1])
         ours.close()
-        if difference is not None and least[1] * wanted < 20e3:
-            alone = PyTorch(load(net.make(), weights_of(path)), inputs, labels, net.batch, False).loss_alone(wanted)
-            own = abs(alone - reached) / abs(reached)
-    print(f", loss differs by {difference:.2g}" if difference is not None else "", end="")
-    print(f", PyTorch's in one thread by {own:.2g}" if own is not None else "")
-    return {"model": name, "precision": precision, "batch": net.batch, "ours_ms": least[0], "pytorch_ms": least[1],
-            "loss_rel_diff": difference, "pytorch_loss_rel_diff": own}
+        for threads in (options.threads, 1):
+            torch.set_num_threads(threads)
+            steps = row.pytorch().run(n)[1]
+            losses.append(steps[-1])
+        torch.set_num_threads(options.threads)
+    ours, theirs, alone = losses
+    difference, own = abs(ours - theirs) / abs(theirs), abs(alone - theirs) / abs(theirs)
+    print(f"{name} {precision}: PyTorch's loss {steps[0]:.5f}, after {n} steps of {batch}: {theirs:.5f}; ours differs by {difference:.2g}, PyTorch's in "
+          f"one thread by {own:.2g}", flush=True)
+    return {"loss_batch": batch, "loss_rel_diff": difference, "pytorch_loss_rel_diff": own}
+
+
+def bench(options, name, precision):
+    row = {"model": name, "precision": precision, "batch": NETS[name].batch}
+    if options.part != "loss":
+        row |= bench_time(options, name, precision)
+    if options.part != "time":
+        row |= bench_loss(options, name, precision)
+    return row
 
 
 def bench_preempted(options, n=300, pauses=200, parts=25):
@@ -129,8 +153,8 @@ def bench_preempted(options, n=300, pauses=200, parts=25):
     path = pathlib.Path(options.models) / net.model / "1" / "model.onnx"
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        make_data(folder, net)
-        job = write_job(folder, path, net, LEARNING_RATE, MOMENTUM)
+        make_data(folder, net, 4)
+        job = write_job(folder, path, net, net.optimizer)
         sides, orders = [Ours(options, job), Ours(options, job)], (f"run {n // parts}", f"preempt {n // parts} {pauses // parts}")
         ratios, times = [], [[], []]
         for part in range(parts):
@@ -150,12 +174,22 @@ def bench_preempted(options, n=300, pauses=200, parts=25):
             "equal_bits": hashes[0] == hashes[1]}
 
 
+def merge(old, new):
+    """What was measured now, in its row or in one of its own."""
+    rows = {(row["model"], row["precision"]): row for row in old}
+    for row in new:
+        rows.setdefault((row["model"], row["precision"]), {}).update(row)
+    return list(rows.values())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train_steps")
     parser.add_argument("models")
     parser.add_argument("out")
     parser.add_argument("--only", action="append", choices=[*NETS, "preempted"])
+    parser.add_argument("--precision", choices=["f32", "bf16"])
+    parser.add_argument("--part", choices=["time", "loss"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--loss-steps", type=int, default=100)
@@ -164,13 +198,15 @@ def main():
     torch.set_num_threads(options.threads)
     print(f"PyTorch {torch.__version__}, {options.threads} threads on cores {sorted(os.sched_getaffinity(0))}", flush=True)
     rows = [bench(options, name, precision) for name, net in NETS.items() for precision in net.precisions
-            if (name in options.only if options.only else name not in SMALL)]
-    if not options.only or "preempted" in options.only:
+            if (name in options.only if options.only else name not in SMALL) and options.precision in (None, precision)]
+    if "preempted" in options.only if options.only else not options.part:
         rows.append(bench_preempted(options))
     for row in rows:
         row["pytorch"] = torch.__version__
     out = pathlib.Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
+    if (options.only or options.part or options.precision) and out.exists():
+        rows = merge(json.loads(out.read_text()), rows)
     out.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"written: {out}")
 
