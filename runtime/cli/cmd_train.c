@@ -313,5 +313,7 @@ int sy_cmd_train(int argc, char **argv)
         return status - 1;
     if (!order.path == (order.stop < 0))
         return sy_cli_usage("train takes a job file, or --stop JOB; see switchyard train --help");
+    if (order.path && (order.is_local || order.wants_explanation))
+        sy_local_job_bound_spinning(argv - 1);
     return order.path ? start(&order, &w) : stop(&order);
 }

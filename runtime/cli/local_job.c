@@ -1,13 +1,25 @@
 #include "runtime/cli/local_job.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 #define HUGE_PAGE (2ull << 20)
+
+void sy_local_job_bound_spinning(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+        return;
+    setenv("GOMP_SPINCOUNT", "20000", 1);
+    execv("/proc/self/exe", argv);
+    sy_log_warn("train", "threads spin for longer: /proc/self/exe: %s", strerror(errno));
+}
 
 int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job)
 {

@@ -14,6 +14,11 @@ struct sy_local_job {
     uint64_t memory_bytes;
 };
 
+/* The engine's threads wait for each other by spinning, which starves them where others want the cores too: they are to sleep after less than a
+ * millisecond, as a server's workers do. libgomp reads that when it is loaded, so the process begins again, `argv` being its whole command
+ * line; it returns in the new one, and where the environment says already how threads wait. */
+void sy_local_job_bound_spinning(char **argv);
+
 /* Memory, model, data, and the newest snapshot. Finish also after a failure. */
 int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job);
 void sy_local_job_finish(struct sy_local_job *job);
