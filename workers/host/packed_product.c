@@ -6,7 +6,7 @@
 #include "workers/host/clones.h"
 
 /* A panel: PANEL columns of the matrix, all k of them behind each other; the last one is filled up with zeros. */
-enum { LANES = 16, VECTORS = 2, PANEL = LANES * VECTORS, ROWS = 4 };
+enum { PANEL = SY_PACKED_COLUMNS, LANES = 16, VECTORS = PANEL / LANES, ROWS = 4 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 

@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Columns are packed by so many: a product of some of them begins at a multiple, at sy_packed_floats(first, k). */
+#define SY_PACKED_COLUMNS 32
+
 /* Floats of a packed matrix of k rows and n columns. */
 int64_t sy_packed_floats(int64_t n, int64_t k);
 /* Element (i, j) of the matrix is b[i * row + j * column]. */

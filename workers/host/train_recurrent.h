@@ -7,7 +7,9 @@
  *   inputs [S, B, I]  --W-->  gates [S, B, G H]  --curves-->  states h, c [S + 1, B, H], the first is the initial one
  *   backward: d gates [S, B, G H] step by step, then each weight's gradient in one product a piece
  *
- * Sequences know nothing of each other: a thread takes some of them through all steps of a piece and meets nobody on the way. */
+ * Sequences know nothing of each other: a thread takes some of them through all steps of a piece and meets nobody on the way. Where there are
+ * not half as many sequences as threads, and the weights are many, the products of a step are split instead: all threads make each, its
+ * columns shared out, and meet before and behind it; the first thread alone does the rest. The bits are the same either way. */
 #ifndef SY_WORKERS_HOST_TRAIN_RECURRENT_H
 #define SY_WORKERS_HOST_TRAIN_RECURRENT_H
 
@@ -58,8 +60,21 @@ int64_t sy_tr_recurrent_row(const struct cell *c, const int32_t *lengths, int64_
 void sy_tr_recurrent_start(float *to, const float *from, const struct cell *c);
 /* Columns of the gates that the first product of a step makes: all of them, or two thirds (GRU). */
 int64_t sy_tr_recurrent_first(const struct cell *c);
-/* Sequences of thread `part`. */
-void sy_tr_recurrent_share(const struct cell *c, int part, int parts, int64_t *from, int64_t *to);
+/* What a thread does of a step: products of the sequences [from, to), curves of [from, own). */
+struct share {
+    int64_t from, to, own;
+    bool splits; /* products, with the other threads */
+};
+
+/* Fewer weights than these are multiplied with faster than two threads meet twice. Tests make it small. */
+extern int64_t sy_tr_recurrent_split_floats;
+
+/* That of the calling thread, inside a parallel region. */
+struct share sy_tr_recurrent_share(const struct cell *c);
+/* c [rows, n] = a [rows, k] times a packed matrix, or (adds) plus that. Splits: all threads of the region call it. */
+void sy_tr_recurrent_step_product(bool splits, bool adds, int64_t rows, int64_t n, int64_t k,
+                                  const float *a, int64_t lda, const float *packed, float *c,
+                                  int64_t ldc);
 /* c = op(a) op(b) + beta c: row-major, m x n, all threads. */
 int sy_tr_recurrent_product(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a,
                             int64_t lda, const float *b, int64_t ldb, float beta, float *c,

@@ -22,46 +22,49 @@ struct pass {
 
 /* ---- steps -------------------------------------------------------------------------------------------- */
 
-static void gru_back_step(const struct pass *p, int64_t s, int64_t from, int64_t to)
+static void gru_back_step(const struct pass *p, int64_t s, const struct share *q)
 {
     const struct cell *c = p->c;
     const struct room *r = p->r;
-    int64_t n = c->hidden, width = 3 * n, at = s * c->batch + from, rows = to - from;
+    int64_t n = c->hidden, width = 3 * n, at = s * c->batch + q->from, rows = q->to - q->from;
+    int64_t own = q->own - q->from;
     const float *g = r->gates + at * width, *h = r->h + at * n, *extra = r->c + at * n;
     const float *third = r->packed + sy_packed_floats(n, 2 * n);
     float *dg = r->dgates + at * width, *dg_h = r->dgates_h + at * width;
-    float *dh = r->dh + from * n, *d = r->swap + from * n;
-    for (int64_t b = 0; b < rows; b++)
+    float *dh = r->dh + q->from * n, *d = r->swap + q->from * n;
+    for (int64_t b = 0; b < own; b++)
         sy_cell_gru_back(g + b * width, h + b * n, extra + b * n, dh + b * n, dg + b * width,
                          dg_h + b * width, n, c->resets_late);
     if (c->resets_late)
-        sy_packed_product(true, rows, n, n, dg_h + 2 * n, width, third, dh, n);
+        sy_tr_recurrent_step_product(q->splits, true, rows, n, n, dg_h + 2 * n, width, third, dh,
+                                     n);
     else
-        sy_packed_product(false, rows, n, n, dg + 2 * n, width, third, d, n);
-    for (int64_t b = 0; !c->resets_late && b < rows; b++)
+        sy_tr_recurrent_step_product(q->splits, false, rows, n, n, dg + 2 * n, width, third, d, n);
+    for (int64_t b = 0; !c->resets_late && b < own; b++)
         sy_cell_gru_back_early(g + b * width, h + b * n, d + b * n, dh + b * n, dg + b * width,
                                dg_h + b * width, n);
-    sy_packed_product(true, rows, n, 2 * n, dg_h, width, r->packed, dh, n);
+    sy_tr_recurrent_step_product(q->splits, true, rows, n, 2 * n, dg_h, width, r->packed, dh, n);
 }
 
-static void back_step(const struct pass *p, int64_t s, int64_t from, int64_t to)
+static void back_step(const struct pass *p, int64_t s, const struct share *q)
 {
     const struct cell *c = p->c;
     const struct room *r = p->r;
-    int64_t n = c->hidden, width = c->gates * n, at = s * c->batch + from, next = at + c->batch;
+    int64_t n = c->hidden, width = c->gates * n, at = s * c->batch + q->from, next = at + c->batch;
     const float *g = r->gates + at * width;
-    float *dg = r->dgates + at * width, *dh = r->dh + from * n, *dc = r->dc + from * n;
+    float *dg = r->dgates + at * width, *dh = r->dh + q->from * n, *dc = r->dc + q->from * n;
     if (c->op == SY_OP_GRU) {
-        gru_back_step(p, s, from, to);
+        gru_back_step(p, s, q);
         return;
     }
-    for (int64_t b = 0; b < to - from; b++)
+    for (int64_t b = 0; b < q->own - q->from; b++)
         if (c->op == SY_OP_LSTM)
             sy_cell_lstm_back(g + b * width, r->c + (at + b) * n, r->c + (next + b) * n, dh + b * n,
                               dc + b * n, dg + b * width, n);
         else
             sy_cell_rnn_back(g + b * n, dh + b * n, dg + b * n, n);
-    sy_packed_product(false, to - from, n, width, dg, width, r->packed, dh, n);
+    sy_tr_recurrent_step_product(q->splits, false, q->to - q->from, n, width, dg, width, r->packed,
+                                 dh, n);
 }
 
 /* Before step s: the result's gradient joins; what a sequence that has ended passes through is put aside. */
@@ -104,12 +107,11 @@ static void run_steps(const struct pass *p, struct stretch at)
 {
 #pragma omp parallel
     {
-        int64_t from, to;
-        sy_tr_recurrent_share(p->c, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
-        for (int64_t s = at.end - 1; from < to && s >= at.begin; s--) {
-            join_step(p, s, from, to);
-            back_step(p, s, from, to);
-            pass_ended(p, s, from, to);
+        struct share q = sy_tr_recurrent_share(p->c);
+        for (int64_t s = at.end - 1; q.from < q.to && s >= at.begin; s--) {
+            join_step(p, s, q.from, q.own);
+            back_step(p, s, &q);
+            pass_ended(p, s, q.from, q.own);
         }
     }
 }

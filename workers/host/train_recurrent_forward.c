@@ -62,13 +62,37 @@ int64_t sy_tr_recurrent_row(const struct cell *c, const int32_t *lengths, int64_
     return s >= n ? -1 : (c->is_reverse ? n - 1 - s : s) * c->batch + b;
 }
 
-void sy_tr_recurrent_share(const struct cell *c, int part, int parts, int64_t *from, int64_t *to)
+int64_t sy_tr_recurrent_split_floats = 1 << 18; /* 20 us on one core */
+
+struct share sy_tr_recurrent_share(const struct cell *c)
 {
+    int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
     int64_t width = (c->batch + parts - 1) / parts;
+    if (2 * c->batch <= parts &&
+        sy_tr_recurrent_first(c) * c->hidden >= sy_tr_recurrent_split_floats)
+        return (struct share){.to = c->batch, .own = part ? 0 : c->batch, .splits = true};
     if (c->batch >= 4 * parts)
         width = SY_ALIGN_UP(width, 4); /* as products take them */
-    *from = SY_MIN(part * width, c->batch);
-    *to = SY_MIN(*from + width, c->batch);
+    int64_t from = SY_MIN(part * width, c->batch), to = SY_MIN(from + width, c->batch);
+    return (struct share){from, to, to, false};
+}
+
+void sy_tr_recurrent_step_product(bool splits, bool adds, int64_t rows, int64_t n, int64_t k,
+                                  const float *a, int64_t lda, const float *packed, float *c,
+                                  int64_t ldc)
+{
+    if (!splits) {
+        sy_packed_product(adds, rows, n, k, a, lda, packed, c, ldc);
+        return;
+    }
+    int64_t parts = omp_get_num_threads();
+    int64_t width = SY_ALIGN_UP((n + parts - 1) / parts, SY_PACKED_COLUMNS);
+    int64_t from = omp_get_thread_num() * width, to = SY_MIN(from + width, n);
+#pragma omp barrier
+    if (from < to)
+        sy_packed_product(adds, rows, to - from, k, a, lda, packed + sy_packed_floats(from, k),
+                          c + from, ldc);
+#pragma omp barrier
 }
 
 int sy_tr_recurrent_product(char ta, char tb, int64_t m, int64_t n, int64_t k, const float *a,
@@ -146,17 +170,18 @@ struct pass {
 };
 
 /* Gates of step s of sequences [from, to) from the state before it. */
-static void gru_step(const struct pass *p, int64_t s, int64_t from, int64_t to)
+static void gru_step(const struct pass *p, int64_t s, const struct share *q)
 {
     const struct cell *c = p->c;
     const struct room *r = p->r;
-    int64_t n = c->hidden, at = s * c->batch + from, next = at + c->batch, rows = to - from;
+    int64_t n = c->hidden, at = s * c->batch + q->from, next = at + c->batch;
+    int64_t rows = q->to - q->from, own = q->own - q->from;
     float *g = r->gates + at * 3 * n, *h = r->h + at * n, *extra = r->c + at * n;
     const float *third = r->packed + sy_packed_floats(2 * n, n);
-    sy_packed_product(true, rows, 2 * n, n, h, n, r->packed, g, 3 * n);
+    sy_tr_recurrent_step_product(q->splits, true, rows, 2 * n, n, h, n, r->packed, g, 3 * n);
     if (c->resets_late)
-        sy_packed_product(false, rows, n, n, h, n, third, extra, n);
-    for (int64_t b = 0; b < rows; b++) {
+        sy_tr_recurrent_step_product(q->splits, false, rows, n, n, h, n, third, extra, n);
+    for (int64_t b = 0; b < own; b++) {
         if (!c->resets_late) {
             sy_cell_gru_gates(g + b * 3 * n, h + b * n, extra + b * n, n);
             continue;
@@ -167,23 +192,24 @@ static void gru_step(const struct pass *p, int64_t s, int64_t from, int64_t to)
     }
     if (c->resets_late)
         return;
-    sy_packed_product(true, rows, n, n, extra, n, third, g + 2 * n, 3 * n);
-    for (int64_t b = 0; b < rows; b++)
+    sy_tr_recurrent_step_product(q->splits, true, rows, n, n, extra, n, third, g + 2 * n, 3 * n);
+    for (int64_t b = 0; b < own; b++)
         sy_cell_gru_end(g + b * 3 * n, h + b * n, r->h + (next + b) * n, n);
 }
 
-static void forward_step(const struct pass *p, int64_t s, int64_t from, int64_t to)
+static void forward_step(const struct pass *p, int64_t s, const struct share *q)
 {
     const struct cell *c = p->c;
     const struct room *r = p->r;
-    int64_t n = c->hidden, width = c->gates * n, at = s * c->batch + from, next = at + c->batch;
+    int64_t n = c->hidden, width = c->gates * n, at = s * c->batch + q->from, next = at + c->batch;
     float *g = r->gates + at * width, *h = r->h + at * n;
     if (c->op == SY_OP_GRU) {
-        gru_step(p, s, from, to);
+        gru_step(p, s, q);
         return;
     }
-    sy_packed_product(true, to - from, width, n, h, n, r->packed, g, width);
-    for (int64_t b = 0; b < to - from; b++) {
+    sy_tr_recurrent_step_product(q->splits, true, q->to - q->from, width, n, h, n, r->packed, g,
+                                 width);
+    for (int64_t b = 0; b < q->own - q->from; b++) {
         if (c->op == SY_OP_LSTM)
             sy_cell_lstm(g + b * width, r->c + (at + b) * n, r->c + (next + b) * n,
                          r->h + (next + b) * n, n);
@@ -219,11 +245,10 @@ static void run_steps(const struct pass *p, struct stretch at)
 {
 #pragma omp parallel
     {
-        int64_t from, to;
-        sy_tr_recurrent_share(p->c, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
-        for (int64_t s = at.begin; from < to && s < at.end; s++) {
-            forward_step(p, s, from, to);
-            carry(p, s, from, to);
+        struct share q = sy_tr_recurrent_share(p->c);
+        for (int64_t s = at.begin; q.from < q.to && s < at.end; s++) {
+            forward_step(p, s, &q);
+            carry(p, s, q.from, q.own);
         }
     }
 }
