@@ -31,9 +31,18 @@ struct cursor {
     const char *path, *at, *end;
 };
 
+/* Whole numbers without a type here are read as wider ones. */
+static const struct {
+    const char *text; /* behind the byte order */
+    enum sy_dtype dtype;
+} wider[] = {
+    {"u2", SY_DTYPE_I32}, {"i2", SY_DTYPE_I32}, {"u4", SY_DTYPE_I64}, {"u8", SY_DTYPE_I64}};
+
 struct header {
     struct sy_npy npy;
-    bool column_major;
+    size_t element_bytes; /* in the file */
+    bool is_big_endian, is_signed, is_unsigned_64;
+    bool is_column_major;
     unsigned seen; /* a bit for each key */
 };
 
@@ -77,6 +86,28 @@ static int take_text(struct cursor *c, char *to, size_t room)
     return SY_OK;
 }
 
+/* The element's type in this machine's byte order, with the file's size and order. */
+static void find_type(const char *text, struct header *h)
+{
+    char little[16];
+
+    snprintf(little, sizeof little, "%s", text);
+    h->is_big_endian = little[0] == '>';
+    if (h->is_big_endian)
+        little[0] = '<';
+    for (size_t i = 0; i < SY_ARRAY_LEN(descriptions); i++)
+        if (strcmp(descriptions[i].text, little) == 0)
+            h->npy.dtype = descriptions[i].dtype;
+    h->element_bytes = sy_dtype_bytes(h->npy.dtype);
+    for (size_t i = 0; i < SY_ARRAY_LEN(wider); i++)
+        if (little[0] == '<' && strcmp(wider[i].text, little + 1) == 0) {
+            h->npy.dtype = wider[i].dtype;
+            h->element_bytes = (size_t)(little[2] - '0');
+            h->is_signed = little[1] == 'i';
+            h->is_unsigned_64 = h->element_bytes == 8;
+        }
+}
+
 static int read_descr(struct cursor *c, struct header *h)
 {
     char text[16];
@@ -86,21 +117,19 @@ static int read_descr(struct cursor *c, struct header *h)
         return sy_error_set(SY_EUNSUPPORTED, "%s: an array of records; one of numbers is needed",
                             c->path);
     SY_TRY(take_text(c, text, sizeof(text)));
-    for (size_t i = 0; i < SY_ARRAY_LEN(descriptions); i++)
-        if (strcmp(descriptions[i].text, text) == 0)
-            h->npy.dtype = descriptions[i].dtype;
+    find_type(text, h);
     if (h->npy.dtype == SY_DTYPE_NONE)
         return sy_error_set(SY_EUNSUPPORTED,
-                            "%s: element type '%s'; save it as float32, float64, float16, int64, "
-                            "int32, int8, uint8 or bool, little-endian",
+                            "%s: element type '%s'; save it as float32, float64, float16, a whole "
+                            "number of 8 to 64 bits or bool",
                             c->path, text);
     return SY_OK;
 }
 
 static int read_order(struct cursor *c, struct header *h)
 {
-    h->column_major = take(c, "True");
-    if (!h->column_major && !take(c, "False"))
+    h->is_column_major = take(c, "True");
+    if (!h->is_column_major && !take(c, "False"))
         return bad(c, "has a fortran_order that is neither True nor False");
     return SY_OK;
 }
@@ -213,43 +242,66 @@ static int count_bytes(const char *path, struct sy_npy *npy)
     return SY_OK;
 }
 
-/* Column-major to row-major: walks the target in order, keeping the source's offset. */
-static void transpose(const struct sy_npy *npy, const unsigned char *from)
+/* False: a number that the wider type does not hold either. */
+static bool take_element(const struct header *h, const unsigned char *from, unsigned char *to)
+{
+    size_t bytes = sy_dtype_bytes(h->npy.dtype), n = h->element_bytes;
+    unsigned char little[8];
+
+    for (size_t i = 0; i < n; i++)
+        little[i] = from[h->is_big_endian ? n - 1 - i : i];
+    memcpy(to, little, n);
+    memset(to + n, h->is_signed && little[n - 1] & 0x80 ? 0xff : 0, bytes - n);
+    return !h->is_unsigned_64 || !(little[n - 1] & 0x80);
+}
+
+/* Element by element, column-major to row-major: walks the target in order, keeping the source's index. */
+static int convert(const struct cursor *c, const struct header *h, const unsigned char *from,
+                   struct sy_npy *npy)
 {
     size_t size = sy_dtype_bytes(npy->dtype), n = npy->bytes / size;
     int64_t index[SY_MAX_RANK] = {0};
     unsigned char *to = npy->data;
 
     for (size_t i = 0; i < n; i++) {
-        size_t at = 0;
+        size_t at = h->is_column_major ? 0 : i;
 
-        for (int d = npy->rank - 1; d >= 0; d--)
+        for (int d = npy->rank - 1; h->is_column_major && d >= 0; d--)
             at = at * (size_t)npy->dims[d] + (size_t)index[d];
-        memcpy(to + i * size, from + at * size, size);
+        if (!take_element(h, from + at * h->element_bytes, to + i * size))
+            return sy_error_set(SY_EUNSUPPORTED, "%s: element %zu is over 2^63 - 1", c->path, i);
         for (int d = npy->rank - 1; d >= 0 && ++index[d] == npy->dims[d]; d--)
             index[d] = 0;
     }
+    return SY_OK;
 }
 
 static int take_data(const struct cursor *c, const struct header *h, const unsigned char *file,
                      size_t file_bytes, struct sy_npy *out)
 {
-    size_t start = (size_t)(c->end - (const char *)file);
+    size_t start = (size_t)(c->end - (const char *)file), bytes;
     struct sy_npy npy = h->npy;
+    bool is_as_here = h->element_bytes == sy_dtype_bytes(npy.dtype) && !h->is_big_endian &&
+                      !h->is_unsigned_64 && !(h->is_column_major && npy.rank > 1);
+    int status = SY_OK;
 
-    if (file_bytes - start != npy.bytes)
+    bytes = npy.bytes / sy_dtype_bytes(npy.dtype) * h->element_bytes;
+    if (file_bytes - start != bytes)
         return sy_error_set(SY_ECORRUPT, "%s: its shape needs %zu bytes of data, the file has %zu",
-                            c->path, npy.bytes, file_bytes - start);
+                            c->path, bytes, file_bytes - start);
     npy.data = malloc(npy.bytes + 1);
     if (!npy.data)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the %zu bytes of %s", npy.bytes,
                             c->path);
-    if (h->column_major && npy.rank > 1)
-        transpose(&npy, file + start);
-    else
+    if (is_as_here)
         memcpy(npy.data, file + start, npy.bytes);
-    *out = npy;
-    return SY_OK;
+    else
+        status = convert(c, h, file + start, &npy);
+    if (status < 0)
+        free(npy.data);
+    else
+        *out = npy;
+    return status;
 }
 
 int sy_npy_read(const char *path, struct sy_npy *out)

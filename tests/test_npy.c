@@ -121,6 +121,52 @@ static void column_major_comes_out_row_major(void **state)
     sy_npy_finish(&npy);
 }
 
+/* What a machine of the other byte order wrote, and whole numbers of other sizes. */
+static void other_types_come_out_as_those_here(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *descr;
+        size_t bytes; /* of two elements */
+        const char data[17];
+        enum sy_dtype dtype;
+        double wanted[2];
+    } cases[] = {
+        {">f4", 8, "\x3f\x80\0\0\xc0\0\0\0", SY_DTYPE_F32, {1, -2}},
+        {">f8", 16, "\x3f\xf0\0\0\0\0\0\0\xc0\0\0\0\0\0\0\0", SY_DTYPE_F64, {1, -2}},
+        {">i4", 8, "\0\0\1\2\xff\xff\xff\xfe", SY_DTYPE_I32, {258, -2}},
+        {"<u2", 4, "\1\2\xff\xff", SY_DTYPE_I32, {513, 65535}},
+        {">u2", 4, "\1\2\xff\xff", SY_DTYPE_I32, {258, 65535}},
+        {"<i2", 4, "\1\2\xfe\xff", SY_DTYPE_I32, {513, -2}},
+        {"<u4", 8, "\1\0\0\0\xff\xff\xff\xff", SY_DTYPE_I64, {1, 4294967295.0}},
+        {"<u8", 16, "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x40", SY_DTYPE_I64, {1, 0x1p62}},
+        {">i8", 16, "\0\0\0\0\0\0\1\2\xff\xff\xff\xff\xff\xff\xff\xfe", SY_DTYPE_I64, {258, -2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int is_column_major = 0; is_column_major < 2; is_column_major++) {
+            char dictionary[128];
+            struct sy_npy npy;
+            snprintf(dictionary, sizeof dictionary,
+                     "{'descr': '%s', 'fortran_order': %s, 'shape': (1, 2)}", cases[i].descr,
+                     is_column_major ? "True" : "False");
+            assert_int_equal(read_composed(1, dictionary, cases[i].data, cases[i].bytes, &npy),
+                             SY_OK);
+            assert_int_equal(npy.dtype, cases[i].dtype);
+            for (int e = 0; e < 2; e++) {
+                double got = npy.dtype == SY_DTYPE_F32   ? ((float *)npy.data)[e]
+                             : npy.dtype == SY_DTYPE_F64 ? ((double *)npy.data)[e]
+                             : npy.dtype == SY_DTYPE_I32 ? ((int32_t *)npy.data)[e]
+                                                         : (double)((int64_t *)npy.data)[e];
+                assert_true(got == cases[i].wanted[e]);
+            }
+            sy_npy_finish(&npy);
+        }
+    struct sy_npy npy;
+    assert_int_equal(read_composed(1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,)}",
+                                   "\0\0\0\0\0\0\0\x80", 8, &npy),
+                     SY_EUNSUPPORTED);
+    assert_non_null(strstr(sy_error_text(), "2^63"));
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -129,7 +175,10 @@ static void refuses(void **state)
         size_t bytes;
         int status;
     } cases[] = {
-        {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", 4, SY_EUNSUPPORTED},
+        {"{'descr': '=f4', 'fortran_order': False, 'shape': (1,)}", 4, SY_EUNSUPPORTED},
+        {"{'descr': '>f3', 'fortran_order': False, 'shape': (1,)}", 3, SY_EUNSUPPORTED},
+        {"{'descr': '|u2', 'fortran_order': False, 'shape': (1,)}", 2, SY_EUNSUPPORTED},
+        {"{'descr': '<u2', 'fortran_order': False, 'shape': (2,)}", 8, SY_ECORRUPT},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", 8, SY_EUNSUPPORTED},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", 8, SY_EUNSUPPORTED},
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4, SY_EUNSUPPORTED},
@@ -223,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_what_numpy_writes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(column_major_comes_out_row_major, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_types_come_out_as_those_here, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files, set_up, tear_down),
