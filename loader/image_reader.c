@@ -61,6 +61,41 @@ static void jpeg_warning(j_common_ptr info, int level)
         jpeg_fatal(info);
 }
 
+/* A row of what is left of the white after the inks; Adobe's files have it as that, others have the inks. */
+static void mix_inks(const unsigned char *inks, bool is_inverted, struct sy_image *image,
+                     uint32_t row)
+{
+    uint8_t *to = image->pixels + (size_t)row * image->width * image->channels;
+    for (uint32_t x = 0; x < image->width; x++, inks += 4, to += image->channels) {
+        unsigned rgb[3];
+        for (int i = 0; i < 3; i++)
+            rgb[i] = (is_inverted ? inks[i] * inks[3] : (255u - inks[i]) * (255u - inks[3])) / 255u;
+        if (image->channels == 3)
+            for (int i = 0; i < 3; i++)
+                to[i] = (uint8_t)rgb[i];
+        else /* libjpeg's grey */
+            to[0] = (uint8_t)((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+    }
+}
+
+static int decode_cmyk(struct jpeg_decompress_struct *info, const char *path,
+                       struct sy_image *image)
+{
+    info->out_color_space = JCS_CMYK;
+    jpeg_start_decompress(info);
+    /* libjpeg's own memory: it goes with `info` when a broken file jumps out of here. */
+    JSAMPARRAY row = info->mem->alloc_sarray((j_common_ptr)info, JPOOL_IMAGE, 4 * image->width, 1);
+    if (info->output_components != 4)
+        return sy_error_set(SY_EUNSUPPORTED, "image '%s' has %d inks; four are read", path,
+                            info->output_components);
+    while (info->output_scanline < info->output_height) {
+        jpeg_read_scanlines(info, row, 1);
+        mix_inks(row[0], info->saw_Adobe_marker, image, info->output_scanline - 1);
+    }
+    jpeg_finish_decompress(info);
+    return SY_OK;
+}
+
 static int decode_jpeg(struct jpeg_decompress_struct *info, const char *path,
                        struct sy_image *image)
 {
@@ -71,7 +106,7 @@ static int decode_jpeg(struct jpeg_decompress_struct *info, const char *path,
     if (!image->channels)
         return SY_OK;
     if (info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK)
-        return sy_error_set(SY_EUNSUPPORTED, "image '%s' is CMYK; convert it to RGB", path);
+        return decode_cmyk(info, path, image);
     info->out_color_space = image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_start_decompress(info);
     while (info->output_scanline < info->output_height) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -146,6 +147,44 @@ static void test_npy(void **state)
                   "x.npy");
 }
 
+/* What cannot be learnt from is named when its sample is wanted, float64 beyond float32 too; a label that is a value, at the start. */
+static void test_npy_not_finite(void **state)
+{
+    (void)state;
+    double values[4][2] = {{0, 1}, {2, 3}, {4, NAN}, {1e39, 7}};
+    float input[2];
+    int32_t label;
+    struct sy_data_want want = want_numbers(2, 3);
+    struct sy_train_data data;
+    sy_npy_write(path_of("n.npy"), SY_DTYPE_F64, 2, (const int64_t[]){4, 2}, values);
+    sy_npy_write(path_of("l.npy"), SY_DTYPE_I64, 1, (const int64_t[]){4},
+                 (const int64_t[]){0, 1, 2, 0});
+    struct sy_data_spec spec =
+        spec_of("{'kind': 'npy', 'inputs': '%s', 'labels': '%s', 'shuffle': false}",
+                path_of("n.npy"), path_of("l.npy"));
+    open_data(&spec, &want, &data);
+    assert_int_equal(sy_train_data_fill(&data, &want, 0, false, 1, ONE(input), &label), SY_OK);
+    assert_int_equal(sy_train_data_fill(&data, &want, 1, false, 1, ONE(input), &label), SY_OK);
+    assert_int_equal(sy_train_data_fill(&data, &want, 2, false, 1, ONE(input), &label),
+                     SY_ECORRUPT);
+    assert_non_null(strstr(sy_error_text(), "n.npy': element 1 is nan"));
+    assert_int_equal(sy_train_data_fill(&data, &want, 3, false, 1, ONE(input), &label),
+                     SY_ECORRUPT);
+    assert_non_null(strstr(sy_error_text(), "sample 3 of"));
+    sy_train_data_close(&data);
+    sy_job_data_free(&spec);
+    want.are_classes = false;
+    want.n_labels = 2;
+    check_refused(spec_of("{'kind': 'npy', 'inputs': '%s', 'labels': '%s'}", path_of("x.npy"),
+                          path_of("n.npy")),
+                  want, SY_ECORRUPT, "labels");
+    sy_npy_write(path_of("x4.npy"), SY_DTYPE_F64, 2, (const int64_t[]){4, 2},
+                 (const double[]){0, 1, 2, 3, 4, 5, 6, 7});
+    check_refused(spec_of("{'kind': 'npy', 'inputs': '%s', 'labels': '%s'}", path_of("x4.npy"),
+                          path_of("n.npy")),
+                  want, SY_ECORRUPT, "n.npy' has label nan");
+}
+
 /* ---- CSV ----------------------------------------------------------------------------------------------- */
 
 static const char csv[] = "size,\"the \"\"kind\"\"\",weight,ignored\r\n"
@@ -228,6 +267,19 @@ static void test_bad_csv(void **state)
     check_refused(spec_of(job, write_text("d.csv", "x,y\nnan,1\n")), want, SY_ECORRUPT, "'nan'");
     check_refused(spec_of("{'kind': 'csv', 'file': '%s', 'label': 'y'}", path_of("c.csv")),
                   want_numbers(2, 2), SY_EARG, "1 feature columns");
+    check_refused(spec_of(job, write_text("d.csv", "x,y\n1e39,1\n")), want, SY_ECORRUPT, "'1e39'");
+    check_refused(spec_of(job, write_text("d.csv", "x,y\r1,0\r2,1\r")), want, SY_ECORRUPT,
+                  "line 1: a carriage return");
+    check_refused(spec_of(job, write_bytes("d.csv", "x,y\n1,0\n\0,1\n", 13)), want, SY_ECORRUPT,
+                  "line 3: a byte 0");
+    check_refused(spec_of(job, write_text("d.csv", "x,x,y\n1,2,0\n")), want, SY_EARG,
+                  "column 'x' twice");
+    check_refused(spec_of(job, write_text("d.csv", "x,y\n1,-1\n")), want, SY_EARG,
+                  "row 1: label '-1' is no class");
+    check_refused(spec_of(job, write_text("d.csv", "x,y\n1,1\n2,0.5\n")), want, SY_EARG,
+                  "row 2: label '0.5' is no class");
+    check_refused(spec_of(job, write_text("d.csv", "x,y\n1,ant\n2,bee\n3,cow\n")), want, SY_EARG,
+                  "3 different labels, the model's outputs tell 2");
     char *test = write_text("t.csv", "x,y\n1,cow\n");
     check_refused(spec_of("{'kind': 'csv', 'file': '%s', 'label': 'y', 'test_file': '%s'}",
                           write_text("e.csv", "x,y\n1,ant\n2,bee\n"), test),
@@ -315,6 +367,10 @@ static void test_text_classes(void **state)
     check_refused(spec_of("{'kind': 'text', 'folder': '%s', 'test_folder': '%s'}", path_of("text"),
                           path_of("empty")),
                   want_indices(4, 2), SY_EARG, "class 'fr.txt'");
+    write_text("text/fr.txt", "\n\n");
+    check_refused(spec_of("{'kind': 'text', 'folder': '%s'}", path_of("text")), want_indices(4, 3),
+                  SY_EARG, "class 'fr.txt' has no sample");
+    remove(path_of("text/fr.txt"));
 }
 
 static void test_text_that_goes_on(void **state)
@@ -449,6 +505,47 @@ static void test_images(void **state)
     sy_job_data_free(&spec);
 }
 
+/* Four inks, the second file's as Adobe's programs write them (what is left of the white): both are orange, three quarters as bright. */
+static void test_cmyk(void **state)
+{
+    (void)state;
+    static const uint8_t inks[2][4] = {{0, 128, 255, 64}, {255, 127, 0, 191}};
+    struct sy_image image;
+    for (int adobe = 0; adobe < 2; adobe++) {
+        struct jpeg_compress_struct info;
+        struct jpeg_error_mgr errors;
+        uint8_t row[8 * 4];
+        for (size_t i = 0; i < sizeof row; i++)
+            row[i] = inks[adobe][i % 4];
+        FILE *file = fopen(path_of("inks.jpg"), "wb");
+        info.err = jpeg_std_error(&errors);
+        jpeg_create_compress(&info);
+        jpeg_stdio_dest(&info, file);
+        info.image_width = info.image_height = 8;
+        info.input_components = 4;
+        info.in_color_space = JCS_CMYK;
+        jpeg_set_defaults(&info);
+        jpeg_set_quality(&info, 100, TRUE);
+        info.write_Adobe_marker = (boolean)adobe;
+        jpeg_start_compress(&info, TRUE);
+        for (JSAMPROW rows = row; info.next_scanline < 8;)
+            jpeg_write_scanlines(&info, &rows, 1);
+        jpeg_finish_compress(&info);
+        jpeg_destroy_compress(&info);
+        fclose(file);
+        assert_int_equal(sy_image_read(path_of("inks.jpg"), 3, &image), SY_OK);
+        for (int i = 0; i < 8 * 8; i++) {
+            assert_in_range(image.pixels[3 * i], 188, 194);
+            assert_in_range(image.pixels[3 * i + 1], 92, 98);
+            assert_in_range(image.pixels[3 * i + 2], 0, 3);
+        }
+        sy_image_finish(&image);
+        assert_int_equal(sy_image_read(path_of("inks.jpg"), 1, &image), SY_OK);
+        assert_in_range(image.pixels[9], 110, 116); /* 0.299 R + 0.587 G + 0.114 B */
+        sy_image_finish(&image);
+    }
+}
+
 /* Cut anywhere: refused by name, or nothing of the pixels was behind the cut. */
 static void check_cut_images(const char *name)
 {
@@ -494,6 +591,14 @@ static void test_broken_images(void **state)
     assert_int_equal(sy_train_data_open(&spec, &want, &data), SY_EUNSUPPORTED);
     assert_non_null(strstr(sy_error_text(), "broken/b/text.png"));
     remove(path_of("broken/b/text.png"));
+    assert_int_equal(symlink("nowhere.png", path_of("broken/b/link.png")), 0);
+    assert_int_equal(sy_train_data_open(&spec, &want, &data), SY_ENOTFOUND);
+    assert_non_null(strstr(sy_error_text(), "broken/b/link.png"));
+    remove(path_of("broken/b/link.png"));
+    remove(path_of("broken/b/good.png"));
+    assert_int_equal(sy_train_data_open(&spec, &want, &data), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "broken/b' has no .jpg"));
+    write_png("broken/b/good.png", 16, 16, rgb);
     unsigned char bytes[8192]; /* a good header, half of the rest: found when it is decoded */
     FILE *file = fopen(path_of("broken/a/good.jpg"), "rb");
     size_t n = fread(bytes, 1, sizeof bytes, file);
@@ -632,6 +737,7 @@ static void test_keys(void **state)
     check_bad_section("{'kind': 'images'}", "'data.folder' is missing");
     check_bad_section("{'kind': 'text'}", "either");
     check_bad_section("{'kind': 'text', 'file': 'a', 'folder': 'b'}", "either");
+    check_bad_section("{'kind': 'text', 'folder': 'a', 'vocabulary': 300}", "n-grams");
     check_bad_section("{'images': 'a', 'labels': 'b', 'test_images': 'c'}", "go together");
     check_bad_section("{'images': 'a', 'labels': 'b', 'shuffle': 1}", "true or false");
     check_bad_section("{'kind': 'csv', 'file': 'a', 'label': 'y', 'features': []}", "at least one");
@@ -658,20 +764,14 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy),
-        cmocka_unit_test(test_csv_columns),
-        cmocka_unit_test(test_csv_standardized),
-        cmocka_unit_test(test_bad_csv),
-        cmocka_unit_test(test_csv_against_what_was_written),
-        cmocka_unit_test(test_text_classes),
-        cmocka_unit_test(test_text_that_goes_on),
-        cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_images),
-        cmocka_unit_test(test_broken_images),
-        cmocka_unit_test(test_holdout),
-        cmocka_unit_test(test_synthetic_is_a_function),
-        cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_npy),          cmocka_unit_test(test_npy_not_finite),
+        cmocka_unit_test(test_csv_columns),  cmocka_unit_test(test_csv_standardized),
+        cmocka_unit_test(test_bad_csv),      cmocka_unit_test(test_csv_against_what_was_written),
+        cmocka_unit_test(test_text_classes), cmocka_unit_test(test_text_that_goes_on),
+        cmocka_unit_test(test_resize),       cmocka_unit_test(test_images),
+        cmocka_unit_test(test_cmyk),         cmocka_unit_test(test_broken_images),
+        cmocka_unit_test(test_holdout),      cmocka_unit_test(test_synthetic_is_a_function),
+        cmocka_unit_test(test_prefetch),     cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

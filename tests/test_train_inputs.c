@@ -486,9 +486,20 @@ static void test_paths(void **state)
     for (int i = 0; i < 3; i++)
         if (b.data.fields[i].file[0])
             assert_int_equal(b.data.fields[i].file[0][0], '/');
+    sy_job_finish(&b);
+    free(text);
+    char marked[1024];
+    snprintf(marked, sizeof marked, "\xef\xbb\xbf%s", job); /* as some editors save it */
+    assert_int_equal(sy_job_load(write_text("marked.json", marked), &text), SY_OK);
+    assert_int_equal(sy_job_parse(text, &b), SY_OK);
+    assert_true(a.hash == b.hash);
     sy_job_finish(&a);
     sy_job_finish(&b);
     free(text);
+    assert_int_equal(sy_job_load(write_text("empty.json", ""), &text), SY_EARG);
+    assert_int_equal(sy_job_load(path_of("none.json"), &text), SY_ENOTFOUND);
+    assert_non_null(strstr(sy_error_text(), "none.json': No such file"));
+    assert_int_equal(sy_job_load(folder, &text), SY_EARG);
 }
 
 static int make_folder(void **state)

@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "tests/graph_builder.h"
 #include "workers/schedule.h"
+#include "workers/train_choice.h"
 
 #define ROWS  6
 #define STEPS 25
@@ -211,6 +212,10 @@ static void test_frozen(void **state)
     int x = gb_input(r.graph, 2, in), w = gb_constant(r.graph, "w", 2, weights, &seed, 0, 1);
     gb_output(r.graph, gb_node(r.graph, SY_OP_MATMUL, 2, (const int[]){x, w}, 2, out));
     assert_int_equal(ops->create(r.graph, &o, &r.trainer), SY_EUNSUPPORTED);
+    char misspelled[] = "v*";
+    assert_int_equal(sy_train_check_frozen(r.graph, frozen), SY_OK);
+    assert_int_equal(sy_train_check_frozen(r.graph, (char *[]){all, misspelled, NULL}), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "no weight fits 'v*'; one is called 'w'"));
     sy_graph_free(r.graph);
 }
 

@@ -53,7 +53,12 @@ static int take_field(struct sy_csv_rows *r, int *is_last)
     if (r->at < r->end && *r->at == '\r')
         r->at++;
     *is_last = r->at == r->end || *r->at == '\n';
-    if (!*is_last && (*stop != r->separator))
+    if (!*is_last && *stop == '\r')
+        return sy_error_set(SY_ECORRUPT,
+                            "'%s', line %llu: a carriage return that no line feed follows; lines "
+                            "end with \\n or \\r\\n",
+                            r->path, (unsigned long long)r->line);
+    if (!*is_last && *stop != r->separator)
         return sy_error_set(SY_ECORRUPT, "'%s', line %llu: field %llu goes on behind its end",
                             r->path, (unsigned long long)r->line, (unsigned long long)r->n + 1);
     if (r->at < r->end) {

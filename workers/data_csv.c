@@ -76,14 +76,19 @@ static int find_column(const struct csv_source *s, const struct sy_csv_rows *row
                        uint64_t *out)
 {
     char known[300] = "", *end;
+    bool is_found = false;
     for (uint64_t i = 0; i < rows->n; i++) {
-        if (s->spec->has_header && !strcmp(rows->fields[i], name)) {
+        bool is_it = s->spec->has_header && !strcmp(rows->fields[i], name);
+        if (is_it && is_found)
+            return sy_error_set(SY_EARG, "'%s' has column '%s' twice", s->path, name);
+        if (is_it)
             *out = i;
-            return SY_OK;
-        }
+        is_found |= is_it;
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s'%s'", i ? ", " : "", rows->fields[i]);
     }
+    if (is_found)
+        return SY_OK;
     if (s->spec->has_header)
         return sy_error_set(SY_EARG, "'%s' has no column '%s'; it has %s", s->path, name, known);
     uint64_t number = strtoull(name, &end, 10);
@@ -185,7 +190,8 @@ static int take_row(struct csv_source *s, const struct sy_csv_rows *rows)
         char *end, *text = rows->fields[s->columns[i]];
         double value = strtod(text, &end);
         if (end == text || end[strspn(end, " \t")] || !isfinite(value) || fabs(value) > 3e38)
-            return sy_error_set(SY_ECORRUPT, "'%s', line %llu, column '%s': '%.60s' is no number",
+            return sy_error_set(SY_ECORRUPT,
+                                "'%s', line %llu, column '%s': '%.60s' is no number of float32",
                                 s->path, (unsigned long long)rows->line, s->column_names[i], text);
         to[i] = (float)value;
     }
@@ -196,11 +202,26 @@ static int take_row(struct csv_source *s, const struct sy_csv_rows *rows)
     return SY_OK;
 }
 
+/* UTF-16 has them, and a file that a crash has left with a hole. */
+static int check_zero_bytes(const struct csv_source *s, unsigned char *bytes, size_t n)
+{
+    const unsigned char *zero = n ? memchr(bytes, 0, n) : NULL;
+    unsigned long long line = 1;
+    for (const unsigned char *at = bytes; zero && at < zero; at++)
+        line += *at == '\n';
+    if (!zero)
+        return SY_OK;
+    free(bytes);
+    return sy_error_set(SY_ECORRUPT, "'%s', line %llu: a byte 0; a CSV is text, in UTF-8", s->path,
+                        line);
+}
+
 static int read_rows(struct csv_source *s)
 {
     unsigned char *bytes;
     size_t n;
     SY_TRY(sy_file_read_range(s->path, 0, UINT64_MAX, &bytes, &n));
+    SY_TRY(check_zero_bytes(s, bytes, n));
     char *text = realloc(bytes, n + 1); /* one more, for the last field's end */
     int got = text ? 1 : sy_error_set(SY_ENOMEM_HOST, "'%s': no room for %zu bytes", s->path, n);
     char separator = s->spec->separator ? s->spec->separator[0] : ',';
@@ -257,7 +278,18 @@ static int number_words(struct csv_source *s)
                                   s->path, s->spec->label, MAX_CLASSES);
     }
     free(sorted);
+    if (status == SY_OK && s->classes.n > sy_data_max_classes(s->want))
+        status = sy_error_set(
+            SY_EARG, "'%s', column '%s' has %llu different labels, the model's outputs tell %llu",
+            s->path, s->spec->label, (unsigned long long)s->classes.n,
+            (unsigned long long)sy_data_max_classes(s->want));
     return status;
+}
+
+static int bad_label(const struct csv_source *s, uint64_t row, const char *what)
+{
+    return sy_error_set(SY_EARG, "'%s', row %llu: label '%.60s' %s", s->path,
+                        (unsigned long long)row + 1, s->texts[row], what);
 }
 
 static int find_classes(struct csv_source *s, const struct csv_source *training)
@@ -266,7 +298,7 @@ static int find_classes(struct csv_source *s, const struct csv_source *training)
     double number;
     bool are_words = training && known->n;
     for (uint64_t i = 0; !training && !are_words && i < s->base.n; i++)
-        are_words = !take_number(s->texts[i], &number) || number != floor(number);
+        are_words = !take_number(s->texts[i], &number);
     if (are_words && !training)
         SY_TRY(number_words(s));
     for (uint64_t i = 0; i < s->base.n; i++) {
@@ -274,12 +306,13 @@ static int find_classes(struct csv_source *s, const struct csv_source *training)
             char **found =
                 bsearch(&s->texts[i], known->names, known->n, sizeof *known->names, by_text);
             s->labels[i] = found ? (double)(found - known->names) : -1.0;
+            if (!found)
+                return bad_label(s, i, "is none of the training set's");
         } else if (!take_number(s->texts[i], &s->labels[i]) ||
-                   s->labels[i] != floor(s->labels[i]) || fabs(s->labels[i]) > 1e9)
-            s->labels[i] = -1.0;
-        if (s->labels[i] < 0.0)
-            return sy_error_set(SY_EARG, "'%s', row %llu: label '%s' is none of the training set's",
-                                s->path, (unsigned long long)i + 1, s->texts[i]);
+                   s->labels[i] != floor(s->labels[i]) || s->labels[i] < 0.0 || s->labels[i] > 1e9)
+            return bad_label(s, i,
+                             "is no class: those are whole numbers from 0, or words (values "
+                             "are learnt by loss mse)");
     }
     return SY_OK;
 }

@@ -20,10 +20,12 @@ static int is_wanted(const char *folder, const char *name, bool wants_folders, b
     char *path = sy_data_path(folder, name);
     if (!path)
         return sy_error_set(SY_ENOMEM_HOST, "no room for a path in '%s'", folder);
-    bool is_there = stat(path, &st) == 0;
-    *out = is_there && (wants_folders ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode));
+    int status = stat(path, &st) == 0 ? SY_OK
+                                      : sy_error_set(SY_ENOTFOUND, "'%s': %s", path,
+                                                     strerror(errno)); /* a link to nowhere */
+    *out = status == SY_OK && (wants_folders ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode));
     free(path);
-    return SY_OK;
+    return status;
 }
 
 int sy_data_names_add(struct sy_data_names *list, const char *folder, const char *name)

@@ -1,9 +1,11 @@
 /* Images in a folder per class, resized to what the network takes. Headers are checked at the start; pixels are decoded when they are
  * wanted, and kept when all of them fit in KEPT_BYTES. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loader/image_reader.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/data_internal.h"
 
@@ -21,7 +23,9 @@ struct images_source {
     uint64_t bytes; /* of an image as the network takes it */
     uint8_t *kept;  /* [n, bytes], NULL: too many; pages that nobody asked for yet cost nothing */
     bool *is_kept;
-    uint8_t *room; /* one sample */
+    uint8_t *room;       /* one sample */
+    uint64_t n_left_out; /* files of other names */
+    char left_out[416];  /* the first of them */
 };
 
 static void images_close(struct sy_data_source *source)
@@ -89,9 +93,15 @@ static int add_class(struct images_source *s, const char *name, uint32_t class)
         s->class_of = grown;
     else if (status == SY_OK)
         status = sy_error_set(SY_ENOMEM_HOST, "no room for the images of '%s'", folder);
-    for (uint64_t i = 0; status == SY_OK && i < found.n; i++)
+    uint64_t before = s->files.n;
+    for (uint64_t i = 0; status == SY_OK && i < found.n; i++) {
         if (sy_image_has_name(found.names[i]))
             status = add_image(s, folder, found.names[i], class);
+        else if (s->n_left_out++ == 0)
+            snprintf(s->left_out, sizeof s->left_out, "%.200s/%.200s", folder, found.names[i]);
+    }
+    if (status == SY_OK && s->files.n == before)
+        status = sy_error_set(SY_EARG, "image folder '%s' has no .jpg or .png in it", folder);
     free(folder);
     sy_data_names_free(&found);
     return status;
@@ -142,9 +152,11 @@ static int add_classes(struct images_source *s, const struct sy_data_names *know
         SY_TRY(add_class(s, name, (uint32_t) class));
     }
     s->base.n = s->files.n;
-    return s->base.n ? SY_OK
-                     : sy_error_set(SY_EARG, "image folder '%s' has no .jpg or .png in its classes",
-                                    s->folder);
+    if (s->n_left_out)
+        sy_log_warn("data",
+                    "folder=%s left_out=%llu first=%s why=\"not called .jpg, .jpeg or .png\"",
+                    s->folder, (unsigned long long)s->n_left_out, s->left_out);
+    return SY_OK;
 }
 
 static int make_room(struct images_source *s)

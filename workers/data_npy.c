@@ -1,4 +1,5 @@
 /* .npy: inputs [samples, ...] and labels [samples] or [samples, ...], in memory. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,11 @@ static int read_labels(struct npy_source *s, uint64_t index, void *labels)
                                  labels);
     for (uint64_t i = 0; i < n; i++) {
         double value = element(&s->labels, at + i);
-        if (!want->are_classes)
+        if (!want->are_classes && !(fabs(value) <= FLT_MAX))
+            return sy_error_set(SY_ECORRUPT, "sample %llu of '%s' has label %g",
+                                (unsigned long long)index, s->label_path,
+                                isnan(value) ? NAN : value);
+        else if (!want->are_classes)
             ((float *)labels)[i] = (float)value;
         else if (value < 0.0 || value >= (double)want->n_classes)
             return sy_error_set(
@@ -96,7 +101,19 @@ static int read_labels(struct npy_source *s, uint64_t index, void *labels)
     return SY_OK;
 }
 
-static void put_array(const struct npy_source *s, int k, uint64_t index, void *to)
+/* A number that no network can learn from, or that float32 does not hold. */
+static int check_finite(const struct npy_source *s, int k, uint64_t index, const float *x)
+{
+    for (uint64_t i = 0; i < s->want->inputs[k].n; i++)
+        if (!isfinite(x[i]))
+            return sy_error_set(SY_ECORRUPT, "sample %llu of '%s': element %llu is %g",
+                                (unsigned long long)index,
+                                sy_data_field_of(s->spec, s->want, k)->file[s->which],
+                                (unsigned long long)i, isnan(x[i]) ? NAN : (double)x[i]);
+    return SY_OK;
+}
+
+static int put_array(const struct npy_source *s, int k, uint64_t index, void *to)
 {
     const struct sy_data_input *input = &s->want->inputs[k];
     const struct sy_npy *from = &s->inputs[k];
@@ -111,6 +128,7 @@ static void put_array(const struct npy_source *s, int k, uint64_t index, void *t
     else
         for (uint64_t i = 0; i < n; i++)
             sy_data_put_input(input, i, element(from, index * n + i), to);
+    return input->dtype == SY_DTYPE_F32 ? check_finite(s, k, index, to) : SY_OK;
 }
 
 static int npy_read(struct sy_data_source *source, uint64_t index, void *const *inputs,
@@ -120,7 +138,7 @@ static int npy_read(struct sy_data_source *source, uint64_t index, void *const *
     for (int k = 0; k < s->want->n_inputs; k++)
         if (!sy_data_put_given(sy_data_field_of(s->spec, s->want, k), &s->want->inputs[k], 0,
                                inputs[k]))
-            put_array(s, k, index, inputs[k]);
+            SY_TRY(put_array(s, k, index, inputs[k]));
     return read_labels(s, index, labels);
 }
 

@@ -198,11 +198,14 @@ static int add_class(struct text_source *s, const char *folder, bool are_folders
     if (class < 0)
         return sy_error_set(SY_EARG, "text '%s' has class '%s', which the training set lacks",
                             folder, name);
+    uint64_t before = s->base.n;
     char *path = sy_data_path(folder, name);
     int status = !path         ? sy_error_set(SY_ENOMEM_HOST, "no room for a path")
                  : are_folders ? add_folder(s, path, class)
                                : add_file(s, path, class);
     free(path);
+    if (status == SY_OK && s->base.n == before)
+        return sy_error_set(SY_EARG, "text '%s': class '%s' has no sample in it", folder, name);
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -194,6 +195,11 @@ static int take_all(const json_t *root, struct sy_job *job)
     SY_TRY(check_name(job->name));
     SY_TRY(sy_job_data_take(json_object_get(root, "data"), job->seed, &job->data));
     job->hash = hash_of(root);
+    if (job->target_accuracy > 0.0 && !sy_job_data_has_test(&job->data) &&
+        !(job->data.holdout > 0.0))
+        return sy_error_set(SY_EARG,
+                            "job: 'target_accuracy' is of a test set; 'data' has none, and no "
+                            "'holdout' that makes one");
     return SY_OK;
 }
 
@@ -263,15 +269,31 @@ static int normalize(json_t *root, const char *folder, char **text)
     return *text ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "job file: no room for its text");
 }
 
+/* Behind the byte order mark that some editors put in front of a text. The file may be a pipe. */
+static json_t *read_json(const char *path, json_error_t *error)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    int first = getc(file);
+    bool has_mark = first == 0xef && getc(file) == 0xbb && getc(file) == 0xbf;
+    if (!has_mark && first != EOF)
+        ungetc(first, file);
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, error);
+    fclose(file);
+    return root;
+}
+
 int sy_job_load(const char *path, char **text)
 {
     char folder[PATH_MAX];
-    json_error_t error;
     struct sy_job job;
     SY_TRY(folder_of(path, folder));
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!root && json_error_code(&error) == json_error_cannot_open_file)
-        return sy_error_set(SY_ENOTFOUND, "job file: %s", error.text); /* it names the file */
+    errno = 0;
+    json_error_t error = {0};
+    json_t *root = read_json(path, &error);
+    if (!root && !error.text[0])
+        return sy_error_set(SY_ENOTFOUND, "job file '%s': %s", path, strerror(errno));
     if (!root)
         return sy_error_set(SY_EARG, "job file '%s': line %d: %s", path, error.line, error.text);
     int status = json_is_object(root)

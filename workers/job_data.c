@@ -60,6 +60,10 @@ static int check_pairs(const struct sy_data_spec *spec)
     if (spec->holdout > 0.0 && sy_job_data_has_test(spec))
         return sy_error_set(SY_EARG,
                             "job: 'data.holdout' makes the test set; there is one already");
+    if (spec->kind == SY_DATA_TEXT && spec->ngram == 1 && spec->vocabulary != 256)
+        return sy_error_set(SY_EARG,
+                            "job: 'data.vocabulary' is of n-grams; with 'data.ngram' 1 a text is "
+                            "bytes, of which there are 256");
     if (spec->separator && strlen(spec->separator) != 1)
         return sy_error_set(SY_EARG, "job: 'data.separator' is '%s'; one character",
                             spec->separator);

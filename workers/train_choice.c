@@ -2,6 +2,8 @@
 
 #include <fnmatch.h>
 
+#include "runtime/base/status.h"
+
 /* Weights of these operators are trained whatever their size; a constant of one element elsewhere is a number of the formula. */
 static bool is_weight(const struct sy_node *node, int input)
 {
@@ -78,4 +80,27 @@ bool sy_train_is_trained(const struct sy_graph *g, int n, int input, char *const
         return false;
     return !is_frozen(frozen, g->tensors[tensor].name) &&
            (is_weight(node, input) || is_free_weight(g, node, input));
+}
+
+static bool fits_a_weight(const struct sy_graph *g, const char *pattern, const char **a_weight)
+{
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++) {
+            if (!sy_train_is_trained(g, n, i, NULL))
+                continue;
+            *a_weight = g->tensors[g->nodes[n].inputs[i]].name;
+            if (fnmatch(pattern, *a_weight, 0) == 0)
+                return true;
+        }
+    return false;
+}
+
+int sy_train_check_frozen(const struct sy_graph *graph, char *const *frozen)
+{
+    const char *a_weight = "none";
+    for (char *const *pattern = frozen; pattern && *pattern; pattern++)
+        if (!fits_a_weight(graph, *pattern, &a_weight))
+            return sy_error_set(SY_EARG, "'frozen': no weight fits '%s'; one is called '%s'",
+                                *pattern, a_weight);
+    return SY_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "loader/package.h"
 #include "runtime/base/status.h"
+#include "workers/train_choice.h"
 
 /* Leaves one output, the only one if `name` is NULL; what only others need goes when shapes are inferred. */
 static int keep_output(struct sy_graph *graph, const char *name)
@@ -48,5 +49,6 @@ int sy_train_model_open(const struct sy_job *job, const struct sy_trainer_ops *o
     int status = prepare(job, ops, *graph);
     if (status < 0)
         return sy_error_prefix(status, "'%s'", job->model);
+    SY_TRY(sy_train_check_frozen(*graph, job->options.frozen));
     return ops->create(*graph, &job->options, trainer);
 }

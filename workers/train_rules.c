@@ -1,5 +1,6 @@
 #include "workers/train_rules.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,4 +59,11 @@ int64_t sy_train_count_right(enum sy_loss_kind loss, const float *x, const void 
             right += largest(x, n) == largest(outputs, n);
     }
     return right;
+}
+
+int sy_train_not_finite(const char *what, double value, double rate)
+{
+    return sy_error_set(SY_EARG,
+                        "%s is %g (a smaller learning rate than %g, or clip_norm, may help)", what,
+                        isnan(value) ? NAN : value, rate); /* never -nan */
 }

@@ -18,4 +18,7 @@ char *sy_train_state_name(const char *parameter, enum sy_optimizer_kind optimize
 int64_t sy_train_count_right(enum sy_loss_kind loss, const float *x, const void *wanted,
                              int64_t rows, int64_t n);
 
+/* EARG: `what` is not finite, and what may help. `rate` is the job's learning rate. */
+int sy_train_not_finite(const char *what, double value, double rate);
+
 #endif

@@ -6,8 +6,10 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fault.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/train_model.h"
+#include "workers/train_rules.h"
 #include "workers/train_run_internal.h"
 
 /* ---- create -------------------------------------------------------------------------------------- */
@@ -30,6 +32,11 @@ static int read_data(struct sy_train_run *r)
     SY_TRY(sy_train_data_open(&job->data, &r->want, &r->data));
     SY_TRY(sy_prefetch_create(&r->data, &r->want, job->options.batch, &r->prefetch));
     uint64_t batch = (uint64_t)job->options.batch * phases_of(r);
+    if (batch > r->data.n)
+        sy_log_warn("train",
+                    "job=%s batch=%" PRIu64 " samples=%" PRIu64
+                    " what=\"each sample is in a batch more than once\"",
+                    job->name, batch, r->data.n);
     r->total_steps = (job->epochs * r->data.n + batch - 1) / batch;
     if (job->max_steps)
         r->total_steps = SY_MIN(r->total_steps, job->max_steps);
@@ -160,18 +167,17 @@ static int give_up(struct sy_train_run *r, int status)
 
 static int end_given_up(const struct sy_train_run *r)
 {
-    return sy_error_set(r->why_status,
-                        "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64
-                        "); a smaller learning rate than %g, or clip_norm, may help",
-                        r->job.name, r->why, r->step + 1, r->has_good ? r->good_path : "none",
-                        r->good_step, r->job.options.learning_rate);
+    return sy_error_set(
+        r->why_status,
+        "job '%s': %s, in step %" PRIu64 "; last good snapshot: %s (step %" PRIu64 ")", r->job.name,
+        r->why, r->step + 1, r->has_good ? r->good_path : "none", r->good_step);
 }
 
 static int end_gradient(struct sy_train_run *r)
 {
     double loss = r->ops->loss(r->trainer);
     if (!isfinite(loss))
-        return give_up(r, sy_error_set(SY_EARG, "the loss is %g", isnan(loss) ? NAN : loss));
+        return give_up(r, sy_train_not_finite("the loss", loss, r->job.options.learning_rate));
     r->loss_sum = (r->n_phases ? r->loss_sum : 0.0) + loss;
     if (++r->n_phases < phases_of(r)) {
         go_to(r, STAGE_LOAD);

@@ -5,6 +5,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_train.h"
 #include "workers/schedule.h"
+#include "workers/train_rules.h"
 
 #define UPDATE_ELEMENTS \
     (4u << 20)      /* a step of an optimizer: four streams of 16 MiB pass in 50 us */
@@ -107,8 +108,7 @@ int sy_cutr_check_norm(const struct sy_trainer *t, uint64_t n_ended)
     double square = n_ended ? news->norm_square[(n_ended - 1) % 2] : 0.0;
     if (isfinite(square))
         return SY_OK;
-    return sy_error_set(SY_EARG, "the norm of the gradient is %g",
-                        isnan(square) ? NAN : sqrt(square)); /* never -nan */
+    return sy_train_not_finite("the norm of the gradient", sqrt(square), t->options.learning_rate);
 }
 
 /* ---- optimizers --------------------------------------------------------------------------------------- */

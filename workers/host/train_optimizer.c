@@ -8,6 +8,7 @@
 #include "workers/host/train_internal.h"
 #include "workers/host/train_parts.h"
 #include "workers/schedule.h"
+#include "workers/train_rules.h"
 
 static uint64_t phases_of(const struct sy_trainer *t)
 {
@@ -95,8 +96,8 @@ static int run_norm(struct sy_trainer *t, const struct sy_tr_step *step)
     for (uint64_t c = 0; c < norm->n_chunks; c++)
         t->norm_square += norm->sums[c];
     if (norm->is_last && !isfinite(t->norm_square))
-        return sy_error_set(SY_EARG, "the norm of the gradient is %g",
-                            isnan(t->norm_square) ? NAN : sqrt(t->norm_square)); /* never -nan */
+        return sy_train_not_finite("the norm of the gradient", sqrt(t->norm_square),
+                                   t->options.learning_rate);
     return SY_OK;
 }
 
