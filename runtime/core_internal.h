@@ -231,7 +231,7 @@ void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool 
 int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND lists what there is */
 void sy_core_send_models(struct sy_core *core, int worker);
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
-int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m);
+int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);
 int sy_core_n_left(const struct sy_core *core); /* workers that were not given up */
 /* Forgets what the worker had. A model that takes several workers with it while it is added is refused. */
 void sy_core_models_worker_lost(struct sy_core *core, int worker, bool comes_back, const char *why);

@@ -104,7 +104,7 @@ static int dispatch(struct sy_core *core, int worker, const struct sy_message *m
     case SY_MSG_MODEL_ADDED:
         return sy_core_model_added(core, worker, &message->model_added);
     case SY_MSG_PREPARED:
-        return sy_core_model_prepared(core, &message->prepared);
+        return sy_core_model_prepared(core, worker, &message->prepared);
     case SY_MSG_RUN_DONE:
         return run_done(core, worker, &message->run_done);
     case SY_MSG_JOB_PREPARED:

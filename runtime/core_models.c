@@ -387,9 +387,13 @@ static void settle(struct sy_core *core, int model)
         drop_model(core, model);
     } else {
         m->state = SY_MODEL_READY;
-        for (int i = 0; i < m->n_workspaces; i++)
-            sy_sched_workspace(core->sched, model, (int64_t)m->workspaces[i].batch, SY_OK, NULL,
-                               m->workspaces[i].bytes);
+        for (int i = 0; i < m->n_workspaces; i++) {
+            struct sy_sched_prepared warm = {.worker = -1,
+                                             .model = model,
+                                             .batch = (int64_t)m->workspaces[i].batch,
+                                             .workspace_bytes = m->workspaces[i].bytes};
+            sy_sched_workspace(core->sched, &warm);
+        }
         sy_core_heads_spend(core);
         sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d", m->name,
                     (unsigned long long)m->package->weights_bytes, m->n_groups);
@@ -482,7 +486,7 @@ int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_mo
     return SY_OK;
 }
 
-int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *msg)
+int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *msg)
 {
     SY_TRY(check_model(core, msg->model, "PREPARED"));
     struct sy_core_model *m = &core->models[msg->model];
@@ -503,8 +507,13 @@ int sy_core_model_prepared(struct sy_core *core, const struct sy_msg_prepared *m
         }
         return SY_OK;
     }
-    sy_sched_workspace(core->sched, (int)msg->model, (int64_t)msg->batch, (int)msg->status,
-                       msg->error, msg->workspace_bytes);
+    struct sy_sched_prepared prepared = {.worker = worker,
+                                         .model = (int)msg->model,
+                                         .batch = (int64_t)msg->batch,
+                                         .status = (int)msg->status,
+                                         .why = msg->error,
+                                         .workspace_bytes = msg->workspace_bytes};
+    sy_sched_workspace(core->sched, &prepared);
     return SY_OK;
 }
 

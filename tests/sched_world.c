@@ -50,7 +50,7 @@ static void write_pool(struct world *w, uint64_t at, uint64_t bytes, uint64_t wh
 /* S8: what it goes on with is as it left it. */
 static void do_run(struct world *w, const struct sy_sched_action *a)
 {
-    uint64_t bytes = (uint64_t)a->batch * MIB;
+    uint64_t bytes = world_workspace_bytes(a->batch, a->sizes);
     assert_true(a->workspace_offset + bytes <= w->pool_bytes);
     if (a->first_layer > 0) {
         assert_int_equal(a->first_layer, w->stopped_at[a->request]);
@@ -72,6 +72,8 @@ static void do_load(struct world *w, const struct sy_sched_action *a)
             assert_true(a->request >= w->last_started); /* equal: started again after a CANCEL */
         w->last_started = a->request ? a->request : w->last_started;
         w->fetching[a->worker] = false;
+        if (a->request)
+            assert_true(w->ready[a->worker][a->model][a->batch][a->sizes]);
     }
     w->workers[a->worker] = LOADED;
     w->run_of[a->worker] = a->run;
@@ -192,6 +194,7 @@ static void act(struct world *w, const struct sy_sched_action *a)
         assert_true(w->n_prepares < 256);
         w->prepares[w->n_prepares].worker = a->worker;
         w->prepares[w->n_prepares].model = a->model;
+        w->prepares[w->n_prepares].sizes = a->sizes;
         w->prepares[w->n_prepares++].batch = a->batch;
         break;
     case SY_DO_LOAD:
@@ -303,6 +306,10 @@ void world_lose_worker(struct world *w, int worker)
     w->workers[worker] = AWAY;
     w->held[worker] = w->still[worker] = w->interrupted[worker] = w->fetching[worker] = false;
     w->stop_job[worker] = 0;
+    memset(w->ready[worker], 0, sizeof w->ready[worker]);
+    for (int m = 0; m < N_MODELS; m++)
+        for (int b = 0; b <= MAX_BATCH; b++)
+            w->ready[worker][m][b][0] = w->everywhere[m][b];
     for (int i = 0; i < w->n_prepares;) {
         if (w->prepares[i].worker == worker)
             w->prepares[i] = w->prepares[--w->n_prepares];
@@ -365,10 +372,16 @@ static bool answer_prepare(struct world *w)
     if (w->n_prepares == 0)
         return false;
     int i = (int)world_pick(w, (uint64_t)w->n_prepares);
-    int model = w->prepares[i].model;
-    int64_t batch = w->prepares[i].batch;
+    struct sy_sched_prepared p = {
+        .worker = w->prepares[i].worker,
+        .model = w->prepares[i].model,
+        .batch = w->prepares[i].batch,
+        .sizes = w->prepares[i].sizes,
+        .workspace_bytes = world_workspace_bytes(w->prepares[i].batch, w->prepares[i].sizes)};
     w->prepares[i] = w->prepares[--w->n_prepares];
-    sy_sched_workspace(w->s, model, batch, SY_OK, NULL, (uint64_t)batch * MIB);
+    w->ready[p.worker][p.model][p.batch][p.sizes] = true;
+    w->n_prepared++;
+    sy_sched_workspace(w->s, &p);
     world_settle(w);
     return true;
 }
@@ -428,12 +441,35 @@ bool world_deliver(struct world *w, bool may_fail)
     return answer_prepare(w);
 }
 
+uint64_t world_workspace_bytes(int64_t batch, uint64_t sizes)
+{
+    return ((uint64_t)batch + 2 * sizes) * MIB;
+}
+
+void world_all_prepared(struct world *w, int model, int64_t batch)
+{
+    struct sy_sched_prepared p = {.worker = -1,
+                                  .model = model,
+                                  .batch = batch,
+                                  .workspace_bytes = world_workspace_bytes(batch, 0)};
+    for (int i = 0; i < N_WORKERS; i++)
+        w->ready[i][model][batch][0] = true;
+    w->everywhere[model][batch] = true;
+    sy_sched_workspace(w->s, &p);
+}
+
 void world_request(struct world *w, int model, int64_t batch)
 {
-    assert_true(w->next_request < MAX_IDS);
+    world_sized_request(w, model, batch, 0);
+}
+
+void world_sized_request(struct world *w, int model, int64_t batch, uint64_t sizes)
+{
+    assert_true(w->next_request < MAX_IDS && batch <= MAX_BATCH && sizes < MAX_SIZES);
     struct sy_sched_request r = {.id = w->next_request++,
                                  .model = model,
                                  .batch = batch,
+                                 .sizes = sizes,
                                  .class_ = w->mixed ? (int)world_pick(w, 3) : 0,
                                  .duration = {SY_NS_PER_MS, SY_NS_PER_MS / 10}};
     assert_int_equal(sy_sched_request(w->s, &r, NULL), SY_OK);
@@ -478,7 +514,7 @@ void world_make(struct world *w, bool unified, uint64_t pool_mib, uint64_t seed)
             bytes[g] = 4 * MIB;
         assert_int_equal(sy_sched_model_add(w->s, m, (int)world_model_groups[m], bytes, MIB),
                          SY_OK);
-        sy_sched_workspace(w->s, m, 1, SY_OK, NULL, MIB);
+        world_all_prepared(w, m, 1);
     }
     for (int i = 0; i < N_WORKERS; i++) {
         w->workers[i] = IDLE;

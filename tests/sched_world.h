@@ -12,6 +12,8 @@
 #define N_WORKERS 4
 #define N_MODELS  5
 #define MAX_IDS   4096
+#define MAX_BATCH 8
+#define MAX_SIZES 16
 #define CELL      (MIB / 2) /* all sizes here are multiples of it */
 #define MAX_CELLS 1024
 
@@ -67,8 +69,11 @@ struct world {
     struct {
         int worker, model;
         int64_t batch;
+        uint64_t sizes;
     } prepares[256];
-    int n_prepares;
+    int n_prepares, n_prepared;
+    bool everywhere[N_MODELS][MAX_BATCH + 1]; /* workers prepare it whenever they start */
+    bool ready[N_WORKERS][N_MODELS][MAX_BATCH + 1][MAX_SIZES]; /* for what the worker prepared */
     uint64_t stop_job[N_WORKERS];
     bool loaded_without_run[N_WORKERS];
     int refused_job_status;
@@ -90,7 +95,12 @@ bool world_trains(const struct world *w); /* some job computes */
 int world_n_running(const struct world *w);
 
 /* Events, each with what follows. */
-void world_request(struct world *w, int model, int64_t batch);
+void world_request(struct world *w, int model, int64_t batch); /* of the usual sizes */
+void world_sized_request(struct world *w, int model, int64_t batch, uint64_t sizes);
+/* Workspace of such a run. */
+uint64_t world_workspace_bytes(int64_t batch, uint64_t sizes);
+/* As every worker says at its start. */
+void world_all_prepared(struct world *w, int model, int64_t batch);
 void world_submit_job(struct world *w);
 /* A job of 20 MiB, until it trains. */
 void world_start_training(struct world *w);

@@ -51,6 +51,12 @@ static void change_rules(struct world *w)
     world_settle(w);
 }
 
+/* Mostly the usual ones; at times more than the scheduler remembers. */
+static uint64_t random_sizes(struct world *w)
+{
+    return world_pick(w, 2) ? 0 : world_pick(w, world_pick(w, 3) ? 3 : MAX_SIZES);
+}
+
 static int random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
 {
     static struct world w;
@@ -60,7 +66,8 @@ static int random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
     for (int step = 0; step < 1500; step++) {
         uint64_t what = world_pick(&w, 100);
         if (what < 22 && sy_sched_n_waiting(w.s) < 60 && w.next_request < MAX_IDS - 1)
-            world_request(&w, (int)world_pick(&w, N_MODELS), 1 + (int64_t)world_pick(&w, 3) * 3);
+            world_sized_request(&w, (int)world_pick(&w, N_MODELS),
+                                1 + (int64_t)world_pick(&w, 3) * 3, random_sizes(&w));
         else if (what < 24)
             world_submit_job(&w);
         else if (what < 26 && w.next_job > 0) {
@@ -244,6 +251,67 @@ static void test_model_larger_than_the_pool_cycles(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* New sizes are made ready by one worker, and the next request of them finds it. */
+static void test_sizes_are_prepared_once(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 400, 1);
+    world_sized_request(&w, 0, 1, 3);
+    assert_int_equal(w.n_prepares, 1);
+    assert_int_equal(w.n_loads, 0);
+    world_drain(&w);
+    for (int i = 0; i < 5; i++) {
+        world_sized_request(&w, 0, 1, i % 2 ? 3 : 0);
+        world_drain(&w);
+    }
+    assert_int_equal(w.n_prepared, 1);
+    assert_int_equal(w.n_runs, 6);
+    world_lose_worker(&w, 0); /* that had them */
+    world_sized_request(&w, 0, 1, 3);
+    world_drain(&w);
+    assert_int_equal(w.n_prepared, 2);
+    sy_sched_destroy(w.s);
+}
+
+/* More than are remembered: those that are forgotten are asked for again, and each request has its own workspace. */
+static void test_a_client_with_ever_new_sizes(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 400, 1);
+    for (int round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < MAX_SIZES * MAX_BATCH; i++) {
+            world_sized_request(&w, 0, 1 + (int64_t)i % MAX_BATCH, i / MAX_BATCH);
+            world_drain(&w);
+        }
+    for (uint64_t id = 1; id < w.next_request; id++)
+        assert_int_equal(w.end_status[id], SY_OK);
+    assert_true(w.n_prepared > MAX_SIZES * MAX_BATCH);
+    sy_sched_destroy(w.s);
+}
+
+/* 80 MiB in groups of 4, a workspace of 1 + 2 * 15: a pool of 32 cannot hold it, and what is there stays there. */
+static void test_sizes_beyond_the_pool_are_refused(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 32, 2);
+    world_request(&w, 0, 1);
+    world_drain(&w);
+    int n_before = sy_residency_n_resident(sy_sched_residency(w.s), 0);
+    uint64_t evicted = sy_sched_n_evicted(w.s);
+    world_sized_request(&w, 4, 1, 15);
+    world_drain(&w);
+    assert_int_equal(w.end_status[2], SY_ENOMEM_DEVICE);
+    assert_int_equal(sy_residency_n_resident(sy_sched_residency(w.s), 0), n_before);
+    assert_int_equal(sy_sched_n_evicted(w.s), evicted);
+    world_sized_request(&w, 4, 1, 13); /* 27 MiB: it cycles */
+    world_drain(&w);
+    assert_int_equal(w.end_status[3], SY_OK);
+    sy_sched_destroy(w.s);
+}
+
 static void test_impossible_is_refused_with_sizes(void **state)
 {
     (void)state;
@@ -326,7 +394,7 @@ static void test_workspace_shrinks_below_what_is_prefetched(void **state)
     world_make(&w, true, 100, 2);
     w.check_fifo = false;
     for (int m = 0; m < N_MODELS; m++)
-        sy_sched_workspace(w.s, m, 8, SY_OK, NULL, 8 * MIB);
+        world_all_prepared(&w, m, 8);
     assert_int_equal(batch_of(&w, 3, 8, 2, 0), SY_OK); /* runs: 12 MiB and 8 */
     assert_int_equal(batch_of(&w, 0, 8, 2, 0), SY_OK); /* is prefetched: 16 MiB */
     assert_int_equal(request_of(&w, 4, 2, 1000000 * SY_NS_PER_MS), SY_OK); /* 80 MiB and 1 */
@@ -437,6 +505,9 @@ int main(void)
         cmocka_unit_test(test_interrupted_goes_on_where_it_stopped),
         cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),
+        cmocka_unit_test(test_sizes_are_prepared_once),
+        cmocka_unit_test(test_a_client_with_ever_new_sizes),
+        cmocka_unit_test(test_sizes_beyond_the_pool_are_refused),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,7 +152,7 @@ static void unlink_request(struct sy_sched *s, struct request *r)
     s->n_waiting--;
 }
 
-static void drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why)
+void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why)
 {
     (void)sy_admission_cancel(s->admission, r->id);
     unlink_request(s, r);
@@ -183,6 +183,7 @@ int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, st
         *r = (struct request){.id = wants->id,
                               .model = wants->model,
                               .batch = wants->batch,
+                              .sizes = wants->sizes,
                               .duration = wants->duration,
                               .worker = -1};
         r->places = calloc(n, sizeof *r->places);
@@ -233,7 +234,7 @@ void sy_sched_cancel(struct sy_sched *s, uint64_t id)
 {
     for (struct request *r = s->waiting; r; r = r->next) {
         if (r->id == id) {
-            drop_waiting(s, r, SY_ECANCELED, "canceled while it waited");
+            sy_sched_drop_waiting(s, r, SY_ECANCELED, "canceled while it waited");
             break;
         }
     }
@@ -372,7 +373,7 @@ static void end_hopeless(struct sy_sched *s)
     for (int w = 0; w < s->config.n_workers; w++)
         n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
     while (n == 0 && s->waiting)
-        drop_waiting(s, s->waiting, SY_EPEER,
+        sy_sched_drop_waiting(s, s->waiting, SY_EPEER,
                      "no worker is left that could run it; see the log for why they died");
 }
 
@@ -385,7 +386,7 @@ static void lose_preparation(struct sy_sched *s, int worker)
         r->preparing = false;
         r->worker = -1;
         if (++r->deaths >= 2)
-            drop_waiting(s, r, SY_EPEER, "two workers died while they prepared this batch size");
+            sy_sched_drop_waiting(s, r, SY_EPEER, "two workers died while they prepared this batch size, or these sizes");
     }
 }
 
@@ -398,57 +399,46 @@ void sy_sched_worker_lost(struct sy_sched *s, int worker, bool state_intact, boo
     for (int i = 0; i < 3; i++)
         if (lost[i] && lost[i]->worker == worker && !lost[i]->worker_through)
             lose_run(s, lost[i], why);
+    sy_sched_workspaces_lost(s, worker);
     lose_preparation(s, worker);
     sy_sched_job_lost(s, worker, state_intact, job_progressed, why);
     sy_sched_step(s);
 }
 
-/* ---- workspaces ------------------------------------------------------------------------------- */
-
-void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why,
-                        uint64_t bytes)
-{
-    uint64_t known;
-    if (model < 0 || model >= SY_SCHED_MAX_MODELS || !s->models[model].used || batch < 1)
-        return;
-    struct model *m = &s->models[model];
-    if (status == SY_OK && !sy_sched_workspace_of(s, model, batch, &known)) {
-        m->workspaces[m->next_workspace] = (struct workspace){.batch = batch, .bytes = bytes};
-        m->next_workspace = (m->next_workspace + 1) % SY_SCHED_WORKSPACES;
-    }
-    for (struct request *r = s->waiting, *next; r; r = next) {
-        next = r->next;
-        if (r->model != model || r->batch != batch || !r->preparing)
-            continue;
-        r->preparing = false;
-        r->worker = -1;
-        if (status < 0)
-            drop_waiting(s, r, status, why);
-    }
-    sy_sched_step(s);
-}
-
 /* ---- what can be done now --------------------------------------------------------------------- */
 
-/* True when the workspace of the queue's head is known; else it is asked for, of every worker that has time. */
+static void ask_to_prepare(struct sy_sched *s, struct request *r, int worker)
+{
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_PREPARE);
+    a->worker = worker;
+    a->model = r->model;
+    a->batch = r->batch;
+    a->sizes = r->sizes;
+    if (!r->preparing)
+        r->worker = worker; /* asked again if this one dies */
+    r->preparing = true;
+}
+
+/* True when the workspace of the queue's head is known and an idle worker is ready for it. Else it is asked for: a batch size of every
+ * worker that has time, since it will come again; sizes, which may not, of one. */
 static bool is_prepared(struct sy_sched *s, struct request *r)
 {
-    uint64_t bytes;
-    if (sy_sched_workspace_of(s, r->model, r->batch, &bytes))
+    bool ready;
+    struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);
+    int first = sy_sched_worker_for(s, r, &ready);
+    if (known && (ready || first < 0)) {
+        known->used = ++s->last_use;
+        r->workspace_bytes = known->bytes;
+        if (r->preparing)
+            r->worker = -1; /* the one that was asked is not waited for */
+        r->preparing = false;
         return true;
+    }
     if (r->preparing)
         return false;
-    for (int w = 0; w < s->config.n_workers; w++) {
-        if (s->workers[w] != WORKER_IDLE)
-            continue;
-        struct sy_sched_action *a = sy_sched_act(s, SY_DO_PREPARE);
-        a->worker = w;
-        a->model = r->model;
-        a->batch = r->batch;
-        if (!r->preparing)
-            r->worker = w; /* asked again if this one dies */
-        r->preparing = true;
-    }
+    for (int w = SY_MAX(first, 0); first >= 0 && w < s->config.n_workers; w++)
+        if (s->workers[w] == WORKER_IDLE && (w == first || (r->sizes == 0 && !known)))
+            ask_to_prepare(s, r, w);
     return false;
 }
 
@@ -490,6 +480,10 @@ static void start_head(struct sy_sched *s)
         }
         if (!is_prepared(s, r))
             return;
+        if (sy_sched_check_room(s, r) < 0) {
+            sy_sched_drop_waiting(s, r, SY_ENOMEM_DEVICE, sy_error_text());
+            continue;
+        }
         int status = sy_sched_idle_worker(s) >= 0 ? sy_sched_start(s, r, false) : SY_EBUSY;
         if (status == SY_OK) {
             unlink_request(s, r);
@@ -505,7 +499,7 @@ static void start_head(struct sy_sched *s)
             r->compacted = s->compacting = true;
             return;
         }
-        drop_waiting(s, r, status, sy_error_text());
+        sy_sched_drop_waiting(s, r, status, sy_error_text());
     }
 }
 
@@ -513,10 +507,10 @@ static void start_head(struct sy_sched *s)
 static void prefetch(struct sy_sched *s)
 {
     struct request *r = head_of_queue(s);
-    if (!r || s->admitting || r->model == s->active->model ||
+    if (!r || s->admitting || !is_prepared(s, r) || r->model == s->active->model ||
         (s->fetch && s->fetch->model == r->model))
         return; /* it will be resident; a second pin would only get in the way */
-    if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
+    if (sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
         return;
     unlink_request(s, r);
     s->next = r;
@@ -562,6 +556,7 @@ static void run_active(struct sy_sched *s)
     a->run = r->run;
     a->model = r->model;
     a->batch = r->batch;
+    a->sizes = r->sizes;
     a->workspace_offset = s->lane_offset;
     a->first_layer = r->next_layer;
     r->next_layer = 0;

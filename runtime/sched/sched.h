@@ -51,12 +51,12 @@ struct sy_sched_config {
 enum sy_sched_kind {
     SY_DO_PREEMPT, /* worker: training must pause */
     SY_DO_RESUME,  /* worker: training goes on */
-    SY_DO_PREPARE, /* worker, model, batch: answer with sy_sched_workspace */
-    SY_DO_LOAD,    /* worker, run, model, groups [first_group, +n_groups): places, image_places */
+    SY_DO_PREPARE, /* worker, model, batch, sizes: answer with sy_sched_workspace */
+    SY_DO_LOAD,    /* worker, run, model, batch, sizes, groups [first_group, +n_groups): places, image_places */
     SY_DO_READ, /* the same groups, those that are not resident: from storage (image, or unified: pool) */
     SY_DO_FETCH, /* worker, run: what was LOADed will not RUN; answer with sy_sched_run_done when it is there */
     SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
-    SY_DO_RUN,         /* worker, run, model, batch, workspace_offset */
+    SY_DO_RUN,         /* worker, run, model, batch, sizes, workspace_offset */
     SY_DO_CANCEL,      /* worker, run: forget it; answer with sy_sched_run_done */
     SY_DO_INTERRUPT, /* worker, run, which computes: stop between layers; answer with sy_sched_run_done (SY_OK: it was done already) */
     SY_DO_END,       /* request: status, why (SY_OK: done) */
@@ -75,6 +75,7 @@ struct sy_sched_action {
     int worker, model;
     uint64_t request, run, job;
     int64_t batch;
+    uint64_t sizes;
     int first_group, n_groups;
     const struct sy_group_place *places, *image_places; /* of group 0; valid until the run ends */
     bool preempts;                                      /* LOAD: training had to be preempted */
@@ -116,15 +117,24 @@ void sy_sched_release(struct sy_sched *s, int tenant, uint64_t bytes);
 int sy_sched_model_remove(struct sy_sched *s, int model); /* EBUSY while it has requests */
 int sy_sched_model_evict(struct sy_sched *s, int model,
                          bool image_too); /* EBUSY while a request uses it */
-/* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. */
-void sy_sched_workspace(struct sy_sched *s, int model, int64_t batch, int status, const char *why,
-                        uint64_t bytes);
+/* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. worker: the one that is ready for such runs
+ * now, and is taken before others; -1: all are, and will be after they were replaced. */
+struct sy_sched_prepared {
+    int worker, model;
+    int64_t batch;
+    uint64_t sizes;
+    int status;
+    const char *why;
+    uint64_t workspace_bytes;
+};
+void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *prepared);
 
 /* ---- requests ---- */
 struct sy_sched_request {
     uint64_t id;
     int model;
     int64_t batch;
+    uint64_t sizes; /* of the open dimensions, a number that the caller gave them; 0: the usual ones */
     int class_;                  /* 0 is the most urgent */
     sy_ns deadline_ns;           /* a point in time; 0: none */
     struct sy_duration duration; /* swap and compute, as predicted */

@@ -6,13 +6,16 @@
 
 #define SY_SCHED_MAX_MODELS  256
 #define SY_SCHED_MAX_WORKERS 64
-#define SY_SCHED_WORKSPACES  16 /* batch sizes remembered a model; the oldest goes */
+#define SY_SCHED_WORKSPACES  32 /* remembered a model, by batch and sizes; the least recently used goes */
+#define SY_SCHED_ALL_WORKERS UINT64_MAX
 
 enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_GONE };
 
 struct workspace {
     int64_t batch; /* 0: free */
-    uint64_t bytes;
+    uint64_t sizes, bytes;
+    uint64_t workers; /* bits: those that are ready for it; ALL: kept ready by each */
+    uint64_t used;
 };
 
 struct model {
@@ -22,9 +25,9 @@ struct model {
     uint64_t
         *pool_bytes; /* as these, but 0 for groups that are read in the image; of the same block */
     bool has_direct;
-    uint64_t least_bytes; /* largest group and smallest workspace */
+    uint64_t largest_bytes; /* group in the pool */
+    uint64_t least_bytes;   /* and smallest workspace */
     struct workspace workspaces[SY_SCHED_WORKSPACES];
-    int next_workspace;
 };
 
 struct request {
@@ -32,8 +35,10 @@ struct request {
     uint64_t id, run;
     int model, worker, deaths;
     int64_t batch;
+    uint64_t sizes;
     struct sy_duration duration;
     bool preparing;
+    uint64_t workspace_bytes; /* known before it starts */
     /* from its start on */
     struct sy_group_place *places, *image_places;
     bool *pool_arrived, *image_arrived;
@@ -91,7 +96,7 @@ struct sy_sched {
     int n_waiting;
     struct request *active, *next;
     struct request *fetch; /* S9: a run without a request */
-    uint64_t last_run;
+    uint64_t last_run, last_use;
     uint64_t lane_offset, lane_bytes, last_kept;
     struct job *jobs; /* by arrival */
     struct sy_lanes *lanes;
@@ -113,8 +118,16 @@ void sy_sched_end(struct sy_sched *s, struct request *r, int status, const char 
 void sy_sched_step(struct sy_sched *s);             /* does all that can be done now */
 void sy_sched_drop_idle_models(struct sy_sched *s); /* nothing has started */
 int sy_sched_idle_worker(const struct sy_sched *s);
-bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes);
+/* sched_model.c: what is known of runs of this request's batch and sizes; NULL: nothing. */
+struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
+                                          uint64_t sizes);
+void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
+/* An idle worker, one that is ready for `r` if there is any (*ready); -1: none is idle. */
+/* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
+int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
+int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
 void sy_sched_free_request(struct request *r);
+void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 
 void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing has started */
 
@@ -125,7 +138,7 @@ void sy_sched_unpin(struct sy_sched *s, struct request *r);
 
 /* sched_keep.c (S8). An interrupted request leaves the device, and comes back to it. */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r);
-bool sy_sched_would_keep(const struct sy_sched *s, const struct request *urgent);
+bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent);
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r);
 void sy_sched_forget_workspace(struct sy_sched *s, struct request *r);

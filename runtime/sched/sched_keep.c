@@ -29,14 +29,15 @@ void sy_sched_leave_device(struct sy_sched *s, struct request *r)
 }
 
 /* Whether all that both need has room at once, beside jobs; so a request gives way at no loss. */
-bool sy_sched_would_keep(const struct sy_sched *s, const struct request *urgent)
+bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent)
 {
-    uint64_t sum = s->lane_bytes + sy_sched_kept_bytes(s) + sy_sched_job_bytes(s), workspace = 0;
+    const struct workspace *known =
+        sy_sched_find_workspace(s, urgent->model, urgent->batch, urgent->sizes);
+    uint64_t sum = s->lane_bytes + sy_sched_kept_bytes(s) + sy_sched_job_bytes(s);
     const struct model *m = &s->models[urgent->model];
-    (void)sy_sched_workspace_of(s, urgent->model, urgent->batch, &workspace);
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
-    return !s->config.restarts && sum + workspace <= sy_pool_capacity_bytes(s->pool);
+    return !s->config.restarts && sum + (known ? known->bytes : 0) <= sy_pool_capacity_bytes(s->pool);
 }
 
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r)

@@ -1,4 +1,4 @@
-/* The scheduler's models: their groups in pool and image, workspaces by batch size. */
+/* The scheduler's models: their groups in pool and image, workspaces by batch and sizes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,20 +6,96 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-bool sy_sched_workspace_of(const struct sy_sched *s, int model, int64_t batch, uint64_t *bytes)
+struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
+                                          uint64_t sizes)
 {
     for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
-        const struct workspace *w = &s->models[model].workspaces[i];
-        if (w->batch == batch) {
-            *bytes = w->bytes;
-            return true;
-        }
+        struct workspace *w = &s->models[model].workspaces[i];
+        if (w->batch == batch && w->sizes == sizes)
+            return w;
     }
-    return false;
+    return NULL;
+}
+
+/* The one of these sizes, else the least recently used. */
+static struct workspace *workspace_for(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    struct workspace *all = s->models[p->model].workspaces, *oldest = &all[0];
+    struct workspace *known = sy_sched_find_workspace(s, p->model, p->batch, p->sizes);
+    if (known)
+        return known;
+    for (int i = 1; i < SY_SCHED_WORKSPACES; i++)
+        if (all[i].used < oldest->used)
+            oldest = &all[i];
+    *oldest = (struct workspace){.batch = p->batch, .sizes = p->sizes};
+    return oldest;
+}
+
+static void note_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    struct workspace *w = workspace_for(s, p);
+    w->bytes = p->workspace_bytes;
+    w->workers |= p->worker < 0 ? SY_SCHED_ALL_WORKERS : 1ull << p->worker;
+    w->used = ++s->last_use;
+}
+
+void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
+{
+    for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
+        for (int i = 0; s->models[m].used && i < SY_SCHED_WORKSPACES; i++) {
+            struct workspace *w = &s->models[m].workspaces[i];
+            if (w->workers != SY_SCHED_ALL_WORKERS)
+                w->workers &= ~(1ull << worker);
+        }
+}
+
+int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready)
+{
+    const struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);
+    int idle = sy_sched_idle_worker(s);
+    *ready = false;
+    for (int w = idle; known && w >= 0 && w < s->config.n_workers; w++)
+        if (s->workers[w] == WORKER_IDLE && (known->workers >> w & 1)) {
+            *ready = true;
+            return w;
+        }
+    return idle;
+}
+
+int sy_sched_check_room(const struct sy_sched *s, const struct request *r)
+{
+    uint64_t pool = sy_pool_capacity_bytes(s->pool), group = s->models[r->model].largest_bytes;
+    if (r->workspace_bytes <= pool && group <= pool - r->workspace_bytes)
+        return SY_OK;
+    return sy_error_set(
+        SY_ENOMEM_DEVICE,
+        "its workspace (%llu bytes) and its largest group (%llu bytes) do not fit into the pool of "
+        "%llu bytes; make it larger (--pool-bytes), or the request smaller",
+        (unsigned long long)r->workspace_bytes, (unsigned long long)group,
+        (unsigned long long)pool);
+}
+
+void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
+{
+    if (p->model < 0 || p->model >= SY_SCHED_MAX_MODELS || !s->models[p->model].used ||
+        p->batch < 1 || p->worker >= s->config.n_workers)
+        return;
+    if (p->status == SY_OK)
+        note_workspace(s, p);
+    for (struct request *r = s->waiting, *next; r; r = next) {
+        next = r->next;
+        if (r->model != p->model || r->batch != p->batch || r->sizes != p->sizes || !r->preparing)
+            continue;
+        r->preparing = false;
+        r->worker = -1;
+        if (p->status < 0)
+            sy_sched_drop_waiting(s, r, p->status, p->why);
+    }
+    sy_sched_step(s);
 }
 
 static int check_fit(const struct sy_sched *s, int n_groups, const uint64_t *bytes,
-                     uint64_t workspace, uint64_t *least)
+                     uint64_t workspace, uint64_t *largest_group)
 {
     uint64_t largest = 0, sum = 0, held = sy_sched_job_bytes(s),
              pool = sy_pool_capacity_bytes(s->pool) - held;
@@ -34,7 +110,7 @@ static int check_fit(const struct sy_sched *s, int n_groups, const uint64_t *byt
             "pool of %llu bytes, of which training holds %llu; make it larger (--pool-bytes)",
             (unsigned long long)largest, (unsigned long long)workspace,
             (unsigned long long)(pool + held), (unsigned long long)held);
-    *least = largest + workspace;
+    *largest_group = largest;
     if (s->image && sum > sy_pool_capacity_bytes(s->image))
         return sy_error_set(
             SY_ENOMEM_DEVICE,
@@ -78,14 +154,14 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
         return sy_error_set(SY_EARG, "model id %d is taken or not below %d", model,
                             SY_SCHED_MAX_MODELS);
     bool has_direct;
-    uint64_t least = 0;
+    uint64_t largest = 0, workspace = SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN);
     uint64_t *copy = copy_bytes(n_groups, group_bytes, direct, &has_direct);
     if (!copy)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n_groups);
     int status =
         has_direct && !s->image
             ? sy_error_set(SY_EARG, "model %d: without an image nothing is read in it", model)
-            : check_fit(s, n_groups, copy, SY_ALIGN_UP(workspace_bytes, SY_POOL_ALIGN), &least);
+            : check_fit(s, n_groups, copy, workspace, &largest);
     if (status == SY_OK)
         status = add_residencies(s, model, n_groups, copy);
     if (status < 0) {
@@ -97,7 +173,8 @@ int sy_sched_model_add_direct(struct sy_sched *s, int model, int n_groups,
                                       .group_bytes = copy,
                                       .pool_bytes = copy + n_groups,
                                       .has_direct = has_direct,
-                                      .least_bytes = least};
+                                      .largest_bytes = largest,
+                                      .least_bytes = largest + workspace};
     return SY_OK;
 }
 

@@ -93,6 +93,7 @@ static void act_groups(struct sy_sched *s, struct request *r, enum sy_sched_kind
     a->run = r->run;
     a->model = r->model;
     a->batch = r->batch;
+    a->sizes = r->sizes;
     a->first_group = from;
     a->n_groups = to - from;
     a->places = r->places;
@@ -115,8 +116,7 @@ static void act_read(struct sy_sched *s, struct request *r, const struct sy_grou
 
 static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
 {
-    uint64_t workspace = 0;
-    (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
+    uint64_t workspace = r->workspace_bytes;
     if (prefetch && (workspace > SY_MAX(s->lane_bytes, r->kept_bytes) || !fits_whole(s, r->model)))
         return SY_EBUSY;
     if (!prefetch)
@@ -137,6 +137,7 @@ static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
 
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
 {
+    bool ready;
     int n, status = place(s, r, prefetch, &n);
     if (status < 0) {
         if (!prefetch)
@@ -146,7 +147,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
     note_arrived(r->places, r->pool_arrived, 0, n);
     bool preempts = !prefetch && sy_sched_hold_training(s, true);
     r->run = ++s->last_run;
-    r->worker = sy_sched_idle_worker(s);
+    r->worker = sy_sched_worker_for(s, r, &ready);
     s->workers[r->worker] = WORKER_REQUEST;
     r->n_loaded = n;
     r->prefetched = prefetch;
@@ -161,8 +162,7 @@ int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch)
 /* The groups that a prefetch left out. A request that came between may have made the lane smaller than this one's workspace, or kept it. */
 static int place_tail(struct sy_sched *s, struct request *r)
 {
-    uint64_t workspace = 0;
-    (void)sy_sched_workspace_of(s, r->model, r->batch, &workspace);
+    uint64_t workspace = r->workspace_bytes;
     sy_sched_take_up_workspace(s, r);
     if (workspace > s->lane_bytes && s->lane_bytes > 0)
         return SY_EBUSY;
