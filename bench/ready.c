@@ -50,7 +50,7 @@ static void run_create(struct gb_state *state, void *arg)
         sy_ns start = sy_clock_now();
         int status = sy_package_open(flags.path, &package);
         if (status == SY_OK)
-            status = sy_host_engine.program_create(package->graph, package->layers,
+            status = sy_host_engine.program_create(package->usual, package->layers,
                                                    package->n_layers, flags.batch, &program);
         gb_set_iteration_seconds(state, milliseconds_since(start) / 1e3);
         if (status < 0)
@@ -158,7 +158,7 @@ static void run_first(struct gb_state *state, void *arg)
 
 static void show_step(struct ready_rig *rig, const struct sy_step *step, int layer, double ms)
 {
-    const struct sy_node *node = &rig->package->graph->nodes[rig->package->layers[layer].node];
+    const struct sy_node *node = &rig->package->usual->nodes[rig->package->layers[layer].node];
     const char *name = "own loop";
     const_dnnl_primitive_desc_t pd;
     if (step->primitive && dnnl_primitive_get_primitive_desc(step->primitive, &pd) == dnnl_success)

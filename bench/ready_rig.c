@@ -63,7 +63,7 @@ int ready_rig_open(struct ready_rig *rig, const char *path, int64_t batch)
     *rig = (struct ready_rig){0};
     SY_TRY(sy_package_open(path, &rig->package));
     SY_TRY(sy_package_check_engine(rig->package, &sy_host_engine));
-    const struct sy_graph *graph = rig->package->graph;
+    const struct sy_graph *graph = rig->package->usual;
     int n = rig->package->n_layers;
     SY_TRY(read_image(rig));
     SY_TRY(sy_host_engine.program_create(graph, rig->package->layers, n, batch, &rig->program));
@@ -84,9 +84,9 @@ int ready_rig_open(struct ready_rig *rig, const char *path, int64_t batch)
 
 void ready_rig_close(struct ready_rig *rig)
 {
-    for (int i = 0; rig->inputs && i < rig->package->graph->n_inputs; i++)
+    for (int i = 0; rig->inputs && i < rig->package->usual->n_inputs; i++)
         free(rig->inputs[i]);
-    for (int i = 0; rig->outputs && i < rig->package->graph->n_outputs; i++)
+    for (int i = 0; rig->outputs && i < rig->package->usual->n_outputs; i++)
         free(rig->outputs[i]);
     free(rig->inputs);
     free(rig->outputs);

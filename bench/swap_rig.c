@@ -203,6 +203,7 @@ static int compute(struct swap_rig *r, const struct swap_cut *cut, struct sy_poo
     struct sy_infer_run run = {
         .engine = r->engine,
         .package = r->package,
+        .graph = r->package->usual,
         .program = r->program,
         .device = r->device,
         .pool = pool,
@@ -227,7 +228,7 @@ static int compute(struct swap_rig *r, const struct swap_cut *cut, struct sy_poo
 
 static bool outputs_equal(const struct swap_rig *r)
 {
-    for (int i = 0; i < r->package->graph->n_outputs; i++)
+    for (int i = 0; i < r->package->usual->n_outputs; i++)
         if (memcmp(r->outputs[i], r->reference[i], r->output_bytes[i]) != 0)
             return false;
     return true;
@@ -235,7 +236,7 @@ static bool outputs_equal(const struct swap_rig *r)
 
 static int create_program(struct swap_rig *r)
 {
-    return r->engine->program_create(r->package->graph, r->package->layers, r->package->n_layers,
+    return r->engine->program_create(r->package->usual, r->package->layers, r->package->n_layers,
                                      r->batch, &r->program);
 }
 
@@ -480,7 +481,7 @@ static int profile_layers(struct swap_rig *r)
                                    .compute_ns = samples[i * PROFILE_RUNS + PROFILE_RUNS / 2]};
         if (sy_device_get_properties(r->device)->host_reads)
             r->read_bytes[i] =
-                sy_layer_read_bytes(r->package->graph, &r->package->layers[i], r->batch);
+                sy_layer_read_bytes(r->package->usual, &r->package->layers[i], r->batch);
     }
     free(samples);
     free(cut);
@@ -497,7 +498,7 @@ static int measure_ready(struct swap_rig *r)
     }
     qsort(ns, PROFILE_RUNS, sizeof *ns, compare_ns);
     r->ready_ms = (double)ns[PROFILE_RUNS / 2] / 1e6;
-    for (int i = 0; i < r->package->graph->n_outputs; i++)
+    for (int i = 0; i < r->package->usual->n_outputs; i++)
         memcpy(r->reference[i], r->outputs[i], r->output_bytes[i]);
     return SY_OK;
 }

@@ -11,7 +11,7 @@
 /* Tensors as a worker has them: in shared memory that the device knows. */
 static int move_to_slab(struct swap_rig *r)
 {
-    const struct sy_graph *graph = r->package->graph;
+    const struct sy_graph *graph = r->package->usual;
     uint64_t in[16] = {0}, total = 4096, used = 0;
     for (int i = 0; i < graph->n_inputs; i++) {
         const struct sy_tensor *t = &graph->tensors[graph->inputs[i]];
@@ -37,7 +37,7 @@ static int move_to_slab(struct swap_rig *r)
 
 int swap_rig_make_tensors(struct swap_rig *r)
 {
-    const struct sy_graph *graph = r->package->graph;
+    const struct sy_graph *graph = r->package->usual;
     if (graph->n_inputs > 16 || graph->n_outputs > 16)
         return sy_error_set(SY_EUNSUPPORTED, "more than 16 inputs or outputs");
     for (int i = 0; i < graph->n_inputs; i++) {

@@ -434,9 +434,16 @@ struct sy_graph {
 bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor);
 /* Room of any input or output in memory; what follows from its shape, and the dimensions behind it where a run says them. */
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch);
+/* The same of a tensor of this shape, that it has with certain sizes (graph_bind.h). UINT64_MAX: more than can be counted. */
+uint64_t sy_graph_shaped_room(const struct sy_graph *graph, int tensor,
+                              const struct sy_shape *shape, int64_t batch);
 /* Shape and bytes of an output that lies at `data`. ECORRUPT: what lies there was not written by a run. */
 int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
                           struct sy_shape *shape, uint64_t *bytes);
+/* The same of one that has room for the shape `as`. */
+int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struct sy_shape *as,
+                           int64_t batch, const void *data, struct sy_shape *shape,
+                           uint64_t *bytes);
 
 void sy_graph_free(struct sy_graph *graph);                                       /* NULL is fine */
 const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name); /* or NULL */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "loader/graph_bind.h"
 #include "loader/package_header.h"
 #include "loader/package_meta.h"
 #include "runtime/base/assert.h"
@@ -101,6 +102,19 @@ static int read_all(int fd, struct sy_package *package)
     return read_meta(fd, &header, package);
 }
 
+static int bind_usual(struct sy_package *package)
+{
+    struct sy_sizes sizes;
+    package->usual = package->graph;
+    if (package->graph->n_symbols == 0)
+        return SY_OK;
+    package->usual = NULL;
+    sy_graph_usual_sizes(package->graph, &sizes);
+    int status = sy_graph_bind(package->graph, &sizes, &package->usual);
+    return status < 0 ? sy_error_set(SY_ECORRUPT, "%s: meta: %s", package->path, sy_error_text())
+                      : SY_OK;
+}
+
 int sy_package_open(const char *path, struct sy_package **out)
 {
     struct sy_package *package = calloc(1, sizeof *package);
@@ -117,6 +131,8 @@ int sy_package_open(const char *path, struct sy_package **out)
                         : read_all(fd, package);
     if (fd >= 0)
         close(fd);
+    if (status == SY_OK)
+        status = bind_usual(package);
     if (status < 0) {
         sy_package_close(package);
         return status;
@@ -139,6 +155,8 @@ void sy_package_close(struct sy_package *package)
     free(package->profile.choices);
     free(package->layers);
     free(package->layer_hash);
+    if (package->usual != package->graph)
+        sy_graph_free(package->usual);
     sy_graph_free(package->graph);
     free(package->packed_for);
     free(package->name);

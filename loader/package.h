@@ -34,6 +34,8 @@ struct sy_package {
     char *name;
     char *packed_for; /* sy_package_packed_for at import */
     struct sy_graph *graph;
+    struct sy_graph *
+        usual; /* with the usual sizes: what layouts and profile were made with; `graph` where no size is open */
     int n_layers;
     struct sy_layer *layers;
     uint64_t *layer_hash; /* xxh3-64 of the layer's `bytes` in the file */

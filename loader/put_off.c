@@ -18,30 +18,45 @@ bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor)
     return false;
 }
 
-/* Of the elements alone. */
 static uint64_t room_for_elements(const struct sy_tensor *t, int64_t batch)
 {
     return (uint64_t)sy_shape_elements(&t->shape, batch) * sy_dtype_bytes(t->dtype);
 }
 
+uint64_t sy_graph_shaped_room(const struct sy_graph *graph, int tensor,
+                              const struct sy_shape *shape, int64_t batch)
+{
+    int64_t n = sy_shape_elements(shape, batch), bytes;
+    if (n < 0 ||
+        __builtin_mul_overflow(n, (int64_t)sy_dtype_bytes(graph->tensors[tensor].dtype), &bytes))
+        return UINT64_MAX;
+    if (!sy_graph_is_sized_at_run(graph, tensor))
+        return (uint64_t)bytes;
+    return SY_ALIGN_UP((uint64_t)bytes, sizeof(int64_t)) + (1 + SY_MAX_RANK) * sizeof(int64_t);
+}
+
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch)
 {
-    uint64_t bytes = room_for_elements(&graph->tensors[tensor], batch);
-    if (!sy_graph_is_sized_at_run(graph, tensor))
-        return bytes;
-    return SY_ALIGN_UP(bytes, sizeof(int64_t)) + (1 + SY_MAX_RANK) * sizeof(int64_t);
+    return sy_graph_shaped_room(graph, tensor, &graph->tensors[tensor].shape, batch);
 }
 
 int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
                           struct sy_shape *shape, uint64_t *bytes)
 {
+    return sy_graph_shaped_output(graph, tensor, &graph->tensors[tensor].shape, batch, data, shape,
+                                  bytes);
+}
+
+int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struct sy_shape *as,
+                           int64_t batch, const void *data, struct sy_shape *shape, uint64_t *bytes)
+{
     const struct sy_tensor *t = &graph->tensors[tensor];
-    uint64_t room = room_for_elements(t, batch);
+    uint64_t room = (uint64_t)sy_shape_elements(as, batch) * sy_dtype_bytes(t->dtype);
     int64_t n = (int64_t)sy_dtype_bytes(t->dtype), said[1 + SY_MAX_RANK];
     *bytes = room;
-    *shape = (struct sy_shape){.rank = t->shape.rank};
-    for (int i = 0; i < t->shape.rank; i++)
-        shape->dims[i].fixed = sy_dim_at(t->shape.dims[i], batch);
+    *shape = (struct sy_shape){.rank = as->rank};
+    for (int i = 0; i < as->rank; i++)
+        shape->dims[i].fixed = sy_dim_at(as->dims[i], batch);
     if (!sy_graph_is_sized_at_run(graph, tensor))
         return SY_OK;
     memcpy(said, (const char *)data + SY_ALIGN_UP(room, sizeof(int64_t)), sizeof said);

@@ -22,6 +22,7 @@
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tcp_port.h"
+#include "runtime/client_internal.h"
 #include "runtime/json_msgpack.h"
 
 #define DEFAULT_TIMEOUT_MS  60000u
@@ -311,12 +312,16 @@ static int ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpa
     return SY_OK;
 }
 
+int sy_client_fail(sy_client *client, int status)
+{
+    snprintf(client->error, sizeof(client->error), "%s", sy_error_text());
+    return status;
+}
+
 static int finish(sy_client *client, int status)
 {
     client->next_id++;
-    if (status < 0)
-        snprintf(client->error, sizeof(client->error), "%s", sy_error_text());
-    return status;
+    return status < 0 ? sy_client_fail(client, status) : status;
 }
 
 static int pack_params(msgpack_packer *packer, const char *text)

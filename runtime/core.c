@@ -182,7 +182,8 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
         .hang_timeout_ns = config->hang_timeout_ns ? config->hang_timeout_ns : 10 * SY_NS_PER_S,
         .ops = {.message = sy_core_message, .lost = sy_core_worker_lost, .ctx = core}};
     SY_TRY(sy_sched_create(&sched, &core->sched));
-    SY_TRY(sy_predictor_create(SY_MAX_MODELS, PROMISE_QUANTILE, &core->predictor));
+    SY_TRY(sy_predictor_create((int)SY_MAX_MODELS * SY_CORE_SIZE_CLASSES, PROMISE_QUANTILE,
+                               &core->predictor));
     SY_TRY(sy_core_batches_create(core, config->max_delay_ns,
                                   config->max_batch ? config->max_batch : USUAL_MAX_BATCH,
                                   &core->batches));
@@ -356,10 +357,9 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
     return r;
 }
 
-static void free_request(struct sy_core_request *r)
+static void free_request(struct sy_core *core, struct sy_core_request *r)
 {
-    if (!r)
-        return;
+    sy_core_sizes_give(core, &core->models[r->model], r->sizes);
     free(r->inputs);
     free(r->outputs);
     free(r);
@@ -375,12 +375,13 @@ static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
     struct sy_core_request *r = calloc(1, sizeof *r);
     if (!r)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    r->model = model;
     r->n_inputs = graph->n_inputs;
     r->n_outputs = graph->n_outputs;
     r->inputs = calloc((size_t)r->n_inputs + 1, sizeof *r->inputs);
     r->outputs = calloc((size_t)r->n_outputs + 1, sizeof *r->outputs);
     if (!r->inputs || !r->outputs) {
-        free_request(r);
+        free_request(core, r);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     }
     memcpy(r->inputs, inputs, (size_t)r->n_inputs * sizeof *inputs);
@@ -401,22 +402,23 @@ static int take_options(struct sy_core *core, struct sy_core_request *r,
     return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
 }
 
-int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const uint64_t *inputs,
-                        const uint64_t *outputs, const struct sy_core_infer_options *options,
-                        sy_core_infer_done done, void *ctx, uint64_t *out_id)
+int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct sy_core_sizes *sizes,
+                        const uint64_t *inputs, const uint64_t *outputs,
+                        const struct sy_core_infer_options *options, sy_core_infer_done done,
+                        void *ctx, uint64_t *out_id)
 {
     struct sy_core_request *r = NULL;
     SY_TRY(make_request(core, index, inputs, outputs, &r));
     r->id = r->report.id = ++core->last_request;
-    r->model = index;
     r->batch = batch;
+    r->sizes = sy_core_sizes_again(sizes);
     r->done = done;
     r->ctx = ctx;
     r->report.arrived_ns = sy_clock_now();
     r->report.worker = -1;
     int status = take_options(core, r, options);
     if (status < 0) {
-        free_request(r);
+        free_request(core, r);
         return status;
     }
     r->next = core->requests;
@@ -426,6 +428,7 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const ui
     struct sy_sched_request wants = {.id = r->id,
                                      .model = index,
                                      .batch = batch,
+                                     .sizes = sizes ? sizes->id : 0,
                                      .class_ = r->class_,
                                      .deadline_ns = r->deadline_ns,
                                      .duration = sy_core_duration(core, index, r->guess)};
@@ -435,7 +438,7 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, const ui
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
         core->n_requests--;
-        free_request(r);
+        free_request(core, r);
         return status;
     }
     r->report.predicted_ns =
@@ -454,17 +457,21 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
 {
     static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
     const struct sy_package *package;
+    struct sy_core_sizes *sizes;
     uint64_t id;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
     SY_TRY(sy_core_model_find(core, model, &package));
     int index = sy_core_model_index(core, model);
+    struct sy_core_model *m = &core->models[index];
     options = options ? options : &usual;
-    int status =
-        sy_core_batch_wants(core->batches, index, batch, options)
-            ? sy_core_batch_add(core->batches, index, batch, inputs, outputs, options, done, ctx,
-                                &id)
-            : sy_core_infer_alone(core, index, batch, inputs, outputs, options, done, ctx, &id);
+    SY_TRY(sy_core_sizes_take(core, m, options->sizes, &sizes));
+    int status = sy_core_batch_wants(core->batches, index, batch, sizes, options)
+                     ? sy_core_batch_add(core->batches, index, batch, sizes, inputs, outputs,
+                                         options, done, ctx, &id)
+                     : sy_core_infer_alone(core, index, batch, sizes, inputs, outputs, options,
+                                           done, ctx, &id);
+    sy_core_sizes_give(core, m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;
     return status;
@@ -506,7 +513,7 @@ void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int st
     m->n_failed += status < 0;
     m->n_swaps += status == SY_OK && r->report.swapped;
     r->done(r->ctx, status, status < 0 ? error : NULL, &r->report);
-    free_request(r);
+    free_request(core, r);
 }
 
 void sy_core_trace_enable(struct sy_core *core, bool enable)

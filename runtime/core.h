@@ -88,10 +88,12 @@ struct sy_core_infer_options {
     int class_;         /* 0 (most urgent) .. 9 */
     sy_ns deadline_ns;  /* from now on; 0: none */
     const char *tenant; /* NULL: who names none */
+    const struct sy_sizes
+        *sizes; /* of the model's open dimensions, during the call; NULL: the usual ones */
 };
 #define SY_CORE_USUAL_CLASS 1
 
-/* options: NULL for the usual class, no deadline. EDEADLINE: late by prediction. inputs: one slab offset per graph input, plain row-major for `batch`; outputs likewise, allocated by the caller; all stay the caller's and must
+/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: one slab offset per graph input, plain row-major for `batch` and the sizes; outputs likewise, allocated by the caller; all stay the caller's and must
  * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). */
 int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
                   const uint64_t *outputs, const struct sy_core_infer_options *options,

@@ -84,8 +84,9 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.moved_bytes = 0;
         r->report.swapped = false;
         r->report.preempted |= a->preempts;
-        r->report.bound_ns = sy_core_swap_bound(core, m, a->batch, a->places, a->n_groups);
-        r->guess = sy_core_guess(core, m, a->batch, a->places, a->n_groups);
+        r->report.bound_ns =
+            sy_core_swap_bound(core, m, a->batch, r->sizes, a->places, a->n_groups);
+        r->guess = sy_core_guess(core, m, a->batch, r->sizes, a->places, a->n_groups);
         if (a->preempts)
             core->preempting_request = r->id;
         sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,
@@ -237,6 +238,8 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
     assert(r);
+    uint64_t sizes[SY_MAX_SYMBOLS];
+    size_t n_sizes = sy_core_sizes_words(&core->models[a->model], r->sizes, sizes);
     struct sy_message message = {.id = SY_MSG_RUN};
     message.run = (struct sy_msg_run){
         .run = a->run,
@@ -244,6 +247,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .batch = (uint64_t)a->batch,
         .workspace_offset = a->workspace_offset,
         .first_layer = (uint64_t)a->first_layer,
+        .sizes = {n_sizes, sizes},
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
@@ -280,11 +284,19 @@ static void interrupt_run(struct sy_core *core, const struct sy_sched_action *a)
     core->n_interrupts++;
 }
 
+/* A request of these sizes waits, so they are remembered. */
 static void prepare(struct sy_core *core, const struct sy_sched_action *a)
 {
+    const struct sy_core_model *m = &core->models[a->model];
     struct sy_message message = {.id = SY_MSG_PREPARE};
+    struct sy_core_sizes *sizes = a->sizes ? m->sizes : NULL;
+    uint64_t words[SY_MAX_SYMBOLS];
+    while (sizes && sizes->id != a->sizes)
+        sizes = sizes->next;
     message.prepare =
-        (struct sy_msg_prepare){.model = (uint64_t)a->model, .batch = (uint64_t)a->batch};
+        (struct sy_msg_prepare){.model = (uint64_t)a->model,
+                                .batch = (uint64_t)a->batch,
+                                .sizes = {sy_core_sizes_words(m, sizes, words), words}};
     (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
 }
 
@@ -301,7 +313,9 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
     const struct sy_core_model *m = &core->models[a->model];
     char error[600];
     assert(r);
-    snprintf(error, sizeof error, "model %s: %s%s%s", m->name, a->why,
+    char sizes[256];
+    snprintf(error, sizeof error, "model %s%s: %s%s%s", m->name,
+             a->status == SY_OK ? "" : sy_core_sizes_text(m, r->sizes, sizes, sizeof sizes), a->why,
              a->status == SY_EIO && m->status < 0 ? ": " : "",
              a->status == SY_EIO && m->status < 0 ? m->error : "");
     if (a->status == SY_ENOMEM_DEVICE && held_by_jobs(core) > 0)

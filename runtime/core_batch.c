@@ -24,6 +24,7 @@ struct batch {
     int model, class_;
     char tenant[SY_CORE_TENANT_NAME];
     int64_t rows;
+    struct sy_core_sizes *sizes;
     struct member *members; /* the latest first */
     int n_members;
     sy_ns due_ns;
@@ -76,32 +77,40 @@ static const struct sy_graph *graph_of(const struct sy_core_batches *b, int mode
     return b->core->models[model].package->graph;
 }
 
-static bool is_rows(const struct sy_tensor *t)
+static const struct sy_core_model *model_of(const struct sy_core_batches *b, int model)
 {
-    for (int d = 1; d < t->shape.rank; d++)
-        if (t->shape.dims[d].per_batch != 0)
-            return false;
-    return t->shape.rank > 0 && t->shape.dims[0].per_batch == 1 && t->shape.dims[0].fixed == 0;
+    return &b->core->models[model];
 }
 
-static bool takes_rows(const struct sy_graph *g)
+static bool is_rows(const struct sy_core_model *m, const struct sy_core_sizes *sizes, int tensor)
 {
+    struct sy_shape shape = sy_core_sizes_shape(m, sizes, tensor);
+    for (int d = 1; d < shape.rank; d++)
+        if (shape.dims[d].per_batch != 0)
+            return false;
+    return shape.rank > 0 && shape.dims[0].per_batch == 1 && shape.dims[0].fixed == 0;
+}
+
+static bool takes_rows(const struct sy_core_model *m, const struct sy_core_sizes *sizes)
+{
+    const struct sy_graph *g = m->package->graph;
     bool all = g->n_inputs > 0 && g->n_outputs > 0;
     for (int i = 0; i < g->n_inputs; i++)
-        all = all && is_rows(&g->tensors[g->inputs[i]]);
+        all = all && is_rows(m, sizes, g->inputs[i]);
     for (int i = 0; i < g->n_outputs; i++)
-        all = all && is_rows(&g->tensors[g->outputs[i]]) &&
-              !sy_graph_is_sized_at_run(g, g->outputs[i]);
+        all =
+            all && is_rows(m, sizes, g->outputs[i]) && !sy_graph_is_sized_at_run(g, g->outputs[i]);
     return all;
 }
 
 bool sy_core_batch_wants(const struct sy_core_batches *b, int model, int64_t rows,
+                         const struct sy_core_sizes *sizes,
                          const struct sy_core_infer_options *options)
 {
     const struct sy_sched *s = b->core->sched;
     bool busy = sy_sched_n_started(s) > 0 || sy_sched_n_waiting(s) > 0;
     return b->max_delay_ns > 0 && busy && rows >= 1 && rows < b->max_batch &&
-           options->deadline_ns == 0 && takes_rows(graph_of(b, model));
+           options->deadline_ns == 0 && takes_rows(model_of(b, model), sizes);
 }
 
 static void free_member(struct member *m)
@@ -131,9 +140,12 @@ static struct member *make_member(const struct sy_graph *g, int64_t rows, const 
 
 /* ---- batches ---------------------------------------------------------------------------------- */
 
-static uint64_t row_bytes(const struct sy_tensor *t)
+static uint64_t row_bytes(const struct batch *batch, int tensor)
 {
-    return (uint64_t)sy_shape_elements(&t->shape, 1) * sy_dtype_bytes(t->dtype);
+    const struct sy_core_model *m = model_of(batch->of, batch->model);
+    struct sy_shape shape = sy_core_sizes_shape(m, batch->sizes, tensor);
+    return (uint64_t)sy_shape_elements(&shape, 1) *
+           sy_dtype_bytes(m->package->graph->tensors[tensor].dtype);
 }
 
 static void give_slab(struct batch *batch)
@@ -153,12 +165,11 @@ static void give_slab(struct batch *batch)
 
 static uint64_t *take_slab(struct batch *batch, const int *tensors, int n)
 {
-    const struct sy_graph *g = graph_of(batch->of, batch->model);
     uint64_t *offsets = malloc(((size_t)n + 1) * sizeof *offsets);
     for (int i = 0; offsets && i < n; i++)
         offsets[i] = UINT64_MAX;
     for (int i = 0; offsets && i < n; i++) {
-        uint64_t bytes = (uint64_t)batch->rows * row_bytes(&g->tensors[tensors[i]]);
+        uint64_t bytes = (uint64_t)batch->rows * row_bytes(batch, tensors[i]);
         if (sy_slab_alloc(batch->of->core->slab, SY_MAX(bytes, 1), &offsets[i]) < 0) {
             offsets[i] = UINT64_MAX;
             break;
@@ -174,7 +185,7 @@ static void move_rows(struct batch *batch, bool out)
     struct sy_slab *slab = batch->of->core->slab;
     int n = out ? g->n_outputs : g->n_inputs;
     for (int i = 0; i < n; i++) {
-        uint64_t each = row_bytes(&g->tensors[out ? g->outputs[i] : g->inputs[i]]);
+        uint64_t each = row_bytes(batch, out ? g->outputs[i] : g->inputs[i]);
         char *all = sy_slab_pointer(slab, out ? batch->outputs[i] : batch->inputs[i]);
         for (struct member *m = batch->members; m; m = m->next) {
             char *one = sy_slab_pointer(slab, out ? m->outputs[i] : m->inputs[i]);
@@ -208,6 +219,7 @@ static void answer(struct batch *batch, int status, const char *error,
         free_member(m);
         m = next;
     }
+    sy_core_sizes_give(batch->of->core, &batch->of->core->models[batch->model], batch->sizes);
     free(batch);
 }
 
@@ -250,8 +262,9 @@ static void send_batch(struct batch *batch)
                                                    (long long)batch->rows);
     if (status == SY_OK) {
         move_rows(batch, false);
-        status = sy_core_infer_alone(b->core, batch->model, batch->rows, batch->inputs,
-                                     batch->outputs, &options, batch_done, batch, &id);
+        status =
+            sy_core_infer_alone(b->core, batch->model, batch->rows, batch->sizes, batch->inputs,
+                                batch->outputs, &options, batch_done, batch, &id);
     }
     if (status == SY_OK)
         return;
@@ -309,12 +322,14 @@ void sy_core_batch_flush(struct sy_core_batches *b)
 }
 
 static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t rows,
+                                struct sy_core_sizes *sizes,
                                 const struct sy_core_infer_options *options)
 {
     const char *tenant = options->tenant ? options->tenant : "";
     struct batch *at = b->batches;
-    while (at && (at->sent || at->model != model || at->class_ != options->class_ ||
-                  at->rows + rows > b->max_batch || strcmp(at->tenant, tenant) != 0))
+    while (at &&
+           (at->sent || at->model != model || at->sizes != sizes || at->class_ != options->class_ ||
+            at->rows + rows > b->max_batch || strcmp(at->tenant, tenant) != 0))
         at = at->next;
     if (at)
         return at;
@@ -324,6 +339,7 @@ static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t ro
     *at = (struct batch){.next = b->batches,
                          .of = b,
                          .model = model,
+                         .sizes = sy_core_sizes_again(sizes),
                          .class_ = options->class_,
                          .due_ns = sy_clock_now() + b->max_delay_ns};
     snprintf(at->tenant, sizeof at->tenant, "%s", tenant);
@@ -331,9 +347,10 @@ static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t ro
     return at;
 }
 
-int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows, const uint64_t *inputs,
-                      const uint64_t *outputs, const struct sy_core_infer_options *options,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
+int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
+                      struct sy_core_sizes *sizes, const uint64_t *inputs, const uint64_t *outputs,
+                      const struct sy_core_infer_options *options, sy_core_infer_done done,
+                      void *ctx, uint64_t *out_id)
 {
     int tenant;
     if (b->n_gathered >= b->core->max_queue)
@@ -342,7 +359,7 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows, const 
     if (options->tenant)
         SY_TRY(sy_core_tenant_find(b->core, options->tenant, &tenant));
     struct member *m = make_member(graph_of(b, model), rows, inputs, outputs);
-    struct batch *batch = m ? find_batch(b, model, rows, options) : NULL;
+    struct batch *batch = m ? find_batch(b, model, rows, sizes, options) : NULL;
     if (!batch) {
         if (m)
             free_member(m);

@@ -1,11 +1,11 @@
-/* Requests for one model that come close to each other, as one run.
+/* Requests for one model and sizes that come close to each other, as one run.
  *
  *   a ─┐  gathered while the device is busy: until they are max_batch rows,
  *   b ─┼─ the device has nothing else, or max_delay is over              ──> one request ──> rows back to a, b, c
  *   c ─┘
  *
  * B1: no request waits for others longer than max_delay, and none while the device has nothing to do.
- * B2: only requests of one class and tenant without a deadline are gathered, of models whose inputs and outputs are rows (the batch is
+ * B2: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs and outputs are rows (the batch is
  *     the first dimension of each). One with a deadline is on its own.
  * B3: a gathered request gets exactly one answer, canceled or not.
  *
@@ -17,6 +17,7 @@
 #include "runtime/core.h"
 
 struct sy_core_batches;
+struct sy_core_sizes;
 
 int sy_core_batches_create(struct sy_core *core, sy_ns max_delay_ns, int64_t max_batch,
                            struct sy_core_batches **out);
@@ -24,10 +25,11 @@ void sy_core_batches_destroy(struct sy_core_batches *batches); /* all were answe
 
 /* Whether this one may be gathered now (B1, B2). */
 bool sy_core_batch_wants(const struct sy_core_batches *batches, int model, int64_t batch,
+                         const struct sy_core_sizes *sizes,
                          const struct sy_core_infer_options *options);
 /* As sy_core_infer. EBUSY: too many are gathered; ENOMEM_HOST. */
 int sy_core_batch_add(struct sy_core_batches *batches, int model, int64_t batch,
-                      const uint64_t *inputs, const uint64_t *outputs,
+                      struct sy_core_sizes *sizes, const uint64_t *inputs, const uint64_t *outputs,
                       const struct sy_core_infer_options *options, sy_core_infer_done done,
                       void *ctx, uint64_t *out_id);
 /* False: no such request is gathered or runs in a batch. */

@@ -4,7 +4,7 @@
  *   core_models.c    the model table                        core_messages.c  what workers say
  *   core_jobs.c      training jobs                          core_status.c    status JSON
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
- *   core_rules.c     policy, tenants, shares */
+ *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
 
@@ -42,13 +42,29 @@ struct sy_model_heads {
     double scale;        /* sy_core_compute_scale that the times above were made with */
 };
 
+#define SY_CORE_SIZE_CLASSES 8  /* by how much a run computes, each twice the one before */
+#define SY_CORE_USUAL_SIZES  3  /* of the usual sizes */
+#define SY_CORE_IDLE_SIZES   32 /* remembered a model, beside those of its requests */
+
+/* One choice of a model's open sizes, other than the usual one. */
+struct sy_core_sizes {
+    struct sy_core_sizes *next;
+    uint64_t id; /* that the scheduler knows it by; never given out again */
+    struct sy_sizes of;
+    float *work; /* per layer: what it computes, 1 with the usual sizes */
+    int class_;  /* 0 .. SY_CORE_SIZE_CLASSES - 1 */
+    int n_users; /* requests and batches */
+    uint64_t last_use;
+};
+
 struct sy_core_model {
     bool used;
     bool
         leaving; /* unloaded, and gone once what was on its way for it is through; nobody sees it */
     enum sy_core_model_state state;
     char *name, *path;
-    int tenant; /* that loaded it; -1: none */
+    struct sy_core_sizes *sizes; /* the latest first */
+    int tenant;                  /* that loaded it; -1: none */
     uint64_t charged_bytes;
     struct sy_package *package;
     struct sy_group *groups;
@@ -91,6 +107,7 @@ struct sy_core_worker {
 
 /* By profile and what was learned of the model's computation; how far runs that move something are off besides is learned apart. */
 struct sy_core_guess {
+    int class_; /* of its sizes: how far predictions are off is learned for each */
     sy_ns ns;
     bool moves;
 };
@@ -103,6 +120,7 @@ struct sy_core_request {
     struct sy_core_guess
         guess; /* for what of its model is there: when it came, then when it started */
     int64_t batch;
+    struct sy_core_sizes *sizes; /* NULL: the usual ones */
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs;
     sy_core_infer_done done;
@@ -175,7 +193,7 @@ struct sy_core {
     struct sy_core_model models[SY_MAX_MODELS];
     struct sy_core_request *requests; /* at most max_queue and two: a scan will do */
     int n_requests;
-    uint64_t last_request, last_job;
+    uint64_t last_request, last_job, last_sizes;
     struct sy_core_job *jobs; /* ended ones too */
 
     bool pumping, draining, stopping;
@@ -210,9 +228,10 @@ void sy_core_tick(struct sy_core *core); /* before each event: says the time to 
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
 /* As sy_core_infer, by the model's index and never gathered with others. */
-int sy_core_infer_alone(struct sy_core *core, int model, int64_t batch, const uint64_t *inputs,
-                        const uint64_t *outputs, const struct sy_core_infer_options *options,
-                        sy_core_infer_done done, void *ctx, uint64_t *out_id);
+int sy_core_infer_alone(struct sy_core *core, int model, int64_t batch, struct sy_core_sizes *sizes,
+                        const uint64_t *inputs, const uint64_t *outputs,
+                        const struct sy_core_infer_options *options, sy_core_infer_done done,
+                        void *ctx, uint64_t *out_id);
 struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
 struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id);
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,
@@ -241,25 +260,48 @@ void sy_core_settle_models(
 void sy_core_models_leave(struct sy_core *core);
 void sy_core_free_models(struct sy_core *core);
 
+/* core_sizes.c */
+/* Of `wants`; NULL, or as the usual ones: *out is NULL. To be given back. EARG: the model cannot have them; ENOMEM_DEVICE: a tensor
+ * would be larger than the pool; ENOMEM_HOST. */
+int sy_core_sizes_take(struct sy_core *core, struct sy_core_model *m, const struct sy_sizes *wants,
+                       struct sy_core_sizes **out);
+struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes); /* NULL is fine */
+void sy_core_sizes_give(struct sy_core *core, struct sy_core_model *m, struct sy_core_sizes *sizes);
+void sy_core_sizes_free(struct sy_core_model *m);
+/* Shape of an input or output with them, linear in N. It was asked for before, so it is there. */
+struct sy_shape sy_core_sizes_shape(const struct sy_core_model *m,
+                                    const struct sy_core_sizes *sizes, int tensor);
+/* As the wire has them, into a buffer of SY_MAX_SYMBOLS; how many. */
+size_t sy_core_sizes_words(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
+                           uint64_t *words);
+/* Those that a worker names; false: they are not remembered any more. NULL in *out: the usual. */
+bool sy_core_sizes_find(const struct sy_core_model *m, const struct sy_u64s *words,
+                        struct sy_core_sizes **out);
+/* ", seq 77", or "" for a model without open sizes. */
+const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
+                               char *buffer, size_t bytes);
+
 /* core_predict.c */
 struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);
-/* What the planner sees of a model, its computation as it was observed here; to be freed. NULL: no memory. */
+/* What the planner sees of a model with its usual sizes, its computation as it was observed here; to be freed. NULL: no memory. */
 struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
                                           int64_t batch);
-/* Observed computation / profile. */
+/* Observed computation / profile, with the usual sizes. */
 double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m);
 /* No run with these places ends sooner, by profile. */
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
-                         const struct sy_group_place *places, int n_places);
+                         const struct sy_core_sizes *sizes, const struct sy_group_place *places,
+                         int n_places);
 struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
-                                   int64_t batch, const struct sy_group_place *places,
-                                   int n_places);
+                                   int64_t batch, const struct sy_core_sizes *sizes,
+                                   const struct sy_group_place *places, int n_places);
 /* This request, not yet taken, with what of its model will be resident when its turn comes: as the queue is now. */
 struct sy_core_guess sy_core_predict(const struct sy_core *core,
                                      const struct sy_core_request *wants);
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess);
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
+void sy_core_forget(struct sy_core *core, int model); /* what was learned of it */
 
 /* core_heads.c: which heads the pool keeps, by the requests that were seen. */
 /* Of a model that is cut; again later: with what was learned meanwhile. On ENOMEM_HOST nothing changed. */

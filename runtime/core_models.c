@@ -22,6 +22,7 @@ static void free_model(struct sy_core_model *m)
     free(m->group_bytes);
     free(m->direct);
     sy_core_heads_free(m);
+    sy_core_sizes_free(m);
     sy_package_close(m->package);
     *m = (struct sy_core_model){0};
 }
@@ -63,7 +64,7 @@ static uint64_t *table_reads(const struct sy_core *core, const struct sy_package
         batch = SY_MAX(batch, core->warm_batches[i]);
     for (int i = 0; reads && sy_device_get_properties(core->device)->host_reads && i < p->n_layers;
          i++)
-        reads[i] = sy_layer_read_bytes(p->graph, &p->layers[i], (int64_t)batch);
+        reads[i] = sy_layer_read_bytes(p->usual, &p->layers[i], (int64_t)batch);
     return reads;
 }
 
@@ -216,7 +217,7 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
     SY_TRY(id);
     struct sy_core_model *m = &core->models[id];
     *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING, .tenant = -1};
-    sy_predictor_forget(core->predictor, id);
+    sy_core_forget(core, id);
     int status = sy_package_open(path, &m->package);
     if (status == SY_OK) {
         m->path = strdup(path);
@@ -490,8 +491,12 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
 {
     SY_TRY(check_model(core, msg->model, "PREPARED"));
     struct sy_core_model *m = &core->models[msg->model];
-    if (!m->used)
-        return SY_OK; /* dropped meanwhile */
+    struct sy_sched_prepared prepared = {.worker = worker, .model = -1};
+    struct sy_core_sizes *sizes = NULL;
+    if (!m->used) { /* dropped meanwhile */
+        sy_sched_workspace(core->sched, &prepared);
+        return SY_OK;
+    }
     if (msg->batch < 1 || msg->batch > INT64_MAX || msg->workspace_bytes > UINT64_MAX / 2 ||
         msg->status > 0)
         return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu",
@@ -507,12 +512,14 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
         }
         return SY_OK;
     }
-    struct sy_sched_prepared prepared = {.worker = worker,
-                                         .model = (int)msg->model,
-                                         .batch = (int64_t)msg->batch,
-                                         .status = (int)msg->status,
-                                         .why = msg->error,
-                                         .workspace_bytes = msg->workspace_bytes};
+    if (sy_core_sizes_find(m, &msg->sizes, &sizes))
+        prepared = (struct sy_sched_prepared){.worker = worker,
+                                              .model = (int)msg->model,
+                                              .batch = (int64_t)msg->batch,
+                                              .sizes = sizes ? sizes->id : 0,
+                                              .status = (int)msg->status,
+                                              .why = msg->error,
+                                              .workspace_bytes = msg->workspace_bytes};
     sy_sched_workspace(core->sched, &prepared);
     return SY_OK;
 }

@@ -1,5 +1,9 @@
 /* How long requests take: by profile, by what is in the pool when their turn comes, and by what was observed.
  *
+ * The profile is of the usual sizes; with others each layer's time goes with what it computes (core_sizes.c). How far that is off is
+ * learned for each class of sizes, so that what long sequences show is not believed of short ones; a class of which nothing was seen takes
+ * its neighbour's word.
+ *
  * Runs that move nothing and runs that move something are learned apart. From the first comes how far the profile's computation is off
  * here (other threads, neighbours); the second are predicted with that, and what is left over is the link's. */
 #include <stdlib.h>
@@ -29,36 +33,70 @@ static double thread_scale(const struct sy_core *core, const struct sy_package *
 }
 
 /* Layers whose computation takes `scale` times what the profile says. */
-static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch, double scale)
+static struct sy_plan_layer *scaled_layers(const struct sy_package *p, int64_t batch,
+                                           const struct sy_core_sizes *sizes, double scale)
 {
     struct sy_plan_layer *layers = calloc((size_t)p->n_layers + 1, sizeof *layers);
     for (int i = 0; layers && i < p->n_layers; i++)
         layers[i] = (struct sy_plan_layer){
             .bytes = p->layers[i].bytes,
-            .compute_ns = (uint64_t)(scale * (double)sy_package_layer_ns(p, i, batch))};
+            .compute_ns = (uint64_t)(scale * (sizes ? (double)sizes->work[i] : 1) *
+                                     (double)sy_package_layer_ns(p, i, batch))};
     return layers;
+}
+
+/* ---- what was learned, by model and class of sizes ---- */
+
+static int slot_of(int model, int class_)
+{
+    return model * SY_CORE_SIZE_CLASSES + class_;
+}
+
+/* The class itself, or the nearest of which something was seen. */
+static int nearest_slot(const struct sy_core *core, int model, int class_, bool moves)
+{
+    for (int far = 0; far < SY_CORE_SIZE_CLASSES; far++)
+        for (int side = -1; side <= 1; side += 2) {
+            int at = class_ + side * far;
+            if (at >= 0 && at < SY_CORE_SIZE_CLASSES &&
+                sy_predictor_n_seen(core->predictor, slot_of(model, at), moves) > 0)
+                return slot_of(model, at);
+        }
+    return slot_of(model, class_);
+}
+
+static double scale_of(const struct sy_core *core, const struct sy_core_model *m, int class_)
+{
+    int slot = nearest_slot(core, (int)(m - core->models), class_, false);
+    sy_ns seen = sy_predictor_correct(core->predictor, slot, 0, SCALE_NS).expected_ns;
+    return thread_scale(core, m->package) * (double)seen / (double)SCALE_NS;
 }
 
 double sy_core_compute_scale(const struct sy_core *core, const struct sy_core_model *m)
 {
-    sy_ns seen =
-        sy_predictor_correct(core->predictor, (int)(m - core->models), 0, SCALE_NS).expected_ns;
-    return thread_scale(core, m->package) * (double)seen / (double)SCALE_NS;
+    return scale_of(core, m, SY_CORE_USUAL_SIZES);
+}
+
+void sy_core_forget(struct sy_core *core, int model)
+{
+    for (int class_ = 0; class_ < SY_CORE_SIZE_CLASSES; class_++)
+        sy_predictor_forget(core->predictor, slot_of(model, class_));
 }
 
 struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
                                           int64_t batch)
 {
-    return scaled_layers(m->package, batch, sy_core_compute_scale(core, m));
+    return scaled_layers(m->package, batch, NULL, sy_core_compute_scale(core, m));
 }
 
 /* ---- one run, as its model's groups are ---- */
 
 static sy_ns bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
-                   double scale, const struct sy_group_place *places, int n_places)
+                   const struct sy_core_sizes *sizes, double scale,
+                   const struct sy_group_place *places, int n_places)
 {
     struct sy_link_cost link = sy_core_link(core, m->package);
-    struct sy_plan_layer *layers = scaled_layers(m->package, batch, scale);
+    struct sy_plan_layer *layers = scaled_layers(m->package, batch, sizes, scale);
     if (!layers)
         return 0;
     for (int g = 0; g < n_places; g++)
@@ -73,36 +111,40 @@ static sy_ns bound(const struct sy_core *core, const struct sy_core_model *m, in
 }
 
 sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
-                         const struct sy_group_place *places, int n_places)
+                         const struct sy_core_sizes *sizes, const struct sy_group_place *places,
+                         int n_places)
 {
-    return bound(core, m, batch, thread_scale(core, m->package), places, n_places);
+    return bound(core, m, batch, sizes, thread_scale(core, m->package), places, n_places);
 }
 
 struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
-                                   int64_t batch, const struct sy_group_place *places, int n_places)
+                                   int64_t batch, const struct sy_core_sizes *sizes,
+                                   const struct sy_group_place *places, int n_places)
 {
-    struct sy_core_guess guess = {.moves = false};
+    struct sy_core_guess guess = {.class_ = sizes ? sizes->class_ : SY_CORE_USUAL_SIZES};
     for (int g = 0; g < m->n_groups; g++)
         guess.moves |=
             (g >= n_places || !places[g].resident) && m->group_bytes[g] > 0 && !m->direct[g];
-    double scale = guess.moves ? sy_core_compute_scale(core, m) : thread_scale(core, m->package);
-    guess.ns = bound(core, m, batch, scale, places, n_places);
+    double scale = guess.moves ? scale_of(core, m, guess.class_) : thread_scale(core, m->package);
+    guess.ns = bound(core, m, batch, sizes, scale, places, n_places);
     return guess;
 }
 
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess)
 {
-    return sy_predictor_correct(core->predictor, model, guess.moves ? guess.ns : 0,
+    int slot = nearest_slot(core, model, guess.class_, guess.moves);
+    return sy_predictor_correct(core->predictor, slot, guess.moves ? guess.ns : 0,
                                 guess.moves ? 0 : guess.ns);
 }
 
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns)
 {
+    int slot = slot_of(model, guess.class_);
     if (guess.moves)
-        sy_predictor_observe_swap(core->predictor, model, guess.ns, took_ns);
+        sy_predictor_observe_swap(core->predictor, slot, guess.ns, took_ns);
     else
-        sy_predictor_observe_compute(core->predictor, model, guess.ns, took_ns);
+        sy_predictor_observe_compute(core->predictor, slot, guess.ns, took_ns);
 }
 
 /* ---- one that waits ---- */
@@ -181,5 +223,5 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
     int n = SY_MIN(m->n_groups, SY_CORE_MAX_GROUPS), n_resident = n_resident_then(core, wants);
     for (int g = 0; g < n; g++)
         places[g].resident = g < n_resident;
-    return sy_core_guess(core, m, wants->batch, places, n);
+    return sy_core_guess(core, m, wants->batch, wants->sizes, places, n);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/graph_bind.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc_internal.h"
@@ -18,6 +19,7 @@ struct sy_rpc_infer {
     uint64_t id, message_id;
     bool answers;
     int64_t batch;
+    struct sy_sizes sizes;   /* of the model's open dimensions */
     int n_inputs, n_outputs; /* slab pieces that are held */
     uint64_t inputs[SY_RPC_MAX_TENSORS], outputs[SY_RPC_MAX_TENSORS];
     struct sy_core_infer_options options;
@@ -97,7 +99,8 @@ static int check_dtype(const struct sy_tensor *tensor, const msgpack_object *map
     return SY_OK;
 }
 
-static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map, int64_t *dims)
+static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map,
+                      struct sy_given_input *given, int64_t *dims)
 {
     const msgpack_object *shape = sy_rpc_get(map, "shape");
     char expected[128];
@@ -117,121 +120,143 @@ static int read_shape(const struct sy_tensor *tensor, const msgpack_object *map,
                                 i);
         dims[i] = (int64_t)dim->via.u64;
     }
+    given->rank = tensor->shape.rank;
+    given->dims = dims;
     return SY_OK;
 }
 
-static int note_batch(struct sy_rpc_infer *infer, const struct sy_tensor *tensor, int64_t rest,
-                      int64_t factor)
+static int check_batch(const struct sy_tensor *tensor, const int64_t *dims)
 {
-    int64_t batch = rest > 0 ? rest / factor : 0;
-
-    if (batch < 1 || batch > SY_RPC_MAX_BATCH || batch * factor != rest)
-        return sy_error_set(SY_EARG, "input \"%s\" is a batch of %" PRId64 "; 1 to %d are possible",
-                            tensor->name, batch, SY_RPC_MAX_BATCH);
-    if (infer->batch && infer->batch != batch)
-        return sy_error_set(SY_EARG,
-                            "input \"%s\" is a batch of %" PRId64 ", another input one of %" PRId64,
-                            tensor->name, batch, infer->batch);
-    infer->batch = batch;
-    return SY_OK;
-}
-
-static int check_shape(struct sy_rpc_infer *infer, const struct sy_tensor *tensor,
-                       const msgpack_object *map)
-{
-    int64_t dims[SY_MAX_RANK];
-    char expected[128];
-
-    SY_TRY(read_shape(tensor, map, dims));
-    for (int i = 0; i < tensor->shape.rank; i++) {
-        const struct sy_dim *dim = &tensor->shape.dims[i];
-
-        if (dim->per_batch > 0)
-            SY_TRY(note_batch(infer, tensor, dims[i] - dim->fixed, dim->per_batch));
-        else if (dims[i] != dim->fixed)
+    for (int i = 0; i < tensor->shape.rank; i++)
+        if (tensor->shape.dims[i].per_batch == 1 && tensor->shape.dims[i].fixed == 0 &&
+            (dims[i] < 1 || dims[i] > SY_RPC_MAX_BATCH))
             return sy_error_set(SY_EARG,
-                                "input \"%s\": dimension %d is %" PRId64 "; the model takes %s",
-                                tensor->name, i, dims[i],
-                                sy_shape_text(&tensor->shape, expected, sizeof(expected)));
-    }
+                                "input \"%s\" is a batch of %" PRId64 "; 1 to %d are possible",
+                                tensor->name, dims[i], SY_RPC_MAX_BATCH);
     return SY_OK;
 }
 
-static int check_data(const struct sy_rpc_infer *infer, const struct sy_tensor *tensor,
-                      const msgpack_object *map, const msgpack_object **out)
-{
-    const msgpack_object *data = sy_rpc_get(map, "data");
-    int64_t batch = infer->batch ? infer->batch : 1;
-    uint64_t bytes =
-        (uint64_t)sy_shape_elements(&tensor->shape, batch) * sy_dtype_bytes(tensor->dtype);
+/* What a request says of its inputs. */
+struct inputs {
+    const msgpack_object *data[SY_RPC_MAX_TENSORS]; /* by the graph's order */
+    struct sy_given_input given[SY_RPC_MAX_TENSORS];
+    int64_t dims[SY_RPC_MAX_TENSORS][SY_MAX_RANK];
+    int n;
+};
 
-    if (!data || data->type != MSGPACK_OBJECT_BIN)
-        return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", tensor->name);
+/* As many bytes as shape and dtype say; so what is claimed is bounded by what came. */
+static int check_data(const struct sy_tensor *tensor, const struct sy_given_input *given,
+                      const msgpack_object *data)
+{
+    uint64_t bytes = sy_dtype_bytes(tensor->dtype);
+    bool counts = true;
+
+    for (int i = 0; i < given->rank; i++)
+        counts = !__builtin_mul_overflow(bytes, (uint64_t)given->dims[i], &bytes) && counts;
+    if (!counts)
+        return sy_error_set(SY_EARG, "input \"%s\" has a shape of more bytes than can be counted",
+                            tensor->name);
     if (data->via.bin.size != bytes)
         return sy_error_set(SY_EARG,
                             "input \"%s\" has %u bytes of data; its shape and dtype need %" PRIu64,
                             tensor->name, data->via.bin.size, bytes);
-    *out = data;
     return SY_OK;
 }
 
-/* One input: sets data[index of the graph's input]. */
-static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map,
-                       const msgpack_object **data)
+static int check_input(struct sy_rpc_infer *infer, const msgpack_object *map, struct inputs *inputs)
 {
+    const msgpack_object *data = sy_rpc_get(map, "data");
     const struct sy_tensor *tensor;
+    struct sy_given_input *given;
     char name[256];
     int index;
 
     SY_TRY(read_text(map, "name", name, sizeof(name)));
     SY_TRY(find_input(infer->graph, name, &index));
-    if (data[index])
+    if (inputs->data[index])
         return sy_error_set(SY_EARG, "input \"%s\" is given twice", name);
     tensor = &infer->graph->tensors[infer->graph->inputs[index]];
     SY_TRY(check_dtype(tensor, map));
-    SY_TRY(check_shape(infer, tensor, map));
-    return check_data(infer, tensor, map, &data[index]);
+    if (!data || data->type != MSGPACK_OBJECT_BIN)
+        return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", tensor->name);
+    given = &inputs->given[inputs->n++];
+    given->input = index;
+    SY_TRY(read_shape(tensor, map, given, inputs->dims[index]));
+    SY_TRY(check_batch(tensor, given->dims));
+    inputs->data[index] = data;
+    return SY_OK;
+}
+
+/* Batch and sizes from all shapes together. */
+static int solve_sizes(struct sy_rpc_infer *infer, const struct inputs *inputs)
+{
+    SY_TRY(sy_graph_solve(infer->graph, inputs->n, inputs->given, &infer->batch, &infer->sizes));
+    if (infer->batch < 1 || infer->batch > SY_RPC_MAX_BATCH)
+        return sy_error_set(SY_EARG, "the inputs are a batch of %" PRId64 "; 1 to %d are possible",
+                            infer->batch, SY_RPC_MAX_BATCH);
+    for (int i = 0; i < inputs->n; i++) {
+        int input = inputs->given[i].input;
+
+        SY_TRY(check_data(&infer->graph->tensors[infer->graph->inputs[input]], &inputs->given[i],
+                          inputs->data[input]));
+    }
+    return SY_OK;
 }
 
 static int check_inputs(struct sy_rpc_infer *infer, const msgpack_object *params,
-                        const msgpack_object **data)
+                        struct inputs *inputs)
 {
-    const msgpack_object *inputs = sy_rpc_get(params, "inputs");
+    const msgpack_object *list = sy_rpc_get(params, "inputs");
 
-    if (!inputs || inputs->type != MSGPACK_OBJECT_ARRAY)
+    if (!list || list->type != MSGPACK_OBJECT_ARRAY)
         return sy_error_set(SY_EARG, "\"inputs\" is missing or no array");
-    for (uint32_t i = 0; i < inputs->via.array.size; i++)
-        SY_TRY(check_input(infer, &inputs->via.array.ptr[i], data));
+    for (uint32_t i = 0; i < list->via.array.size; i++)
+        SY_TRY(check_input(infer, &list->via.array.ptr[i], inputs));
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (!data[i])
+        if (!inputs->data[i])
             return sy_error_set(SY_EARG, "input \"%s\" is missing; the model \"%s\" has %d inputs",
                                 infer->graph->tensors[infer->graph->inputs[i]].name, infer->model,
                                 infer->graph->n_inputs);
-    if (!infer->batch)
-        infer->batch = 1;
-    return SY_OK;
+    return solve_sizes(infer, inputs);
 }
 
 /* ---- the slab ------------------------------------------------------------------------------------------------ */
 
-static uint64_t output_room(const struct sy_rpc_infer *infer, int output)
+/* Of one output, with this request's sizes. */
+static int output_shape(const struct sy_rpc_infer *infer, int output, struct sy_shape *shape)
 {
-    return sy_graph_tensor_room(infer->graph, infer->graph->outputs[output], infer->batch);
+    return sy_graph_bind_shape(infer->graph, infer->graph->outputs[output], &infer->sizes, shape);
 }
 
-static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
-                     const msgpack_object *const *data)
+static int output_room(const struct sy_rpc_infer *infer, int output, uint64_t *bytes)
+{
+    int tensor = infer->graph->outputs[output];
+    struct sy_shape shape;
+
+    SY_TRY(output_shape(infer, output, &shape));
+    *bytes = sy_graph_shaped_room(infer->graph, tensor, &shape, infer->batch);
+    if (*bytes == UINT64_MAX)
+        return sy_error_set(SY_EARG, "output \"%s\" would have more bytes than can be counted",
+                            infer->graph->tensors[tensor].name);
+    return SY_OK;
+}
+
+static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const struct inputs *inputs)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++) {
-        uint64_t bytes = data[i]->via.bin.size;
+        const msgpack_object *data = inputs->data[i];
+        uint64_t bytes = data->via.bin.size;
 
         SY_TRY(sy_slab_alloc(slab, SY_MAX(bytes, 1), &infer->inputs[i]));
         infer->n_inputs++;
         if (bytes > 0)
-            memcpy(sy_slab_pointer(slab, infer->inputs[i]), data[i]->via.bin.ptr, bytes);
+            memcpy(sy_slab_pointer(slab, infer->inputs[i]), data->via.bin.ptr, bytes);
     }
     for (int i = 0; i < infer->graph->n_outputs; i++) {
-        SY_TRY(sy_slab_alloc(slab, SY_MAX(output_room(infer, i), 1), &infer->outputs[i]));
+        uint64_t bytes;
+
+        SY_TRY(output_room(infer, i, &bytes));
+        SY_TRY(sy_slab_alloc(slab, SY_MAX(bytes, 1), &infer->outputs[i]));
         infer->n_outputs++;
     }
     return SY_OK;
@@ -259,11 +284,12 @@ static int pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, struc
     const struct sy_rpc_infer *infer = reply->infer;
     const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
     void *data = sy_slab_pointer(slab, infer->outputs[output]);
-    struct sy_shape shape;
+    struct sy_shape room, shape;
     uint64_t bytes;
 
-    SY_TRY(sy_graph_output_shape(infer->graph, infer->graph->outputs[output], infer->batch, data,
-                                 &shape, &bytes));
+    SY_TRY(output_shape(infer, output, &room));
+    SY_TRY(sy_graph_shaped_output(infer->graph, infer->graph->outputs[output], &room, infer->batch,
+                                  data, &shape, &bytes));
 
     msgpack_pack_map(packer, 4);
     pack_text(packer, "name");
@@ -406,7 +432,8 @@ static int read_options(struct sy_rpc_infer *infer, const msgpack_object *params
                          *tenant = sy_rpc_get(params, "tenant");
     double ms = 0;
 
-    infer->options = (struct sy_core_infer_options){.class_ = SY_CORE_USUAL_CLASS};
+    infer->options = (struct sy_core_infer_options){
+        .class_ = SY_CORE_USUAL_CLASS, .sizes = infer->graph->n_symbols > 0 ? &infer->sizes : NULL};
     if (deadline && deadline->type == MSGPACK_OBJECT_NIL)
         deadline = NULL;
     if (class_ && (class_->type != MSGPACK_OBJECT_POSITIVE_INTEGER || class_->via.u64 > INT32_MAX))
@@ -459,7 +486,7 @@ static int check_keys(const msgpack_object *params)
 
 static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
-    const msgpack_object *data[SY_RPC_MAX_TENSORS] = {NULL};
+    struct inputs inputs = {.n = 0};
     struct sy_rpc_server *server = infer->connection->server;
     const struct sy_package *package;
 
@@ -470,9 +497,9 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
     if (infer->graph->n_inputs > SY_RPC_MAX_TENSORS || infer->graph->n_outputs > SY_RPC_MAX_TENSORS)
         return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
                             SY_RPC_MAX_TENSORS);
-    SY_TRY(check_inputs(infer, params, data));
+    SY_TRY(check_inputs(infer, params, &inputs));
     SY_TRY(read_options(infer, params));
-    return fill_slab(infer, server->handlers->slab(server->core), data);
+    return fill_slab(infer, server->handlers->slab(server->core), &inputs);
 }
 
 int sy_rpc_infer(const struct sy_rpc_request *request)

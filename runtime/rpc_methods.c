@@ -119,23 +119,55 @@ static int do_status(const struct sy_rpc_request *request, json_t *params)
     return answer(request, status);
 }
 
-/* Names, dtypes and shapes (-1: the batch, or known after a run only) of a model's inputs or outputs. */
-static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n)
+/* "N", "seq", "2*seq+1"; a number as one. */
+static json_t *describe_dim(struct sy_dim dim)
 {
+    struct sy_shape alone = {.rank = 1, .dims = {dim}};
+    char text[160];
+
+    if (sy_dim_is_number(dim))
+        return json_integer(dim.fixed);
+    sy_shape_text(&alone, text, sizeof(text));
+    text[strcspn(text, "]")] = '\0';
+    return json_string(text + 1); /* without the brackets */
+}
+
+/* Names, dtypes and shapes of a model's inputs or outputs. shape: -1 for the batch, an open size, or what is known after a run only; dims:
+ * what each follows from; usual_shape: for one row of the usual sizes. */
+static json_t *describe_tensors(const struct sy_package *package, const int *indices, int n)
+{
+    const struct sy_graph *graph = package->graph;
     json_t *list = json_array();
 
     for (int i = 0; list && i < n; i++) {
         const struct sy_tensor *tensor = &graph->tensors[indices[i]];
-        json_t *shape = json_array();
+        const struct sy_shape *usual = &package->usual->tensors[indices[i]].shape;
+        json_t *shape = json_array(), *dims = json_array(), *usual_shape = json_array();
         bool open = sy_graph_is_sized_at_run(graph, indices[i]);
 
-        for (int d = 0; d < tensor->shape.rank; d++)
-            json_array_append_new(shape, json_integer(open || tensor->shape.dims[d].per_batch
-                                                          ? -1
-                                                          : tensor->shape.dims[d].fixed));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
-                                              sy_dtype_wire_name(tensor->dtype), "shape", shape));
+        for (int d = 0; d < tensor->shape.rank; d++) {
+            struct sy_dim dim = tensor->shape.dims[d];
+
+            json_array_append_new(shape,
+                                  json_integer(open || !sy_dim_is_number(dim) ? -1 : dim.fixed));
+            json_array_append_new(dims, open ? json_string("?") : describe_dim(dim));
+            json_array_append_new(usual_shape,
+                                  json_integer(open ? -1 : sy_dim_at(usual->dims[d], 1)));
+        }
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", tensor->name,
+                                              "dtype", sy_dtype_wire_name(tensor->dtype), "shape",
+                                              shape, "dims", dims, "usual_shape", usual_shape));
     }
+    return list;
+}
+
+static json_t *describe_sizes(const struct sy_graph *graph)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < graph->n_symbols; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", graph->symbols[i].name, "usual",
+                                              (json_int_t)graph->symbols[i].usual));
     return list;
 }
 
@@ -143,15 +175,15 @@ static void describe_model(const struct sy_rpc_request *request, json_t *model)
 {
     const char *name = json_string_value(json_object_get(model, "name"));
     const struct sy_package *package;
+    const struct sy_graph *graph;
 
     if (!name || handlers_of(request)->model_find(core_of(request), name, &package) < 0)
         return; /* still loading, or unavailable */
-    json_object_set_new(
-        model, "inputs",
-        describe_tensors(package->graph, package->graph->inputs, package->graph->n_inputs));
-    json_object_set_new(
-        model, "outputs",
-        describe_tensors(package->graph, package->graph->outputs, package->graph->n_outputs));
+    graph = package->graph;
+    json_object_set_new(model, "inputs", describe_tensors(package, graph->inputs, graph->n_inputs));
+    json_object_set_new(model, "outputs",
+                        describe_tensors(package, graph->outputs, graph->n_outputs));
+    json_object_set_new(model, "sizes", describe_sizes(graph));
 }
 
 static int do_models(const struct sy_rpc_request *request, json_t *params)

@@ -59,6 +59,30 @@ SY_API int sy_client_infer_with(sy_client *client, const char *model,
                                 const sy_client_options *options, sy_client_result **out);
 SY_API void sy_client_result_free(sy_client_result *result);
 
+/* What a model takes and gives. A dimension of -1 is open: the batch ("N" in dims), or a size that each request chooses by the shapes of
+ * the inputs that it sends ("seq"; the same name is the same size everywhere), or what follows from these ("2*seq+1"), or what only a
+ * run knows ("?"). usual_shape: one row, of the usual sizes (-1: only a run knows). */
+typedef struct {
+    const char *name, *dtype;
+    int rank;
+    int64_t shape[SWITCHYARD_MAX_RANK], usual_shape[SWITCHYARD_MAX_RANK];
+    const char *dims[SWITCHYARD_MAX_RANK]; /* NULL where it is a number */
+} sy_client_port;
+
+typedef struct {
+    int n_inputs, n_outputs, n_sizes;
+    sy_client_port *inputs, *outputs;
+    struct {
+        const char *name;
+        int64_t usual; /* what the model was timed with; any other runs as well */
+    } * sizes;         /* the open ones, without the batch */
+    void *storage;     /* the library's */
+} sy_client_model;
+
+/* SY_ENOTFOUND: no such model; SY_EBUSY: it is loading, or unavailable. The model is the caller's until sy_client_model_free. */
+SY_API int sy_client_model_find(sy_client *client, const char *name, sy_client_model **out);
+SY_API void sy_client_model_free(sy_client_model *model); /* NULL is fine */
+
 /* Any other method (see runtime/README.md: status, models, model_load, model_unload, evict, train, train_stop, trace, ping, drain), parameters and
  * answer as JSON text. *out_json is malloc'd. */
 SY_API int sy_client_call(sy_client *client, const char *method, const char *params_json,

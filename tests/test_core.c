@@ -484,7 +484,7 @@ static void test_gathering_ends_in_time(void **state)
     assert_int_equal(sy_core_batch_n_gathered(r.core->batches), 0);
     assert_int_equal(sy_sched_n_waiting(r.core->sched) + sy_sched_n_started(r.core->sched), 2);
     struct sy_core_infer_options in_time = {.class_ = 1, .deadline_ns = SY_NS_PER_S};
-    assert_false(sy_core_batch_wants(r.core->batches, 0, 1, &in_time));
+    assert_false(sy_core_batch_wants(r.core->batches, 0, 1, NULL, &in_time));
     atomic_store(&r.script->hold_runs, 0);
     assert_int_equal(core_rig_wait(&r, &first), SY_OK);
     assert_int_equal(core_rig_wait(&r, &second), SY_OK);

@@ -35,7 +35,7 @@ static struct sy_graph graph = {.n_tensors = 2,
                                 .inputs = &tensor_index[0],
                                 .n_outputs = 1,
                                 .outputs = &tensor_index[1]};
-static struct sy_package package = {.name = "double", .graph = &graph};
+static struct sy_package package = {.name = "double", .graph = &graph, .usual = &graph};
 /* The same with a size that the run says: as many rows as the first number of x. */
 static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
 static struct sy_graph cut_graph = {.n_tensors = 2,
@@ -46,7 +46,7 @@ static struct sy_graph cut_graph = {.n_tensors = 2,
                                     .inputs = &tensor_index[0],
                                     .n_outputs = 1,
                                     .outputs = &tensor_index[1]};
-static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph};
+static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
 static struct event_base *base;
 static _Atomic int n_running;
 

@@ -66,7 +66,7 @@ static int make_programs(struct rig *r, const struct sy_profile *profile, uint64
     const struct sy_package *package = r->package;
     *workspace = 0;
     for (int i = 0; i < SY_PROFILE_BATCHES; i++) {
-        SY_TRY(r->engine->program_create(package->graph, package->layers, package->n_layers,
+        SY_TRY(r->engine->program_create(package->usual, package->layers, package->n_layers,
                                          profile->batch[i], &r->programs[i]));
         *workspace = SY_MAX(*workspace, r->engine->program_workspace_bytes(r->programs[i]));
     }
@@ -77,7 +77,7 @@ static int take_memory(struct rig *r, const struct sy_profile *profile, const vo
                        uint64_t workspace)
 {
     const struct sy_package *package = r->package;
-    const struct sy_graph *graph = package->graph;
+    const struct sy_graph *graph = package->usual;
     uint64_t start = SY_ALIGN_UP(package->weights_bytes, (uint64_t)SY_LAYER_ALIGN);
     int64_t batch = largest_batch(profile);
     SY_TRY(sy_pool_create(r->device, start + SY_ALIGN_UP(workspace + 1, (uint64_t)SY_LAYER_ALIGN),
@@ -164,7 +164,7 @@ static int open_rig(struct rig *r, const char *device)
 
 static void close_rig(struct rig *r)
 {
-    const struct sy_graph *graph = r->package->graph;
+    const struct sy_graph *graph = r->package->usual;
     for (int i = 0; i < SY_PROFILE_BATCHES; i++)
         if (r->programs[i])
             r->engine->program_destroy(r->programs[i]);

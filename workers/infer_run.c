@@ -57,8 +57,8 @@ static void locate_layers(const struct sy_infer_run *run, unsigned char **params
 /* What a batch reads of a table in the host image crosses the link when it is read. */
 static void read_directly(const struct sy_infer_run *run, int g, struct sy_infer_times *times)
 {
-    uint64_t bytes = sy_layer_read_bytes(run->package->graph,
-                                         &run->package->layers[run->group_layers[g]], run->batch);
+    uint64_t bytes =
+        sy_layer_read_bytes(run->graph, &run->package->layers[run->group_layers[g]], run->batch);
     sy_device_host_read(run->device, bytes);
     times->read_bytes += bytes;
 }

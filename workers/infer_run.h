@@ -10,6 +10,7 @@
 struct sy_infer_run {
     const struct sy_engine_ops *engine;
     const struct sy_package *package;
+    const struct sy_graph *graph; /* the package's, with the sizes that the program was made for */
     struct sy_program *program;
     struct sy_device *device;
     struct sy_pool_memory *pool;

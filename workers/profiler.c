@@ -114,7 +114,7 @@ static int time_layers(struct rig *rig, uint64_t *layer_ns)
 
 static int measure_batch(struct rig *rig, int64_t batch, uint64_t *layer_ns)
 {
-    const struct sy_graph *graph = rig->package->graph;
+    const struct sy_graph *graph = rig->package->usual;
     int status;
 
     SY_TRY_GOTO(rig->engine->program_create(graph, rig->package->layers, rig->package->n_layers,

@@ -130,17 +130,19 @@ static int start(struct sy_worker *w)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-static int prepare(struct sy_worker *w, uint64_t model, uint64_t batch)
+static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool keep)
 {
-    struct sy_program *program = NULL;
-    int status = sy_worker_models_program(w->models, model, batch, &program);
+    struct sy_worker_program of;
+    int status = sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v,
+                                          msg->sizes.n, keep, &of);
     struct sy_message answer = {.id = SY_MSG_PREPARED};
     answer.prepared = (struct sy_msg_prepared){
-        .model = model,
-        .batch = batch,
+        .model = msg->model,
+        .batch = msg->batch,
+        .sizes = msg->sizes,
         .status = status,
         .error = status < 0 ? (char *)sy_error_text() : "",
-        .workspace_bytes = status < 0 ? 0 : w->engine->program_workspace_bytes(program),
+        .workspace_bytes = status < 0 ? 0 : w->engine->program_workspace_bytes(of.program),
     };
     sy_worker_beat(w);
     return sy_worker_send(w, &answer);
@@ -156,8 +158,10 @@ static int add_model(struct sy_worker *w, const struct sy_msg_model_add *add)
         .status = status,
         .error = status < 0 ? (char *)sy_error_text() : "",
     };
-    for (size_t i = 0; status == SY_OK && i < add->warm_batches.n; i++)
-        SY_TRY(prepare(w, add->model, add->warm_batches.v[i]));
+    for (size_t i = 0; status == SY_OK && i < add->warm_batches.n; i++) {
+        struct sy_msg_prepare warm = {.model = add->model, .batch = add->warm_batches.v[i]};
+        SY_TRY(prepare(w, &warm, true));
+    }
     return sy_worker_send(w, &answer);
 }
 
@@ -187,7 +191,7 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
         sy_worker_models_drop(w->models, m->model_drop.model);
         return SY_OK;
     case SY_MSG_PREPARE:
-        return prepare(w, m->prepare.model, m->prepare.batch);
+        return prepare(w, &m->prepare, false);
     case SY_MSG_LOAD:
         return sy_worker_load(w, &m->load);
     case SY_MSG_RUN:

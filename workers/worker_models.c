@@ -1,7 +1,10 @@
 #include "workers/worker_models.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "loader/graph_bind.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
@@ -10,15 +13,20 @@
 
 #define MAX_BATCH 4096u
 
+#define N_SLOTS (SY_MODEL_MAX_PROGRAMS + SY_MODEL_MAX_KEPT)
+
 struct cached_program {
     struct sy_program *program;
+    struct sy_graph *bound; /* NULL: of the usual sizes, the package's */
     uint64_t batch;
+    struct sy_sizes sizes; /* where it is bound */
+    bool keep;
     uint64_t last_use;
 };
 
 struct entry {
     struct sy_worker_model model; /* package NULL: free */
-    struct cached_program programs[SY_MODEL_MAX_PROGRAMS];
+    struct cached_program programs[N_SLOTS];
 };
 
 struct sy_worker_models {
@@ -114,14 +122,21 @@ int sy_worker_models_regroup(struct sy_worker_models *m, uint64_t id, const uint
     return SY_OK;
 }
 
+static void drop_program(struct sy_worker_models *m, struct cached_program *slot)
+{
+    if (slot->program)
+        m->engine->program_destroy(slot->program);
+    sy_graph_free(slot->bound);
+    *slot = (struct cached_program){0};
+}
+
 void sy_worker_models_drop(struct sy_worker_models *m, uint64_t id)
 {
     struct entry *entry;
     if (find_entry(m, id, &entry) < 0)
         return;
-    for (int i = 0; i < SY_MODEL_MAX_PROGRAMS; i++)
-        if (entry->programs[i].program)
-            m->engine->program_destroy(entry->programs[i].program);
+    for (int i = 0; i < N_SLOTS; i++)
+        drop_program(m, &entry->programs[i]);
     free(entry->model.group_layers);
     sy_package_close(entry->model.package);
     *entry = (struct entry){0};
@@ -135,45 +150,110 @@ int sy_worker_models_find(struct sy_worker_models *m, uint64_t id, struct sy_wor
     return SY_OK;
 }
 
-/* The slot of this batch size, else a free one, else the least recently used. */
-static struct cached_program *choose_slot(struct entry *entry, uint64_t batch)
+static int read_sizes(const struct sy_package *package, const uint64_t *sizes, size_t n_sizes,
+                      struct sy_sizes *out, bool *usual)
 {
-    struct cached_program *best = &entry->programs[0];
-    for (int i = 0; i < SY_MODEL_MAX_PROGRAMS; i++) {
+    struct sy_sizes laid_out;
+    sy_graph_usual_sizes(package->graph, &laid_out);
+    *out = laid_out;
+    if (n_sizes != 0 && n_sizes != (size_t)package->graph->n_symbols)
+        return sy_error_set(SY_EPROTO, "%zu sizes for model %s, which has %d", n_sizes,
+                            package->name, package->graph->n_symbols);
+    for (size_t i = 0; i < n_sizes; i++)
+        out->of[i] = sizes[i] > INT64_MAX ? -1 : (int64_t)sizes[i];
+    *usual = memcmp(out, &laid_out, sizeof laid_out) == 0;
+    return SY_OK;
+}
+
+static bool is_for(const struct cached_program *slot, uint64_t batch, const struct sy_sizes *sizes,
+                   bool usual)
+{
+    return slot->program && slot->batch == batch && !slot->bound == usual &&
+           (usual || memcmp(&slot->sizes, sizes, sizeof *sizes) == 0);
+}
+
+/* A free slot, else the least recently used; of more than SY_MODEL_MAX_PROGRAMS that are not kept, one goes all the same. */
+static struct cached_program *choose_slot(struct entry *entry)
+{
+    struct cached_program *oldest = NULL, *free_slot = NULL;
+    int n = 0;
+    for (int i = 0; i < N_SLOTS; i++) {
         struct cached_program *slot = &entry->programs[i];
-        if (slot->program && slot->batch == batch)
-            return slot;
-        if (best->program && (!slot->program || slot->last_use < best->last_use))
-            best = slot;
+        if (!slot->program)
+            free_slot = slot;
+        if (!slot->program || slot->keep)
+            continue;
+        n++;
+        if (!oldest || slot->last_use < oldest->last_use)
+            oldest = slot;
     }
-    return best;
+    return n < SY_MODEL_MAX_PROGRAMS && free_slot ? free_slot : oldest;
+}
+
+static int n_kept(const struct entry *entry)
+{
+    int n = 0;
+    for (int i = 0; i < N_SLOTS; i++)
+        n += entry->programs[i].keep;
+    return n;
+}
+
+/* "model bert, batch 3, seq 77" */
+static const char *describe_run(const struct sy_package *package, uint64_t batch,
+                                const struct sy_sizes *sizes, char *buffer, size_t bytes)
+{
+    int used = snprintf(buffer, bytes, "model %.100s, batch %llu", package->name,
+                        (unsigned long long)batch);
+    for (int i = 0; i < package->graph->n_symbols && used >= 0 && (size_t)used < bytes; i++)
+        used += snprintf(buffer + used, bytes - (size_t)used, ", %.40s %lld",
+                         package->graph->symbols[i].name, (long long)sizes->of[i]);
+    return buffer;
+}
+
+static int make_program(struct sy_worker_models *m, const struct sy_package *package,
+                        struct cached_program *out, bool usual)
+{
+    char text[512];
+    sy_ns start = sy_clock_now();
+    int status = usual ? SY_OK : sy_graph_bind(package->graph, &out->sizes, &out->bound);
+    if (status == SY_OK)
+        status = m->engine->program_create(usual ? package->usual : out->bound, package->layers,
+                                           package->n_layers, (int64_t)out->batch, &out->program);
+    describe_run(package, out->batch, &out->sizes, text, sizeof text);
+    if (status < 0) {
+        status = sy_error_prefix(status, "%s", text);
+        drop_program(m, out);
+        return status;
+    }
+    sy_log_debug("models", "event=program_ready %s ms=%.1f", text,
+                 (double)(sy_clock_now() - start) / 1e6);
+    return SY_OK;
 }
 
 int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t batch,
-                             struct sy_program **out)
+                             const uint64_t *sizes, size_t n_sizes, bool keep,
+                             struct sy_worker_program *out)
 {
     struct entry *entry;
+    struct cached_program made = {.batch = batch}, *slot = NULL;
+    bool usual;
     SY_TRY(find_entry(m, id, &entry));
     if (batch < 1 || batch > MAX_BATCH)
         return sy_error_set(SY_EARG, "batch %llu: 1 to %u are possible", (unsigned long long)batch,
                             MAX_BATCH);
-    struct cached_program *slot = choose_slot(entry, batch);
-    if (!slot->program || slot->batch != batch) {
-        const struct sy_package *package = entry->model.package;
-        struct sy_program *program = NULL;
-        sy_ns start = sy_clock_now();
-        int status = m->engine->program_create(package->graph, package->layers, package->n_layers,
-                                               (int64_t)batch, &program);
-        if (status < 0)
-            return sy_error_prefix(status, "model %s, batch %llu", package->name,
-                                   (unsigned long long)batch);
-        if (slot->program)
-            m->engine->program_destroy(slot->program);
-        *slot = (struct cached_program){.program = program, .batch = batch};
-        sy_log_debug("models", "event=program_ready model=%s batch=%llu ms=%.1f", package->name,
-                     (unsigned long long)batch, (double)(sy_clock_now() - start) / 1e6);
+    SY_TRY(read_sizes(entry->model.package, sizes, n_sizes, &made.sizes, &usual));
+    for (int i = 0; i < N_SLOTS && !slot; i++)
+        if (is_for(&entry->programs[i], batch, &made.sizes, usual))
+            slot = &entry->programs[i];
+    if (!slot) {
+        SY_TRY(make_program(m, entry->model.package, &made, usual));
+        slot = choose_slot(entry);
+        drop_program(m, slot);
+        *slot = made;
     }
+    slot->keep |= keep && n_kept(entry) < SY_MODEL_MAX_KEPT;
     slot->last_use = ++m->n_uses;
-    *out = slot->program;
+    *out = (struct sy_worker_program){slot->program,
+                                      slot->bound ? slot->bound : entry->model.package->usual};
     return SY_OK;
 }

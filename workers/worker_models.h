@@ -1,18 +1,28 @@
-/* The models that a worker knows: opened packages, their cut into groups, and programs by batch size. */
+/* The models that a worker knows: opened packages, their cut into groups, and programs by batch and sizes. */
 #ifndef SY_WORKERS_WORKER_MODELS_H
 #define SY_WORKERS_WORKER_MODELS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "loader/engine.h"
 #include "loader/package.h"
 
-#define SY_MODEL_MAX_PROGRAMS 8 /* batch sizes kept a model; the least recently used goes */
+/* Kept a model, beside those for which `keep` was set; the least recently used goes. A text model alternates between lengths. */
+#define SY_MODEL_MAX_PROGRAMS 16
+#define SY_MODEL_MAX_KEPT     8
 
 struct sy_worker_model {
     struct sy_package *package;
     int *group_layers;
     int n_groups;
+};
+
+/* What runs of one batch and these sizes compute with. */
+struct sy_worker_program {
+    struct sy_program *program;
+    const struct sy_graph *graph; /* with these sizes */
 };
 
 struct sy_worker_models;
@@ -29,8 +39,10 @@ void sy_worker_models_drop(struct sy_worker_models *models, uint64_t id); /* unk
 /* ENOTFOUND names the id. */
 int sy_worker_models_find(struct sy_worker_models *models, uint64_t id,
                           struct sy_worker_model **out);
-/* The program for this batch size, made if it is not there. Borrowed until the next call for this model. */
+/* The program for this batch and these sizes (of the graph's symbols; n_sizes 0: the usual ones), made if it is not there; keep: stays as
+ * long as the model does. Borrowed until the next call for this model. EARG: sizes that the model cannot have. */
 int sy_worker_models_program(struct sy_worker_models *models, uint64_t id, uint64_t batch,
-                             struct sy_program **out);
+                             const uint64_t *sizes, size_t n_sizes, bool keep,
+                             struct sy_worker_program *out);
 
 #endif

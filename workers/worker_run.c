@@ -230,11 +230,10 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
                    struct sy_u64s *spans)
 {
     struct sy_worker_model *model;
-    struct sy_program *program;
+    struct sy_worker_program of;
     void *tensors[2][64];
     SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
-    const struct sy_graph *graph = model->package->graph;
-    if (graph->n_inputs > 64 || graph->n_outputs > 64)
+    if (model->package->graph->n_inputs > 64 || model->package->graph->n_outputs > 64)
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than 64 inputs or outputs",
                             model->package->name);
     if (!w->loaded || w->run != msg->run || w->run_model != msg->model ||
@@ -247,9 +246,11 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         return sy_error_set(SY_EPROTO, "RUN %llu of model %s from layer %llu on",
                             (unsigned long long)msg->run, model->package->name,
                             (unsigned long long)msg->first_layer);
-    SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, &program));
-    SY_TRY(check_range("workspace", msg->workspace_offset,
-                       w->engine->program_workspace_bytes(program), sy_pool_size(w->pool)));
+    SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v, msg->sizes.n,
+                                    false, &of));
+    const struct sy_graph *graph = of.graph;
+    uint64_t workspace = w->engine->program_workspace_bytes(of.program);
+    SY_TRY(check_range("workspace", msg->workspace_offset, workspace, sy_pool_size(w->pool)));
     SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &msg->inputs,
                           (int64_t)msg->batch, tensors[0]));
     SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &msg->outputs,
@@ -257,7 +258,8 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     struct sy_infer_run run = {
         .engine = w->engine,
         .package = model->package,
-        .program = program,
+        .graph = graph,
+        .program = of.program,
         .device = w->device,
         .pool = w->pool,
         .compute = w->compute,
@@ -276,7 +278,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .ctx = w,
     };
     sy_transfer_set_class(w->transfer, SY_LINK_URGENT);
-    touch_workspace(w, msg->workspace_offset, w->engine->program_workspace_bytes(program));
+    touch_workspace(w, msg->workspace_offset, workspace);
     uint64_t *room = calloc((size_t)model->n_groups * 4, sizeof *room);
     if (!room)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);

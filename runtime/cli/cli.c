@@ -188,6 +188,20 @@ int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out)
     return SY_OK;
 }
 
+int sy_cli_dim(const char *text, struct sy_onnx_dim dims[SY_CLI_MAX_DIMS], int *n)
+{
+    char *equals = strrchr((char *)text, '=');
+
+    if (*n == SY_CLI_MAX_DIMS)
+        return sy_error_set(SY_EARG, "at most %d", SY_CLI_MAX_DIMS);
+    if (!equals || equals == text)
+        return sy_error_set(SY_EARG, "%s is not NAME=SIZE", text);
+    SY_TRY(sy_cli_integer(equals + 1, 1, INT32_MAX, &dims[*n].size));
+    *equals = '\0';
+    dims[(*n)++].name = text;
+    return SY_OK;
+}
+
 int sy_cli_real(const char *text, double *out)
 {
     char *end;

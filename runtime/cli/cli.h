@@ -54,12 +54,14 @@ int sy_cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int sy_cli_bytes(const char *text, uint64_t *out);
 int sy_cli_integer(const char *text, int64_t least, int64_t most, int64_t *out);
 int sy_cli_real(const char *text, double *out); /* at least 0 */
+#define SY_CLI_MAX_DIMS 16
+/* NAME=SIZE, one more of *n; the name is cut out of the argument, which lives as long as the program. */
+int sy_cli_dim(const char *text, struct sy_onnx_dim dims[SY_CLI_MAX_DIMS], int *n);
 const char *sy_cli_default_socket(void);
 /* Connects, or says why not and returns 1. */
 int sy_cli_connect(const char *address, unsigned timeout_ms, sy_client **out);
 
 #define SY_CLI_MAX_CALIBRATE 32
-#define SY_CLI_MAX_DIMS      32
 
 struct sy_cli_import {
     const char *device; /* whose engine packs and is timed; NULL: host */

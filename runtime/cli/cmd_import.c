@@ -205,20 +205,17 @@ static int default_names(const char *onnx, char *path, size_t path_bytes, char *
     return stem > 0;
 }
 
-/* NAME=SIZE; the name is cut out of the argument, which lives as long as the program. */
-static int add_dim(const char *value, struct sy_cli_import *import)
+static void print_sizes(const char *path)
 {
-    char *equals = strrchr((char *)value, '=');
-    struct sy_onnx_dim *dim = &import->dims[import->n_dims];
-    if (import->n_dims == SY_CLI_MAX_DIMS)
-        return sy_error_set(SY_EARG, "at most %d", SY_CLI_MAX_DIMS);
-    if (!equals || equals == value)
-        return sy_error_set(SY_EARG, "%s is not NAME=SIZE", value);
-    SY_TRY(sy_cli_integer(equals + 1, 1, INT32_MAX, &dim->size));
-    *equals = '\0';
-    dim->name = value;
-    import->n_dims++;
-    return SY_OK;
+    struct sy_package *package;
+
+    if (sy_package_open(path, &package) < 0)
+        return; /* whoever uses it says why */
+    for (int i = 0; i < package->graph->n_symbols; i++)
+        fprintf(stderr, "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
+                package->name, package->graph->symbols[i].name,
+                (long long)package->graph->symbols[i].usual, package->graph->symbols[i].name);
+    sy_package_close(package);
 }
 
 int sy_cmd_import(int argc, char **argv)
@@ -241,15 +238,17 @@ int sy_cmd_import(int argc, char **argv)
          "samples of an input, on which the error against f32 is reported, instead of random ones; "
          "once for each input"},
         {"dim", "NAME=SIZE",
-         "a number for a symbolic dimension other than the batch: by its name in the file, or as "
-         "INPUT.INDEX; once for each"},
+         "a number for a dimension that requests could choose, as a sequence's length: by its name "
+         "in the file, or as INPUT.INDEX; once for each. It is then the same for all requests"},
         {"allow-host-ops", NULL,
          "with --device cuda: operators that its engine lacks are computed on the host, in "
          "between, "
          "instead of being refused"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
-                                   "fuses, packs the weights for the device and times each layer.",
+                                   "fuses, packs the weights for the device and times each layer. "
+                                   "Dimensions that the file leaves open stay open: each request "
+                                   "chooses them.",
                                    options, argc, argv, 0};
     char path[4096] = "", name[256] = "";
     const char *value, *onnx = NULL;
@@ -282,7 +281,7 @@ int sy_cmd_import(int argc, char **argv)
         else if (got == 7)
             import.calibrate[import.n_calibrate++] = value;
         else if (got == 8) {
-            if (add_dim(value, &import) < 0)
+            if (sy_cli_dim(value, import.dims, &import.n_dims) < 0)
                 return sy_cli_usage("--dim: %s", sy_error_text());
         } else if (got == 9)
             import.allow_host_ops = true;
@@ -300,6 +299,7 @@ int sy_cmd_import(int argc, char **argv)
     if (!(update && !needs_import(onnx, path, has_precision, &import)) &&
         sy_cli_import(onnx, path, name, &import) < 0)
         return sy_cli_fail_status();
+    print_sizes(path);
     printf("%s\n", path);
     return 0;
 }

@@ -21,6 +21,7 @@ struct infer {
     int n_words;
     bool random;
     int64_t batch, times;
+    struct sy_cli_sizes sizes;
     sy_client *client;
     json_t *list; /* the model's inputs, as the server describes them */
     sy_client_tensor inputs[MAX_INPUTS];
@@ -78,7 +79,7 @@ static int make_input(struct infer *infer, json_t *entry)
         return sy_error_set(SY_EARG,
                             "no file for input %s; give %s=FILE.npy, or --random for the others",
                             out->name, out->name);
-    return sy_cli_random_input(entry, infer->batch, &random_state, out);
+    return sy_cli_random_input(entry, infer->batch, &infer->sizes, &random_state, out);
 }
 
 static int unknown_input(const struct infer *infer, const char *word)
@@ -189,7 +190,8 @@ static int run(struct infer *infer)
     free(text);
     infer->list = sy_cli_inputs_of(models, infer->model);
     /* A name that the server does not know gets the server's own answer. */
-    if (infer->list && make_inputs(infer) < 0)
+    if (infer->list &&
+        (sy_cli_check_sizes(models, infer->model, &infer->sizes) < 0 || make_inputs(infer) < 0))
         result = sy_cli_fail_status();
     for (int64_t i = 0; result == 0 && i < infer->times; i++)
         result = request(infer, i + 1 == infer->times);
@@ -209,6 +211,9 @@ static const struct sy_cli_option options[] = {
     {"class", "N", "0, the most urgent, to 9; default 1"},
     {"deadline-ms", "N", "refused at once if it would be late by prediction"},
     {"tenant", "NAME", "whose request it is"},
+    {"dim", "NAME=SIZE",
+     "of the random inputs: an open size of the model, as a sequence's length; once for each, the "
+     "others are the usual ones (switchyard models shows them)"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct infer *infer, int index, const char *value, const char **address)
@@ -239,9 +244,11 @@ static int set_option(struct infer *infer, int index, const char *value, const c
         return SY_OK;
     case 7:
         return sy_cli_real(value, &infer->options.deadline_ms);
-    default:
+    case 8:
         infer->options.tenant = value;
         return SY_OK;
+    default:
+        return sy_cli_dim(value, infer->sizes.dims, &infer->sizes.n);
     }
 }
 

@@ -22,20 +22,62 @@ static void print_model(const json_t *model)
         printf("      %s\n", sy_cli_word(model, "error"));
 }
 
+/* "seq~128": open, usually 128 */
+static void print_shape(const json_t *tensor)
+{
+    size_t i;
+    const json_t *dims = json_object_get(tensor, "dims"),
+                 *usual = json_object_get(tensor, "usual_shape"), *dim;
+
+    printf(" %s [", sy_cli_word(tensor, "name"));
+    json_array_foreach(dims, i, dim)
+    {
+        long long size = json_integer_value(json_array_get(usual, i));
+
+        if (i > 0)
+            printf(", ");
+        if (json_is_integer(dim))
+            printf("%lld", size);
+        else if (strcmp(json_string_value(dim), "N") == 0 || size < 0)
+            printf("%s", json_string_value(dim));
+        else
+            printf("%s~%lld", json_string_value(dim), size);
+    }
+    printf("]");
+}
+
+static void print_sizes(const json_t *model)
+{
+    size_t i;
+    const json_t *tensor;
+
+    if (json_array_size(json_object_get(model, "sizes")) == 0)
+        return;
+    printf("      takes");
+    json_array_foreach(json_object_get(model, "inputs"), i, tensor) print_shape(tensor);
+    printf(" and gives");
+    json_array_foreach(json_object_get(model, "outputs"), i, tensor) print_shape(tensor);
+    printf("\n");
+}
+
 static int list_models(sy_client *client)
 {
-    json_t *status, *model;
+    json_t *models, *model;
     size_t i;
 
-    if (sy_cli_call(client, "status", json_object(), &status))
+    if (sy_cli_call(client, "models", json_object(), &models))
         return 1;
-    if (json_array_size(json_object_get(status, "models")) == 0)
+    if (json_array_size(models) == 0)
         printf("no models; load one with: switchyard models load FILE.sypkg\n");
     else
         printf("%-20s %-11s %9s %9s %9s %7s %7s %9s %9s  %s\n", "name", "state", "MB", "in pool",
                "requests", "failed", "swaps", "a second", "swap ms", "package");
-    json_array_foreach(json_object_get(status, "models"), i, model) print_model(model);
-    json_decref(status);
+    json_array_foreach(models, i, model)
+    {
+        print_model(model);
+        print_sizes(model);
+    }
+    json_decref(models);
     return 0;
 }
 
@@ -93,7 +135,8 @@ int sy_cmd_models(int argc, char **argv)
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "models [VERB WHAT] [options]\n\n"
-        "Lists the models of a server, or does something with one, while requests run:\n\n"
+        "Lists the models of a server (of those with open sizes, what they take: NAME~USUAL is a "
+        "size that each request chooses), or does something with one, while requests run:\n\n"
         "  models                    the list\n"
         "  models load FILE.sypkg    a package that 'switchyard import' made; with a tcp: server, "
         "a "

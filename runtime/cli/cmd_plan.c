@@ -106,7 +106,7 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
         layers[i] = (struct sy_plan_layer){package->layers[i].bytes,
                                            sy_package_layer_ns(package, i, batch)};
         if (host_reads)
-            read_bytes[i] = sy_layer_read_bytes(package->graph, &package->layers[i], batch);
+            read_bytes[i] = sy_layer_read_bytes(package->usual, &package->layers[i], batch);
     }
     if (status == SY_OK)
         status = sy_direct_plan_make(layers, read_bytes, package->n_layers, cost, SY_MAX_GROUPS, 0,

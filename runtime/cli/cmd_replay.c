@@ -95,7 +95,7 @@ static int make_inputs(struct replay *r, int model, uint64_t *state)
         if (!out->name)
             return sy_error_set(SY_EPROTO, "an input of %s has no name", r->models[model].name);
         inputs->n = (int)i + 1;
-        SY_TRY(sy_cli_random_input(entry, r->batch, state, out));
+        SY_TRY(sy_cli_random_input(entry, r->batch, NULL, state, out));
     }
     return SY_OK;
 }

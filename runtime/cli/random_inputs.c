@@ -1,5 +1,6 @@
 #include "runtime/cli/random_inputs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,61 @@ static void fill_random(void *data, size_t bytes, enum sy_dtype dtype, uint64_t 
     }
 }
 
-int sy_cli_random_input(json_t *entry, int64_t batch, uint64_t *state, sy_client_tensor *out)
+json_t *sy_cli_model_of(json_t *models, const char *model)
+{
+    size_t i;
+    json_t *entry;
+
+    json_array_foreach(models, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+
+        if (name && strcmp(name, model) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+static int64_t choose_dim(const json_t *entry, size_t i, int64_t batch,
+                          const struct sy_cli_sizes *sizes)
+{
+    int64_t dim = json_integer_value(json_array_get(json_object_get(entry, "shape"), i));
+    const char *name = json_string_value(json_array_get(json_object_get(entry, "dims"), i));
+
+    if (dim >= 0)
+        return dim;
+    if (!name || strcmp(name, "N") == 0)
+        return batch;
+    for (int k = 0; sizes && k < sizes->n; k++)
+        if (strcmp(sizes->dims[k].name, name) == 0)
+            return sizes->dims[k].size;
+    return json_integer_value(json_array_get(json_object_get(entry, "usual_shape"), i));
+}
+
+int sy_cli_check_sizes(json_t *models, const char *model, const struct sy_cli_sizes *sizes)
+{
+    json_t *known = json_object_get(sy_cli_model_of(models, model), "sizes"), *size;
+    char names[512] = "";
+    size_t i, used = 0;
+
+    json_array_foreach(known, i, size) if (used < sizeof(names)) used +=
+        (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (usually %lld)", i ? ", " : "",
+                         json_string_value(json_object_get(size, "name")),
+                         (long long)json_integer_value(json_object_get(size, "usual")));
+    for (int k = 0; k < sizes->n; k++) {
+        bool there = false;
+
+        json_array_foreach(known, i, size) there |=
+            strcmp(json_string_value(json_object_get(size, "name")), sizes->dims[k].name) == 0;
+        if (!there)
+            return sy_error_set(SY_EARG, "%s has no open size %s; it has %s", model,
+                                sizes->dims[k].name, used ? names : "none");
+    }
+    return SY_OK;
+}
+
+int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes *sizes,
+                        uint64_t *state, sy_client_tensor *out)
 {
     json_t *shape = json_object_get(entry, "shape");
     enum sy_dtype dtype;
@@ -42,9 +97,7 @@ int sy_cli_random_input(json_t *entry, int64_t batch, uint64_t *state, sy_client
     if (!out->bytes || out->rank > SWITCHYARD_MAX_RANK)
         return sy_error_set(SY_EPROTO, "the server does not say what the model's inputs are");
     for (int i = 0; i < out->rank; i++) {
-        int64_t dim = json_integer_value(json_array_get(shape, (size_t)i));
-
-        out->shape[i] = dim < 0 ? batch : dim;
+        out->shape[i] = choose_dim(entry, (size_t)i, batch, sizes);
         if (__builtin_mul_overflow(out->bytes, (size_t)out->shape[i], &out->bytes))
             return sy_error_set(SY_EPROTO, "input %s: a shape beyond all memory", out->name);
     }
@@ -58,15 +111,5 @@ int sy_cli_random_input(json_t *entry, int64_t batch, uint64_t *state, sy_client
 
 json_t *sy_cli_inputs_of(json_t *models, const char *model)
 {
-    size_t i;
-    json_t *entry;
-
-    json_array_foreach(models, i, entry)
-    {
-        const char *name = json_string_value(json_object_get(entry, "name"));
-
-        if (name && strcmp(name, model) == 0)
-            return json_object_get(entry, "inputs");
-    }
-    return NULL;
+    return json_object_get(sy_cli_model_of(models, model), "inputs");
 }

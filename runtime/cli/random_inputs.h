@@ -5,12 +5,24 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "runtime/cli/cli.h"
 #include "runtime/switchyard.h"
 
-/* Fills in dtype, shape and data of the input that `entry` (of the method "models") describes; out->name is set already. Open
- * dimensions become `batch`. Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. *state
+/* Sizes that were asked for, by their names (cli.h). The others are the usual ones. */
+struct sy_cli_sizes {
+    struct sy_onnx_dim dims[SY_CLI_MAX_DIMS];
+    int n;
+};
+
+/* Fills in dtype, shape and data of the input that `entry` (of the method "models") describes; out->name is set already. The batch
+ * becomes `batch`, open sizes those of `sizes` (NULL: the usual). Floats in [-1, 1); whole numbers are 0 or 1, valid as indices of any table that is worth one. *state
  * is the generator's. out->data is the caller's to free, out->dtype lives as long as `entry`. EPROTO, ENOMEM_HOST. */
-int sy_cli_random_input(json_t *entry, int64_t batch, uint64_t *state, sy_client_tensor *out);
+int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes *sizes,
+                        uint64_t *state, sy_client_tensor *out);
+/* EARG: `model` has no open size of one of these names; it says which it has. `models`: as below. */
+int sy_cli_check_sizes(json_t *models, const char *model, const struct sy_cli_sizes *sizes);
+/* The entry of `model` in what "models" answered, borrowed; NULL: no such model. */
+json_t *sy_cli_model_of(json_t *models, const char *model);
 /* The entry "inputs" of `model` in what "models" answered, borrowed; NULL: no such model. */
 json_t *sy_cli_inputs_of(json_t *models, const char *model);
 

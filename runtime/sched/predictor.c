@@ -119,6 +119,11 @@ struct sy_duration sy_predictor_correct(const struct sy_predictor *p, int model,
     return (struct sy_duration){(sy_ns)expected, (sy_ns)(high - expected)};
 }
 
+int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps)
+{
+    return !knows(p, model) ? 0 : swaps ? p->swap[model].n : p->compute[model].n;
+}
+
 void sy_predictor_forget(struct sy_predictor *p, int model)
 {
     if (!knows(p, model))

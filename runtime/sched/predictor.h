@@ -6,6 +6,8 @@
 #ifndef SY_SCHED_PREDICTOR_H
 #define SY_SCHED_PREDICTOR_H
 
+#include <stdbool.h>
+
 #include "runtime/base/clock.h"
 
 struct sy_predictor;
@@ -30,6 +32,8 @@ void sy_predictor_observe_compute(struct sy_predictor *p, int model, sy_ns predi
 /* Of a run with this swap and compute time by profile. `p` NULL: as given, no margin. */
 struct sy_duration sy_predictor_correct(const struct sy_predictor *p, int model, sy_ns swap_ns,
                                         sy_ns compute_ns);
+/* Observations of swaps (else: of computation) that are kept. */
+int sy_predictor_n_seen(const struct sy_predictor *p, int model, bool swaps);
 /* The model was loaded anew or is another: what was learned is forgotten. */
 void sy_predictor_forget(struct sy_predictor *p, int model);
 

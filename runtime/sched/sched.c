@@ -374,7 +374,7 @@ static void end_hopeless(struct sy_sched *s)
         n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
     while (n == 0 && s->waiting)
         sy_sched_drop_waiting(s, s->waiting, SY_EPEER,
-                     "no worker is left that could run it; see the log for why they died");
+                              "no worker is left that could run it; see the log for why they died");
 }
 
 static void lose_preparation(struct sy_sched *s, int worker)
@@ -386,7 +386,9 @@ static void lose_preparation(struct sy_sched *s, int worker)
         r->preparing = false;
         r->worker = -1;
         if (++r->deaths >= 2)
-            sy_sched_drop_waiting(s, r, SY_EPEER, "two workers died while they prepared this batch size, or these sizes");
+            sy_sched_drop_waiting(
+                s, r, SY_EPEER,
+                "two workers died while they prepared this batch size, or these sizes");
     }
 }
 
@@ -414,6 +416,7 @@ static void ask_to_prepare(struct sy_sched *s, struct request *r, int worker)
     a->model = r->model;
     a->batch = r->batch;
     a->sizes = r->sizes;
+    s->n_preparing[worker]++;
     if (!r->preparing)
         r->worker = worker; /* asked again if this one dies */
     r->preparing = true;
@@ -436,7 +439,7 @@ static bool is_prepared(struct sy_sched *s, struct request *r)
     }
     if (r->preparing)
         return false;
-    for (int w = SY_MAX(first, 0); first >= 0 && w < s->config.n_workers; w++)
+    for (int w = 0; first >= 0 && w < s->config.n_workers; w++)
         if (s->workers[w] == WORKER_IDLE && (w == first || (r->sizes == 0 && !known)))
             ask_to_prepare(s, r, w);
     return false;
@@ -507,10 +510,15 @@ static void start_head(struct sy_sched *s)
 static void prefetch(struct sy_sched *s)
 {
     struct request *r = head_of_queue(s);
-    if (!r || s->admitting || !is_prepared(s, r) || r->model == s->active->model ||
-        (s->fetch && s->fetch->model == r->model))
-        return; /* it will be resident; a second pin would only get in the way */
-    if (sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
+    if (!r || s->admitting)
+        return;
+    if (r->model == s->active->model || (s->fetch && s->fetch->model == r->model)) {
+        /* It will be resident; a second pin would only get in the way. But what is not known can be asked for. */
+        if (!sy_sched_find_workspace(s, r->model, r->batch, r->sizes))
+            (void)is_prepared(s, r);
+        return;
+    }
+    if (!is_prepared(s, r) || sy_sched_idle_worker(s) < 0 || sy_sched_start(s, r, true) < 0)
         return;
     unlink_request(s, r);
     s->next = r;

@@ -52,7 +52,7 @@ enum sy_sched_kind {
     SY_DO_PREEMPT, /* worker: training must pause */
     SY_DO_RESUME,  /* worker: training goes on */
     SY_DO_PREPARE, /* worker, model, batch, sizes: answer with sy_sched_workspace */
-    SY_DO_LOAD,    /* worker, run, model, batch, sizes, groups [first_group, +n_groups): places, image_places */
+    SY_DO_LOAD, /* worker, run, model, batch, sizes, groups [first_group, +n_groups): places, image_places */
     SY_DO_READ, /* the same groups, those that are not resident: from storage (image, or unified: pool) */
     SY_DO_FETCH, /* worker, run: what was LOADed will not RUN; answer with sy_sched_run_done when it is there */
     SY_DO_CANCEL_READ, /* run: its reads shall end soon; sy_sched_read_done is still owed */
@@ -120,7 +120,7 @@ int sy_sched_model_evict(struct sy_sched *s, int model,
 /* What a PREPARE, or a worker by itself, found out; negative status: it cannot be done. worker: the one that is ready for such runs
  * now, and is taken before others; -1: all are, and will be after they were replaced. */
 struct sy_sched_prepared {
-    int worker, model;
+    int worker, model; /* model -1: one that is gone, or sizes that nobody wants any more */
     int64_t batch;
     uint64_t sizes;
     int status;
@@ -134,8 +134,9 @@ struct sy_sched_request {
     uint64_t id;
     int model;
     int64_t batch;
-    uint64_t sizes; /* of the open dimensions, a number that the caller gave them; 0: the usual ones */
-    int class_;                  /* 0 is the most urgent */
+    uint64_t
+        sizes;  /* of the open dimensions, a number that the caller gave them; 0: the usual ones */
+    int class_; /* 0 is the most urgent */
     sy_ns deadline_ns;           /* a point in time; 0: none */
     struct sy_duration duration; /* swap and compute, as predicted */
 };

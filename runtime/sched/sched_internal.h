@@ -6,7 +6,8 @@
 
 #define SY_SCHED_MAX_MODELS  256
 #define SY_SCHED_MAX_WORKERS 64
-#define SY_SCHED_WORKSPACES  32 /* remembered a model, by batch and sizes; the least recently used goes */
+#define SY_SCHED_WORKSPACES \
+    32 /* remembered a model, by batch and sizes; the least recently used goes */
 #define SY_SCHED_ALL_WORKERS UINT64_MAX
 
 enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_GONE };
@@ -90,6 +91,8 @@ struct sy_sched {
     struct sy_pool *pool, *image;
     struct sy_residency *pool_residency, *image_residency; /* image: NULL when unified */
     enum worker_use workers[SY_SCHED_MAX_WORKERS];
+    int n_preparing
+        [SY_SCHED_MAX_WORKERS]; /* PREPAREs that a worker has not answered; others are taken first */
     struct model models[SY_SCHED_MAX_MODELS];
     struct request *waiting; /* in no order: admission has it, and all but the one that is active */
     struct sy_admission *admission;
@@ -122,7 +125,7 @@ int sy_sched_idle_worker(const struct sy_sched *s);
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
                                           uint64_t sizes);
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
-/* An idle worker, one that is ready for `r` if there is any (*ready); -1: none is idle. */
+/* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
 /* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);

@@ -37,7 +37,8 @@ bool sy_sched_would_keep(struct sy_sched *s, const struct request *urgent)
     const struct model *m = &s->models[urgent->model];
     for (int g = 0; g < m->n_groups; g++)
         sum += SY_ALIGN_UP(m->pool_bytes[g], SY_POOL_ALIGN);
-    return !s->config.restarts && sum + (known ? known->bytes : 0) <= sy_pool_capacity_bytes(s->pool);
+    return !s->config.restarts &&
+           sum + (known ? known->bytes : 0) <= sy_pool_capacity_bytes(s->pool);
 }
 
 void sy_sched_take_up_workspace(struct sy_sched *s, struct request *r)

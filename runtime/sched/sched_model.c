@@ -41,6 +41,7 @@ static void note_workspace(struct sy_sched *s, const struct sy_sched_prepared *p
 
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
 {
+    s->n_preparing[worker] = 0;
     for (int m = 0; m < SY_SCHED_MAX_MODELS; m++)
         for (int i = 0; s->models[m].used && i < SY_SCHED_WORKSPACES; i++) {
             struct workspace *w = &s->models[m].workspaces[i];
@@ -52,14 +53,16 @@ void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready)
 {
     const struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);
-    int idle = sy_sched_idle_worker(s);
-    *ready = false;
-    for (int w = idle; known && w >= 0 && w < s->config.n_workers; w++)
-        if (s->workers[w] == WORKER_IDLE && (known->workers >> w & 1)) {
-            *ready = true;
-            return w;
+    int best = -1, best_rank = -1;
+    for (int w = 0; w < s->config.n_workers; w++) {
+        int rank = 2 * (known && (known->workers >> w & 1)) + (s->n_preparing[w] == 0);
+        if (s->workers[w] == WORKER_IDLE && rank > best_rank) {
+            best = w;
+            best_rank = rank;
         }
-    return idle;
+    }
+    *ready = best_rank >= 2;
+    return best;
 }
 
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r)
@@ -77,8 +80,11 @@ int sy_sched_check_room(const struct sy_sched *s, const struct request *r)
 
 void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *p)
 {
+    assert(p->worker < s->config.n_workers);
+    if (p->worker >= 0 && s->n_preparing[p->worker] > 0)
+        s->n_preparing[p->worker]--;
     if (p->model < 0 || p->model >= SY_SCHED_MAX_MODELS || !s->models[p->model].used ||
-        p->batch < 1 || p->worker >= s->config.n_workers)
+        p->batch < 1)
         return;
     if (p->status == SY_OK)
         note_workspace(s, p);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      3
+#define SY_WIRE_VERSION      4
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -35,10 +35,11 @@ struct sy_u64s {
 /* New cuts for a model that has no run on this worker. */
 #define SY_FIELDS_MODEL_REGROUP(F) F(U64, model) F(U64S, group_layers)
 #define SY_FIELDS_MODEL_DROP(F)    F(U64, model)
-/* Builds the program for one batch size if it is not there (bounded: the least recently used is dropped). */
-#define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch)
+/* Builds the program for one batch size and these sizes of the graph's symbols, in their order, if it is not there (bounded: the least
+ * recently used is dropped). No sizes: the usual ones, here and in all that follow. */
+#define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch) F(U64S, sizes)
 #define SY_FIELDS_PREPARED(F) \
-    F(U64, model) F(U64, batch) F(I64, status) F(STR, error) F(U64, workspace_bytes)
+    F(U64, model) F(U64, batch) F(U64S, sizes) F(I64, status) F(STR, error) F(U64, workspace_bytes)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies go;
@@ -63,7 +64,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 /* clang-format off */
 #define SY_FIELDS_RUN(F) \
     F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, first_layer) \
-    F(U64S, inputs) F(U64S, outputs)
+    F(U64S, sizes) F(U64S, inputs) F(U64S, outputs)
 /* clang-format on */
 /* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
 #define SY_FIELDS_FETCH(F) F(U64, run)
