@@ -280,8 +280,11 @@ static int drain(struct sy_train_run *r)
     if (is_writing(r))
         return SY_OK;
     if (r->writer && !(r->has_good && r->good_step == r->step))
-        return sy_error_set(SY_EIO, "job '%s': its state after step %" PRIu64 " is lost: %s",
-                            r->job.name, r->step, r->failure);
+        return sy_error_set(SY_EIO,
+                            "job '%s': its state after step %" PRIu64
+                            " is lost: %s; last good snapshot: %s (step %" PRIu64 ")",
+                            r->job.name, r->step, r->failure, r->has_good ? r->good_path : "none",
+                            r->good_step);
     go_to(r, STAGE_FINISHED);
     return SY_OK;
 }
