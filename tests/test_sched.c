@@ -312,6 +312,23 @@ static void test_sizes_beyond_the_pool_are_refused(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* After one long request its workspace, 31 MiB, is there for the models again. */
+static void test_a_large_workspace_is_not_kept(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 100, 2);
+    world_sized_request(&w, 0, 1, 15); /* 16 MiB of groups */
+    world_drain(&w);
+    assert_int_equal(sy_pool_free_bytes(sy_sched_pool(w.s)), (100 - 16 - 31) * MIB);
+    for (int i = 0; i < 20; i++) {
+        world_request(&w, 0, 1);
+        world_drain(&w);
+    }
+    assert_int_equal(sy_pool_free_bytes(sy_sched_pool(w.s)), (100 - 16 - 1) * MIB);
+    sy_sched_destroy(w.s);
+}
+
 static void test_impossible_is_refused_with_sizes(void **state)
 {
     (void)state;
@@ -506,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_sizes_are_prepared_once),
+        cmocka_unit_test(test_a_large_workspace_is_not_kept),
         cmocka_unit_test(test_a_client_with_ever_new_sizes),
         cmocka_unit_test(test_sizes_beyond_the_pool_are_refused),
         cmocka_unit_test(test_random),

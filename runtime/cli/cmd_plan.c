@@ -112,8 +112,12 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
         status = sy_direct_plan_make(layers, read_bytes, package->n_layers, cost, SY_MAX_GROUPS, 0,
                                      &plan);
     if (status == SY_OK) {
-        printf("%s, batch %lld: %d layers, %.1f MB, compute %s\n", package->name, (long long)batch,
-               package->n_layers, (double)package->weights_bytes / 1e6,
+        printf("%s, batch %lld", package->name, (long long)batch);
+        for (int i = 0; i < package->graph->n_symbols; i++) /* as profiled */
+            printf(", %s %lld", package->graph->symbols[i].name,
+                   (long long)package->graph->symbols[i].usual);
+        printf(": %d layers, %.1f MB, compute %s\n", package->n_layers,
+               (double)package->weights_bytes / 1e6,
                package->profile.layer_ns[0] ? "as profiled" : "unknown: it was not profiled");
         printf("link: %.2f GB/s, %.2f us a copy, %.2f us a group's signal\n\n", cost->bytes_per_ns,
                cost->alpha_ns / 1e3, cost->sigma_ns / 1e3);

@@ -569,6 +569,7 @@ static void run_active(struct sy_sched *s)
     a->first_layer = r->next_layer;
     r->next_layer = 0;
     r->run_sent = true;
+    s->recent[s->n_runs++ % SY_SCHED_RECENT_RUNS] = r->workspace_bytes;
 }
 
 void sy_sched_set_time(struct sy_sched *s, sy_ns now)

@@ -17,7 +17,7 @@
  *     (Q5). Its workspace stays where it lies, and it goes on after the other with the layer where it stopped; if that room is needed,
  *     it starts again instead.
  * S7: the workspace is one lane at the pool's top, shared by all requests, since one computes at a time. It changes
- *     size only when no request has started. What S8 keeps is no lane any more: the next one takes another.
+ *     size only when no request has started, and is as large as the largest of the last runs needed. What S8 keeps is no lane any more: the next one takes another.
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
  *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
  *

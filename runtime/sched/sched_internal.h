@@ -9,6 +9,7 @@
 #define SY_SCHED_WORKSPACES \
     32 /* remembered a model, by batch and sizes; the least recently used goes */
 #define SY_SCHED_ALL_WORKERS UINT64_MAX
+#define SY_SCHED_RECENT_RUNS 16
 
 enum worker_use { WORKER_AWAY, WORKER_IDLE, WORKER_REQUEST, WORKER_JOB, WORKER_GONE };
 
@@ -101,6 +102,8 @@ struct sy_sched {
     struct request *fetch; /* S9: a run without a request */
     uint64_t last_run, last_use;
     uint64_t lane_offset, lane_bytes, last_kept;
+    uint64_t recent[SY_SCHED_RECENT_RUNS]; /* workspaces of the last runs, a ring */
+    unsigned n_runs;
     struct job *jobs; /* by arrival */
     struct sy_lanes *lanes;
     struct sy_policy *policy;

@@ -32,6 +32,15 @@ static int set_lane(struct sy_sched *s, uint64_t bytes)
     return status;
 }
 
+/* What a large request needed is not held long after it: the largest of the last runs stays. */
+static int shrink_lane(struct sy_sched *s, const struct request *r)
+{
+    uint64_t most = r->workspace_bytes;
+    for (int i = 0; i < SY_SCHED_RECENT_RUNS; i++)
+        most = SY_MAX(most, s->recent[i]);
+    return s->lane_bytes > most && r->next_layer == 0 && !s->next ? set_lane(s, most) : SY_OK;
+}
+
 static bool lacks_room(int status)
 {
     return status == SY_ENOMEM_DEVICE || status == SY_EBUSY;
@@ -123,6 +132,8 @@ static int place(struct sy_sched *s, struct request *r, bool prefetch, int *n)
         sy_sched_take_up_workspace(s, r);
     if (!prefetch && workspace > s->lane_bytes)
         SY_TRY(set_lane(s, workspace));
+    if (!prefetch)
+        SY_TRY(shrink_lane(s, r));
     SY_TRY(place_in_image(s, r));
     *n = s->models[r->model].n_groups;
     int status = prefetch ? sy_residency_place_head(s->pool_residency, r->model, r->places, n)
