@@ -23,13 +23,13 @@ static void print_model(const json_t *model)
 }
 
 /* "seq~128": open, usually 128 */
-static void print_shape(const json_t *tensor)
+static void print_shape(const json_t *tensor, bool first)
 {
     size_t i;
     const json_t *dims = json_object_get(tensor, "dims"),
                  *usual = json_object_get(tensor, "usual_shape"), *dim;
 
-    printf(" %s [", sy_cli_word(tensor, "name"));
+    printf("%s %s [", first ? "" : ",", sy_cli_word(tensor, "name"));
     json_array_foreach(dims, i, dim)
     {
         long long size = json_integer_value(json_array_get(usual, i));
@@ -54,9 +54,9 @@ static void print_sizes(const json_t *model)
     if (json_array_size(json_object_get(model, "sizes")) == 0)
         return;
     printf("      takes");
-    json_array_foreach(json_object_get(model, "inputs"), i, tensor) print_shape(tensor);
+    json_array_foreach(json_object_get(model, "inputs"), i, tensor) print_shape(tensor, i == 0);
     printf(" and gives");
-    json_array_foreach(json_object_get(model, "outputs"), i, tensor) print_shape(tensor);
+    json_array_foreach(json_object_get(model, "outputs"), i, tensor) print_shape(tensor, i == 0);
     printf("\n");
 }
 
