@@ -101,7 +101,7 @@ static unsigned char **read_weights(const struct sy_package *package, unsigned c
 static int run(const struct sy_package *package, struct sy_program *program,
                const struct whole_limits *limits, unsigned seed, volatile int *stage)
 {
-    const struct sy_graph *g = package->graph;
+    const struct sy_graph *g = package->usual;
     uint64_t bytes = engine->program_workspace_bytes(program);
     if (bytes > limits->most_workspace) {
         *stage = WHOLE_LARGE;
@@ -135,14 +135,14 @@ static int run_package(const char *path, const struct whole_limits *limits, unsi
     struct sy_program *program = NULL;
     SY_TRY(sy_package_open(path, &package));
     int status = sy_package_check_engine(package, engine);
-    if (status == SY_OK && is_large(package->graph, limits)) {
+    if (status == SY_OK && is_large(package->usual, limits)) {
         *stage = WHOLE_LARGE;
         sy_package_close(package);
         return SY_OK;
     }
     if (status == SY_OK) {
         *stage = WHOLE_PROGRAM;
-        status = engine->program_create(package->graph, package->layers, package->n_layers,
+        status = engine->program_create(package->usual, package->layers, package->n_layers,
                                         limits->batch, &program);
     }
     if (status == SY_OK) {

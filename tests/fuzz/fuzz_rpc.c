@@ -39,7 +39,7 @@ static struct sy_graph graph = {.n_tensors = 3,
                                 .inputs = indices,
                                 .n_outputs = 1,
                                 .outputs = &indices[2]};
-static struct sy_package package = {.name = "m", .graph = &graph};
+static struct sy_package package = {.name = "m", .graph = &graph, .usual = &graph};
 
 struct pending {
     sy_core_infer_done infer_done;
