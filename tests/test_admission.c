@@ -23,7 +23,7 @@ static uint64_t below(uint64_t n)
 
 static struct sy_admission *make(sy_ns preempt_ns, bool may_break_lower)
 {
-    struct sy_admission_config config = {64, preempt_ns, may_break_lower, false, false};
+    struct sy_admission_config config = {preempt_ns, 64, may_break_lower, false, false};
     struct sy_admission *a;
     assert_int_equal(sy_admission_create(&config, &a), SY_OK);
     return a;
@@ -95,7 +95,7 @@ static void test_taken_if_any_order_holds(void **state)
 /* What is predicted is what happens when durations are as expected; nobody taken is late; urgent classes preempt. */
 static void run_exactly(sy_ns preempt_ns, bool restarts)
 {
-    struct sy_admission_config config = {64, preempt_ns, false, restarts, false};
+    struct sy_admission_config config = {preempt_ns, 64, false, restarts, false};
     struct sy_admission *a;
     assert_int_equal(sy_admission_create(&config, &a), SY_OK);
     struct sy_admission_request running = {0}, r, got;
@@ -238,7 +238,7 @@ static void test_urgent_classes_preempt(void **state)
 
 static struct sy_admission *make_like_the_runtime(void)
 {
-    struct sy_admission_config config = {64, 2, true, true, true};
+    struct sy_admission_config config = {2, 64, true, true, true};
     struct sy_admission *a;
     assert_int_equal(sy_admission_create(&config, &a), SY_OK);
     return a;
@@ -311,7 +311,7 @@ static void test_who_gives_way_gets_through(void **state)
 static void test_stopping_is_predicted_as_it_was_seen(void **state)
 {
     (void)state;
-    struct sy_admission_config config = {64, 20 * SY_NS_PER_MS, true, true, false};
+    struct sy_admission_config config = {20 * SY_NS_PER_MS, 64, true, true, false};
     struct sy_admission *a;
     struct sy_admission_request low = {1, 1, 0, {SY_NS_PER_S, 0}}, got;
     struct sy_admission_request high = {2, 0, 0, {8 * SY_NS_PER_MS, 0}};

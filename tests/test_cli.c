@@ -313,6 +313,8 @@ static void tensors_go_in_and_out_as_npy_files(void **state)
     assert_int_equal(run("status --socket %s", f.address), 0);
     assert_non_null(strstr(output, "identity"));
     assert_non_null(strstr(output, "H, t: heads, tails"));
+    assert_null(strstr(output, " 0 MB")); /* the model has a few bytes */
+    assert_null(strstr(output, " 0.0 MB"));
     assert_int_equal(run("status --json --socket %s", f.address), 0);
     json_t *answer = json_loads(output, 0, NULL);
     assert_non_null(json_object_get(answer, "models"));

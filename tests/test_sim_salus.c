@@ -87,10 +87,11 @@ struct by_model {
 };
 
 static void note(void *ctx, const struct sy_sim_request *r, int device, enum sy_sim_outcome outcome,
-                 sy_ns latency_ns)
+                 sy_ns latency_ns, sy_ns served_ns)
 {
     struct by_model *by = ctx;
     (void)device;
+    assert_true(served_ns > 0 && served_ns <= latency_ns);
     assert_int_equal(outcome, SY_SIM_DONE);
     int model = r->model % 14; /* replicas are one model's */
     by->latency_ms[model][by->n[model]++] = (double)latency_ns / 1e6;

@@ -124,11 +124,17 @@ static bool sleep_until(const struct replay *r, sy_ns at)
     return !atomic_load(&r->stop);
 }
 
+/* At the server, from when it began to be served. */
+static sy_ns served_ns_of(const sy_client_result *result)
+{
+    return result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
+}
+
 static void note_answer(struct replay *r, const struct sy_sim_request *request,
                         const sy_client_result *result, sy_ns latency, sy_ns now)
 {
     struct sy_sim_report *report = r->report;
-    sy_ns served = result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
+    sy_ns served = served_ns_of(result);
     report->n_done++;
     report->n_late += request->deadline_ns > 0 && latency > request->deadline_ns;
     report->n_swaps += result->swapped != 0;
@@ -189,12 +195,13 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     else if (!refused)
         note_failure(r, request, sy_client_error(client));
     if (r->answers)
-        fprintf(r->answers, "%.6f,%s,%d,0,%s,%.3f\n", (double)request->at_ns / 1e9,
+        fprintf(r->answers, "%.6f,%s,%d,0,%s,%.3f,%.3f\n", (double)request->at_ns / 1e9,
                 r->models[request->model].name, request->class_,
                 status == SY_OK ? "done"
                 : refused       ? "refused"
                                 : "failed",
-                (double)(now - due) / 1e6);
+                (double)(now - due) / 1e6,
+                status == SY_OK ? (double)served_ns_of(result) / 1e6 : 0.0);
     pthread_mutex_unlock(&r->lock);
     if (status == SY_OK)
         sy_client_result_free(result);
@@ -263,7 +270,7 @@ static int open_answers(struct replay *r)
     r->answers = fopen(r->answers_path, "w");
     if (!r->answers)
         return sy_error_set(SY_EIO, "cannot write %s: %s", r->answers_path, strerror(errno));
-    fprintf(r->answers, "time_s,model,class,device,outcome,latency_ms\n");
+    fprintf(r->answers, "time_s,model,class,device,outcome,latency_ms,served_ms\n");
     return SY_OK;
 }
 
@@ -353,7 +360,7 @@ static const struct sy_cli_option options[] = {
     [O_BATCH] = {"batch", "N", "batch size of the random inputs; default 1"},
     [O_SEED] = {"seed", "N", "of the random inputs; default 1"},
     [O_ANSWERS] = {"answers", "FILE",
-                   "CSV of each request: time_s,model,class,device,outcome,latency_ms"},
+                   "CSV of each request: time_s,model,class,device,outcome,latency_ms,served_ms"},
     [O_PLOT] = {"plot", "FILE", "SVG: the device over time, distribution"},
     [O_JSON] = {"json", NULL, "print JSON, with the keys of simulate --json"},
     {NULL, NULL, NULL}};

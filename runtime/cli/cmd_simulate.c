@@ -92,7 +92,7 @@ static const struct sy_cli_option options[] = {
     [O_SEED] = {"seed", "N", "equal seeds give equal results (1)"},
     [O_CHECK] = {"check", NULL, "walk the invariants after each event"},
     [O_ANSWERS] = {"answers", "FILE",
-                   "CSV of each request: time_s,model,class,device,outcome,latency_ms"},
+                   "CSV of each request: time_s,model,class,device,outcome,latency_ms,served_ms"},
     [O_PLOT] = {"plot", "FILE", "SVG: devices over time, distribution"},
     [O_JSON] = {"json", NULL, "print JSON"},
     {NULL, NULL, NULL}};
@@ -310,12 +310,12 @@ struct answers {
 };
 
 static void write_answer(void *ctx, const struct sy_sim_request *r, int device,
-                         enum sy_sim_outcome outcome, sy_ns latency_ns)
+                         enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns)
 {
     const struct answers *answers = ctx;
-    fprintf(answers->to, "%.6f,%s,%d,%d,%s,%.3f\n", (double)r->at_ns / 1e9,
+    fprintf(answers->to, "%.6f,%s,%d,%d,%s,%.3f,%.3f\n", (double)r->at_ns / 1e9,
             answers->models[r->model].name, r->class_, device, sy_sim_outcome_name(outcome),
-            (double)latency_ns / 1e6);
+            (double)latency_ns / 1e6, (double)served_ns / 1e6);
 }
 
 static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim_report *report)
@@ -326,7 +326,7 @@ static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim
     answers.to = fopen(o->answers, "w");
     if (!answers.to)
         return sy_error_set(SY_EIO, "cannot write %s: %s", o->answers, strerror(errno));
-    fprintf(answers.to, "time_s,model,class,device,outcome,latency_ms\n");
+    fprintf(answers.to, "time_s,model,class,device,outcome,latency_ms,served_ms\n");
     o->config.answered = write_answer;
     o->config.answered_ctx = &answers;
     int status = sy_sim_run(&o->config, &l->in, report);

@@ -10,6 +10,20 @@
 #define MAP_WIDTH  72
 #define TEXT_WIDTH 120 /* of what is wrapped where no terminal says its width */
 
+#define AMOUNT_TEXT 24
+
+/* Such that what is there does not read 0. Returns `text`. */
+static const char *amount(double bytes, char text[AMOUNT_TEXT])
+{
+    if (bytes < 1e3)
+        snprintf(text, AMOUNT_TEXT, "%.0f B", bytes);
+    else if (bytes < 1e6)
+        snprintf(text, AMOUNT_TEXT, "%.1f kB", bytes / 1e3);
+    else
+        snprintf(text, AMOUNT_TEXT, bytes < 1e8 ? "%.1f MB" : "%.0f MB", bytes / 1e6);
+    return text;
+}
+
 /* Draws `sign` over the columns that [offset, offset + bytes) touches. */
 static void draw(char *map, double pool, double offset, double bytes, char sign)
 {
@@ -40,7 +54,7 @@ static void print_pool(json_t *status, FILE *to)
     const json_t *pool = json_object_get(status, "pool");
     const json_t *models = json_object_get(status, "models");
     double bytes = sy_cli_number(pool, "bytes");
-    char map[MAP_WIDTH + 1];
+    char map[MAP_WIDTH + 1], all[AMOUNT_TEXT], unused[AMOUNT_TEXT];
     json_t *item;
     size_t i;
 
@@ -59,9 +73,9 @@ static void print_pool(json_t *status, FILE *to)
              sy_cli_number(item, "persistent_bytes"),
              (char)('0' + (int)sy_cli_number(item, "job") % 10));
     fprintf(to,
-            "pool   %.0f MB, %.0f MB free\n[%s]\n"
+            "pool   %s, %s free\n[%s]\n"
             " digits: jobs, =: lanes, H, t: heads, tails of models, w: workspace, .: free\n",
-            bytes / 1e6, sy_cli_number(pool, "free_bytes") / 1e6, map);
+            amount(bytes, all), amount(sy_cli_number(pool, "free_bytes"), unused), map);
 }
 
 static void print_models(json_t *status, double elapsed_ns, FILE *to)
@@ -73,11 +87,12 @@ static void print_models(json_t *status, double elapsed_ns, FILE *to)
     {
         double weights = sy_cli_number(item, "weights_bytes"),
                resident = sy_cli_number(item, "resident_bytes");
+        char text[AMOUNT_TEXT];
         double free_prefix = sy_cli_number(item, "free_prefix_bytes");
         fprintf(to,
-                "model  %-20s %-11s %8.1f MB  resident %3.0f %%  free prefix %3.0f %%  "
+                "model  %-20s %-11s %11s  resident %3.0f %%  free prefix %3.0f %%  "
                 "%7.2f requests/s  swap %7.1f ms  device %5.1f %%\n",
-                sy_cli_word(item, "name"), sy_cli_word(item, "state"), weights / 1e6,
+                sy_cli_word(item, "name"), sy_cli_word(item, "state"), amount(weights, text),
                 weights > 0 ? 100 * resident / weights : 100,
                 weights > 0 ? 100 * free_prefix / weights : 100,
                 sy_cli_number(item, "requests_per_s"),

@@ -1,12 +1,14 @@
 #include "runtime/sched/admission.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+#define LINE          64
 #define MAX_REQUESTS  65534
 #define NEAR          4  /* entries that are beside the books */
 #define N_CLASSES     10 /* whose work is counted apart; the last counts all beyond */
@@ -26,22 +28,30 @@ struct entry {
     sy_ns lost_ns; /* what it had done whenever it gave way */
 };
 
+/* The first two lines and the last one are touched at every event: thousands of queues lie side by side in a simulation. */
 struct sy_admission {
-    struct sy_admission_config config;
-    struct entry *far; /* by slot, from NEAR on */
-    uint16_t *queue;   /* slots: n_waiting of the queue, next first; then those that are free */
-    int n_slots, n_waiting;
-    uint64_t n_asked, n_put_back;
-    double stretch;  /* of predicted durations: 1 ÷ requests' share */
-    sy_ns queued_ns; /* sum of what is expected of the queue */
-    bool busy, preempting;
     struct entry running;
+    uint64_t n_asked;
+    struct sy_admission_config config;
+    int n_waiting;
+    bool busy, preempting;
+    double stretch;                          /* of predicted durations: 1 ÷ requests' share */
+    sy_ns queued_ns;                         /* sum of what is expected of the queue */
     sy_ns running_from_ns, running_until_ns; /* as expected */
-    sy_ns yields_from_ns;                    /* while preempting */
+    struct entry *far;                       /* by slot, from NEAR on */
+
+    uint64_t n_put_back;
+    sy_ns yields_from_ns;         /* while preempting */
     sy_ns yield_ns, yield_off_ns; /* until a running one stops, and how far off that usually is */
-    struct entry near[NEAR];
     struct demand demand;
-};
+    struct entry second[NEAR - 1]; /* slots from 1 on */
+
+    struct entry first __attribute__((aligned(LINE))); /* slot 0: what most queues do with */
+    uint16_t queue[]; /* slots: n_waiting of the queue, next first; then those that are free */
+} __attribute__((aligned(LINE)));
+static_assert(offsetof(struct sy_admission, far) + sizeof(void *) == SY_ADMISSION_HOT_BYTES &&
+                  offsetof(struct sy_admission, first) % LINE == 0,
+              "an event touches more lines than are asked for ahead");
 
 static int check_config(const struct sy_admission_config *config)
 {
@@ -60,30 +70,40 @@ static size_t slots_of(const struct sy_admission_config *config)
 /* Slots are taken from the front, so that short queues do with the books, which thousands of queues then have side by side. */
 size_t sy_admission_order_at(void)
 {
-    return sizeof(struct sy_admission);
+    return offsetof(struct sy_admission, first);
 }
 
 size_t sy_admission_bytes(const struct sy_admission_config *config)
 {
-    return SY_ALIGN_UP(sy_admission_order_at() + slots_of(config) * sizeof(uint16_t), 64);
+    return SY_ALIGN_UP(offsetof(struct sy_admission, queue) + slots_of(config) * sizeof(uint16_t),
+                       LINE);
 }
 
 size_t sy_admission_far_bytes(const struct sy_admission_config *config)
 {
     size_t n = slots_of(config);
-    return SY_ALIGN_UP((n > NEAR ? n - NEAR : 1) * sizeof(struct entry), 64);
+    return SY_ALIGN_UP((n > NEAR ? n - NEAR : 1) * sizeof(struct entry), LINE);
+}
+
+static int n_slots(const struct sy_admission *a)
+{
+    return (int)slots_of(&a->config);
 }
 
 static const struct entry *entry_at(const struct sy_admission *a, int place)
 {
     int slot = a->queue[place];
-    return slot < NEAR ? &a->near[slot] : &a->far[slot - NEAR];
+    if (slot == 0)
+        return &a->first;
+    return slot < NEAR ? &a->second[slot - 1] : &a->far[slot - NEAR];
 }
 
 static struct entry *entry_in(struct sy_admission *a, int place)
 {
     int slot = a->queue[place];
-    return slot < NEAR ? &a->near[slot] : &a->far[slot - NEAR];
+    if (slot == 0)
+        return &a->first;
+    return slot < NEAR ? &a->second[slot - 1] : &a->far[slot - NEAR];
 }
 
 static const struct sy_admission_request *waiting(const struct sy_admission *a, int place)
@@ -98,11 +118,9 @@ int sy_admission_init(const struct sy_admission_config *config, void *memory, vo
     *out = NULL;
     SY_TRY(check_config(config));
     *a = (struct sy_admission){.config = *config, .stretch = 1};
-    a->n_slots = (int)slots_of(config);
     a->far = far;
     a->yield_ns = config->preempt_ns;
-    a->queue = (uint16_t *)((char *)a + sy_admission_order_at());
-    for (int i = 0; i < a->n_slots; i++)
+    for (int i = 0; i < n_slots(a); i++)
         a->queue[i] = (uint16_t)i;
     *out = a;
     return SY_OK;
@@ -113,7 +131,7 @@ int sy_admission_create(const struct sy_admission_config *config, struct sy_admi
     *out = NULL;
     SY_TRY(check_config(config));
     size_t bytes = sy_admission_bytes(config);
-    char *memory = aligned_alloc(64, bytes + sy_admission_far_bytes(config));
+    char *memory = aligned_alloc(LINE, bytes + sy_admission_far_bytes(config));
     if (!memory)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a queue of %d requests",
                             config->max_requests);
@@ -170,7 +188,7 @@ static int place_of(const struct sy_admission *a, const struct entry *e)
 
 static void insert(struct sy_admission *a, const struct entry *e)
 {
-    assert(a->n_waiting < a->n_slots);
+    assert(a->n_waiting < n_slots(a));
     int at = place_of(a, e);
     uint16_t slot = a->queue[a->n_waiting];
     *entry_in(a, a->n_waiting) = *e;
@@ -178,6 +196,16 @@ static void insert(struct sy_admission *a, const struct entry *e)
     a->queue[at] = slot;
     a->n_waiting++;
     a->queued_ns += e->is.duration.expected_ns;
+}
+
+/* Slots that were used in turns would keep all their lines in use. */
+static void put_first_slot_first(struct sy_admission *a)
+{
+    int i = 0;
+    while (a->queue[i] != 0)
+        i++;
+    a->queue[i] = a->queue[0];
+    a->queue[0] = 0;
 }
 
 static struct entry take_out(struct sy_admission *a, int at)
@@ -188,6 +216,8 @@ static struct entry take_out(struct sy_admission *a, int at)
     memmove(&a->queue[at], &a->queue[at + 1], (size_t)(a->n_waiting - at) * sizeof a->queue[0]);
     a->queue[a->n_waiting] = slot;
     a->queued_ns -= e.is.duration.expected_ns;
+    if (a->n_waiting == 0)
+        put_first_slot_first(a);
     return e;
 }
 
@@ -532,5 +562,5 @@ bool sy_admission_is_valid(const struct sy_admission *a)
         if (i > 0 && goes_before(e, entry_at(a, i - 1), FIRST_TURN))
             return false;
     }
-    return sum == a->queued_ns && a->n_waiting <= a->n_slots && (a->busy || !a->preempting);
+    return sum == a->queued_ns && a->n_waiting <= n_slots(a) && (a->busy || !a->preempting);
 }

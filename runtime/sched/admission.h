@@ -30,9 +30,9 @@
 struct sy_admission;
 
 struct sy_admission_config {
-    int max_requests; /* waiting, 1..65534 */
     sy_ns
         preempt_ns; /* a running request gives way to a more urgent class within this, as expected until it was seen; 0: never */
+    int max_requests; /* waiting, 1..65534 */
     bool
         may_break_lower; /* a request without a deadline may break promises made to less urgent classes (Q1) */
     bool restarts; /* what gives way starts over afterwards: sy_admission_again, not _paused (Q5) */
@@ -64,7 +64,7 @@ size_t sy_admission_far_bytes(const struct sy_admission_config *config);
 int sy_admission_init(const struct sy_admission_config *config, void *memory, void *far,
                       struct sy_admission **out);
 /* Of `memory`, events touch the first SY_ADMISSION_HOT_BYTES and the 64 from here on, as long as the queue is short; nothing of `far`. */
-#define SY_ADMISSION_HOT_BYTES 256
+#define SY_ADMISSION_HOT_BYTES 128
 size_t sy_admission_order_at(void);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);

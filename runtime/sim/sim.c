@@ -64,7 +64,8 @@ double sy_sim_noise(struct sim *s)
 void sy_sim_reschedule(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
-    sy_ns due = NEVER, held = SY_MAX(d->down_until_ns, d->requests_from_ns);
+    sy_ns due = NEVER, down = sy_sim_down_until(s, d);
+    sy_ns held = SY_MAX(down, sy_sim_requests_from(s, d));
     if (d->serving)
         due = SY_MIN(d->serve_until_ns, d->yield_at_ns);
     else if (d->n_load > 0 && held > s->now)
@@ -72,14 +73,14 @@ void sy_sim_reschedule(struct sim *s, int device)
     due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
     if (d->has_newcomers)
         due = s->now;
-    if (d->policy && d->down_until_ns > s->now)
-        due = SY_MIN(due, d->down_until_ns);
-    if (!d->serving && d->again_ns > s->now)
-        due = SY_MIN(due, d->again_ns);
+    if (sy_sim_has_jobs(s, d)) {
+        due = down > s->now ? SY_MIN(due, down) : due;
+        due = !d->serving && d->again_ns > s->now ? SY_MIN(due, d->again_ns) : due;
+    }
     sy_sim_heap_set(&s->due, device, due);
     if (s->config->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         sy_sim_heap_set(&s->load, device,
-                        SY_MAX(sy_admission_drained_ns(d->admission, s->now), d->down_until_ns));
+                        SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down));
 }
 
 /* ---- checking what comes in ---- */
@@ -153,6 +154,7 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
 {
     SY_TRY(check_config(c));
     SY_TRY(check_range("models", in->n_models, 0, MAX_MODELS));
+    SY_TRY(check_range("requests", (double)in->n_requests, 0, USE_MAX_REQUESTS));
     for (int i = 0; i < in->n_models; i++)
         SY_TRY(check_model(c, &in->models[i]));
     for (int i = 0; i < in->n_jobs; i++)
@@ -184,13 +186,13 @@ static int open_devices(struct sim *s)
     if (!s->devices || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
     for (int i = 0; i < c->n_devices; i++) {
+        struct sy_admission *queue;
         s->devices[i].prefetch_model = -1;
         s->devices[i].link_factor = 1;
         SY_TRY(sy_admission_init(&admission, s->queues + (size_t)i * queue_bytes,
-                                 s->far_queues + (size_t)i * far_bytes, &s->devices[i].admission));
+                                 s->far_queues + (size_t)i * far_bytes, &queue));
         if (c->train_share > 0 && s->in->n_jobs > 0)
-            SY_TRY(sy_admission_set_share(s->devices[i].admission,
-                                          (unsigned)(1000 * (1 - c->train_share))));
+            SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - c->train_share))));
     }
     SY_TRY(sy_sim_heap_init(&s->due, c->n_devices));
     SY_TRY(sy_sim_heap_init(&s->load, c->n_devices));

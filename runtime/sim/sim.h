@@ -99,9 +99,10 @@ struct sy_sim_config {
     double train_share; /* of the time, guaranteed to jobs beside requests: 0..0.9 */
     int max_queue;      /* of requests a device */
     uint64_t seed;
-    /* (optional) Told of each request when it ends; latency_ns counts from its arrival. */
+    /* (optional) Told of each request when it ends; latency_ns counts from its arrival, served_ns from when it last began to be served,
+     * 0 if it never did. */
     void (*answered)(void *ctx, const struct sy_sim_request *request, int device,
-                     enum sy_sim_outcome outcome, sy_ns latency_ns);
+                     enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns);
     void *answered_ctx;
     sy_ns end_ns; /* nothing after it is looked at; 0: until all is done */
 };

@@ -40,7 +40,7 @@ static void prefetch(struct sim *s, struct device *d)
 {
     struct sy_admission_request next;
     int model = -1;
-    if (d->serving && sy_admission_peek(d->admission, &next))
+    if (d->serving && sy_admission_peek(sy_sim_queue(s, (int)(d - s->devices)), &next))
         model = request_of(s, next.id)->model;
     if (model == d->prefetch_model)
         return;
@@ -48,11 +48,13 @@ static void prefetch(struct sim *s, struct device *d)
     d->prefetch_from_ns = SY_MAX(s->now, d->link_free_ns);
 }
 
-static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_outcome outcome)
+static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_outcome outcome,
+                 sy_ns served_ns)
 {
     const struct sy_sim_request *r = request_of(s, request);
     if (s->config->answered)
-        s->config->answered(s->config->answered_ctx, r, device, outcome, s->now - r->at_ns);
+        s->config->answered(s->config->answered_ctx, r, device, outcome, s->now - r->at_ns,
+                            served_ns);
 }
 
 int sy_sim_arrive(struct sim *s, uint64_t request)
@@ -61,13 +63,13 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     int device = sy_sim_route(s, r);
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device);
-    sy_sim_expect(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
+    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
     struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
     struct sy_prediction prediction;
     s->report->n_requests++;
-    if (sy_admission_ask(d->admission, &ask, s->now, &prediction) < 0) {
+    if (sy_admission_ask(sy_sim_queue(s, (int)(d - s->devices)), &ask, s->now, &prediction) < 0) {
         s->report->n_refused++;
-        tell(s, request, device, SY_SIM_REFUSED);
+        tell(s, request, device, SY_SIM_REFUSED, 0);
         return device;
     }
     sy_sim_note_load(s, device, 1);
@@ -131,7 +133,8 @@ static void serve(struct sim *s, int device, uint64_t request)
     d->serve_from_ns = s->now;
     d->serve_until_ns = s->now + SY_MAX(service, 1);
     d->yield_at_ns = NEVER;
-    sy_admission_expect(d->admission, (struct sy_duration){service, 0}, s->now);
+    sy_admission_expect(sy_sim_queue(s, (int)(d - s->devices)), (struct sy_duration){service, 0},
+                        s->now);
 }
 
 static void stop_serving(struct sim *s, struct device *d)
@@ -144,7 +147,7 @@ static void stop_serving(struct sim *s, struct device *d)
 
 static void forget_request(struct sim *s, struct device *d)
 {
-    sy_admission_done(d->admission);
+    sy_admission_done(sy_sim_queue(s, (int)(d - s->devices)));
     sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
@@ -158,8 +161,8 @@ static void finish(struct sim *s, struct device *d)
     s->report->n_done++;
     s->report->n_late += r->deadline_ns > 0 && latency > r->deadline_ns;
     sy_sim_note_latency(s->report, r->class_, latency);
-    tell(s, d->request, (int)(d - s->devices), SY_SIM_DONE);
-    if (share > 0 && d->policy && sy_policy_n_ready(d->policy) > 0)
+    tell(s, d->request, (int)(d - s->devices), SY_SIM_DONE, s->now - d->serve_from_ns);
+    if (share > 0 && sy_sim_has_jobs(s, d) && sy_policy_n_ready(d->policy) > 0)
         d->requests_from_ns =
             s->now + (sy_ns)((double)(s->now - d->serve_from_ns) * share / (1 - share));
 }
@@ -169,7 +172,7 @@ static void pause_request(struct sim *s, struct device *d)
     s->left_ns[d->request] = SY_MAX(d->serve_until_ns - s->now, 1);
     stop_serving(s, d);
     s->report->n_preempted++;
-    sy_admission_paused(d->admission, s->now);
+    sy_admission_paused(sy_sim_queue(s, (int)(d - s->devices)), s->now);
 }
 
 void sy_sim_turn(struct sim *s, int device)
@@ -190,9 +193,9 @@ static void start_request(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     struct sy_admission_request next;
-    if (s->now < d->down_until_ns || (!d->serving && s->now < d->requests_from_ns))
+    if (s->now < sy_sim_down_until(s, d) || (!d->serving && s->now < sy_sim_requests_from(s, d)))
         return;
-    switch (sy_admission_next(d->admission, s->now, &next)) {
+    switch (sy_admission_next(sy_sim_queue(s, (int)(d - s->devices)), s->now, &next)) {
     case SY_ADMISSION_START:
         serve(s, device, next.id);
         break;
@@ -211,7 +214,7 @@ void sy_sim_settle(struct sim *s, int device)
     sy_sim_advance(s, d);
     start_request(s, device);
     prefetch(s, d);
-    if (d->policy && !d->serving && s->now >= d->down_until_ns)
+    if (sy_sim_has_jobs(s, d) && !d->serving && s->now >= sy_sim_down_until(s, d))
         sy_sim_begin_iterations(s, d);
     sy_sim_reschedule(s, device);
 }
@@ -232,11 +235,11 @@ void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
         if (s->left_ns)
             s->left_ns[d->request] = 0;
         if (s->deaths[d->request]++ == 0) {
-            sy_admission_again(d->admission, sy_sim_ask_for(s, f->device, d->request).duration,
-                               s->now);
+            sy_admission_again(sy_sim_queue(s, (int)(d - s->devices)),
+                               sy_sim_ask_for(s, f->device, d->request).duration, s->now);
         } else {
             s->report->n_failed++;
-            tell(s, d->request, f->device, SY_SIM_FAILED);
+            tell(s, d->request, f->device, SY_SIM_FAILED, s->now - d->serve_from_ns);
             forget_request(s, d);
         }
     }
@@ -247,7 +250,9 @@ void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
 bool sy_sim_device_is_valid(const struct sim *s, int device)
 {
     const struct device *d = &s->devices[device];
-    uint64_t sum = 0, n_load = (uint64_t)sy_admission_n_waiting(d->admission) + d->serving;
+    uint64_t sum = 0,
+             n_load = (uint64_t)sy_admission_n_waiting(sy_sim_queue(s, (int)(d - s->devices))) +
+                      d->serving;
     for (int m = 0; m < s->in->n_models; m++) {
         const struct place *p = &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)m];
         if (p->bytes > s->in->models[m].bytes || (p->bytes > 0) != (p->holder >= 0))
@@ -256,6 +261,7 @@ bool sy_sim_device_is_valid(const struct sim *s, int device)
     }
     return sum == d->resident_bytes && n_load == d->n_load &&
            sum + sy_sim_job_bytes(d) <= s->config->pool_bytes &&
-           d->serving == sy_admission_is_busy(d->admission) &&
-           sy_admission_is_valid(d->admission) && (!d->lanes || sy_lanes_is_valid(d->lanes));
+           d->serving == sy_admission_is_busy(sy_sim_queue(s, (int)(d - s->devices))) &&
+           sy_admission_is_valid(sy_sim_queue(s, (int)(d - s->devices))) &&
+           (!d->lanes || sy_lanes_is_valid(d->lanes));
 }

@@ -18,25 +18,28 @@ struct running {
     double used_ns;       /* of the device's time, so far */
 };
 
-/* What requests need on every event comes first, in as few cache lines as it can. */
+/* What requests need on every event comes first, in one cache line; the rest is read where there are jobs or faults, and by what moves
+ * models. */
 struct device {
-    struct sy_admission *admission;
     uint64_t request; /* that is served */
     sy_ns serve_from_ns, serve_until_ns, yield_at_ns;
-    sy_ns requests_from_ns, down_until_ns; /* jobs have their share; no worker */
-    sy_ns advanced_ns;
     sy_ns link_free_ns, prefetch_from_ns;
-    struct sy_policy *policy; /* NULL: no jobs were here */
-    sy_ns again_ns;           /* when the policy asks to be asked */
-    int prefetch_model;       /* -1: none */
+    int prefetch_model; /* -1: none */
+    uint32_t n_load;    /* requests waiting and served */
     int n_running;
-    uint32_t n_load; /* requests waiting and served */
     bool serving, has_newcomers;
+
     uint64_t resident_bytes;
     uint64_t job_bytes; /* what jobs may have of the pool */
-    double link_factor;
+    /* faults */
+    sy_ns down_until_ns; /* no worker */
     sy_ns link_slow_until_ns;
+    double link_factor;
     /* jobs */
+    sy_ns requests_from_ns;   /* jobs have their share until then */
+    sy_ns advanced_ns;        /* of iterations, while any runs */
+    sy_ns again_ns;           /* when the policy asks to be asked */
+    struct sy_policy *policy; /* NULL: no jobs were here */
     struct sy_pool *pool;
     struct sy_lanes *lanes;
     struct running *running; /* one a lane */
@@ -51,12 +54,13 @@ struct job_state {
     sy_ns owed_ns; /* of copies, when it is back from host memory */
 };
 
-/* A model on a device. */
+/* A model on a device, but for what every request asks, which is in `uses`. */
 struct place {
     uint64_t bytes; /* resident: a head */
-    uint64_t used;  /* tick of the last use */
     int holder;     /* place in the model's list of holders, -1: none */
 };
+#define USE_WHOLE        (1u << 31) /* all of the model is there */
+#define USE_MAX_REQUESTS (1 << 30)  /* each counts twice at most */
 
 struct sim {
     const struct sy_sim_config *config;
@@ -67,13 +71,15 @@ struct sim {
     size_t queue_bytes, order_at;
     struct sy_sim_heap due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
+    uint32_t *uses;               /* [device][model]: tick of the last use; USE_WHOLE */
     int **holders;                /* by model: devices that have some of it */
     int *n_holders, *max_holders;
     struct job_state *jobs;
     uint8_t *deaths; /* by request */
     sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
     struct sy_predictor *predictor;
-    uint64_t random, tick, n_in_system;
+    uint64_t random, n_in_system;
+    uint32_t tick;            /* of uses */
     struct sy_sim_ring *ring; /* of the router that hashes, else NULL */
     sy_ns now;
 };
@@ -98,11 +104,27 @@ static inline void sy_sim_expect_device(const struct sim *s, int device)
         return;
     const char *state = (const char *)&s->devices[device];
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
-    for (size_t at = 0; at < 128; at += 64)
-        sy_sim_expect(state + at);
+    sy_sim_expect(state);
     for (size_t at = 0; at < SY_ADMISSION_HOT_BYTES; at += 64)
         sy_sim_expect(queue + at);
     sy_sim_expect(queue + s->order_at);
+}
+static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
+{
+    return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
+}
+/* Without faults and without jobs, nothing but the first line of a device is looked at. */
+static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
+{
+    return s->in->n_faults > 0 ? d->down_until_ns : 0;
+}
+static inline bool sy_sim_has_jobs(const struct sim *s, const struct device *d)
+{
+    return s->in->n_jobs > 0 && d->policy;
+}
+static inline sy_ns sy_sim_requests_from(const struct sim *s, const struct device *d)
+{
+    return s->in->n_jobs > 0 ? d->requests_from_ns : 0;
 }
 /* Something on the device is other: its next event is set anew. */
 void sy_sim_reschedule(struct sim *s, int device);

@@ -220,9 +220,11 @@ static void set_rates(struct sim *s, struct device *d)
 
 void sy_sim_advance(struct sim *s, struct device *d)
 {
+    if (d->n_running == 0)
+        return;
     sy_ns from = d->advanced_ns;
     d->advanced_ns = s->now;
-    if (d->serving || d->n_running == 0 || s->now == from)
+    if (d->serving || s->now == from)
         return;
     double passed = (double)(s->now - from), sum = sum_utilization(s, d);
     for (int i = 0; i < d->n_running; i++) {
@@ -307,6 +309,8 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
     uint64_t id, offset;
     bool any = false;
     d->again_ns = 0;
+    if (d->n_running == 0)
+        d->advanced_ns = s->now;
     while (!sy_lanes_draining(d->lanes) && sy_policy_next(d->policy, s->now, &id, &d->again_ns)) {
         struct job_state *j = &s->jobs[id - 1];
         int status = sy_lanes_begin(d->lanes, id, &offset);

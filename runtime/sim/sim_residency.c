@@ -12,10 +12,11 @@ int sy_sim_residency_open(struct sim *s)
     size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
     size_t n = n_models * (size_t)s->config->n_devices;
     s->places = sy_sim_zeroed(n, sizeof *s->places);
+    s->uses = sy_sim_zeroed(n, sizeof *s->uses);
     s->holders = calloc(n_models, sizeof *s->holders);
     s->n_holders = calloc(n_models, sizeof *s->n_holders);
     s->max_holders = calloc(n_models, sizeof *s->max_holders);
-    if (!s->places || !s->holders || !s->n_holders || !s->max_holders)
+    if (!s->places || !s->uses || !s->holders || !s->n_holders || !s->max_holders)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
                             s->in->n_models, s->config->n_devices);
     for (size_t i = 0; i < n; i++)
@@ -31,11 +32,17 @@ void sy_sim_residency_close(struct sim *s)
     free(s->n_holders);
     free(s->max_holders);
     free(s->places);
+    free(s->uses);
 }
 
 static struct place *place_of(const struct sim *s, int device, int model)
 {
     return &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model];
+}
+
+static uint32_t *use_of(const struct sim *s, int device, int model)
+{
+    return &s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model];
 }
 
 static void add_holder(struct sim *s, int device, int model)
@@ -70,14 +77,15 @@ static void drop_holder(struct sim *s, int device, int model)
 
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
 {
-    if (s->config->unified)
+    if (s->config->unified || *use_of(s, device, model) & USE_WHOLE)
         return 0;
     return s->in->models[model].bytes - place_of(s, device, model)->bytes;
 }
 
 sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes)
 {
-    double factor = s->now < d->link_slow_until_ns ? d->link_factor : 1;
+    bool slow = s->in->n_faults > 0 && s->now < d->link_slow_until_ns;
+    double factor = slow ? d->link_factor : 1;
     return (sy_ns)((double)bytes / (s->config->link_gbps * factor));
 }
 
@@ -107,13 +115,17 @@ static uint64_t free_head(const struct sim *s, const struct device *d, int model
 static int victim(const struct sim *s, int device, int but_model, bool tails)
 {
     const struct device *d = &s->devices[device];
+    uint32_t oldest = UINT32_MAX;
     int best = -1;
     for (int m = 0; m < s->in->n_models; m++) {
         const struct place *p = place_of(s, device, m);
         if (m == but_model || p->bytes == 0 || (tails && p->bytes <= free_head(s, d, m)))
             continue;
-        if (best < 0 || p->used < place_of(s, device, best)->used)
+        uint32_t used = *use_of(s, device, m) & ~USE_WHOLE;
+        if (used < oldest) {
+            oldest = used;
             best = m;
+        }
     }
     return best;
 }
@@ -126,6 +138,7 @@ static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t want
     if (s->config->whole_models)
         gone = p->bytes;
     p->bytes -= gone;
+    *use_of(s, device, model) &= ~USE_WHOLE;
     d->resident_bytes -= gone;
     if (p->bytes == 0)
         drop_holder(s, device, model);
@@ -152,16 +165,19 @@ void sy_sim_bring_in(struct sim *s, int device, int model)
 {
     struct device *d = &s->devices[device];
     struct place *p = place_of(s, device, model);
-    uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
-    p->used = ++s->tick;
-    if (missing == 0)
+    uint32_t *use = use_of(s, device, model);
+    *use = ++s->tick | (*use & USE_WHOLE);
+    if (*use & USE_WHOLE)
         return;
+    uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
     sy_sim_make_room(s, device, missing, model);
     uint64_t jobs = sy_sim_job_bytes(d), used = d->resident_bytes + jobs;
     /* A model larger than its room cycles: what fits stays. */
     uint64_t fits = pool > used ? SY_MIN(missing, pool - used) : 0;
     p->bytes += fits;
     d->resident_bytes += fits;
+    if (p->bytes == s->in->models[model].bytes)
+        *use |= USE_WHOLE;
     if (p->bytes > 0)
         add_holder(s, device, model);
 }

@@ -64,13 +64,16 @@ static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
         ->holders[r->model][n <= CANDIDATES ? i : (int)(sy_sim_draw(s, request, i) % (uint64_t)n)];
 }
 
-/* A device with nothing to do needs no look at its queue: `*idle`. */
-static sy_ns finish_there(const struct sim *s, int device, uint64_t request, bool *idle)
+/* A device with nothing to do needs no look at its queue: `*idle`; nor one where it would not be done before `least` even so. */
+static sy_ns finish_there(const struct sim *s, int device, uint64_t request, sy_ns least,
+                          bool *idle)
 {
     struct sy_admission_request r = sy_sim_ask_for(s, device, request);
+    sy_ns soonest = s->now + r.duration.expected_ns;
     *idle = s->devices[device].n_load == 0 && s->config->train_share <= 0;
-    return *idle ? s->now + r.duration.expected_ns
-                 : sy_admission_predict(s->devices[device].admission, &r, s->now).finish_ns;
+    return *idle || soonest > least + 1 /* of rounding */
+               ? soonest
+               : sy_admission_predict(sy_sim_queue(s, device), &r, s->now).finish_ns;
 }
 
 static int by_prediction(struct sim *s, const struct sy_sim_request *r)
@@ -80,10 +83,10 @@ static int by_prediction(struct sim *s, const struct sy_sim_request *r)
     bool idle;
     if (n == 0)
         return best;
-    sy_ns least = finish_there(s, best, request, &idle);
+    sy_ns least = finish_there(s, best, request, NEVER - 1, &idle);
     for (int i = 0; i < n; i++) {
         int device = holder(s, r, i);
-        sy_ns finish = finish_there(s, device, request, &idle);
+        sy_ns finish = finish_there(s, device, request, least, &idle);
         if (finish < least) {
             least = finish;
             best = device;
@@ -115,7 +118,7 @@ static int at_random(const struct sim *s, uint64_t request)
 static void expect_place(const struct sim *s, int device, int model)
 {
     sy_sim_expect_device(s, device);
-    sy_sim_expect(&s->places[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
+    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
 }
 
 void sy_sim_expect_request(const struct sim *s, uint64_t request)
@@ -129,6 +132,7 @@ void sy_sim_expect_request(const struct sim *s, uint64_t request)
         expect_place(s, sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s)), r->model);
     if (s->config->router < SY_SIM_LEAST)
         return;
+    expect_place(s, sy_sim_heap_first(&s->load), r->model);
     for (int i = 0; i < SY_MIN(s->n_holders[r->model], CANDIDATES); i++)
         expect_place(s, holder(s, r, i), r->model);
 }
