@@ -9,7 +9,7 @@
 #define MAX_DEATHS    3  /* of workers at work for it, in a row, without one finished iteration */
 #define MAX_MAKE_ROOM 64 /* blocks that give way to one job, at one boundary */
 
-static struct job *job_by_id(const struct sy_sched *s, uint64_t id)
+struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id)
 {
     struct job *j = s->jobs;
     while (j && j->id != id)
@@ -129,7 +129,7 @@ static void take_changes(struct sy_sched *s)
     struct sy_lanes_change change;
     struct sy_lane_piece pieces[SY_LANES_MAX_PIECES];
     while (sy_lanes_next(s->lanes, &change)) {
-        struct job *j = job_by_id(s, change.job);
+        struct job *j = sy_sched_job_by_id(s, change.job);
         assert(j);
         if (change.admitted) {
             j->admitted = true;
@@ -204,7 +204,7 @@ static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
 }
 
 /* Guaranteed ones first. */
-static uint64_t rank_of(const struct job *j)
+uint64_t sy_sched_job_rank(const struct job *j)
 {
     return (uint64_t)((int64_t)j->priority - INT32_MIN) + (j->opportunistic ? 1ull << 40 : 0);
 }
@@ -215,7 +215,7 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
                                 .tenant = j->tenant,
                                 .persistent_bytes = j->persistent_bytes,
                                 .ephemeral_bytes = j->ephemeral_bytes,
-                                .rank = rank_of(j),
+                                .rank = sy_sched_job_rank(j),
                                 .max_pieces = 1,
                                 .again = j->state == JOB_SPILLED};
     s->admission_stuck = false;
@@ -295,7 +295,7 @@ static void give_turns(struct sy_sched *s)
 {
     uint64_t id, offset;
     while (sy_policy_next(s->policy, s->now, &id, &s->policy_wake_ns)) {
-        struct job *j = job_by_id(s, id);
+        struct job *j = sy_sched_job_by_id(s, id);
         if (sy_lanes_begin(s->lanes, id, &offset) < 0) {
             (void)sy_policy_undo(s->policy, id);
             return; /* at the boundary that the lanes wait for, there is another call */
@@ -384,7 +384,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
 {
     if (job->tenant < 0 || job->tenant >= SY_POLICY_MAX_TENANTS)
         return sy_error_set(SY_EARG, "tenant %d: 0 to %d", job->tenant, SY_POLICY_MAX_TENANTS - 1);
-    if (job_by_id(s, job->id))
+    if (sy_sched_job_by_id(s, job->id))
         return sy_error_set(SY_EARG, "job %llu is there already", (unsigned long long)job->id);
     struct job **at = &s->jobs, *j;
     int n = 0;
@@ -408,7 +408,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
 
 static int find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
 {
-    struct job *j = job_by_id(s, id);
+    struct job *j = sy_sched_job_by_id(s, id);
     if (!j || j->worker != worker || j->state == JOB_QUEUED)
         return sy_error_set(SY_EPROTO, "worker %d speaks of job %llu, which it does not have",
                             worker, (unsigned long long)id);
@@ -531,7 +531,7 @@ void sy_sched_free_jobs(struct sy_sched *s)
 
 int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
 {
-    struct job *j = job_by_id(s, id);
+    struct job *j = sy_sched_job_by_id(s, id);
     if (!j || j->state == JOB_QUEUED) {
         if (j)
             remove_job(s, j);
@@ -585,112 +585,4 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
         return; /* S6 */
     refuse(s, j, SY_EPEER, why);
     remove_job(s, j);
-}
-
-/* ---- rules ------------------------------------------------------------------------------------ */
-
-static int no_job(uint64_t id)
-{
-    return sy_error_set(SY_ENOTFOUND, "there is no job %llu that runs or waits",
-                        (unsigned long long)id);
-}
-
-int sy_sched_job_suspend(struct sy_sched *s, uint64_t id, bool suspended)
-{
-    struct job *j = job_by_id(s, id);
-    if (!j)
-        return no_job(id);
-    if (j->stop_wanted)
-        return sy_error_set(SY_EBUSY, "job %llu is being stopped", (unsigned long long)id);
-    j->suspended = suspended;
-    sy_sched_sync_blocked(s, j);
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-int sy_sched_job_set_priority(struct sy_sched *s, uint64_t id, int priority)
-{
-    struct job *j = job_by_id(s, id);
-    if (!j)
-        return no_job(id);
-    j->priority = priority;
-    if (j->in_policy)
-        SY_TRY(sy_policy_set_priority(s->policy, id, priority));
-    if (j->in_lanes && !j->admitted)
-        SY_TRY(sy_lanes_set_rank(s->lanes, id, rank_of(j)));
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-int sy_sched_set_policy(struct sy_sched *s, enum sy_policy_kind kind, int n_parallel,
-                        sy_ns max_wait_ns)
-{
-    SY_TRY(sy_policy_set(s->policy, kind, n_parallel, max_wait_ns));
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-int sy_sched_set_tenant(struct sy_sched *s, int tenant, unsigned weight, unsigned hard_permille,
-                        uint64_t memory_limit_bytes)
-{
-    SY_TRY(sy_policy_set_tenant(s->policy, tenant, weight, hard_permille));
-    SY_TRY(sy_quota_set(&s->quotas, tenant, memory_limit_bytes));
-    s->any_hard |= hard_permille > 0;
-    sy_sched_step(s);
-    return SY_OK;
-}
-
-/* ---- looking ---------------------------------------------------------------------------------- */
-
-bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_job_view *out)
-{
-    const struct job *j = job_by_id(s, id);
-    if (!j)
-        return false;
-    *out = (struct sy_sched_job_view){.worker = j->worker,
-                                      .lane = j->in_lanes ? sy_lanes_lane_of(s->lanes, id) : -1,
-                                      .tenant = j->tenant,
-                                      .priority = j->priority,
-                                      .admitted = j->admitted,
-                                      .has_turn = j->has_turn,
-                                      .suspended = j->suspended,
-                                      .opportunistic = j->opportunistic,
-                                      .spilled = j->state >= JOB_SPILLING,
-                                      .persistent_offset = j->persistent_offset,
-                                      .persistent_bytes = j->persistent_bytes,
-                                      .ephemeral_bytes = j->ephemeral_bytes,
-                                      .used_ns = sy_policy_job_ns(s->policy, id),
-                                      .left_ns = j->in_policy ? sy_policy_left_ns(s->policy, id)
-                                                              : UINT64_MAX};
-    return true;
-}
-
-const struct sy_policy *sy_sched_policy(const struct sy_sched *s)
-{
-    return s->policy;
-}
-
-const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s)
-{
-    return s->lanes;
-}
-
-const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s)
-{
-    return &s->quotas;
-}
-
-bool sy_sched_jobs_are_valid(const struct sy_sched *s)
-{
-    for (const struct job *j = s->jobs; j; j = j->next) {
-        if (j->has_turn && (!j->admitted || (j->state != JOB_RUNNING && j->state != JOB_STARTING)))
-            return false;
-        if (j->state >= JOB_STARTING && j->state != JOB_SPILLED && !j->admitted)
-            return false;
-        if ((j->keeps || j->still || j->preempted) && !j->has_turn)
-            return false;
-        if (j->admitted && !j->in_lanes)
-            return false;
-    }
-    return sy_lanes_is_valid(s->lanes);
 }

@@ -68,3 +68,56 @@ bool sy_sched_is_valid(const struct sy_sched *s)
            sy_residency_is_valid(s->pool_residency) &&
            (!s->image_residency || sy_residency_is_valid(s->image_residency));
 }
+
+bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_job_view *out)
+{
+    const struct job *j = sy_sched_job_by_id(s, id);
+    if (!j)
+        return false;
+    *out = (struct sy_sched_job_view){.worker = j->worker,
+                                      .lane = j->in_lanes ? sy_lanes_lane_of(s->lanes, id) : -1,
+                                      .tenant = j->tenant,
+                                      .priority = j->priority,
+                                      .admitted = j->admitted,
+                                      .has_turn = j->has_turn,
+                                      .suspended = j->suspended,
+                                      .opportunistic = j->opportunistic,
+                                      .spilled = j->state >= JOB_SPILLING,
+                                      .persistent_offset = j->persistent_offset,
+                                      .persistent_bytes = j->persistent_bytes,
+                                      .ephemeral_bytes = j->ephemeral_bytes,
+                                      .used_ns = sy_policy_job_ns(s->policy, id),
+                                      .left_ns = j->in_policy ? sy_policy_left_ns(s->policy, id)
+                                                              : UINT64_MAX};
+    return true;
+}
+
+const struct sy_policy *sy_sched_policy(const struct sy_sched *s)
+{
+    return s->policy;
+}
+
+const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s)
+{
+    return s->lanes;
+}
+
+const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s)
+{
+    return &s->quotas;
+}
+
+bool sy_sched_jobs_are_valid(const struct sy_sched *s)
+{
+    for (const struct job *j = s->jobs; j; j = j->next) {
+        if (j->has_turn && (!j->admitted || (j->state != JOB_RUNNING && j->state != JOB_STARTING)))
+            return false;
+        if (j->state >= JOB_STARTING && j->state != JOB_SPILLED && !j->admitted)
+            return false;
+        if ((j->keeps || j->still || j->preempted) && !j->has_turn)
+            return false;
+        if (j->admitted && !j->in_lanes)
+            return false;
+    }
+    return sy_lanes_is_valid(s->lanes);
+}
