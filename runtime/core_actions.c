@@ -319,8 +319,12 @@ static void end(struct sy_core *core, const struct sy_sched_action *a)
              a->status == SY_EIO && m->status < 0 ? ": " : "",
              a->status == SY_EIO && m->status < 0 ? m->error : "");
     if (a->status == SY_ENOMEM_DEVICE && held_by_jobs(core) > 0)
-        snprintf(error + strlen(error), sizeof error - strlen(error),
-                 "; %llu bytes of it are training jobs'", (unsigned long long)held_by_jobs(core));
+        snprintf(
+            error + strlen(error), sizeof error - strlen(error),
+            "; %llu bytes of it are training jobs', which keep them while requests run: send a "
+            "smaller batch, make the pool larger (--pool-bytes), or let a job be of class "
+            "opportunistic",
+            (unsigned long long)held_by_jobs(core));
     sy_core_end_request(core, r, a->status, error);
 }
 

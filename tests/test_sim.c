@@ -75,7 +75,7 @@ static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
     c.unified = true;
     in.n_requests = (uint64_t)n;
     for (int i = 0; i < n; i++)
-        requests[i] = (struct sy_sim_request){(sy_ns)i * gap, 0, 0, deadline_ns};
+        requests[i] = (struct sy_sim_request){(sy_ns)i * gap, 0, 0, deadline_ns, 0};
     struct sy_sim_report *r = run(&c, &in);
     free(requests);
     return r;
@@ -119,6 +119,23 @@ static void test_computations_vary_as_they_were_seen(void **state)
     model.samples[1] = 0;
     r = sy_sim_report_new();
     assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
+    sy_sim_report_free(r);
+}
+
+/* As the server served them: what its model says has no part in it, nor has a swap. */
+static void test_requests_may_say_how_long_they_were_served(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = plain();
+    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
+    struct sy_sim_request requests[] = {
+        {0, 0, 0, 0, 30 * MS}, {MS, 0, 0, 0, 5 * MS}, {2 * MS, 0, 0, 0, 0}};
+    struct sy_sim_input in = {
+        .models = &model, .n_models = 1, .requests = requests, .n_requests = 3};
+    struct sy_sim_report *r = run(&c, &in);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 0), 30);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 0.5), 34);
+    assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 43);
     sy_sim_report_free(r);
 }
 
@@ -172,7 +189,7 @@ static struct sy_sim_report *two_models(const struct sy_sim_config *c, sy_ns sec
     /* 100 ms and 50 ms over the link of 10 GB/s; 10 groups. */
     struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
                                     {"b", GB / 2, 100 * MS, 10, 0, {0}}};
-    struct sy_sim_request requests[] = {{0, 0, 0, 0}, {second_at, 1, 1, 0}};
+    struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {second_at, 1, 1, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
     return run(c, &in);
@@ -198,7 +215,7 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
     struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
                                     {"b", GB / 2, 100 * MS, 10, 0, {0}}};
     struct sy_sim_request requests[] = {
-        {0, 0, 0, 0}, {S, 1, 1, 0}, {2 * S, 0, 2, 0}, {3 * S, 0, 3, 0}};
+        {0, 0, 0, 0, 0}, {S, 1, 1, 0, 0}, {2 * S, 0, 2, 0, 0}, {3 * S, 0, 3, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 4};
     r = run(&c, &in);
@@ -214,7 +231,7 @@ static void test_urgent_requests_preempt(void **state)
     struct sy_sim_config c = plain();
     struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10, 0, {0}},
                                     {"fast", GB, 10 * MS, 10, 0, {0}}};
-    struct sy_sim_request requests[] = {{0, 0, 1, 0}, {50 * MS, 1, 0, 0}};
+    struct sy_sim_request requests[] = {{0, 0, 1, 0, 0}, {50 * MS, 1, 0, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
     c.unified = true;
@@ -344,7 +361,7 @@ static void test_requests_and_a_job_share_the_device(void **state)
     c.unified = c.take_all = true;
     c.max_queue = 2000;
     for (int i = 0; i < 1000; i++)
-        requests[i] = (struct sy_sim_request){S / 2, 0, 0, 0};
+        requests[i] = (struct sy_sim_request){S / 2, 0, 0, 0, 0};
     struct sy_sim_report *r = run(&c, &in); /* a flood: the job stands still for 100 s */
     assert_true(fabs(r->jct_s[0] - 110) < 1e-6);
     assert_int_equal(r->used_ns[SY_SIM_USE_JOBS], 10 * S);
@@ -400,7 +417,7 @@ static void test_a_worker_dies(void **state)
     (void)state;
     struct sy_sim_config c = plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
-    struct sy_sim_request request = {0, 0, 0, 0};
+    struct sy_sim_request request = {0, 0, 0, 0, 0};
     struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
                                     {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
     struct sy_sim_job one = job("j", 0, 3, 10 * MS);
@@ -431,7 +448,7 @@ static void test_the_link_slows(void **state)
     struct sy_sim_config c = plain();
     struct sy_sim_fault fault = {0, 10 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
     struct sy_sim_model model = {"m", GB, 20 * MS, 10, 0, {0}};
-    struct sy_sim_request request = {5 * MS, 0, 0, 0};
+    struct sy_sim_request request = {5 * MS, 0, 0, 0, 0};
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
                               .requests = &request,
@@ -474,7 +491,7 @@ static void test_bad_input_is_said(void **state)
     struct sy_sim_config c = plain();
     struct sy_sim_model model = {"m", GB, 0, 1, 0, {0}};
     struct sy_sim_job jobs[] = {job("first", S, 1, 1), job("second", 0, 1, 1)};
-    struct sy_sim_request request = {0, 1, 0, 0};
+    struct sy_sim_request request = {0, 1, 0, 0, 0};
     struct sy_sim_fault fault = {0, 0, 1, SY_SIM_LINK_SLOWS, 1};
     struct sy_sim_input in = {.models = &model, .n_models = 1};
     struct sy_sim_report *r = sy_sim_report_new();
@@ -505,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_of_even_arrivals),
         cmocka_unit_test(test_computations_vary_as_they_were_seen),
+        cmocka_unit_test(test_requests_may_say_how_long_they_were_served),
         cmocka_unit_test(test_deadlines_are_refused_by_prediction),
         cmocka_unit_test(test_poisson_arrivals_wait_as_theory_says),
         cmocka_unit_test(test_swaps_take_what_the_pipeline_takes),

@@ -239,7 +239,7 @@ static void test_json_has_its_keys(void **state)
     m.config.n_devices = 1;
     make_input(&m);
     free(m.requests);
-    struct sy_sim_request requests[] = {{0, 0, 0, 0}, {0, 0, 2, 0}};
+    struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {0, 0, 2, 0, 0}};
     m.in.requests = requests;
     m.in.n_requests = 2;
     m.in.n_faults = 0;

@@ -127,13 +127,16 @@ static void test_what_is_read(void **state)
                 seen[0].samples[2] == 2);
     assert_int_equal(seen[1].n_samples, 0);
     free(seen);
-    file_with("time_s,model,deadline_ms\n2,a,\n1,b,100\n0.5,a,7\n1,a,3\n1,b,4\n");
+    file_with("time_s,model,deadline_ms,outcome,served_ms\n2,a,,done,1.5\n1,b,100,,\n0.5,a,7,,\n1,"
+              "a,3,,\n1,b,4,,\n");
     assert_int_equal(sy_sim_read_requests(path, models, n, &requests, &count), SY_OK);
     assert_int_equal(count, 5);
     static const int deadlines[] = {7, 100, 3, 4, 0};
     for (int i = 0; i < 5; i++)
         assert_int_equal(requests[i].deadline_ns, deadlines[i] * 1000000);
     assert_int_equal(requests[4].at_ns, 2000000000);
+    assert_int_equal(requests[4].served_ns, 1500000);
+    assert_int_equal(requests[0].served_ns, 0);
     free(requests);
     free(models);
     file_with("name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,weight\n"

@@ -56,7 +56,8 @@ enum simulate_option {
 static const struct sy_cli_option options[] = {
     [O_JOBS] = {"jobs", "FILE",
                 "CSV: name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb"},
-    [O_REQUESTS] = {"requests", "FILE", "CSV: time_s,model[,class,deadline_ms]"},
+    [O_REQUESTS] = {"requests", "FILE",
+                    "CSV: time_s,model[,class,deadline_ms,served_ms: as replay's answers have it]"},
     [O_GENERATE] =
         {"generate", "OPTIONS",
          "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"

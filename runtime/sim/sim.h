@@ -42,6 +42,7 @@ struct sy_sim_request {
     int32_t model;
     int32_t class_;    /* 0..SY_SIM_MAX_CLASSES-1 */
     sy_ns deadline_ns; /* after its arrival; 0: none */
+    sy_ns served_ns;   /* how long it is served, its swap with it, as observed; 0: by M1 and M4 */
 };
 
 struct sy_sim_job {

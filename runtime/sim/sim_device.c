@@ -101,11 +101,16 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 {
     struct device *d = &s->devices[device];
     int model = request_of(s, request)->model;
+    sy_ns observed = request_of(s, request)->served_ns;
     sy_ns profile = s->in->models[model].compute_ns;
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
     sy_ns copy = copy_left(s, d, model, sy_sim_copy_ns(s, d, missing));
     sy_ns compute = compute_ns(s, request);
     sy_ns service = sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing));
+    if (observed > 0) {
+        service = observed;
+        compute = missing > 0 ? SY_MIN(compute, observed) : observed;
+    }
     if (missing > 0) {
         s->report->n_swaps++;
         s->report->moved_bytes += missing;

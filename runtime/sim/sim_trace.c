@@ -435,6 +435,7 @@ static int request_row(const struct csv *csv, void *element, void *ctx)
     SY_TRY(find_model(csv, ctx, &r->model));
     SY_TRY(whole(csv, 2, 0, SY_SIM_MAX_CLASSES - 1, &class_));
     SY_TRY(duration(csv, 3, 1e-3, &r->deadline_ns));
+    SY_TRY(duration(csv, 4, 1e-3, &r->served_ns));
     r->class_ = (int32_t)class_;
     return SY_OK;
 }
@@ -442,8 +443,11 @@ static int request_row(const struct csv *csv, void *element, void *ctx)
 int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
                          struct sy_sim_request **out, uint64_t *n)
 {
-    static const struct column columns[] = {
-        {"time_s", true}, {"model", true}, {"class", false}, {"deadline_ms", false}};
+    static const struct column columns[] = {{"time_s", true},
+                                            {"model", true},
+                                            {"class", false},
+                                            {"deadline_ms", false},
+                                            {"served_ms", false}};
     struct names names = {models, n_models, 0};
     void *all;
     SY_TRY(

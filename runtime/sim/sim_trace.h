@@ -8,7 +8,8 @@
  *
  *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between]
  *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
- *   requests  time_s,model[,class,deadline_ms]      deadline after arrival; 0 or nothing: none
+ *   requests  time_s,model[,class,deadline_ms,served_ms]   deadline after arrival, how long it is served as observed (replay's
+ *             answers); 0 or nothing: none, by the model
  *   faults    time_s,device,kind,duration_s[,factor]        kind: worker_dies, link_slows
  *
  * The arrays are the caller's to free. EIO, EARG with file and line, ENOMEM_HOST. mb are 10^6 bytes. */
