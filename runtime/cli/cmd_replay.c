@@ -124,25 +124,21 @@ static bool sleep_until(const struct replay *r, sy_ns at)
     return !atomic_load(&r->stop);
 }
 
-/* At the server, from when it began to be served. */
-static sy_ns served_ns_of(const sy_client_result *result)
-{
-    return result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
-}
-
-static void note_answer(struct replay *r, const struct sy_sim_request *request,
-                        const sy_client_result *result, sy_ns latency, sy_ns now)
+/* Returns how long it had the device. It begins to be served when its model begins to be loaded, which may be while another one computes. */
+static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
+                         const sy_client_result *result, sy_ns latency, sy_ns now)
 {
     struct sy_sim_report *report = r->report;
-    sy_ns served = served_ns_of(result);
+    sy_ns served = result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
     report->n_done++;
     report->n_late += request->deadline_ns > 0 && latency > request->deadline_ns;
     report->n_swaps += result->swapped != 0;
     report->moved_bytes += result->moved_bytes;
     sy_sim_note_latency(report, request->class_, latency);
-    sy_ns from = SY_MAX(now > served ? now - served : 0, r->last_end_ns);
+    sy_ns from = SY_MIN(SY_MAX(now > served ? now - served : 0, r->last_end_ns), now);
     sy_sim_note_use(report, SY_SIM_USE_REQUESTS, from, now, 1);
-    r->last_end_ns = now;
+    r->last_end_ns = SY_MAX(r->last_end_ns, now); /* threads may come here in another order */
+    return now - from;
 }
 
 /* The trace's deadlines count from the time at which a request was to be sent. */
@@ -181,7 +177,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
                                  .deadline_ms = deadline_left_ms(request, sent - due)};
     int status = sy_client_infer_with(client, r->models[request->model].name, inputs->tensors,
                                       inputs->n, &options, &result);
-    sy_ns now = sy_clock_now();
+    sy_ns now = sy_clock_now(), served = 0;
     bool refused = is_refusal(status, now - sent);
     pthread_mutex_lock(&r->lock);
     r->report->n_requests++;
@@ -191,7 +187,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     r->latest_ns = SY_MAX(r->latest_ns, sent - due);
     r->report->makespan_ns = SY_MAX(r->report->makespan_ns, now - r->begun);
     if (status == SY_OK)
-        note_answer(r, request, result, now - due, now - r->begun);
+        served = note_answer(r, request, result, now - due, now - r->begun);
     else if (!refused)
         note_failure(r, request, sy_client_error(client));
     if (r->answers)
@@ -200,8 +196,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
                 status == SY_OK ? "done"
                 : refused       ? "refused"
                                 : "failed",
-                (double)(now - due) / 1e6,
-                status == SY_OK ? (double)served_ns_of(result) / 1e6 : 0.0);
+                (double)(now - due) / 1e6, (double)served / 1e6);
     pthread_mutex_unlock(&r->lock);
     if (status == SY_OK)
         sy_client_result_free(result);
