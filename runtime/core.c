@@ -359,7 +359,7 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
 
 static void free_request(struct sy_core *core, struct sy_core_request *r)
 {
-    sy_core_sizes_give(core, &core->models[r->model], r->sizes);
+    sy_core_sizes_give(&core->models[r->model], r->sizes);
     free(r->inputs);
     free(r->outputs);
     free(r);
@@ -471,7 +471,7 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
                                          options, done, ctx, &id)
                      : sy_core_infer_alone(core, index, batch, sizes, inputs, outputs, options,
                                            done, ctx, &id);
-    sy_core_sizes_give(core, m, sizes);
+    sy_core_sizes_give(m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;
     return status;

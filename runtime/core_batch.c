@@ -219,7 +219,7 @@ static void answer(struct batch *batch, int status, const char *error,
         free_member(m);
         m = next;
     }
-    sy_core_sizes_give(batch->of->core, &batch->of->core->models[batch->model], batch->sizes);
+    sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
     free(batch);
 }
 

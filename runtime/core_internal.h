@@ -266,7 +266,7 @@ void sy_core_free_models(struct sy_core *core);
 int sy_core_sizes_take(struct sy_core *core, struct sy_core_model *m, const struct sy_sizes *wants,
                        struct sy_core_sizes **out);
 struct sy_core_sizes *sy_core_sizes_again(struct sy_core_sizes *sizes); /* NULL is fine */
-void sy_core_sizes_give(struct sy_core *core, struct sy_core_model *m, struct sy_core_sizes *sizes);
+void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes);
 void sy_core_sizes_free(struct sy_core_model *m);
 /* Shape of an input or output with them, linear in N. It was asked for before, so it is there. */
 struct sy_shape sy_core_sizes_shape(const struct sy_core_model *m,

@@ -186,9 +186,8 @@ static void drop_oldest(struct sy_core_model *m)
     free_sizes(gone);
 }
 
-void sy_core_sizes_give(struct sy_core *core, struct sy_core_model *m, struct sy_core_sizes *sizes)
+void sy_core_sizes_give(struct sy_core_model *m, struct sy_core_sizes *sizes)
 {
-    (void)core;
     if (sizes && --sizes->n_users == 0)
         drop_oldest(m);
 }
