@@ -169,8 +169,9 @@ static void test_training_keeps_its_share_under_a_flood(void **state)
             break;
     }
     double share = (double)trained / (double)(w.now - begin);
-    assert_true(share > 0.27);
-    assert_true(share < 0.40); /* and requests get the rest */
+    print_message("share %.4f of %.1f s\n", share, (double)(w.now - begin) / 1e9);
+    assert_true(share > 0.299);
+    assert_true(share < 0.32); /* and requests get the rest */
     sy_sched_destroy(w.s);
 }
 

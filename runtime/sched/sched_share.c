@@ -1,8 +1,8 @@
 /* Training's guaranteed share of the time, against any flood of requests.
  *
  * While some job could compute, training earns `permille` of the time that passes, and pays for the time in which it computes. When it is
- * owed a slice, requests that have not started wait until the debt is paid. What it is owed is bounded: a claim to
- * seconds that are gone would be a stall for requests. */
+ * owed anything, requests that have not started wait until it is a slice ahead: so over any time it lacks at most what one request
+ * takes. What it is owed is bounded: a claim to seconds that are gone would be a stall for requests. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -23,9 +23,9 @@ void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
     if (sy_sched_training_runs(s))
         share->credit_ns -= passed;
     share->credit_ns = SY_MIN(SY_MAX(share->credit_ns, -SLICE_NS), MOST_OWED);
-    if (share->credit_ns >= SLICE_NS)
+    if (share->credit_ns > 0)
         share->first = true;
-    else if (share->credit_ns <= 0)
+    else if (share->credit_ns <= -SLICE_NS)
         share->first = false;
 }
 
@@ -34,7 +34,8 @@ sy_ns sy_sched_share_wake_at(const struct sy_sched *s)
     /* It pays faster than it earns, so this is not too late; at most a slice at a time, since it may not compute all the while. */
     if (!s->share.first)
         return 0;
-    return s->now + (sy_ns)SY_MIN(SY_MAX(s->share.credit_ns, (int64_t)SY_NS_PER_MS), SLICE_NS);
+    return s->now +
+           (sy_ns)SY_MIN(SY_MAX(s->share.credit_ns + SLICE_NS, (int64_t)SY_NS_PER_MS), SLICE_NS);
 }
 
 int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
