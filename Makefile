@@ -118,7 +118,13 @@ CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
 endif
 CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
 CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
-# The host engine's and trainer's tests once more, of the CUDA engine's on the fake mathematics.
+# The engine without a GPU: its own kernels, compiled for the CPU, and loops in the place of CUDA's libraries.
+CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/*.cu))
+CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/fake_math.o
+# The kernels one by one, with as many threads a block as on a GPU.
+KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o
+# The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
                    tests/test_train_run.c tests/test_train_gradients.c)
 
@@ -245,6 +251,24 @@ ifneq ($(CUDA_ENGINE_OBJ),)
 CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lm
 endif
 
+# Kernels on the CPU: tests/on_cpu/cuda_on_cpu.cuh stands for CUDA. They change stacks, which the thread sanitizer does not follow.
+CPU_KERNEL_FLAGS := $(CXXFLAGS_) -Wno-unknown-pragmas -Itests/on_cpu -fno-exceptions -fno-rtti $(filter -Werror,$(WARNINGS)) \
+                    $(if $(findstring thread,$(SAN)),-fno-sanitize=thread)
+define compile_for_cpu
+$(call say,CPU,$<)
+@mkdir -p $(@D)
+$(Q)$(CXX) $(CPPFLAGS) $(CPU_KERNEL_FLAGS) -MMD -MP -x c++ -c $< -o $@
+endef
+# A barrier costs a change of stacks for each thread: where whole models run, blocks have 32 threads.
+$(OBJ)/on_cpu/32/%.o: CPU_KERNEL_FLAGS += -DSY_KERNEL_THREADS=32
+$(OBJ)/on_cpu/32/%.o: %.cu
+	$(compile_for_cpu)
+$(OBJ)/on_cpu/256/%.o: %.cu
+	$(compile_for_cpu)
+ifneq ($(findstring thread,$(SAN)),)
+$(OBJ)/tests/on_cpu/cpu_launch.o: CFLAGS_ += -fno-sanitize=thread
+endif
+
 $(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(CUDA_PLUGIN_LIBS) \
@@ -288,11 +312,12 @@ $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(B)/tests/test_cuda_engine $(B)/tests/test_cuda_trainer: $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/test_cuda_engine $(B)/tests/test_cuda_trainer: $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_fake_cuda/choose_fake_cuda.o $(CUDA_ENGINE_PART_OBJ) $(CUDA_PART_OBJ) \
+$(KERNEL_TEST_BIN): $(KERNEL_TEST_OBJ)
+$(B)/tests/fake_cuda_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
         $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -533,7 +558,7 @@ help:
 	@echo 'switches        CUDA=auto|0|1  CUDA_HOME=  SAN=...  V=1  WERROR=0  CC=  CFLAGS='
 	@echo '                DNNL=PATH of another oneDNN than the system'\''s, DNNL=pypi fetches 3.x'
 
--include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d $(OBJ)/*/*/*/*.d)
+-include $(wildcard $(OBJ)/*/*.d $(OBJ)/*/*/*.d $(OBJ)/*/*/*/*.d $(OBJ)/*/*/*/*/*.d)
 
 clean:
 	rm -rf build

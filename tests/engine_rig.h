@@ -24,7 +24,7 @@ struct engine_case {
     double tolerance;          /* |x - ref| <= tolerance * (1 + |ref|); 0: 2e-5 */
 };
 
-/* What is tested: the host engine, unless the binary is linked with a rig_choose_engine (tests/on_fake_cuda/) that puts another here. */
+/* What is tested: the host engine, unless the binary is linked with a rig_choose_engine (tests/on_cpu/) that puts another here. */
 struct rig_engine {
     const struct sy_engine_ops *ops;
     bool lacks_operators; /* what it refuses as unsupported by name is passed over, and counted */

@@ -15,7 +15,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
-#include "tests/fake_math.h"
+#include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
 
 #define MAX_CALLS 2000 /* of the table in one life; far above what these graphs need */
@@ -452,7 +452,7 @@ static int shaped(struct sy_graph *g, int tensor, int at)
 }
 
 static struct sy_graph *recurrent_graph(enum sy_op op, int64_t gates, const char *direction,
-                                        bool bias, bool initial)
+                                        bool bias, bool initial, bool late)
 {
     struct sy_graph *g = gb_new(direction);
     int64_t d = strcmp(direction, "bidirectional") ? 1 : 2;
@@ -476,7 +476,7 @@ static struct sy_graph *recurrent_graph(enum sy_op op, int64_t gates, const char
                              : gb_node(g, op, INPUTS(t, w, r, b, -1, h), DIMS(5, d, 1, 7));
     shaped(g, y, 2);
     gb_int(g, "hidden_size", 7);
-    gb_int(g, "linear_before_reset", 1);
+    gb_int(g, "linear_before_reset", late);
     gb_string(g, "direction", direction);
     y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, 5, d, 7));
     gb_ints(g, "perm", DIMS(2, 0, 1, 3));
@@ -493,11 +493,11 @@ static void test_recurrences_beside_the_host_engine(void **state)
     } ops[] = {{SY_OP_LSTM, 4}, {SY_OP_GRU, 3}, {SY_OP_RNN, 1}};
     static const char *const ways[] = {"forward", "reverse", "bidirectional"};
     attach();
-    for (int i = 0; i < 18; i++) {
+    for (int i = 0; i < 36; i++) {
         struct engine_rig rig;
         struct rig_tensors in, want, got;
-        struct sy_graph *g =
-            recurrent_graph(ops[i % 3].op, ops[i % 3].gates, ways[i / 3 % 3], i >= 9, i % 2 == 1);
+        struct sy_graph *g = recurrent_graph(ops[i % 3].op, ops[i % 3].gates, ways[i / 3 % 3],
+                                             i / 9 % 2, i % 2, i < 18);
         struct engine_case c = {.graph = g};
         rig_engine = host;
         assert_int_equal(rig_open(&rig, g, true), SY_OK);

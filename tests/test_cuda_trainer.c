@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "tests/fake_math.h"
 #include "tests/graph_builder.h"
+#include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_trainer.h"
 

@@ -91,7 +91,7 @@ static void write_data(void)
     write_idx("labels", 1, (const unsigned char[]){SAMPLES}, labels, sizeof labels);
 }
 
-/* `snapshots` is a folder below ours, or NULL. */
+/* `snapshots` is a folder below ours, or NULL. A rate of 1e6 comes with a decay that no number outlives. */
 static char *job_text(const char *snapshots, int every_steps, double rate, int n_steps)
 {
     char model[PATH_MAX], *text = malloc(2 * PATH_MAX), part[256] = "";
@@ -102,16 +102,17 @@ static char *job_text(const char *snapshots, int every_steps, double rate, int n
     snprintf(text, 2 * PATH_MAX,
              "{\"name\": \"tiny\", \"model\": \"%s\", \"optimizer\": {\"kind\": \"sgd\", "
              "\"learning_rate\": %g, "
-             "\"momentum\": 0.9}, \"data\": {\"kind\": \"idx\", \"images\": \"%s/images\", "
+             "\"momentum\": 0.9, \"weight_decay\": %g}, \"data\": {\"kind\": \"idx\", \"images\": "
+             "\"%s/images\", "
              "\"labels\": \"%s/labels\", "
              "\"test_images\": \"%s/images\", \"test_labels\": \"%s/labels\"}, \"batch\": 8, "
              "\"epochs\": 100, "
              "\"max_steps\": %d, \"seed\": 3%s}",
-             model, rate, folder, folder, folder, folder, n_steps, part);
+             model, rate, rate < 1e6 ? 0 : 1e6, folder, folder, folder, folder, n_steps, part);
     return text;
 }
 
-/* The host trainer, unless the binary is linked with a rig_choose_trainer (tests/on_fake_cuda/). */
+/* The host trainer, unless the binary is linked with a rig_choose_trainer (tests/on_cpu/). */
 static const struct sy_trainer_ops *ops = &sy_host_trainer;
 static void *(*device_view)(void *memory); /* of what is bound; NULL: the pointer itself */
 void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))

@@ -35,7 +35,7 @@ struct rig {
     uint64_t input_elements;
 };
 
-/* The host trainer, unless the binary is linked with a rig_choose_trainer (tests/on_fake_cuda/) that puts another here. */
+/* The host trainer, unless the binary is linked with a rig_choose_trainer (tests/on_cpu/) that puts another here. */
 static const struct sy_trainer_ops *ops = &sy_host_trainer;
 static void *(*device_view)(void *memory); /* of what is bound; NULL: the pointer itself */
 void rig_choose_trainer(const struct sy_trainer_ops **out, void *(**view)(void *memory))

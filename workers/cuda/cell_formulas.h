@@ -1,4 +1,4 @@
-/* One unit of a recurrent cell at one time: what the CUDA kernels and their fake both run. Everything lies in the order of time; behind the end
+/* One unit of a recurrent cell at one time: what the CUDA kernels run, and their tests. Everything lies in the order of time; behind the end
  * of a sequence the state is carried, whichever way time runs. */
 #ifndef SY_WORKERS_CUDA_CELL_FORMULAS_H
 #define SY_WORKERS_CUDA_CELL_FORMULAS_H

@@ -1,27 +1,13 @@
-/* LSTM, RNN and GRU that resets behind its product: the inputs' product at once, then for each time a product of the state and the cell, in
- * float32. All of a direction is one step: between two times nobody else wants the device. */
-#include <string.h>
-#include <strings.h>
+/* LSTM, GRU and RNN: the inputs' product at once, then for each time a product of the state and the cell, in float32; a GRU that resets in
+ * front of the third gate's product has two products and two cells. All of a direction is one step: between two times nobody else wants the device. */
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
 #include "workers/cuda/device_math_train.h"
+#include "workers/recurrence.h"
 
 #define ROOM_ALIGN 64 /* floats */
-
-static bool has_default_curves(const struct sy_node *node)
-{
-    const char *list = node->op == SY_OP_LSTM  ? "sigmoid,tanh,tanh"
-                       : node->op == SY_OP_GRU ? "sigmoid,tanh"
-                                               : "tanh";
-    const struct sy_attr *attr = sy_node_attr(node, "activations");
-    size_t n = strlen(list);
-    if (!attr || !attr->s || !*attr->s)
-        return true;
-    return strncasecmp(attr->s, list, n) == 0 &&
-           (!attr->s[n] || (attr->s[n] == ',' && strcasecmp(attr->s + n + 1, list) == 0));
-}
 
 static bool has_input(const struct sy_node *node, int i)
 {
@@ -68,6 +54,22 @@ static int leave_state(struct sy_program *p, const struct sy_cuda_cells *c, cons
     return at ? p->ops->copy(p->math, from, at, (uint64_t)n * sizeof(float)) : SY_OK;
 }
 
+/* The state, or what is left of it, by the rows of R from gate `first` on. */
+static int run_product(struct sy_program *p, const struct sy_cuda_step *of, const float *state,
+                       int64_t first, float *rec)
+{
+    const struct sy_cuda_cells *s = &of->cells;
+    int64_t n = s->hidden;
+    const float *r = part_of(p, s, SY_CUDA_CELL_R, s->gates * n * n) + first * n * n;
+    return p->ops->matmul(p->math, of->plan, state, r, NULL, NULL, rec,
+                          (unsigned char *)p->binding->workspace + p->scratch_offset);
+}
+
+static bool resets_early(const struct sy_cuda_step *step)
+{
+    return step->node->op == SY_OP_GRU && !step->cells.resets_late;
+}
+
 static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64_t time, float *h,
                     float *h_new, float *c, float *c_new)
 {
@@ -75,12 +77,12 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
     int64_t n = s->hidden, width = s->gates * n, row = s->batch * n;
     float *rec = (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]) + room_of(s).rec,
           *y = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_Y]);
-    const struct sy_math_cell cell = {.op = step->node->op,
-                                      .part = SY_CELL_PART_GATES,
-                                      .resets_late = true,
-                                      .time = time,
-                                      .batch = s->batch,
-                                      .hidden = n};
+    struct sy_math_cell cell = {.op = step->node->op,
+                                .part = SY_CELL_PART_GATES,
+                                .resets_late = s->resets_late,
+                                .time = time,
+                                .batch = s->batch,
+                                .hidden = n};
     void *at[SY_CELL_ROLES] = {
         [SY_CELL_REC] = rec,
         [SY_CELL_BIAS] = part_of(p, s, SY_CUDA_CELL_BIAS, 2 * width),
@@ -92,9 +94,21 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
         [SY_CELL_EXTRA] = c_new,
         [SY_CELL_H_NEW] = h_new,
         [SY_CELL_Y] = y ? y + (time * s->directions + s->direction) * row : NULL};
-    SY_TRY(p->ops->matmul(p->math, step->plan, h, part_of(p, s, SY_CUDA_CELL_R, width * n), NULL,
-                          NULL, rec, (unsigned char *)p->binding->workspace + p->scratch_offset));
+    SY_TRY(run_product(p, step, h, 0, rec));
+    SY_TRY(p->ops->train->cell(p->math, &cell, at));
+    if (!resets_early(step))
+        return SY_OK;
+    cell.part = SY_CELL_PART_END;
+    SY_TRY(run_product(p, step - 1, c_new, 2, rec));
     return p->ops->train->cell(p->math, &cell, at);
+}
+
+/* Only has the plan of the third gate's product, for the step behind it. */
+static int run_nothing(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    (void)p;
+    (void)step;
+    return SY_OK;
 }
 
 static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
@@ -133,32 +147,26 @@ static int run_inputs(struct sy_program *p, const struct sy_cuda_step *step)
 static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    const struct sy_attr *way = sy_node_attr(node, "direction");
+    struct sy_recurrence of;
     int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
     if (node->n_inputs < 3 || sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
         sy_cuda_input_tensor(p, 0)->shape.rank != 3 ||
         sy_cuda_input_tensor(p, 1)->shape.rank != 3 || sy_cuda_input_tensor(p, 2)->shape.rank != 3)
         return sy_cuda_unsupported(node, "other than float32 of three dimensions");
-    if (sy_node_int(node, "layout", 0) || sy_node_attr(node, "clip") ||
-        sy_node_int(node, "input_forget", 0) || has_input(node, 7) || !has_default_curves(node) ||
-        (node->op == SY_OP_GRU && !sy_node_int(node, "linear_before_reset", 0)))
-        return sy_cuda_unsupported(node, "layout 1, clip, input_forget, peepholes, a GRU that "
-                                         "resets in front, or activations other than the usual "
-                                         "ones");
     sy_cuda_dims(p, node->inputs[0], x);
     sy_cuda_dims(p, node->inputs[1], w);
     sy_cuda_dims(p, node->inputs[2], r);
-    *c = (struct sy_cuda_cells){.steps = x[0],
-                                .batch = x[1],
-                                .input = x[2],
-                                .hidden = r[2],
-                                .gates = node->op == SY_OP_LSTM  ? 4
-                                         : node->op == SY_OP_GRU ? 3
-                                                                 : 1,
-                                .directions = r[0],
-                                .is_reverse = way && way->s && !strcmp(way->s, "reverse")};
-    if (w[0] != r[0] || w[2] != x[2] || w[1] != c->gates * r[2] || r[1] != w[1])
-        return sy_cuda_unsupported(node, "weights that do not fit the input and each other");
+    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    if (why)
+        return sy_cuda_unsupported(node, why);
+    *c = (struct sy_cuda_cells){.steps = of.steps,
+                                .batch = of.batch,
+                                .input = of.input,
+                                .hidden = of.hidden,
+                                .gates = of.gates,
+                                .directions = of.directions,
+                                .is_reverse = of.is_reverse,
+                                .resets_late = of.resets_late};
     return SY_OK;
 }
 
@@ -203,26 +211,26 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
     return SY_OK;
 }
 
-/* m rows by the transposed matrix [n, k] of the direction. */
-static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t k,
+/* m rows by so many gates of the direction's transposed matrix [gates hidden, k]. */
+static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t gates, int64_t k,
                              struct sy_math_matmul *out)
 {
-    int64_t n = c->gates * c->hidden;
+    bool begins_within = c->directions > 1 || gates < c->gates;
     *out = (struct sy_math_matmul){.type = SY_DTYPE_F32,
                                    .y_type = SY_DTYPE_F32,
                                    .m = m,
-                                   .n = n,
+                                   .n = gates * c->hidden,
                                    .k = k,
                                    .count = 1,
                                    .b_transposed = true,
                                    .alpha = 1,
                                    .align_bytes = 16};
-    while (c->directions > 1 && n * k * (int64_t)sizeof(float) % out->align_bytes)
+    while (begins_within && c->hidden * k * (int64_t)sizeof(float) % out->align_bytes)
         out->align_bytes /= 2;
 }
 
 static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda_step_run run,
-                    int64_t m, int64_t k)
+                    int64_t m, int64_t gates, int64_t k)
 {
     struct sy_cuda_step *step;
     for (int i = 0; i < SY_CUDA_CELL_VALUES; i++)
@@ -230,7 +238,7 @@ static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda
             sy_cuda_touch(p, c->values[i]);
     SY_TRY(sy_cuda_add_step(p, run, NULL, 0, &step));
     step->cells = *c;
-    describe_product(c, m, k, &step->matmul);
+    describe_product(c, m, gates, k, &step->matmul);
     step->plan_kind = SY_CUDA_MATMUL_PLAN;
     return SY_OK;
 }
@@ -240,7 +248,7 @@ static int build_recurrent(struct sy_program *p)
     struct sy_cuda_cells c;
     SY_TRY(read_shape(p, &c));
     SY_TRY(read_inputs(p, &c));
-    bool is_reverse = c.is_reverse;
+    bool is_reverse = c.is_reverse, early = sy_cuda_node(p)->op == SY_OP_GRU && !c.resets_late;
     for (int d = 0; d < c.directions; d++) {
         int64_t rows = c.steps * c.batch, gates[2] = {rows, c.gates * c.hidden};
         c.direction = d;
@@ -248,8 +256,10 @@ static int build_recurrent(struct sy_program *p)
         int64_t floats = room_of(&c).floats;
         SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 2, gates, false, &c.values[SY_CUDA_CELL_GATES]));
         SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 1, &floats, false, &c.values[SY_CUDA_CELL_ROOM]));
-        SY_TRY(add_step(p, &c, run_inputs, rows, c.input));
-        SY_TRY(add_step(p, &c, run_cells, c.batch, c.hidden));
+        SY_TRY(add_step(p, &c, run_inputs, rows, c.gates, c.input));
+        if (early)
+            SY_TRY(add_step(p, &c, run_nothing, c.batch, 1, c.hidden));
+        SY_TRY(add_step(p, &c, run_cells, c.batch, early ? 2 : c.gates, c.hidden));
     }
     return SY_OK;
 }

@@ -67,7 +67,7 @@ enum sy_cuda_cell_value {
 struct sy_cuda_cells {
     int64_t steps, batch, input, hidden, gates, directions;
     int direction;
-    bool is_reverse;
+    bool is_reverse, resets_late;
     int values[SY_CUDA_CELL_VALUES]; /* -1: none */
 };
 

@@ -5,11 +5,11 @@
  *
  * Everything is float32, as in the host's trainer. */
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_train.h"
+#include "workers/recurrence.h"
 
 enum { GATES, STATES, CELLS }; /* of sy_cutr_node's saved; CELLS: LSTM's c, GRU's EXTRA */
 
@@ -21,19 +21,6 @@ struct recurrence {
     int r, bias, lengths; /* values: R and B of this direction; -1 */
     int saved[3];
 };
-
-static bool has_default_curves(const struct sy_node *node)
-{
-    const char *list = node->op == SY_OP_LSTM  ? "sigmoid,tanh,tanh"
-                       : node->op == SY_OP_GRU ? "sigmoid,tanh"
-                                               : "tanh";
-    const struct sy_attr *attr = sy_node_attr(node, "activations");
-    size_t n = strlen(list);
-    if (!attr || !attr->s || !*attr->s)
-        return true;
-    return strncasecmp(attr->s, list, n) == 0 &&
-           (!attr->s[n] || (attr->s[n] == ',' && strcasecmp(attr->s + n + 1, list) == 0));
-}
 
 static int input_of(const struct sy_node *node, int i)
 {
@@ -47,26 +34,26 @@ static int output_of(const struct sy_node *node, int i)
 
 static int describe(const struct sy_trainer *t, const struct sy_node *node, struct recurrence *c)
 {
-    int64_t x[SY_MAX_RANK], r[SY_MAX_RANK];
-    const struct sy_attr *way = sy_node_attr(node, "direction");
-    int rank = sy_cutr_dims(t, node->inputs[0], x);
-    SY_TRY(rank);
-    SY_TRY(sy_cutr_dims(t, node->inputs[2], r));
-    if (rank != 3 || sy_node_int(node, "layout", 0) || sy_node_attr(node, "clip") ||
-        sy_node_int(node, "input_forget", 0) || input_of(node, 7) >= 0 || !has_default_curves(node))
-        return sy_cutr_refuse(node, "layout 1, clip, input_forget, peepholes, or activations other "
-                                    "than the usual ones");
+    int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
+    struct sy_recurrence of;
+    int ranks[3] = {sy_cutr_dims(t, node->inputs[0], x), sy_cutr_dims(t, node->inputs[1], w),
+                    sy_cutr_dims(t, node->inputs[2], r)};
+    for (int i = 0; i < 3; i++)
+        SY_TRY(ranks[i]);
+    if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
+        return sy_cutr_refuse(node, "other than three dimensions");
+    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    if (why)
+        return sy_cutr_refuse(node, why);
     *c = (struct recurrence){.node = node,
-                             .steps = x[0],
-                             .batch = x[1],
-                             .input = x[2],
-                             .hidden = r[2],
-                             .directions = r[0],
-                             .gates = node->op == SY_OP_LSTM  ? 4
-                                      : node->op == SY_OP_GRU ? 3
-                                                              : 1,
-                             .resets_late = sy_node_int(node, "linear_before_reset", 0) != 0,
-                             .is_reverse = way && way->s && !strcmp(way->s, "reverse"),
+                             .steps = of.steps,
+                             .batch = of.batch,
+                             .input = of.input,
+                             .hidden = of.hidden,
+                             .directions = of.directions,
+                             .gates = of.gates,
+                             .resets_late = of.resets_late,
+                             .is_reverse = of.is_reverse,
                              .r = -1,
                              .bias = -1,
                              .lengths = -1};

@@ -1,7 +1,7 @@
 /* The mathematics of the CUDA engine as one table of functions: what the engine wants computed, without CUDA.
  *
  * The engine (layouts, planning, pointers) is plain C above this table. Below it are cuDNN, cuBLASLt and kernels of our own
- * (math_cuda.c), or, in the tests, loops over host memory (tests/fake_math.c).
+ * (math_cuda.c); the tests run these kernels on the CPU, and loops in the place of the libraries (tests/on_cpu/).
  *
  * M1: each call of `enqueue` kind only puts work into the stream that the math was opened on; work runs in that order.
  *     Descriptions are read before the call returns, memory is read and written when the work runs.

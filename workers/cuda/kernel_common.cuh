@@ -1,16 +1,25 @@
-/* What the kernels' files share: index arithmetic, launches, sums over a block in one fixed order. */
+/* What the kernels' files share: index arithmetic, launches, sums over a block in one fixed order.
+ *
+ * Of CUDA the kernels use blocks, threads, shared memory, barriers and the two narrow float types, no more: the tests compile them for
+ * the CPU with a cuda_on_cpu.cuh that has these, sy_launch and SY_SHARED. */
 #ifndef SY_WORKERS_CUDA_KERNEL_COMMON_CUH
 #define SY_WORKERS_CUDA_KERNEL_COMMON_CUH
 
+#ifndef SY_KERNEL_THREADS /* a power of two; the tests take fewer, too */
+#define SY_KERNEL_THREADS 256
+#endif
+#define SY_KERNEL_BLOCKS (1 << 20) /* further elements are the loops' */
+#define SY_KERNEL_WIDE   (1ll << 31)
+
+#ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#else
+#include <cuda_on_cpu.cuh>
+#endif
 
 #include "workers/cuda/kernels.h"
-
-#define SY_KERNEL_THREADS 256
-#define SY_KERNEL_BLOCKS  (1 << 20) /* further elements are the loops' */
-#define SY_KERNEL_WIDE    (1ll << 31)
 
 /* The k-th index tuple's offset through each of N arrays of strides. I: 32 bits where they do, since division by 64 is slow. */
 template <typename I, int N>
@@ -38,14 +47,32 @@ static inline int64_t sy_elements(int rank, const int64_t *dims)
     return n;
 }
 
-static inline unsigned sy_blocks(int64_t n)
+/* For a block a row. */
+static inline unsigned sy_row_blocks(int64_t rows)
 {
-    int64_t blocks = (n + SY_KERNEL_THREADS - 1) / SY_KERNEL_THREADS;
-    return (unsigned)(blocks < SY_KERNEL_BLOCKS ? blocks : SY_KERNEL_BLOCKS);
+    return (unsigned)(rows < SY_KERNEL_BLOCKS ? rows : SY_KERNEL_BLOCKS);
 }
 
-#define SY_EACH(i, n)                                                                     \
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);              \
+/* For a thread an element. */
+static inline unsigned sy_blocks(int64_t n)
+{
+    return sy_row_blocks((n + SY_KERNEL_THREADS - 1) / SY_KERNEL_THREADS);
+}
+
+#ifdef __CUDACC__
+#define SY_SHARED(type, name, dims) __shared__ type name dims
+
+/* Of SY_KERNEL_THREADS threads a block; CUDA's error number. */
+template <typename... P, typename... A>
+static inline int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stream, A... arguments)
+{
+    kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(arguments...);
+    return (int)cudaGetLastError();
+}
+#endif
+
+#define SY_EACH(i, n)                                                         \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
          i += (int64_t)gridDim.x * blockDim.x)
 
 /* What lies in memory as float32, and back, rounded to nearest even. */
@@ -62,22 +89,19 @@ __device__ inline float sy_wide(__nv_bfloat16 x)
     return __bfloat162float(x);
 }
 
-template <typename T>
-struct sy_store {
+template <typename T> struct sy_store {
     __device__ static T of(float x)
     {
         return x;
     }
 };
-template <>
-struct sy_store<__half> {
+template <> struct sy_store<__half> {
     __device__ static __half of(float x)
     {
         return __float2half_rn(x);
     }
 };
-template <>
-struct sy_store<__nv_bfloat16> {
+template <> struct sy_store<__nv_bfloat16> {
     __device__ static __nv_bfloat16 of(float x)
     {
         return __float2bfloat16_rn(x);
@@ -85,38 +109,37 @@ struct sy_store<__nv_bfloat16> {
 };
 
 /* The statement with T the C++ type of a float type. */
-#define SY_WITH_FLOAT(type, T, ...)    \
-    do {                               \
-        if ((type) == SY_DTYPE_F16) {  \
-            using T = __half;          \
-            __VA_ARGS__;               \
+#define SY_WITH_FLOAT(type, T, ...)           \
+    do {                                      \
+        if ((type) == SY_DTYPE_F16) {         \
+            using T = __half;                 \
+            __VA_ARGS__;                      \
         } else if ((type) == SY_DTYPE_BF16) { \
-            using T = __nv_bfloat16;   \
-            __VA_ARGS__;               \
-        } else {                       \
-            using T = float;           \
-            __VA_ARGS__;               \
-        }                              \
+            using T = __nv_bfloat16;          \
+            __VA_ARGS__;                      \
+        } else {                              \
+            using T = float;                  \
+            __VA_ARGS__;                      \
+        }                                     \
     } while (0)
 
 struct sy_add {
-    __device__ static float of(float a, float b)
+    template <typename V> __device__ static V of(V a, V b)
     {
         return a + b;
     }
 };
 struct sy_larger {
-    __device__ static float of(float a, float b)
+    template <typename V> __device__ static V of(V a, V b)
     {
         return a > b ? a : b;
     }
 };
 
 /* Of all SY_KERNEL_THREADS threads of the block, the same for each; a tree, so the same bits each time. */
-template <typename Op>
-__device__ float sy_block_fold(float value)
+template <typename Op, typename V> __device__ V sy_block_fold(V value)
 {
-    __shared__ float room[SY_KERNEL_THREADS];
+    SY_SHARED(V, room, [SY_KERNEL_THREADS]);
     __syncthreads(); /* the fold before is read */
     room[threadIdx.x] = value;
     __syncthreads();
@@ -126,6 +149,33 @@ __device__ float sy_block_fold(float value)
         __syncthreads();
     }
     return room[0];
+}
+
+/* Pointers among a kernel's arguments that are not arguments of their own. */
+template <int N> struct sy_pointers {
+    void *at[N];
+};
+
+/* ---- windows: p is a struct sy_math_pool or sy_math_conv, d one of its dimensions ---- */
+
+/* Where window number `out` begins in the input, its first element that lies inside, and one past its last. */
+template <typename Window>
+__device__ int64_t sy_clip_window(const Window &p, int d, int64_t out, int64_t *first, int64_t *end)
+{
+    int64_t start = out * p.strides[d] - p.pads[d], dilation = p.dilations[d];
+    int64_t room = p.in[d] - start; /* from the window's start on */
+    int64_t most = room <= 0 ? 0 : (room + dilation - 1) / dilation;
+    *first = start < 0 ? (-start + dilation - 1) / dilation : 0;
+    *end = most < p.kernel[d] ? most : p.kernel[d];
+    return start;
+}
+
+/* The window that has input `in` as its element k; -1: none. */
+template <typename Window>
+__device__ int64_t sy_reader(const Window &p, int d, int64_t in, int64_t k)
+{
+    int64_t at = in + p.pads[d] - k * p.dilations[d];
+    return at < 0 || at % p.strides[d] || at / p.strides[d] >= p.out[d] ? -1 : at / p.strides[d];
 }
 
 __device__ inline float sy_activate(float x, int activation, float alpha, float beta)

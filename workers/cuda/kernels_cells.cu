@@ -1,27 +1,23 @@
 /* Recurrent cells: a unit a thread. */
+#include "workers/cuda/cell_formulas.h"
 #include "workers/cuda/kernel_common.cuh"
 #include "workers/cuda/kernels_train_ops.h"
-#include "workers/cuda/cell_formulas.h"
-
-struct cell_pointers {
-    void *at[SY_CELL_ROLES];
-};
 
 __global__ static void cell_kernel(const __grid_constant__ sy_math_cell c,
-                                   const __grid_constant__ cell_pointers pointers, int64_t n)
+                                   const __grid_constant__ sy_pointers<SY_CELL_ROLES> pointers,
+                                   int64_t n)
 {
-    SY_EACH(k, n)
-    sy_cell_run(&c, pointers.at, k);
+    SY_EACH (k, n)
+        sy_cell_run(&c, pointers.at, k);
 }
 
 int sy_kernel_cell(struct CUstream_st *stream, const struct sy_math_cell *c, void *const *at)
 {
-    cell_pointers pointers;
+    sy_pointers<SY_CELL_ROLES> pointers;
     int64_t n = c->batch * c->hidden;
     if (n == 0)
         return 0;
     for (int i = 0; i < SY_CELL_ROLES; i++)
         pointers.at[i] = at[i];
-    cell_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(*c, pointers, n);
-    return (int)cudaGetLastError();
+    return sy_launch(cell_kernel, sy_blocks(n), stream, *c, pointers, n);
 }

@@ -3,9 +3,7 @@
 
 /* ---- chains ------------------------------------------------------------------------------------------ */
 
-struct chain_inputs {
-    const void *at[SY_MATH_CHAIN_IN];
-};
+using chain_inputs = sy_pointers<SY_MATH_CHAIN_IN>;
 
 __device__ static float unary(const sy_math_chain_step &s, float x)
 {
@@ -101,9 +99,9 @@ __device__ static float step(const sy_math_chain_step &s, float x, float y)
     case SY_CHAIN_POW:
         return y == 2 ? x * x : powf(x, y);
     case SY_CHAIN_MAX:
-        return x > y ? x : y;
+        return isnan(x) || x > y ? x : y;
     case SY_CHAIN_MIN:
-        return x < y ? x : y;
+        return isnan(x) || x < y ? x : y;
     case SY_CHAIN_MUL_RSQRT:
         return x / sqrtf(y + s.alpha);
     default:
@@ -146,40 +144,6 @@ __device__ static int64_t step(const sy_math_chain_step &s, int64_t x, int64_t y
     }
 }
 
-/* T: what lies in memory, V: what is computed with. */
-template <typename I, typename T, typename V>
-__global__ static void chain_kernel(const __grid_constant__ sy_math_chain c,
-                                    const chain_inputs inputs, T *out, int64_t n)
-{
-    const int64_t *strides[1 + SY_MATH_CHAIN_IN] = {c.out_strides,   c.in_strides[0],
-                                                    c.in_strides[1], c.in_strides[2],
-                                                    c.in_strides[3], c.in_strides[4]};
-    SY_EACH(i, n) {
-        int64_t at[1 + SY_MATH_CHAIN_IN];
-        V value = 0;
-        sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
-        for (int s = 0; s < c.n_steps; s++) {
-            V operand = 0;
-            if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND)
-                operand = (V)((const T *)inputs.at[c.steps[s].input])[at[1 + c.steps[s].input]];
-            value = step(c.steps[s], value, operand);
-        }
-        out[at[0]] = (T)value;
-    }
-}
-
-template <typename T, typename V>
-static void launch_chain(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
-                         void *out, int64_t n)
-{
-    if (n < SY_KERNEL_WIDE)
-        chain_kernel<uint32_t, T, V>
-            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, (T *)out, n);
-    else
-        chain_kernel<uint64_t, T, V>
-            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, (T *)out, n);
-}
-
 /* Which type is the same for all threads, so the branch costs little beside the memory. */
 __device__ static float load_float(const void *at, enum sy_dtype type, int64_t i)
 {
@@ -200,27 +164,63 @@ __device__ static void store_float(void *at, enum sy_dtype type, int64_t i, floa
         ((float *)at)[i] = x;
 }
 
-/* As chain_kernel, each array of its own float type. */
-template <typename I>
-__global__ static void mixed_chain_kernel(const __grid_constant__ sy_math_chain c,
-                                          const chain_inputs inputs, void *out, int64_t n)
+/* How elements lie in memory, and what is computed with. All of type T: */
+template <typename T, typename V> struct of_type {
+    using value = V;
+    __device__ static V load(const void *at, enum sy_dtype, int64_t i)
+    {
+        return (V)((const T *)at)[i];
+    }
+    __device__ static void store(void *at, enum sy_dtype, int64_t i, V x)
+    {
+        ((T *)at)[i] = (T)x;
+    }
+};
+
+/* Each array of its own float type: */
+struct of_floats {
+    using value = float;
+    __device__ static float load(const void *at, enum sy_dtype type, int64_t i)
+    {
+        return load_float(at, type, i);
+    }
+    __device__ static void store(void *at, enum sy_dtype type, int64_t i, float x)
+    {
+        store_float(at, type, i, x);
+    }
+};
+
+template <typename I, typename Memory>
+__global__ static void chain_kernel(const __grid_constant__ sy_math_chain c,
+                                    const __grid_constant__ chain_inputs inputs, void *out,
+                                    int64_t n)
 {
+    using V = typename Memory::value;
     const int64_t *strides[1 + SY_MATH_CHAIN_IN] = {c.out_strides,   c.in_strides[0],
                                                     c.in_strides[1], c.in_strides[2],
                                                     c.in_strides[3], c.in_strides[4]};
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t at[1 + SY_MATH_CHAIN_IN];
-        float value = 0;
+        V value = 0;
         sy_offsets<I, 1 + SY_MATH_CHAIN_IN>((I)i, c.rank, c.dims, strides, at);
         for (int s = 0; s < c.n_steps; s++) {
-            float operand = 0;
+            V operand = 0;
             int k = c.steps[s].input;
             if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND)
-                operand = load_float(inputs.at[k], c.in_types[k], at[1 + k]);
+                operand = Memory::load(inputs.at[k], c.in_types[k], at[1 + k]);
             value = step(c.steps[s], value, operand);
         }
-        store_float(out, c.out_type, at[0], value);
+        Memory::store(out, c.out_type, at[0], value);
     }
+}
+
+template <typename Memory>
+static int launch_chain(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
+                        void *out, int64_t n)
+{
+    return n < SY_KERNEL_WIDE
+               ? sy_launch(chain_kernel<uint32_t, Memory>, sy_blocks(n), stream, c, in, out, n)
+               : sy_launch(chain_kernel<uint64_t, Memory>, sy_blocks(n), stream, c, in, out, n);
 }
 
 /* ---- chains, four elements a thread ----
@@ -229,9 +229,8 @@ __global__ static void mixed_chain_kernel(const __grid_constant__ sy_math_chain 
 
 #define STRIP 4
 
-struct strip_inputs {
-    const void *at[SY_MATH_CHAIN_IN];
-    int64_t row_stride[SY_MATH_CHAIN_IN];
+struct strip_rows {
+    int64_t stride[SY_MATH_CHAIN_IN];
     bool is_number[SY_MATH_CHAIN_IN]; /* of a row */
 };
 
@@ -263,27 +262,27 @@ __device__ static void store_strip(void *at, enum sy_dtype type, int64_t i, cons
     for (int e = 0; e < STRIP; e++)
         bits[e] = type == SY_DTYPE_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x[e]))
                                         : __half_as_ushort(__float2half_rn(x[e]));
-    *(uint2 *)((uint16_t *)at + i) =
-        make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
+    *(uint2 *)((uint16_t *)at + i) = make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
 /* n strips; `columns` strips a row. I: 32 bits where they do. */
 template <typename I>
 __global__ static void strip_kernel(const __grid_constant__ sy_math_chain c,
-                                    const __grid_constant__ strip_inputs in, void *out, int64_t n,
+                                    const __grid_constant__ chain_inputs in,
+                                    const __grid_constant__ strip_rows rows, void *out, int64_t n,
                                     int64_t columns)
 {
-    SY_EACH(k, n) {
+    SY_EACH (k, n) {
         int64_t row = (int64_t)((I)k / (I)columns), column = (k - row * columns) * STRIP;
         float value[STRIP] = {0, 0, 0, 0};
         for (int s = 0; s < c.n_steps; s++) {
             float operand[STRIP] = {0, 0, 0, 0};
             int i = c.steps[s].input;
-            if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND && in.is_number[i])
+            if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND && rows.is_number[i])
                 operand[0] = operand[1] = operand[2] = operand[3] =
-                    load_float(in.at[i], c.in_types[i], row * in.row_stride[i]);
+                    load_float(in.at[i], c.in_types[i], row * rows.stride[i]);
             else if (c.steps[s].code <= SY_CHAIN_LAST_OPERAND)
-                load_strip(in.at[i], c.in_types[i], row * in.row_stride[i] + column, operand);
+                load_strip(in.at[i], c.in_types[i], row * rows.stride[i] + column, operand);
             for (int e = 0; e < STRIP; e++)
                 value[e] = step(c.steps[s], value[e], operand[e]);
         }
@@ -297,8 +296,8 @@ static bool is_aligned(const void *at, enum sy_dtype type)
 }
 
 /* False: the chain is of another kind. */
-static bool describe_strips(const sy_math_chain &c, const void *const *in, const void *out,
-                            strip_inputs *strips)
+static bool describe_strips(const sy_math_chain &c, const chain_inputs &in, const void *out,
+                            strip_rows *strips)
 {
     int64_t columns = c.rank > 0 ? c.dims[c.rank - 1] : 1, rows = c.rank > 1 ? c.dims[0] : 1;
     if (c.rank < 1 || c.rank > 2 || columns % STRIP || c.out_strides[c.rank - 1] != 1 ||
@@ -306,31 +305,24 @@ static bool describe_strips(const sy_math_chain &c, const void *const *in, const
         return false;
     for (int i = 0; i < c.n_inputs; i++) {
         int64_t stride = c.in_strides[i][c.rank - 1];
-        strips->at[i] = in[i];
         strips->is_number[i] = stride == 0;
-        strips->row_stride[i] = rows > 1 ? c.in_strides[i][0] : 0;
+        strips->stride[i] = rows > 1 ? c.in_strides[i][0] : 0;
         if (stride == 0)
             continue;
-        if (stride != 1 || strips->row_stride[i] % STRIP || !is_aligned(in[i], c.in_types[i]))
+        if (stride != 1 || strips->stride[i] % STRIP || !is_aligned(in.at[i], c.in_types[i]))
             return false;
     }
     return true;
 }
 
-static bool launch_strips(cudaStream_t stream, const sy_math_chain &c, const void *const *in,
-                          void *out, int64_t n)
+static int launch_strips(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
+                         const strip_rows &rows, void *out, int64_t n)
 {
-    strip_inputs strips = {};
-    if (!describe_strips(c, in, out, &strips))
-        return false;
-    int64_t columns = c.dims[c.rank - 1] / STRIP;
-    if (n < SY_KERNEL_WIDE)
-        strip_kernel<uint32_t><<<sy_blocks(n / STRIP), SY_KERNEL_THREADS, 0, stream>>>(
-            c, strips, out, n / STRIP, columns);
-    else
-        strip_kernel<uint64_t><<<sy_blocks(n / STRIP), SY_KERNEL_THREADS, 0, stream>>>(
-            c, strips, out, n / STRIP, columns);
-    return true;
+    int64_t columns = c.dims[c.rank - 1] / STRIP, strips = n / STRIP;
+    return n < SY_KERNEL_WIDE ? sy_launch(strip_kernel<uint32_t>, sy_blocks(strips), stream, c, in,
+                                          rows, out, strips, columns)
+                              : sy_launch(strip_kernel<uint64_t>, sy_blocks(strips), stream, c, in,
+                                          rows, out, strips, columns);
 }
 
 static bool is_mixed(const sy_math_chain &c)
@@ -341,35 +333,23 @@ static bool is_mixed(const sy_math_chain &c)
     return mixed;
 }
 
-static void launch_mixed_chain(cudaStream_t stream, const sy_math_chain &c, const chain_inputs &in,
-                               void *out, int64_t n)
-{
-    if (n < SY_KERNEL_WIDE)
-        mixed_chain_kernel<uint32_t>
-            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, out, n);
-    else
-        mixed_chain_kernel<uint64_t>
-            <<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, in, out, n);
-}
-
 int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chain,
                     const void *const *in, void *out)
 {
     chain_inputs inputs = {};
+    strip_rows rows = {};
     int64_t n = sy_elements(chain->rank, chain->dims);
     for (int i = 0; i < chain->n_inputs; i++)
-        inputs.at[i] = in[i];
+        inputs.at[i] = (void *)in[i];
     if (n == 0)
         return 0;
-    if (chain->dtype == SY_DTYPE_F32 && launch_strips(stream, *chain, in, out, n))
-        return (int)cudaGetLastError();
-    if (chain->dtype == SY_DTYPE_F32 && is_mixed(*chain))
-        launch_mixed_chain(stream, *chain, inputs, out, n);
-    else if (chain->dtype == SY_DTYPE_F32)
-        launch_chain<float, float>(stream, *chain, inputs, out, n);
-    else if (chain->dtype == SY_DTYPE_I32)
-        launch_chain<int32_t, int64_t>(stream, *chain, inputs, out, n);
-    else
-        launch_chain<int64_t, int64_t>(stream, *chain, inputs, out, n);
-    return (int)cudaGetLastError();
+    if (chain->dtype == SY_DTYPE_I32)
+        return launch_chain<of_type<int32_t, int64_t>>(stream, *chain, inputs, out, n);
+    if (chain->dtype != SY_DTYPE_F32)
+        return launch_chain<of_type<int64_t, int64_t>>(stream, *chain, inputs, out, n);
+    if (describe_strips(*chain, inputs, out, &rows))
+        return launch_strips(stream, *chain, inputs, rows, out, n);
+    if (is_mixed(*chain))
+        return launch_chain<of_floats>(stream, *chain, inputs, out, n);
+    return launch_chain<of_type<float, float>>(stream, *chain, inputs, out, n);
 }

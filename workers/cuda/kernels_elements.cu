@@ -8,7 +8,7 @@ __global__ static void where_kernel(const __grid_constant__ sy_math_choice c, co
                                     const T *a, const T *b, T *out, int64_t n)
 {
     const int64_t *strides[4] = {c.out_strides, c.in_strides[0], c.in_strides[1], c.in_strides[2]};
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t at[4];
         sy_offsets<I, 4>((I)i, c.rank, c.dims, strides, at);
         out[at[0]] = pick[at[1]] ? a[at[2]] : b[at[3]];
@@ -16,15 +16,15 @@ __global__ static void where_kernel(const __grid_constant__ sy_math_choice c, co
 }
 
 template <typename T>
-static void launch_where(cudaStream_t stream, const sy_math_choice &c, const void *pick,
-                         const void *a, const void *b, void *out, int64_t n)
+static int launch_where(cudaStream_t stream, const sy_math_choice &c, const void *pick,
+                        const void *a, const void *b, void *out, int64_t n)
 {
     if (n < SY_KERNEL_WIDE)
-        where_kernel<uint32_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            c, (const uint8_t *)pick, (const T *)a, (const T *)b, (T *)out, n);
+        return sy_launch(where_kernel<uint32_t, T>, sy_blocks(n), stream, c, (const uint8_t *)pick,
+                         (const T *)a, (const T *)b, (T *)out, n);
     else
-        where_kernel<uint64_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            c, (const uint8_t *)pick, (const T *)a, (const T *)b, (T *)out, n);
+        return sy_launch(where_kernel<uint64_t, T>, sy_blocks(n), stream, c, (const uint8_t *)pick,
+                         (const T *)a, (const T *)b, (T *)out, n);
 }
 
 int sy_kernel_where(struct CUstream_st *stream, const struct sy_math_choice *c, const void *pick,
@@ -37,20 +37,16 @@ int sy_kernel_where(struct CUstream_st *stream, const struct sy_math_choice *c, 
     case SY_DTYPE_U8:
     case SY_DTYPE_I8:
     case SY_DTYPE_BOOL:
-        launch_where<uint8_t>(stream, *c, pick, a, b, out, n);
-        break;
+        return launch_where<uint8_t>(stream, *c, pick, a, b, out, n);
     case SY_DTYPE_F16:
     case SY_DTYPE_BF16:
-        launch_where<uint16_t>(stream, *c, pick, a, b, out, n);
-        break;
+        return launch_where<uint16_t>(stream, *c, pick, a, b, out, n);
     case SY_DTYPE_I64:
     case SY_DTYPE_F64:
-        launch_where<uint64_t>(stream, *c, pick, a, b, out, n);
-        break;
+        return launch_where<uint64_t>(stream, *c, pick, a, b, out, n);
     default:
-        launch_where<uint32_t>(stream, *c, pick, a, b, out, n);
+        return launch_where<uint32_t>(stream, *c, pick, a, b, out, n);
     }
-    return (int)cudaGetLastError();
 }
 
 template <typename T>
@@ -58,7 +54,7 @@ __global__ static void equal_kernel(const __grid_constant__ sy_math_choice c, co
                                     const T *b, uint8_t *out, int64_t n)
 {
     const int64_t *strides[3] = {c.out_strides, c.in_strides[1], c.in_strides[2]};
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t at[3];
         sy_offsets<uint64_t, 3>((uint64_t)i, c.rank, c.dims, strides, at);
         out[at[0]] = a[at[1]] == b[at[2]];
@@ -66,11 +62,11 @@ __global__ static void equal_kernel(const __grid_constant__ sy_math_choice c, co
 }
 
 template <typename T>
-static void launch_equal(cudaStream_t stream, const sy_math_choice &c, const void *a, const void *b,
-                         void *out, int64_t n)
+static int launch_equal(cudaStream_t stream, const sy_math_choice &c, const void *a, const void *b,
+                        void *out, int64_t n)
 {
-    equal_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(c, (const T *)a, (const T *)b,
-                                                                    (uint8_t *)out, n);
+    return sy_launch(equal_kernel<T>, sy_blocks(n), stream, c, (const T *)a, (const T *)b,
+                     (uint8_t *)out, n);
 }
 
 int sy_kernel_equal(struct CUstream_st *stream, const struct sy_math_choice *c, const void *a,
@@ -80,43 +76,38 @@ int sy_kernel_equal(struct CUstream_st *stream, const struct sy_math_choice *c, 
     if (n == 0)
         return 0;
     if (c->dtype == SY_DTYPE_F32)
-        launch_equal<float>(stream, *c, a, b, out, n);
+        return launch_equal<float>(stream, *c, a, b, out, n);
     else if (c->dtype == SY_DTYPE_I32)
-        launch_equal<int32_t>(stream, *c, a, b, out, n);
+        return launch_equal<int32_t>(stream, *c, a, b, out, n);
     else if (c->dtype == SY_DTYPE_I64)
-        launch_equal<int64_t>(stream, *c, a, b, out, n);
+        return launch_equal<int64_t>(stream, *c, a, b, out, n);
     else
-        launch_equal<uint8_t>(stream, *c, a, b, out, n);
-    return (int)cudaGetLastError();
+        return launch_equal<uint8_t>(stream, *c, a, b, out, n);
 }
 
 /* ---- casts ------------------------------------------------------------------------------------------- */
 
 /* As the host engine: a float outside the integer's range gives 0; bool is "not zero". */
-template <typename From, typename To>
-struct cast_one {
+template <typename From, typename To> struct cast_one {
     __device__ static To of(From x)
     {
         return (To)x;
     }
 };
-template <typename To>
-struct cast_one<float, To> {
+template <typename To> struct cast_one<float, To> {
     __device__ static To of(float x)
     {
         return x > -9.2e18f && x < 9.2e18f ? (To)(int64_t)x : (To)0;
     }
 };
-template <>
-struct cast_one<float, float> {
+template <> struct cast_one<float, float> {
     __device__ static float of(float x)
     {
         return x;
     }
 };
 
-template <typename T>
-__device__ static T plain(T x)
+template <typename T> __device__ static T plain(T x)
 {
     return x;
 }
@@ -132,7 +123,7 @@ __device__ static float plain(__nv_bfloat16 x)
 template <typename From, typename To>
 __global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_bool)
 {
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         auto x = plain(from[i]);
         to[i] = to_bool ? (To)(x != 0) : cast_one<decltype(x), To>::of(x);
     }
@@ -142,28 +133,29 @@ __global__ static void cast_kernel(const From *from, To *to, int64_t n, bool to_
 template <typename From, typename To>
 __global__ static void narrow_kernel(const From *from, To *to, int64_t n)
 {
-    SY_EACH(i, n)
-    to[i] = sy_store<To>::of((float)plain(from[i]));
+    SY_EACH (i, n)
+        to[i] = sy_store<To>::of((float)plain(from[i]));
 }
 
 template <typename From>
-static void launch_cast(cudaStream_t stream, enum sy_dtype to_type, int64_t n, const void *from,
-                        void *to)
+static int launch_cast(cudaStream_t stream, enum sy_dtype to_type, int64_t n, const void *from,
+                       void *to)
 {
     const From *in = (const From *)from;
     unsigned blocks = sy_blocks(n);
     if (to_type == SY_DTYPE_F32)
-        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (float *)to, n, false);
+        return sy_launch(cast_kernel<From, float>, blocks, stream, in, (float *)to, n, false);
     else if (to_type == SY_DTYPE_F16)
-        narrow_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (__half *)to, n);
+        return sy_launch(narrow_kernel<From, __half>, blocks, stream, in, (__half *)to, n);
     else if (to_type == SY_DTYPE_BF16)
-        narrow_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (__nv_bfloat16 *)to, n);
+        return sy_launch(narrow_kernel<From, __nv_bfloat16>, blocks, stream, in,
+                         (__nv_bfloat16 *)to, n);
     else if (to_type == SY_DTYPE_I32)
-        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (int32_t *)to, n, false);
+        return sy_launch(cast_kernel<From, int32_t>, blocks, stream, in, (int32_t *)to, n, false);
     else if (to_type == SY_DTYPE_I64)
-        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (int64_t *)to, n, false);
+        return sy_launch(cast_kernel<From, int64_t>, blocks, stream, in, (int64_t *)to, n, false);
     else
-        cast_kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(in, (uint8_t *)to, n, true);
+        return sy_launch(cast_kernel<From, uint8_t>, blocks, stream, in, (uint8_t *)to, n, true);
 }
 
 int sy_kernel_cast(struct CUstream_st *stream, enum sy_dtype from_type, enum sy_dtype to_type,
@@ -172,18 +164,17 @@ int sy_kernel_cast(struct CUstream_st *stream, enum sy_dtype from_type, enum sy_
     if (n == 0)
         return 0;
     if (from_type == SY_DTYPE_F32)
-        launch_cast<float>(stream, to_type, n, from, to);
+        return launch_cast<float>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_F16)
-        launch_cast<__half>(stream, to_type, n, from, to);
+        return launch_cast<__half>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_BF16)
-        launch_cast<__nv_bfloat16>(stream, to_type, n, from, to);
+        return launch_cast<__nv_bfloat16>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_I32)
-        launch_cast<int32_t>(stream, to_type, n, from, to);
+        return launch_cast<int32_t>(stream, to_type, n, from, to);
     else if (from_type == SY_DTYPE_I64)
-        launch_cast<int64_t>(stream, to_type, n, from, to);
+        return launch_cast<int64_t>(stream, to_type, n, from, to);
     else
-        launch_cast<uint8_t>(stream, to_type, n, from, to);
-    return (int)cudaGetLastError();
+        return launch_cast<uint8_t>(stream, to_type, n, from, to);
 }
 
 /* ---- moves ------------------------------------------------------------------------------------------- */
@@ -193,7 +184,7 @@ __global__ static void move_kernel(const __grid_constant__ sy_math_move m, const
                                    int64_t n)
 {
     const int64_t *strides[2] = {m.from_strides, m.to_strides};
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t at[2];
         sy_offsets<I, 2>((I)i, m.rank, m.dims, strides, at);
         to[m.to_offset + at[1]] = from[m.from_offset + at[0]];
@@ -201,15 +192,15 @@ __global__ static void move_kernel(const __grid_constant__ sy_math_move m, const
 }
 
 template <typename T>
-static void launch_move(cudaStream_t stream, const sy_math_move &m, const void *from, void *to)
+static int launch_move(cudaStream_t stream, const sy_math_move &m, const void *from, void *to)
 {
     int64_t n = sy_elements(m.rank, m.dims);
     if (n < SY_KERNEL_WIDE)
-        move_kernel<uint32_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            m, (const T *)from, (T *)to, n);
+        return sy_launch(move_kernel<uint32_t, T>, sy_blocks(n), stream, m, (const T *)from,
+                         (T *)to, n);
     else
-        move_kernel<uint64_t, T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            m, (const T *)from, (T *)to, n);
+        return sy_launch(move_kernel<uint64_t, T>, sy_blocks(n), stream, m, (const T *)from,
+                         (T *)to, n);
 }
 
 /* Pairs of elements as one of twice the size, if they lie side by side on both ends. */
@@ -243,35 +234,29 @@ int sy_kernel_move(struct CUstream_st *stream, const struct sy_math_move *move, 
         continue;
     switch (m.element_bytes) {
     case 1:
-        launch_move<uint8_t>(stream, m, from, to);
-        break;
+        return launch_move<uint8_t>(stream, m, from, to);
     case 2:
-        launch_move<uint16_t>(stream, m, from, to);
-        break;
+        return launch_move<uint16_t>(stream, m, from, to);
     case 4:
-        launch_move<uint32_t>(stream, m, from, to);
-        break;
+        return launch_move<uint32_t>(stream, m, from, to);
     case 8:
-        launch_move<uint2>(stream, m, from, to);
-        break;
+        return launch_move<uint2>(stream, m, from, to);
     default:
-        launch_move<uint4>(stream, m, from, to);
+        return launch_move<uint4>(stream, m, from, to);
     }
-    return (int)cudaGetLastError();
 }
 
 __global__ static void fill_kernel(float *to, int64_t n, float value)
 {
-    SY_EACH(i, n)
-    to[i] = value;
+    SY_EACH (i, n)
+        to[i] = value;
 }
 
 int sy_kernel_fill(struct CUstream_st *stream, void *to, int64_t n, float value)
 {
     if (n == 0)
         return 0;
-    fill_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>((float *)to, n, value);
-    return (int)cudaGetLastError();
+    return sy_launch(fill_kernel, sy_blocks(n), stream, (float *)to, n, value);
 }
 
 /* T: the largest piece that divides a row. A bad index is told, and row 0 read instead. */
@@ -280,7 +265,7 @@ __global__ static void gather_kernel(const __grid_constant__ sy_math_gather g, c
                                      const void *indices, T *to, sy_math_fault *fault,
                                      int64_t inner, int64_t n)
 {
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t row = i / inner, k = row % g.n_indices, outer = row / g.n_indices;
         int64_t index = g.wide ? ((const int64_t *)indices)[k] : ((const int32_t *)indices)[k];
         if (index < -g.extent || index >= g.extent) {
@@ -294,12 +279,12 @@ __global__ static void gather_kernel(const __grid_constant__ sy_math_gather g, c
 }
 
 template <typename T>
-static void launch_gather(cudaStream_t stream, const sy_math_gather &g, const void *from,
-                          const void *indices, void *to, sy_math_fault *fault)
+static int launch_gather(cudaStream_t stream, const sy_math_gather &g, const void *from,
+                         const void *indices, void *to, sy_math_fault *fault)
 {
     int64_t inner = g.inner_bytes / (int64_t)sizeof(T), n = g.outer * g.n_indices * inner;
-    gather_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(g, (const T *)from, indices,
-                                                                     (T *)to, fault, inner, n);
+    return sy_launch(gather_kernel<T>, sy_blocks(n), stream, g, (const T *)from, indices, (T *)to,
+                     fault, inner, n);
 }
 
 int sy_kernel_gather(struct CUstream_st *stream, const struct sy_math_gather *g, const void *from,
@@ -308,10 +293,9 @@ int sy_kernel_gather(struct CUstream_st *stream, const struct sy_math_gather *g,
     if (g->outer * g->n_indices * g->inner_bytes == 0 || g->extent == 0)
         return 0;
     if (g->inner_bytes % 16 == 0)
-        launch_gather<uint4>(stream, *g, from, indices, to, fault);
+        return launch_gather<uint4>(stream, *g, from, indices, to, fault);
     else if (g->inner_bytes % 4 == 0)
-        launch_gather<uint32_t>(stream, *g, from, indices, to, fault);
+        return launch_gather<uint32_t>(stream, *g, from, indices, to, fault);
     else
-        launch_gather<uint8_t>(stream, *g, from, indices, to, fault);
-    return (int)cudaGetLastError();
+        return launch_gather<uint8_t>(stream, *g, from, indices, to, fault);
 }

@@ -27,29 +27,17 @@ __device__ static pool_at pool_position(const sy_math_pool &p, int64_t i)
     return at;
 }
 
-/* First and one past the last window element inside the input. */
-__device__ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t extent,
-                                   int64_t *first, int64_t *end)
-{
-    *first = start < 0 ? (-start + dilation - 1) / dilation : 0;
-    int64_t room = extent - start; /* elements from the window's start on */
-    int64_t most = room <= 0 ? 0 : (room + dilation - 1) / dilation;
-    *end = most < kernel ? most : kernel;
-}
-
 template <typename T>
 __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const T *x, T *y,
                                    int64_t n)
 {
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         pool_at at = pool_position(p, i);
-        int64_t start[3], first[3], end[3], to = at.n * p.out_strides[0] +
-                                                 at.channel * p.out_strides[1],
-                                            inside = 1, all = 1;
+        int64_t start[3], first[3], end[3],
+            to = at.n * p.out_strides[0] + at.channel * p.out_strides[1], inside = 1, all = 1;
         const T *from = x + at.n * p.in_strides[0] + at.channel * p.in_strides[1];
         for (int d = 0; d < 3; d++) {
-            start[d] = at.o[d] * p.strides[d] - p.pads[d];
-            clip_window(start[d], p.dilations[d], p.kernel[d], p.in[d], &first[d], &end[d]);
+            start[d] = sy_clip_window(p, d, at.o[d], &first[d], &end[d]);
             inside *= end[d] > first[d] ? end[d] - first[d] : 0;
             all *= p.kernel[d];
             to += at.o[d] * p.out_strides[2 + d];
@@ -64,8 +52,7 @@ __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const
                     sum += v;
                     largest = v > largest ? v : largest;
                 }
-        y[to] = sy_store<T>::of(p.max ? largest
-                                      : sum / (float)(p.count_padding ? all : inside));
+        y[to] = sy_store<T>::of(p.max ? largest : sum / (float)(p.count_padding ? all : inside));
     }
 }
 
@@ -74,10 +61,9 @@ int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *p, con
     int64_t n = p->batch * p->channels * p->out[0] * p->out[1] * p->out[2];
     if (n == 0)
         return 0;
-    SY_WITH_FLOAT(p->type, T,
-                  pool_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                      *p, (const T *)x, (T *)y, n));
-    return (int)cudaGetLastError();
+    SY_WITH_FLOAT(
+        p->type, T,
+        return sy_launch(pool_kernel<T>, sy_blocks(n), stream, *p, (const T *)x, (T *)y, n));
 }
 
 /* One output a thread: reads of the weights are scattered, those of the input shared by the neighbours. */
@@ -86,10 +72,11 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
                                    const float *bias, const T *residual, T *y, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
-    SY_EACH(i, n) {
+    SY_EACH (i, n) {
         int64_t channel = i % c.out_channels, k = i / c.out_channels;
         int64_t o2 = k % c.out[2], o1 = k / c.out[2] % c.out[1];
-        int64_t o0 = k / c.out[2] / c.out[1] % c.out[0], sample = k / c.out[2] / c.out[1] / c.out[0];
+        int64_t o0 = k / c.out[2] / c.out[1] % c.out[0],
+                sample = k / c.out[2] / c.out[1] / c.out[0];
         const T *wk = w + channel * c.kernel[0] * c.kernel[1] * c.kernel[2] * ins;
         float sum = 0;
         for (int64_t a = 0; a < c.kernel[0]; a++) {
@@ -102,8 +89,8 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
                         id >= c.in[2])
                         continue;
                     const T *from =
-                        x + (((sample * c.in[0] + ia) * c.in[1] + ib) * c.in[2] + id) *
-                                c.in_channels +
+                        x +
+                        (((sample * c.in[0] + ia) * c.in[1] + ib) * c.in[2] + id) * c.in_channels +
                         channel / outs * ins;
                     for (int64_t e = 0; e < ins; e++)
                         sum += sy_wide(from[e]) * sy_wide(wk[e]);
@@ -125,10 +112,9 @@ int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *c, con
     if (n == 0)
         return 0;
     SY_WITH_FLOAT(c->type, T,
-                  conv_kernel<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                      *c, (const T *)x, (const T *)w, (const float *)bias, (const T *)residual,
-                      (T *)y, n));
-    return (int)cudaGetLastError();
+                  return sy_launch(conv_kernel<T>, sy_blocks(n), stream, *c, (const T *)x,
+                                   (const T *)w, (const float *)bias, (const T *)residual, (T *)y,
+                                   n));
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------- */
@@ -161,7 +147,7 @@ template <typename T>
 __global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s, const float *x,
                                        T *y, int64_t n)
 {
-    SY_EACH(k, n) {
+    SY_EACH (k, n) {
         int64_t first = k / s.inner * s.extent * s.inner + k % s.inner;
         const float *from = x + first;
         T *to = y + first;
@@ -178,11 +164,6 @@ __global__ static void softmax_columns(const __grid_constant__ sy_math_softmax s
     }
 }
 
-static unsigned row_blocks(int64_t rows)
-{
-    return (unsigned)(rows < SY_KERNEL_BLOCKS ? rows : SY_KERNEL_BLOCKS);
-}
-
 int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *s, const void *x,
                       void *y)
 {
@@ -191,13 +172,12 @@ int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *
         return 0;
     if (s->inner == 1 && s->extent >= 32)
         SY_WITH_FLOAT(s->out_type, T,
-                      softmax_rows<T><<<row_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                          (const float *)x, (T *)y, n, s->extent, s->logarithm));
+                      return sy_launch(softmax_rows<T>, sy_row_blocks(n), stream, (const float *)x,
+                                       (T *)y, n, s->extent, s->logarithm));
     else
         SY_WITH_FLOAT(s->out_type, T,
-                      softmax_columns<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                          *s, (const float *)x, (T *)y, n));
-    return (int)cudaGetLastError();
+                      return sy_launch(softmax_columns<T>, sy_blocks(n), stream, *s,
+                                       (const float *)x, (T *)y, n));
 }
 
 /* A row a block. Each thread comes back to its own elements: in `out` where that is float32, else they are added once more. */
@@ -243,10 +223,9 @@ int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_
     if (norm->rows * norm->columns == 0)
         return 0;
     SY_WITH_FLOAT(norm->out_type, T,
-                  layer_norm_kernel<T><<<row_blocks(norm->rows), SY_KERNEL_THREADS, 0, stream>>>(
-                      *norm, (const float *)x, (const float *)skip, (const float *)scale,
-                      (const float *)bias, (T *)out, (float *)sum));
-    return (int)cudaGetLastError();
+                  return sy_launch(layer_norm_kernel<T>, sy_row_blocks(norm->rows), stream, *norm,
+                                   (const float *)x, (const float *)skip, (const float *)scale,
+                                   (const float *)bias, (T *)out, (float *)sum));
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------- */
@@ -268,7 +247,7 @@ __device__ static int64_t walk(const reduce_walk &r, int which, int64_t k)
 __global__ static void reduce_threads(const __grid_constant__ reduce_walk r, const float *x,
                                       float *y, float scale)
 {
-    SY_EACH(o, r.n[0]) {
+    SY_EACH (o, r.n[0]) {
         const float *from = x + walk(r, 0, o);
         float sum = 0;
         for (int64_t k = 0; k < r.n[1]; k++)
@@ -306,10 +285,9 @@ int sy_kernel_reduce(struct CUstream_st *stream, const struct sy_math_reduce *re
         return 0;
     float scale = reduce->mean ? 1 / (float)r.n[1] : 1;
     if (r.n[1] < 64)
-        reduce_threads<<<sy_blocks(r.n[0]), SY_KERNEL_THREADS, 0, stream>>>(r, (const float *)x,
-                                                                            (float *)y, scale);
+        return sy_launch(reduce_threads, sy_blocks(r.n[0]), stream, r, (const float *)x, (float *)y,
+                         scale);
     else
-        reduce_blocks<<<row_blocks(r.n[0]), SY_KERNEL_THREADS, 0, stream>>>(r, (const float *)x,
-                                                                            (float *)y, scale);
-    return (int)cudaGetLastError();
+        return sy_launch(reduce_blocks, sy_row_blocks(r.n[0]), stream, r, (const float *)x,
+                         (float *)y, scale);
 }

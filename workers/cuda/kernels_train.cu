@@ -1,29 +1,7 @@
 /* Training: gradients of convolutions and pools, sums over columns, losses, optimizers. No atomics: equal bits each time. */
 #include "workers/cuda/kernel_common.cuh"
 
-/* The tree of sy_block_fold, in double. */
-__device__ static double block_sum(double value)
-{
-    __shared__ double room[SY_KERNEL_THREADS];
-    __syncthreads(); /* the sum before is read */
-    room[threadIdx.x] = value;
-    __syncthreads();
-    for (int half = SY_KERNEL_THREADS / 2; half > 0; half /= 2) {
-        if ((int)threadIdx.x < half)
-            room[threadIdx.x] += room[threadIdx.x + half];
-        __syncthreads();
-    }
-    return room[0];
-}
-
 /* ---- convolutions, where cuDNN has nothing ------------------------------------------------------------ */
-
-/* The output position that reads input `in` through window element k; -1: none. */
-__device__ static int64_t reader(const sy_math_conv &c, int d, int64_t in, int64_t k)
-{
-    int64_t at = in + c.pads[d] - k * c.dilations[d];
-    return at < 0 || at % c.strides[d] || at / c.strides[d] >= c.out[d] ? -1 : at / c.strides[d];
-}
 
 /* One element of dx a thread. */
 template <typename T>
@@ -32,24 +10,23 @@ __global__ static void conv_data(const __grid_constant__ sy_math_conv c, const T
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
-    SY_EACH(i, n)
-    {
+    SY_EACH (i, n) {
         int64_t channel = i % c.in_channels, k = i / c.in_channels;
         int64_t i2 = k % c.in[2], i1 = k / c.in[2] % c.in[1], i0 = k / c.in[2] / c.in[1] % c.in[0];
         int64_t sample = k / c.in[2] / c.in[1] / c.in[0], first = channel / ins * outs;
         float sum = 0;
         for (int64_t e = 0; e < area; e++) {
-            int64_t o0 = reader(c, 0, i0, e / c.kernel[2] / c.kernel[1]);
-            int64_t o1 = reader(c, 1, i1, e / c.kernel[2] % c.kernel[1]);
-            int64_t o2 = reader(c, 2, i2, e % c.kernel[2]);
+            int64_t o0 = sy_reader(c, 0, i0, e / c.kernel[2] / c.kernel[1]);
+            int64_t o1 = sy_reader(c, 1, i1, e / c.kernel[2] % c.kernel[1]);
+            int64_t o2 = sy_reader(c, 2, i2, e % c.kernel[2]);
             if (o0 < 0 || o1 < 0 || o2 < 0)
                 continue;
             const T *from =
                 dy + (((sample * c.out[0] + o0) * c.out[1] + o1) * c.out[2] + o2) * c.out_channels +
                 first;
             for (int64_t o = 0; o < outs; o++)
-                sum += sy_wide(from[o]) *
-                       sy_wide(w[((first + o) * area + e) * ins + channel % ins]);
+                sum +=
+                    sy_wide(from[o]) * sy_wide(w[((first + o) * area + e) * ins + channel % ins]);
         }
         dx[i] = sy_store<T>::of(sum);
     }
@@ -57,8 +34,8 @@ __global__ static void conv_data(const __grid_constant__ sy_math_conv c, const T
 
 /* One element of dw a block: [out, kernel..., in / groups]. */
 template <typename T>
-__global__ static void conv_weights(const __grid_constant__ sy_math_conv c, const T *x,
-                                    const T *dy, T *dw, int64_t n)
+__global__ static void conv_weights(const __grid_constant__ sy_math_conv c, const T *x, const T *dy,
+                                    T *dw, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     int64_t area = c.kernel[0] * c.kernel[1] * c.kernel[2];
@@ -81,15 +58,10 @@ __global__ static void conv_weights(const __grid_constant__ sy_math_conv c, cons
             sum += (double)sy_wide(x[at * c.in_channels + channel]) *
                    sy_wide(dy[r * c.out_channels + out]);
         }
-        sum = block_sum(sum);
+        sum = sy_block_fold<sy_add>(sum);
         if (threadIdx.x == 0)
             dw[i] = sy_store<T>::of((float)sum);
     }
-}
-
-static unsigned at_most_blocks(int64_t n)
-{
-    return (unsigned)(n < SY_KERNEL_BLOCKS ? n : SY_KERNEL_BLOCKS);
 }
 
 int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_conv *c, const void *a,
@@ -102,18 +74,32 @@ int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_con
         return 0;
     if (c->direction == SY_MATH_DATA)
         SY_WITH_FLOAT(c->type, T,
-                      conv_data<T><<<sy_blocks(inputs), SY_KERNEL_THREADS, 0, stream>>>(
-                          *c, (const T *)a, (const T *)b, (T *)y, inputs));
+                      return sy_launch(conv_data<T>, sy_blocks(inputs), stream, *c, (const T *)a,
+                                       (const T *)b, (T *)y, inputs));
     else
         SY_WITH_FLOAT(c->type, T,
-                      conv_weights<T><<<at_most_blocks(weights), SY_KERNEL_THREADS, 0, stream>>>(
-                          *c, (const T *)a, (const T *)b, (T *)y, weights));
-    return (int)cudaGetLastError();
+                      return sy_launch(conv_weights<T>, sy_row_blocks(weights), stream, *c,
+                                       (const T *)a, (const T *)b, (T *)y, weights));
 }
 
 /* ---- columns ------------------------------------------------------------------------------------------ */
 
-#define TILE 32 /* columns a block; its 8 rows of threads walk the rows of the block's part */
+#define TILE  32 /* columns a block; its lines of threads walk the rows of the block's part */
+#define LINES (SY_KERNEL_THREADS / TILE)
+
+/* Line 0 gets the sums of all lines, in their order, and true. */
+__device__ static bool add_lines(int lane, int line, double *first, double *second)
+{
+    SY_SHARED(double, room, [2][LINES][TILE]);
+    room[0][line][lane] = *first;
+    room[1][line][lane] = *second;
+    __syncthreads();
+    for (int l = 1; l < LINES && line == 0; l++) {
+        *first += room[0][l][lane];
+        *second += room[1][l][lane];
+    }
+    return line == 0;
+}
 
 /* What one element adds to the two sums. */
 __device__ static void column_terms(const sy_math_columns &c, float a, float x, float mean,
@@ -132,8 +118,7 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
                                     const X *x, const float *moments, double *partial,
                                     int64_t parts)
 {
-    __shared__ double room[2][SY_KERNEL_THREADS / TILE][TILE];
-    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = SY_KERNEL_THREADS / TILE;
+    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = LINES;
     int64_t column = (int64_t)blockIdx.x * TILE + lane, part = blockIdx.y;
     double first = 0, second = 0;
     if (column < c.columns) {
@@ -145,15 +130,8 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
                          norm ? sy_wide(x[r * c.columns + column]) : 0, mean, rate, &first,
                          &second);
     }
-    room[0][line][lane] = first;
-    room[1][line][lane] = second;
-    __syncthreads();
-    if (line != 0 || column >= c.columns)
+    if (!add_lines(lane, line, &first, &second) || column >= c.columns)
         return;
-    for (int l = 1; l < lines; l++) {
-        first += room[0][l][lane];
-        second += room[1][l][lane];
-    }
     partial[part * c.columns + column] = first;
     partial[(parts + part) * c.columns + column] = second;
 }
@@ -162,23 +140,15 @@ __global__ static void column_parts(const __grid_constant__ sy_math_columns c, c
 __global__ static void column_ends(const __grid_constant__ sy_math_columns c, const double *partial,
                                    float *out, int64_t parts)
 {
-    __shared__ double room[2][SY_KERNEL_THREADS / TILE][TILE];
-    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = SY_KERNEL_THREADS / TILE;
+    int lane = threadIdx.x % TILE, line = threadIdx.x / TILE, lines = LINES;
     int64_t column = (int64_t)blockIdx.x * TILE + lane;
     double first = 0, second = 0;
     for (int64_t p = line; column < c.columns && p < parts; p += lines) {
         first += partial[p * c.columns + column];
         second += partial[(parts + p) * c.columns + column];
     }
-    room[0][line][lane] = first;
-    room[1][line][lane] = second;
-    __syncthreads();
-    if (line != 0 || column >= c.columns)
+    if (!add_lines(lane, line, &first, &second) || column >= c.columns)
         return;
-    for (int l = 1; l < lines; l++) {
-        first += room[0][l][lane];
-        second += room[1][l][lane];
-    }
     if (c.kind == SY_COLUMNS_MOMENTS) {
         first /= (double)c.rows;
         second = second / (double)c.rows - first * first;
@@ -203,15 +173,16 @@ int sy_kernel_columns(struct CUstream_st *stream, const struct sy_math_columns *
     if (parts < 1 || tiles > 0x7fffffff)
         return c->rows == 0 ? 0 : (int)cudaErrorInvalidValue;
     parts = parts < 65535 ? parts : 65535;
-    SY_WITH_FLOAT(c->a_type, A,
-                  SY_WITH_FLOAT(c->x_type, X,
-                                column_parts<A, X><<<dim3((unsigned)tiles, (unsigned)parts),
-                                                     SY_KERNEL_THREADS, 0, stream>>>(
-                                    *c, (const A *)a, (const X *)x, (const float *)moments,
-                                    (double *)scratch, parts)));
-    column_ends<<<(unsigned)tiles, SY_KERNEL_THREADS, 0, stream>>>(
-        *c, (const double *)scratch, (float *)out, parts);
-    return (int)cudaGetLastError();
+    int error = 0;
+    SY_WITH_FLOAT(
+        c->a_type, A,
+        SY_WITH_FLOAT(c->x_type, X,
+                      error = sy_launch(column_parts<A, X>, dim3((unsigned)tiles, (unsigned)parts),
+                                        stream, *c, (const A *)a, (const X *)x,
+                                        (const float *)moments, (double *)scratch, parts)));
+    return error ? error
+                 : sy_launch(column_ends, (unsigned)tiles, stream, *c, (const double *)scratch,
+                             (float *)out, parts);
 }
 
 template <typename A, typename X>
@@ -220,10 +191,9 @@ __global__ static void norm_gradient(const __grid_constant__ sy_math_columns c, 
                                      const float *scale, X *dx, int64_t n)
 {
     float share = 1 / (float)c.rows;
-    SY_EACH(i, n)
-    {
-        int64_t column = n < SY_KERNEL_WIDE ? (int64_t)((uint32_t)i % (uint32_t)c.columns)
-                                            : i % c.columns;
+    SY_EACH (i, n) {
+        int64_t column =
+            n < SY_KERNEL_WIDE ? (int64_t)((uint32_t)i % (uint32_t)c.columns) : i % c.columns;
         float rate = 1 / sqrtf(moments[c.columns + column] + c.epsilon);
         float unit = (sy_wide(x[i]) - moments[column]) * rate;
         dx[i] = sy_store<X>::of(
@@ -242,10 +212,9 @@ int sy_kernel_norm_gradient(struct CUstream_st *stream, const struct sy_math_col
     SY_WITH_FLOAT(
         c->a_type, A,
         SY_WITH_FLOAT(c->x_type, X,
-                      norm_gradient<A, X><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                          *c, (const A *)dy, (const X *)x, (const float *)moments,
-                          (const float *)sums, (const float *)scale, (X *)dx, n)));
-    return (int)cudaGetLastError();
+                      return sy_launch(norm_gradient<A, X>, sy_blocks(n), stream, *c, (const A *)dy,
+                                       (const X *)x, (const float *)moments, (const float *)sums,
+                                       (const float *)scale, (X *)dx, n)));
 }
 
 /* ---- pools -------------------------------------------------------------------------------------------- */
@@ -258,13 +227,8 @@ struct pool_window {
 __device__ static pool_window window_at(const sy_math_pool &p, const int64_t *o)
 {
     pool_window w;
-    for (int d = 0; d < 3; d++) {
-        int64_t start = o[d] * p.strides[d] - p.pads[d], room = p.in[d] - start;
-        int64_t most = room <= 0 ? 0 : (room + p.dilations[d] - 1) / p.dilations[d];
-        w.start[d] = start;
-        w.first[d] = start < 0 ? (-start + p.dilations[d] - 1) / p.dilations[d] : 0;
-        w.end[d] = most < p.kernel[d] ? most : p.kernel[d];
-    }
+    for (int d = 0; d < 3; d++)
+        w.start[d] = sy_clip_window(p, d, o[d], &w.first[d], &w.end[d]);
     return w;
 }
 
@@ -294,8 +258,8 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const T *x, const
 
 /* What output `o` gives to input `in`, one of its window. */
 template <typename T>
-__device__ static float pool_share(const sy_math_pool &p, const T *x, const T *dy,
-                                   const int64_t *o, const int64_t *in)
+__device__ static float pool_share(const sy_math_pool &p, const T *x, const T *dy, const int64_t *o,
+                                   const int64_t *in)
 {
     pool_window w = window_at(p, o);
     float g =
@@ -308,21 +272,13 @@ __device__ static float pool_share(const sy_math_pool &p, const T *x, const T *d
     return g / (float)n;
 }
 
-/* The outputs whose windows have `in` in dimension d: o = (in + pad - k dilation) / stride for window elements k. */
-__device__ static int64_t pool_reader(const sy_math_pool &p, int d, int64_t in, int64_t k)
-{
-    int64_t at = in + p.pads[d] - k * p.dilations[d];
-    return at < 0 || at % p.strides[d] || at / p.strides[d] >= p.out[d] ? -1 : at / p.strides[d];
-}
-
 template <typename T>
 __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, const T *x,
                                      const T *dy, T *dx, int64_t n)
 {
     bool last = p.in_strides[1] == 1 && p.channels > 1;
     int64_t area = p.in[0] * p.in[1] * p.in[2];
-    SY_EACH(i, n)
-    {
+    SY_EACH (i, n) {
         int64_t channel = last ? i % p.channels : i / area % p.channels;
         int64_t k = last ? i / p.channels % area : i % area, sample = i / p.channels / area;
         int64_t in[3] = {k / p.in[2] / p.in[1], k / p.in[2] % p.in[1], k % p.in[2]}, o[3];
@@ -330,13 +286,13 @@ __global__ static void pool_gradient(const __grid_constant__ sy_math_pool p, con
         const T *g = dy + sample * p.out_strides[0] + channel * p.out_strides[1];
         float sum = 0;
         for (int64_t a = 0; a < p.kernel[0]; a++) {
-            if ((o[0] = pool_reader(p, 0, in[0], a)) < 0)
+            if ((o[0] = sy_reader(p, 0, in[0], a)) < 0)
                 continue;
             for (int64_t b = 0; b < p.kernel[1]; b++) {
-                if ((o[1] = pool_reader(p, 1, in[1], b)) < 0)
+                if ((o[1] = sy_reader(p, 1, in[1], b)) < 0)
                     continue;
                 for (int64_t c = 0; c < p.kernel[2]; c++)
-                    if ((o[2] = pool_reader(p, 2, in[2], c)) >= 0)
+                    if ((o[2] = sy_reader(p, 2, in[2], c)) >= 0)
                         sum += pool_share(p, x + from, g, o, in);
             }
         }
@@ -352,9 +308,8 @@ int sy_kernel_pool_gradient(struct CUstream_st *stream, const struct sy_math_poo
     if (n == 0)
         return 0;
     SY_WITH_FLOAT(p->type, T,
-                  pool_gradient<T><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-                      *p, (const T *)x, (const T *)dy, (T *)dx, n));
-    return (int)cudaGetLastError();
+                  return sy_launch(pool_gradient<T>, sy_blocks(n), stream, *p, (const T *)x,
+                                   (const T *)dy, (T *)dx, n));
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------- */
@@ -372,7 +327,7 @@ __global__ static void cross_entropy(const __grid_constant__ sy_math_loss l, con
         double top = sy_block_fold<sy_larger>(largest), sum = 0;
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS)
             sum += exp((double)from[i] - top);
-        sum = block_sum(sum);
+        sum = sy_block_fold<sy_add>(sum);
         for (int64_t i = threadIdx.x; i < l.columns; i += SY_KERNEL_THREADS) {
             double d = exp((double)from[i] - top) / sum - (i == label ? 1.0 : 0.0);
             diff[row * l.columns + i] = label < 0 ? 0.0f : (float)(d / (double)l.counted);
@@ -405,7 +360,7 @@ __global__ static void element_losses(const __grid_constant__ sy_math_loss l, co
                        : d * d;
             diff[at] = (float)(slope / all);
         }
-        sum = block_sum(sum);
+        sum = sy_block_fold<sy_add>(sum);
         if (threadIdx.x == 0)
             losses[row] = sum;
     }
@@ -416,7 +371,7 @@ __global__ static void sum_of_rows(const double *losses, int64_t rows, double di
     double sum = 0;
     for (int64_t i = threadIdx.x; i < rows; i += SY_KERNEL_THREADS)
         sum += losses[i];
-    sum = block_sum(sum);
+    sum = sy_block_fold<sy_add>(sum);
     if (threadIdx.x == 0)
         *out = (float)(sum / divisor);
 }
@@ -427,16 +382,18 @@ int sy_kernel_loss(struct CUstream_st *stream, const struct sy_math_loss *l, con
     bool classes = l->kind == sy_math_loss::SY_MATH_CLASSES;
     if (l->rows * l->columns == 0)
         return 0;
+    int error;
     if (classes)
-        cross_entropy<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
-            *l, (const float *)x, (const int32_t *)wanted, (float *)diff, (double *)scratch);
+        error = sy_launch(cross_entropy, sy_row_blocks(l->rows), stream, *l, (const float *)x,
+                          (const int32_t *)wanted, (float *)diff, (double *)scratch);
     else
-        element_losses<<<at_most_blocks(l->rows), SY_KERNEL_THREADS, 0, stream>>>(
-            *l, (const float *)x, (const float *)wanted, (float *)diff, (double *)scratch);
-    sum_of_rows<<<1, SY_KERNEL_THREADS, 0, stream>>>(
-        (const double *)scratch, l->rows,
-        classes ? (double)l->counted : (double)l->rows * (double)l->columns, (float *)out);
-    return (int)cudaGetLastError();
+        error = sy_launch(element_losses, sy_row_blocks(l->rows), stream, *l, (const float *)x,
+                          (const float *)wanted, (float *)diff, (double *)scratch);
+    if (error)
+        return error;
+    return sy_launch(sum_of_rows, 1, stream, (const double *)scratch, l->rows,
+                     classes ? (double)l->counted : (double)l->rows * (double)l->columns,
+                     (float *)out);
 }
 
 /* ---- optimizers --------------------------------------------------------------------------------------- */
@@ -453,9 +410,9 @@ __device__ static bool gradient_scale(const sy_math_update &u, const double *nor
 __global__ static void follow_kernel(const __grid_constant__ sy_math_update u, float *w,
                                      const float *g)
 {
-    SY_EACH(i, u.n)
-    w[i] =
-        u.kind == sy_math_update::SY_UPDATE_SUM ? w[i] + g[i] : u.momentum * w[i] + u.rest1 * g[i];
+    SY_EACH (i, u.n)
+        w[i] = u.kind == sy_math_update::SY_UPDATE_SUM ? w[i] + g[i]
+                                                       : u.momentum * w[i] + u.rest1 * g[i];
 }
 
 __global__ static void update_kernel(const __grid_constant__ sy_math_update u, float *w,
@@ -464,8 +421,7 @@ __global__ static void update_kernel(const __grid_constant__ sy_math_update u, f
     float scale;
     if (!gradient_scale(u, norm_square, &scale))
         return;
-    SY_EACH(i, u.n)
-    {
+    SY_EACH (i, u.n) {
         float d = g[i] * scale + u.decay * w[i];
         switch (u.kind) {
         case sy_math_update::SY_UPDATE_SGD:
@@ -493,10 +449,8 @@ int sy_kernel_update(struct CUstream_st *stream, const struct sy_math_update *u,
     if (u->n == 0)
         return 0;
     if (u->kind == sy_math_update::SY_UPDATE_STATISTIC || u->kind == sy_math_update::SY_UPDATE_SUM)
-        follow_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(*u, (float *)w,
-                                                                         (const float *)g);
+        return sy_launch(follow_kernel, sy_blocks(u->n), stream, *u, (float *)w, (const float *)g);
     else
-        update_kernel<<<sy_blocks(u->n), SY_KERNEL_THREADS, 0, stream>>>(
-            *u, (float *)w, (const float *)g, (float *)m, (float *)v, (const double *)norm_square);
-    return (int)cudaGetLastError();
+        return sy_launch(update_kernel, sy_blocks(u->n), stream, *u, (float *)w, (const float *)g,
+                         (float *)m, (float *)v, (const double *)norm_square);
 }

@@ -3,40 +3,20 @@
 #include "workers/cuda/kernels_train_ops.h"
 #include "workers/train_philox.h"
 
-/* The tree of sy_block_fold, in double. */
-__device__ static double block_sum(double value)
-{
-    __shared__ double room[SY_KERNEL_THREADS];
-    __syncthreads(); /* the sum before is read */
-    room[threadIdx.x] = value;
-    __syncthreads();
-    for (int half = SY_KERNEL_THREADS / 2; half > 0; half /= 2) {
-        if ((int)threadIdx.x < half)
-            room[threadIdx.x] += room[threadIdx.x + half];
-        __syncthreads();
-    }
-    return room[0];
-}
-
-static unsigned at_most_blocks(int64_t n)
-{
-    return (unsigned)(n < SY_KERNEL_BLOCKS ? n : SY_KERNEL_BLOCKS);
-}
-
 /* ---- elements ----------------------------------------------------------------------------------------- */
 
 __global__ static void curve_kernel(const __grid_constant__ sy_math_curve c, const float *x,
                                     float *y)
 {
-    SY_EACH(i, c.n)
-    y[i] = sy_curve_of(&c.of, x[i]);
+    SY_EACH (i, c.n)
+        y[i] = sy_curve_of(&c.of, x[i]);
 }
 
 __global__ static void curve_slopes(const __grid_constant__ sy_math_curve c, const float *x,
                                     const float *y, const float *dy, float *dx)
 {
-    SY_EACH(i, c.n)
-    dx[i] = dy[i] * sy_curve_slope(&c.of, x[i], y[i]);
+    SY_EACH (i, c.n)
+        dx[i] = dy[i] * sy_curve_slope(&c.of, x[i], y[i]);
 }
 
 int sy_kernel_curve(struct CUstream_st *stream, const struct sy_math_curve *c, const void *x,
@@ -44,9 +24,7 @@ int sy_kernel_curve(struct CUstream_st *stream, const struct sy_math_curve *c, c
 {
     if (c->n == 0)
         return 0;
-    curve_kernel<<<sy_blocks(c->n), SY_KERNEL_THREADS, 0, stream>>>(*c, (const float *)x,
-                                                                    (float *)y);
-    return (int)cudaGetLastError();
+    return sy_launch(curve_kernel, sy_blocks(c->n), stream, *c, (const float *)x, (float *)y);
 }
 
 int sy_kernel_curve_gradient(struct CUstream_st *stream, const struct sy_math_curve *c,
@@ -54,9 +32,8 @@ int sy_kernel_curve_gradient(struct CUstream_st *stream, const struct sy_math_cu
 {
     if (c->n == 0)
         return 0;
-    curve_slopes<<<sy_blocks(c->n), SY_KERNEL_THREADS, 0, stream>>>(
-        *c, (const float *)x, (const float *)y, (const float *)dy, (float *)dx);
-    return (int)cudaGetLastError();
+    return sy_launch(curve_slopes, sy_blocks(c->n), stream, *c, (const float *)x, (const float *)y,
+                     (const float *)dy, (float *)dx);
 }
 
 /* dy NULL: the result; else dy times the slope in operand `which`. I: 32 bits where they do. */
@@ -66,8 +43,7 @@ __global__ static void pair_kernel(const __grid_constant__ sy_math_pair p, int w
                                    int64_t n)
 {
     const int64_t *strides[2] = {p.a_strides, p.b_strides};
-    SY_EACH(i, n)
-    {
+    SY_EACH (i, n) {
         int64_t at[2];
         sy_offsets<I, 2>((I)i, p.rank, p.dims, strides, at);
         float x = a[at[0]], y = b[at[1]];
@@ -82,20 +58,18 @@ int sy_kernel_pair(struct CUstream_st *stream, const struct sy_math_pair *p, int
     if (n == 0)
         return 0;
     if (n < SY_KERNEL_WIDE)
-        pair_kernel<uint32_t><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            *p, which, (const float *)a, (const float *)b, (const float *)dy, (float *)to, n);
+        return sy_launch(pair_kernel<uint32_t>, sy_blocks(n), stream, *p, which, (const float *)a,
+                         (const float *)b, (const float *)dy, (float *)to, n);
     else
-        pair_kernel<uint64_t><<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-            *p, which, (const float *)a, (const float *)b, (const float *)dy, (float *)to, n);
-    return (int)cudaGetLastError();
+        return sy_launch(pair_kernel<uint64_t>, sy_blocks(n), stream, *p, which, (const float *)a,
+                         (const float *)b, (const float *)dy, (float *)to, n);
 }
 
 __global__ static void compare_kernel(const __grid_constant__ sy_math_pair p, const float *a,
                                       const float *b, uint8_t *y, int64_t n)
 {
     const int64_t *strides[2] = {p.a_strides, p.b_strides};
-    SY_EACH(i, n)
-    {
+    SY_EACH (i, n) {
         int64_t at[2];
         sy_offsets<uint64_t, 2>((uint64_t)i, p.rank, p.dims, strides, at);
         y[i] = sy_pair_holds(p.op, a[at[0]], b[at[1]]);
@@ -108,16 +82,16 @@ int sy_kernel_compare(struct CUstream_st *stream, const struct sy_math_pair *p, 
     int64_t n = sy_elements(p->rank, p->dims);
     if (n == 0)
         return 0;
-    compare_kernel<<<sy_blocks(n), SY_KERNEL_THREADS, 0, stream>>>(
-        *p, (const float *)a, (const float *)b, (uint8_t *)y, n);
-    return (int)cudaGetLastError();
+    return sy_launch(compare_kernel, sy_blocks(n), stream, *p, (const float *)a, (const float *)b,
+                     (uint8_t *)y, n);
 }
 
 __global__ static void drop_kernel(const __grid_constant__ sy_math_drop d, uint32_t limit,
                                    float scale, const float *x, float *y)
 {
-    SY_EACH(i, d.n)
-    y[i] = sy_philox_element(d.seed, d.batch, d.node, (uint64_t)i) < limit ? 0.0f : x[i] * scale;
+    SY_EACH (i, d.n)
+        y[i] =
+            sy_philox_element(d.seed, d.batch, d.node, (uint64_t)i) < limit ? 0.0f : x[i] * scale;
 }
 
 int sy_kernel_drop(struct CUstream_st *stream, const struct sy_math_drop *d, const void *x, void *y)
@@ -125,9 +99,8 @@ int sy_kernel_drop(struct CUstream_st *stream, const struct sy_math_drop *d, con
     uint32_t limit = (uint32_t)((double)d->ratio * 4294967296.0);
     if (d->n == 0)
         return 0;
-    drop_kernel<<<sy_blocks(d->n), SY_KERNEL_THREADS, 0, stream>>>(
-        *d, limit, 1.0f / (1.0f - d->ratio), (const float *)x, (float *)y);
-    return (int)cudaGetLastError();
+    return sy_launch(drop_kernel, sy_blocks(d->n), stream, *d, limit, 1.0f / (1.0f - d->ratio),
+                     (const float *)x, (float *)y);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
@@ -157,9 +130,8 @@ int sy_kernel_softmax_gradient(struct CUstream_st *stream, const struct sy_math_
     int64_t lines = s->outer * s->inner;
     if (lines * s->extent == 0)
         return 0;
-    softmax_slopes<<<at_most_blocks(lines), SY_KERNEL_THREADS, 0, stream>>>(
-        *s, (const float *)y, (const float *)dy, (float *)dx, lines);
-    return (int)cudaGetLastError();
+    return sy_launch(softmax_slopes, sy_row_blocks(lines), stream, *s, (const float *)y,
+                     (const float *)dy, (float *)dx, lines);
 }
 
 /* A row a block. */
@@ -187,9 +159,8 @@ int sy_kernel_row_moments(struct CUstream_st *stream, const struct sy_math_rows 
 {
     if (r->rows * r->columns == 0)
         return 0;
-    row_moments<<<at_most_blocks(r->rows), SY_KERNEL_THREADS, 0, stream>>>(
-        *r, (const float *)x, (float *)mean, (float *)rate);
-    return (int)cudaGetLastError();
+    return sy_launch(row_moments, sy_row_blocks(r->rows), stream, *r, (const float *)x,
+                     (float *)mean, (float *)rate);
 }
 
 /* dx = rate (g - mean of g - unit * mean of (g unit)), unit = (x - mean) rate. dx may be g: each thread reads its own elements first. */
@@ -216,10 +187,8 @@ int sy_kernel_row_gradient(struct CUstream_st *stream, const struct sy_math_rows
 {
     if (r->rows * r->columns == 0)
         return 0;
-    row_slopes<<<at_most_blocks(r->rows), SY_KERNEL_THREADS, 0, stream>>>(
-        *r, (const float *)x, (const float *)g, (const float *)mean, (const float *)rate,
-        (float *)dx);
-    return (int)cudaGetLastError();
+    return sy_launch(row_slopes, sy_row_blocks(r->rows), stream, *r, (const float *)x,
+                     (const float *)g, (const float *)mean, (const float *)rate, (float *)dx);
 }
 
 /* ---- embeddings --------------------------------------------------------------------------------------- */
@@ -230,12 +199,6 @@ __device__ static int64_t row_of(const sy_math_gather &g, const void *indices, i
     int64_t index = g.wide ? ((const int64_t *)indices)[k] : ((const int32_t *)indices)[k];
     index += index < 0 ? g.extent : 0;
     return index < 0 || index >= g.extent ? -1 : index;
-}
-
-__global__ static void clear_kernel(float *to, int64_t n)
-{
-    SY_EACH(i, n)
-    to[i] = 0;
 }
 
 /* A block an index: the first that names a row adds up all that do, in their order; the others do nothing. With n indices that is n * n
@@ -267,11 +230,11 @@ int sy_kernel_scatter(struct CUstream_st *stream, const struct sy_math_gather *g
     int64_t inner = g->inner_bytes / (int64_t)sizeof(float), all = g->outer * g->extent * inner;
     if (all == 0)
         return 0;
-    clear_kernel<<<sy_blocks(all), SY_KERNEL_THREADS, 0, stream>>>((float *)to, all);
-    if (g->n_indices > 0)
-        scatter_kernel<<<at_most_blocks(g->n_indices), SY_KERNEL_THREADS, 0, stream>>>(
-            *g, (const float *)dy, indices, (float *)to, inner);
-    return (int)cudaGetLastError();
+    int error = sy_kernel_fill(stream, to, all, 0);
+    if (error || g->n_indices == 0)
+        return error;
+    return sy_launch(scatter_kernel, sy_row_blocks(g->n_indices), stream, *g, (const float *)dy,
+                     indices, (float *)to, inner);
 }
 
 /* ---- reductions --------------------------------------------------------------------------------------- */
@@ -279,15 +242,14 @@ int sy_kernel_scatter(struct CUstream_st *stream, const struct sy_math_gather *g
 /* A result a thread. */
 __global__ static void fold_kernel(const __grid_constant__ sy_fold f, const float *x, float *y)
 {
-    SY_EACH(o, f.n_out)
-    y[o] = sy_fold_of(&f, x + sy_fold_offset(o, f.n_kept, f.kept, f.kept_strides));
+    SY_EACH (o, f.n_out)
+        y[o] = sy_fold_of(&f, x + sy_fold_offset(o, f.n_kept, f.kept, f.kept_strides));
 }
 
 __global__ static void fold_slopes(const __grid_constant__ sy_fold f, const float *x,
                                    const float *y, const float *dy, float *dx)
 {
-    SY_EACH(o, f.n_out)
-    {
+    SY_EACH (o, f.n_out) {
         int64_t at = sy_fold_offset(o, f.n_kept, f.kept, f.kept_strides);
         sy_fold_back(&f, x + at, y[o], dy[o], dx + at);
     }
@@ -297,9 +259,7 @@ int sy_kernel_fold(struct CUstream_st *stream, const struct sy_fold *f, const vo
 {
     if (f->n_out == 0)
         return 0;
-    fold_kernel<<<sy_blocks(f->n_out), SY_KERNEL_THREADS, 0, stream>>>(*f, (const float *)x,
-                                                                       (float *)y);
-    return (int)cudaGetLastError();
+    return sy_launch(fold_kernel, sy_blocks(f->n_out), stream, *f, (const float *)x, (float *)y);
 }
 
 int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *f, const void *x,
@@ -307,9 +267,8 @@ int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *f,
 {
     if (f->n_out == 0)
         return 0;
-    fold_slopes<<<sy_blocks(f->n_out), SY_KERNEL_THREADS, 0, stream>>>(
-        *f, (const float *)x, (const float *)y, (const float *)dy, (float *)dx);
-    return (int)cudaGetLastError();
+    return sy_launch(fold_slopes, sy_blocks(f->n_out), stream, *f, (const float *)x,
+                     (const float *)y, (const float *)dy, (float *)dx);
 }
 
 /* ---- the gradient's norm ------------------------------------------------------------------------------ */
@@ -319,9 +278,9 @@ int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *f,
 __global__ static void square_parts(const float *x, int64_t n, double *parts)
 {
     double sum = 0;
-    SY_EACH(i, n)
-    sum += (double)x[i] * x[i];
-    sum = block_sum(sum);
+    SY_EACH (i, n)
+        sum += (double)x[i] * x[i];
+    sum = sy_block_fold<sy_add>(sum);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -331,7 +290,7 @@ __global__ static void square_end(const double *parts, int n, bool adds, double 
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += SY_KERNEL_THREADS)
         sum += parts[i];
-    sum = block_sum(sum);
+    sum = sy_block_fold<sy_add>(sum);
     if (threadIdx.x == 0)
         *out = adds ? *out + sum : sum;
 }
@@ -343,8 +302,8 @@ int sy_kernel_square_sum(struct CUstream_st *stream, int64_t n, const void *x, b
     blocks = blocks < NORM_BLOCKS ? blocks : NORM_BLOCKS;
     if (n == 0)
         return 0;
-    square_parts<<<blocks, SY_KERNEL_THREADS, 0, stream>>>((const float *)x, n, (double *)scratch);
-    square_end<<<1, SY_KERNEL_THREADS, 0, stream>>>((const double *)scratch, (int)blocks, adds,
-                                                    (double *)out);
-    return (int)cudaGetLastError();
+    int error = sy_launch(square_parts, blocks, stream, (const float *)x, n, (double *)scratch);
+    return error ? error
+                 : sy_launch(square_end, 1, stream, (const double *)scratch, (int)blocks, adds,
+                             (double *)out);
 }

@@ -1,4 +1,4 @@
-/* The table of device mathematics on CUDA: opening, memory, our kernels, graphs; and the plugin's symbol. */
+/* The table of device mathematics on CUDA: opening, memory, graphs; and the plugin's symbol. */
 #include "workers/cuda/math_cuda.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_trainer.h"
 #include "workers/cuda/host_ops.h"
-#include "workers/cuda/kernels.h"
+#include "workers/cuda/kernel_ops.h"
 #include "workers/cuda/math_internal.h"
 
 #define N_TIMED 3
@@ -67,6 +67,16 @@ int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *ca
              answer == CUBLAS_STATUS_INTERNAL_ERROR)
         status = SY_EDEVICE;
     return library_failed(math, status, call, cublasLtGetStatusString(answer));
+}
+
+struct CUstream_st *sy_math_kernel_stream(struct sy_math *math)
+{
+    return math->stream;
+}
+
+uint64_t sy_math_kernel_scratch(void)
+{
+    return SY_MATH_SCRATCH_BYTES;
 }
 
 int sy_math_kernel_check(struct sy_math *math, int error, const char *name)
@@ -264,122 +274,7 @@ static void host_drop(struct sy_math *math, void *memory)
         (void)cudaFreeHost(memory);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------ */
-
-int sy_math_chain_run(struct sy_math *math, const struct sy_math_chain *chain,
-                      const void *const *in, void *out)
-{
-    return sy_math_kernel_check(math, sy_kernel_chain(math->stream, chain, in, out), "elementwise");
-}
-
-static int pool(struct sy_math *math, const struct sy_math_pool *p, const void *x, void *y)
-{
-    return sy_math_kernel_check(math, sy_kernel_pool(math->stream, p, x, y), "pooling");
-}
-
-static int where(struct sy_math *math, const struct sy_math_choice *choice, const void *pick,
-                 const void *a, const void *b, void *out)
-{
-    return sy_math_kernel_check(math, sy_kernel_where(math->stream, choice, pick, a, b, out),
-                                "where");
-}
-
-static int equal(struct sy_math *math, const struct sy_math_choice *choice, const void *a,
-                 const void *b, void *out)
-{
-    return sy_math_kernel_check(math, sy_kernel_equal(math->stream, choice, a, b, out), "equal");
-}
-
-static int move(struct sy_math *math, const struct sy_math_move *m, const void *from, void *to)
-{
-    return sy_math_kernel_check(math, sy_kernel_move(math->stream, m, from, to), "move");
-}
-
-static int fill(struct sy_math *math, void *to, int64_t n, float value)
-{
-    return sy_math_kernel_check(math, sy_kernel_fill(math->stream, to, n, value), "fill");
-}
-
-static int zero(struct sy_math *math, void *to, uint64_t bytes)
-{
-    SY_CUDA(math, cudaMemsetAsync(to, 0, bytes, math->stream));
-    return SY_OK;
-}
-
-static int gather(struct sy_math *math, const struct sy_math_gather *g, const void *from,
-                  const void *indices, void *to, struct sy_math_fault *fault)
-{
-    return sy_math_kernel_check(math, sy_kernel_gather(math->stream, g, from, indices, to, fault),
-                                "gather");
-}
-
-static int cast(struct sy_math *math, enum sy_dtype from_type, enum sy_dtype to_type, int64_t n,
-                const void *from, void *to)
-{
-    return sy_math_kernel_check(math, sy_kernel_cast(math->stream, from_type, to_type, n, from, to),
-                                "cast");
-}
-
-static int softmax(struct sy_math *math, const struct sy_math_softmax *s, const void *x, void *y)
-{
-    return sy_math_kernel_check(math, sy_kernel_softmax(math->stream, s, x, y), "softmax");
-}
-
-static int layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
-                      const void *skip, const void *scale, const void *bias, void *out, void *sum)
-{
-    return sy_math_kernel_check(
-        math, sy_kernel_layer_norm(math->stream, norm, x, skip, scale, bias, out, sum),
-        "layer norm");
-}
-
-static int reduce(struct sy_math *math, const struct sy_math_reduce *r, const void *x, void *y)
-{
-    return sy_math_kernel_check(math, sy_kernel_reduce(math->stream, r, x, y), "reduction");
-}
-
-/* ---- training ----------------------------------------------------------------------------------------- */
-
-static int columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
-                   const void *x, const void *moments, void *out, void *scratch)
-{
-    return sy_math_kernel_check(
-        math,
-        sy_kernel_columns(math->stream, c, a, x, moments, out, scratch, SY_MATH_SCRATCH_BYTES),
-        "column");
-}
-
-static int norm_gradient(struct sy_math *math, const struct sy_math_columns *c, const void *dy,
-                         const void *x, const void *moments, const void *sums, const void *scale,
-                         void *dx)
-{
-    return sy_math_kernel_check(
-        math, sy_kernel_norm_gradient(math->stream, c, dy, x, moments, sums, scale, dx),
-        "batch norm gradient");
-}
-
-static int pool_gradient(struct sy_math *math, const struct sy_math_pool *p, const void *x,
-                         const void *dy, void *dx)
-{
-    return sy_math_kernel_check(math, sy_kernel_pool_gradient(math->stream, p, x, dy, dx),
-                                "pool gradient");
-}
-
-static int loss(struct sy_math *math, const struct sy_math_loss *l, const void *x,
-                const void *wanted, void *diff, void *out, void *scratch)
-{
-    if ((uint64_t)l->rows > SY_MATH_SCRATCH_BYTES / sizeof(double))
-        return sy_error_set(SY_EUNSUPPORTED, "a loss over %lld rows", (long long)l->rows);
-    return sy_math_kernel_check(
-        math, sy_kernel_loss(math->stream, l, x, wanted, diff, out, scratch), "loss");
-}
-
-static int update(struct sy_math *math, const struct sy_math_update *u, void *w, const void *g,
-                  void *m, void *v, const void *norm_square)
-{
-    return sy_math_kernel_check(math, sy_kernel_update(math->stream, u, w, g, m, v, norm_square),
-                                "optimizer");
-}
+/* ---- marks ------------------------------------------------------------------------------------------- */
 
 static int mark(struct sy_math *math, unsigned slot)
 {
@@ -417,6 +312,12 @@ static int synchronize(struct sy_math *math)
 static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes)
 {
     SY_CUDA(math, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, math->stream));
+    return SY_OK;
+}
+
+static int zero(struct sy_math *math, void *to, uint64_t bytes)
+{
+    SY_CUDA(math, cudaMemsetAsync(to, 0, bytes, math->stream));
     return SY_OK;
 }
 
@@ -490,24 +391,8 @@ const struct sy_math_ops sy_cuda_math = {
     .use_choices = use_choices,
     .conv = sy_math_conv_run,
     .matmul = sy_math_matmul_run,
-    .pool = pool,
-    .chain = sy_math_chain_run,
-    .where = where,
-    .equal = equal,
-    .move = move,
-    .fill = fill,
     .zero = zero,
-    .gather = gather,
-    .cast = cast,
-    .softmax = softmax,
-    .layer_norm = layer_norm,
-    .reduce = reduce,
-    .train = &sy_cuda_math_train,
-    .columns = columns,
-    .norm_gradient = norm_gradient,
-    .pool_gradient = pool_gradient,
-    .loss = loss,
-    .update = update,
+    SY_KERNEL_OPS,
     .mark = mark,
     .wait_mark = wait_mark,
     .synchronize = synchronize,

@@ -8,6 +8,7 @@
 
 #include "workers/cuda/choices.h"
 #include "workers/cuda/device_math.h"
+#include "workers/cuda/kernel_ops.h"
 
 /* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
 #define SY_MATH_SCRATCH_BYTES (32ull << 20)
@@ -65,8 +66,6 @@ struct sy_math_plan {
 int sy_math_cuda_check(struct sy_math *math, cudaError_t error, const char *call);
 int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call);
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call);
-/* Of a kernel of our own, CUDA's number. */
-int sy_math_kernel_check(struct sy_math *math, int error, const char *name);
 /* What a library that tried something and went on has left as CUDA's last error: the next kernel of our own would be taken for what
  * failed. An error that sticks comes again. */
 static inline void sy_math_forget_errors(void)
@@ -94,9 +93,6 @@ void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
 /* What one run(arg) takes on the device, which is idle before; a first run is not counted. */
 int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms);
 
-int sy_math_chain_run(struct sy_math *math, const struct sy_math_chain *chain,
-                      const void *const *in, void *out);
-
 /* ---- math_cudnn.c ---- */
 int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
                       struct sy_math_plan **out);
@@ -123,9 +119,6 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *plan);
 /* The plan's direction, without bias, residual, activation. */
 int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
                       void *result, void *scratch);
-
-/* ---- math_train.c ---- */
-extern const struct sy_math_train_ops sy_cuda_math_train;
 
 /* ---- math_cublas.c ---- */
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,

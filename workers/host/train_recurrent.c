@@ -1,24 +1,12 @@
 /* LSTM, GRU and RNN in the plan: values, steps and their pieces. What the steps do is in train_recurrent_forward.c and _backward.c. */
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/train_recurrent.h"
+#include "workers/recurrence.h"
 
 double sy_tr_recurrent_piece_flops = 100e6; /* a few milliseconds on one core */
-
-static bool has_default_curves(const struct sy_node *node)
-{
-    static const char *const lists[] = {"sigmoid,tanh,tanh", "sigmoid,tanh", "tanh"};
-    const struct sy_attr *attr = sy_node_attr(node, "activations");
-    const char *list = lists[node->op == SY_OP_LSTM ? 0 : node->op == SY_OP_GRU ? 1 : 2];
-    if (!attr || !attr->s || !*attr->s)
-        return true;
-    size_t n = strlen(list);
-    return strncasecmp(attr->s, list, n) == 0 &&
-           (!attr->s[n] || (attr->s[n] == ',' && strcasecmp(attr->s + n + 1, list) == 0));
-}
 
 static int input_of(const struct sy_node *node, int i)
 {
@@ -32,26 +20,26 @@ static int output_of(const struct sy_node *node, int i)
 
 static int describe(const struct sy_trainer *t, const struct sy_node *node, struct cell *c)
 {
-    int64_t x[SY_MAX_RANK], r[SY_MAX_RANK];
-    const struct sy_attr *way = sy_node_attr(node, "direction");
-    int rank = sy_tr_dims(t, node->inputs[0], x);
-    SY_TRY(rank);
-    SY_TRY(sy_tr_dims(t, node->inputs[2], r));
-    if (rank != 3 || sy_node_int(node, "layout", 0) || sy_node_attr(node, "clip") ||
-        sy_node_int(node, "input_forget", 0) || input_of(node, 7) >= 0 || !has_default_curves(node))
-        return sy_tr_refuse(node, "layout 1, clip, input_forget, peepholes, or activations other "
-                                  "than the usual ones");
+    int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
+    struct sy_recurrence of;
+    int ranks[3] = {sy_tr_dims(t, node->inputs[0], x), sy_tr_dims(t, node->inputs[1], w),
+                    sy_tr_dims(t, node->inputs[2], r)};
+    for (int i = 0; i < 3; i++)
+        SY_TRY(ranks[i]);
+    if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
+        return sy_tr_refuse(node, "other than three dimensions");
+    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    if (why)
+        return sy_tr_refuse(node, why);
     *c = (struct cell){.op = node->op,
-                       .steps = x[0],
-                       .batch = x[1],
-                       .input = x[2],
-                       .hidden = r[2],
-                       .gates = node->op == SY_OP_LSTM  ? 4
-                                : node->op == SY_OP_GRU ? 3
-                                                        : 1,
-                       .directions = r[0],
-                       .is_reverse = way && way->s && !strcmp(way->s, "reverse"),
-                       .resets_late = sy_node_int(node, "linear_before_reset", 0) != 0};
+                       .steps = of.steps,
+                       .batch = of.batch,
+                       .input = of.input,
+                       .hidden = of.hidden,
+                       .gates = of.gates,
+                       .directions = of.directions,
+                       .is_reverse = of.is_reverse,
+                       .resets_late = of.resets_late};
     double of_step =
         2.0 * (double)(c->batch * c->gates * c->hidden) * (double)(c->input + c->hidden);
     c->piece_steps =

@@ -1,8 +1,8 @@
-/* Linked to the engine's tests, makes them those of the CUDA engine on the fake mathematics. */
+/* Linked to the engine's tests, makes them those of the CUDA engine, its kernels on the CPU. */
 #include <stdlib.h>
 
 #include "tests/engine_rig.h"
-#include "tests/fake_math.h"
+#include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/cuda_trainer.h"
 #include "workers/cuda/host_ops.h"

@@ -1,4 +1,5 @@
-/* The CUDA engine's table of mathematics as loops over host memory, by definition and nothing clever.
+/* The CUDA engine's table of mathematics without a GPU: our kernels themselves, run on the CPU (cpu_launch.h), and what cuBLASLt and
+ * CUDA do as loops over host memory. Convolutions are those of our own kernel.
  *
  * What is enqueued is only noted; fake_math_synchronize does it. Device pointers are host pointers with a mark that makes following
  * them a fault: the engine must not. Host pointers have none, and the table's calls insist on either. */
