@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MAX_FOLDED = 1 << 20, MAX_INPUTS = 16 };
+enum { MAX_FOLDED = 1 << 20, MAX_COMPUTED = 1 << 24, MAX_INPUTS = 16 };
 
 /* What a fold reads and makes. */
 struct fold {
@@ -194,12 +194,17 @@ static int fold_size(struct sy_infer *in, const struct sy_node *node)
 
 /* ---- on constants ----------------------------------------------------------------------------- */
 
+/* Much is worked out only where it becomes no larger: whole numbers that are weights stay what they are. */
 static bool is_for_floats(const struct fold *f)
 {
-    for (int i = 0; i < f->n; i++)
+    int64_t bytes = f->out.n * (int64_t)sy_dtype_bytes(f->out_dtype), most = 0;
+    for (int i = 0; i < f->n; i++) {
         if (f->dtypes[i] == SY_DTYPE_F16 || f->dtypes[i] == SY_DTYPE_BF16)
             return false;
-    return f->out_dtype != SY_DTYPE_F16 && f->out_dtype != SY_DTYPE_BF16 && f->out.n <= MAX_FOLDED;
+        most = SY_MAX(most, f->inputs[i].n * (int64_t)sy_dtype_bytes(f->dtypes[i]));
+    }
+    return f->out_dtype != SY_DTYPE_F16 && f->out_dtype != SY_DTYPE_BF16 &&
+           (f->out.n <= MAX_FOLDED || (f->out.n <= MAX_COMPUTED && bytes <= most));
 }
 
 static bool same_type(const struct fold *f)

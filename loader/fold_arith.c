@@ -68,7 +68,11 @@ static bool is_elementwise(enum sy_op op)
                                      SY_OP_NOT,     SY_OP_AND,
                                      SY_OP_OR,      SY_OP_XOR,
                                      SY_OP_GREATER, SY_OP_GREATER_OR_EQUAL,
-                                     SY_OP_LESS,    SY_OP_LESS_OR_EQUAL};
+                                     SY_OP_LESS,    SY_OP_LESS_OR_EQUAL,
+                                     SY_OP_SIN,     SY_OP_COS,
+                                     SY_OP_TANH,    SY_OP_SIGMOID,
+                                     SY_OP_ERF,     SY_OP_SIGN,
+                                     SY_OP_RELU};
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
         if (ops[i] == op)
             return true;
@@ -191,18 +195,6 @@ static int two_dims(const struct sy_node *node, const struct sy_block *inputs,
     return status;
 }
 
-/* The product or sum of a list, as exporters count elements. */
-static int fold_list(const struct sy_node *node, const struct sy_block *x, struct sy_dim *to)
-{
-    *to = (struct sy_dim){node->op == SY_OP_REDUCE_PROD, 0};
-    for (int64_t i = 0; i < x->n; i++) {
-        struct sy_dim dim;
-        memcpy(&dim, x->data + (size_t)i * sizeof dim, sizeof dim);
-        SY_TRY(node->op == SY_OP_REDUCE_PROD ? sy_dim_mul(*to, dim, to) : sy_dim_add(*to, dim, to));
-    }
-    return SY_OK;
-}
-
 static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs,
                        const struct sy_block *out, int64_t i, struct sy_dim *to)
 {
@@ -233,11 +225,8 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
 int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
                  const struct sy_block *out, struct sy_dim *to)
 {
-    bool reduces = node->op == SY_OP_REDUCE_PROD || node->op == SY_OP_REDUCE_SUM;
-    if (reduces && inputs[0].rank == 1 && out->n == 1 && node->n_inputs == 1)
-        return fold_list(node, &inputs[0], to);
     if (node->op != SY_OP_RANGE && !is_elementwise(node->op))
-        return SY_EUNSUPPORTED;
+        return sy_fold_whole_dims(node, &inputs[0], out, to);
     for (int64_t i = 0; i < out->n; i++)
         SY_TRY(one_of_dims(node, inputs, out, i, &to[i]));
     return SY_OK;
@@ -245,7 +234,7 @@ int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
 
 /* ---- floats ----------------------------------------------------------------------------------- */
 
-static double load_double(enum sy_dtype dtype, const void *from)
+double sy_load_double(enum sy_dtype dtype, const void *from)
 {
     float f32;
     double f64;
@@ -269,7 +258,7 @@ static int64_t to_integer(double value)
     return value < 9.2e18 ? (int64_t)value : INT64_MAX;
 }
 
-static void store_double(enum sy_dtype dtype, double value, void *to)
+void sy_store_double(enum sy_dtype dtype, double value, void *to)
 {
     float f32 = (float)value;
     if (dtype == SY_DTYPE_F32)
@@ -300,6 +289,47 @@ static int compare(enum sy_op op, double a, double b, double *y)
     }
 }
 
+static int curve(enum sy_op op, double x, double *y)
+{
+    switch (op) {
+    case SY_OP_SIN:
+        *y = sin(x);
+        return SY_OK;
+    case SY_OP_COS:
+        *y = cos(x);
+        return SY_OK;
+    case SY_OP_TANH:
+        *y = tanh(x);
+        return SY_OK;
+    case SY_OP_SIGMOID:
+        *y = 1 / (1 + exp(-x));
+        return SY_OK;
+    case SY_OP_ERF:
+        *y = erf(x);
+        return SY_OK;
+    case SY_OP_SIGN:
+        *y = isnan(x) ? x : (x > 0) - (x < 0);
+        return SY_OK;
+    case SY_OP_RELU:
+        *y = x < 0 ? 0 : x;
+        return SY_OK;
+    default:
+        return SY_EUNSUPPORTED;
+    }
+}
+
+static int least_or_most(enum sy_op op, int n, const double *x, double *y)
+{
+    *y = x[0];
+    for (int i = 1; i < n; i++) {
+        if (isnan(x[i]) || isnan(*y))
+            *y = NAN;
+        else if ((x[i] < *y) == (op == SY_OP_MIN))
+            *y = x[i];
+    }
+    return SY_OK;
+}
+
 /* In double, rounded once to the tensor's type: for + - * / sqrt that is the type's own result. */
 static int compute(enum sy_op op, int n, const double *x, double *y)
 {
@@ -320,6 +350,9 @@ static int compute(enum sy_op op, int n, const double *x, double *y)
     case SY_OP_POW:
         *y = pow(a, b);
         return SY_OK;
+    case SY_OP_MIN:
+    case SY_OP_MAX:
+        return least_or_most(op, n, x, y);
     case SY_OP_EQUAL:
         *y = a == b;
         return SY_OK;
@@ -357,7 +390,7 @@ static int compute(enum sy_op op, int n, const double *x, double *y)
         *y = nearbyint(a);
         return SY_OK;
     default:
-        return compare(op, a, b, y);
+        return curve(op, a, y) == SY_OK ? SY_OK : compare(op, a, b, y);
     }
 }
 
@@ -366,16 +399,20 @@ int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs,
                    unsigned char *to)
 {
     double x[3] = {0}, y;
-    if (!is_elementwise(node->op) || node->n_inputs < 1 || node->n_inputs > 3)
+    if (node->op == SY_OP_BATCH_NORM)
+        return sy_fold_batch_norm(node, inputs, dtypes, out, to);
+    if (!is_elementwise(node->op))
+        return sy_fold_whole(node, &inputs[0], dtypes[0], out, to);
+    if (node->n_inputs < 1 || node->n_inputs > 3)
         return SY_EUNSUPPORTED;
     for (int64_t i = 0; i < out->n; i++) {
         for (int k = 0; k < node->n_inputs; k++) {
             int64_t from = sy_block_offset(out, i, &inputs[k]);
-            x[k] =
-                load_double(dtypes[k], inputs[k].data + (size_t)from * sy_dtype_bytes(dtypes[k]));
+            x[k] = sy_load_double(dtypes[k],
+                                  inputs[k].data + (size_t)from * sy_dtype_bytes(dtypes[k]));
         }
         SY_TRY(compute(node->op, node->n_inputs, x, &y));
-        store_double(dtype, y, to + (size_t)i * sy_dtype_bytes(dtype));
+        sy_store_double(dtype, y, to + (size_t)i * sy_dtype_bytes(dtype));
     }
     return SY_OK;
 }

@@ -92,7 +92,7 @@ static bool has_constant_weights(const struct sy_fuse *f, const struct sy_node *
 static int fold_batch_norm(struct sy_fuse *f, struct sy_node *bn)
 {
     struct sy_node *conv = sy_fuse_inner(f, bn->inputs[0], SY_OP_CONV);
-    if (!conv || !is_plain(conv))
+    if (!conv || !is_plain(conv) || sy_node_int(bn, "training_mode", 0) != 0)
         return SY_OK;
     int64_t channels = sy_fuse_tensor(f, conv->outputs[0])->shape.dims[1].fixed;
     if (channels < 1 || !has_constant_weights(f, conv, channels))

@@ -142,7 +142,19 @@ int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
 int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs,
                    const enum sy_dtype *dtypes, const struct sy_block *out, enum sy_dtype dtype,
                    unsigned char *to);
+/* Reductions, ArgMax and NonZero (fold_reduce.c), of numbers linear in N and of constants; EUNSUPPORTED: not one of them. */
+int sy_fold_whole_dims(const struct sy_node *node, const struct sy_block *x,
+                       const struct sy_block *out, struct sy_dim *to);
+int sy_fold_whole(const struct sy_node *node, const struct sy_block *x, enum sy_dtype dtype,
+                  const struct sy_block *out, unsigned char *to);
+/* BatchNormalization with training_mode: by the mean and variance of x itself. */
+int sy_fold_batch_norm(const struct sy_node *node, const struct sy_block *inputs,
+                       const enum sy_dtype *dtypes, const struct sy_block *out, unsigned char *to);
+/* How many elements of a constant are not zero. EUNSUPPORTED: it is none. */
+int sy_fold_count_set(const struct sy_tensor *t, int64_t *n);
 /* One element of a constant. */
+double sy_load_double(enum sy_dtype dtype, const void *from);
+void sy_store_double(enum sy_dtype dtype, double value, void *to);
 bool sy_dtype_is_integer(enum sy_dtype dtype);
 int64_t sy_load_integer(enum sy_dtype dtype, const void *from);
 void sy_store_integer(enum sy_dtype dtype, int64_t value, void *to);

@@ -108,9 +108,15 @@ int sy_rule_unique(struct sy_infer *in, struct sy_node *node)
 int sy_rule_non_zero(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
+    int64_t n;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     if (in->is_bound)
         return bound_list(in, node, SY_DTYPE_I64, &x->shape, x->shape.rank);
+    if (!in->for_training && sy_fold_count_set(x, &n) == SY_OK) {
+        struct sy_shape shape = {.rank = 2, .dims = {{x->shape.rank, 0}, {n, 0}}};
+        sy_infer_set(in, node, 0, SY_DTYPE_I64, &shape);
+        return SY_OK;
+    }
     return declared_outputs(in, node, SY_DTYPE_I64);
 }
 

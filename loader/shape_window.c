@@ -237,21 +237,39 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* Of a node that takes the batch's own mean and variance: outputs 1 and 2, if somebody reads them. */
+static int running_outputs(struct sy_infer *in, struct sy_node *node)
+{
+    bool any = false;
+    SY_TRY(sy_infer_keep_outputs(in, node, 3));
+    for (int i = 1; i < node->n_outputs; i++) {
+        const struct sy_tensor *from;
+        if (node->outputs[i] < 0)
+            continue;
+        SY_TRY(sy_infer_need(in, node, i + 2, &from));
+        struct sy_shape shape = from->shape;
+        sy_infer_set(in, node, i, from->dtype, &shape);
+        any = any || in->uses[node->outputs[i]] > 0;
+    }
+    return any ? SY_OK : sy_infer_keep_outputs(in, node, 1);
+}
+
 int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *parameter;
+    bool by_batch = sy_node_int(node, "training_mode", 0) != 0 && !in->for_training;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    if ((sy_node_int(node, "training_mode", 0) != 0 && !in->for_training) ||
-        sy_node_int(node, "spatial", 1) != 1)
-        return sy_infer_fail(node, SY_EUNSUPPORTED,
-                             "training mode or spatial=0; export the model for inference");
+    if (sy_node_int(node, "spatial", 1) != 1)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "spatial=0; export the model for inference");
     for (int i = 1; i < 5; i++) {
         SY_TRY(sy_infer_need(in, node, i, &parameter));
         if (x->shape.rank < 2 || parameter->shape.rank != 1 ||
             !sy_dim_equal(parameter->shape.dims[0], x->shape.dims[1]))
             return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the channels", i);
     }
-    if (in->for_training)
+    if (in->for_training || !by_batch)
         SY_TRY(sy_infer_keep_outputs(in, node, 1));
+    else
+        SY_TRY(running_outputs(in, node));
     return sy_rule_same(in, node);
 }

@@ -296,10 +296,54 @@ static void layer_norm(struct naive_graph *net, const struct sy_node *node)
     }
 }
 
+/* The mean of channel c over all images, of x or of its squared distance from `from`. */
+static double channel_mean(const struct naive_graph *net, int x, int64_t c, double from,
+                           bool square)
+{
+    int64_t count = 0;
+    double sum = 0;
+    for (int64_t k = 0; k < naive_graph_elements(net, x); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, x, k, index);
+        double d = net->values[x][k] - from;
+        sum += index[1] == c ? (square ? d * d : d) : 0;
+        count += index[1] == c;
+    }
+    return sum / (double)count;
+}
+
+/* training_mode: by the batch's own mean and variance; outputs 1 and 2 are the running ones. */
+static void batch_norm_by_batch(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0];
+    double keep = sy_node_float(node, "momentum", 0.9f);
+    double *const *v = net->values;
+    for (int64_t c = 0; c < naive_dim(net, x, 1); c++) {
+        double mean = channel_mean(net, x, c, 0, false), var = channel_mean(net, x, c, mean, true);
+        for (int64_t k = 0; k < naive_graph_elements(net, x); k++) {
+            int64_t index[SY_MAX_RANK];
+            naive_unravel(net, x, k, index);
+            if (index[1] == c)
+                v[node->outputs[0]][k] = (v[x][k] - mean) /
+                                             sqrt(var + sy_node_float(node, "epsilon", 1e-5f)) *
+                                             v[node->inputs[1]][c] +
+                                         v[node->inputs[2]][c];
+        }
+        if (node->n_outputs > 1)
+            v[node->outputs[1]][c] = v[node->inputs[3]][c] * keep + mean * (1 - keep);
+        if (node->n_outputs > 2)
+            v[node->outputs[2]][c] = v[node->inputs[4]][c] * keep + var * (1 - keep);
+    }
+}
+
 static void batch_norm(struct naive_graph *net, const struct sy_node *node)
 {
     int out = node->outputs[0];
     double *const *v = net->values;
+    if (sy_node_int(node, "training_mode", 0) != 0) {
+        batch_norm_by_batch(net, node);
+        return;
+    }
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
@@ -438,6 +482,8 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_LOG_SOFTMAX, softmax},
                  {SY_OP_LAYER_NORM, layer_norm},
                  {SY_OP_BATCH_NORM, batch_norm},
+                 {SY_OP_CONV_TRANSPOSE, naive_conv_transpose},
+                 {SY_OP_ROI_ALIGN, naive_roi_align},
                  {SY_OP_REDUCE_MEAN, reduce},
                  {SY_OP_REDUCE_SUM, reduce},
                  {SY_OP_TRANSPOSE, transpose},

@@ -29,5 +29,7 @@ void naive_unravel(const struct naive_graph *net, int tensor, int64_t k, int64_t
 int64_t naive_ravel(const struct naive_graph *net, int tensor, const int64_t *index);
 void naive_conv(struct naive_graph *net, const struct sy_node *node);
 void naive_pool(struct naive_graph *net, const struct sy_node *node);
+void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node);
+void naive_roi_align(struct naive_graph *net, const struct sy_node *node);
 
 #endif

@@ -1,6 +1,7 @@
 /* Convolution and pooling of one to three spatial dimensions, by definition. */
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "tests/naive_ops.h"
 
@@ -98,5 +99,87 @@ void naive_pool(struct naive_graph *net, const struct sy_node *node)
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
         net->values[out][k] = pool_at(net, node, index);
+    }
+}
+
+/* Each input is added to its window of the result. */
+void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], w = node->inputs[1], y = node->outputs[0];
+    int rank = net->graph->tensors[x].shape.rank;
+    int64_t outs = naive_dim(net, w, 1), taps = 1;
+    int64_t per_group = naive_dim(net, x, 1) / sy_node_int(node, "group", 1);
+    bool has_bias = node->n_inputs > 2 && node->inputs[2] >= 0;
+    for (int d = 2; d < rank; d++)
+        taps *= naive_dim(net, w, d);
+    for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, y, k, index);
+        net->values[y][k] = has_bias ? net->values[node->inputs[2]][index[1]] : 0;
+    }
+    for (int64_t k = 0; k < naive_graph_elements(net, x) * outs * taps; k++) {
+        int64_t from[SY_MAX_RANK], to[SY_MAX_RANK], tap = k % taps, left = tap;
+        naive_unravel(net, x, k / taps / outs, from);
+        int64_t out = k / taps % outs;
+        bool inside = true;
+        to[0] = from[0];
+        to[1] = from[1] / per_group * outs + out;
+        for (int d = rank - 1; d >= 2; d--) {
+            to[d] = from[d] * naive_attr_at(node, "strides", d - 2, 1) -
+                    naive_attr_at(node, "pads", d - 2, 0) +
+                    left % naive_dim(net, w, d) * naive_attr_at(node, "dilations", d - 2, 1);
+            left /= naive_dim(net, w, d);
+            inside = inside && to[d] >= 0 && to[d] < naive_dim(net, y, d);
+        }
+        if (inside)
+            net->values[y][naive_ravel(net, y, to)] +=
+                net->values[x][k / taps / outs] *
+                net->values[w][(from[1] * outs + out) * taps + tap];
+    }
+}
+
+/* Between the four pixels around a point; 0 further than 1 outside. */
+static double pixel_between(const struct naive_graph *net, int x, int64_t image, int64_t channel,
+                            double row, double column)
+{
+    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3);
+    double sum = 0;
+    if (row < -1 || row > (double)height || column < -1 || column > (double)width)
+        return 0;
+    row = fmin(fmax(row, 0), (double)(height - 1));
+    column = fmin(fmax(column, 0), (double)(width - 1));
+    for (int64_t r = (int64_t)row; r < height && r <= (int64_t)row + 1; r++)
+        for (int64_t c = (int64_t)column; c < width && c <= (int64_t)column + 1; c++)
+            sum += fmax(0, 1 - fabs(row - (double)r)) * fmax(0, 1 - fabs(column - (double)c)) *
+                   net->values[x][naive_ravel(net, x, (int64_t[]){image, channel, r, c})];
+    return sum;
+}
+
+/* The mean of sampling_ratio x sampling_ratio points a bin, or of as many as it is pixels high and wide. */
+void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], y = node->outputs[0];
+    double scale = sy_node_float(node, "spatial_scale", 1);
+    bool half = strcmp(sy_node_attr(node, "coordinate_transformation_mode")->s, "half_pixel") == 0;
+    int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
+    for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
+        int64_t at[SY_MAX_RANK], each[2];
+        double start[2], size[2], sum = 0;
+        naive_unravel(net, y, k, at);
+        for (int d = 0; d < 2; d++) { /* corners are x, y */
+            const double *corner = net->values[node->inputs[1]] + at[0] * 4 + 1 - d;
+            start[d] = corner[0] * scale - (half ? 0.5 : 0);
+            size[d] = (corner[2] - corner[0]) * scale;
+            size[d] = (half ? size[d] : fmax(size[d], 1)) / (double)naive_dim(net, y, 2 + d);
+            each[d] = ratio > 0 ? ratio : (int64_t)fmax(ceil(size[d]), 1);
+        }
+        for (int64_t i = 0; i < each[0] * each[1]; i++)
+            sum += pixel_between(
+                net, x, (int64_t)net->values[node->inputs[2]][at[0]], at[1],
+                start[0] +
+                    ((double)at[2] + ((double)(i / each[1]) + 0.5) / (double)each[0]) * size[0],
+                start[1] +
+                    ((double)at[3] + ((double)(i % each[1]) + 0.5) / (double)each[1]) * size[1]);
+        net->values[y][k] = sum / (double)(each[0] * each[1]);
     }
 }

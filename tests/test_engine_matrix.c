@@ -292,6 +292,28 @@ static void test_batch_norm(void **state)
     }
 }
 
+/* Mean and variance of what is normalised, as standardised weights are exported. */
+static void test_batch_norm_by_batch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        int64_t dims[6];
+        int rank = random_dims(2, 5, dims);
+        struct sy_graph *g = gb_new("BatchNormalization with training_mode");
+        int x = gb_input(g, rank, dims);
+        int inputs[5] = {x, gb_constant(g, "scale", 1, &dims[1], &seed, 0.5, 2),
+                         gb_constant(g, "shift", 1, &dims[1], &seed, -1, 1),
+                         gb_constant(g, "mean", 1, &dims[1], &seed, -1, 1),
+                         gb_constant(g, "variance", 1, &dims[1], &seed, 0.2, 2)};
+        int y = gb_node(g, SY_OP_BATCH_NORM, 5, inputs, rank, dims);
+        gb_output(g, y);
+        gb_float(g, "epsilon", 1e-2f);
+        gb_float(g, "momentum", 0.25f);
+        gb_int(g, "training_mode", 1);
+        check(g, i & 1);
+    }
+}
+
 static void test_reductions(void **state)
 {
     (void)state;
@@ -357,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_batch_norm_by_batch),
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_refused),
     };

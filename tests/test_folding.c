@@ -14,6 +14,7 @@
 #include "loader/graph_infer.h"
 #include "onnx.pb-c.h"
 #include "runtime/base/status.h"
+#include "tests/graph_builder.h"
 
 static Onnx__TensorProto *load_tensor(const char *suite_folder, const char *name, const char *file)
 {
@@ -128,8 +129,47 @@ static void test_folded_values(void **state)
     assert_true(n >= 60);
 }
 
+/* Weights that are standardised by a BatchNormalization with training_mode, as normalizer-free networks are exported. */
+static void test_standardised_weights(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 3, EACH = 7 };
+    static const int64_t dims[] = {1, CHANNELS, EACH};
+    static const float eps = 1e-4f;
+    uint64_t seed = 3;
+    struct sy_graph *g = gb_new("standardised");
+    int w = gb_constant(g, "w", 3, dims, &seed, -1, 1),
+        scale = gb_constant(g, "scale", 1, &dims[1], &seed, 0.5, 2),
+        shift = gb_constant(g, "shift", 1, &dims[1], &seed, -1, 1);
+    int y = gb_node(g, SY_OP_BATCH_NORM, 5, (int[]){w, scale, shift, shift, scale}, 3, dims);
+    g->nodes[0].opset = 15;
+    gb_int(g, "training_mode", 1);
+    gb_float(g, "epsilon", eps);
+    gb_output(g, y);
+    float *x = g->tensors[w].data, want[CHANNELS][EACH];
+    for (int c = 0; c < CHANNELS; c++) {
+        double mean = 0, var = 0;
+        for (int i = 0; i < EACH; i++)
+            mean += (double)x[c * EACH + i] / EACH;
+        for (int i = 0; i < EACH; i++)
+            var += ((double)x[c * EACH + i] - mean) * ((double)x[c * EACH + i] - mean) / EACH;
+        for (int i = 0; i < EACH; i++)
+            want[c][i] = (float)(((double)x[c * EACH + i] - mean) / sqrt(var + (double)eps) *
+                                     (double)((float *)g->tensors[scale].data)[c] +
+                                 (double)((float *)g->tensors[shift].data)[c]);
+    }
+    assert_int_equal(sy_graph_infer(g), SY_OK);
+    const struct sy_tensor *got = known_output(g);
+    assert_non_null(got);
+    assert_int_equal(got->data_bytes, sizeof want);
+    for (int i = 0; i < CHANNELS * EACH; i++)
+        assert_true(fabsf(((float *)got->data)[i] - want[i / EACH][i % EACH]) < 1e-5f);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_folded_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_folded_values),
+                                       cmocka_unit_test(test_standardised_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,8 @@ static int build_batch_norm(struct sy_program *p)
     const struct sy_cuda_value x = p->values[values[0]];
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || x.rank < 2)
         return sy_cuda_unsupported(node, "only float32 of two dimensions and more");
+    if (sy_node_int(node, "training_mode", 0) != 0)
+        return sy_cuda_unsupported(node, "the batch's own mean and variance (training_mode)");
     for (int i = 1; i < 5; i++) {
         int value;
         SY_TRY(sy_cuda_input_plain(p, i, &value));

@@ -175,11 +175,51 @@ static int check_group_norm(const struct sy_call *call)
     return check_same(call);
 }
 
+/* Of channel c, over all images: mean and variance (of all, not n - 1). */
+static void channel_moments(const struct sy_array *x, int64_t c, int64_t inner, double *mean,
+                            double *variance)
+{
+    int64_t images = x->dims[0], n = images * inner;
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += sy_get(x, (i / inner * x->dims[1] + c) * inner + i % inner);
+    *mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        double d = sy_get(x, (i / inner * x->dims[1] + c) * inner + i % inner) - *mean;
+        square += d * d;
+    }
+    *variance = square / (double)n;
+}
+
+/* training_mode: the batch's own mean and variance, whose running ones are outputs 1 and 2. */
+static void norm_channel_by_batch(const struct sy_call *call, int64_t c, int64_t inner)
+{
+    const struct sy_array *x = &call->in[0];
+    double epsilon = (double)sy_node_float(call->node, "epsilon", 1e-5f),
+           keep = (double)sy_node_float(call->node, "momentum", 0.9f), now[2];
+    channel_moments(x, c, inner, &now[0], &now[1]);
+    double scale = sy_get(&call->in[1], c) / sqrt(now[1] + epsilon),
+           shift = sy_get(&call->in[2], c);
+    for (int64_t i = 0; i < x->dims[0] * inner; i++) {
+        int64_t at = (i / inner * x->dims[1] + c) * inner + i % inner;
+        sy_put(&call->out[0], at, (sy_get(x, at) - now[0]) * scale + shift);
+    }
+    for (int i = 0; i < 2; i++)
+        if (sy_call_out(call, i + 1))
+            sy_put(&call->out[i + 1], c, sy_get(&call->in[i + 3], c) * keep + now[i] * (1 - keep));
+}
+
 static int run_batch_norm(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0];
     int64_t inner = sy_array_extent(x, 2, x->rank);
     double epsilon = (double)sy_node_float(call->node, "epsilon", 1e-5f);
+    if (sy_node_int(call->node, "training_mode", 0) != 0) {
+#pragma omp parallel for schedule(static) if (x->n > 16384)
+        for (int64_t c = 0; c < x->dims[1]; c++)
+            norm_channel_by_batch(call, c, inner);
+        return SY_OK;
+    }
     for (int64_t i = 0; i < x->n; i++) {
         int64_t c = i / inner % x->dims[1];
         double value =
@@ -195,6 +235,9 @@ static int check_batch_norm(const struct sy_call *call)
         if (call->n_in != 5 || !sy_call_in(call, i) || call->in[0].rank < 2 ||
             call->in[i].n != call->in[0].dims[1])
             return sy_kernel_refuse(call, "a parameter that does not fit the channels");
+    for (int i = 1; i < call->n_out; i++)
+        if (sy_call_out(call, i) && call->out[i].n != call->in[0].dims[1])
+            return sy_kernel_refuse(call, "a result that does not fit the channels");
     return check_same(call);
 }
 

@@ -112,7 +112,8 @@ static int build_batch_norm(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     int values[6];
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
+        sy_node_int(node, "training_mode", 0) != 0)
         return sy_program_add_kernel(p);
     for (int i = 0; i < 5; i++)
         SY_TRY(sy_program_input_plain(p, i, &values[i]));
