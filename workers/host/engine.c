@@ -13,7 +13,7 @@
 static const struct sy_host_op *const tables[] = {
     sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
     sy_host_ops_norm,    sy_host_ops_movement, sy_host_ops_recurrent, sy_host_ops_quantize,
-    sy_host_ops_control, sy_host_ops_at_run,   sy_host_ops_attention};
+    sy_host_ops_control, sy_host_ops_at_run,   sy_host_ops_attention, sy_host_ops_deconv};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
 

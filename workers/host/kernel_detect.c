@@ -1,4 +1,4 @@
-/* Boxes, regions and grids: NonMaxSuppression, RoiAlign, GridSample. */
+/* Boxes and grids: NonMaxSuppression, GridSample. */
 #include <stdlib.h>
 
 #include "runtime/base/status.h"
@@ -132,96 +132,6 @@ static int check_nms(const struct sy_call *call)
 static int64_t scratch_nms(const struct sy_call *call)
 {
     return (call->in[1].dims[2] + 1) * (int64_t)(sizeof(struct candidate) + sizeof(struct box));
-}
-
-/* ---- RoiAlign ------------------------------------------------------------------------------------- */
-
-/* Between four pixels; 0 outside by more than one, the edge within one. */
-static double bilinear(const struct sy_array *x, int64_t plane, double row, double column)
-{
-    int64_t height = x->dims[2], width = x->dims[3];
-    if (!(row >= -1 && row <= (double)height && column >= -1 && column <= (double)width))
-        return 0;
-    row = fmin(fmax(row, 0), (double)(height - 1));
-    column = fmin(fmax(column, 0), (double)(width - 1));
-    int64_t r = (int64_t)row, c = (int64_t)column;
-    int64_t below = r + 1 < height ? r + 1 : r, right = c + 1 < width ? c + 1 : c;
-    double y = row - (double)r, z = column - (double)c;
-    const int64_t base = plane * height * width;
-    return (1 - y) * ((1 - z) * sy_get(x, base + r * width + c) +
-                      z * sy_get(x, base + r * width + right)) +
-           y * ((1 - z) * sy_get(x, base + below * width + c) +
-                z * sy_get(x, base + below * width + right));
-}
-
-struct region {
-    double top, left, bin_height, bin_width;
-    int64_t rows, columns; /* samples in each bin */
-};
-
-static struct region region_at(const struct sy_call *call, int64_t i)
-{
-    const struct sy_node *node = call->node;
-    const struct sy_attr *mode = sy_node_attr(node, "coordinate_transformation_mode");
-    bool half = mode && mode->s ? strcmp(mode->s, "half_pixel") == 0 : node->opset >= 16;
-    double scale = (double)sy_node_float(node, "spatial_scale", 1), shift = half ? 0.5 : 0, v[4];
-    for (int k = 0; k < 4; k++)
-        v[k] = sy_get(&call->in[1], i * 4 + k) * scale - shift;
-    double width = v[2] - v[0], height = v[3] - v[1];
-    width = half ? width : fmax(width, 1);
-    height = half ? height : fmax(height, 1);
-    int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
-    struct region r = {
-        v[1],  v[0], height / (double)call->out[0].dims[2], width / (double)call->out[0].dims[3],
-        ratio, ratio};
-    if (ratio <= 0) { /* regions of absurd size get as many samples as the image has pixels */
-        r.rows = (int64_t)fmin(fmax(ceil(r.bin_height), 1), (double)call->in[0].dims[2]);
-        r.columns = (int64_t)fmin(fmax(ceil(r.bin_width), 1), (double)call->in[0].dims[3]);
-    }
-    return r;
-}
-
-static double average_bin(const struct sy_array *x, const struct region *r, int64_t plane,
-                          int64_t row, int64_t column)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < r->rows; i++)
-        for (int64_t k = 0; k < r->columns; k++)
-            sum += bilinear(
-                x, plane,
-                r->top + ((double)row + ((double)i + 0.5) / (double)r->rows) * r->bin_height,
-                r->left + ((double)column + ((double)k + 0.5) / (double)r->columns) * r->bin_width);
-    return sum / (double)(r->rows * r->columns);
-}
-
-static int run_roi_align(const struct sy_call *call)
-{
-    const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t at[SY_MAX_RANK];
-        sy_array_at(y, i, at);
-        int64_t image = sy_get_int(&call->in[2], at[0]);
-        if (image < 0 || image >= x->dims[0])
-            return sy_kernel_fail(call, "image %lld of %lld", (long long)image,
-                                  (long long)x->dims[0]);
-        struct region r = region_at(call, at[0]);
-        sy_put(y, i, average_bin(x, &r, image * x->dims[1] + at[1], at[2], at[3]));
-    }
-    return SY_OK;
-}
-
-static int check_roi_align(const struct sy_call *call)
-{
-    const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    const struct sy_attr *mode = sy_node_attr(call->node, "mode");
-    int64_t ratio = sy_node_int(call->node, "sampling_ratio", 0);
-    if (mode && mode->s && strcmp(mode->s, "avg") != 0)
-        return sy_kernel_refuse(call, "a mode other than avg");
-    if (call->n_in != 3 || x->rank != 4 || y->rank != 4 || call->in[1].n != y->dims[0] * 4 ||
-        call->in[2].n != y->dims[0] || y->dims[1] != x->dims[1] || x->dims[2] < 1 ||
-        x->dims[3] < 1 || ratio > 1024)
-        return sy_kernel_refuse(call, "regions that do not fit");
-    return SY_OK;
 }
 
 /* ---- GridSample ----------------------------------------------------------------------------------- */
@@ -367,10 +277,5 @@ const struct sy_kernel sy_kernels_detect[] = {
      {SY_ANY_FLOAT, SY_AS_FIRST, SY_BIT(I64), SY_ANY_FLOAT},
      check_nms,
      scratch_nms},
-    {SY_OP_ROI_ALIGN,
-     run_roi_align,
-     {SY_ANY_FLOAT, SY_AS_FIRST, SY_ANY_INDEX},
-     check_roi_align,
-     NULL},
     {SY_OP_GRID_SAMPLE, run_grid_sample, {SY_ANY_FLOAT, SY_ANY_FLOAT}, check_grid_sample, NULL},
     {0}};

@@ -94,6 +94,36 @@ static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to
     }
 }
 
+/* Indices as large as the data but along the axis: what an element replaces lies in its own column. */
+static bool has_columns(const struct sy_call *call, int axis)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    bool same = true;
+    for (int d = 0; same && d < x->rank; d++)
+        same = d == axis || x->dims[d] == indices->dims[d];
+    return same;
+}
+
+static int scatter_columns(const struct sy_call *call, int axis, enum reduction how)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
+    int64_t inner = sy_array_extent(x, axis + 1, x->rank), rows = indices->dims[axis],
+            size = x->dims[axis];
+    size_t bytes = sy_dtype_bytes(x->dtype);
+    const uint32_t *from = call->in[2].data;
+    uint32_t *to = y->data;
+    for (int64_t i = 0; i < indices->n; i++) {
+        int64_t index = sy_get_int(indices, i);
+        SY_TRY(check_index(call, &index, size));
+        int64_t k = (i / inner / rows * size + index) * inner + i % inner;
+        if (how == PUT && bytes == sizeof *to)
+            to[k] = from[i];
+        else
+            scatter_one(how, y, k, &call->in[2], i);
+    }
+    return SY_OK;
+}
+
 static int run_scatter_elements(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
@@ -102,6 +132,8 @@ static int run_scatter_elements(const struct sy_call *call)
     enum reduction how = reduction_of(call->node);
     sy_array_strides(y, strides);
     memcpy(y->data, x->data, (size_t)x->n * sy_dtype_bytes(x->dtype));
+    if (has_columns(call, axis))
+        return scatter_columns(call, axis, how);
     for (int64_t i = 0; i < indices->n; i++) {
         int64_t index = sy_get_int(indices, i), to = 0;
         SY_TRY(check_index(call, &index, x->dims[axis]));

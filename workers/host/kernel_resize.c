@@ -1,8 +1,13 @@
-/* Resize: nearest, linear and cubic in any number of dimensions, one result at a time. */
+/* Resize: nearest, linear and cubic in any number of dimensions, by rows of the result. */
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 
-enum { TAPS = 4 };
+enum {
+    TAPS = 4,
+    MOST_SOURCES = 1 << 14, /* TAPS in each dimension but the last */
+    MOST_MIXED = 4096,      /* of a row: its sum fits the stack */
+    PARALLEL_FROM = 16384
+};
 
 struct resize {
     const char *mode, *nearest, *place;
@@ -184,66 +189,177 @@ static int find_taps(const struct resize *r, double x, int64_t n, int64_t *at, d
 
 struct taps {
     int count;
+    bool outside; /* the region of tf_crop_and_resize */
     int64_t at[TAPS];
     double weights[TAPS];
 };
 
-/* Every choice of one tap a dimension, its weights multiplied. */
-static double mix(const struct sy_array *x, const struct taps *taps, const int64_t *strides)
+/* Of every position of the result's dimension d. */
+static void place_taps(const struct resize *r, const struct sy_array *x, const struct sy_array *y,
+                       int d, struct taps *taps)
 {
-    int64_t combinations = 1;
-    double sum = 0;
-    for (int d = 0; d < x->rank; d++)
-        combinations *= taps[d].count;
-    for (int64_t k = 0; k < combinations; k++) {
-        int64_t left = k, offset = 0;
-        double weight = 1;
-        for (int d = 0; d < x->rank; d++) {
-            int64_t i = left % taps[d].count;
-            left /= taps[d].count;
-            weight *= taps[d].weights[i];
-            offset += taps[d].at[i] * strides[d];
-        }
-        if (weight != 0)
-            sum += weight * sy_get(x, offset);
-    }
-    return sum;
-}
-
-/* Fills in the taps of one result; true if it lies outside the region of tf_crop_and_resize. */
-static bool place_taps(const struct resize *r, const struct sy_array *x, const struct sy_array *y,
-                       int64_t i, struct taps *taps)
-{
-    int64_t at[SY_MAX_RANK];
-    bool outside = false;
-    sy_array_at(y, i, at);
-    for (int d = 0; d < x->rank; d++) {
-        bool untouched = x->dims[d] == y->dims[d] && r->scales[d] == 1 &&
-                         strcmp(r->place, "tf_crop_and_resize") != 0;
-        taps[d] = (struct taps){1, {at[d]}, {1}};
+    bool crops = strcmp(r->place, "tf_crop_and_resize") == 0;
+    bool untouched = x->dims[d] == y->dims[d] && r->scales[d] == 1 && !crops;
+    for (int64_t i = 0; i < y->dims[d]; i++) {
+        taps[i] = (struct taps){.count = 1, .at = {i}, .weights = {1}};
         if (untouched)
             continue;
-        double from = place(r, d, at[d], x->dims[d], y->dims[d]);
-        outside = outside || from < 0 || from > (double)(x->dims[d] - 1);
-        taps[d].count = find_taps(r, from, x->dims[d], taps[d].at, taps[d].weights);
+        double from = place(r, d, i, x->dims[d], y->dims[d]);
+        taps[i].outside = crops && (from < 0 || from > (double)(x->dims[d] - 1));
+        int n = find_taps(r, from, x->dims[d], taps[i].at, taps[i].weights);
+        taps[i].count = 0;
+        for (int k = 0; k < n; k++) { /* what weighs nothing is not read: it may be infinite */
+            if (taps[i].weights[k] == 0)
+                continue;
+            taps[i].at[taps[i].count] = taps[i].at[k];
+            taps[i].weights[taps[i].count++] = taps[i].weights[k];
+        }
     }
-    return outside && strcmp(r->place, "tf_crop_and_resize") == 0;
+}
+
+/* A row of the input that counts for a row of the result. */
+struct source {
+    int64_t offset;
+    double weight;
+};
+
+struct resizing {
+    const struct sy_array *x, *y;
+    const struct taps *taps[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK];
+    double fill;
+    bool is_copied; /* along the last dimension: one tap each, that weighs 1 */
+};
+
+/* Every choice of one tap in each dimension but the last, their weights multiplied; -1: the row is outside. */
+static int find_sources(const struct resizing *s, int64_t row, struct source *out)
+{
+    int n = 1, last = s->y->rank - 1;
+    bool outside = false;
+    out[0] = (struct source){0, 1};
+    for (int d = last - 1; d >= 0; d--) {
+        const struct taps *t = &s->taps[d][row % s->y->dims[d]];
+        row /= s->y->dims[d];
+        outside = outside || t->outside;
+        for (int i = t->count - 1; i >= 0; i--)
+            for (int k = 0; k < n; k++)
+                out[i * n + k] = (struct source){out[k].offset + t->at[i] * s->strides[d],
+                                                 out[k].weight * t->weights[i]};
+        n *= t->count;
+    }
+    return outside ? -1 : n;
+}
+
+/* A row of float32. Sources are summed first where that is less work than every pair of a source and a tap. */
+static void mix_floats(const struct resizing *s, const struct source *sources, int n, float *to)
+{
+    const struct taps *taps = s->taps[s->y->rank - 1];
+    const float *from = s->x->data;
+    int64_t width = s->x->dims[s->x->rank - 1], length = s->y->dims[s->y->rank - 1];
+    double mixed[MOST_MIXED];
+    bool sums_first = width <= MOST_MIXED && width <= 2 * length;
+    for (int64_t i = 0; sums_first && i < width; i++) {
+        mixed[i] = 0;
+        for (int k = 0; k < n; k++)
+            mixed[i] += sources[k].weight * (double)from[sources[k].offset + i];
+    }
+    for (int64_t i = 0; i < length; i++) {
+        double sum = 0;
+        for (int t = 0; t < taps[i].count; t++) {
+            double one = 0;
+            for (int k = 0; k < n && !sums_first; k++)
+                one += sources[k].weight * (double)from[sources[k].offset + taps[i].at[t]];
+            sum += taps[i].weights[t] * (sums_first ? mixed[taps[i].at[t]] : one);
+        }
+        to[i] = taps[i].outside ? (float)s->fill : (float)sum;
+    }
+}
+
+/* One tap: its value as it is, even an infinite one times 1. */
+static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
+{
+    const struct taps *taps = s->taps[s->y->rank - 1];
+    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {
+        if (taps[i].outside)
+            sy_put(s->y, first + i, s->fill);
+        else
+            sy_array_copy(s->y, first + i, s->x, offset + taps[i].at[0]);
+    }
+}
+
+static void mix_any(const struct resizing *s, const struct source *sources, int n, int64_t first)
+{
+    const struct taps *taps = s->taps[s->y->rank - 1];
+    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {
+        double sum = 0;
+        for (int k = 0; k < n; k++)
+            for (int t = 0; t < taps[i].count; t++)
+                sum += sources[k].weight * taps[i].weights[t] *
+                       sy_get(s->x, sources[k].offset + taps[i].at[t]);
+        sy_put(s->y, first + i, taps[i].outside ? s->fill : sum);
+    }
+}
+
+static bool copies(const struct resizing *s)
+{
+    const struct taps *taps = s->taps[s->y->rank - 1];
+    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++)
+        if (taps[i].count != 1 || taps[i].weights[0] != 1)
+            return false;
+    return true;
+}
+
+static void resize_row(const struct resizing *s, int64_t row)
+{
+    struct source sources[MOST_SOURCES];
+    int64_t length = s->y->dims[s->y->rank - 1], first = row * length;
+    int n = find_sources(s, row, sources);
+    for (int64_t i = 0; n < 0 && i < length; i++)
+        sy_put(s->y, first + i, s->fill);
+    if (n < 0)
+        return;
+    if (s->is_copied && n == 1 && sources[0].weight == 1)
+        copy_row(s, sources[0].offset, first);
+    else if (s->x->dtype == SY_DTYPE_F32)
+        mix_floats(s, sources, n, (float *)s->y->data + first);
+    else
+        mix_any(s, sources, n, first);
 }
 
 static int run_resize(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    double fill = (double)sy_node_float(call->node, "extrapolation_value", 0);
-    struct taps taps[SY_MAX_RANK];
-    int64_t strides[SY_MAX_RANK];
+    struct resizing s = {
+        .x = x, .y = y, .fill = (double)sy_node_float(call->node, "extrapolation_value", 0)};
+    struct taps *taps = call->scratch;
     struct resize r;
     SY_TRY(read_resize(call, &r));
-    sy_array_strides(x, strides);
-    for (int64_t i = 0; i < y->n; i++) {
-        bool outside = place_taps(&r, x, y, i, taps);
-        sy_put(y, i, outside ? fill : mix(x, taps, strides));
+    sy_array_strides(x, s.strides);
+    for (int d = 0; d < x->rank; d++) {
+        place_taps(&r, x, y, d, taps);
+        s.taps[d] = taps;
+        taps += y->dims[d];
     }
+    if (y->n == 0)
+        return SY_OK;
+    if (y->rank == 0) {
+        sy_array_copy(y, 0, x, 0);
+        return SY_OK;
+    }
+    s.is_copied = copies(&s);
+    int64_t rows = y->n / y->dims[y->rank - 1];
+#pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
+    for (int64_t row = 0; row < rows; row++)
+        resize_row(&s, row);
     return SY_OK;
+}
+
+static int64_t scratch_resize(const struct sy_call *call)
+{
+    int64_t n = 1;
+    for (int d = 0; d < call->out[0].rank; d++)
+        n += call->out[0].dims[d];
+    return n * (int64_t)sizeof(struct taps);
 }
 
 static bool is_one_of(const char *text, const char *const *list)
@@ -278,5 +394,5 @@ const struct sy_kernel sy_kernels_resize[] = {
      run_resize,
      {SY_ANY_NUMBER, SY_ANY_FLOAT, SY_ANY_FLOAT, SY_ANY_INDEX},
      check_resize,
-     NULL},
+     scratch_resize},
     {0}};

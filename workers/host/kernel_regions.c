@@ -1,0 +1,156 @@
+/* RoiAlign: each region by itself, in parallel. */
+#include "runtime/base/status.h"
+#include "workers/host/kernel.h"
+
+enum {
+    MOST_SAMPLES = 512,
+    /* along a side of a region: kept on the stack */ PARALLEL_FROM = 16384
+};
+
+struct region {
+    double top, left, bin_height, bin_width;
+    int64_t rows, columns; /* samples in each bin */
+};
+
+static struct region region_at(const struct sy_call *call, int64_t i)
+{
+    const struct sy_node *node = call->node;
+    const struct sy_attr *mode = sy_node_attr(node, "coordinate_transformation_mode");
+    bool half = mode && mode->s ? strcmp(mode->s, "half_pixel") == 0 : node->opset >= 16;
+    double scale = (double)sy_node_float(node, "spatial_scale", 1), shift = half ? 0.5 : 0, v[4];
+    for (int k = 0; k < 4; k++)
+        v[k] = sy_get(&call->in[1], i * 4 + k) * scale - shift;
+    double width = v[2] - v[0], height = v[3] - v[1];
+    width = half ? width : fmax(width, 1);
+    height = half ? height : fmax(height, 1);
+    int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
+    struct region r = {
+        v[1],  v[0], height / (double)call->out[0].dims[2], width / (double)call->out[0].dims[3],
+        ratio, ratio};
+    if (ratio <= 0) { /* regions of absurd size get as many samples as the image has pixels */
+        r.rows = (int64_t)fmin(fmax(ceil(r.bin_height), 1), (double)call->in[0].dims[2]);
+        r.columns = (int64_t)fmin(fmax(ceil(r.bin_width), 1), (double)call->in[0].dims[3]);
+    }
+    return r;
+}
+
+/* Between two pixels; nothing outside by more than one, the edge within one. */
+struct sample {
+    int64_t low, high;
+    double at_low, at_high;
+};
+
+static struct sample sample_at(double v, int64_t n)
+{
+    if (!(v >= -1 && v <= (double)n))
+        return (struct sample){0, 0, 0, 0};
+    v = fmin(fmax(v, 0), (double)(n - 1));
+    int64_t low = (int64_t)v;
+    double past = v - (double)low;
+    return (struct sample){low, low + 1 < n ? low + 1 : low, 1 - past, past};
+}
+
+/* Sample i of `each` in bin `bin`, from `start`. */
+static double place(double start, double size, int64_t bin, int64_t i, int64_t each)
+{
+    return start + ((double)bin + ((double)i + 0.5) / (double)each) * size;
+}
+
+/* The samples of a row of bins, side by side, as long as there is room for them. */
+static bool place_all(double start, double size, int64_t bins, int64_t each, int64_t n,
+                      struct sample *out)
+{
+    if (bins * each > MOST_SAMPLES)
+        return false;
+    for (int64_t i = 0; i < bins * each; i++)
+        out[i] = sample_at(place(start, size, i / each, i % each, each), n);
+    return true;
+}
+
+static double mix(const struct sy_array *x, int64_t base, const struct sample *row,
+                  const struct sample *column)
+{
+    int64_t low = base + row->low * x->dims[3], high = base + row->high * x->dims[3];
+    if ((row->at_low == 0 && row->at_high == 0) || (column->at_low == 0 && column->at_high == 0))
+        return 0;
+    return row->at_low * (column->at_low * sy_get(x, low + column->low) +
+                          column->at_high * sy_get(x, low + column->high)) +
+           row->at_high * (column->at_low * sy_get(x, high + column->low) +
+                           column->at_high * sy_get(x, high + column->high));
+}
+
+/* rows, columns: of the bin; NULL: there are too many to be kept. */
+static double average_bin(const struct sy_array *x, const struct region *r, int64_t base,
+                          int64_t row, int64_t column, const struct sample *rows,
+                          const struct sample *columns)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < r->rows; i++) {
+        struct sample y =
+            rows ? rows[i] : sample_at(place(r->top, r->bin_height, row, i, r->rows), x->dims[2]);
+        for (int64_t k = 0; k < r->columns; k++) {
+            struct sample z =
+                columns
+                    ? columns[k]
+                    : sample_at(place(r->left, r->bin_width, column, k, r->columns), x->dims[3]);
+            sum += mix(x, base, &y, &z);
+        }
+    }
+    return sum / (double)(r->rows * r->columns);
+}
+
+static void align_region(const struct sy_call *call, int64_t i)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    struct sample rows[MOST_SAMPLES], columns[MOST_SAMPLES];
+    struct region r = region_at(call, i);
+    int64_t image = sy_get_int(&call->in[2], i), height = y->dims[2], width = y->dims[3],
+            at = i * y->dims[1] * height * width;
+    bool keeps_rows = place_all(r.top, r.bin_height, height, r.rows, x->dims[2], rows),
+         keeps_columns = place_all(r.left, r.bin_width, width, r.columns, x->dims[3], columns);
+    for (int64_t c = 0; c < y->dims[1]; c++) {
+        int64_t base = (image * x->dims[1] + c) * x->dims[2] * x->dims[3];
+        for (int64_t row = 0; row < height; row++)
+            for (int64_t column = 0; column < width; column++)
+                sy_put(y, at++,
+                       average_bin(x, &r, base, row, column,
+                                   keeps_rows ? rows + row * r.rows : NULL,
+                                   keeps_columns ? columns + column * r.columns : NULL));
+    }
+}
+
+static int run_roi_align(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    for (int64_t i = 0; i < y->dims[0]; i++) {
+        int64_t image = sy_get_int(&call->in[2], i);
+        if (image < 0 || image >= x->dims[0])
+            return sy_kernel_fail(call, "image %lld of %lld", (long long)image,
+                                  (long long)x->dims[0]);
+    }
+#pragma omp parallel for schedule(dynamic, 4) if (y->n > PARALLEL_FROM)
+    for (int64_t i = 0; i < y->dims[0]; i++)
+        align_region(call, i);
+    return SY_OK;
+}
+
+static int check_roi_align(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    const struct sy_attr *mode = sy_node_attr(call->node, "mode");
+    int64_t ratio = sy_node_int(call->node, "sampling_ratio", 0);
+    if (mode && mode->s && strcmp(mode->s, "avg") != 0)
+        return sy_kernel_refuse(call, "a mode other than avg");
+    if (call->n_in != 3 || x->rank != 4 || y->rank != 4 || call->in[1].n != y->dims[0] * 4 ||
+        call->in[2].n != y->dims[0] || y->dims[1] != x->dims[1] || x->dims[2] < 1 ||
+        x->dims[3] < 1 || ratio > 1024)
+        return sy_kernel_refuse(call, "regions that do not fit");
+    return SY_OK;
+}
+
+const struct sy_kernel sy_kernels_regions[] = {{SY_OP_ROI_ALIGN,
+                                                run_roi_align,
+                                                {SY_ANY_FLOAT, SY_AS_FIRST, SY_ANY_INDEX},
+                                                check_roi_align,
+                                                NULL},
+                                               {0}};
