@@ -300,7 +300,7 @@ void sy_graph_free(struct sy_graph *graph)
         sy_node_finish(&graph->nodes[i]);
     for (int i = 0; i < graph->n_tensors; i++) {
         free(graph->tensors[i].name);
-        if (!graph->borrows_data)
+        if (!graph->borrows_data && !graph->tensors[i].is_borrowed)
             free(graph->tensors[i].data);
     }
     for (int i = 0; i < graph->n_symbols; i++)

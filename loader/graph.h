@@ -352,6 +352,7 @@ struct sy_tensor {
     struct sy_shape shape;
     void *data; /* constant: its elements, owned, plain row-major; NULL otherwise */
     size_t data_bytes;
+    bool is_borrowed;  /* a constant whose data is not the graph's to free */
     bool is_four_bits; /* a constant of the file of 4 bits, here one a byte */
     bool
         is_derived; /* a constant that is no parameter of the file: a Constant node's, or computed at import */

@@ -133,7 +133,8 @@ static void keep_tensors(struct sy_graph *graph, const bool *keep, int *map)
             graph->tensors[kept++] = graph->tensors[t];
         } else {
             free(graph->tensors[t].name);
-            free(graph->tensors[t].data);
+            if (!graph->tensors[t].is_borrowed)
+                free(graph->tensors[t].data);
         }
     }
     graph->n_tensors = kept;

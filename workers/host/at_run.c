@@ -2,6 +2,7 @@
 #include "workers/host/at_run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -21,6 +22,7 @@ struct sy_at_run {
     struct plan *plan;
     struct sy_at_state state;
     struct sy_at_value **outputs;
+    bool *is_param; /* per input */
 };
 
 static struct {
@@ -220,6 +222,19 @@ static int take_results(struct loop *l)
     return SY_OK;
 }
 
+/* Only loops can last: nodes are as many as the model has. */
+static void open_loop(struct sy_at_state *state)
+{
+    if (state->n_open++ == 0)
+        state->open_since = sy_clock_now();
+}
+
+static void close_loop(struct sy_at_state *state)
+{
+    if (--state->n_open == 0)
+        state->open_ns += SY_MIN(sy_clock_now() - state->open_since, SY_AT_RUN_NS - state->open_ns);
+}
+
 static int run_turns(struct loop *l, bool condition)
 {
     for (int64_t turn = 0; condition && (l->trips < 0 || turn < l->trips); turn++) {
@@ -300,8 +315,13 @@ static int run_loop(struct sy_at_state *state, const struct sy_node *node, struc
     if (inputs[0])
         l.trips = SY_MAX(l.trips, 0);
     int status = start_loop(&l, inputs);
+    bool is_open = l.trips < 0 || l.trips > SY_AT_RUN_COUNTED;
+    if (is_open)
+        open_loop(state);
     if (status == SY_OK)
         status = run_turns(&l, condition);
+    if (is_open)
+        close_loop(state);
     if (status == SY_OK)
         status = finish_loop(&l, outputs);
     if (l.given)
@@ -372,8 +392,8 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
         return SY_OK;
     if (on_node.beat)
         on_node.beat(on_node.ctx);
-    if (sy_clock_now() > state->end_ns)
-        return sy_at_fail(node, "the run is not done after %d s",
+    if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
+        return sy_at_fail(node, "its loop is not done after %d s",
                           (int)(SY_AT_RUN_NS / SY_NS_PER_S));
     struct sy_at_value **io = calloc((size_t)(node->n_inputs + node->n_outputs) + 3, sizeof *io);
     if (!io)
@@ -428,14 +448,18 @@ static int run_graph(struct sy_at_state *state, struct plan *p, struct sy_at_val
 
 /* ---- from outside -------------------------------------------------------------------------------- */
 
-int sy_at_run_create(const struct sy_graph *body, struct sy_at_run **out)
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, struct sy_at_run **out)
 {
     struct sy_at_run *run = calloc(1, sizeof *run);
     if (!run)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for what is sized at run");
     run->outputs = calloc((size_t)body->n_outputs + 1, sizeof *run->outputs);
-    int status = run->outputs ? plan_create(body, &run->plan)
-                              : sy_error_set(SY_ENOMEM_HOST, "no memory for outputs");
+    run->is_param = calloc((size_t)body->n_inputs + 1, sizeof *run->is_param);
+    int status = run->outputs && run->is_param
+                     ? plan_create(body, &run->plan)
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for outputs");
+    if (status == SY_OK && is_param)
+        memcpy(run->is_param, is_param, (size_t)body->n_inputs * sizeof *is_param);
     if (status < 0) {
         sy_at_run_destroy(run);
         return status;
@@ -452,6 +476,7 @@ void sy_at_run_destroy(struct sy_at_run *run)
         drop_all(&run->state, run->outputs, run->plan->graph->n_outputs);
     plan_destroy(run->plan);
     free(run->outputs);
+    free(run->is_param);
     free(run);
 }
 
@@ -462,9 +487,11 @@ int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct s
     int status = given ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for inputs");
     drop_all(&run->state, run->outputs, g->n_outputs);
     run->state.n_turns = 0;
-    run->state.end_ns = sy_clock_now() + SY_AT_RUN_NS;
+    run->state.n_open = 0;
+    run->state.open_ns = 0;
     for (int i = 0; status == SY_OK && i < g->n_inputs; i++)
-        status = sy_at_value_borrow(&inputs[i], &given[i]);
+        if ((status = sy_at_value_borrow(&inputs[i], &given[i])) == SY_OK && run->is_param[i])
+            given[i]->param = i + 1;
     if (status == SY_OK)
         status = run_graph(&run->state, run->plan, given, run->outputs);
     for (int i = 0; status == SY_OK && i < g->n_outputs; i++) {

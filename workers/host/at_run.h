@@ -12,18 +12,25 @@
 #include "runtime/base/clock.h"
 #include "workers/host/kernel.h"
 
-#define SY_AT_RUN_BYTES (2ull << 30)
-#define SY_AT_RUN_TURNS (1 << 20) /* of a run's loops together */
+#define SY_AT_RUN_BYTES   (2ull << 30)
+#define SY_AT_RUN_TURNS   (1 << 20) /* of a run's loops together */
+#define SY_AT_RUN_COUNTED (1 << 12) /* a loop of at most so many turns ends by itself */
 #define SY_AT_RUN_NS \
-    (60 * SY_NS_PER_S) /* a run that takes longer is taken for one that does not end */
+    (60 *            \
+     SY_NS_PER_S) /* of a run in loops that only their condition ends: more is taken for a loop that does not end */
+
+#define SY_AT_RUN_PACKED \
+    (1ull                \
+     << 30) /* of weights that nodes keep packed, in a process: the rest is packed in each run */
 
 struct sy_at_run;
 
 /* Called between the nodes of every run of this process from now on: they may take long together. NULL: nothing is. Before the first run. */
 void sy_at_run_on_node(void (*beat)(void *ctx), void *ctx);
 
-/* `body`: of an AtRun node (loader/put_off.h); borrowed. EUNSUPPORTED: an operator that the engine does not have. */
-int sy_at_run_create(const struct sy_graph *body, struct sy_at_run **out);
+/* `body`: of an AtRun node (loader/put_off.h); borrowed. is_param[i]: its input i has the same elements in all runs, so that nodes may keep what they
+ * pack of it; NULL: none has. EUNSUPPORTED: an operator that the engine does not have. */
+int sy_at_run_create(const struct sy_graph *body, const bool *is_param, struct sy_at_run **out);
 void sy_at_run_destroy(struct sy_at_run *run); /* NULL is fine */
 /* inputs: one a body's input, read until the call ends. outputs[i]: filled in; valid until the next run, or destroy. EARG, EUNSUPPORTED name the node. */
 int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct sy_array *outputs);

@@ -8,6 +8,7 @@ struct sy_at_value {
     int refs;
     bool owns, is_constant; /* of the body: known before any run */
     bool is_list;
+    int param; /* from 1: of the run's inputs, that whose elements these are in all runs; 0: none */
     uint64_t bytes; /* that it owns */
     struct sy_array a;
     int n_items; /* of a list */
@@ -16,13 +17,16 @@ struct sy_at_value {
 
 /* What all nodes of a run share. */
 struct sy_at_state {
-    uint64_t bytes;  /* owned by values */
-    int64_t n_turns; /* of all loops */
-    sy_ns end_ns;    /* when it must be done */
+    uint64_t bytes;            /* owned by values */
+    int64_t n_turns;           /* of all loops */
+    int n_open;                /* loops within each other that only their condition ends */
+    sy_ns open_since, open_ns; /* since when the outermost runs; those before it took so long */
 };
 
 /* ---- values: new ones have one reference, the caller's ---- */
 
+/* For free; NULL: there is none. What is large comes in large pages: small ones cost more to make than most nodes to run. */
+void *sy_at_alloc(uint64_t bytes);
 /* Its elements are not set. */
 int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
                     struct sy_at_value **out);

@@ -14,6 +14,7 @@ enum { MOST_DECIDING_BYTES = 1 << 19, MOST_DECIDING_FLOATS = 128 };
 /* What the graph was made for. */
 struct key {
     bool is_there, is_constant;
+    int param; /* it is packed with the node: any other would need another */
     struct sy_array a;
     void *elements; /* NULL: any */
 };
@@ -25,12 +26,35 @@ struct sy_at_node {
     struct sy_body body;
     const void **constants; /* per output: its elements, if import-time folding knows them */
     bool is_empty;          /* no output has elements: nothing to run */
+    uint64_t packed_bytes;  /* of weights, among packed_bytes of all */
 };
+
+/* Kept by all nodes of the process; programs are made and run by one thread at a time. */
+static uint64_t all_packed_bytes;
+
+/* Weights that are worth packing, where the operator packs them. */
+static bool is_packed(const struct sy_node *node, int i, const struct sy_at_value *v)
+{
+    bool packs = node->op == SY_OP_CONV || node->op == SY_OP_CONV_TRANSPOSE ||
+                 node->op == SY_OP_GEMM || node->op == SY_OP_MATMUL || node->op == SY_OP_LSTM ||
+                 node->op == SY_OP_GRU;
+    return packs && i >= 1 && v && v->param > 0 && v->a.dtype == SY_DTYPE_F32 && v->a.n > 0 &&
+           v->a.rank <= 5;
+}
+
+static uint64_t packed_size(const struct sy_node *node, struct sy_at_value *const *inputs)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < node->n_inputs; i++)
+        bytes += is_packed(node, i, inputs[i]) ? sy_at_value_size(inputs[i]) : 0;
+    return bytes;
+}
 
 void sy_at_node_free(struct sy_at_node *m)
 {
     if (!m)
         return;
+    all_packed_bytes -= m->packed_bytes;
     sy_body_finish(&m->body);
     sy_graph_free(m->graph);
     for (int i = 0; i < m->n_keys; i++)
@@ -46,6 +70,8 @@ static bool is_same(const struct key *key, const struct sy_at_value *v)
 {
     if (key->is_there != (v != NULL) || !v)
         return key->is_there == (v != NULL);
+    if (key->param > 0)
+        return key->param == v->param;
     /* The same place may be given a constant in one turn of a loop, and what was computed in the next. */
     if (key->is_constant != v->is_constant || (v->is_constant && key->a.data != v->a.data))
         return false;
@@ -84,7 +110,8 @@ static int set_keys(struct sy_at_node *m, const struct sy_node *node,
             continue;
         key->a = v->a;
         key->is_constant = v->is_constant;
-        if (v->is_constant || !by_value || !may_decide(v))
+        key->param = m->packed_bytes > 0 && is_packed(node, i, v) ? v->param : 0;
+        if (v->is_constant || key->param > 0 || !by_value || !may_decide(v))
             continue;
         SY_TRY(sy_graph_alloc(sy_at_value_size(v) + 1, 1, &key->elements));
         memcpy(key->elements, v->a.data, sy_at_value_size(v));
@@ -110,6 +137,25 @@ static int add_constant(struct sy_graph *graph, const struct sy_array *a, size_t
     if (bytes > 0)
         memcpy(data, a->data, bytes);
     return sy_graph_add_constant(graph, "constant", a->dtype, &shape, data, bytes, out);
+}
+
+/* Read until the node is made ready. */
+static int add_borrowed(struct sy_graph *graph, const struct sy_at_value *v, int *out)
+{
+    struct sy_shape shape = shape_of(&v->a);
+    SY_TRY(sy_graph_add_tensor(graph, "weights", v->a.dtype, &shape, out));
+    struct sy_tensor *t = &graph->tensors[*out];
+    t->is_borrowed = true;
+    t->data = v->a.data;
+    t->data_bytes = sy_at_value_size(v);
+    return SY_OK;
+}
+
+static void give_back(struct sy_graph *graph)
+{
+    for (int t = 0; graph && t < graph->n_tensors; t++)
+        if (graph->tensors[t].is_borrowed)
+            graph->tensors[t].data = NULL;
 }
 
 static int add_input(struct sy_graph *graph, const struct sy_at_value *v, bool by_value, int i,
@@ -143,7 +189,8 @@ static int add_attributes(struct sy_graph *graph, const struct sy_graph *from, s
 }
 
 /* The node with tensors of the new graph. */
-static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool by_value)
+static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool by_value,
+                    bool packs)
 {
     const struct sy_node *node = call->node;
     const struct sy_graph *from = call->graph;
@@ -154,7 +201,9 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
     SY_TRY(sy_node_clone(node, to));
     for (int i = 0; i < to->n_inputs; i++) {
         to->inputs[i] = -1;
-        if (inputs[i])
+        if (packs && is_packed(node, i, inputs[i]))
+            SY_TRY(add_borrowed(graph, inputs[i], &to->inputs[i]));
+        else if (inputs[i])
             SY_TRY(add_input(graph, inputs[i], by_value, i, &to->inputs[i]));
     }
     for (int i = 0; i < to->n_outputs; i++) {
@@ -168,20 +217,21 @@ static int add_node(struct sy_graph *graph, const struct sy_at_call *call, bool 
     return add_attributes(graph, from, to);
 }
 
-static int make_graph(const struct sy_at_call *call, bool by_value, struct sy_graph **out)
+static int make_graph(const struct sy_at_call *call, bool by_value, bool packs,
+                      struct sy_graph **out)
 {
     const struct sy_node *node = call->node;
     SY_TRY(sy_graph_create(node->name, out));
     SY_TRY(sy_graph_alloc((size_t)node->n_inputs, sizeof *(*out)->inputs, &(*out)->inputs));
     SY_TRY(sy_graph_alloc((size_t)node->n_outputs, sizeof *(*out)->outputs, &(*out)->outputs));
-    return add_node(*out, call, by_value);
+    return add_node(*out, call, by_value, packs);
 }
 
 /* First without the inputs' elements, so that what is made serves others too. */
 static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
 {
     bool needs_values = false;
-    SY_TRY(make_graph(call, false, &m->graph));
+    SY_TRY(make_graph(call, false, m->packed_bytes > 0, &m->graph));
     int status = sy_graph_infer_now(m->graph, &needs_values);
     if (status != SY_EUNSUPPORTED || !needs_values) {
         SY_TRY(status);
@@ -189,7 +239,7 @@ static int infer_graph(struct sy_at_node *m, const struct sy_at_call *call)
     }
     sy_graph_free(m->graph);
     m->graph = NULL;
-    SY_TRY(make_graph(call, true, &m->graph));
+    SY_TRY(make_graph(call, true, m->packed_bytes > 0, &m->graph));
     status = sy_graph_infer_now(m->graph, &needs_values);
     if (status == SY_EUNSUPPORTED && needs_values)
         return SY_EARG; /* no size comes of these values; the text says why */
@@ -221,7 +271,20 @@ static void drop_constants(struct sy_at_node *m)
     m->constants = NULL;
 }
 
-static int make_ready(struct sy_at_node *m)
+/* Whether both pack the same elements. */
+static bool has_same_constants(const struct sy_at_node *a, const struct sy_at_node *b)
+{
+    bool same = a && a->n_keys == b->n_keys;
+    for (int i = 0; same && i < a->n_keys; i++) {
+        const struct key *p = &a->keys[i], *q = &b->keys[i];
+        same = p->is_there == q->is_there && p->param == q->param && !p->elements && !q->elements &&
+               p->is_constant == q->is_constant && (!p->is_constant || p->a.data == q->a.data);
+    }
+    return same;
+}
+
+/* like: what was made for it before, with other sizes; what it has packed is taken. */
+static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
 {
     bool all_known = true;
     int n = m->graph->n_outputs;
@@ -234,7 +297,10 @@ static int make_ready(struct sy_at_node *m)
     }
     if (!all_known)
         drop_constants(m);
-    return all_known || m->is_empty ? SY_OK : sy_body_init(&m->body, m->graph, 1);
+    if (all_known || m->is_empty)
+        return SY_OK;
+    return sy_body_init_like(&m->body, m->graph, 1,
+                             has_same_constants(like, m) ? &like->body : NULL);
 }
 
 static int make(const struct sy_at_call *call, struct sy_at_node **made)
@@ -242,16 +308,22 @@ static int make(const struct sy_at_call *call, struct sy_at_node **made)
     struct sy_at_node *m = calloc(1, sizeof *m);
     if (!m)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a node");
+    uint64_t packed = packed_size(call->node, call->inputs),
+             before = *made ? (*made)->packed_bytes : 0;
+    if (packed > 0 && packed <= SY_AT_RUN_PACKED - (all_packed_bytes - before))
+        m->packed_bytes = packed;
+    all_packed_bytes += m->packed_bytes;
     int status = infer_graph(m, call);
     if (status == SY_OK)
-        status = make_ready(m);
+        status = make_ready(m, *made);
+    give_back(m->graph);
     if (status < 0) {
         sy_at_node_free(m);
-        return status;
+        m = NULL;
     }
-    sy_at_node_free(*made);
+    sy_at_node_free(*made); /* what it had packed is m's */
     *made = m;
-    return SY_OK;
+    return status;
 }
 
 /* ---- run ----------------------------------------------------------------------------------------- */
@@ -261,10 +333,10 @@ static int run_program(struct sy_at_node *m, const struct sy_node *node,
 {
     int n = 0;
     for (int i = 0; i < node->n_inputs; i++)
-        if (inputs[i] && !inputs[i]->is_constant && !m->keys[i].elements)
+        if (inputs[i] && !inputs[i]->is_constant && !m->keys[i].elements && m->keys[i].param == 0)
             m->body.inputs[n++] = inputs[i]->a.data;
     uint64_t bytes = SY_ALIGN_UP(sy_program_workspace_bytes(m->body.program) + 1, SY_PARAM_ALIGN);
-    void *workspace = bytes <= SY_AT_RUN_BYTES ? aligned_alloc(SY_PARAM_ALIGN, bytes) : NULL;
+    void *workspace = bytes <= SY_AT_RUN_BYTES ? sy_at_alloc(bytes) : NULL;
     if (!workspace)
         return sy_error_set(SY_ENOMEM_HOST,
                             "node '%.120s': no memory for a workspace of %llu bytes", node->name,

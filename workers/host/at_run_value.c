@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -27,6 +28,18 @@ static int new_value(struct sy_at_value **out)
     return SY_OK;
 }
 
+void *sy_at_alloc(uint64_t bytes)
+{
+    const uint64_t page = 2u << 20;
+    if (bytes < 2 * page)
+        return aligned_alloc(64, SY_ALIGN_UP(bytes, 64u));
+    bytes = SY_ALIGN_UP(bytes, page);
+    void *data = aligned_alloc(page, bytes);
+    if (data)
+        madvise(data, bytes, MADV_HUGEPAGE); /* where there are none, small ones do */
+    return data;
+}
+
 int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
                     struct sy_at_value **out)
 {
@@ -45,7 +58,7 @@ int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, co
     for (int i = 0; i < rank; i++)
         v->a.dims[i] = dims[i];
     v->bytes = SY_ALIGN_UP((uint64_t)bytes + 1, 64u);
-    v->a.data = aligned_alloc(64, v->bytes);
+    v->a.data = sy_at_alloc(v->bytes);
     if (!v->a.data) {
         free(v);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a tensor of %lld bytes",

@@ -1,6 +1,7 @@
 #include "workers/host/body.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/status.h"
 #include "workers/host/program.h"
@@ -23,7 +24,48 @@ void sy_body_finish(struct sy_body *b)
     *b = (struct sy_body){.graph = NULL};
 }
 
+static bool is_packed_alike(const struct sy_layer *a, const struct sy_layer *b)
+{
+    bool same = a->bytes == b->bytes && a->n_params == b->n_params;
+    for (int i = 0; same && i < a->n_params; i++) {
+        const struct sy_param *p = &a->params[i], *q = &b->params[i];
+        same = p->input == q->input && p->offset_bytes == q->offset_bytes && p->bytes == q->bytes &&
+               p->layout_bytes == q->layout_bytes &&
+               (p->layout_bytes == 0 || memcmp(p->layout, q->layout, p->layout_bytes) == 0);
+    }
+    return same;
+}
+
+static void *take_packed(struct sy_body *like, int l, const struct sy_layer *layer)
+{
+    if (!like || !like->params || l >= like->graph->n_nodes ||
+        !is_packed_alike(&like->layers[l], layer))
+        return NULL;
+    void *params = like->params[l];
+    like->params[l] = NULL;
+    return params;
+}
+
+static int pack(struct sy_body *b, int l, struct sy_body *like)
+{
+    struct sy_layer *layer = &b->layers[l];
+    layer->node = l;
+    SY_TRY(sy_host_engine.layout_layer(b->graph, layer));
+    if (layer->bytes == 0 || (b->params[l] = take_packed(like, l, layer)) != NULL)
+        return SY_OK;
+    b->params[l] = aligned_alloc(SY_LAYER_ALIGN, layer->bytes);
+    if (!b->params[l])
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body's constants");
+    return sy_host_engine.pack_layer(b->graph, layer, b->params[l]);
+}
+
 int sy_body_init(struct sy_body *b, const struct sy_graph *graph, int64_t batch)
+{
+    return sy_body_init_like(b, graph, batch, NULL);
+}
+
+int sy_body_init_like(struct sy_body *b, const struct sy_graph *graph, int64_t batch,
+                      struct sy_body *like)
 {
     size_t n = (size_t)graph->n_nodes;
     b->graph = graph;
@@ -33,17 +75,8 @@ int sy_body_init(struct sy_body *b, const struct sy_graph *graph, int64_t batch)
     b->outputs = calloc((size_t)graph->n_outputs + 1, sizeof *b->outputs);
     if (!b->layers || !b->params || !b->inputs || !b->outputs)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %zu layers", n);
-    for (int l = 0; l < graph->n_nodes; l++) {
-        struct sy_layer *layer = &b->layers[l];
-        layer->node = l;
-        SY_TRY(sy_host_engine.layout_layer(graph, layer));
-        if (layer->bytes == 0)
-            continue;
-        b->params[l] = aligned_alloc(SY_LAYER_ALIGN, layer->bytes);
-        if (!b->params[l])
-            return sy_error_set(SY_ENOMEM_HOST, "no memory for a body's constants");
-        SY_TRY(sy_host_engine.pack_layer(graph, layer, b->params[l]));
-    }
+    for (int l = 0; l < graph->n_nodes; l++)
+        SY_TRY(pack(b, l, like));
     return sy_program_create(graph, b->layers, graph->n_nodes, batch, &b->program);
 }
 

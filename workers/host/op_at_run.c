@@ -98,7 +98,14 @@ static int fill(struct sy_program *p, struct at_run_step *s)
     s->outputs = calloc((size_t)s->n_out + 1, sizeof *s->outputs);
     if (!s->inputs || !s->outputs)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    return sy_at_run_create(attr->graph, &s->run);
+    bool *is_param = calloc((size_t)s->n_in + 1, sizeof *is_param);
+    if (!is_param)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < s->n_in; i++)
+        is_param[i] = node->inputs[i] >= 0 && sy_program_is_param(p, i);
+    int status = sy_at_run_create(attr->graph, is_param, &s->run);
+    free(is_param);
+    return status;
 }
 
 static int add_step(struct sy_program *p, struct at_run_step *s, int *ids)
