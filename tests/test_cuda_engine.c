@@ -15,16 +15,13 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
+#include "tests/on_cpu/beside_host.h"
 #include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
 
 #define MAX_CALLS 2000 /* of the table in one life; far above what these graphs need */
 
 static uint64_t seed;
-
-static const struct rig_engine host = {.ops = &sy_host_engine};
-static const struct rig_engine cuda = {
-    .ops = &sy_cuda_engine, .device_view = fake_math_device, .synchronize = fake_math_synchronize};
 
 /* ---- graphs ------------------------------------------------------------------------------------------- */
 
@@ -131,7 +128,7 @@ struct life {
 static void life_init(struct life *l, struct sy_graph *g, int64_t batch)
 {
     *l = (struct life){0};
-    rig_engine = cuda;
+    rig_engine = beside_cuda;
     if (rig_open(&l->rig, g, true) < 0)
         fail_msg("%s: %s", g->name, sy_error_text());
     sy_graph_free(g);
@@ -170,12 +167,6 @@ static int run(struct life *l, struct sy_program *p)
     return run_part(l, p, l->workspace, 0, 0);
 }
 
-static void attach(void)
-{
-    sy_cuda_engine_use(&fake_math);
-    assert_int_equal(sy_cuda_engine.attach(NULL, NULL), SY_OK);
-}
-
 static struct sy_program *new_program(struct life *l, int64_t batch)
 {
     struct sy_program *p = rig_program(&l->rig, batch);
@@ -195,7 +186,7 @@ static void test_captured_once_per_model_and_batch(void **state)
 {
     (void)state;
     struct life l;
-    attach();
+    beside_attach();
     life_init(&l, windows_graph(), 4);
     struct sy_program *one = new_program(&l, 1), *four = new_program(&l, 4);
     for (int i = 0; i < 10; i++)
@@ -219,7 +210,7 @@ static void test_captured_again_when_the_placement_changed(void **state)
 {
     (void)state;
     struct life l;
-    attach();
+    beside_attach();
     life_init(&l, windows_graph(), 1);
     struct sy_program *p = new_program(&l, 1);
     unsigned char *other = aligned_alloc(4096, l.workspace_bytes);
@@ -257,7 +248,7 @@ static void test_groups_are_captured_apart(void **state)
 {
     (void)state;
     struct life l;
-    attach();
+    beside_attach();
     life_init(&l, attention_graph(), 1);
     struct sy_program *p = new_program(&l, 1);
     int half = l.rig.n_layers / 2, last = l.rig.n_layers - 1;
@@ -348,7 +339,7 @@ static void test_the_run_after_a_failure_is_right(void **state)
 {
     (void)state;
     struct life l;
-    attach();
+    beside_attach();
     life_init(&l, windows_graph(), 1);
     struct sy_program *p = new_program(&l, 1);
     for (uint64_t i = 0; i < l.in.bytes[0] / sizeof(float); i++)
@@ -371,50 +362,24 @@ static void test_the_run_after_a_failure_is_right(void **state)
 
 /* ---- float16 and bfloat16 ----------------------------------------------------------------------------- */
 
-static void results(const struct rig_engine *engine, const struct sy_graph *g,
-                    const struct rig_tensors *in, struct rig_tensors *out)
-{
-    struct engine_rig rig;
-    rig_engine = *engine;
-    if (rig_open(&rig, g, true) < 0)
-        fail_msg("%s: %s", g->name, sy_error_text());
-    struct sy_program *p = rig_program(&rig, 3);
-    rig_take(&rig, rig.graph->outputs, rig.graph->n_outputs, 3, 0, out);
-    assert_int_equal(rig_run(&rig, p, in, out, 0xff, NULL), SY_OK);
-    engine->ops->program_destroy(p);
-    rig_close(&rig);
-}
-
-static double distance(const struct rig_tensors *a, const struct rig_tensors *b)
-{
-    double off = 0, all = 0;
-    assert_int_equal(a->bytes[0], b->bytes[0]);
-    for (uint64_t i = 0; i < a->bytes[0] / sizeof(float); i++) {
-        double x = (double)((float *)a->data[0])[i], y = (double)((float *)b->data[0])[i];
-        off += (x - y) * (x - y);
-        all += x * x;
-    }
-    return sqrt(off / all);
-}
-
 /* Against the host engine in float32, and in bf16 where the CPU has it: both round, not at all the same places. */
 static void beside_the_host(struct sy_graph *g, enum sy_precision precision, double tolerance)
 {
     struct engine_rig rig;
     struct engine_case c = {.graph = g, .int_high = 39};
     struct rig_tensors in, want, got;
-    rig_engine = host;
+    rig_engine = beside_host;
     assert_int_equal(rig_open(&rig, g, true), SY_OK);
     rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
     rig_fill(&rig, &c, &in, &seed);
     rig_close(&rig);
     g->precision = precision;
-    results(&cuda, g, &in, &got);
+    beside_results(&beside_cuda, g, &in, &got);
     bool has_it = sy_host_engine.check_precision(precision) == SY_OK;
     for (int narrow = 0; narrow <= has_it; narrow++) {
         g->precision = narrow ? precision : SY_PRECISION_F32;
-        results(&host, g, &in, &want);
-        double off = distance(&want, &got);
+        beside_results(&beside_host, g, &in, &want);
+        double off = beside_distance(&want, &got);
         if (!(off <= tolerance))
             fail_msg("%s: %g from the host engine in %s", g->name, off,
                      sy_precision_name(g->precision));
@@ -430,183 +395,12 @@ static void beside_the_host(struct sy_graph *g, enum sy_precision precision, dou
 static void test_narrow_beside_the_host_engine(void **state)
 {
     (void)state;
-    attach();
+    beside_attach();
     for (int i = 0; i < 4; i++) {
         beside_the_host(windows_graph(), SY_PRECISION_BF16, 0.01);
         beside_the_host(attention_graph(), SY_PRECISION_BF16, 0.015);
         beside_the_host(windows_graph(), SY_PRECISION_F16, 0.00125);
         beside_the_host(attention_graph(), SY_PRECISION_F16, 0.002);
-    }
-    sy_cuda_engine.detach();
-}
-
-/* ---- recurrences -------------------------------------------------------------------------------------- */
-
-/* Of per-batch number `at`. */
-static int shaped(struct sy_graph *g, int tensor, int at)
-{
-    struct sy_shape *shape = &g->tensors[tensor].shape;
-    shape->dims[0] = (struct sy_dim){.fixed = shape->dims[0].per_batch};
-    shape->dims[at] = (struct sy_dim){.per_batch = 1};
-    return tensor;
-}
-
-static struct sy_graph *recurrent_graph(enum sy_op op, int64_t gates, const char *direction,
-                                        bool bias, bool initial, bool late)
-{
-    struct sy_graph *g = gb_new(direction);
-    int64_t d = strcmp(direction, "bidirectional") ? 1 : 2;
-    int x = gb_input(g, DIMS(1, 5, 6)), b = -1, h = -1, c = -1;
-    int t = shaped(g, gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), DIMS(5, 1, 6)), 1);
-    gb_ints(g, "perm", DIMS(1, 0, 2));
-    int w = gb_constant(g, "w", DIMS(d, gates * 7, 6), &seed, -1, 1),
-        r = gb_constant(g, "r", DIMS(d, gates * 7, 7), &seed, -1, 1);
-    if (bias)
-        b = gb_constant(g, "b", DIMS(d, 2 * gates * 7), &seed, -1, 1);
-    if (initial) {
-        h = shaped(g, gb_node(g, SY_OP_SLICE, INPUTS(t), DIMS(d, 1, 6)), 1);
-        gb_ints(g, "starts", DIMS(0, 0, 0));
-        gb_ints(g, "steps", DIMS(1, 1, 1));
-        h = shaped(g, gb_node(g, SY_OP_PAD, INPUTS(h), DIMS(d, 1, 7)), 1);
-        gb_ints(g, "pads", DIMS(0, 0, 0, 0, 0, 1));
-        if (op == SY_OP_LSTM)
-            c = h;
-    }
-    int y = op == SY_OP_LSTM ? gb_node(g, op, INPUTS(t, w, r, b, -1, h, c), DIMS(5, d, 1, 7))
-                             : gb_node(g, op, INPUTS(t, w, r, b, -1, h), DIMS(5, d, 1, 7));
-    shaped(g, y, 2);
-    gb_int(g, "hidden_size", 7);
-    gb_int(g, "linear_before_reset", late);
-    gb_string(g, "direction", direction);
-    y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, 5, d, 7));
-    gb_ints(g, "perm", DIMS(2, 0, 1, 3));
-    gb_output(g, y);
-    return g;
-}
-
-static void test_recurrences_beside_the_host_engine(void **state)
-{
-    (void)state;
-    static const struct {
-        enum sy_op op;
-        int64_t gates;
-    } ops[] = {{SY_OP_LSTM, 4}, {SY_OP_GRU, 3}, {SY_OP_RNN, 1}};
-    static const char *const ways[] = {"forward", "reverse", "bidirectional"};
-    attach();
-    for (int i = 0; i < 36; i++) {
-        struct engine_rig rig;
-        struct rig_tensors in, want, got;
-        struct sy_graph *g = recurrent_graph(ops[i % 3].op, ops[i % 3].gates, ways[i / 3 % 3],
-                                             i / 9 % 2, i % 2, i < 18);
-        struct engine_case c = {.graph = g};
-        rig_engine = host;
-        assert_int_equal(rig_open(&rig, g, true), SY_OK);
-        rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
-        rig_fill(&rig, &c, &in, &seed);
-        rig_close(&rig);
-        results(&host, g, &in, &want);
-        results(&cuda, g, &in, &got);
-        assert_true(distance(&want, &got) < 1e-5);
-        rig_drop(&want);
-        rig_drop(&in);
-        rig_drop(&got);
-        sy_graph_free(g);
-    }
-    sy_cuda_engine.detach();
-}
-
-/* ---- by what training brought along ------------------------------------------------------------------- */
-
-static void both_engines(struct sy_graph *g)
-{
-    struct engine_rig rig;
-    struct engine_case c = {.graph = g};
-    struct rig_tensors in, want, got;
-    rig_engine = host;
-    if (rig_open(&rig, g, true) < 0)
-        fail_msg("%s: %s", g->name, sy_error_text());
-    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
-    rig_fill(&rig, &c, &in, &seed);
-    rig_close(&rig);
-    results(&host, g, &in, &want);
-    results(&cuda, g, &in, &got);
-    if (!(distance(&want, &got) < 1e-5))
-        fail_msg("%s: %g from the host engine", g->name, distance(&want, &got));
-    rig_drop(&want);
-    rig_drop(&in);
-    rig_drop(&got);
-    sy_graph_free(g);
-}
-
-/* Of [1, 8, 4, 6], through one operator with these attributes (0: left out). */
-static struct sy_graph *through(enum sy_op op, const int64_t *dims, int rank)
-{
-    struct sy_graph *g = gb_new(sy_op_name(op));
-    gb_output(g, gb_node(g, op, INPUTS(gb_input(g, DIMS(1, 8, 4, 6))), rank, dims));
-    return g;
-}
-
-static void test_more_operators_beside_the_host_engine(void **state)
-{
-    (void)state;
-    static const enum sy_op curves[] = {SY_OP_SELU, SY_OP_SOFTPLUS, SY_OP_SOFTSIGN, SY_OP_MISH,
-                                        SY_OP_SIN,  SY_OP_COS,      SY_OP_ATAN,     SY_OP_SINH};
-    static const enum sy_op folds[] = {SY_OP_REDUCE_MAX,         SY_OP_REDUCE_MIN,
-                                       SY_OP_REDUCE_L1,          SY_OP_REDUCE_L2,
-                                       SY_OP_REDUCE_LOG_SUM_EXP, SY_OP_REDUCE_SUM_SQUARE};
-    static const enum sy_op norms[] = {SY_OP_INSTANCE_NORM, SY_OP_GROUP_NORM, SY_OP_RMS_NORM};
-    struct sy_graph *g;
-    attach();
-    for (size_t i = 0; i < SY_ARRAY_LEN(curves); i++)
-        both_engines(through(curves[i], (int64_t[]){1, 8, 4, 6}, 4));
-    for (size_t i = 0; i < SY_ARRAY_LEN(folds); i++) {
-        g = through(folds[i], (int64_t[]){1, 8, 1, 6}, 4);
-        gb_ints(g, "axes", DIMS(2));
-        gb_int(g, "keepdims", 1);
-        both_engines(g);
-    }
-    for (int crd = 0; crd < 2; crd++) {
-        g = through(SY_OP_DEPTH_TO_SPACE, (int64_t[]){1, 2, 8, 12}, 4);
-        gb_int(g, "blocksize", 2);
-        gb_string(g, "mode", crd ? "CRD" : "DCR");
-        both_engines(g);
-    }
-    g = through(SY_OP_SPACE_TO_DEPTH, (int64_t[]){1, 32, 2, 3}, 4);
-    gb_int(g, "blocksize", 2);
-    both_engines(g);
-    for (size_t i = 0; i < SY_ARRAY_LEN(norms); i++) {
-        int64_t n = norms[i] == SY_OP_RMS_NORM ? 6 : 8;
-        g = gb_new(sy_op_name(norms[i]));
-        int x = gb_input(g, DIMS(1, 8, 4, 6)), scale = gb_constant(g, "s", 1, &n, &seed, 0.5, 2),
-            bias = gb_constant(g, "b", 1, &n, &seed, -1, 1);
-        gb_output(g, norms[i] == SY_OP_RMS_NORM
-                         ? gb_node(g, norms[i], INPUTS(x, scale), DIMS(1, 8, 4, 6))
-                         : gb_node(g, norms[i], INPUTS(x, scale, bias), DIMS(1, 8, 4, 6)));
-        if (norms[i] == SY_OP_GROUP_NORM)
-            gb_int(g, "num_groups", 4);
-        both_engines(g);
-    }
-    sy_cuda_engine.detach();
-}
-
-static void test_transposed_convolutions_beside_the_host_engine(void **state)
-{
-    (void)state;
-    attach();
-    for (int i = 0; i < 4; i++) {
-        bool uneven = i & 1, groups = i & 2;
-        struct sy_graph *g = gb_new("ConvTranspose");
-        int64_t outs = groups ? 6 : 3, rows = uneven ? 8 : 7, columns = 13;
-        int x = gb_input(g, DIMS(1, 8, 4, 6));
-        int w = gb_constant(g, "w", DIMS(8, 3, 3, 3), &seed, -1, 1),
-            b = gb_constant(g, "b", DIMS(outs), &seed, -1, 1);
-        gb_output(g,
-                  gb_node(g, SY_OP_CONV_TRANSPOSE, INPUTS(x, w, b), DIMS(1, outs, rows, columns)));
-        gb_ints(g, "kernel_shape", DIMS(3, 3));
-        gb_ints(g, "strides", DIMS(2, 2));
-        gb_ints(g, "pads", DIMS(1, 0, uneven ? 0 : 1, 0));
-        gb_int(g, "group", groups ? 2 : 1);
-        both_engines(g);
     }
     sy_cuda_engine.detach();
 }
@@ -618,7 +412,7 @@ static uint64_t packed_bytes(enum sy_precision precision)
     uint64_t bytes = 0;
     struct sy_graph *g = attention_graph();
     g->precision = precision;
-    rig_engine = cuda;
+    rig_engine = beside_cuda;
     assert_int_equal(rig_open(&rig, g, true), SY_OK);
     for (int i = 0; i < rig.n_layers; i++)
         for (int k = 0; k < rig.layers[i].n_params; k++)
@@ -660,7 +454,7 @@ static void test_narrow_weights_keep_their_bits(void **state)
         gb_type(g, y, types[i]);
         gb_output(g, y);
         g->precision = precisions[i];
-        rig_engine = cuda;
+        rig_engine = beside_cuda;
         if (rig_open(&rig, g, true) < 0)
             fail_msg("%s", sy_error_text());
         int product = 0;
@@ -681,7 +475,7 @@ static void test_a_weight_beyond_float16_is_refused_by_name(void **state)
     int x = gb_input(g, DIMS(1, 16)), w = gb_constant(g, "w", DIMS(16, 24), &seed, -1, 1);
     ((float *)g->tensors[w].data)[77] = 70000;
     gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(x, w), DIMS(1, 24)));
-    rig_engine = cuda;
+    rig_engine = beside_cuda;
     g->precision = SY_PRECISION_BF16;
     assert_int_equal(rig_open(&rig, g, true), SY_OK);
     rig_close(&rig);
@@ -702,9 +496,6 @@ int main(void)
         cmocka_unit_test(test_each_failing_call_is_named_and_leaves_nothing),
         cmocka_unit_test(test_the_run_after_a_failure_is_right),
         cmocka_unit_test(test_narrow_beside_the_host_engine),
-        cmocka_unit_test(test_recurrences_beside_the_host_engine),
-        cmocka_unit_test(test_more_operators_beside_the_host_engine),
-        cmocka_unit_test(test_transposed_convolutions_beside_the_host_engine),
         cmocka_unit_test(test_half_the_bytes),
         cmocka_unit_test(test_narrow_weights_keep_their_bits),
         cmocka_unit_test(test_a_weight_beyond_float16_is_refused_by_name),

@@ -1,0 +1,17 @@
+/* The CUDA engine on the CPU and the host engine, side by side. */
+#ifndef SY_TESTS_BESIDE_HOST_H
+#define SY_TESTS_BESIDE_HOST_H
+
+#include "tests/engine_rig.h"
+
+extern const struct rig_engine beside_host, beside_cuda;
+
+/* The CUDA engine on the fake mathematics; the test detaches it. */
+void beside_attach(void);
+/* Of a graph at batch size 3. */
+void beside_results(const struct rig_engine *engine, const struct sy_graph *g,
+                    const struct rig_tensors *in, struct rig_tensors *out);
+/* Of the first results: the norm of the difference by that of a. */
+double beside_distance(const struct rig_tensors *a, const struct rig_tensors *b);
+
+#endif
