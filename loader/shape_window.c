@@ -267,9 +267,12 @@ int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
             !sy_dim_equal(parameter->shape.dims[0], x->shape.dims[1]))
             return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the channels", i);
     }
-    if (in->for_training || !by_batch)
+    if (in->for_training)
         SY_TRY(sy_infer_keep_outputs(in, node, 1));
-    else
-        SY_TRY(running_outputs(in, node));
-    return sy_rule_same(in, node);
+    if (!by_batch)
+        return sy_rule_same(in, node);
+    struct sy_shape shape = x->shape;
+    sy_infer_keep_inputs(node, 5);
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return running_outputs(in, node);
 }
