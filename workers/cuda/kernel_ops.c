@@ -88,6 +88,8 @@ int sy_kernel_ops_reduce(struct sy_math *math, const struct sy_math_reduce *r, c
 int sy_kernel_ops_columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
                           const void *x, const void *moments, void *out, void *scratch)
 {
+    if ((uint64_t)c->columns > sy_math_kernel_scratch() / (2 * sizeof(double)))
+        return sy_error_set(SY_EUNSUPPORTED, "sums of %lld columns", (long long)c->columns);
     return check(math,
                  sy_kernel_columns(sy_math_kernel_stream(math), c, a, x, moments, out, scratch,
                                    sy_math_kernel_scratch()),
