@@ -54,10 +54,11 @@ static int keys_that_count(struct sy_expand *e, const struct heads *h)
     const struct sy_tensor *t = sy_expand_tensor(e, h->mask);
     const struct sy_dim *dims = t->shape.dims;
     int x = sy_expand_input(e, h->mask), rank = t->shape.rank;
+    struct sy_dim batch = h->batch, keys = h->keys, queries = h->queries;
     bool fits = rank >= 1 && rank <= 3 && sy_dtype_is_integer(t->dtype) &&
-                sy_dim_equal(dims[0], h->batch) &&
-                (rank == 1 || sy_dim_equal(dims[rank - 1], h->keys)) &&
-                (rank < 3 || sy_dim_equal(dims[1], h->queries));
+                sy_infer_same_size(e->in, e->node, &batch, dims[0]) &&
+                (rank == 1 || sy_infer_same_size(e->in, e->node, &keys, dims[rank - 1])) &&
+                (rank < 3 || sy_infer_same_size(e->in, e->node, &queries, dims[1]));
     if (!fits) {
         char text[160];
         sy_expand_fail(e, SY_EUNSUPPORTED, "a mask of shape %s",
@@ -77,11 +78,16 @@ static int keys_that_count(struct sy_expand *e, const struct heads *h)
 static int keys_before(struct sy_expand *e, const struct heads *h)
 {
     int rows = count_up(e, h, false), columns = count_up(e, h, true);
-    int64_t before = h->keys.fixed - h->queries.fixed;
-    if (h->keys.per_batch != h->queries.per_batch)
+    struct sy_dim before;
+    if (sy_dim_sub(h->keys, h->queries, &before) < 0 ||
+        (!sy_dim_is_number(before) && !sy_dim_is_expr(before)))
         sy_expand_fail(e, SY_EUNSUPPORTED, "lengths that depend on the batch size");
-    if (before != 0)
-        rows = SY_EXPAND(e, ADD, rows, sy_expand_int(e, before));
+    else if (sy_dim_is_expr(before))
+        rows =
+            SY_EXPAND(e, ADD, rows,
+                      SY_EXPAND(e, SUB, size_of(e, h->keys, h->k), size_of(e, h->queries, h->q)));
+    else if (before.fixed != 0)
+        rows = SY_EXPAND(e, ADD, rows, sy_expand_int(e, before.fixed));
     return SY_EXPAND(e, LESS_OR_EQUAL, columns, unsqueezed(e, rows, 1));
 }
 
@@ -140,7 +146,7 @@ static int three_widths(struct sy_expand *e, int64_t *widths)
     int64_t all;
     if (!x || !w || x->shape.rank != 3 || w->shape.rank != 2)
         return sy_expand_fail(e, SY_ECORRUPT, "an input of not 3 dimensions, or weights of not 2");
-    SY_TRY(sy_infer_fixed(e->node, &w->shape, 1, &all));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &w->shape, 1, &all));
     for (int i = 0; i < 3; i++)
         widths[i] =
             sizes && sizes->kind == SY_ATTR_INTS && sizes->n == 3 ? sizes->ints[i] : all / 3;
@@ -276,10 +282,10 @@ static int rows_of(struct sy_expand *e, struct heads *h)
     if (!v || !k || k->shape.rank < 3 || k->shape.rank > 4)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "keys or values of another form");
     h->keys = k->shape.dims[k->shape.rank == 4 ? 2 : 1];
-    SY_TRY(sy_infer_fixed(e->node, &q->shape, 2, &hidden));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &q->shape, 2, &hidden));
     SY_TRY(head_count(e, hidden, h));
     if (v->shape.rank == 3)
-        SY_TRY(sy_infer_fixed(e->node, &v->shape, 2, &values));
+        SY_TRY(sy_infer_fixed(e->in, e->node, &v->shape, 2, &values));
     if (values % h->n != 0)
         return sy_expand_fail(e, SY_ECORRUPT, "%lld heads for %lld numbers", (long long)h->n,
                               (long long)values);
@@ -294,8 +300,8 @@ static int packed_of(struct sy_expand *e, struct heads *h, int n_packed)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, n_packed == 3 ? QUERY : KEY);
     int64_t heads, size;
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, 2, &heads));
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, 4, &size));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 2, &heads));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 4, &size));
     h->keys = x->shape.dims[1];
     SY_TRY(head_count(e, heads * size, h));
     if (h->n != heads)

@@ -432,7 +432,9 @@ static int scan_trips(struct scan *s)
         int place;
         e->status =
             sy_infer_axis(e->node, listed(e, "scan_input_axes", k), other->shape.rank, &place);
-        if (e->status == SY_OK && !sy_dim_equal(t->shape.dims[axis], other->shape.dims[place]))
+        struct sy_dim length = t->shape.dims[axis];
+        if (e->status == SY_OK &&
+            !sy_infer_same_size(e->in, e->node, &length, other->shape.dims[place]))
             sy_expand_fail(e, SY_ECORRUPT, "inputs of different lengths");
         if (e->status < 0)
             return -1;

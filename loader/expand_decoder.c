@@ -104,8 +104,8 @@ static int expand_rotary(struct sy_expand *e)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "inputs of this form, a scale or packed batches");
     bool rows = x->shape.rank == 3;
     struct sy_dim length = x->shape.dims[rows ? 1 : 2];
-    SY_TRY(sy_infer_fixed(e->node, &cache->shape, 1, &r.turned));
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, rows ? 2 : 3, &width));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &cache->shape, 1, &r.turned));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, rows ? 2 : 3, &width));
     r.turned *= 2;
     if (rows && r.heads == 0 && r.turned > 0)
         r.heads = width / r.turned;
@@ -181,7 +181,7 @@ static int cut_group_query(struct sy_expand *e, struct group_query *g)
     g->heads = sy_node_int(e->node, "num_heads", 0);
     g->groups = sy_node_int(e->node, "kv_num_heads", 0);
     g->length = q->shape.dims[1];
-    SY_TRY(sy_infer_fixed(e->node, &q->shape, 2, &width));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &q->shape, 2, &width));
     all = g->heads + (packed ? 2 * g->groups : 0);
     if (g->heads < 1 || g->groups < 1 || g->heads > 1 << 20 || g->groups > g->heads ||
         g->heads % g->groups != 0 || width % all != 0)
@@ -211,7 +211,7 @@ static int measure_past(struct sy_expand *e, struct group_query *g)
     int n;
     SY_TRY(sy_infer_ints(e->in, e->node, TOTAL, "", 1, &n, &total));
     if (past)
-        SY_TRY(sy_infer_fixed(e->node, &past->shape, 2, &g->past));
+        SY_TRY(sy_infer_fixed(e->in, e->node, &past->shape, 2, &g->past));
     if (g->length.per_batch != 0)
         return sy_infer_put_off(e->in, e->node, "a length that depends on the batch size");
     length = g->length.fixed;
@@ -242,7 +242,7 @@ static int turn_group_query(struct sy_expand *e, struct group_query *g)
         return SY_OK;
     if (!cache || !sy_expand_tensor(e, SINES) || cache->shape.rank != 2)
         return sy_expand_fail(e, SY_ECORRUPT, "no cosines or sines");
-    SY_TRY(sy_infer_fixed(e->node, &cache->shape, 1, &r.turned));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &cache->shape, 1, &r.turned));
     r.turned *= 2;
     if (r.turned < 2 || r.turned > g->size)
         return sy_expand_fail(e, SY_ECORRUPT, "%lld of %lld numbers are to be turned",

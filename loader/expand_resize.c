@@ -143,6 +143,8 @@ static int expand_antialias(struct sy_expand *e)
         f.from = x->shape.dims[axis].fixed;
         f.to = to[axis];
         f.scale = scales[axis];
+        if (sy_dim_is_expr(x->shape.dims[axis]))
+            return sy_expand_put_off(e, "antialias of an open size");
         if (x->shape.dims[axis].per_batch != 0 || f.from < 1 || f.to < 1 || !(f.scale > 0) ||
             f.to > MOST_WEIGHTS || f.from > MOST_WEIGHTS / f.to)
             return sy_expand_fail(e, SY_EUNSUPPORTED, "antialias from %lld to %lld",

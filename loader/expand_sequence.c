@@ -185,7 +185,7 @@ static int find_cut(struct sy_expand *e, struct cut *c)
         SY_TRY(sy_graph_alloc(MAX_LENGTH, sizeof *c->lengths, &c->lengths));
         return sy_infer_ints(e->in, e->node, 1, "split", MAX_LENGTH, &c->n, c->lengths);
     }
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, c->axis, &extent));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, c->axis, &extent));
     if (split)
         SY_TRY(sy_infer_ints(e->in, e->node, 1, "split", 1, &c->n, &each));
     return even_cut(e, extent, each, c);

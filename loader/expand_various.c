@@ -33,7 +33,7 @@ static int find_stft(struct sy_expand *e, struct stft *s)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "a signal that is not real, of float32");
     if (window && (!window->data || window->dtype != SY_DTYPE_F32 || window->shape.rank != 1))
         return sy_expand_fail(e, SY_EUNSUPPORTED, "a window that is not constant, of float32");
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, 1, &s->length));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 1, &s->length));
     s->window = window ? window->data : NULL;
     s->frame = window ? (int64_t)(window->data_bytes / sizeof(float)) : 0;
     SY_TRY(one_number(e, 1, &s->step));
@@ -137,8 +137,8 @@ static int find_columns(struct sy_expand *e, struct columns *c)
     SY_TRY(spatial(e, "strides", c->n, 1, c->strides));
     SY_TRY(spatial(e, "dilations", c->n, 1, c->dilations));
     SY_TRY(spatial(e, "pads", 2 * c->n, 0, c->pads));
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, 1, &rows));
-    SY_TRY(sy_infer_fixed(e->node, &x->shape, 2, &places));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 1, &rows));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 2, &places));
     c->size = 1;
     for (int i = 0; i < c->n && n == c->n; i++) {
         int64_t reach = c->dilations[i] * (c->block[i] - 1) + 1,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -89,6 +90,11 @@ static int dims_equal(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
     SY_TRY(sy_dim_sub(a, b, &difference));
     if (difference.per_batch == 0)
         return SY_OK;
+    if (sy_dim_is_expr(difference)) {
+        int64_t least, most;
+        sy_size_bounds(difference, &least, &most);
+        return least > 0 || most < 0 ? SY_OK : SY_EUNSUPPORTED;
+    }
     /* equal where fixed + per_batch * N = 0 */
     SY_TRY(sy_dim_div((struct sy_dim){difference.fixed, 0}, (struct sy_dim){-1, 0}, &a));
     bool whole = difference.per_batch == -1 || a.fixed % difference.per_batch == 0;
@@ -102,6 +108,12 @@ static int dims_greater(struct sy_dim a, struct sy_dim b, bool or_equal, struct 
     struct sy_dim d;
     SY_TRY(sy_dim_sub(a, b, &d));
     int64_t least = or_equal ? 0 : 1, first;
+    if (sy_dim_is_expr(d)) {
+        int64_t lower, upper;
+        sy_size_bounds(d, &lower, &upper);
+        *out = (struct sy_dim){lower >= least, 0};
+        return lower >= least || upper < least ? SY_OK : SY_EUNSUPPORTED;
+    }
     if (__builtin_add_overflow(d.fixed, d.per_batch, &first)) /* at N = 1 */
         return SY_EUNSUPPORTED;
     bool holds = first >= least;
@@ -162,13 +174,17 @@ static int binary_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct s
     case SY_OP_MUL:
         return sy_dim_mul(a, b, out);
     case SY_OP_DIV:
-        return sy_dim_div(a, b, out);
+        return sy_dim_div(a, b, out) == SY_OK ? SY_OK : sy_dim_floor_div(a, b, out);
     case SY_OP_EQUAL:
         return dims_equal(a, b, out);
     case SY_OP_MIN:
+        if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+            return sy_size_min(a, b, out);
         *out = a.fixed < b.fixed ? a : b;
         return fixed ? SY_OK : SY_EUNSUPPORTED;
     case SY_OP_MAX:
+        if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+            return sy_size_max(a, b, out);
         *out = a.fixed > b.fixed ? a : b;
         return fixed ? SY_OK : SY_EUNSUPPORTED;
     default:
@@ -183,12 +199,22 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
     return dim;
 }
 
+/* a - floor(a / b) * b, of what is not negative. */
+static int open_remainder(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    SY_TRY(sy_dim_floor_div(a, b, out));
+    SY_TRY(sy_size_mul(*out, b, out));
+    return sy_size_sub(a, *out, out);
+}
+
 static int two_dims(const struct sy_node *node, const struct sy_block *inputs,
                     const struct sy_block *out, int64_t i, struct sy_dim *to)
 {
     if (node->n_inputs != 2)
         return SY_EUNSUPPORTED;
     struct sy_dim a = dim_of(&inputs[0], out, i), b = dim_of(&inputs[1], out, i);
+    if (node->op == SY_OP_MOD && (sy_dim_is_expr(a) || sy_dim_is_expr(b)))
+        return open_remainder(a, b, to);
     int status = binary_dims(node->op, a, b, to);
     if (status == SY_EUNSUPPORTED && a.per_batch == 0 && b.per_batch == 0)
         status = fixed_numbers(node, a.fixed, b.fixed, to);
@@ -201,6 +227,9 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
     struct sy_dim zero = {0, 0};
     switch (node->op) {
     case SY_OP_RANGE: /* inputs of one element: offset 0 */
+        if (!sy_dim_is_number(dim_of(&inputs[0], out, 0)) ||
+            !sy_dim_is_number(dim_of(&inputs[2], out, 0)))
+            return SY_EUNSUPPORTED;
         *to = (struct sy_dim){
             dim_of(&inputs[0], out, 0).fixed + i * dim_of(&inputs[2], out, 0).fixed, 0};
         return SY_OK;
@@ -215,6 +244,8 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
     case SY_OP_NEG:
         return sy_dim_sub(zero, dim_of(&inputs[0], out, i), to);
     case SY_OP_WHERE:
+        if (dim_of(&inputs[0], out, i).per_batch != 0)
+            return SY_EUNSUPPORTED;
         *to = dim_of(&inputs[sy_dim_is(dim_of(&inputs[0], out, i), 0) ? 2 : 1], out, i);
         return SY_OK;
     default:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -65,6 +66,8 @@ static int join_dims(enum sy_op op, struct sy_dim a, struct sy_dim b, struct sy_
         return sy_dim_add(a, b, out);
     if (op == SY_OP_REDUCE_PROD)
         return sy_dim_mul(a, b, out);
+    if ((sy_dim_is_expr(a) || sy_dim_is_expr(b)) && op != SY_OP_REDUCE_MEAN)
+        return op == SY_OP_REDUCE_MIN ? sy_size_min(a, b, out) : sy_size_max(a, b, out);
     if (a.per_batch != b.per_batch || op == SY_OP_REDUCE_MEAN)
         return SY_EUNSUPPORTED;
     *out = (a.fixed < b.fixed) == (op == SY_OP_REDUCE_MIN) ? a : b;

@@ -116,6 +116,11 @@ static bool add_mask(struct attention *a, int mask, int kind, float fill)
     return true;
 }
 
+static bool is_empty(const struct sy_shape *shape)
+{
+    return !sy_shape_is_open(shape) && sy_shape_elements(shape, 1) <= 0;
+}
+
 /* Only products of two computed matrices: a constant one is packed, which is faster. */
 static bool is_computed_product(const struct sy_fuse *f, const struct sy_node *matmul)
 {
@@ -123,8 +128,7 @@ static bool is_computed_product(const struct sy_fuse *f, const struct sy_node *m
                            *b = sy_fuse_tensor(f, matmul->inputs[1]);
     return matmul->activation == SY_ACT_NONE && matmul->residual_input < 0 &&
            a->dtype == SY_DTYPE_F32 && b->dtype == SY_DTYPE_F32 && !b->data && a->shape.rank >= 2 &&
-           a->shape.rank == b->shape.rank && sy_shape_elements(&a->shape, 1) > 0 &&
-           sy_shape_elements(&b->shape, 1) > 0;
+           a->shape.rank == b->shape.rank && !is_empty(&a->shape) && !is_empty(&b->shape);
 }
 
 static bool match_product(const struct sy_fuse *f, const struct sy_node *matmul,

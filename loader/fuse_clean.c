@@ -8,10 +8,12 @@
 
 static bool all_are(const struct sy_attr *attr, int64_t value)
 {
-    for (int i = 0; attr && i < attr->n; i++)
+    if (!attr || attr->kind != SY_ATTR_INTS)
+        return false;
+    for (int i = 0; i < attr->n; i++)
         if (attr->ints[i] != value)
             return false;
-    return attr != NULL;
+    return true;
 }
 
 static bool is_straight(const struct sy_attr *perm)
@@ -179,7 +181,7 @@ static bool is_zero_border(const struct sy_node *pad)
     const struct sy_attr *mode = sy_node_attr(pad, "mode"), *pads = sy_node_attr(pad, "pads");
     if (mode && mode->kind == SY_ATTR_STRING && strcmp(mode->s, "constant") != 0)
         return false;
-    if (!pads || pads->n < 6 || sy_node_float(pad, "value", 0) != 0)
+    if (!pads || pads->kind != SY_ATTR_INTS || pads->n < 6 || sy_node_float(pad, "value", 0) != 0)
         return false;
     for (int i = 0; i < pads->n; i++)
         if (pads->ints[i] < 0 || (i % (pads->n / 2) < 2 && pads->ints[i] != 0))
@@ -194,7 +196,7 @@ static int fold_pad(struct sy_fuse *f, struct sy_node *node)
     const struct sy_attr *own = sy_node_attr(node, "pads");
     int64_t sum[2 * SY_MAX_RANK];
     bool pool = node->op == SY_OP_AVERAGE_POOL;
-    if (!pad || !own || !is_zero_border(pad) ||
+    if (!pad || !own || own->kind != SY_ATTR_INTS || !is_zero_border(pad) ||
         (pool && (!all_are(own, 0) || sy_node_int(node, "ceil_mode", 0))))
         return SY_OK;
     const struct sy_attr *border = sy_node_attr(pad, "pads");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loader/graph_internal.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -107,6 +108,14 @@ int64_t sy_shape_elements(const struct sy_shape *shape, int64_t batch)
     return n;
 }
 
+bool sy_shape_is_open(const struct sy_shape *shape)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (sy_dim_is_expr(shape->dims[i]))
+            return true;
+    return false;
+}
+
 bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b)
 {
     if (a->rank != b->rank)
@@ -120,6 +129,8 @@ bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b)
 static int dim_text(struct sy_dim dim, char *buffer, size_t bytes)
 {
     long long fixed = dim.fixed, per_batch = dim.per_batch;
+    if (sy_dim_is_expr(dim))
+        return sy_size_text(dim, buffer, bytes);
     if (per_batch == 0)
         return snprintf(buffer, bytes, "%lld", fixed);
     char factor[32] = "";
@@ -207,6 +218,7 @@ void sy_attr_finish(struct sy_attr *attr)
     free(attr->s);
     free(attr->ints);
     free(attr->floats);
+    free(attr->sizes);
     sy_graph_free(attr->graph);
     *attr = (struct sy_attr){.tensor = -1};
 }
@@ -263,6 +275,33 @@ int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_
     attr->kind = SY_ATTR_INTS;
     attr->n = n;
     attr->ints = copy;
+    return SY_OK;
+}
+
+int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struct sy_dim *values)
+{
+    struct sy_attr *attr;
+    struct sy_dim *copy;
+    bool open = false;
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *copy, &copy));
+    if (n > 0)
+        memcpy(copy, values, (size_t)n * sizeof *copy);
+    for (int i = 0; i < n; i++)
+        open = open || !sy_dim_is_number(copy[i]);
+    int status = sy_node_attr_slot(node, name, &attr); /* may free `values` */
+    if (status == SY_OK && !open)
+        status = sy_graph_alloc((size_t)n, sizeof *attr->ints, &attr->ints);
+    if (status < 0) {
+        free(copy);
+        return status;
+    }
+    attr->kind = open ? SY_ATTR_SIZES : SY_ATTR_INTS;
+    attr->n = n;
+    attr->sizes = open ? copy : NULL;
+    for (int i = 0; !open && i < n; i++)
+        attr->ints[i] = copy[i].fixed;
+    if (!open)
+        free(copy);
     return SY_OK;
 }
 
@@ -334,6 +373,35 @@ int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype 
     tensor->dtype = dtype;
     tensor->shape = own_shape;
     *out = graph->n_tensors++;
+    return SY_OK;
+}
+
+/* Text and features, images, videos. */
+static int64_t usual_size(int rank, int i)
+{
+    return rank == 4 && i >= 2 ? 224 : rank == 5 && i >= 2 ? 16 : rank > 5 ? 8 : 128;
+}
+
+int sy_graph_add_symbol(struct sy_graph *graph, const char *name, int rank, int i,
+                        struct sy_dim *out)
+{
+    char *copy;
+    SY_TRY(sy_size_symbol(name, out));
+    for (int k = 0; k < graph->n_symbols; k++)
+        if (strcmp(graph->symbols[k].name, name) == 0)
+            return SY_OK;
+    if (graph->n_symbols == SY_SIZE_MOST_SYMBOLS)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "more than %d open sizes; give some their numbers (import --dim "
+                            "%.80s=SIZE)",
+                            SY_SIZE_MOST_SYMBOLS, name);
+    SY_TRY(sy_graph_strdup(name, &copy));
+    int status = grow(&graph->symbols, graph->n_symbols, sizeof *graph->symbols);
+    if (status < 0) {
+        free(copy);
+        return status;
+    }
+    graph->symbols[graph->n_symbols++] = (struct sy_symbol){copy, usual_size(rank, i)};
     return SY_OK;
 }
 

@@ -63,6 +63,7 @@ struct sy_shape {
 int64_t sy_dim_at(struct sy_dim dim, int64_t batch); /* no expression */
 /* Elements of the shape at this batch size; -1 on overflow, a negative dimension, or an expression. */
 int64_t sy_shape_elements(const struct sy_shape *shape, int64_t batch);
+bool sy_shape_is_open(const struct sy_shape *shape); /* has an expression */
 bool sy_shape_equal(const struct sy_shape *a, const struct sy_shape *b);
 /* "[N, 3, 224, 224]" */
 const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t bytes);
@@ -329,7 +330,8 @@ enum sy_attr_kind {
     SY_ATTR_FLOATS,
     SY_ATTR_STRING,
     SY_ATTR_TENSOR,
-    SY_ATTR_GRAPH
+    SY_ATTR_GRAPH,
+    SY_ATTR_SIZES /* numbers that depend on the graph's symbols: INTS once it is bound */
 };
 
 struct sy_attr {
@@ -338,9 +340,10 @@ struct sy_attr {
     int64_t i;
     float f;
     char *s;
-    int n; /* of ints or floats */
+    int n; /* of ints, floats or sizes */
     int64_t *ints;
     float *floats;
+    struct sy_dim *sizes;
     int tensor; /* ATTR_TENSOR: index of a constant tensor of the graph */
     struct sy_graph *
         graph; /* ATTR_GRAPH: a body, owned. Its inputs are the last of the node's (loader/README.md) */

@@ -44,7 +44,7 @@ static int copy_attr(struct sy_node *to, const struct sy_attr *from)
         SY_TRY(sy_graph_strdup(from->s, &attr->s));
     SY_TRY(copy_list(from->ints, from->n, sizeof *from->ints, &attr->ints));
     SY_TRY(copy_list(from->floats, from->n, sizeof *from->floats, &attr->floats));
-    return SY_OK;
+    return copy_list(from->sizes, from->n, sizeof *from->sizes, &attr->sizes);
 }
 
 static int copy_node(const struct sy_node *from, struct sy_node *to)

@@ -1,7 +1,9 @@
 /* Graphs as msgpack: what a package's meta section holds.
  *
  *   graph  = [version, name, [tensor...], [node...], [input...], [output...], precision]   precision: only if it is not 0 (f32)
- *   tensor = [name, dtype, [fixed, per_batch, ...], constant bytes or nil]
+ *            with open sizes version 2, and behind the precision [name, usual, ...], [[left, right, at most, where]...]
+ *   tensor = [name, dtype, [fixed, per_batch, ...], constant bytes or nil]     of an expression: [..., sum, nil, ...]
+ *   sum    = [[factor, atom...]...]        atom = 0 (N), a symbol's name, [sum, sum] (rounded quotient) or [sum] (min with 0)
  *   node   = [op name, opset, name, [input...], [output...], [attr...], activation, alpha, beta, bias, residual]
  *   attr   = [name, kind, value]                        the value of kind "graph" is a graph, all its constants with it
  *
@@ -13,11 +15,12 @@
 #include <string.h>
 
 #include "loader/graph_internal.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 
-enum { CODEC_VERSION = 1, MAX_ELEMENTS = 16 * 1000 * 1000 };
+enum { CODEC_VERSION = 1, OPEN_VERSION = 2, MAX_ELEMENTS = 16 * 1000 * 1000 };
 
 /* ---- encode ----------------------------------------------------------------------------------- */
 
@@ -35,6 +38,43 @@ static void put_ints(msgpack_packer *pk, int n, const int *values)
         msgpack_pack_int(pk, values[i]);
 }
 
+static void put_sum(msgpack_packer *pk, struct sy_dim dim);
+
+static void put_atom(msgpack_packer *pk, int id)
+{
+    struct sy_atom atom = sy_size_atom(id);
+    switch (atom.kind) {
+    case SY_ATOM_N:
+        msgpack_pack_int(pk, 0);
+        break;
+    case SY_ATOM_SYMBOL:
+        put_text(pk, atom.name);
+        break;
+    case SY_ATOM_FLOOR:
+        msgpack_pack_array(pk, 2);
+        put_sum(pk, atom.a);
+        put_sum(pk, atom.b);
+        break;
+    case SY_ATOM_MIN:
+        msgpack_pack_array(pk, 1);
+        put_sum(pk, atom.a);
+        break;
+    }
+}
+
+static void put_sum(msgpack_packer *pk, struct sy_dim dim)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    int n = sy_size_terms(dim, terms);
+    msgpack_pack_array(pk, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        msgpack_pack_array(pk, (size_t)terms[i].n_atoms + 1);
+        msgpack_pack_int64(pk, terms[i].factor);
+        for (int k = 0; k < terms[i].n_atoms; k++)
+            put_atom(pk, terms[i].atoms[k]);
+    }
+}
+
 static void put_tensor(msgpack_packer *pk, const struct sy_tensor *t, bool keep_data)
 {
     msgpack_pack_array(pk, 4);
@@ -42,6 +82,11 @@ static void put_tensor(msgpack_packer *pk, const struct sy_tensor *t, bool keep_
     msgpack_pack_int(pk, (int)t->dtype);
     msgpack_pack_array(pk, (size_t)t->shape.rank * 2);
     for (int i = 0; i < t->shape.rank; i++) {
+        if (sy_dim_is_expr(t->shape.dims[i])) {
+            put_sum(pk, t->shape.dims[i]);
+            msgpack_pack_nil(pk);
+            continue;
+        }
         msgpack_pack_int64(pk, t->shape.dims[i].fixed);
         msgpack_pack_int64(pk, t->shape.dims[i].per_batch);
     }
@@ -85,6 +130,11 @@ static void put_attr(msgpack_packer *pk, const struct sy_attr *attr)
         for (int i = 0; i < attr->n; i++)
             msgpack_pack_float(pk, attr->floats[i]);
         break;
+    case SY_ATTR_SIZES:
+        msgpack_pack_array(pk, (size_t)attr->n);
+        for (int i = 0; i < attr->n; i++)
+            put_sum(pk, attr->sizes[i]);
+        break;
     case SY_ATTR_GRAPH:
         put_graph(pk, attr->graph, NULL, true);
         break;
@@ -109,11 +159,30 @@ static void put_node(msgpack_packer *pk, const struct sy_node *node)
     msgpack_pack_int(pk, node->residual_input);
 }
 
+static void put_open_sizes(msgpack_packer *pk, const struct sy_graph *graph)
+{
+    msgpack_pack_array(pk, (size_t)graph->n_symbols * 2);
+    for (int i = 0; i < graph->n_symbols; i++) {
+        put_text(pk, graph->symbols[i].name);
+        msgpack_pack_int64(pk, graph->symbols[i].usual);
+    }
+    msgpack_pack_array(pk, (size_t)graph->n_conditions);
+    for (int i = 0; i < graph->n_conditions; i++) {
+        const struct sy_condition *c = &graph->conditions[i];
+        msgpack_pack_array(pk, 4);
+        put_sum(pk, c->left);
+        put_sum(pk, c->right);
+        msgpack_pack_int(pk, c->at_most);
+        put_text(pk, c->where);
+    }
+}
+
 static void put_graph(msgpack_packer *pk, const struct sy_graph *graph, const bool *keep_data,
                       bool keep_all)
 {
-    msgpack_pack_array(pk, graph->precision ? 7 : 6);
-    msgpack_pack_int(pk, CODEC_VERSION);
+    bool open = graph->n_symbols > 0;
+    msgpack_pack_array(pk, open ? 9 : graph->precision ? 7 : 6);
+    msgpack_pack_int(pk, open ? OPEN_VERSION : CODEC_VERSION);
     put_text(pk, graph->name);
     msgpack_pack_array(pk, (size_t)graph->n_tensors);
     for (int t = 0; t < graph->n_tensors; t++)
@@ -123,8 +192,10 @@ static void put_graph(msgpack_packer *pk, const struct sy_graph *graph, const bo
         put_node(pk, &graph->nodes[n]);
     put_ints(pk, graph->n_inputs, graph->inputs);
     put_ints(pk, graph->n_outputs, graph->outputs);
-    if (graph->precision)
+    if (graph->precision || open)
         msgpack_pack_int(pk, (int)graph->precision);
+    if (open)
+        put_open_sizes(pk, graph);
 }
 
 /* A writer that remembers that memory ran out, so that the many calls above need no check each. */
@@ -227,6 +298,57 @@ static int get_ints(const msgpack_object *o, int *n, int **out)
     return SY_OK;
 }
 
+static int get_sum(const msgpack_object *o, struct sy_dim *out);
+
+static int get_atom(const msgpack_object *o, struct sy_dim *out)
+{
+    struct sy_dim a, b;
+    if (o->type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+        *out = (struct sy_dim){0, 1};
+        return SY_OK;
+    }
+    if (o->type == MSGPACK_OBJECT_STR) {
+        char *name;
+        SY_TRY(get_text(o, &name));
+        int status = sy_size_symbol(name, out);
+        free(name);
+        return status < 0 ? corrupt("the name of a size") : SY_OK;
+    }
+    const msgpack_object *parts = get_array(o, -1);
+    if (!parts || o->via.array.size < 1 || o->via.array.size > 2)
+        return corrupt("a size");
+    SY_TRY(get_sum(&parts[0], &a));
+    if (o->via.array.size == 1)
+        return sy_size_min(a, (struct sy_dim){0, 0}, out) < 0 ? corrupt("a size") : SY_OK;
+    SY_TRY(get_sum(&parts[1], &b));
+    return sy_size_floor_div(a, b, out) < 0 ? corrupt("a size") : SY_OK;
+}
+
+/* Made anew, so that it has the one form of this process whatever was written. */
+static int get_sum(const msgpack_object *o, struct sy_dim *out)
+{
+    const msgpack_object *terms = get_array(o, -1);
+    *out = (struct sy_dim){0, 0};
+    if (!terms || o->via.array.size > SY_SIZE_MAX_TERMS)
+        return corrupt("a size");
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        const msgpack_object *items = get_array(&terms[i], -1);
+        struct sy_dim product = {0, 0}, factor;
+        if (!items || terms[i].via.array.size < 1 ||
+            terms[i].via.array.size > SY_SIZE_MAX_DEGREE + 1)
+            return corrupt("a size");
+        SY_TRY(get_int64(&items[0], &product.fixed));
+        for (uint32_t k = 1; k < terms[i].via.array.size; k++) {
+            SY_TRY(get_atom(&items[k], &factor));
+            if (sy_size_mul(product, factor, &product) < 0)
+                return corrupt("a size");
+        }
+        if (sy_size_add(*out, product, out) < 0)
+            return corrupt("a size");
+    }
+    return SY_OK;
+}
+
 static int get_shape(const msgpack_object *o, struct sy_shape *shape)
 {
     const msgpack_object *items = get_array(o, -1);
@@ -234,8 +356,14 @@ static int get_shape(const msgpack_object *o, struct sy_shape *shape)
         return corrupt("a shape");
     shape->rank = (int)o->via.array.size / 2;
     for (int i = 0; i < shape->rank; i++) {
+        if (items[2 * i].type == MSGPACK_OBJECT_ARRAY) {
+            SY_TRY(get_sum(&items[2 * i], &shape->dims[i]));
+            continue;
+        }
         SY_TRY(get_int64(&items[2 * i], &shape->dims[i].fixed));
         SY_TRY(get_int64(&items[2 * i + 1], &shape->dims[i].per_batch));
+        if (sy_dim_is_expr(shape->dims[i]))
+            return corrupt("a dimension");
     }
     return SY_OK;
 }
@@ -281,6 +409,18 @@ static int get_attr_numbers(const msgpack_object *o, struct sy_attr *attr)
     return SY_OK;
 }
 
+static int get_attr_sizes(const msgpack_object *o, struct sy_attr *attr)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("a list of sizes");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *attr->sizes, &attr->sizes));
+    attr->n = (int)o->via.array.size;
+    for (int i = 0; i < attr->n; i++)
+        SY_TRY(get_sum(&items[i], &attr->sizes[i]));
+    return SY_OK;
+}
+
 static int get_graph(const msgpack_object *o, struct sy_graph *graph);
 
 static int get_attr(const msgpack_object *o, struct sy_attr *attr)
@@ -291,7 +431,7 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
     if (!f)
         return corrupt("an attribute");
     SY_TRY(get_text(&f[0], &attr->name));
-    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_GRAPH, &kind));
+    SY_TRY(get_int(&f[1], SY_ATTR_INT, SY_ATTR_SIZES, &kind));
     attr->kind = (enum sy_attr_kind)kind;
     switch (attr->kind) {
     case SY_ATTR_INT:
@@ -302,6 +442,8 @@ static int get_attr(const msgpack_object *o, struct sy_attr *attr)
         return get_text(&f[2], &attr->s);
     case SY_ATTR_TENSOR:
         return get_int(&f[2], 0, INT_MAX, &attr->tensor);
+    case SY_ATTR_SIZES:
+        return get_attr_sizes(&f[2], attr);
     case SY_ATTR_GRAPH: /* as deep as the scan let it be */
         SY_TRY(sy_graph_alloc(1, sizeof *attr->graph, &attr->graph));
         return get_graph(&f[2], attr->graph);
@@ -378,17 +520,56 @@ static int get_nodes(const msgpack_object *o, struct sy_graph *graph)
     return SY_OK;
 }
 
+static int get_symbols(const msgpack_object *o, struct sy_graph *graph)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items || o->via.array.size < 2 || o->via.array.size > 2 * SY_MAX_SYMBOLS ||
+        o->via.array.size % 2 != 0)
+        return corrupt("the list of sizes");
+    SY_TRY(sy_graph_alloc(SY_MAX_SYMBOLS, sizeof *graph->symbols, &graph->symbols));
+    for (uint32_t i = 0; i < o->via.array.size / 2; i++) {
+        struct sy_symbol *s = &graph->symbols[graph->n_symbols++];
+        SY_TRY(get_text(&items[2 * i], &s->name));
+        SY_TRY(get_int64(&items[2 * i + 1], &s->usual));
+        if (s->name[0] == '\0' || s->usual < 0 || s->usual > INT32_MAX)
+            return corrupt("a size");
+    }
+    return SY_OK;
+}
+
+static int get_conditions(const msgpack_object *o, struct sy_graph *graph)
+{
+    const msgpack_object *items = get_array(o, -1);
+    if (!items)
+        return corrupt("the list of conditions");
+    SY_TRY(sy_graph_alloc(o->via.array.size, sizeof *graph->conditions, &graph->conditions));
+    for (uint32_t i = 0; i < o->via.array.size; i++) {
+        const msgpack_object *f = get_array(&items[i], 4);
+        struct sy_condition *c = &graph->conditions[graph->n_conditions++];
+        int at_most;
+        if (!f)
+            return corrupt("a condition");
+        SY_TRY(get_sum(&f[0], &c->left));
+        SY_TRY(get_sum(&f[1], &c->right));
+        SY_TRY(get_int(&f[2], 0, 1, &at_most));
+        SY_TRY(get_text(&f[3], &c->where));
+        c->at_most = at_most != 0;
+    }
+    return SY_OK;
+}
+
 static int get_graph(const msgpack_object *o, struct sy_graph *graph)
 {
     const msgpack_object *f = get_array(o, -1);
     int version, precision = 0;
-    if (!f || o->via.array.size < 6 || o->via.array.size > 7)
+    if (!f || o->via.array.size < 6 || (o->via.array.size > 7 && o->via.array.size != 9))
         return corrupt("the outermost list");
     SY_TRY(get_int(&f[0], 0, INT_MAX, &version));
-    if (version != CODEC_VERSION)
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "graph: format %d, this program reads %d; import the model again",
-                            version, CODEC_VERSION);
+    if (version != (o->via.array.size == 9 ? OPEN_VERSION : CODEC_VERSION))
+        return sy_error_set(
+            SY_EUNSUPPORTED,
+            "graph: format %d, this program reads %d and %d; import the model again", version,
+            CODEC_VERSION, OPEN_VERSION);
     SY_TRY(get_text(&f[1], &graph->name));
     SY_TRY(get_tensors(&f[2], graph));
     SY_TRY(get_nodes(&f[3], graph));
@@ -397,6 +578,10 @@ static int get_graph(const msgpack_object *o, struct sy_graph *graph)
     if (o->via.array.size > 6)
         SY_TRY(get_int(&f[6], 0, SY_PRECISION_F16, &precision));
     graph->precision = (enum sy_precision)precision;
+    if (o->via.array.size == 9) {
+        SY_TRY(get_symbols(&f[7], graph));
+        SY_TRY(get_conditions(&f[8], graph));
+    }
     return sy_graph_check(graph);
 }
 

@@ -1,11 +1,14 @@
 /* Inference: runs the rules in order, folds, and checks what is left. */
 #include "loader/graph_infer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loader/expand.h"
+#include "loader/graph_bind.h"
 #include "loader/put_off.h"
+#include "loader/size_facts.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -211,6 +214,8 @@ static int64_t extent(const struct sy_tensor *tensor)
 {
     int64_t bytes = (int64_t)sy_dtype_bytes(tensor->dtype);
     for (int i = 0; i < tensor->shape.rank; i++) {
+        if (sy_dim_is_expr(tensor->shape.dims[i])) /* checked where it gets a number */
+            continue;
         int64_t dim = sy_dim_at(tensor->shape.dims[i], 1);
         if (tensor->shape.dims[i].per_batch < 0 || dim < 0 ||
             __builtin_mul_overflow(bytes, SY_MAX(dim, 1), &bytes))
@@ -219,17 +224,9 @@ static int64_t extent(const struct sy_tensor *tensor)
     return bytes <= MOST_BYTES ? bytes : -1;
 }
 
-/* Only the first dimension of an input may be symbolic. */
 static int check_input(const struct sy_tensor *input)
 {
     char text[160];
-    for (int i = 1; i < input->shape.rank; i++)
-        if (input->shape.dims[i].per_batch != 0)
-            return sy_error_set(
-                SY_EUNSUPPORTED,
-                "input '%.100s' has shape %s: only the first dimension may be symbolic, "
-                "give the others numbers (import --dim %.60s.%d=SIZE)",
-                input->name, sy_shape_text(&input->shape, text, sizeof text), input->name, i);
     if (extent(input) < 0)
         return sy_error_set(SY_ECORRUPT, "input '%.100s' of shape %s: more than 1 TiB", input->name,
                             sy_shape_text(&input->shape, text, sizeof text));
@@ -239,8 +236,8 @@ static int check_input(const struct sy_tensor *input)
 static int check_output(const struct sy_node *node, const struct sy_tensor *tensor)
 {
     char text[160];
-    int64_t n = sy_shape_elements(&tensor->shape, 1);
-    if (n < 0 || sy_dtype_bytes(tensor->dtype) == 0)
+    bool open = sy_shape_is_open(&tensor->shape);
+    if ((!open && sy_shape_elements(&tensor->shape, 1) < 0) || sy_dtype_bytes(tensor->dtype) == 0)
         return sy_infer_fail(node, SY_ECORRUPT, "result '%.80s' of shape %s", tensor->name,
                              sy_shape_text(&tensor->shape, text, sizeof text));
     if (extent(tensor) < 0)
@@ -252,6 +249,9 @@ static int check_output(const struct sy_node *node, const struct sy_tensor *tens
 static int set_numbers(struct sy_node *node, int64_t n, const struct sy_dim *values)
 {
     int64_t *numbers;
+    for (int64_t i = 0; i < n; i++)
+        if (sy_dim_is_expr(values[i]))
+            return sy_node_set_sizes(node, "values", (int)n, values);
     SY_TRY(sy_graph_alloc((size_t)n, sizeof *numbers, &numbers));
     for (int64_t i = 0; i < n; i++)
         numbers[i] = values[i].fixed;
@@ -439,8 +439,11 @@ static int infer_or_put_off(struct sy_infer *in, int n)
 static int infer_nodes(struct sy_infer *in, bool puts_off)
 {
     struct sy_graph *graph = in->graph;
-    for (int n = 0; n < graph->n_nodes; n++)
+    for (int n = 0; n < graph->n_nodes; n++) {
         SY_TRY(puts_off ? infer_or_put_off(in, n) : infer_node(in, n));
+        if (in->facts && !in->is_body)
+            SY_TRY(sy_facts_apply(in));
+    }
     if (in->is_bound)
         return SY_OK;
     SY_TRY(refuse_sequence_outputs(in));
@@ -451,14 +454,18 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
     return give_constants_makers(graph);
 }
 
-static int infer(struct sy_graph *graph, bool for_training, bool *puts_off)
+static int infer(struct sy_graph *graph, bool for_training, bool *puts_off, struct sy_facts *facts)
 {
     struct sy_infer in;
     int status;
     SY_TRY_GOTO(open_infer(&in, graph), out);
     in.for_training = for_training;
     in.puts_off = puts_off;
+    in.facts = facts;
+    in.is_body = puts_off != NULL;
     status = infer_nodes(&in, !for_training && !puts_off);
+    if (status == SY_OK && facts && !in.is_body)
+        status = sy_facts_settle(&in);
 out:
     close_infer(&in);
     return status;
@@ -530,7 +537,7 @@ int sy_infer_body(struct sy_infer *in, struct sy_node *node, const char *name, i
     }
     SY_TRY(sy_graph_sort(graph));
     bool ignored = false;
-    int status = infer(graph, in->for_training, in->puts_off ? in->puts_off : &ignored);
+    int status = infer(graph, in->for_training, in->puts_off ? in->puts_off : &ignored, in->facts);
     if (status < 0)
         return sy_error_prefix(status, "in the body of node '%.80s' (%s, opset %d)", node->name,
                                sy_op_name(node->op), node->opset);
@@ -545,21 +552,44 @@ static int check_inputs(const struct sy_graph *graph)
     return SY_OK;
 }
 
+/* With open sizes: what was assumed of them becomes the graph's conditions, and usual sizes that it allows are found. */
+static int infer_open(struct sy_graph *graph)
+{
+    struct sy_facts facts = {0};
+    int status = infer(graph, false, NULL, &facts);
+    sy_facts_finish(&facts);
+    if (status == SY_OK)
+        status = sy_graph_find_usual_sizes(graph);
+    if (status == SY_EUNSUPPORTED && graph->n_symbols > 0) {
+        char text[512];
+        snprintf(text, sizeof text, "%s", sy_error_text());
+        return sy_error_set(status,
+                            "%s (a number for open sizes may help: import --dim %.80s=SIZE)", text,
+                            graph->symbols[0].name);
+    }
+    return status;
+}
+
 int sy_graph_infer(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    return infer(graph, false, NULL);
+    return graph->n_symbols > 0 ? infer_open(graph) : infer(graph, false, NULL, NULL);
 }
 
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)
 {
     *needs_values = false;
     SY_TRY(check_inputs(graph));
-    return infer(graph, false, needs_values);
+    return infer(graph, false, needs_values, NULL);
 }
 
 int sy_graph_infer_training(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    return infer(graph, true, NULL);
+    if (graph->n_symbols > 0)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "size '%.100s' of an input is open: only the first dimension may be "
+                            "when a model is trained (--dim %.100s=SIZE)",
+                            graph->symbols[0].name, graph->symbols[0].name);
+    return infer(graph, true, NULL, NULL);
 }

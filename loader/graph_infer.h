@@ -11,6 +11,7 @@
 #define SY_MAX_VALUES 65536 /* elements of a value: it is a shape, or a mask row */
 
 struct sy_sequence; /* expand.h */
+struct sy_facts;    /* size_facts.h */
 
 struct sy_infer {
     struct sy_graph *graph;
@@ -20,8 +21,11 @@ struct sy_infer {
     int capacity;                   /* of `values`, `uses` and `sequences` */
     int n_expanded;                 /* nodes that were written out as others */
     bool *at_run;      /* per tensor: only the run will know its size, and what it is */
+    bool is_body;      /* of an If, a Loop: the outermost graph is another */
     bool for_training; /* parameters are not folded, Dropout and training modes stay */
     bool is_bound;     /* sizes that depend on data are the largest that they can be (put_off.c) */
+    struct sy_facts
+        *facts;     /* about open sizes, of the outermost graph; NULL: all sizes are numbers */
     bool *puts_off; /* set when a rule fails for what only the run knows; of the outermost graph */
 };
 
@@ -34,9 +38,9 @@ int sy_dim_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 bool sy_dim_equal(struct sy_dim a, struct sy_dim b);
 bool sy_dim_is(struct sy_dim dim, int64_t value);
+/* The quotient rounded down, of sizes that are not negative: of all that is not linear in N too. */
+int sy_dim_floor_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out);
 int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy_dim *out);
-/* numpy's rules; into *shape. */
-int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other);
 
 /* ---- for rules; texts name the node ---- */
 
@@ -78,8 +82,21 @@ int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out);
 /* Gives up outputs from `n` on; EUNSUPPORTED if somebody reads them. */
 int sy_infer_keep_outputs(const struct sy_infer *in, struct sy_node *node, int n);
 void sy_infer_keep_inputs(struct sy_node *node, int n);
-/* Dimension i of the shape, which must not depend on N. */
-int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int i, int64_t *out);
+/* Whether two sizes may be taken for the same: they are, or that is made a condition of the graph (size_facts.h), named after the node. *a becomes the
+ * plainer of the two. */
+bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct sy_dim *a,
+                        struct sy_dim b);
+bool sy_infer_same_shape(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *a,
+                         const struct sy_shape *b);
+/* `left <= right` becomes a condition, unless it holds for all sizes. False: it never holds. Of numbers: whether it holds. */
+bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy_dim left,
+                      struct sy_dim right);
+/* numpy's rules; into *shape. EUNSUPPORTED, without a text: they do not fit. */
+int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
+                       const struct sy_shape *other);
+/* Dimension i of the shape, which must not depend on N; put off if it is an expression. */
+int sy_infer_fixed(const struct sy_infer *in, const struct sy_node *node,
+                   const struct sy_shape *shape, int i, int64_t *out);
 
 /* Inference of a body (attribute `name` of the node): its inputs are the node's inputs from `first` on, `formal` before them with the types and
  * shapes in `given`. Outputs have types and shapes afterwards. EUNSUPPORTED: no such body, or it cannot be run as it stands. */

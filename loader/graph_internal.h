@@ -20,6 +20,10 @@ int sy_graph_add_tensor(struct sy_graph *graph, const char *name, enum sy_dtype 
 /* A new constant; takes `data` (malloc'd) in every case, frees it on failure. */
 int sy_graph_add_constant(struct sy_graph *graph, const char *name, enum sy_dtype dtype,
                           const struct sy_shape *shape, void *data, size_t data_bytes, int *out);
+/* The dimension that stands for the open size `name`: dimension i of an input of that rank, which says what is usual. New, if the
+ * graph has it not yet. EUNSUPPORTED: too many. */
+int sy_graph_add_symbol(struct sy_graph *graph, const char *name, int rank, int i,
+                        struct sy_dim *out);
 /* A new last node, tensor lists copied. Pointers into graph->nodes are invalid afterwards. *out is borrowed, may be NULL. */
 int sy_graph_add_node(struct sy_graph *graph, enum sy_op op, int opset, const char *name,
                       int n_inputs, const int *inputs, int n_outputs, const int *outputs,
@@ -37,6 +41,8 @@ int sy_node_add_input(struct sy_node *node, int tensor);
 int sy_node_set_int(struct sy_node *node, const char *name, int64_t value);
 int sy_node_set_float(struct sy_node *node, const char *name, float value);
 int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_t *values);
+/* SIZES, or INTS if all are numbers. They must not be linear in N alone, but for attributes that say so (Numbers). */
+int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struct sy_dim *values);
 /* The attribute's slot: there already, emptied, or new. */
 int sy_node_attr_slot(struct sy_node *node, const char *name, struct sy_attr **out);
 void sy_attr_finish(struct sy_attr *attr);

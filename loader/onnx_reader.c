@@ -15,7 +15,14 @@
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
-enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32, MAX_FIELDS = 1 << 24, MAX_NAME = 1024 };
+enum {
+    MIN_OPSET = 6,
+    MAX_OPSET = 21,
+    MAX_NESTING = 32,
+    MAX_FIELDS = 1 << 24,
+    MAX_NAME = 1024,
+    MAX_SYMBOL_NAME = 256
+};
 
 /* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
 static const enum sy_op unchanged[] = {
@@ -63,7 +70,92 @@ static bool given_size(const struct sy_onnx_reader *r, const char *input, int i,
     return false;
 }
 
-/* Symbolic dimensions are written as N (per_batch 1); sy_graph_infer says which of them may be. */
+static const Onnx__TensorShapeProto *shape_of(const Onnx__ValueInfoProto *info)
+{
+    return info->type && info->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+                   info->type->tensor_type
+               ? info->type->tensor_type->shape
+               : NULL;
+}
+
+/* "" if it has none. */
+static const char *name_of(const Onnx__TensorShapeProto__Dimension *dim)
+{
+    return dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
+               ? sy_onnx_text(dim->dim_param)
+               : "";
+}
+
+static bool says_batch(const char *name)
+{
+    return strcasestr(name, "batch") != NULL;
+}
+
+/* Whether some input has an open dimension of that name that is not its first. */
+static bool is_not_first(const struct sy_onnx_reader *r, const char *name)
+{
+    for (size_t i = 0; i < r->proto->n_input; i++) {
+        const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[i]);
+        for (size_t d = 1; shape && d < shape->n_dim; d++)
+            if (strcmp(name_of(shape->dim[d]), name) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* Time, if the input has its batch elsewhere; or a size that others have elsewhere, beside a batch of their own. */
+static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorShapeProto *own)
+{
+    const char *name = name_of(own->dim[0]);
+    if (name[0] == '\0' || says_batch(name))
+        return false;
+    for (size_t d = 1; d < own->n_dim; d++)
+        if (says_batch(name_of(own->dim[d])))
+            return true;
+    for (size_t i = 0; i < r->proto->n_input; i++) {
+        const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[i]);
+        if (shape && shape->n_dim > 0 && says_batch(name_of(shape->dim[0])) &&
+            is_not_first(r, name))
+            return true;
+    }
+    return false;
+}
+
+/* Whether an open dimension is N: the first ones, and what has their names, or says that it is the batch. */
+static bool is_batch(const struct sy_onnx_reader *r, const Onnx__TensorShapeProto *own, int i)
+{
+    const char *name = name_of(own->dim[i]);
+    if (i == 0)
+        return !first_is_other(r, own);
+    if (says_batch(name))
+        return true;
+    for (size_t k = 0; name[0] != '\0' && k < r->proto->n_input; k++) {
+        const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[k]);
+        if (shape && shape->n_dim > 0 && strcmp(name_of(shape->dim[0]), name) == 0)
+            return !first_is_other(r, shape);
+    }
+    return false;
+}
+
+/* Dimension i of an input, without a number: N, or a symbol. */
+static int open_dim(const struct sy_onnx_reader *r, const char *input,
+                    const Onnx__TensorShapeProto *shape, int i, struct sy_dim *out)
+{
+    char place[256];
+    const char *name = name_of(shape->dim[i]);
+    snprintf(place, sizeof place, "%.200s.%d", input, i);
+    if (is_batch(r, shape, i)) {
+        out->per_batch = 1;
+        return SY_OK;
+    }
+    name = name[0] != '\0' ? name : place;
+    if (strlen(name) > MAX_SYMBOL_NAME || sy_printable_length(name) != strlen(name))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "input '%.120s': the name of dimension %d is not short plain text",
+                            input, i);
+    return sy_graph_add_symbol(r->graph, name, (int)shape->n_dim, i, out);
+}
+
 static int input_shape(const struct sy_onnx_reader *r, const char *name,
                        const Onnx__TypeProto__Tensor *type, struct sy_shape *shape)
 {
@@ -79,7 +171,7 @@ static int input_shape(const struct sy_onnx_reader *r, const char *name,
         const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
         if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
             if (!given_size(r, name, i, dim, &shape->dims[i].fixed))
-                shape->dims[i].per_batch = 1;
+                SY_TRY(open_dim(r, name, type->shape, i, &shape->dims[i]));
         } else if (dim->dim_value < 0)
             return sy_error_set(SY_ECORRUPT, "input '%.120s': dimension %d is %lld", name, i,
                                 (long long)dim->dim_value);

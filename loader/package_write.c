@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "loader/graph_bind.h"
 #include "loader/package_header.h"
 #include "loader/package_meta.h"
 #include "runtime/base/assert.h"
@@ -16,7 +17,9 @@
  * counted in, so that setting one later does not move the weights. */
 #define NUMBER_BYTES 9u
 
-static int layout_layers(struct sy_package *package, const struct sy_engine_ops *engine)
+/* `bound`: the package's graph with its usual sizes, which layouts are chosen for. */
+static int layout_layers(struct sy_package *package, const struct sy_graph *bound,
+                         const struct sy_engine_ops *engine)
 {
     int n = package->graph->n_nodes;
     uint64_t offset = 0;
@@ -30,7 +33,7 @@ static int layout_layers(struct sy_package *package, const struct sy_engine_ops 
         struct sy_layer *layer = &package->layers[i];
         layer->node = i;
         package->n_layers++;
-        SY_TRY(engine->layout_layer(package->graph, layer));
+        SY_TRY(engine->layout_layer(bound, layer));
         layer->bytes = SY_ALIGN_UP(layer->bytes, SY_LAYER_ALIGN);
         layer->offset_bytes = offset;
         offset += layer->bytes;
@@ -66,19 +69,20 @@ static int measure_meta(const struct sy_package *package, uint64_t *weights_offs
     return SY_OK;
 }
 
-static int write_layer(struct sy_package *package, int i, const struct sy_engine_ops *engine,
-                       void *buffer, struct sy_durable_file *file)
+static int write_layer(struct sy_package *package, const struct sy_graph *bound, int i,
+                       const struct sy_engine_ops *engine, void *buffer,
+                       struct sy_durable_file *file)
 {
     struct sy_layer *layer = &package->layers[i];
     memset(buffer, 0, layer->bytes);
-    SY_TRY(engine->pack_layer(package->graph, layer, buffer));
+    SY_TRY(engine->pack_layer(bound, layer, buffer));
     package->layer_hash[i] = XXH3_64bits(buffer, layer->bytes);
     return sy_write_fully(file->fd, file->path, buffer, layer->bytes,
                           package->weights_offset + layer->offset_bytes);
 }
 
-static int write_weights(struct sy_package *package, const struct sy_engine_ops *engine,
-                         struct sy_durable_file *file,
+static int write_weights(struct sy_package *package, const struct sy_graph *bound,
+                         const struct sy_engine_ops *engine, struct sy_durable_file *file,
                          void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx)
 {
     uint64_t largest = SY_LAYER_ALIGN;
@@ -95,7 +99,7 @@ static int write_weights(struct sy_package *package, const struct sy_engine_ops 
             package->layer_hash[i] = XXH3_64bits(NULL, 0);
             continue;
         }
-        status = write_layer(package, i, engine, buffer, file);
+        status = write_layer(package, bound, i, engine, buffer, file);
         if (progress)
             progress(ctx, layer->offset_bytes + layer->bytes, package->weights_bytes);
     }
@@ -157,20 +161,26 @@ int sy_package_write(const char *path, const char *name, const struct sy_graph *
     struct sy_durable_file file = {.fd = -1};
     struct sy_package package = {
         .name = (char *)name, .packed_for = packed_for, .graph = (struct sy_graph *)graph};
+    struct sy_graph *bound = NULL;
+    struct sy_sizes sizes;
+    sy_graph_usual_sizes(graph, &sizes);
     int status = sy_package_packed_for(engine, graph->precision, packed_for, sizeof packed_for);
     if (status == SY_OK)
-        status = layout_layers(&package, engine);
+        status = sy_graph_bind(graph, &sizes, &bound);
+    if (status == SY_OK)
+        status = layout_layers(&package, bound, engine);
     if (status == SY_OK)
         status = measure_meta(&package, &package.weights_offset);
     if (status == SY_OK)
         status = sy_durable_file_create(path, &file);
     if (status == SY_OK)
-        status = write_weights(&package, engine, &file, progress, ctx);
+        status = write_weights(&package, bound, engine, &file, progress, ctx);
     if (status == SY_OK)
         status = write_front(&package, &file);
     if (status == SY_OK)
         status = sy_durable_file_commit(&file);
     sy_durable_file_discard(&file);
+    sy_graph_free(bound);
     release_layers(&package);
     return status;
 }

@@ -296,7 +296,7 @@ static int set_bounds(struct gather *g)
             }
             t->dtype = bound->dtype;
             t->shape = bound->shape;
-            if (room_for_elements(t, 1) > SY_AT_RUN_MOST_ROOM)
+            if (!sy_shape_is_open(&t->shape) && room_for_elements(t, 1) > SY_AT_RUN_MOST_ROOM)
                 set_room(t, SY_AT_RUN_MOST_ROOM);
         }
         sy_graph_free(trial);

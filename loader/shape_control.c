@@ -2,17 +2,33 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 enum { MAX_CARRIED = 64 };
+
+static int open_numbers(struct sy_infer *in, struct sy_node *node, const struct sy_attr *values)
+{
+    int out = node->outputs[0];
+    if (values->n != sy_shape_elements(&in->graph->tensors[out].shape, 0))
+        return sy_infer_fail(node, SY_ECORRUPT, "other numbers than its result has");
+    if (in->values[out])
+        return SY_OK;
+    SY_TRY(sy_graph_alloc((size_t)values->n, sizeof *in->values[out], &in->values[out]));
+    memcpy(in->values[out], values->sizes, (size_t)values->n * sizeof *values->sizes);
+    return SY_OK;
+}
 
 /* A value again, for the body that it was handed down to. */
 int sy_rule_numbers(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
                          *per_batch = sy_node_attr(node, "per_batch");
+    const struct sy_attr *values = sy_node_attr(node, "values");
     int out = node->outputs[0];
+    if (values && values->kind == SY_ATTR_SIZES)
+        return open_numbers(in, node, values);
     if (!fixed || !per_batch || fixed->n != per_batch->n ||
         fixed->n != sy_shape_elements(&in->graph->tensors[out].shape, 0))
         return sy_infer_fail(node, SY_ECORRUPT, "other numbers than its result has");
@@ -66,7 +82,7 @@ int sy_rule_if(struct sy_infer *in, struct sy_node *node)
         if (a->dtype != b->dtype)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "its branches give result %d other types",
                                  i);
-        if (!sy_shape_equal(&a->shape, &b->shape))
+        if (!sy_infer_same_shape(in, node, &a->shape, &b->shape))
             return sy_infer_put_off(in, node, "its branches give result %d other shapes", i);
         if (node->outputs[i] >= 0)
             sy_infer_set(in, node, i, a->dtype, &a->shape);
@@ -115,6 +131,8 @@ static bool count_trips(const struct sy_infer *in, const struct sy_node *node,
         *trips = (struct sy_dim){sy_load_integer(t->dtype, t->data), 0};
     else
         return false;
+    if (sy_dim_is_expr(*trips))
+        return sy_size_max(*trips, (struct sy_dim){0, 0}, trips) == SY_OK;
     if (trips->per_batch == 0)
         trips->fixed = SY_MAX(trips->fixed, 0);
     return trips->per_batch >= 0 && sy_dim_at(*trips, 1) >= 0;
@@ -125,7 +143,8 @@ static int check_end(const struct sy_infer *in, const struct sy_node *node,
                      const struct sy_graph *body)
 {
     struct sy_dim trips;
-    if (count_trips(in, node, body, &trips) && sy_dim_at(trips, 1) > SY_LOOP_MOST_TRIPS)
+    if (count_trips(in, node, body, &trips) && !sy_dim_is_expr(trips) &&
+        sy_dim_at(trips, 1) > SY_LOOP_MOST_TRIPS)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "%lld iterations, at most %d are supported",
                              (long long)sy_dim_at(trips, 1), SY_LOOP_MOST_TRIPS);
     if (sy_node_input(node, 0) < 0 && starts_true(in, node) && stays_true(body, body->outputs[0]))

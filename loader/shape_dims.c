@@ -5,11 +5,15 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
+#include "loader/size_facts.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 int sy_dim_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
+    if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+        return sy_size_add(a, b, out);
     if (__builtin_add_overflow(a.fixed, b.fixed, &out->fixed) ||
         __builtin_add_overflow(a.per_batch, b.per_batch, &out->per_batch))
         return SY_EUNSUPPORTED;
@@ -18,6 +22,8 @@ int sy_dim_add(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 
 int sy_dim_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
+    if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+        return sy_size_sub(a, b, out);
     if (__builtin_sub_overflow(a.fixed, b.fixed, &out->fixed) ||
         __builtin_sub_overflow(a.per_batch, b.per_batch, &out->per_batch))
         return SY_EUNSUPPORTED;
@@ -26,6 +32,8 @@ int sy_dim_sub(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 
 int sy_dim_mul(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
+    if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+        return sy_size_mul(a, b, out);
     if (a.per_batch != 0 && b.per_batch != 0)
         return SY_EUNSUPPORTED;
     int64_t factor = a.per_batch == 0 ? a.fixed : b.fixed;
@@ -43,6 +51,8 @@ static bool divides(int64_t divisor, int64_t value)
 
 int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
 {
+    if (sy_dim_is_expr(a) || sy_dim_is_expr(b))
+        return sy_size_div(a, b, out);
     if (b.per_batch == 0 && b.fixed == -1)
         return sy_dim_sub((struct sy_dim){0, 0}, a, out);
     if (b.per_batch == 0 && b.fixed != 0 &&
@@ -59,6 +69,15 @@ int sy_dim_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
         return SY_EUNSUPPORTED;
     *out = ratio;
     return SY_OK;
+}
+
+int sy_dim_floor_div(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+{
+    int64_t least, most;
+    if (!sy_dim_is_expr(a) && !sy_dim_is_expr(b))
+        return sy_dim_div(a, b, out);
+    sy_size_bounds(a, &least, &most);
+    return least < 0 ? sy_dim_div(a, b, out) : sy_size_floor_div(a, b, out);
 }
 
 bool sy_dim_equal(struct sy_dim a, struct sy_dim b)
@@ -80,14 +99,15 @@ int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy
     return SY_OK;
 }
 
-int sy_shape_broadcast(struct sy_shape *shape, const struct sy_shape *other)
+int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
+                       const struct sy_shape *other)
 {
     int rank = SY_MAX(shape->rank, other->rank);
     struct sy_shape result = {.rank = rank};
     for (int i = 1; i <= rank; i++) {
         struct sy_dim a = i <= shape->rank ? shape->dims[shape->rank - i] : (struct sy_dim){1, 0};
         struct sy_dim b = i <= other->rank ? other->dims[other->rank - i] : (struct sy_dim){1, 0};
-        if (!sy_dim_equal(a, b) && !sy_dim_is(a, 1) && !sy_dim_is(b, 1))
+        if (!sy_dim_is(a, 1) && !sy_dim_is(b, 1) && !sy_infer_same_size(in, node, &a, b))
             return SY_EUNSUPPORTED;
         result.dims[rank - i] = sy_dim_is(a, 1) ? b : a;
     }
@@ -185,11 +205,11 @@ int sy_infer_dims(const struct sy_infer *in, const struct sy_node *node, int i, 
     if (sy_node_input(node, i) >= 0)
         return tensor_dims(in, node, node->inputs[i], n, out);
     const struct sy_attr *list = sy_node_attr(node, attr);
-    if (!list || list->kind != SY_ATTR_INTS)
+    if (!list || (list->kind != SY_ATTR_INTS && list->kind != SY_ATTR_SIZES))
         return SY_OK;
     SY_TRY(sy_graph_alloc((size_t)list->n, sizeof **out, out));
     for (int k = 0; k < list->n; k++)
-        (*out)[k].fixed = list->ints[k];
+        (*out)[k] = list->sizes ? list->sizes[k] : (struct sy_dim){list->ints[k], 0};
     *n = list->n;
     return SY_OK;
 }
@@ -204,8 +224,9 @@ int sy_infer_ints(const struct sy_infer *in, const struct sy_node *node, int i, 
         status =
             sy_infer_fail(node, SY_ECORRUPT, "'%s' has %d entries, at most %d fit", attr, *n, max);
     for (int k = 0; status == SY_OK && k < *n; k++) {
-        if (dims[k].per_batch != 0)
-            status = sy_infer_put_off(in, node, "'%s' depends on the batch size", attr);
+        if (!sy_dim_is_number(dims[k]))
+            status = sy_infer_put_off(in, node, "'%s' depends on the %s", attr,
+                                      sy_dim_is_expr(dims[k]) ? "open sizes" : "batch size");
         out[k] = dims[k].fixed;
     }
     free(dims);
@@ -234,7 +255,7 @@ bool sy_infer_is_known(const struct sy_infer *in, const struct sy_node *node, in
 static bool has_numbers(const struct sy_shape *shape)
 {
     for (int i = 0; i < shape->rank; i++)
-        if (shape->dims[i].fixed < 0)
+        if (sy_dim_is_expr(shape->dims[i]) || shape->dims[i].fixed < 0)
             return false;
     return true;
 }
@@ -286,9 +307,13 @@ void sy_infer_keep_inputs(struct sy_node *node, int n)
         node->n_inputs = n;
 }
 
-int sy_infer_fixed(const struct sy_node *node, const struct sy_shape *shape, int i, int64_t *out)
+int sy_infer_fixed(const struct sy_infer *in, const struct sy_node *node,
+                   const struct sy_shape *shape, int i, int64_t *out)
 {
     char text[160];
+    if (i < shape->rank && sy_dim_is_expr(shape->dims[i]))
+        return sy_infer_put_off(in, node, "dimension %d of %s must be a number", i,
+                                sy_shape_text(shape, text, sizeof text));
     if (i >= shape->rank || shape->dims[i].per_batch != 0 || shape->dims[i].fixed > INT32_MAX)
         return sy_infer_fail(node, SY_EUNSUPPORTED,
                              "dimension %d of %s must be a number below 2^31", i,

@@ -122,7 +122,7 @@ int sy_rule_broadcast(struct sy_infer *in, struct sy_node *node)
     for (int i = 1; i < node->n_inputs; i++) {
         SY_TRY(sy_infer_need(in, node, i, &x));
         struct sy_shape before = shape;
-        if (sy_shape_broadcast(&shape, &x->shape) < 0)
+        if (sy_infer_broadcast(in, node, &shape, &x->shape) < 0)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "shapes %s and %s do not fit",
                                  sy_shape_text(&before, a, sizeof a),
                                  sy_shape_text(&x->shape, b, sizeof b));

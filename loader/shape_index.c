@@ -54,12 +54,19 @@ int sy_rule_top_k(struct sy_infer *in, struct sy_node *node)
     if (!sy_infer_is_known(in, node, 1)) {
         SY_TRY(sy_infer_declared(in, node, 0, &shape));
     } else {
+        struct sy_dim *given = NULL, size = x->shape.dims[axis], count = {k, 0};
         if (node->n_inputs > 1)
-            SY_TRY(sy_infer_ints(in, node, 1, "k", 1, &n, &k));
-        int64_t size = x->shape.dims[axis].fixed;
-        if (k < 0 || (x->shape.dims[axis].per_batch == 0 && k > size))
-            return sy_infer_fail(node, SY_ECORRUPT, "K is %lld", (long long)k);
-        shape.dims[axis] = (struct sy_dim){k, 0};
+            SY_TRY(sy_infer_dims(in, node, 1, "k", &n, &given));
+        if (n == 1)
+            count = given[0];
+        free(given);
+        if (!sy_dim_is_number(count) && !sy_dim_is_expr(count))
+            return sy_infer_put_off(in, node, "'k' depends on the batch size");
+        bool open = sy_dim_is_expr(count) || sy_dim_is_expr(size);
+        if (open ? !sy_infer_at_most(in, node, count, size)
+                 : count.fixed < 0 || (size.per_batch == 0 && count.fixed > size.fixed))
+            return sy_infer_fail(node, SY_ECORRUPT, "K is %lld", (long long)count.fixed);
+        shape.dims[axis] = count;
         sy_infer_keep_inputs(node, 1);
     }
     SY_TRY(sy_node_set_int(node, "axis", axis));
@@ -158,7 +165,7 @@ int sy_rule_gather_nd(struct sy_infer *in, struct sy_node *node)
     int last = indices->shape.rank - 1;
     if (last < 0 || batch < 0 || batch > last)
         return sy_infer_fail(node, SY_ECORRUPT, "indices of %d dimensions", last + 1);
-    SY_TRY(sy_infer_fixed(node, &indices->shape, last, &depth));
+    SY_TRY(sy_infer_fixed(in, node, &indices->shape, last, &depth));
     int rank = last + x->shape.rank - (int)(batch + depth);
     if (depth < 1 || batch + depth > x->shape.rank || rank > SY_MAX_RANK)
         return sy_infer_fail(node, SY_ECORRUPT, "indices of length %lld", (long long)depth);
@@ -185,7 +192,7 @@ int sy_rule_scatter(struct sy_infer *in, struct sy_node *node)
         SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
         SY_TRY(sy_node_set_int(node, "axis", axis));
         if (indices->shape.rank != x->shape.rank ||
-            !sy_shape_equal(&indices->shape, &updates->shape))
+            !sy_infer_same_shape(in, node, &indices->shape, &updates->shape))
             return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit data or updates");
     }
     return sy_infer_same(in, node);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -17,7 +18,7 @@ static int no_product(const struct sy_infer *in, const struct sy_node *node,
 }
 
 /* Fills in 0 (as in the input) and -1 (what is left). */
-static int resolve_reshape(const struct sy_infer *in, const struct sy_node *node,
+static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
                            const struct sy_shape *from, struct sy_shape *to)
 {
     bool literal_zero = sy_node_int(node, "allowzero", 0) != 0;
@@ -34,10 +35,12 @@ static int resolve_reshape(const struct sy_infer *in, const struct sy_node *node
     }
     if (sy_shape_product(from, 0, from->rank, &total) < 0)
         return no_product(in, node, from);
-    if (open >= 0 && sy_dim_div(total, known, &to->dims[open]) == SY_OK &&
+    if (open >= 0 &&
+        (sy_dim_div(total, known, &to->dims[open]) == SY_OK ||
+         sy_dim_floor_div(total, known, &to->dims[open]) == SY_OK) &&
         sy_dim_mul(known, to->dims[open], &known) < 0)
         return no_product(in, node, to);
-    if (!sy_dim_equal(known, total))
+    if (!sy_infer_same_size(in, node, &known, total))
         return sy_infer_fail(
             node, SY_EUNSUPPORTED,
             "cannot reshape %s to %s; if the batch size is written into the model, "
@@ -126,7 +129,8 @@ int sy_rule_squeeze(struct sy_infer *in, struct sy_node *node)
     struct sy_shape shape = {.rank = 0};
     for (int i = 0; i < x->shape.rank; i++) {
         bool one = sy_dim_is(x->shape.dims[i], 1);
-        if (is_marked[i] && !one)
+        struct sy_dim width = x->shape.dims[i];
+        if (is_marked[i] && !sy_infer_same_size(in, node, &width, (struct sy_dim){1, 0}))
             return sy_infer_fail(node, SY_EUNSUPPORTED, "dimension %d is not 1", i);
         if (!(n < 0 ? one : is_marked[i]))
             shape.dims[shape.rank++] = x->shape.dims[i];
@@ -171,7 +175,7 @@ int sy_rule_expand(struct sy_infer *in, struct sy_node *node)
     if (n >= 0 && n <= SY_MAX_RANK)
         memcpy(shape.dims, target, (size_t)n * sizeof *target);
     free(target);
-    if (n < 0 || n > SY_MAX_RANK || sy_shape_broadcast(&shape, &own) < 0)
+    if (n < 0 || n > SY_MAX_RANK || sy_infer_broadcast(in, node, &shape, &own) < 0)
         return sy_infer_fail(node, SY_EUNSUPPORTED,
                              "its input cannot be broadcast to the target shape");
     sy_infer_keep_inputs(node, 1);
@@ -272,8 +276,14 @@ static bool count_with_batch(const struct sy_infer *in, const struct sy_node *no
             return false;
     }
     *shape = (struct sy_shape){.rank = 1};
-    return sy_dim_sub(limit[1], limit[0], &span) == SY_OK && span.per_batch > 0 &&
-           limit[2].per_batch == 0 && limit[2].fixed > 0 &&
+    if (sy_dim_sub(limit[1], limit[0], &span) < 0 || limit[2].per_batch != 0)
+        return false;
+    if (sy_dim_is_expr(span)) {
+        struct sy_dim zero = {0, 0}, more = {limit[2].fixed - 1, 0};
+        return sy_size_max(span, zero, &span) == SY_OK && sy_size_add(span, more, &span) == SY_OK &&
+               sy_size_floor_div(span, limit[2], &shape->dims[0]) == SY_OK;
+    }
+    return span.per_batch > 0 && limit[2].fixed > 0 &&
            sy_dim_div(span, limit[2], &shape->dims[0]) == SY_OK;
 }
 

@@ -20,15 +20,16 @@ int sy_rule_gemm(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 1, &b));
     int trans_a = sy_node_int(node, "transA", 0) != 0,
         trans_b = sy_node_int(node, "transB", 0) != 0;
+    struct sy_dim inner = a->shape.dims[1 - trans_a];
     if (a->shape.rank != 2 || b->shape.rank != 2 ||
-        !sy_dim_equal(a->shape.dims[1 - trans_a], b->shape.dims[trans_b]))
+        !sy_infer_same_size(in, node, &inner, b->shape.dims[trans_b]))
         return misfit(node, &a->shape, &b->shape);
     struct sy_shape shape = {.rank = 2,
                              .dims = {a->shape.dims[trans_a], b->shape.dims[1 - trans_b]}};
     if (sy_node_input(node, 2) >= 0) {
         const struct sy_tensor *c = &in->graph->tensors[node->inputs[2]];
         struct sy_shape sum = shape;
-        if (sy_shape_broadcast(&sum, &c->shape) < 0 || !sy_shape_equal(&sum, &shape))
+        if (sy_infer_broadcast(in, node, &sum, &c->shape) < 0 || !sy_shape_equal(&sum, &shape))
             return misfit(node, &shape, &c->shape);
         node->bias_input = 2;
     }
@@ -50,11 +51,11 @@ int sy_rule_matmul(struct sy_infer *in, struct sy_node *node)
     if (column)
         b = (struct sy_shape){.rank = 2, .dims = {b.dims[0], {1, 0}}};
     struct sy_dim rows = a.dims[a.rank - 2], columns = b.dims[b.rank - 1];
-    if (!sy_dim_equal(a.dims[a.rank - 1], b.dims[b.rank - 2]))
+    if (!sy_infer_same_size(in, node, &a.dims[a.rank - 1], b.dims[b.rank - 2]))
         return misfit(node, &ta->shape, &tb->shape);
     a.rank -= 2;
     b.rank -= 2;
-    if (sy_shape_broadcast(&a, &b) < 0)
+    if (sy_infer_broadcast(in, node, &a, &b) < 0)
         return misfit(node, &ta->shape, &tb->shape);
     if (!row)
         a.dims[a.rank++] = rows;

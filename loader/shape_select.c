@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -39,7 +40,7 @@ int sy_rule_concat(struct sy_infer *in, struct sy_node *node)
         SY_TRY(sy_infer_need(in, node, i, &x));
         for (int k = 0; k < shape.rank; k++)
             if (x->shape.rank != shape.rank ||
-                (k != axis && !sy_dim_equal(x->shape.dims[k], shape.dims[k])))
+                (k != axis && !sy_infer_same_size(in, node, &shape.dims[k], x->shape.dims[k])))
                 return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the others", i);
         if (sy_dim_add(shape.dims[axis], x->shape.dims[axis], &shape.dims[axis]) < 0)
             return sy_infer_fail(node, SY_ECORRUPT, "too large");
@@ -50,42 +51,55 @@ int sy_rule_concat(struct sy_infer *in, struct sy_node *node)
 }
 
 /* Equal parts, the last one smaller if need be. */
-static int equal_parts(const struct sy_node *node, int64_t size, int64_t *parts)
+static int equal_parts(const struct sy_node *node, struct sy_dim size, struct sy_dim *parts)
 {
-    int64_t each = (size + node->n_outputs - 1) / node->n_outputs;
-    for (int i = 0; i < node->n_outputs; i++)
-        parts[i] = SY_MAX(0, SY_MIN(each, size - i * each));
+    struct sy_dim n = {node->n_outputs, 0}, zero = {0, 0}, each, rest = size;
+    if (sy_size_div(size, n, &each) < 0) {
+        SY_TRY(sy_size_add(size, (struct sy_dim){n.fixed - 1, 0}, &each));
+        SY_TRY(sy_size_floor_div(each, n, &each));
+    }
+    for (int i = 0; i < node->n_outputs; i++) {
+        SY_TRY(sy_size_min(each, rest, &parts[i]));
+        SY_TRY(sy_size_max(parts[i], zero, &parts[i]));
+        SY_TRY(sy_size_sub(rest, each, &rest));
+    }
     return SY_OK;
 }
 
 /* Sizes: an attribute, an input, or absent; here always the attribute `split`. */
 static int split_parts(struct sy_infer *in, struct sy_node *node, const struct sy_tensor *x,
-                       int64_t *parts)
+                       struct sy_dim *parts)
 {
     int axis, n;
-    int64_t size, sum = 0;
+    struct sy_dim *given, sum = {0, 0};
+    char text[160];
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
-    SY_TRY(sy_infer_fixed(node, &x->shape, axis, &size));
-    SY_TRY(sy_infer_ints(in, node, 1, "split", node->n_outputs, &n, parts));
-    if (n < 0)
-        SY_TRY(equal_parts(node, size, parts));
-    else if (n != node->n_outputs)
+    struct sy_dim size = x->shape.dims[axis];
+    SY_TRY(sy_infer_dims(in, node, 1, "split", &n, &given));
+    for (int i = 0; i < n && i < node->n_outputs; i++)
+        parts[i] = given[i];
+    free(given);
+    if (n >= 0 && n != node->n_outputs)
         return sy_infer_fail(node, SY_ECORRUPT, "%d sizes for %d outputs", n, node->n_outputs);
+    if (n < 0 && equal_parts(node, size, parts) < 0)
+        return sy_infer_put_off(in, node, "parts of the batch");
     for (int i = 0; i < node->n_outputs; i++) {
-        if (parts[i] < 0 || parts[i] > size)
-            return sy_infer_fail(node, SY_ECORRUPT, "part %d of size %lld", i, (long long)parts[i]);
-        sum += parts[i];
+        if (!sy_dim_is_number(parts[i]) && !sy_dim_is_expr(parts[i]))
+            return sy_infer_put_off(in, node, "parts of the batch");
+        if ((!sy_dim_is_expr(parts[i]) && parts[i].fixed < 0) || sy_dim_add(sum, parts[i], &sum))
+            return sy_infer_fail(node, SY_ECORRUPT, "part %d of size %lld", i,
+                                 (long long)parts[i].fixed);
     }
-    if (sum != size)
-        return sy_infer_fail(node, SY_ECORRUPT, "parts are %lld together, not %lld", (long long)sum,
-                             (long long)size);
+    if (!sy_infer_same_size(in, node, &sum, size))
+        return sy_infer_fail(node, SY_ECORRUPT, "parts that are not together dimension %d of %s",
+                             axis, sy_shape_text(&x->shape, text, sizeof text));
     for (int i = 0; i < node->n_outputs; i++) {
         struct sy_shape shape = x->shape;
-        shape.dims[axis] = (struct sy_dim){parts[i], 0};
+        shape.dims[axis] = parts[i];
         sy_infer_set(in, node, i, x->dtype, &shape);
     }
     SY_TRY(sy_node_set_int(node, "axis", axis));
-    return sy_node_set_ints(node, "split", node->n_outputs, parts);
+    return sy_node_set_sizes(node, "split", node->n_outputs, parts);
 }
 
 static int declared_split(struct sy_infer *in, struct sy_node *node)
@@ -104,7 +118,7 @@ static int declared_split(struct sy_infer *in, struct sy_node *node)
 int sy_rule_split(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int64_t *parts;
+    struct sy_dim *parts;
     if (!sy_infer_is_known(in, node, 1))
         return declared_split(in, node);
     SY_TRY(sy_infer_need(in, node, 0, &x));
@@ -116,8 +130,8 @@ int sy_rule_split(struct sy_infer *in, struct sy_node *node)
 }
 
 struct range {
-    int64_t start, step;
-    struct sy_dim count;
+    struct sy_dim start, count;
+    int64_t step;
 };
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high)
@@ -125,19 +139,59 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* A bound of a slice as an element's number from 0 to `high`: from the end if it is negative. */
+static int clamp_open(struct sy_dim bound, struct sy_dim size, struct sy_dim low,
+                      struct sy_dim high, struct sy_dim *out)
+{
+    int64_t least, most;
+    sy_size_bounds(bound, &least, &most);
+    if (most < 0) /* nobody knows where -9223372036854775807 is, but that it is before all */
+        SY_TRY(most < -INT32_MAX ? (bound = low, SY_OK) : sy_size_add(bound, size, &bound));
+    else if (least < 0)
+        return SY_EUNSUPPORTED;
+    if (least >= INT32_MAX) {
+        *out = high;
+        return SY_OK;
+    }
+    SY_TRY(sy_size_max(bound, low, &bound));
+    return sy_size_min(bound, high, out);
+}
+
+/* Where sizes are open. Both ends of a step backwards are one lower. */
+static int slice_open(struct sy_dim size, struct sy_dim start, struct sy_dim end, int64_t step,
+                      struct range *out)
+{
+    struct sy_dim zero = {0, 0}, one = {1, 0}, minus = {-1, 0}, last, first, span, top = size,
+                  stride = {step > 0 ? step : -step, 0};
+    if (step < 0)
+        SY_TRY(sy_size_sub(size, one, &top));
+    SY_TRY(clamp_open(start, size, zero, top, &first));
+    SY_TRY(clamp_open(end, size, step > 0 ? zero : minus, top, &last));
+    SY_TRY(step > 0 ? sy_size_sub(last, first, &span) : sy_size_sub(first, last, &span));
+    SY_TRY(sy_size_max(span, zero, &span));
+    SY_TRY(sy_size_add(span, (struct sy_dim){stride.fixed - 1, 0}, &span));
+    SY_TRY(sy_size_floor_div(span, stride, &out->count));
+    out->start = first;
+    out->step = step;
+    return SY_OK;
+}
+
 /* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
 static int slice_axis(const struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                       struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {
-    *out = (struct range){0, 1, size};
+    *out = (struct range){{0, 0}, size, 1};
     bool from_start = sy_dim_is(start, 0),
          to_end = sy_dim_equal(end, size) || (end.per_batch == 0 && end.fixed >= INT32_MAX);
     if (step == 1 && from_start && to_end)
         return SY_OK;
-    if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
-        return sy_infer_put_off(in, node, "a slice that depends on the batch size");
     if (step == 0 || step == INT64_MIN)
         return sy_infer_fail(node, SY_ECORRUPT, "step %lld", (long long)step);
+    if ((sy_dim_is_expr(size) || sy_dim_is_expr(start) || sy_dim_is_expr(end)) &&
+        slice_open(size, start, end, step, out) == SY_OK)
+        return SY_OK;
+    if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
+        return sy_infer_put_off(in, node, "a slice that depends on the batch size");
     int64_t n = size.fixed;
     int64_t first = start.fixed < 0 ? start.fixed + n : start.fixed;
     int64_t last = end.fixed < 0 ? end.fixed + n : end.fixed;
@@ -145,7 +199,7 @@ static int slice_axis(const struct sy_infer *in, const struct sy_node *node, str
     last = step > 0 ? clamp(last, 0, n) : clamp(last, -1, n - 1);
     int64_t span = step > 0 ? last - first : first - last;
     int64_t stride = step > 0 ? step : -step;
-    *out = (struct range){first, step, {span <= 0 ? 0 : (span - 1) / stride + 1, 0}};
+    *out = (struct range){{first, 0}, {span <= 0 ? 0 : (span - 1) / stride + 1, 0}, step};
     return SY_OK;
 }
 
@@ -171,7 +225,8 @@ static int read_slice(struct sy_infer *in, const struct sy_node *node, struct sl
 static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct slice_lists *s)
 {
     const struct sy_tensor *x;
-    int64_t starts[SY_MAX_RANK] = {0}, steps[SY_MAX_RANK], axes[SY_MAX_RANK];
+    int64_t steps[SY_MAX_RANK], axes[SY_MAX_RANK];
+    struct sy_dim starts[SY_MAX_RANK] = {{0, 0}};
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
     for (int i = 0; i < shape.rank; i++) {
@@ -189,7 +244,7 @@ static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct s
         shape.dims[axis] = range.count;
     }
     sy_infer_set(in, node, 0, x->dtype, &shape);
-    SY_TRY(sy_node_set_ints(node, "starts", shape.rank, starts));
+    SY_TRY(sy_node_set_sizes(node, "starts", shape.rank, starts));
     SY_TRY(sy_node_set_ints(node, "steps", shape.rank, steps));
     return sy_node_set_ints(node, "axes", shape.rank, axes);
 }

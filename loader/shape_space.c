@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -65,6 +66,22 @@ static int64_t spread_size(struct spread *s, const char *auto_pad, int i, int64_
     return full - s->pads[i] - s->pads[i + s->n];
 }
 
+/* Of an open size, with pads of their own. */
+static int spread_open(const struct sy_infer *in, const struct sy_node *node,
+                       const struct spread *s, const char *auto_pad, int i, struct sy_dim *size)
+{
+    struct sy_dim steps, stride = {s->strides[i], 0},
+                         rest = {s->extra[i] + (s->kernel[i] - 1) * s->dilations[i] + 1 -
+                                     s->pads[i] - s->pads[i + s->n],
+                                 0};
+    if (s->is_wanted || strncmp(auto_pad, "SAME", 4) == 0)
+        return sy_infer_put_off(in, node, "padding of an open size");
+    if (sy_size_sub(*size, (struct sy_dim){1, 0}, &steps) < 0 ||
+        sy_size_mul(steps, stride, &steps) < 0 || sy_size_add(steps, rest, size) < 0)
+        return sy_infer_put_off(in, node, "an open size");
+    return SY_OK;
+}
+
 static int spread_shape(struct sy_infer *in, struct sy_node *node, struct spread *s,
                         struct sy_shape *shape)
 {
@@ -72,7 +89,11 @@ static int spread_shape(struct sy_infer *in, struct sy_node *node, struct spread
     SY_TRY(read_spread(in, node, s));
     for (int i = 0; i < s->n; i++) {
         int64_t size;
-        SY_TRY(sy_infer_fixed(node, shape, i + 2, &size));
+        if (sy_dim_is_expr(shape->dims[i + 2])) {
+            SY_TRY(spread_open(in, node, s, auto_pad, i, &shape->dims[i + 2]));
+            continue;
+        }
+        SY_TRY(sy_infer_fixed(in, node, shape, i + 2, &size));
         size = spread_size(s, auto_pad, i, size);
         if (size < 0)
             return sy_infer_fail(node, SY_ECORRUPT, "dimension %d of the result is %lld", i + 2,
@@ -95,16 +116,18 @@ int sy_rule_conv_transpose(struct sy_infer *in, struct sy_node *node)
     if (x->shape.rank < 3 || w->shape.rank != x->shape.rank)
         return sy_infer_fail(node, SY_ECORRUPT, "weights of %d dimensions for an input of %d",
                              w->shape.rank, x->shape.rank);
-    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &channels));
-    SY_TRY(sy_infer_fixed(node, &w->shape, 0, &rows));
-    SY_TRY(sy_infer_fixed(node, &w->shape, 1, &columns));
+    SY_TRY(sy_infer_fixed(in, node, &w->shape, 0, &rows));
+    struct sy_shape shape = x->shape; /* open channels are as many as the weights have */
+    if (sy_dim_is_expr(shape.dims[1]))
+        sy_infer_same_size(in, node, &shape.dims[1], (struct sy_dim){rows, 0});
+    SY_TRY(sy_infer_fixed(in, node, &shape, 1, &channels));
+    SY_TRY(sy_infer_fixed(in, node, &w->shape, 1, &columns));
     if (rows != channels || group < 1 || group > channels || channels % group != 0)
         return sy_infer_fail(node, SY_ECORRUPT, "%lld channels, weights for %lld, %lld groups",
                              (long long)channels, (long long)rows, (long long)group);
     struct spread s = {.n = x->shape.rank - 2};
     for (int i = 0; i < s.n; i++)
-        SY_TRY(sy_infer_fixed(node, &w->shape, i + 2, &s.kernel[i]));
-    struct sy_shape shape = x->shape;
+        SY_TRY(sy_infer_fixed(in, node, &w->shape, i + 2, &s.kernel[i]));
     enum sy_dtype dtype = x->dtype;
     shape.dims[1] = (struct sy_dim){columns * group, 0};
     SY_TRY(spread_shape(in, node, &s, &shape));
@@ -136,7 +159,7 @@ int sy_rule_max_unpool(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 1, &indices));
     struct sy_shape shape = x->shape;
     enum sy_dtype dtype = x->dtype;
-    if (shape.rank < 3 || !sy_shape_equal(&shape, &indices->shape))
+    if (shape.rank < 3 || !sy_infer_same_shape(in, node, &shape, &indices->shape))
         return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit");
     struct spread s = {.n = shape.rank - 2};
     SY_TRY(numbers(in, node, "kernel_shape", s.n, 1, 1, s.kernel));
@@ -188,14 +211,34 @@ struct axes {
     int64_t at[SY_MAX_RANK];
 };
 
-static int scale_shape(const struct sy_node *node, const float *scales, int n,
-                       const struct axes *axes, struct sy_shape *shape)
+/* floor(size * scale), of scales that are a quotient of small numbers as far as their 24 bits tell. */
+static int scale_open(const struct sy_infer *in, const struct sy_node *node, float scale,
+                      struct sy_dim *dim)
+{
+    struct sy_dim product;
+    for (int64_t under = 1; under <= 64 && scale > 0 && scale < 65536; under++) {
+        double over = round((double)scale * (double)under);
+        if (over < 1 || (float)(over / (double)under) != scale)
+            continue;
+        if (sy_size_mul(*dim, (struct sy_dim){(int64_t)over, 0}, &product) == SY_OK &&
+            sy_size_floor_div(product, (struct sy_dim){under, 0}, dim) == SY_OK)
+            return SY_OK;
+    }
+    return sy_infer_put_off(in, node, "scale %g of an open size", (double)scale);
+}
+
+static int scale_shape(const struct sy_infer *in, const struct sy_node *node, const float *scales,
+                       int n, const struct axes *axes, struct sy_shape *shape)
 {
     if (n != axes->n)
         return sy_infer_fail(node, SY_ECORRUPT, "%d scales for %d dimensions", n, axes->n);
     for (int i = 0; i < n; i++) {
         struct sy_dim *dim = &shape->dims[axes->at[i]];
         double size = floor((double)dim->fixed * (double)scales[i]);
+        if (sy_dim_is_expr(*dim)) {
+            SY_TRY(scale_open(in, node, scales[i], dim));
+            continue;
+        }
         if (dim->per_batch != 0 && scales[i] != 1)
             return sy_infer_fail(node, SY_EUNSUPPORTED, "the batch is scaled");
         if (!(size >= 0 && size <= INT32_MAX))
@@ -207,13 +250,14 @@ static int scale_shape(const struct sy_node *node, const float *scales, int n,
 }
 
 /* One scale for all axes, so that none is larger (or smaller) than its size. */
-static int keep_aspect(const struct sy_node *node, const struct axes *axes, bool larger,
-                       const struct sy_shape *x, int64_t *sizes)
+static int keep_aspect(const struct sy_infer *in, const struct sy_node *node,
+                       const struct axes *axes, bool larger, const struct sy_shape *x,
+                       int64_t *sizes)
 {
     double scale = larger ? 0 : INFINITY;
     for (int i = 0; i < axes->n; i++) {
         int64_t from;
-        SY_TRY(sy_infer_fixed(node, x, (int)axes->at[i], &from));
+        SY_TRY(sy_infer_fixed(in, node, x, (int)axes->at[i], &from));
         double own = (double)sizes[i] / (double)from;
         scale = larger ? fmax(scale, own) : fmin(scale, own);
     }
@@ -239,7 +283,7 @@ static int resized_by_sizes(struct sy_infer *in, struct sy_node *node, const str
         SY_TRY(sy_infer_ints(in, node, 3, "sizes", SY_MAX_RANK, &n, kept));
         if (n != axes->n || (strcmp(policy, "not_larger") && strcmp(policy, "not_smaller")))
             return sy_infer_fail(node, SY_ECORRUPT, "%d sizes, policy '%.40s'", n, policy);
-        SY_TRY(keep_aspect(node, axes, strcmp(policy, "not_smaller") == 0, shape, kept));
+        SY_TRY(keep_aspect(in, node, axes, strcmp(policy, "not_smaller") == 0, shape, kept));
         for (int i = 0; i < n; i++)
             shape->dims[axes->at[i]] = (struct sy_dim){kept[i], 0};
         return SY_OK;
@@ -285,12 +329,12 @@ int sy_rule_resize(struct sy_infer *in, struct sy_node *node)
         if (!scales->data)
             SY_TRY(sy_infer_declared(in, node, 0, &shape));
         else if (scales->dtype == SY_DTYPE_F32)
-            SY_TRY(scale_shape(node, scales->data, (int)(scales->data_bytes / sizeof(float)), &axes,
-                               &shape));
+            SY_TRY(scale_shape(in, node, scales->data, (int)(scales->data_bytes / sizeof(float)),
+                               &axes, &shape));
         else
             return sy_infer_fail(node, SY_EUNSUPPORTED, "scales that are not float32");
     } else if (attr && attr->kind == SY_ATTR_FLOATS) {
-        SY_TRY(scale_shape(node, attr->floats, attr->n, &axes, &shape));
+        SY_TRY(scale_shape(in, node, attr->floats, attr->n, &axes, &shape));
     } else {
         return sy_infer_fail(node, SY_EUNSUPPORTED, "neither scales nor sizes");
     }
@@ -305,17 +349,15 @@ int sy_rule_resize(struct sy_infer *in, struct sy_node *node)
 int sy_rule_depth_to_space(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int64_t size = sy_node_int(node, "blocksize", 0), depth, height, width;
+    int64_t size = sy_node_int(node, "blocksize", 0), depth;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &depth));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 2, &height));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 3, &width));
+    SY_TRY(sy_infer_fixed(in, node, &x->shape, 1, &depth));
     if (x->shape.rank != 4 || size < 1 || size > INT16_MAX || depth % (size * size) != 0)
         return sy_infer_fail(node, SY_ECORRUPT, "blocks of %lld do not fit", (long long)size);
-    struct sy_shape shape = {
-        .rank = 4,
-        .dims = {
-            x->shape.dims[0], {depth / (size * size), 0}, {height * size, 0}, {width * size, 0}}};
+    struct sy_shape shape = {.rank = 4, .dims = {x->shape.dims[0], {depth / (size * size), 0}}};
+    for (int i = 2; i < 4; i++)
+        if (sy_dim_mul(x->shape.dims[i], (struct sy_dim){size, 0}, &shape.dims[i]) < 0)
+            return sy_infer_fail(node, SY_ECORRUPT, "dimension %d is too large", i);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }
@@ -323,17 +365,18 @@ int sy_rule_depth_to_space(struct sy_infer *in, struct sy_node *node)
 int sy_rule_space_to_depth(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int64_t size = sy_node_int(node, "blocksize", 0), depth, height, width;
+    int64_t size = sy_node_int(node, "blocksize", 0), depth;
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &depth));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 2, &height));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 3, &width));
-    if (x->shape.rank != 4 || size < 1 || size > INT16_MAX || height % size || width % size)
+    SY_TRY(sy_infer_fixed(in, node, &x->shape, 1, &depth));
+    if (x->shape.rank != 4 || size < 1 || size > INT16_MAX)
         return sy_infer_fail(node, SY_ECORRUPT, "blocks of %lld do not fit", (long long)size);
-    struct sy_shape shape = {
-        .rank = 4,
-        .dims = {
-            x->shape.dims[0], {depth * size * size, 0}, {height / size, 0}, {width / size, 0}}};
+    struct sy_dim block = {size, 0}, back;
+    struct sy_shape shape = {.rank = 4, .dims = {x->shape.dims[0], {depth * size * size, 0}}};
+    for (int i = 2; i < 4; i++)
+        if (sy_dim_floor_div(x->shape.dims[i], block, &shape.dims[i]) < 0 ||
+            sy_dim_mul(shape.dims[i], block, &back) < 0 ||
+            !sy_infer_same_size(in, node, &back, x->shape.dims[i]))
+            return sy_infer_fail(node, SY_ECORRUPT, "blocks of %lld do not fit", (long long)size);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }
@@ -343,8 +386,9 @@ int sy_rule_grid_sample(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x, *grid;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &grid));
+    struct sy_dim first = x->shape.dims[0];
     if (x->shape.rank != 4 || grid->shape.rank != 4 || !sy_dim_is(grid->shape.dims[3], 2) ||
-        !sy_dim_equal(x->shape.dims[0], grid->shape.dims[0]))
+        !sy_infer_same_size(in, node, &first, grid->shape.dims[0]))
         return sy_infer_fail(node, SY_EUNSUPPORTED, "input and grid other than of images");
     struct sy_shape shape = x->shape;
     shape.dims[2] = grid->shape.dims[1];
@@ -361,8 +405,9 @@ int sy_rule_roi_align(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &rois));
     SY_TRY(sy_infer_need(in, node, 2, &batch));
+    struct sy_dim n_rois = rois->shape.dims[0];
     if (x->shape.rank != 4 || rois->shape.rank != 2 || !sy_dim_is(rois->shape.dims[1], 4) ||
-        batch->shape.rank != 1 || !sy_dim_equal(batch->shape.dims[0], rois->shape.dims[0]) ||
+        batch->shape.rank != 1 || !sy_infer_same_size(in, node, &n_rois, batch->shape.dims[0]) ||
         height < 1 || width < 1 || height > INT16_MAX || width > INT16_MAX)
         return sy_infer_fail(node, SY_ECORRUPT, "regions do not fit");
     struct sy_shape shape = {
@@ -396,9 +441,10 @@ int sy_rule_nms(struct sy_infer *in, struct sy_node *node)
     if (in->is_bound && boxes->shape.rank == 3 && scores->shape.rank == 3)
         return bound_nms(in, node, &boxes->shape, &scores->shape);
     SY_TRY(sy_infer_declared(in, node, 0, &shape));
+    struct sy_dim n_images = boxes->shape.dims[0], n_boxes = boxes->shape.dims[1];
     if (boxes->shape.rank != 3 || scores->shape.rank != 3 || !sy_dim_is(boxes->shape.dims[2], 4) ||
-        !sy_dim_equal(boxes->shape.dims[1], scores->shape.dims[2]) ||
-        !sy_dim_equal(boxes->shape.dims[0], scores->shape.dims[0]))
+        !sy_infer_same_size(in, node, &n_boxes, scores->shape.dims[2]) ||
+        !sy_infer_same_size(in, node, &n_images, scores->shape.dims[0]))
         return sy_infer_fail(node, SY_ECORRUPT, "boxes and scores do not fit");
     sy_infer_set(in, node, 0, SY_DTYPE_I64, &shape);
     return SY_OK;
@@ -416,8 +462,8 @@ int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 2, &r));
     if (x->shape.rank != 3 || w->shape.rank != 3 || r->shape.rank != 3)
         return sy_infer_fail(node, SY_ECORRUPT, "inputs that have not three dimensions");
-    SY_TRY(sy_infer_fixed(node, &w->shape, 0, &directions));
-    SY_TRY(sy_infer_fixed(node, &r->shape, 2, &hidden));
+    SY_TRY(sy_infer_fixed(in, node, &w->shape, 0, &directions));
+    SY_TRY(sy_infer_fixed(in, node, &r->shape, 2, &hidden));
     bool batch_first = sy_node_int(node, "layout", 0) != 0;
     struct sy_dim steps = x->shape.dims[batch_first], batch = x->shape.dims[!batch_first],
                   d = {directions, 0}, h = {hidden, 0};

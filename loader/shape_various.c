@@ -124,7 +124,8 @@ int sy_rule_det(struct sy_infer *in, struct sy_node *node)
     const struct sy_tensor *x;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
-    if (shape.rank < 2 || !sy_dim_equal(shape.dims[shape.rank - 1], shape.dims[shape.rank - 2]))
+    if (shape.rank < 2 ||
+        !sy_infer_same_size(in, node, &shape.dims[shape.rank - 1], shape.dims[shape.rank - 2]))
         return sy_infer_fail(node, SY_ECORRUPT, "no square matrices");
     shape.rank -= 2;
     sy_infer_set(in, node, 0, x->dtype, &shape);
@@ -164,7 +165,7 @@ int sy_rule_dft(struct sy_infer *in, struct sy_node *node)
     if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_infer_ints(in, node, 2, "axis", 1, &n, &given));
     SY_TRY(sy_infer_axis(node, given, shape.rank, &axis));
-    SY_TRY(sy_infer_fixed(node, &shape, axis, &size));
+    SY_TRY(sy_infer_fixed(in, node, &shape, axis, &size));
     if (shape.rank < 2 || axis == shape.rank - 1)
         return sy_infer_fail(node, SY_ECORRUPT, "axis %d", axis);
     if (sy_node_input(node, 1) >= 0) {
@@ -213,8 +214,8 @@ struct letters {
 };
 
 /* One operand's term, from *at on; *at is behind it then. */
-static int read_term(const struct sy_node *node, const char **at, const struct sy_shape *x,
-                     struct letters *l)
+static int read_term(struct sy_infer *in, const struct sy_node *node, const char **at,
+                     const struct sy_shape *x, struct letters *l)
 {
     const char *c = *at;
     int letters = 0, axis = 0;
@@ -226,7 +227,7 @@ static int read_term(const struct sy_node *node, const char **at, const struct s
         if (strncmp(c, "...", 3) == 0 && x->rank >= letters) {
             struct sy_shape dots = {.rank = x->rank - letters};
             memcpy(dots.dims, &x->dims[axis], (size_t)dots.rank * sizeof *dots.dims);
-            if (sy_shape_broadcast(&l->dots, &dots) < 0)
+            if (sy_infer_broadcast(in, node, &l->dots, &dots) < 0)
                 return sy_infer_fail(node, SY_ECORRUPT, "the dimensions of ... do not fit");
             axis += dots.rank;
             c += 2;
@@ -234,7 +235,7 @@ static int read_term(const struct sy_node *node, const char **at, const struct s
         }
         int k = (unsigned char)*c & 127;
         if (*c == '.' || axis >= x->rank ||
-            (l->seen[k] && !sy_dim_equal(l->sizes[k], x->dims[axis])))
+            (l->seen[k] && !sy_infer_same_size(in, node, &l->sizes[k], x->dims[axis])))
             return sy_infer_fail(node, SY_ECORRUPT, "the equation does not fit its operands");
         l->seen[k] = true;
         l->uses[k]++;
@@ -288,7 +289,7 @@ int sy_rule_einsum(struct sy_infer *in, struct sy_node *node)
     struct letters l = {.dots = {.rank = 0}};
     for (int i = 0; i < node->n_inputs; i++) {
         SY_TRY(sy_infer_need(in, node, i, &x));
-        SY_TRY(read_term(node, &at, &x->shape, &l));
+        SY_TRY(read_term(in, node, &at, &x->shape, &l));
         if (i + 1 < node->n_inputs && *at++ != ',')
             return sy_infer_fail(node, SY_ECORRUPT, "'%.60s' has too few terms", equation);
     }

@@ -1,8 +1,10 @@
 /* Shape rules: convolution, pooling, padding, batch normalisation. After them, kernel_shape, strides, dilations and pads are
  * always there and auto_pad is resolved. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -10,6 +12,8 @@ struct window {
     int n; /* spatial dimensions */
     int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK],
         pads[2 * SY_MAX_RANK];
+    bool is_same;                          /* padding follows from the sizes, which are open: */
+    struct sy_dim padded[2 * SY_MAX_RANK]; /* instead of pads */
 };
 
 /* The attribute's list, or n times `otherwise`. */
@@ -38,7 +42,33 @@ static void pad_same(struct window *w, int i, int64_t size, bool upper)
     w->pads[i + w->n] = total - w->pads[i];
 }
 
-static int resolve_auto_pad(struct sy_node *node, const struct sy_shape *x, struct window *w)
+static int ceil_of(struct sy_dim size, int64_t stride, struct sy_dim *out)
+{
+    SY_TRY(sy_size_add(size, (struct sy_dim){stride - 1, 0}, out));
+    return sy_size_floor_div(*out, (struct sy_dim){stride, 0}, out);
+}
+
+/* The same of a size that is open. */
+static int pad_same_open(struct window *w, int i, struct sy_dim size, bool upper)
+{
+    struct sy_dim out, total, half, stride = {w->strides[i], 0}, zero = {0, 0}, one = {1, 0},
+                                    two = {2, 0},
+                                    reach = {(w->kernel[i] - 1) * w->dilations[i] + 1, 0};
+    SY_TRY(ceil_of(size, w->strides[i], &out));
+    SY_TRY(sy_size_sub(out, one, &total));
+    SY_TRY(sy_size_mul(total, stride, &total));
+    SY_TRY(sy_size_add(total, reach, &total));
+    SY_TRY(sy_size_sub(total, size, &total));
+    SY_TRY(sy_size_max(total, zero, &total));
+    SY_TRY(sy_size_floor_div(total, two, &half));
+    SY_TRY(sy_size_sub(total, half, &total));
+    w->padded[i] = upper ? half : total;
+    w->padded[i + w->n] = upper ? total : half;
+    return SY_OK;
+}
+
+static int resolve_auto_pad(const struct sy_infer *in, struct sy_node *node,
+                            const struct sy_shape *x, struct window *w)
 {
     const struct sy_attr *attr = sy_node_attr(node, "auto_pad");
     const char *mode = attr && attr->kind == SY_ATTR_STRING ? attr->s : "NOTSET";
@@ -47,8 +77,16 @@ static int resolve_auto_pad(struct sy_node *node, const struct sy_shape *x, stru
         memset(w->pads, 0, sizeof w->pads);
     for (int i = 0; (upper || strcmp(mode, "SAME_LOWER") == 0) && i < w->n; i++) {
         int64_t size;
-        SY_TRY(sy_infer_fixed(node, x, i + 2, &size));
+        if (sy_dim_is_expr(x->dims[i + 2])) {
+            w->is_same = true;
+            if (pad_same_open(w, i, x->dims[i + 2], upper) < 0)
+                return sy_infer_put_off(in, node, "padding of open sizes");
+            continue;
+        }
+        SY_TRY(sy_infer_fixed(in, node, x, i + 2, &size));
         pad_same(w, i, size, upper);
+        w->padded[i] = (struct sy_dim){w->pads[i], 0};
+        w->padded[i + w->n] = (struct sy_dim){w->pads[i + w->n], 0};
     }
     struct sy_attr *slot;
     if (!attr)
@@ -59,8 +97,8 @@ static int resolve_auto_pad(struct sy_node *node, const struct sy_shape *x, stru
 }
 
 /* kernel: the default kernel_shape, or NULL where the attribute must be there. */
-static int read_window(struct sy_node *node, const struct sy_shape *x, const int64_t *kernel,
-                       struct window *w)
+static int read_window(const struct sy_infer *in, struct sy_node *node, const struct sy_shape *x,
+                       const int64_t *kernel, struct window *w)
 {
     *w = (struct window){.n = x->rank - 2};
     if (w->n < 1)
@@ -74,18 +112,57 @@ static int read_window(struct sy_node *node, const struct sy_shape *x, const int
     SY_TRY(list_or(node, "strides", w->n, 1, 1, w->strides));
     SY_TRY(list_or(node, "dilations", w->n, 1, 1, w->dilations));
     SY_TRY(list_or(node, "pads", 2 * w->n, 0, 0, w->pads));
-    SY_TRY(resolve_auto_pad(node, x, w));
+    SY_TRY(resolve_auto_pad(in, node, x, w));
     SY_TRY(sy_node_set_ints(node, "strides", w->n, w->strides));
     SY_TRY(sy_node_set_ints(node, "dilations", w->n, w->dilations));
+    if (w->is_same)
+        return sy_node_set_sizes(node, "pads", 2 * w->n, w->padded);
     return sy_node_set_ints(node, "pads", 2 * w->n, w->pads);
 }
 
-static int window_output(const struct sy_node *node, const struct sy_shape *x,
+/* Of an open size: there must be room for the kernel, which is a condition. */
+static int open_window(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
+                       const struct window *w, int i, bool ceil_mode, struct sy_dim *out)
+{
+    struct sy_dim before = {w->pads[i], 0}, after = {w->pads[i + w->n], 0}, room, steps,
+                  reach = {(w->kernel[i] - 1) * w->dilations[i] + 1, 0},
+                  stride = {w->strides[i], 0}, last;
+    int status = sy_size_add(size, before, &last);
+    if (w->is_same && ceil_of(size, w->strides[i], out) == SY_OK)
+        return SY_OK;
+    if (status == SY_OK)
+        status = sy_size_add(last, after, &room);
+    if (status == SY_OK && !sy_infer_at_most(in, node, reach, room))
+        return sy_infer_fail(node, SY_ECORRUPT, "kernel %lld does not fit into dimension %d",
+                             (long long)w->kernel[i], i + 2);
+    if (status == SY_OK)
+        status = sy_size_sub(room, reach, &room);
+    if (status == SY_OK && ceil_mode)
+        status = sy_size_add(room, (struct sy_dim){w->strides[i] - 1, 0}, &room);
+    if (status == SY_OK)
+        status = sy_size_floor_div(room, stride, &steps);
+    if (status == SY_OK && ceil_mode) { /* a window that starts in the end padding does not count */
+        status = sy_size_add(last, (struct sy_dim){-1, 0}, &last);
+        if (status == SY_OK)
+            status = sy_size_floor_div(last, stride, &last);
+        if (status == SY_OK)
+            status = sy_size_min(steps, last, &steps);
+    }
+    if (status == SY_OK)
+        status = sy_size_add(steps, (struct sy_dim){1, 0}, out);
+    return status < 0 ? sy_infer_put_off(in, node, "a window over an open size") : SY_OK;
+}
+
+static int window_output(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *x,
                          const struct window *w, bool ceil_mode, struct sy_shape *out)
 {
     for (int i = 0; i < w->n; i++) {
         int64_t size;
-        SY_TRY(sy_infer_fixed(node, x, i + 2, &size));
+        if (sy_dim_is_expr(x->dims[i + 2])) {
+            SY_TRY(open_window(in, node, x->dims[i + 2], w, i, ceil_mode, &out->dims[i + 2]));
+            continue;
+        }
+        SY_TRY(sy_infer_fixed(in, node, x, i + 2, &size));
         int64_t room =
             size + w->pads[i] + w->pads[i + w->n] - ((w->kernel[i] - 1) * w->dilations[i] + 1);
         if (room < 0)
@@ -124,24 +201,26 @@ int sy_rule_conv(struct sy_infer *in, struct sy_node *node)
     char a[160], b[160];
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &weights));
-    SY_TRY(sy_infer_fixed(node, &x->shape, 1, &channels));
     int64_t w_out, w_in;
-    SY_TRY(sy_infer_fixed(node, &weights->shape, 0, &w_out));
-    SY_TRY(sy_infer_fixed(node, &weights->shape, 1, &w_in));
+    SY_TRY(sy_infer_fixed(in, node, &weights->shape, 0, &w_out));
+    SY_TRY(sy_infer_fixed(in, node, &weights->shape, 1, &w_in));
+    struct sy_shape shape = x->shape; /* open channels are as many as the weights have */
+    if (shape.rank > 1 && sy_dim_is_expr(shape.dims[1]) && group > 0 && group <= INT32_MAX)
+        sy_infer_same_size(in, node, &shape.dims[1], (struct sy_dim){w_in * group, 0});
+    SY_TRY(sy_infer_fixed(in, node, &shape, 1, &channels));
     if (weights->shape.rank != x->shape.rank || group < 1 || group > channels ||
         w_in * group != channels || w_out % group != 0)
         return sy_infer_fail(node, SY_ECORRUPT, "weights %s do not fit input %s in %lld groups",
                              sy_shape_text(&weights->shape, a, sizeof a),
                              sy_shape_text(&x->shape, b, sizeof b), (long long)group);
     for (int i = 2; i < weights->shape.rank; i++)
-        SY_TRY(sy_infer_fixed(node, &weights->shape, i, &kernel[i - 2]));
-    SY_TRY(read_window(node, &x->shape, kernel, &w));
+        SY_TRY(sy_infer_fixed(in, node, &weights->shape, i, &kernel[i - 2]));
+    SY_TRY(read_window(in, node, &x->shape, kernel, &w));
     if (memcmp(w.kernel, kernel, (size_t)w.n * sizeof *kernel) != 0)
         return sy_infer_fail(node, SY_ECORRUPT, "kernel_shape does not fit weights %s",
                              sy_shape_text(&weights->shape, a, sizeof a));
-    struct sy_shape shape = x->shape;
     shape.dims[1] = (struct sy_dim){w_out, 0};
-    SY_TRY(window_output(node, &x->shape, &w, false, &shape));
+    SY_TRY(window_output(in, node, &x->shape, &w, false, &shape));
     SY_TRY(sy_node_set_int(node, "group", group));
     SY_TRY(check_bias(in, node, w_out));
     sy_infer_set(in, node, 0, x->dtype, &shape);
@@ -156,9 +235,9 @@ int sy_rule_pool(struct sy_infer *in, struct sy_node *node)
     if (!indices)
         SY_TRY(sy_infer_keep_outputs(in, node, 1));
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    SY_TRY(read_window(node, &x->shape, NULL, &w));
+    SY_TRY(read_window(in, node, &x->shape, NULL, &w));
     struct sy_shape shape = x->shape;
-    SY_TRY(window_output(node, &x->shape, &w, sy_node_int(node, "ceil_mode", 0) != 0, &shape));
+    SY_TRY(window_output(in, node, &x->shape, &w, sy_node_int(node, "ceil_mode", 0) != 0, &shape));
     sy_infer_set(in, node, 1, SY_DTYPE_I64, &shape);
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
@@ -177,9 +256,9 @@ int sy_rule_global_pool(struct sy_infer *in, struct sy_node *node)
 
 /* Pads of some axes become pads of all dimensions. */
 static int spread_pads(const struct sy_node *node, int rank, int n_axes, const int64_t *axes,
-                       int64_t *pads)
+                       struct sy_dim *pads)
 {
-    int64_t all[2 * SY_MAX_RANK] = {0};
+    struct sy_dim all[2 * SY_MAX_RANK] = {{0, 0}};
     for (int i = 0; i < n_axes; i++) {
         int axis;
         SY_TRY(sy_infer_axis(node, axes[i], rank, &axis));
@@ -193,11 +272,23 @@ static int spread_pads(const struct sy_node *node, int rank, int n_axes, const i
 /* Pads and value: attributes up to opset 10, inputs from 11 on, axes from 18 on; here always attributes for all dimensions. */
 /* The result's shape; `pads` of all dimensions. */
 static int padded_shape(struct sy_infer *in, struct sy_node *node, struct sy_shape *shape,
-                        int64_t *pads)
+                        struct sy_dim *pads)
 {
     int64_t axes[SY_MAX_RANK];
+    struct sy_dim *given;
     int n, n_axes;
-    SY_TRY(sy_infer_ints(in, node, 1, "pads", 2 * SY_MAX_RANK, &n, pads));
+    SY_TRY(sy_infer_dims(in, node, 1, "pads", &n, &given));
+    bool open = false;
+    for (int i = 0; i < n && i < 2 * SY_MAX_RANK; i++) {
+        pads[i] = given[i];
+        open = open || (!sy_dim_is_number(given[i]) && !sy_dim_is_expr(given[i]));
+    }
+    free(given);
+    if (n > 2 * SY_MAX_RANK)
+        return sy_infer_fail(node, SY_ECORRUPT, "'pads' has %d entries, at most %d fit", n,
+                             2 * SY_MAX_RANK);
+    if (open)
+        return sy_infer_put_off(in, node, "'pads' depends on the batch size");
     SY_TRY(sy_infer_ints(in, node, 3, "axes", SY_MAX_RANK, &n_axes, axes));
     if (n != 2 * (n_axes >= 0 ? n_axes : shape->rank))
         return sy_infer_fail(node, SY_ECORRUPT, "%d pads for %d dimensions", n,
@@ -206,8 +297,8 @@ static int padded_shape(struct sy_infer *in, struct sy_node *node, struct sy_sha
         SY_TRY(spread_pads(node, shape->rank, n_axes, axes, pads));
     for (int i = 0; i < shape->rank; i++) {
         struct sy_dim sum;
-        if (sy_dim_add(shape->dims[i], (struct sy_dim){pads[i], 0}, &sum) < 0 ||
-            sy_dim_add(sum, (struct sy_dim){pads[i + shape->rank], 0}, &shape->dims[i]) < 0)
+        if (sy_dim_add(shape->dims[i], pads[i], &sum) < 0 ||
+            sy_dim_add(sum, pads[i + shape->rank], &shape->dims[i]) < 0)
             return sy_infer_fail(node, SY_ECORRUPT, "pads are too large");
     }
     return SY_OK;
@@ -216,7 +307,7 @@ static int padded_shape(struct sy_infer *in, struct sy_node *node, struct sy_sha
 int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
-    int64_t pads[2 * SY_MAX_RANK] = {0};
+    struct sy_dim pads[2 * SY_MAX_RANK] = {{0, 0}};
     float value;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     bool sizes_known = sy_infer_is_known(in, node, 1) && sy_infer_is_known(in, node, 3);
@@ -230,7 +321,7 @@ int sy_rule_pad(struct sy_infer *in, struct sy_node *node)
         return SY_OK;
     }
     SY_TRY(sy_infer_float(in, node, 2, "value", 0, &value));
-    SY_TRY(sy_node_set_ints(node, "pads", 2 * shape.rank, pads));
+    SY_TRY(sy_node_set_sizes(node, "pads", 2 * shape.rank, pads));
     SY_TRY(sy_node_set_float(node, "value", value));
     sy_infer_keep_inputs(node, 1);
     sy_infer_set(in, node, 0, x->dtype, &shape);
@@ -263,8 +354,9 @@ int sy_rule_batch_norm(struct sy_infer *in, struct sy_node *node)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "spatial=0; export the model for inference");
     for (int i = 1; i < 5; i++) {
         SY_TRY(sy_infer_need(in, node, i, &parameter));
+        struct sy_dim channels = x->shape.dims[1];
         if (x->shape.rank < 2 || parameter->shape.rank != 1 ||
-            !sy_dim_equal(parameter->shape.dims[0], x->shape.dims[1]))
+            !sy_infer_same_size(in, node, &channels, parameter->shape.dims[0]))
             return sy_infer_fail(node, SY_ECORRUPT, "input %d does not fit the channels", i);
     }
     if (in->for_training)

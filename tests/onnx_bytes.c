@@ -60,7 +60,7 @@ void ob_input(struct ob *graph, int field, const char *name, int elem_type, int 
         dim.n = 0;
         if (dims[i] == -1)
             ob_text(&dim, 2, "N");
-        else if (dims[i] < -1)
+        else if (dims[i] < -1 && dims[i] > -7)
             ob_text(&dim, 2, (char[]){'L', (char)('0' - dims[i]), 0});
         else
             ob_varint(&dim, 1, (uint64_t)dims[i]);

@@ -20,7 +20,7 @@ void ob_message(struct ob *to, int field, const struct ob *message);
 
 /* An empty GraphProto. */
 void ob_graph(struct ob *graph);
-/* Into a GraphProto. Dims: -1 is the symbolic "N", -2 "L2", -3 "L3" and so on. Lists of names end with NULL. */
+/* Into a GraphProto. Dims: -1 is the symbolic "N", -2 "L2" to -6 "L6". Lists of names end with NULL. */
 void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank,
               const int64_t *dims);
 void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,

@@ -3,7 +3,7 @@
 and operators of other domains one by one (zoo_operators.py); writes inputs and ONNX Runtime's outputs beside each as the ONNX project's test data
 is laid out, and runs tests/onnx_suite over it.
 
-usage: zoo.py BUILD FOLDER [--only TEXT] [--exporter legacy|dynamo] [--keep]     --keep: what is exported already stays
+usage: zoo.py BUILD FOLDER [--only TEXT] [--exporter legacy|dynamo|open] [--keep]     --keep: what is exported already stays
 """
 import argparse
 import multiprocessing
@@ -14,6 +14,7 @@ import sys
 import warnings
 
 LIMIT_S = 240
+OPEN = {"resnet18", "mobilenet_v2", "densenet121", "shufflenet_v2_x1_0", "googlenet", "efficientnet_b0", "convnext_tiny", "regnet_y_400mf"}
 OPSETS = {"small": [9, 11, 13, 17], "vision": [12, 17], "timm": [17], "text": [14, 17]}
 
 
@@ -33,6 +34,32 @@ def export_dynamo(module, inputs, path, opset):
     torch.onnx.export(module, inputs, path, opset_version=opset, dynamo=True, dynamic_shapes=shapes, external_data=False, verbose=False)
 
 
+def open_axes(inputs):
+    """Which sizes requests may choose: the length of tokens, height and width of images; each input's has a name of its own."""
+    axes = []
+    for i, t in enumerate(inputs):
+        more = {1: f"length{i}"} if t.dim() == 2 and not t.is_floating_point() else {2: "height", 3: "width"} if t.dim() == 4 else {}
+        axes.append({0: "N", **more})
+    return axes
+
+
+def export_open(module, inputs, path, opset):
+    import torch
+    names = [f"in{i}" for i in range(len(inputs))]
+    torch.onnx.export(module, inputs, path, opset_version=opset, input_names=names, dynamic_axes=dict(zip(names, open_axes(inputs))), dynamo=False)
+
+
+def other_sizes(inputs, arrays):
+    """The inputs with other batches and sizes: of the same elements, repeated or cut."""
+    import numpy as np
+    for batch, scale in ((1, 0.5), (3, 1.5)):
+        made = []
+        for a, axes in zip(arrays, open_axes(inputs)):
+            dims = [batch if d == 0 else max(int(n * scale), 1) if d in axes else n for d, n in enumerate(a.shape)]
+            made.append(np.resize(a, dims))
+        yield made
+
+
 def write_tensors(folder, kind, arrays):
     from onnx import numpy_helper
     for i, a in enumerate(arrays):
@@ -40,7 +67,7 @@ def write_tensors(folder, kind, arrays):
             out.write(numpy_helper.from_array(a).SerializeToString())
 
 
-def write_data(folder, arrays):
+def write_data(folder, sets):
     import numpy as np
     import onnxruntime
     options = onnxruntime.SessionOptions()
@@ -48,12 +75,13 @@ def write_data(folder, arrays):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
-    arrays = arrays[:len(session.get_inputs())]
-    feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
-    outs = session.run(None, feeds)
-    os.makedirs(f"{folder}/test_data_set_0", exist_ok=True)
-    write_tensors(f"{folder}/test_data_set_0", "input", arrays)
-    write_tensors(f"{folder}/test_data_set_0", "output", [np.asarray(o) for o in outs])
+    for k, arrays in enumerate(sets):
+        arrays = arrays[:len(session.get_inputs())]
+        feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
+        outs = session.run(None, feeds)
+        os.makedirs(f"{folder}/test_data_set_{k}", exist_ok=True)
+        write_tensors(f"{folder}/test_data_set_{k}", "input", arrays)
+        write_tensors(f"{folder}/test_data_set_{k}", "output", [np.asarray(o) for o in outs])
 
 
 def make(family, name, exporter, opset, folder, log):
@@ -66,7 +94,7 @@ def make(family, name, exporter, opset, folder, log):
         os.makedirs(folder)
         model, arrays = made_models(family)[name]()
         onnx.save(model, f"{folder}/model.onnx")
-        return write_data(folder, arrays)
+        return write_data(folder, [arrays])
     import torch
     import zoo_models
     torch.manual_seed(1)
@@ -75,8 +103,9 @@ def make(family, name, exporter, opset, folder, log):
     module.eval()
     os.makedirs(folder)
     with torch.no_grad():
-        (export_legacy if exporter == "legacy" else export_dynamo)(module, inputs, f"{folder}/model.onnx", opset)
-    write_data(folder, [t.numpy() for t in inputs])
+        {"legacy": export_legacy, "dynamo": export_dynamo, "open": export_open}[exporter](module, inputs, f"{folder}/model.onnx", opset)
+    arrays = [t.numpy() for t in inputs]
+    write_data(folder, [arrays] + (list(other_sizes(inputs, arrays)) if exporter == "open" else []))
 
 
 def made_models(family):
@@ -99,9 +128,11 @@ def plan(args):
         for i, name in enumerate(models()):
             if args.only and args.only not in name:
                 continue
-            if args.exporter != "dynamo":
+            if args.exporter in (None, "legacy"):
                 yield family, name, "legacy", opsets[i % len(opsets)]
-            if args.exporter != "legacy" and not name.startswith("script"):
+            if args.exporter in (None, "open") and (family == "text" or name in OPEN):
+                yield family, name, "open", 17
+            if args.exporter in (None, "dynamo") and not name.startswith("script"):
                 yield family, name, "dynamo", 18 + i % 4
 
 

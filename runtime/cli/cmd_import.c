@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "loader/graph_bind.h"
 #include "loader/package.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
@@ -81,6 +82,19 @@ static int profile_package(const char *path, const struct sy_engine_ops *engine,
     return status;
 }
 
+/* With the usual sizes. */
+static int report_precision(const struct sy_graph *graph, const struct sy_engine_ops *engine,
+                            const struct sy_cli_import *options)
+{
+    struct sy_graph *bound;
+    struct sy_sizes sizes;
+    sy_graph_usual_sizes(graph, &sizes);
+    SY_TRY(sy_graph_bind(graph, &sizes, &bound));
+    int status = sy_cli_report_precision(bound, engine, options->calibrate, options->n_calibrate);
+    sy_graph_free(bound);
+    return status;
+}
+
 int sy_cli_import(const char *onnx, const char *package, const char *name,
                   const struct sy_cli_import *options)
 {
@@ -101,7 +115,7 @@ int sy_cli_import(const char *onnx, const char *package, const char *name,
     status = sy_package_write(package, name, graph, engine, isatty(2) ? show_progress : NULL,
                               (void *)name);
     if (status == SY_OK && options->precision != SY_PRECISION_F32)
-        status = sy_cli_report_precision(graph, engine, options->calibrate, options->n_calibrate);
+        status = report_precision(graph, engine, options);
 done:
     sy_graph_free(graph);
     if (status < 0 || !options->profile)

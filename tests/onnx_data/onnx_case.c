@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "loader/engine.h"
+#include "loader/graph_bind.h"
 #include "runtime/base/status.h"
 
 enum { MAX_TENSORS = 64 };
@@ -15,9 +16,10 @@ enum { MAX_TENSORS = 64 };
 static const struct sy_engine_ops *const engine = &sy_host_engine;
 
 struct loaded {
-    struct sy_graph *graph;
+    struct sy_graph *open, *graph; /* as imported; with the sizes of a data set */
     struct sy_layer *layers;
     unsigned char **params;
+    int64_t batch; /* of the data set */
 };
 
 static int use_one_core(void)
@@ -46,10 +48,14 @@ static int load(const char *folder, struct loaded *model)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/model.onnx", folder);
-    SY_TRY(sy_onnx_read(path, &model->graph));
-    SY_TRY(sy_graph_infer(model->graph));
-    SY_TRY(sy_graph_optimize(model->graph));
+    struct sy_sizes sizes;
+    SY_TRY(sy_onnx_read(path, &model->open));
+    SY_TRY(sy_graph_infer(model->open));
+    SY_TRY(sy_graph_optimize(model->open));
+    SY_TRY(sy_graph_fuse(model->open, engine->fuses));
     SY_TRY(use_one_core());
+    sy_graph_usual_sizes(model->open, &sizes);
+    SY_TRY(sy_graph_bind(model->open, &sizes, &model->graph));
     size_t n = (size_t)model->graph->n_nodes + 1;
     model->layers = calloc(n, sizeof *model->layers);
     model->params = calloc(n, sizeof *model->params);
@@ -87,6 +93,24 @@ static int64_t find_batch(const struct sy_graph *graph, const struct onnx_array 
     return 1;
 }
 
+/* The graph with the sizes that the data set has; layers stay as they were laid out. */
+static int bind_sizes(struct loaded *model, const struct onnx_array *inputs, int n)
+{
+    struct sy_given_input given[MAX_TENSORS];
+    int64_t dims[MAX_TENSORS][SY_MAX_RANK], batch;
+    struct sy_sizes sizes;
+    for (int i = 0; i < n; i++) {
+        for (int d = 0; d < inputs[i].shape.rank; d++)
+            dims[i][d] = inputs[i].shape.dims[d].fixed;
+        given[i] = (struct sy_given_input){i, inputs[i].shape.rank, dims[i]};
+    }
+    SY_TRY(sy_graph_solve(model->open, n, given, &batch, &sizes));
+    sy_graph_free(model->graph);
+    model->graph = NULL;
+    model->batch = batch;
+    return sy_graph_bind(model->open, &sizes, &model->graph);
+}
+
 static bool fits(const struct sy_tensor *tensor, const struct onnx_array *array, int64_t batch,
                  char *text, size_t text_bytes)
 {
@@ -116,7 +140,6 @@ static bool check_set(const struct sy_graph *graph, struct data_set *d, char *te
                  graph->n_inputs, graph->n_outputs, d->n_inputs, d->n_outputs);
         return false;
     }
-    d->batch = find_batch(graph, d->inputs);
     for (int i = 0; i < d->n_inputs; i++)
         if (!fits(&graph->tensors[graph->inputs[i]], &d->inputs[i], d->batch, text, text_bytes))
             return false;
@@ -165,8 +188,8 @@ static int compute(const struct loaded *model, struct data_set *d)
     return engine->program_run(program, &binding, 0, n);
 }
 
-static enum onnx_verdict run_set(const struct loaded *model, const char *set, double slack,
-                                 char *text, size_t text_bytes)
+static enum onnx_verdict run_set(struct loaded *model, const char *set, double slack, char *text,
+                                 size_t text_bytes)
 {
     static struct data_set d;
     char why[512];
@@ -175,9 +198,15 @@ static enum onnx_verdict run_set(const struct loaded *model, const char *set, do
     d.n_outputs = d.n_inputs < 0 ? -1 : read_arrays(set, "output", d.outputs, text, text_bytes);
     if (d.n_outputs < 0)
         return ONNX_FAILED;
+    if (model->open->n_symbols > 0 && d.n_inputs <= model->open->n_inputs &&
+        bind_sizes(model, d.inputs, d.n_inputs) < 0) {
+        snprintf(text, text_bytes, "%s", sy_error_text());
+        return ONNX_FAILED;
+    }
+    d.batch = model->open->n_symbols > 0 ? model->batch : find_batch(model->graph, d.inputs);
     for (int i = 0; i < d.n_inputs && i < model->graph->n_inputs; i++) {
         const struct sy_tensor *input = &model->graph->tensors[model->graph->inputs[i]];
-        if (fits(input, &d.inputs[i], find_batch(model->graph, d.inputs), why, sizeof why))
+        if (fits(input, &d.inputs[i], d.batch, why, sizeof why))
             continue;
         snprintf(text, text_bytes,
                  "model.onnx: an input of the test is not what its model declares");
