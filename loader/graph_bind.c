@@ -281,9 +281,10 @@ static int check_given(const struct sy_graph *graph, const struct sy_given_input
         if (__builtin_mul_overflow(shape.dims[i].per_batch, batch, &wanted) ||
             __builtin_add_overflow(wanted, shape.dims[i].fixed, &wanted) || wanted < 0 ||
             wanted != given->dims[i])
-            return sy_error_set(SY_EARG, "input '%.100s': dimension %d is %lld; %s is wanted",
+            return sy_error_set(SY_EARG,
+                                "input '%.100s': dimension %d is %lld; %s is wanted, here %lld",
                                 t->name, i, (long long)given->dims[i],
-                                sy_shape_text(&t->shape, text, sizeof text));
+                                sy_shape_text(&t->shape, text, sizeof text), (long long)wanted);
     }
     return SY_OK;
 }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "allocator/slab.h"
+#include "loader/graph_bind.h"
+#include "loader/size_expr.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 #include "runtime/json_msgpack.h"
@@ -25,7 +27,7 @@ static struct sy_rpc_server *server;
 static unsigned flags;
 static int n_pending; /* answers that the core owes */
 
-/* ---- the fake core: a model with two inputs, one without a batch, and one output ---------------------------------- */
+/* ---- the fake core: a model with two inputs, one with an open size and one without a batch, and one output ---------------------------------- */
 
 static int indices[3] = {0, 1, 2};
 static struct sy_tensor tensors[3] = {
@@ -39,7 +41,18 @@ static struct sy_graph graph = {.n_tensors = 3,
                                 .inputs = indices,
                                 .n_outputs = 1,
                                 .outputs = &indices[2]};
-static struct sy_package package = {.name = "m", .graph = &graph, .usual = &graph};
+static struct sy_symbol length = {.name = "L", .usual = 2};
+static struct sy_package package = {.name = "m", .graph = &graph};
+
+/* x is [N, L] from now on. */
+static void open_length(void)
+{
+    struct sy_sizes sizes = {{2}};
+    graph.n_symbols = 1;
+    graph.symbols = &length;
+    FUZZ_CHECK(sy_size_symbol("L", &tensors[0].shape.dims[1]) == SY_OK);
+    FUZZ_CHECK(sy_graph_bind(&graph, &sizes, &package.usual) == SY_OK);
+}
 
 struct pending {
     sy_core_infer_done infer_done;
@@ -197,6 +210,7 @@ static void set_up(void)
         return;
     base = event_base_new();
     FUZZ_CHECK(base && sy_slab_create(16 << 20, &slab) == SY_OK);
+    open_length();
     FUZZ_CHECK(sy_rpc_server_create(base, &config, &fakes, NULL, &server) == SY_OK);
 }
 
@@ -207,6 +221,7 @@ __attribute__((destructor)) static void tear_down(void)
         return;
     sy_rpc_server_destroy(server);
     sy_slab_destroy(slab);
+    sy_graph_free(package.usual);
     event_base_free(base);
 }
 
