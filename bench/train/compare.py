@@ -8,8 +8,9 @@ all gradients' norm where it is smaller (some are zero but for rounding: the bia
 
 The last step is made by both sides from the same state, our snapshot of the step before: loss, and what the step adds to the weights.
 
-The loss after so many steps made by each side for itself has all their roundings in it, which some networks amplify: so PyTorch runs twice more, in
-one thread, and from weights changed by half a unit in the last place. The loss may differ by the tolerance, or by as much as PyTorch's own runs do.
+The loss after so many steps made by each side for itself has all their roundings in it, which some networks amplify: so PyTorch runs again in
+one thread, from weights changed by half a unit in the last place, and (images) with channels last. The loss may differ by the tolerance, or by as
+much as PyTorch's own runs do.
 Exit status 1 if anything differs more.
 """
 import argparse
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 from networks import NETS, load, make_data, weights_of, write_job
 
 DEFAULT = ("mlp", "cnn", "bilstm", "transformer", "bert_tiny")
-OPTIMIZER = {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.9}
+OPTIMIZER = {"kind": "sgd", "learning_rate": 0.002, "momentum": 0.9}
 
 
 def read_snapshot(path):
@@ -60,9 +61,9 @@ def momenta_of(state):
 class Theirs:
     """PyTorch's side, from the given weights and momenta, at step `at`."""
 
-    def __init__(self, net, inputs, labels, weights, momenta=None, at=0):
+    def __init__(self, net, inputs, labels, weights, momenta=None, at=0, layout=torch.contiguous_format):
         self.net, self.at = net, at
-        self.module = load(net.make(), weights).train()
+        self.module = load(net.make(), weights).train().to(memory_format=layout)
         self.optimizer = torch.optim.SGD(self.module.parameters(), OPTIMIZER["learning_rate"], OPTIMIZER["momentum"])
         self.inputs, self.labels = [torch.from_numpy(x) for x in inputs], torch.from_numpy(labels)
         if momenta:
@@ -106,6 +107,8 @@ def own_difference(net, inputs, labels, weights, steps, loss):
     torch.set_num_threads(threads)
     shaken = {k: v * (1 + 6e-8 * random.standard_normal(v.shape)).astype(v.dtype) if v.dtype == np.float32 else v for k, v in weights.items()}
     others = [alone, Theirs(net, inputs, labels, shaken).run(steps)]
+    if inputs[0].ndim == 4:
+        others.append(Theirs(net, inputs, labels, weights, layout=torch.channels_last).run(steps))
     return max(abs(other - loss) / abs(loss) for other in others)
 
 
