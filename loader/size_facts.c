@@ -69,13 +69,31 @@ static bool add_rewrite(struct sy_facts *facts, int atom, struct sy_dim to)
     return true;
 }
 
+/* x <= 0, said as a person would: seq <= 96, not seq - 96 <= 0. */
+static bool add_at_most_zero(struct sy_facts *facts, const struct sy_node *node, struct sy_dim x)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    struct sy_dim left = {0, 0}, right;
+    int n = sy_size_terms(x, terms);
+    for (int i = 0; i < n; i++) {
+        struct sy_dim product = {terms[i].factor, 0}, atom;
+        for (int k = 0; terms[i].factor > 0 && k < terms[i].n_atoms; k++)
+            if (sy_size_atom_dim(terms[i].atoms[k], &atom) < 0 ||
+                sy_size_mul(product, atom, &product) < 0)
+                return false;
+        if (terms[i].factor > 0 && sy_size_add(left, product, &left) < 0)
+            return false;
+    }
+    return sy_size_sub(left, x, &right) == SY_OK && add_condition(facts, node, left, right, true);
+}
+
 /* A difference that is a min(0, x), or that minus x, is 0 where x is on one side of 0. */
 static bool assume_side(struct sy_facts *facts, const struct sy_node *node, struct sy_dim zero)
 {
     struct sy_size_term terms[SY_SIZE_MAX_TERMS];
     int n = sy_size_terms(zero, terms);
     for (int i = 0; i < n; i++) {
-        struct sy_dim min, rest, scaled, none = {0, 0}, factor = {terms[i].factor, 0};
+        struct sy_dim min, rest, scaled, minus, none = {0, 0}, factor = {terms[i].factor, 0};
         if (terms[i].n_atoms != 1)
             continue;
         int id = terms[i].atoms[0];
@@ -85,9 +103,10 @@ static bool assume_side(struct sy_facts *facts, const struct sy_node *node, stru
             sy_size_mul(atom.a, factor, &scaled) < 0)
             continue;
         if (sy_dim_is(rest, 0)) /* min(0, x) = 0 */
-            return add_condition(facts, node, none, atom.a, true) && add_rewrite(facts, id, none);
+            return sy_size_sub(none, atom.a, &minus) == SY_OK &&
+                   add_at_most_zero(facts, node, minus) && add_rewrite(facts, id, none);
         if (sy_dim_equal(rest, scaled)) /* min(0, x) = x */
-            return add_condition(facts, node, atom.a, none, true) && add_rewrite(facts, id, atom.a);
+            return add_at_most_zero(facts, node, atom.a) && add_rewrite(facts, id, atom.a);
     }
     return false;
 }

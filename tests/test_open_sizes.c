@@ -364,6 +364,7 @@ static void test_text(void **state)
     assert_int_equal(n_attention, 1);
     assert_int_equal(sy_graph_bind(g, &(struct sy_sizes){{25}}, &bound), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "node 'x'"));
+    assert_non_null(strstr(sy_error_text(), "L2 is at most 24; here that is 25 and 24"));
     assert_int_equal(sy_graph_bind(g, &(struct sy_sizes){{-1}}, &bound), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "'L2' is -1"));
     sy_graph_free(g);
