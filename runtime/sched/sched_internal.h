@@ -176,10 +176,9 @@ bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,
                        const char *why);
 
-void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j);
+void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j); /* whether it may have turns */
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
-uint64_t sy_sched_job_rank(const struct job *j);
-/* in the lanes' queue */ /* whether it may have turns */
+uint64_t sy_sched_job_rank(const struct job *j);                       /* in the lanes' queue */
 void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
 
 /* sched_spill.c */
