@@ -477,9 +477,30 @@ static void test_blocks_of_four_bits(void **state)
     assert_refused("4 bits");
 }
 
+/* Buckets of positions: the logarithm is rounded, so it must be right at powers of two to the last bit. */
+static void test_buckets_by_logarithm(void **state)
+{
+    (void)state;
+    float x[2 * STEPS], want[2 * STEPS];
+    float unit = (float)log(2);
+    for (int i = 0; i < 2 * STEPS; i++) {
+        x[i] = ldexpf(1, i + 1);
+        want[i] = floorf((float)log(x[i]) / unit);
+    }
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, STEPS));
+    ob_initializer(&graph, "unit", FLOAT, 0, NULL, &unit, sizeof unit);
+    ob_add(&graph, "Log", NAMES("x"), NAMES("l"));
+    ob_add(&graph, "Div", NAMES("l", "unit"), NAMES("q"));
+    ob_add(&graph, "Floor", NAMES("q"), NAMES("y"));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, STEPS));
+    assert_gives(x, want, 2 * STEPS, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buckets_by_logarithm),
         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_sequences_stay_inside),
         cmocka_unit_test(test_scan),

@@ -5,7 +5,7 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
 #include "workers/cuda/device_math_train.h"
-#include "workers/recurrence.h"
+#include "workers/recurrent_node.h"
 
 #define ROOM_ALIGN 64 /* floats */
 
@@ -147,7 +147,7 @@ static int run_inputs(struct sy_program *p, const struct sy_cuda_step *step)
 static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    struct sy_recurrence of;
+    struct sy_recurrent_node of;
     int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
     if (node->n_inputs < 3 || sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
         sy_cuda_input_tensor(p, 0)->shape.rank != 3 ||
@@ -156,7 +156,7 @@ static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
     sy_cuda_dims(p, node->inputs[0], x);
     sy_cuda_dims(p, node->inputs[1], w);
     sy_cuda_dims(p, node->inputs[2], r);
-    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
         return sy_cuda_unsupported(node, why);
     *c = (struct sy_cuda_cells){.steps = of.steps,

@@ -9,7 +9,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_train.h"
-#include "workers/recurrence.h"
+#include "workers/recurrent_node.h"
 
 enum { GATES, STATES, CELLS }; /* of sy_cutr_node's saved; CELLS: LSTM's c, GRU's EXTRA */
 
@@ -35,14 +35,14 @@ static int output_of(const struct sy_node *node, int i)
 static int describe(const struct sy_trainer *t, const struct sy_node *node, struct recurrence *c)
 {
     int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
-    struct sy_recurrence of;
+    struct sy_recurrent_node of;
     int ranks[3] = {sy_cutr_dims(t, node->inputs[0], x), sy_cutr_dims(t, node->inputs[1], w),
                     sy_cutr_dims(t, node->inputs[2], r)};
     for (int i = 0; i < 3; i++)
         SY_TRY(ranks[i]);
     if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
         return sy_cutr_refuse(node, "other than three dimensions");
-    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
         return sy_cutr_refuse(node, why);
     *c = (struct recurrence){.node = node,

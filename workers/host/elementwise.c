@@ -118,6 +118,8 @@ void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, con
         float x = in[i];
         if (op == SY_OP_ERF)
             out[i] = erff(x);
+        else if (op == SY_OP_LOG)
+            out[i] = logf(x);
         else
             out[i] = fmaxf(0, fminf(1, alpha_beta[0] * x + alpha_beta[1]));
     }
@@ -139,9 +141,9 @@ static float binary_float(int64_t op, float a, float b)
     case SY_OP_POW:
         return b == 2 ? a * a : powf(a, b);
     case SY_OP_MAX:
-        return a > b ? a : b;
+        return a > b || a != a ? a : b; /* NaN goes on */
     case SY_OP_MIN:
-        return a < b ? a : b;
+        return a < b || a != a ? a : b;
     default:
         return 0;
     }

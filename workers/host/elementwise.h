@@ -27,7 +27,7 @@ void sy_elementwise_widen(int64_t n, const uint16_t *from, float *to);
 /* flat on bf16: computed in float32, each result rounded once. */
 void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, const uint16_t *b,
                                 uint16_t *out);
-/* ERF, HARD_SIGMOID (alpha, beta). */
+/* ERF, LOG, HARD_SIGMOID (alpha, beta). */
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out);
 /* Between F32, I32, I64, BOOL; EUNSUPPORTED for others (also with n = 0, to ask). */

@@ -4,7 +4,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/train_recurrent.h"
-#include "workers/recurrence.h"
+#include "workers/recurrent_node.h"
 
 double sy_tr_recurrent_piece_flops = 100e6; /* a few milliseconds on one core */
 
@@ -21,14 +21,14 @@ static int output_of(const struct sy_node *node, int i)
 static int describe(const struct sy_trainer *t, const struct sy_node *node, struct cell *c)
 {
     int64_t x[SY_MAX_RANK], w[SY_MAX_RANK], r[SY_MAX_RANK];
-    struct sy_recurrence of;
+    struct sy_recurrent_node of;
     int ranks[3] = {sy_tr_dims(t, node->inputs[0], x), sy_tr_dims(t, node->inputs[1], w),
                     sy_tr_dims(t, node->inputs[2], r)};
     for (int i = 0; i < 3; i++)
         SY_TRY(ranks[i]);
     if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
         return sy_tr_refuse(node, "other than three dimensions");
-    const char *why = sy_recurrence_read(node, x, w, r, &of);
+    const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
         return sy_tr_refuse(node, why);
     *c = (struct cell){.op = node->op,

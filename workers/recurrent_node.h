@@ -1,13 +1,13 @@
 /* What an LSTM, GRU or RNN node describes, for all engines and trainers that run one time after another. */
-#ifndef SY_WORKERS_RECURRENCE_H
-#define SY_WORKERS_RECURRENCE_H
+#ifndef SY_WORKERS_RECURRENT_NODE_H
+#define SY_WORKERS_RECURRENT_NODE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "loader/graph.h"
 
-struct sy_recurrence {
+struct sy_recurrent_node {
     int64_t steps, batch, input, hidden, gates, directions;
     bool is_reverse;  /* of the first direction; a second one is */
     bool resets_late; /* GRU: linear_before_reset */
@@ -15,7 +15,7 @@ struct sy_recurrence {
 
 /* x [steps, batch, input], w [directions, gates hidden, input], r [directions, gates hidden, hidden]: dimensions, three each. NULL, or what
  * of the node none of us does. */
-const char *sy_recurrence_read(const struct sy_node *node, const int64_t *x, const int64_t *w,
-                               const int64_t *r, struct sy_recurrence *out);
+const char *sy_recurrent_node_read(const struct sy_node *node, const int64_t *x, const int64_t *w,
+                                   const int64_t *r, struct sy_recurrent_node *out);
 
 #endif
