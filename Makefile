@@ -248,7 +248,7 @@ $(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 ifneq ($(CUDA_ENGINE_OBJ),)
-CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lm
+CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lm
 endif
 
 # Kernels on the CPU: tests/on_cpu/cuda_on_cpu.cuh stands for CUDA. They change stacks, which the thread sanitizer does not follow.

@@ -65,7 +65,7 @@ static int put_atom(enum sy_atom_kind kind, const char *name, struct sy_dim a, s
     if (n > MAX_NAME || head.depth > MAX_DEPTH)
         return SY_EUNSUPPORTED;
     memcpy(bytes, &head, sizeof head);
-    memcpy(bytes + sizeof head, name, n);
+    memcpy(bytes + sizeof head, name, n + 1); /* its end as well: names are compared so */
     SY_TRY(sy_intern_put(&atom_table, bytes, sizeof head + n + 1, out));
     ++*out;
     return SY_OK;
