@@ -15,9 +15,9 @@
 
 #define MAX_TENSORS 32
 #ifdef __SANITIZE_ADDRESS__
-#define GUARD_BYTES 0 /* the sanitizer watches the ends, reads too */
+static const size_t guard_bytes = 0; /* the sanitizer watches the ends, reads too */
 #else
-#define GUARD_BYTES 64
+static const size_t guard_bytes = 64;
 #endif
 #define GUARD 0xa5
 
@@ -79,11 +79,12 @@ struct kernel_tensor *kernel_tensor(enum sy_dtype type, int64_t n)
     assert_true(n_tensors < MAX_TENSORS);
     struct kernel_tensor *t = &tensors[n_tensors++];
     *t = (struct kernel_tensor){.type = type, .n = n};
-    t->at = malloc(bytes_of(t) + GUARD_BYTES + (n == 0));
+    t->at = malloc(bytes_of(t) + guard_bytes + (n == 0));
     assert_non_null(t->at);
     t->device = (void *)((uintptr_t)t->at | CPU_MARK);
     memset(t->at, 0xff, bytes_of(t));
-    memset((char *)t->at + bytes_of(t), GUARD, GUARD_BYTES);
+    for (size_t k = 0; k < guard_bytes; k++)
+        ((uint8_t *)t->at)[bytes_of(t) + k] = GUARD;
     return t;
 }
 
@@ -191,7 +192,7 @@ static void *copies_of(void)
 static void check_guards(void)
 {
     for (int i = 0; i < n_tensors; i++)
-        for (size_t k = 0; k < GUARD_BYTES; k++)
+        for (size_t k = 0; k < guard_bytes; k++)
             if (((uint8_t *)tensors[i].at)[bytes_of(&tensors[i]) + k] != GUARD)
                 fail_msg("a kernel wrote behind the end of tensor %d", i);
 }
