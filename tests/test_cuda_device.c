@@ -562,6 +562,7 @@ IN_A_PROCESS(large_ranges_are_pinned_in_pieces)
     CHECK(sy_stream_synchronize(r.h2d) == SY_OK);
     CHECK(sy_copy_d2h(r.compute, back, sy_pool_address(r.pool, 0), 10) == SY_OK); /* in none */
     CHECK(count_calls_of("copy ") == 4);
+    CHECK(sy_stream_synchronize(r.compute) == SY_OK);
     CHECK(sy_copy_h2d(r.h2d, sy_pool_address(r.pool, 4096), base - 1500, 3000) ==
           SY_OK); /* half outside */
     CHECK(count_calls_of("copy ") == 6);
