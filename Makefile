@@ -309,6 +309,7 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
+$(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)

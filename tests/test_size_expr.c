@@ -13,6 +13,7 @@
 #include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/size_text.h"
 
 enum { N_POINTS = 24, N_SYMBOLS = 3, N_POOL = 12 };
 
@@ -122,10 +123,28 @@ static bool grow(struct world *w, struct sample *out)
     return status == SY_OK;
 }
 
+/* The text says the same, to who reads it again. */
+static void check_text(const struct world *w, const struct sample *s)
+{
+    static const char *const names[] = {"size0", "size1", "size2", "N"};
+    char text[4000];
+    assert_true(sy_size_text(s->dim, text, sizeof text) < (int)sizeof text);
+    for (int p = 0; p < N_POINTS; p++) {
+        int64_t values[N_SYMBOLS + 1], size;
+        memcpy(values, w->env[p].values, N_SYMBOLS * sizeof *values);
+        values[N_SYMBOLS] = w->n[p];
+        if (!sy_cli_size_of(text, &(struct sy_size_names){names, values, N_SYMBOLS + 1}, &size))
+            fail_msg("%s cannot be read", text);
+        if (size != s->at[p])
+            fail_msg("%s: %lld as text, not %lld", text, (long long)size, (long long)s->at[p]);
+    }
+}
+
 static void check(const struct world *w, const struct sample *s)
 {
     int64_t least, most;
     char text[400];
+    check_text(w, s);
     sy_size_text(s->dim, text, sizeof text);
     sy_size_bounds(s->dim, &least, &most);
     for (int p = 0; p < N_POINTS; p++) {

@@ -191,7 +191,7 @@ static int run(struct infer *infer)
     infer->list = sy_cli_inputs_of(models, infer->model);
     /* A name that the server does not know gets the server's own answer. */
     if (infer->list &&
-        (sy_cli_check_sizes(models, infer->model, &infer->sizes) < 0 || make_inputs(infer) < 0))
+        (sy_cli_complete_sizes(models, infer->model, &infer->sizes) < 0 || make_inputs(infer) < 0))
         result = sy_cli_fail_status();
     for (int64_t i = 0; result == 0 && i < infer->times; i++)
         result = request(infer, i + 1 == infer->times);

@@ -6,6 +6,7 @@
 
 #include "loader/graph.h"
 #include "runtime/base/status.h"
+#include "runtime/cli/size_text.h"
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -48,24 +49,38 @@ json_t *sy_cli_model_of(json_t *models, const char *model)
 static int64_t choose_dim(const json_t *entry, size_t i, int64_t batch,
                           const struct sy_cli_sizes *sizes)
 {
-    int64_t dim = json_integer_value(json_array_get(json_object_get(entry, "shape"), i));
-    const char *name = json_string_value(json_array_get(json_object_get(entry, "dims"), i));
+    int64_t dim = json_integer_value(json_array_get(json_object_get(entry, "shape"), i)), size;
+    const char *text = json_string_value(json_array_get(json_object_get(entry, "dims"), i));
+    const char *names[SY_CLI_MAX_DIMS + 1] = {"N"};
+    int64_t values[SY_CLI_MAX_DIMS + 1] = {batch};
+    struct sy_size_names known = {names, values, 1};
 
     if (dim >= 0)
         return dim;
-    if (!name || strcmp(name, "N") == 0)
+    if (!text)
         return batch;
-    for (int k = 0; sizes && k < sizes->n; k++)
-        if (strcmp(sizes->dims[k].name, name) == 0)
-            return sizes->dims[k].size;
+    for (int k = 0; sizes && k < sizes->n; k++, known.n++) {
+        names[known.n] = sizes->dims[k].name;
+        values[known.n] = sizes->dims[k].size;
+    }
+    if (sy_cli_size_of(text, &known, &size) && size >= 0)
+        return size;
     return json_integer_value(json_array_get(json_object_get(entry, "usual_shape"), i));
 }
 
-int sy_cli_check_sizes(json_t *models, const char *model, const struct sy_cli_sizes *sizes)
+static bool has_size(const struct sy_cli_sizes *sizes, const char *name)
 {
-    json_t *known = json_object_get(sy_cli_model_of(models, model), "sizes"), *size;
+    for (int k = 0; k < sizes->n; k++)
+        if (strcmp(sizes->dims[k].name, name) == 0)
+            return true;
+    return false;
+}
+
+static int check_sizes(json_t *known, const char *model, const struct sy_cli_sizes *sizes)
+{
     char names[512] = "";
     size_t i, used = 0;
+    json_t *size;
 
     json_array_foreach(known, i, size) if (used < sizeof(names)) used +=
         (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (usually %lld)", i ? ", " : "",
@@ -79,6 +94,23 @@ int sy_cli_check_sizes(json_t *models, const char *model, const struct sy_cli_si
         if (!there)
             return sy_error_set(SY_EARG, "%s has no open size %s; it has %s", model,
                                 sizes->dims[k].name, used ? names : "none");
+    }
+    return SY_OK;
+}
+
+int sy_cli_complete_sizes(json_t *models, const char *model, struct sy_cli_sizes *sizes)
+{
+    json_t *known = json_object_get(sy_cli_model_of(models, model), "sizes"), *size;
+    size_t i;
+
+    SY_TRY(check_sizes(known, model, sizes));
+    json_array_foreach(known, i, size)
+    {
+        const char *name = json_string_value(json_object_get(size, "name"));
+
+        if (name && sizes->n < SY_CLI_MAX_DIMS && !has_size(sizes, name))
+            sizes->dims[sizes->n++] = (struct sy_onnx_dim){
+                .name = name, .size = json_integer_value(json_object_get(size, "usual"))};
     }
     return SY_OK;
 }

@@ -8,7 +8,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/switchyard.h"
 
-/* Sizes that were asked for, by their names (cli.h). The others are the usual ones. */
+/* Open sizes by their names (cli.h). */
 struct sy_cli_sizes {
     struct sy_onnx_dim dims[SY_CLI_MAX_DIMS];
     int n;
@@ -19,8 +19,9 @@ struct sy_cli_sizes {
  * is the generator's. out->data is the caller's to free, out->dtype lives as long as `entry`. EPROTO, ENOMEM_HOST. */
 int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes *sizes,
                         uint64_t *state, sy_client_tensor *out);
-/* EARG: `model` has no open size of one of these names; it says which it has. `models`: as below. */
-int sy_cli_check_sizes(json_t *models, const char *model, const struct sy_cli_sizes *sizes);
+/* Adds the usual sizes of `model` that were not asked for. EARG: it has no open size of one of these names; it says which it has. Names are
+ * borrowed of `models`: as below. */
+int sy_cli_complete_sizes(json_t *models, const char *model, struct sy_cli_sizes *sizes);
 /* The entry of `model` in what "models" answered, borrowed; NULL: no such model. */
 json_t *sy_cli_model_of(json_t *models, const char *model);
 /* The entry "inputs" of `model` in what "models" answered, borrowed; NULL: no such model. */
