@@ -104,7 +104,8 @@ static void forget(struct notes *notes, int n)
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)notes->list[i].work.body);
     notes->n -= n;
-    memmove(notes->list, notes->list + n, (size_t)notes->n * sizeof(struct note));
+    if (notes->n > 0)
+        memmove(notes->list, notes->list + n, (size_t)notes->n * sizeof(struct note));
 }
 
 static void run_first(struct sy_math *math, int n)
