@@ -231,7 +231,10 @@ static bool isolate_term(struct sy_dim zero, const struct sy_size_term *term, st
 bool sy_size_isolate(struct sy_dim zero, int *atom, struct sy_dim *value)
 {
     struct sy_sum sum;
+    struct sy_dim without_n;
     bool found = false, is_sum = false;
+    if (sy_size_div(zero, (struct sy_dim){0, 1}, &without_n) == SY_OK) /* N is never 0 */
+        zero = without_n;
     sy_sum_load(zero, &sum);
     for (int i = 0; i < sum.n; i++) {
         struct sy_dim dim;

@@ -310,13 +310,31 @@ static void test_text(void **state)
     assert_true(sy_size_text(out, text, 5) > 5 && strlen(text) == 4);
 }
 
+/* 288 N - 32 N size0 is 0 for one size0, whatever N is. */
+static void test_isolated(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    struct sy_dim a = symbol(&w, 0), b = symbol(&w, 1), zero, value;
+    int atom;
+    assert_int_equal(sy_size_mul(a, (struct sy_dim){0, -32}, &zero), SY_OK);
+    assert_int_equal(sy_size_add(zero, (struct sy_dim){0, 288}, &zero), SY_OK);
+    assert_true(sy_size_isolate(zero, &atom, &value));
+    assert_int_equal(atom, w.atoms[0]);
+    assert_true(sy_dim_is(value, 9));
+    assert_int_equal(sy_size_mul(a, b, &zero), SY_OK);
+    assert_false(sy_size_isolate(zero, &atom, &value)); /* either may be 0 */
+    assert_int_equal(sy_size_sub(b, a, &zero), SY_OK);
+    assert_true(sy_size_isolate(zero, &atom, &value));
+    assert_true(sy_dim_equal(value, atom == w.atoms[0] ? b : a));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_canonical),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_isolated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
