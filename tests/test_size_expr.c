@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "loader/graph_infer.h"
 #include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
