@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/sim_rig.h"
 
 #define MS SY_NS_PER_MS
 #define S  SY_NS_PER_S
@@ -26,25 +27,6 @@ static uint64_t below(uint64_t n)
     return (uint64_t)rand_r(&seed) % n;
 }
 
-static struct sy_sim_config plain(void)
-{
-    struct sy_sim_config c;
-    sy_sim_config_default(&c);
-    c.pause_ns = 0;
-    c.check = true;
-    c.link_gbps = 10;
-    return c;
-}
-
-static struct sy_sim_report *run(const struct sy_sim_config *c, const struct sy_sim_input *in)
-{
-    struct sy_sim_report *r = sy_sim_report_new();
-    assert_non_null(r);
-    if (sy_sim_run(c, in, r) < 0)
-        fail_msg("%s", sy_error_text());
-    return r;
-}
-
 /* Quantiles are within half a step of the histogram. */
 static void assert_ms(double found, double expected)
 {
@@ -52,23 +34,12 @@ static void assert_ms(double found, double expected)
         fail_msg("%.6f ms where %.6f ms were expected", found, expected);
 }
 
-/* A job that keeps the device busy alone, in memory of its own. */
-static struct sy_sim_job job(const char *name, sy_ns submit_ns, uint64_t n, sy_ns iteration_ns)
-{
-    struct sy_sim_job j = {.submit_ns = submit_ns, .iterations = n, .iteration_ns = iteration_ns};
-    j.persistent_bytes = GB / 10;
-    j.ephemeral_bytes = GB;
-    j.utilization = 1;
-    snprintf(j.name, sizeof j.name, "%s", name);
-    return j;
-}
-
 /* ---- requests, one device ---- */
 
 /* One comes every `gap`, `n` of them, to a model of 10 ms that is always there. */
 static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
 {
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_request *requests = calloc((size_t)n, sizeof *requests);
     struct sy_sim_input in = {.models = &model, .n_models = 1, .requests = requests};
@@ -76,7 +47,7 @@ static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
     in.n_requests = (uint64_t)n;
     for (int i = 0; i < n; i++)
         requests[i] = (struct sy_sim_request){(sy_ns)i * gap, 0, 0, deadline_ns, 0};
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     free(requests);
     return r;
 }
@@ -104,14 +75,14 @@ static void test_computations_vary_as_they_were_seen(void **state)
     (void)state;
     enum { N = 1000 };
     static struct sy_sim_request requests[N];
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 2, {0.5f, 1.5f}};
     struct sy_sim_input in = {
         .models = &model, .n_models = 1, .requests = requests, .n_requests = N};
     c.unified = true;
     for (int i = 0; i < N; i++)
         requests[i].at_ns = (sy_ns)i * 20 * MS;
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_quantile_ms(&r->latency[0], 0), 5);
     assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 15);
     assert_true(fabs(sy_sim_mean_ms(&r->latency[0]) - 10) < 0.5);
@@ -126,13 +97,13 @@ static void test_computations_vary_as_they_were_seen(void **state)
 static void test_requests_may_say_how_long_they_were_served(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_request requests[] = {
         {0, 0, 0, 0, 30 * MS}, {MS, 0, 0, 0, 5 * MS}, {2 * MS, 0, 0, 0, 0}};
     struct sy_sim_input in = {
         .models = &model, .n_models = 1, .requests = requests, .n_requests = 3};
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_quantile_ms(&r->latency[0], 0), 30);
     assert_ms(sy_sim_quantile_ms(&r->latency[0], 0.5), 34);
     assert_ms(sy_sim_quantile_ms(&r->latency[0], 1), 43);
@@ -159,7 +130,7 @@ static void test_deadlines_are_refused_by_prediction(void **state)
 static void test_poisson_arrivals_wait_as_theory_says(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_input in = {.models = &model, .n_models = 1};
     struct sy_sim_generator g;
@@ -174,7 +145,7 @@ static void test_poisson_arrivals_wait_as_theory_says(void **state)
         assert_int_equal(sy_sim_generator_parse(text, &g), SY_OK);
         assert_int_equal(sy_sim_generate(&g, 7, &requests, &in.n_requests), SY_OK);
         in.requests = requests;
-        struct sy_sim_report *r = run(&c, &in);
+        struct sy_sim_report *r = sim_run(&c, &in);
         double mean = sy_sim_mean_ms(&r->latency[0]), theory = 10 + 10 * rho / (2 * (1 - rho));
         print_message("rho %.2f: mean %.3f ms, theory %.3f ms\n", rho, mean, theory);
         assert_true(fabs(mean / theory - 1) < 0.03);
@@ -192,14 +163,14 @@ static struct sy_sim_report *two_models(const struct sy_sim_config *c, sy_ns sec
     struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {second_at, 1, 1, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
-    return run(c, &in);
+    return sim_run(c, &in);
 }
 
 /* M1, and that the second one's copies begin when the link is free of the first one's. */
 static void test_swaps_take_what_the_pipeline_takes(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_report *r = two_models(&c, S);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 100 + 2); /* T + C/G */
     assert_ms(sy_sim_mean_ms(&r->latency[1]), 100 + 5); /* C + T/G */
@@ -218,7 +189,7 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
         {0, 0, 0, 0, 0}, {S, 1, 1, 0, 0}, {2 * S, 0, 2, 0, 0}, {3 * S, 0, 3, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 4};
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[2]), 50 + 2);
     assert_ms(sy_sim_mean_ms(&r->latency[3]), 20);
     assert_int_equal(r->moved_bytes, 2 * GB);
@@ -228,18 +199,18 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
 static void test_urgent_requests_preempt(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10, 0, {0}},
                                     {"fast", GB, 10 * MS, 10, 0, {0}}};
     struct sy_sim_request requests[] = {{0, 0, 1, 0, 0}, {50 * MS, 1, 0, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
     c.unified = true;
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 60);
     sy_sim_report_free(r);
     c.preempt_ns = 2 * MS;
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 12);
     assert_ms(sy_sim_mean_ms(&r->latency[1]), 110);
     assert_int_equal(r->n_preempted, 1);
@@ -254,7 +225,7 @@ static void assert_jobs(const struct sy_sim_config *c, const struct sy_sim_job *
                         const double *expected)
 {
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = n};
-    struct sy_sim_report *r = run(c, &in);
+    struct sy_sim_report *r = sim_run(c, &in);
     assert_int_equal(r->n_jct, n);
     for (int i = 0; i < n; i++)
         if (fabs(r->jct_s[i] - expected[i]) > 1e-6)
@@ -266,8 +237,8 @@ static void assert_jobs(const struct sy_sim_config *c, const struct sy_sim_job *
 static void test_two_jobs_under_each_policy(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
-    struct sy_sim_job jobs[] = {job("long", 0, 10, S), job("short", 0, 2, S)};
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_job jobs[] = {sim_job("long", 0, 10, S), sim_job("short", 0, 2, S)};
     assert_jobs(&c, jobs, 2, (double[]){10, 12});
     c.policy.kind = SY_POLICY_SRTF;
     assert_jobs(&c, jobs, 2, (double[]){2, 12});
@@ -282,7 +253,7 @@ static void test_two_jobs_under_each_policy(void **state)
     jobs[0].priority = 1;
     assert_jobs(&c, jobs, 2, (double[]){2, 12});
     c.policy.kind = SY_POLICY_WEIGHTED; /* the short one's tenant has three quarters */
-    jobs[1] = job("heavy", 0, 9, S);
+    jobs[1] = sim_job("heavy", 0, 9, S);
     jobs[1].tenant = 1;
     jobs[1].weight = 3;
     assert_jobs(&c, jobs, 2, (double[]){12, 19});
@@ -292,8 +263,8 @@ static void test_two_jobs_under_each_policy(void **state)
 static void test_lanes_slow_each_other_as_stated(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
-    struct sy_sim_job jobs[] = {job("a", 0, 10, S), job("b", 0, 10, S)};
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_job jobs[] = {sim_job("a", 0, 10, S), sim_job("b", 0, 10, S)};
     c.policy.kind = SY_POLICY_PACK;
     assert_jobs(&c, jobs, 2, (double[]){20, 20});
     jobs[0].utilization = jobs[1].utilization = 0.5;
@@ -307,8 +278,9 @@ static void test_lanes_slow_each_other_as_stated(void **state)
 static void test_memory_decides_who_runs_beside_whom(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
-    struct sy_sim_job jobs[] = {job("a", 0, 4, S), job("b", 0, 4, S), job("c", 0, 4, S)};
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_job jobs[] = {sim_job("a", 0, 4, S), sim_job("b", 0, 4, S),
+                                sim_job("c", 0, 4, S)};
     for (int i = 0; i < 3; i++)
         jobs[i].utilization = 0.3;
     c.policy.kind = SY_POLICY_PACK;
@@ -319,7 +291,7 @@ static void test_memory_decides_who_runs_beside_whom(void **state)
     jobs[2].ephemeral_bytes = 3 * GB; /* can never fit: refused, the others do not notice */
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = 3};
     c.pool_bytes = 3 * GB;
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_int_equal(r->n_jobs_refused, 1);
     assert_non_null(strstr(r->refusal, "job c: "));
     assert_int_equal(r->n_jct, 2);
@@ -332,8 +304,8 @@ static void test_memory_decides_who_runs_beside_whom(void **state)
 static void test_srtf_may_spill(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
-    struct sy_sim_job jobs[] = {job("long", 0, 10, S), job("short", S / 2, 1, S)};
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_job jobs[] = {sim_job("long", 0, 10, S), sim_job("short", S / 2, 1, S)};
     jobs[0].persistent_bytes = 2 * GB;
     jobs[1].ephemeral_bytes = 2 * GB;
     c.pool_bytes = 4 * GB;
@@ -348,10 +320,10 @@ static void test_srtf_may_spill(void **state)
 static void test_requests_and_a_job_share_the_device(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 100 * MS, 10, 0, {0}};
     struct sy_sim_request requests[1000];
-    struct sy_sim_job one = job("j", 0, 10, S);
+    struct sy_sim_job one = sim_job("j", 0, 10, S);
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
                               .requests = requests,
@@ -362,19 +334,19 @@ static void test_requests_and_a_job_share_the_device(void **state)
     c.max_queue = 2000;
     for (int i = 0; i < 1000; i++)
         requests[i] = (struct sy_sim_request){S / 2, 0, 0, 0, 0};
-    struct sy_sim_report *r = run(&c, &in); /* a flood: the job stands still for 100 s */
+    struct sy_sim_report *r = sim_run(&c, &in); /* a flood: the job stands still for 100 s */
     assert_true(fabs(r->jct_s[0] - 110) < 1e-6);
     assert_int_equal(r->used_ns[SY_SIM_USE_JOBS], 10 * S);
     assert_int_equal(r->used_ns[SY_SIM_USE_REQUESTS], 100 * S);
     sy_sim_report_free(r);
     c.train_share = 0.25; /* from 0.5 s on it has a quarter */
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_true(fabs(r->jct_s[0] - (0.5 + 9.5 / 0.25)) < 0.2);
     sy_sim_report_free(r);
     c.train_share = 0;
     c.pause_ns = 5 * MS;
     in.n_requests = 1;
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 105);
     sy_sim_report_free(r);
 }
@@ -382,7 +354,7 @@ static void test_requests_and_a_job_share_the_device(void **state)
 static void test_fair_and_weighted_after_a_minute(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     c.policy.kind = SY_POLICY_FAIR;
     c.end_ns = 60 * S;
     c.pool_bytes = 64 * GB;
@@ -390,8 +362,8 @@ static void test_fair_and_weighted_after_a_minute(void **state)
         struct sy_sim_job jobs[8];
         struct sy_sim_input in = {.jobs = jobs, .n_jobs = n};
         for (int i = 0; i < n; i++)
-            jobs[i] = job("j", 0, 1000000, (5 + below(400)) * MS);
-        struct sy_sim_report *r = run(&c, &in);
+            jobs[i] = sim_job("j", 0, 1000000, (5 + below(400)) * MS);
+        struct sy_sim_report *r = sim_run(&c, &in);
         assert_true(sy_sim_jain(r) >= 0.99);
         assert_int_equal(r->used_ns[SY_SIM_USE_JOBS], 60 * S);
         sy_sim_report_free(r);
@@ -400,11 +372,11 @@ static void test_fair_and_weighted_after_a_minute(void **state)
     struct sy_sim_job jobs[3];
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = 3};
     for (int i = 0; i < 3; i++) {
-        jobs[i] = job("j", 0, 1000000, (20 + below(100)) * MS);
+        jobs[i] = sim_job("j", 0, 1000000, (20 + below(100)) * MS);
         jobs[i].tenant = i;
         jobs[i].weight = 1u << i;
     }
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     for (int i = 0; i < 3; i++)
         assert_true(fabs((double)r->tenant_ns[i] / (60e9) - (double)(1 << i) / 7) <= 0.02);
     sy_sim_report_free(r);
@@ -415,12 +387,12 @@ static void test_fair_and_weighted_after_a_minute(void **state)
 static void test_a_worker_dies(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
     struct sy_sim_request request = {0, 0, 0, 0, 0};
     struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
                                     {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
-    struct sy_sim_job one = job("j", 0, 3, 10 * MS);
+    struct sy_sim_job one = sim_job("j", 0, 3, 10 * MS);
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
                               .requests = &request,
@@ -428,16 +400,16 @@ static void test_a_worker_dies(void **state)
                               .faults = faults,
                               .n_faults = 1};
     c.unified = true;
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 5 + 3 + 10); /* it runs again, once */
     sy_sim_report_free(r);
     in.n_faults = 2;
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_int_equal(r->n_failed, 1); /* it killed two */
     assert_int_equal(r->n_done, 0);
     sy_sim_report_free(r);
     in = (struct sy_sim_input){.jobs = &one, .n_jobs = 1, .faults = faults + 1, .n_faults = 1};
-    r = run(&c, &in); /* 10 done, 2 lost, 3 without a worker, 20 */
+    r = sim_run(&c, &in); /* 10 done, 2 lost, 3 without a worker, 20 */
     assert_true(fabs(r->jct_s[0] - 0.035) < 1e-9);
     sy_sim_report_free(r);
 }
@@ -445,7 +417,7 @@ static void test_a_worker_dies(void **state)
 static void test_the_link_slows(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_fault fault = {0, 10 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
     struct sy_sim_model model = {"m", GB, 20 * MS, 10, 0, {0}};
     struct sy_sim_request request = {5 * MS, 0, 0, 0, 0};
@@ -455,11 +427,11 @@ static void test_the_link_slows(void **state)
                               .n_requests = 1,
                               .faults = &fault,
                               .n_faults = 1};
-    struct sy_sim_report *r = run(&c, &in);
+    struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 200 + 2);
     sy_sim_report_free(r);
     fault.at_ns = 6 * MS; /* too late to matter */
-    r = run(&c, &in);
+    r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 100 + 2);
     sy_sim_report_free(r);
 }
@@ -488,9 +460,9 @@ static void test_the_figure_is_xml_with_what_is_in_it(void **state)
 static void test_bad_input_is_said(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
+    struct sy_sim_config c = sim_plain();
     struct sy_sim_model model = {"m", GB, 0, 1, 0, {0}};
-    struct sy_sim_job jobs[] = {job("first", S, 1, 1), job("second", 0, 1, 1)};
+    struct sy_sim_job jobs[] = {sim_job("first", S, 1, 1), sim_job("second", 0, 1, 1)};
     struct sy_sim_request request = {0, 1, 0, 0, 0};
     struct sy_sim_fault fault = {0, 0, 1, SY_SIM_LINK_SLOWS, 1};
     struct sy_sim_input in = {.models = &model, .n_models = 1};

@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/sim_rig.h"
 
 #define MS SY_NS_PER_MS
 #define S  SY_NS_PER_S
@@ -25,36 +26,6 @@ static unsigned seed = 1;
 static uint64_t below(uint64_t n)
 {
     return (uint64_t)rand_r(&seed) % n;
-}
-
-static struct sy_sim_config plain(void)
-{
-    struct sy_sim_config c;
-    sy_sim_config_default(&c);
-    c.pause_ns = 0;
-    c.check = true;
-    c.link_gbps = 10;
-    return c;
-}
-
-static struct sy_sim_report *run(const struct sy_sim_config *c, const struct sy_sim_input *in)
-{
-    struct sy_sim_report *r = sy_sim_report_new();
-    assert_non_null(r);
-    if (sy_sim_run(c, in, r) < 0)
-        fail_msg("%s", sy_error_text());
-    return r;
-}
-
-/* A job that keeps the device busy alone, in memory of its own. */
-static struct sy_sim_job job(const char *name, sy_ns submit_ns, uint64_t n, sy_ns iteration_ns)
-{
-    struct sy_sim_job j = {.submit_ns = submit_ns, .iterations = n, .iteration_ns = iteration_ns};
-    j.persistent_bytes = GB / 10;
-    j.ephemeral_bytes = GB;
-    j.utilization = 1;
-    snprintf(j.name, sizeof j.name, "%s", name);
-    return j;
 }
 
 struct made {
@@ -69,7 +40,7 @@ struct made {
 static void make_config(struct made *m)
 {
     struct sy_sim_config *c = &m->config;
-    *c = plain();
+    *c = sim_plain();
     c->policy.kind = (enum sy_policy_kind)below(SY_POLICY_N_KINDS);
     c->policy.n_parallel = (int)below(4);
     c->policy.max_wait_ns = below(3) ? 0 : 2 * S;
@@ -104,7 +75,7 @@ static void make_input(struct made *m)
                                              .n_groups = 1 + (int)below(30)};
     for (int i = 0; i < m->in.n_jobs; i++) {
         struct sy_sim_job *j = &m->jobs[i];
-        *j = job("j", at += below(S), 1 + below(30), (1 + below(200)) * MS);
+        *j = sim_job("j", at += below(S), 1 + below(30), (1 + below(200)) * MS);
         j->persistent_bytes = below(3 * GB);
         j->ephemeral_bytes = below(6 * GB);
         j->utilization = (double)below(101) / 100;
@@ -180,7 +151,7 @@ static void test_books_balance_and_equal_seeds_give_equal_results(void **state)
         make_config(&m);
         make_input(&m);
         for (int i = 0; i < 2; i++) {
-            struct sy_sim_report *r = run(&m.config, &m.in);
+            struct sy_sim_report *r = sim_run(&m.config, &m.in);
             assert_balanced(&m, r);
             text[i] = json_of(r);
             n_events += r->n_events;
@@ -203,14 +174,14 @@ static void test_books_balance_and_equal_seeds_give_equal_results(void **state)
 static void test_seeds_differ_where_chance_has_a_part(void **state)
 {
     (void)state;
-    struct sy_sim_config c = plain();
-    struct sy_sim_job jobs[] = {job("a", 0, 50, S / 10), job("b", 0, 50, S / 10)};
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_job jobs[] = {sim_job("a", 0, 50, S / 10), sim_job("b", 0, 50, S / 10)};
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = 2};
     double makespan[3];
     c.noise = 0.2;
     for (int i = 0; i < 3; i++) {
         c.seed = (uint64_t)i / 2; /* 0, 0, 1 */
-        struct sy_sim_report *r = run(&c, &in);
+        struct sy_sim_report *r = sim_run(&c, &in);
         makespan[i] = (double)r->makespan_ns;
         sy_sim_report_free(r);
     }
@@ -239,7 +210,7 @@ static void test_json_has_its_keys(void **state)
     m.in.requests = requests;
     m.in.n_requests = 2;
     m.in.n_faults = 0;
-    struct sy_sim_report *r = run(&m.config, &m.in);
+    struct sy_sim_report *r = sim_run(&m.config, &m.in);
     char *text = json_of(r);
     json_t *json = json_loads(text, 0, NULL);
     assert_non_null(json);
