@@ -24,7 +24,7 @@ struct images_source {
     uint8_t *kept;  /* [n, bytes], NULL: too many; pages that nobody asked for yet cost nothing */
     bool *is_kept;
     uint8_t *room;       /* one sample */
-    uint64_t n_left_out; /* files of other names */
+    uint64_t n_left_out; /* files of other names, or of no class */
     char left_out[416];  /* the first of them */
 };
 
@@ -81,11 +81,17 @@ done:
     return status;
 }
 
+static void leave_out(struct images_source *s, const char *folder, const char *name)
+{
+    if (s->n_left_out++ == 0)
+        snprintf(s->left_out, sizeof s->left_out, "%.200s/%.200s", folder, name);
+}
+
 static int add_class(struct images_source *s, const char *name, uint32_t class)
 {
     struct sy_data_names found = {0};
     char *folder = sy_data_path(s->folder, name);
-    int status = folder ? sy_data_list(folder, false, &found)
+    int status = folder ? sy_data_list(folder, SY_DATA_FILES_BELOW, &found)
                         : sy_error_set(SY_ENOMEM_HOST, "no room for a path");
     uint32_t *grown =
         status < 0 ? NULL : realloc(s->class_of, (s->files.n + found.n + 1) * sizeof *grown);
@@ -97,8 +103,8 @@ static int add_class(struct images_source *s, const char *name, uint32_t class)
     for (uint64_t i = 0; status == SY_OK && i < found.n; i++) {
         if (sy_image_has_name(found.names[i]))
             status = add_image(s, folder, found.names[i], class);
-        else if (s->n_left_out++ == 0)
-            snprintf(s->left_out, sizeof s->left_out, "%.200s/%.200s", folder, found.names[i]);
+        else
+            leave_out(s, folder, found.names[i]);
     }
     if (status == SY_OK && s->files.n == before)
         status = sy_error_set(SY_EARG, "image folder '%s' has no .jpg or .png in it", folder);
@@ -132,10 +138,22 @@ static int check_shape(struct images_source *s)
     return SY_OK;
 }
 
+/* Images that lie beside the classes' folders have no class. */
+static int look_beside(struct images_source *s)
+{
+    struct sy_data_names found;
+    SY_TRY(sy_data_list(s->folder, SY_DATA_FILES, &found));
+    for (uint64_t i = 0; i < found.n; i++)
+        if (sy_image_has_name(found.names[i]))
+            leave_out(s, s->folder, found.names[i]);
+    sy_data_names_free(&found);
+    return SY_OK;
+}
+
 static int add_classes(struct images_source *s, const struct sy_data_names *known)
 {
     uint64_t most = sy_data_max_classes(s->want);
-    SY_TRY(sy_data_list(s->folder, true, &s->classes));
+    SY_TRY(sy_data_list(s->folder, SY_DATA_FOLDERS, &s->classes));
     if (!known && (s->classes.n < 2 || s->classes.n > most))
         return sy_error_set(
             SY_EARG,
@@ -152,9 +170,11 @@ static int add_classes(struct images_source *s, const struct sy_data_names *know
         SY_TRY(add_class(s, name, (uint32_t) class));
     }
     s->base.n = s->files.n;
+    SY_TRY(look_beside(s));
     if (s->n_left_out)
         sy_log_warn("data",
-                    "folder=%s left_out=%llu first=%s why=\"not called .jpg, .jpeg or .png\"",
+                    "folder=%s left_out=%llu first=%s why=\"in no class's folder, or not called "
+                    ".jpg, .jpeg or .png\"",
                     s->folder, (unsigned long long)s->n_left_out, s->left_out);
     return SY_OK;
 }

@@ -39,8 +39,15 @@ struct sy_data_names {
     uint64_t n;
 };
 
-/* Folders (or files) of a folder, sorted by name, hidden ones left out. ENOTFOUND, EIO; ETOOBIG over SY_DATA_MAX_FILES. */
-int sy_data_list(const char *folder, bool wants_folders, struct sy_data_names *out);
+enum sy_data_entries {
+    SY_DATA_FOLDERS,
+    SY_DATA_FILES,
+    SY_DATA_FILES_BELOW, /* and those in its folders, theirs and so on, as "folder/name" */
+};
+
+/* Entries of a folder, sorted by name, hidden ones left out. ENOTFOUND, EIO; ETOOBIG over SY_DATA_MAX_FILES; EARG for a link to a folder
+ * that it is in. */
+int sy_data_list(const char *folder, enum sy_data_entries wanted, struct sy_data_names *out);
 /* Appends a copy; errors name `folder`. */
 int sy_data_names_add(struct sy_data_names *names, const char *folder, const char *name);
 void sy_data_names_free(struct sy_data_names *names);

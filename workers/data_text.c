@@ -5,6 +5,7 @@
 
 #include "loader/file_bytes.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "workers/data_internal.h"
 
@@ -178,7 +179,7 @@ static int add_file(struct text_source *s, const char *path, int64_t class)
 static int add_folder(struct text_source *s, const char *folder, int64_t class)
 {
     struct sy_data_names files;
-    SY_TRY(sy_data_list(folder, false, &files));
+    SY_TRY(sy_data_list(folder, SY_DATA_FILES_BELOW, &files));
     int status = SY_OK;
     for (uint64_t i = 0; status == SY_OK && i < files.n; i++) {
         char *path = sy_data_path(folder, files.names[i]);
@@ -209,14 +210,28 @@ static int add_class(struct text_source *s, const char *folder, bool are_folders
     return status;
 }
 
+/* Files that lie beside the classes' folders have no class. */
+static int look_beside(const char *folder)
+{
+    struct sy_data_names found;
+    SY_TRY(sy_data_list(folder, SY_DATA_FILES, &found));
+    if (found.n)
+        sy_log_warn("data", "folder=%s left_out=%llu first=%s why=\"in no class's folder\"", folder,
+                    (unsigned long long)found.n, found.names[0]);
+    sy_data_names_free(&found);
+    return SY_OK;
+}
+
 static int open_folder(struct text_source *s, const char *folder, const struct sy_data_names *known)
 {
     bool are_folders = true;
     s->path = folder;
-    SY_TRY(sy_data_list(folder, true, &s->classes));
-    if (s->classes.n == 0) {
+    SY_TRY(sy_data_list(folder, SY_DATA_FOLDERS, &s->classes));
+    if (s->classes.n) {
+        SY_TRY(look_beside(folder));
+    } else {
         are_folders = false;
-        SY_TRY(sy_data_list(folder, false, &s->classes));
+        SY_TRY(sy_data_list(folder, SY_DATA_FILES, &s->classes));
     }
     uint64_t most = sy_data_max_classes(s->want);
     if (!known && (s->classes.n < 2 || s->classes.n > most))
