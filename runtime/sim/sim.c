@@ -13,6 +13,7 @@
 #define MAX_STANDING 100000 /* events at one device without time going on: a bug */
 #define HIGH         0.99   /* quantile that promises are built on */
 #define AHEAD        4      /* requests: about as long as memory takes */
+#define FAR_AHEAD    8
 
 void sy_sim_config_default(struct sy_sim_config *config)
 {
@@ -52,13 +53,25 @@ uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
     return mix(mix(s->config->seed + 0x9e3779b97f4a7c15ull * (request + 1)) + (uint64_t)nth);
 }
 
+static double lognormal(const struct sim *s, uint64_t first, uint64_t second)
+{
+    double a = ((double)(first >> 11) + 1) * 0x1p-53, b = (double)(second >> 11) * 0x1p-53;
+    return exp(s->config->noise * sqrt(-2 * log(a)) * cos(2 * M_PI * b));
+}
+
 double sy_sim_noise(struct sim *s)
 {
     if (s->config->noise <= 0)
         return 1;
-    double a = ((double)(sy_sim_random(s) >> 11) + 1) * 0x1p-53;
-    double b = (double)(sy_sim_random(s) >> 11) * 0x1p-53;
-    return exp(s->config->noise * sqrt(-2 * log(a)) * cos(2 * M_PI * b));
+    uint64_t first = sy_sim_random(s);
+    return lognormal(s, first, sy_sim_random(s));
+}
+
+double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth)
+{
+    if (s->config->noise <= 0)
+        return 1;
+    return lognormal(s, sy_sim_draw(s, request, nth), sy_sim_draw(s, request, nth + 1));
 }
 
 void sy_sim_reschedule(struct sim *s, int device)
@@ -78,7 +91,7 @@ void sy_sim_reschedule(struct sim *s, int device)
         due = !d->serving && d->again_ns > s->now ? SY_MIN(due, d->again_ns) : due;
     }
     sy_sim_heap_set(&s->due, device, due);
-    if (s->config->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
+    if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         sy_sim_heap_set(&s->load, device,
                         SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down));
 }
@@ -171,33 +184,42 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
 
 /* ---- opening and closing ---- */
 
+static struct sy_admission_config queue_config(const struct sim *s)
+{
+    return (struct sy_admission_config){.max_requests = s->config->max_queue,
+                                        .preempt_ns = s->config->preempt_ns};
+}
+
+int sy_sim_empty_device(struct sim *s, int device)
+{
+    struct sy_admission_config admission = queue_config(s);
+    struct sy_admission *queue;
+    size_t at = (size_t)device;
+    s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1};
+    SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
+                             s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
+    if (s->config->train_share > 0 && s->in->n_jobs > 0)
+        SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - s->config->train_share))));
+    sy_sim_heap_set(&s->due, device, NEVER);
+    sy_sim_heap_set(&s->load, device, 0);
+    return SY_OK;
+}
+
 static int open_devices(struct sim *s)
 {
-    const struct sy_sim_config *c = s->config;
-    struct sy_admission_config admission = {.max_requests = c->max_queue,
-                                            .preempt_ns = c->preempt_ns};
-    size_t queue_bytes = s->queue_bytes = sy_admission_bytes(&admission);
-    size_t n = (size_t)c->n_devices;
-    size_t far_bytes = sy_admission_far_bytes(&admission);
+    struct sy_admission_config admission = queue_config(s);
+    size_t n = (size_t)s->n_devices;
+    s->queue_bytes = sy_admission_bytes(&admission);
     s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
-    s->queues = sy_sim_zeroed(n, queue_bytes);
-    s->far_queues = calloc(n, far_bytes); /* hardly ever touched */
+    s->queues = sy_sim_zeroed(n, s->queue_bytes);
+    s->far_queues = calloc(n, sy_admission_far_bytes(&admission)); /* hardly ever touched */
     if (!s->devices || !s->queues || !s->far_queues)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", c->n_devices);
-    for (int i = 0; i < c->n_devices; i++) {
-        struct sy_admission *queue;
-        s->devices[i].prefetch_model = -1;
-        s->devices[i].link_factor = 1;
-        SY_TRY(sy_admission_init(&admission, s->queues + (size_t)i * queue_bytes,
-                                 s->far_queues + (size_t)i * far_bytes, &queue));
-        if (c->train_share > 0 && s->in->n_jobs > 0)
-            SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - c->train_share))));
-    }
-    SY_TRY(sy_sim_heap_init(&s->due, c->n_devices));
-    SY_TRY(sy_sim_heap_init(&s->load, c->n_devices));
-    for (int i = 0; i < c->n_devices; i++)
-        sy_sim_heap_set(&s->load, i, 0);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
+    SY_TRY(sy_sim_heap_init(&s->due, s->n_devices));
+    SY_TRY(sy_sim_heap_init(&s->load, s->n_devices));
+    for (int i = 0; i < s->n_devices; i++)
+        SY_TRY(sy_sim_empty_device(s, i));
     return SY_OK;
 }
 
@@ -237,7 +259,7 @@ static void close_device(struct sim *s, struct device *d)
 
 static void close_sim(struct sim *s)
 {
-    for (int i = 0; s->devices && i < s->config->n_devices; i++)
+    for (int i = 0; s->devices && i < s->n_devices; i++)
         close_device(s, &s->devices[i]);
     sy_sim_residency_close(s);
     sy_sim_router_close(s);
@@ -254,27 +276,38 @@ static void close_sim(struct sim *s)
 
 /* ---- the loop ---- */
 
-struct streams {
-    uint64_t request;
-    int job, fault;
-};
+static uint64_t nth(const uint32_t *order, uint64_t i)
+{
+    return order ? order[i] : i;
+}
+
+/* One device's requests lie far apart. */
+static void expect_in_order(const struct sim *s, const struct sy_sim_streams *at)
+{
+    if (at->request + FAR_AHEAD < at->n_requests)
+        sy_sim_expect(&s->in->requests[at->requests[at->request + FAR_AHEAD]]);
+}
 
 /* One event, the earliest; of those at one time faults, then jobs, then requests, then devices. Its device, negative: failed. */
-static int one_event(struct sim *s, struct streams *at, sy_ns when, sy_ns fault, sy_ns job,
+static int one_event(struct sim *s, struct sy_sim_streams *at, sy_ns when, sy_ns fault, sy_ns job,
                      sy_ns request)
 {
     s->now = when;
     s->report->n_events++;
     if (when == fault) {
-        const struct sy_sim_fault *f = &s->in->faults[at->fault++];
-        sy_sim_fault(s, f);
-        return f->device;
+        const struct sy_sim_fault *f = &s->in->faults[nth(at->faults, at->fault++)];
+        int device = f->device - s->apart;
+        sy_sim_fault(s, device, f);
+        return device;
     }
     if (when == job)
         return sy_sim_submit(s, at->job++);
     if (when == request) {
-        sy_sim_expect_request(s, at->request + AHEAD);
-        return sy_sim_arrive(s, at->request++);
+        if (at->requests)
+            expect_in_order(s, at);
+        else
+            sy_sim_expect_request(s, at->request + AHEAD);
+        return sy_sim_arrive(s, nth(at->requests, at->request++));
     }
     int device = sy_sim_heap_first(&s->due);
     sy_sim_turn(s, device);
@@ -292,19 +325,21 @@ static void expect_next(const struct sim *s)
 
 static int broken(const struct sim *s, int device, const char *what)
 {
-    return sy_error_set(SY_EBUG, "device %d, event %llu at %.9f s: %s", device,
+    return sy_error_set(SY_EBUG, "device %d, event %llu at %.9f s: %s", s->apart + device,
                         (unsigned long long)s->report->n_events, (double)s->now / 1e9, what);
 }
 
-static int loop(struct sim *s)
+static int loop(struct sim *s, struct sy_sim_streams *at)
 {
     const struct sy_sim_input *in = s->in;
-    struct streams at = {0, 0, 0};
-    uint64_t n_standing = 0, limit = MAX_STANDING + in->n_requests + (uint64_t)in->n_jobs;
+    uint64_t n_standing = 0, limit = MAX_STANDING + at->n_requests + (uint64_t)in->n_jobs;
     for (;;) {
-        sy_ns fault = at.fault < in->n_faults ? in->faults[at.fault].at_ns : NEVER;
-        sy_ns job = at.job < in->n_jobs ? in->jobs[at.job].submit_ns : NEVER;
-        sy_ns request = at.request < in->n_requests ? in->requests[at.request].at_ns : NEVER;
+        sy_ns fault =
+            at->fault < at->n_faults ? in->faults[nth(at->faults, at->fault)].at_ns : NEVER;
+        sy_ns job = at->job < in->n_jobs ? in->jobs[at->job].submit_ns : NEVER;
+        sy_ns request = at->request < at->n_requests
+                            ? in->requests[nth(at->requests, at->request)].at_ns
+                            : NEVER;
         sy_ns due = sy_sim_heap_first_key(&s->due);
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
         expect_next(s);
@@ -316,7 +351,7 @@ static int loop(struct sim *s)
             return SY_OK;
         }
         n_standing = when == s->now ? n_standing + 1 : 0;
-        int device = one_event(s, &at, when, fault, job, request);
+        int device = one_event(s, at, when, fault, job, request);
         if (device < 0)
             return device;
         if (n_standing > limit)
@@ -326,16 +361,25 @@ static int loop(struct sim *s)
     }
 }
 
+int sy_sim_loop(struct sim *s, struct sy_sim_streams *at)
+{
+    SY_TRY(loop(s, at));
+    sy_sim_close_books(s);
+    return SY_OK;
+}
+
 int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *input,
                struct sy_sim_report *report)
 {
     struct sim s = {.config = config, .in = input, .report = report, .random = config->seed};
     SY_TRY(check_input(config, input));
+    bool apart = sy_sim_is_apart(config, input);
+    struct sy_sim_streams all = {.n_requests = input->n_requests,
+                                 .n_faults = (uint64_t)input->n_faults};
+    s.n_devices = apart ? 1 : config->n_devices;
     int status = open_sim(&s);
     if (status == SY_OK)
-        status = loop(&s);
-    if (status == SY_OK)
-        sy_sim_close_books(&s);
+        status = apart ? sy_sim_loop_apart(&s) : sy_sim_loop(&s, &all);
     report->makespan_ns = s.now;
     close_sim(&s);
     return status;

@@ -4,6 +4,7 @@
 #include "runtime/sim/sim_internal.h"
 
 #define SAMPLE_DRAW 100 /* routers draw below */
+#define NOISE_DRAW  101
 
 static const struct sy_sim_request *request_of(const struct sim *s, uint64_t request)
 {
@@ -51,10 +52,11 @@ static void prefetch(struct sim *s, struct device *d)
 static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_outcome outcome,
                  sy_ns served_ns)
 {
-    const struct sy_sim_request *r = request_of(s, request);
-    if (s->config->answered)
-        s->config->answered(s->config->answered_ctx, r, device, outcome, s->now - r->at_ns,
-                            served_ns);
+    struct sy_sim_answer answer = {s->now, served_ns, request, s->apart + device, outcome};
+    if (s->answers)
+        sy_sim_answers_keep(s->answers, &answer);
+    else
+        sy_sim_tell(s, &answer);
 }
 
 int sy_sim_arrive(struct sim *s, uint64_t request)
@@ -87,11 +89,11 @@ static sy_ns copy_left(const struct sim *s, const struct device *d, int model, s
 }
 
 /* M4 */
-static sy_ns compute_ns(struct sim *s, uint64_t request)
+static sy_ns compute_ns(const struct sim *s, uint64_t request)
 {
     const struct sy_sim_model *m = &s->in->models[request_of(s, request)->model];
     if (m->n_samples == 0)
-        return (sy_ns)((double)m->compute_ns * sy_sim_noise(s));
+        return (sy_ns)((double)m->compute_ns * sy_sim_noise_of(s, request, NOISE_DRAW));
     uint64_t which = sy_sim_draw(s, request, SAMPLE_DRAW) % (uint64_t)m->n_samples;
     return (sy_ns)((double)m->compute_ns * (double)m->samples[which]);
 }
@@ -224,9 +226,9 @@ void sy_sim_settle(struct sim *s, int device)
     sy_sim_reschedule(s, device);
 }
 
-void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
+void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
 {
-    struct device *d = &s->devices[f->device];
+    struct device *d = &s->devices[device];
     s->report->n_faults++;
     sy_sim_advance(s, d);
     if (f->kind == SY_SIM_LINK_SLOWS) {
@@ -241,15 +243,15 @@ void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f)
             s->left_ns[d->request] = 0;
         if (s->deaths[d->request]++ == 0) {
             sy_admission_again(sy_sim_queue(s, (int)(d - s->devices)),
-                               sy_sim_ask_for(s, f->device, d->request).duration, s->now);
+                               sy_sim_ask_for(s, device, d->request).duration, s->now);
         } else {
             s->report->n_failed++;
-            tell(s, d->request, f->device, SY_SIM_FAILED, s->now - d->serve_from_ns);
+            tell(s, d->request, device, SY_SIM_FAILED, s->now - d->serve_from_ns);
             forget_request(s, d);
         }
     }
     sy_sim_lose_iterations(s, d);
-    sy_sim_settle(s, f->device);
+    sy_sim_settle(s, device);
 }
 
 bool sy_sim_device_is_valid(const struct sim *s, int device)

@@ -62,10 +62,14 @@ struct place {
 #define USE_WHOLE        (1u << 31) /* all of the model is there */
 #define USE_MAX_REQUESTS (1 << 30)  /* each counts twice at most */
 
+struct sy_sim_answers;
+
 struct sim {
     const struct sy_sim_config *config;
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
+    int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
+    int apart;     /* which one then is at place 0 */
     struct device *devices;
     char *queues, *far_queues; /* all devices' admission */
     size_t queue_bytes, order_at;
@@ -79,8 +83,9 @@ struct sim {
     sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
     struct sy_predictor *predictor;
     uint64_t random, n_in_system;
-    uint32_t tick;            /* of uses */
-    struct sy_sim_ring *ring; /* of the router that hashes, else NULL */
+    struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
+    uint32_t tick;                  /* of uses */
+    struct sy_sim_ring *ring;       /* of the router that hashes, else NULL */
     sy_ns now;
 };
 
@@ -89,6 +94,8 @@ uint64_t sy_sim_random(struct sim *s);
 /* Of this request alone, whatever was drawn before: so that it can be asked for ahead of time. `nth` tells draws of one request apart. */
 uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth);
 double sy_sim_noise(struct sim *s);
+/* The same, of this request alone: two draws from `nth` on. */
+double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth);
 #define SY_SIM_MANY 256 /* devices: fewer are in the caches anyway */
 /* gcc takes a function of prefetches alone for one without effect, and drops its calls: hence the empty statement. */
 static inline void sy_sim_expect(const void *at)
@@ -100,7 +107,7 @@ static inline void sy_sim_expect(const void *at)
  * waiting for memory would be most of its time. */
 static inline void sy_sim_expect_device(const struct sim *s, int device)
 {
-    if (s->config->n_devices < SY_SIM_MANY)
+    if (s->n_devices < SY_SIM_MANY)
         return;
     const char *state = (const char *)&s->devices[device];
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
@@ -129,9 +136,43 @@ static inline sy_ns sy_sim_requests_from(const struct sim *s, const struct devic
 /* Something on the device is other: its next event is set anew. */
 void sy_sim_reschedule(struct sim *s, int device);
 
+/* Nothing was ever there: neither requests nor models. */
+int sy_sim_empty_device(struct sim *s, int device);
+/* The requests and faults of a run, or those of one device of many: what they are, by place. */
+struct sy_sim_streams {
+    const uint32_t *requests, *faults; /* which ones; NULL: all of them */
+    uint64_t n_requests, n_faults;     /* places behind the last */
+    uint64_t request, fault;           /* next places */
+    int job;
+};
+/* All of these events, and what follows from them. */
+int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
+
+/* ---- sim_apart.c ---- */
+/* No device's events depend on another's. */
+bool sy_sim_is_apart(const struct sy_sim_config *c, const struct sy_sim_input *in);
+int sy_sim_loop_apart(struct sim *s);
+
+/* ---- sim_answers.c ---- */
+struct sy_sim_answer {
+    sy_ns at_ns, served_ns;
+    uint64_t request;
+    int device;
+    enum sy_sim_outcome outcome;
+};
+/* `answered` is told now. */
+void sy_sim_tell(const struct sim *s, const struct sy_sim_answer *answer);
+/* Each request ends at most once. ENOMEM_HOST. */
+int sy_sim_answers_create(uint64_t n_requests, struct sy_sim_answers **out);
+void sy_sim_answers_destroy(struct sy_sim_answers *answers); /* NULL is fine */
+void sy_sim_answers_keep(struct sy_sim_answers *answers, const struct sy_sim_answer *answer);
+/* All that were kept, in the order in which they would have been told at once. */
+void sy_sim_answers_tell(struct sim *s);
+
 /* ---- sim_residency.c ---- */
 int sy_sim_residency_open(struct sim *s);
 void sy_sim_residency_close(struct sim *s);
+void sy_sim_residency_empty(struct sim *s); /* of the device at place 0, the only one */
 /* Missing bytes of the model there. */
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model);
 /* By M1, with so many bytes missing. */
@@ -147,6 +188,7 @@ void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
+int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* It comes soon: what deciding on it will look at comes out of memory meanwhile. */
 void sy_sim_expect_request(const struct sim *s, uint64_t request);
 int sy_sim_route_job(struct sim *s);
@@ -156,7 +198,7 @@ void sy_sim_note_load(struct sim *s, int device, int change);
 /* ---- sim_device.c ---- */
 struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request);
 int sy_sim_arrive(struct sim *s, uint64_t request);
-void sy_sim_fault(struct sim *s, const struct sy_sim_fault *f);
+void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f);
 /* What is due on the device now. */
 void sy_sim_turn(struct sim *s, int device);
 void sy_sim_settle(struct sim *s, int device); /* lets begin what can begin */

@@ -344,7 +344,7 @@ void sy_sim_lose_iterations(struct sim *s, struct device *d)
 
 void sy_sim_close_books(struct sim *s)
 {
-    for (int i = 0; i < s->config->n_devices; i++) {
+    for (int i = 0; i < s->n_devices; i++) {
         struct device *d = &s->devices[i];
         sy_sim_advance(s, d);
         for (int k = 0; k < d->n_running; k++)

@@ -51,13 +51,13 @@ void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns)
 {
     struct sy_sim_histogram *h = &r->latency[class_];
     h->n++;
-    h->sum_ns += (double)ns;
+    h->sum_ns += ns;
     h->counts[bucket_of(ns)]++;
 }
 
 double sy_sim_mean_ms(const struct sy_sim_histogram *h)
 {
-    return h->n ? h->sum_ns / (double)h->n / 1e6 : 0;
+    return h->n ? (double)h->sum_ns / (double)h->n / 1e6 : 0;
 }
 
 double sy_sim_quantile_ms(const struct sy_sim_histogram *h, double q)

@@ -17,7 +17,7 @@ enum sy_sim_use { SY_SIM_USE_REQUESTS, SY_SIM_USE_JOBS, SY_SIM_N_USES };
 
 struct sy_sim_histogram {
     uint64_t n;
-    double sum_ns;
+    sy_ns sum_ns; /* whole, so that the order does not matter */
     uint32_t counts[SY_SIM_OCTAVES * SY_SIM_STEPS];
 };
 

@@ -10,7 +10,7 @@
 int sy_sim_residency_open(struct sim *s)
 {
     size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
-    size_t n = n_models * (size_t)s->config->n_devices;
+    size_t n = n_models * (size_t)s->n_devices;
     s->places = sy_sim_zeroed(n, sizeof *s->places);
     s->uses = sy_sim_zeroed(n, sizeof *s->uses);
     s->holders = calloc(n_models, sizeof *s->holders);
@@ -22,6 +22,15 @@ int sy_sim_residency_open(struct sim *s)
     for (size_t i = 0; i < n; i++)
         s->places[i].holder = -1;
     return SY_OK;
+}
+
+void sy_sim_residency_empty(struct sim *s)
+{
+    for (int m = 0; m < s->in->n_models; m++) {
+        s->places[m] = (struct place){0, -1};
+        s->uses[m] = 0;
+        s->n_holders[m] = 0;
+    }
 }
 
 void sy_sim_residency_close(struct sim *s)

@@ -110,7 +110,7 @@ static int by_residency(struct sim *s, const struct sy_sim_request *r)
     return by_prediction(s, r);
 }
 
-static int at_random(const struct sim *s, uint64_t request)
+int sy_sim_route_at_random(const struct sim *s, uint64_t request)
 {
     return (int)(sy_sim_draw(s, request, 0) % (uint64_t)s->config->n_devices);
 }
@@ -123,11 +123,11 @@ static void expect_place(const struct sim *s, int device, int model)
 
 void sy_sim_expect_request(const struct sim *s, uint64_t request)
 {
-    if (s->config->n_devices < SY_SIM_MANY || request >= s->in->n_requests)
+    if (s->n_devices < SY_SIM_MANY || request >= s->in->n_requests)
         return;
     const struct sy_sim_request *r = &s->in->requests[request];
     if (s->config->router == SY_SIM_RANDOM)
-        expect_place(s, at_random(s, request), r->model);
+        expect_place(s, sy_sim_route_at_random(s, request), r->model);
     if (s->config->router == SY_SIM_HASH)
         expect_place(s, sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s)), r->model);
     if (s->config->router < SY_SIM_LEAST)
@@ -139,7 +139,7 @@ void sy_sim_expect_request(const struct sim *s, uint64_t request)
 
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
 {
-    if (s->config->n_devices == 1)
+    if (s->n_devices == 1)
         return 0;
     switch (s->config->router) {
     case SY_SIM_HASH:
@@ -149,7 +149,7 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
     case SY_SIM_RESIDENCY:
         return by_residency(s, r);
     default:
-        return at_random(s, (uint64_t)(r - s->in->requests));
+        return sy_sim_route_at_random(s, (uint64_t)(r - s->in->requests));
     }
 }
 
