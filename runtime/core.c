@@ -184,6 +184,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_sched_create(&sched, &core->sched));
     SY_TRY(sy_predictor_create((int)SY_MAX_MODELS * SY_CORE_SIZE_CLASSES, PROMISE_QUANTILE,
                                &core->predictor));
+    SY_TRY(sy_predictor_create((int)SY_MAX_MODELS, PROMISE_QUANTILE, &core->preparing));
     SY_TRY(sy_core_batches_create(core, config->max_delay_ns,
                                   config->max_batch ? config->max_batch : USUAL_MAX_BATCH,
                                   &core->batches));
@@ -269,6 +270,7 @@ void sy_core_destroy(struct sy_core *core)
     sy_core_free_models(core);
     sy_job_store_close(core->store);
     sy_predictor_destroy(core->predictor);
+    sy_predictor_destroy(core->preparing);
     sy_trace_destroy(core->trace);
     sy_slab_destroy(core->slab);
     sy_shared_memory_finish(&core->arrivals_memory);
@@ -431,10 +433,12 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct s
                                      .sizes = sizes ? sizes->id : 0,
                                      .class_ = r->class_,
                                      .deadline_ns = r->deadline_ns,
-                                     .duration = sy_core_duration(core, index, r->guess)};
+                                     .duration = sy_core_whole_duration(core, r)};
     struct sy_prediction prediction;
     status = sy_sched_request(core->sched, &wants, &prediction);
     if (status < 0) {
+        if (status == SY_EDEADLINE)
+            status = sy_core_say_preparing(core, r, status);
         core->n_refused_late += status == SY_EDEADLINE;
         core->requests = r->next;
         core->n_requests--;

@@ -203,6 +203,7 @@ struct sy_core {
 
     struct sy_core_batches *batches;
     struct sy_predictor *predictor;
+    struct sy_predictor *preparing;   /* by model: programs for batches and sizes that are new */
     sy_ns last_finish_ns;             /* of a request */
     uint64_t n_spills, spilled_bytes; /* both ways */
     uint64_t n_late, n_refused_late, n_interrupts, n_continued;
@@ -302,6 +303,15 @@ struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess);
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
 void sy_core_forget(struct sy_core *core, int model); /* what was learned of it */
+
+/* core_prepare.c: what a request waits for where no worker has a program for its batch and sizes. */
+/* Its run and that, of a request that is not taken yet. */
+struct sy_duration sy_core_whole_duration(const struct sy_core *core,
+                                          const struct sy_core_request *wants);
+/* Puts in front of the error that is set how much of the prediction it was, if any. Returns `status`. */
+int sy_core_say_preparing(const struct sy_core *core, const struct sy_core_request *wants,
+                          int status);
+void sy_core_learn_preparing(struct sy_core *core, int model, sy_ns took_ns); /* 0: nothing */
 
 /* core_heads.c: which heads the pool keeps, by the requests that were seen. */
 /* Of a model that is cut; again later: with what was learned meanwhile. On ENOMEM_HOST nothing changed. */

@@ -502,6 +502,8 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
         return sy_error_set(SY_EPROTO, "PREPARED with batch %llu, workspace %llu",
                             (unsigned long long)msg->batch,
                             (unsigned long long)msg->workspace_bytes);
+    if (msg->status == SY_OK)
+        sy_core_learn_preparing(core, (int)msg->model, msg->took_ns);
     if (m->state == SY_MODEL_ADDING) {
         if (msg->status == SY_OK && m->n_workspaces < SY_CORE_WARM) {
             for (int i = 0; i < m->n_workspaces; i++)

@@ -81,6 +81,7 @@ void sy_core_forget(struct sy_core *core, int model)
 {
     for (int class_ = 0; class_ < SY_CORE_SIZE_CLASSES; class_++)
         sy_predictor_forget(core->predictor, slot_of(model, class_));
+    sy_predictor_forget(core->preparing, model);
 }
 
 struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,

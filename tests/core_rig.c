@@ -195,8 +195,7 @@ static void on_answer(void *ctx, int status, const char *error,
     snprintf(a->error, sizeof a->error, "%s", error ? error : "");
 }
 
-void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
-                    struct core_answer *answer)
+static void make_input(struct core_rig *r, int64_t batch, struct core_answer *answer)
 {
     struct sy_slab *slab = sy_core_slab(r->core);
     uint64_t bytes = (uint64_t)batch * FAKE_ROW * sizeof(float);
@@ -207,6 +206,28 @@ void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
     memset(sy_slab_pointer(slab, answer->out), 0xff, bytes);
     for (int64_t i = 0; i < batch * FAKE_ROW; i++)
         in[i] = (float)(answer->in % 1000 + (uint64_t)i);
+}
+
+int core_rig_infer_by(struct core_rig *r, const char *model, int64_t batch, sy_ns deadline_ns,
+                      struct core_answer *answer)
+{
+    const struct sy_core_infer_options options = {.class_ = SY_CORE_USUAL_CLASS,
+                                                  .deadline_ns = deadline_ns};
+    make_input(r, batch, answer);
+    int status = sy_core_infer(r->core, model, batch, &answer->in, &answer->out, &options,
+                               on_answer, answer, &answer->id);
+    assert_false(answer->over); /* never inside the call */
+    if (status < 0) {
+        sy_slab_release(sy_core_slab(r->core), answer->in);
+        sy_slab_release(sy_core_slab(r->core), answer->out);
+    }
+    return status;
+}
+
+void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
+                    struct core_answer *answer)
+{
+    make_input(r, batch, answer);
     if (sy_core_infer(r->core, model, batch, &answer->in, &answer->out, NULL, on_answer, answer,
                       &answer->id) < 0)
         fail_msg("infer: %s", sy_error_text());

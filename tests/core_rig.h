@@ -62,6 +62,9 @@ void core_rig_add_both(struct core_rig *r);
 /* Starts a request; its input and the memory for its output are in the slab. */
 void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
                     struct core_answer *answer);
+/* The same with a deadline, so long from now. Negative: refused; the error is set, the memory released, nobody is called. */
+int core_rig_infer_by(struct core_rig *r, const char *model, int64_t batch, sy_ns deadline_ns,
+                      struct core_answer *answer);
 /* Waits, releases the memory, and checks the output if the request succeeded. Returns the status. */
 int core_rig_wait(struct core_rig *r, struct core_answer *answer);
 /* One request, from start to end, that must succeed. */

@@ -258,7 +258,8 @@ static void prepare(struct fake *f, uint64_t model, uint64_t batch, bool fail)
                                           .batch = batch,
                                           .status = fail ? SY_EDEVICE : SY_OK,
                                           .error = fail ? "as the script says" : "",
-                                          .workspace_bytes = FAKE_WORKSPACE * batch};
+                                          .workspace_bytes = FAKE_WORKSPACE * batch,
+                                          .took_ns = FAKE_PREPARE_NS};
     send_message(f, &m);
 }
 

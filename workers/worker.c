@@ -91,7 +91,7 @@ static int open_device(struct sy_worker *w, const struct sy_msg_welcome *welcome
     w->board = (struct sy_link_board *)&w->arrivals[SY_ARRIVAL_WORDS];
     sy_transfer_set_board(w->transfer, w->board, w->index);
     SY_TRY(attach_engine(w));
-    return sy_worker_models_create(w->engine, &w->models);
+    return sy_worker_models_create(w->engine, SY_MODELS_PROGRAM_BYTES, &w->models);
 }
 
 static int choose_engine(struct sy_worker *w, const struct sy_msg_welcome *welcome)
@@ -143,6 +143,7 @@ static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool k
         .status = status,
         .error = status < 0 ? (char *)sy_error_text() : "",
         .workspace_bytes = status < 0 ? 0 : w->engine->program_workspace_bytes(of.program),
+        .took_ns = status < 0 ? 0 : of.took_ns,
     };
     sy_worker_beat(w);
     return sy_worker_send(w, &answer);

@@ -4,14 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jemalloc/jemalloc.h>
+
 #include "loader/graph_bind.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/wire/control_page.h"
 #include "workers/transfer.h"
 
-#define MAX_BATCH 4096u
+#define MAX_BATCH         4096u
+#define LEAST_LAYER_BYTES 1024u
 
 #define N_SLOTS (SY_MODEL_MAX_PROGRAMS + SY_MODEL_MAX_KEPT)
 
@@ -21,6 +25,7 @@ struct cached_program {
     uint64_t batch;
     struct sy_sizes sizes; /* where it is bound */
     bool keep;
+    uint64_t bytes; /* of host memory, as far as this thread took it */
     uint64_t last_use;
 };
 
@@ -31,16 +36,18 @@ struct entry {
 
 struct sy_worker_models {
     const struct sy_engine_ops *engine;
-    uint64_t n_uses;
+    uint64_t n_uses, max_bytes;
     struct entry entries[SY_MAX_MODELS];
 };
 
-int sy_worker_models_create(const struct sy_engine_ops *engine, struct sy_worker_models **out)
+int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program_bytes,
+                            struct sy_worker_models **out)
 {
     struct sy_worker_models *m = calloc(1, sizeof *m);
     if (!m)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the model table");
     m->engine = engine;
+    m->max_bytes = program_bytes;
     *out = m;
     return SY_OK;
 }
@@ -210,11 +217,30 @@ static const char *describe_run(const struct sy_package *package, uint64_t batch
     return buffer;
 }
 
+/* What this thread holds of the heap: what libraries take is in it. */
+static uint64_t held_bytes(void)
+{
+    uint64_t taken = 0, given = 0;
+    size_t size = sizeof taken;
+    if (mallctl("thread.allocated", &taken, &size, NULL, 0) != 0 ||
+        mallctl("thread.deallocated", &given, &size, NULL, 0) != 0)
+        return 0;
+    return taken - given;
+}
+
+/* At least what a layer of it cannot do without: under a sanitizer the heap is another's. */
+static uint64_t bytes_since(uint64_t before, const struct sy_package *package)
+{
+    uint64_t now = held_bytes(), least = (uint64_t)package->n_layers * LEAST_LAYER_BYTES;
+    return now > before && now - before > least ? now - before : least;
+}
+
 static int make_program(struct sy_worker_models *m, const struct sy_package *package,
-                        struct cached_program *out, bool usual)
+                        struct cached_program *out, bool usual, sy_ns *took_ns)
 {
     char text[512];
     sy_ns start = sy_clock_now();
+    uint64_t before = held_bytes();
     int status = usual ? SY_OK : sy_graph_bind(package->graph, &out->sizes, &out->bound);
     if (status == SY_OK)
         status = m->engine->program_create(usual ? package->usual : out->bound, package->layers,
@@ -225,9 +251,62 @@ static int make_program(struct sy_worker_models *m, const struct sy_package *pac
         drop_program(m, out);
         return status;
     }
-    sy_log_debug("models", "event=program_ready %s ms=%.1f", text,
-                 (double)(sy_clock_now() - start) / 1e6);
+    out->bytes = bytes_since(before, package);
+    *took_ns = SY_MAX(sy_clock_now() - start, 1);
+    sy_log_debug("models", "event=program_ready %s ms=%.1f bytes=%llu", text,
+                 (double)*took_ns / 1e6, (unsigned long long)out->bytes);
     return SY_OK;
+}
+
+/* ---- what may go ---- */
+
+static const struct cached_program *program_at(const struct sy_worker_models *m, int i)
+{
+    const struct cached_program *slot = &m->entries[i / N_SLOTS].programs[i % N_SLOTS];
+    return slot->program ? slot : NULL;
+}
+
+int sy_worker_models_n_programs(const struct sy_worker_models *m)
+{
+    int n = 0;
+    for (int i = 0; i < (int)SY_MAX_MODELS * N_SLOTS; i++)
+        n += program_at(m, i) != NULL;
+    return n;
+}
+
+uint64_t sy_worker_models_program_bytes(const struct sy_worker_models *m)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < (int)SY_MAX_MODELS * N_SLOTS; i++) {
+        const struct cached_program *slot = program_at(m, i);
+        sum += slot && !slot->keep ? slot->bytes : 0;
+    }
+    return sum;
+}
+
+/* Any model's; `but` is what is wanted now. NULL: there is no other. */
+static struct cached_program *least_recent(struct sy_worker_models *m,
+                                           const struct cached_program *but)
+{
+    struct cached_program *oldest = NULL;
+    for (int i = 0; i < (int)SY_MAX_MODELS * N_SLOTS; i++) {
+        struct cached_program *slot = &m->entries[i / N_SLOTS].programs[i % N_SLOTS];
+        if (slot->program && !slot->keep && slot != but &&
+            (!oldest || slot->last_use < oldest->last_use))
+            oldest = slot;
+    }
+    return oldest;
+}
+
+/* Only where one was made: this looks at all of them. */
+static void keep_within_bytes(struct sy_worker_models *m, const struct cached_program *made)
+{
+    uint64_t bytes = sy_worker_models_program_bytes(m);
+    struct cached_program *gone;
+    while (bytes > m->max_bytes && (gone = least_recent(m, made))) {
+        bytes -= gone->bytes;
+        drop_program(m, gone);
+    }
 }
 
 int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t batch,
@@ -237,6 +316,7 @@ int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t b
     struct entry *entry;
     struct cached_program made = {.batch = batch}, *slot = NULL;
     bool usual;
+    sy_ns took_ns = 0;
     SY_TRY(find_entry(m, id, &entry));
     if (batch < 1 || batch > MAX_BATCH)
         return sy_error_set(SY_EARG, "batch %llu: 1 to %u are possible", (unsigned long long)batch,
@@ -246,14 +326,16 @@ int sy_worker_models_program(struct sy_worker_models *m, uint64_t id, uint64_t b
         if (is_for(&entry->programs[i], batch, &made.sizes, usual))
             slot = &entry->programs[i];
     if (!slot) {
-        SY_TRY(make_program(m, entry->model.package, &made, usual));
+        SY_TRY(make_program(m, entry->model.package, &made, usual, &took_ns));
         slot = choose_slot(entry);
         drop_program(m, slot);
         *slot = made;
     }
     slot->keep |= keep && n_kept(entry) < SY_MODEL_MAX_KEPT;
     slot->last_use = ++m->n_uses;
-    *out = (struct sy_worker_program){slot->program,
-                                      slot->bound ? slot->bound : entry->model.package->usual};
+    if (took_ns > 0)
+        keep_within_bytes(m, slot);
+    *out = (struct sy_worker_program){
+        slot->program, slot->bound ? slot->bound : entry->model.package->usual, took_ns};
     return SY_OK;
 }

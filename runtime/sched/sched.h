@@ -128,6 +128,8 @@ struct sy_sched_prepared {
     uint64_t workspace_bytes;
 };
 void sy_sched_workspace(struct sy_sched *s, const struct sy_sched_prepared *prepared);
+/* Whether such runs can start without a PREPARE: a worker that is ready for them is idle, or serves requests. */
+bool sy_sched_is_ready(const struct sy_sched *s, int model, int64_t batch, uint64_t sizes);
 
 /* ---- requests ---- */
 struct sy_sched_request {
@@ -146,6 +148,7 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
                      struct sy_prediction *prediction);
 /* What the one that computes still takes, as is known better now. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
+sy_ns sy_sched_busy_ns(const struct sy_sched *s); /* all that were taken, as expected from now */
 /* A request that has not started ends with ECANCELED; any other goes on. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */

@@ -13,6 +13,11 @@ int sy_sched_n_started(const struct sy_sched *s)
     return (s->active != NULL) + (s->next != NULL);
 }
 
+sy_ns sy_sched_busy_ns(const struct sy_sched *s)
+{
+    return sy_admission_drained_ns(s->admission, s->now) - s->now;
+}
+
 int sy_sched_computing(const struct sy_sched *s)
 {
     return s->active && s->active->run_sent && !s->active->worker_through ? s->active->worker : -1;

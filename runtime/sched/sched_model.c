@@ -50,6 +50,20 @@ void sy_sched_workspaces_lost(struct sy_sched *s, int worker)
         }
 }
 
+bool sy_sched_is_ready(const struct sy_sched *s, int model, int64_t batch, uint64_t sizes)
+{
+    for (int i = 0; i < SY_SCHED_WORKSPACES; i++) {
+        const struct workspace *known = &s->models[model].workspaces[i];
+        if (known->batch != batch || known->sizes != sizes)
+            continue;
+        for (int w = 0; w < s->config.n_workers; w++)
+            if ((known->workers >> w & 1) &&
+                (s->workers[w] == WORKER_IDLE || s->workers[w] == WORKER_REQUEST))
+                return true;
+    }
+    return false;
+}
+
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready)
 {
     const struct workspace *known = sy_sched_find_workspace(s, r->model, r->batch, r->sizes);

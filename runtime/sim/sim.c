@@ -13,7 +13,7 @@
 #define MAX_STANDING 100000 /* events at one device without time going on: a bug */
 #define HIGH         0.99   /* quantile that promises are built on */
 #define AHEAD        4      /* requests: about as long as memory takes */
-#define FAR_AHEAD    8
+#define FAR_AHEAD    16
 
 void sy_sim_config_default(struct sy_sim_config *config)
 {
@@ -284,8 +284,11 @@ static uint64_t nth(const uint32_t *order, uint64_t i)
 /* One device's requests lie far apart. */
 static void expect_in_order(const struct sim *s, const struct sy_sim_streams *at)
 {
-    if (at->request + FAR_AHEAD < at->n_requests)
-        sy_sim_expect(&s->in->requests[at->requests[at->request + FAR_AHEAD]]);
+    if (at->request + FAR_AHEAD >= at->n_requests)
+        return;
+    const struct sy_sim_request *r = &s->in->requests[at->requests[at->request + FAR_AHEAD]];
+    sy_sim_expect(r);
+    sy_sim_expect((const char *)(r + 1) - 1); /* it may lie across two lines */
 }
 
 /* One event, the earliest; of those at one time faults, then jobs, then requests, then devices. Its device, negative: failed. */

@@ -32,24 +32,28 @@ static int fault_device(const struct sim *s, uint64_t i)
     return s->in->faults[i].device;
 }
 
-/* Counting sort: devices are found twice, which costs less than to keep them. */
+/* Counting sort. */
 static int sort(const struct sim *s, uint64_t n, int (*device_of)(const struct sim *, uint64_t),
                 struct order *out)
 {
     size_t n_devices = (size_t)s->config->n_devices;
+    uint32_t *devices = sy_sim_zeroed((size_t)n, sizeof *devices);
     out->items = sy_sim_zeroed((size_t)n, sizeof *out->items);
     out->begin = calloc(n_devices + 2, sizeof *out->begin);
-    if (!out->items || !out->begin)
+    if (!devices || !out->items || !out->begin) {
+        free(devices);
         return sy_error_set(SY_ENOMEM_HOST, "no memory to sort %llu by device",
                             (unsigned long long)n);
+    }
     uint64_t *next =
         out->begin + 1; /* where a device's next one goes; its end, when all are there */
     for (uint64_t i = 0; i < n; i++)
-        next[device_of(s, i) + 1]++;
+        next[(devices[i] = (uint32_t)device_of(s, i)) + 1]++;
     for (size_t d = 0; d < n_devices; d++)
         next[d + 1] += next[d];
     for (uint64_t i = 0; i < n; i++)
-        out->items[next[device_of(s, i)]++] = (uint32_t)i;
+        out->items[next[devices[i]]++] = (uint32_t)i;
+    free(devices);
     return SY_OK;
 }
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      4
+#define SY_WIRE_VERSION      5
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -36,10 +36,12 @@ struct sy_u64s {
 #define SY_FIELDS_MODEL_REGROUP(F) F(U64, model) F(U64S, group_layers)
 #define SY_FIELDS_MODEL_DROP(F)    F(U64, model)
 /* Builds the program for one batch size and these sizes of the graph's symbols, in their order, if it is not there (bounded: the least
- * recently used is dropped). No sizes: the usual ones, here and in all that follow. */
+ * recently used is dropped). No sizes: the usual ones, here and in all that follow. took_ns: to make it; 0 where it was there. */
 #define SY_FIELDS_PREPARE(F) F(U64, model) F(U64, batch) F(U64S, sizes)
 #define SY_FIELDS_PREPARED(F) \
-    F(U64, model) F(U64, batch) F(U64S, sizes) F(I64, status) F(STR, error) F(U64, workspace_bytes)
+    F(U64, model)             \
+    F(U64, batch)             \
+    F(U64S, sizes) F(I64, status) F(STR, error) F(U64, workspace_bytes) F(U64, took_ns)
 /* Groups first_group .. first_group + n - 1 of the run's model: where each lies in the pool, whether it is there already (1), stays in the image where computing reads it (2) or comes (0), after
  * which group's computation it may be written (0: at once, else that group + 1), where it lies in the image (discrete device), and its arrival word's index.
  * On a discrete device the worker queues the copies at once. link_class (link_turn.h): as what the copies go;
