@@ -45,7 +45,7 @@ const char *fixture_program(const char *name)
 }
 
 #ifdef __SANITIZE_THREAD__
-/* The server would measure them with all threads, whose false races (fixture_skip_where_workers_crawl) take half a minute a model. */
+/* The server would measure them with all threads, whose false races take half a minute a model. */
 static void import_with_one_thread(const char *folder)
 {
     static const char *const names[] = {"tiny_cnn", "mlp", "bert_tiny", "identity"};
@@ -91,14 +91,6 @@ static void remove_tree(const char *path, int depth)
     }
     closedir(folder);
     rmdir(path);
-}
-
-void fixture_skip_where_workers_crawl(void)
-{
-#ifdef __SANITIZE_THREAD__
-    printf("skip: under the thread sanitizer a step takes longer than a heartbeat\n");
-    skip();
-#endif
 }
 
 void fixture_init(struct fixture *f, const char *name)

@@ -34,10 +34,6 @@ int fixture_stop(struct fixture *f);  /* SIGTERM; the exit status */
 void fixture_kill(struct fixture *f); /* SIGKILL */
 bool fixture_log_has(const struct fixture *f, const char *text);
 
-/* Ends the test as skipped in a build with the thread sanitizer. That cannot see the synchronisation inside libgomp and oneDNN: in
- * training and in large batches each false race costs it seconds of symbol lookup, and the runtime takes the worker for hung. Training's own
- * threads have tests/test_train_run. */
-void fixture_skip_where_workers_crawl(void);
 json_t *fixture_call(struct fixture *f, const char *method,
                      json_t *params); /* fails the test on an error */
 json_t *fixture_status(struct fixture *f);

@@ -181,7 +181,6 @@ static void test_jobs_beside_others(void **state)
     struct scene s;
     size_t alone_bytes, bytes;
     int steps = 120;
-    fixture_skip_where_workers_crawl();
     open_scene(&s, "badjobs");
     fixture_wait_ended(&s.f, fixture_submit(&s.f, fixture_make_job(&s.f, "good", steps, 1000000)));
     void *alone = fixture_read_snapshot(&s.f, "good", (uint64_t)steps, &alone_bytes);
@@ -204,7 +203,6 @@ static void test_loss_that_is_not_finite(void **state)
 {
     (void)state;
     struct scene s;
-    fixture_skip_where_workers_crawl();
     open_scene(&s, "diverges");
     json_t *job = json_deep_copy(s.job);
     json_object_set_new(job, "optimizer",
@@ -237,7 +235,6 @@ static void test_snapshots_of_others(void **state)
 {
     (void)state;
     struct scene s;
-    fixture_skip_where_workers_crawl();
     open_scene(&s, "snapshots");
     json_object_set_new(s.job, "max_steps", json_integer(4));
     char *error = try_job(&s.f, s.job);
@@ -271,7 +268,6 @@ static void test_full_disk(void **state)
     (void)state;
     struct scene s;
     char disk[200], filler[300];
-    fixture_skip_where_workers_crawl();
     open_scene(&s, "fulldisk");
     snprintf(disk, sizeof disk, "%s/disk", s.f.folder);
     mkdir(disk, 0777);

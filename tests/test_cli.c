@@ -369,7 +369,7 @@ int main(void)
         cmocka_unit_test(models_come_and_go),
     };
 #ifdef __SANITIZE_THREAD__
-    /* On one core commands compute with one thread: OpenMP's would seem to race (fixture_skip_where_workers_crawl). */
+    /* On one core commands compute with one thread: OpenMP's would seem to race. */
     cpu_set_t core;
     CPU_ZERO(&core);
     CPU_SET(sched_getcpu(), &core);

@@ -179,7 +179,6 @@ static void end_and_compare(struct fixture *f, const char *name, uint64_t job)
 
 static void two_hundred_preemptions_keep_the_bits(void **state)
 {
-    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     fixture_init(&f, "preempt");
@@ -199,7 +198,6 @@ static void two_hundred_preemptions_keep_the_bits(void **state)
 
 static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 {
-    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     uint64_t step = 1;
@@ -221,7 +219,6 @@ static void a_killed_training_worker_goes_on_with_the_same_bits(void **state)
 /* Every worker that trains dies in this phase, again and again, until the job is through. */
 static void dies_in_phase(const char *name, const char *fault)
 {
-    fixture_skip_where_workers_crawl();
     struct fixture f;
     size_t bytes;
     int steps = 60;
@@ -261,7 +258,6 @@ static void workers_that_die_in_the_update_phase_lose_nothing(void **state)
 
 static void a_killed_runtime_resumes_its_jobs(void **state)
 {
-    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     char folder[300];
@@ -287,7 +283,6 @@ static void a_killed_runtime_resumes_its_jobs(void **state)
 
 static void a_stopped_runtime_snapshots_its_job(void **state)
 {
-    fixture_skip_where_workers_crawl();
     (void)state;
     struct fixture f;
     char folder[300];

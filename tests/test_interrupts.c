@@ -34,7 +34,6 @@ static void sleep_ms(uint64_t ms)
 
 static void start(struct fixture *f, const char *name, const char *device)
 {
-    fixture_skip_where_workers_crawl();
     fixture_init(f, name);
     const char *const args[] = {"--models", fixture_models(), "--device", device, "--pool-bytes",
                                 "256M",     "--workers",      "3",        NULL};

@@ -112,7 +112,6 @@ static void what_was_set_holds_after_a_restart(void **state)
     (void)state;
     struct fixture f;
     char folder[300];
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "rules");
     snprintf(folder, sizeof folder, "%s/state", f.folder);
     const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};

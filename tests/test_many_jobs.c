@@ -324,9 +324,5 @@ int main(void)
         cmocka_unit_test(spilled_on_emulated),
         cmocka_unit_test(pause_and_resume_keep_the_bits),
     };
-#ifdef __SANITIZE_THREAD__
-    printf("skip: training under the thread sanitizer is slower than a heartbeat\n");
-    return 0;
-#endif
     return cmocka_run_group_tests(tests, run_alone, free_alone);
 }

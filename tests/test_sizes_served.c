@@ -259,14 +259,12 @@ static void many_lengths_at_once_on(const char *device)
 static void many_lengths_at_once_on_host(void **state)
 {
     (void)state;
-    fixture_skip_where_workers_crawl();
     many_lengths_at_once_on("host");
 }
 
 static void many_lengths_at_once_on_emulated(void **state)
 {
     (void)state;
-    fixture_skip_where_workers_crawl();
     many_lengths_at_once_on("emulated");
 }
 
@@ -358,7 +356,6 @@ static void ever_new_lengths_are_served(void **state)
 {
     struct fixture f;
     (void)state;
-    fixture_skip_where_workers_crawl();
     start(&f, "host", "48M");
     for (int round = 0; round < 2; round++)
         for (int64_t length = 1; length <= 100; length++)

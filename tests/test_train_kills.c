@@ -15,11 +15,17 @@
 #include "tests/onnx_bytes.h"
 #include "tests/server_fixture.h"
 
-#define ENDLESS         1000000
-#define SNAPSHOT_EVERY  7
+#define ENDLESS        1000000
+#define SNAPSHOT_EVERY 7
+#ifdef SY_SANITIZED
+#define MIN_STEPS       10
+#define MIN_PREEMPTIONS 5
+#define N_KILLS         2
+#else
 #define MIN_STEPS       20
 #define MIN_PREEMPTIONS 10
 #define N_KILLS         4
+#endif
 
 enum { FLOAT = 1, INT64 = 7 };
 
@@ -159,7 +165,6 @@ static void test_accumulation(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "accumulation");
     same_bits_through_all(&f, NULL, "{'accumulate': 3, 'clip_norm': 0.5, 'batch': 8}");
 }
@@ -168,7 +173,6 @@ static void test_bf16(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "bf16");
     same_bits_through_all(&f, NULL,
                           "{'precision': 'bf16', 'optimizer': {'kind': 'adamw', 'learning_rate': "
@@ -180,7 +184,6 @@ static void test_recompute(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "recompute");
     same_bits_through_all(
         &f, made_model("bert_tiny_sequence"),
@@ -193,7 +196,6 @@ static void test_dropout(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "dropout");
     same_bits_through_all(&f, dropout_model(&f),
                           "{'batch': 256, 'accumulate': 8, 'data': {'kind': 'synthetic', "
@@ -206,7 +208,6 @@ static void test_lstm(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_skip_where_workers_crawl();
     fixture_init(&f, "lstm");
     same_bits_through_all(&f, made_model("text_bilstm"),
                           "{'batch': 64, 'data': {'kind': 'synthetic', 'samples': 300, "
