@@ -3,17 +3,10 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/program_internal.h"
+#include "workers/host/conv_shape.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
 #define N_REFERENCE_BATCHES 3
-
-struct conv_shape {
-    dnnl_data_type_t type, dst_type; /* of source and weights, of the result */
-    int spatial, groups;
-    dnnl_dims_t src, weights, bias, dst, strides, dilations, pad_left, pad_right;
-    int weights_rank;
-};
 
 static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
 {
@@ -28,7 +21,7 @@ static void tensor_dims(const struct sy_tensor *t, int64_t batch, int64_t *dims)
 }
 
 /* Padding by auto_pad or pads; the right side follows from the output's size, which inference computed. */
-static int fill_padding(const struct sy_node *node, struct conv_shape *c)
+static int fill_padding(const struct sy_node *node, struct sy_conv_shape *c)
 {
     const struct sy_attr *auto_pad = sy_node_attr(node, "auto_pad");
     bool same_lower = auto_pad && strcmp(auto_pad->s, "SAME_LOWER") == 0;
@@ -46,8 +39,8 @@ static int fill_padding(const struct sy_node *node, struct conv_shape *c)
     return SY_OK;
 }
 
-static int read_shape(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
-                      struct conv_shape *c)
+int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
+                       struct sy_conv_shape *c)
 {
     const struct sy_tensor *x = &graph->tensors[node->inputs[0]],
                            *w = &graph->tensors[node->inputs[1]];
@@ -55,10 +48,11 @@ static int read_shape(const struct sy_graph *graph, const struct sy_node *node, 
     int64_t plain[SY_MAX_RANK];
     if (x->dtype != SY_DTYPE_F32 || x->shape.rank < 3 || x->shape.rank > 5)
         return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
-    *c = (struct conv_shape){.type = dnnl_f32,
-                             .dst_type = dnnl_f32,
-                             .spatial = x->shape.rank - 2,
-                             .groups = (int)sy_node_int(node, "group", 1)};
+    *c = (struct sy_conv_shape){.type = dnnl_f32,
+                                .dst_type = dnnl_f32,
+                                .data = dnnl_format_tag_any,
+                                .spatial = x->shape.rank - 2,
+                                .groups = (int)sy_node_int(node, "group", 1)};
     tensor_dims(x, batch, c->src);
     tensor_dims(y, batch, c->dst);
     tensor_dims(w, batch, plain);
@@ -129,26 +123,26 @@ int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitiv
     return sy_dnnl_check(status, "fused operations", node->name);
 }
 
-static bool has_bias(const struct sy_node *node)
+bool sy_conv_has_bias(const struct sy_node *node)
 {
     return node->n_inputs > 2 && node->inputs[2] >= 0 && node->residual_input != 2;
 }
 
 /* weights: NULL lets oneDNN choose. */
-static int make_pd(const struct sy_node *node, const struct conv_shape *c,
-                   const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
+int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
+                    const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
 {
     dnnl_convolution_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
     int rank = c->spatial + 2;
-    dnnl_memory_desc_init_by_tag(&src, rank, c->src, c->type, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, c->dst_type, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&src, rank, c->src, c->type, c->data);
+    dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, c->dst_type, c->data);
     dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, c->type, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
     SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
                 &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
-                weights ? weights : &w, has_bias(node) ? &bias : NULL, &dst, c->strides,
+                weights ? weights : &w, sy_conv_has_bias(node) ? &bias : NULL, &dst, c->strides,
                 c->dilations, c->pad_left, c->pad_right),
             node->name);
     SY_TRY(sy_dnnl_node_attr(node, node->residual_input >= 0 ? 1 : 0, &attr));
@@ -157,7 +151,7 @@ static int make_pd(const struct sy_node *node, const struct conv_shape *c,
     return sy_dnnl_check(status, "convolution", node->name);
 }
 
-static bool is_reference(const_dnnl_primitive_desc_t pd)
+bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd)
 {
     const char *name = "";
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
@@ -168,16 +162,16 @@ static bool is_reference(const_dnnl_primitive_desc_t pd)
 static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                       const dnnl_memory_desc_t *weights, bool *fast)
 {
-    struct conv_shape c;
+    struct sy_conv_shape c;
     dnnl_primitive_desc_t pd;
-    SY_TRY(read_shape(graph, node, batch, &c));
+    SY_TRY(sy_conv_shape_read(graph, node, batch, &c));
     c.type = c.dst_type = weights->data_type;
-    int status = make_pd(node, &c, weights, &pd);
+    int status = sy_conv_make_pd(node, &c, weights, &pd);
     *fast = false;
     if (status == SY_EUNSUPPORTED && c.type != dnnl_f32)
         return SY_OK;
     SY_TRY(status);
-    *fast = !is_reference(pd);
+    *fast = !sy_conv_is_reference(pd);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
 }
@@ -186,10 +180,10 @@ static int is_fast_at(const struct sy_graph *graph, const struct sy_node *node, 
 static int candidate_layout(const struct sy_graph *graph, const struct sy_node *node,
                             dnnl_data_type_t type, int i, dnnl_memory_desc_t *md, bool *out)
 {
-    struct conv_shape c;
+    struct sy_conv_shape c;
     dnnl_primitive_desc_t pd;
     *out = true;
-    SY_TRY(read_shape(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
+    SY_TRY(sy_conv_shape_read(graph, node, reference_batches[i % N_REFERENCE_BATCHES], &c));
     c.type = c.dst_type = type;
     if (i == N_REFERENCE_BATCHES && c.weights_rank == 4 && c.groups == 1) {
         SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, c.weights, type,
@@ -198,7 +192,7 @@ static int candidate_layout(const struct sy_graph *graph, const struct sy_node *
         return SY_OK;
     }
     *out = i < N_REFERENCE_BATCHES;
-    SY_TRY(make_pd(node, &c, NULL, &pd));
+    SY_TRY(sy_conv_make_pd(node, &c, NULL, &pd));
     *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     dnnl_primitive_desc_destroy(pd);
     return SY_OK;
@@ -260,7 +254,7 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
                        dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
     int src, dst, bias = -1, args[4][2], n = 0;
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
-    if (has_bias(node))
+    if (sy_conv_has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &bias));
     SY_TRY(place_output(p, &dst_md, &dst));
     memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
@@ -275,13 +269,13 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
 }
 
 /* No fast code for the packed layout at this batch size: reorder the weights on each run, if that leads to fast code. */
-static int choose_again(struct sy_program *p, struct conv_shape *c, dnnl_primitive_desc_t *pd,
+static int choose_again(struct sy_program *p, struct sy_conv_shape *c, dnnl_primitive_desc_t *pd,
                         int *weights)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_primitive_desc_t other;
-    SY_TRY(make_pd(node, c, NULL, &other));
-    if (is_reference(other)) {
+    SY_TRY(sy_conv_make_pd(node, c, NULL, &other));
+    if (sy_conv_is_reference(other)) {
         dnnl_primitive_desc_destroy(other);
         if (c->type == dnnl_f32)
             return SY_OK;
@@ -309,19 +303,19 @@ static bool has_sizes(const int64_t *sizes, int n)
 /* Weights that are computed, or that a node run by itself is given: each run reorders them. */
 static int build_with_computed(struct sy_program *p)
 {
-    struct conv_shape c;
+    struct sy_conv_shape c;
     dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t md;
     const struct sy_node *node = sy_program_node(p);
     int plain, seen, weights;
-    SY_TRY(read_shape(p->graph, node, p->batch, &c));
+    SY_TRY(sy_conv_shape_read(p->graph, node, p->batch, &c));
     if (!has_sizes(c.src, c.spatial + 2) || !has_sizes(c.weights, c.weights_rank) ||
         !has_sizes(c.dst, c.spatial + 2) || !has_sizes(c.strides, c.spatial))
         return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 1, &plain));
     sy_dnnl_plain_md(&md, c.weights_rank, c.weights); /* with the groups apart */
     SY_TRY(sy_program_new_alias(p, plain, node->inputs[1], &md, &seen));
-    SY_TRY(make_pd(node, &c, NULL, &pd));
+    SY_TRY(sy_conv_make_pd(node, &c, NULL, &pd));
     md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     int status = sy_program_new_laid_out(p, node->inputs[1], &md, &weights);
     if (status == SY_OK)
@@ -334,7 +328,7 @@ static int build_with_computed(struct sy_program *p)
 
 static int build_conv(struct sy_program *p)
 {
-    struct conv_shape c;
+    struct sy_conv_shape c;
     dnnl_primitive_desc_t pd;
     const struct sy_node *node = sy_program_node(p);
     int weights;
@@ -344,13 +338,13 @@ static int build_conv(struct sy_program *p)
         return sy_program_add_kernel(p);
     if (computed)
         return build_with_computed(p);
-    SY_TRY(read_shape(p->graph, node, p->batch, &c));
+    SY_TRY(sy_conv_shape_read(p->graph, node, p->batch, &c));
     SY_TRY(sy_program_param(p, 1, &weights));
     c.type = p->values[weights].md.data_type;
     if (c.type == dnnl_bf16 && sy_program_wanted(p, 0) & SY_WANT_NARROW)
         c.dst_type = dnnl_bf16;
-    SY_TRY(make_pd(node, &c, &p->values[weights].md, &pd));
-    int status = is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
+    SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
+    int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
     if (status == SY_OK)
         status = build_with(p, pd, weights);
     dnnl_primitive_desc_destroy(pd);

@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/conv_chain.h"
 #include "workers/host/program_internal.h"
 #include "workers/host/workspace_plan.h"
 
@@ -270,8 +271,12 @@ static int build_layers(struct sy_program *p)
 {
     SY_TRY(make_inputs(p));
     for (p->layer = 0; p->layer < p->n_layers; p->layer++) {
-        p->layer_steps[p->layer] = p->n_steps;
-        SY_TRY(build_layer(p));
+        bool chained;
+        SY_TRY(sy_program_add_chain(p, &chained));
+        if (!chained) {
+            p->layer_steps[p->layer] = p->n_steps;
+            SY_TRY(build_layer(p));
+        }
         SY_TRY(copy_outputs(p, p->layer));
     }
     p->layer_steps[p->n_layers] = p->n_steps;
