@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/status.h"
+#include "workers/host/clones.h"
 #include "workers/host/kernel.h"
 
 /* ---- NonMaxSuppression ---------------------------------------------------------------------------- */
@@ -19,16 +20,6 @@ static struct box box_at(const struct sy_call *call, int64_t i)
     if (sy_node_int(call->node, "center_point_box", 0) != 0)
         return (struct box){v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2};
     return (struct box){fmin(v[0], v[2]), fmin(v[1], v[3]), fmax(v[0], v[2]), fmax(v[1], v[3])};
-}
-
-static double overlap(const struct box *a, const struct box *b)
-{
-    double height = fmin(a->bottom, b->bottom) - fmax(a->top, b->top),
-           width = fmin(a->right, b->right) - fmax(a->left, b->left);
-    double common = height > 0 && width > 0 ? height * width : 0;
-    double both = (a->bottom - a->top) * (a->right - a->left) +
-                  (b->bottom - b->top) * (b->right - b->left) - common;
-    return both > 0 ? common / both : 0;
 }
 
 struct suppression {
@@ -75,13 +66,87 @@ static int64_t find_candidates(const struct sy_call *call, const struct suppress
     return count;
 }
 
-static bool is_suppressed(const struct suppression *s, const struct box *kept, int64_t n_kept,
-                          const struct box *box)
+/* Boxes that are kept, a number a list: the widest registers compare several at once. */
+struct kept {
+    double *top, *left, *bottom, *right, *area;
+};
+
+enum { AT_ONCE = 64, LISTS = 5 };
+
+/* Whether one of `n` kept boxes from `first` on shares more than `limit` of what both cover. */
+SY_CLONES static bool any_overlap(const struct kept *k, int64_t first, int64_t n,
+                                  const struct box *box, double limit)
 {
-    for (int64_t i = 0; i < n_kept; i++)
-        if (overlap(box, &kept[i]) > s->overlap)
+    const double *top = k->top + first, *left = k->left + first, *bottom = k->bottom + first,
+                 *right = k->right + first, *area = k->area + first;
+    double own = (box->bottom - box->top) * (box->right - box->left);
+    int hit = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double lower = box->bottom < bottom[i] ? box->bottom : bottom[i],
+               upper = box->top > top[i] ? box->top : top[i],
+               end = box->right < right[i] ? box->right : right[i],
+               begin = box->left > left[i] ? box->left : left[i];
+        double height = lower - upper, width = end - begin;
+        double common = height > 0 && width > 0 ? height * width : 0;
+        double both = own + area[i] - common;
+        double share = common / (both > 0 ? both : 1);
+        hit |= (both > 0 ? share : 0) > limit;
+    }
+    return hit;
+}
+
+static bool is_suppressed(const struct kept *kept, int64_t first, int64_t n, const struct box *box,
+                          double limit)
+{
+    for (int64_t i = 0; i < n; i += AT_ONCE)
+        if (any_overlap(kept, first + i, n - i < AT_ONCE ? n - i : AT_ONCE, box, limit))
             return true;
     return false;
+}
+
+/* A candidate from left to right, and the strip that it lies in. */
+struct edge {
+    double left;
+    int64_t candidate;
+};
+
+static int compare_edges(const void *left, const void *right)
+{
+    const struct edge *a = left, *b = right;
+    if (a->left != b->left)
+        return a->left < b->left ? -1 : 1;
+    return (a->candidate > b->candidate) - (a->candidate < b->candidate);
+}
+
+/* Cuts the plane into strips that no box reaches out of, so that only boxes of one strip are compared: exporters move the boxes of each class
+ * to a place of their own. strips[i]: where the strip of candidate i begins in the lists of kept boxes, which is as long as it has candidates. */
+static void find_strips(const struct box *boxes, int64_t n, bool apart, struct edge *edges,
+                        int64_t *strips)
+{
+    double reach = -INFINITY;
+    int64_t begin = 0;
+    for (int64_t i = 0; i < n; i++) {
+        edges[i] = (struct edge){boxes[i].left, i};
+        apart = apart && isfinite(boxes[i].left) && isfinite(boxes[i].right);
+    }
+    if (apart)
+        qsort(edges, (size_t)n, sizeof *edges, compare_edges);
+    for (int64_t i = 0; i < n; i++) {
+        const struct box *box = &boxes[edges[i].candidate];
+        if (apart && box->left > reach)
+            begin = i;
+        reach = box->right > reach ? box->right : reach;
+        strips[edges[i].candidate] = begin;
+    }
+}
+
+static void keep(const struct kept *kept, int64_t at, const struct box *box)
+{
+    kept->top[at] = box->top;
+    kept->left[at] = box->left;
+    kept->bottom[at] = box->bottom;
+    kept->right[at] = box->right;
+    kept->area[at] = (box->bottom - box->top) * (box->right - box->left);
 }
 
 /* One class of one image. */
@@ -91,13 +156,23 @@ static void suppress(const struct sy_call *call, const struct suppression *s, in
     const struct sy_array *y = &call->out[0];
     int64_t classes = call->in[1].dims[1], n = call->in[1].dims[2], n_kept = 0;
     struct candidate *candidates = call->scratch;
-    struct box *kept = (struct box *)(void *)(candidates + n);
+    struct box *boxes = (struct box *)(void *)(candidates + n);
+    struct edge *edges = (struct edge *)(void *)(boxes + n);
+    int64_t *strips = (int64_t *)(void *)(edges + n), *in_strip = strips + n;
+    double *lists = (double *)(void *)(in_strip + n);
+    const struct kept kept = {lists, lists + n, lists + 2 * n, lists + 3 * n, lists + 4 * n};
     int64_t count = find_candidates(call, s, (image * classes + class) * n, n, candidates);
+    for (int64_t i = 0; i < count; i++) {
+        boxes[i] = box_at(call, image * n + candidates[i].box);
+        in_strip[i] = 0;
+    }
+    find_strips(boxes, count, s->overlap >= 0, edges, strips);
     for (int64_t i = 0; i < count && n_kept < s->most; i++) {
-        struct box box = box_at(call, image * n + candidates[i].box);
-        if (is_suppressed(s, kept, n_kept, &box))
+        int64_t strip = strips[i];
+        if (is_suppressed(&kept, strip, in_strip[strip], &boxes[i], s->overlap))
             continue;
-        kept[n_kept++] = box;
+        keep(&kept, strip + in_strip[strip]++, &boxes[i]);
+        n_kept++;
         const int64_t row[3] = {image, class, candidates[i].box};
         for (int k = 0; k < 3 && *found < y->dims[0]; k++)
             sy_put_int(y, *found * 3 + k, row[k]);
@@ -131,7 +206,9 @@ static int check_nms(const struct sy_call *call)
 
 static int64_t scratch_nms(const struct sy_call *call)
 {
-    return (call->in[1].dims[2] + 1) * (int64_t)(sizeof(struct candidate) + sizeof(struct box));
+    return (call->in[1].dims[2] + 1) *
+           (int64_t)(sizeof(struct candidate) + sizeof(struct box) + sizeof(struct edge) +
+                     2 * sizeof(int64_t) + LISTS * sizeof(double));
 }
 
 /* ---- GridSample ----------------------------------------------------------------------------------- */
