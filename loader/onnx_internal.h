@@ -53,6 +53,10 @@ int sy_onnx_read_bodies(struct sy_onnx_reader *r, const Onnx__NodeProto *from,
                         struct sy_node *node);
 /* Calls of the model's own functions become their nodes. EUNSUPPORTED: too deep, too many, of another opset. (onnx_functions.c) */
 int sy_onnx_inline_functions(Onnx__ModelProto *model);
+/* An input of the graph. (onnx_inputs.c) */
+int sy_onnx_read_input(struct sy_onnx_reader *r, const Onnx__ValueInfoProto *info);
+/* The graph's outputs, when all nodes were read. (onnx_inputs.c) */
+int sy_onnx_read_outputs(struct sy_onnx_reader *r);
 /* Fills r->graph from r->proto. (onnx_reader.c) */
 int sy_onnx_read_graph(struct sy_onnx_reader *r);
 
