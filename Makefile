@@ -116,14 +116,14 @@ CUDA_ENTRY := runtime/device/cuda/plugin_entry.c
 ifneq ($(and $(WITH_CUDA),$(wildcard $(CUDA_HOME)/include/cudnn.h),$(wildcard $(CUDA_HOME)/bin/nvcc)),)
 CUDA_ENGINE_SRC := $(sort $(wildcard workers/cuda/*.c workers/cuda/*.cu))
 endif
-CUDA_ENGINE_LIBS := -lcublasLt -lcudnn
+CUDA_ENGINE_LIBS := -lcublasLt -lcudnn -lgomp
 CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
 # The engine without a GPU: its own kernels, compiled for the CPU, and loops in the place of CUDA's libraries.
 CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/*.cu))
 CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(patsubst %,$(OBJ)/tests/on_cpu/%.o,cpu_launch fake_math beside_host)
 # The kernels one by one, with as many threads a block as on a GPU.
 KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
-KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/workers/cuda/each.o
 # The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
                    tests/test_train_run.c tests/test_train_gradients.c)
@@ -133,7 +133,7 @@ GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test
              tests/test_train_gradients.c)
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
-CUDA_TEST_BIN := $(B)/tests/test_cuda_parts $(B)/tests/test_cuda_device
+CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device pinned failing_calls)
 CUDA_ENGINE_OBJ := $(addprefix $(OBJ)/,$(addsuffix .o,$(basename $(CUDA_ENGINE_SRC))))
 ifneq ($(WITH_CUDA),)
 CUDA_BIN  := $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper
@@ -327,7 +327,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(B)/tests/test_cuda_engine $(B)/tests/test_cuda_trainer $(B)/tests/test_cuda_beside_host: $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
@@ -407,10 +407,20 @@ $(B)/tests/onnx_suite: $(ONNX_SUITE_OBJ) $(B)/libswitchyard.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
+# The same cases of the CUDA engine, its kernels on the CPU.
+$(B)/tests/fake_cuda_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
+        $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
+
 test-onnx: deps
 	@sh tests/install_deps.sh libonnx-testdata
-	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite $(B)/tests/fake_cuda_onnx_suite
 	@$(B)/tests/onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+	@echo 'the CUDA engine, its kernels on the CPU; then what it lacks by the host engine (--allow-host-ops):'
+	@$(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
+	@SY_FAKE_HOST_OPS=1 $(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 
 # Models that PyTorch's exporters write, random weights, against ONNX Runtime. ZOO_ARGS='--only NAME --keep'.
 build/venv-zoo/made: tests/zoo_requirements.txt
@@ -548,7 +558,7 @@ help:
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
 	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'
 	@echo 'make test-engine  the tests of the host engine and trainer; DNNL=pypi with oneDNN 3.x'
-	@echo 'make test-onnx  the test data of the ONNX project through the host engine: passed, refused and why, failed'
+	@echo 'make test-onnx  the test data of the ONNX project through both engines: passed, refused and why, failed'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
 	@echo 'make lint       style, include edges, clang-format, clang-tidy'
 	@echo 'make check      lint, test, and test under both sanitizers'

@@ -603,5 +603,13 @@ const struct gradient_net gradient_nets[] = {NET(relu),
                                              NET(deconv_line),
                                              NET(blocks),
                                              NET(depthwise),
-                                             NET(dropout)};
+                                             NET(dropout),
+                                             {"masked", gradient_net_masked},
+                                             {"lower", gradient_net_lower},
+                                             {"upper", gradient_net_upper},
+                                             {"steps", gradient_net_steps},
+                                             {"choice", gradient_net_choice},
+                                             {"mirrored", gradient_net_mirrored},
+                                             {"edged", gradient_net_edged},
+                                             {"cut", gradient_net_cut}};
 const int n_gradient_nets = (int)(sizeof gradient_nets / sizeof *gradient_nets);

@@ -29,6 +29,16 @@ struct gradient_net {
 extern const struct gradient_net gradient_nets[];
 extern const int n_gradient_nets;
 
+/* tests/gradient_nets_masks.c */
+int gradient_net_masked(struct sy_graph *g);
+int gradient_net_lower(struct sy_graph *g);
+int gradient_net_upper(struct sy_graph *g);
+int gradient_net_steps(struct sy_graph *g);
+int gradient_net_choice(struct sy_graph *g);
+int gradient_net_mirrored(struct sy_graph *g);
+int gradient_net_edged(struct sy_graph *g);
+int gradient_net_cut(struct sy_graph *g);
+
 /* A node with one output of this shape, -1 being the batch; a weight, or one above zero; the input by a weight, [BATCH, 4, 6]. */
 int gradient_node(struct sy_graph *g, enum sy_op op, int n_in, const int *in, int rank,
                   int64_t *dims);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,12 +251,27 @@ static void test_state_is_the_hosts(void **state)
     job_close(&j);
 }
 
+/* More than the scratch has room for is refused with the number, before anything is enqueued. */
+static void test_sums_of_too_many_columns(void **state)
+{
+    int64_t most = (int64_t)(fake_math.scratch_bytes / (2 * sizeof(double)));
+    struct sy_math_columns c = {.kind = SY_COLUMNS_SUM, .rows = 2, .columns = most + 1};
+    struct fake_math_counts before = fake_math_get_counts();
+    char number[32];
+    (void)state;
+    assert_int_equal(fake_math.columns(NULL, &c, NULL, NULL, NULL, NULL, NULL), SY_EUNSUPPORTED);
+    snprintf(number, sizeof number, "%lld", (long long)c.columns);
+    assert_non_null(strstr(sy_error_text(), number));
+    assert_int_equal(fake_math_get_counts().calls, before.calls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_failing_call_leaves_nothing),
         cmocka_unit_test(test_weights_are_kept_in_float32),
         cmocka_unit_test(test_state_is_the_hosts),
+        cmocka_unit_test(test_sums_of_too_many_columns),
     };
     sy_cuda_engine_use(&fake_math);
     if (sy_cuda_engine.attach(NULL, NULL) < 0)

@@ -14,10 +14,25 @@
 #include "runtime/base/status.h"
 #include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
+#include "workers/host/program_internal.h"
+#include "workers/host/train_internal.h"
 
 const struct rig_engine beside_host = {.ops = &sy_host_engine};
 const struct rig_engine beside_cuda = {
     .ops = &sy_cuda_engine, .device_view = fake_math_device, .synchronize = fake_math_synchronize};
+
+bool beside_host_has(enum sy_op op)
+{
+    return sy_host_op_find(op) != NULL;
+}
+
+enum beside_training beside_host_trains(enum sy_op op)
+{
+    const struct sy_tr_operator *has = sy_tr_operator_of(op);
+    return !has                                 ? BESIDE_NOT_TRAINED
+           : has->backward == sy_tr_no_backward ? BESIDE_ENDS_GRADIENTS
+                                                : BESIDE_TRAINED;
+}
 
 void beside_attach(void)
 {

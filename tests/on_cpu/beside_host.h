@@ -6,6 +6,10 @@
 
 extern const struct rig_engine beside_host, beside_cuda;
 
+/* Whether the host engine has the operator; what its trainer makes of it. */
+bool beside_host_has(enum sy_op op);
+enum beside_training { BESIDE_NOT_TRAINED, BESIDE_ENDS_GRADIENTS, BESIDE_TRAINED };
+enum beside_training beside_host_trains(enum sy_op op);
 /* The CUDA engine on the fake mathematics; the test detaches it. */
 void beside_attach(void);
 /* Of a graph at batch size 3. */

@@ -10,16 +10,30 @@
 #include "loader/engine.h"
 #include "loader/graph_bind.h"
 #include "runtime/base/status.h"
+#include "tests/engine_rig.h"
 
 enum { MAX_TENSORS = 64 };
 
-static const struct sy_engine_ops *const engine = &sy_host_engine;
+/* The host engine, unless the binary is linked with a rig_choose_engine. */
+static struct rig_engine rig = {.ops = &sy_host_engine};
+
+static void *take(uint64_t bytes)
+{
+    uint64_t pages = bytes / SY_LAYER_ALIGN + 1;
+    return rig.take ? rig.take(pages * SY_LAYER_ALIGN)
+                    : aligned_alloc(SY_LAYER_ALIGN, pages * SY_LAYER_ALIGN);
+}
+
+static void *view(void *memory)
+{
+    return rig.device_view ? rig.device_view(memory) : memory;
+}
 
 struct loaded {
     struct sy_graph *open, *graph; /* as imported; with the sizes of a data set */
     struct sy_layer *layers;
-    unsigned char **params;
-    int64_t batch; /* of the data set */
+    unsigned char **params; /* as the engine sees them */
+    int64_t batch;          /* of the data set */
 };
 
 static int use_one_core(void)
@@ -29,7 +43,7 @@ static int use_one_core(void)
     sched_getaffinity(0, sizeof set, &set);
     for (int core = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &set))
-            return engine->set_threads(&core, 1);
+            return rig.ops->set_threads(&core, 1);
     return SY_ENODEVICE;
 }
 
@@ -37,11 +51,12 @@ static int pack(struct loaded *model, int l)
 {
     struct sy_layer *layer = &model->layers[l];
     layer->node = l;
-    SY_TRY(engine->layout_layer(model->graph, layer));
-    model->params[l] = aligned_alloc(SY_LAYER_ALIGN, layer->bytes ? layer->bytes : SY_LAYER_ALIGN);
-    if (!model->params[l])
+    SY_TRY(rig.ops->layout_layer(model->graph, layer));
+    unsigned char *params = take(layer->bytes);
+    if (!params)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for layer %d", l);
-    return engine->pack_layer(model->graph, layer, model->params[l]);
+    model->params[l] = view(params);
+    return rig.ops->pack_layer(model->graph, layer, params);
 }
 
 static int load(const char *folder, struct loaded *model)
@@ -52,7 +67,10 @@ static int load(const char *folder, struct loaded *model)
     SY_TRY(sy_onnx_read(path, &model->open));
     SY_TRY(sy_graph_infer(model->open));
     SY_TRY(sy_graph_optimize(model->open));
-    SY_TRY(sy_graph_fuse(model->open, engine->fuses));
+    if (rig_choose_engine)
+        rig_choose_engine(&rig);
+    if (rig.ops->fuses)
+        SY_TRY(sy_graph_fuse(model->open, rig.ops->fuses));
     SY_TRY(use_one_core());
     sy_graph_usual_sizes(model->open, &sizes);
     SY_TRY(sy_graph_bind(model->open, &sizes, &model->graph));
@@ -169,9 +187,9 @@ static int compute(const struct loaded *model, struct data_set *d)
     struct sy_program *program;
     const void *inputs[MAX_TENSORS];
     int n = model->graph->n_nodes;
-    SY_TRY(engine->program_create(model->graph, model->layers, n, d->batch, &program));
-    size_t bytes = engine->program_workspace_bytes(program);
-    void *workspace = aligned_alloc(SY_LAYER_ALIGN, (bytes / SY_LAYER_ALIGN + 1) * SY_LAYER_ALIGN);
+    SY_TRY(rig.ops->program_create(model->graph, model->layers, n, d->batch, &program));
+    size_t bytes = rig.ops->program_workspace_bytes(program);
+    void *workspace = take(bytes);
     if (!workspace)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a workspace of %zu bytes", bytes);
     memset(workspace, 0xff, bytes);
@@ -179,13 +197,16 @@ static int compute(const struct loaded *model, struct data_set *d)
         inputs[i] = d->inputs[i].data;
     for (int i = 0; i < d->n_outputs; i++) {
         uint64_t room = sy_graph_tensor_room(model->graph, model->graph->outputs[i], d->batch);
-        d->results[i] = malloc(room + 1);
+        d->results[i] = take(room);
         if (!d->results[i])
             return sy_error_set(SY_ENOMEM_HOST, "no memory for an output");
         memset(d->results[i], 0xff, room);
     }
-    struct sy_binding binding = {model->params, workspace, inputs, d->results};
-    return engine->program_run(program, &binding, 0, n);
+    struct sy_binding binding = {model->params, view(workspace), inputs, d->results};
+    SY_TRY(rig.ops->program_run(program, &binding, 0, n));
+    if (rig.synchronize)
+        SY_TRY(rig.synchronize());
+    return rig.ops->program_finish ? rig.ops->program_finish(program) : SY_OK;
 }
 
 static enum onnx_verdict run_set(struct loaded *model, const char *set, double slack, char *text,

@@ -1,4 +1,4 @@
-/* ONNX's own test data through the host engine: each case in a process of its own, with limits, so that a crash or a hang is a
+/* ONNX's own test data through the host engine, or the one that it is linked with: each case in a process of its own, with limits, so that a crash or a hang is a
  * failure of that case only.
  *
  *   onnx_suite [--only TEXT] [--verbose] FOLDER...      FOLDER holds node/, simple/, ...: folders of cases

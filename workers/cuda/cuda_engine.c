@@ -121,7 +121,7 @@ static int layout_own(const struct sy_graph *graph, struct sy_layer *layer)
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
     layer->n_params = 0;
-    if (!sy_cuda_op_find(node->op))
+    if (!sy_cuda_op_find(node->op) && !sy_each_has(node->op))
         return sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
     layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
     if (!layer->params)
@@ -159,7 +159,7 @@ static int pack_as_is(const struct sy_graph *graph, const struct sy_node *node, 
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
     const struct sy_cuda_op *op = sy_cuda_op_find(node->op);
-    if (op->prepare && t->dtype == SY_DTYPE_F32)
+    if (op && op->prepare && t->dtype == SY_DTYPE_F32)
         return op->prepare(graph, node, input, to);
     memcpy(to, t->data, t->data_bytes);
     return SY_OK;
@@ -381,6 +381,10 @@ static int program_finish(struct sy_program *p)
     if (fault.step < 1 || fault.step > p->n_steps)
         return SY_OK;
     const struct sy_cuda_step *step = &p->steps[fault.step - 1];
+    if (step->each)
+        return sy_error_set(SY_EARG,
+                            "node %s: %s: %lld, an index, a length or a size, is not in its bounds",
+                            step->node->name, sy_op_name(step->node->op), (long long)fault.index);
     return sy_error_set(SY_EARG, "node %s: index %lld is not in [-%lld, %lld)", step->node->name,
                         (long long)fault.index, (long long)step->gather.extent,
                         (long long)step->gather.extent);

@@ -87,6 +87,8 @@ static int build_fold(struct sy_program *p)
     int64_t stride = 1;
     int values[2];
     SY_TRY(need_float(p, 1));
+    if (node->n_inputs > 1)
+        return sy_cuda_unsupported(node, "axes that are known at run only");
     SY_TRY(sy_cuda_input_plain(p, 0, &values[0]));
     SY_TRY(sy_cuda_output(p, 0, false, &values[1]));
     const struct sy_cuda_value *x = &p->values[values[0]];

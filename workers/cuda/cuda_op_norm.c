@@ -163,6 +163,8 @@ static int build_reduce(struct sy_program *p)
     SY_TRY(sy_cuda_input_wide(p, 0, &values[0]));
     if (p->values[values[0]].dtype != SY_DTYPE_F32)
         return sy_cuda_unsupported(node, "only float32");
+    if (node->n_inputs > 1)
+        return sy_cuda_unsupported(node, "axes that are known at run only");
     SY_TRY(sy_cuda_output(p, 0, false, &values[1]));
     SY_TRY(sy_cuda_add_step(p, run_reduce, values, 2, &step));
     const struct sy_cuda_value *x = &p->values[values[0]];

@@ -5,7 +5,6 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
 #include "workers/cuda/device_math_train.h"
-#include "workers/recurrent_node.h"
 
 #define ROOM_ALIGN 64 /* floats */
 
@@ -23,9 +22,9 @@ struct room {
 
 static struct room room_of(const struct sy_cuda_cells *c)
 {
-    struct room r = {.state = (int64_t)SY_ALIGN_UP(c->batch * c->hidden, ROOM_ALIGN)};
+    struct room r = {.state = (int64_t)SY_ALIGN_UP(c->of.batch * c->of.hidden, ROOM_ALIGN)};
     r.rec = 4 * r.state;
-    r.floats = r.rec + c->batch * c->gates * c->hidden;
+    r.floats = r.rec + c->of.batch * c->of.gates * c->of.hidden;
     return r;
 }
 
@@ -40,7 +39,7 @@ static float *part_of(const struct sy_program *p, const struct sy_cuda_cells *c,
 static int begin_state(struct sy_program *p, const struct sy_cuda_cells *c,
                        enum sy_cuda_cell_value from, float *to)
 {
-    int64_t n = c->batch * c->hidden;
+    int64_t n = c->of.batch * c->of.hidden;
     const float *at = part_of(p, c, from, n);
     uint64_t bytes = (uint64_t)n * sizeof(float);
     return at ? p->ops->copy(p->math, at, to, bytes) : p->ops->zero(p->math, to, bytes);
@@ -49,7 +48,7 @@ static int begin_state(struct sy_program *p, const struct sy_cuda_cells *c,
 static int leave_state(struct sy_program *p, const struct sy_cuda_cells *c, const float *from,
                        enum sy_cuda_cell_value to)
 {
-    int64_t n = c->batch * c->hidden;
+    int64_t n = c->of.batch * c->of.hidden;
     float *at = part_of(p, c, to, n);
     return at ? p->ops->copy(p->math, from, at, (uint64_t)n * sizeof(float)) : SY_OK;
 }
@@ -59,29 +58,29 @@ static int run_product(struct sy_program *p, const struct sy_cuda_step *of, cons
                        int64_t first, float *rec)
 {
     const struct sy_cuda_cells *s = &of->cells;
-    int64_t n = s->hidden;
-    const float *r = part_of(p, s, SY_CUDA_CELL_R, s->gates * n * n) + first * n * n;
+    int64_t n = s->of.hidden;
+    const float *r = part_of(p, s, SY_CUDA_CELL_R, s->of.gates * n * n) + first * n * n;
     return p->ops->matmul(p->math, of->plan, state, r, NULL, NULL, rec,
                           (unsigned char *)p->binding->workspace + p->scratch_offset);
 }
 
 static bool resets_early(const struct sy_cuda_step *step)
 {
-    return step->node->op == SY_OP_GRU && !step->cells.resets_late;
+    return step->node->op == SY_OP_GRU && !step->cells.of.resets_late;
 }
 
 static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64_t time, float *h,
                     float *h_new, float *c, float *c_new)
 {
     const struct sy_cuda_cells *s = &step->cells;
-    int64_t n = s->hidden, width = s->gates * n, row = s->batch * n;
+    int64_t n = s->of.hidden, width = s->of.gates * n, row = s->of.batch * n;
     float *rec = (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]) + room_of(s).rec,
           *y = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_Y]);
     struct sy_math_cell cell = {.op = step->node->op,
                                 .part = SY_CELL_PART_GATES,
-                                .resets_late = s->resets_late,
+                                .resets_late = s->of.resets_late,
                                 .time = time,
-                                .batch = s->batch,
+                                .batch = s->of.batch,
                                 .hidden = n};
     void *at[SY_CELL_ROLES] = {
         [SY_CELL_REC] = rec,
@@ -90,10 +89,10 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
         [SY_CELL_H] = h,
         [SY_CELL_C] = c,
         [SY_CELL_G] =
-            (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]) + time * s->batch * width,
+            (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]) + time * s->of.batch * width,
         [SY_CELL_EXTRA] = c_new,
         [SY_CELL_H_NEW] = h_new,
-        [SY_CELL_Y] = y ? y + (time * s->directions + s->direction) * row : NULL};
+        [SY_CELL_Y] = y ? y + (time * s->of.directions + s->direction) * row : NULL};
     SY_TRY(run_product(p, step, h, 0, rec));
     SY_TRY(p->ops->train->cell(p->math, &cell, at));
     if (!resets_early(step))
@@ -119,8 +118,8 @@ static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
     float *other_h = h + state, *other_c = c + state;
     SY_TRY(begin_state(p, s, SY_CUDA_CELL_H0, h));
     SY_TRY(begin_state(p, s, SY_CUDA_CELL_C0, c));
-    for (int64_t i = 0; i < s->steps; i++) {
-        int64_t time = s->is_reverse ? s->steps - 1 - i : i;
+    for (int64_t i = 0; i < s->of.steps; i++) {
+        int64_t time = s->of.is_reverse ? s->of.steps - 1 - i : i;
         SY_TRY(run_time(p, step, time, h, other_h, c, other_c));
         float *held_h = h, *held_c = c;
         h = other_h;
@@ -137,8 +136,8 @@ static int run_inputs(struct sy_program *p, const struct sy_cuda_step *step)
 {
     const struct sy_cuda_cells *s = &step->cells;
     return p->ops->matmul(p->math, step->plan, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_X]),
-                          part_of(p, s, SY_CUDA_CELL_W, s->gates * s->hidden * s->input), NULL,
-                          NULL, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]),
+                          part_of(p, s, SY_CUDA_CELL_W, s->of.gates * s->of.hidden * s->of.input),
+                          NULL, NULL, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]),
                           (unsigned char *)p->binding->workspace + p->scratch_offset);
 }
 
@@ -159,27 +158,20 @@ static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
     const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
         return sy_cuda_unsupported(node, why);
-    *c = (struct sy_cuda_cells){.steps = of.steps,
-                                .batch = of.batch,
-                                .input = of.input,
-                                .hidden = of.hidden,
-                                .gates = of.gates,
-                                .directions = of.directions,
-                                .is_reverse = of.is_reverse,
-                                .resets_late = of.resets_late};
+    *c = (struct sy_cuda_cells){.of = of};
     return SY_OK;
 }
 
 static int64_t elements_of(const struct sy_cuda_cells *c, enum sy_cuda_cell_value which)
 {
-    int64_t state = c->directions * c->batch * c->hidden;
+    int64_t state = c->of.directions * c->of.batch * c->of.hidden;
     switch (which) {
     case SY_CUDA_CELL_BIAS:
-        return 2 * c->directions * c->gates * c->hidden;
+        return 2 * c->of.directions * c->of.gates * c->of.hidden;
     case SY_CUDA_CELL_LENGTHS:
-        return c->batch;
+        return c->of.batch;
     case SY_CUDA_CELL_Y:
-        return c->steps * state;
+        return c->of.steps * state;
     default:
         return state;
     }
@@ -215,17 +207,17 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
 static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t gates, int64_t k,
                              struct sy_math_matmul *out)
 {
-    bool begins_within = c->directions > 1 || gates < c->gates;
+    bool begins_within = c->of.directions > 1 || gates < c->of.gates;
     *out = (struct sy_math_matmul){.type = SY_DTYPE_F32,
                                    .y_type = SY_DTYPE_F32,
                                    .m = m,
-                                   .n = gates * c->hidden,
+                                   .n = gates * c->of.hidden,
                                    .k = k,
                                    .count = 1,
                                    .b_transposed = true,
                                    .alpha = 1,
                                    .align_bytes = 16};
-    while (begins_within && c->hidden * k * (int64_t)sizeof(float) % out->align_bytes)
+    while (begins_within && c->of.hidden * k * (int64_t)sizeof(float) % out->align_bytes)
         out->align_bytes /= 2;
 }
 
@@ -248,18 +240,19 @@ static int build_recurrent(struct sy_program *p)
     struct sy_cuda_cells c;
     SY_TRY(read_shape(p, &c));
     SY_TRY(read_inputs(p, &c));
-    bool is_reverse = c.is_reverse, early = sy_cuda_node(p)->op == SY_OP_GRU && !c.resets_late;
-    for (int d = 0; d < c.directions; d++) {
-        int64_t rows = c.steps * c.batch, gates[2] = {rows, c.gates * c.hidden};
+    bool is_reverse = c.of.is_reverse,
+         early = sy_cuda_node(p)->op == SY_OP_GRU && !c.of.resets_late;
+    for (int d = 0; d < c.of.directions; d++) {
+        int64_t rows = c.of.steps * c.of.batch, gates[2] = {rows, c.of.gates * c.of.hidden};
         c.direction = d;
-        c.is_reverse = is_reverse || d == 1;
+        c.of.is_reverse = is_reverse || d == 1;
         int64_t floats = room_of(&c).floats;
         SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 2, gates, false, &c.values[SY_CUDA_CELL_GATES]));
         SY_TRY(sy_cuda_new_value(p, SY_DTYPE_F32, 1, &floats, false, &c.values[SY_CUDA_CELL_ROOM]));
-        SY_TRY(add_step(p, &c, run_inputs, rows, c.gates, c.input));
+        SY_TRY(add_step(p, &c, run_inputs, rows, c.of.gates, c.of.input));
         if (early)
-            SY_TRY(add_step(p, &c, run_nothing, c.batch, 1, c.hidden));
-        SY_TRY(add_step(p, &c, run_cells, c.batch, early ? 2 : c.gates, c.hidden));
+            SY_TRY(add_step(p, &c, run_nothing, c.of.batch, 1, c.of.hidden));
+        SY_TRY(add_step(p, &c, run_cells, c.of.batch, early ? 2 : c.of.gates, c.of.hidden));
     }
     return SY_OK;
 }

@@ -129,16 +129,40 @@ static void find_last_uses(struct sy_program *p)
             p->last_use[p->graph->outputs[i]] = p->n_layers;
 }
 
+static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
+{
+    if (step->plan)
+        p->ops->plan_drop(p->math, step->plan);
+    sy_cuda_host_op_destroy(step->host_op);
+    free(step->each);
+}
+
 /* What a build that failed has added goes again; lives that it made longer only cost room. */
 static void forget_since(struct sy_program *p, int n_steps, int n_values)
 {
-    p->n_steps = n_steps;
+    while (p->n_steps > n_steps)
+        drop_step(p, &p->steps[--p->n_steps]);
     p->n_values = n_values;
     for (int t = 0; t < p->graph->n_tensors; t++) {
         p->native[t] = p->native[t] < n_values ? p->native[t] : -1;
         for (int f = 0; f < SY_CUDA_FORMS; f++)
             p->forms[t][f] = p->forms[t][f] < n_values ? p->forms[t][f] : -1;
     }
+}
+
+/* EUNSUPPORTED if an output that somebody reads was not made. */
+static int check_outputs(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    char what[96];
+    for (int i = 0; i < node->n_outputs; i++) {
+        int tensor = node->outputs[i];
+        if (tensor < 0 || p->native[tensor] >= 0 || !sy_cuda_is_read(p->graph, tensor))
+            continue;
+        snprintf(what, sizeof what, "its output %d (%.48s)", i, p->graph->tensors[tensor].name);
+        return sy_cuda_unsupported(node, what);
+    }
+    return SY_OK;
 }
 
 static int build_operator(struct sy_program *p)
@@ -152,6 +176,12 @@ static int build_operator(struct sy_program *p)
         return sy_cuda_host_build(p);
     int status = op ? op->build(p)
                     : sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
+    if (status == SY_OK)
+        status = check_outputs(p);
+    if (status == SY_EUNSUPPORTED && sy_each_has(node->op)) {
+        forget_since(p, n_steps, n_values);
+        status = sy_cuda_each_build(p);
+    }
     if (status != SY_EUNSUPPORTED || !may_host || layer->n_params > 0)
         return status;
     forget_since(p, n_steps, n_values);
@@ -161,20 +191,13 @@ static int build_operator(struct sy_program *p)
 static int build_layer(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    char what[96];
-    if (node->n_outputs < 1 || node->outputs[0] < 0)
+    bool recurs = node->op == SY_OP_LSTM || node->op == SY_OP_GRU || node->op == SY_OP_RNN;
+    if (node->n_outputs < 1 || (node->outputs[0] < 0 && !recurs))
         return sy_cuda_unsupported(node, "its first output is left out");
     if (node->activation > SY_ACT_CLIP)
         return sy_cuda_unsupported(node, "its fused activation");
     SY_TRY(build_operator(p));
-    for (int i = 0; i < node->n_outputs; i++) {
-        int tensor = node->outputs[i];
-        if (tensor < 0 || p->native[tensor] >= 0 || !sy_cuda_is_read(p->graph, tensor))
-            continue;
-        snprintf(what, sizeof what, "its output %d (%.48s)", i, p->graph->tensors[tensor].name);
-        return sy_cuda_unsupported(node, what);
-    }
-    return SY_OK;
+    return check_outputs(p);
 }
 
 static int build_layers(struct sy_program *p)
@@ -342,11 +365,8 @@ void sy_cuda_program_destroy(struct sy_program *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_steps; i++) {
-        if (p->steps[i].plan)
-            p->ops->plan_drop(p->math, p->steps[i].plan);
-        sy_cuda_host_op_destroy(p->steps[i].host_op);
-    }
+    for (int i = 0; i < p->n_steps; i++)
+        drop_step(p, &p->steps[i]);
     if (p->fault)
         p->ops->host_drop(p->math, p->fault);
     free(p->steps);

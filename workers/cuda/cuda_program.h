@@ -20,6 +20,7 @@
 
 #include "loader/engine.h"
 #include "workers/cuda/device_math_train.h"
+#include "workers/recurrent_node.h"
 
 #define SY_CUDA_STEP_ARGS   6
 #define SY_CUDA_MATMUL_RANK 3 /* of the loops around one strided product */
@@ -65,10 +66,16 @@ enum sy_cuda_cell_value {
 };
 
 struct sy_cuda_cells {
-    int64_t steps, batch, input, hidden, gates, directions;
+    struct sy_recurrent_node of;
     int direction;
-    bool is_reverse, resets_late;
     int values[SY_CUDA_CELL_VALUES]; /* -1: none */
+};
+
+/* A step by formula. */
+struct sy_cuda_each {
+    struct sy_math_each of;
+    int values[SY_EACH_ARRAYS]; /* -1: none */
+    bool copies_first;
 };
 
 struct sy_cuda_step;
@@ -81,6 +88,7 @@ struct sy_cuda_step {
     int args[SY_CUDA_STEP_ARGS];     /* values; -1: none */
     struct sy_cuda_host_op *host_op; /* host_ops.h; owned */
     int layer;                       /* of host_op */
+    struct sy_cuda_each *each;       /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
     union {
@@ -250,6 +258,8 @@ enum sy_cuda_layout sy_cuda_layout_conv(const struct sy_graph *graph, const stru
 int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *node, int input,
                          void *to);
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
+/* The layer by formula (cuda_op_each.c). */
+int sy_cuda_each_build(struct sy_program *p);
 /* The layout of parameter `input`, narrowness included. */
 uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],

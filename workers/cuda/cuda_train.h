@@ -119,6 +119,10 @@ struct sy_cutr_step {
         struct sy_math_reduce reduce;
         struct sy_math_choice choice;
         struct {
+            const struct sy_math_each *each; /* of the trainer's */
+            bool copies_first;
+        };
+        struct {
             int64_t n; /* elements; of a copy bytes */
             uint64_t first;
             float number;
@@ -159,6 +163,8 @@ struct sy_trainer {
     struct sy_cutr_param *params;
     struct sy_cutr_state *states;
     int *train_steps, *evaluate_steps;
+    int n_eaches;
+    struct sy_math_each **eaches;         /* owned */
     int labels, logits, loss_value, norm; /* values */
     int loss_step;                        /* what is in front of it is forward */
     int64_t n_outputs, n_positions; /* classes or values of one position; positions of the batch */
@@ -265,7 +271,8 @@ struct sy_cutr_operator {
     int (*forward)(struct sy_trainer *t, int node);
     int (*backward)(struct sy_trainer *t, int node, int gradient); /* of its first output */
 };
-const struct sy_cutr_operator *sy_cutr_operator_of(enum sy_op op); /* NULL: cannot be trained */
+/* NULL: what it reads cannot be trained. */
+const struct sy_cutr_operator *sy_cutr_operator_of(enum sy_op op);
 bool sy_cutr_is_activation(enum sy_op op);
 /* y = alpha a b + beta y, y += bias; args: a, b, bias or -1, y. Types, y's stride and alignment are filled in. */
 int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
@@ -283,7 +290,11 @@ SY_CUTR_OPERATOR(pool);
 SY_CUTR_OPERATOR(matmul);
 SY_CUTR_OPERATOR(curve);
 SY_CUTR_OPERATOR(pair);
-SY_CUTR_OPERATOR(compare); /* no gradient */
+SY_CUTR_OPERATOR(each);
+SY_CUTR_OPERATOR(pad);
+int sy_cutr_compare_forward(struct sy_trainer *t, int n);
+/* What does not change with its input, or only in steps: gradients end there. */
+int sy_cutr_no_backward(struct sy_trainer *t, int n, int gradient);
 SY_CUTR_OPERATOR(where);
 SY_CUTR_OPERATOR(cast);
 SY_CUTR_OPERATOR(dropout);

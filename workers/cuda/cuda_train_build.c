@@ -131,16 +131,25 @@ static void choose_trained(struct sy_trainer *t)
                 t->tensors[g->nodes[n].inputs[i]].needs_gradient = true;
 }
 
+/* What the operator's own steps do not take, of another type perhaps, and what nothing behind trains through, goes by formula. */
+static int forward(struct sy_trainer *t, const struct sy_cutr_operator *op, int n, bool needs)
+{
+    int n_steps = t->n_steps;
+    int status = op ? op->forward(t, n) : SY_EUNSUPPORTED;
+    if (status != SY_EUNSUPPORTED || needs)
+        return status;
+    t->n_steps = n_steps;
+    return sy_cutr_each_forward(t, n);
+}
+
 static int build_node(struct sy_trainer *t, int n)
 {
     const struct sy_node *node = &t->graph->nodes[n];
     const struct sy_cutr_operator *op = sy_cutr_operator_of(node->op);
-    bool needs = false;
-    if (!op)
-        return sy_cutr_refuse(node, "the operator is not trained here");
+    bool needs = false, stops = op && op->backward == sy_cutr_no_backward;
     for (int i = 0; i < node->n_inputs; i++) {
         int tensor = node->inputs[i];
-        needs |= sy_cutr_needs(t, tensor);
+        needs |= !stops && sy_cutr_needs(t, tensor);
         if (tensor >= 0 && t->tensors[tensor].value < 0 && !t->graph->tensors[tensor].data)
             return sy_cutr_refuse(node, "it reads an output that training does not compute");
     }
@@ -148,7 +157,9 @@ static int build_node(struct sy_trainer *t, int n)
         if (node->outputs[i] >= 0)
             t->tensors[node->outputs[i]].needs_gradient =
                 needs && t->graph->tensors[node->outputs[i]].dtype == SY_DTYPE_F32;
-    return op->forward(t, n);
+    if (!op && needs)
+        return sy_cutr_refuse(node, "the operator has no backward here");
+    return forward(t, op, n, needs);
 }
 
 static int build_backward(struct sy_trainer *t, int n_nodes)

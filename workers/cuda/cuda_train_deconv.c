@@ -1,83 +1,36 @@
-/* ConvTranspose: the gradient of a convolution's input, which makes its own gradients a convolution and that one's weights'.
- *
- * In terms of that convolution x is what comes out and y what goes in, so [in, out / groups, window...] are its weights as they are. Where
- * equal padding on both sides does not lead from y to x, it is done without padding on all that the windows reach, of which y is a part. */
+/* ConvTranspose (deconv_node.h), forward and backward. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_train.h"
-
-static int64_t ints_at(const struct sy_node *node, const char *name, int at, int64_t otherwise)
-{
-    const struct sy_attr *a = sy_node_attr(node, name);
-    return a && a->kind == SY_ATTR_INTS && at < a->n ? a->ints[at] : otherwise;
-}
+#include "workers/cuda/deconv_node.h"
 
 static int bias_of(const struct sy_node *node)
 {
     return node->n_inputs > 2 ? node->inputs[2] : -1;
 }
 
-/* One spatial dimension is the second of two. Whether equal padding does. */
-static int read_dimension(const struct sy_node *node, int i, int k, const int64_t *x,
-                          const int64_t *weights, const int64_t *y, struct sy_math_conv *c,
-                          bool *is_symmetric)
-{
-    c->in[k] = y[2 + i];
-    c->out[k] = x[2 + i];
-    c->kernel[k] = weights[2 + i];
-    c->strides[k] = ints_at(node, "strides", i, 1);
-    c->dilations[k] = ints_at(node, "dilations", i, 1);
-    c->pads[k] = ints_at(node, "pads", i, 0);
-    if (c->kernel[k] < 1 || c->strides[k] < 1 || c->dilations[k] < 1 || c->pads[k] < 0)
-        return sy_cutr_refuse(node, "a window of no size, or negative pads");
-    int64_t room = c->in[k] + 2 * c->pads[k] - (c->kernel[k] - 1) * c->dilations[k] - 1;
-    *is_symmetric &= room >= 0 && room / c->strides[k] + 1 == c->out[k];
-    return SY_OK;
-}
-
-/* All that the windows reach. */
-static void without_pads(struct sy_math_conv *c, struct sy_cutr_node *record)
-{
-    record->padded = true;
-    for (int k = 0; k < SY_MATH_SPATIAL; k++) {
-        record->pad_left[k] = c->pads[k];
-        c->in[k] = (c->out[k] - 1) * c->strides[k] + (c->kernel[k] - 1) * c->dilations[k] + 1;
-        c->pads[k] = 0;
-    }
-}
-
 static int describe(struct sy_trainer *t, const struct sy_node *node, struct sy_cutr_node *record)
 {
     int64_t x[SY_MAX_RANK], y[SY_MAX_RANK], weights[SY_MAX_RANK];
-    struct sy_math_conv *c = &record->conv;
-    bool is_symmetric = true;
+    struct sy_deconv_node d;
     int rank = sy_cutr_dims(t, node->inputs[0], x);
     SY_TRY(rank);
-    if (rank < 3 || rank > 5 || t->graph->tensors[node->inputs[1]].shape.rank != rank)
-        return sy_cutr_refuse(node, "only 1 to 3 spatial dimensions");
+    if (t->graph->tensors[node->inputs[1]].shape.rank != rank)
+        return sy_cutr_refuse(node, "weights of another rank");
     SY_TRY(sy_cutr_dims(t, node->inputs[1], weights));
     SY_TRY(sy_cutr_dims(t, node->outputs[0], y));
-    *c = (struct sy_math_conv){.type = sy_cutr_product_type(t),
-                               .spatial = SY_MAX(rank - 2, 2),
-                               .batch = x[0],
-                               .in_channels = y[1],
-                               .out_channels = x[1],
-                               .groups = sy_node_int(node, "group", 1),
-                               .in = {1, 1, 1},
-                               .out = {1, 1, 1},
-                               .kernel = {1, 1, 1},
-                               .strides = {1, 1, 1},
-                               .dilations = {1, 1, 1}};
-    if (c->groups < 1 || weights[0] != x[1] || weights[1] * c->groups != y[1] || x[1] % c->groups)
-        return sy_cutr_refuse(node, "weights, channels and groups do not fit together");
+    const char *why = sy_deconv_node_read(node, rank, x, weights, y, &d);
+    if (why)
+        return sy_cutr_refuse(node, why);
     if (bias_of(node) >= 0 && sy_cutr_elements(t, bias_of(node)) != y[1])
         return sy_cutr_refuse(node, "a bias that does not fit the channels");
-    for (int i = 0; i < rank - 2; i++)
-        SY_TRY(read_dimension(node, i, rank == 3 ? 1 : i, x, weights, y, c, &is_symmetric));
-    if (!is_symmetric)
-        without_pads(c, record);
+    record->conv = d.conv;
+    record->conv.direction = SY_MATH_FORWARD;
+    record->conv.type = sy_cutr_product_type(t);
+    record->padded = d.padded;
+    memcpy(record->pad_left, d.pad_left, sizeof d.pad_left);
     return SY_OK;
 }
 
@@ -102,16 +55,11 @@ static int move_common(struct sy_trainer *t, unsigned when, const struct sy_node
     int64_t *y_strides = to_full ? move.from_strides : move.to_strides,
             *full_strides = to_full ? move.to_strides : move.from_strides,
             *offset = to_full ? &move.to_offset : &move.from_offset;
-    memcpy(move.dims, a.dims, sizeof move.dims);
     sy_cutr_strides(&a, y_strides);
     sy_cutr_strides(&b, full_strides);
-    for (int i = 2; i < a.rank; i++) {
-        int64_t left = record->pad_left[a.rank == 3 ? 1 : i - 2];
-        move.dims[i] = SY_MIN(a.dims[i], b.dims[i] - left);
-        *offset += left * full_strides[i];
-        if (move.dims[i] < 1)
-            return sy_cutr_refuse(node, "pads that leave nothing");
-    }
+    if (!sy_deconv_common(a.rank, a.dims, b.dims, full_strides, record->pad_left, move.dims,
+                          offset))
+        return sy_cutr_refuse(node, "pads that leave nothing");
     SY_TRY(sy_cutr_fill(t, when, node->name, to_full ? full : y, 0));
     return sy_cutr_move(t, when, node->name, &move, to_full ? y : full, to_full ? full : y);
 }

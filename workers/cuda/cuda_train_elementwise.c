@@ -173,14 +173,6 @@ int sy_cutr_compare_forward(struct sy_trainer *t, int n)
     return two_forward(t, &t->graph->nodes[n], run_compare);
 }
 
-int sy_cutr_compare_backward(struct sy_trainer *t, int n, int gradient)
-{
-    (void)t;
-    (void)n;
-    (void)gradient;
-    return SY_OK;
-}
-
 /* One input's gradient at each element of the result, then summed over where it was repeated. */
 static int pair_side(struct sy_trainer *t, const struct sy_node *node, int which, int dy)
 {

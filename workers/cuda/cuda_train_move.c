@@ -44,21 +44,17 @@ static int describe_slice(const struct sy_node *node, int rank, const int64_t *s
     return SY_OK;
 }
 
-/* The input lies inside the output. */
+/* The input lies inside the output (cuda_train_each.c has the others). */
 static int describe_pad(const struct sy_node *node, int rank, const int64_t *from,
                         const int64_t *from_strides, struct sy_math_move *m)
 {
-    const struct sy_attr *pads = ints_of(node, "pads", 2 * rank),
-                         *mode = sy_node_attr(node, "mode");
-    if (!pads || (mode && mode->s && strcmp(mode->s, "constant") != 0))
-        return sy_cutr_refuse(node, "pads that are not known, or another mode than 'constant'");
+    const struct sy_attr *pads = ints_of(node, "pads", 2 * rank);
+    if (!pads)
+        return sy_cutr_refuse(node, "pads that are not known");
     memcpy(m->from_strides, from_strides, (size_t)rank * sizeof *from_strides);
     memcpy(m->dims, from, (size_t)rank * sizeof *from);
-    for (int i = 0; i < rank; i++) {
-        if (pads->ints[i] < 0 || pads->ints[rank + i] < 0)
-            return sy_cutr_refuse(node, "negative pads");
+    for (int i = 0; i < rank; i++)
         m->to_offset += pads->ints[i] * m->to_strides[i];
-    }
     return SY_OK;
 }
 
@@ -171,8 +167,6 @@ int sy_cutr_move_forward(struct sy_trainer *t, int n)
         if (node->outputs[o] < 0)
             continue;
         SY_TRY(sy_cutr_result_typed(t, node->outputs[o], false, type, &y));
-        if (node->op == SY_OP_PAD && t->values[y].dtype != SY_DTYPE_F32)
-            return sy_cutr_refuse(node, "of a type other than float32");
         if (node->op == SY_OP_PAD)
             SY_TRY(sy_cutr_fill(t, SY_CUTR_FORWARD, node->name, y,
                                 sy_node_float(node, "value", 0.0f)));

@@ -15,8 +15,7 @@ enum { GATES, STATES, CELLS }; /* of sy_cutr_node's saved; CELLS: LSTM's c, GRU'
 
 struct recurrence {
     const struct sy_node *node;
-    int64_t steps, batch, input, hidden, gates, directions;
-    bool is_reverse, resets_late;
+    struct sy_recurrent_node of;
     int direction;
     int r, bias, lengths; /* values: R and B of this direction; -1 */
     int saved[3];
@@ -45,18 +44,7 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
     const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
         return sy_cutr_refuse(node, why);
-    *c = (struct recurrence){.node = node,
-                             .steps = of.steps,
-                             .batch = of.batch,
-                             .input = of.input,
-                             .hidden = of.hidden,
-                             .directions = of.directions,
-                             .gates = of.gates,
-                             .resets_late = of.resets_late,
-                             .is_reverse = of.is_reverse,
-                             .r = -1,
-                             .bias = -1,
-                             .lengths = -1};
+    *c = (struct recurrence){.node = node, .of = of, .r = -1, .bias = -1, .lengths = -1};
     return SY_OK;
 }
 
@@ -76,29 +64,29 @@ static int part(struct sy_trainer *t, int value, int64_t first, int64_t rows, in
 static int state_at(struct sy_trainer *t, const struct recurrence *c, int value, int64_t at,
                     int *out)
 {
-    return part(t, value, at * c->batch * c->hidden, c->batch, c->hidden, out);
+    return part(t, value, at * c->of.batch * c->of.hidden, c->of.batch, c->of.hidden, out);
 }
 
 static int gates_at(struct sy_trainer *t, const struct recurrence *c, int value, int64_t time,
                     int *out)
 {
-    int64_t width = c->gates * c->hidden;
-    return part(t, value, time * c->batch * width, c->batch, width, out);
+    int64_t width = c->of.gates * c->of.hidden;
+    return part(t, value, time * c->of.batch * width, c->of.batch, width, out);
 }
 
 static int64_t before(const struct recurrence *c, int64_t time)
 {
-    return c->is_reverse ? time + 1 : time;
+    return c->of.is_reverse ? time + 1 : time;
 }
 
 static int64_t behind(const struct recurrence *c, int64_t time)
 {
-    return c->is_reverse ? time : time + 1;
+    return c->of.is_reverse ? time : time + 1;
 }
 
 static int64_t time_of(const struct recurrence *c, int64_t step)
 {
-    return c->is_reverse ? c->steps - 1 - step : step;
+    return c->of.is_reverse ? c->of.steps - 1 - step : step;
 }
 
 static int new_value(struct sy_trainer *t, int64_t rows, int64_t columns, int *out)
@@ -148,10 +136,10 @@ static int add_cell(struct sy_trainer *t, const struct recurrence *c, enum sy_ce
     step->n_results = is_back ? SY_CELL_ROLES - SY_CELL_G : SY_CELL_Y + 1 - SY_CELL_G;
     step->cell = (struct sy_math_cell){.op = c->node->op,
                                        .part = which,
-                                       .resets_late = c->resets_late,
+                                       .resets_late = c->of.resets_late,
                                        .time = time,
-                                       .batch = c->batch,
-                                       .hidden = c->hidden};
+                                       .batch = c->of.batch,
+                                       .hidden = c->of.hidden};
     return SY_OK;
 }
 
@@ -174,28 +162,28 @@ static int read_time(struct sy_trainer *t, const struct recurrence *c, int64_t t
 static int forward_time(struct sy_trainer *t, const struct recurrence *c, int64_t time, int y)
 {
     int roles[SY_CELL_ROLES], r;
-    bool is_early = c->node->op == SY_OP_GRU && !c->resets_late;
-    int64_t n = c->hidden, first = is_early ? 2 : c->gates;
-    struct sy_math_matmul m = {.m = c->batch, .n = first * n, .k = n, .b_transposed = true};
+    bool is_early = c->node->op == SY_OP_GRU && !c->of.resets_late;
+    int64_t n = c->of.hidden, first = is_early ? 2 : c->of.gates;
+    struct sy_math_matmul m = {.m = c->of.batch, .n = first * n, .k = n, .b_transposed = true};
     SY_TRY(read_time(t, c, time, roles));
     roles[SY_CELL_BIAS] = c->bias;
-    SY_TRY(new_value(t, c->batch, first * n, &roles[SY_CELL_REC]));
+    SY_TRY(new_value(t, c->of.batch, first * n, &roles[SY_CELL_REC]));
     SY_TRY(part(t, c->r, 0, first * n, n, &r));
     SY_TRY(product(t, SY_CUTR_FORWARD, c, m, roles[SY_CELL_H], r, roles[SY_CELL_REC]));
     int state;
     SY_TRY(state_at(t, c, c->saved[STATES], behind(c, time), &state));
     if (!is_early) {
         roles[SY_CELL_H_NEW] = state;
-        SY_TRY(state_at(t, c, y, time * c->directions + c->direction, &roles[SY_CELL_Y]));
+        SY_TRY(state_at(t, c, y, time * c->of.directions + c->direction, &roles[SY_CELL_Y]));
         return add_cell(t, c, SY_CELL_PART_GATES, time, roles);
     }
     SY_TRY(add_cell(t, c, SY_CELL_PART_GATES, time, roles));
     m.n = n;
-    SY_TRY(new_value(t, c->batch, n, &roles[SY_CELL_REC]));
+    SY_TRY(new_value(t, c->of.batch, n, &roles[SY_CELL_REC]));
     SY_TRY(part(t, c->r, 2 * n * n, n, n, &r));
     SY_TRY(product(t, SY_CUTR_FORWARD, c, m, roles[SY_CELL_EXTRA], r, roles[SY_CELL_REC]));
     roles[SY_CELL_H_NEW] = state;
-    SY_TRY(state_at(t, c, y, time * c->directions + c->direction, &roles[SY_CELL_Y]));
+    SY_TRY(state_at(t, c, y, time * c->of.directions + c->direction, &roles[SY_CELL_Y]));
     return add_cell(t, c, SY_CELL_PART_END, time, roles);
 }
 
@@ -203,11 +191,11 @@ static int take_direction(struct sy_trainer *t, int n, int direction, unsigned w
                           struct recurrence *c)
 {
     const struct sy_node *node = c->node;
-    int64_t width = c->gates * c->hidden;
+    int64_t width = c->of.gates * c->of.hidden;
     c->direction = direction;
-    c->is_reverse |= direction == 1;
+    c->of.is_reverse |= direction == 1;
     SY_TRY(sy_cutr_operand(t, when, node->inputs[2], SY_CUTR_PLAIN, &c->r));
-    SY_TRY(part(t, c->r, direction * width * c->hidden, width, c->hidden, &c->r));
+    SY_TRY(part(t, c->r, direction * width * c->of.hidden, width, c->of.hidden, &c->r));
     if (input_of(node, 3) >= 0) {
         SY_TRY(sy_cutr_operand(t, when, node->inputs[3], SY_CUTR_PLAIN, &c->bias));
         SY_TRY(part(t, c->bias, direction * 2 * width, 2, width, &c->bias));
@@ -221,13 +209,13 @@ static int take_direction(struct sy_trainer *t, int n, int direction, unsigned w
 static int make_room(struct sy_trainer *t, int n, const struct recurrence *c, int direction)
 {
     int *saved = t->nodes[n].saved[direction];
-    int64_t rows = c->steps * c->batch, more = rows + c->batch;
-    SY_TRY(new_value(t, rows, c->gates * c->hidden, &saved[GATES]));
-    SY_TRY(new_value(t, more, c->hidden, &saved[STATES]));
+    int64_t rows = c->of.steps * c->of.batch, more = rows + c->of.batch;
+    SY_TRY(new_value(t, rows, c->of.gates * c->of.hidden, &saved[GATES]));
+    SY_TRY(new_value(t, more, c->of.hidden, &saved[STATES]));
     saved[CELLS] = -1;
     return c->node->op == SY_OP_RNN
                ? SY_OK
-               : new_value(t, c->node->op == SY_OP_LSTM ? more : rows, c->hidden, &saved[CELLS]);
+               : new_value(t, c->node->op == SY_OP_LSTM ? more : rows, c->of.hidden, &saved[CELLS]);
 }
 
 static int begin_states(struct sy_trainer *t, const struct recurrence *c)
@@ -237,7 +225,8 @@ static int begin_states(struct sy_trainer *t, const struct recurrence *c)
         from = input_of(c->node, 5 + i);
         if (from >= 0)
             SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, from, SY_CUTR_PLAIN, &from));
-        SY_TRY(state_at(t, c, c->saved[i ? CELLS : STATES], c->is_reverse ? c->steps : 0, &to));
+        SY_TRY(
+            state_at(t, c, c->saved[i ? CELLS : STATES], c->of.is_reverse ? c->of.steps : 0, &to));
         SY_TRY(start(t, SY_CUTR_FORWARD, c, from, to));
     }
     return SY_OK;
@@ -249,7 +238,7 @@ static int leave_state(struct sy_trainer *t, const struct recurrence *c, int sav
     int from, to;
     if (result < 0)
         return SY_OK;
-    SY_TRY(state_at(t, c, saved, c->is_reverse ? 0 : c->steps, &from));
+    SY_TRY(state_at(t, c, saved, c->of.is_reverse ? 0 : c->of.steps, &from));
     SY_TRY(state_at(t, c, result, c->direction, &to));
     return copy(t, SY_CUTR_FORWARD, c, from, to);
 }
@@ -257,14 +246,14 @@ static int leave_state(struct sy_trainer *t, const struct recurrence *c, int sav
 static int forward_direction(struct sy_trainer *t, const struct recurrence *c, int x,
                              const int *results)
 {
-    int64_t rows = c->steps * c->batch, width = c->gates * c->hidden;
+    int64_t rows = c->of.steps * c->of.batch, width = c->of.gates * c->of.hidden;
     int w;
-    struct sy_math_matmul m = {.m = rows, .n = width, .k = c->input, .b_transposed = true};
+    struct sy_math_matmul m = {.m = rows, .n = width, .k = c->of.input, .b_transposed = true};
     SY_TRY(begin_states(t, c));
     SY_TRY(sy_cutr_operand(t, SY_CUTR_FORWARD, c->node->inputs[1], SY_CUTR_PLAIN, &w));
-    SY_TRY(part(t, w, c->direction * width * c->input, width, c->input, &w));
+    SY_TRY(part(t, w, c->direction * width * c->of.input, width, c->of.input, &w));
     SY_TRY(product(t, SY_CUTR_FORWARD, c, m, x, w, c->saved[GATES]));
-    for (int64_t s = 0; s < c->steps; s++)
+    for (int64_t s = 0; s < c->of.steps; s++)
         SY_TRY(forward_time(t, c, time_of(c, s), results[0]));
     SY_TRY(leave_state(t, c, c->saved[STATES], results[1]));
     return leave_state(t, c, c->saved[CELLS], results[2]);
@@ -284,7 +273,7 @@ int sy_cutr_recurrent_forward(struct sy_trainer *t, int n)
     for (int i = 0; i < 3; i++)
         if (output_of(node, i) >= 0)
             SY_TRY(sy_cutr_result(t, node->outputs[i], false, &results[i]));
-    for (int d = 0; d < all.directions; d++) {
+    for (int d = 0; d < all.of.directions; d++) {
         c = all;
         SY_TRY(make_room(t, n, &c, d));
         SY_TRY(take_direction(t, n, d, SY_CUTR_FORWARD, &c));
@@ -308,10 +297,10 @@ static int backward_time(struct sy_trainer *t, const struct recurrence *c, const
                          int64_t time)
 {
     int roles[SY_CELL_ROLES], r, dg_h;
-    int64_t n = c->hidden;
-    struct sy_math_matmul m = {.m = c->batch, .n = n, .k = c->gates * n, .beta = 1};
+    int64_t n = c->of.hidden;
+    struct sy_math_matmul m = {.m = c->of.batch, .n = n, .k = c->of.gates * n, .beta = 1};
     SY_TRY(read_time(t, c, time, roles));
-    SY_TRY(state_at(t, c, b->dy, time * c->directions + c->direction, &roles[SY_CELL_DY]));
+    SY_TRY(state_at(t, c, b->dy, time * c->of.directions + c->direction, &roles[SY_CELL_DY]));
     roles[SY_CELL_DH] = b->dh;
     roles[SY_CELL_DC] = b->dc;
     SY_TRY(gates_at(t, c, b->dg, time, &roles[SY_CELL_DG]));
@@ -321,7 +310,7 @@ static int backward_time(struct sy_trainer *t, const struct recurrence *c, const
     SY_TRY(state_at(t, c, b->third, time, &roles[SY_CELL_THIRD]));
     SY_TRY(add_cell(t, c, SY_CELL_PART_BACK, time, roles));
     if (b->third >= 0) {
-        struct sy_math_matmul early = {.m = c->batch, .n = n, .k = n};
+        struct sy_math_matmul early = {.m = c->of.batch, .n = n, .k = n};
         SY_TRY(part(t, c->r, 2 * n * n, n, n, &r));
         SY_TRY(product(t, SY_CUTR_TRAIN, c, early, roles[SY_CELL_THIRD], r, b->d));
         roles[SY_CELL_D] = b->d;
@@ -334,22 +323,23 @@ static int backward_time(struct sy_trainer *t, const struct recurrence *c, const
 static int over_times(struct sy_trainer *t, const struct recurrence *c, int a, int64_t m, int b,
                       int64_t n, int y)
 {
-    struct sy_math_matmul p = {.m = m, .n = n, .k = c->steps * c->batch, .a_transposed = true};
+    struct sy_math_matmul p = {
+        .m = m, .n = n, .k = c->of.steps * c->of.batch, .a_transposed = true};
     return product(t, SY_CUTR_TRAIN, c, p, a, b, y);
 }
 
 static int sum_over_times(struct sy_trainer *t, const struct recurrence *c, int from,
                           int64_t columns, int to)
 {
-    int64_t dims[2] = {c->steps * c->batch, columns};
+    int64_t dims[2] = {c->of.steps * c->of.batch, columns};
     return sy_cutr_sum(t, SY_CUTR_TRAIN, c->node->name, 2, dims, (bool[]){true, false}, from, to);
 }
 
 static int recurrent_weights(struct sy_trainer *t, const struct recurrence *c, const struct back *b)
 {
-    int64_t n = c->hidden, width = c->gates * n, rows = c->steps * c->batch;
+    int64_t n = c->of.hidden, width = c->of.gates * n, rows = c->of.steps * c->of.batch;
     int h, dr, third;
-    SY_TRY(part(t, c->saved[STATES], c->is_reverse ? c->batch * n : 0, rows, n, &h));
+    SY_TRY(part(t, c->saved[STATES], c->of.is_reverse ? c->of.batch * n : 0, rows, n, &h));
     SY_TRY(part(t, b->dr, c->direction * width * n, width, n, &dr));
     SY_TRY(over_times(t, c, b->dg_h, width, h, n, dr));
     if (b->third < 0)
@@ -360,7 +350,7 @@ static int recurrent_weights(struct sy_trainer *t, const struct recurrence *c, c
 
 static int biases(struct sy_trainer *t, const struct recurrence *c, const struct back *b)
 {
-    int64_t width = c->gates * c->hidden, first = c->direction * 2 * width;
+    int64_t width = c->of.gates * c->of.hidden, first = c->direction * 2 * width;
     int row;
     SY_TRY(part(t, b->db, first, 1, width, &row));
     SY_TRY(sum_over_times(t, c, b->dg, width, row));
@@ -368,54 +358,56 @@ static int biases(struct sy_trainer *t, const struct recurrence *c, const struct
     SY_TRY(sum_over_times(t, c, b->dg_h, width, row));
     if (b->third < 0)
         return SY_OK;
-    SY_TRY(part(t, b->db, first + width + 2 * c->hidden, 1, c->hidden, &row));
-    return sum_over_times(t, c, b->third, c->hidden, row);
+    SY_TRY(part(t, b->db, first + width + 2 * c->of.hidden, 1, c->of.hidden, &row));
+    return sum_over_times(t, c, b->third, c->of.hidden, row);
 }
 
 /* The first direction makes the input's gradient, the second adds. */
 static int inputs(struct sy_trainer *t, const struct recurrence *c, const struct back *b)
 {
-    int64_t width = c->gates * c->hidden;
+    int64_t width = c->of.gates * c->of.hidden;
     int w;
-    struct sy_math_matmul m = {
-        .m = c->steps * c->batch, .n = c->input, .k = width, .beta = c->direction ? 1.0f : 0.0f};
+    struct sy_math_matmul m = {.m = c->of.steps * c->of.batch,
+                               .n = c->of.input,
+                               .k = width,
+                               .beta = c->direction ? 1.0f : 0.0f};
     SY_TRY(sy_cutr_operand(t, SY_CUTR_TRAIN, c->node->inputs[1], SY_CUTR_PLAIN, &w));
-    SY_TRY(part(t, w, c->direction * width * c->input, width, c->input, &w));
+    SY_TRY(part(t, w, c->direction * width * c->of.input, width, c->of.input, &w));
     return product(t, SY_CUTR_TRAIN, c, m, b->dg, w, b->dx);
 }
 
 static int room_for_back(struct sy_trainer *t, const struct recurrence *c, struct back *b)
 {
-    int64_t rows = c->steps * c->batch, width = c->gates * c->hidden;
+    int64_t rows = c->of.steps * c->of.batch, width = c->of.gates * c->of.hidden;
     bool is_gru = c->node->op == SY_OP_GRU;
     b->dc = b->third = b->d = -1;
-    SY_TRY(new_value(t, c->batch, c->hidden, &b->dh));
+    SY_TRY(new_value(t, c->of.batch, c->of.hidden, &b->dh));
     if (c->node->op == SY_OP_LSTM)
-        SY_TRY(new_value(t, c->batch, c->hidden, &b->dc));
+        SY_TRY(new_value(t, c->of.batch, c->of.hidden, &b->dc));
     SY_TRY(new_value(t, rows, width, &b->dg));
     b->dg_h = b->dg;
     if (is_gru)
         SY_TRY(new_value(t, rows, width, &b->dg_h));
-    if (!is_gru || c->resets_late)
+    if (!is_gru || c->of.resets_late)
         return SY_OK;
-    SY_TRY(new_value(t, rows, c->hidden, &b->third));
-    return new_value(t, c->batch, c->hidden, &b->d);
+    SY_TRY(new_value(t, rows, c->of.hidden, &b->third));
+    return new_value(t, c->of.batch, c->of.hidden, &b->d);
 }
 
 static int backward_direction(struct sy_trainer *t, const struct recurrence *c, struct back *b,
                               int x, const int *states, const int *d_states)
 {
-    int64_t width = c->gates * c->hidden;
+    int64_t width = c->of.gates * c->of.hidden;
     int to;
     SY_TRY(room_for_back(t, c, b));
     SY_TRY(start(t, SY_CUTR_TRAIN, c, states[0], b->dh));
     if (b->dc >= 0)
         SY_TRY(start(t, SY_CUTR_TRAIN, c, states[1], b->dc));
-    for (int64_t s = c->steps - 1; s >= 0; s--)
+    for (int64_t s = c->of.steps - 1; s >= 0; s--)
         SY_TRY(backward_time(t, c, b, time_of(c, s)));
     if (b->dw >= 0) {
-        SY_TRY(part(t, b->dw, c->direction * width * c->input, width, c->input, &to));
-        SY_TRY(over_times(t, c, b->dg, width, x, c->input, to));
+        SY_TRY(part(t, b->dw, c->direction * width * c->of.input, width, c->of.input, &to));
+        SY_TRY(over_times(t, c, b->dg, width, x, c->of.input, to));
     }
     if (b->dr >= 0)
         SY_TRY(recurrent_weights(t, c, b));
@@ -455,7 +447,7 @@ int sy_cutr_recurrent_backward(struct sy_trainer *t, int n, int gradient)
         SY_TRY(begin_gradient(t, input_of(node, i), whole[i]));
     for (int i = 0; i < 2; i++)
         SY_TRY(begin_gradient(t, input_of(node, 5 + i), &d_states[i]));
-    for (int d = 0; d < all.directions; d++) {
+    for (int d = 0; d < all.of.directions; d++) {
         c = all;
         SY_TRY(take_direction(t, n, d, SY_CUTR_TRAIN, &c));
         SY_TRY(backward_direction(t, &c, &b, t->nodes[n].source, results + 1, d_states));

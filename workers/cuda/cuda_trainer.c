@@ -41,8 +41,11 @@ static void destroy(struct sy_trainer *t)
         t->ops->host_drop(t->math, t->host);
     for (int s = 0; s < t->n_states; s++)
         free(t->states[s].name);
-    void *arrays[] = {t->tensors, t->nodes,  t->values,      t->buffers,        t->steps,
-                      t->params,  t->states, t->train_steps, t->evaluate_steps, t->host_inputs};
+    for (int e = 0; e < t->n_eaches; e++)
+        free(t->eaches[e]);
+    void *arrays[] = {t->tensors,     t->nodes,          t->values,     t->buffers,
+                      t->steps,       t->params,         t->states,     t->eaches,
+                      t->train_steps, t->evaluate_steps, t->host_inputs};
     for (size_t i = 0; i < SY_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(t);
@@ -190,8 +193,14 @@ static int check_fault(struct sy_trainer *t)
     if (fault->step == 0)
         return SY_OK;
     const struct sy_node *node = &t->graph->nodes[fault->step - 1];
-    int64_t extent = sy_cutr_gather_extent(t, node);
     fault->step = 0;
+    if (node->op != SY_OP_GATHER)
+        return sy_error_set(SY_EARG,
+                            "node '%s' (%s): %lld, an index, a length or a size, is not in its "
+                            "bounds",
+                            node->name ? node->name : "", sy_op_name(node->op),
+                            (long long)fault->index);
+    int64_t extent = sy_cutr_gather_extent(t, node);
     return sy_error_set(SY_EARG, "node '%s' (Gather): index %lld, the table has rows 0 to %lld",
                         node->name ? node->name : "", (long long)fault->index,
                         (long long)extent - 1);

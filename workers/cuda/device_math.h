@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "loader/graph.h"
+#include "workers/cuda/each.h"
 
 struct sy_device;
 struct sy_stream;
@@ -293,6 +294,9 @@ struct sy_math_ops {
                       const void *skip, const void *scale, const void *bias, void *out, void *sum);
     int (*reduce)(struct sy_math *math, const struct sy_math_reduce *reduce, const void *x,
                   void *y);
+    /* at: inputs and results where `each` has them, NULL where there is none. */
+    int (*each)(struct sy_math *math, const struct sy_math_each *each, void *const *at,
+                struct sy_math_fault *fault);
     int (*copy)(struct sy_math *math, const void *from, void *to,
                 uint64_t bytes); /* on the device */
     int (*to_device)(struct sy_math *math, const void *host, void *to, uint64_t bytes);

@@ -62,6 +62,16 @@ static inline unsigned sy_blocks(int64_t n)
 #ifdef __CUDACC__
 #define SY_SHARED(type, name, dims) __shared__ type name dims
 
+/* Once in each file, whose kernels are then loaded when the device is opened (math_warm.c). */
+#define SY_KERNEL_FILE(name)                   \
+    __global__ static void file_mark()         \
+    {                                          \
+    }                                          \
+    const void *sy_kernel_file_##name(void)    \
+    {                                          \
+        return (const void *)file_mark;        \
+    }
+
 /* Of SY_KERNEL_THREADS threads a block; CUDA's error number. */
 template <typename... P, typename... A>
 static inline int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stream, A... arguments)
@@ -69,6 +79,8 @@ static inline int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stre
     kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(arguments...);
     return (int)cudaGetLastError();
 }
+#else
+#define SY_KERNEL_FILE(name)
 #endif
 
 #define SY_EACH(i, n)                                                         \

@@ -39,6 +39,8 @@ int sy_kernel_ops_layer_norm(struct sy_math *math, const struct sy_math_layer_no
                              void *out, void *sum);
 int sy_kernel_ops_reduce(struct sy_math *math, const struct sy_math_reduce *r, const void *x,
                          void *y);
+int sy_kernel_ops_each(struct sy_math *math, const struct sy_math_each *each, void *const *at,
+                       struct sy_math_fault *fault);
 int sy_kernel_ops_columns(struct sy_math *math, const struct sy_math_columns *c, const void *a,
                           const void *x, const void *moments, void *out, void *scratch);
 int sy_kernel_ops_norm_gradient(struct sy_math *math, const struct sy_math_columns *c,
@@ -54,13 +56,14 @@ int sy_kernel_ops_update(struct sy_math *math, const struct sy_math_update *u, v
 extern const struct sy_math_train_ops sy_kernel_train_ops;
 
 /* For the table. */
-#define SY_KERNEL_OPS                                                                       \
-    .pool = sy_kernel_ops_pool, .where = sy_kernel_ops_where, .equal = sy_kernel_ops_equal, \
-    .move = sy_kernel_ops_move, .fill = sy_kernel_ops_fill, .gather = sy_kernel_ops_gather, \
-    .cast = sy_kernel_ops_cast, .softmax = sy_kernel_ops_softmax,                           \
-    .layer_norm = sy_kernel_ops_layer_norm, .reduce = sy_kernel_ops_reduce,                 \
-    .columns = sy_kernel_ops_columns, .norm_gradient = sy_kernel_ops_norm_gradient,         \
-    .pool_gradient = sy_kernel_ops_pool_gradient, .loss = sy_kernel_ops_loss,               \
-    .update = sy_kernel_ops_update, .chain = sy_math_chain_run, .train = &sy_kernel_train_ops
+#define SY_KERNEL_OPS                                                                           \
+    .pool = sy_kernel_ops_pool, .where = sy_kernel_ops_where, .equal = sy_kernel_ops_equal,     \
+    .move = sy_kernel_ops_move, .fill = sy_kernel_ops_fill, .gather = sy_kernel_ops_gather,     \
+    .cast = sy_kernel_ops_cast, .softmax = sy_kernel_ops_softmax,                               \
+    .layer_norm = sy_kernel_ops_layer_norm, .reduce = sy_kernel_ops_reduce,                     \
+    .each = sy_kernel_ops_each, .columns = sy_kernel_ops_columns,                               \
+    .norm_gradient = sy_kernel_ops_norm_gradient, .pool_gradient = sy_kernel_ops_pool_gradient, \
+    .loss = sy_kernel_ops_loss, .update = sy_kernel_ops_update, .chain = sy_math_chain_run,     \
+    .train = &sy_kernel_train_ops
 
 #endif

@@ -7,9 +7,27 @@
 
 struct CUstream_st;
 
+/* X(name): kernels_NAME.cu. */
+#define SY_KERNEL_FILE_TABLE(X) \
+    X(cells)                    \
+    X(chains)                   \
+    X(each)                     \
+    X(each_index)               \
+    X(each_lines)               \
+    X(each_windows)             \
+    X(elements)                 \
+    X(rows)                     \
+    X(train)                    \
+    X(train_ops)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* One kernel of the file, by which CUDA's runtime finds the others. */
+#define X(name) const void *sy_kernel_file_##name(void);
+SY_KERNEL_FILE_TABLE(X)
+#undef X
 
 int sy_kernel_chain(struct CUstream_st *stream, const struct sy_math_chain *chain,
                     const void *const *in, void *out);

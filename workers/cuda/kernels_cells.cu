@@ -3,6 +3,8 @@
 #include "workers/cuda/kernel_common.cuh"
 #include "workers/cuda/kernels_train_ops.h"
 
+SY_KERNEL_FILE(cells)
+
 __global__ static void cell_kernel(const __grid_constant__ sy_math_cell c,
                                    const __grid_constant__ sy_pointers<SY_CELL_ROLES> pointers,
                                    int64_t n)

@@ -1,6 +1,8 @@
 /* Elementwise chains. */
 #include "workers/cuda/kernel_common.cuh"
 
+SY_KERNEL_FILE(chains)
+
 /* ---- chains ------------------------------------------------------------------------------------------ */
 
 using chain_inputs = sy_pointers<SY_MATH_CHAIN_IN>;

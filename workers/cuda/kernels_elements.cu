@@ -1,6 +1,8 @@
 /* Choices, casts, moves, gather. */
 #include "workers/cuda/kernel_common.cuh"
 
+SY_KERNEL_FILE(elements)
+
 /* ---- choices ----------------------------------------------------------------------------------------- */
 
 template <typename I, typename T>

@@ -1,6 +1,8 @@
 /* Windows (pools, convolutions that cuDNN lacks) and rows (softmax, layer norm, reductions). */
 #include "workers/cuda/kernel_common.cuh"
 
+SY_KERNEL_FILE(rows)
+
 /* ---- windows ----------------------------------------------------------------------------------------- */
 
 struct pool_at {
@@ -50,7 +52,7 @@ __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const
                                            (start[1] + b * p.dilations[1]) * p.in_strides[3] +
                                            (start[2] + c * p.dilations[2]) * p.in_strides[4]]);
                     sum += v;
-                    largest = v > largest ? v : largest;
+                    largest = v > largest || v != v ? v : largest; /* a NaN stays */
                 }
         y[to] = sy_store<T>::of(p.max ? largest : sum / (float)(p.count_padding ? all : inside));
     }

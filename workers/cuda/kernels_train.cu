@@ -1,6 +1,8 @@
 /* Training: gradients of convolutions and pools, sums over columns, losses, optimizers. No atomics: equal bits each time. */
 #include "workers/cuda/kernel_common.cuh"
 
+SY_KERNEL_FILE(train)
+
 /* ---- convolutions, where cuDNN has nothing ------------------------------------------------------------ */
 
 /* One element of dx a thread. */
@@ -246,7 +248,7 @@ __device__ static bool is_first_largest(const sy_math_pool &p, const T *x, const
                                  w.start[2] + c * p.dilations[2]};
                 float v = sy_wide(
                     x[at[0] * p.in_strides[2] + at[1] * p.in_strides[3] + at[2] * p.in_strides[4]]);
-                if (best[0] < 0 || v > largest) {
+                if (best[0] < 0 || v > largest || (v != v && largest == largest)) {
                     largest = v;
                     best[0] = at[0];
                     best[1] = at[1];

@@ -3,6 +3,8 @@
 #include "workers/cuda/kernels_train_ops.h"
 #include "workers/train_philox.h"
 
+SY_KERNEL_FILE(train_ops)
+
 /* ---- elements ----------------------------------------------------------------------------------------- */
 
 __global__ static void curve_kernel(const __grid_constant__ sy_math_curve c, const float *x,

@@ -195,20 +195,39 @@ static int keep_choice(struct sy_math *math, const struct sy_math_plan *p, bool 
     return sy_math_choose(math, p->key, BATCH_WORD, &choice);
 }
 
-/* The fastest while tuning; the first, which is cuBLASLt's own choice, else, or if there is no memory to try. What fails on trial is not
- * chosen. */
-static int choose(struct sy_math *math, struct sy_math_plan *p,
-                  const cublasLtMatmulHeuristicResult_t *results, int n)
+/* The fastest while tuning, of what works; else the first, which is cuBLASLt's own choice, or what was chosen. */
+static int measure(struct trial *t, const cublasLtMatmulHeuristicResult_t *results, int n)
+{
+    struct sy_math_plan *p = t->plan;
+    int best = -1, status = SY_OK;
+    for (int i = 0; i < n; i++) {
+        float ms;
+        p->lt_algo = results[i].algo;
+        status = sy_math_time(t->math, run_trial, t, &ms);
+        if (status == SY_OK && (best < 0 || ms < p->best_ms)) {
+            best = i;
+            p->best_ms = ms;
+        }
+    }
+    if (best < 0)
+        return status;
+    p->lt_algo = results[best].algo;
+    return SY_OK;
+}
+
+/* On trial memory, if there is any: n results to choose from while tuning; else the plan's first run, if none like it has run yet. */
+static int try_out(struct sy_math *math, struct sy_math_plan *p,
+                   const cublasLtMatmulHeuristicResult_t *results, int n)
 {
     const struct sy_math_matmul *m = &p->matmul;
     uint64_t a = span_bytes(m->m, m->k, m->count, m->a_stride),
              b = span_bytes(m->k, m->n, m->count, m->b_stride),
              y = span_bytes(m->m, m->n, m->count, m->y_stride), bias = span_bytes(1, m->n, 1, 0);
+    int64_t words[sizeof p->lt_algo / sizeof(int64_t) + 2] = {(int64_t)m->type, (int64_t)m->y_type};
     unsigned char *memory;
-    int best = -1, status = SY_OK;
-    p->lt_algo = results[0].algo;
     p->best_ms = -1;
-    if (!math->tune)
+    memcpy(words + 2, &p->lt_algo, sizeof p->lt_algo);
+    if (!math->tune && !sy_math_is_cold(math, words, SY_ARRAY_LEN(words)))
         return SY_OK;
     if (!sy_math_trial_take(math, a + b + y + bias + SY_MATH_SCRATCH_BYTES, &memory))
         return SY_OK;
@@ -219,20 +238,9 @@ static int choose(struct sy_math *math, struct sy_math_plan *p,
                       .y = memory + a + b,
                       .bias = memory + a + b + y,
                       .scratch = memory + a + b + y + bias};
-    for (int i = 0; i < n; i++) {
-        float ms;
-        p->lt_algo = results[i].algo;
-        status = sy_math_time(math, run_trial, &t, &ms);
-        if (status == SY_OK && (best < 0 || ms < p->best_ms)) {
-            best = i;
-            p->best_ms = ms;
-        }
-    }
+    int status = math->tune ? measure(&t, results, n) : sy_math_warm(math, run_trial, &t);
     sy_math_trial_drop(math, memory);
-    if (best < 0)
-        return status;
-    p->lt_algo = results[best].algo;
-    return SY_OK;
+    return status;
 }
 
 static int prepare(struct sy_math *math, struct sy_math_plan *p)
@@ -248,7 +256,7 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
         return SY_OK;
     SY_TRY(make_product(math, p));
     if (!math->tune && take_chosen(math, p))
-        return SY_OK;
+        return try_out(math, p, NULL, 0);
     SY_TRY(set_epilogue(math, p, true));
     SY_TRY(ask(math, p, results, &n));
     bool fused = n > 0;
@@ -261,7 +269,8 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
                             "cuBLASLt has no algorithm for [%lld, %lld] by [%lld, %lld]",
                             (long long)p->matmul.m, (long long)p->matmul.k, (long long)p->matmul.k,
                             (long long)p->matmul.n);
-    SY_TRY(choose(math, p, results, n));
+    p->lt_algo = results[0].algo;
+    SY_TRY(try_out(math, p, results, n));
     return math->tune ? keep_choice(math, p, fused) : SY_OK;
 }
 

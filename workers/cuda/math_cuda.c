@@ -136,10 +136,11 @@ bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **ou
     *out = NULL;
     if (cudaMalloc(&memory, bytes) != cudaSuccess) {
         (void)cudaGetLastError();
-        sy_log_info("cuda",
-                    "event=no_trial bytes=%llu why=\"no memory beside the pool to time "
-                    "algorithms\"",
-                    (unsigned long long)bytes);
+        if (math->tune)
+            sy_log_info("cuda",
+                        "event=no_trial bytes=%llu why=\"no memory beside the pool to time "
+                        "algorithms\"",
+                        (unsigned long long)bytes);
         return false;
     }
     if (cudaMemsetAsync(memory, 0, bytes, math->stream) != cudaSuccess) {
@@ -186,6 +187,7 @@ static void close_math(struct sy_math *math)
         free(p);
     }
     sy_choices_destroy(math->choices);
+    sy_choices_destroy(math->warm);
     if (math->cudnn)
         cudnnDestroy(math->cudnn);
     if (math->lt)
@@ -211,6 +213,7 @@ static int open_choices(struct sy_math *math)
     snprintf(label, sizeof label, "%.100s sm_%d%d cudnn %zu cublaslt %zu %s", properties.name,
              properties.major, properties.minor, cudnnGetVersion(), cublasLtGetVersion(),
              math->tf32 ? "tf32" : "f32");
+    SY_TRY(sy_choices_create("warm", &math->warm));
     return sy_choices_create(label, &math->choices);
 }
 
@@ -224,6 +227,7 @@ static int open_parts(struct sy_math *math)
     SY_CUDNN(math, cudnnCreate(&math->cudnn));
     SY_CUDNN(math, cudnnSetStream(math->cudnn, math->stream));
     SY_LT(math, cublasLtCreate(&math->lt));
+    sy_math_load_kernels();
     return SY_OK;
 }
 

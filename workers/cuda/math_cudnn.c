@@ -317,35 +317,66 @@ static uint64_t floats(int64_t n)
     return SY_ALIGN_UP((uint64_t)n * sizeof(float), 256u);
 }
 
-static int prepare(struct sy_math *math, struct sy_math_plan *p)
+/* Where there is none, nothing can be tried. */
+static void take_memory(struct sy_math_trial *t)
 {
-    const struct sy_math_conv *c = &p->conv;
+    const struct sy_math_conv *c = &t->plan->conv;
     int64_t in = c->in[0] * c->in[1] * c->in[2], out = c->out[0] * c->out[1] * c->out[2];
     uint64_t x = floats(c->batch * c->in_channels * in),
              y = floats(c->batch * c->out_channels * out),
              w = floats(c->out_channels * c->in_channels / c->groups * c->kernel[0] * c->kernel[1] *
                         c->kernel[2]),
              bias = floats(c->out_channels);
+    if (!sy_math_trial_take(t->math, x + w + bias + 2 * y + sy_math_conv_scratch(c), &t->x))
+        return;
+    t->w = t->x + x;
+    t->bias = t->w + w;
+    t->y = t->bias + bias;
+    t->residual = t->y + y;
+    t->scratch = t->residual + y;
+}
+
+/* The plan's first run, if none like it has run yet; what does not work is our own kernel's. By what chooses a kernel: sizes of a batch and
+ * of a picture are not among it, so that a new batch size costs nothing. */
+static int try_out(struct sy_math_trial *t)
+{
+    struct sy_math_plan *p = t->plan;
+    const struct sy_math_conv *c = &p->conv;
+    const int64_t words[] = {(int64_t)p->way,       p->algo,          (int64_t)p->math_type,
+                             (int64_t)c->direction, (int64_t)c->type, c->groups > 1,
+                             c->in_channels,        c->out_channels,  c->kernel[0],
+                             c->kernel[1],          c->kernel[2],     c->strides[0],
+                             c->strides[1],         c->strides[2]};
+    if (p->way == SY_WAY_DIRECT || !sy_math_is_cold(t->math, words, SY_ARRAY_LEN(words)))
+        return SY_OK;
+    take_memory(t);
+    int status = t->x ? sy_math_warm(t->math, run_trial, t) : SY_OK;
+    if (status == SY_OK || status == SY_EDEVICE)
+        return status;
+    p->way = SY_WAY_DIRECT;
+    return SY_OK;
+}
+
+static int prepare(struct sy_math *math, struct sy_math_plan *p)
+{
+    const struct sy_math_conv *c = &p->conv;
     struct sy_math_trial t = {.math = math, .plan = p};
     bool described = fits_int(c) && make_descriptions(math, p) == SY_OK; /* else by other ways */
     SY_TRY(sy_cuda_device_failed(math->device));
     if (is_product(c))
         SY_TRY(make_gemm(math, p));
-    if (!math->tune && take_chosen(math, p, described))
-        return SY_OK;
-    if (math->tune &&
-        sy_math_trial_take(math, x + w + bias + 2 * y + sy_math_conv_scratch(c), &t.x)) {
-        t.w = t.x + x;
-        t.bias = t.w + w;
-        t.y = t.bias + bias;
-        t.residual = t.y + y;
-        t.scratch = t.residual + y;
-    }
-    int status = choose(&t, described && sy_math_cudnn_find(&t));
+    if (math->tune)
+        take_memory(&t);
+    int status = SY_OK;
+    if (math->tune || !take_chosen(math, p, described))
+        status = choose(&t, described && sy_math_cudnn_find(&t));
+    if (status == SY_OK && !math->tune)
+        status = try_out(&t);
     sy_math_trial_drop(math, t.x);
     sy_log_debug("cuda", "event=conv_plan in=%lld out=%lld area=%lld way=%d algo=%d us=%.1f",
-                 (long long)c->in_channels, (long long)c->out_channels, (long long)out, (int)p->way,
-                 p->algo, (double)p->best_ms * 1e3);
+                 (long long)c->in_channels, (long long)c->out_channels,
+                 (long long)(c->out[0] * c->out[1] * c->out[2]), (int)p->way, p->algo,
+                 (double)p->best_ms * 1e3);
     SY_TRY(status);
     struct sy_choice choice = {
         .way = (int32_t)p->way, .algo = p->algo, .math_type = (int32_t)p->math_type};

@@ -25,6 +25,7 @@ struct sy_math {
     bool tf32;                  /* SY_CUDA_TF32=1 */
     struct sy_math_plan *plans; /* one per description, as long as it is open */
     struct sy_choices *choices;
+    struct sy_choices *warm; /* a set: what has run, by what chooses a kernel */
     bool tune;
     cudaEvent_t marks[SY_MATH_MARKS];
     bool marked[SY_MATH_MARKS]; /* once, at least */
@@ -92,6 +93,14 @@ bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **ou
 void sy_math_trial_drop(struct sy_math *math, unsigned char *memory);
 /* What one run(arg) takes on the device, which is idle before; a first run is not counted. */
 int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *out_ms);
+
+/* ---- math_warm.c ---- */
+/* All kernels of our own onto the device, as far as the driver can. */
+void sy_math_load_kernels(void);
+/* Whether nothing of these words was asked for before: what they choose has not run yet. */
+bool sy_math_is_cold(struct sy_math *math, const int64_t *words, size_t n);
+/* Runs a plan once, so that its library's kernels are there; waits. A failure is logged; EDEVICE if the device has failed. */
+int sy_math_warm(struct sy_math *math, int (*run)(void *arg), void *arg);
 
 /* ---- math_cudnn.c ---- */
 int sy_math_conv_plan(struct sy_math *math, const struct sy_math_conv *conv,

@@ -170,20 +170,14 @@ static int check_gemm(const struct sy_call *call)
 
 /* ---- Einsum --------------------------------------------------------------------------------------- */
 
-enum { MAX_LABELS = 24, DOTS = 256 };
+enum { DOTS = 256 };
 
-/* Labels: letters, and DOTS + i for the i-th dimension of an ellipsis from its end. The result's come first. */
-struct formula {
-    int n, n_out, labels[MAX_LABELS];
-    int64_t sizes[MAX_LABELS], strides[SY_KERNEL_INPUTS][MAX_LABELS];
-};
-
-static int label_index(struct formula *f, int label)
+static int label_index(struct sy_einsum *f, int label)
 {
     for (int i = 0; i < f->n; i++)
         if (f->labels[i] == label)
             return i;
-    if (f->n == MAX_LABELS)
+    if (f->n == SY_EINSUM_LABELS)
         return -1;
     f->labels[f->n] = label;
     f->sizes[f->n] = 1;
@@ -234,7 +228,7 @@ static int result_labels(const struct sy_call *call, const char *equation, int *
     return n;
 }
 
-static bool add_operand(struct formula *f, const struct sy_array *a, const int *labels, int n,
+static bool add_operand(struct sy_einsum *f, const struct sy_array *a, const int *labels, int n,
                         int64_t *strides)
 {
     int64_t own[SY_MAX_RANK];
@@ -251,7 +245,7 @@ static bool add_operand(struct formula *f, const struct sy_array *a, const int *
     return true;
 }
 
-static bool read_formula(const struct sy_call *call, struct formula *f)
+bool sy_einsum_read(const struct sy_call *call, struct sy_einsum *f)
 {
     const struct sy_attr *attr = sy_node_attr(call->node, "equation");
     int labels[SY_MAX_RANK + 1];
@@ -277,10 +271,10 @@ static bool read_formula(const struct sy_call *call, struct formula *f)
 
 static int run_einsum(const struct sy_call *call)
 {
-    struct formula f;
+    struct sy_einsum f;
     int64_t inner = 1;
     bool floats = sy_is_float(call->out[0].dtype);
-    if (!read_formula(call, &f))
+    if (!sy_einsum_read(call, &f))
         return sy_kernel_fail(call, "its equation does not fit");
     for (int i = f.n_out; i < f.n; i++)
         inner *= f.sizes[i];
@@ -316,11 +310,11 @@ static int run_einsum(const struct sy_call *call)
 
 static int check_einsum(const struct sy_call *call)
 {
-    struct formula f;
+    struct sy_einsum f;
     for (int k = 0; k < call->n_in; k++)
         if (!sy_call_in(call, k))
             return sy_kernel_refuse(call, "an operand that is left out");
-    return read_formula(call, &f) ? SY_OK : sy_kernel_refuse(call, "this equation");
+    return sy_einsum_read(call, &f) ? SY_OK : sy_kernel_refuse(call, "this equation");
 }
 
 /* ---- Det ------------------------------------------------------------------------------------------ */

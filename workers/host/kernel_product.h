@@ -16,4 +16,13 @@ bool sy_product_fits(const struct sy_array *a, const struct sy_array *b, const s
 int sy_product_run(const struct sy_array *a, const struct sy_array *b, const struct sy_array *y,
                    sy_product_cell *cell, void *context);
 
+/* An Einsum's labels, the result's first: letters, and numbers above 256 for what an ellipsis stands for; sizes, and operands' strides. */
+#define SY_EINSUM_LABELS 24
+struct sy_einsum {
+    int n, n_out, labels[SY_EINSUM_LABELS];
+    int64_t sizes[SY_EINSUM_LABELS], strides[SY_KERNEL_INPUTS][SY_EINSUM_LABELS];
+};
+/* False: the equation does not fit the arrays, whose data is not looked at. */
+bool sy_einsum_read(const struct sy_call *call, struct sy_einsum *f);
+
 #endif

@@ -56,7 +56,7 @@ struct sy_step {
     struct sy_step_arg *args;
     int64_t *numbers; /* what a loop needs: dims, strides, ... */
     float *floats;
-    const struct sy_kernel *kernel; /* of a step that is one (kernel.c), and its node */
+    const struct sy_kernel *kernel; /* of a step that is one (kernel_step.c), and its node */
     const struct sy_node *node;
     const char *name;
     void *state; /* of a step that has more, and what frees it */

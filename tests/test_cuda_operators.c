@@ -1,0 +1,152 @@
+/* Which of the host engine's operators the CUDA engine and trainer have: of themselves, by formula, or not at all. What is missing is
+ * written down here, so that nothing gets lost unseen; and is refused by name, or computed by the host engine where that is allowed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+#include "tests/on_cpu/beside_host.h"
+#include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/cuda_program.h"
+#include "workers/cuda/cuda_train.h"
+#include "workers/cuda/host_ops.h"
+
+static uint64_t seed;
+
+static bool is_in(enum sy_op op, const enum sy_op *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == op)
+            return true;
+    return false;
+}
+
+/* Control flow; results whose size the run says, and what is read of shapes there; what nobody has asked for yet. */
+static const enum sy_op lacked[] = {
+    SY_OP_IF,          SY_OP_LOOP,        SY_OP_AT_RUN,          SY_OP_NUMBERS,
+    SY_OP_COMPRESS,    SY_OP_NON_ZERO,    SY_OP_UNIQUE,          SY_OP_NON_MAX_SUPPRESSION,
+    SY_OP_RUN_SLICE,   SY_OP_RUN_EXPAND,  SY_OP_RUN_PAD,         SY_OP_RUN_RESHAPE,
+    SY_OP_RUN_SPLIT,   SY_OP_RUN_SQUEEZE, SY_OP_RUN_UNSQUEEZE,   SY_OP_ATTENTION,
+    SY_OP_DET,         SY_OP_DFT,         SY_OP_BLACKMAN_WINDOW, SY_OP_HAMMING_WINDOW,
+    SY_OP_HANN_WINDOW, SY_OP_MAX_UNPOOL,  SY_OP_TF_IDF,          SY_OP_NLL_LOSS,
+    SY_OP_SOFTMAX_LOSS};
+
+static void test_inference(void **state)
+{
+    int own = 0, by_formula = 0;
+    (void)state;
+    for (int i = 0; i < SY_OP_COUNT; i++) {
+        enum sy_op op = (enum sy_op)i;
+        bool has = sy_cuda_op_find(op) != NULL, formula = sy_each_has(op);
+        if (!beside_host_has(op))
+            continue;
+        own += has;
+        by_formula += formula && !has;
+        if (!has && !formula)
+            printf("not on the device: %s\n", sy_op_name(op));
+        if ((!has && !formula) != is_in(op, lacked, SY_ARRAY_LEN(lacked)))
+            fail_msg("%s is %s", sy_op_name(op),
+                     has || formula ? "there, but in the list" : "neither there nor in the list");
+    }
+    printf("%d operators with steps of their own, %d by formula only\n", own, by_formula);
+}
+
+/* What the host trains the device trains; what has no gradient there has none here. */
+static void test_training(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SY_OP_COUNT; i++) {
+        const struct sy_cutr_operator *op = sy_cutr_operator_of((enum sy_op)i);
+        enum beside_training has = !op                                   ? BESIDE_NOT_TRAINED
+                                   : op->backward == sy_cutr_no_backward ? BESIDE_ENDS_GRADIENTS
+                                                                         : BESIDE_TRAINED;
+        if (has != beside_host_trains((enum sy_op)i))
+            fail_msg("%s: %d, the host's trainer has %d", sy_op_name((enum sy_op)i), (int)has,
+                     (int)beside_host_trains((enum sy_op)i));
+    }
+}
+
+/* ---- on the host --------------------------------------------------------------------------------------- */
+
+static struct sy_graph *with_determinant(void)
+{
+    struct sy_graph *g = gb_new("determinant");
+    int x = gb_input(g, DIMS(1, 2, 4, 4)), y = gb_node(g, SY_OP_TANH, INPUTS(x), DIMS(1, 2, 4, 4));
+    y = gb_node(g, SY_OP_DET, INPUTS(y), DIMS(1, 2));
+    gb_output(g, gb_node(g, SY_OP_EXP, INPUTS(y), DIMS(1, 2)));
+    return g;
+}
+
+static struct sy_graph *with_unpooling(void)
+{
+    struct sy_graph *g = gb_new("unpooling");
+    static const int64_t places[8] = {5, 7, 13, 14, 16, 18, 24, 31};
+    int x = gb_input(g, DIMS(1, 2, 2, 2));
+    gb_fixed(g, x);
+    int at = gb_constant_of(g, SY_DTYPE_I64, DIMS(1, 2, 2, 2), places);
+    int y = gb_node(g, SY_OP_MAX_UNPOOL, INPUTS(x, at), DIMS(1, 2, 4, 4));
+    gb_fixed(g, y);
+    gb_ints(g, "kernel_shape", DIMS(2, 2));
+    gb_ints(g, "strides", DIMS(2, 2));
+    gb_output(g, y);
+    return g;
+}
+
+static void refused(struct sy_graph *g, const char *operator)
+{
+    struct engine_rig rig;
+    rig_engine = beside_cuda;
+    assert_int_equal(rig_open(&rig, g, true), SY_EUNSUPPORTED);
+    assert_non_null(strstr(sy_error_text(), operator));
+    rig_close(&rig);
+}
+
+static void test_the_host_computes_what_is_lacked(void **state)
+{
+    struct sy_graph *graphs[] = {with_determinant(), with_unpooling()};
+    const char *const names[] = {"Det", "MaxUnpool"};
+    struct engine_case c = {0};
+    (void)state;
+    beside_attach();
+    for (size_t i = 0; i < SY_ARRAY_LEN(graphs); i++) {
+        struct engine_rig rig;
+        struct rig_tensors in, want, got;
+        refused(graphs[i], names[i]);
+        rig_engine = beside_host;
+        assert_int_equal(rig_open(&rig, graphs[i], true), SY_OK);
+        rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
+        rig_fill(&rig, &c, &in, &seed);
+        rig_close(&rig);
+        beside_results(&beside_host, graphs[i], &in, &want);
+        sy_cuda_host_engine_use(&sy_host_engine);
+        sy_cuda_engine.allow_host_ops(true);
+        beside_results(&beside_cuda, graphs[i], &in, &got);
+        assert_true(beside_distance(&want, &got) < 1e-5);
+        sy_cuda_engine.allow_host_ops(false);
+        sy_cuda_host_engine_use(NULL);
+        rig_drop(&in);
+        rig_drop(&want);
+        rig_drop(&got);
+        sy_graph_free(graphs[i]);
+    }
+    sy_cuda_engine.detach();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inference),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_the_host_computes_what_is_lacked),
+    };
+    seed = rig_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

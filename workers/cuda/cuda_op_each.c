@@ -1,0 +1,72 @@
+/* What no other step computes: operators by their formula for each element (each.h), row-major, of the tensors' own types. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/status.h"
+#include "workers/cuda/cuda_program.h"
+
+static int run_each(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    const struct sy_cuda_each *each = step->each;
+    void *at[SY_EACH_ARRAYS];
+    for (int i = 0; i < SY_EACH_ARRAYS; i++)
+        at[i] = sy_cuda_pointer(p, each->values[i]);
+    if (each->copies_first)
+        SY_TRY(p->ops->copy(p->math, at[0], at[SY_EACH_IN],
+                            p->values[each->values[SY_EACH_IN]].bytes));
+    struct sy_math_each of = each->of;
+    of.step = step - p->steps + 1;
+    return p->ops->each(p->math, &of, at, p->fault);
+}
+
+static void describe(const struct sy_program *p, int value, struct sy_each_array *out)
+{
+    const struct sy_cuda_value *v = &p->values[value];
+    out->dtype = v->dtype;
+    out->rank = v->rank;
+    memcpy(out->dims, v->dims, sizeof out->dims);
+}
+
+static int take_values(struct sy_program *p, struct sy_cuda_each *each)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0) {
+            SY_TRY(sy_cuda_input_plain(p, i, &each->values[i]));
+            describe(p, each->values[i], &each->of.at[i]);
+        }
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0) {
+            int *value = &each->values[SY_EACH_IN + i];
+            SY_TRY(sy_cuda_output(p, i, false, value));
+            describe(p, *value, &each->of.at[SY_EACH_IN + i]);
+        }
+    each->of.n_in = node->n_inputs;
+    each->of.n_out = node->n_outputs;
+    return sy_each_describe(node, &each->of, &each->copies_first);
+}
+
+int sy_cuda_each_build(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    struct sy_cuda_step *step;
+    if (node->n_inputs < 1 || node->inputs[0] < 0 || node->n_inputs > SY_EACH_IN ||
+        node->n_outputs > SY_EACH_OUT)
+        return sy_cuda_unsupported(node, "so many inputs and outputs, or a first that is left out");
+    struct sy_cuda_each *each = calloc(1, sizeof *each);
+    if (!each)
+        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
+    memset(each->values, 0xff, sizeof each->values);
+    int status = take_values(p, each);
+    if (status == SY_OK)
+        status = sy_cuda_add_step(p, run_each, NULL, 0, &step);
+    if (status < 0) {
+        free(each);
+        return status;
+    }
+    step->each = each;
+    for (int i = 0; i < SY_EACH_ARRAYS; i++)
+        if (each->values[i] >= 0)
+            sy_cuda_touch(p, each->values[i]);
+    return SY_OK;
+}

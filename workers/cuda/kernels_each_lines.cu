@@ -1,0 +1,333 @@
+/* Lines along an axis, sums over any dimensions, in double or int64. */
+#include "workers/cuda/each_arrays.cuh"
+
+SY_KERNEL_FILE(each_lines)
+
+/* ---- lines: softmax, hardmax, Lp ---------------------------------------------------------------------- */
+
+__device__ static int64_t line_start(const each &c, int64_t k)
+{
+    int64_t inner = c.number(EACH_INNER);
+    return k / inner * inner * c.number(EACH_LENGTH) + k % inner;
+}
+
+struct line {
+    __device__ static void soften(const each &c, int64_t start, int64_t step, int64_t n)
+    {
+        double top = -INFINITY, sum = 0;
+        int64_t best = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double value = c.get(0, start + i * step);
+            best = value > top ? i : best;
+            top = fmax(top, value);
+        }
+        for (int64_t i = 0; i < n; i++)
+            sum += exp(c.get(0, start + i * step) - top);
+        for (int64_t i = 0; i < n; i++) {
+            double value = c.get(0, start + i * step) - top;
+            if (c.e.op == SY_OP_HARDMAX)
+                value = i == best;
+            else
+                value = c.e.op == SY_OP_SOFTMAX ? exp(value) / sum : value - log(sum);
+            c.put(EACH_OUT, start + i * step, value);
+        }
+    }
+    __device__ static void of(const each &c, int64_t k)
+    {
+        int64_t start = line_start(c, k), step = c.number(EACH_INNER), n = c.number(EACH_LENGTH);
+        bool first = c.number(EACH_P) == 1;
+        double norm = 0;
+        if (c.e.op != SY_OP_LP_NORM) {
+            soften(c, start, step, n);
+            return;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double value = c.get(0, start + i * step);
+            norm += first ? fabs(value) : value * value;
+        }
+        norm = first ? norm : sqrt(norm);
+        for (int64_t i = 0; i < n; i++)
+            c.put(EACH_OUT, start + i * step, norm == 0 ? 0 : c.get(0, start + i * step) / norm);
+    }
+};
+
+/* ---- the place of the largest: a block a line ---------------------------------------------------------- */
+
+/* `at` below zero: nothing yet. */
+struct place {
+    double value;
+    int64_t at;
+};
+
+/* A NaN in front stays, others never win. */
+__device__ static bool wins(const place &a, const place &b, bool last)
+{
+    if (a.at < 0 || b.at < 0)
+        return a.at >= 0;
+    if (a.value != a.value || b.value != b.value)
+        return a.value != a.value ? a.at == 0 : b.at != 0;
+    return a.value != b.value ? a.value > b.value : (a.at > b.at) == last;
+}
+
+struct first_place {
+    template <typename V> __device__ static V of(V a, V b)
+    {
+        return wins(b, a, false) ? b : a;
+    }
+};
+
+struct last_place {
+    template <typename V> __device__ static V of(V a, V b)
+    {
+        return wins(b, a, true) ? b : a;
+    }
+};
+
+struct arg {
+    __device__ static void of(const each &c, int64_t k)
+    {
+        int64_t start = line_start(c, k), step = c.number(EACH_INNER), n = c.number(EACH_LENGTH);
+        bool last = c.number(EACH_TAKES_LAST) != 0;
+        double sign = c.e.op == SY_OP_ARG_MAX ? 1 : -1;
+        place best = {0, -1};
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            place here = {sign * c.get(0, start + i * step), i};
+            best = wins(here, best, last) ? here : best;
+        }
+        best = last ? sy_block_fold<last_place>(best) : sy_block_fold<first_place>(best);
+        if (threadIdx.x == 0)
+            c.put_int(EACH_OUT, k, best.at);
+    }
+};
+
+/* ---- sums over any dimensions --------------------------------------------------------------------------- */
+
+__device__ static int64_t kept_or_reduced(const each &c, int64_t i, int count, int dims, int strides)
+{
+    int64_t at = 0;
+    for (int d = 0; d < (int)c.number(count); d++) {
+        at += i % c.number(dims + d) * c.number(strides + d);
+        i /= c.number(dims + d);
+    }
+    return at;
+}
+
+__device__ static double add_float(enum sy_op op, double sum, double x)
+{
+    switch (op) {
+    case SY_OP_REDUCE_MAX:
+        return x > sum || x != x ? x : sum;
+    case SY_OP_REDUCE_MIN:
+        return x < sum || x != x ? x : sum;
+    case SY_OP_REDUCE_PROD:
+        return sum * x;
+    case SY_OP_REDUCE_L1:
+        return sum + fabs(x);
+    case SY_OP_REDUCE_L2:
+    case SY_OP_REDUCE_SUM_SQUARE:
+        return sum + x * x;
+    case SY_OP_REDUCE_LOG_SUM_EXP:
+        return x == -INFINITY ? sum : fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
+    default:
+        return sum + x;
+    }
+}
+
+__device__ static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, bool first)
+{
+    uint64_t a = (uint64_t)sum, b = (uint64_t)x;
+    switch (op) {
+    case SY_OP_REDUCE_MAX:
+        return first || x > sum ? x : sum;
+    case SY_OP_REDUCE_MIN:
+        return first || x < sum ? x : sum;
+    case SY_OP_REDUCE_PROD:
+        return first ? x : (int64_t)(a * b);
+    case SY_OP_REDUCE_L1:
+        return (int64_t)(a + (x < 0 ? 0 - b : b));
+    case SY_OP_REDUCE_SUM_SQUARE:
+        return (int64_t)(a + b * b);
+    default:
+        return (int64_t)(a + b);
+    }
+}
+
+struct fold {
+    __device__ static int64_t at(const each &c, int64_t base, int64_t i)
+    {
+        return base + kept_or_reduced(c, i, EACH_N_REDUCED, EACH_REDUCED, EACH_REDUCED_STRIDES);
+    }
+    __device__ static void floats(const each &c, int64_t k, int64_t base, int64_t n)
+    {
+        enum sy_op op = c.e.op;
+        double sum = op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY
+                     : op == SY_OP_REDUCE_MIN                                ? INFINITY
+                     : op == SY_OP_REDUCE_PROD                               ? 1.0
+                                                                             : 0.0;
+        for (int64_t i = 0; i < n; i++)
+            sum = add_float(op, sum, c.get(0, at(c, base, i)));
+        c.put(EACH_OUT, k,
+              op == SY_OP_REDUCE_MEAN      ? sum / (double)n
+              : op == SY_OP_REDUCE_L2      ? sqrt(sum)
+              : op == SY_OP_REDUCE_LOG_SUM ? log(sum)
+                                           : sum);
+    }
+    /* Every element less the mean, by the deviation. */
+    __device__ static void normalise(const each &c, int64_t base, int64_t n)
+    {
+        double mean = 0, square = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += c.get(0, at(c, base, i)) / (double)n;
+        for (int64_t i = 0; i < n; i++) {
+            double d = c.get(0, at(c, base, i)) - mean;
+            square += d * d / (double)n;
+        }
+        for (int64_t i = 0; i < n; i++)
+            c.put(EACH_OUT, at(c, base, i),
+                  (c.get(0, at(c, base, i)) - mean) / (sqrt(square) + 1e-9));
+    }
+    __device__ static void of(const each &c, int64_t k)
+    {
+        enum sy_op op = c.e.op;
+        int64_t base = kept_or_reduced(c, k, EACH_N_KEPT, EACH_KEPT, EACH_KEPT_STRIDES), sum = 0,
+                n = c.number(EACH_LENGTH);
+        if (op == SY_OP_MEAN_VARIANCE_NORM) {
+            normalise(c, base, n);
+        } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM ||
+                   op == SY_OP_REDUCE_LOG_SUM_EXP) {
+            floats(c, k, base, n);
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                sum = add_integer(op, sum, c.get_int(0, at(c, base, i)), i == 0);
+            c.put_int(EACH_OUT, k, op == SY_OP_REDUCE_MEAN && n ? sum / n : sum);
+        }
+    }
+};
+
+/* ---- normalisations ------------------------------------------------------------------------------------- */
+
+/* Inputs: x, scale, bias, running mean, running variance. A block a channel: its own mean and variance, the running ones moved by them. */
+struct batch {
+    __device__ static int64_t at(const each &c, int64_t channel, int64_t inner, int64_t i)
+    {
+        return (i / inner * c.array(0).dims[1] + channel) * inner + i % inner;
+    }
+    __device__ static void of(const each &c, int64_t channel)
+    {
+        const sy_each_array &x = c.array(0);
+        int64_t inner = c.extent(0, 2, x.rank), n = x.dims[0] * inner;
+        double now[2] = {0, 0};
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
+            now[0] += c.get(0, at(c, channel, inner, i));
+        now[0] = sy_block_fold<sy_add>(now[0]) / (double)n;
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            double d = c.get(0, at(c, channel, inner, i)) - now[0];
+            now[1] += d * d;
+        }
+        now[1] = sy_block_fold<sy_add>(now[1]) / (double)n;
+        double scale = c.get(1, channel) / sqrt(now[1] + c.e.floats[0]), shift = c.get(2, channel);
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            int64_t k = at(c, channel, inner, i);
+            c.put(EACH_OUT, k, (c.get(0, k) - now[0]) * scale + shift);
+        }
+        for (int i = 0; i < 2; i++)
+            if (threadIdx.x == 0 && c.has(EACH_OUT + 1 + i))
+                c.put(EACH_OUT + 1 + i, channel,
+                      c.get(3 + i, channel) * c.e.floats[1] + now[i] * (1 - c.e.floats[1]));
+    }
+};
+
+/* A block a row: by its own mean and deviation, which are the second and third result. */
+struct row_norm {
+    __device__ static void of(const each &c, int64_t row)
+    {
+        int64_t n = c.number(EACH_LENGTH), first = row * n;
+        double mean = 0, square = 0;
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
+            mean += c.get(0, first + i);
+        mean = sy_block_fold<sy_add>(mean) / (double)n;
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            double d = c.get(0, first + i) - mean;
+            square += d * d;
+        }
+        double rate = 1 / sqrt(sy_block_fold<sy_add>(square) / (double)n + c.e.floats[0]);
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            double value = (c.get(0, first + i) - mean) * rate * c.get(1, c.seen(1, first + i));
+            c.put(EACH_OUT, first + i, value + (c.has(2) ? c.get(2, c.seen(2, first + i)) : 0));
+        }
+        if (threadIdx.x == 0 && c.has(EACH_OUT + 1))
+            c.put(EACH_OUT + 1, row, mean);
+        if (threadIdx.x == 0 && c.has(EACH_OUT + 2))
+            c.put(EACH_OUT + 2, row, rate);
+    }
+};
+
+/* LRN: squares of `size` channels around each. */
+struct neighbours {
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0);
+        int64_t size = c.number(EACH_LENGTH), inner = c.extent(0, 2, x.rank);
+        int64_t channel = i / inner % x.dims[1], first = channel - (size - 1) / 2,
+                last = channel + size / 2;
+        double sum = 0;
+        first = first < 0 ? 0 : first;
+        last = last >= x.dims[1] ? x.dims[1] - 1 : last;
+        for (int64_t k = first; k <= last; k++) {
+            double value = c.get(0, i + (k - channel) * inner);
+            sum += value * value;
+        }
+        c.put(EACH_OUT, i,
+              c.get(0, i) / pow(c.e.floats[2] + c.e.floats[0] / (double)size * sum, c.e.floats[1]));
+    }
+};
+
+/* ---- to 8 bits by the tensor's own range: one block ------------------------------------------------------ */
+
+struct dynamic {
+    __device__ static void of(const each &c, int64_t)
+    {
+        float low = 0, high = 0;
+        int64_t n = c.array(0).n;
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            low = fminf(low, (float)c.get(0, i));
+            high = fmaxf(high, (float)c.get(0, i));
+        }
+        low = -sy_block_fold<sy_larger>(-low);
+        high = sy_block_fold<sy_larger>(high);
+        float scale = (high - low) / 255;
+        scale = scale == 0 ? 1 : scale;
+        float zero = nearbyintf(fmaxf(0, fminf(255, -low / scale)));
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            float value = nearbyintf((float)c.get(0, i) / scale) + zero;
+            c.put_int(EACH_OUT, i, (int64_t)(value > 0 ? fminf(value, 255) : 0));
+        }
+        if (threadIdx.x == 0 && c.has(EACH_OUT + 1))
+            c.put(EACH_OUT + 1, 0, (double)scale);
+        if (threadIdx.x == 0 && c.has(EACH_OUT + 2))
+            c.put(EACH_OUT + 2, 0, (double)zero);
+    }
+};
+
+int sy_kernel_each_lines(struct CUstream_st *stream, const struct sy_math_each *e, void *const *at,
+                         struct sy_math_fault *fault)
+{
+    switch (e->kind) {
+    case SY_EACH_LINE:
+        return each_launch<line>(stream, e, at, fault);
+    case SY_EACH_ARG:
+        return each_launch_blocks<arg>(stream, e, at, fault);
+    case SY_EACH_FOLD:
+        return each_launch<fold>(stream, e, at, fault);
+    case SY_EACH_BATCH:
+        return each_launch_blocks<batch>(stream, e, at, fault);
+    case SY_EACH_NORM:
+        return each_launch_blocks<row_norm>(stream, e, at, fault);
+    case SY_EACH_NEIGHBOURS:
+        return each_launch<neighbours>(stream, e, at, fault);
+    case SY_EACH_DYNAMIC:
+        return each_launch_blocks<dynamic>(stream, e, at, fault);
+    default:
+        return -1;
+    }
+}

@@ -1,0 +1,565 @@
+/* Windows, samples between pixels, products: a thread for each element of the result. */
+#include "workers/cuda/each_arrays.cuh"
+
+SY_KERNEL_FILE(each_windows)
+
+/* ---- Resize ------------------------------------------------------------------------------------------- */
+
+__device__ static void cubic_weights(double a, double t, double *w)
+{
+    w[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
+    w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
+    w[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
+    w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
+}
+
+struct resize {
+    struct taps {
+        int count;
+        bool outside;
+        int64_t at[4];
+        double weights[4];
+    };
+    __device__ static double scale_of(const each &c, int d)
+    {
+        int64_t i = c.number(EACH_AXES + d);
+        double scale;
+        if (c.number(EACH_SCALES_GIVEN) && i >= 0) {
+            scale = c.get(2, i);
+            if (floor((double)c.array(0).dims[d] * scale) != (double)c.array(EACH_OUT).dims[d])
+                c.tell(d);
+            return scale;
+        }
+        memcpy(&scale, &c.e.numbers[EACH_SCALES + d], sizeof scale);
+        return scale;
+    }
+    /* Where position `at` of the result's dimension d lies in the input. */
+    __device__ static double source(const each &c, int d, double x, double scale)
+    {
+        int64_t n_in = c.array(0).dims[d], n_out = c.array(EACH_OUT).dims[d];
+        int64_t axis = c.number(EACH_AXES + d), axes = c.number(EACH_N_AXES);
+        bool region = c.number(EACH_HAS_ROI) && axis >= 0;
+        double start = region ? c.get(1, axis) : 0, end = region ? c.get(1, axis + axes) : 1;
+        double last = (double)(n_in - 1);
+        switch (c.number(EACH_PLACE)) {
+        case 1:
+            return n_out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+        case 2:
+            return n_out > 1 ? x * last / (scale * (double)n_in - 1) : 0;
+        case 3:
+            return x / scale;
+        case 4:
+            return (x + 0.5) / scale;
+        case 5:
+            return n_out > 1 ? start * last + x * (end - start) * last / (double)(n_out - 1)
+                             : 0.5 * (start + end) * last;
+        case 6:
+            return (double)n_in / 2 * (1 - (double)n_out / (scale * (double)n_in)) +
+                   (x + 0.5) / scale - 0.5;
+        default:
+            return (x + 0.5) / scale - 0.5;
+        }
+    }
+    __device__ static int64_t nearest(const each &c, double x)
+    {
+        switch (c.number(EACH_ROUNDING)) {
+        case 1:
+            return (int64_t)floor(x + 0.5);
+        case 2:
+            return (int64_t)floor(x);
+        case 3:
+            return (int64_t)ceil(x);
+        default:
+            return (int64_t)ceil(x - 0.5);
+        }
+    }
+    /* The input positions that count, clamped to it, and their weights. */
+    __device__ static void find(const each &c, double x, int64_t n, taps *t)
+    {
+        int count = 1;
+        int64_t first = (int64_t)floor(x);
+        double past = x - (double)first, sum = 0, w[4] = {1, 0, 0, 0};
+        if (c.number(EACH_MODE) == 0) {
+            first = nearest(c, x);
+        } else if (c.number(EACH_MODE) == 1) {
+            count = 2;
+            w[0] = 1 - past;
+            w[1] = past;
+        } else {
+            count = 4;
+            first--;
+            cubic_weights(c.e.floats[0], past, w);
+        }
+        t->count = 0;
+        for (int i = 0; i < count; i++) {
+            bool outside = first + i < 0 || first + i >= n;
+            w[i] = outside && c.number(EACH_EXCLUDES) ? 0 : w[i];
+            sum += w[i];
+        }
+        for (int i = 0; i < count; i++) {
+            double weight = c.number(EACH_EXCLUDES) ? w[i] / sum : w[i];
+            if (weight == 0) /* what weighs nothing is not read: it may be infinite */
+                continue;
+            t->at[t->count] = first + i < 0 ? 0 : first + i >= n ? n - 1 : first + i;
+            t->weights[t->count++] = weight;
+        }
+    }
+    __device__ static taps place(const each &c, int d, int64_t at)
+    {
+        int64_t n_in = c.array(0).dims[d];
+        bool crops = c.number(EACH_PLACE) == 5;
+        double scale = scale_of(c, d);
+        taps t = {1, false, {at}, {1}};
+        if (n_in == c.array(EACH_OUT).dims[d] && scale == 1 && !crops)
+            return t;
+        double from = source(c, d, (double)at, scale);
+        t.outside = crops && (from < 0 || from > (double)(n_in - 1));
+        find(c, from, n_in, &t);
+        return t;
+    }
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        taps t[SY_MAX_RANK];
+        int64_t choices = 1, left = i, last = 0;
+        bool outside = false;
+        double sum = 0, last_weight = 1;
+        for (int d = x.rank - 1; d >= 0; d--) {
+            t[d] = place(c, d, left % y.dims[d]);
+            left /= y.dims[d];
+            choices *= t[d].count;
+            outside = outside || t[d].outside;
+        }
+        for (int64_t k = 0; k < choices; k++) {
+            int64_t from = 0, which = k;
+            double weight = 1;
+            for (int d = x.rank - 1; d >= 0; d--) {
+                int w = (int)(which % t[d].count);
+                which /= t[d].count;
+                from += t[d].at[w] * x.strides[d];
+                weight *= t[d].weights[w];
+            }
+            last = from;
+            last_weight = weight;
+            sum += weight * c.get(0, from);
+        }
+        if (outside)
+            c.put(EACH_OUT, i, c.e.floats[1]);
+        else if (choices == 1 && last_weight == 1) /* as it is, infinite or wide too */
+            c.copy(EACH_OUT, i, 0, last);
+        else
+            c.put(EACH_OUT, i, sum);
+    }
+};
+
+/* ---- products ----------------------------------------------------------------------------------------- */
+
+/* The factor's element for result o and summand s: both walk their labels from the last on. */
+__device__ static int64_t factor_at(const each &c, int factor, int64_t o, int64_t s)
+{
+    int n_out = (int)c.number(EACH_N_RESULT);
+    int64_t at = 0;
+    for (int l = (int)c.number(EACH_N_LABELS) - 1; l >= 0; l--) {
+        int64_t &left = l < n_out ? o : s;
+        at += left % c.number(EACH_SIZES + l) *
+              c.number(EACH_FACTORS + factor * EACH_MAX_LABELS + l);
+        left /= c.number(EACH_SIZES + l);
+    }
+    return at;
+}
+
+__device__ static int64_t summands(const each &c)
+{
+    int64_t n = 1;
+    for (int l = (int)c.number(EACH_N_RESULT); l < (int)c.number(EACH_N_LABELS); l++)
+        n *= c.number(EACH_SIZES + l);
+    return n;
+}
+
+struct product {
+    __device__ static void of(const each &c, int64_t o)
+    {
+        int64_t n = summands(c);
+        double sum = 0;
+        uint64_t whole = 0;
+        bool floats = c.is_float(EACH_OUT);
+        for (int64_t s = 0; s < n; s++) {
+            double one = 1;
+            uint64_t whole_one = 1;
+            for (int k = 0; k < c.e.n_in; k++) {
+                int64_t at = factor_at(c, k, o, s);
+                if (floats)
+                    one *= c.get(k, at);
+                else
+                    whole_one *= (uint64_t)c.get_int(k, at);
+            }
+            sum += one;
+            whole += whole_one;
+        }
+        if (floats)
+            c.put(EACH_OUT, o, c.e.op == SY_OP_MATMUL ? sum * c.e.floats[0] : sum);
+        else
+            c.put_int(EACH_OUT, o, (int64_t)whole);
+    }
+};
+
+/* ---- 8 bits ------------------------------------------------------------------------------------------- */
+
+/* Element k of a scale or zero point that is one number or one for each; 0 where it is left out. */
+__device__ static double parameter(const each &c, int a, int64_t k)
+{
+    return c.has(a) ? c.get(a, c.array(a).n == 1 ? 0 : k) : 0;
+}
+
+__device__ static void put_saturated(const each &c, int64_t i, double value)
+{
+    bool is_signed = c.array(EACH_OUT).dtype == SY_DTYPE_I8;
+    double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
+    value = value < low ? low : value > high ? high : value != value ? 0 : value;
+    c.put_int(EACH_OUT, i, (int64_t)value);
+}
+
+struct quantize {
+    __device__ static void of(const each &c, int64_t i)
+    {
+        int64_t k = i / c.number(EACH_INNER) % c.number(EACH_LENGTH);
+        if (c.e.op == SY_OP_DEQUANTIZE_LINEAR) {
+            c.put(EACH_OUT, i, (c.get(0, i) - parameter(c, 2, k)) * c.get(1, k));
+            return;
+        }
+        double quotient = c.get(0, i) / c.get(1, k);
+        if (c.array(0).dtype == SY_DTYPE_F32) /* halves are those of the quotient as float32 */
+            quotient = (double)(float)quotient;
+        put_saturated(c, i, nearbyint(quotient) + parameter(c, 2, k));
+    }
+};
+
+/* The linear forms have inputs a, scale, zero, b, scale, zero, scale of the result, zero of the result; the others a, b, zero, zero. */
+struct operands {
+    int b, zero_a, zero_b;
+    bool linear;
+};
+
+__device__ static operands operands_of(const each &c)
+{
+    bool linear = c.e.op == SY_OP_QLINEAR_CONV || c.e.op == SY_OP_QLINEAR_MATMUL;
+    operands o = {linear ? 3 : 1, 2, linear ? 5 : 3, linear};
+    return o;
+}
+
+__device__ static void finish(const each &c, const operands &q, int64_t to, int64_t k, int64_t sum)
+{
+    if (!q.linear) {
+        c.put_int(EACH_OUT, to, sum);
+        return;
+    }
+    double scale = c.get(1, 0) * parameter(c, 4, k) / c.get(6, 0);
+    put_saturated(c, to, nearbyint((double)sum * scale) + parameter(c, 7, 0));
+}
+
+/* Where result o is along a label; 0 without one. */
+__device__ static int64_t label_at(const each &c, int64_t o, int64_t label)
+{
+    for (int l = (int)c.number(EACH_N_RESULT) - 1; l > label; l--)
+        o /= c.number(EACH_SIZES + l);
+    return label < 0 ? 0 : o % c.number(EACH_SIZES + label);
+}
+
+struct integer_product {
+    __device__ static void of(const each &c, int64_t o)
+    {
+        operands q = operands_of(c);
+        int64_t n = summands(c), row = label_at(c, o, c.number(EACH_ROW_LABEL)),
+                column = label_at(c, o, c.number(EACH_COLUMN_LABEL)), sum = 0;
+        int64_t zero_a = (int64_t)parameter(c, q.zero_a, row),
+                zero_b = (int64_t)parameter(c, q.zero_b, column);
+        for (int64_t s = 0; s < n; s++)
+            sum += (c.get_int(0, factor_at(c, 0, o, s)) - zero_a) *
+                   (c.get_int(q.b, factor_at(c, 1, o, s)) - zero_b);
+        finish(c, q, o, column, sum);
+    }
+};
+
+/* ---- windows ------------------------------------------------------------------------------------------ */
+
+/* Where position k of the window of the result's element i lies in its channel of the input; -1: in the padding. */
+__device__ static int64_t window_at(const each &c, int64_t i, int64_t k)
+{
+    const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+    int64_t offset = 0, stride = 1;
+    for (int d = x.rank - 3; d >= 0; d--) {
+        int64_t kernel = c.number(EACH_KERNEL + d);
+        int64_t at = i % y.dims[d + 2] * c.number(EACH_STRIDES + d) - c.number(EACH_PADS + d) +
+                     k % kernel * c.number(EACH_DILATIONS + d);
+        i /= y.dims[d + 2];
+        k /= kernel;
+        if (at < 0 || at >= x.dims[d + 2])
+            return -1;
+        offset += at * stride;
+        stride *= x.dims[d + 2];
+    }
+    return offset;
+}
+
+struct integer_conv {
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        operands q = operands_of(c);
+        int64_t inner = c.extent(0, 2, x.rank), outer = c.extent(EACH_OUT, 2, y.rank);
+        int64_t size = c.number(EACH_LENGTH), depth = c.array(q.b).dims[1];
+        int64_t m = i / outer % y.dims[1], image = i / outer / y.dims[1];
+        int64_t first =
+            (image * x.dims[1] + m / (y.dims[1] / c.number(EACH_GROUPS)) * depth) * inner;
+        int64_t zero_x = (int64_t)parameter(c, q.zero_a, 0),
+                zero_w = (int64_t)parameter(c, q.zero_b, m);
+        int64_t sum = q.linear && c.has(8) ? c.get_int(8, m) : 0;
+        for (int64_t k = 0; k < size; k++) {
+            int64_t from = window_at(c, i, k);
+            for (int64_t d = 0; from >= 0 && d < depth; d++)
+                sum += (c.get_int(0, first + d * inner + from) - zero_x) *
+                       (c.get_int(q.b, (m * depth + d) * size + k) - zero_w);
+        }
+        finish(c, q, i, m, sum);
+    }
+};
+
+struct window {
+    /* Positions that count for an average: the window without what lies behind the end padding (ceil_mode). */
+    __device__ static int64_t counted(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        int64_t n = 1;
+        for (int d = x.rank - 3; d >= 0; d--) {
+            int64_t end = x.dims[d + 2] + c.number(EACH_PADS_BEHIND + d), inside = 0;
+            int64_t start =
+                i % y.dims[d + 2] * c.number(EACH_STRIDES + d) - c.number(EACH_PADS + d);
+            for (int64_t k = 0; k < c.number(EACH_KERNEL + d); k++)
+                inside += start + k * c.number(EACH_DILATIONS + d) < end;
+            n *= inside;
+            i /= y.dims[d + 2];
+        }
+        return n;
+    }
+    /* Row-major among the spatial dimensions, or column-major. */
+    __device__ static int64_t turned(const each &c, int64_t offset)
+    {
+        const sy_each_array &x = c.array(0);
+        int64_t at = 0, left = c.extent(0, 2, x.rank);
+        if (!c.number(EACH_TURNS))
+            return offset;
+        for (int d = x.rank - 1; d >= 2; d--) {
+            left /= x.dims[d];
+            at += offset % x.dims[d] * left;
+            offset /= x.dims[d];
+        }
+        return at;
+    }
+    __device__ static void largest(const each &c, int64_t i, int64_t channel, int64_t inner)
+    {
+        int64_t best = -1, first = channel * inner;
+        for (int64_t k = 0; k < c.number(EACH_LENGTH); k++) {
+            int64_t from = window_at(c, i, k);
+            if (from >= 0 && (best < 0 || c.get(0, first + from) > c.get(0, first + best)))
+                best = from;
+        }
+        if (best < 0) {
+            c.tell(i);
+            best = 0;
+        }
+        c.copy(EACH_OUT, i, 0, first + best);
+        if (c.has(EACH_OUT + 1))
+            c.put_int(EACH_OUT + 1, i, first + turned(c, best));
+    }
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        enum sy_op op = c.e.op;
+        int64_t inner = c.extent(0, 2, x.rank), channel = i / c.extent(EACH_OUT, 2, y.rank), n = 0;
+        bool lp = op == SY_OP_LP_POOL || op == SY_OP_GLOBAL_LP_POOL;
+        double p = (double)c.number(EACH_P), sum = 0;
+        if (op == SY_OP_MAX_POOL || op == SY_OP_GLOBAL_MAX_POOL) {
+            largest(c, i, channel, inner);
+            return;
+        }
+        for (int64_t k = 0; k < c.number(EACH_LENGTH); k++) {
+            int64_t from = window_at(c, i, k);
+            if (from < 0)
+                continue;
+            double value = c.get(0, channel * inner + from);
+            sum += lp ? pow(fabs(value), p) : value;
+            n++;
+        }
+        if (!lp && c.number(EACH_COUNTS_PADDING))
+            n = counted(c, i);
+        c.put(EACH_OUT, i, lp ? pow(sum, 1 / p) : n ? sum / (double)n : 0);
+    }
+};
+
+/* ---- GridSample --------------------------------------------------------------------------------------- */
+
+struct sample {
+    /* Folds v back into [low, high]. */
+    __device__ static double reflect(double v, double low, double high)
+    {
+        double span = high - low;
+        if (span <= 0)
+            return low;
+        v = fabs(v - low);
+        double turns = floor(v / span), rest = v - turns * span;
+        return fmod(turns, 2.0) == 0 ? low + rest : high - rest;
+    }
+    /* padding: zeros, border, reflection */
+    __device__ static double fold_back(const each &c, double v, int64_t n)
+    {
+        bool zeros = c.number(EACH_MODE) == 0, aligns = c.number(EACH_ALIGNS) != 0;
+        if (v - v != 0) /* infinite, or none */
+            return zeros ? -10 : 0;
+        if (c.number(EACH_MODE) == 2)
+            v = reflect(v, aligns ? 0 : -0.5, aligns ? (double)(n - 1) : (double)n - 0.5);
+        return zeros ? fmin(fmax(v, -10.0), (double)n + 10)
+                     : fmin(fmax(v, 0.0), (double)(n - 1));
+    }
+    __device__ static double pixel(const each &c, int64_t plane, double row, double column)
+    {
+        int64_t height = c.array(0).dims[2], width = c.array(0).dims[3];
+        row = fold_back(c, row, height);
+        column = fold_back(c, column, width);
+        int64_t r = (int64_t)row, k = (int64_t)column;
+        return row < 0 || column < 0 || r >= height || k >= width
+                   ? 0
+                   : c.get(0, (plane * height + r) * width + k);
+    }
+    __device__ static double between(const each &c, int64_t plane, double row, double column)
+    {
+        double wr[4] = {1}, wc[4] = {1}, sum = 0;
+        int n = (int)c.number(EACH_TAPS);
+        if (n < 4) { /* cubic folds each pixel that it takes instead */
+            row = fold_back(c, row, c.array(0).dims[2]);
+            column = fold_back(c, column, c.array(0).dims[3]);
+        }
+        if (n == 1)
+            return pixel(c, plane, nearbyint(row), nearbyint(column));
+        double r = floor(row), k = floor(column);
+        if (n == 2) {
+            wr[1] = row - r;
+            wc[1] = column - k;
+            wr[0] = 1 - wr[1];
+            wc[0] = 1 - wc[1];
+        } else {
+            cubic_weights(-0.75, row - r, wr);
+            cubic_weights(-0.75, column - k, wc);
+            r--;
+            k--;
+        }
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
+                if (wr[i] != 0 && wc[j] != 0)
+                    sum += wr[i] * wc[j] * pixel(c, plane, r + i, k + j);
+        return sum;
+    }
+    /* From [-1, 1] to pixels. */
+    __device__ static double denormalise(double v, int64_t n, bool aligns)
+    {
+        return aligns ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
+    }
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        int64_t place = i % (y.dims[2] * y.dims[3]), plane = i / (y.dims[2] * y.dims[3]);
+        int64_t from = (plane / y.dims[1] * y.dims[2] * y.dims[3] + place) * 2;
+        bool aligns = c.number(EACH_ALIGNS) != 0;
+        double column = denormalise(c.get(1, from), x.dims[3], aligns),
+               row = denormalise(c.get(1, from + 1), x.dims[2], aligns);
+        c.put(EACH_OUT, i, between(c, plane, row, column));
+    }
+};
+
+/* ---- RoiAlign ----------------------------------------------------------------------------------------- */
+
+struct region {
+    /* Between two pixels; nothing outside by more than one, the edge within one. */
+    struct mark {
+        int64_t low, high;
+        double at_low, at_high;
+    };
+    __device__ static mark mark_at(double v, int64_t n)
+    {
+        mark none = {0, 0, 0, 0};
+        if (!(v >= -1 && v <= (double)n))
+            return none;
+        v = fmin(fmax(v, 0.0), (double)(n - 1));
+        int64_t low = (int64_t)v;
+        double past = v - (double)low;
+        mark m = {low, low + 1 < n ? low + 1 : low, 1 - past, past};
+        return m;
+    }
+    __device__ static int64_t samples(const each &c, double bin, int64_t n)
+    {
+        int64_t ratio = c.number(EACH_TAPS);
+        return ratio > 0 ? ratio : (int64_t)fmin(fmax(ceil(bin), 1.0), (double)n);
+    }
+    __device__ static double mix(const each &c, int64_t base, const mark &y, const mark &x)
+    {
+        int64_t low = base + y.low * c.array(0).dims[3], high = base + y.high * c.array(0).dims[3];
+        if ((y.at_low == 0 && y.at_high == 0) || (x.at_low == 0 && x.at_high == 0))
+            return 0;
+        return y.at_low * (x.at_low * c.get(0, low + x.low) + x.at_high * c.get(0, low + x.high)) +
+               y.at_high * (x.at_low * c.get(0, high + x.low) + x.at_high * c.get(0, high + x.high));
+    }
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        int64_t column = i % y.dims[3], row = i / y.dims[3] % y.dims[2],
+                channel = i / y.dims[3] / y.dims[2] % y.dims[1], which = i / (y.n / y.dims[0]);
+        bool half = c.number(EACH_IS_HALF) != 0;
+        double shift = half ? 0.5 : 0, v[4], sum = 0;
+        for (int k = 0; k < 4; k++)
+            v[k] = c.get(1, which * 4 + k) * c.e.floats[0] - shift;
+        double width = half ? v[2] - v[0] : fmax(v[2] - v[0], 1.0),
+               height = half ? v[3] - v[1] : fmax(v[3] - v[1], 1.0);
+        double bin_height = height / (double)y.dims[2], bin_width = width / (double)y.dims[3];
+        int64_t rows = samples(c, bin_height, x.dims[2]), columns = samples(c, bin_width, x.dims[3]);
+        int64_t image = c.get_int(2, which);
+        if (image < 0 || image >= x.dims[0]) {
+            c.tell(image);
+            image = 0;
+        }
+        int64_t base = (image * x.dims[1] + channel) * x.dims[2] * x.dims[3];
+        for (int64_t r = 0; r < rows; r++) {
+            mark at_row = mark_at(
+                v[1] + ((double)row + ((double)r + 0.5) / (double)rows) * bin_height, x.dims[2]);
+            for (int64_t k = 0; k < columns; k++)
+                sum += mix(c, base, at_row,
+                           mark_at(v[0] + ((double)column + ((double)k + 0.5) / (double)columns) *
+                                              bin_width,
+                                   x.dims[3]));
+        }
+        c.put(EACH_OUT, i, sum / (double)(rows * columns));
+    }
+};
+
+int sy_kernel_each_windows(struct CUstream_st *stream, const struct sy_math_each *e,
+                           void *const *at, struct sy_math_fault *fault)
+{
+    switch (e->kind) {
+    case SY_EACH_RESIZE:
+        return each_launch<resize>(stream, e, at, fault);
+    case SY_EACH_PRODUCT:
+        return each_launch<product>(stream, e, at, fault);
+    case SY_EACH_QUANTIZE:
+        return each_launch<quantize>(stream, e, at, fault);
+    case SY_EACH_INTEGER_PRODUCT:
+        return each_launch<integer_product>(stream, e, at, fault);
+    case SY_EACH_INTEGER_CONV:
+        return each_launch<integer_conv>(stream, e, at, fault);
+    case SY_EACH_WINDOW:
+        return each_launch<window>(stream, e, at, fault);
+    case SY_EACH_SAMPLE:
+        return each_launch<sample>(stream, e, at, fault);
+    case SY_EACH_REGION:
+        return each_launch<region>(stream, e, at, fault);
+    default:
+        return -1;
+    }
+}

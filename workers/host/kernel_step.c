@@ -1,0 +1,139 @@
+/* A kernel as a step of a program. */
+#include "runtime/base/status.h"
+#include "workers/host/kernel.h"
+#include "workers/host/program_internal.h"
+
+static struct sy_array describe(const struct sy_program *p, int value, bool with_data)
+{
+    struct sy_array a = {.dtype = SY_DTYPE_NONE};
+    if (value < 0)
+        return a;
+    const struct sy_value *v = &p->values[value];
+    a = (struct sy_array){.dtype = v->dtype, .rank = v->rank, .n = 1};
+    for (int i = 0; i < v->rank; i++) {
+        a.dims[i] = v->dims[i];
+        a.n *= v->dims[i];
+    }
+    if (with_data)
+        a.data = sy_program_pointer(p, value);
+    return a;
+}
+
+static double activate(const struct sy_node *node, double x)
+{
+    switch (node->activation) {
+    case SY_ACT_RELU:
+        return x < 0 ? 0 : x;
+    case SY_ACT_GELU_ERF:
+        return 0.5 * x * (1 + erf(x * 0.7071067811865476));
+    case SY_ACT_TANH:
+        return tanh(x);
+    case SY_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case SY_ACT_CLIP:
+        return fmin(fmax(x, (double)node->act_alpha), (double)node->act_beta);
+    case SY_ACT_SWISH:
+        return x / (1 + exp(-(double)node->act_alpha * x));
+    case SY_ACT_HARD_SWISH:
+        return x * fmin(fmax(x / 6 + 0.5, 0), 1);
+    case SY_ACT_NONE:
+        break;
+    }
+    return x;
+}
+
+/* What passes fused to the node: a residual of the result's shape, an activation. */
+static void finish(const struct sy_call *call, const struct sy_array *residual)
+{
+    const struct sy_array *y = &call->out[0];
+    if (!residual && call->node->activation == SY_ACT_NONE)
+        return;
+    for (int64_t i = 0; i < y->n; i++)
+        sy_put(y, i, activate(call->node, sy_get(y, i) + (residual ? sy_get(residual, i) : 0)));
+}
+
+static int run_kernel(struct sy_program *p, struct sy_step *step)
+{
+    struct sy_call call = {
+        .node = step->node, .n_in = (int)step->numbers[0], .n_out = (int)step->numbers[1]};
+    const struct sy_step_arg *args = step->args;
+    for (int i = 0; i < call.n_in; i++)
+        call.in[i] = describe(p, args[i].value, true);
+    for (int i = 0; i < call.n_out; i++)
+        call.out[i] = describe(p, args[call.n_in + i].value, true);
+    int scratch = args[call.n_in + call.n_out].value;
+    call.scratch = scratch >= 0 ? sy_program_pointer(p, scratch) : NULL;
+    int side = args[call.n_in + call.n_out + 1].value;
+    struct sy_array residual = describe(p, side, side >= 0);
+    SY_TRY(step->kernel->run(&call));
+    finish(&call, side >= 0 ? &residual : NULL);
+    return SY_OK;
+}
+
+/* Values of all operands into ids: inputs, outputs, scratch. */
+static int take_values(struct sy_program *p, struct sy_call *call, int *ids)
+{
+    const struct sy_node *node = call->node;
+    for (int i = 0; i < call->n_in; i++) {
+        ids[i] = -1;
+        if (node->inputs[i] >= 0)
+            SY_TRY(sy_program_input_plain(p, i, &ids[i]));
+        call->in[i] = describe(p, ids[i], false);
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        int *id = &ids[call->n_in + i];
+        *id = -1;
+        if (node->outputs[i] >= 0)
+            SY_TRY(sy_program_output_plain(p, i, id));
+        call->out[i] = describe(p, *id, false);
+    }
+    return SY_OK;
+}
+
+/* The residual is the last input, and no business of the kernel. */
+static int take_residual(struct sy_program *p, const struct sy_call *call, int *id)
+{
+    const struct sy_node *node = call->node;
+    if (node->residual_input != node->n_inputs - 1 || node->inputs[node->residual_input] < 0)
+        return sy_unsupported(node, "a residual that is not the last input");
+    SY_TRY(sy_program_input_plain(p, node->residual_input, id));
+    struct sy_array residual = describe(p, *id, false);
+    if (!sy_array_same_dims(&residual, &call->out[0]))
+        return sy_unsupported(node, "a residual of another shape");
+    return SY_OK;
+}
+
+int sy_program_add_kernel(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_kernel *kernel = sy_kernel_find(node->op);
+    struct sy_call call = {.node = node,
+                           .n_in = node->n_inputs - (node->residual_input >= 0),
+                           .n_out = node->n_outputs};
+    int ids[SY_KERNEL_INPUTS + SY_KERNEL_OUTPUTS + 2], n = call.n_in + call.n_out;
+    if (!kernel || call.n_in > SY_KERNEL_INPUTS || call.n_out > SY_KERNEL_OUTPUTS)
+        return sy_unsupported(node, "these element types, or so many inputs and outputs");
+    if (call.n_in < 1 || node->inputs[0] < 0 || call.n_out < 1 ||
+        (node->outputs[0] < 0 && !(kernel->types[0] & SY_NO_OUTPUT)))
+        return sy_unsupported(node, "a first input or output that is left out");
+    ids[n] = ids[n + 1] = -1;
+    SY_TRY(take_values(p, &call, ids));
+    if (node->residual_input >= 0)
+        SY_TRY(take_residual(p, &call, &ids[n + 1]));
+    SY_TRY(sy_kernel_check_types(kernel, &call));
+    if (kernel->check)
+        SY_TRY(kernel->check(&call));
+
+    if (kernel->scratch) {
+        int64_t bytes = kernel->scratch(&call);
+        SY_TRY(sy_program_new_value(p, SY_DTYPE_U8, 1, &bytes, &ids[n]));
+    }
+    struct sy_step *step = sy_program_add_step(p, run_kernel, n + 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i <= n + 1; i++)
+        sy_step_set(p, step, i, 0, ids[i]);
+    step->kernel = kernel;
+    step->node = node;
+    return sy_step_set_numbers(step, (int64_t[]){call.n_in, call.n_out}, 2);
+}
