@@ -407,9 +407,11 @@ $(B)/tests/onnx_suite: $(ONNX_SUITE_OBJ) $(B)/libswitchyard.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 
-# The same cases of the CUDA engine, its kernels on the CPU.
+# The same cases of the CUDA engine, its kernels on the CPU; and on a GPU.
 $(B)/tests/fake_cuda_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_cpu/choose_fake_cuda.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) \
         $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/gpu_onnx_suite: $(ONNX_SUITE_OBJ) $(OBJ)/tests/on_gpu/choose_gpu.o $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(B)/tests/fake_cuda_onnx_suite $(B)/tests/gpu_onnx_suite:
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
@@ -447,7 +449,7 @@ endif
 
 # On a machine with a GPU, or in what `make dist` made: the same script.
 .PHONY: gpu-tests
-gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_models test_end_to_end) $(GPU_FAULT)
+gpu-tests: $(GPU_BIN) $(addprefix $(B)/tests/,test_device test_cuda_plugin test_gpu_device test_gpu_models test_end_to_end gpu_onnx_suite) $(GPU_FAULT)
 
 gpu-check: deps
 	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests

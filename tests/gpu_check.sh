@@ -142,7 +142,16 @@ if wanted device; then
     step "device: suite, pool at another address" env SY_CUDA_POOL_BASE=0x300000000000 "$tests/test_device"
     run_tests device test_gpu_device
 fi
-if wanted engine; then run_tests engine 'test_gpu_engine*'; fi
+if wanted engine; then
+    run_tests engine 'test_gpu_engine*'
+    cases=
+    for place in "$tests/onnx_cases" /usr/share/libonnx-testdata/data; do [ -z "$cases" ] && [ -d "$place/node" ] && cases=$place; done
+    if [ -n "$cases" ]; then
+        step "engine: ONNX's own test data" "$tests/gpu_onnx_suite" --together "$cases"
+    else
+        skip "engine: ONNX's own test data" "it is neither in $tests/onnx_cases nor in /usr/share/libonnx-testdata"
+    fi
+fi
 if wanted train; then run_tests train 'test_gpu_train*'; fi
 if wanted models; then run_tests models test_gpu_models; fi
 if wanted end-to-end; then

@@ -17,12 +17,13 @@ for plugin in libswitchyard-cuda.so switchyard-cuda-keeper; do
     if [ -e "$build/$plugin" ]; then cp "$build/$plugin" "$out/lib/"; else echo "dist: without $plugin"; fi
 done
 for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end \
-    "$build"/tests/libgpu_fault.so; do
+    "$build"/tests/gpu_onnx_suite "$build"/tests/libgpu_fault.so; do
     if [ -f "$file" ] && [ -x "$file" ]; then cp "$file" "$out/tests/"; fi
 done
 cp "$here"/*.sh "$here"/*.py "$out/tests/"
 cp "$build/bench/swap" "$out/bin/bench/"
 cp "$here"/../bench/gpu_*.py "$here"/../bench/sched/rpc.py "$here"/../bench/sched/server.py "$out/bench/"
+if [ -d /usr/share/libonnx-testdata/data ]; then cp -r /usr/share/libonnx-testdata/data "$out/tests/onnx_cases"; fi
 if [ -d "$here/data" ]; then cp -r "$here/data" "$out/tests/"; fi
 
 # The machine's own: the C and C++ runtime's parts, the loader, the driver. An older C++ runtime in front of the machine's would be taken by

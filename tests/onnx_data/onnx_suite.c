@@ -1,7 +1,8 @@
 /* ONNX's own test data through the host engine, or the one that it is linked with: each case in a process of its own, with limits, so that a crash or a hang is a
  * failure of that case only.
  *
- *   onnx_suite [--only TEXT] [--verbose] FOLDER...      FOLDER holds node/, simple/, ...: folders of cases
+ *   onnx_suite [--only TEXT] [--verbose] [--together] FOLDER...      FOLDER holds node/, simple/, ...: folders of cases; together: all in
+ *                                                                   this process, for a GPU, whose opening takes longer than a case
  *
  * Prints failures, a table of refusals by reason, counts, and last "onnx: N passed, N refused, N failed". Exit 1 if a case failed. */
 #include <dirent.h>
@@ -29,7 +30,7 @@ struct tally {
     struct reason *reasons;
     int n_reasons;
     const char *only;
-    bool verbose;
+    bool verbose, together;
 };
 
 struct report {
@@ -164,7 +165,10 @@ static void run_case(struct tally *t, const char *suite, const char *name, const
     double slack = strcmp(suite, "zoo") == 0             ? 1e-3
                    : strcmp(suite, "zoo-quantized") == 0 ? 3e-2
                                                          : 0;
-    run_forked(folder, slack, &report);
+    if (t->together)
+        report.verdict = onnx_case_run(folder, slack, report.text, sizeof report.text);
+    else
+        run_forked(folder, slack, &report);
     const char *wrong = report.verdict == ONNX_FAILED ? wrong_data(name) : NULL;
     if (wrong) {
         report.verdict = ONNX_REFUSED;
@@ -217,6 +221,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--verbose") == 0)
             t.verbose = true;
+        else if (strcmp(argv[i], "--together") == 0)
+            t.together = true;
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             t.only = argv[++i];
         else
