@@ -52,6 +52,9 @@ struct swap_cut {
 int swap_rig_swap_in(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
                      struct sy_pool_memory *pool, struct sy_transfer *transfer,
                      struct swap_result *out);
+int swap_rig_create_program(struct swap_rig *rig);
+/* All in the pool, as cut: spans[2i], [2i + 1] are group i's begin and end. */
+int swap_rig_time_layers(struct swap_rig *rig, const struct swap_cut *cut, sy_ns *spans);
 /* Inputs and outputs; where the engine computes on a device, in memory that the device knows. */
 int swap_rig_make_tensors(struct swap_rig *rig);
 bool swap_rig_is_special(enum swap_mode mode);

@@ -329,6 +329,10 @@ struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id);
 int sy_core_resume_jobs(struct sy_core *core);
 void sy_core_free_jobs(struct sy_core *core);
 void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a);
+/* Whoever waits for its start is told; then for its end. */
+void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
+void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
+/* core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
 void sy_core_job_look(struct sy_core *core,
                       struct sy_core_job *job); /* takes over what the control page says */

@@ -1,4 +1,4 @@
-/* Real servers, real workers: swaps under load, preempted training, killed processes, altered packages. */
+/* Real servers, real workers: swaps under load, preempted training, killed runtimes, altered packages. */
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,82 +18,10 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "tests/reference_rig.h"
 #include "tests/server_fixture.h"
 
-#define SMALL_POOL "15500K" /* less than the small models together and a training job */
-
-static const char *const models[] = {"tiny_cnn", "mlp", "bert_tiny"};
-#define N_MODELS 3
-#define VARIANTS 3
-
-struct references {
-    sy_client_result *of[N_MODELS][VARIANTS];
-};
-
-/* Outputs on an idle system. */
-static void take_references(struct fixture *f, struct references *r)
-{
-    for (int m = 0; m < N_MODELS; m++)
-        for (int v = 0; v < VARIANTS; v++)
-            r->of[m][v] = fixture_infer(f, models[m], 1, v, NULL);
-}
-
-static void free_references(struct references *r)
-{
-    for (int m = 0; m < N_MODELS; m++)
-        for (int v = 0; v < VARIANTS; v++)
-            sy_client_result_free(r->of[m][v]);
-}
-
-/* One request for each model, compared with the reference; evicted before, so that each is a swap. */
-static void ask_all(struct fixture *f, const struct references *r, int variant)
-{
-    for (int m = 0; m < N_MODELS; m++) {
-        sy_client_result *result = fixture_infer(f, models[m], 1, variant, NULL);
-        assert_true(fixture_same(result, r->of[m][variant]));
-        sy_client_result_free(result);
-    }
-}
-
-static void evict_all(struct fixture *f, bool image_too)
-{
-    for (int m = 0; m < N_MODELS; m++)
-        json_decref(fixture_call(f, "evict",
-                                 json_pack("{s:s, s:b}", "model", models[m], "image", image_too)));
-}
-
 /* ---- swaps ----------------------------------------------------------------------------------------------- */
-
-struct asker {
-    const struct fixture *f;
-    const struct references *references;
-    int seed, n_wrong, n_failed;
-    int n; /* it asks so often */
-    atomic_int n_done;
-    char error[256]; /* of the first failure */
-    pthread_t thread;
-};
-
-static void *ask_in_thread(void *arg)
-{
-    struct asker *a = arg;
-    sy_client *client = NULL;
-    if (sy_client_connect(a->f->address, 300000, &client) < 0) {
-        a->n_failed++;
-        return NULL;
-    }
-    for (int i = 0; i < a->n; i++) {
-        int m = (a->seed + i) % N_MODELS, v = (a->seed + i / 2) % VARIANTS, status = 0;
-        sy_client_result *result = fixture_infer_on(client, models[m], 1, v, &status);
-        if (status < 0 && a->n_failed++ == 0)
-            snprintf(a->error, sizeof a->error, "%s: %s", models[m], sy_client_error(client));
-        a->n_wrong += status == 0 && !fixture_same(result, a->references->of[m][v]);
-        sy_client_result_free(result);
-        atomic_fetch_add(&a->n_done, 1);
-    }
-    sy_client_close(client);
-    return NULL;
-}
 
 static void swap_under_load_on(const char *device)
 {
@@ -104,12 +32,12 @@ static void swap_under_load_on(const char *device)
     const char *const args[] = {"--models",     fixture_models(), "--device", device,
                                 "--pool-bytes", SMALL_POOL,       NULL};
     fixture_start(&f, args);
-    take_references(&f, &references);
+    references_take(&f, &references);
     fixture_submit(&f, fixture_make_job(&f, "load", 1000000, 1000000));
-    evict_all(&f, true);
+    references_evict(&f, true);
     for (int i = 0; i < 4; i++) {
         askers[i] = (struct asker){.f = &f, .references = &references, .seed = i, .n = 20};
-        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_in_thread, &askers[i]), 0);
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, asker_main, &askers[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(askers[i].thread, NULL);
@@ -120,9 +48,9 @@ static void swap_under_load_on(const char *device)
     assert_true(fixture_counter(&f, "swaps") >= N_MODELS);
     /* Where training comes up slowly it is preempted by later ones. */
     for (int i = 0; i < 20000 && fixture_counter(&f, "preemptions") == 0; i++)
-        ask_all(&f, &references, i % VARIANTS);
+        references_ask(&f, &references, i % VARIANTS);
     assert_true(fixture_counter(&f, "preemptions") >= 1);
-    free_references(&references);
+    references_free(&references);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
@@ -305,154 +233,6 @@ static void a_stopped_runtime_snapshots_its_job(void **state)
     fixture_finish(&f);
 }
 
-/* ---- workers killed ---------------------------------------------------------------------------------------- */
-
-static void idle_workers_are_replaced(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct references references;
-    fixture_init(&f, "idle");
-    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
-    fixture_start(&f, args);
-    take_references(&f, &references);
-    for (int i = 0; i < 4; i++) {
-        pid_t pid = fixture_wait_for_worker_in(&f, "idle");
-        kill(pid, SIGKILL);
-        ask_all(&f, &references, i % VARIANTS);
-    }
-    free_references(&references);
-    assert_int_equal(fixture_stop(&f), 0);
-    fixture_finish(&f);
-}
-
-/* Kills whatever worker runs or loads, while requests come: each is answered, with the right bits. */
-static void requests_survive_their_worker(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct references references;
-    struct asker asker = {.f = &f, .references = &references, .n = 200};
-    int n_killed = 0;
-    fixture_init(&f, "survive");
-    const char *const args[] = {
-        "--models",     fixture_models(), "--device", "emulated,link-gbps=0.05",
-        "--pool-bytes", SMALL_POOL,       NULL};
-    fixture_start(&f, args);
-    take_references(&f, &references);
-    assert_int_equal(pthread_create(&asker.thread, NULL, ask_in_thread, &asker), 0);
-    for (int i = 0; n_killed < 3 && atomic_load(&asker.n_done) < asker.n; i++) {
-        pid_t pid = fixture_worker_in(&f, i % 2 ? "running" : "loading");
-        if (pid <= 0)
-            continue;
-        int n = atomic_load(&asker.n_done);
-        n_killed += kill(pid, SIGKILL) == 0;
-        /* The same request may die once, not twice: let it be answered, and the next, which may be the one that died. */
-        while (atomic_load(&asker.n_done) < SY_MIN(n + 2, asker.n))
-            sy_clock_sleep_until(sy_clock_now() + 5 * SY_NS_PER_MS);
-    }
-    pthread_join(asker.thread, NULL);
-    assert_true(n_killed >= 1);
-    if (asker.n_failed)
-        fail_msg("%d failed; the first: %s", asker.n_failed, asker.error);
-    assert_int_equal(asker.n_wrong, 0);
-    free_references(&references);
-    assert_int_equal(fixture_stop(&f), 0);
-    fixture_finish(&f);
-}
-
-/* Two workers that die with the same request end it (S5), with the reason of the second. */
-static bool ended_by_deaths(int status)
-{
-    return status == SY_EPEER || status == SY_EDEVICE;
-}
-
-/* As ask_all, where workers die at every so many copies; what two deaths ended is asked for again. */
-static void ask_all_through_deaths(struct fixture *f, const struct references *r, int variant)
-{
-    for (int m = 0; m < N_MODELS; m++) {
-        sy_client_result *result = NULL;
-        int status = SY_EPEER;
-        for (int i = 0; i < 20 && ended_by_deaths(status); i++) {
-            result = fixture_infer(f, models[m], 1, variant, &status);
-            if (ended_by_deaths(status)) /* others come up meanwhile */
-                sy_clock_sleep_until(sy_clock_now() + 300 * SY_NS_PER_MS);
-        }
-        if (status)
-            fail_msg("%s: %s: %s", models[m], sy_status_name(status), sy_error_text());
-        assert_true(fixture_same(result, r->of[m][variant]));
-        sy_client_result_free(result);
-    }
-}
-
-/* Every worker dies at its n-th copy, or its device fails there; all requests are answered, with the same bits. */
-static void serves_through(const char *name, const char *fault)
-{
-    struct fixture f;
-    struct references references;
-    int64_t deaths = 0;
-    json_t *now, *worker;
-    size_t i;
-    fixture_init(&f, name);
-    const char *const args[] = {
-        "--models",     fixture_models(), "--device", "emulated,link-gbps=2",
-        "--pool-bytes", SMALL_POOL,       NULL};
-    fixture_start(&f, args);
-    take_references(&f, &references);
-    assert_int_equal(fixture_stop(&f), 0);
-    setenv("SY_FAULT", fault, 1);
-    fixture_start(&f, args);
-    unsetenv("SY_FAULT");
-    for (int round = 0; round < 30; round++) {
-        evict_all(&f, false);
-        ask_all_through_deaths(&f, &references, round % VARIANTS);
-    }
-    now = fixture_status(&f);
-    json_array_foreach(json_object_get(now, "workers"), i, worker) deaths +=
-        json_integer_value(json_object_get(worker, "deaths"));
-    json_decref(now);
-    assert_true(deaths > 0);
-    free_references(&references);
-    assert_int_equal(fixture_stop(&f), 0);
-    fixture_finish(&f);
-}
-
-static void requests_survive_workers_that_die_loading(void **state)
-{
-    (void)state;
-    serves_through("loading", "copy_h2d:41:KILL");
-}
-
-static void requests_survive_workers_that_die_running(void **state)
-{
-    (void)state;
-    serves_through("running", "event_record:83:KILL");
-}
-
-static void requests_survive_devices_that_fail(void **state)
-{
-    (void)state;
-    serves_through("device", "copy_run:41:EDEVICE");
-}
-
-static void a_stopped_worker_is_killed_and_replaced(void **state)
-{
-    (void)state;
-    struct fixture f;
-    fixture_init(&f, "hang");
-    const char *const args[] = {
-        "--models", fixture_models(), "--pool-bytes", "64M", "--hang-timeout", "5", NULL};
-    fixture_start(&f, args);
-    pid_t pid = fixture_wait_for_worker_in(&f, "idle");
-    kill(pid, SIGSTOP);
-    for (int i = 0; i < 1000 && kill(pid, 0) == 0; i++)
-        sy_clock_sleep_until(sy_clock_now() + 100 * SY_NS_PER_MS);
-    assert_int_not_equal(kill(pid, 0), 0);
-    sy_client_result_free(fixture_infer(&f, "mlp", 1, 0, NULL));
-    assert_int_equal(fixture_stop(&f), 0);
-    fixture_finish(&f);
-}
-
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
 static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
@@ -465,7 +245,7 @@ static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
     fixture_init(&f, "refuse");
     const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
     fixture_start(&f, args);
-    take_references(&f, &references);
+    references_take(&f, &references);
     sy_client_tensor good = {"input", "FP32", 2, {1, 16}, data, sizeof data};
     sy_client_tensor wrong[] = {
         {"inputs", "FP32", 2, {1, 16}, data, sizeof data},
@@ -481,8 +261,8 @@ static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
     }
     assert_true(sy_client_infer(f.client, "nonesuch", &good, 1, &result) < 0);
     assert_non_null(strstr(sy_client_error(f.client), "nonesuch"));
-    ask_all(&f, &references, 1);
-    free_references(&references);
+    references_ask(&f, &references, 1);
+    references_free(&references);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
@@ -607,12 +387,6 @@ int main(void)
         cmocka_unit_test(workers_that_die_in_the_update_phase_lose_nothing),
         cmocka_unit_test(a_killed_runtime_resumes_its_jobs),
         cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
-        cmocka_unit_test(idle_workers_are_replaced),
-        cmocka_unit_test(requests_survive_their_worker),
-        cmocka_unit_test(requests_survive_workers_that_die_loading),
-        cmocka_unit_test(requests_survive_workers_that_die_running),
-        cmocka_unit_test(requests_survive_devices_that_fail),
-        cmocka_unit_test(a_stopped_worker_is_killed_and_replaced),
         cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
         cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
         cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),

@@ -1,6 +1,6 @@
 /* Residency against a simulated memory: a page holds the tag of what was last copied there. Runs are
  * executed in order, each copy as early as after_group allows, and what the residency says is
- * there has to be there. Evictions are compared with a naive model on groups of one page. */
+ * there has to be there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -395,132 +395,7 @@ static void test_random_operations_keep_the_bytes(void **state)
     close_world(&w);
 }
 
-/* ---- evictions, on groups of one page: nothing fragments, so the naive model is exact ----------- */
-
-struct naive {
-    int n_groups[MODELS], n_resident[MODELS], pins[MODELS];
-    uint64_t used[MODELS], tick, n_evicted;
-    int n_head[MODELS];
-    double worth[MODELS];
-};
-
-static int naive_free(const struct naive *n)
-{
-    int sum = PAGES;
-    for (int m = 0; m < MODELS; m++)
-        sum -= n->n_resident[m];
-    return sum;
-}
-
-/* R4, written as a key: tails by their last use, then heads by worth, then by their last use. */
-static bool naive_before(const struct naive *n, int a, int b)
-{
-    bool tail_a = n->n_resident[a] > n->n_head[a], tail_b = n->n_resident[b] > n->n_head[b];
-    double key_a[3] = {!tail_a, tail_a ? 0 : n->worth[a], (double)n->used[a]};
-    double key_b[3] = {!tail_b, tail_b ? 0 : n->worth[b], (double)n->used[b]};
-    for (int i = 0; i < 3; i++)
-        if (key_a[i] < key_b[i] || key_a[i] > key_b[i])
-            return key_a[i] < key_b[i];
-    return false;
-}
-
-static int naive_victim(const struct naive *n, int self)
-{
-    int victim = -1;
-    for (int m = 0; m < MODELS; m++)
-        if (m != self && n->pins[m] == 0 && n->n_resident[m] > 0 &&
-            (victim < 0 || naive_before(n, m, victim)))
-            victim = m;
-    return victim;
-}
-
-static int naive_place(struct naive *n, int m)
-{
-    struct naive before = *n;
-    int pinned_others = 0;
-    for (int o = 0; o < MODELS; o++)
-        pinned_others += o != m && n->pins[o] > 0;
-    while (naive_free(n) < n->n_groups[m] - n->n_resident[m]) {
-        int victim = naive_victim(n, m);
-        if (victim < 0) {
-            *n = before;
-            return n->n_groups[m] <= PAGES && pinned_others ? SY_EBUSY : SY_ENOMEM_DEVICE;
-        }
-        n->n_resident[victim]--;
-        n->n_evicted++;
-    }
-    n->n_resident[m] = n->n_groups[m];
-    n->pins[m]++;
-    n->used[m] = ++n->tick;
-    return SY_OK;
-}
-
-static void naive_set_head(struct naive *n, struct sy_residency *r, int m)
-{
-    n->n_head[m] = (int)below((uint64_t)n->n_groups[m] + 1);
-    n->worth[m] = (double)below(5);
-    assert_int_equal(sy_residency_set_head(r, m, n->n_head[m], n->worth[m]), SY_OK);
-    assert_int_equal(sy_residency_n_head(r, m), n->n_head[m]);
-}
-
-/* Found by evicting, of all models but one, until that one's own tail would be next. */
-static uint64_t naive_older_tails(struct naive n, int m)
-{
-    uint64_t sum = 0;
-    n.pins[m] = 0;
-    n.n_resident[m] = n.n_head[m] + 1; /* as if it had a tail now */
-    for (int victim; (victim = naive_victim(&n, -1)) != m; sum += PAGE)
-        n.n_resident[victim]--;
-    return sum;
-}
-
-static void evictions_equal_naive(bool heads)
-{
-    static struct world w;
-    struct naive n = {.tick = 0};
-    uint64_t bytes[PAGES + 20];
-    struct sy_group_place places[PAGES + 20];
-    open_world(&w);
-    for (int i = 0; i < PAGES + 20; i++)
-        bytes[i] = PAGE;
-    for (int m = 0; m < MODELS; m++) {
-        n.n_groups[m] = m == 0 ? PAGES + 1 : 20 + (int)below(90);
-        assert_int_equal(sy_residency_add_model(w.residency, m, n.n_groups[m], bytes), SY_OK);
-    }
-    for (int i = 0; i < 20000; i++) {
-        int m = (int)below(MODELS);
-        if (heads && below(8) == 0)
-            naive_set_head(&n, w.residency, (int)below(MODELS));
-        if (n.pins[m] > 0 && below(2)) {
-            sy_residency_unpin(w.residency, m, NULL);
-            n.pins[m]--;
-            n.used[m] = ++n.tick;
-        } else {
-            int resident = n.n_resident[m];
-            int expected = naive_place(&n, m);
-            assert_int_equal(sy_residency_place(w.residency, m, false, places), expected);
-            for (int g = 0; expected == SY_OK && g < n.n_groups[m]; g++)
-                assert_int_equal(places[g].resident, g < resident);
-        }
-        for (int o = 0; o < MODELS; o++)
-            assert_int_equal(sy_residency_n_resident(w.residency, o), n.n_resident[o]);
-        assert_int_equal(sy_residency_n_evicted(w.residency), n.n_evicted);
-        assert_int_equal(sy_residency_older_tail_bytes(w.residency, m), naive_older_tails(n, m));
-    }
-    close_world(&w);
-}
-
-static void test_eviction_is_least_recently_used_tail_first(void **state)
-{
-    (void)state;
-    evictions_equal_naive(false);
-}
-
-static void test_tails_go_before_heads_and_heads_by_worth(void **state)
-{
-    (void)state;
-    evictions_equal_naive(true);
-}
+/* ---- cycling, by hand --------------------------------------------------------------------------- */
 
 static void fill_uniform(struct world *w, int m, int n_groups, uint64_t pages)
 {
@@ -530,30 +405,6 @@ static void fill_uniform(struct world *w, int m, int n_groups, uint64_t pages)
         run->bytes[g] = pages * PAGE;
     assert_int_equal(sy_residency_add_model(w->residency, m, n_groups, run->bytes), SY_OK);
 }
-
-static void test_whole_models_go_at_once(void **state)
-{
-    (void)state;
-    static struct world w;
-    struct sy_group_place places[GROUPS];
-    open_world(&w);
-    fill_uniform(&w, 0, 4, 32);
-    fill_uniform(&w, 1, 4, 32);
-    fill_uniform(&w, 2, 1, 1);
-    sy_residency_whole_models(w.residency, true);
-    for (int m = 0; m < 3; m++) {
-        assert_int_equal(sy_residency_place(w.residency, m, false, places), SY_OK);
-        sy_residency_unpin(w.residency, m, NULL);
-    }
-    assert_int_equal(sy_residency_n_resident(w.residency, 0), 0);
-    assert_int_equal(sy_residency_n_resident(w.residency, 1), 4);
-    assert_int_equal(sy_residency_set_head(w.residency, 1, 5, 0), SY_EARG);
-    assert_int_equal(sy_residency_set_head(w.residency, 1, 1, -1), SY_EARG);
-    assert_int_equal(sy_residency_set_head(w.residency, 9, 0, 0), SY_ENOTFOUND);
-    close_world(&w);
-}
-
-/* ---- cycling, by hand --------------------------------------------------------------------------- */
 
 static int run_cycling(struct world *w, int m)
 {
@@ -664,9 +515,6 @@ int main(void)
     print_message("SY_SEED=%u\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_operations_keep_the_bytes),
-        cmocka_unit_test(test_eviction_is_least_recently_used_tail_first),
-        cmocka_unit_test(test_tails_go_before_heads_and_heads_by_worth),
-        cmocka_unit_test(test_whole_models_go_at_once),
         cmocka_unit_test(test_cycling_keeps_a_head_and_overlaps_copies),
         cmocka_unit_test(test_cycling_needs_only_the_largest_group),
         cmocka_unit_test(test_busy_while_others_are_pinned),

@@ -133,6 +133,10 @@ void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
 void sy_sched_free_request(struct request *r);
+/* sched_end.c */
+void sy_sched_end_hopeless(struct sy_sched *s); /* all who wait, once no worker is left */
+/* sched.c */
+void sy_sched_push(struct sy_sched *s, struct request *r); /* it waits, again */
 void sy_sched_drop_waiting(struct sy_sched *s, struct request *r, int status, const char *why);
 
 void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing has started */
