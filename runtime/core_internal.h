@@ -151,6 +151,7 @@ struct sy_core_job {
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,
         longest_layer_ns;
+    char longest_what[SY_LONGEST_BYTES]; /* that stretch */
     uint64_t busy_ns;
     double loss, accuracy; /* accuracy < 0: not evaluated */
     uint64_t accuracy_step;
@@ -334,6 +335,7 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
 /* core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
+void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
 void sy_core_job_look(struct sy_core *core,
                       struct sy_core_job *job); /* takes over what the control page says */
 void sy_core_job_lost(struct sy_core *core, int worker, bool *intact, bool *progressed);

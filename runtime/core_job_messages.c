@@ -109,10 +109,7 @@ static int ended(struct sy_core *core, int worker, const struct sy_msg_job_ended
         j->accuracy = msg->accuracy;
         j->accuracy_step = msg->step;
     }
-    j->longest_layer_ns =
-        SY_MAX(j->longest_layer_ns,
-               atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->longest_layer_ns,
-                                    memory_order_relaxed));
+    sy_core_job_longest(j, sy_supervisor_page(core->supervisor, worker));
     j->snapshot_step =
         SY_MAX(j->snapshot_step,
                atomic_load_explicit(&sy_supervisor_page(core->supervisor, worker)->snapshot_step,

@@ -71,6 +71,17 @@ void sy_core_job_stands(struct sy_core *core, struct sy_core_job *j, sy_ns at)
     sy_account_end(&core->account, &j->account, at);
 }
 
+/* A job's longest stretch outlives the worker that had it. */
+void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page)
+{
+    char what[SY_LONGEST_BYTES];
+    uint64_t ns;
+    if (!sy_page_longest(page, &ns, what) || ns <= j->longest_layer_ns)
+        return;
+    j->longest_layer_ns = ns;
+    memcpy(j->longest_what, what, sizeof what);
+}
+
 void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
 {
     if (j->worker < 0 || j->state != SY_JOB_TRAINING)
@@ -88,7 +99,7 @@ void sy_core_job_look(struct sy_core *core, struct sy_core_job *j)
     }
     j->step = atomic_load_explicit(&page->train_step, memory_order_relaxed);
     j->busy_ns = atomic_load_explicit(&page->train_busy_ns, memory_order_relaxed);
-    j->longest_layer_ns = atomic_load_explicit(&page->longest_layer_ns, memory_order_relaxed);
+    sy_core_job_longest(j, page);
     j->snapshot_step =
         SY_MAX(j->snapshot_step, atomic_load_explicit(&page->snapshot_step, memory_order_relaxed));
 }

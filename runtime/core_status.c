@@ -169,6 +169,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
         count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
         count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
         "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));
+    json_object_set_new(json, "longest_layer", json_string(j->longest_what));
     json_object_set_new(json, "accuracy", j->accuracy >= 0 ? json_real(j->accuracy) : json_null());
     json_object_set_new(json, "accuracy_step", count(j->accuracy_step));
     json_object_set_new(json, "error", json_string(j->error));

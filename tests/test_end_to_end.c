@@ -105,6 +105,17 @@ static void end_and_compare(struct fixture *f, const char *name, uint64_t job)
     free(expected);
 }
 
+static void assert_longest_stretch_has_a_name(struct fixture *f)
+{
+    json_t *now = fixture_status(f), *job = json_array_get(json_object_get(now, "jobs"), 0);
+    const char *what = json_string_value(json_object_get(job, "longest_layer"));
+    assert_true(json_integer_value(json_object_get(job, "longest_layer_ns")) > 0);
+    assert_non_null(what);
+    if (!strstr(what, ", step "))
+        fail_msg("the longest stretch was %s", what);
+    json_decref(now);
+}
+
 static void two_hundred_preemptions_keep_the_bits(void **state)
 {
     (void)state;
@@ -119,6 +130,7 @@ static void two_hundred_preemptions_keep_the_bits(void **state)
             sy_client_result_free(fixture_infer(&f, "mlp", 1, k % VARIANTS, NULL));
     assert_true(fixture_counter(&f, "preemptions") >= 200);
     fixture_wait_step(&f, job, 30);
+    assert_longest_stretch_has_a_name(&f);
     end_and_compare(&f, "many", job);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);

@@ -389,6 +389,29 @@ static void test_futex(void **state)
     pthread_join(thread, NULL);
 }
 
+static void test_longest_stretch(void **state)
+{
+    static struct sy_control_page page;
+    char what[SY_LONGEST_BYTES], name[2 * SY_LONGEST_BYTES];
+    uint64_t ns;
+
+    (void)state;
+    sy_page_set_longest(&page, 5, "forward a, step 1");
+    assert_true(sy_page_longest(&page, &ns, what));
+    assert_int_equal(ns, 5);
+    assert_string_equal(what, "forward a, step 1");
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    sy_page_set_longest(&page, 6, name);
+    assert_true(sy_page_longest(&page, &ns, what));
+    assert_int_equal(strlen(what), SY_LONGEST_BYTES - 1);
+    page.longest_version++; /* its writer died over it */
+    assert_false(sy_page_longest(&page, &ns, what));
+    sy_page_set_longest(&page, 7, "update \x1b, step 2");
+    assert_true(sy_page_longest(&page, &ns, what));
+    assert_string_equal(what, "update ?, step 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,7 +419,7 @@ int main(void)
         cmocka_unit_test(test_hostile_bytes), cmocka_unit_test(test_named_refusals),
         cmocka_unit_test(test_too_large),     cmocka_unit_test(test_fds_pass),
         cmocka_unit_test(test_hung_peer),     cmocka_unit_test(test_scan_in_pieces),
-        cmocka_unit_test(test_futex),
+        cmocka_unit_test(test_futex),         cmocka_unit_test(test_longest_stretch),
     };
     const char *seed = getenv("SY_SEED");
 

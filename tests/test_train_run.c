@@ -214,6 +214,7 @@ static void test_pauses(void **state)
     struct sy_train_run *run = open_run(job_text("pauses", 3, 0.1, STEPS));
     assert_int_equal(start(run, &a, 0), SY_OK);
     for (int i = 0; now == SY_TRAIN_RUNNING && i < 100000; i++) {
+        assert_non_null(sy_train_run_next_words(run));
         assert_int_equal(sy_train_run_advance(run, &now), SY_OK);
         if (rand_r(&seed) % 8 == 0) {
             assert_int_equal(sy_train_run_settle(run), SY_OK);

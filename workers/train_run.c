@@ -348,6 +348,31 @@ enum sy_train_part sy_train_run_next(const struct sy_train_run *r, const char **
     }
 }
 
+const char *sy_train_run_next_words(const struct sy_train_run *r)
+{
+    static const char *const words[] = {
+        [STAGE_LOAD] = "data",
+        [STAGE_ITERATION_END] = "end of iteration",
+        [STAGE_LAST_SNAPSHOT] = "last snapshot",
+        [STAGE_EVALUATE_LOAD] = "test data",
+        [STAGE_EVALUATE] = "evaluation",
+        [STAGE_DRAIN] = "snapshot being written",
+        [STAGE_GIVE_UP] = "snapshot being written",
+        [STAGE_FINISHED] = "end",
+    };
+    const char *name;
+    switch (sy_train_run_next(r, &name)) {
+    case SY_TRAIN_FORWARD:
+        return "forward";
+    case SY_TRAIN_BACKWARD:
+        return "backward";
+    case SY_TRAIN_UPDATE:
+        return "update";
+    default:
+        return words[r->stage];
+    }
+}
+
 void sy_train_run_set_ephemeral(struct sy_train_run *r, void *ephemeral)
 {
     assert(sy_train_run_is_between_iterations(r) || r->stage == STAGE_LAST_SNAPSHOT);

@@ -68,6 +68,9 @@ enum sy_train_part {
 /* What the next advance does; *name: the node that it is for, or NULL. */
 enum sy_train_part sy_train_run_next(const struct sy_train_run *run, const char **name);
 
+/* "forward", "snapshot", ...: of the next advance, more closely than its part. */
+const char *sy_train_run_next_words(const struct sy_train_run *run);
+
 /* From now on: finish the iteration, snapshot, evaluate if asked and if the job has test data; advance then returns FINISHED. */
 void sy_train_run_stop(struct sy_train_run *run, int evaluate);
 

@@ -1,5 +1,7 @@
 #include "workers/worker_internal.h"
 
+#include <stdio.h>
+
 #include "runtime/base/log.h"
 
 #define PAUSE_SLICE_NS (20 * SY_NS_PER_MS)
@@ -100,7 +102,7 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
                             (unsigned long long)msg->job);
     w->persistent_offset = msg->persistent_offset;
     /* What the job before left there is not this one's. */
-    atomic_store_explicit(&w->page->longest_layer_ns, 0, memory_order_relaxed);
+    sy_page_set_longest(w->page, 0, "");
     atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
@@ -246,14 +248,37 @@ static int pause_job(struct sy_worker *w, uint32_t epoch)
     return SY_OK;
 }
 
+/* What the next step is, while it is the next one. */
+struct stretch {
+    const char *words, *node;
+    uint64_t step;
+};
+
+static struct stretch next_stretch(const struct sy_worker *w)
+{
+    struct stretch s = {sy_train_run_next_words(w->job), NULL, sy_train_run_step(w->job)};
+    (void)sy_train_run_next(w->job, &s.node);
+    return s;
+}
+
+static void note_stretch(struct sy_worker *w, const struct stretch *s, sy_ns took)
+{
+    char what[SY_LONGEST_BYTES];
+    if (took <= atomic_load_explicit(&w->page->longest_layer_ns, memory_order_relaxed))
+        return;
+    snprintf(what, sizeof what, "%s%s%.40s, step %llu", s->words, s->node ? " " : "",
+             s->node ? s->node : "", (unsigned long long)s->step + 1);
+    sy_page_set_longest(w->page, took, what);
+}
+
 static int step_job(struct sy_worker *w)
 {
     enum sy_train_state state = SY_TRAIN_RUNNING;
+    struct stretch stretch = next_stretch(w);
     sy_ns start = sy_clock_now();
     int status = sy_train_run_advance(w->job, &state);
     sy_ns took = sy_clock_now() - start;
-    if (took > atomic_load_explicit(&w->page->longest_layer_ns, memory_order_relaxed))
-        atomic_store_explicit(&w->page->longest_layer_ns, took, memory_order_relaxed);
+    note_stretch(w, &stretch, took);
     sy_worker_beat(w);
     w->turn_busy_ns += took;
     return status < 0 || state == SY_TRAIN_FINISHED ? end_job(w, status) : SY_OK;

@@ -208,6 +208,7 @@ static int finish_training(struct demo *demo, sy_client *client, uint64_t job)
     demo->loss_last = end.loss;
     demo->accuracy = end.accuracy;
     demo->longest_layer_ms = end.longest_layer_ms;
+    strcpy(demo->longest_layer, end.longest_layer);
     return 0;
 }
 

@@ -56,6 +56,7 @@ struct demo {
     uint64_t steps, steps_beside;
     double loss_first, loss_last, accuracy, steps_per_s_alone, steps_per_s_beside, idle_share,
         longest_layer_ms;
+    char longest_layer[96]; /* what that stretch was */
     bool bits_equal;
 };
 
@@ -85,6 +86,7 @@ int demo_job_submit(sy_client *client, const char *path, uint64_t *job);
 struct demo_job_state {
     uint64_t step, snapshot_step;
     double loss, accuracy, longest_layer_ms;
+    char longest_layer[96];
     bool ended;
     char error[256];
 };

@@ -89,9 +89,10 @@ void demo_print_table(const struct demo *demo)
            demo->requests, demo->failed, demo->wrong, (long long)counter(demo, "evictions"));
     printf("  training was preempted %lld times; it stood still after %.2f ms (p50), %.2f ms "
            "(p99); its longest\n"
-           "  stretch between two looks was %.2f ms\n",
+           "  stretch between two looks was %.2f ms (%s)\n",
            (long long)counter(demo, "preemptions"), demo_samples_quantile(&demo->preempt_wait, 0.5),
-           demo_samples_quantile(&demo->preempt_wait, 0.99), demo->longest_layer_ms);
+           demo_samples_quantile(&demo->preempt_wait, 0.99), demo->longest_layer_ms,
+           demo->longest_layer);
     printf("  training: %llu steps, loss %.3f -> %.3f, test accuracy %.1f %%\n",
            (unsigned long long)demo->steps, demo->loss_first, demo->loss_last,
            100 * demo->accuracy);

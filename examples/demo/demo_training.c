@@ -60,6 +60,8 @@ int demo_job_state(json_t *status, uint64_t job, struct demo_job_state *out)
         out->loss = json_number_value(json_object_get(entry, "loss"));
         out->accuracy = json_is_number(accuracy) ? json_number_value(accuracy) : -1;
         out->longest_layer_ms = json_number_value(json_object_get(entry, "longest_layer_ns")) / 1e6;
+        const char *longest = json_string_value(json_object_get(entry, "longest_layer"));
+        snprintf(out->longest_layer, sizeof out->longest_layer, "%s", longest ? longest : "");
         out->ended = state && (strcmp(state, "ended") == 0 || strcmp(state, "failed") == 0);
         snprintf(out->error, sizeof out->error, "%s", error ? error : "");
         return 0;

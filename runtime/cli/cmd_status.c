@@ -106,12 +106,20 @@ static void print_jobs(json_t *status, double elapsed_ns, FILE *to)
     json_t *item;
     size_t i;
 
-    json_array_foreach(json_object_get(status, "jobs"), i, item) fprintf(
-        to, "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f %%\n",
-        sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
-        sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
-        sy_cli_number(item, "loss"), sy_cli_number(item, "lane"),
-        elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
+    json_array_foreach(json_object_get(status, "jobs"), i, item)
+    {
+        fprintf(to,
+                "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f "
+                "%%\n",
+                sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
+                sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
+                sy_cli_number(item, "loss"), sy_cli_number(item, "lane"),
+                elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
+        if (sy_cli_number(item, "longest_layer_ns") > 0)
+            fprintf(to, "           longest without a look at requests: %.2f ms (%s)\n",
+                    sy_cli_number(item, "longest_layer_ns") / 1e6,
+                    sy_cli_word(item, "longest_layer"));
+    }
 }
 
 /* As many on a line as fit. */

@@ -288,7 +288,6 @@ static void expect_in_order(const struct sim *s, const struct sy_sim_streams *at
         return;
     const struct sy_sim_request *r = &s->in->requests[at->requests[at->request + FAR_AHEAD]];
     sy_sim_expect(r);
-    sy_sim_expect((const char *)(r + 1) - 1); /* it may lie across two lines */
 }
 
 /* One event, the earliest; of those at one time faults, then jobs, then requests, then devices. Its device, negative: failed. */

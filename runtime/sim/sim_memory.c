@@ -9,6 +9,17 @@
 
 #define HUGE_PAGE (2ull << 20)
 
+static void *take_huge(size_t bytes)
+{
+    if (bytes > SIZE_MAX - HUGE_PAGE)
+        return NULL;
+    bytes = SY_ALIGN_UP(bytes, HUGE_PAGE);
+    void *memory = aligned_alloc(HUGE_PAGE, bytes);
+    if (memory) /* a wish: without it all is as well, only slower */
+        madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
 void *sy_sim_zeroed(size_t n, size_t size)
 {
     size_t bytes;
@@ -16,12 +27,19 @@ void *sy_sim_zeroed(size_t n, size_t size)
         return NULL;
     if (bytes < HUGE_PAGE)
         return calloc(1, bytes + 1);
-    if (bytes > SIZE_MAX - HUGE_PAGE)
-        return NULL;
-    bytes = SY_ALIGN_UP(bytes, HUGE_PAGE);
-    void *memory = aligned_alloc(HUGE_PAGE, bytes);
+    void *memory = take_huge(bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+void *sy_sim_grow(void *old, size_t old_bytes, size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        return realloc(old, bytes);
+    void *memory = take_huge(bytes);
     if (!memory)
         return NULL;
-    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: without it all is as well, only slower */
-    return memset(memory, 0, bytes);
+    if (old_bytes > 0)
+        memcpy(memory, old, old_bytes);
+    free(old);
+    return memory;
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sim/sim_memory.h"
 
 #define MAX_COLUMNS 12         /* that are read; a file may have more */
 #define MAX_SECONDS 1e9        /* 30 years; nanoseconds of it fit into 64 bits */
@@ -195,7 +196,7 @@ static int read_all(const char *path, const struct column *columns, int n_column
     while (status == SY_OK && (status = csv_next(&csv)) > 0) {
         if (*n == max) {
             max = max ? 2 * max : 256;
-            char *more = realloc(all, max * size);
+            char *more = sy_sim_grow(all, *n * size, max * size);
             if (!more) {
                 status = sy_error_set(SY_ENOMEM_HOST, "%s: no memory for more lines", path);
                 break;

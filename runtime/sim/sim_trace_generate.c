@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sim/sim_memory.h"
 #include "runtime/sim/sim_trace.h"
 
 #define MAX_CANDIDATES  1e9 /* a minute's work */
@@ -194,7 +195,7 @@ int sy_sim_generate(const struct sy_sim_generator *g, uint64_t seed, struct sy_s
             continue;
         if (*n == max) {
             max = max ? 2 * max : 1024;
-            struct sy_sim_request *more = realloc(*out, max * sizeof *more);
+            struct sy_sim_request *more = sy_sim_grow(*out, *n * sizeof *more, max * sizeof *more);
             if (!more)
                 goto no_memory;
             *out = more;

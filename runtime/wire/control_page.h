@@ -5,9 +5,11 @@
 #define SY_WIRE_CONTROL_PAGE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SY_CONTROL_PAGE_BYTES 4096u
+#define SY_LONGEST_BYTES      96
 
 enum sy_train_phase { SY_PHASE_NONE = 0, SY_PHASE_GRADIENT = 1, SY_PHASE_UPDATE = 2 };
 
@@ -41,9 +43,17 @@ struct sy_control_page {
     _Atomic uint64_t
         longest_layer_ns;           /* longest stretch between two looks at the epoch, this job */
     _Atomic uint64_t snapshot_step; /* of the last durable snapshot */
+    /* What that stretch was: "backward conv1, step 7". Odd while it is written. */
+    _Atomic uint32_t longest_version;
+    char longest_what[SY_LONGEST_BYTES];
 };
 
 _Static_assert(sizeof(struct sy_control_page) <= SY_CONTROL_PAGE_BYTES, "one page");
+
+/* The longest stretch so far, and what it was. By the worker alone. */
+void sy_page_set_longest(struct sy_control_page *page, uint64_t ns, const char *what);
+/* Both as they were at one time, what with its 0 (SY_LONGEST_BYTES), printable. False: it is being written, or its writer died then. */
+bool sy_page_longest(const struct sy_control_page *page, uint64_t *ns, char *what);
 
 /* A shared futex word: wait until *word != seen or the timeout passed (UINT64_MAX: no timeout), wake all waiters. Returns at once
  * when the word differs already. Works across processes. */
