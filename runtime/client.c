@@ -505,6 +505,7 @@ static void take_timing(const msgpack_object *timing, sy_client_result *result)
     result->first_layer_ns = number(timing, "first_layer_ns");
     result->bound_ns = number(timing, "bound_ns");
     result->predicted_ns = number(timing, "predicted_ns");
+    result->served_ns = number(timing, "served_ns");
     result->moved_bytes = number(timing, "moved_bytes");
     result->swapped = (int)number(timing, "swapped");
     result->preempted = (int)number(timing, "preempted");

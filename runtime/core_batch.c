@@ -208,12 +208,15 @@ static void answer(struct batch *batch, int status, const char *error,
                    const struct sy_request_report *report)
 {
     struct member *m = batch->members;
+    sy_ns served_ns = report->served_ns;
     unlink_batch(batch);
     while (m) {
         struct member *next = m->next;
         struct sy_request_report own = *report;
         own.id = m->id;
         own.arrived_ns = m->arrived_ns;
+        own.served_ns = m->canceled ? 0 : served_ns;
+        served_ns = m->canceled ? served_ns : 0;
         int result = m->canceled ? SY_ECANCELED : status;
         m->done(m->ctx, result, result < 0 ? (m->canceled ? "canceled" : error) : NULL, &own);
         free_member(m);

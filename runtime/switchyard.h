@@ -34,6 +34,8 @@ typedef struct {
     uint64_t queue_ns, preempt_wait_ns, swap_ns, total_ns, first_layer_ns, bound_ns, moved_bytes;
     int swapped, preempted, attempts;
     uint64_t predicted_ns; /* what total_ns was expected to be when the request was taken */
+    uint64_t
+        served_ns; /* of total_ns: it alone had the device (of requests that ran as one batch the first has it all) */
 } sy_client_result;
 
 /* address: "unix:/path", "/path", or "tcp:host:port". timeout_ms per call; 0: 60 s. */

@@ -46,7 +46,6 @@ struct replay {
     pthread_mutex_t lock; /* what is below */
     struct sy_sim_report *report;
     uint64_t n_sent_late;
-    sy_ns last_end_ns; /* of what was answered: one at a time has the device */
     sy_ns latest_ns;   /* the most that one was sent after its time */
     char failure[256]; /* the first request's that failed */
 };
@@ -124,21 +123,20 @@ static bool sleep_until(const struct replay *r, sy_ns at)
     return !atomic_load(&r->stop);
 }
 
-/* Returns how long it had the device. It begins to be served when its model begins to be loaded, which may be while another one computes. */
+/* Returns how long it had the device, as the server says: answers come to threads in another order than requests end in. Not 0, which is for
+ * those of which it is not known. */
 static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
                          const sy_client_result *result, sy_ns latency, sy_ns now)
 {
     struct sy_sim_report *report = r->report;
-    sy_ns served = result->total_ns > result->queue_ns ? result->total_ns - result->queue_ns : 0;
+    sy_ns served = SY_MAX(result->served_ns, SY_NS_PER_US);
     report->n_done++;
     report->n_late += request->deadline_ns > 0 && latency > request->deadline_ns;
     report->n_swaps += result->swapped != 0;
     report->moved_bytes += result->moved_bytes;
     sy_sim_note_latency(report, request->class_, latency);
-    sy_ns from = SY_MIN(SY_MAX(now > served ? now - served : 0, r->last_end_ns), now);
-    sy_sim_note_use(report, SY_SIM_USE_REQUESTS, from, now, 1);
-    r->last_end_ns = SY_MAX(r->last_end_ns, now); /* threads may come here in another order */
-    return now - from;
+    sy_sim_note_use(report, SY_SIM_USE_REQUESTS, now - SY_MIN(served, now), now, 1);
+    return served;
 }
 
 /* The trace's deadlines count from the time at which a request was to be sent. */
