@@ -341,7 +341,7 @@ $(GPU_BIN): $(B)/tests/test_gpu_%: $(OBJ)/tests/test_%.o $(OBJ)/tests/on_gpu/cho
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
-$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
+$(B)/tests/libswitchyard-cuda-fake.so: $(OBJ)/tests/fake_cuda.o $(OBJ)/tests/fake_cuda_streams.o $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -o $@ $^ -pthread -ldl

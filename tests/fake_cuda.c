@@ -14,7 +14,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_error.h"
-#include "runtime/device/host_stream.h"
+#include "tests/fake_cuda_internal.h"
 
 #define GRANULE      (2u << 20)
 #define MAX_OBJECTS  64
@@ -30,16 +30,6 @@ struct range {
     bool mapped;
 };
 
-struct CUstream_st {
-    struct sy_stream *host;
-};
-
-struct CUevent_st {
-    struct sy_event *host;
-    bool timing;
-    _Atomic bool recorded;
-};
-
 struct fake_cuda fake_cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,10 +38,9 @@ static size_t record_length;
 static struct memory memories[MAX_OBJECTS];
 static struct range reservations[MAX_OBJECTS], allocations[MAX_OBJECTS], pinned[MAX_OBJECTS];
 static int allocation_fds[MAX_OBJECTS];
-static int n_streams, n_events;
 static bool initialized, has_context;
 static _Thread_local bool entered;
-static struct sy_device *host_device; /* whose streams these are */
+struct sy_device *fake_cuda_host_device;
 
 void fake_cuda_reset(void)
 {
@@ -86,7 +75,7 @@ static int count_ranges(const struct range *ranges)
 int fake_cuda_alive(void)
 {
     pthread_mutex_lock(&lock);
-    int n = n_streams + n_events + count_ranges(reservations) + count_ranges(allocations) +
+    int n = fake_cuda_n_streams() + count_ranges(reservations) + count_ranges(allocations) +
             count_ranges(pinned);
     for (int i = 0; i < MAX_OBJECTS; i++)
         n += memories[i].bytes > 0;
@@ -326,8 +315,9 @@ static int fake_address_free(uint64_t address, uint64_t bytes)
 
 static int fake_context_open(int ordinal)
 {
-    if (!host_device)
-        (void)sy_device_host_ops.open(&(struct sy_device_spec){.kind = "host"}, &host_device);
+    if (!fake_cuda_host_device)
+        (void)sy_device_host_ops.open(&(struct sy_device_spec){.kind = "host"},
+                                      &fake_cuda_host_device);
     has_context = true;
     return fake_cuda.broken ? fake_cuda.broken : check_ordinal(ordinal);
 }
@@ -339,19 +329,12 @@ static int fake_context_enter(int ordinal)
 }
 
 /* C2, and what a broken context does to every call. */
-static int check_context(void)
+int fake_cuda_check_context(void)
 {
     if (!has_context || !entered)
         return SY_CUDA_DeviceUninitialized;
     return fake_cuda.broken;
 }
-
-#define NEED_CONTEXT()                  \
-    do {                                \
-        int context_ = check_context(); \
-        if (context_)                   \
-            return context_;            \
-    } while (0)
 
 static int fake_mem_map(uint64_t address, uint64_t bytes, uint64_t handle)
 {
@@ -467,137 +450,7 @@ static int fake_host_unregister(void *base)
     if (range)
         range->bytes = 0;
     pthread_mutex_unlock(&lock);
-    return range ? check_context() : SY_CUDA_HostMemoryNotRegistered;
-}
-
-/* ---- streams and events ------------------------------------------------------------------------------ */
-
-static int fake_stream_create(struct CUstream_st **out, int level)
-{
-    NEED_CONTEXT();
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
-    if (!stream || level < 0 ||
-        sy_host_stream_ops.create(host_device, SY_STREAM_COPY_H2D, &stream->host) < 0)
-        abort();
-    n_streams++;
-    *out = stream;
-    return 0;
-}
-
-static int fake_stream_destroy(struct CUstream_st *stream)
-{
-    sy_host_stream_ops.destroy(stream->host);
-    n_streams--;
-    free(stream);
-    return check_context();
-}
-
-static int fake_stream_synchronize(struct CUstream_st *stream)
-{
-    NEED_CONTEXT();
-    return sy_host_stream_ops.synchronize(stream->host) == SY_OK ? fake_cuda.broken
-                                                                 : SY_CUDA_LaunchFailure;
-}
-
-struct copy {
-    void *to;
-    const void *from;
-    uint64_t bytes;
-};
-
-static void run_copy(void *arg)
-{
-    struct copy *copy = arg;
-    memcpy(copy->to, copy->from, copy->bytes);
-    free(copy);
-}
-
-static int fake_copy(struct CUstream_st *stream, void *at, uint64_t address, uint64_t bytes,
-                     bool to_device)
-{
-    void *device = (void *)(uintptr_t)address;
-    NEED_CONTEXT();
-    struct copy *copy = malloc(sizeof *copy);
-    if (!copy)
-        abort();
-    *copy = to_device ? (struct copy){device, at, bytes} : (struct copy){at, device, bytes};
-    return sy_host_stream_ops.launch(stream->host, run_copy, copy) == SY_OK
-               ? 0
-               : (free(copy), SY_CUDA_LaunchOutOfResources);
-}
-
-static int fake_launch_host(struct CUstream_st *stream, void (*fn)(void *arg), void *arg)
-{
-    NEED_CONTEXT();
-    return sy_host_stream_ops.launch(stream->host, fn, arg) == SY_OK ? 0
-                                                                     : SY_CUDA_LaunchOutOfResources;
-}
-
-static int fake_wait_event(struct CUstream_st *stream, struct CUevent_st *event)
-{
-    NEED_CONTEXT();
-    return sy_host_stream_ops.wait_event(stream->host, event->host) == SY_OK
-               ? 0
-               : SY_CUDA_LaunchOutOfResources;
-}
-
-static int fake_event_create(struct CUevent_st **out, bool timing)
-{
-    NEED_CONTEXT();
-    struct CUevent_st *event = calloc(1, sizeof *event);
-    if (!event || sy_host_stream_ops.event_create(host_device, &event->host) < 0)
-        abort();
-    event->timing = timing;
-    n_events++;
-    *out = event;
-    return 0;
-}
-
-static int fake_event_destroy(struct CUevent_st *event)
-{
-    sy_host_stream_ops.event_destroy(event->host);
-    n_events--;
-    free(event);
-    return check_context();
-}
-
-static int fake_event_record(struct CUevent_st *event, struct CUstream_st *stream)
-{
-    NEED_CONTEXT();
-    event->recorded = true;
-    return sy_host_stream_ops.event_record(event->host, stream->host) == SY_OK
-               ? 0
-               : SY_CUDA_LaunchOutOfResources;
-}
-
-/* As in CUDA, one that was never recorded is done. */
-static int fake_event_query(struct CUevent_st *event)
-{
-    NEED_CONTEXT();
-    if (!event->recorded)
-        return 0;
-    return sy_host_stream_ops.event_query(event->host) == 1 ? 0 : SY_CUDA_NotReady;
-}
-
-static int fake_event_synchronize(struct CUevent_st *event)
-{
-    NEED_CONTEXT();
-    if (event->recorded)
-        (void)sy_host_stream_ops.event_synchronize(event->host, UINT64_MAX);
-    return fake_cuda.broken;
-}
-
-static int fake_event_elapsed(float *out_ms, struct CUevent_st *from, struct CUevent_st *to)
-{
-    NEED_CONTEXT();
-    if (!from->recorded || !to->recorded || !from->timing || !to->timing)
-        return SY_CUDA_InvalidResourceHandle;
-    sy_ns start = sy_host_stream_ops.event_time(from->host);
-    sy_ns end = sy_host_stream_ops.event_time(to->host);
-    if (!start || !end)
-        return SY_CUDA_NotReady;
-    *out_ms = (float)((double)((int64_t)end - (int64_t)start) / 1e6);
-    return 0;
+    return range ? fake_cuda_check_context() : SY_CUDA_HostMemoryNotRegistered;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------- */

@@ -34,3 +34,13 @@ bool sy_keeps_precision(const struct sy_graph *graph, const struct sy_node *node
         return false;
     }
 }
+
+bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *node)
+{
+    const struct sy_shape *a = &graph->tensors[node->inputs[0]].shape,
+                          *b = &graph->tensors[node->inputs[1]].shape;
+    const int64_t least = 16;
+    return a->rank >= 2 && b->rank >= 2 && sy_dim_at(a->dims[a->rank - 1], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
+           sy_dim_at(b->dims[b->rank - 1], 1) >= least;
+}

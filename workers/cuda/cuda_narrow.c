@@ -73,17 +73,6 @@ static bool is_param(const struct sy_layer *layer, int input)
     return false;
 }
 
-/* Worth it: each number that is rounded is used for several products. */
-static bool is_large_product(const struct sy_graph *graph, const struct sy_node *node)
-{
-    const struct sy_shape *a = &graph->tensors[node->inputs[0]].shape,
-                          *b = &graph->tensors[node->inputs[1]].shape;
-    const int64_t least = 16;
-    return a->rank >= 2 && b->rank >= 2 && sy_dim_at(a->dims[a->rank - 1], 1) >= least &&
-           sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
-           sy_dim_at(b->dims[b->rank - 1], 1) >= least;
-}
-
 bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer)
 {
     const struct sy_graph *graph = p->graph;
@@ -94,7 +83,7 @@ bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer
         return sy_cuda_packs_narrow(graph, node, 1);
     return graph->precision != SY_PRECISION_F32 && node->op == SY_OP_MATMUL &&
            !is_param(layer, 0) && graph->tensors[node->inputs[0]].dtype == SY_DTYPE_F32 &&
-           is_large_product(graph, node);
+           sy_is_large_product(graph, node);
 }
 
 static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)

@@ -69,6 +69,22 @@ static int build_unary(struct sy_program *p)
     return sy_cuda_add_chain(p, &chain, &src, dst);
 }
 
+/* x times its sigmoid. */
+static int build_swish(struct sy_program *p)
+{
+    struct sy_math_chain chain = {.n_inputs = 1};
+    int src, dst;
+    if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
+        return sy_cuda_unsupported(sy_cuda_node(p), "only float32");
+    SY_TRY(sy_cuda_input(p, 0, &src));
+    sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
+    sy_cuda_chain_add(&chain, SY_CHAIN_LINEAR, 0, sy_node_float(sy_cuda_node(p), "alpha", 1), 0);
+    sy_cuda_chain_add(&chain, SY_CHAIN_SIGMOID, 0, 0, 0);
+    sy_cuda_chain_add(&chain, SY_CHAIN_MUL, 0, 0, 0);
+    SY_TRY(sy_cuda_output_as(p, 0, sy_cuda_wanted(p, 0), p->values[src].channels_last, &dst));
+    return sy_cuda_add_chain(p, &chain, &src, dst);
+}
+
 /* ---- two inputs and more -------------------------------------------------------------------------------- */
 
 /* Channels last if an input of the output's own shape is. */
@@ -288,6 +304,7 @@ const struct sy_cuda_op sy_cuda_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  FOLD(SY_OP_MIN),
                                                  FOLD(SY_OP_MAX),
                                                  FOLD(SY_OP_SUM),
+                                                 {SY_OP_SWISH, build_swish, NULL, NULL},
                                                  {SY_OP_EQUAL, build_equal, NULL, NULL},
                                                  {SY_OP_WHERE, build_where, NULL, NULL},
                                                  {SY_OP_CAST, build_cast, NULL, NULL},

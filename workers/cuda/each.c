@@ -94,8 +94,7 @@ static int fill_one(const struct sy_node *node, struct sy_math_each *e)
         {SY_OP_THRESHOLDED_RELU, {"alpha"}, {1}},
         {SY_OP_HARD_SIGMOID, {"alpha", "beta"}, {0.2f, 0.5f}},
         {SY_OP_SHRINK, {"lambd", "bias"}, {0.5f, 0}},
-        {SY_OP_CLIP, {"min", "max"}, {-FLT_MAX, FLT_MAX}},
-        {SY_OP_SWISH, {"alpha"}, {1}}};
+        {SY_OP_CLIP, {"min", "max"}, {-FLT_MAX, FLT_MAX}}};
     static const char *const forms[] = {"none", "tanh", NULL};
     for (size_t i = 0; i < SY_ARRAY_LEN(parameters); i++)
         for (int k = 0; k < 2 && parameters[i].op == node->op && parameters[i].names[k]; k++)
@@ -519,7 +518,6 @@ static const struct form forms[] = {
     ONE(CLIP),
     ONE(HARD_SIGMOID),
     ONE(HARD_SWISH),
-    ONE(SWISH),
     ONE(ELU),
     ONE(EXP),
     ONE(LOG),
@@ -638,8 +636,6 @@ static int check(const struct sy_node *node, const struct sy_math_each *e)
 {
     const struct sy_kernel *kernel = sy_kernel_find(node->op);
     struct sy_call call = {.node = node, .n_in = e->n_in, .n_out = e->n_out};
-    if (node->op == SY_OP_SWISH) /* no kernel of the host's */
-        return e->at[0].dtype == SY_DTYPE_F32 ? SY_OK : refuse(node, "only float32");
     if (!kernel)
         return refuse(node, "no formula");
     for (int i = 0; i < SY_EACH_ARRAYS; i++) {

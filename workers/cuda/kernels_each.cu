@@ -37,10 +37,8 @@ __device__ static double bend(enum sy_op op, double x, double a, double b, bool 
         return tanh_form
                    ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
                    : 0.5 * x * (1 + erf(x * 0.7071067811865476));
-    case SY_OP_CLIP:
+    default: /* Clip */
         return fmin(fmax(x, a), b);
-    default: /* Swish */
-        return x / (1 + exp(-a * x));
     }
 }
 

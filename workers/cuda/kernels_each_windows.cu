@@ -176,18 +176,29 @@ __device__ static int64_t summands(const each &c)
     return n;
 }
 
+/* How far apart the summands of a factor lie, if one label is summed over. */
+__device__ static int64_t factor_step(const each &c, int factor)
+{
+    return c.number(EACH_FACTORS + factor * EACH_MAX_LABELS + (int)c.number(EACH_N_RESULT));
+}
+
 struct product {
     __device__ static void of(const each &c, int64_t o)
     {
-        int64_t n = summands(c);
+        int64_t n = summands(c), first[EACH_MAX_FACTORS], step[EACH_MAX_FACTORS];
         double sum = 0;
         uint64_t whole = 0;
-        bool floats = c.is_float(EACH_OUT);
+        bool floats = c.is_float(EACH_OUT),
+             walks = c.number(EACH_N_LABELS) == c.number(EACH_N_RESULT) + 1;
+        for (int k = 0; k < c.e.n_in; k++) {
+            first[k] = factor_at(c, k, o, 0);
+            step[k] = factor_step(c, k);
+        }
         for (int64_t s = 0; s < n; s++) {
             double one = 1;
             uint64_t whole_one = 1;
             for (int k = 0; k < c.e.n_in; k++) {
-                int64_t at = factor_at(c, k, o, s);
+                int64_t at = walks ? first[k] + s * step[k] : factor_at(c, k, o, s);
                 if (floats)
                     one *= c.get(k, at);
                 else
@@ -273,9 +284,10 @@ struct integer_product {
                 column = label_at(c, o, c.number(EACH_COLUMN_LABEL)), sum = 0;
         int64_t zero_a = (int64_t)parameter(c, q.zero_a, row),
                 zero_b = (int64_t)parameter(c, q.zero_b, column);
+        int64_t a = factor_at(c, 0, o, 0), b = factor_at(c, 1, o, 0), a_step = factor_step(c, 0),
+                b_step = factor_step(c, 1);
         for (int64_t s = 0; s < n; s++)
-            sum += (c.get_int(0, factor_at(c, 0, o, s)) - zero_a) *
-                   (c.get_int(q.b, factor_at(c, 1, o, s)) - zero_b);
+            sum += (c.get_int(0, a + s * a_step) - zero_a) * (c.get_int(q.b, b + s * b_step) - zero_b);
         finish(c, q, o, column, sum);
     }
 };

@@ -64,17 +64,6 @@ bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *no
     return true;
 }
 
-/* Worth it: each number that is rounded is used for several products. */
-static bool is_large_product(const struct sy_graph *graph, const struct sy_node *node)
-{
-    const struct sy_shape *a = &graph->tensors[node->inputs[0]].shape,
-                          *b = &graph->tensors[node->inputs[1]].shape;
-    const int64_t least = 16;
-    return a->rank >= 2 && b->rank >= 2 && sy_dim_at(a->dims[a->rank - 1], 1) >= least &&
-           sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
-           sy_dim_at(b->dims[b->rank - 1], 1) >= least;
-}
-
 bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer)
 {
     const struct sy_graph *graph = p->graph;
@@ -83,7 +72,7 @@ bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_la
         return true;
     return graph->precision == SY_PRECISION_BF16 && node->op == SY_OP_MATMUL &&
            !is_constant(graph, layer, 0) && !is_constant(graph, layer, 1) &&
-           is_large_product(graph, node);
+           sy_is_large_product(graph, node);
 }
 
 static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
