@@ -119,10 +119,11 @@ static void test_transposed_convolutions(void **state)
 }
 
 /* Regions inside, across the edge, outside; with samples of their own number; so many samples that none are kept. */
-static void check_regions(int64_t n, int64_t ratio, const char *mode, double size, double scale)
+static void check_regions(int64_t channels, int64_t n, int64_t ratio, const char *mode, double size,
+                          double scale)
 {
     struct sy_graph *g = gb_new(mode);
-    int64_t image[4] = {1, 5, 9, 11}, list[2] = {n, 4};
+    int64_t image[4] = {1, channels, 9, 11}, list[2] = {n, 4};
     struct sy_node *node;
     int x = gb_input(g, 4, image), places = gb_constant(g, "places", 2, list, &seed, -3, 6);
     float *corners = g->tensors[places].data;
@@ -132,11 +133,12 @@ static void check_regions(int64_t n, int64_t ratio, const char *mode, double siz
     int64_t *images = calloc((size_t)n, sizeof *images);
     int which;
     struct sy_shape shape = {.rank = 1, .dims = {{n, 0}}},
-                    out = {4, {{n, 0}, {5, 0}, {3, 0}, {2, 0}}};
+                    out = {4, {{n, 0}, {channels, 0}, {3, 0}, {2, 0}}};
     assert_int_equal(sy_graph_add_constant(g, "images", SY_DTYPE_I64, &shape, images,
                                            (size_t)n * sizeof *images, &which),
                      SY_OK);
-    int y = gb_node(g, SY_OP_ROI_ALIGN, INPUTS(x, places, which), 4, (int64_t[]){1, 5, 3, 2});
+    int y =
+        gb_node(g, SY_OP_ROI_ALIGN, INPUTS(x, places, which), 4, (int64_t[]){1, channels, 3, 2});
     g->tensors[y].shape = out;
     gb_int(g, "sampling_ratio", ratio);
     gb_float(g, "spatial_scale", (float)scale);
@@ -152,12 +154,16 @@ static void check_regions(int64_t n, int64_t ratio, const char *mode, double siz
 static void test_regions(void **state)
 {
     (void)state;
-    check_regions(7, 2, "half_pixel", 8, 1);
-    check_regions(7, 2, "output_half_pixel", 8, 0.5);
-    check_regions(5, 0, "half_pixel", 12, 0.75);
-    check_regions(5, 0, "output_half_pixel", 12, 1);
-    check_regions(1, 180, "half_pixel", 9, 1);
-    check_regions(700, 1, "output_half_pixel", 5, 1); /* in parallel */
+    check_regions(5, 7, 2, "half_pixel", 8, 1);
+    check_regions(5, 7, 2, "output_half_pixel", 8, 0.5);
+    check_regions(5, 5, 0, "half_pixel", 12, 0.75);
+    check_regions(5, 5, 0, "output_half_pixel", 12, 1);
+    check_regions(5, 1, 180, "half_pixel", 9, 1);
+    check_regions(5, 700, 1, "output_half_pixel", 5, 1); /* in parallel */
+    check_regions(16, 7, 2, "half_pixel", 8, 1);         /* channels side by side */
+    check_regions(37, 9, 0, "output_half_pixel", 12, 1);
+    check_regions(300, 5, 3, "half_pixel", 8, 0.5);
+    check_regions(20, 8, 180, "half_pixel", 9, 1);
 }
 
 int main(void)

@@ -354,6 +354,9 @@ static int run_node(struct sy_at_state *state, struct plan *p, int n, struct sy_
         out[0] = sy_at_value_ref(in[0]);
         return SY_OK;
     }
+    if (node->op == SY_OP_CONCAT && sy_at_joins_rows(in, node->n_inputs))
+        return sy_at_concat(state, node, in, node->n_inputs, sy_node_int(node, "axis", 0), false,
+                            out);
     const struct sy_at_call call = {.state = state,
                                     .graph = p->graph,
                                     .node = node,

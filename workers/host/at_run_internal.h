@@ -9,7 +9,8 @@ struct sy_at_value {
     bool owns, is_constant; /* of the body: known before any run */
     bool is_list;
     int param; /* from 1: of the run's inputs, that whose elements these are in all runs; 0: none */
-    uint64_t bytes; /* that it owns */
+    uint64_t bytes;           /* that it owns */
+    struct sy_at_value *base; /* whose elements it shows in another shape; NULL: none */
     struct sy_array a;
     int n_items; /* of a list */
     struct sy_at_value **items;
@@ -32,6 +33,9 @@ int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, co
                     struct sy_at_value **out);
 /* Of memory that outlives it. */
 int sy_at_value_borrow(const struct sy_array *a, struct sy_at_value **out);
+/* The elements of `of`, as many, in another shape; holds a reference to it. */
+int sy_at_value_view(struct sy_at_value *of, int rank, const int64_t *dims,
+                     struct sy_at_value **out);
 /* Takes references of its own to the items. */
 int sy_at_value_new_list(struct sy_at_value *const *items, int n, struct sy_at_value **out);
 struct sy_at_value *sy_at_value_ref(struct sy_at_value *v);
@@ -69,6 +73,9 @@ int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
 int sy_at_concat(struct sy_at_state *state, const struct sy_node *node,
                  struct sy_at_value *const *items, int n, int64_t axis, bool stacked,
                  struct sy_at_value **out);
+/* Whether a Concat of these is as fast by sy_at_concat, which needs no program for each shape that a loop makes: their last rows are not
+ * short, or they are few. */
+bool sy_at_joins_rows(struct sy_at_value *const *items, int n);
 int sy_at_fail(const struct sy_node *node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

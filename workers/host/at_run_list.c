@@ -32,6 +32,22 @@ static int check_alike(const struct sy_node *node, struct sy_at_value *const *it
     return SY_OK;
 }
 
+bool sy_at_joins_rows(struct sy_at_value *const *items, int n)
+{
+    const int64_t few = 4096, row_bytes = 64;
+    int64_t elements = 0;
+    bool long_rows = true;
+    for (int i = 0; i < n; i++) {
+        if (!items[i] || items[i]->is_list || items[i]->a.rank < 1)
+            return false;
+        const struct sy_array *a = &items[i]->a;
+        elements += a->n;
+        long_rows =
+            long_rows && a->dims[a->rank - 1] * (int64_t)sy_dtype_bytes(a->dtype) >= row_bytes;
+    }
+    return n > 0 && (long_rows || elements <= few);
+}
+
 int sy_at_concat(struct sy_at_state *state, const struct sy_node *node,
                  struct sy_at_value *const *items, int n, int64_t axis, bool stacked,
                  struct sy_at_value **out)

@@ -26,6 +26,7 @@ struct sy_at_node {
     struct sy_body body;
     const void **constants; /* per output: its elements, if import-time folding knows them */
     bool is_empty;          /* no output has elements: nothing to run */
+    bool is_view;           /* the output is the input in another shape: nothing to run */
     uint64_t packed_bytes;  /* of weights, among packed_bytes of all */
 };
 
@@ -297,10 +298,16 @@ static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
     }
     if (!all_known)
         drop_constants(m);
-    if (all_known || m->is_empty)
+    if (all_known || m->is_empty || m->is_view)
         return SY_OK;
     return sy_body_init_like(&m->body, m->graph, 1,
                              has_same_constants(like, m) ? &like->body : NULL);
+}
+
+static bool reshapes(enum sy_op op)
+{
+    return op == SY_OP_RESHAPE || op == SY_OP_FLATTEN || op == SY_OP_SQUEEZE ||
+           op == SY_OP_UNSQUEEZE;
 }
 
 static int make(const struct sy_at_call *call, struct sy_at_node **made)
@@ -313,6 +320,7 @@ static int make(const struct sy_at_call *call, struct sy_at_node **made)
     if (packed > 0 && packed <= SY_AT_RUN_PACKED - (all_packed_bytes - before))
         m->packed_bytes = packed;
     all_packed_bytes += m->packed_bytes;
+    m->is_view = reshapes(call->node->op);
     int status = infer_graph(m, call);
     if (status == SY_OK)
         status = make_ready(m, *made);
@@ -368,6 +376,18 @@ static int take_output(struct sy_at_state *state, struct sy_at_node *m, int n,
     return SY_OK;
 }
 
+static int show(const struct sy_at_call *call, const struct sy_at_node *m)
+{
+    const struct sy_shape *shape = &output_of(m, 0)->shape;
+    int64_t dims[SY_MAX_RANK];
+    if (sy_shape_elements(shape, 1) != call->inputs[0]->a.n)
+        return sy_at_fail(call->node, "%lld elements in a shape of %lld",
+                          (long long)call->inputs[0]->a.n, (long long)sy_shape_elements(shape, 1));
+    for (int d = 0; d < shape->rank; d++)
+        dims[d] = shape->dims[d].fixed;
+    return sy_at_value_view(call->inputs[0], shape->rank, dims, &call->outputs[0]);
+}
+
 int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made)
 {
     const struct sy_node *node = call->node;
@@ -377,6 +397,8 @@ int sy_at_node_run(const struct sy_at_call *call, struct sy_at_node **made)
             return sy_at_fail(node, "input %d is a list", i);
     if (!fits(*made, node, call->inputs))
         SY_TRY(make(call, made));
+    if ((*made)->is_view && !(*made)->constants && call->inputs[0] && sy_at_wants(call, 0))
+        return show(call, *made);
     for (int i = 0; i < node->n_outputs; i++)
         if (sy_at_wants(call, i))
             SY_TRY(take_output(call->state, *made, n++, &call->outputs[i]));

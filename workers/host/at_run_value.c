@@ -76,6 +76,17 @@ int sy_at_value_borrow(const struct sy_array *a, struct sy_at_value **out)
     return SY_OK;
 }
 
+int sy_at_value_view(struct sy_at_value *of, int rank, const int64_t *dims,
+                     struct sy_at_value **out)
+{
+    SY_TRY(sy_at_value_borrow(&of->a, out));
+    (*out)->a.rank = rank;
+    for (int i = 0; i < rank; i++)
+        (*out)->a.dims[i] = dims[i];
+    (*out)->base = sy_at_value_ref(of->base ? of->base : of);
+    return SY_OK;
+}
+
 int sy_at_value_new_list(struct sy_at_value *const *items, int n, struct sy_at_value **out)
 {
     SY_TRY(new_value(out));
@@ -104,6 +115,7 @@ void sy_at_value_drop(struct sy_at_state *state, struct sy_at_value *v)
     for (int i = 0; i < v->n_items; i++)
         sy_at_value_drop(state, v->items[i]);
     free(v->items);
+    sy_at_value_drop(state, v->base);
     if (v->owns) {
         state->bytes -= v->bytes;
         free(v->a.data);

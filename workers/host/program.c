@@ -204,7 +204,26 @@ static int run_copy(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-/* Outputs go to the caller's memory, row-major, in the layer that makes them (the last one for inputs and constants). */
+/* Whether the value is row-major memory of its own that only loops of ours write, so that it can be the caller's instead, which may begin
+ * anywhere. */
+static bool may_move(const struct sy_program *p, int value)
+{
+    const struct sy_value *v = &p->values[value];
+    if (v->place != SY_IN_WORKSPACE || v->root != value || !sy_program_is_plain(v) ||
+        sy_value_is_narrow(v))
+        return false;
+    for (int i = 0; i < p->n_values; i++)
+        if (i != value && p->values[i].root == value)
+            return false;
+    for (int s = p->layer_steps[p->layer]; s < p->n_steps; s++)
+        for (int i = 0; p->steps[s].primitive && i < p->steps[s].n_args; i++)
+            if (p->steps[s].args[i].value == value)
+                return false;
+    return true;
+}
+
+/* Outputs go to the caller's memory, row-major, in the layer that makes them (the last one for inputs and constants): the value moves
+ * there, or is copied. */
 static int copy_outputs(struct sy_program *p, int layer)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -214,12 +233,17 @@ static int copy_outputs(struct sy_program *p, int layer)
         for (int k = 0; k < node->n_outputs; k++)
             here = here || node->outputs[k] == tensor;
         bool passed_through = from < 0 || p->values[from].place == SY_IN_INPUT;
-        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT) /* it is made there (AtRun) */
-            continue;
+        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i)
+            continue; /* it is made there (AtRun) */
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
         if (from < 0)
             SY_TRY(sy_program_constant(p, tensor, &from));
+        if (may_move(p, from)) {
+            p->values[from].place = SY_IN_OUTPUT;
+            p->values[from].index = i;
+            continue;
+        }
         SY_TRY(sy_program_new_of(p, tensor, &to));
         p->values[to].place = SY_IN_OUTPUT;
         p->values[to].index = i;
