@@ -489,14 +489,13 @@ void sy_core_infer_cancel(struct sy_core *core, uint64_t id)
 }
 
 /* What it took on the device, without its time in the queue: what the next one of this model is expected to take. */
-static void learn(struct sy_core *core, struct sy_core_request *r)
+static void learn(struct sy_core *core, const struct sy_core_request *r)
 {
     sy_ns begun = SY_MAX(r->report.started_ns, core->last_finish_ns);
     core->last_finish_ns = r->report.finished_ns;
     core->n_late += r->deadline_ns && r->report.finished_ns > r->deadline_ns;
-    r->report.served_ns = r->report.finished_ns - SY_MIN(begun, r->report.finished_ns);
-    if (r->report.attempts == 1 && r->report.served_ns > 0)
-        sy_core_learn(core, r->model, r->guess, r->report.served_ns);
+    if (r->report.attempts == 1 && r->report.finished_ns > begun)
+        sy_core_learn(core, r->model, r->guess, r->report.finished_ns - begun);
 }
 
 void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int status,

@@ -78,8 +78,9 @@ struct sy_request_report {
     uint64_t moved_bytes, storage_bytes;
     sy_ns storage_start_ns, storage_end_ns, copy_start_ns, copy_end_ns, compute_wait_ns;
     sy_ns predicted_ns; /* when it was taken: from its arrival to its end, as expected */
-    sy_ns
-        served_ns; /* it alone had the device: from its LOAD, or the end of the one before, to its end; of what was gathered, the first one has it */
+    /* It alone had the device: each time from its LOAD, or the end of the one before, until it stopped; of what was gathered, the first one
+     * has it. */
+    sy_ns served_ns;
     sy_ns bound_ns; /* lower bound for this swap from what was resident: see loader/plan.h */
     int worker, attempts;
 };

@@ -204,9 +204,9 @@ struct sy_core {
 
     struct sy_core_batches *batches;
     struct sy_predictor *predictor;
-    struct sy_predictor *preparing;   /* by model: programs for batches and sizes that are new */
-    sy_ns last_finish_ns;             /* of a request */
-    uint64_t n_spills, spilled_bytes; /* both ways */
+    struct sy_predictor *preparing; /* by model: programs for batches and sizes that are new */
+    sy_ns last_finish_ns, last_served_ns; /* of a request; of one's turn on the device */
+    uint64_t n_spills, spilled_bytes;     /* both ways */
     uint64_t n_late, n_refused_late, n_interrupts, n_continued;
     uint64_t preempting_request;
     sy_ns preempted_ns;

@@ -66,6 +66,14 @@ static void report_run(struct sy_core_request *r, const struct sy_msg_run_done *
     }
 }
 
+/* Interrupted ones too: what they computed until then is theirs. */
+static void note_served(struct sy_core *core, struct sy_core_request *r, sy_ns now)
+{
+    sy_ns from = SY_MAX(r->report.started_ns, core->last_served_ns);
+    r->report.served_ns += now - SY_MIN(from, now);
+    core->last_served_ns = now;
+}
+
 static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_done *msg)
 {
     struct sy_core_request *r = sy_core_find_run(core, msg->run);
@@ -83,8 +91,12 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
         core->link_bytes += msg->read_bytes;
         trace_run(core, r, msg);
     }
-    if (r)
-        sy_account_end(&core->account, &core->models[r->model].account, sy_clock_now());
+    if (r) {
+        sy_ns now = sy_clock_now();
+        if (sy_sched_computing(core->sched) == worker)
+            note_served(core, r, now);
+        sy_account_end(&core->account, &core->models[r->model].account, now);
+    }
     /* The scheduler first: it knows whether this worker has such a run. */
     if (msg->status == SY_OK || msg->status == SY_ECANCELED)
         sy_sched_arrived(core->sched, worker, msg->run, msg->n_arrived);
