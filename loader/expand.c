@@ -53,6 +53,7 @@ int sy_expand_grow(struct sy_infer *in)
     if (capacity <= in->capacity)
         return SY_OK;
     SY_TRY(grow_array(&in->values, from, to, sizeof *in->values));
+    SY_TRY(grow_array(&in->fractions, from, to, sizeof *in->fractions));
     SY_TRY(grow_array(&in->sequences, from, to, sizeof *in->sequences));
     SY_TRY(grow_array(&in->uses, from, to, sizeof *in->uses));
     SY_TRY(grow_array(&in->at_run, from, to, sizeof *in->at_run));

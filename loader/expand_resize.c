@@ -103,7 +103,7 @@ static int read_sizes(struct sy_expand *e, const struct sy_tensor *x, double *sc
             return sy_expand_fail(e, SY_EUNSUPPORTED,
                                   "antialias along other axes than the last two");
         if (axis >= rank - 2)
-            to[axis] = by_scales ? (int64_t)floor((double)from * scales[axis]) : sizes[i];
+            to[axis] = by_scales ? (int64_t)floorf((float)from * (float)scales[axis]) : sizes[i];
     }
     return SY_OK;
 }

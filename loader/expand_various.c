@@ -12,7 +12,7 @@ enum { MAX_CONSTANT = 1 << 24 };
 /* ---- STFT ------------------------------------------------------------------------------------- */
 
 struct stft {
-    int64_t length, step, frame, bins, frames;
+    int64_t step, frame, bins;
     const float *window; /* NULL: ones */
 };
 
@@ -33,70 +33,56 @@ static int find_stft(struct sy_expand *e, struct stft *s)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "a signal that is not real, of float32");
     if (window && (!window->data || window->dtype != SY_DTYPE_F32 || window->shape.rank != 1))
         return sy_expand_fail(e, SY_EUNSUPPORTED, "a window that is not constant, of float32");
-    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 1, &s->length));
+    struct sy_dim length = x->shape.dims[1];
     s->window = window ? window->data : NULL;
     s->frame = window ? (int64_t)(window->data_bytes / sizeof(float)) : 0;
     SY_TRY(one_number(e, 1, &s->step));
     SY_TRY(one_number(e, 3, &s->frame));
-    if (s->step < 1 || s->frame < 1 || s->frame > s->length ||
+    if (s->step < 1 || s->frame < 1 || (sy_dim_is_number(length) && s->frame > length.fixed) ||
         (window && s->frame != (int64_t)(window->data_bytes / sizeof(float))))
         return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld, each %lld, of %lld samples",
-                              (long long)s->frame, (long long)s->step, (long long)s->length);
+                              (long long)s->frame, (long long)s->step, (long long)length.fixed);
     s->bins = sy_node_int(e->node, "onesided", 1) != 0 ? s->frame / 2 + 1 : s->frame;
-    s->frames = (s->length - s->frame) / s->step + 1;
-    if (s->frame > MAX_CONSTANT / s->bins / 2 || s->frames > MAX_CONSTANT / s->frame)
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "%lld frames of %lld", (long long)s->frames,
-                              (long long)s->frame);
+    if (s->frame > MAX_CONSTANT / s->bins / 2)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld", (long long)s->frame);
     return SY_OK;
 }
 
-/* [frame, bins * 2]: the window times cosine and minus sine. */
-static int spectrum_matrix(struct sy_expand *e, const struct stft *s)
+/* [bins * 2, 1, frame]: the window times cosine and minus sine. */
+static int spectrum_filters(struct sy_expand *e, const struct stft *s)
 {
-    const int64_t dims[] = {s->frame, s->bins * 2};
+    const int64_t dims[] = {s->bins * 2, 1, s->frame};
     float *m;
     if (e->status == SY_OK)
         e->status = sy_graph_alloc((size_t)(s->frame * s->bins * 2), sizeof *m, &m);
     if (e->status < 0)
         return -1;
-    for (int64_t t = 0; t < s->frame; t++)
-        for (int64_t k = 0; k < s->bins; k++) {
+    for (int64_t k = 0; k < s->bins; k++)
+        for (int64_t t = 0; t < s->frame; t++) {
             double angle = 2 * M_PI * (double)(t * k % s->frame) / (double)s->frame;
             double w = s->window ? (double)s->window[t] : 1;
-            m[(t * s->bins + k) * 2] = (float)(w * cos(angle));
-            m[(t * s->bins + k) * 2 + 1] = (float)(-w * sin(angle));
+            m[2 * k * s->frame + t] = (float)(w * cos(angle));
+            m[(2 * k + 1) * s->frame + t] = (float)(-w * sin(angle));
         }
     int flat = sy_expand_floats(e, m, (int)(s->frame * s->bins * 2));
     free(m);
-    return sy_expand_reshape(e, flat, dims, 2);
+    return sy_expand_reshape(e, flat, dims, 3);
 }
 
-static int frame_indices(struct sy_expand *e, const struct stft *s)
-{
-    const int64_t dims[] = {s->frames, s->frame};
-    int64_t *at;
-    if (e->status == SY_OK)
-        e->status = sy_graph_alloc((size_t)(s->frames * s->frame), sizeof *at, &at);
-    if (e->status < 0)
-        return -1;
-    for (int64_t i = 0; i < s->frames * s->frame; i++)
-        at[i] = i / s->frame * s->step + i % s->frame;
-    int flat = sy_expand_ints(e, at, (int)(s->frames * s->frame));
-    free(at);
-    return sy_expand_reshape(e, flat, dims, 2);
-}
-
+/* A convolution, so that the signal's length may be open. */
 static int expand_stft(struct sy_expand *e)
 {
+    static const int64_t one_channel[] = {0, 1, -1}, bins_last[] = {0, 2, 1};
     struct stft s = {0};
     SY_TRY(find_stft(e, &s));
-    const int64_t flat[] = {0, s.length}, split[] = {0, 0, s.bins, 2};
-    int x = sy_expand_input(e, 0);
-    if (sy_expand_tensor(e, 0)->shape.rank == 3)
-        x = sy_expand_reshape(e, x, flat, 2);
-    int frames = SY_EXPAND(e, GATHER, x, frame_indices(e, &s));
-    sy_expand_set_int(e, "axis", 1);
-    int y = SY_EXPAND(e, MATMUL, frames, spectrum_matrix(e, &s));
+    const int64_t split[] = {0, 0, s.bins, 2};
+    int x = sy_expand_reshape(e, sy_expand_input(e, 0), one_channel, 3);
+    int filters = spectrum_filters(e, &s);
+    int y = SY_EXPAND(e, CONV, x, filters);
+    if (e->status == SY_OK)
+        e->status =
+            sy_node_set_ints(&e->graph->nodes[e->graph->n_nodes - 1], "strides", 1, &s.step);
+    y = sy_expand_transpose(e, y, bins_last, 3);
     sy_expand_result(e, 0, sy_expand_reshape(e, y, split, 4));
     return e->status;
 }

@@ -155,7 +155,7 @@ static int fold_dims(struct fold *f)
     int status =
         sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
-        status = sy_fold_dims(f->node, f->inputs, &f->out, to);
+        status = sy_fold_dims(f->in, f->node, f->inputs, &f->out, to);
     if (status < 0) {
         free(to);
         return status;
@@ -248,6 +248,11 @@ int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded)
     else if (prepare(&f))
         status = is_for_dims(&f) ? fold_dims(&f) : fold_constants(&f);
     finish(&f);
+    if (status == SY_EUNSUPPORTED) {
+        status = sy_fold_fractions(in, node);
+        *folded = status == SY_OK && in->values[node->outputs[0]];
+        return status == SY_EUNSUPPORTED ? SY_OK : status;
+    }
     *folded = status == SY_OK;
     return status == SY_EUNSUPPORTED ? SY_OK : status;
 }

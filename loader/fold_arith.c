@@ -199,30 +199,70 @@ static struct sy_dim dim_of(const struct sy_block *block, const struct sy_block 
     return dim;
 }
 
-/* a - floor(a / b) * b, of what is not negative. */
-static int open_remainder(struct sy_dim a, struct sy_dim b, struct sy_dim *out)
+/* a - floor(a / b) * b. A number by an open size is taken for less than it. */
+static int open_remainder(struct sy_infer *in, const struct sy_node *node, struct sy_dim a,
+                          struct sy_dim b, struct sy_dim *out)
 {
-    SY_TRY(sy_dim_floor_div(a, b, out));
+    int64_t least, most;
+    struct sy_dim more;
+    sy_size_bounds(a, &least, &most);
+    if (sy_node_int(node, "fmod", 0) != 0 && least < 0)
+        return SY_EUNSUPPORTED;
+    if (sy_dim_is_number(a) && a.fixed >= 0 && sy_dim_is_expr(b)) {
+        SY_TRY(sy_size_add(a, (struct sy_dim){1, 0}, &more));
+        *out = a;
+        return sy_infer_at_most(in, node, more, b) ? SY_OK : SY_EUNSUPPORTED;
+    }
+    SY_TRY(sy_size_floor_div(a, b, out));
     SY_TRY(sy_size_mul(*out, b, out));
     return sy_size_sub(a, *out, out);
 }
 
-static int two_dims(const struct sy_node *node, const struct sy_block *inputs,
+/* Whether a size is a number below 0: as -1 marks sizes that are to stay, a difference of sizes is taken for one that is not. */
+static bool is_never(struct sy_infer *in, const struct sy_node *node, struct sy_dim number,
+                     struct sy_dim size)
+{
+    int64_t least, most;
+    if (!sy_dim_is_number(number) || number.fixed >= 0 || !sy_dim_is_expr(size))
+        return false;
+    sy_size_bounds(size, &least, &most);
+    return most >= 0 && (least >= 0 || sy_infer_at_most(in, node, (struct sy_dim){0, 0}, size));
+}
+
+/* Toward zero: a difference of sizes is taken for one that is not below 0. */
+static int open_quotient(struct sy_infer *in, const struct sy_node *node, struct sy_dim a,
+                         struct sy_dim b, struct sy_dim *out)
+{
+    int64_t least, most;
+    sy_size_bounds(a, &least, &most);
+    if (least < 0 && (most <= 0 || !sy_infer_at_most(in, node, (struct sy_dim){0, 0}, a)))
+        return SY_EUNSUPPORTED;
+    return sy_size_floor_div(a, b, out);
+}
+
+static int two_dims(struct sy_infer *in, const struct sy_node *node, const struct sy_block *inputs,
                     const struct sy_block *out, int64_t i, struct sy_dim *to)
 {
     if (node->n_inputs != 2)
         return SY_EUNSUPPORTED;
     struct sy_dim a = dim_of(&inputs[0], out, i), b = dim_of(&inputs[1], out, i);
+    if (node->op == SY_OP_DIV && sy_dim_is_expr(a) && sy_dim_div(a, b, to) < 0)
+        return open_quotient(in, node, a, b, to);
+    if (node->op == SY_OP_EQUAL && (is_never(in, node, a, b) || is_never(in, node, b, a))) {
+        *to = (struct sy_dim){0, 0};
+        return SY_OK;
+    }
     if (node->op == SY_OP_MOD && (sy_dim_is_expr(a) || sy_dim_is_expr(b)))
-        return open_remainder(a, b, to);
+        return open_remainder(in, node, a, b, to);
     int status = binary_dims(node->op, a, b, to);
     if (status == SY_EUNSUPPORTED && a.per_batch == 0 && b.per_batch == 0)
         status = fixed_numbers(node, a.fixed, b.fixed, to);
     return status;
 }
 
-static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs,
-                       const struct sy_block *out, int64_t i, struct sy_dim *to)
+static int one_of_dims(struct sy_infer *in, const struct sy_node *node,
+                       const struct sy_block *inputs, const struct sy_block *out, int64_t i,
+                       struct sy_dim *to)
 {
     struct sy_dim zero = {0, 0};
     switch (node->op) {
@@ -249,17 +289,17 @@ static int one_of_dims(const struct sy_node *node, const struct sy_block *inputs
         *to = dim_of(&inputs[sy_dim_is(dim_of(&inputs[0], out, i), 0) ? 2 : 1], out, i);
         return SY_OK;
     default:
-        return two_dims(node, inputs, out, i, to);
+        return two_dims(in, node, inputs, out, i, to);
     }
 }
 
-int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
+int sy_fold_dims(struct sy_infer *in, const struct sy_node *node, const struct sy_block *inputs,
                  const struct sy_block *out, struct sy_dim *to)
 {
     if (node->op != SY_OP_RANGE && !is_elementwise(node->op))
         return sy_fold_whole_dims(node, &inputs[0], out, to);
     for (int64_t i = 0; i < out->n; i++)
-        SY_TRY(one_of_dims(node, inputs, out, i, &to[i]));
+        SY_TRY(one_of_dims(in, node, inputs, out, i, &to[i]));
     return SY_OK;
 }
 

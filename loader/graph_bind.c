@@ -87,7 +87,8 @@ static int check_condition(const struct sy_condition *c, const struct sy_size_en
     char a[160], b[160];
     SY_TRY(bind_dim(c->where, c->left, env, &left));
     SY_TRY(bind_dim(c->where, c->right, env, &right));
-    bool holds = c->at_most ? left.fixed <= right.fixed && left.per_batch <= right.per_batch
+    bool holds = c->at_most ? left.fixed + left.per_batch <= right.fixed + right.per_batch &&
+                                  left.per_batch <= right.per_batch /* for each N from 1 on */
                             : left.fixed == right.fixed && left.per_batch == right.per_batch;
     if (holds)
         return SY_OK;

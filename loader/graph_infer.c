@@ -187,6 +187,7 @@ static int open_infer(struct sy_infer *in, struct sy_graph *graph)
     int *uses;
     *in = (struct sy_infer){.graph = graph, .capacity = graph->n_tensors + graph->n_nodes};
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof(struct sy_dim *), &in->values));
+    SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->fractions, &in->fractions));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->uses, &in->uses));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->sequences, &in->sequences));
     SY_TRY(sy_graph_alloc((size_t)in->capacity, sizeof *in->at_run, &in->at_run));
@@ -200,9 +201,12 @@ static void close_infer(struct sy_infer *in)
 {
     for (int t = 0; in->values && t < in->capacity; t++)
         free(in->values[t]);
+    for (int t = 0; in->fractions && t < in->capacity; t++)
+        free(in->fractions[t]);
     for (int t = 0; in->sequences && t < in->capacity; t++)
         sy_sequence_free(in->sequences[t]);
     free(in->values);
+    free(in->fractions);
     free(in->uses);
     free(in->sequences);
     free(in->at_run);

@@ -13,12 +13,22 @@
 struct sy_sequence; /* expand.h */
 struct sy_facts;    /* size_facts.h */
 
+/* A float: a quotient of sizes. */
+struct sy_fraction {
+    struct sy_dim over, under; /* under is above 0 where the model runs */
+    bool
+        is_rounded; /* a float32 of it may differ; whole numbers are whole, and lie below and above alike */
+    bool is_whole;
+    bool only_down; /* not known to lie below alike */
+};
+
 struct sy_infer {
     struct sy_graph *graph;
     struct sy_dim **values;         /* per tensor; NULL: not known, or a constant of the graph */
+    struct sy_fraction **fractions; /* per tensor: floats made of open sizes; NULL: not known */
     int *uses;                      /* per tensor: of the nodes as they were read, or written out */
     struct sy_sequence **sequences; /* per tensor: what it is a list of; NULL: it is a tensor */
-    int capacity;                   /* of `values`, `uses` and `sequences` */
+    int capacity;                   /* of the arrays per tensor */
     int n_expanded;                 /* nodes that were written out as others */
     bool *at_run;      /* per tensor: only the run will know its size, and what it is */
     bool is_body;      /* of an If, a Loop: the outermost graph is another */
@@ -147,13 +157,24 @@ struct sy_block {
 
 /* If all inputs are known, and it is worth it: makes the outputs known too, and *folded true. */
 int sy_fold_node(struct sy_infer *in, const struct sy_node *node, bool *folded);
+/* A node on floats made of open sizes: in->fractions of its output are set, or in->values where it casts to integers. EUNSUPPORTED: they are not
+ * known. */
+int sy_fold_fractions(struct sy_infer *in, const struct sy_node *node);
+/* Element i of a tensor, if it is known; and a number, if it is a quotient of small ones. */
+bool sy_fraction_read(const struct sy_infer *in, int tensor, int64_t i, struct sy_fraction *out);
+bool sy_fraction_of(double value, struct sy_fraction *out);
+/* Rounded down, or up. */
+int sy_fraction_floor(struct sy_fraction a, bool up, struct sy_dim *out);
+int sy_fraction_mul(struct sy_fraction a, struct sy_fraction b, struct sy_fraction *out);
+int sy_fraction_sub(struct sy_fraction a, struct sy_fraction b, struct sy_fraction *out);
+int sy_fraction_div(struct sy_fraction a, struct sy_fraction b, struct sy_fraction *out);
 /* Operators that only move elements of `bytes` each, into to[out->n]; `indices` for Gather. EUNSUPPORTED: not one of them. */
 int sy_fold_move(const struct sy_node *node, const struct sy_block *inputs, const int64_t *indices,
                  size_t bytes, const struct sy_block *out, unsigned char *to);
 /* Where element `index` of `out` lies in `block`, which is broadcast to it. */
 int64_t sy_block_offset(const struct sy_block *out, int64_t index, const struct sy_block *block);
 /* Elementwise, numbers linear in N. */
-int sy_fold_dims(const struct sy_node *node, const struct sy_block *inputs,
+int sy_fold_dims(struct sy_infer *in, const struct sy_node *node, const struct sy_block *inputs,
                  const struct sy_block *out, struct sy_dim *to);
 /* Elementwise, floating point: inputs and output of element type F32 or F64. */
 int sy_fold_floats(const struct sy_node *node, const struct sy_block *inputs,

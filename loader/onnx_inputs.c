@@ -77,10 +77,35 @@ static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorSha
     return false;
 }
 
+/* Exporters that know no names number every open dimension. */
+static bool is_numbered(const char *name)
+{
+    return name[0] == '\0' || strstr(name, "_dynamic_axes_") || strncmp(name, "unk__", 5) == 0;
+}
+
+/* Whether a first dimension has another name than the first input's: two batches, as texts and images have. Where they meet they are found to be
+ * one. */
+static bool is_other_batch(const struct sy_onnx_reader *r, const char *name)
+{
+    const char *first = NULL;
+    int n_others = 0;
+    for (size_t i = 0; i < r->proto->n_input && !is_numbered(name); i++) {
+        const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[i]);
+        if (!shape || shape->n_dim == 0 || is_numbered(name_of(shape->dim[0])) ||
+            first_is_other(r, shape))
+            continue;
+        first = first ? first : name_of(shape->dim[0]);
+        n_others += strcmp(name_of(shape->dim[0]), first) != 0;
+    }
+    return first && strcmp(first, name) != 0 && n_others <= SY_MAX_SYMBOLS / 2;
+}
+
 /* Whether an open dimension is N: the first ones, and what has their names, or says that it is the batch. */
 static bool is_batch(const struct sy_onnx_reader *r, const Onnx__TensorShapeProto *own, int i)
 {
     const char *name = name_of(own->dim[i]);
+    if (is_other_batch(r, name) && (i == 0 || says_batch(name)))
+        return false;
     if (i == 0)
         return !first_is_other(r, own);
     if (says_batch(name))
@@ -88,7 +113,7 @@ static bool is_batch(const struct sy_onnx_reader *r, const Onnx__TensorShapeProt
     for (size_t k = 0; name[0] != '\0' && k < r->proto->n_input; k++) {
         const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[k]);
         if (shape && shape->n_dim > 0 && strcmp(name_of(shape->dim[0]), name) == 0)
-            return !first_is_other(r, shape);
+            return !first_is_other(r, shape) && !is_other_batch(r, name);
     }
     return false;
 }

@@ -99,6 +99,18 @@ int sy_shape_product(const struct sy_shape *shape, int first, int end, struct sy
     return SY_OK;
 }
 
+/* What is 1 but for sizes of 0, as the first of a list, is taken for 1 beside a size that it is not. */
+static void take_for_one(struct sy_infer *in, const struct sy_node *node, struct sy_dim *dim,
+                         struct sy_dim beside)
+{
+    int64_t least, most;
+    if (!sy_dim_is_expr(*dim) || sy_dim_equal(*dim, beside))
+        return;
+    sy_size_bounds(*dim, &least, &most);
+    if (most == 1)
+        sy_infer_same_size(in, node, dim, (struct sy_dim){1, 0});
+}
+
 int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
                        const struct sy_shape *other)
 {
@@ -107,6 +119,8 @@ int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct s
     for (int i = 1; i <= rank; i++) {
         struct sy_dim a = i <= shape->rank ? shape->dims[shape->rank - i] : (struct sy_dim){1, 0};
         struct sy_dim b = i <= other->rank ? other->dims[other->rank - i] : (struct sy_dim){1, 0};
+        take_for_one(in, node, &a, b);
+        take_for_one(in, node, &b, a);
         if (!sy_dim_is(a, 1) && !sy_dim_is(b, 1) && !sy_infer_same_size(in, node, &a, b))
             return SY_EUNSUPPORTED;
         result.dims[rank - i] = sy_dim_is(a, 1) ? b : a;

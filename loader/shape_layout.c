@@ -17,6 +17,27 @@ static int no_product(const struct sy_infer *in, const struct sy_node *node,
     return sy_infer_no_product(in, node, n_growing);
 }
 
+/* total / known where a smaller one of two sizes in `total` is taken for one of them, as positions that a table limits are. */
+static bool divide_minima(struct sy_infer *in, const struct sy_node *node, struct sy_dim *total,
+                          struct sy_dim known, struct sy_dim *out)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    int n = sy_size_terms(*total, terms);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < terms[i].n_atoms; k++) {
+            struct sy_atom atom = sy_size_atom(terms[i].atoms[k]);
+            struct sy_dim own, plain;
+            if (atom.kind == SY_ATOM_MIN && sy_size_atom_dim(terms[i].atoms[k], &own) == SY_OK &&
+                sy_size_substitute(*total, terms[i].atoms[k], atom.a, &plain) == SY_OK &&
+                sy_size_div(plain, known, out) == SY_OK &&
+                sy_infer_same_size(in, node, &own, atom.a)) {
+                *total = plain;
+                return true;
+            }
+        }
+    return false;
+}
+
 /* Fills in 0 (as in the input) and -1 (what is left). */
 static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
                            const struct sy_shape *from, struct sy_shape *to)
@@ -35,11 +56,16 @@ static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
     }
     if (sy_shape_product(from, 0, from->rank, &total) < 0)
         return no_product(in, node, from);
-    if (open >= 0 &&
-        (sy_dim_div(total, known, &to->dims[open]) == SY_OK ||
-         sy_dim_floor_div(total, known, &to->dims[open]) == SY_OK) &&
-        sy_dim_mul(known, to->dims[open], &known) < 0)
-        return no_product(in, node, to);
+    if (open >= 0) {
+        if (sy_dim_div(total, known, &to->dims[open]) < 0 &&
+            !divide_minima(in, node, &total, known, &to->dims[open]) &&
+            sy_dim_floor_div(total, known, &to->dims[open]) < 0)
+            return sy_infer_put_off(in, node, "what is left of %s in %s",
+                                    sy_shape_text(from, a, sizeof a),
+                                    sy_shape_text(to, b, sizeof b));
+        if (sy_dim_mul(known, to->dims[open], &known) < 0)
+            return no_product(in, node, to);
+    }
     if (!sy_infer_same_size(in, node, &known, total))
         return sy_infer_fail(
             node, SY_EUNSUPPORTED,
@@ -249,15 +275,41 @@ static bool is_integer_range(const struct sy_infer *in, const struct sy_node *no
     return true;
 }
 
-/* How many floats a Range of constants has; -1: not of constant floats. */
+/* How many floats a Range of constants has; -1: not of constants. */
 static int64_t count_floats(const struct sy_infer *in, const struct sy_node *node)
 {
-    float limit[3];
-    for (int i = 0; i < 3; i++)
-        if (sy_node_input(node, i) < 0 || !sy_graph_scalar(in->graph, node->inputs[i], &limit[i]))
+    double limit[3];
+    for (int i = 0; i < 3; i++) {
+        int tensor = sy_node_input(node, i);
+        const struct sy_tensor *t = tensor >= 0 ? &in->graph->tensors[tensor] : NULL;
+        if (!t || !t->data || t->data_bytes != sy_dtype_bytes(t->dtype) ||
+            (t->dtype != SY_DTYPE_F32 && t->dtype != SY_DTYPE_F64))
             return -1;
-    double count = ceil(((double)limit[1] - (double)limit[0]) / (double)limit[2]);
+        limit[i] = sy_load_double(t->dtype, t->data);
+    }
+    double count = ceil((limit[1] - limit[0]) / limit[2]);
     return count > 0 && count < 1e9 ? (int64_t)count : count <= 0 ? 0 : -1;
+}
+
+/* The same of floats that are made of open sizes: ceil((limit - start) / step). */
+static bool count_open_floats(const struct sy_infer *in, const struct sy_node *node,
+                              struct sy_dim *count)
+{
+    struct sy_fraction limit[3], span;
+    int64_t least, most;
+    for (int i = 0; i < 3; i++)
+        if (!sy_fraction_read(in, sy_node_input(node, i), 0, &limit[i]) || limit[i].is_rounded)
+            return false;
+    bool down = limit[2].over.fixed < 0;
+    if (!sy_dim_is_number(limit[2].over) || limit[2].over.fixed == 0 ||
+        limit[2].over.fixed < -INT32_MAX ||
+        sy_fraction_sub(limit[down ? 0 : 1], limit[down ? 1 : 0], &span) < 0)
+        return false;
+    limit[2].over.fixed = llabs(limit[2].over.fixed);
+    if (sy_fraction_div(span, limit[2], &span) < 0 || sy_fraction_floor(span, true, count) < 0)
+        return false;
+    sy_size_bounds(*count, &least, &most);
+    return least >= 0 || sy_size_max(*count, (struct sy_dim){0, 0}, count) == SY_OK;
 }
 
 /* Whether the length of a Range of known integers grows with N, and is linear in it. */
@@ -279,9 +331,11 @@ static bool count_with_batch(const struct sy_infer *in, const struct sy_node *no
     if (sy_dim_sub(limit[1], limit[0], &span) < 0 || limit[2].per_batch != 0)
         return false;
     if (sy_dim_is_expr(span)) {
-        struct sy_dim zero = {0, 0}, more = {limit[2].fixed - 1, 0};
+        struct sy_dim zero = {0, 0}, step = {llabs(limit[2].fixed), 0}, more = {step.fixed - 1, 0};
+        if (limit[2].fixed < 0 && sy_size_sub(zero, span, &span) < 0)
+            return false;
         return sy_size_max(span, zero, &span) == SY_OK && sy_size_add(span, more, &span) == SY_OK &&
-               sy_size_floor_div(span, limit[2], &shape->dims[0]) == SY_OK;
+               sy_size_floor_div(span, step, &shape->dims[0]) == SY_OK;
     }
     return span.per_batch > 0 && limit[2].fixed > 0 &&
            sy_dim_div(span, limit[2], &shape->dims[0]) == SY_OK;
@@ -303,6 +357,10 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
             known = known && sy_infer_is_known(in, node, i);
         if (floats.dims[0].fixed < 0 && known)
             return sy_infer_fail(node, SY_ECORRUPT, "limits and a step that give no length");
+        if (floats.dims[0].fixed < 0 && count_open_floats(in, node, &floats.dims[0])) {
+            sy_infer_set(in, node, 0, x->dtype, &floats);
+            return SY_OK;
+        }
         if (floats.dims[0].fixed < 0)
             return leave_to_run(in, node, SY_OP_RANGE);
         sy_infer_set(in, node, 0, x->dtype, &floats);

@@ -139,12 +139,17 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* A bound of a slice as an element's number from 0 to `high`: from the end if it is negative. */
-static int clamp_open(struct sy_dim bound, struct sy_dim size, struct sy_dim low,
-                      struct sy_dim high, struct sy_dim *out)
+/* A bound of a slice as an element's number from 0 to `high`: from the end if it is negative. A difference of sizes is taken for one that is not
+ * below 0, minus a size for one that is. */
+static int clamp_open(struct sy_infer *in, const struct sy_node *node, struct sy_dim bound,
+                      struct sy_dim size, struct sy_dim low, struct sy_dim high, struct sy_dim *out)
 {
     int64_t least, most;
     sy_size_bounds(bound, &least, &most);
+    if (least < 0 && most > 0 && sy_infer_at_most(in, node, (struct sy_dim){0, 0}, bound))
+        least = 0;
+    if (most == 0 && least < 0 && sy_infer_at_most(in, node, bound, (struct sy_dim){-1, 0}))
+        most = -1;
     if (most < 0) /* nobody knows where -9223372036854775807 is, but that it is before all */
         SY_TRY(most < -INT32_MAX ? (bound = low, SY_OK) : sy_size_add(bound, size, &bound));
     else if (least < 0)
@@ -158,15 +163,15 @@ static int clamp_open(struct sy_dim bound, struct sy_dim size, struct sy_dim low
 }
 
 /* Where sizes are open. Both ends of a step backwards are one lower. */
-static int slice_open(struct sy_dim size, struct sy_dim start, struct sy_dim end, int64_t step,
-                      struct range *out)
+static int slice_open(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
+                      struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {
     struct sy_dim zero = {0, 0}, one = {1, 0}, minus = {-1, 0}, last, first, span, top = size,
                   stride = {step > 0 ? step : -step, 0};
     if (step < 0)
         SY_TRY(sy_size_sub(size, one, &top));
-    SY_TRY(clamp_open(start, size, zero, top, &first));
-    SY_TRY(clamp_open(end, size, step > 0 ? zero : minus, top, &last));
+    SY_TRY(clamp_open(in, node, start, size, zero, top, &first));
+    SY_TRY(clamp_open(in, node, end, size, step > 0 ? zero : minus, top, &last));
     SY_TRY(step > 0 ? sy_size_sub(last, first, &span) : sy_size_sub(first, last, &span));
     SY_TRY(sy_size_max(span, zero, &span));
     SY_TRY(sy_size_add(span, (struct sy_dim){stride.fixed - 1, 0}, &span));
@@ -177,7 +182,7 @@ static int slice_open(struct sy_dim size, struct sy_dim start, struct sy_dim end
 }
 
 /* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
-static int slice_axis(const struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
+static int slice_axis(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                       struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
 {
     *out = (struct range){{0, 0}, size, 1};
@@ -188,7 +193,7 @@ static int slice_axis(const struct sy_infer *in, const struct sy_node *node, str
     if (step == 0 || step == INT64_MIN)
         return sy_infer_fail(node, SY_ECORRUPT, "step %lld", (long long)step);
     if ((sy_dim_is_expr(size) || sy_dim_is_expr(start) || sy_dim_is_expr(end)) &&
-        slice_open(size, start, end, step, out) == SY_OK)
+        slice_open(in, node, size, start, end, step, out) == SY_OK)
         return SY_OK;
     if (size.per_batch != 0 || start.per_batch != 0 || end.per_batch != 0)
         return sy_infer_put_off(in, node, "a slice that depends on the batch size");

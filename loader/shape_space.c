@@ -211,20 +211,34 @@ struct axes {
     int64_t at[SY_MAX_RANK];
 };
 
-/* floor(size * scale), of scales that are a quotient of small numbers as far as their 24 bits tell. */
+/* floor(size * scale) */
+static int scale_by(struct sy_fraction scale, struct sy_dim *dim)
+{
+    struct sy_fraction size = {*dim, {1, 0}, false, true, false};
+    SY_TRY(sy_fraction_mul(size, scale, &size));
+    return sy_fraction_floor(size, false, dim);
+}
+
 static int scale_open(const struct sy_infer *in, const struct sy_node *node, float scale,
                       struct sy_dim *dim)
 {
-    struct sy_dim product;
-    for (int64_t under = 1; under <= 64 && scale > 0 && scale < 65536; under++) {
-        double over = round((double)scale * (double)under);
-        if (over < 1 || (float)(over / (double)under) != scale)
-            continue;
-        if (sy_size_mul(*dim, (struct sy_dim){(int64_t)over, 0}, &product) == SY_OK &&
-            sy_size_floor_div(product, (struct sy_dim){under, 0}, dim) == SY_OK)
-            return SY_OK;
-    }
+    struct sy_fraction fraction;
+    if (scale > 0 && sy_fraction_of((double)scale, &fraction) && scale_by(fraction, dim) == SY_OK)
+        return SY_OK;
     return sy_infer_put_off(in, node, "scale %g of an open size", (double)scale);
+}
+
+/* Scales that are made of open sizes. */
+static int scale_by_sizes(const struct sy_infer *in, const struct sy_node *node,
+                          const struct axes *axes, struct sy_shape *shape)
+{
+    struct sy_fraction scale;
+    for (int i = 0; i < axes->n; i++)
+        if (!sy_fraction_read(in, node->inputs[2], i, &scale) ||
+            (!(sy_dim_is(scale.over, 1) && sy_dim_is(scale.under, 1)) &&
+             scale_by(scale, &shape->dims[axes->at[i]]) < 0))
+            return sy_infer_declared(in, node, 0, shape);
+    return SY_OK;
 }
 
 static int scale_shape(const struct sy_infer *in, const struct sy_node *node, const float *scales,
@@ -234,7 +248,7 @@ static int scale_shape(const struct sy_infer *in, const struct sy_node *node, co
         return sy_infer_fail(node, SY_ECORRUPT, "%d scales for %d dimensions", n, axes->n);
     for (int i = 0; i < n; i++) {
         struct sy_dim *dim = &shape->dims[axes->at[i]];
-        double size = floor((double)dim->fixed * (double)scales[i]);
+        double size = floor((double)((float)dim->fixed * scales[i])); /* rounded before floor */
         if (sy_dim_is_expr(*dim)) {
             SY_TRY(scale_open(in, node, scales[i], dim));
             continue;
@@ -327,7 +341,7 @@ int sy_rule_resize(struct sy_infer *in, struct sy_node *node)
     } else if (!is_empty(in, node, 2)) {
         SY_TRY(sy_infer_need(in, node, 2, &scales));
         if (!scales->data)
-            SY_TRY(sy_infer_declared(in, node, 0, &shape));
+            SY_TRY(scale_by_sizes(in, node, &axes, &shape));
         else if (scales->dtype == SY_DTYPE_F32)
             SY_TRY(scale_shape(in, node, scales->data, (int)(scales->data_bytes / sizeof(float)),
                                &axes, &shape));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -153,33 +154,67 @@ int sy_rule_window(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
-/* The axis is an attribute up to opset 19, then input 2. A length that is given must be the signal's. */
+/* The length that is given, or the signal's; of an inverse of half the bins the one that has so many. */
+static int dft_length(struct sy_infer *in, const struct sy_node *node, bool halves_back,
+                      struct sy_dim *size, struct sy_dim *length)
+{
+    struct sy_dim one = {1, 0}, two = {2, 0}, bins, *given;
+    int n;
+    *length = *size;
+    if (sy_node_input(node, 1) < 0 && !halves_back)
+        return SY_OK;
+    if (sy_node_input(node, 1) < 0) {
+        SY_TRY(sy_size_sub(*size, one, length));
+        return sy_size_mul(*length, two, length);
+    }
+    if (!sy_infer_is_known(in, node, 1))
+        return sy_infer_put_off(in, node, "dft_length is computed");
+    SY_TRY(sy_infer_dims(in, node, 1, "dft_length", &n, &given));
+    if (n == 1)
+        *length = given[0];
+    free(given);
+    if (n != 1)
+        return sy_infer_fail(node, SY_ECORRUPT, "%d lengths", n);
+    SY_TRY(sy_size_floor_div(*length, two, &bins));
+    SY_TRY(sy_size_add(bins, one, &bins));
+    if (halves_back && !sy_infer_same_size(in, node, size, bins))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "a length that %s bins are not half of",
+                             sy_dim_is_number(*size) ? "its" : "so many");
+    return SY_OK;
+}
+
+/* The axis is an attribute up to opset 19, then input 2; the length stays an input. */
 int sy_rule_dft(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x;
     int axis, n;
-    int64_t size, length, given = sy_node_int(node, "axis", node->opset >= 20 ? -2 : 1);
+    struct sy_dim length, one = {1, 0}, two = {2, 0};
+    int64_t given = sy_node_int(node, "axis", node->opset >= 20 ? -2 : 1);
     SY_TRY(sy_infer_need(in, node, 0, &x));
-    bool onesided = sy_node_int(node, "onesided", 0) != 0;
+    bool onesided = sy_node_int(node, "onesided", 0) != 0,
+         inverse = sy_node_int(node, "inverse", 0) != 0;
     struct sy_shape shape = x->shape;
     if (sy_node_input(node, 2) >= 0)
         SY_TRY(sy_infer_ints(in, node, 2, "axis", 1, &n, &given));
     SY_TRY(sy_infer_axis(node, given, shape.rank, &axis));
-    SY_TRY(sy_infer_fixed(in, node, &shape, axis, &size));
     if (shape.rank < 2 || axis == shape.rank - 1)
         return sy_infer_fail(node, SY_ECORRUPT, "axis %d", axis);
-    if (sy_node_input(node, 1) >= 0) {
-        SY_TRY(sy_infer_ints(in, node, 1, "dft_length", 1, &n, &length));
-        if (n != 1 || length != size)
-            return sy_infer_fail(node, SY_EUNSUPPORTED, "a length of %lld, the signal has %lld",
-                                 (long long)(n == 1 ? length : -1), (long long)size);
+    if (shape.dims[axis].per_batch != 0 && !sy_dim_is_expr(shape.dims[axis]))
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "along the batch");
+    int status = dft_length(in, node, onesided && inverse, &shape.dims[axis], &length);
+    shape.dims[axis] = length;
+    if (status == SY_OK && onesided && !inverse) {
+        status = sy_size_floor_div(length, two, &shape.dims[axis]);
+        if (status == SY_OK)
+            status = sy_size_add(shape.dims[axis], one, &shape.dims[axis]);
     }
-    if (onesided)
-        shape.dims[axis].fixed = size / 2 + 1;
-    shape.dims[shape.rank - 1] = (struct sy_dim){2, 0};
+    if (status == SY_EUNSUPPORTED && sy_dim_is_expr(length))
+        return sy_infer_put_off(in, node, "a length that depends on open sizes");
+    SY_TRY(status);
+    shape.dims[shape.rank - 1] = (struct sy_dim){onesided && inverse ? 1 : 2, 0};
     SY_TRY(sy_node_set_int(node, "axis", axis));
     sy_infer_set(in, node, 0, x->dtype, &shape);
-    sy_infer_keep_inputs(node, 1);
+    sy_infer_keep_inputs(node, 2);
     return SY_OK;
 }
 

@@ -203,6 +203,13 @@ int sy_facts_apply(struct sy_infer *in)
         if (in->values[t])
             SY_TRY(apply_list(facts, sy_shape_elements(&in->graph->tensors[t].shape, 0),
                               in->values[t]));
+    for (int t = 0; t < in->graph->n_tensors; t++) {
+        int64_t n = in->fractions[t] ? sy_shape_elements(&in->graph->tensors[t].shape, 0) : 0;
+        for (int64_t i = 0; i < n; i++) {
+            SY_TRY(rewritten(facts, in->fractions[t][i].over, &in->fractions[t][i].over));
+            SY_TRY(rewritten(facts, in->fractions[t][i].under, &in->fractions[t][i].under));
+        }
+    }
     facts->n_applied = facts->n_rewrites;
     return SY_OK;
 }

@@ -394,11 +394,18 @@ static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
 {
     if (n_inputs < 0 || n_inputs > MAX_INPUTS)
         return sy_error_set(SY_EARG, "%d inputs; at most %d are possible", n_inputs, MAX_INPUTS);
-    for (int i = 0; i < n_inputs; i++)
-        if (!inputs[i].name || !inputs[i].dtype || inputs[i].rank < 0 ||
-            inputs[i].rank > SWITCHYARD_MAX_RANK || inputs[i].bytes > UINT32_MAX)
+    for (int i = 0; i < n_inputs; i++) {
+        const sy_client_tensor *x = &inputs[i];
+        if (!x->name || !x->dtype)
+            return sy_error_set(SY_EARG, "input %d has no %s", i, x->name ? "dtype" : "name");
+        if (x->rank < 0 || x->rank > SWITCHYARD_MAX_RANK)
             return sy_error_set(SY_EARG,
-                                "input %d has no name or dtype, or a rank or size out of range", i);
+                                "input '%.100s' has %d dimensions; at most %d are possible",
+                                x->name, x->rank, SWITCHYARD_MAX_RANK);
+        if (x->bytes > UINT32_MAX)
+            return sy_error_set(SY_EARG, "input '%.100s' has %llu bytes; a message holds %u",
+                                x->name, (unsigned long long)x->bytes, UINT32_MAX);
+    }
     return SY_OK;
 }
 

@@ -26,9 +26,11 @@ static void value(struct ob *to, int field, const char *name, int type)
     ob_input(to, field, name, type, 0, NULL);
 }
 
+static int opset = 13;
+
 static int read_graph(struct sy_graph **g)
 {
-    ob_save(path, &graph, 13);
+    ob_save(path, &graph, opset);
     int status = sy_onnx_read(path, g);
     if (status == SY_OK && (status = sy_graph_infer(*g)) < 0)
         sy_graph_free(*g);
@@ -444,6 +446,55 @@ static void test_antialias(void **state)
     assert_gives(x, want, 12, true);
 }
 
+/* Which column is taken: 3 / 0.3f is 10 in float32, though 0.3f is more than 0.3. */
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const int columns[] = {0, 3, 6, 10};
+    float x[2 * 14], want[2 * 4];
+    random_floats(x, 28);
+    for (int i = 0; i < 8; i++)
+        want[i] = x[i / 4 * 14 + columns[i % 4]];
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 1, 14));
+    ob_initializer(&graph, "scales", FLOAT, DIMS(3), (const float[]){1, 1, 0.3f}, 12);
+    ob_node(&node, "Resize", NAMES("x", "", "scales"), NAMES("y"));
+    ob_attr_text(&node, "mode", "nearest");
+    ob_attr_text(&node, "nearest_mode", "floor");
+    ob_attr_text(&node, "coordinate_transformation_mode", "asymmetric");
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_gives(x, want, 8, true);
+}
+
+/* Half of a real signal's spectrum, and back: of even and odd lengths, one made longer by zeros. */
+static void test_spectrum(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {8, 7, 12};
+    float x[2 * 8], want[2 * 12];
+    opset = 17;
+    for (int k = 0; k < 3; k++) {
+        int64_t n = k == 1 ? 7 : 8, to = lengths[k];
+        random_floats(x, (int)(2 * n));
+        for (int64_t i = 0; i < 2 * to; i++)
+            want[i] = i % to < n ? x[i / to * n + i % to] : 0;
+        ob_graph(&graph);
+        ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, n, 1));
+        ob_int64s(&graph, "length", 0, &to);
+        for (int back = 0; back < 2; back++) {
+            ob_node(&node, "DFT", NAMES(back ? "half" : "x", "length"), NAMES(back ? "y" : "half"));
+            ob_attr_int(&node, "axis", 1);
+            ob_attr_int(&node, "onesided", 1);
+            ob_attr_int(&node, "inverse", back);
+            ob_message(&graph, OB_GRAPH_NODE, &node);
+        }
+        value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+        assert_gives(x, want, (size_t)(2 * to), true);
+    }
+    opset = 13;
+}
+
 /* Constants of 4 bits, a scale and a zero point for each two rows. */
 static void test_blocks_of_four_bits(void **state)
 {
@@ -511,6 +562,8 @@ int main(void)
         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_antialias),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_spectrum),
         cmocka_unit_test(test_blocks_of_four_bits),
     };
     seed = rig_start();

@@ -214,6 +214,61 @@ static void slice_model(void)
     out("y");
 }
 
+/* Sizes that are worked out in floats: factors of images, positions that count up and down; a remainder, a part that is cut out of the middle, the
+ * first of a list beside what it is taken from. No node waits for the run. */
+static void float_model(void)
+{
+    static const float factors[] = {1.5f, 0.7f}, scales[] = {1, 1, 0.3f, 2}, floats[] = {0, 1, -1};
+    ob_graph(&graph);
+    in("x", 1, DIMS(N, 3, S, T));
+    ob_initializer(&graph, "factors", 1, DIMS(2), factors, sizeof factors);
+    ob_initializer(&graph, "scales", 1, DIMS(4), scales, sizeof scales);
+    for (int i = 0; i < 3; i++)
+        ob_initializer(&graph, ((const char *const[]){"f0", "f1", "f-1"})[i], 1, 0, NULL,
+                       &floats[i], sizeof(float));
+    numbers("zero", DIMS(0));
+    numbers("one", DIMS(1));
+    numbers("two", DIMS(2));
+    numbers("three", DIMS(3));
+    numbers("four", DIMS(4));
+    numbers("six", DIMS(6));
+    numbers("i2", 0, (const int64_t[]){2});
+    numbers("minus", DIMS(-1));
+    add("Shape", NAMES("x"), "shape");
+    add("Slice", NAMES("shape", "zero", "two"), "front");
+    add("Slice", NAMES("shape", "two", "four"), "area");
+    add("Slice", NAMES("shape", "two", "three"), "height");
+    add_with("Cast", NAMES("area"), "wide", "to", 0, (const int64_t[]){1});
+    add("Mul", NAMES("wide", "factors"), "product");
+    add("Floor", NAMES("product"), "floor");
+    add_with("Cast", NAMES("floor"), "whole", "to", 0, (const int64_t[]){7});
+    add_with("Concat", NAMES("front", "whole"), "sizes", "axis", 0, (const int64_t[]){0});
+    add("Resize", NAMES("x", "", "", "sizes"), "y");
+    add("Resize", NAMES("x", "", "scales"), "scaled");
+    add("Gather", NAMES("wide", "zero"), "wide1");
+    add("Squeeze", NAMES("wide1"), "limit");
+    add("Range", NAMES("f0", "limit", "f1"), "up");
+    add("Range", NAMES("limit", "f0", "f-1"), "down");
+    add("Add", NAMES("up", "down"), "steps");
+    add("Sub", NAMES("height", "six"), "rest");
+    add("Div", NAMES("rest", "two"), "first");
+    add("Add", NAMES("first", "six"), "last");
+    add("Slice", NAMES("x", "first", "last", "two"), "middle");
+    add("Mul", NAMES("height", "minus"), "below");
+    add("Mod", NAMES("below", "four"), "pad");
+    add_with("Concat", NAMES("zero", "zero", "zero", "zero", "zero", "zero", "pad", "zero"), "pads",
+             "axis", 0, (const int64_t[]){0});
+    add("Pad", NAMES("x", "pads"), "padded");
+    add("Slice", NAMES("x", "zero", "one", "three"), "column");
+    add("Sub", NAMES("x", "column"), "beside");
+    out("y");
+    out("scaled");
+    out("steps");
+    out("middle");
+    out("padded");
+    out("beside");
+}
+
 /* ---- checks ------------------------------------------------------------------------------------- */
 
 static struct sy_graph *read_open(void)
@@ -424,6 +479,92 @@ static void test_slices(void **state)
     check_model(NAMES("L2"), 1, lengths, 4);
 }
 
+static void test_floats(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {8, 10, 33, 57, 6, 1, 20, 100};
+    float_model();
+    check_model(NAMES("L2", "L3"), 2, sizes, 8);
+    struct sy_graph *g = optimized(read_open()), *bound;
+    char text[160];
+    for (int i = 0; i < g->n_nodes; i++)
+        assert_int_not_equal(g->nodes[i].op, SY_OP_AT_RUN);
+    assert_int_equal(sy_graph_bind(g, &(struct sy_sizes){{10, 10}}, &bound), SY_OK);
+    /* as a float32 product is: 10 * 0.7f is 7, though 0.7f is less than 0.7 */
+    assert_string_equal(sy_shape_text(&bound->tensors[bound->outputs[0]].shape, text, sizeof text),
+                        "[N, 3, 15, 7]");
+    sy_graph_free(bound);
+    assert_int_equal(sy_graph_bind(g, &(struct sy_sizes){{5, 9}}, &bound), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "node 'first'")); /* cut out of more than there is */
+    sy_graph_free(g);
+}
+
+/* What is left of a size that a table limits; of one that no division tells it is left to the run, or refused, never taken for a wrong one. */
+static void test_left_over(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 5, 24};
+    for (int k = 0; k < 2; k++) {
+        ob_graph(&graph);
+        in("x", 1, DIMS(N, S, 4));
+        weights("table", DIMS(24, 4));
+        numbers("zero", DIMS(0));
+        numbers("one", DIMS(1));
+        numbers("minus", DIMS(-1));
+        numbers("three", DIMS(3));
+        add("Shape", NAMES("x"), "shape");
+        add("Gather", NAMES("shape", "one"), "length");
+        add("Slice", NAMES("table", "zero", "length"), "rows");
+        add("Add", NAMES("length", "three"), "more");
+        add_with("Concat", NAMES(k == 0 ? "length" : "more", "minus"), "target", "axis", 0,
+                 (const int64_t[]){0});
+        add("Reshape", NAMES("rows", "target"), "left");
+        add("Add", NAMES("x", "left"), "y");
+        out("y");
+        if (k == 0) {
+            check_model(NAMES("L2"), 1, lengths, 3);
+            continue;
+        }
+        struct sy_graph *g;
+        ob_save(path, &graph, 17);
+        assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+        int status = sy_graph_infer(g);
+        assert_true(status == SY_OK || status == SY_EUNSUPPORTED);
+        sy_graph_free(g);
+    }
+}
+
+/* Texts and images, as many as there are of each: a product of all with all. Of sizes that meet, one is the other. */
+static void test_two_batches(void **state)
+{
+    (void)state;
+    struct sy_graph *g;
+    int64_t x[] = {2, 8}, y[] = {5, 8}, batch;
+    struct sy_given_input inputs[] = {{0, 2, x}, {1, 2, y}};
+    struct sy_sizes sizes;
+    char text[160];
+    for (int meets = 0; meets < 2; meets++) {
+        ob_graph(&graph);
+        in("x", 1, DIMS(N, 8));
+        in("y", 1, DIMS(S, 8));
+        add_with("Transpose", NAMES("y"), "turned", "perm", DIMS(1, 0));
+        add("MatMul", NAMES("x", "turned"), "all");
+        out("all");
+        if (meets) {
+            add("Add", NAMES("x", "y"), "both");
+            out("both");
+        }
+        g = optimized(read_open());
+        int status = sy_graph_solve(g, 2, inputs, &batch, &sizes);
+        assert_int_equal(status, meets ? SY_EARG : SY_OK);
+        assert_int_equal(g->n_symbols, meets ? 0 : 1);
+        if (!meets)
+            assert_string_equal(sy_shape_text(&g->tensors[g->outputs[0]].shape, text, sizeof text),
+                                "[N, L2]");
+        sy_graph_free(g);
+    }
+}
+
 /* All inputs must have a number for what a job trains. */
 static void test_training(void **state)
 {
@@ -483,9 +624,11 @@ static int close_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),     cmocka_unit_test(test_image),
-        cmocka_unit_test(test_cache),    cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_training), cmocka_unit_test(test_mutated),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_image),
+        cmocka_unit_test(test_cache),       cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_training),    cmocka_unit_test(test_mutated),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_left_over),
+        cmocka_unit_test(test_two_batches),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, open_folder, close_folder);

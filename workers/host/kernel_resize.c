@@ -13,7 +13,8 @@ struct resize {
     const char *mode, *nearest, *place;
     double cubic;
     bool exclude_outside, old;
-    double scales[SY_MAX_RANK], roi_start[SY_MAX_RANK], roi_end[SY_MAX_RANK];
+    float scales[SY_MAX_RANK];
+    double roi_start[SY_MAX_RANK], roi_end[SY_MAX_RANK];
 };
 
 static const char *text_of(const struct sy_node *node, const char *name, const char *otherwise)
@@ -75,14 +76,14 @@ static int read_scales(const struct sy_call *call, struct resize *r)
         return sy_kernel_fail(call, "other than %d scales or sizes", n);
     for (int d = 0; d < x->rank; d++) {
         int i = index_of_axis(call->node, d);
-        r->scales[d] = (double)y->dims[d] / (double)x->dims[d];
+        r->scales[d] = (float)y->dims[d] / (float)x->dims[d];
         if (i >= 0 && by_sizes && wanted_size(call, d, i) != y->dims[d])
             return sy_kernel_fail(call, "its sizes are not what the file declares");
         if (i >= 0 && by_input)
-            r->scales[d] = sy_get(scales, i);
+            r->scales[d] = (float)sy_get(scales, i);
         else if (i >= 0 && !by_sizes && attr && attr->kind == SY_ATTR_FLOATS && i < attr->n)
-            r->scales[d] = (double)attr->floats[i];
-        if (!by_sizes && floor((double)x->dims[d] * r->scales[d]) != (double)y->dims[d])
+            r->scales[d] = attr->floats[i];
+        if (!by_sizes && floorf((float)x->dims[d] * r->scales[d]) != (float)y->dims[d])
             return sy_kernel_fail(call, "its scales are not what the file declares");
     }
     return SY_OK;
@@ -114,28 +115,29 @@ static int read_resize(const struct sy_call *call, struct resize *r)
     return read_scales(call, r);
 }
 
-/* Where position `at` of the result's dimension d lies in the input. */
+/* Where position `at` of the result's dimension d lies in the input. In float32: a quotient that is whole but for the scale's own rounding becomes
+ * whole, on which the nearest position depends. */
 static double place(const struct resize *r, int d, int64_t at, int64_t n_in, int64_t n_out)
 {
-    double x = (double)at, scale = r->scales[d];
+    float x = (float)at, scale = r->scales[d];
     if (strcmp(r->place, "asymmetric") == 0)
-        return x / scale;
+        return (double)(x / scale);
     if (strcmp(r->place, "align_corners") == 0)
-        return n_out > 1 ? x * (double)(n_in - 1) / (scale * (double)n_in - 1) : 0;
+        return n_out > 1 ? (double)at * (double)(n_in - 1) / ((double)scale * (double)n_in - 1) : 0;
     if (strcmp(r->place, "pytorch_half_pixel") == 0)
-        return n_out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+        return n_out > 1 ? (double)((x + 0.5f) / scale - 0.5f) : 0;
     if (strcmp(r->place, "tf_half_pixel_for_nn") == 0)
-        return (x + 0.5) / scale;
+        return (double)((x + 0.5f) / scale);
     if (strcmp(r->place, "half_pixel_symmetric") == 0) {
-        double adjust = (double)n_out / (scale * (double)n_in), center = (double)n_in / 2;
-        return center * (1 - adjust) + (x + 0.5) / scale - 0.5;
+        float adjust = (float)n_out / (scale * (float)n_in), center = (float)n_in / 2;
+        return (double)(center * (1 - adjust) + (x + 0.5f) / scale - 0.5f);
     }
     if (strcmp(r->place, "tf_crop_and_resize") == 0) {
         double start = r->roi_start[d], end = r->roi_end[d], last = (double)(n_in - 1);
-        return n_out > 1 ? start * last + x * (end - start) * last / (double)(n_out - 1)
+        return n_out > 1 ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
                          : 0.5 * (start + end) * last;
     }
-    return (x + 0.5) / scale - 0.5;
+    return (double)((x + 0.5f) / scale - 0.5f);
 }
 
 static int64_t nearest(const struct resize *r, double x)
