@@ -190,6 +190,22 @@ static void test_large(void **state)
     }
 }
 
+/* One element for a plane, or for all of it; a row again and again. */
+static void test_large_expand(void **state)
+{
+    static const enum sy_dtype types[] = {SY_DTYPE_F32, SY_DTYPE_I32, SY_DTYPE_I64, SY_DTYPE_BOOL};
+    static const int64_t from[][4] = {{1, 9, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 67}, {1, 1, 41, 1}};
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        struct sy_graph *g = gb_new("large expand");
+        int x = gb_input_of(g, types[i & 3], 4, from[i >> 2]);
+        int y = gb_node(g, SY_OP_EXPAND, INPUTS(x), DIMS(1, 9, 41, 67));
+        gb_type(g, y, types[i & 3]);
+        gb_output(g, y);
+        check(g);
+    }
+}
+
 static void test_where_cast_expand(void **state)
 {
     (void)state;
@@ -525,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_constant_operands),
         cmocka_unit_test(test_any_number_of_inputs),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_large_expand),
         cmocka_unit_test(test_where_cast_expand),
         cmocka_unit_test(test_large_integers_are_exact),
         cmocka_unit_test(test_transpose),

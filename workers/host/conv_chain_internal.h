@@ -2,7 +2,7 @@
 #ifndef SY_WORKERS_HOST_CONV_CHAIN_INTERNAL_H
 #define SY_WORKERS_HOST_CONV_CHAIN_INTERNAL_H
 
-#include "workers/host/conv_shape.h"
+#include "workers/host/op_conv.h"
 
 enum { SY_CHAIN_STAGES = 8, SY_CHAIN_PIECES = 16, SY_CHAIN_ARGS = 5 };
 

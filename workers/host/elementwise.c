@@ -4,9 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 
+#define FEW_ROWS      64    /* fewer are cut */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 #define FLAT(name, expression)                                                              \
@@ -247,33 +249,84 @@ static bool fast_row(const struct sy_broadcast *b, const void *const *in, const 
     return true;
 }
 
-static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t row, int64_t n,
-                    void *out)
+/* Elements that follow each other, or one element again and again. */
+static bool copied_row(const struct sy_broadcast *b, const char *in, char *out, int64_t n)
 {
-    int64_t at[3] = {0}, left = row;
-    for (int64_t d = b->rank - 2; d >= 0; d--) {
+    size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
+    int64_t stride = b->rank > 0 ? b->strides[0][b->rank - 1] : 0;
+    if (b->op != SY_OP_IDENTITY || stride > 1)
+        return false;
+    if (stride == 1)
+        memcpy(out, in, (size_t)n * bytes);
+    else if (bytes == sizeof(int64_t))
+        for (int64_t i = 0, x = *(const int64_t *)(const void *)in; i < n; i++)
+            ((int64_t *)(void *)out)[i] = x;
+    else if (bytes == sizeof(int32_t))
+        for (int64_t i = 0, x = *(const int32_t *)(const void *)in; i < n; i++)
+            ((int32_t *)(void *)out)[i] = (int32_t)x;
+    else
+        return false;
+    return true;
+}
+
+/* Elements [from, from + n) of a row. */
+static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t row, int64_t from,
+                    int64_t n, void *out)
+{
+    int64_t at[3] = {0}, left = row, last = b->rank - 1;
+    int64_t to = row * (b->rank > 0 ? b->dims[last] : 1) + from;
+    size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
+    for (int64_t k = 0; k < b->n_inputs && b->rank > 0; k++)
+        at[k] = from * b->strides[k][last];
+    for (int64_t d = last - 1; d >= 0; d--) {
         int64_t index = left % b->dims[d];
         left /= b->dims[d];
         for (int64_t k = 0; k < b->n_inputs; k++)
             at[k] += index * b->strides[k][d];
     }
-    if (fast_row(b, in, at, out, row * n, n))
+    if (fast_row(b, in, at, out, to, n) ||
+        copied_row(b, (const char *)in[0] + (size_t)at[0] * bytes, (char *)out + (size_t)to * bytes,
+                   n))
         return;
     for (int64_t i = 0; i < n; i++) {
-        one_element(b, in, at, out, row * n + i);
+        one_element(b, in, at, out, to + i);
         for (int64_t k = 0; k < b->n_inputs && b->rank > 0; k++)
-            at[k] += b->strides[k][b->rank - 1];
+            at[k] += b->strides[k][last];
     }
+}
+
+/* Dimensions that all inputs walk as one are one, so that rows are long. */
+static struct sy_broadcast join_dimensions(const struct sy_broadcast *b)
+{
+    struct sy_broadcast to = *b;
+    to.rank = 0;
+    for (int64_t d = 0; d < b->rank; d++) {
+        bool joins = to.rank > 0;
+        if (b->dims[d] == 1)
+            continue;
+        for (int64_t k = 0; k < b->n_inputs; k++)
+            joins = joins && to.strides[k][to.rank - 1] == b->strides[k][d] * b->dims[d];
+        int64_t at = joins ? to.rank - 1 : to.rank++;
+        to.dims[at] = joins ? to.dims[at] * b->dims[d] : b->dims[d];
+        for (int64_t k = 0; k < b->n_inputs; k++)
+            to.strides[k][at] = b->strides[k][d];
+    }
+    return to;
 }
 
 int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *inputs, void *output)
 {
-    int64_t n = b->rank > 0 ? b->dims[b->rank - 1] : 1, rows = 1;
-    for (int64_t d = 0; d + 1 < b->rank; d++)
-        rows *= b->dims[d];
-#pragma omp parallel for schedule(static) if (rows * n > PARALLEL_FROM && rows > 1)
-    for (int64_t row = 0; row < rows; row++)
-        one_row(b, inputs, row, n, output);
+    const struct sy_broadcast joined = join_dimensions(b);
+    int64_t n = joined.rank > 0 ? joined.dims[joined.rank - 1] : 1, rows = 1;
+    for (int64_t d = 0; d + 1 < joined.rank; d++)
+        rows *= joined.dims[d];
+    int64_t piece = rows < FEW_ROWS ? PARALLEL_FROM : SY_MAX(n, 1);
+    int64_t pieces = (n + piece - 1) / piece;
+#pragma omp parallel for schedule(static) if (rows * n > PARALLEL_FROM && rows * pieces > 1)
+    for (int64_t i = 0; i < rows * pieces; i++) {
+        int64_t from = i % pieces * piece;
+        one_row(&joined, inputs, i / pieces, from, SY_MIN(piece, n - from), output);
+    }
     return SY_OK;
 }
 
@@ -309,6 +362,7 @@ int sy_elementwise_cast(enum sy_dtype from, enum sy_dtype to, int64_t n, const v
 {
     if (!castable(from) || !castable(to))
         return sy_error_set(SY_EUNSUPPORTED, "no cast between these types");
+#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
         bool float_in = from == SY_DTYPE_F32;
         float x = float_in ? ((const float *)in)[i] : (float)load_integer(from, in, i);

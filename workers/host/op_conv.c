@@ -1,9 +1,10 @@
 /* Conv: oneDNN's convolution with the bias, the residual (as sum) and the activation fused. */
+#include "workers/host/op_conv.h"
+
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/host/conv_shape.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
 #define N_REFERENCE_BATCHES 3

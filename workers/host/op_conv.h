@@ -1,6 +1,6 @@
 /* A Conv node as oneDNN takes it. */
-#ifndef SY_WORKERS_HOST_CONV_SHAPE_H
-#define SY_WORKERS_HOST_CONV_SHAPE_H
+#ifndef SY_WORKERS_HOST_OP_CONV_H
+#define SY_WORKERS_HOST_OP_CONV_H
 
 #include <stdbool.h>
 #include <stdint.h>
