@@ -384,15 +384,10 @@ static int fill_einsum(const struct sy_node *node, struct sy_math_each *e)
 /* As a product over the labels of the result and the depth; vectors have no row, or no column. */
 static int fill_matmul(const struct sy_node *node, struct sy_math_each *e)
 {
-    const struct sy_each_array *a = &e->at[0], *b = &e->at[1], *y = &e->at[SY_EACH_IN];
-    int64_t *left = &e->numbers[EACH_FACTORS], *right = left + EACH_MAX_LABELS;
+    const struct sy_each_array *a = &e->at[0], *y = &e->at[SY_EACH_IN],
+                               *b = &e->at[node->op == SY_OP_QLINEAR_MATMUL ? 3 : 1];
     int rows = a->rank > 1, columns = b->rank > 1, batches = y->rank - rows - columns;
-    if (node->op != SY_OP_MATMUL && node->op != SY_OP_MATMUL_INTEGER &&
-        node->op != SY_OP_QLINEAR_MATMUL)
-        return refuse(node, "this product");
-    b = &e->at[node->op == SY_OP_QLINEAR_MATMUL ? 3 : 1];
-    columns = b->rank > 1;
-    batches = y->rank - rows - columns;
+    int64_t *left = &e->numbers[EACH_FACTORS], *right = left + EACH_MAX_LABELS;
     for (int d = 0; d < y->rank; d++)
         e->numbers[EACH_SIZES + d] = y->dims[d];
     for (int d = 0; d < batches; d++) {
