@@ -467,6 +467,32 @@ static void test_nearest(void **state)
     assert_gives(x, want, 8, true);
 }
 
+/* Positions that are counted in float64. */
+static void test_doubles(void **state)
+{
+    (void)state;
+    static const double limits[] = {0, 3, 0.75};
+    static const char *const names[] = {"from", "to", "step"};
+    enum { DOUBLE = 11 };
+    float x[2 * 4], want[2 * 4];
+    random_floats(x, 8);
+    for (int i = 0; i < 8; i++)
+        want[i] = x[i] + 0.75f * (float)(i % 4);
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
+    for (int i = 0; i < 3; i++)
+        ob_initializer(&graph, names[i], DOUBLE, 0, NULL, &limits[i], sizeof(double));
+    ob_node(&node, "Range", NAMES("from", "to", "step"), NAMES("range"));
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_node(&node, "Cast", NAMES("range"), NAMES("floats"));
+    ob_attr_int(&node, "to", FLOAT);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_node(&node, "Add", NAMES("x", "floats"), NAMES("y"));
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_gives(x, want, 8, true);
+}
+
 /* Half of a real signal's spectrum, and back: of even and odd lengths, one made longer by zeros. */
 static void test_spectrum(void **state)
 {
@@ -564,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_antialias),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_spectrum),
+        cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_blocks_of_four_bits),
     };
     seed = rig_start();
