@@ -347,8 +347,8 @@ static int fill_resize(const struct sy_node *node, struct sy_math_each *e)
     for (int d = 0; d < e->at[0].rank; d++) {
         int64_t i = n[EACH_AXES + d];
         bool has = !by_sizes && i >= 0 && scales && scales->kind == SY_ATTR_FLOATS && i < scales->n;
-        double scale = has ? (double)scales->floats[i]
-                           : (double)e->at[SY_EACH_IN].dims[d] / (double)e->at[0].dims[d];
+        float scale =
+            has ? scales->floats[i] : (float)e->at[SY_EACH_IN].dims[d] / (float)e->at[0].dims[d];
         memcpy(&n[EACH_SCALES + d], &scale, sizeof scale);
     }
     return SY_OK;

@@ -60,7 +60,7 @@ enum {
     EACH_SCALES_GIVEN = 5, /* as input 2 */
     EACH_N_AXES = 6,
     EACH_AXES = 8,                         /* by dimension: which of the scales; -1: none */
-    EACH_SCALES = EACH_AXES + SY_MAX_RANK, /* doubles, by their bits */
+    EACH_SCALES = EACH_AXES + SY_MAX_RANK, /* floats, by their bits */
     /* products: labels of the result first */
     EACH_N_LABELS = 0,
     EACH_N_RESULT = 1,

@@ -20,44 +20,45 @@ struct resize {
         int64_t at[4];
         double weights[4];
     };
-    __device__ static double scale_of(const each &c, int d)
+    __device__ static float scale_of(const each &c, int d)
     {
         int64_t i = c.number(EACH_AXES + d);
-        double scale;
+        float scale;
         if (c.number(EACH_SCALES_GIVEN) && i >= 0) {
-            scale = c.get(2, i);
-            if (floor((double)c.array(0).dims[d] * scale) != (double)c.array(EACH_OUT).dims[d])
+            scale = (float)c.get(2, i);
+            if (floorf((float)c.array(0).dims[d] * scale) != (float)c.array(EACH_OUT).dims[d])
                 c.tell(d);
             return scale;
         }
         memcpy(&scale, &c.e.numbers[EACH_SCALES + d], sizeof scale);
         return scale;
     }
-    /* Where position `at` of the result's dimension d lies in the input. */
-    __device__ static double source(const each &c, int d, double x, double scale)
+    /* Where position `at` of the result's dimension d lies in the input; in float32 as the host has it. */
+    __device__ static double source(const each &c, int d, int64_t at, float scale)
     {
         int64_t n_in = c.array(0).dims[d], n_out = c.array(EACH_OUT).dims[d];
         int64_t axis = c.number(EACH_AXES + d), axes = c.number(EACH_N_AXES);
         bool region = c.number(EACH_HAS_ROI) && axis >= 0;
         double start = region ? c.get(1, axis) : 0, end = region ? c.get(1, axis + axes) : 1;
         double last = (double)(n_in - 1);
+        float x = (float)at, center = (float)n_in / 2;
         switch (c.number(EACH_PLACE)) {
         case 1:
-            return n_out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+            return n_out > 1 ? (double)((x + 0.5f) / scale - 0.5f) : 0;
         case 2:
-            return n_out > 1 ? x * last / (scale * (double)n_in - 1) : 0;
+            return n_out > 1 ? (double)at * last / ((double)scale * (double)n_in - 1) : 0;
         case 3:
-            return x / scale;
+            return (double)(x / scale);
         case 4:
-            return (x + 0.5) / scale;
+            return (double)((x + 0.5f) / scale);
         case 5:
-            return n_out > 1 ? start * last + x * (end - start) * last / (double)(n_out - 1)
+            return n_out > 1 ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
                              : 0.5 * (start + end) * last;
         case 6:
-            return (double)n_in / 2 * (1 - (double)n_out / (scale * (double)n_in)) +
-                   (x + 0.5) / scale - 0.5;
+            return (double)(center * (1 - (float)n_out / (scale * (float)n_in)) +
+                            (x + 0.5f) / scale - 0.5f);
         default:
-            return (x + 0.5) / scale - 0.5;
+            return (double)((x + 0.5f) / scale - 0.5f);
         }
     }
     __device__ static int64_t nearest(const each &c, double x)
@@ -108,11 +109,11 @@ struct resize {
     {
         int64_t n_in = c.array(0).dims[d];
         bool crops = c.number(EACH_PLACE) == 5;
-        double scale = scale_of(c, d);
+        float scale = scale_of(c, d);
         taps t = {1, false, {at}, {1}};
         if (n_in == c.array(EACH_OUT).dims[d] && scale == 1 && !crops)
             return t;
-        double from = source(c, d, (double)at, scale);
+        double from = source(c, d, at, scale);
         t.outside = crops && (from < 0 || from > (double)(n_in - 1));
         find(c, from, n_in, &t);
         return t;
