@@ -2,24 +2,16 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
 #include "bench/swap_rig_internal.h"
 #include "loader/direct_read.h"
 #include "loader/free_prefix.h"
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
-#include "runtime/device/device_cuda.h"
-#include "runtime/device/link_cost.h"
-#include "workers/engines.h"
 #include "workers/infer_run.h"
 
 #define VICTIM_WARM_NS (60 * SY_NS_PER_MS) /* it trains this long in front of each swap */

@@ -10,7 +10,6 @@
 #include "loader/direct_read.h"
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
-#include "runtime/device/device_cuda.h"
 #include "runtime/device/link_cost.h"
 #include "workers/engines.h"
 
@@ -170,7 +169,8 @@ static int measure_ready(struct swap_rig *r)
         ns[i] = result.total_ns;
     }
     qsort(ns, PROFILE_RUNS, sizeof *ns, compare_ns);
-    r->ready_ms = (double)ns[PROFILE_RUNS / 2] / 1e6;
+    sy_ns median = ns[PROFILE_RUNS / 2];
+    r->ready_ms = (double)median / 1e6;
     for (int i = 0; i < r->package->usual->n_outputs; i++)
         memcpy(r->reference[i], r->outputs[i], r->output_bytes[i]);
     return SY_OK;

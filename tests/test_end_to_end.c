@@ -1,22 +1,17 @@
 /* Real servers, real workers: swaps under load, preempted training, killed runtimes, altered packages. */
-#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "runtime/base/assert.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tests/reference_rig.h"
 #include "tests/server_fixture.h"

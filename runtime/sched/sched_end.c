@@ -1,6 +1,5 @@
 /* How runs end, and what becomes of them when their worker does. */
 #include <stdio.h>
-#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
