@@ -493,6 +493,24 @@ static void test_doubles(void **state)
     assert_gives(x, want, 8, true);
 }
 
+/* What is no number becomes the least of 8 bits, as ONNX Runtime has it. */
+static void test_quantized_nan(void **state)
+{
+    (void)state;
+    const float x[2 * 4] = {NAN, 1, -NAN, 1000, -1000, 0, NAN, -2},
+                      want[2 * 4] = {-128, 1, -128, 127, -128, 0, -128, -2}, one = 1;
+    const signed char zero = 0;
+    enum { INT8 = 3 };
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 4));
+    ob_initializer(&graph, "s", FLOAT, 0, NULL, &one, sizeof one);
+    ob_initializer(&graph, "z", INT8, 0, NULL, &zero, sizeof zero);
+    ob_add(&graph, "QuantizeLinear", NAMES("x", "s", "z"), NAMES("eight"));
+    ob_add(&graph, "DequantizeLinear", NAMES("eight", "s", "z"), NAMES("y"));
+    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
+    assert_gives(x, want, 8, true);
+}
+
 /* Half of a real signal's spectrum, and back: of even and odd lengths, one made longer by zeros. */
 static void test_spectrum(void **state)
 {
@@ -591,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_spectrum),
         cmocka_unit_test(test_doubles),
+        cmocka_unit_test(test_quantized_nan),
         cmocka_unit_test(test_blocks_of_four_bits),
     };
     seed = rig_start();

@@ -6,7 +6,7 @@
 static void put_saturated(const struct sy_array *y, int64_t i, double value)
 {
     double low = y->dtype == SY_DTYPE_I8 ? -128 : 0, high = y->dtype == SY_DTYPE_I8 ? 127 : 255;
-    sy_put_int(y, i, (int64_t)(value < low ? low : value > high ? high : isnan(value) ? 0 : value));
+    sy_put_int(y, i, (int64_t)(value > high ? high : value >= low ? value : low));
 }
 
 /* Element k of a scale or zero point that is one number or one for each; 0 where it is left out. */

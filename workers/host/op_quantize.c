@@ -30,7 +30,7 @@ SY_CLONES static void quantize_one(int64_t n, const float *x, float scale, float
 {
     for (int64_t i = 0; i < n; i++) {
         float value = nearbyintf(x[i] / scale) + zero;
-        value = value < low ? low : value > high ? high : value == value ? value : 0;
+        value = value > high ? high : value >= low ? value : low; /* no number: the least */
         y[i] = (uint8_t)(int32_t)value;
     }
 }
