@@ -420,6 +420,17 @@ static int fill_quantize(const struct sy_node *node, struct sy_math_each *e)
     return SY_OK;
 }
 
+/* One block for all targets: sums are of one order. */
+static int fill_loss(const struct sy_node *node, struct sy_math_each *e)
+{
+    static const char *const ways[] = {"mean", "sum", "none", NULL};
+    e->numbers[EACH_MODE] = text_index(node, "reduction", ways);
+    e->numbers[EACH_HAS_IGNORED] = sy_node_attr(node, "ignore_index") != NULL;
+    e->numbers[EACH_IGNORED] = sy_node_int(node, "ignore_index", 0);
+    e->items = 1;
+    return e->numbers[EACH_MODE] < 0 ? refuse(node, "this reduction") : SY_OK;
+}
+
 static int fill_dynamic(const struct sy_node *node, struct sy_math_each *e)
 {
     (void)node;
@@ -614,6 +625,8 @@ static const struct form forms[] = {
     {SY_OP_QUANTIZE_LINEAR, SY_EACH_QUANTIZE, fill_quantize, 1},
     {SY_OP_DEQUANTIZE_LINEAR, SY_EACH_QUANTIZE, fill_quantize, 1},
     {SY_OP_DYNAMIC_QUANTIZE_LINEAR, SY_EACH_DYNAMIC, fill_dynamic, 0},
+    {SY_OP_NLL_LOSS, SY_EACH_LOSS, fill_loss, 0},
+    {SY_OP_SOFTMAX_LOSS, SY_EACH_LOSS, fill_loss, 0},
     WINDOW(CONV_INTEGER, INTEGER_CONV),
     WINDOW(QLINEAR_CONV, INTEGER_CONV),
     WINDOW(MAX_POOL, WINDOW),

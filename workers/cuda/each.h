@@ -47,6 +47,7 @@ struct sy_each_array {
     X(BATCH)             \
     X(NORM)              \
     X(DYNAMIC)           \
+    X(LOSS)              \
     X(FOLD)              \
     X(NEIGHBOURS)        \
     X(RESIZE)            \

@@ -20,7 +20,7 @@ enum {
     EACH_IS_UPPER = 0,
     EACH_BATCH_AXIS = 0,
     EACH_LARGEST = 0,
-    /* PAD, RESIZE, SAMPLE */
+    /* PAD, RESIZE, SAMPLE, LOSS (mean, sum, none) */
     EACH_MODE = 0,
     EACH_BEFORE = 1, /* by dimension */
     /* RUNNING_SUM, RESIZE */
@@ -53,6 +53,9 @@ enum {
     EACH_DILATIONS = EACH_STRIDES + SY_MAX_RANK,
     EACH_PADS = EACH_DILATIONS + SY_MAX_RANK,
     EACH_PADS_BEHIND = EACH_PADS + SY_MAX_RANK,
+    /* LOSS */
+    EACH_HAS_IGNORED = 1,
+    EACH_IGNORED = 2,
     /* RESIZE */
     EACH_ROUNDING = 2,
     EACH_PLACE = 3,

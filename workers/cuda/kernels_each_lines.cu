@@ -309,6 +309,61 @@ struct dynamic {
     }
 };
 
+/* ---- losses: scores [N, C, d...], targets [N, d...], weights of classes; one block ------------------------- */
+
+struct loss {
+    /* Where class k of target i lies in the scores. */
+    __device__ static int64_t at(const each &c, int64_t inner, int64_t i, int64_t k)
+    {
+        return (i / inner * c.array(0).dims[1] + k) * inner + i % inner;
+    }
+    /* log(sum(exp(scores))) of a target; 0 where the scores are logarithms already. */
+    __device__ static double shift_of(const each &c, int64_t inner, int64_t i)
+    {
+        int64_t classes = c.array(0).dims[1];
+        double top = -INFINITY, sum = 0;
+        if (c.e.op == SY_OP_NLL_LOSS)
+            return 0;
+        for (int64_t k = 0; k < classes; k++)
+            top = fmax(top, c.get(0, at(c, inner, i, k)));
+        for (int64_t k = 0; k < classes; k++)
+            sum += exp(c.get(0, at(c, inner, i, k)) - top);
+        return top + log(sum);
+    }
+    __device__ static double one(const each &c, int64_t inner, int64_t i, double *weight)
+    {
+        int64_t classes = c.array(0).dims[1], target = c.get_int(1, i);
+        double shift = shift_of(c, inner, i);
+        for (int64_t k = 0; c.has(EACH_OUT + 1) && k < classes; k++)
+            c.put(EACH_OUT + 1, at(c, inner, i, k), c.get(0, at(c, inner, i, k)) - shift);
+        *weight = 0;
+        if (c.number(EACH_HAS_IGNORED) && target == c.number(EACH_IGNORED))
+            return 0;
+        if (target < 0 || target >= classes) {
+            c.tell(target);
+            return 0;
+        }
+        *weight = c.has(2) ? c.get(2, target) : 1;
+        return -*weight * (c.get(0, at(c, inner, i, target)) - shift);
+    }
+    __device__ static void of(const each &c, int64_t)
+    {
+        int64_t inner = c.extent(0, 2, c.array(0).rank), n = c.array(1).n;
+        double sum = 0, weights = 0, weight;
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            double value = one(c, inner, i, &weight);
+            if (c.number(EACH_MODE) == 2)
+                c.put(EACH_OUT, i, value);
+            sum += value;
+            weights += weight;
+        }
+        sum = sy_block_fold<sy_add>(sum);
+        weights = sy_block_fold<sy_add>(weights);
+        if (threadIdx.x == 0 && c.number(EACH_MODE) < 2)
+            c.put(EACH_OUT, 0, c.number(EACH_MODE) == 1 ? sum : sum / weights);
+    }
+};
+
 int sy_kernel_each_lines(struct CUstream_st *stream, const struct sy_math_each *e, void *const *at,
                          struct sy_math_fault *fault)
 {
@@ -325,6 +380,8 @@ int sy_kernel_each_lines(struct CUstream_st *stream, const struct sy_math_each *
         return each_launch_blocks<row_norm>(stream, e, at, fault);
     case SY_EACH_NEIGHBOURS:
         return each_launch<neighbours>(stream, e, at, fault);
+    case SY_EACH_LOSS:
+        return each_launch_blocks<loss>(stream, e, at, fault);
     case SY_EACH_DYNAMIC:
         return each_launch_blocks<dynamic>(stream, e, at, fault);
     default:
