@@ -324,18 +324,30 @@ int sy_graph_solve(const struct sy_graph *graph, int n_given, const struct sy_gi
 
 /* ---- usual sizes -------------------------------------------------------------------------------- */
 
-static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes)
+static bool has_empty(const struct sy_graph *graph)
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        for (int i = 0; i < graph->nodes[n].n_outputs; i++)
+            if (graph->nodes[n].outputs[i] >= 0 &&
+                sy_shape_elements(&graph->tensors[graph->nodes[n].outputs[i]].shape, 1) == 0)
+                return true;
+    return false;
+}
+
+/* is_full: and nothing is computed of no elements, for which no layout could be chosen. */
+static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes, bool is_full)
 {
     struct sy_graph *bound;
     if (sy_graph_check_sizes(graph, sizes) < 0 || sy_graph_bind(graph, sizes, &bound) < 0)
         return false;
+    bool good = !is_full || !has_empty(bound);
     sy_graph_free(bound);
-    return true;
+    return good;
 }
 
-static bool take(struct sy_graph *graph, const struct sy_sizes *sizes)
+static bool take(struct sy_graph *graph, const struct sy_sizes *sizes, bool is_full)
 {
-    if (!fits(graph, sizes))
+    if (!fits(graph, sizes, is_full))
         return false;
     for (int i = 0; i < graph->n_symbols; i++)
         graph->symbols[i].usual = sizes->of[i];
@@ -356,27 +368,45 @@ static void keep_limits(const struct sy_graph *graph, struct sy_sizes *sizes)
     }
 }
 
-int sy_graph_find_usual_sizes(struct sy_graph *graph)
+static bool find_sizes(struct sy_graph *graph, const struct sy_sizes *first, bool is_full)
 {
     static const int scales[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8};
     static const int common[] = {224, 256, 384, 512, 299, 320, 336, 448, 518, 640, 1024, 32, 16, 1};
-    struct sy_sizes first, sizes;
-    sy_graph_usual_sizes(graph, &first);
-    keep_limits(graph, &first);
+    struct sy_sizes sizes = *first;
+    if (take(graph, &sizes, is_full))
+        return true;
+    for (int k = 0; k < graph->n_symbols;
+         k++) { /* one more than another: all beside what is past */
+        sizes = *first;
+        sizes.of[k] *= 2;
+        keep_limits(graph, &sizes);
+        if (take(graph, &sizes, is_full))
+            return true;
+    }
     for (size_t k = 0; k < SY_ARRAY_LEN(scales); k++) {
         for (int i = 0; i < SY_MAX_SYMBOLS; i++)
-            sizes.of[i] = scales[k] < 0 ? first.of[i] >> -scales[k] : first.of[i] << scales[k];
+            sizes.of[i] = scales[k] < 0 ? first->of[i] >> -scales[k] : first->of[i] << scales[k];
         keep_limits(graph, &sizes);
-        if (take(graph, &sizes))
-            return SY_OK;
+        if (take(graph, &sizes, is_full))
+            return true;
     }
     for (size_t k = 0; k < SY_ARRAY_LEN(common); k++) {
         for (int i = 0; i < SY_MAX_SYMBOLS; i++)
             sizes.of[i] = common[k];
-        if (take(graph, &sizes))
-            return SY_OK;
+        if (take(graph, &sizes, is_full))
+            return true;
     }
-    int status = fits(graph, &first) ? SY_OK : SY_EUNSUPPORTED;
+    return false;
+}
+
+int sy_graph_find_usual_sizes(struct sy_graph *graph)
+{
+    struct sy_sizes first;
+    sy_graph_usual_sizes(graph, &first);
+    keep_limits(graph, &first);
+    if (find_sizes(graph, &first, true) || find_sizes(graph, &first, false))
+        return SY_OK;
+    int status = fits(graph, &first, false) ? SY_OK : SY_EUNSUPPORTED;
     return status == SY_OK ? status
                            : sy_error_prefix(status, "no sizes found that the model allows");
 }

@@ -565,6 +565,28 @@ static void test_two_batches(void **state)
     }
 }
 
+/* As many rows as a mask is longer than what is past: the usual sizes give some, so that a layout can be chosen. */
+static void test_usual_rows(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {8, 7, 9, 2};
+    ob_graph(&graph);
+    in("mask", 1, DIMS(N, T, 8));
+    in("past", 1, DIMS(N, P, 8));
+    weights("w", DIMS(8, 8));
+    numbers("one", DIMS(1));
+    numbers("end", DIMS(INT64_MAX));
+    numbers("flat", DIMS(-1, 8));
+    add("Shape", NAMES("past"), "of_past");
+    add("Slice", NAMES("of_past", "one", "two"), "n_past");
+    numbers("two", DIMS(2));
+    add("Slice", NAMES("mask", "n_past", "end", "one"), "rest");
+    add("Reshape", NAMES("rest", "flat"), "rows");
+    add("Gemm", NAMES("rows", "w"), "y");
+    out("y");
+    check_model(NAMES("L3", "L4"), 2, sizes, 4);
+}
+
 /* All inputs must have a number for what a job trains. */
 static void test_training(void **state)
 {
@@ -628,7 +650,7 @@ int main(void)
         cmocka_unit_test(test_cache),       cmocka_unit_test(test_slices),
         cmocka_unit_test(test_training),    cmocka_unit_test(test_mutated),
         cmocka_unit_test(test_floats),      cmocka_unit_test(test_left_over),
-        cmocka_unit_test(test_two_batches),
+        cmocka_unit_test(test_two_batches), cmocka_unit_test(test_usual_rows),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, open_folder, close_folder);
