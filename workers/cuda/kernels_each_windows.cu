@@ -227,7 +227,7 @@ __device__ static void put_saturated(const each &c, int64_t i, double value)
 {
     bool is_signed = c.array(EACH_OUT).dtype == SY_DTYPE_I8;
     double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
-    value = value < low ? low : value > high ? high : value != value ? 0 : value;
+    value = value > high ? high : value >= low ? value : low; /* of a NaN the least */
     c.put_int(EACH_OUT, i, (int64_t)value);
 }
 
