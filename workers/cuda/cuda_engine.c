@@ -137,8 +137,7 @@ static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     char why[512];
     int status = layout_own(graph, layer);
-    if (status != SY_EUNSUPPORTED || !sy_cuda_host_engine_is_there() ||
-        graph->nodes[layer->node].op == SY_OP_AT_RUN) /* its results' sizes stay on the host */
+    if (status != SY_EUNSUPPORTED || !sy_cuda_host_engine_is_there())
         return status;
     snprintf(why, sizeof why, "%s", sy_error_text());
     if (!engine.allow_host_ops)
