@@ -370,7 +370,7 @@ static void test_masks_and_moves(void **state)
             gb_int(t->graph, "reverse", kernel_between(0, 1));
         } else {
             for (int i = 0; i < 3; i++)
-                (void)operand(t, type, 0, NULL);
+                (void)operand(t, type, 0, dims);
             sy_put(&t->call.in[0], 0, 3);
             sy_put(&t->call.in[1], 0, 24);
             sy_put(&t->call.in[2], 0, 2);
