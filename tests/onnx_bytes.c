@@ -2,7 +2,9 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void put(struct ob *to, const void *bytes, size_t n)
 {
@@ -189,4 +191,23 @@ void ob_save(const char *path, const struct ob *graph, int opset)
     assert(file);
     assert(fwrite(model.bytes, 1, model.n, file) == model.n);
     assert(fclose(file) == 0);
+}
+
+char ob_folder[] = "/tmp/sy-models-XXXXXX";
+char ob_path[sizeof ob_folder + 16];
+
+int ob_open_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(ob_folder))
+        return -1;
+    snprintf(ob_path, sizeof ob_path, "%s/model.onnx", ob_folder);
+    return 0;
+}
+
+int ob_close_folder(void **state)
+{
+    (void)state;
+    unlink(ob_path);
+    return rmdir(ob_folder);
 }

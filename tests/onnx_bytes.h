@@ -43,6 +43,10 @@ void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *value
 
 enum { OB_GRAPH_NODE = 1, OB_GRAPH_INPUT = 11, OB_GRAPH_OUTPUT = 12 };
 
+/* A folder for a test's models, and the usual place of one in it: a cmocka group's setup and teardown. */
+extern char ob_folder[], ob_path[];
+int ob_open_folder(void **state);
+int ob_close_folder(void **state);
 /* Writes the model to `path`. */
 void ob_save(const char *path, const struct ob *graph, int opset);
 

@@ -18,8 +18,6 @@
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 
-static char folder[] = "/tmp/sy-graph-XXXXXX";
-static char path[64];
 static struct ob graph, node;
 
 static void add(void)
@@ -46,8 +44,8 @@ static void add_vector(const char *name, int n, const float *values)
 static struct sy_graph *read_graph(int opset)
 {
     struct sy_graph *g = NULL;
-    ob_save(path, &graph, opset);
-    if (sy_onnx_read(path, &g) < 0)
+    ob_save(ob_path, &graph, opset);
+    if (sy_onnx_read(ob_path, &g) < 0)
         fail_msg("%s", sy_error_text());
     return g;
 }
@@ -552,22 +550,6 @@ static void test_mutated_codec(void **state)
     sy_graph_free(g);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,5 +568,5 @@ int main(void)
         cmocka_unit_test(test_codec),
         cmocka_unit_test(test_mutated_codec),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
 }

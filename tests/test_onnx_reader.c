@@ -19,13 +19,11 @@
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 
-static char folder[] = "/tmp/sy-onnx-XXXXXX";
-static char path[64];
 static struct ob graph, node;
 
 static void save(int opset)
 {
-    ob_save(path, &graph, opset);
+    ob_save(ob_path, &graph, opset);
 }
 
 static void add(void)
@@ -36,7 +34,7 @@ static void add(void)
 static void expect_refusal(int status, const char *text)
 {
     struct sy_graph *g = NULL;
-    assert_int_equal(sy_onnx_read(path, &g), status);
+    assert_int_equal(sy_onnx_read(ob_path, &g), status);
     if (!strstr(sy_error_text(), text))
         fail_msg("'%s' does not contain '%s'", sy_error_text(), text);
     assert_null(g);
@@ -62,7 +60,7 @@ static void test_reads_and_sorts(void **state)
     (void)state;
     struct sy_graph *g;
     small_model();
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(g->n_nodes, 2);
     assert_int_equal(g->nodes[0].op, SY_OP_ADD);
     assert_int_equal(g->nodes[1].op, SY_OP_RELU);
@@ -172,13 +170,13 @@ static void test_external_data(void **state)
     static const float data[6] = {9, 1, 2, 3, 4, 9};
     char other[96];
     struct sy_graph *g;
-    snprintf(other, sizeof other, "%s/w.bin", folder);
+    snprintf(other, sizeof other, "%s/w.bin", ob_folder);
     FILE *file = fopen(other, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(data, sizeof data, 1, file), 1);
     fclose(file);
     external_model("w.bin", "4", "16");
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_memory_equal(g->tensors[g->outputs[0]].data, data + 1, 16);
     sy_graph_free(g);
     external_model("w.bin", "12", "16");
@@ -193,7 +191,7 @@ static void test_external_data(void **state)
     expect_refusal(SY_ENOTFOUND, "gone.bin");
 
     char link[96];
-    snprintf(link, sizeof link, "%s/link.bin", folder);
+    snprintf(link, sizeof link, "%s/link.bin", ob_folder);
     assert_int_equal(symlink("/etc/passwd", link), 0);
     external_model("link.bin", "0", "16");
     expect_refusal(SY_ECORRUPT, "a link out of the model's folder");
@@ -204,7 +202,7 @@ static void test_external_data(void **state)
     unlink(link);
     assert_int_equal(symlink("w.bin", link), 0);
     external_model("link.bin", "4", "16");
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     sy_graph_free(g);
     unlink(link);
     unlink(other);
@@ -215,8 +213,8 @@ static void test_not_a_file(void **state)
     (void)state;
     struct sy_graph *g = NULL;
     assert_int_equal(sy_onnx_read("/nonexistent/model.onnx", &g), SY_ENOTFOUND);
-    assert_int_equal(sy_onnx_read(folder, &g), SY_EARG);
-    FILE *file = fopen(path, "wb");
+    assert_int_equal(sy_onnx_read(ob_folder, &g), SY_EARG);
+    FILE *file = fopen(ob_path, "wb");
     fputs("this is no model", file);
     fclose(file);
     expect_refusal(SY_ECORRUPT, "not an ONNX file");
@@ -233,7 +231,7 @@ static void test_refuses_absurd_sizes(void **state)
     ob_node(&node, "Relu", NAMES("x"), NAMES("y"));
     add();
     save(13);
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
     sy_graph_free(g);
     ob_graph(&graph);
@@ -247,7 +245,7 @@ static void test_refuses_absurd_sizes(void **state)
     ob_node(&node, "Reshape", NAMES("x", "shape"), NAMES("y"));
     add();
     save(13);
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_ECORRUPT);
     sy_graph_free(g);
 }
@@ -257,7 +255,7 @@ static void test_refuses_large_garbage(void **state)
 {
     (void)state;
     static unsigned char block[1 << 20];
-    FILE *file = fopen(path, "wb");
+    FILE *file = fopen(ob_path, "wb");
     assert_non_null(file);
     assert_int_equal(ftruncate(fileno(file), 100 << 20), 0);
     fclose(file);
@@ -266,7 +264,7 @@ static void test_refuses_large_garbage(void **state)
         block[i] = 8; /* ir_version */
         block[i + 1] = 1;
     }
-    file = fopen(path, "wb");
+    file = fopen(ob_path, "wb");
     assert_non_null(file);
     for (int i = 0; i < 100; i++)
         assert_int_equal(fwrite(block, sizeof block, 1, file), 1);
@@ -283,7 +281,7 @@ static void test_refuses_merged_messages(void **state)
     model.n = 0;
     ob_message(&model, 7, &graph);
     ob_message(&model, 7, &graph);
-    FILE *file = fopen(path, "wb");
+    FILE *file = fopen(ob_path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(model.bytes, model.n, 1, file), 1);
     fclose(file);
@@ -356,17 +354,17 @@ static void test_mutated_files(void **state)
     uint64_t random = seed_of_run();
     int read = 0, inferred = 0;
     rich_model();
-    size_t n = load(path, original, sizeof original);
+    size_t n = load(ob_path, original, sizeof original);
     for (int round = 0; round < 4000; round++) {
         size_t length = round % 4 == 0 ? draw(&random) % n : n;
         memcpy(bytes, original, n);
         for (int i = 0, flips = 1 + (int)(draw(&random) % 4); i < flips && length > 0; i++)
             bytes[draw(&random) % length] = (unsigned char)draw(&random);
-        FILE *file = fopen(path, "wb");
+        FILE *file = fopen(ob_path, "wb");
         assert_int_equal(fwrite(bytes, 1, length, file), length);
         fclose(file);
         struct sy_graph *g = NULL;
-        if (sy_onnx_read(path, &g) < 0)
+        if (sy_onnx_read(ob_path, &g) < 0)
             continue;
         read++;
         if (sy_graph_infer(g) == SY_OK && ++inferred)
@@ -474,22 +472,6 @@ static void test_onnx_nodes(void **state)
     check_suite("node", 220);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
-
 /* Symbolic dimensions by name and by place; one that is not there is an error. */
 static void test_sized_dimensions(void **state)
 {
@@ -501,19 +483,19 @@ static void test_sized_dimensions(void **state)
     ob_node(&node, "Relu", NAMES("x"), NAMES("y"));
     add();
     save(13);
-    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"x.1", 7}, 1, &g), SY_OK);
+    assert_int_equal(sy_onnx_read_sized(ob_path, &(struct sy_onnx_dim){"x.1", 7}, 1, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_OK);
     const struct sy_shape *y = &g->tensors[g->outputs[0]].shape;
     assert_true(y->dims[0].per_batch == 1 && y->dims[1].fixed == 7 && y->dims[1].per_batch == 0);
     sy_graph_free(g);
-    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"N", 5}, 1, &g), SY_OK);
+    assert_int_equal(sy_onnx_read_sized(ob_path, &(struct sy_onnx_dim){"N", 5}, 1, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_OK);
     y = &g->tensors[g->outputs[0]].shape;
     assert_true(y->dims[0].fixed == 5 && y->dims[1].fixed == 5 && y->dims[0].per_batch == 0);
     sy_graph_free(g);
-    assert_int_equal(sy_onnx_read_sized(path, &(struct sy_onnx_dim){"x.2", 5}, 1, &g), SY_EARG);
+    assert_int_equal(sy_onnx_read_sized(ob_path, &(struct sy_onnx_dim){"x.2", 5}, 1, &g), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "'x.2'"));
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(sy_graph_infer(g), SY_OK); /* both are named N */
     y = &g->tensors[g->outputs[0]].shape;
     assert_true(y->dims[0].per_batch == 1 && y->dims[1].per_batch == 1 && g->n_symbols == 0);
@@ -539,5 +521,5 @@ int main(void)
         cmocka_unit_test(test_pytorch_operators),
         cmocka_unit_test(test_onnx_nodes),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
 }

@@ -17,8 +17,6 @@
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
 
-static char folder[] = "/tmp/sy-open-XXXXXX";
-static char path[64];
 static struct ob graph, node;
 static uint64_t seed;
 
@@ -274,8 +272,8 @@ static void float_model(void)
 static struct sy_graph *read_open(void)
 {
     struct sy_graph *g;
-    ob_save(path, &graph, 17);
-    if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0)
+    ob_save(ob_path, &graph, 17);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
         fail_msg("%s", sy_error_text());
     return g;
 }
@@ -293,7 +291,7 @@ static struct sy_graph *read_sized(const char *const *names, const int64_t *valu
     struct sy_graph *g;
     for (int i = 0; i < n; i++)
         dims[i] = (struct sy_onnx_dim){names[i], values[i]};
-    if (sy_onnx_read_sized(path, dims, n, &g) < 0 || sy_graph_infer(g) < 0)
+    if (sy_onnx_read_sized(ob_path, dims, n, &g) < 0 || sy_graph_infer(g) < 0)
         fail_msg("%s", sy_error_text());
     return optimized(g);
 }
@@ -526,8 +524,8 @@ static void test_left_over(void **state)
             continue;
         }
         struct sy_graph *g;
-        ob_save(path, &graph, 17);
-        assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+        ob_save(ob_path, &graph, 17);
+        assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
         int status = sy_graph_infer(g);
         assert_true(status == SY_OK || status == SY_EUNSUPPORTED);
         sy_graph_free(g);
@@ -593,8 +591,8 @@ static void test_training(void **state)
     (void)state;
     struct sy_graph *g;
     text_model();
-    ob_save(path, &graph, 17);
-    assert_int_equal(sy_onnx_read(path, &g), SY_OK);
+    ob_save(ob_path, &graph, 17);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(sy_graph_infer_training(g), SY_EUNSUPPORTED);
     assert_non_null(strstr(sy_error_text(), "--dim L2=SIZE"));
     sy_graph_free(g);
@@ -627,22 +625,6 @@ static void test_mutated(void **state)
     sy_graph_free(g);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -653,5 +635,5 @@ int main(void)
         cmocka_unit_test(test_two_batches), cmocka_unit_test(test_usual_rows),
     };
     seed = rig_start();
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
 }
