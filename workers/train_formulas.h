@@ -6,12 +6,7 @@
 #include <stdbool.h>
 
 #include "loader/graph.h"
-
-#ifdef __CUDACC__
-#define SY_FORMULA __host__ __device__ static inline
-#else
-#define SY_FORMULA static inline
-#endif
+#include "workers/formula.h"
 
 /* An operator of one input. */
 struct sy_curve {

@@ -1,5 +1,6 @@
 /* Elements by elements: curves, pairs with numpy's repetition, choices, casts. */
 #include "workers/cuda/each_arrays.cuh"
+#include "workers/pair_formulas.h"
 
 SY_KERNEL_FILE(each)
 
@@ -150,142 +151,23 @@ struct one {
 
 /* ---- two inputs and more ------------------------------------------------------------------------------ */
 
-__device__ static double on_floats(const each &c, double a, double b)
-{
-    double rest;
-    switch (c.e.op) {
-    case SY_OP_ADD:
-    case SY_OP_SUM:
-    case SY_OP_MEAN:
-        return a + b;
-    case SY_OP_SUB:
-        return a - b;
-    case SY_OP_MUL:
-        return a * b;
-    case SY_OP_DIV:
-        return a / b;
-    case SY_OP_POW:
-        return pow(a, b);
-    case SY_OP_MAX:
-        return a != a || a > b ? a : b;
-    case SY_OP_MIN:
-        return a != a || a < b ? a : b;
-    case SY_OP_MOD:
-        rest = fmod(a, b);
-        return !c.number(EACH_C_RULE) && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    case SY_OP_PRELU:
-        return a < 0 ? a * b : a;
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default:
-        return a <= b;
-    }
-}
-
-/* Wraps around; a negative exponent gives 1 / a^-b, rounded toward zero. */
-__device__ static int64_t power(int64_t a, int64_t b)
-{
-    uint64_t result = 1, factor = (uint64_t)a;
-    if (b < 0)
-        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-    for (; b > 0; b >>= 1, factor *= factor)
-        result *= b & 1 ? factor : 1;
-    return (int64_t)result;
-}
-
-__device__ static int64_t modulo(int64_t a, int64_t b, bool c_rule)
-{
-    if (b == 0 || b == -1)
-        return 0;
-    int64_t rest = a % b;
-    return !c_rule && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-__device__ static int64_t quotient(int64_t a, int64_t b)
-{
-    if (b == 0)
-        return 0;
-    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
-}
-
-__device__ static int64_t shift(int64_t a, int64_t b, bool left)
-{
-    if (b < 0 || b > 63)
-        return 0;
-    return (int64_t)(left ? (uint64_t)a << b : (uint64_t)a >> b);
-}
-
-__device__ static int64_t on_integers(const each &c, int64_t a, int64_t b)
-{
-    switch (c.e.op) {
-    case SY_OP_ADD:
-    case SY_OP_SUM:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    case SY_OP_SUB:
-        return (int64_t)((uint64_t)a - (uint64_t)b);
-    case SY_OP_MUL:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case SY_OP_PRELU:
-        return a < 0 ? (int64_t)((uint64_t)a * (uint64_t)b) : a;
-    case SY_OP_DIV:
-        return quotient(a, b);
-    case SY_OP_MOD:
-        return modulo(a, b, c.number(EACH_C_RULE) != 0);
-    case SY_OP_POW:
-        return power(a, b);
-    case SY_OP_MAX:
-        return a > b ? a : b;
-    case SY_OP_MIN:
-        return a < b ? a : b;
-    case SY_OP_AND:
-        return a && b;
-    case SY_OP_OR:
-        return a || b;
-    case SY_OP_XOR:
-        return !a != !b;
-    case SY_OP_BITWISE_AND:
-        return a & b;
-    case SY_OP_BITWISE_OR:
-        return a | b;
-    case SY_OP_BITWISE_XOR:
-        return a ^ b;
-    case SY_OP_BIT_SHIFT:
-        return shift(a, b, c.number(EACH_IS_LEFT) != 0);
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default:
-        return a <= b;
-    }
-}
-
 /* From the left, rounded as the result is after each. */
 struct pair {
     __device__ static void of(const each &c, int64_t i)
     {
+        const sy_pair_rules rules = {c.e.op, c.number(EACH_C_RULE) != 0, c.number(EACH_IS_LEFT) != 0};
         bool floats = c.is_float(0);
         for (int k = 1; k < c.e.n_in; k++)
             floats = floats || c.is_float(k);
         if (floats) {
             double value = c.get(0, c.seen(0, i));
             for (int k = 1; k < c.e.n_in; k++)
-                value = c.rounded(EACH_OUT, on_floats(c, value, c.get(k, c.seen(k, i))));
+                value = c.rounded(EACH_OUT, sy_pair_of_floats(&rules, value, c.get(k, c.seen(k, i))));
             c.put(EACH_OUT, i, c.e.op == SY_OP_MEAN ? value / c.e.n_in : value);
         } else {
             int64_t value = c.get_int(0, c.seen(0, i));
             for (int k = 1; k < c.e.n_in; k++)
-                value = on_integers(c, value, c.get_int(k, c.seen(k, i)));
+                value = sy_pair_of_integers(&rules, value, c.get_int(k, c.seen(k, i)));
             c.put_int(EACH_OUT, i, value);
         }
     }

@@ -1,157 +1,30 @@
 /* Two inputs and more, element by element, repeated as numpy does. */
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/pair_formulas.h"
 
-static double float_modulo(const struct sy_node *node, double a, double b)
-{
-    double rest = fmod(a, b);
-    bool c_rule = sy_node_int(node, "fmod", 0) != 0;
-    return !c_rule && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-static double on_floats(const struct sy_node *node, double a, double b)
-{
-    switch (node->op) {
-    case SY_OP_ADD:
-    case SY_OP_SUM:
-    case SY_OP_MEAN:
-        return a + b;
-    case SY_OP_SUB:
-        return a - b;
-    case SY_OP_MUL:
-        return a * b;
-    case SY_OP_DIV:
-        return a / b;
-    case SY_OP_POW:
-        return pow(a, b);
-    case SY_OP_MAX:
-        return isnan(a) || a > b ? a : b;
-    case SY_OP_MIN:
-        return isnan(a) || a < b ? a : b;
-    case SY_OP_MOD:
-        return float_modulo(node, a, b);
-    case SY_OP_PRELU:
-        return a < 0 ? a * b : a;
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default:
-        return a <= b;
-    }
-}
-
-/* Wraps around; a negative exponent gives 1 / a^-b, rounded toward zero. */
-static int64_t power(int64_t a, int64_t b)
-{
-    uint64_t result = 1, factor = (uint64_t)a;
-    if (b < 0)
-        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-    for (; b > 0; b >>= 1, factor *= factor)
-        result *= b & 1 ? factor : 1;
-    return (int64_t)result;
-}
-
-/* x / 0 and x % 0 are open in ONNX; they must not trap. */
-static int64_t quotient(int64_t a, int64_t b)
-{
-    if (b == 0)
-        return 0;
-    return b == -1 ? (int64_t) - (uint64_t)a : a / b;
-}
-
-static int64_t modulo(const struct sy_node *node, int64_t a, int64_t b)
-{
-    if (b == 0 || b == -1)
-        return 0;
-    int64_t rest = a % b;
-    bool c_rule = sy_node_int(node, "fmod", 0) != 0;
-    return !c_rule && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-static int64_t shift(const struct sy_node *node, int64_t a, int64_t b)
+static struct sy_pair_rules rules_of(const struct sy_node *node)
 {
     const struct sy_attr *way = sy_node_attr(node, "direction");
-    if (b < 0 || b > 63)
-        return 0;
-    return way && way->s && strcmp(way->s, "LEFT") == 0 ? (int64_t)((uint64_t)a << b)
-                                                        : (int64_t)((uint64_t)a >> b);
-}
-
-static int64_t compare(enum sy_op op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case SY_OP_EQUAL:
-        return a == b;
-    case SY_OP_GREATER:
-        return a > b;
-    case SY_OP_GREATER_OR_EQUAL:
-        return a >= b;
-    case SY_OP_LESS:
-        return a < b;
-    default:
-        return a <= b;
-    }
-}
-
-static int64_t on_integers(const struct sy_node *node, int64_t a, int64_t b)
-{
-    switch (node->op) {
-    case SY_OP_ADD:
-    case SY_OP_SUM:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    case SY_OP_SUB:
-        return (int64_t)((uint64_t)a - (uint64_t)b);
-    case SY_OP_MUL:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case SY_OP_PRELU:
-        return a < 0 ? (int64_t)((uint64_t)a * (uint64_t)b) : a;
-    case SY_OP_DIV:
-        return quotient(a, b);
-    case SY_OP_MOD:
-        return modulo(node, a, b);
-    case SY_OP_POW:
-        return power(a, b);
-    case SY_OP_MAX:
-        return a > b ? a : b;
-    case SY_OP_MIN:
-        return a < b ? a : b;
-    case SY_OP_AND:
-        return a && b;
-    case SY_OP_OR:
-        return a || b;
-    case SY_OP_XOR:
-        return !a != !b;
-    case SY_OP_BITWISE_AND:
-        return a & b;
-    case SY_OP_BITWISE_OR:
-        return a | b;
-    case SY_OP_BITWISE_XOR:
-        return a ^ b;
-    case SY_OP_BIT_SHIFT:
-        return shift(node, a, b);
-    default:
-        return compare(node->op, a, b);
-    }
+    return (struct sy_pair_rules){.op = node->op,
+                                  .is_c_modulo = sy_node_int(node, "fmod", 0) != 0,
+                                  .is_left = way && way->s && strcmp(way->s, "LEFT") == 0};
 }
 
 static void apply(const struct sy_call *call, const struct sy_array *a, const struct sy_array *b)
 {
     const struct sy_array *out = &call->out[0];
     int64_t sa[SY_MAX_RANK], sb[SY_MAX_RANK];
+    const struct sy_pair_rules rules = rules_of(call->node);
     bool floats = sy_is_float(a->dtype) || sy_is_float(b->dtype);
     sy_array_spread(a, out, sa);
     sy_array_spread(b, out, sb);
     for (int64_t i = 0; i < out->n; i++) {
         int64_t ia = sy_array_offset(out, i, sa), ib = sy_array_offset(out, i, sb);
         if (floats)
-            sy_put(out, i, on_floats(call->node, sy_get(a, ia), sy_get(b, ib)));
+            sy_put(out, i, sy_pair_of_floats(&rules, sy_get(a, ia), sy_get(b, ib)));
         else
-            sy_put_int(out, i, on_integers(call->node, sy_get_int(a, ia), sy_get_int(b, ib)));
+            sy_put_int(out, i, sy_pair_of_integers(&rules, sy_get_int(a, ia), sy_get_int(b, ib)));
     }
 }
 
