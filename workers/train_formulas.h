@@ -6,22 +6,8 @@
 #include <stdbool.h>
 
 #include "loader/graph.h"
+#include "workers/curve_formulas.h"
 #include "workers/formula.h"
-
-/* An operator of one input. */
-struct sy_curve {
-    enum sy_op op;
-    float a, b; /* what the attributes say */
-    bool is_tanh_gelu;
-};
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-void sy_curve_read(const struct sy_node *node, struct sy_curve *out);
-#ifdef __cplusplus
-}
-#endif
 
 /* ---- one input: sy_curve_of, sy_curve_slope ------------------------------------------------------- */
 

@@ -8,12 +8,11 @@
 #include <stdint.h>
 
 #include "loader/graph.h"
+#include "workers/curve_formulas.h"
 
-#define SY_EACH_IN      9
-#define SY_EACH_OUT     3
-#define SY_EACH_ARRAYS  (SY_EACH_IN + SY_EACH_OUT)
-#define SY_EACH_NUMBERS 128
-#define SY_EACH_FLOATS  4
+#define SY_EACH_IN     9
+#define SY_EACH_OUT    3
+#define SY_EACH_ARRAYS (SY_EACH_IN + SY_EACH_OUT)
 
 struct sy_each_array {
     enum sy_dtype dtype; /* NONE: left out */
@@ -65,6 +64,158 @@ enum sy_each_kind {
 #undef X
 };
 
+/* ---- what each kind has beside its arrays: the node's attributes, and sizes made of the shapes ----------- */
+
+struct sy_each_one {
+    struct sy_curve curve;
+    bool positive, negative; /* IsInf: which count */
+};
+
+struct sy_each_pair {
+    bool c_rule;  /* Mod: the sign of the dividend */
+    bool is_left; /* BitShift */
+};
+
+struct sy_each_fill {
+    int result; /* which one */
+    bool is_diagonal;
+    int64_t diagonal;
+};
+
+struct sy_each_triangle {
+    bool is_upper;
+};
+
+struct sy_each_reverse {
+    int batch_axis;
+};
+
+struct sy_each_top {
+    bool largest;
+};
+
+enum sy_each_padding { SY_EACH_CONSTANT, SY_EACH_EDGE, SY_EACH_REFLECT, SY_EACH_WRAP };
+
+struct sy_each_pad {
+    enum sy_each_padding mode;
+    int64_t before[SY_MAX_RANK];
+    double value;
+};
+
+struct sy_each_running_sum {
+    bool excludes, backward;
+};
+
+enum sy_each_reduction { SY_EACH_PUT, SY_EACH_ADD, SY_EACH_MUL, SY_EACH_MAX, SY_EACH_MIN };
+
+/* Tuples of indices, and scatters. */
+struct sy_each_indices {
+    int first;      /* dimension that tuples begin with */
+    int depth;      /* indices of a tuple */
+    int64_t run;    /* elements that one tuple names */
+    int64_t block;  /* elements of a batch */
+    int64_t tuples; /* of a batch */
+    enum sy_each_reduction reduction;
+    int64_t parts; /* threads that share a column */
+};
+
+struct sy_each_line {
+    int64_t length, inner; /* elements, and how far apart they are */
+    int64_t p;             /* LpNormalization */
+    bool takes_last;       /* ArgMax: of equal ones */
+};
+
+/* Dimensions of the input, the last one first. */
+struct sy_each_dims {
+    int n;
+    int64_t sizes[SY_MAX_RANK], strides[SY_MAX_RANK];
+};
+
+struct sy_each_fold {
+    struct sy_each_dims kept, reduced;
+    int64_t length; /* elements of one sum */
+};
+
+struct sy_each_norm {
+    int64_t length; /* of a row */
+    double epsilon, momentum;
+};
+
+struct sy_each_neighbours {
+    int64_t size;
+    double alpha, beta, bias;
+};
+
+enum sy_each_total { SY_EACH_LOSS_MEAN, SY_EACH_LOSS_SUM, SY_EACH_LOSS_NONE };
+
+struct sy_each_loss {
+    enum sy_each_total total;
+    bool has_ignored;
+    int64_t ignored;
+};
+
+enum sy_each_interpolation { SY_EACH_NEAREST, SY_EACH_LINEAR, SY_EACH_CUBIC };
+enum sy_each_rounding { SY_EACH_HALF_DOWN, SY_EACH_HALF_UP, SY_EACH_FLOOR, SY_EACH_CEIL };
+enum sy_each_place {
+    SY_EACH_HALF_PIXEL,
+    SY_EACH_PYTORCH_HALF_PIXEL,
+    SY_EACH_ALIGN_CORNERS,
+    SY_EACH_ASYMMETRIC,
+    SY_EACH_TF_HALF_PIXEL,
+    SY_EACH_TF_CROP,
+    SY_EACH_HALF_PIXEL_SYMMETRIC
+};
+
+struct sy_each_resize {
+    enum sy_each_interpolation mode;
+    enum sy_each_rounding rounding;
+    enum sy_each_place place;
+    bool excludes;                 /* positions outside */
+    bool has_roi;                  /* as input 1 */
+    bool scales_given;             /* as input 2 */
+    int n_axes, axes[SY_MAX_RANK]; /* by dimension: which of the scales; -1: none */
+    float scales[SY_MAX_RANK];
+    double cubic, outside; /* coefficient; value of what a crop takes from outside */
+};
+
+#define SY_EACH_LABELS  24
+#define SY_EACH_FACTORS 4
+
+/* Labels of the result first, then those that are summed over. */
+struct sy_each_product {
+    int n_labels, n_result;
+    int row_label, column_label; /* -1: a vector has none */
+    int64_t sizes[SY_EACH_LABELS], strides[SY_EACH_FACTORS][SY_EACH_LABELS];
+    double alpha;
+};
+
+struct sy_each_quantize {
+    int64_t length, inner; /* scales, and elements between two */
+};
+
+struct sy_each_window {
+    int64_t size; /* elements */
+    int64_t kernel[SY_MAX_RANK], strides[SY_MAX_RANK], dilations[SY_MAX_RANK], pads[SY_MAX_RANK],
+        pads_behind[SY_MAX_RANK];
+    int64_t p, groups;
+    bool counts_padding;
+    bool turns; /* indices of a maximum: column-major */
+};
+
+enum sy_each_border { SY_EACH_ZEROS, SY_EACH_BORDER, SY_EACH_REFLECTION };
+
+struct sy_each_sample {
+    int taps; /* pixels along a dimension */
+    enum sy_each_border padding;
+    bool aligns;
+};
+
+struct sy_each_region {
+    int64_t samples; /* of a bin along a dimension; 0: by its size */
+    bool is_half;
+    double scale;
+};
+
 struct sy_math_each {
     enum sy_each_kind kind;
     enum sy_op op;
@@ -72,8 +223,28 @@ struct sy_math_each {
     struct sy_each_array at[SY_EACH_ARRAYS]; /* inputs, then results from SY_EACH_IN on */
     int64_t items;                           /* threads that have something to do */
     int64_t axis, step;                      /* step: what to write into the fault */
-    int64_t numbers[SY_EACH_NUMBERS];        /* each.c and the kernel know what they are */
-    double floats[SY_EACH_FLOATS];
+    union {
+        struct sy_each_one one;
+        struct sy_each_pair pair;
+        struct sy_each_fill fill;
+        struct sy_each_triangle triangle;
+        struct sy_each_reverse reverse;
+        struct sy_each_top top;
+        struct sy_each_pad pad;
+        struct sy_each_running_sum running_sum;
+        struct sy_each_indices indices;
+        struct sy_each_line line;
+        struct sy_each_fold fold;
+        struct sy_each_norm norm;
+        struct sy_each_neighbours neighbours;
+        struct sy_each_loss loss;
+        struct sy_each_resize resize;
+        struct sy_each_product product;
+        struct sy_each_quantize quantize;
+        struct sy_each_window window;
+        struct sy_each_sample sample;
+        struct sy_each_region region;
+    } as; /* by kind */
 };
 
 /* Whether there is a formula, of some types. */

@@ -2,7 +2,6 @@
 #ifndef SY_WORKERS_CUDA_EACH_ARRAYS_CUH
 #define SY_WORKERS_CUDA_EACH_ARRAYS_CUH
 
-#include "workers/cuda/each_numbers.h"
 #include "workers/cuda/kernel_common.cuh"
 #include "workers/cuda/kernels_each.h"
 
@@ -20,10 +19,6 @@ struct each {
     __device__ bool has(int a) const
     {
         return e.at[a].dtype != SY_DTYPE_NONE;
-    }
-    __device__ int64_t number(int i) const
-    {
-        return e.numbers[i];
     }
     __device__ bool is_float(int a) const
     {

@@ -8,10 +8,10 @@ SY_KERNEL_FILE(each_index)
 struct fill {
     __device__ static void of(const each &c, int64_t i)
     {
-        int y = EACH_OUT + (int)c.number(EACH_RESULT);
+        int y = EACH_OUT + c.e.as.fill.result;
         int64_t columns = c.array(y).rank > 1 ? c.array(y).dims[1] : 1;
         c.put(y, i,
-              !c.number(EACH_IS_DIAGONAL) || i % columns - i / columns == c.number(EACH_DIAGONAL));
+              !c.e.as.fill.is_diagonal || i % columns - i / columns == c.e.as.fill.diagonal);
     }
 };
 
@@ -22,7 +22,7 @@ struct triangle {
         int64_t rows = x.dims[x.rank - 2], columns = x.dims[x.rank - 1], most = rows + columns;
         int64_t k = c.has(1) ? c.get_int(1, 0) : 0, at = i % columns - i / columns % rows;
         k = k < -most ? -most : k > most ? most : k;
-        if (c.number(EACH_IS_UPPER) ? at >= k : at <= k)
+        if (c.e.as.triangle.is_upper ? at >= k : at <= k)
             c.copy(EACH_OUT, i, 0, i);
         else
             c.put(EACH_OUT, i, 0);
@@ -62,7 +62,7 @@ struct reverse {
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &x = c.array(0);
-        int time = (int)c.e.axis, batch = (int)c.number(EACH_BATCH_AXIS);
+        int time = (int)c.e.axis, batch = c.e.as.reverse.batch_axis;
         int64_t at = i / x.strides[time] % x.dims[time],
                 length = c.get_int(1, i / x.strides[batch] % x.dims[batch]);
         if (length < 0 || length > x.dims[time]) {
@@ -74,16 +74,16 @@ struct reverse {
     }
 };
 
-/* Where position `at` of the padded axis comes from; -1: from the padding. mode: constant, edge, reflect, wrap. */
-__device__ static int64_t padded_source(int64_t mode, int64_t at, int64_t n)
+/* Where position `at` of the padded axis comes from; -1: from the padding. */
+__device__ static int64_t padded_source(enum sy_each_padding mode, int64_t at, int64_t n)
 {
     if (at >= 0 && at < n)
         return at;
-    if (mode == 1)
+    if (mode == SY_EACH_EDGE)
         return at < 0 ? 0 : n - 1;
-    if (mode == 3)
+    if (mode == SY_EACH_WRAP)
         return n ? (at % n + n) % n : -1;
-    if (mode != 2)
+    if (mode != SY_EACH_REFLECT)
         return -1;
     if (n <= 1)
         return n - 1;
@@ -98,13 +98,13 @@ struct pad {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
         int64_t from = 0, left = i;
         for (int d = x.rank - 1; d >= 0 && from >= 0; d--) {
-            int64_t source = padded_source(c.number(EACH_MODE),
-                                           left % y.dims[d] - c.number(EACH_BEFORE + d), x.dims[d]);
+            int64_t source = padded_source(c.e.as.pad.mode,
+                                           left % y.dims[d] - c.e.as.pad.before[d], x.dims[d]);
             from = source < 0 ? -1 : from + source * x.strides[d];
             left /= y.dims[d];
         }
         if (from < 0)
-            c.put(EACH_OUT, i, c.e.floats[0]);
+            c.put(EACH_OUT, i, c.e.as.pad.value);
         else
             c.copy(EACH_OUT, i, 0, from);
     }
@@ -116,7 +116,7 @@ struct pad_back {
     __device__ static int64_t next(const each &c, int d, int64_t at, int64_t wanted)
     {
         for (; at < c.array(1).dims[d]; at++)
-            if (padded_source(c.number(EACH_MODE), at - c.number(EACH_BEFORE + d),
+            if (padded_source(c.e.as.pad.mode, at - c.e.as.pad.before[d],
                               c.array(0).dims[d]) == wanted)
                 return at;
         return -1;
@@ -154,10 +154,10 @@ struct running_sum {
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &x = c.array(0);
-        bool floats = c.is_float(0), backward = c.number(EACH_BACKWARD) != 0;
+        bool floats = c.is_float(0), backward = c.e.as.running_sum.backward;
         int axis = (int)c.checked(c.get_int(1, 0), x.rank);
         int64_t step = x.strides[axis], at = i / step % x.dims[axis], start = i - at * step;
-        int64_t n = (backward ? x.dims[axis] - 1 - at : at) + (c.number(EACH_EXCLUDES) ? 0 : 1);
+        int64_t n = (backward ? x.dims[axis] - 1 - at : at) + (c.e.as.running_sum.excludes ? 0 : 1);
         double sum = 0;
         uint64_t whole = 0;
         for (int64_t k = 0; k < n; k++) {
@@ -197,7 +197,7 @@ struct top {
         int axis = (int)c.e.axis;
         int64_t step = x.strides[axis], n = x.dims[axis], k = c.array(EACH_OUT).dims[axis];
         int64_t at = i / step % n, start = i - at * step, rank = 0;
-        bool largest = c.number(EACH_LARGEST) != 0;
+        bool largest = c.e.as.top.largest;
         if (c.has(1) && c.get_int(1, 0) != k)
             c.tell(c.get_int(1, 0));
         for (int64_t other = 0; other < n && rank < k; other++)
@@ -233,10 +233,10 @@ struct gather_along {
     }
 };
 
-/* The offset of what tuple k names, indices of dimensions from EACH_FIRST on. */
+/* The offset of what tuple k names, indices of dimensions from `first` on. */
 __device__ static int64_t tuple_offset(const each &c, int64_t k, int first)
 {
-    int64_t depth = c.number(EACH_DEPTH), at = 0;
+    int64_t depth = c.e.as.indices.depth, at = 0;
     for (int d = 0; d < (int)depth; d++)
         at += c.checked(c.get_int(1, k * depth + d), c.array(0).dims[first + d]) *
               c.array(0).strides[first + d];
@@ -246,35 +246,33 @@ __device__ static int64_t tuple_offset(const each &c, int64_t k, int first)
 struct gather_tuples {
     __device__ static void of(const each &c, int64_t i)
     {
-        int64_t run = c.number(EACH_RUN), k = i / run;
+        int64_t run = c.e.as.indices.run, k = i / run;
         c.copy(EACH_OUT, i, 0,
-               k / c.number(EACH_EACH) * c.number(EACH_BLOCK) +
-                   tuple_offset(c, k, (int)c.number(EACH_FIRST)) + i % run);
+               k / c.e.as.indices.tuples * c.e.as.indices.block +
+                   tuple_offset(c, k, c.e.as.indices.first) + i % run);
     }
 };
 
 /* ---- scatters: the result is a copy of the first input already ----------------------------------------- */
 
-enum { PUT, ADD, MUL, MAX };
-
 __device__ static void scatter_one(const each &c, int64_t to, int64_t from)
 {
-    int64_t how = c.number(EACH_REDUCTION);
-    if (how == PUT) {
+    enum sy_each_reduction how = c.e.as.indices.reduction;
+    if (how == SY_EACH_PUT) {
         c.copy(EACH_OUT, to, 2, from);
     } else if (c.is_float(EACH_OUT)) {
         double a = c.get(EACH_OUT, to), b = c.get(2, from);
         c.put(EACH_OUT, to,
-              how == ADD   ? a + b
-              : how == MUL ? a * b
-              : how == MAX ? fmax(a, b)
+              how == SY_EACH_ADD   ? a + b
+              : how == SY_EACH_MUL ? a * b
+              : how == SY_EACH_MAX ? fmax(a, b)
                            : fmin(a, b));
     } else {
         int64_t a = c.get_int(EACH_OUT, to), b = c.get_int(2, from);
         c.put_int(EACH_OUT, to,
-                  how == ADD   ? (int64_t)((uint64_t)a + (uint64_t)b)
-                  : how == MUL ? (int64_t)((uint64_t)a * (uint64_t)b)
-                  : how == MAX ? (a > b ? a : b)
+                  how == SY_EACH_ADD   ? (int64_t)((uint64_t)a + (uint64_t)b)
+                  : how == SY_EACH_MUL ? (int64_t)((uint64_t)a * (uint64_t)b)
+                  : how == SY_EACH_MAX ? (a > b ? a : b)
                                : (a < b ? a : b));
     }
 }
@@ -283,7 +281,7 @@ struct scatter_along {
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &indices = c.array(1);
-        int64_t parts = c.number(EACH_PARTS), part = i % parts, column = i / parts;
+        int64_t parts = c.e.as.indices.parts, part = i % parts, column = i / parts;
         int64_t step = indices.strides[c.e.axis], rows = indices.dims[c.e.axis];
         int64_t start = column / step * step * rows + column % step;
         for (int64_t r = 0; r < rows; r++) {
@@ -298,8 +296,8 @@ struct scatter_along {
 struct scatter_tuples {
     __device__ static void of(const each &c, int64_t i)
     {
-        int64_t parts = c.number(EACH_PARTS), run = c.number(EACH_RUN), part = i / run, in = i % run;
-        int64_t tuples = c.array(1).n / c.number(EACH_DEPTH);
+        int64_t parts = c.e.as.indices.parts, run = c.e.as.indices.run, part = i / run, in = i % run;
+        int64_t tuples = c.array(1).n / c.e.as.indices.depth;
         for (int64_t k = 0; k < tuples; k++) {
             int64_t at = tuple_offset(c, k, 0);
             if (at / run % parts == part)

@@ -7,8 +7,8 @@ SY_KERNEL_FILE(each_lines)
 
 __device__ static int64_t line_start(const each &c, int64_t k)
 {
-    int64_t inner = c.number(EACH_INNER);
-    return k / inner * inner * c.number(EACH_LENGTH) + k % inner;
+    int64_t inner = c.e.as.line.inner;
+    return k / inner * inner * c.e.as.line.length + k % inner;
 }
 
 struct line {
@@ -34,8 +34,8 @@ struct line {
     }
     __device__ static void of(const each &c, int64_t k)
     {
-        int64_t start = line_start(c, k), step = c.number(EACH_INNER), n = c.number(EACH_LENGTH);
-        bool first = c.number(EACH_P) == 1;
+        int64_t start = line_start(c, k), step = c.e.as.line.inner, n = c.e.as.line.length;
+        bool first = c.e.as.line.p == 1;
         double norm = 0;
         if (c.e.op != SY_OP_LP_NORM) {
             soften(c, start, step, n);
@@ -86,8 +86,8 @@ struct last_place {
 struct arg {
     __device__ static void of(const each &c, int64_t k)
     {
-        int64_t start = line_start(c, k), step = c.number(EACH_INNER), n = c.number(EACH_LENGTH);
-        bool last = c.number(EACH_TAKES_LAST) != 0;
+        int64_t start = line_start(c, k), step = c.e.as.line.inner, n = c.e.as.line.length;
+        bool last = c.e.as.line.takes_last;
         double sign = c.e.op == SY_OP_ARG_MAX ? 1 : -1;
         place best = {0, -1};
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
@@ -102,12 +102,13 @@ struct arg {
 
 /* ---- sums over any dimensions --------------------------------------------------------------------------- */
 
-__device__ static int64_t kept_or_reduced(const each &c, int64_t i, int count, int dims, int strides)
+/* Where element i of these dimensions lies. */
+__device__ static int64_t place_among(const sy_each_dims &dims, int64_t i)
 {
     int64_t at = 0;
-    for (int d = 0; d < (int)c.number(count); d++) {
-        at += i % c.number(dims + d) * c.number(strides + d);
-        i /= c.number(dims + d);
+    for (int d = 0; d < dims.n; d++) {
+        at += i % dims.sizes[d] * dims.strides[d];
+        i /= dims.sizes[d];
     }
     return at;
 }
@@ -155,7 +156,7 @@ __device__ static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, boo
 struct fold {
     __device__ static int64_t at(const each &c, int64_t base, int64_t i)
     {
-        return base + kept_or_reduced(c, i, EACH_N_REDUCED, EACH_REDUCED, EACH_REDUCED_STRIDES);
+        return base + place_among(c.e.as.fold.reduced, i);
     }
     __device__ static void floats(const each &c, int64_t k, int64_t base, int64_t n)
     {
@@ -189,8 +190,8 @@ struct fold {
     __device__ static void of(const each &c, int64_t k)
     {
         enum sy_op op = c.e.op;
-        int64_t base = kept_or_reduced(c, k, EACH_N_KEPT, EACH_KEPT, EACH_KEPT_STRIDES), sum = 0,
-                n = c.number(EACH_LENGTH);
+        int64_t base = place_among(c.e.as.fold.kept, k), sum = 0,
+                n = c.e.as.fold.length;
         if (op == SY_OP_MEAN_VARIANCE_NORM) {
             normalise(c, base, n);
         } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM ||
@@ -225,7 +226,7 @@ struct batch {
             now[1] += d * d;
         }
         now[1] = sy_block_fold<sy_add>(now[1]) / (double)n;
-        double scale = c.get(1, channel) / sqrt(now[1] + c.e.floats[0]), shift = c.get(2, channel);
+        double scale = c.get(1, channel) / sqrt(now[1] + c.e.as.norm.epsilon), shift = c.get(2, channel);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             int64_t k = at(c, channel, inner, i);
             c.put(EACH_OUT, k, (c.get(0, k) - now[0]) * scale + shift);
@@ -233,7 +234,7 @@ struct batch {
         for (int i = 0; i < 2; i++)
             if (threadIdx.x == 0 && c.has(EACH_OUT + 1 + i))
                 c.put(EACH_OUT + 1 + i, channel,
-                      c.get(3 + i, channel) * c.e.floats[1] + now[i] * (1 - c.e.floats[1]));
+                      c.get(3 + i, channel) * c.e.as.norm.momentum + now[i] * (1 - c.e.as.norm.momentum));
     }
 };
 
@@ -241,7 +242,7 @@ struct batch {
 struct row_norm {
     __device__ static void of(const each &c, int64_t row)
     {
-        int64_t n = c.number(EACH_LENGTH), first = row * n;
+        int64_t n = c.e.as.norm.length, first = row * n;
         double mean = 0, square = 0;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
             mean += c.get(0, first + i);
@@ -250,7 +251,7 @@ struct row_norm {
             double d = c.get(0, first + i) - mean;
             square += d * d;
         }
-        double rate = 1 / sqrt(sy_block_fold<sy_add>(square) / (double)n + c.e.floats[0]);
+        double rate = 1 / sqrt(sy_block_fold<sy_add>(square) / (double)n + c.e.as.norm.epsilon);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             double value = (c.get(0, first + i) - mean) * rate * c.get(1, c.seen(1, first + i));
             c.put(EACH_OUT, first + i, value + (c.has(2) ? c.get(2, c.seen(2, first + i)) : 0));
@@ -267,7 +268,7 @@ struct neighbours {
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &x = c.array(0);
-        int64_t size = c.number(EACH_LENGTH), inner = c.extent(0, 2, x.rank);
+        int64_t size = c.e.as.neighbours.size, inner = c.extent(0, 2, x.rank);
         int64_t channel = i / inner % x.dims[1], first = channel - (size - 1) / 2,
                 last = channel + size / 2;
         double sum = 0;
@@ -278,7 +279,7 @@ struct neighbours {
             sum += value * value;
         }
         c.put(EACH_OUT, i,
-              c.get(0, i) / pow(c.e.floats[2] + c.e.floats[0] / (double)size * sum, c.e.floats[1]));
+              c.get(0, i) / pow(c.e.as.neighbours.bias + c.e.as.neighbours.alpha / (double)size * sum, c.e.as.neighbours.beta));
     }
 };
 
@@ -337,7 +338,7 @@ struct loss {
         for (int64_t k = 0; c.has(EACH_OUT + 1) && k < classes; k++)
             c.put(EACH_OUT + 1, at(c, inner, i, k), c.get(0, at(c, inner, i, k)) - shift);
         *weight = 0;
-        if (c.number(EACH_HAS_IGNORED) && target == c.number(EACH_IGNORED))
+        if (c.e.as.loss.has_ignored && target == c.e.as.loss.ignored)
             return 0;
         if (target < 0 || target >= classes) {
             c.tell(target);
@@ -352,15 +353,15 @@ struct loss {
         double sum = 0, weights = 0, weight;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             double value = one(c, inner, i, &weight);
-            if (c.number(EACH_MODE) == 2)
+            if (c.e.as.loss.total == SY_EACH_LOSS_NONE)
                 c.put(EACH_OUT, i, value);
             sum += value;
             weights += weight;
         }
         sum = sy_block_fold<sy_add>(sum);
         weights = sy_block_fold<sy_add>(weights);
-        if (threadIdx.x == 0 && c.number(EACH_MODE) < 2)
-            c.put(EACH_OUT, 0, c.number(EACH_MODE) == 1 ? sum : sum / weights);
+        if (threadIdx.x == 0 && c.e.as.loss.total != SY_EACH_LOSS_NONE)
+            c.put(EACH_OUT, 0, c.e.as.loss.total == SY_EACH_LOSS_SUM ? sum : sum / weights);
     }
 };
 

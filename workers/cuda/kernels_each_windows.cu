@@ -22,39 +22,36 @@ struct resize {
     };
     __device__ static float scale_of(const each &c, int d)
     {
-        int64_t i = c.number(EACH_AXES + d);
-        float scale;
-        if (c.number(EACH_SCALES_GIVEN) && i >= 0) {
-            scale = (float)c.get(2, i);
-            if (floorf((float)c.array(0).dims[d] * scale) != (float)c.array(EACH_OUT).dims[d])
-                c.tell(d);
-            return scale;
-        }
-        memcpy(&scale, &c.e.numbers[EACH_SCALES + d], sizeof scale);
+        int i = c.e.as.resize.axes[d];
+        if (!c.e.as.resize.scales_given || i < 0)
+            return c.e.as.resize.scales[d];
+        float scale = (float)c.get(2, i);
+        if (floorf((float)c.array(0).dims[d] * scale) != (float)c.array(EACH_OUT).dims[d])
+            c.tell(d);
         return scale;
     }
     /* Where position `at` of the result's dimension d lies in the input; in float32 as the host has it. */
     __device__ static double source(const each &c, int d, int64_t at, float scale)
     {
         int64_t n_in = c.array(0).dims[d], n_out = c.array(EACH_OUT).dims[d];
-        int64_t axis = c.number(EACH_AXES + d), axes = c.number(EACH_N_AXES);
-        bool region = c.number(EACH_HAS_ROI) && axis >= 0;
+        int axis = c.e.as.resize.axes[d], axes = c.e.as.resize.n_axes;
+        bool region = c.e.as.resize.has_roi && axis >= 0;
         double start = region ? c.get(1, axis) : 0, end = region ? c.get(1, axis + axes) : 1;
         double last = (double)(n_in - 1);
         float x = (float)at, center = (float)n_in / 2;
-        switch (c.number(EACH_PLACE)) {
-        case 1:
+        switch (c.e.as.resize.place) {
+        case SY_EACH_PYTORCH_HALF_PIXEL:
             return n_out > 1 ? (double)((x + 0.5f) / scale - 0.5f) : 0;
-        case 2:
+        case SY_EACH_ALIGN_CORNERS:
             return n_out > 1 ? (double)at * last / ((double)scale * (double)n_in - 1) : 0;
-        case 3:
+        case SY_EACH_ASYMMETRIC:
             return (double)(x / scale);
-        case 4:
+        case SY_EACH_TF_HALF_PIXEL:
             return (double)((x + 0.5f) / scale);
-        case 5:
+        case SY_EACH_TF_CROP:
             return n_out > 1 ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
                              : 0.5 * (start + end) * last;
-        case 6:
+        case SY_EACH_HALF_PIXEL_SYMMETRIC:
             return (double)(center * (1 - (float)n_out / (scale * (float)n_in)) +
                             (x + 0.5f) / scale - 0.5f);
         default:
@@ -63,12 +60,12 @@ struct resize {
     }
     __device__ static int64_t nearest(const each &c, double x)
     {
-        switch (c.number(EACH_ROUNDING)) {
-        case 1:
+        switch (c.e.as.resize.rounding) {
+        case SY_EACH_HALF_UP:
             return (int64_t)floor(x + 0.5);
-        case 2:
+        case SY_EACH_FLOOR:
             return (int64_t)floor(x);
-        case 3:
+        case SY_EACH_CEIL:
             return (int64_t)ceil(x);
         default:
             return (int64_t)ceil(x - 0.5);
@@ -80,25 +77,25 @@ struct resize {
         int count = 1;
         int64_t first = (int64_t)floor(x);
         double past = x - (double)first, sum = 0, w[4] = {1, 0, 0, 0};
-        if (c.number(EACH_MODE) == 0) {
+        if (c.e.as.resize.mode == SY_EACH_NEAREST) {
             first = nearest(c, x);
-        } else if (c.number(EACH_MODE) == 1) {
+        } else if (c.e.as.resize.mode == SY_EACH_LINEAR) {
             count = 2;
             w[0] = 1 - past;
             w[1] = past;
         } else {
             count = 4;
             first--;
-            cubic_weights(c.e.floats[0], past, w);
+            cubic_weights(c.e.as.resize.cubic, past, w);
         }
         t->count = 0;
         for (int i = 0; i < count; i++) {
             bool outside = first + i < 0 || first + i >= n;
-            w[i] = outside && c.number(EACH_EXCLUDES) ? 0 : w[i];
+            w[i] = outside && c.e.as.resize.excludes ? 0 : w[i];
             sum += w[i];
         }
         for (int i = 0; i < count; i++) {
-            double weight = c.number(EACH_EXCLUDES) ? w[i] / sum : w[i];
+            double weight = c.e.as.resize.excludes ? w[i] / sum : w[i];
             if (weight == 0) /* what weighs nothing is not read: it may be infinite */
                 continue;
             t->at[t->count] = first + i < 0 ? 0 : first + i >= n ? n - 1 : first + i;
@@ -108,7 +105,7 @@ struct resize {
     __device__ static taps place(const each &c, int d, int64_t at)
     {
         int64_t n_in = c.array(0).dims[d];
-        bool crops = c.number(EACH_PLACE) == 5;
+        bool crops = c.e.as.resize.place == SY_EACH_TF_CROP;
         float scale = scale_of(c, d);
         taps t = {1, false, {at}, {1}};
         if (n_in == c.array(EACH_OUT).dims[d] && scale == 1 && !crops)
@@ -145,7 +142,7 @@ struct resize {
             sum += weight * c.get(0, from);
         }
         if (outside)
-            c.put(EACH_OUT, i, c.e.floats[1]);
+            c.put(EACH_OUT, i, c.e.as.resize.outside);
         else if (choices == 1 && last_weight == 1) /* as it is, infinite or wide too */
             c.copy(EACH_OUT, i, 0, last);
         else
@@ -158,13 +155,13 @@ struct resize {
 /* The factor's element for result o and summand s: both walk their labels from the last on. */
 __device__ static int64_t factor_at(const each &c, int factor, int64_t o, int64_t s)
 {
-    int n_out = (int)c.number(EACH_N_RESULT);
+    int n_out = c.e.as.product.n_result;
     int64_t at = 0;
-    for (int l = (int)c.number(EACH_N_LABELS) - 1; l >= 0; l--) {
+    for (int l = c.e.as.product.n_labels - 1; l >= 0; l--) {
         int64_t &left = l < n_out ? o : s;
-        at += left % c.number(EACH_SIZES + l) *
-              c.number(EACH_FACTORS + factor * EACH_MAX_LABELS + l);
-        left /= c.number(EACH_SIZES + l);
+        at += left % c.e.as.product.sizes[l] *
+              c.e.as.product.strides[factor][l];
+        left /= c.e.as.product.sizes[l];
     }
     return at;
 }
@@ -172,25 +169,25 @@ __device__ static int64_t factor_at(const each &c, int factor, int64_t o, int64_
 __device__ static int64_t summands(const each &c)
 {
     int64_t n = 1;
-    for (int l = (int)c.number(EACH_N_RESULT); l < (int)c.number(EACH_N_LABELS); l++)
-        n *= c.number(EACH_SIZES + l);
+    for (int l = c.e.as.product.n_result; l < c.e.as.product.n_labels; l++)
+        n *= c.e.as.product.sizes[l];
     return n;
 }
 
 /* How far apart the summands of a factor lie, if one label is summed over. */
 __device__ static int64_t factor_step(const each &c, int factor)
 {
-    return c.number(EACH_FACTORS + factor * EACH_MAX_LABELS + (int)c.number(EACH_N_RESULT));
+    return c.e.as.product.strides[factor][c.e.as.product.n_result];
 }
 
 struct product {
     __device__ static void of(const each &c, int64_t o)
     {
-        int64_t n = summands(c), first[EACH_MAX_FACTORS], step[EACH_MAX_FACTORS];
+        int64_t n = summands(c), first[SY_EACH_FACTORS], step[SY_EACH_FACTORS];
         double sum = 0;
         uint64_t whole = 0;
         bool floats = c.is_float(EACH_OUT),
-             walks = c.number(EACH_N_LABELS) == c.number(EACH_N_RESULT) + 1;
+             walks = c.e.as.product.n_labels == c.e.as.product.n_result + 1;
         for (int k = 0; k < c.e.n_in; k++) {
             first[k] = factor_at(c, k, o, 0);
             step[k] = factor_step(c, k);
@@ -209,7 +206,7 @@ struct product {
             whole += whole_one;
         }
         if (floats)
-            c.put(EACH_OUT, o, c.e.op == SY_OP_MATMUL ? sum * c.e.floats[0] : sum);
+            c.put(EACH_OUT, o, c.e.op == SY_OP_MATMUL ? sum * c.e.as.product.alpha : sum);
         else
             c.put_int(EACH_OUT, o, (int64_t)whole);
     }
@@ -234,7 +231,7 @@ __device__ static void put_saturated(const each &c, int64_t i, double value)
 struct quantize {
     __device__ static void of(const each &c, int64_t i)
     {
-        int64_t k = i / c.number(EACH_INNER) % c.number(EACH_LENGTH);
+        int64_t k = i / c.e.as.quantize.inner % c.e.as.quantize.length;
         if (c.e.op == SY_OP_DEQUANTIZE_LINEAR) {
             c.put(EACH_OUT, i, (c.get(0, i) - parameter(c, 2, k)) * c.get(1, k));
             return;
@@ -272,17 +269,17 @@ __device__ static void finish(const each &c, const operands &q, int64_t to, int6
 /* Where result o is along a label; 0 without one. */
 __device__ static int64_t label_at(const each &c, int64_t o, int64_t label)
 {
-    for (int l = (int)c.number(EACH_N_RESULT) - 1; l > label; l--)
-        o /= c.number(EACH_SIZES + l);
-    return label < 0 ? 0 : o % c.number(EACH_SIZES + label);
+    for (int l = c.e.as.product.n_result - 1; l > label; l--)
+        o /= c.e.as.product.sizes[l];
+    return label < 0 ? 0 : o % c.e.as.product.sizes[label];
 }
 
 struct integer_product {
     __device__ static void of(const each &c, int64_t o)
     {
         operands q = operands_of(c);
-        int64_t n = summands(c), row = label_at(c, o, c.number(EACH_ROW_LABEL)),
-                column = label_at(c, o, c.number(EACH_COLUMN_LABEL)), sum = 0;
+        int64_t n = summands(c), row = label_at(c, o, c.e.as.product.row_label),
+                column = label_at(c, o, c.e.as.product.column_label), sum = 0;
         int64_t zero_a = (int64_t)parameter(c, q.zero_a, row),
                 zero_b = (int64_t)parameter(c, q.zero_b, column);
         int64_t a = factor_at(c, 0, o, 0), b = factor_at(c, 1, o, 0), a_step = factor_step(c, 0),
@@ -301,9 +298,9 @@ __device__ static int64_t window_at(const each &c, int64_t i, int64_t k)
     const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
     int64_t offset = 0, stride = 1;
     for (int d = x.rank - 3; d >= 0; d--) {
-        int64_t kernel = c.number(EACH_KERNEL + d);
-        int64_t at = i % y.dims[d + 2] * c.number(EACH_STRIDES + d) - c.number(EACH_PADS + d) +
-                     k % kernel * c.number(EACH_DILATIONS + d);
+        int64_t kernel = c.e.as.window.kernel[d];
+        int64_t at = i % y.dims[d + 2] * c.e.as.window.strides[d] - c.e.as.window.pads[d] +
+                     k % kernel * c.e.as.window.dilations[d];
         i /= y.dims[d + 2];
         k /= kernel;
         if (at < 0 || at >= x.dims[d + 2])
@@ -320,10 +317,10 @@ struct integer_conv {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
         operands q = operands_of(c);
         int64_t inner = c.extent(0, 2, x.rank), outer = c.extent(EACH_OUT, 2, y.rank);
-        int64_t size = c.number(EACH_LENGTH), depth = c.array(q.b).dims[1];
+        int64_t size = c.e.as.window.size, depth = c.array(q.b).dims[1];
         int64_t m = i / outer % y.dims[1], image = i / outer / y.dims[1];
         int64_t first =
-            (image * x.dims[1] + m / (y.dims[1] / c.number(EACH_GROUPS)) * depth) * inner;
+            (image * x.dims[1] + m / (y.dims[1] / c.e.as.window.groups) * depth) * inner;
         int64_t zero_x = (int64_t)parameter(c, q.zero_a, 0),
                 zero_w = (int64_t)parameter(c, q.zero_b, m);
         int64_t sum = q.linear && c.has(8) ? c.get_int(8, m) : 0;
@@ -344,11 +341,11 @@ struct window {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
         int64_t n = 1;
         for (int d = x.rank - 3; d >= 0; d--) {
-            int64_t end = x.dims[d + 2] + c.number(EACH_PADS_BEHIND + d), inside = 0;
+            int64_t end = x.dims[d + 2] + c.e.as.window.pads_behind[d], inside = 0;
             int64_t start =
-                i % y.dims[d + 2] * c.number(EACH_STRIDES + d) - c.number(EACH_PADS + d);
-            for (int64_t k = 0; k < c.number(EACH_KERNEL + d); k++)
-                inside += start + k * c.number(EACH_DILATIONS + d) < end;
+                i % y.dims[d + 2] * c.e.as.window.strides[d] - c.e.as.window.pads[d];
+            for (int64_t k = 0; k < c.e.as.window.kernel[d]; k++)
+                inside += start + k * c.e.as.window.dilations[d] < end;
             n *= inside;
             i /= y.dims[d + 2];
         }
@@ -359,7 +356,7 @@ struct window {
     {
         const sy_each_array &x = c.array(0);
         int64_t at = 0, left = c.extent(0, 2, x.rank);
-        if (!c.number(EACH_TURNS))
+        if (!c.e.as.window.turns)
             return offset;
         for (int d = x.rank - 1; d >= 2; d--) {
             left /= x.dims[d];
@@ -371,7 +368,7 @@ struct window {
     __device__ static void largest(const each &c, int64_t i, int64_t channel, int64_t inner)
     {
         int64_t best = -1, first = channel * inner;
-        for (int64_t k = 0; k < c.number(EACH_LENGTH); k++) {
+        for (int64_t k = 0; k < c.e.as.window.size; k++) {
             int64_t from = window_at(c, i, k);
             if (from >= 0 && (best < 0 || c.get(0, first + from) > c.get(0, first + best)))
                 best = from;
@@ -390,12 +387,12 @@ struct window {
         enum sy_op op = c.e.op;
         int64_t inner = c.extent(0, 2, x.rank), channel = i / c.extent(EACH_OUT, 2, y.rank), n = 0;
         bool lp = op == SY_OP_LP_POOL || op == SY_OP_GLOBAL_LP_POOL;
-        double p = (double)c.number(EACH_P), sum = 0;
+        double p = (double)c.e.as.window.p, sum = 0;
         if (op == SY_OP_MAX_POOL || op == SY_OP_GLOBAL_MAX_POOL) {
             largest(c, i, channel, inner);
             return;
         }
-        for (int64_t k = 0; k < c.number(EACH_LENGTH); k++) {
+        for (int64_t k = 0; k < c.e.as.window.size; k++) {
             int64_t from = window_at(c, i, k);
             if (from < 0)
                 continue;
@@ -403,7 +400,7 @@ struct window {
             sum += lp ? pow(fabs(value), p) : value;
             n++;
         }
-        if (!lp && c.number(EACH_COUNTS_PADDING))
+        if (!lp && c.e.as.window.counts_padding)
             n = counted(c, i);
         c.put(EACH_OUT, i, lp ? pow(sum, 1 / p) : n ? sum / (double)n : 0);
     }
@@ -425,10 +422,10 @@ struct sample {
     /* padding: zeros, border, reflection */
     __device__ static double fold_back(const each &c, double v, int64_t n)
     {
-        bool zeros = c.number(EACH_MODE) == 0, aligns = c.number(EACH_ALIGNS) != 0;
+        bool zeros = c.e.as.sample.padding == SY_EACH_ZEROS, aligns = c.e.as.sample.aligns;
         if (v - v != 0) /* infinite, or none */
             return zeros ? -10 : 0;
-        if (c.number(EACH_MODE) == 2)
+        if (c.e.as.sample.padding == SY_EACH_REFLECTION)
             v = reflect(v, aligns ? 0 : -0.5, aligns ? (double)(n - 1) : (double)n - 0.5);
         return zeros ? fmin(fmax(v, -10.0), (double)n + 10)
                      : fmin(fmax(v, 0.0), (double)(n - 1));
@@ -446,7 +443,7 @@ struct sample {
     __device__ static double between(const each &c, int64_t plane, double row, double column)
     {
         double wr[4] = {1}, wc[4] = {1}, sum = 0;
-        int n = (int)c.number(EACH_TAPS);
+        int n = c.e.as.sample.taps;
         if (n < 4) { /* cubic folds each pixel that it takes instead */
             row = fold_back(c, row, c.array(0).dims[2]);
             column = fold_back(c, column, c.array(0).dims[3]);
@@ -481,7 +478,7 @@ struct sample {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
         int64_t place = i % (y.dims[2] * y.dims[3]), plane = i / (y.dims[2] * y.dims[3]);
         int64_t from = (plane / y.dims[1] * y.dims[2] * y.dims[3] + place) * 2;
-        bool aligns = c.number(EACH_ALIGNS) != 0;
+        bool aligns = c.e.as.sample.aligns;
         double column = denormalise(c.get(1, from), x.dims[3], aligns),
                row = denormalise(c.get(1, from + 1), x.dims[2], aligns);
         c.put(EACH_OUT, i, between(c, plane, row, column));
@@ -509,7 +506,7 @@ struct region {
     }
     __device__ static int64_t samples(const each &c, double bin, int64_t n)
     {
-        int64_t ratio = c.number(EACH_TAPS);
+        int64_t ratio = c.e.as.region.samples;
         return ratio > 0 ? ratio : (int64_t)fmin(fmax(ceil(bin), 1.0), (double)n);
     }
     __device__ static double mix(const each &c, int64_t base, const mark &y, const mark &x)
@@ -525,10 +522,10 @@ struct region {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
         int64_t column = i % y.dims[3], row = i / y.dims[3] % y.dims[2],
                 channel = i / y.dims[3] / y.dims[2] % y.dims[1], which = i / (y.n / y.dims[0]);
-        bool half = c.number(EACH_IS_HALF) != 0;
+        bool half = c.e.as.region.is_half;
         double shift = half ? 0.5 : 0, v[4], sum = 0;
         for (int k = 0; k < 4; k++)
-            v[k] = c.get(1, which * 4 + k) * c.e.floats[0] - shift;
+            v[k] = c.get(1, which * 4 + k) * c.e.as.region.scale - shift;
         double width = half ? v[2] - v[0] : fmax(v[2] - v[0], 1.0),
                height = half ? v[3] - v[1] : fmax(v[3] - v[1], 1.0);
         double bin_height = height / (double)y.dims[2], bin_width = width / (double)y.dims[3];

@@ -1,168 +1,16 @@
 /* One input, element by element. */
-#include <float.h>
-
 #include "runtime/base/status.h"
+#include "workers/curve_formulas.h"
 #include "workers/host/kernel.h"
-
-static double softplus(double x)
-{
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-static double clamp_unit(double x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
-
-static double gelu(const struct sy_node *node, double x)
-{
-    const struct sy_attr *form = sy_node_attr(node, "approximate");
-    if (form && form->s && strcmp(form->s, "tanh") == 0)
-        return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return 0.5 * x * (1 + erf(x * 0.7071067811865476));
-}
-
-/* Curves with parameters. */
-static double bend(const struct sy_node *node, double x)
-{
-    double alpha;
-    switch (node->op) {
-    case SY_OP_LEAKY_RELU:
-        return x < 0 ? x * (double)sy_node_float(node, "alpha", 0.01f) : x;
-    case SY_OP_ELU:
-        return x < 0 ? (double)sy_node_float(node, "alpha", 1) * expm1(x) : x;
-    case SY_OP_CELU:
-        alpha = (double)sy_node_float(node, "alpha", 1);
-        return fmax(0, x) + fmin(0, alpha * expm1(x / alpha));
-    case SY_OP_SELU:
-        return (double)sy_node_float(node, "gamma", 1.05070102214813232421875f) *
-               (x > 0
-                    ? x
-                    : (double)sy_node_float(node, "alpha", 1.67326319217681884765625f) * expm1(x));
-    case SY_OP_THRESHOLDED_RELU:
-        return x > (double)sy_node_float(node, "alpha", 1) ? x : 0;
-    case SY_OP_HARD_SIGMOID:
-        return clamp_unit((double)sy_node_float(node, "alpha", 0.2f) * x +
-                          (double)sy_node_float(node, "beta", 0.5f));
-    case SY_OP_SHRINK:
-        alpha = (double)sy_node_float(node, "lambd", 0.5f);
-        if (fabs(x) <= alpha)
-            return 0;
-        return x - copysign((double)sy_node_float(node, "bias", 0), x);
-    case SY_OP_GELU:
-        return gelu(node, x);
-    case SY_OP_CLIP:
-        return fmin(fmax(x, (double)sy_node_float(node, "min", -FLT_MAX)),
-                    (double)sy_node_float(node, "max", FLT_MAX));
-    default:
-        return x;
-    }
-}
-
-typedef double curve(double x);
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-static double relu(double x)
-{
-    return x < 0 ? 0 : x;
-}
-
-static double hard_swish(double x)
-{
-    return x * clamp_unit(x / 6 + 0.5);
-}
-
-static double negate(double x)
-{
-    return -x;
-}
-
-static double reciprocal(double x)
-{
-    return 1 / x;
-}
-
-static double sign(double x)
-{
-    return x > 0 ? 1 : x < 0 ? -1 : x;
-}
-
-static double softsign(double x)
-{
-    return x / (1 + fabs(x));
-}
-
-static double mish(double x)
-{
-    return x * tanh(softplus(x));
-}
-
-/* Curves without parameters. */
-static const struct {
-    enum sy_op op;
-    curve *at;
-} curves[] = {{SY_OP_RELU, relu},
-              {SY_OP_SIGMOID, sigmoid},
-              {SY_OP_TANH, tanh},
-              {SY_OP_ERF, erf},
-              {SY_OP_HARD_SWISH, hard_swish},
-              {SY_OP_EXP, exp},
-              {SY_OP_LOG, log},
-              {SY_OP_SQRT, sqrt},
-              {SY_OP_NEG, negate},
-              {SY_OP_ABS, fabs},
-              {SY_OP_RECIPROCAL, reciprocal},
-              {SY_OP_ACOS, acos},
-              {SY_OP_ACOSH, acosh},
-              {SY_OP_ASIN, asin},
-              {SY_OP_ASINH, asinh},
-              {SY_OP_ATAN, atan},
-              {SY_OP_ATANH, atanh},
-              {SY_OP_CEIL, ceil},
-              {SY_OP_FLOOR, floor},
-              {SY_OP_ROUND, nearbyint},
-              {SY_OP_COS, cos},
-              {SY_OP_COSH, cosh},
-              {SY_OP_SIN, sin},
-              {SY_OP_SINH, sinh},
-              {SY_OP_TAN, tan},
-              {SY_OP_SIGN, sign},
-              {SY_OP_SOFTPLUS, softplus},
-              {SY_OP_SOFTSIGN, softsign},
-              {SY_OP_MISH, mish}};
 
 static int run_floats(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    curve *at = NULL;
-    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
-        if (curves[i].op == call->node->op)
-            at = curves[i].at;
+    struct sy_curve curve;
+    sy_curve_read(call->node, &curve);
     for (int64_t i = 0; i < x->n; i++)
-        sy_put(y, i, at ? at(sy_get(x, i)) : bend(call->node, sy_get(x, i)));
+        sy_put(y, i, sy_curve_at(&curve, sy_get(x, i)));
     return SY_OK;
-}
-
-static int64_t integer(enum sy_op op, int64_t x)
-{
-    switch (op) {
-    case SY_OP_NEG:
-        return (int64_t) - (uint64_t)x;
-    case SY_OP_ABS:
-        return x < 0 ? (int64_t) - (uint64_t)x : x;
-    case SY_OP_RELU:
-        return x < 0 ? 0 : x;
-    case SY_OP_SIGN:
-        return (x > 0) - (x < 0);
-    case SY_OP_BITWISE_NOT:
-        return ~x;
-    default:
-        return !x;
-    }
 }
 
 static int run_number(const struct sy_call *call)
@@ -170,7 +18,8 @@ static int run_number(const struct sy_call *call)
     if (sy_is_float(call->in[0].dtype))
         return run_floats(call);
     for (int64_t i = 0; i < call->in[0].n; i++)
-        sy_put_int(&call->out[0], i, integer(call->node->op, sy_get_int(&call->in[0], i)));
+        sy_put_int(&call->out[0], i,
+                   sy_curve_of_integer(call->node->op, sy_get_int(&call->in[0], i)));
     return SY_OK;
 }
 

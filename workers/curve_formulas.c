@@ -1,5 +1,6 @@
-#include "workers/train_formulas.h"
+#include "workers/curve_formulas.h"
 
+#include <float.h>
 #include <string.h>
 
 void sy_curve_read(const struct sy_node *node, struct sy_curve *c)
@@ -12,8 +13,8 @@ void sy_curve_read(const struct sy_node *node, struct sy_curve *c)
         c->a = sy_node_float(node, "alpha", 0.01f);
         break;
     case SY_OP_SELU:
-        c->a = sy_node_float(node, "alpha", 1.67326319f);
-        c->b = sy_node_float(node, "gamma", 1.05070102f);
+        c->a = sy_node_float(node, "alpha", 1.67326319217681884765625f);
+        c->b = sy_node_float(node, "gamma", 1.05070102214813232421875f);
         break;
     case SY_OP_HARD_SIGMOID:
         c->a = sy_node_float(node, "alpha", 0.2f);
@@ -24,8 +25,8 @@ void sy_curve_read(const struct sy_node *node, struct sy_curve *c)
         c->b = sy_node_float(node, "bias", 0.0f);
         break;
     case SY_OP_CLIP:
-        c->a = sy_node_float(node, "min", -INFINITY);
-        c->b = sy_node_float(node, "max", INFINITY);
+        c->a = sy_node_float(node, "min", -FLT_MAX);
+        c->b = sy_node_float(node, "max", FLT_MAX);
         break;
     default:
         c->a = sy_node_float(node, "alpha", 1.0f);
