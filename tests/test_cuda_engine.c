@@ -392,6 +392,24 @@ static void beside_the_host(struct sy_graph *g, enum sy_precision precision, dou
     sy_graph_free(g);
 }
 
+/* Weights that are computed are float32, and the product too; the bias is packed as other biases are. */
+static struct sy_graph *computed_weights_graph(void)
+{
+    struct sy_graph *g = gb_new("computed weights");
+    int x = gb_input(g, DIMS(1, 3, 7, 7)), b = gb_constant(g, "b", DIMS(8), &seed, -0.3, 0.3);
+    int mean = gb_node(g, SY_OP_REDUCE_MEAN, INPUTS(x), DIMS(1, 1, 1, 1));
+    gb_ints(g, "axes", DIMS(0, 1, 2, 3));
+    gb_int(g, "keepdims", 1);
+    gb_fixed(g, mean);
+    int w = gb_node(g, SY_OP_ADD, INPUTS(weight(g, DIMS(8, 3, 3, 3), 27), mean), DIMS(8, 3, 3, 3));
+    gb_fixed(g, w);
+    gb_output(g, gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, 8, 5, 5)));
+    gb_ints(g, "kernel_shape", DIMS(3, 3));
+    gb_ints(g, "strides", DIMS(1, 1));
+    gb_ints(g, "pads", DIMS(0, 0, 0, 0));
+    return g;
+}
+
 static void test_narrow_beside_the_host_engine(void **state)
 {
     (void)state;
@@ -399,6 +417,7 @@ static void test_narrow_beside_the_host_engine(void **state)
     for (int i = 0; i < 4; i++) {
         beside_the_host(windows_graph(), SY_PRECISION_BF16, 0.01);
         beside_the_host(attention_graph(), SY_PRECISION_BF16, 0.015);
+        beside_the_host(computed_weights_graph(), SY_PRECISION_BF16, 0.01);
         beside_the_host(windows_graph(), SY_PRECISION_F16, 0.00125);
         beside_the_host(attention_graph(), SY_PRECISION_F16, 0.002);
     }

@@ -238,6 +238,7 @@ static void test_convolutions(void **state)
                                        .has_residual = round & 2,
                                        .activation = round & 4 ? SY_ACT_RELU : SY_ACT_NONE}};
         struct sy_math_conv *m = &c.conv;
+        m->bias_type = round & 8 ? m->type : SY_DTYPE_F32;
         random_window(m->in, m->out, m->kernel, m->strides, m->dilations, m->pads);
         int64_t ins = m->batch * m->in_channels * m->in[0] * m->in[1] * m->in[2],
                 outs = m->batch * m->out_channels * m->out[0] * m->out[1] * m->out[2],
@@ -245,7 +246,7 @@ static void test_convolutions(void **state)
                           m->kernel[1] * m->kernel[2];
         c.x = kernel_random(m->type, ins);
         c.w = kernel_random(m->type, weights);
-        c.bias = m->has_bias ? kernel_random(SY_DTYPE_F32, m->out_channels) : NULL;
+        c.bias = m->has_bias ? kernel_random(m->bias_type, m->out_channels) : NULL;
         c.residual = m->has_residual ? kernel_random(m->type, outs) : NULL;
         c.y = kernel_tensor(m->type, outs);
         c.dx = kernel_tensor(m->type, ins);

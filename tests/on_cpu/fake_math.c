@@ -353,7 +353,6 @@ static double activate(double x, enum sy_activation activation, float alpha, flo
 static void run_matmul(const struct note *q)
 {
     const struct sy_math_matmul *m = &q->matmul;
-    const float *bias = q->at[2];
     for (int64_t i = 0; i < m->count * m->m * m->n; i++) {
         int64_t which = i / (m->m * m->n), row = i / m->n % m->m, column = i % m->n;
         int64_t a = which * m->a_stride, b = which * m->b_stride;
@@ -366,7 +365,7 @@ static void run_matmul(const struct note *q)
                             b + (m->b_transposed ? column * m->k + k : k * m->n + column));
         sum *= (double)m->alpha;
         sum += m->beta != 0 ? (double)m->beta * float_at(m->y_type, q->at[3], to) : 0;
-        sum += m->has_bias ? (double)bias[column] : 0;
+        sum += m->has_bias ? float_at(m->bias_type, q->at[2], column) : 0;
         store_float(m->y_type, q->at[4], to,
                     (float)activate(sum, m->activation, m->act_alpha, m->act_beta));
     }

@@ -34,6 +34,9 @@ static bool has_long_rows(const struct sy_shape *shape)
 bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *node, int input)
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
+    if (node->op == SY_OP_CONV &&
+        input == 2) /* a bias lies as the weights do: cuDNN wants one type */
+        return t->dtype == SY_DTYPE_F32 && sy_cuda_packs_narrow(graph, node, 1);
     if (graph->precision == SY_PRECISION_F32 || t->dtype != SY_DTYPE_F32 || t->shape.rank < 2)
         return false;
     switch (node->op) {
@@ -55,10 +58,11 @@ int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node
     for (size_t i = 0; i < n; i++) {
         out[i] = half ? sy_float_to_half(floats[i]) : sy_float_to_bf16(floats[i]);
         if (half && isfinite(floats[i]) && (out[i] & 0x7fff) == 0x7c00)
-            return sy_error_set(SY_EUNSUPPORTED,
-                                "node %s: %s (opset %d): a weight of %g is beyond f16, which ends "
-                                "at 65504; bf16 has it",
-                                node->name, sy_op_name(node->op), node->opset, (double)floats[i]);
+            return sy_error_set(
+                SY_EUNSUPPORTED,
+                "node %s: %s (opset %d): a weight or bias of %g is beyond f16, which ends "
+                "at 65504; bf16 has it",
+                node->name, sy_op_name(node->op), node->opset, (double)floats[i]);
     }
     return SY_OK;
 }

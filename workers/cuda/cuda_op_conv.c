@@ -151,10 +151,12 @@ static int build_conv(struct sy_program *p)
     SY_TRY(sy_cuda_is_param(p, 1) ? sy_cuda_input(p, 1, &values[1]) /* packed so */
                                   : sy_cuda_input_as(p, 1, true, narrow, &values[1]));
     if (conv.has_bias)
-        SY_TRY(sy_cuda_input_plain(p, 2, &values[2]));
+        SY_TRY(narrow && sy_cuda_is_param(p, 2) ? sy_cuda_input(p, 2, &values[2]) /* packed so */
+                                                : sy_cuda_input_plain(p, 2, &values[2]));
     if (conv.has_residual)
         SY_TRY(sy_cuda_input_as(p, node->residual_input, true, narrow, &values[3]));
     conv.type = p->values[values[0]].dtype;
+    conv.bias_type = conv.has_bias ? p->values[values[2]].dtype : SY_DTYPE_F32;
     SY_TRY(sy_cuda_output_as(p, 0, conv.type, true, /* not over the residual: device_math.h */
                              &values[4]));
     memcpy(conv.pads, window.left, sizeof conv.pads);

@@ -50,8 +50,9 @@ enum sy_math_direction { SY_MATH_FORWARD, SY_MATH_DATA, SY_MATH_WEIGHTS };
  * written as kernel [1, k] (spatial = 2). Padding is the same on both sides: the engine pads the input first where it is not. */
 struct sy_math_conv {
     enum sy_math_direction direction;
-    enum sy_dtype type; /* of x, w, residual, y; a bias is float32 */
-    int spatial;        /* 2 or 3 */
+    enum sy_dtype type;      /* of x, w, residual, y */
+    enum sy_dtype bias_type; /* as `type`, else float32 */
+    int spatial;             /* 2 or 3 */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[SY_MATH_SPATIAL], out[SY_MATH_SPATIAL], kernel[SY_MATH_SPATIAL];
     int64_t strides[SY_MATH_SPATIAL], dilations[SY_MATH_SPATIAL], pads[SY_MATH_SPATIAL];
@@ -63,7 +64,8 @@ struct sy_math_conv {
 /* Row-major: y[m, n] = act(alpha * a[m, k] b[k, n] + beta * c[m, n] + bias[n]), `count` times with strides between. A
  * transposed operand lies there as [k, m] or [n, k]. c may be y. */
 struct sy_math_matmul {
-    enum sy_dtype type, y_type; /* of a, b; of c, y: as a's, or float32. The bias is float32 */
+    enum sy_dtype type, y_type; /* of a, b; of c, y: as a's, or float32 */
+    enum sy_dtype bias_type;    /* as `y_type`, else float32 */
     int64_t m, n, k, count;
     int64_t a_stride, b_stride, y_stride; /* elements; 0: the same each time (not y) */
     int64_t align_bytes;                  /* of a, b, c, y: a power of two, an element to 16 */

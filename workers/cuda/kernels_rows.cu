@@ -69,9 +69,9 @@ int sy_kernel_pool(struct CUstream_st *stream, const struct sy_math_pool *p, con
 }
 
 /* One output a thread: reads of the weights are scattered, those of the input shared by the neighbours. */
-template <typename T>
+template <typename T, typename B>
 __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const T *x, const T *w,
-                                   const float *bias, const T *residual, T *y, int64_t n)
+                                   const B *bias, const T *residual, T *y, int64_t n)
 {
     int64_t ins = c.in_channels / c.groups, outs = c.out_channels / c.groups;
     SY_EACH (i, n) {
@@ -99,7 +99,7 @@ __global__ static void conv_kernel(const __grid_constant__ sy_math_conv c, const
                 }
             }
         }
-        sum += bias ? bias[channel] : 0;
+        sum += bias ? sy_wide(bias[channel]) : 0;
         sum += residual ? sy_wide(residual[i]) : 0;
         y[i] = sy_store<T>::of(sy_activate(sum, c.activation, c.act_alpha, c.act_beta));
     }
@@ -113,8 +113,13 @@ int sy_kernel_conv(struct CUstream_st *stream, const struct sy_math_conv *c, con
     int64_t n = c->batch * c->out_channels * c->out[0] * c->out[1] * c->out[2];
     if (n == 0)
         return 0;
+    if (sy_math_is_narrow(c->bias_type))
+        SY_WITH_FLOAT(c->type, T,
+                      return sy_launch(conv_kernel<T, T>, sy_blocks(n), stream, *c, (const T *)x,
+                                       (const T *)w, (const T *)bias, (const T *)residual, (T *)y,
+                                       n));
     SY_WITH_FLOAT(c->type, T,
-                  return sy_launch(conv_kernel<T>, sy_blocks(n), stream, *c, (const T *)x,
+                  return sy_launch(conv_kernel<T, float>, sy_blocks(n), stream, *c, (const T *)x,
                                    (const T *)w, (const float *)bias, (const T *)residual, (T *)y,
                                    n));
 }

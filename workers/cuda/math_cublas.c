@@ -33,7 +33,8 @@ static void make_key(const struct sy_math_matmul *m, int64_t *key)
                                 (int64_t)m->activation,
                                 m->align_bytes,
                                 sy_math_is_narrow(m->type) ? (int64_t)m->type : 0,
-                                sy_math_is_narrow(m->y_type) ? (int64_t)m->y_type : 0};
+                                sy_math_is_narrow(m->y_type) ? (int64_t)m->y_type : 0,
+                                sy_math_is_narrow(m->bias_type)};
     memcpy(&all[SY_MATH_KEY - 2], floats, sizeof floats);
     memcpy(key, all, sizeof all);
 }
@@ -88,11 +89,12 @@ static int set_bias(struct sy_math *math, struct sy_math_plan *p, const void *bi
 }
 
 /* What cuBLASLt does behind the product. Its gelu is the one by tanh, which is not ours. An activation needs the bias done before it, and
- * a bias must be of the result's type, which ours, float32, is not where the result is narrow. */
+ * a bias must be of the result's type. */
 static int set_epilogue(struct sy_math *math, struct sy_math_plan *p, bool fused)
 {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    fused = fused && !(p->matmul.has_bias && sy_math_is_narrow(p->matmul.y_type));
+    fused = fused && (!p->matmul.has_bias || sy_math_is_narrow(p->matmul.y_type) ==
+                                                 sy_math_is_narrow(p->matmul.bias_type));
     p->lt_bias = fused && p->matmul.has_bias;
     p->lt_relu = fused && p->matmul.activation == SY_ACT_RELU;
     if (p->lt_bias)
@@ -349,7 +351,7 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_plan *p, cons
     struct sy_math_chain chain = {.dtype = SY_DTYPE_F32,
                                   .rank = 3,
                                   .n_inputs = add ? 2 : 1,
-                                  .in_types = {m->y_type, SY_DTYPE_F32},
+                                  .in_types = {m->y_type, m->bias_type},
                                   .out_type = m->y_type,
                                   .dims = {m->count, m->m, m->n},
                                   .out_strides = {m->y_stride, m->n, 1},

@@ -28,6 +28,7 @@ static void make_key(const struct sy_math_conv *c, int64_t *key)
     memcpy(&all[SY_MATH_KEY - 1], floats, sizeof floats);
     all[SY_MATH_KEY - 2] = (int64_t)c->direction;
     all[SY_MATH_KEY - 3] = sy_math_is_narrow(c->type) ? (int64_t)c->type : 0;
+    all[SY_MATH_KEY - 4] = sy_math_is_narrow(c->bias_type);
     memcpy(key, all, sizeof all);
 }
 
@@ -43,11 +44,16 @@ static bool fits_int(const struct sy_math_conv *c)
     return x <= INT32_MAX && y <= INT32_MAX;
 }
 
+static cudnnDataType_t data_type(enum sy_dtype type)
+{
+    return type == SY_DTYPE_F16    ? CUDNN_DATA_HALF
+           : type == SY_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16
+                                   : CUDNN_DATA_FLOAT;
+}
+
 static cudnnDataType_t type_of(const struct sy_math_conv *c)
 {
-    return c->type == SY_DTYPE_F16    ? CUDNN_DATA_HALF
-           : c->type == SY_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16
-                                      : CUDNN_DATA_FLOAT;
+    return data_type(c->type);
 }
 
 static int make_tensor(struct sy_math *math, const struct sy_math_conv *c, int64_t channels,
@@ -111,7 +117,7 @@ static int make_descriptions(struct sy_math *math, struct sy_math_plan *p)
     SY_TRY(make_filter(math, c, &p->w));
     SY_TRY(make_window(math, c, &p->window));
     SY_CUDNN(math, cudnnCreateTensorDescriptor(&p->bias));
-    SY_CUDNN(math, cudnnSetTensorNdDescriptorEx(p->bias, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
+    SY_CUDNN(math, cudnnSetTensorNdDescriptorEx(p->bias, CUDNN_TENSOR_NHWC, data_type(c->bias_type),
                                                 c->spatial + 2, bias_dims));
     SY_CUDNN(math, cudnnCreateActivationDescriptor(&p->activation));
     SY_CUDNN(math,
@@ -150,7 +156,7 @@ static int run_epilogue(struct sy_math *math, const struct sy_math_conv *c, cons
     struct sy_math_chain chain = {.dtype = SY_DTYPE_F32,
                                   .rank = 2,
                                   .n_inputs = 3,
-                                  .in_types = {c->type, SY_DTYPE_F32, c->type},
+                                  .in_types = {c->type, c->bias_type, c->type},
                                   .out_type = c->type,
                                   .dims = {rows, n},
                                   .out_strides = {n, 1},
@@ -220,7 +226,8 @@ static int consider(struct sy_math_trial *t, enum sy_math_way way)
 static bool can_fuse(const struct sy_math_plan *p)
 {
     const struct sy_math_conv *c = &p->conv;
-    return c->direction == SY_MATH_FORWARD && c->has_bias && !sy_math_is_narrow(c->type) &&
+    return c->direction == SY_MATH_FORWARD && c->has_bias &&
+           sy_math_is_narrow(c->type) == sy_math_is_narrow(c->bias_type) &&
            (c->activation == SY_ACT_RELU ||
             (c->activation == SY_ACT_NONE &&
              p->algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM));
@@ -239,6 +246,7 @@ static int make_gemm(struct sy_math *math, struct sy_math_plan *p)
     const struct sy_math_conv *c = &p->conv;
     struct sy_math_matmul m = {.type = c->type,
                                .y_type = c->type,
+                               .bias_type = c->bias_type,
                                .m = c->batch * c->out[0] * c->out[1] * c->out[2],
                                .n = c->out_channels,
                                .k = c->in_channels,
