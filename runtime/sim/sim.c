@@ -12,7 +12,6 @@
 #define MAX_MODELS   100000
 #define MAX_STANDING 100000 /* events at one device without time going on: a bug */
 #define HIGH         0.99   /* quantile that promises are built on */
-#define AHEAD        4      /* requests: about as long as memory takes */
 #define FAR_AHEAD    16
 
 void sy_sim_config_default(struct sy_sim_config *config)
@@ -74,6 +73,16 @@ double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth)
     return lognormal(s, sy_sim_draw(s, request, nth), sy_sim_draw(s, request, nth + 1));
 }
 
+/* Of those that are due soon. The end of a request looks at it again, long after it came. */
+static void expect_turn(const struct sim *s, int device)
+{
+    if (s->n_devices < SY_SIM_MANY)
+        return;
+    sy_sim_expect_device(s, device);
+    if (s->in->n_requests > 0)
+        sy_sim_expect(&s->in->requests[s->serves[device]]);
+}
+
 void sy_sim_reschedule(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
@@ -81,7 +90,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     sy_ns held = SY_MAX(down, sy_sim_requests_from(s, d));
     if (d->serving)
         due = SY_MIN(d->serve_until_ns, d->yield_at_ns);
-    else if (d->n_load > 0 && held > s->now)
+    else if (s->loads[device] > 0 && held > s->now)
         due = held;
     due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
     if (d->has_newcomers)
@@ -90,9 +99,11 @@ void sy_sim_reschedule(struct sim *s, int device)
         due = down > s->now ? SY_MIN(due, down) : due;
         due = !d->serving && d->again_ns > s->now ? SY_MIN(due, d->again_ns) : due;
     }
-    sy_sim_heap_set(&s->due, device, due);
+    int soon = sy_sim_tree_set(&s->due, device, due);
+    if (soon >= 0 && soon != device)
+        expect_turn(s, soon);
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
-        sy_sim_heap_set(&s->load, device,
+        sy_sim_tree_set(&s->load, device,
                         SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down));
 }
 
@@ -196,12 +207,13 @@ int sy_sim_empty_device(struct sim *s, int device)
     struct sy_admission *queue;
     size_t at = (size_t)device;
     s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1};
+    s->serves[at] = s->loads[at] = 0;
     SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
     if (s->config->train_share > 0 && s->in->n_jobs > 0)
         SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - s->config->train_share))));
-    sy_sim_heap_set(&s->due, device, NEVER);
-    sy_sim_heap_set(&s->load, device, 0);
+    sy_sim_tree_set(&s->due, device, NEVER);
+    sy_sim_tree_set(&s->load, device, 0);
     return SY_OK;
 }
 
@@ -212,12 +224,14 @@ static int open_devices(struct sim *s)
     s->queue_bytes = sy_admission_bytes(&admission);
     s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
+    s->serves = sy_sim_zeroed(n, sizeof *s->serves);
+    s->loads = sy_sim_zeroed(n, sizeof *s->loads);
     s->queues = sy_sim_zeroed(n, s->queue_bytes);
     s->far_queues = calloc(n, sy_admission_far_bytes(&admission)); /* hardly ever touched */
-    if (!s->devices || !s->queues || !s->far_queues)
+    if (!s->devices || !s->serves || !s->loads || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
-    SY_TRY(sy_sim_heap_init(&s->due, s->n_devices));
-    SY_TRY(sy_sim_heap_init(&s->load, s->n_devices));
+    SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
+    SY_TRY(sy_sim_tree_init(&s->load, s->n_devices));
     for (int i = 0; i < s->n_devices; i++)
         SY_TRY(sy_sim_empty_device(s, i));
     return SY_OK;
@@ -263,10 +277,12 @@ static void close_sim(struct sim *s)
         close_device(s, &s->devices[i]);
     sy_sim_residency_close(s);
     sy_sim_router_close(s);
-    sy_sim_heap_finish(&s->due);
-    sy_sim_heap_finish(&s->load);
+    sy_sim_tree_finish(&s->due);
+    sy_sim_tree_finish(&s->load);
     sy_predictor_destroy(s->predictor);
     free(s->devices);
+    free(s->serves);
+    free(s->loads);
     free(s->queues);
     free(s->far_queues);
     free(s->jobs);
@@ -308,21 +324,12 @@ static int one_event(struct sim *s, struct sy_sim_streams *at, sy_ns when, sy_ns
         if (at->requests)
             expect_in_order(s, at);
         else
-            sy_sim_expect_request(s, at->request + AHEAD);
+            sy_sim_expect_request(s, at->request);
         return sy_sim_arrive(s, nth(at->requests, at->request++));
     }
-    int device = sy_sim_heap_first(&s->due);
+    int device = sy_sim_tree_first(&s->due);
     sy_sim_turn(s, device);
     return device;
-}
-
-/* The next one due, and the four of which one is next after it. */
-static void expect_next(const struct sim *s)
-{
-    int n = SY_MIN(s->due.n, 5);
-    for (int i = 0; i < n; i++)
-        if (s->due.nodes[i].key != NEVER)
-            sy_sim_expect_device(s, (int)s->due.nodes[i].item);
 }
 
 static int broken(const struct sim *s, int device, const char *what)
@@ -342,9 +349,8 @@ static int loop(struct sim *s, struct sy_sim_streams *at)
         sy_ns request = at->request < at->n_requests
                             ? in->requests[nth(at->requests, at->request)].at_ns
                             : NEVER;
-        sy_ns due = sy_sim_heap_first_key(&s->due);
+        sy_ns due = sy_sim_tree_first_key(&s->due);
         sy_ns when = SY_MIN(SY_MIN(fault, job), SY_MIN(request, due));
-        expect_next(s);
         bool last = fault == when && job == NEVER && request == NEVER && due == NEVER;
         if (when == NEVER || last)
             return SY_OK; /* faults after everything else are nobody's */

@@ -136,7 +136,7 @@ static void serve(struct sim *s, int device, uint64_t request)
     if (d->n_running > 0)
         service += s->config->pause_ns; /* M2 */
     d->serving = true;
-    d->request = request;
+    s->serves[device] = (uint32_t)request;
     d->serve_from_ns = s->now;
     d->serve_until_ns = s->now + SY_MAX(service, 1);
     d->yield_at_ns = NEVER;
@@ -160,7 +160,9 @@ static void forget_request(struct sim *s, struct device *d)
 
 static void finish(struct sim *s, struct device *d)
 {
-    const struct sy_sim_request *r = request_of(s, d->request);
+    int device = (int)(d - s->devices);
+    uint64_t request = s->serves[device];
+    const struct sy_sim_request *r = request_of(s, request);
     sy_ns latency = s->now - r->at_ns;
     double share = s->config->train_share;
     stop_serving(s, d);
@@ -168,7 +170,7 @@ static void finish(struct sim *s, struct device *d)
     s->report->n_done++;
     s->report->n_late += r->deadline_ns > 0 && latency > r->deadline_ns;
     sy_sim_note_latency(s->report, r->class_, latency);
-    tell(s, d->request, (int)(d - s->devices), SY_SIM_DONE, s->now - d->serve_from_ns);
+    tell(s, request, device, SY_SIM_DONE, s->now - d->serve_from_ns);
     if (share > 0 && sy_sim_has_jobs(s, d) && sy_policy_n_ready(d->policy) > 0)
         d->requests_from_ns =
             s->now + (sy_ns)((double)(s->now - d->serve_from_ns) * share / (1 - share));
@@ -176,7 +178,7 @@ static void finish(struct sim *s, struct device *d)
 
 static void pause_request(struct sim *s, struct device *d)
 {
-    s->left_ns[d->request] = SY_MAX(d->serve_until_ns - s->now, 1);
+    s->left_ns[s->serves[d - s->devices]] = SY_MAX(d->serve_until_ns - s->now, 1);
     stop_serving(s, d);
     s->report->n_preempted++;
     sy_admission_paused(sy_sim_queue(s, (int)(d - s->devices)), s->now);
@@ -238,15 +240,16 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
     }
     d->down_until_ns = SY_MAX(d->down_until_ns, s->now + f->duration_ns);
     if (d->serving) {
+        uint32_t request = s->serves[device];
         stop_serving(s, d);
         if (s->left_ns)
-            s->left_ns[d->request] = 0;
-        if (s->deaths[d->request]++ == 0) {
+            s->left_ns[request] = 0;
+        if (s->deaths[request]++ == 0) {
             sy_admission_again(sy_sim_queue(s, (int)(d - s->devices)),
-                               sy_sim_ask_for(s, device, d->request).duration, s->now);
+                               sy_sim_ask_for(s, device, request).duration, s->now);
         } else {
             s->report->n_failed++;
-            tell(s, d->request, device, SY_SIM_FAILED, s->now - d->serve_from_ns);
+            tell(s, request, device, SY_SIM_FAILED, s->now - d->serve_from_ns);
             forget_request(s, d);
         }
     }
@@ -266,7 +269,7 @@ bool sy_sim_device_is_valid(const struct sim *s, int device)
             return false;
         sum += p->bytes;
     }
-    return sum == d->resident_bytes && n_load == d->n_load &&
+    return sum == d->resident_bytes && n_load == s->loads[device] &&
            sum + sy_sim_job_bytes(d) <= s->config->pool_bytes &&
            d->serving == sy_admission_is_busy(sy_sim_queue(s, (int)(d - s->devices))) &&
            sy_admission_is_valid(sy_sim_queue(s, (int)(d - s->devices))) &&

@@ -7,7 +7,8 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sched/predictor.h"
 #include "runtime/sim/sim.h"
-#include "runtime/sim/sim_heap.h"
+#include "runtime/sim/sim_ring.h"
+#include "runtime/sim/sim_tree.h"
 
 #define NEVER UINT64_MAX
 
@@ -21,11 +22,9 @@ struct running {
 /* What requests need on every event comes first, in one cache line; the rest is read where there are jobs or faults, and by what moves
  * models. */
 struct device {
-    uint64_t request; /* that is served */
     sy_ns serve_from_ns, serve_until_ns, yield_at_ns;
     sy_ns link_free_ns, prefetch_from_ns;
     int prefetch_model; /* -1: none */
-    uint32_t n_load;    /* requests waiting and served */
     int n_running;
     bool serving, has_newcomers;
 
@@ -71,12 +70,16 @@ struct sim {
     int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
     int apart;     /* which one then is at place 0 */
     struct device *devices;
+    uint32_t
+        *serves;     /* by device: the request that is served; side by side, for what looks ahead */
+    uint32_t *loads; /* by device: requests waiting and served */
     char *queues, *far_queues; /* all devices' admission */
     size_t queue_bytes, order_at;
-    struct sy_sim_heap due, load; /* by device: its next event; when it is expected to be drained */
+    struct sy_sim_tree due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
-    uint32_t *uses;               /* [device][model]: tick of the last use; USE_WHOLE */
-    int **holders;                /* by model: devices that have some of it */
+    uint32_t
+        *uses;     /* [device][model]: tick of the last use, 0: nothing of it is there; USE_WHOLE */
+    int **holders; /* by model: devices that have some of it */
     int *n_holders, *max_holders;
     struct job_state *jobs;
     uint8_t *deaths; /* by request */
@@ -105,16 +108,21 @@ static inline void sy_sim_expect(const void *at)
 }
 /* The device is needed soon: its state comes out of memory meanwhile. With thousands of devices each event finds another one's, and
  * waiting for memory would be most of its time. */
+static inline void sy_sim_expect_queue(const struct sim *s, int device)
+{
+    const char *queue = s->queues + (size_t)device * s->queue_bytes;
+    for (size_t at = 0; at < SY_ADMISSION_HOT_BYTES; at += 64)
+        sy_sim_expect(queue + at);
+    sy_sim_expect(queue + s->order_at);
+}
 static inline void sy_sim_expect_device(const struct sim *s, int device)
 {
     if (s->n_devices < SY_SIM_MANY)
         return;
-    const char *state = (const char *)&s->devices[device];
-    const char *queue = s->queues + (size_t)device * s->queue_bytes;
-    sy_sim_expect(state);
-    for (size_t at = 0; at < SY_ADMISSION_HOT_BYTES; at += 64)
-        sy_sim_expect(queue + at);
-    sy_sim_expect(queue + s->order_at);
+    sy_sim_expect(&s->devices[device]);
+    sy_sim_expect_queue(s, device);
+    if (s->ring)
+        sy_sim_expect(sy_sim_ring_places(s->ring, device));
 }
 static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
 {
@@ -189,7 +197,7 @@ int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
-/* It comes soon: what deciding on it will look at comes out of memory meanwhile. */
+/* It comes now, others after it: what deciding on those will look at comes out of memory meanwhile. */
 void sy_sim_expect_request(const struct sim *s, uint64_t request);
 int sy_sim_route_job(struct sim *s);
 /* A request came to the device (1) or left it (-1). */

@@ -197,7 +197,7 @@ int sy_sim_submit(struct sim *s, int job)
     s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};
     d->n_jobs++;
     d->has_newcomers = true;
-    sy_sim_heap_set(&s->due, device, s->now);
+    sy_sim_tree_set(&s->due, device, s->now);
     return device;
 }
 

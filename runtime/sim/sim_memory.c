@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 
 #define HUGE_PAGE (2ull << 20)
+#define LINE      64
 
 static void *take_huge(size_t bytes)
 {
@@ -25,9 +26,8 @@ void *sy_sim_zeroed(size_t n, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes))
         return NULL;
-    if (bytes < HUGE_PAGE)
-        return calloc(1, bytes + 1);
-    void *memory = take_huge(bytes);
+    void *memory =
+        bytes < HUGE_PAGE ? aligned_alloc(LINE, SY_ALIGN_UP(bytes + 1, LINE)) : take_huge(bytes);
     return memory ? memset(memory, 0, bytes) : NULL;
 }
 

@@ -86,8 +86,11 @@ static void drop_holder(struct sim *s, int device, int model)
 
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
 {
-    if (s->config->unified || *use_of(s, device, model) & USE_WHOLE)
+    uint32_t use = *use_of(s, device, model);
+    if (s->config->unified || use & USE_WHOLE)
         return 0;
+    if (use == 0)
+        return s->in->models[model].bytes;
     return s->in->models[model].bytes - place_of(s, device, model)->bytes;
 }
 
@@ -149,8 +152,10 @@ static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t want
     p->bytes -= gone;
     *use_of(s, device, model) &= ~USE_WHOLE;
     d->resident_bytes -= gone;
-    if (p->bytes == 0)
-        drop_holder(s, device, model);
+    if (p->bytes > 0)
+        return;
+    *use_of(s, device, model) = 0;
+    drop_holder(s, device, model);
 }
 
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model)

@@ -19,9 +19,9 @@ struct point {
 
 struct sy_sim_ring {
     int n, n_models, *start; /* start: each model's first point */
-    struct point *points;
-    int *places;                /* by device, POINTS each: where its points are */
-    uint64_t *load;             /* by device */
+    int32_t *devices;        /* by point, along the ring */
+    uint32_t *places; /* by device, POINTS each, which are a cache line: where its points are */
+    uint32_t *load;   /* by device */
     uint64_t *bits[MAX_BITMAP]; /* [i]: of points with a load of at most i */
 };
 
@@ -40,23 +40,23 @@ static int compare_points(const void *a, const void *b)
     return x->device - y->device;
 }
 
-static int first_point(const struct sy_sim_ring *r, uint64_t at)
+static int first_point(const struct point *points, int n, uint64_t at)
 {
-    int low = 0, high = r->n;
+    int low = 0, high = n;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (r->points[middle].at < at)
+        if (points[middle].at < at)
             low = middle + 1;
         else
             high = middle;
     }
-    return low == r->n ? 0 : low;
+    return low == n ? 0 : low;
 }
 
 static int allocate(struct sy_sim_ring *r, int n_devices)
 {
     size_t n = (size_t)r->n, n_words = (n + 63) / 64;
-    bool ok = (r->points = sy_sim_zeroed(n, sizeof *r->points)) != NULL;
+    bool ok = (r->devices = sy_sim_zeroed(n, sizeof *r->devices)) != NULL;
     ok = (r->places = sy_sim_zeroed(n, sizeof *r->places)) && ok;
     ok = (r->load = sy_sim_zeroed((size_t)n_devices, sizeof *r->load)) && ok;
     ok = (r->start = sy_sim_zeroed((size_t)r->n_models, sizeof *r->start)) && ok;
@@ -65,20 +65,25 @@ static int allocate(struct sy_sim_ring *r, int n_devices)
     return ok ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
 }
 
-static void fill(struct sy_sim_ring *r, int n_devices)
+static int fill(struct sy_sim_ring *r, int n_devices)
 {
+    struct point *points = sy_sim_zeroed((size_t)r->n, sizeof *points);
+    if (!points)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
     for (int i = 0; i < r->n; i++)
-        r->points[i] = (struct point){mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
-    qsort(r->points, (size_t)r->n, sizeof *r->points, compare_points);
+        points[i] = (struct point){mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
+    qsort(points, (size_t)r->n, sizeof *points, compare_points);
     for (int i = 0; i < r->n; i++) {
-        int *places = &r->places[(size_t)r->points[i].device * POINTS];
-        places[r->load[r->points[i].device]++] = i;
+        int device = r->devices[i] = points[i].device;
+        r->places[(size_t)device * POINTS + r->load[device]++] = (uint32_t)i;
         for (int k = 0; k < MAX_BITMAP; k++)
             r->bits[k][i / 64] |= 1ull << (i % 64);
     }
     memset(r->load, 0, (size_t)n_devices * sizeof *r->load);
     for (int m = 0; m < r->n_models; m++)
-        r->start[m] = first_point(r, mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
+        r->start[m] = first_point(points, r->n, mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
+    free(points);
+    return SY_OK;
 }
 
 int sy_sim_ring_create(int n_devices, int n_models, struct sy_sim_ring **out)
@@ -90,10 +95,10 @@ int sy_sim_ring_create(int n_devices, int n_models, struct sy_sim_ring **out)
     r->n = n_devices * POINTS;
     r->n_models = n_models;
     int status = allocate(r, n_devices);
-    if (status == SY_OK) {
-        fill(r, n_devices);
+    if (status == SY_OK)
+        status = fill(r, n_devices);
+    if (status == SY_OK)
         return SY_OK;
-    }
     sy_sim_ring_destroy(r);
     *out = NULL;
     return status;
@@ -105,23 +110,28 @@ void sy_sim_ring_destroy(struct sy_sim_ring *r)
         return;
     for (int i = 0; i < MAX_BITMAP; i++)
         free(r->bits[i]);
-    free(r->points);
+    free(r->devices);
     free(r->places);
     free(r->load);
     free(r->start);
     free(r);
 }
 
+const void *sy_sim_ring_places(const struct sy_sim_ring *r, int device)
+{
+    return &r->places[(size_t)device * POINTS];
+}
+
 void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, uint64_t after)
 {
     uint64_t least = SY_MIN(before, after); /* "at most least" is what became true or false */
-    r->load[device] = after;
+    r->load[device] = (uint32_t)after;
     if (least >= MAX_BITMAP)
         return;
-    for (int i = 0; i < POINTS; i++) {
-        int at = r->places[(size_t)device * POINTS + (size_t)i];
-        r->bits[least][at / 64] ^= 1ull << (at % 64);
-    }
+    uint64_t *bits = r->bits[least];
+    const uint32_t *places = sy_sim_ring_places(r, device);
+    for (int i = 0; i < POINTS; i++)
+        bits[places[i] / 64] ^= 1ull << (places[i] % 64);
 }
 
 /* The first bit that is set in [from, to), or -1. */
@@ -142,7 +152,7 @@ static int first_bit(const uint64_t *bits, int from, int to)
 static int walk(const struct sy_sim_ring *r, int start, uint64_t most)
 {
     for (int i = 0, at = start; i < r->n; i++, at = at + 1 == r->n ? 0 : at + 1)
-        if (r->load[r->points[at].device] <= most)
+        if (r->load[r->devices[at]] <= most)
             return at;
     return start;
 }
@@ -157,5 +167,5 @@ int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound)
         at = first_bit(r->bits[most], start, r->n);
         at = at >= 0 ? at : first_bit(r->bits[most], 0, start);
     }
-    return r->points[at >= 0 ? at : start].device;
+    return r->devices[at >= 0 ? at : start];
 }

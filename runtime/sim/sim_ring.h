@@ -16,6 +16,8 @@ int sy_sim_ring_create(int n_devices, int n_models, struct sy_sim_ring **out);
 void sy_sim_ring_destroy(struct sy_sim_ring *r); /* NULL is fine */
 /* `before` is the load that was set last; they differ by one. */
 void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, uint64_t after);
+/* Memory that a change of the device's load begins with. */
+const void *sy_sim_ring_places(const struct sy_sim_ring *r, int device);
 /* The first device from the model's place on with a load below `bound`; if there is none, the model's first. */
 int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound);
 

@@ -5,11 +5,12 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
-#include "runtime/sim/sim_ring.h"
 
 #define HASH_BOUND 1.25 /* times the mean load */
 #define MAX_BOUND  2.0  /* of a device that has the model */
 #define CANDIDATES 4
+#define AHEAD      4 /* requests: about as long as memory takes */
+#define FAR_AHEAD  8
 
 static const char *const names[] = {"random", "hash", "least", "residency"};
 
@@ -42,12 +43,11 @@ void sy_sim_router_close(struct sim *s)
 
 void sy_sim_note_load(struct sim *s, int device, int change)
 {
-    struct device *d = &s->devices[device];
-    uint64_t before = d->n_load;
-    d->n_load = before + (uint64_t)(int64_t)change;
+    uint64_t before = s->loads[device];
+    s->loads[device] += (uint32_t)change;
     s->n_in_system += (uint64_t)(int64_t)change;
     if (s->ring)
-        sy_sim_ring_set_load(s->ring, device, before, d->n_load);
+        sy_sim_ring_set_load(s->ring, device, before, s->loads[device]);
 }
 
 static double mean_load(const struct sim *s)
@@ -55,43 +55,57 @@ static double mean_load(const struct sim *s)
     return ((double)s->n_in_system + 1) / s->config->n_devices;
 }
 
-/* The i-th device to be asked of those that have some of the model. */
-static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
+/* The i-th to be asked of the n devices that have some of the model. */
+static int holder_at(const struct sim *s, uint64_t request, int n, int i)
 {
-    int n = s->n_holders[r->model];
-    uint64_t request = (uint64_t)(r - s->in->requests);
-    return s
-        ->holders[r->model][n <= CANDIDATES ? i : (int)(sy_sim_draw(s, request, i) % (uint64_t)n)];
+    return n <= CANDIDATES ? i : (int)(sy_sim_draw(s, request, i) % (uint64_t)n);
 }
 
-/* A device with nothing to do needs no look at its queue: `*idle`; nor one where it would not be done before `least` even so. */
-static sy_ns finish_there(const struct sim *s, int device, uint64_t request, sy_ns least,
-                          bool *idle)
+static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
 {
-    struct sy_admission_request r = sy_sim_ask_for(s, device, request);
-    sy_ns soonest = s->now + r.duration.expected_ns;
-    *idle = s->devices[device].n_load == 0 && s->config->train_share <= 0;
-    return *idle || soonest > least + 1 /* of rounding */
+    uint64_t request = (uint64_t)(r - s->in->requests);
+    return s->holders[r->model][holder_at(s, request, s->n_holders[r->model], i)];
+}
+
+/* What is predicted of a request is the same wherever as much is missing: mostly nothing, or all. */
+struct look {
+    struct sy_admission_request asks;
+    uint64_t missing;
+    bool known, idle; /* idle: the device that was looked at last has nothing to do */
+};
+
+/* A device with nothing to do needs no look at its queue; nor one where it would not be done before `least` even so. */
+static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_request *r,
+                          sy_ns least, struct look *look)
+{
+    uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
+    if (!look->known || missing != look->missing) {
+        look->asks = sy_sim_ask_for(s, device, (uint64_t)(r - s->in->requests));
+        look->missing = missing;
+        look->known = true;
+    }
+    sy_ns soonest = s->now + look->asks.duration.expected_ns;
+    look->idle = s->loads[device] == 0 && s->config->train_share <= 0;
+    return look->idle || soonest > least + 1 /* of rounding */
                ? soonest
-               : sy_admission_predict(sy_sim_queue(s, device), &r, s->now).finish_ns;
+               : sy_admission_predict(sy_sim_queue(s, device), &look->asks, s->now).finish_ns;
 }
 
 static int by_prediction(struct sim *s, const struct sy_sim_request *r)
 {
-    uint64_t request = (uint64_t)(r - s->in->requests);
-    int best = sy_sim_heap_first(&s->load), n = SY_MIN(s->n_holders[r->model], CANDIDATES);
-    bool idle;
+    int best = sy_sim_tree_first(&s->load), n = SY_MIN(s->n_holders[r->model], CANDIDATES);
+    struct look look = {.known = false};
     if (n == 0)
         return best;
-    sy_ns least = finish_there(s, best, request, NEVER - 1, &idle);
+    sy_ns least = finish_there(s, best, r, NEVER - 1, &look);
     for (int i = 0; i < n; i++) {
         int device = holder(s, r, i);
-        sy_ns finish = finish_there(s, device, request, least, &idle);
+        sy_ns finish = finish_there(s, device, r, least, &look);
         if (finish < least) {
             least = finish;
             best = device;
         }
-        if (idle && sy_sim_missing_bytes(s, device, r->model) == 0)
+        if (look.idle && look.missing == 0)
             break; /* nobody is done sooner */
     }
     return best;
@@ -102,10 +116,10 @@ static int by_residency(struct sim *s, const struct sy_sim_request *r)
     int n = SY_MIN(s->n_holders[r->model], CANDIDATES), best = -1;
     for (int i = 0; i < n; i++) {
         int device = holder(s, r, i);
-        if (best < 0 || s->devices[device].n_load < s->devices[best].n_load)
+        if (best < 0 || s->loads[device] < s->loads[best])
             best = device;
     }
-    if (best >= 0 && (double)s->devices[best].n_load < MAX_BOUND * mean_load(s))
+    if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(s))
         return best;
     return by_prediction(s, r);
 }
@@ -115,26 +129,58 @@ int sy_sim_route_at_random(const struct sim *s, uint64_t request)
     return (int)(sy_sim_draw(s, request, 0) % (uint64_t)s->config->n_devices);
 }
 
+static void expect_use(const struct sim *s, int device, int model)
+{
+    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
+}
+
 static void expect_place(const struct sim *s, int device, int model)
 {
     sy_sim_expect_device(s, device);
-    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
+    expect_use(s, device, model);
+}
+
+/* Which they are is in memory that comes first. */
+static void expect_holders(const struct sim *s, uint64_t request)
+{
+    int model = s->in->requests[request].model, n = s->n_holders[model];
+    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++)
+        sy_sim_expect(&s->holders[model][holder_at(s, request, n, i)]);
+}
+
+/* Of an idle one the queue is not asked. */
+static void expect_candidates(const struct sim *s, uint64_t request)
+{
+    int model = s->in->requests[request].model, n = s->n_holders[model];
+    bool by_prediction = s->config->router == SY_SIM_LEAST;
+    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++) {
+        int device = s->holders[model][holder_at(s, request, n, i)];
+        if (by_prediction && s->loads[device] > 0)
+            sy_sim_expect_queue(s, device);
+        expect_use(s, device, model);
+    }
+    if (by_prediction)
+        expect_place(s, sy_sim_tree_first(&s->load), model);
 }
 
 void sy_sim_expect_request(const struct sim *s, uint64_t request)
 {
-    if (s->n_devices < SY_SIM_MANY || request >= s->in->n_requests)
+    uint64_t far = request + FAR_AHEAD, near = request + AHEAD;
+    if (s->n_devices < SY_SIM_MANY || far >= s->in->n_requests)
         return;
-    const struct sy_sim_request *r = &s->in->requests[request];
-    if (s->config->router == SY_SIM_RANDOM)
-        expect_place(s, sy_sim_route_at_random(s, request), r->model);
-    if (s->config->router == SY_SIM_HASH)
-        expect_place(s, sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s)), r->model);
-    if (s->config->router < SY_SIM_LEAST)
-        return;
-    expect_place(s, sy_sim_heap_first(&s->load), r->model);
-    for (int i = 0; i < SY_MIN(s->n_holders[r->model], CANDIDATES); i++)
-        expect_place(s, holder(s, r, i), r->model);
+    int model = s->in->requests[near].model;
+    switch (s->config->router) {
+    case SY_SIM_RANDOM:
+        expect_place(s, sy_sim_route_at_random(s, near), model);
+        break;
+    case SY_SIM_HASH:
+        expect_place(s, sy_sim_ring_find(s->ring, model, HASH_BOUND * mean_load(s)), model);
+        break;
+    default:
+        expect_holders(s, far);
+        expect_candidates(s, near);
+        break;
+    }
 }
 
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
