@@ -12,6 +12,7 @@ struct sy_fuse {
     struct sy_graph *graph;
     int n_tensors; /* at the start of the pass; later ones are constants that it made */
     int *producer, *uses;
+    bool (*has)(enum sy_op op, int64_t size); /* of sy_graph_fuse; NULL in other passes */
 };
 
 int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph);

@@ -220,6 +220,13 @@ static bool match_probabilities(const struct sy_fuse *f, int tensor, struct atte
     return (axis == -1 || axis == rank - 1) && match_scores(f, softmax->inputs[0], a, 0);
 }
 
+/* Of a matrix's axis `i`, counted from the last. */
+static int64_t extent(const struct sy_fuse *f, const struct view *v, int i)
+{
+    struct sy_dim dim = sy_fuse_tensor(f, v->tensor)->shape.dims[v->perm[v->rank - 1 - i]];
+    return sy_dim_is_number(dim) ? dim.fixed : INT64_MAX;
+}
+
 static bool match_attention(const struct sy_fuse *f, const struct sy_node *matmul,
                             struct attention *a)
 {
@@ -227,7 +234,8 @@ static bool match_attention(const struct sy_fuse *f, const struct sy_node *matmu
         sy_node_float(matmul, "alpha", 1) != 1 || !match_probabilities(f, matmul->inputs[0], a))
         return false;
     a->v = operand(f, matmul->inputs[1], NULL);
-    return a->v.rank == a->q.rank;
+    return a->v.rank == a->q.rank &&
+           f->has(SY_OP_ATTENTION, SY_MAX(extent(f, &a->q, 0), extent(f, &a->v, 0)));
 }
 
 static int write_attention(struct sy_fuse *f, struct sy_node *node, const struct attention *a)

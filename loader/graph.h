@@ -490,8 +490,10 @@ int sy_graph_optimize_training(struct sy_graph *graph);
  * alpha * a*b + bias), SKIP_LAYER_NORM `axis` and `epsilon` as LAYER_NORM; its inputs are a, b, gamma, beta. */
 int sy_graph_optimize(struct sy_graph *graph);
 
-/* After it: passes that make nodes which not every engine has (Attention, Swish, RMSNormalization), for those that `has` says it has. */
-int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op));
+/* After it: passes that make nodes which not every engine has (Attention, Swish, RMSNormalization), for those that `has` says it has. size:
+ * of Attention the larger of its heads' sizes, for q and k and for v, INT64_MAX where the batch decides on them; 0 where none is known yet, and
+ * of the others. */
+int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
 
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
 int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,

@@ -123,7 +123,7 @@ static const struct {
                {sy_fuse_swishes, SY_OP_SWISH},
                {sy_fuse_gated_activations, SY_OP_SWISH}};
 
-typedef bool op_test(enum sy_op op);
+typedef bool op_test(enum sy_op op, int64_t size);
 
 /* has: NULL, sy_graph_optimize of each body; else sy_graph_fuse. Not of what waits for the run: nothing is known of it. */
 static int rewrite_bodies(struct sy_graph *graph, op_test *has)
@@ -144,11 +144,12 @@ static sy_fuse_pass *const training_passes[] = {
     sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
 };
 
-static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t n)
+static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t n, op_test *has)
 {
     for (size_t i = 0; i < n; i++) {
         struct sy_fuse f;
         SY_TRY(sy_fuse_open(&f, graph));
+        f.has = has;
         int status = list[i](&f);
         sy_fuse_close(&f);
         SY_TRY(status);
@@ -161,19 +162,19 @@ static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t 
 int sy_graph_optimize(struct sy_graph *graph)
 {
     SY_TRY(rewrite_bodies(graph, NULL));
-    return run_passes(graph, passes, SY_ARRAY_LEN(passes));
+    return run_passes(graph, passes, SY_ARRAY_LEN(passes), NULL);
 }
 
-int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op))
+int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size))
 {
     SY_TRY(rewrite_bodies(graph, has));
     for (size_t i = 0; i < SY_ARRAY_LEN(fusions); i++)
-        if (has(fusions[i].op))
-            SY_TRY(run_passes(graph, (sy_fuse_pass *const[]){fusions[i].pass}, 1));
+        if (has(fusions[i].op, 0))
+            SY_TRY(run_passes(graph, (sy_fuse_pass *const[]){fusions[i].pass}, 1, has));
     return SY_OK;
 }
 
 int sy_graph_optimize_training(struct sy_graph *graph)
 {
-    return run_passes(graph, training_passes, SY_ARRAY_LEN(training_passes));
+    return run_passes(graph, training_passes, SY_ARRAY_LEN(training_passes), NULL);
 }

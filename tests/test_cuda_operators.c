@@ -30,13 +30,28 @@ static bool is_in(enum sy_op op, const enum sy_op *list, size_t n)
 }
 
 /* Control flow; results whose size the run says, and what is read of shapes there; what nobody has asked for yet. */
-static const enum sy_op lacked[] = {
-    SY_OP_IF,          SY_OP_LOOP,        SY_OP_AT_RUN,          SY_OP_NUMBERS,
-    SY_OP_COMPRESS,    SY_OP_NON_ZERO,    SY_OP_UNIQUE,          SY_OP_NON_MAX_SUPPRESSION,
-    SY_OP_RUN_SLICE,   SY_OP_RUN_EXPAND,  SY_OP_RUN_PAD,         SY_OP_RUN_RESHAPE,
-    SY_OP_RUN_SPLIT,   SY_OP_RUN_SQUEEZE, SY_OP_RUN_UNSQUEEZE,   SY_OP_ATTENTION,
-    SY_OP_DET,         SY_OP_DFT,         SY_OP_BLACKMAN_WINDOW, SY_OP_HAMMING_WINDOW,
-    SY_OP_HANN_WINDOW, SY_OP_MAX_UNPOOL,  SY_OP_TF_IDF};
+static const enum sy_op lacked[] = {SY_OP_IF,
+                                    SY_OP_LOOP,
+                                    SY_OP_AT_RUN,
+                                    SY_OP_NUMBERS,
+                                    SY_OP_COMPRESS,
+                                    SY_OP_NON_ZERO,
+                                    SY_OP_UNIQUE,
+                                    SY_OP_NON_MAX_SUPPRESSION,
+                                    SY_OP_RUN_SLICE,
+                                    SY_OP_RUN_EXPAND,
+                                    SY_OP_RUN_PAD,
+                                    SY_OP_RUN_RESHAPE,
+                                    SY_OP_RUN_SPLIT,
+                                    SY_OP_RUN_SQUEEZE,
+                                    SY_OP_RUN_UNSQUEEZE,
+                                    SY_OP_DET,
+                                    SY_OP_DFT,
+                                    SY_OP_BLACKMAN_WINDOW,
+                                    SY_OP_HAMMING_WINDOW,
+                                    SY_OP_HANN_WINDOW,
+                                    SY_OP_MAX_UNPOOL,
+                                    SY_OP_TF_IDF};
 
 static void test_inference(void **state)
 {

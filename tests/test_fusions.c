@@ -1,4 +1,4 @@
-/* Patterns that become one node on the host engine: attention, curves, normalisations; each against the definition of what is written. */
+/* Patterns that become one node on the host engine: curves, normalisations (attention: test_engine_attention.c); each against the definition of what is written. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,16 +40,6 @@ static int scalar(struct sy_graph *g, double value)
     return gb_constant(g, "number", DIMS(1), &seed, value, value);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------- */
-
-struct form {
-    int64_t heads, rows, columns, depth, width;
-    int keys;  /* 0: one transpose; 1: two; 2: none, the input lies as keys are wanted */
-    int scale; /* 0: none; 1: behind the product; 2: on q, before its transpose; 3: on both */
-    int masks; /* bits: see mask() */
-    bool zero_nan, back;
-};
-
 static int transpose(struct sy_graph *g, int x, const int64_t *dims, const int64_t *perm, int rank)
 {
     int64_t to[4];
@@ -58,177 +48,6 @@ static int transpose(struct sy_graph *g, int x, const int64_t *dims, const int64
     int y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), rank, to);
     gb_ints(g, "perm", rank, perm);
     return y;
-}
-
-static int times(struct sy_graph *g, int x, double factor, int rank, const int64_t *dims)
-{
-    bool divide = factor < 0.9 && rig_int(&seed, 0, 1);
-    return divide ? gb_node(g, SY_OP_DIV, INPUTS(x, scalar(g, 1 / factor)), rank, dims)
-                  : gb_node(g, SY_OP_MUL, INPUTS(scalar(g, factor), x), rank, dims);
-}
-
-static int keys(struct sy_graph *g, const struct form *f)
-{
-    const int64_t lies[] = {1, f->columns, f->heads, f->depth};
-    const int64_t ready[] = {1, f->heads, f->depth, f->columns};
-    int k = gb_input(g, 4, f->keys == 2 ? ready : lies);
-    if (f->keys == 0)
-        k = transpose(g, k, lies, (int64_t[]){0, 2, 3, 1}, 4);
-    if (f->keys == 1) {
-        k = transpose(g, k, lies, (int64_t[]){0, 2, 1, 3}, 4);
-        k = transpose(g, k, (int64_t[]){1, f->heads, f->columns, f->depth}, (int64_t[]){0, 1, 3, 2},
-                      4);
-    }
-    return f->scale == 3 ? times(g, k, 0.7, 4, ready) : k;
-}
-
-static int queries(struct sy_graph *g, const struct form *f)
-{
-    const int64_t lies[] = {1, f->rows, f->heads, f->depth};
-    int q = gb_input(g, 4, lies);
-    if (f->scale == 2)
-        q = times(g, q, 0.25, 4, lies);
-    q = transpose(g, q, lies, (int64_t[]){0, 2, 1, 3}, 4);
-    return f->scale == 3 ? times(g, q, 0.7, 4, (int64_t[]){1, f->heads, f->rows, f->depth}) : q;
-}
-
-/* Row i may see columns up to i - 1, so the first row sees none; only if that becomes zeros. */
-static int triangle(struct sy_graph *g, const struct form *f, bool seen)
-{
-    static int64_t values[200 * 400];
-    for (int64_t i = 0; i < f->rows * f->columns; i++) {
-        int64_t row = i / f->columns, column = i % f->columns;
-        bool visible = column < row || (row == 0 && column == 0 && !f->zero_nan);
-        values[i] = visible == seen;
-    }
-    return gb_constant_of(g, SY_DTYPE_BOOL, DIMS(f->rows, f->columns), values);
-}
-
-/* 1: per batch and column; 2: constant per row and column; 4: a vector; 8: bools per batch that keep; 16: a triangle that drops; 32: one
- * number per head and row; 64: a triangle that keeps. */
-static int mask(struct sy_graph *g, const struct form *f, int y, int bit)
-{
-    const int64_t dims[] = {1, f->heads, f->rows, f->columns};
-    int other;
-    switch (bit) {
-    case 1:
-        other = gb_input(g, DIMS(1, 1, 1, f->columns));
-        return gb_node(g, SY_OP_ADD, INPUTS(y, other), 4, dims);
-    case 2:
-        other = gb_constant(g, "mask", DIMS(f->rows, f->columns), &seed, -2, 2);
-        return gb_node(g, SY_OP_ADD, INPUTS(other, y), 4, dims);
-    case 4:
-        other = gb_constant(g, "mask", DIMS(f->columns), &seed, -2, 2);
-        return gb_node(g, SY_OP_ADD, INPUTS(y, other), 4, dims);
-    case 8:
-        other = gb_input_of(g, SY_DTYPE_BOOL, DIMS(1, 1, 1, f->columns));
-        return gb_node(g, SY_OP_WHERE, INPUTS(other, y, scalar(g, -1e4)), 4, dims);
-    case 16:
-        return gb_node(g, SY_OP_WHERE, INPUTS(triangle(g, f, false), scalar(g, -INFINITY), y), 4,
-                       dims);
-    case 32:
-        other = gb_input(g, DIMS(1, f->heads, f->rows, 1));
-        return gb_node(g, SY_OP_ADD, INPUTS(y, other), 4, dims);
-    default:
-        return gb_node(g, SY_OP_WHERE, INPUTS(triangle(g, f, true), y, scalar(g, -INFINITY)), 4,
-                       dims);
-    }
-}
-
-static struct sy_graph *attention_graph(const struct form *f)
-{
-    char name[160];
-    snprintf(name, sizeof name,
-             "attention %lld heads %lldx%lld depth %lld width %lld form %d %d %d %d %d",
-             (long long)f->heads, (long long)f->rows, (long long)f->columns, (long long)f->depth,
-             (long long)f->width, f->keys, f->scale, f->masks, f->zero_nan, f->back);
-    struct sy_graph *g = gb_new(name);
-    const int64_t scores[] = {1, f->heads, f->rows, f->columns},
-                  values[] = {1, f->columns, f->heads, f->width};
-    int q = queries(g, f), k = keys(g, f);
-    int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), 4, scores);
-    if (f->scale == 1)
-        y = times(g, y, 0.3, 4, scores);
-    for (int bit = 1; bit <= 64; bit *= 2)
-        if (f->masks & bit)
-            y = mask(g, f, y, bit);
-    y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), 4, scores);
-    gb_int(g, "axis", 3);
-    if (f->zero_nan) {
-        int nan = gb_node(g, SY_OP_IS_NAN, INPUTS(y), 4, scores);
-        gb_type(g, nan, SY_DTYPE_BOOL);
-        y = gb_node(g, SY_OP_WHERE, INPUTS(nan, scalar(g, 0), y), 4, scores);
-    }
-    int v = transpose(g, gb_input(g, 4, values), values, (int64_t[]){0, 2, 1, 3}, 4);
-    const int64_t made[] = {1, f->heads, f->rows, f->width};
-    y = gb_node(g, SY_OP_MATMUL, INPUTS(y, v), 4, made);
-    if (f->back)
-        y = transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4);
-    gb_output(g, y);
-    return g;
-}
-
-static void test_attention_forms(void **state)
-{
-    (void)state;
-    static const int masks[] = {0, 1, 2, 4, 8, 16, 32, 64, 1 | 2, 2 | 8, 1 | 2 | 4 | 32, 16 | 1};
-    for (int i = 0; i < 48; i++) {
-        struct form f = {.heads = rig_int(&seed, 1, 3),
-                         .rows = rig_int(&seed, 1, 20),
-                         .columns = rig_int(&seed, 1, 20),
-                         .depth = rig_int(&seed, 1, 40),
-                         .width = rig_int(&seed, 1, 40),
-                         .keys = i % 3,
-                         .scale = i % 4,
-                         .masks = masks[i % 12],
-                         .back = i & 1};
-        f.zero_nan = f.masks & (16 | 64) || i % 7 == 0;
-        check_one(attention_graph(&f), SY_OP_ATTENTION, 5e-5);
-    }
-}
-
-/* Several blocks of rows, of which the last is shorter. */
-static void test_attention_blocks(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        struct form f = {2, 150, i ? 33 : 390, 8, 9, 0, 1, i ? 64 : 1, i, true};
-        check_one(attention_graph(&f), SY_OP_ATTENTION, 5e-5);
-    }
-}
-
-/* Three dimensions, as torch.bmm leaves it; queries that are a parameter. */
-static void test_attention_of_parameter(void **state)
-{
-    (void)state;
-    struct sy_graph *g = gb_new("attention of learned queries");
-    int q = gb_constant(g, "q", DIMS(1, 5, 8), &seed, -1, 1), k = gb_input(g, DIMS(1, 8, 7)),
-        v = gb_input(g, DIMS(1, 7, 6));
-    int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), DIMS(1, 5, 7));
-    y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), DIMS(1, 5, 7));
-    gb_int(g, "axis", 2);
-    gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(y, v), DIMS(1, 5, 6)));
-    check_one(g, SY_OP_ATTENTION, 0);
-}
-
-/* Somebody else reads the scores or the probabilities, or the matrix behind is a constant: nothing is fused, and right. */
-static void test_no_attention(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        struct sy_graph *g = gb_new("not attention");
-        int q = gb_input(g, DIMS(1, 5, 8)), k = gb_input(g, DIMS(1, 8, 7));
-        int v = i == 2 ? gb_constant(g, "v", DIMS(7, 6), &seed, -1, 1) : gb_input(g, DIMS(1, 7, 6));
-        int s = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), DIMS(1, 5, 7));
-        int p = gb_node(g, SY_OP_SOFTMAX, INPUTS(s), DIMS(1, 5, 7));
-        gb_int(g, "axis", i == 3 ? 1 : 2);
-        gb_output(g, gb_node(g, SY_OP_MATMUL, INPUTS(p, v), DIMS(1, 5, 6)));
-        if (i < 2)
-            gb_output(g, i ? s : p);
-        assert_int_equal(count(g, SY_OP_ATTENTION, SY_ACT_NONE), 0);
-        struct engine_case c = {.graph = g, .optimize = true};
-        rig_check(&c, &seed);
-    }
 }
 
 /* ---- curves ------------------------------------------------------------------------------------- */
@@ -460,14 +279,8 @@ int main(void)
 {
     seed = rig_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_forms),
-        cmocka_unit_test(test_attention_blocks),
-        cmocka_unit_test(test_attention_of_parameter),
-        cmocka_unit_test(test_no_attention),
-        cmocka_unit_test(test_curves),
-        cmocka_unit_test(test_no_curves),
-        cmocka_unit_test(test_rms_norm),
-        cmocka_unit_test(test_late_layer_norm),
+        cmocka_unit_test(test_curves),     cmocka_unit_test(test_no_curves),
+        cmocka_unit_test(test_rms_norm),   cmocka_unit_test(test_late_layer_norm),
         cmocka_unit_test(test_transposes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

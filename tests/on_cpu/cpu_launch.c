@@ -11,6 +11,7 @@
 #define MAX_THREADS 1024
 #define MAX_ROOMS   32
 #define MAX_ALLOWED 256
+#define MOST_SHARED (99u << 10) /* that every GPU from sm_80 on has */
 #ifdef SY_SANITIZED
 #define STACK_BYTES (128u << 10)
 #else
@@ -20,8 +21,8 @@
 /* A thread of the block, with a stack of its own. */
 struct fiber {
     unsigned thread;
-    bool is_done;
-    const char *file; /* the barrier that it stands at */
+    bool is_done, of_warp;
+    const char *file; /* the barrier that it stands at, its warp's or the block's */
     int line;
 #ifdef __x86_64__
     void *stack_pointer;
@@ -43,6 +44,7 @@ static const struct cpu_work *current;
 static int any_flag, last_flag; /* of the barrier that fills; of the one before */
 static uint64_t blocks_run;     /* so far; names a block */
 static struct room rooms[MAX_ROOMS];
+static void *launched_room; /* of current */
 static enum cpu_order order;
 static uint64_t shuffle = 88172645463325252ull;
 
@@ -225,16 +227,27 @@ static void resume(unsigned thread)
     running = NULL;
 }
 
-int cpu_barrier(const char *file, int line, int flag)
+static void stand(const char *file, int line, bool of_warp)
 {
     struct fiber *f = running;
     if (!f)
         refuse("a barrier that another thread of the block did not reach");
-    any_flag |= flag != 0;
     f->file = file;
     f->line = line;
+    f->of_warp = of_warp;
     leave(f);
+}
+
+int cpu_barrier(const char *file, int line, int flag)
+{
+    any_flag |= flag != 0;
+    stand(file, line, false);
     return last_flag;
+}
+
+void cpu_warp_barrier(const char *file, int line)
+{
+    stand(file, line, true);
 }
 
 /* ---- blocks ---- */
@@ -252,16 +265,47 @@ void cpu_shared(void *at, size_t bytes)
     memset(at, 0xff, bytes);
 }
 
-/* All threads are at one barrier, or all have ended. */
-static bool all_agree(unsigned n)
+void *cpu_launched_room(void)
 {
-    for (unsigned i = 1; i < n; i++)
-        if (fibers[i].is_done != fibers[0].is_done || fibers[i].line != fibers[0].line ||
-            fibers[i].file != fibers[0].file) {
+    return launched_room;
+}
+
+/* The threads from `first` on are at one barrier, or have ended. */
+static void check_agreed(unsigned first, unsigned end)
+{
+    const struct fiber *a = &fibers[first];
+    for (unsigned i = first + 1; i < end; i++)
+        if (fibers[i].is_done != a->is_done || fibers[i].line != a->line ||
+            fibers[i].file != a->file) {
             cpu_position.thread.x = i;
             refuse("a barrier that another thread of the block did not reach");
         }
-    return fibers[0].is_done;
+}
+
+/* Warps that stand at a barrier of their own go on; if none does, all are at the block's, or have ended. Whether they have. */
+static bool go_on(unsigned n)
+{
+    bool warps[MAX_THREADS / CPU_WARP], any = false;
+    for (unsigned w = 0; w * CPU_WARP < n; w++) {
+        unsigned first = w * CPU_WARP, end = first + CPU_WARP < n ? first + CPU_WARP : n;
+        check_agreed(first, end);
+        warps[w] = fibers[first].of_warp;
+        any = any || warps[w];
+    }
+    if (!any) {
+        check_agreed(0, n);
+        if (fibers[0].is_done)
+            return true;
+        last_flag = any_flag;
+        any_flag = 0;
+    }
+    struct turns t = make_turns(n);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned thread = take_turn(&t);
+        if (!any || warps[thread / CPU_WARP])
+            resume(thread);
+    }
+    return false;
 }
 
 /* The first thread tells whether the block meets at barriers: CUDA wants all threads to. */
@@ -271,6 +315,8 @@ static void run_block(const struct cpu_work *work)
     unsigned first = take_turn(&t);
     blocks_run++;
     any_flag = 0;
+    if (launched_room)
+        memset(launched_room, 0xff, work->shared_bytes);
     start(first);
     resume(first);
     for (unsigned i = 1; i < work->threads; i++) {
@@ -285,13 +331,8 @@ static void run_block(const struct cpu_work *work)
     }
     if (fibers[first].is_done)
         return;
-    while (!all_agree(work->threads)) {
-        last_flag = any_flag;
-        any_flag = 0;
-        t = make_turns(work->threads);
-        for (unsigned i = 0; i < work->threads; i++)
-            resume(take_turn(&t));
-    }
+    while (!go_on(work->threads))
+        continue;
 }
 
 void cpu_run(const struct cpu_work *work)
@@ -309,19 +350,23 @@ void cpu_run(const struct cpu_work *work)
     current = work;
     cpu_position.blocks = work->blocks;
     cpu_position.threads = (struct cpu_dim){work->threads, 1, 1};
+    if (work->shared_bytes > 0 && !(launched_room = malloc(work->shared_bytes)))
+        refuse("no memory for what its blocks share");
     for (uint64_t i = 0; i < n; i++) {
         unsigned block = take_turn(&t);
         cpu_position.block = (struct cpu_dim){block % work->blocks.x, block / work->blocks.x, 0};
         run_block(work);
     }
+    free(launched_room);
+    launched_room = NULL;
 }
 
-int cpu_launch(struct CUstream_st *stream, struct cpu_dim blocks, unsigned threads,
-               void (*call)(const void *body), const void *body, size_t bytes)
+int cpu_launch(struct CUstream_st *stream, const struct cpu_work *work)
 {
-    struct cpu_work work = {blocks, threads, call, bytes, body};
+    struct cpu_dim blocks = work->blocks;
     if (blocks.x < 1 || blocks.x > 0x7fffffff || blocks.y < 1 || blocks.y > 65535 ||
-        blocks.z != 1 || threads < 1 || threads > MAX_THREADS)
-        refuse("a grid that CUDA does not take");
-    return stream->take(stream, &work);
+        blocks.z != 1 || work->threads < 1 || work->threads > MAX_THREADS ||
+        work->shared_bytes > MOST_SHARED)
+        refuse("a launch that CUDA does not take");
+    return stream->take(stream, work);
 }

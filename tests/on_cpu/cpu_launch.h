@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define CPU_MARK (1ull << 62)
+#define CPU_WARP 32u
 
 struct cpu_dim {
     unsigned x, y, z;
@@ -23,6 +24,7 @@ struct cpu_position {
 struct cpu_work {
     struct cpu_dim blocks;
     unsigned threads;
+    unsigned shared_bytes;          /* what a block gets besides its named rooms */
     void (*call)(const void *body); /* of one thread */
     size_t bytes;
     const void *body; /* bytes of them; whoever keeps the work copies it */
@@ -51,13 +53,16 @@ void cpu_allow(const void *memory, size_t bytes);
 void cpu_forbid(const void *memory);
 
 /* ---- for cuda_on_cpu.cuh ---- */
-int cpu_launch(struct CUstream_st *stream, struct cpu_dim blocks, unsigned threads,
-               void (*call)(const void *body), const void *body, size_t bytes);
+int cpu_launch(struct CUstream_st *stream, const struct cpu_work *work);
 void *cpu_address(const void *device);
 /* Until all threads of the block are here; whether any came with a flag. */
 int cpu_barrier(const char *file, int line, int flag);
+/* Until all threads of the warp are here. */
+void cpu_warp_barrier(const char *file, int line);
 /* Room that a block shares: all ones when it is first seen by a block. */
 void cpu_shared(void *room, size_t bytes);
+/* The launch's shared_bytes, all ones when the block begins. */
+void *cpu_launched_room(void);
 
 #ifdef __cplusplus
 }

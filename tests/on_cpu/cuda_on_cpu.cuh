@@ -20,6 +20,7 @@ extern "C" {
 #define __device__
 #define __host__
 #define __grid_constant__
+#define __launch_bounds__(...)
 
 using std::isfinite;
 using std::isnan;
@@ -141,14 +142,22 @@ template <typename Body> void cpu_call(const void *body)
 
 /* The arguments are copied, as CUDA does; the kernel runs when the stream does. */
 template <typename... P>
-int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stream,
-              typename cpu_same<P>::type... arguments)
+int sy_launch_shared(void (*kernel)(P...), dim3 blocks, unsigned threads, size_t shared_bytes,
+                     cudaStream_t stream, typename cpu_same<P>::type... arguments)
 {
     auto body = [=] { kernel(cpu_seen(arguments)...); };
     static_assert(std::is_trivially_copyable_v<decltype(body)>, "a kernel's arguments are bytes");
     static_assert(sizeof body <= 4096, "CUDA takes so many bytes of arguments");
-    return cpu_launch(stream, {blocks.x, blocks.y, blocks.z}, SY_KERNEL_THREADS,
-                      cpu_call<decltype(body)>, &body, sizeof body);
+    cpu_work work = {{blocks.x, blocks.y, blocks.z}, threads,     (unsigned)shared_bytes,
+                     cpu_call<decltype(body)>,       sizeof body, &body};
+    return cpu_launch(stream, &work);
+}
+
+template <typename... P>
+int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stream,
+              typename cpu_same<P>::type... arguments)
+{
+    return sy_launch_shared(kernel, blocks, SY_KERNEL_THREADS, 0, stream, arguments...);
 }
 
 #endif

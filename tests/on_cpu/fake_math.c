@@ -144,6 +144,12 @@ uint64_t sy_math_kernel_scratch(void)
     return SCRATCH_BYTES;
 }
 
+bool sy_math_kernel_tf32(const struct sy_math *math)
+{
+    (void)math;
+    return false;
+}
+
 int sy_math_kernel_check(struct sy_math *math, int error, const char *name)
 {
     (void)math;

@@ -16,9 +16,9 @@
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
 static const struct sy_cuda_op *const tables[] = {
-    sy_cuda_ops_conv,      sy_cuda_ops_matmul, sy_cuda_ops_pool,
-    sy_cuda_ops_eltwise,   sy_cuda_ops_norm,   sy_cuda_ops_movement,
-    sy_cuda_ops_recurrent, sy_cuda_ops_more,   sy_cuda_ops_deconv};
+    sy_cuda_ops_conv,   sy_cuda_ops_matmul,   sy_cuda_ops_pool,      sy_cuda_ops_eltwise,
+    sy_cuda_ops_norm,   sy_cuda_ops_movement, sy_cuda_ops_recurrent, sy_cuda_ops_more,
+    sy_cuda_ops_deconv, sy_cuda_ops_attention};
 
 static struct {
     const struct sy_math_ops *ops;
@@ -56,6 +56,11 @@ static int check_precision(enum sy_precision precision)
 {
     (void)precision;
     return SY_OK;
+}
+
+static bool fuses(enum sy_op op, int64_t size)
+{
+    return op == SY_OP_ATTENTION && size <= SY_MATH_ATTENTION_SIZE;
 }
 
 /* The host's part of this engine is one thread. */
@@ -394,6 +399,7 @@ const struct sy_engine_ops sy_cuda_engine = {
     .describe = describe,
     .check_precision = check_precision,
     .set_threads = set_threads,
+    .fuses = fuses,
     .attach = attach,
     .detach = detach,
     .layout_layer = layout_layer,

@@ -110,6 +110,8 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
         return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_ATTENTION:
+        return input < 3 ? NARROW : WIDE;
     default:
         return sy_keeps_precision(p->graph, node) ? wanted_of_outputs(p, node) : WIDE;
     }

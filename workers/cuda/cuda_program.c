@@ -135,6 +135,7 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
         p->ops->plan_drop(p->math, step->plan);
     sy_cuda_host_op_destroy(step->host_op);
     free(step->each);
+    free(step->attention);
 }
 
 /* What a build that failed has added goes again; lives that it made longer only cost room. */

@@ -78,6 +78,12 @@ struct sy_cuda_each {
     bool copies_first;
 };
 
+/* Values: q, k, v, the result, masks. */
+struct sy_cuda_attention {
+    struct sy_math_attention of;
+    int values[4 + SY_ATTENTION_MASKS]; /* -1: none */
+};
+
 struct sy_cuda_step;
 typedef int (*sy_cuda_step_run)(struct sy_program *program, const struct sy_cuda_step *step);
 
@@ -85,10 +91,11 @@ struct sy_cuda_step {
     sy_cuda_step_run run;
     const struct sy_node *node;
     bool on_host_memory; /* E2: reads or writes tensors of the caller: never part of a graph */
-    int args[SY_CUDA_STEP_ARGS];     /* values; -1: none */
-    struct sy_cuda_host_op *host_op; /* host_ops.h; owned */
-    int layer;                       /* of host_op */
-    struct sy_cuda_each *each;       /* owned */
+    int args[SY_CUDA_STEP_ARGS];         /* values; -1: none */
+    struct sy_cuda_host_op *host_op;     /* host_ops.h; owned */
+    int layer;                           /* of host_op */
+    struct sy_cuda_each *each;           /* owned */
+    struct sy_cuda_attention *attention; /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
     union {
@@ -264,7 +271,8 @@ int sy_cuda_each_build(struct sy_program *p);
 uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
-    sy_cuda_ops_deconv[], sy_cuda_ops_movement[]; /* each ends with build NULL */
+    sy_cuda_ops_deconv[], sy_cuda_ops_movement[],
+    sy_cuda_ops_attention[]; /* each ends with build NULL */
 
 int sy_cuda_unsupported(const struct sy_node *node, const char *what);
 

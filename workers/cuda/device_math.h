@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "loader/graph.h"
+#include "workers/attention_node.h"
 #include "workers/cuda/each.h"
 
 struct sy_device;
@@ -182,6 +183,14 @@ struct sy_math_softmax {
     enum sy_dtype out_type; /* y may be x if it is float32 */
 };
 
+/* Any strides. Scores are summed and softened in float32; where q, k, v are narrow the numbers of their softmax are rounded to that before
+ * they are multiplied with v. */
+#define SY_MATH_ATTENTION_SIZE 256 /* at most: depth, width */
+struct sy_math_attention {
+    enum sy_dtype type, y_type; /* of q, k, v; of y. What `of` says of that is not read */
+    struct sy_attention of;
+};
+
 /* skip, bias, sum may be NULL. */
 struct sy_math_layer_norm {
     int64_t rows, columns;
@@ -292,6 +301,9 @@ struct sy_math_ops {
                 const void *from, void *to);
     int (*softmax)(struct sy_math *math, const struct sy_math_softmax *softmax, const void *x,
                    void *y);
+    /* masks: SY_ATTENTION_MASKS, NULL where there is none. y is none of the others. */
+    int (*attention)(struct sy_math *math, const struct sy_math_attention *attention, const void *q,
+                     const void *k, const void *v, const void *const *masks, void *y);
     int (*layer_norm)(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
                       const void *skip, const void *scale, const void *bias, void *out, void *sum);
     int (*reduce)(struct sy_math *math, const struct sy_math_reduce *reduce, const void *x,

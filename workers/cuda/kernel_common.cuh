@@ -79,6 +79,22 @@ static inline int sy_launch(void (*kernel)(P...), dim3 blocks, cudaStream_t stre
     kernel<<<blocks, SY_KERNEL_THREADS, 0, stream>>>(arguments...);
     return (int)cudaGetLastError();
 }
+
+/* With other threads a block, and `shared_bytes` that each has besides what it names (sy_launched_room). */
+template <typename... P, typename... A>
+static inline int sy_launch_shared(void (*kernel)(P...), dim3 blocks, unsigned threads,
+                                   size_t shared_bytes, cudaStream_t stream, A... arguments)
+{
+    const size_t unasked = 48 << 10;
+    cudaError_t error = cudaSuccess;
+    if (shared_bytes > unasked)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)shared_bytes);
+    if (error != cudaSuccess)
+        return (int)error;
+    kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...);
+    return (int)cudaGetLastError();
+}
 #else
 #define SY_KERNEL_FILE(name)
 #endif

@@ -68,6 +68,15 @@ int sy_kernel_ops_softmax(struct sy_math *math, const struct sy_math_softmax *s,
     return check(math, sy_kernel_softmax(sy_math_kernel_stream(math), s, x, y), "softmax");
 }
 
+int sy_kernel_ops_attention(struct sy_math *math, const struct sy_math_attention *a, const void *q,
+                            const void *k, const void *v, const void *const *masks, void *y)
+{
+    return check(math,
+                 sy_kernel_attention(sy_math_kernel_stream(math), a, sy_math_kernel_tf32(math), q,
+                                     k, v, masks, y),
+                 "attention");
+}
+
 int sy_kernel_ops_layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm,
                              const void *x, const void *skip, const void *scale, const void *bias,
                              void *out, void *sum)

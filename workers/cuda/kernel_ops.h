@@ -13,6 +13,8 @@ struct CUstream_st;
 struct CUstream_st *sy_math_kernel_stream(struct sy_math *math);
 /* Of the scratch that kernels get: what the table's scratch_bytes says. */
 uint64_t sy_math_kernel_scratch(void);
+/* Whether products of float32 may round their factors to TF32. */
+bool sy_math_kernel_tf32(const struct sy_math *math);
 /* CUDA's error number of a launch as a status, with the kernel's name. */
 int sy_math_kernel_check(struct sy_math *math, int error, const char *name);
 
@@ -34,6 +36,8 @@ int sy_kernel_ops_cast(struct sy_math *math, enum sy_dtype from_type, enum sy_dt
                        int64_t n, const void *from, void *to);
 int sy_kernel_ops_softmax(struct sy_math *math, const struct sy_math_softmax *s, const void *x,
                           void *y);
+int sy_kernel_ops_attention(struct sy_math *math, const struct sy_math_attention *a, const void *q,
+                            const void *k, const void *v, const void *const *masks, void *y);
 int sy_kernel_ops_layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm,
                              const void *x, const void *skip, const void *scale, const void *bias,
                              void *out, void *sum);
@@ -56,14 +60,14 @@ int sy_kernel_ops_update(struct sy_math *math, const struct sy_math_update *u, v
 extern const struct sy_math_train_ops sy_kernel_train_ops;
 
 /* For the table. */
-#define SY_KERNEL_OPS                                                                           \
-    .pool = sy_kernel_ops_pool, .where = sy_kernel_ops_where, .equal = sy_kernel_ops_equal,     \
-    .move = sy_kernel_ops_move, .fill = sy_kernel_ops_fill, .gather = sy_kernel_ops_gather,     \
-    .cast = sy_kernel_ops_cast, .softmax = sy_kernel_ops_softmax,                               \
-    .layer_norm = sy_kernel_ops_layer_norm, .reduce = sy_kernel_ops_reduce,                     \
-    .each = sy_kernel_ops_each, .columns = sy_kernel_ops_columns,                               \
-    .norm_gradient = sy_kernel_ops_norm_gradient, .pool_gradient = sy_kernel_ops_pool_gradient, \
-    .loss = sy_kernel_ops_loss, .update = sy_kernel_ops_update, .chain = sy_math_chain_run,     \
-    .train = &sy_kernel_train_ops
+#define SY_KERNEL_OPS                                                                       \
+    .pool = sy_kernel_ops_pool, .where = sy_kernel_ops_where, .equal = sy_kernel_ops_equal, \
+    .move = sy_kernel_ops_move, .fill = sy_kernel_ops_fill, .gather = sy_kernel_ops_gather, \
+    .cast = sy_kernel_ops_cast, .softmax = sy_kernel_ops_softmax,                           \
+    .layer_norm = sy_kernel_ops_layer_norm, .reduce = sy_kernel_ops_reduce,                 \
+    .attention = sy_kernel_ops_attention, .each = sy_kernel_ops_each,                       \
+    .columns = sy_kernel_ops_columns, .norm_gradient = sy_kernel_ops_norm_gradient,         \
+    .pool_gradient = sy_kernel_ops_pool_gradient, .loss = sy_kernel_ops_loss,               \
+    .update = sy_kernel_ops_update, .chain = sy_math_chain_run, .train = &sy_kernel_train_ops
 
 #endif

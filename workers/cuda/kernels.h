@@ -9,6 +9,7 @@ struct CUstream_st;
 
 /* X(name): kernels_NAME.cu. */
 #define SY_KERNEL_FILE_TABLE(X) \
+    X(attention)                \
     X(cells)                    \
     X(chains)                   \
     X(each)                     \
@@ -51,6 +52,11 @@ int sy_kernel_conv_gradient(struct CUstream_st *stream, const struct sy_math_con
                             const void *a, const void *b, void *y);
 int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *softmax,
                       const void *x, void *y);
+/* tf32: float32 factors are rounded to TF32. Needs SY_KERNEL_SHARED_BYTES a block. */
+#define SY_KERNEL_SHARED_BYTES (99 << 10) /* what every GPU from sm_80 on has */
+int sy_kernel_attention(struct CUstream_st *stream, const struct sy_math_attention *attention,
+                        bool tf32, const void *q, const void *k, const void *v,
+                        const void *const *masks, void *y);
 int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_norm *norm,
                          const void *x, const void *skip, const void *scale, const void *bias,
                          void *out, void *sum);

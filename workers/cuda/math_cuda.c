@@ -13,6 +13,7 @@
 #include "workers/cuda/cuda_trainer.h"
 #include "workers/cuda/host_ops.h"
 #include "workers/cuda/kernel_ops.h"
+#include "workers/cuda/kernels.h"
 #include "workers/cuda/math_internal.h"
 
 #define N_TIMED 3
@@ -77,6 +78,11 @@ struct CUstream_st *sy_math_kernel_stream(struct sy_math *math)
 uint64_t sy_math_kernel_scratch(void)
 {
     return SY_MATH_SCRATCH_BYTES;
+}
+
+bool sy_math_kernel_tf32(const struct sy_math *math)
+{
+    return math->tf32;
 }
 
 int sy_math_kernel_check(struct sy_math *math, int error, const char *name)
@@ -217,8 +223,22 @@ static int open_choices(struct sy_math *math)
     return sy_choices_create(label, &math->choices);
 }
 
+/* What attention's kernel is launched with. */
+static int check_shared(struct sy_math *math)
+{
+    int ordinal = 0, bytes = 0;
+    SY_CUDA(math, cudaGetDevice(&ordinal));
+    SY_CUDA(math, cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
+    if (bytes < SY_KERNEL_SHARED_BYTES)
+        return sy_error_set(SY_ENODEVICE,
+                            "cuda:%d gives a block %d bytes of shared memory, %d needed", ordinal,
+                            bytes, SY_KERNEL_SHARED_BYTES);
+    return SY_OK;
+}
+
 static int open_parts(struct sy_math *math)
 {
+    SY_TRY(check_shared(math));
     SY_TRY(open_choices(math));
     SY_CUDA(math, cudaEventCreate(&math->start));
     SY_CUDA(math, cudaEventCreate(&math->stop));

@@ -3,36 +3,7 @@
 #ifndef SY_WORKERS_HOST_ATTENTION_H
 #define SY_WORKERS_HOST_ATTENTION_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "loader/graph.h"
-
-#define SY_ATTENTION_MASKS 4
-
-/* Of a matrix per head. One of row and column is 1 if both extents are above 1. */
-struct sy_attention_view {
-    int64_t heads[SY_MAX_RANK]; /* strides, in elements; 0: repeated */
-    int64_t row, column;
-    bool narrow; /* bf16 */
-};
-
-enum sy_attention_mask { SY_MASK_ADD, SY_MASK_KEEP, SY_MASK_DROP };
-
-struct sy_attention {
-    int n_threads; /* that there is scratch memory for */
-    int head_rank;
-    int64_t head_dims[SY_MAX_RANK];
-    int64_t rows, depth, columns,
-        width; /* q [rows, depth], k [depth, columns], v [columns, width] */
-    float scale;
-    bool zero_nan;                       /* rows of NaN become zeros */
-    struct sy_attention_view q, k, v, y; /* y's column stride is 1 */
-    int n_masks;
-    enum sy_attention_mask kinds[SY_ATTENTION_MASKS]; /* ADD: of floats; the others: of bools */
-    float fills[SY_ATTENTION_MASKS];
-    struct sy_attention_view masks[SY_ATTENTION_MASKS];
-};
+#include "workers/attention_node.h"
 
 struct sy_attention_data {
     const void *q, *k, *v, *masks[SY_ATTENTION_MASKS];
@@ -40,6 +11,7 @@ struct sy_attention_data {
     float *scratch; /* sy_attention_scratch bytes */
 };
 
+/* Of each of q, k, v one of row and column stride is 1 if both extents are above 1; y's column stride is 1. */
 int64_t sy_attention_scratch(const struct sy_attention *a);
 /* ENOMEM_HOST if the math library had none. */
 int sy_attention_run(const struct sy_attention *a, const struct sy_attention_data *data);

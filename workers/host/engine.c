@@ -224,8 +224,9 @@ static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer
     return SY_OK;
 }
 
-static bool fuses(enum sy_op op)
+static bool fuses(enum sy_op op, int64_t size)
 {
+    (void)size;
     return op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH;
 }
 
