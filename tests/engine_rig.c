@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/naive_ops.h"
+#include "tests/seed.h"
 
 #define GUARD_BYTES 256
 #define GUARD       0x6b
@@ -38,10 +39,8 @@ uint64_t rig_start(void)
     if (rig_choose_engine)
         rig_choose_engine(&rig_engine);
     rig_engine.ops->set_threads(cores, n);
-    const char *text = getenv("SY_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 1;
-    printf("seed %llu, %d threads\n", (unsigned long long)seed, n);
-    return seed;
+    printf("%d threads\n", n);
+    return seed_of_run(1);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------- */

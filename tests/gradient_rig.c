@@ -12,6 +12,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/graph_builder.h"
+#include "tests/seed.h"
 
 const struct sy_trainer_ops *gradient_ops = &sy_host_trainer;
 void *(*gradient_view)(void *memory);
@@ -26,9 +27,7 @@ enum sy_train_precision gradient_precision;
 
 void gradient_begin(void)
 {
-    const char *text = getenv("SY_SEED");
-    gradient_seed = text ? strtoull(text, NULL, 0) : 20240607;
-    printf("SY_SEED=%llu\n", (unsigned long long)gradient_seed);
+    gradient_seed = seed_of_run(20240607);
     if (rig_choose_trainer)
         rig_choose_trainer(&gradient_ops, &gradient_view);
 }

@@ -13,13 +13,11 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 uint64_t world_pick(struct world *w, uint64_t n)
 {
-    w->random ^= w->random << 13;
-    w->random ^= w->random >> 7;
-    w->random ^= w->random << 17;
-    return w->random % n;
+    return seed_below(&w->random, n);
 }
 
 /* ---- what actions do to the world --------------------------------------------------------------- */

@@ -13,12 +13,13 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/admission.h"
+#include "tests/seed.h"
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 static struct sy_admission *make(sy_ns preempt_ns, bool may_break_lower)
@@ -415,7 +416,7 @@ static void test_quantiles_follow_what_was_observed(void **state)
 
 static double uniform(void)
 {
-    return ((double)rand_r(&seed) + 1) / ((double)RAND_MAX + 2);
+    return ((double)seed_below(&seed, RAND_MAX) + 1) / ((double)RAND_MAX + 2);
 }
 
 static double normal(void)
@@ -483,9 +484,7 @@ static void test_promises_under_noise(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prediction_and_refusal),
         cmocka_unit_test(test_urgent_classes_preempt),

@@ -17,6 +17,7 @@
 #include "runtime/base/status.h"
 #include "tests/bad_import.h"
 #include "tests/onnx_bytes.h"
+#include "tests/seed.h"
 #include "tests/whole_import.h"
 
 static struct ob graph, node;
@@ -339,10 +340,8 @@ static void test_garbage(void **state)
         {0x1f, 0x8b, 8},                         /* gzip */
         {0x0a}};
     uint64_t seed = 1;
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-        bytes[i] = (unsigned char)(seed >> 56);
-    }
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)seed_next(&seed);
     for (size_t h = 0; h < SY_ARRAY_LEN(headers); h++) {
         FILE *file = fopen(bad_import_path, "wb");
         assert_non_null(file);

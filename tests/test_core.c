@@ -17,6 +17,7 @@
 #include "runtime/core_internal.h"
 #include "tests/core_rig.h"
 #include "tests/graph_builder.h"
+#include "tests/seed.h"
 
 static uint64_t seed;
 
@@ -517,9 +518,7 @@ int main(int argc, char **argv)
     };
     if (fake_is_worker(argc, argv))
         return fake_worker_main(argv);
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 1;
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = seed_of_run(1);
     sy_log_init("test_core");
     if (!getenv("SY_LOG"))
         sy_log_threshold = SY_LOG_ERROR; /* hundreds of workers die here, as they should */

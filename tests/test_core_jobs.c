@@ -16,6 +16,7 @@
 #include "runtime/core_internal.h"
 #include "tests/core_rig.h"
 #include "tests/graph_builder.h"
+#include "tests/seed.h"
 
 static uint64_t seed;
 
@@ -553,8 +554,6 @@ int main(int argc, char **argv)
     sy_log_init("test_core_jobs");
     if (!getenv("SY_LOG"))
         sy_log_threshold = SY_LOG_ERROR;
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 1;
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = seed_of_run(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,15 +14,13 @@
 #include "runtime/device/cuda/graph_cache.h"
 #include "runtime/device/cuda/inflight.h"
 #include "runtime/device/cuda/queue_bound.h"
+#include "tests/seed.h"
 
 static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed % n;
+    return seed_below(&seed, n);
 }
 
 /* ---- the queue's bound ------------------------------------------------------------------------------------- */
@@ -318,8 +316,6 @@ int main(void)
         cmocka_unit_test(test_graphs_are_never_mixed_up),
         cmocka_unit_test(test_placements_differ),
     };
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 20261121;
-    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    seed = seed_of_run(20261121);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,15 +21,13 @@
 #include "runtime/device/cuda/pool_fallback.h"
 #include "runtime/device/cuda/pool_ticket.h"
 #include "runtime/device/device_cuda.h"
+#include "tests/seed.h"
 
 static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed % n;
+    return seed_below(&seed, n);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------ */
@@ -385,8 +383,6 @@ int main(void)
         cmocka_unit_test(test_a_late_look_at_the_reference),
         cmocka_unit_test(test_the_bus),
     };
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 20261121;
-    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    seed = seed_of_run(20261121);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include "runtime/device/link_clock.h"
 #include "runtime/device/link_cost.h"
 #include "tests/device_child.h"
+#include "tests/seed.h"
 
 #define POOL_BYTES (8u << 20)
 
@@ -28,10 +29,7 @@ static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed % n;
+    return seed_below(&seed, n);
 }
 
 static void fill_random(void *to, size_t bytes)
@@ -606,9 +604,7 @@ int main(int argc, char **argv)
 {
     if (argc == 6 && strcmp(argv[1], "--child") == 0)
         return device_child_main(argv[2], argv[3], atoi(argv[4]), strtoull(argv[5], NULL, 10));
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 20261121;
-    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    seed = seed_of_run(20261121);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
     int failed = 0;

@@ -13,12 +13,13 @@
 #include "loader/free_prefix.h"
 #include "loader/head_budget.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 static struct sy_link_cost random_link(void)

@@ -17,6 +17,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
+#include "tests/seed.h"
 
 static struct ob graph, node;
 
@@ -72,20 +73,6 @@ static void expect_shape(const struct sy_graph *g, int tensor, const char *want)
     assert_string_equal(sy_shape_text(&g->tensors[tensor].shape, text, sizeof text), want);
 }
 
-static uint64_t draw(uint64_t *state)
-{
-    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-    return *state >> 33;
-}
-
-static uint64_t seed_of_run(void)
-{
-    const char *text = getenv("SY_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 77;
-    print_message("SY_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
-
 /* ---- types and shapes ------------------------------------------------------------------------- */
 
 static void test_types(void **state)
@@ -120,13 +107,13 @@ static void test_shapes(void **state)
 static void test_linear_arithmetic(void **state)
 {
     (void)state;
-    uint64_t random = seed_of_run();
+    uint64_t random = seed_of_run(77);
     int divided = 0;
     for (int round = 0; round < 20000; round++) {
         struct sy_dim x[2], sum, product, quotient;
         for (int i = 0; i < 2; i++)
-            x[i] = (struct sy_dim){(int64_t)(draw(&random) % 13) - 6,
-                                   (int64_t)(draw(&random) % 5) - 2};
+            x[i] = (struct sy_dim){(int64_t)(seed_next(&random) % 13) - 6,
+                                   (int64_t)(seed_next(&random) % 5) - 2};
         int multiplied = sy_dim_mul(x[0], x[1], &product),
             parted = sy_dim_div(x[0], x[1], &quotient);
         assert_int_equal(sy_dim_add(x[0], x[1], &sum), SY_OK);
@@ -281,7 +268,7 @@ static void add_random(const char *name, uint64_t *random, int rank, const int64
         n *= (size_t)dims[i];
     assert_true(n <= SY_ARRAY_LEN(values));
     for (size_t i = 0; i < n; i++)
-        values[i] = low + (high - low) * (float)(draw(random) % 1000) / 1000;
+        values[i] = low + (high - low) * (float)(seed_next(random) % 1000) / 1000;
     ob_initializer(&graph, name, 1, rank, dims, values, n * sizeof *values);
 }
 
@@ -524,7 +511,7 @@ static void test_codec(void **state)
 static void test_mutated_codec(void **state)
 {
     (void)state;
-    uint64_t random = seed_of_run();
+    uint64_t random = seed_of_run(77);
     unsigned char *bytes, *mutant;
     size_t n;
     int decoded = 0;
@@ -536,8 +523,8 @@ static void test_mutated_codec(void **state)
     for (int round = 0; round < 10000; round++) {
         struct sy_graph *out = NULL;
         memcpy(mutant, bytes, n);
-        for (int i = 0, flips = 1 + (int)(draw(&random) % 3); i < flips; i++)
-            mutant[draw(&random) % n] = (unsigned char)draw(&random);
+        for (int i = 0, flips = 1 + (int)(seed_next(&random) % 3); i < flips; i++)
+            mutant[seed_next(&random) % n] = (unsigned char)seed_next(&random);
         int status = sy_graph_decode(mutant, n, &out);
         assert_true(status == SY_OK || status == SY_ECORRUPT || status == SY_EUNSUPPORTED);
         decoded += status == SY_OK;

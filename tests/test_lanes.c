@@ -12,16 +12,17 @@
 #include "allocator/lanes.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define PAGE     ((uint64_t)SY_POOL_ALIGN)
 #define MAX_JOBS 20
 #define TENANTS  4
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 /* What the test itself knows of the jobs. */
@@ -518,9 +519,7 @@ static void test_refusals_say_the_sizes(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_that_would_deadlock),
         cmocka_unit_test(test_defragmentation_at_the_boundary),

@@ -11,15 +11,16 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 #include "workers/transfer.h"
 
 #define GROUP_BYTES (20ull << 20)
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 static void rule(void **state)

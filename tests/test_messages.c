@@ -20,15 +20,13 @@
 #include "runtime/base/status.h"
 #include "runtime/wire/control_page.h"
 #include "runtime/wire/messages.h"
+#include "tests/seed.h"
 
 static uint64_t random_state;
 
 static uint64_t next_random(void)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
+    return seed_next(&random_state);
 }
 
 static uint64_t random_width(void)
@@ -421,10 +419,6 @@ int main(void)
         cmocka_unit_test(test_hung_peer),     cmocka_unit_test(test_scan_in_pieces),
         cmocka_unit_test(test_futex),         cmocka_unit_test(test_longest_stretch),
     };
-    const char *seed = getenv("SY_SEED");
-
-    random_state = seed ? strtoull(seed, NULL, 0) : 20240601;
-    random_state = random_state ? random_state : 1;
-    printf("SY_SEED=%llu\n", (unsigned long long)random_state);
+    random_state = seed_of_run(20240601);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "tests/bounded_child.h"
 #include "tests/model_edit.h"
+#include "tests/seed.h"
 #include "tests/server_fixture.h"
 #include "tests/whole_import.h"
 
@@ -154,9 +155,7 @@ static void test_mutated_models(void **state)
 static int open_folder(void **state)
 {
     (void)state;
-    const char *seed = getenv("SY_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : 1;
-    print_message("SY_SEED=%llu\n", (unsigned long long)random_state);
+    random_state = seed_of_run(1);
     snprintf(folder, sizeof folder, "%s/sy-mutated-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(folder))

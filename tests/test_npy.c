@@ -12,6 +12,7 @@
 
 #include "loader/npy.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define MUTATIONS 4000
 
@@ -241,9 +242,7 @@ static void round_trip(void **state)
 static void mutated_files(void **state)
 {
     (void)state;
-    const char *text = getenv("SY_SEED");
-    unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    unsigned seed = (unsigned)seed_of_run(1);
     unsigned char good[256], file[256];
     const float values[6] = {1, 2, 3, 4, 5, 6};
     size_t n = compose(good, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } \n",

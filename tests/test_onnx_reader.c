@@ -18,6 +18,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
+#include "tests/seed.h"
 
 static struct ob graph, node;
 
@@ -290,20 +291,6 @@ static void test_refuses_merged_messages(void **state)
 
 /* ---- mutation --------------------------------------------------------------------------------- */
 
-static uint64_t seed_of_run(void)
-{
-    const char *text = getenv("SY_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : 20240613;
-    print_message("SY_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
-
-static uint64_t draw(uint64_t *state)
-{
-    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-    return *state >> 33;
-}
-
 /* A graph with shape arithmetic, a convolution and a pattern to fuse: all stages have something to trip over. */
 static void rich_model(void)
 {
@@ -351,15 +338,15 @@ static void test_mutated_files(void **state)
 {
     (void)state;
     static unsigned char original[65536], bytes[65536];
-    uint64_t random = seed_of_run();
+    uint64_t random = seed_of_run(20240613);
     int read = 0, inferred = 0;
     rich_model();
     size_t n = load(ob_path, original, sizeof original);
     for (int round = 0; round < 4000; round++) {
-        size_t length = round % 4 == 0 ? draw(&random) % n : n;
+        size_t length = round % 4 == 0 ? seed_next(&random) % n : n;
         memcpy(bytes, original, n);
-        for (int i = 0, flips = 1 + (int)(draw(&random) % 4); i < flips && length > 0; i++)
-            bytes[draw(&random) % length] = (unsigned char)draw(&random);
+        for (int i = 0, flips = 1 + (int)(seed_next(&random) % 4); i < flips && length > 0; i++)
+            bytes[seed_next(&random) % length] = (unsigned char)seed_next(&random);
         FILE *file = fopen(ob_path, "wb");
         assert_int_equal(fwrite(bytes, 1, length, file), length);
         fclose(file);

@@ -11,12 +11,13 @@
 
 #include "loader/plan.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
-static unsigned seed = 1;
+static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 /* The end of the pipeline for cuts given as bits, written apart from the code under test; -1 if not allowed. */
@@ -142,9 +143,7 @@ static void per_layer_and_spans(void **state)
 
 int main(void)
 {
-    if (getenv("SY_SEED"))
-        seed = (unsigned)strtoul(getenv("SY_SEED"), NULL, 10);
-    printf("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_brute_force),
         cmocka_unit_test(edges),

@@ -12,14 +12,15 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/policy.h"
+#include "tests/seed.h"
 
 #define MS SY_NS_PER_MS
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 static struct sy_policy *make(enum sy_policy_kind kind, int n_parallel, sy_ns max_wait_ns)
@@ -509,9 +510,7 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fair_is_fair),
         cmocka_unit_test(test_a_late_job_neither_monopolises_nor_starves),

@@ -11,15 +11,16 @@
 
 #include "allocator/pool.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define PAGES 512
 #define PAGE  ((uint64_t)SY_POOL_ALIGN)
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 /* The model: which pages are taken, and the start and length of each block. */
@@ -216,9 +217,7 @@ static void test_tens_of_thousands_of_extents(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_million_operations),
         cmocka_unit_test(test_weights_grow_up_and_lanes_down),

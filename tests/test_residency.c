@@ -13,6 +13,7 @@
 
 #include "allocator/residency.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define PAGE    ((uint64_t)SY_POOL_ALIGN)
 #define PAGES   256
@@ -21,11 +22,11 @@
 #define LANES   4
 #define NOTHING (-1)
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 enum phase { IDLE, HEAD, RUNNING };
@@ -510,9 +511,7 @@ static void test_head_is_completed_and_groups_that_never_came_go(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_operations_keep_the_bytes),
         cmocka_unit_test(test_cycling_keeps_a_head_and_overlaps_copies),

@@ -9,17 +9,18 @@
 
 #include "allocator/residency.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define PAGE   ((uint64_t)SY_POOL_ALIGN)
 #define PAGES  256
 #define MODELS 8
 #define GROUPS 24
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 struct both {
@@ -196,9 +197,7 @@ static void test_whole_models_go_at_once(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_eviction_is_least_recently_used_tail_first),
         cmocka_unit_test(test_tails_go_before_heads_and_heads_by_worth),

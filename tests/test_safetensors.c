@@ -18,6 +18,7 @@
 #include "loader/safetensors.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 static char folder[] = "/tmp/sy-safetensors-XXXXXX";
 static char path[64];
@@ -25,16 +26,13 @@ static uint64_t random_state;
 
 static uint64_t draw(uint64_t n)
 {
-    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-    return (random_state >> 33) % n;
+    return seed_below(&random_state, n);
 }
 
 static int start(void **state)
 {
-    const char *text = getenv("SY_SEED");
     (void)state;
-    random_state = text ? strtoull(text, NULL, 0) : 20260101;
-    print_message("SY_SEED=%llu\n", (unsigned long long)random_state);
+    random_state = seed_of_run(20260101);
     signal(SIGXFSZ, SIG_IGN);
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/t.safetensors", folder);

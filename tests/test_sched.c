@@ -13,12 +13,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/sched_world.h"
-
-static uint64_t seed_from_environment(void)
-{
-    const char *text = getenv("SY_SEED");
-    return text ? strtoull(text, NULL, 0) : 20;
-}
+#include "tests/seed.h"
 
 static void change_rules(struct world *w)
 {
@@ -102,8 +97,7 @@ static void test_random(void **state)
 {
     int n_continued = 0;
     (void)state;
-    uint64_t seed = seed_from_environment();
-    printf("SY_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = seed_of_run(20);
     for (uint64_t i = 0; i < 12; i++) {
         n_continued += random_walk(true, 60 + 30 * (i % 4), seed + i);
         n_continued += random_walk(false, 60 + 30 * (i % 4), seed + 100 + i);

@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sched/admission.h"
 #include "runtime/sched/policy.h"
+#include "tests/seed.h"
 
 #define MAX_JOBS      16
 #define TENANTS       3
@@ -31,11 +32,11 @@
 #define EVENTS 150000 /* for each of seven policies */
 #endif
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 struct job {
@@ -347,9 +348,7 @@ static void test_random_events_under_each_policy(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_events_under_each_policy),
     };

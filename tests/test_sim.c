@@ -14,17 +14,18 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/seed.h"
 #include "tests/sim_rig.h"
 
 #define MS SY_NS_PER_MS
 #define S  SY_NS_PER_S
 #define GB 1000000000ull
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 /* Quantiles are within half a step of the histogram. */
@@ -488,9 +489,7 @@ static void test_bad_input_is_said(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_of_even_arrivals),
         cmocka_unit_test(test_computations_vary_as_they_were_seen),

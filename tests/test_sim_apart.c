@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/seed.h"
 #include "tests/sim_rig.h"
 
 #define MS       SY_NS_PER_MS
@@ -20,11 +21,11 @@
 #define N_MODELS 6
 #define ROUNDS   60
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 struct end {
@@ -221,9 +222,7 @@ static void test_idle_faults_count_while_others_are_busy(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_are_as_each_alone),
         cmocka_unit_test(test_idle_faults_count_while_others_are_busy),

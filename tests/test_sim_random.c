@@ -15,17 +15,18 @@
 #include "runtime/base/status.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/seed.h"
 #include "tests/sim_rig.h"
 
 #define MS SY_NS_PER_MS
 #define S  SY_NS_PER_S
 #define GB 1000000000ull
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 struct made {
@@ -233,9 +234,7 @@ static void test_json_has_its_keys(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_books_balance_and_equal_seeds_give_equal_results),
         cmocka_unit_test(test_seeds_differ_where_chance_has_a_part),

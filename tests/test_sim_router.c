@@ -14,12 +14,13 @@
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_ring.h"
 #include "runtime/sim/sim_trace.h"
+#include "tests/seed.h"
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 /* ---- the ring ---- */
@@ -169,9 +170,7 @@ static void test_routers_have_names(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_ring_gives_the_first_below_the_bound),
         cmocka_unit_test(test_each_router_is_good_for_something),

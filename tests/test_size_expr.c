@@ -15,6 +15,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/size_text.h"
+#include "tests/seed.h"
 
 enum { N_POINTS = 24, N_SYMBOLS = 3, N_POOL = 12 };
 
@@ -34,8 +35,7 @@ struct world {
 
 static uint64_t draw(struct world *w, uint64_t below)
 {
-    w->seed = w->seed * 6364136223846793005u + 1442695040888963407u;
-    return (w->seed >> 33) % below;
+    return seed_below(&w->seed, below);
 }
 
 static struct sy_dim symbol(struct world *w, int i)

@@ -13,6 +13,7 @@
 
 #include "allocator/slab.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define SLAB_BYTES (8u << 20)
 #define SLOTS      200
@@ -80,9 +81,7 @@ static void test_tensors_are_seen_through_the_fd(void **state)
 {
     (void)state;
     struct sy_slab *slab;
-    const char *wanted = getenv("SY_SEED");
-    unsigned seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    unsigned seed = (unsigned)seed_of_run(1);
     assert_int_equal(sy_slab_create(SLAB_BYTES, &slab), SY_OK);
     const uint8_t *view = map_as_a_worker_would(slab);
     assert_true(churn(slab, view, seed, 10000) > 2500);

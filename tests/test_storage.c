@@ -18,6 +18,7 @@
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 
 #define PAGE       4096u
 #define FILE_PAGES 3000u /* 12 MiB: more than the queue holds of 64 KiB chunks */
@@ -27,10 +28,7 @@ static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed % n;
+    return seed_below(&seed, n);
 }
 
 struct fixture {
@@ -451,9 +449,7 @@ static void test_fault(void **state)
 static int set_up(void **state)
 {
     static struct fixture f;
-    const char *text = getenv("SY_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 20261121;
-    print_message("SY_SEED=%llu\n", (unsigned long long)seed);
+    seed = seed_of_run(20261121);
     make_file(&f, "build");
     *state = &f;
     return 0;

@@ -24,6 +24,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "tests/seed.h"
 #include "workers/job.h"
 #include "workers/train_data.h"
 #include "workers/train_run.h"
@@ -552,9 +553,7 @@ static int make_folder(void **state)
 
 int main(void)
 {
-    const char *text = getenv("SY_SEED");
-    seed = text ? (unsigned)strtoul(text, NULL, 0) : 20240607u;
-    printf("SY_SEED=%u\n", seed);
+    seed = (unsigned)seed_of_run(20240607);
     omp_set_num_threads(1);
     if (rig_choose_trainer)
         rig_choose_trainer(&ops, &device_view);

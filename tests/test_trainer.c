@@ -15,6 +15,7 @@
 #include "tests/graph_builder.h"
 #include "tests/lists.h"
 #include "tests/naive_net.h"
+#include "tests/seed.h"
 #include "workers/trainer.h"
 
 #define BATCH 3
@@ -605,9 +606,7 @@ static int reseed(void **state)
 
 int main(void)
 {
-    const char *text = getenv("SY_SEED");
-    first_seed = text ? strtoull(text, NULL, 0) : 20240607;
-    printf("SY_SEED=%llu\n", (unsigned long long)first_seed);
+    first_seed = seed_of_run(20240607);
     if (rig_choose_trainer)
         rig_choose_trainer(&ops, &device_view);
     const struct CMUnitTest tests[] = {

@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "tests/package_rig.h"
+#include "tests/seed.h"
 #include "workers/worker_models.h"
 
 #define KB       1024u
@@ -18,11 +19,11 @@
 #define N_STEPS  3000
 #define N_LAST   4 /* programs, of at most a sixteenth of the limit each */
 
-static unsigned seed = 1;
+static uint64_t seed = 1;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 struct sy_program {
@@ -143,9 +144,7 @@ static void test_count_is_bounded_for_each_model(void **state)
 
 int main(void)
 {
-    const char *wanted = getenv("SY_SEED");
-    seed = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 1;
-    print_message("SY_SEED=%u\n", seed);
+    seed = seed_of_run(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_bytes_are_bounded_and_the_last_stay, pr_fresh),
         cmocka_unit_test_setup(test_one_may_be_larger, pr_fresh),

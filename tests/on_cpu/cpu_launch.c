@@ -1,4 +1,5 @@
 #include "tests/on_cpu/cpu_launch.h"
+#include "tests/seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,9 +115,7 @@ static struct turns make_turns(uint64_t n)
     if (order == CPU_BACKWARD)
         t = (struct turns){n, n - 1, n - 1};
     if (order == CPU_SHUFFLED) {
-        shuffle ^= shuffle << 13;
-        shuffle ^= shuffle >> 7;
-        shuffle ^= shuffle << 17;
+        (void)seed_next(&shuffle);
         t.next = (shuffle >> 32) % n;
         t.step = 1 + shuffle % 0xffff % n;
         while (common_factor(t.step, n) != 1)

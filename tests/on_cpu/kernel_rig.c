@@ -12,6 +12,7 @@
 
 #include "runtime/base/half.h"
 #include "tests/on_cpu/cpu_launch.h"
+#include "tests/seed.h"
 
 #define MAX_TENSORS 32
 #ifdef __SANITIZE_ADDRESS__
@@ -39,16 +40,9 @@ struct CUstream_st *const kernel_stream = &stream;
 
 static uint64_t next(void)
 {
-    if (random_state == 0) {
-        const char *seed = getenv("SY_SEED");
-        random_state = seed ? strtoull(seed, NULL, 0) : 20260101;
-        printf("SY_SEED=%llu\n", (unsigned long long)random_state);
-        random_state = random_state * 2 + 1;
-    }
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state * 0x2545f4914f6cdd1dull;
+    if (random_state == 0)
+        random_state = seed_of_run(20260101);
+    return seed_next(&random_state) * 0x2545f4914f6cdd1dull;
 }
 
 int64_t kernel_between(int64_t low, int64_t high)
