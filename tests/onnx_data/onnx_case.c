@@ -34,12 +34,18 @@ static void *take(uint64_t bytes)
     return memory;
 }
 
-static void give_all_back(void)
+/* Before the graph that they were made of goes. */
+static void drop_programs(void)
 {
     if (rig.synchronize)
         (void)rig.synchronize();
     while (n_programs > 0)
         rig.ops->program_destroy(programs[--n_programs]);
+}
+
+static void give_all_back(void)
+{
+    drop_programs();
     while (n_taken > 0) {
         void *memory = taken[--n_taken];
         if (rig.drop)
@@ -155,6 +161,7 @@ static int bind_sizes(struct loaded *model, const struct onnx_array *inputs, int
         given[i] = (struct sy_given_input){i, inputs[i].shape.rank, dims[i]};
     }
     SY_TRY(sy_graph_solve(model->open, n, given, &batch, &sizes));
+    drop_programs();
     sy_graph_free(model->graph);
     model->graph = NULL;
     model->batch = batch;
