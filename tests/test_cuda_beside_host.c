@@ -98,6 +98,61 @@ static void test_recurrences_beside_the_host_engine(void **state)
     sy_cuda_engine.detach();
 }
 
+/* The bytes of the packed weights. */
+static uint64_t packed_bytes(const struct sy_graph *g)
+{
+    struct engine_rig rig;
+    uint64_t bytes = 0;
+    rig_engine = beside_cuda;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    for (int i = 0; i < rig.n_layers; i++)
+        for (int k = 0; k < rig.layers[i].n_params; k++)
+            bytes += rig.layers[i].params[k].input < 3 ? rig.layers[i].params[k].bytes : 0;
+    rig_close(&rig);
+    return bytes;
+}
+
+/* Both matrices of weights, and what is multiplied with them, are rounded; the host engine computes in float32. */
+static void narrow_beside_the_host(struct sy_graph *g, enum sy_precision precision,
+                                   double tolerance)
+{
+    struct engine_rig rig;
+    struct engine_case c = {.graph = g};
+    struct rig_tensors in, want, got;
+    rig_engine = beside_host;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
+    rig_fill(&rig, &c, &in, &seed);
+    rig_close(&rig);
+    beside_results(&beside_host, g, &in, &want);
+    uint64_t wide = packed_bytes(g);
+    g->precision = precision;
+    assert_int_equal(2 * packed_bytes(g), wide);
+    beside_results(&beside_cuda, g, &in, &got);
+    double off = beside_distance(&want, &got);
+    if (!(off < tolerance && off > tolerance / 100))
+        fail_msg("%s: %g from the host engine", g->name, off);
+    rig_drop(&want);
+    rig_drop(&in);
+    rig_drop(&got);
+    sy_graph_free(g);
+}
+
+static void test_narrow_recurrences_beside_the_host_engine(void **state)
+{
+    (void)state;
+    beside_attach();
+    for (int i = 0; i < 16; i++) {
+        bool half = i / 8;
+        enum sy_op op = i % 4 == 0 ? SY_OP_LSTM : i % 4 == 3 ? SY_OP_RNN : SY_OP_GRU;
+        int64_t gates = op == SY_OP_LSTM ? 4 : op == SY_OP_GRU ? 3 : 1;
+        narrow_beside_the_host(recurrent_graph(op, gates, i / 4 % 2 ? "bidirectional" : "forward",
+                                               i % 2, i / 4 % 2, i % 4 == 1),
+                               half ? SY_PRECISION_F16 : SY_PRECISION_BF16, half ? 0.002 : 0.016);
+    }
+    sy_cuda_engine.detach();
+}
+
 /* Of [1, 8, 4, 6], through one operator with these attributes (0: left out). */
 static struct sy_graph *through(enum sy_op op, const int64_t *dims, int rank)
 {
@@ -175,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recurrences_beside_the_host_engine),
+        cmocka_unit_test(test_narrow_recurrences_beside_the_host_engine),
         cmocka_unit_test(test_more_operators_beside_the_host_engine),
         cmocka_unit_test(test_transposed_convolutions_beside_the_host_engine),
     };

@@ -384,6 +384,7 @@ static void test_cells(void **state)
         for (int64_t hidden = 1; hidden < 100; hidden = hidden * 3 + 1) {
             struct cell_case c = {
                 .cell = {.op = SY_OP_LSTM, .time = 2, .batch = batch, .hidden = hidden}};
+            enum sy_dtype narrow = kernel_float_type();
             int64_t n = batch * hidden;
             struct kernel_tensor **r = c.roles;
             r[SY_CELL_REC] = kernel_random(SY_DTYPE_F32, 4 * n);
@@ -394,6 +395,10 @@ static void test_cells(void **state)
             r[SY_CELL_EXTRA] = kernel_tensor(SY_DTYPE_F32, n);
             r[SY_CELL_H_NEW] = kernel_tensor(SY_DTYPE_F32, n);
             r[SY_CELL_Y] = kernel_tensor(SY_DTYPE_F32, n);
+            if (sy_math_is_narrow(narrow)) {
+                c.cell.narrow = narrow;
+                r[SY_CELL_NARROW] = kernel_tensor(narrow, n);
+            }
             double *sums = malloc((size_t)(4 * n) * sizeof *sums);
             for (int64_t i = 0; i < 4 * n; i++)
                 sums[i] = kernel_get(r[SY_CELL_G], i) + kernel_get(r[SY_CELL_REC], i);
@@ -408,6 +413,8 @@ static void test_cells(void **state)
                 kernel_compare(r[SY_CELL_EXTRA], k, ended ? before : after, 2);
                 kernel_compare(r[SY_CELL_H_NEW], k, ended ? kernel_get(r[SY_CELL_H], k) : h, 2);
                 kernel_compare(r[SY_CELL_Y], k, ended ? 0 : h, 2);
+                if (r[SY_CELL_NARROW])
+                    kernel_compare(r[SY_CELL_NARROW], k, kernel_get(r[SY_CELL_H_NEW], k), 0);
             }
             free(sums);
             kernel_end(state);

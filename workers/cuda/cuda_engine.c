@@ -12,7 +12,7 @@
 #include "workers/cuda/host_ops.h"
 
 /* Raised whenever packed parameters or layer tables change their meaning. */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
 static const struct sy_cuda_op *const tables[] = {

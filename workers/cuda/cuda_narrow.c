@@ -44,6 +44,10 @@ bool sy_cuda_packs_narrow(const struct sy_graph *graph, const struct sy_node *no
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
         return input == 1;
+    case SY_OP_LSTM:
+    case SY_OP_GRU:
+    case SY_OP_RNN:
+        return input == 1 || input == 2;
     case SY_OP_GATHER:
         return input == 0 && has_long_rows(&t->shape);
     default:
@@ -110,6 +114,10 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
         return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
+    case SY_OP_LSTM:
+    case SY_OP_GRU:
+    case SY_OP_RNN:
+        return input == 0 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
     case SY_OP_ATTENTION:
         return input < 3 ? NARROW : WIDE;
     default:

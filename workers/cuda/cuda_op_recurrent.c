@@ -1,5 +1,6 @@
-/* LSTM, GRU and RNN: the inputs' product at once, then for each time a product of the state and the cell, in float32; a GRU that resets in
- * front of the third gate's product has two products and two cells. All of a direction is one step: between two times nobody else wants the device. */
+/* LSTM, GRU and RNN: the inputs' product at once, then for each time a product of the state and the cell; a GRU that resets in front of the
+ * third gate's product has two products and two cells. All of a direction is one step: between two times nobody else wants the device. Where a
+ * matrix of weights is packed narrow, what is multiplied with it is rounded to that; states, sums and cells are float32. */
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -15,25 +16,47 @@ static bool has_input(const struct sy_node *node, int i)
 
 /* ---- running ------------------------------------------------------------------------------------------ */
 
-/* What a direction has of the workspace: two states, two of c or one of GRU's, a product. In floats. */
+/* What a direction has of the workspace: two states, two of c or one of GRU's, a product, a narrow state. In floats. */
 struct room {
-    int64_t state, rec, floats;
+    int64_t state, rec, narrow, floats;
 };
 
 static struct room room_of(const struct sy_cuda_cells *c)
 {
     struct room r = {.state = (int64_t)SY_ALIGN_UP(c->of.batch * c->of.hidden, ROOM_ALIGN)};
     r.rec = 4 * r.state;
-    r.floats = r.rec + c->of.batch * c->of.gates * c->of.hidden;
+    r.narrow = (int64_t)SY_ALIGN_UP(r.rec + c->of.batch * c->of.gates * c->of.hidden, ROOM_ALIGN);
+    r.floats = r.narrow + r.state;
     return r;
 }
 
-/* Number `direction` of a value of [directions, each], or NULL. */
-static float *part_of(const struct sy_program *p, const struct sy_cuda_cells *c,
-                      enum sy_cuda_cell_value which, int64_t each)
+/* Element `at` of number `direction` of a value of [directions, each], or NULL. */
+static void *element_of(const struct sy_program *p, const struct sy_cuda_cells *c,
+                        enum sy_cuda_cell_value which, int64_t each, int64_t at)
 {
-    float *at = sy_cuda_pointer(p, c->values[which]);
-    return at ? at + c->direction * each : NULL;
+    int value = c->values[which];
+    unsigned char *first = sy_cuda_pointer(p, value);
+    return first ? first +
+                       (c->direction * each + at) * (int64_t)sy_dtype_bytes(p->values[value].dtype)
+                 : NULL;
+}
+
+static void *part_of(const struct sy_program *p, const struct sy_cuda_cells *c,
+                     enum sy_cuda_cell_value which, int64_t each)
+{
+    return element_of(p, c, which, each, 0);
+}
+
+static float *room_at(const struct sy_program *p, const struct sy_cuda_cells *c, int64_t floats)
+{
+    return (float *)sy_cuda_pointer(p, c->values[SY_CUDA_CELL_ROOM]) + floats;
+}
+
+/* What the recurrent weights are if they are narrow, else NONE. */
+static enum sy_dtype narrow_of(const struct sy_program *p, const struct sy_cuda_cells *c)
+{
+    enum sy_dtype dtype = p->values[c->values[SY_CUDA_CELL_R]].dtype;
+    return sy_math_is_narrow(dtype) ? dtype : SY_DTYPE_NONE;
 }
 
 static int begin_state(struct sy_program *p, const struct sy_cuda_cells *c,
@@ -59,8 +82,9 @@ static int run_product(struct sy_program *p, const struct sy_cuda_step *of, cons
 {
     const struct sy_cuda_cells *s = &of->cells;
     int64_t n = s->of.hidden;
-    const float *r = part_of(p, s, SY_CUDA_CELL_R, s->of.gates * n * n) + first * n * n;
-    return p->ops->matmul(p->math, of->plan, state, r, NULL, NULL, rec,
+    const void *r = element_of(p, s, SY_CUDA_CELL_R, s->of.gates * n * n, first * n * n),
+               *by = narrow_of(p, s) ? room_at(p, s, room_of(s).narrow) : state;
+    return p->ops->matmul(p->math, of->plan, by, r, NULL, NULL, rec,
                           (unsigned char *)p->binding->workspace + p->scratch_offset);
 }
 
@@ -74,11 +98,11 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
 {
     const struct sy_cuda_cells *s = &step->cells;
     int64_t n = s->of.hidden, width = s->of.gates * n, row = s->of.batch * n;
-    float *rec = (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]) + room_of(s).rec,
-          *y = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_Y]);
+    float *rec = room_at(p, s, room_of(s).rec), *y = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_Y]);
     struct sy_math_cell cell = {.op = step->node->op,
                                 .part = SY_CELL_PART_GATES,
                                 .resets_late = s->of.resets_late,
+                                .narrow = narrow_of(p, s),
                                 .time = time,
                                 .batch = s->of.batch,
                                 .hidden = n};
@@ -92,6 +116,7 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
             (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]) + time * s->of.batch * width,
         [SY_CELL_EXTRA] = c_new,
         [SY_CELL_H_NEW] = h_new,
+        [SY_CELL_NARROW] = cell.narrow ? room_at(p, s, room_of(s).narrow) : NULL,
         [SY_CELL_Y] = y ? y + (time * s->of.directions + s->direction) * row : NULL};
     SY_TRY(run_product(p, step, h, 0, rec));
     SY_TRY(p->ops->train->cell(p->math, &cell, at));
@@ -114,10 +139,13 @@ static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
 {
     const struct sy_cuda_cells *s = &step->cells;
     int64_t state = room_of(s).state;
-    float *h = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_ROOM]), *c = h + 2 * state;
+    float *h = room_at(p, s, 0), *c = h + 2 * state;
     float *other_h = h + state, *other_c = c + state;
     SY_TRY(begin_state(p, s, SY_CUDA_CELL_H0, h));
     SY_TRY(begin_state(p, s, SY_CUDA_CELL_C0, c));
+    if (narrow_of(p, s))
+        SY_TRY(p->ops->cast(p->math, SY_DTYPE_F32, narrow_of(p, s), s->of.batch * s->of.hidden, h,
+                            room_at(p, s, room_of(s).narrow)));
     for (int64_t i = 0; i < s->of.steps; i++) {
         int64_t time = s->of.is_reverse ? s->of.steps - 1 - i : i;
         SY_TRY(run_time(p, step, time, h, other_h, c, other_c));
@@ -177,6 +205,15 @@ static int64_t elements_of(const struct sy_cuda_cells *c, enum sy_cuda_cell_valu
     }
 }
 
+/* Weights as they are packed; what is multiplied with those of the input as they are. */
+static int take_input(struct sy_program *p, int i, int *out)
+{
+    if ((i == SY_CUDA_CELL_W || i == SY_CUDA_CELL_R) && sy_cuda_is_param(p, i))
+        return sy_cuda_input(p, i, out);
+    bool narrow = i == SY_CUDA_CELL_X && sy_cuda_multiplies_narrow(p, &p->layers[p->layer]);
+    return sy_cuda_input_as(p, i, false, narrow, out);
+}
+
 static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
 {
     const struct sy_node *node = sy_cuda_node(p);
@@ -185,10 +222,11 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
     for (int i = 0; i <= SY_CUDA_CELL_C0; i++) {
         if (!has_input(node, i))
             continue;
-        SY_TRY(sy_cuda_input_plain(p, i, &c->values[i]));
+        SY_TRY(take_input(p, i, &c->values[i]));
         enum sy_dtype wanted = i == SY_CUDA_CELL_LENGTHS ? SY_DTYPE_I32 : SY_DTYPE_F32;
         const struct sy_cuda_value *v = &p->values[c->values[i]];
-        if (v->dtype != wanted ||
+        bool fits = v->dtype == wanted || (i <= SY_CUDA_CELL_R && v->dtype == p->narrow);
+        if (!fits ||
             (i > SY_CUDA_CELL_R && sy_cuda_count(v) != elements_of(c, (enum sy_cuda_cell_value)i)))
             return sy_cuda_unsupported(node, "an input of another type or size");
     }
@@ -203,12 +241,12 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
     return SY_OK;
 }
 
-/* m rows by so many gates of the direction's transposed matrix [gates hidden, k]. */
-static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t gates, int64_t k,
-                             struct sy_math_matmul *out)
+/* m rows by so many gates of the direction's transposed matrix [gates hidden, k] of that type. */
+static void describe_product(const struct sy_cuda_cells *c, enum sy_dtype type, int64_t m,
+                             int64_t gates, int64_t k, struct sy_math_matmul *out)
 {
     bool begins_within = c->of.directions > 1 || gates < c->of.gates;
-    *out = (struct sy_math_matmul){.type = SY_DTYPE_F32,
+    *out = (struct sy_math_matmul){.type = type,
                                    .y_type = SY_DTYPE_F32,
                                    .m = m,
                                    .n = gates * c->of.hidden,
@@ -217,7 +255,7 @@ static void describe_product(const struct sy_cuda_cells *c, int64_t m, int64_t g
                                    .b_transposed = true,
                                    .alpha = 1,
                                    .align_bytes = 16};
-    while (begins_within && c->of.hidden * k * (int64_t)sizeof(float) % out->align_bytes)
+    while (begins_within && c->of.hidden * k * sy_math_float_bytes(type) % out->align_bytes)
         out->align_bytes /= 2;
 }
 
@@ -230,7 +268,8 @@ static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda
             sy_cuda_touch(p, c->values[i]);
     SY_TRY(sy_cuda_add_step(p, run, NULL, 0, &step));
     step->cells = *c;
-    describe_product(c, m, gates, k, &step->matmul);
+    int weights = c->values[run == run_inputs ? SY_CUDA_CELL_W : SY_CUDA_CELL_R];
+    describe_product(c, p->values[weights].dtype, m, gates, k, &step->matmul);
     step->plan_kind = SY_CUDA_MATMUL_PLAN;
     return SY_OK;
 }

@@ -53,6 +53,7 @@ enum sy_cell_role {
     SY_CELL_DG, /* [batch, gates, hidden] */
     SY_CELL_DG_H,  /* GRU: the same for the state's side; without `resets_late` its third is zero */
     SY_CELL_THIRD, /* GRU: the third of DG */
+    SY_CELL_NARROW, /* forward: what the next product reads, H_NEW or (GATES without `resets_late`) EXTRA, as `narrow` */
     SY_CELL_ROLES
 };
 
@@ -67,6 +68,7 @@ struct sy_math_cell {
     enum sy_op op;
     enum sy_cell_part part;
     bool resets_late;
+    enum sy_dtype narrow; /* with NARROW: F16, BF16 */
     int64_t time, batch, hidden;
 };
 
