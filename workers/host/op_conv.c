@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/op_winograd.h"
 
 static const int64_t reference_batches[] = {8, 1, 3}; /* the weights' layout is chosen for them */
 #define N_REFERENCE_BATCHES 3
@@ -73,7 +74,7 @@ int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node,
     return fill_padding(node, c);
 }
 
-static dnnl_alg_kind_t activation_kind(enum sy_activation activation)
+static dnnl_alg_kind_t kind_of(enum sy_activation activation)
 {
     switch (activation) {
     case SY_ACT_RELU:
@@ -97,19 +98,19 @@ static dnnl_alg_kind_t activation_kind(enum sy_activation activation)
 }
 
 /* oneDNN 2.6 takes none for HardSwish. */
-static void activation_numbers(const struct sy_node *node, float *alpha, float *beta)
+dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta)
 {
     bool hard = node->activation == SY_ACT_HARD_SWISH, clip = node->activation == SY_ACT_CLIP;
     *alpha = hard ? 1.0f / 6 : clip || node->activation == SY_ACT_SWISH ? node->act_alpha : 0;
     *beta = hard ? 0.5f : clip ? node->act_beta : 0;
+    return kind_of(node->activation);
 }
 
 int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops;
-    dnnl_alg_kind_t activation = activation_kind(node->activation);
     float alpha, beta;
-    activation_numbers(node, &alpha, &beta);
+    dnnl_alg_kind_t activation = sy_dnnl_activation(node, &alpha, &beta);
     SY_DNNL(dnnl_primitive_attr_create(out), node->name);
     SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
     SY_DNNL(dnnl_post_ops_create(&ops), node->name);
@@ -232,8 +233,7 @@ static int layout_conv(const struct sy_graph *graph, const struct sy_node *node,
     return fast ? SY_OK : candidate_layout(graph, node, dnnl_f32, 0, md, &more);
 }
 
-/* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
-static int place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out)
+int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out)
 {
     const struct sy_node *node = sy_program_node(p);
     int tensor = node->outputs[0], residual, own;
@@ -257,7 +257,7 @@ static int build_with(struct sy_program *p, dnnl_primitive_desc_t pd, int weight
     SY_TRY(sy_program_input_as(p, 0, &src_md, &src));
     if (sy_conv_has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &bias));
-    SY_TRY(place_output(p, &dst_md, &dst));
+    SY_TRY(sy_conv_place_output(p, &dst_md, &dst));
     memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
     memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
     if (bias >= 0)
@@ -344,6 +344,10 @@ static int build_conv(struct sy_program *p)
     c.type = p->values[weights].md.data_type;
     if (c.type == dnnl_bf16 && sy_program_wanted(p, 0) & SY_WANT_NARROW)
         c.dst_type = dnnl_bf16;
+    bool built;
+    SY_TRY(sy_winograd_build(p, &c, weights, &built));
+    if (built)
+        return SY_OK;
     SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
     int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
     if (status == SY_OK)

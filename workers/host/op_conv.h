@@ -23,5 +23,9 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
                     const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out);
 bool sy_conv_is_reference(const_dnnl_primitive_desc_t pd);
 bool sy_conv_has_bias(const struct sy_node *node);
+/* The node's fused activation as oneDNN's; dnnl_alg_kind_undef: none. */
+dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, float *beta);
+/* Where the convolution writes: over the residual if nothing else reads it, else over a copy of it. */
+int sy_conv_place_output(struct sy_program *p, const dnnl_memory_desc_t *dst, int *out);
 
 #endif
