@@ -40,6 +40,9 @@ int sy_fuse_become(struct sy_fuse *f, struct sy_node *node, enum sy_op op, int n
 int sy_fuse_constant(struct sy_fuse *f, const char *name, const struct sy_shape *shape, int *tensor,
                      float **data);
 
+/* What fusing this node into a product makes of it; NONE: it is no activation. */
+enum sy_activation sy_fuse_activation_of(const struct sy_node *node);
+
 typedef int sy_fuse_pass(struct sy_fuse *f);
 
 sy_fuse_pass sy_fuse_halves;                         /* fuse_halves.c */
@@ -52,6 +55,7 @@ sy_fuse_pass sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_skip_norms;            
 sy_fuse_pass sy_fuse_rms_norms, sy_fuse_late_layer_norms;                       /* fuse_rms.c */
 sy_fuse_pass sy_fuse_curves, sy_fuse_swishes;                                   /* fuse_curves.c */
 sy_fuse_pass sy_fuse_gated_activations;                                         /* fuse_matmul.c */
+sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves;      /* fuse_int8*.c */
 sy_fuse_pass sy_fuse_attention; /* fuse_attention.c */
 
 #endif

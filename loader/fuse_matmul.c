@@ -70,7 +70,7 @@ int sy_fuse_matmul_biases(struct sy_fuse *f)
     return SY_OK;
 }
 
-static enum sy_activation activation_of(const struct sy_node *node)
+enum sy_activation sy_fuse_activation_of(const struct sy_node *node)
 {
     switch (node->op) {
     case SY_OP_RELU:
@@ -109,7 +109,7 @@ int sy_fuse_activations(struct sy_fuse *f)
 {
     for (int n = 0; n < f->graph->n_nodes; n++) {
         struct sy_node *node = &f->graph->nodes[n];
-        enum sy_activation activation = activation_of(node);
+        enum sy_activation activation = sy_fuse_activation_of(node);
         struct sy_node *maker = activation == SY_ACT_NONE ? NULL : activated(f, node->inputs[0]);
         if (!maker)
             continue;

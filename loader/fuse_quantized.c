@@ -56,6 +56,25 @@ static bool is_known(const struct sy_tensor *t, int64_t n)
 
 /* ---- constants ---------------------------------------------------------------------------------- */
 
+/* Products remember what a step of their weights was (attribute `steps`: one, or one for each of their columns), for engines that multiply
+ * 8 bits. */
+static int tell_products(struct sy_fuse *f, const struct sy_node *from, int64_t axis)
+{
+    const struct sy_tensor *scale = at(f->graph, from->inputs[1]);
+    for (int i = 0; i < f->graph->n_nodes; i++) {
+        struct sy_node *node = &f->graph->nodes[i];
+        bool conv = node->op == SY_OP_CONV;
+        if ((!conv && node->op != SY_OP_MATMUL && node->op != SY_OP_GEMM) ||
+            sy_node_input(node, 1) != from->outputs[0])
+            continue;
+        int64_t columns =
+            conv || (node->op == SY_OP_GEMM && sy_node_int(node, "transB", 0) != 0) ? 0 : 1;
+        if (axis < 0 || axis == columns)
+            SY_TRY(sy_node_set_floats(node, "steps", (int)elements(scale), scale->data));
+    }
+    return SY_OK;
+}
+
 static int fold_constant(struct sy_fuse *f, struct sy_node *node)
 {
     const struct sy_tensor *x = at(f->graph, node->inputs[0]),
@@ -85,6 +104,7 @@ static int fold_constant(struct sy_fuse *f, struct sy_node *node)
         to[i] = (float)(whole * element(scale, k));
     }
     int out = node->outputs[0];
+    SY_TRY(tell_products(f, node, along ? axis : -1));
     sy_node_finish(node);
     sy_graph_replace_uses(f->graph, out, made);
     return SY_OK;

@@ -278,6 +278,24 @@ int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_
     return SY_OK;
 }
 
+int sy_node_set_floats(struct sy_node *node, const char *name, int n, const float *values)
+{
+    struct sy_attr *attr;
+    float *copy;
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *copy, &copy));
+    if (n > 0)
+        memcpy(copy, values, (size_t)n * sizeof *copy);
+    int status = sy_node_attr_slot(node, name, &attr); /* may free `values` */
+    if (status < 0) {
+        free(copy);
+        return status;
+    }
+    attr->kind = SY_ATTR_FLOATS;
+    attr->n = n;
+    attr->floats = copy;
+    return SY_OK;
+}
+
 int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struct sy_dim *values)
 {
     struct sy_attr *attr;

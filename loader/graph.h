@@ -230,6 +230,10 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(QLINEAR_MATMUL, "QLinearMatMul") \
     X(CONV_INTEGER, "ConvInteger") \
     X(MATMUL_INTEGER, "MatMulInteger") \
+    /* 8 bits in, int32 sums, float32 or 8 bits out; made by sy_graph_fuse (loader/README.md, "8 bits") */ \
+    X(QUANTIZED_CONV, "switchyard.QuantizedConv") \
+    X(QUANTIZED_MATMUL, "switchyard.QuantizedMatMul") \
+    X(QUANTIZED_SUM, "switchyard.QuantizedSum") \
     X(BLACKMAN_WINDOW, "BlackmanWindow") \
     X(HAMMING_WINDOW, "HammingWindow") \
     X(HANN_WINDOW, "HannWindow") \

@@ -41,6 +41,7 @@ int sy_node_add_input(struct sy_node *node, int tensor);
 int sy_node_set_int(struct sy_node *node, const char *name, int64_t value);
 int sy_node_set_float(struct sy_node *node, const char *name, float value);
 int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_t *values);
+int sy_node_set_floats(struct sy_node *node, const char *name, int n, const float *values);
 /* SIZES, or INTS if all are numbers. They must not be linear in N alone, but for attributes that say so (Numbers). */
 int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struct sy_dim *values);
 /* The attribute's slot: there already, emptied, or new. */

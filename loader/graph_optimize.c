@@ -121,7 +121,10 @@ static const struct {
 } fusions[] = {{sy_fuse_attention, SY_OP_ATTENTION},
                {sy_fuse_rms_norms, SY_OP_RMS_NORM},
                {sy_fuse_swishes, SY_OP_SWISH},
-               {sy_fuse_gated_activations, SY_OP_SWISH}};
+               {sy_fuse_gated_activations, SY_OP_SWISH},
+               {sy_fuse_int8_products, SY_OP_QUANTIZED_CONV},
+               {sy_fuse_int8_sums, SY_OP_QUANTIZED_SUM},
+               {sy_fuse_int8_moves, SY_OP_QUANTIZED_SUM}};
 
 typedef bool op_test(enum sy_op op, int64_t size);
 

@@ -12,6 +12,7 @@
 #undef dnnl_concat_primitive_desc_create
 #undef dnnl_post_ops_append_sum
 #undef dnnl_post_ops_append_eltwise
+#undef dnnl_post_ops_append_binary
 #undef dnnl_primitive_desc_query_md
 #undef dnnl_memory_desc_t
 
@@ -209,6 +210,16 @@ dnnl_status_t sy_dnnl3_append_eltwise(dnnl_post_ops_t ops, float scale, dnnl_alg
     TRY(dnnl_post_ops_append_eltwise(ops, algorithm, alpha, beta));
     return scale == 1 ? dnnl_success
                       : dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_linear, scale, 0);
+}
+
+dnnl_status_t sy_dnnl3_append_binary(dnnl_post_ops_t ops, dnnl_alg_kind_t algorithm,
+                                     const value *md)
+{
+    handle own;
+    TRY(open_md(md, &own));
+    dnnl_status_t status = dnnl_post_ops_append_binary(ops, algorithm, own);
+    close_mds(&own, 1);
+    return status;
 }
 
 static dnnl_status_t copy_operation(const_dnnl_post_ops_t from, int i, dnnl_post_ops_t to)

@@ -12,6 +12,28 @@
 /* Whether batch normalisation's backward reads the shift, which its result does not depend on. */
 #define SY_DNNL_BACKWARD_TAKES_SHIFT (DNNL_VERSION_MAJOR < 3)
 
+/* Products of 8 bits. 2.6 multiplies sum + bias by the factors, which it gets with the attributes; 3.x adds the bias afterwards, and
+ * takes the factors as an argument of this number. */
+#define SY_DNNL_BIAS_IS_SCALED (DNNL_VERSION_MAJOR < 3)
+#if DNNL_VERSION_MAJOR >= 3
+#define SY_DNNL_FACTORS_ARGUMENT (DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS)
+#else
+#define SY_DNNL_FACTORS_ARGUMENT 0
+#endif
+/* One factor for each of the n columns (channels) of the result; weights_mask: the dimensions of the weights that these are. */
+static inline dnnl_status_t sy_dnnl_set_factors(dnnl_primitive_attr_t attr, int n,
+                                                const float *factors, int weights_mask)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    (void)n;
+    (void)factors;
+    return dnnl_primitive_attr_set_scales_mask(attr, DNNL_ARG_WEIGHTS, weights_mask);
+#else
+    (void)weights_mask;
+    return dnnl_primitive_attr_set_output_scales(attr, n, 1 << 1, factors);
+#endif
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 
 struct sy_dnnl3_md {
@@ -66,6 +88,7 @@ typedef const void *const_dnnl_op_desc_t;
 #define dnnl_concat_primitive_desc_create  sy_dnnl3_concat
 #define dnnl_post_ops_append_sum           sy_dnnl3_append_sum
 #define dnnl_post_ops_append_eltwise       sy_dnnl3_append_eltwise
+#define dnnl_post_ops_append_binary        sy_dnnl3_append_binary
 /* The answer lives as long as the block that asks. */
 #define dnnl_primitive_desc_query_md(pd, what, index) \
     sy_dnnl3_query_md(&(dnnl_memory_desc_t){0}, (pd), (what), (index))
@@ -85,6 +108,8 @@ dnnl_status_t dnnl_concat_primitive_desc_create(dnnl_primitive_desc_t *pd,
 dnnl_status_t dnnl_post_ops_append_sum(dnnl_post_ops_t ops, float scale);
 dnnl_status_t dnnl_post_ops_append_eltwise(dnnl_post_ops_t ops, float scale,
                                            dnnl_alg_kind_t algorithm, float alpha, float beta);
+dnnl_status_t dnnl_post_ops_append_binary(dnnl_post_ops_t ops, dnnl_alg_kind_t algorithm,
+                                          const dnnl_memory_desc_t *md);
 const dnnl_memory_desc_t *sy_dnnl3_query_md(dnnl_memory_desc_t *room,
                                             const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                                             int index);

@@ -13,7 +13,8 @@
 static const struct sy_host_op *const tables[] = {
     sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
     sy_host_ops_norm,    sy_host_ops_movement, sy_host_ops_recurrent, sy_host_ops_quantize,
-    sy_host_ops_control, sy_host_ops_at_run,   sy_host_ops_attention, sy_host_ops_deconv};
+    sy_host_ops_control, sy_host_ops_at_run,   sy_host_ops_attention, sy_host_ops_deconv,
+    sy_host_ops_int8};
 
 static const struct sy_host_op by_kernel = {.build = sy_program_add_kernel};
 
@@ -85,13 +86,17 @@ static int set_threads(const int *cores, int n)
     return SY_OK;
 }
 
-/* Constant floats are parameters; integers (indices) are small and stay in the graph. */
+/* Constant floats and weights and tables of 8 bits are parameters; other integers (indices) are small and stay in the graph. */
 static bool is_param(const struct sy_graph *graph, const struct sy_node *node, int input)
 {
     if (node->inputs[input] < 0)
         return false;
     const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    return t->data && t->dtype == SY_DTYPE_F32;
+    bool weights =
+        input == 1 && (node->op == SY_OP_QUANTIZED_CONV || node->op == SY_OP_QUANTIZED_MATMUL);
+    bool table = input == 0 && node->op == SY_OP_GATHER && t->data_bytes >= SY_LAYER_ALIGN &&
+                 (t->dtype == SY_DTYPE_I8 || t->dtype == SY_DTYPE_U8);
+    return t->data && (t->dtype == SY_DTYPE_F32 || (t->dtype == SY_DTYPE_I8 && weights) || table);
 }
 
 /* Weights that no primitive asks for in a layout of its own, but that are many: half the bytes move. Short rows may be coordinates,
@@ -176,7 +181,7 @@ static int reorder_to(const dnnl_memory_desc_t *md, void *from, void *to, const 
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     dnnl_memory_t memory[2];
-    sy_dnnl_plain_md(&plain, md->ndims, md->dims);
+    sy_dnnl_plain_md_of(&plain, md->data_type == dnnl_s8 ? dnnl_s8 : dnnl_f32, md->ndims, md->dims);
     SY_DNNL(dnnl_reorder_primitive_desc_create(&pd, &plain, engine, md, engine, NULL), name);
     SY_DNNL(dnnl_primitive_create(&primitive, pd), name);
     SY_DNNL(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), name);
@@ -227,6 +232,8 @@ static int pack_layer(const struct sy_graph *graph, const struct sy_layer *layer
 static bool fuses(enum sy_op op, int64_t size)
 {
     (void)size;
+    if (op == SY_OP_QUANTIZED_CONV || op == SY_OP_QUANTIZED_MATMUL || op == SY_OP_QUANTIZED_SUM)
+        return sy_dnnl_has_int8();
     return op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH;
 }
 

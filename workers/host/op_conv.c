@@ -48,7 +48,8 @@ int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node,
                            *w = &graph->tensors[node->inputs[1]];
     const struct sy_tensor *y = &graph->tensors[node->outputs[0]];
     int64_t plain[SY_MAX_RANK];
-    if (x->dtype != SY_DTYPE_F32 || x->shape.rank < 3 || x->shape.rank > 5)
+    if ((x->dtype != SY_DTYPE_F32 && node->op == SY_OP_CONV) || x->shape.rank < 3 ||
+        x->shape.rank > 5)
         return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
     *c = (struct sy_conv_shape){.type = dnnl_f32,
                                 .dst_type = dnnl_f32,
@@ -106,19 +107,26 @@ dnnl_alg_kind_t sy_dnnl_activation(const struct sy_node *node, float *alpha, flo
     return kind_of(node->activation);
 }
 
+dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops)
+{
+    float alpha, beta;
+    dnnl_alg_kind_t activation = sy_dnnl_activation(node, &alpha, &beta);
+    return activation == dnnl_alg_kind_undef
+               ? dnnl_success
+               : dnnl_post_ops_append_eltwise(ops, 1.0f, activation, alpha, beta);
+}
+
 int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops;
-    float alpha, beta;
-    dnnl_alg_kind_t activation = sy_dnnl_activation(node, &alpha, &beta);
     SY_DNNL(dnnl_primitive_attr_create(out), node->name);
     SY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user), node->name);
     SY_DNNL(dnnl_post_ops_create(&ops), node->name);
     dnnl_status_t status = dnnl_success;
     if (sum_scale != 0)
         status = dnnl_post_ops_append_sum(ops, sum_scale);
-    if (status == dnnl_success && activation != dnnl_alg_kind_undef)
-        status = dnnl_post_ops_append_eltwise(ops, 1.0f, activation, alpha, beta);
+    if (status == dnnl_success)
+        status = sy_dnnl_append_activation(node, ops);
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_post_ops(*out, ops);
     dnnl_post_ops_destroy(ops);

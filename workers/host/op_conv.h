@@ -15,7 +15,7 @@ struct sy_conv_shape {
     int weights_rank;
 };
 
-/* In float32; EUNSUPPORTED names what is missing. */
+/* With types of float32 (of a QuantizedConv too, which sets its own); EUNSUPPORTED names what is missing. */
 int sy_conv_shape_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                        struct sy_conv_shape *c);
 /* With the node's bias, residual and activation; weights: NULL lets oneDNN choose. The caller destroys *out. */

@@ -193,7 +193,7 @@ static int build_pad(struct sy_program *p)
 
 static bool all_float(const struct sy_program *p, const struct sy_node *node)
 {
-    return p->graph->tensors[node->outputs[0]].dtype == SY_DTYPE_F32 &&
+    return sy_dnnl_type(p->graph->tensors[node->outputs[0]].dtype) != dnnl_data_type_undef &&
            node->n_inputs + 2 <= SY_STEP_MAX_ARGS &&
            p->graph->tensors[node->outputs[0]].shape.rank >= 1;
 }

@@ -70,8 +70,11 @@ static int build_pool(struct sy_program *p)
     dnnl_memory_desc_t dst_md;
     int src, dst;
     const struct sy_tensor *x = sy_program_input_tensor(p, 0);
-    if ((node->n_outputs > 1 && node->outputs[1] >= 0) || x->dtype != SY_DTYPE_F32 ||
-        x->shape.rank < 3 || x->shape.rank > 5 || counts_beyond_edge(p))
+    bool largest_8_bits =
+        algorithm(node) == dnnl_pooling_max && (x->dtype == SY_DTYPE_U8 || x->dtype == SY_DTYPE_I8);
+    if ((node->n_outputs > 1 && node->outputs[1] >= 0) ||
+        (x->dtype != SY_DTYPE_F32 && !largest_8_bits) || x->shape.rank < 3 || x->shape.rank > 5 ||
+        counts_beyond_edge(p))
         return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_native(p, 0, &src));
     const struct sy_value v = p->values[src];

@@ -6,6 +6,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/elementwise.h"
+#include "workers/host/int8_rows.h"
 #include "workers/host/program_internal.h"
 
 #define PIECE 4096 /* elements that one thread takes at once */
@@ -153,6 +154,50 @@ static bool is_8_bits(enum sy_dtype dtype)
     return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8;
 }
 
+/* ---- by the range of what the run has ------------------------------------------------------------- */
+
+/* args: x, y, scale, zero point. */
+static int run_dynamic(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t n = step->numbers[0], pieces = (n + PIECE - 1) / PIECE;
+    const float *x = sy_program_pointer(p, step->args[0].value);
+    uint8_t *y = sy_program_pointer(p, step->args[1].value);
+    float low, high;
+    sy_int8_range(n, x, &low, &high);
+    float scale = (high - low) / 255;
+    scale = scale == 0 ? 1 : scale;
+    const float zero = nearbyintf(fmaxf(0, fminf(255, -low / scale)));
+    *(float *)sy_program_pointer(p, step->args[2].value) = scale;
+    *(uint8_t *)sy_program_pointer(p, step->args[3].value) = (uint8_t)zero;
+#pragma omp parallel for schedule(static) if (pieces > 4)
+    for (int64_t i = 0; i < pieces; i++)
+        quantize_one(SY_MIN((int64_t)PIECE, n - i * PIECE), x + i * PIECE, scale, zero, 0, 255,
+                     y + i * PIECE);
+    return SY_OK;
+}
+
+static int build_dynamic(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_tensor *x = sy_program_input_tensor(p, 0);
+    int values[4];
+    int64_t n = sy_shape_elements(&x->shape, p->batch);
+    if (x->dtype != SY_DTYPE_F32 || n <= 0 || node->n_outputs != 3 || node->outputs[0] < 0 ||
+        node->outputs[1] < 0 || node->outputs[2] < 0)
+        return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_plain(p, 0, &values[0]));
+    for (int i = 0; i < 3; i++)
+        SY_TRY(sy_program_output_plain(p, i, &values[1 + i]));
+    struct sy_step *step = sy_program_add_step(p, run_dynamic, 4);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < 4; i++)
+        sy_step_set(p, step, i, 0, values[i]);
+    return sy_step_set_numbers(step, &n, 1);
+}
+
+/* ---- by given scales ------------------------------------------------------------------------------- */
+
 /* Whether the loops know these types and shapes. */
 static bool has_loop(const struct sy_program *p, struct quantize *q)
 {
@@ -186,25 +231,59 @@ static bool has_loop(const struct sy_program *p, struct quantize *q)
     return true;
 }
 
+/* Numbers with one scale keep the layout that they come in, if it has no padding. *md: the result's, ndims 0 for row-major. */
+static int native_input(struct sy_program *p, const struct quantize *q, bool to_8, int *x,
+                        dnnl_memory_desc_t *md)
+{
+    int native;
+    *md = (dnnl_memory_desc_t){0};
+    if (q->channels > 1 || sy_program_is_param(p, 0) || sy_program_input_tensor(p, 0)->data)
+        return sy_program_input_plain(p, 0, x);
+    SY_TRY(sy_program_input_native(p, 0, &native));
+    const struct sy_value *v = &p->values[native];
+    if (sy_program_is_plain(v) || sy_value_is_narrow(v) ||
+        dnnl_memory_desc_get_size(&v->md) != (size_t)q->inner * sy_dtype_bytes(v->dtype))
+        return sy_program_input_plain(p, 0, x);
+    *x = native;
+    *md = v->md;
+    md->data_type = to_8 ? (q->is_signed ? dnnl_s8 : dnnl_u8) : dnnl_f32;
+    return SY_OK;
+}
+
+/* A fresh value for the result: as `md`, or row-major. */
+static int laid_out_output(struct sy_program *p, const dnnl_memory_desc_t *md, int *y)
+{
+    if (md->ndims == 0)
+        return sy_program_output_plain(p, 0, y);
+    SY_TRY(sy_program_new_laid_out(p, sy_program_node(p)->outputs[0], md, y));
+    sy_program_set_output(p, 0, *y);
+    return SY_OK;
+}
+
 static int build_quantize(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     bool to_8 = node->op == SY_OP_QUANTIZE_LINEAR;
     int values[N_ARGS] = {-1, -1, -1, -1, -1};
     struct quantize q;
+    dnnl_memory_desc_t md = {0};
     if (!has_loop(p, &q))
         return sy_program_add_kernel(p);
-    for (int i = 0; i < 3 && i < node->n_inputs; i++)
+    unsigned wanted = to_8 ? SY_WANT_WIDE : sy_program_wanted(p, 0);
+    if (wanted == SY_WANT_WIDE)
+        SY_TRY(native_input(p, &q, to_8, &values[X], &md));
+    else
+        SY_TRY(sy_program_input_plain(p, X, &values[X]));
+    for (int i = 1; i < 3 && i < node->n_inputs; i++)
         if (node->inputs[i] >= 0)
             SY_TRY(sy_program_input_plain(p, i, &values[i]));
-    unsigned wanted = to_8 ? SY_WANT_WIDE : sy_program_wanted(p, 0);
     if (wanted & SY_WANT_NARROW) {
         SY_TRY(sy_program_new_narrow(p, node->outputs[0], &values[NARROW]));
         sy_program_set_output(p, 0, values[NARROW]);
         p->narrow[node->outputs[0]] = values[NARROW];
     }
     if (wanted != SY_WANT_NARROW)
-        SY_TRY(sy_program_output_plain(p, 0, &values[Y]));
+        SY_TRY(laid_out_output(p, &md, &values[Y]));
     struct sy_step *step = sy_program_add_step(p, to_8 ? run_quantize : run_dequantize, N_ARGS);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
@@ -217,4 +296,5 @@ static int build_quantize(struct sy_program *p)
 const struct sy_host_op sy_host_ops_quantize[] = {
     {SY_OP_QUANTIZE_LINEAR, build_quantize, NULL, NULL},
     {SY_OP_DEQUANTIZE_LINEAR, build_quantize, NULL, NULL},
+    {SY_OP_DYNAMIC_QUANTIZE_LINEAR, build_dynamic, NULL, NULL},
     {0}};

@@ -35,6 +35,20 @@ dnnl_engine_t sy_dnnl_engine(void)
     return engine;
 }
 
+dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype)
+{
+    return dtype == SY_DTYPE_F32  ? dnnl_f32
+           : dtype == SY_DTYPE_U8 ? dnnl_u8
+           : dtype == SY_DTYPE_I8 ? dnnl_s8
+                                  : dnnl_data_type_undef;
+}
+
+bool sy_dnnl_has_int8(void)
+{
+    const unsigned vnni = (unsigned)dnnl_cpu_isa_avx512_core_vnni;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & vnni) == vnni;
+}
+
 void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank,
                          const int64_t *dims)
 {

@@ -33,9 +33,10 @@ struct sy_value {
     const void *constant;
     uint64_t offset; /* in the workspace (once planned) or in the layer's parameters */
     uint64_t bytes;
-    int root;              /* itself, or the value whose bytes these are */
-    int first, last;       /* layers; of a root: of all its aliases */
-    dnnl_memory_desc_t md; /* f32: its layout, of bf16 perhaps; other types: plain, md.ndims == 0 */
+    int root;        /* itself, or the value whose bytes these are */
+    int first, last; /* layers; of a root: of all its aliases */
+    dnnl_memory_desc_t
+        md; /* f32: its layout, of bf16 perhaps; 8 bits: its layout; other types: plain, md.ndims == 0 */
     enum sy_dtype dtype;
     int64_t dims[SY_MAX_RANK];
     int rank;
@@ -165,7 +166,13 @@ void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank
                          const int64_t *dims);
 /* A layout that the primitive wants; NULL: none. Valid in the block that asks. */
 #define sy_dnnl_md(pd, what) dnnl_primitive_desc_query_md((pd), (what), 0)
+/* u8, s8 or f32 of that type; undef for others. */
+dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
+/* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
+bool sy_dnnl_has_int8(void);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
+/* The node's fused activation, if it has one. */
+dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops);
 /* Attributes with user scratchpad; what is in the destination already is added times `sum_scale` (0: not at all), then comes the node's
  * fused activation. */
 int sy_dnnl_node_attr(const struct sy_node *node, float sum_scale, dnnl_primitive_attr_t *out);
@@ -185,10 +192,11 @@ const struct sy_host_op *sy_host_op_find(enum sy_op op);
 extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_deconv[], sy_host_ops_matmul[],
     sy_host_ops_pool[], sy_host_ops_eltwise[], sy_host_ops_norm[], sy_host_ops_recurrent[],
     sy_host_ops_quantize[], sy_host_ops_movement[], sy_host_ops_control[], sy_host_ops_at_run[],
-    sy_host_ops_attention[]; /* each ends with build NULL */
+    sy_host_ops_attention[], sy_host_ops_int8[]; /* each ends with build NULL */
 
 /* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */
 int sy_program_add_kernel(struct sy_program *p);
 int sy_unsupported(const struct sy_node *node, const char *what);
+int sy_build_quantized_sum(struct sy_program *p); /* op_int8_sum.c */
 
 #endif

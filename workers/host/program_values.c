@@ -45,8 +45,8 @@ int sy_program_new_value(struct sy_program *p, enum sy_dtype dtype, int rank, co
         v->dims[i] = dims[i];
         v->bytes *= (uint64_t)dims[i];
     }
-    if (dtype == SY_DTYPE_F32)
-        sy_dnnl_plain_md(&v->md, rank, dims);
+    if (sy_dnnl_type(dtype) != dnnl_data_type_undef)
+        sy_dnnl_plain_md_of(&v->md, sy_dnnl_type(dtype), rank, dims);
     *out = p->n_values++;
     return SY_OK;
 }
@@ -149,9 +149,9 @@ int sy_program_constant(struct sy_program *p, int tensor, int *out)
 bool sy_program_is_plain(const struct sy_value *v)
 {
     dnnl_memory_desc_t plain;
-    if (v->dtype != SY_DTYPE_F32)
+    if (sy_dnnl_type(v->dtype) == dnnl_data_type_undef)
         return true;
-    sy_dnnl_plain_md(&plain, v->rank, v->dims);
+    sy_dnnl_plain_md_of(&plain, sy_dnnl_type(v->dtype), v->rank, v->dims);
     return dnnl_memory_desc_equal(&plain, &v->md);
 }
 
