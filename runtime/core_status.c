@@ -136,7 +136,15 @@ static double left_of(const struct sy_core_job *j, const struct sy_sched_job_vie
            (double)(j->total_steps - j->step);
 }
 
-/* Of one that has not started: what it lacks. */
+static bool guaranteed_trains(const struct sy_core *core)
+{
+    const struct sy_core_job *j = core->jobs;
+    while (j && (j->opportunistic || j->suspended || j->state != SY_JOB_TRAINING))
+        j = j->next;
+    return j != NULL;
+}
+
+/* Of one that has not started, or never has a turn: what it lacks. */
 static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j,
                          const struct sy_sched_job_view *view)
 {
@@ -149,6 +157,10 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
             "memory: %llu bytes that last and %llu for an iteration, beside the other jobs, the "
             "largest model and its tenant's quota",
             (unsigned long long)view->persistent_bytes, (unsigned long long)view->ephemeral_bytes);
+    if (j->state == SY_JOB_TRAINING && j->opportunistic && !j->suspended && !view->has_turn &&
+        guaranteed_trains(core))
+        return json_string("the guaranteed jobs: of class 'opportunistic', it has what time and "
+                           "memory they leave");
     return json_null();
 }
 

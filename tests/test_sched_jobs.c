@@ -319,6 +319,32 @@ static void test_opportunistic_job_waits(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* Three workers for jobs, all taken: the next one that is free goes to a guaranteed job, whatever the opportunistic one's priority. */
+static void test_guaranteed_job_has_the_next_worker(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_action a;
+    world_make(&w, true, 400, 1);
+    for (uint64_t id = 1; id <= 5; id++) {
+        struct sy_sched_job job = {
+            .id = id, .opportunistic = id == 4, .priority = id == 4 ? -5 : 5};
+        assert_int_equal(sy_sched_job_submit(w.s, &job), SY_OK);
+    }
+    int worker = -1, prepared = 0;
+    for (; sy_sched_next(w.s, &a); prepared++) {
+        assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+        assert_in_range(a.job, 1, 3);
+        worker = a.job == 1 ? a.worker : worker;
+    }
+    assert_int_equal(prepared, 3);
+    sy_sched_job_ended(w.s, worker, 1);
+    assert_true(sy_sched_next(w.s, &a));
+    assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+    assert_int_equal(a.job, 5);
+    sy_sched_destroy(w.s);
+}
+
 static void test_tenant_over_its_quota_is_refused(void **state)
 {
     (void)state;
@@ -357,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_spilled_job_is_not_refused),
         cmocka_unit_test(test_deaths_count_at_work_only),
         cmocka_unit_test(test_opportunistic_job_waits),
+        cmocka_unit_test(test_guaranteed_job_has_the_next_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

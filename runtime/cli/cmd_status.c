@@ -108,13 +108,20 @@ static void print_jobs(json_t *status, double elapsed_ns, FILE *to)
 
     json_array_foreach(json_object_get(status, "jobs"), i, item)
     {
+        char lane[16] = "-";
+        if (sy_cli_number(item, "lane") >= 0)
+            snprintf(lane, sizeof(lane), "%.0f", sy_cli_number(item, "lane"));
         fprintf(to,
-                "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %.0f  device %5.1f "
+                "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %s  device %5.1f "
                 "%%\n",
                 sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
                 sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
-                sy_cli_number(item, "loss"), sy_cli_number(item, "lane"),
+                sy_cli_number(item, "loss"), lane,
                 elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
+        if (json_is_string(json_object_get(item, "waits_for")))
+            fprintf(to, "           waits for %s\n", sy_cli_word(item, "waits_for"));
+        if (json_string_length(json_object_get(item, "error")) > 0)
+            fprintf(to, "           %s\n", sy_cli_word(item, "error"));
         if (sy_cli_number(item, "longest_layer_ns") > 0)
             fprintf(to, "           longest without a look at requests: %.2f ms (%s)\n",
                     sy_cli_number(item, "longest_layer_ns") / 1e6,

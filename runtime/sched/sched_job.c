@@ -317,7 +317,7 @@ static int worker_for_job(const struct sy_sched *s)
     return n >= 2 ? sy_sched_idle_worker(s) : -1;
 }
 
-/* Who lost its worker first, then the most urgent, then who came first. */
+/* Who lost its worker first, then guaranteed ones, then the most urgent, then who came first. */
 static struct job *next_for_worker(const struct sy_sched *s)
 {
     struct job *best = NULL;
@@ -325,7 +325,7 @@ static struct job *next_for_worker(const struct sy_sched *s)
         if (j->state != JOB_QUEUED)
             continue;
         if (!best || j->admitted > best->admitted ||
-            (j->admitted == best->admitted && j->priority < best->priority))
+            (j->admitted == best->admitted && sy_sched_job_rank(j) < sy_sched_job_rank(best)))
             best = j;
     }
     return best;
