@@ -95,17 +95,39 @@ static double quantile(double *values, int n, double q)
 struct samples {
     int n;
     double total[MAX_SAMPLES], first[MAX_SAMPLES], wait[MAX_SAMPLES], ready[MAX_SAMPLES],
-        read[MAX_SAMPLES];
+        read[MAX_SAMPLES], resident[MAX_SAMPLES], over_resident[MAX_SAMPLES];
     bool same_bits;
     struct swap_result last;
 };
+
+/* With its free prefix, and right before or behind it, in turns, with everything there: neither is always the first after the other's
+ * baselines. */
+static int measure_pair(struct samples *s, struct swap_result *prefix)
+{
+    struct swap_result whole;
+    bool whole_first = s->n % 2 == 1;
+    if (whole_first)
+        SY_TRY(swap_rig_run(rig, SWAP_RESIDENT, &whole));
+    SY_TRY(swap_rig_run(rig, SWAP_PREFIX, prefix));
+    if (!whole_first)
+        SY_TRY(swap_rig_run(rig, SWAP_RESIDENT, &whole));
+    if (s->n == MAX_SAMPLES)
+        return SY_OK;
+    s->same_bits = s->same_bits && whole.same_bits;
+    s->resident[s->n] = (double)whole.total_ns / 1e6;
+    s->over_resident[s->n] = (double)prefix->total_ns / (double)whole.total_ns;
+    return SY_OK;
+}
 
 /* One swap, and its baselines right behind it: ready, and on a unified device the bare read. */
 static int measure_once(enum swap_mode mode, struct samples *s, double *seconds)
 {
     struct swap_result result, ready = {0};
     sy_ns read_ns = 0;
-    SY_TRY(swap_rig_run(rig, mode, &result));
+    if (mode == SWAP_PREFIX)
+        SY_TRY(measure_pair(s, &result));
+    else
+        SY_TRY(swap_rig_run(rig, mode, &result));
     SY_TRY(swap_rig_run(rig, SWAP_READY, &ready));
     if (strncmp(options.device, "host", 4) == 0 && mode == SWAP_PIPELINED)
         SY_TRY(swap_rig_read(rig, &read_ns));
@@ -141,6 +163,10 @@ static void report(struct gb_state *state, struct samples *s)
     gb_set_counter(state, "bytes", (double)s->last.bytes);
     gb_set_counter(state, "gbps", (double)s->last.bytes / p50 / 1e6);
     gb_set_counter(state, "groups", s->last.n_groups);
+    if (s->n > 0 && s->resident[0] > 0) {
+        gb_set_counter(state, "resident_ms", quantile(s->resident, s->n, 0.5));
+        gb_set_counter(state, "over_resident", quantile(s->over_resident, s->n, 0.5));
+    }
     if (read > 0) {
         gb_set_counter(state, "read_ms", read);
         gb_set_counter(state, "over_read_or_ready", p50 / (read > ready ? read : ready));
@@ -182,7 +208,8 @@ static bool model_applies(const struct bench_model *model)
 
 static bool mode_applies(enum swap_mode mode)
 {
-    if (mode == SWAP_PREFIX) /* of storage there is no head to keep: the page cache decides */
+    if (mode == SWAP_PREFIX ||
+        mode == SWAP_RESIDENT) /* of storage there is no head to keep: the page cache decides */
         return strncmp(options.device, "host", 4) != 0;
     if (mode == SWAP_NO_PIN || mode == SWAP_NO_IPC || mode == SWAP_MANAGED)
         return strncmp(options.device, "cuda", 4) == 0;

@@ -47,7 +47,7 @@ static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_c
 static int make_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_cut *cut)
 {
     cut->n_groups = 0;
-    if (mode == SWAP_WHOLE || mode == SWAP_READY || mode == SWAP_IN_IMAGE) {
+    if (mode == SWAP_WHOLE || swap_rig_has_all(mode)) {
         cut->first[cut->n_groups++] = 0;
         return SY_OK;
     }
@@ -162,7 +162,7 @@ static int add_groups(struct swap_rig *r, const struct swap_cut *cut, enum swap_
                       struct sy_transfer *transfer, uint64_t *moved)
 {
     bool unified = sy_device_get_properties(r->device)->unified;
-    bool all = mode == SWAP_READY || mode == SWAP_IN_IMAGE;
+    bool all = swap_rig_has_all(mode);
     *moved = 0;
     sy_transfer_begin(transfer);
     for (int g = 0; g < cut->n_groups; g++) {
@@ -232,8 +232,7 @@ int swap_rig_swap_in(struct swap_rig *r, enum swap_mode mode, const struct swap_
                      struct sy_pool_memory *pool, struct sy_transfer *transfer,
                      struct swap_result *out)
 {
-    bool from_storage =
-        sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE;
+    bool from_storage = sy_device_get_properties(r->device)->unified && !swap_rig_has_all(mode);
     struct reading read = {
         .rig = r, .cut = cut, .pool = pool, .sequential = mode == SWAP_SEQUENTIAL, .verify = true};
     struct sy_infer_times times = {0};
@@ -284,7 +283,7 @@ int swap_rig_run(struct swap_rig *r, enum swap_mode mode, struct swap_result *ou
     *out = (struct swap_result){0};
     int status = make_cut(r, mode, cut);
     out->n_groups = cut->n_groups;
-    if (sy_device_get_properties(r->device)->unified && mode != SWAP_READY && mode != SWAP_IN_IMAGE)
+    if (sy_device_get_properties(r->device)->unified && !swap_rig_has_all(mode))
         forget_file(r);
     if (mode == SWAP_ONE_PROCESS) {
         r->engine->program_destroy(r->program);

@@ -13,6 +13,7 @@
     X(READY, "ready", "wholly resident, nothing to preempt: the baseline")                      \
     X(PIPELINED, "pipelined", "preempt, copy the planned groups, compute behind them")          \
     X(PREFIX, "prefix", "as pipelined, the free prefix (loader/free_prefix.h) already there")   \
+    X(RESIDENT, "resident", "preempt, everything is in the pool already")                       \
     X(PER_LAYER, "per_layer", "as pipelined, one copy a layer")                                 \
     X(WHOLE, "whole", "one copy of everything, then compute")                                   \
     X(SEQUENTIAL, "sequential", "copy a layer, compute it, copy the next")                      \

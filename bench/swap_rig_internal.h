@@ -57,6 +57,11 @@ int swap_rig_create_program(struct swap_rig *rig);
 int swap_rig_time_layers(struct swap_rig *rig, const struct swap_cut *cut, sy_ns *spans);
 /* Inputs and outputs; where the engine computes on a device, in memory that the device knows. */
 int swap_rig_make_tensors(struct swap_rig *rig);
+/* Nothing moves. */
+static inline bool swap_rig_has_all(enum swap_mode mode)
+{
+    return mode == SWAP_READY || mode == SWAP_RESIDENT || mode == SWAP_IN_IMAGE;
+}
 bool swap_rig_is_special(enum swap_mode mode);
 int swap_rig_run_special(struct swap_rig *rig, enum swap_mode mode, const struct swap_cut *cut,
                          struct swap_result *out);

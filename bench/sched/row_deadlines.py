@@ -4,6 +4,7 @@ been late.
 Whether a refusal was right cannot be seen from the request that did not run. So some of those that are refused are sent again at
 once, with a deadline that lets them in: what such a one takes is held against the prediction that refused it.
 """
+import json
 import random
 import re
 import threading
@@ -26,6 +27,7 @@ def arguments(parser):
     parser.add_argument("--link-gbps", type=float, default=2)
     parser.add_argument("--deadlines", type=float, default=1, help="times so many, all of them")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--calls", help="JSON file to be written: every request, what was predicted of it and what it took")
 
 
 def capacity(server, names, options, n=150):
@@ -81,7 +83,7 @@ class Again:
         predicted, _, latest = (float(x) if x else None for x in found.groups())
         class_, deadline = call.note
         lets_in = 1.2 * (latest or predicted) + 1
-        self.calls.append(self.client.infer(call.model, class_=class_, deadline_ms=lets_in, note=(predicted, deadline)))
+        self.calls.append(self.client.infer(call.model, class_=class_, deadline_ms=lets_in, note=(predicted, deadline, latest, class_)))
 
     def outcome(self):
         """[(time / predicted, late by the deadline that was refused)] of those that were let in."""
@@ -90,6 +92,14 @@ class Again:
         self.client.close()
         took = [(call, call.timing["total_ns"] / 1e6) for call in self.calls if call.answer]
         return [(ms / call.note[0], ms > call.note[1]) for call, ms in took]
+
+
+def write_calls(path, calls, again):
+    """[class, model, deadline ms or none, predicted ms, with margin (of refused ones), took ms]: admitted ones, then those sent again."""
+    rows = [[call.note[0], call.model, call.note[1], call.timing["predicted_ns"] / 1e6, None, call.timing["total_ns"] / 1e6] for call in calls if call.answer]
+    rows += [[call.note[3], call.model, call.note[1], call.note[0], call.note[2], call.timing["total_ns"] / 1e6] for call in again if call.answer]
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump(rows, out)
 
 
 def report(rows, options, calls, again, rate, steady):
@@ -144,6 +154,8 @@ def run(options):
             client.close()
         rows = Rows(options, "deadlines")
         report(rows, options, calls, again.outcome(), options.load * possible, steady)
+        if options.calls:
+            write_calls(options.calls, calls, again.calls)
         counters = server.status()["counters"]
     rows.notes.update({key: counters[key] for key in ("swaps", "interrupts", "late", "refused_late")})
     rows.write()
