@@ -10,12 +10,15 @@
  *   y_perm                       the node's result is the product's, transposed by it
  *   mask_kinds, mask_fills       per mask: 0 it is added; 1 where it is false the score becomes the fill; 2 where it is true
  *   zero_nan                     1: rows of NaN (nothing is left by the masks) become zeros before v
+ *   group, group_axis            k and v have so many times fewer of that axis than q, each for as many of q's one after another (1: none do)
  *
  * Masks are broadcast to [.., rows, columns]. The last axis of an input ends up as rows or columns of its matrix, that of the result as width,
  * so that the engine reads and writes matrices where they lie. */
+#include <limits.h>
 #include <string.h>
 
 #include "loader/fuse.h"
+#include "loader/graph_infer.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -26,10 +29,13 @@ enum { MASK_ADD, MASK_KEEP, MASK_DROP };
 struct view {
     int tensor, rank;
     int64_t perm[SY_MAX_RANK];
+    int64_t group; /* each matrix of axis group_axis stands for so many, one after another */
+    int group_axis;
 };
 
 struct attention {
     struct view q, k, v;
+    bool in_groups; /* repetitions of k's and v's heads are looked through */
     float scale;
     bool zero_nan;
     int n_masks, masks[MAX_MASKS];
@@ -54,7 +60,8 @@ static bool same_shape(const struct sy_fuse *f, int a, int b)
 static bool look_through(const struct sy_node *transpose, struct view *v)
 {
     const struct sy_attr *perm = sy_node_attr(transpose, "perm");
-    struct view deeper = {.tensor = transpose->inputs[0], .rank = v->rank};
+    struct view deeper = *v;
+    deeper.tensor = transpose->inputs[0];
     if (!perm || perm->n != v->rank)
         return false;
     for (int i = 0; i < v->rank; i++)
@@ -83,16 +90,90 @@ static const struct sy_node *inner_product_or_quotient(const struct sy_fuse *f, 
     return mul ? mul : sy_fuse_inner(f, tensor, SY_OP_DIV);
 }
 
-/* The operand without the transposes and, if `scale` is not NULL, the factors before it. */
-static struct view operand(const struct sy_fuse *f, int tensor, float *scale)
+/* `many` is `few` but for an extent of 1 that is `times` there, and `merged` has it and the axis before it as one: that axis; else -1. */
+static int repeated_axis(const struct sy_shape *few, const struct sy_shape *many,
+                         const struct sy_shape *merged, int64_t *times)
 {
-    struct view v = {.tensor = tensor, .rank = sy_fuse_tensor(f, tensor)->shape.rank};
+    int at = -1;
+    if (many->rank != few->rank || merged->rank != few->rank - 1)
+        return -1;
+    for (int i = 0; i < few->rank; i++)
+        if (!sy_dim_equal(few->dims[i], many->dims[i]))
+            at = at < 0 ? i : INT_MAX;
+    if (at < 1 || at == INT_MAX || !sy_dim_is(few->dims[at], 1) ||
+        !sy_dim_is_number(many->dims[at]) || !sy_dim_is_number(few->dims[at - 1]))
+        return -1;
+    *times = many->dims[at].fixed;
+    for (int i = 0; i < merged->rank; i++) {
+        struct sy_dim dim = few->dims[i + (i >= at)];
+        dim.fixed *= i == at - 1 ? *times : 1;
+        if (!sy_dim_equal(dim, merged->dims[i]))
+            return -1;
+    }
+    return at - 1;
+}
+
+/* A view that moves extents of 1 only, from `from` to `to` without its axis `skip`: which of from's axes each of to's is. */
+static bool moves_ones(const struct sy_shape *from, const struct sy_shape *to, int skip, int *axes)
+{
+    int n = 0, ones = 0, others = 0;
+    if (from->rank != to->rank - 1)
+        return false;
+    for (int i = 0; i < to->rank; i++) {
+        bool is_one = sy_dim_is(to->dims[i], 1);
+        int *next = is_one ? &ones : &others;
+        if (i == skip)
+            continue;
+        while (*next < from->rank && sy_dim_is(from->dims[*next], 1) != is_one)
+            ++*next;
+        if (*next == from->rank || !sy_dim_equal(from->dims[*next], to->dims[i]))
+            return false;
+        axes[n++] = (*next)++;
+    }
+    return true;
+}
+
+/* The view through a repetition of one of its heads' axes: an extent of 1 behind the axis, expanded, and the two made one. */
+static bool look_through_group(const struct sy_fuse *f, struct view *v)
+{
+    const struct sy_node *merge = sy_fuse_maker(f, v->tensor, SY_OP_RESHAPE), *expand, *insert;
+    struct view deeper = *v;
+    int axes[SY_MAX_RANK];
+    if (!merge || v->group > 1 || !(expand = sy_fuse_maker(f, merge->inputs[0], SY_OP_EXPAND)))
+        return false;
+    if (!(insert = sy_fuse_maker(f, expand->inputs[0], SY_OP_UNSQUEEZE)) &&
+        !(insert = sy_fuse_maker(f, expand->inputs[0], SY_OP_RESHAPE)))
+        return false;
+    const struct sy_shape *few = &sy_fuse_tensor(f, expand->inputs[0])->shape;
+    int axis = repeated_axis(few, &sy_fuse_tensor(f, expand->outputs[0])->shape,
+                             &sy_fuse_tensor(f, v->tensor)->shape, &deeper.group);
+    deeper.tensor = insert->inputs[0];
+    if (axis < 0 || deeper.group < 2 ||
+        !moves_ones(&sy_fuse_tensor(f, deeper.tensor)->shape, few, axis + 1, axes))
+        return false;
+    for (int i = 0; i < v->rank; i++) {
+        deeper.perm[i] = axes[v->perm[i]];
+        if (v->perm[i] == axis)
+            deeper.group_axis = i;
+    }
+    if (deeper.group_axis >= v->rank - 2 ||
+        (deeper.perm[v->rank - 1] != v->rank - 1 && deeper.perm[v->rank - 2] != v->rank - 1))
+        return false;
+    *v = deeper;
+    return true;
+}
+
+/* The operand without the transposes, if `groups` repetitions of heads, and, if `scale` is not NULL, the factors before it. */
+static struct view operand(const struct sy_fuse *f, int tensor, bool groups, float *scale)
+{
+    struct view v = {.tensor = tensor, .rank = sy_fuse_tensor(f, tensor)->shape.rank, .group = 1};
     set_straight(v.perm, v.rank);
     for (bool more = true; more;) {
         const struct sy_node *transpose = sy_fuse_maker(f, v.tensor, SY_OP_TRANSPOSE);
         float factor;
         int x;
-        more = transpose && look_through(transpose, &v);
+        more = (transpose && look_through(transpose, &v)) ||
+               (groups && v.rank < SY_MAX_RANK && look_through_group(f, &v));
         if (!more && scale && is_scaled(f, inner_product_or_quotient(f, v.tensor), &factor, &x)) {
             *scale *= factor;
             v.tensor = x;
@@ -138,8 +219,8 @@ static bool match_product(const struct sy_fuse *f, const struct sy_node *matmul,
         return false;
     a->n_masks = 0;
     a->scale = sy_node_float(matmul, "alpha", 1);
-    a->q = operand(f, matmul->inputs[0], &a->scale);
-    a->k = operand(f, matmul->inputs[1], &a->scale);
+    a->q = operand(f, matmul->inputs[0], false, &a->scale);
+    a->k = operand(f, matmul->inputs[1], a->in_groups, &a->scale);
     return matmul->bias_input < 0 || add_mask(a, matmul->inputs[matmul->bias_input], MASK_ADD, 0);
 }
 
@@ -227,15 +308,24 @@ static int64_t extent(const struct sy_fuse *f, const struct view *v, int i)
     return sy_dim_is_number(dim) ? dim.fixed : INT64_MAX;
 }
 
+static bool match_grouped(const struct sy_fuse *f, const struct sy_node *matmul, bool in_groups,
+                          struct attention *a)
+{
+    a->in_groups = in_groups;
+    if (!match_probabilities(f, matmul->inputs[0], a))
+        return false;
+    a->v = operand(f, matmul->inputs[1], in_groups, NULL);
+    return a->v.rank == a->q.rank && a->v.group == a->k.group &&
+           a->v.group_axis == a->k.group_axis &&
+           f->has(SY_OP_ATTENTION, SY_MAX(extent(f, &a->q, 0), extent(f, &a->v, 0)));
+}
+
 static bool match_attention(const struct sy_fuse *f, const struct sy_node *matmul,
                             struct attention *a)
 {
-    if (!is_computed_product(f, matmul) || matmul->bias_input >= 0 ||
-        sy_node_float(matmul, "alpha", 1) != 1 || !match_probabilities(f, matmul->inputs[0], a))
-        return false;
-    a->v = operand(f, matmul->inputs[1], NULL);
-    return a->v.rank == a->q.rank &&
-           f->has(SY_OP_ATTENTION, SY_MAX(extent(f, &a->q, 0), extent(f, &a->v, 0)));
+    return is_computed_product(f, matmul) && matmul->bias_input < 0 &&
+           sy_node_float(matmul, "alpha", 1) == 1 &&
+           (match_grouped(f, matmul, true, a) || match_grouped(f, matmul, false, a));
 }
 
 static int write_attention(struct sy_fuse *f, struct sy_node *node, const struct attention *a)
@@ -252,6 +342,8 @@ static int write_attention(struct sy_fuse *f, struct sy_node *node, const struct
     SY_TRY(sy_node_set_ints(node, "v_perm", a->v.rank, a->v.perm));
     SY_TRY(sy_node_set_ints(node, "y_perm", y.rank, y.perm));
     SY_TRY(sy_node_set_int(node, "zero_nan", a->zero_nan));
+    SY_TRY(sy_node_set_int(node, "group", a->k.group));
+    SY_TRY(sy_node_set_int(node, "group_axis", a->k.group_axis));
     SY_TRY(sy_node_set_ints(node, "mask_kinds", a->n_masks, a->kinds));
     SY_TRY(sy_node_attr_slot(node, "mask_fills", &fills));
     fills->kind = SY_ATTR_FLOATS;

@@ -215,6 +215,16 @@ static void view(struct naive_graph *net, const struct sy_node *node)
            (size_t)naive_graph_elements(net, node->outputs[0]) * sizeof(double));
 }
 
+static void expand(struct naive_graph *net, const struct sy_node *node)
+{
+    int out = node->outputs[0];
+    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        int64_t index[SY_MAX_RANK];
+        naive_unravel(net, out, k, index);
+        net->values[out][k] = broadcast_at(net, node->inputs[0], rank_of(net, out), index);
+    }
+}
+
 /* ---- products ----------------------------------------------------------------------------------- */
 
 static void gemm(struct naive_graph *net, const struct sy_node *node)
@@ -496,7 +506,8 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_RESHAPE, view},
                  {SY_OP_FLATTEN, view},
                  {SY_OP_SQUEEZE, view},
-                 {SY_OP_UNSQUEEZE, view}};
+                 {SY_OP_UNSQUEEZE, view},
+                 {SY_OP_EXPAND, expand}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].op == op)
             return table[i].run;

@@ -260,12 +260,101 @@ static void test_attention_narrow(void **state)
     }
 }
 
+/* ---- heads that share keys and values ----------------------------------------------------------- */
+
+struct grouped {
+    int64_t groups, each, rows, columns, size;
+    bool
+        dense_queries; /* [batch, heads, rows, size] as they come, as behind a rotation; else transposed */
+    int mask; /* 0: none; 1: per column; 2: a triangle for all heads; 3: per head and row */
+    int64_t
+        k_each; /* k's repetitions; another number than `each` where its heads differ from v's */
+};
+
+/* [batch, heads / each, columns, size], each head repeated, as exporters write it. */
+static int repeated(struct sy_graph *g, const struct grouped *f, int64_t heads, int64_t each)
+{
+    int64_t few = heads / each, dims[] = {1, f->columns, few, f->size};
+    int x = transpose(g, gb_input(g, 4, dims), dims, (int64_t[]){0, 2, 1, 3}, 4);
+    if (each == 1)
+        return x;
+    x = gb_node(g, SY_OP_UNSQUEEZE, INPUTS(x), DIMS(1, few, 1, f->columns, f->size));
+    gb_ints(g, "axes", DIMS(2));
+    x = gb_node(g, SY_OP_EXPAND, INPUTS(x), DIMS(1, few, each, f->columns, f->size));
+    return gb_node(g, SY_OP_RESHAPE, INPUTS(x), DIMS(1, heads, f->columns, f->size));
+}
+
+static struct sy_graph *grouped_graph(const struct grouped *f)
+{
+    char name[120];
+    snprintf(name, sizeof name, "%lld groups of %lld heads %lldx%lldx%lld form %d %d %lld",
+             (long long)f->groups, (long long)f->each, (long long)f->rows, (long long)f->columns,
+             (long long)f->size, f->dense_queries, f->mask, (long long)f->k_each);
+    struct sy_graph *g = gb_new(name);
+    int64_t heads = f->groups * f->each;
+    const int64_t scores[] = {1, heads, f->rows, f->columns}, made[] = {1, heads, f->rows, f->size},
+                  lies[] = {1, f->rows, heads, f->size}, keys[] = {1, heads, f->columns, f->size};
+    int q = f->dense_queries ? gb_input(g, 4, made)
+                             : transpose(g, gb_input(g, 4, lies), lies, (int64_t[]){0, 2, 1, 3}, 4);
+    int k = transpose(g, repeated(g, f, heads, f->k_each), keys, (int64_t[]){0, 1, 3, 2}, 4);
+    int y = gb_node(g, SY_OP_MATMUL, INPUTS(q, k), 4, scores);
+    y = times(g, y, 0.3, 4, scores);
+    const struct form shape = {.rows = f->rows, .columns = f->columns};
+    int masks[] = {-1, 0, 0, 0};
+    if (f->mask == 1)
+        masks[1] = gb_input(g, DIMS(1, 1, 1, f->columns));
+    if (f->mask == 3)
+        masks[3] = gb_input(g, DIMS(1, heads, f->rows, 1));
+    if (f->mask == 2)
+        y = gb_node(g, SY_OP_WHERE, INPUTS(triangle(g, &shape, true), y, scalar(g, -1e4)), 4,
+                    scores);
+    else if (f->mask > 0)
+        y = gb_node(g, SY_OP_ADD, INPUTS(y, masks[f->mask]), 4, scores);
+    y = gb_node(g, SY_OP_SOFTMAX, INPUTS(y), 4, scores);
+    gb_int(g, "axis", 3);
+    y = gb_node(g, SY_OP_MATMUL, INPUTS(y, repeated(g, f, heads, f->each)), 4, made);
+    gb_output(g, transpose(g, y, made, (int64_t[]){0, 2, 1, 3}, 4));
+    return g;
+}
+
+static int expansions(const struct sy_graph *g)
+{
+    struct engine_rig rig;
+    int n = 0;
+    assert_int_equal(rig_open(&rig, g, true), 0);
+    for (int i = 0; i < rig.graph->n_nodes; i++)
+        n += rig.graph->nodes[i].op == SY_OP_EXPAND;
+    rig_close(&rig);
+    return n;
+}
+
+/* Nothing is repeated in memory; where k and v do not share alike, it is, and right. */
+static void test_attention_of_groups(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct grouped f = {.groups = rig_int(&seed, 1, 3),
+                            .each = rig_int(&seed, 2, 4),
+                            .rows = i % 3 ? 1 : rig_int(&seed, 2, 20),
+                            .columns = rig_int(&seed, 1, 80),
+                            .size = rig_int(&seed, 1, 40),
+                            .dense_queries = i / 4 % 2,
+                            .mask = i % 4};
+        f.k_each = i % 8 == 7 ? 1 : f.each;
+        struct sy_graph *g = grouped_graph(&f);
+        if (expansions(g) != (f.k_each == f.each ? 0 : 1))
+            fail_msg("%s: %d expansions are left", g->name, expansions(g));
+        check_one(g, 5e-5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention_forms),        cmocka_unit_test(test_attention_blocks),
         cmocka_unit_test(test_attention_of_parameter), cmocka_unit_test(test_no_attention),
         cmocka_unit_test(test_attention_sizes),        cmocka_unit_test(test_attention_narrow),
+        cmocka_unit_test(test_attention_of_groups),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

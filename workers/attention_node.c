@@ -7,7 +7,8 @@
 struct reader {
     const struct sy_graph *graph;
     const struct sy_node *node;
-    int64_t batch;
+    int64_t batch, group; /* of heads that share k and v, one after another; 1: none do */
+    int group_axis;
 };
 
 static int unsupported(const struct sy_node *node, const char *what)
@@ -65,6 +66,27 @@ static int set_view(const struct sy_node *node, const struct sy_attention *a, co
     return SY_OK;
 }
 
+/* Axis group_axis becomes two, of the groups and within one; what is the same for all of a group has no extent there. */
+static int split_axis(const struct reader *r, bool shared, int rank, int64_t *dims,
+                      int64_t *strides)
+{
+    int at = r->group_axis;
+    int64_t each = shared || dims[at] == 1 ? 1 : r->group;
+    if (r->group == 1)
+        return SY_OK;
+    if (dims[at] % each != 0)
+        return unsupported(r->node, "heads that are not so many groups");
+    for (int i = rank; i > at + 1; i--) {
+        dims[i] = dims[i - 1];
+        strides[i] = strides[i - 1];
+    }
+    dims[at] /= each;
+    dims[at + 1] = each;
+    strides[at + 1] = each == 1 ? 0 : strides[at];
+    strides[at] *= each;
+    return SY_OK;
+}
+
 static int set_matrices(const struct reader *r, struct sy_attention *a)
 {
     struct sy_attention_view *views[] = {&a->q, &a->k, &a->v, &a->y};
@@ -80,6 +102,12 @@ static int set_matrices(const struct reader *r, struct sy_attention *a)
         SY_TRY(axes_of(node, i, rank, axes));
         SY_TRY(view_of(r, tensors[i], axes, dims[i], strides[i]));
     }
+    if (r->group != 1 &&
+        (r->group < 1 || r->group_axis < 0 || r->group_axis >= rank - 2 || rank == SY_MAX_RANK))
+        return sy_error_set(SY_ECORRUPT, "node %s: group does not fit", node->name);
+    for (int i = 0; i < 4; i++)
+        SY_TRY(split_axis(r, i == 1 || i == 2, rank, dims[i], strides[i]));
+    rank += r->group > 1;
     a->head_rank = rank - 2;
     memcpy(a->head_dims, dims[3], sizeof a->head_dims);
     a->rows = dims[0][rank - 2];
@@ -101,7 +129,7 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
     const struct sy_tensor *t = &r->graph->tensors[node->inputs[3 + m]];
     const struct sy_attr *kinds = sy_node_attr(node, "mask_kinds"),
                          *fills = sy_node_attr(node, "mask_fills");
-    int rank = a->head_rank + 2, own = t->shape.rank;
+    int rank = a->head_rank + 2 - (r->group > 1), own = t->shape.rank;
     int64_t strides[SY_MAX_RANK] = {0}, dims[SY_MAX_RANK] = {0}, stride = 1;
     if (!kinds || !fills || m >= kinds->n || m >= fills->n || kinds->ints[m] < SY_MASK_ADD ||
         kinds->ints[m] > SY_MASK_DROP || own > rank)
@@ -116,16 +144,46 @@ static int set_mask(const struct reader *r, int m, struct sy_attention *a)
         strides[i] = dims[i] == 1 ? 0 : stride;
         stride *= dims[i];
     }
+    SY_TRY(split_axis(r, false, rank, dims, strides));
+    rank = a->head_rank + 2;
     if ((dims[rank - 2] != 1 && dims[rank - 2] != a->rows) ||
         (dims[rank - 1] != 1 && dims[rank - 1] != a->columns))
         return unsupported(node, "a mask that does not fit the scores");
     return set_view(node, a, dims, strides, &a->masks[m]);
 }
 
+static bool joins_rows(const struct sy_attention *a, const struct sy_attention_view *view)
+{
+    return a->rows == 1 || view->heads[a->head_rank - 1] == a->rows * view->row;
+}
+
+/* Heads that share k and v, and whose rows lie as one head's would, are rows of one head. */
+static void join_shared_heads(struct sy_attention *a)
+{
+    struct sy_attention_view *views[2 + SY_ATTENTION_MASKS] = {&a->q, &a->y};
+    int n_views = 2 + a->n_masks;
+    for (int m = 0; m < a->n_masks; m++)
+        views[2 + m] = &a->masks[m];
+    while (a->head_rank > 0) {
+        int last = a->head_rank - 1;
+        bool joins = a->k.heads[last] == 0 && a->v.heads[last] == 0 && a->q.column == 1;
+        for (int i = 0; i < n_views; i++)
+            joins = joins && joins_rows(a, views[i]);
+        if (!joins && a->head_dims[last] != 1)
+            return;
+        for (int i = 0; i < n_views; i++)
+            if (a->head_dims[last] != 1 && a->rows == 1)
+                views[i]->row = views[i]->heads[last];
+        a->rows *= a->head_dims[last];
+        a->head_rank--;
+    }
+}
+
 int sy_attention_read(const struct sy_graph *graph, const struct sy_node *node, int64_t batch,
                       struct sy_attention *out)
 {
-    const struct reader r = {graph, node, batch};
+    const struct reader r = {graph, node, batch, sy_node_int(node, "group", 1),
+                             (int)sy_node_int(node, "group_axis", 0)};
     *out = (struct sy_attention){0};
     if (node->n_inputs < 3 || node->n_inputs > 3 + SY_ATTENTION_MASKS || node->n_outputs < 1 ||
         node->outputs[0] < 0)
@@ -144,5 +202,6 @@ int sy_attention_read(const struct sy_graph *graph, const struct sy_node *node, 
     SY_TRY(set_matrices(&r, out));
     for (int m = 0; m < out->n_masks; m++)
         SY_TRY(set_mask(&r, m, out));
+    join_shared_heads(out);
     return SY_OK;
 }
