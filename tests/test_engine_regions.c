@@ -13,6 +13,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
+#include "workers/host/kernel.h"
 
 static uint64_t seed;
 
@@ -166,10 +167,132 @@ static void test_regions(void **state)
     check_regions(20, 8, 180, "half_pixel", 9, 1);
 }
 
+static void set_text(struct sy_graph *g, const char *name, const char *text)
+{
+    struct sy_attr *attr;
+    assert_int_equal(sy_node_attr_slot(&g->nodes[g->n_nodes - 1], name, &attr), SY_OK);
+    attr->kind = SY_ATTR_STRING;
+    attr->s = strdup(text);
+}
+
+static int add_resize(struct sy_graph *g, int x, int scales, const char *mode, const char *place,
+                      const int64_t *dims)
+{
+    int y = gb_node(g, SY_OP_RESIZE, INPUTS(x, -1, scales), 4, dims);
+    set_text(g, "mode", mode);
+    set_text(g, "coordinate_transformation_mode", place);
+    return y;
+}
+
+/* conv -> resize, and conv -> a view that is row-major -> resize: the same, sums but for their order. */
+static void check_resize(const char *mode, const char *place, const int64_t *dims, int64_t channels)
+{
+    struct sy_graph *g = gb_new("resize");
+    const int64_t in[] = {1, 32, 6, 5}, mid[] = {1, 32, 6, 5}, w[] = {32, 32, 1, 1};
+    int64_t out[] = {1, channels, dims[0], dims[1]};
+    float factors[] = {1, (float)channels / 32, (float)dims[0] / 6, (float)dims[1] / 5};
+    struct sy_shape shape = {1, {{4, 0}}}, four = {1, {{4, 0}}};
+    int64_t same[] = {0, 32, 6, 5};
+    float *copy = malloc(sizeof factors);
+    int64_t *sizes = malloc(sizeof same);
+    int scales, view;
+    assert_true(copy && sizes);
+    memcpy(copy, factors, sizeof factors);
+    memcpy(sizes, same, sizeof same);
+    assert_int_equal(
+        sy_graph_add_constant(g, "scales", SY_DTYPE_F32, &shape, copy, sizeof factors, &scales),
+        SY_OK);
+    assert_int_equal(
+        sy_graph_add_constant(g, "sizes", SY_DTYPE_I64, &four, sizes, sizeof same, &view), SY_OK);
+    int x = gb_input(g, 4, in), weights = gb_constant(g, "w", 4, w, &seed, -1, 1);
+    int y = gb_node(g, SY_OP_CONV, INPUTS(x, weights), 4, mid);
+    int plain = gb_node(g, SY_OP_RESHAPE, INPUTS(y, view), 4, mid);
+    gb_output(g, add_resize(g, y, scales, mode, place, out));
+    gb_output(g, add_resize(g, plain, scales, mode, place, out));
+
+    struct engine_rig rig;
+    struct engine_case c = {.graph = g};
+    struct rig_tensors inputs, outputs;
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 2);
+    rig_take(&rig, g->inputs, g->n_inputs, 2, 0, &inputs);
+    rig_take(&rig, g->outputs, g->n_outputs, 2, 0xff, &outputs);
+    rig_fill(&rig, &c, &inputs, &seed);
+    assert_int_equal(rig_run(&rig, program, &inputs, &outputs, 0xff, NULL), SY_OK);
+    assert_int_equal(outputs.bytes[0], outputs.bytes[1]);
+    if (strcmp(mode, "nearest") == 0)
+        assert_memory_equal(outputs.data[0], outputs.data[1], outputs.bytes[0]);
+    for (size_t i = 0; i < outputs.bytes[0] / sizeof(float); i++)
+        assert_float_equal(((float *)outputs.data[0])[i], ((float *)outputs.data[1])[i], 1e-5);
+    rig_drop(&inputs);
+    rig_drop(&outputs);
+    sy_host_engine.program_destroy(program);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+static void test_resize_channels_last(void **state)
+{
+    (void)state;
+    check_resize("nearest", "asymmetric", (int64_t[]){12, 10}, 32);
+    check_resize("nearest", "half_pixel", (int64_t[]){9, 4}, 32);
+    check_resize("linear", "half_pixel", (int64_t[]){13, 10}, 32);
+    check_resize("linear", "align_corners", (int64_t[]){3, 60}, 32);
+    check_resize("cubic", "pytorch_half_pixel", (int64_t[]){12, 12}, 32);
+    check_resize("linear", "half_pixel", (int64_t[]){12, 10}, 48); /* channels, too */
+    check_resize("nearest", "half_pixel", (int64_t[]){6, 5}, 16);
+}
+
+/* ---- rows scattered --------------------------------------------------------------------------------------- */
+
+enum { SIZE = 9, ROWS = 40, COLUMNS = 3000 };
+
+static struct sy_array array_of(enum sy_dtype dtype, int64_t rows, void *data)
+{
+    return (struct sy_array){
+        .dtype = dtype, .rank = 2, .dims = {rows, COLUMNS}, .n = rows * COLUMNS, .data = data};
+}
+
+/* Some rows have one index, some one each: what comes last stays, whichever thread has its column. */
+static void test_scattered_columns(void **state)
+{
+    static float x[SIZE * COLUMNS], y[SIZE * COLUMNS], want[SIZE * COLUMNS],
+        updates[ROWS * COLUMNS];
+    static int64_t indices[ROWS * COLUMNS];
+    struct sy_graph *g = gb_new("scatter");
+    const int64_t dims[] = {SIZE, COLUMNS};
+    int in = gb_input(g, 2, dims);
+    (void)state;
+    gb_node(g, SY_OP_SCATTER_ELEMENTS, INPUTS(in, in, in), 2, dims);
+    struct sy_call call = {.node = &g->nodes[g->n_nodes - 1], .n_in = 3, .n_out = 1};
+    call.in[0] = array_of(SY_DTYPE_F32, SIZE, x);
+    call.in[1] = array_of(SY_DTYPE_I64, ROWS, indices);
+    call.in[2] = array_of(SY_DTYPE_F32, ROWS, updates);
+    call.out[0] = array_of(SY_DTYPE_F32, SIZE, y);
+    for (int64_t i = 0; i < SIZE * COLUMNS; i++)
+        x[i] = want[i] = (float)i;
+    for (int64_t r = 0; r < ROWS; r++) {
+        int64_t row = rig_int(&seed, -SIZE, SIZE - 1);
+        for (int64_t c = 0; c < COLUMNS; c++) {
+            int64_t index = r % 3 ? row : rig_int(&seed, -SIZE, SIZE - 1);
+            indices[r * COLUMNS + c] = index;
+            updates[r * COLUMNS + c] = -(float)(r * COLUMNS + c);
+            want[(index + (index < 0 ? SIZE : 0)) * COLUMNS + c] = updates[r * COLUMNS + c];
+        }
+    }
+    assert_int_equal(sy_kernel_find(SY_OP_SCATTER_ELEMENTS)->run(&call), SY_OK);
+    assert_memory_equal(y, want, sizeof y);
+    indices[ROWS * COLUMNS - 1] = SIZE;
+    assert_int_equal(sy_kernel_find(SY_OP_SCATTER_ELEMENTS)->run(&call), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "index 9"));
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     seed = rig_start();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_transposed_convolutions),
-                                       cmocka_unit_test(test_regions)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_transposed_convolutions), cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_resize_channels_last), cmocka_unit_test(test_scattered_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -481,6 +481,7 @@ void sy_at_run_destroy(struct sy_at_run *run)
     free(run->outputs);
     free(run->is_param);
     free(run);
+    sy_at_free_kept();
 }
 
 int sy_at_run_run(struct sy_at_run *run, const struct sy_array *inputs, struct sy_array *outputs)

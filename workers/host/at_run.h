@@ -23,6 +23,9 @@
     (1ull                \
      << 30) /* of weights that nodes keep packed, in a process: the rest is packed in each run */
 
+#define SY_AT_RUN_KEPT \
+    (256ull << 20) /* of memory between its values, until the last run is destroyed */
+
 struct sy_at_run;
 
 /* Called between the nodes of every run of this process from now on: they may take long together. NULL: nothing is. Before the first run. */

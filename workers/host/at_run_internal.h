@@ -26,8 +26,12 @@ struct sy_at_state {
 
 /* ---- values: new ones have one reference, the caller's ---- */
 
-/* For free; NULL: there is none. What is large comes in large pages: small ones cost more to make than most nodes to run. */
+/* For sy_at_free; NULL: there is none. What is large comes in large pages, and of what was given back before: fresh pages cost more than most
+ * nodes take to run. */
 void *sy_at_alloc(uint64_t bytes);
+/* bytes: as asked for. Large memory is kept for the next that asks, SY_AT_RUN_KEPT in the process at most. */
+void sy_at_free(void *data, uint64_t bytes);
+void sy_at_free_kept(void);
 /* Its elements are not set. */
 int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
                     struct sy_at_value **out);

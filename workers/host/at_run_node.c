@@ -350,7 +350,7 @@ static int run_program(struct sy_at_node *m, const struct sy_node *node,
                             "node '%.120s': no memory for a workspace of %llu bytes", node->name,
                             (unsigned long long)bytes);
     int status = sy_body_run(&m->body, workspace);
-    free(workspace);
+    sy_at_free(workspace, bytes);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "runtime/base/assert.h"
@@ -28,16 +29,63 @@ static int new_value(struct sy_at_value **out)
     return SY_OK;
 }
 
+enum { LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE, MOST_KEPT = 32 };
+
+/* Given back, oldest first. Programs are run by one thread at a time. */
+static struct {
+    int n;
+    uint64_t bytes;
+    struct {
+        void *data;
+        uint64_t bytes;
+    } blocks[MOST_KEPT];
+} kept;
+
+static void *take_kept(int i)
+{
+    void *data = kept.blocks[i].data;
+    kept.bytes -= kept.blocks[i].bytes;
+    kept.n--;
+    memmove(&kept.blocks[i], &kept.blocks[i + 1], (size_t)(kept.n - i) * sizeof kept.blocks[0]);
+    return data;
+}
+
 void *sy_at_alloc(uint64_t bytes)
 {
-    const uint64_t page = 2u << 20;
-    if (bytes < 2 * page)
+    int best = -1;
+    if (bytes < LARGE)
         return aligned_alloc(64, SY_ALIGN_UP(bytes, 64u));
-    bytes = SY_ALIGN_UP(bytes, page);
-    void *data = aligned_alloc(page, bytes);
+    bytes = SY_ALIGN_UP(bytes, (uint64_t)LARGE_PAGE);
+    for (int i = 0; i < kept.n; i++)
+        if (kept.blocks[i].bytes >= bytes && kept.blocks[i].bytes / 2 <= bytes &&
+            (best < 0 || kept.blocks[i].bytes < kept.blocks[best].bytes))
+            best = i;
+    if (best >= 0)
+        return take_kept(best);
+    void *data = aligned_alloc(LARGE_PAGE, bytes);
     if (data)
         madvise(data, bytes, MADV_HUGEPAGE); /* where there are none, small ones do */
     return data;
+}
+
+void sy_at_free(void *data, uint64_t bytes)
+{
+    if (bytes < LARGE || !data || bytes > SY_AT_RUN_KEPT) {
+        free(data);
+        return;
+    }
+    while (kept.n == MOST_KEPT || kept.bytes > SY_AT_RUN_KEPT - bytes)
+        free(take_kept(0));
+    bytes = SY_ALIGN_UP(bytes, (uint64_t)LARGE_PAGE);
+    kept.blocks[kept.n].data = data;
+    kept.blocks[kept.n++].bytes = bytes;
+    kept.bytes += bytes;
+}
+
+void sy_at_free_kept(void)
+{
+    while (kept.n > 0)
+        free(take_kept(kept.n - 1));
 }
 
 int sy_at_value_new(struct sy_at_state *state, enum sy_dtype dtype, int rank, const int64_t *dims,
@@ -118,7 +166,7 @@ void sy_at_value_drop(struct sy_at_state *state, struct sy_at_value *v)
     sy_at_value_drop(state, v->base);
     if (v->owns) {
         state->bytes -= v->bytes;
-        free(v->a.data);
+        sy_at_free(v->a.data, v->bytes);
     }
     free(v);
 }

@@ -30,6 +30,7 @@ struct sy_call {
     const struct sy_node *node;
     int n_in, n_out;
     struct sy_array in[SY_KERNEL_INPUTS], out[SY_KERNEL_OUTPUTS];
+    bool channels_last; /* input 0 and output 0 are [batch, ..., channels]: axis 1 comes last */
     void *scratch;
     int64_t *
         counted; /* (optional) where a kernel whose result's size depends on data says that size; what does not fit is not written */
@@ -44,6 +45,7 @@ struct sy_call {
 #define SY_ANY_INDEX  (SY_BIT(I64) | SY_BIT(I32))
 #define SY_AS_FIRST   (1u << 31) /* the type of input 0 */
 #define SY_NO_OUTPUT  (1u << 30) /* among the first: output 0 may be left out */
+#define SY_LAST_TOO   (1u << 29) /* among the first: knows call->channels_last */
 
 typedef int sy_kernel_fn(const struct sy_call *call);
 

@@ -1,6 +1,9 @@
 /* Reading and writing by index. Every index is checked when it is used. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+
+enum { PARALLEL_FROM = 16384, SCATTER_COLUMNS = 2048 };
 
 static int check_index(const struct sy_call *call, int64_t *index, int64_t extent)
 {
@@ -104,24 +107,54 @@ static bool has_columns(const struct sy_call *call, int axis)
     return same;
 }
 
-static int scatter_columns(const struct sy_call *call, int axis, enum reduction how)
+/* Columns [from, to) of a row of indices into the rows that they name; neighbours with one index go together. */
+static int scatter_row(const struct sy_call *call, enum reduction how, int64_t size, int64_t row,
+                       int64_t outer, int64_t inner, int64_t from, int64_t to)
 {
-    const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
-    int64_t inner = sy_array_extent(x, axis + 1, x->rank), rows = indices->dims[axis],
-            size = x->dims[axis];
-    size_t bytes = sy_dtype_bytes(x->dtype);
-    const uint32_t *from = call->in[2].data;
-    uint32_t *to = y->data;
-    for (int64_t i = 0; i < indices->n; i++) {
-        int64_t index = sy_get_int(indices, i);
+    const struct sy_array *indices = &call->in[1], *updates = &call->in[2], *y = &call->out[0];
+    const int64_t *wide = indices->dtype == SY_DTYPE_I64 ? indices->data : NULL;
+    size_t bytes = sy_dtype_bytes(y->dtype);
+    for (int64_t i = from, next; i < to; i = next) {
+        int64_t at = row * inner + i, index = sy_get_int(indices, at), given = index;
         SY_TRY(check_index(call, &index, size));
-        int64_t k = (i / inner / rows * size + index) * inner + i % inner;
-        if (how == PUT && bytes == sizeof *to)
-            to[k] = from[i];
-        else
-            scatter_one(how, y, k, &call->in[2], i);
+        next = i + 1;
+        while (wide && next < to && wide[row * inner + next] == given)
+            next++;
+        int64_t k = (outer * size + index) * inner + i;
+        if (how == PUT)
+            memcpy((char *)y->data + (size_t)k * bytes,
+                   (const char *)updates->data + (size_t)at * bytes, (size_t)(next - i) * bytes);
+        for (int64_t n = 0; how != PUT && n < next - i; n++)
+            scatter_one(how, y, k + n, updates, at + n);
     }
     return SY_OK;
+}
+
+/* Threads share the columns: which of two elements for one place comes last is seen by one thread. */
+static int scatter_columns(const struct sy_call *call, int axis, enum reduction how)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    int64_t inner = sy_array_extent(x, axis + 1, x->rank), rows = indices->dims[axis],
+            outer = sy_array_extent(x, 0, axis), size = x->dims[axis];
+    int64_t piece = SCATTER_COLUMNS, pieces = (inner + piece - 1) / piece;
+    int failed = SY_OK;
+#pragma omp parallel for schedule(static) if (indices->n > PARALLEL_FROM && pieces > 1)
+    for (int64_t p = 0; p < pieces; p++) {
+        int64_t from = p * piece, to = SY_MIN(from + piece, inner);
+        int status = SY_OK;
+        for (int64_t r = 0; r < outer * rows && status == SY_OK; r++)
+            status = scatter_row(call, how, size, r, r / rows, inner, from, to);
+        if (status < 0) {
+#pragma omp critical(sy_scatter)
+            failed = status;
+        }
+    }
+    /* The text is the thread's own: said again here. */
+    for (int64_t i = 0; failed < 0 && i < indices->n; i++) {
+        int64_t index = sy_get_int(indices, i);
+        SY_TRY(check_index(call, &index, size));
+    }
+    return failed;
 }
 
 static int run_scatter_elements(const struct sy_call *call)

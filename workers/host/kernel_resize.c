@@ -23,10 +23,18 @@ static const char *text_of(const struct sy_node *node, const char *name, const c
     return attr && attr->kind == SY_ATTR_STRING && attr->s ? attr->s : otherwise;
 }
 
-/* Which of the scales, sizes and regions is for dimension d: all have one unless the node names axes. -1: none. */
-static int index_of_axis(const struct sy_node *node, int d)
+/* The node's axis that dimension d of the arrays is. */
+static int axis_of(const struct sy_call *call, int d)
 {
-    const struct sy_attr *axes = sy_node_attr(node, "axes");
+    bool moved = call->channels_last && d > 0;
+    return !moved ? d : d + 1 < call->in[0].rank ? d + 1 : 1;
+}
+
+/* Which of the scales, sizes and regions is for dimension d: all have one unless the node names axes. -1: none. */
+static int index_of_axis(const struct sy_call *call, int d)
+{
+    const struct sy_attr *axes = sy_node_attr(call->node, "axes");
+    d = axis_of(call, d);
     for (int i = 0; axes && axes->kind == SY_ATTR_INTS && i < axes->n; i++)
         if (axes->ints[i] == d)
             return i;
@@ -45,7 +53,7 @@ static double common_scale(const struct sy_call *call, bool larger)
     const struct sy_array *x = &call->in[0], *sizes = &call->in[3];
     double scale = larger ? 0 : INFINITY;
     for (int d = 0; d < x->rank; d++) {
-        int i = index_of_axis(call->node, d);
+        int i = index_of_axis(call, d);
         if (i < 0)
             continue;
         double own = (double)sy_get_int(sizes, i) / (double)x->dims[d];
@@ -75,7 +83,7 @@ static int read_scales(const struct sy_call *call, struct resize *r)
     if ((by_sizes && sizes->n != n) || (by_input && scales->n != n))
         return sy_kernel_fail(call, "other than %d scales or sizes", n);
     for (int d = 0; d < x->rank; d++) {
-        int i = index_of_axis(call->node, d);
+        int i = index_of_axis(call, d);
         r->scales[d] = (float)y->dims[d] / (float)x->dims[d];
         if (i >= 0 && by_sizes && wanted_size(call, d, i) != y->dims[d])
             return sy_kernel_fail(call, "its sizes are not what the file declares");
@@ -105,7 +113,7 @@ static int read_resize(const struct sy_call *call, struct resize *r)
         r->nearest = "floor";
     }
     for (int d = 0; d < rank; d++) {
-        int i = index_of_axis(call->node, d);
+        int i = index_of_axis(call, d);
         r->roi_end[d] = 1;
         if (roi && i >= 0 && roi->n == 2 * n) {
             r->roi_start[d] = sy_get(roi, i);
@@ -231,6 +239,7 @@ struct resizing {
     int64_t strides[SY_MAX_RANK];
     double fill;
     bool is_copied; /* along the last dimension: one tap each, that weighs 1 */
+    bool is_whole;  /* and it is the element itself */
 };
 
 /* Every choice of one tap in each dimension but the last, their weights multiplied; -1: the row is outside. */
@@ -277,10 +286,29 @@ static void mix_floats(const struct resizing *s, const struct source *sources, i
     }
 }
 
+/* A row of float32 whose elements are those of its sources. */
+static void mix_whole(const struct source *sources, int n, const float *from, int64_t length,
+                      float *to)
+{
+    for (int64_t i = 0; i < length; i++) {
+        double sum = 0;
+        for (int k = 0; k < n; k++)
+            sum += sources[k].weight * (double)from[sources[k].offset + i];
+        to[i] = (float)sum;
+    }
+}
+
 /* One tap: its value as it is, even an infinite one times 1. */
 static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
 {
     const struct taps *taps = s->taps[s->y->rank - 1];
+    size_t each = sy_dtype_bytes(s->y->dtype);
+    if (s->is_whole) {
+        memcpy((char *)s->y->data + (size_t)first * each,
+               (const char *)s->x->data + (size_t)offset * each,
+               (size_t)s->y->dims[s->y->rank - 1] * each);
+        return;
+    }
     for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {
         if (taps[i].outside)
             sy_put(s->y, first + i, s->fill);
@@ -302,13 +330,16 @@ static void mix_any(const struct resizing *s, const struct source *sources, int 
     }
 }
 
-static bool copies(const struct resizing *s)
+static void look_along_rows(struct resizing *s)
 {
-    const struct taps *taps = s->taps[s->y->rank - 1];
-    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++)
-        if (taps[i].count != 1 || taps[i].weights[0] != 1)
-            return false;
-    return true;
+    int last = s->y->rank - 1;
+    const struct taps *taps = s->taps[last];
+    s->is_copied = true;
+    s->is_whole = s->x->dims[last] == s->y->dims[last];
+    for (int64_t i = 0; i < s->y->dims[last] && s->is_copied; i++) {
+        s->is_copied = taps[i].count == 1 && taps[i].weights[0] == 1;
+        s->is_whole = s->is_whole && s->is_copied && !taps[i].outside && taps[i].at[0] == i;
+    }
 }
 
 static void resize_row(const struct resizing *s, int64_t row)
@@ -322,6 +353,8 @@ static void resize_row(const struct resizing *s, int64_t row)
         return;
     if (s->is_copied && n == 1 && sources[0].weight == 1)
         copy_row(s, sources[0].offset, first);
+    else if (s->x->dtype == SY_DTYPE_F32 && s->is_whole)
+        mix_whole(sources, n, s->x->data, length, (float *)s->y->data + first);
     else if (s->x->dtype == SY_DTYPE_F32)
         mix_floats(s, sources, n, (float *)s->y->data + first);
     else
@@ -348,7 +381,7 @@ static int run_resize(const struct sy_call *call)
         sy_array_copy(y, 0, x, 0);
         return SY_OK;
     }
-    s.is_copied = copies(&s);
+    look_along_rows(&s);
     int64_t rows = y->n / y->dims[y->rank - 1];
 #pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
     for (int64_t row = 0; row < rows; row++)
@@ -394,7 +427,7 @@ static int check_resize(const struct sy_call *call)
 const struct sy_kernel sy_kernels_resize[] = {
     {SY_OP_RESIZE,
      run_resize,
-     {SY_ANY_NUMBER, SY_ANY_FLOAT, SY_ANY_FLOAT, SY_ANY_INDEX},
+     {SY_ANY_NUMBER | SY_LAST_TOO, SY_ANY_FLOAT, SY_ANY_FLOAT, SY_ANY_INDEX},
      check_resize,
      scratch_resize},
     {0}};

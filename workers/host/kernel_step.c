@@ -19,6 +19,15 @@ static struct sy_array describe(const struct sy_program *p, int value, bool with
     return a;
 }
 
+/* Row-major as [batch, ..., channels]. */
+static void move_channels(struct sy_array *a)
+{
+    int64_t channels = a->dims[1];
+    for (int d = 1; d + 1 < a->rank; d++)
+        a->dims[d] = a->dims[d + 1];
+    a->dims[a->rank - 1] = channels;
+}
+
 static double activate(const struct sy_node *node, double x)
 {
     switch (node->activation) {
@@ -54,13 +63,19 @@ static void finish(const struct sy_call *call, const struct sy_array *residual)
 
 static int run_kernel(struct sy_program *p, struct sy_step *step)
 {
-    struct sy_call call = {
-        .node = step->node, .n_in = (int)step->numbers[0], .n_out = (int)step->numbers[1]};
+    struct sy_call call = {.node = step->node,
+                           .n_in = (int)step->numbers[0],
+                           .n_out = (int)step->numbers[1],
+                           .channels_last = step->numbers[2] != 0};
     const struct sy_step_arg *args = step->args;
     for (int i = 0; i < call.n_in; i++)
         call.in[i] = describe(p, args[i].value, true);
     for (int i = 0; i < call.n_out; i++)
         call.out[i] = describe(p, args[call.n_in + i].value, true);
+    if (call.channels_last) {
+        move_channels(&call.in[0]);
+        move_channels(&call.out[0]);
+    }
     int scratch = args[call.n_in + call.n_out].value;
     call.scratch = scratch >= 0 ? sy_program_pointer(p, scratch) : NULL;
     int side = args[call.n_in + call.n_out + 1].value;
@@ -70,17 +85,49 @@ static int run_kernel(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+/* Images as convolutions leave them, and nothing that would have to be so, too. Fills in input 0 and output 0. */
+static int take_channels_last(struct sy_program *p, struct sy_call *call, int *in, int *out)
+{
+    const struct sy_node *node = call->node;
+    dnnl_memory_desc_t md;
+    dnnl_dims_t dims = {0};
+    *in = p->native[node->inputs[0]];
+    call->channels_last = false;
+    if (*in < 0 || p->values[*in].rank != 4 || p->values[*in].md.ndims != 4 ||
+        p->values[*in].dtype != SY_DTYPE_F32 || sy_program_is_plain(&p->values[*in]) ||
+        sy_value_is_narrow(&p->values[*in]) || node->residual_input >= 0 ||
+        p->graph->tensors[node->outputs[0]].shape.rank != 4)
+        return SY_OK;
+    memcpy(dims, p->values[*in].dims, 4 * sizeof *dims);
+    SY_DNNL(dnnl_memory_desc_init_by_tag(&md, 4, dims, dnnl_f32, dnnl_nhwc), node->name);
+    if (!dnnl_memory_desc_equal(&md, &p->values[*in].md))
+        return SY_OK;
+    SY_TRY(sy_program_input_native(p, 0, in));
+    sy_program_dims(p, node->outputs[0], dims);
+    SY_DNNL(dnnl_memory_desc_init_by_tag(&md, 4, dims, dnnl_f32, dnnl_nhwc), node->name);
+    SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, out));
+    sy_program_set_output(p, 0, *out);
+    call->channels_last = true;
+    call->in[0] = describe(p, *in, false);
+    call->out[0] = describe(p, *out, false);
+    move_channels(&call->in[0]);
+    move_channels(&call->out[0]);
+    return SY_OK;
+}
+
 /* Values of all operands into ids: inputs, outputs, scratch. */
 static int take_values(struct sy_program *p, struct sy_call *call, int *ids)
 {
     const struct sy_node *node = call->node;
-    for (int i = 0; i < call->n_in; i++) {
+    if (sy_kernel_find(node->op)->types[0] & SY_LAST_TOO && !sy_program_is_param(p, 0))
+        SY_TRY(take_channels_last(p, call, &ids[0], &ids[call->n_in]));
+    for (int i = call->channels_last; i < call->n_in; i++) {
         ids[i] = -1;
         if (node->inputs[i] >= 0)
             SY_TRY(sy_program_input_plain(p, i, &ids[i]));
         call->in[i] = describe(p, ids[i], false);
     }
-    for (int i = 0; i < call->n_out; i++) {
+    for (int i = call->channels_last; i < call->n_out; i++) {
         int *id = &ids[call->n_in + i];
         *id = -1;
         if (node->outputs[i] >= 0)
@@ -135,5 +182,5 @@ int sy_program_add_kernel(struct sy_program *p)
         sy_step_set(p, step, i, 0, ids[i]);
     step->kernel = kernel;
     step->node = node;
-    return sy_step_set_numbers(step, (int64_t[]){call.n_in, call.n_out}, 2);
+    return sy_step_set_numbers(step, (int64_t[]){call.n_in, call.n_out, call.channels_last}, 3);
 }
