@@ -245,14 +245,14 @@ static void fair_on_emulated(void **state)
     beside_each_other(EMULATED, &on_emulated, "fair", tight_pool(&on_emulated));
 }
 
-/* A pool for one of the two large jobs only: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
+/* A pool for one of the two large jobs, with room for the models, and not for what lasts of both: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
 static void spilled_on(const char *device, const struct alone *alone)
 {
     struct fixture f;
     char pool[32];
     fixture_init(&f, "spill");
     snprintf(pool, sizeof pool, "%.0fK",
-             (alone->persistent[1] * 1.2 + alone->ephemeral[2] + 6e6) / 1000);
+             (0.8 * alone->persistent[1] + alone->persistent[2] + alone->ephemeral[2]) / 1000);
     const char *const args[] = {
         "--models", fixture_models(), "--device", device, "--pool-bytes", pool, NULL};
     fixture_start(&f, args);

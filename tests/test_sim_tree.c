@@ -4,21 +4,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_tree.h"
+#include "tests/seed.h"
 
 #define MOST    5000
 #define CHANGES 4000
 
-static unsigned seed = 1;
+static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    return (uint64_t)rand_r(&seed) % n;
+    return seed_below(&seed, n);
 }
 
 static int first_of(const uint64_t *keys, int n)
@@ -79,5 +79,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_is_the_least_and_the_lowest_of_equals),
     };
+    seed = seed_of_run(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
