@@ -159,9 +159,12 @@ static int recurrent_weights(struct sy_expand *e, int x, int scale, int zero)
         sy_expand_fail(e, SY_EUNSUPPORTED, "scales for each column");
         return -1;
     }
-    int wide = dequantized(e, x, scale, zero);
+    /* Turned first, as whole numbers are folded at import. */
+    int turned = sy_expand_transpose(e, sy_expand_input(e, x), perm, 3);
+    int wide = SY_EXPAND(e, DEQUANTIZE_LINEAR, turned, sy_expand_input(e, scale),
+                         sy_expand_input(e, zero));
     sy_expand_set_int(e, "axis", 0);
-    return sy_expand_transpose(e, wide, perm, 3);
+    return wide;
 }
 
 /* DynamicQuantizeLSTM: x, w, r, bias, lengths, states, peepholes, then scales and zero points of w and r. Computed with the weights' numbers

@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/int8_rows.h"
 #include "workers/host/op_conv.h"
+#include "workers/host/program_internal.h"
 
 enum { X, WEIGHTS, BIAS, RUN_ZERO, RUN_SCALE, SUMS };
 
@@ -199,28 +200,52 @@ static int make_pd_at(const struct sy_graph *graph, const struct product *p, int
     return make_conv_pd(p, &c, copied, weights, out);
 }
 
-/* The first layout that oneDNN likes at one of the reference batches and has fast code for at all of them; else what it likes at the first. */
+/* Candidate i: what oneDNN likes at a reference batch; then the classic blocked layout, for which it has code at all sizes. *more false: no such. */
+static int candidate_layout(const struct sy_graph *graph, const struct product *p, size_t i,
+                            dnnl_memory_desc_t *md, bool *more)
+{
+    const struct sy_tensor *w = &graph->tensors[p->node->inputs[WEIGHTS]];
+    dnnl_primitive_desc_t pd;
+    *more = true;
+    if (i < SY_ARRAY_LEN(reference_batches)) {
+        SY_TRY(make_pd_at(graph, p, reference_batches[i], NULL, &pd));
+        *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
+        dnnl_primitive_desc_destroy(pd);
+        return SY_OK;
+    }
+    *more = p->node->op == SY_OP_QUANTIZED_CONV && w->shape.rank == 4 &&
+            sy_node_int(p->node, "group", 1) == 1;
+    if (!*more)
+        return SY_OK;
+    dnnl_dims_t dims;
+    for (int d = 0; d < 4; d++)
+        dims[d] = w->shape.dims[d].fixed;
+    SY_DNNL(dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_s8, dnnl_OIhw4i16o4i), p->node->name);
+    return SY_OK;
+}
+
+/* The first candidate that oneDNN has fast code for at all reference batches, as reordering weights in each run costs more than most of these
+ * convolutions; else what it likes at batch 1. */
 static int layout_int8(const struct sy_graph *graph, const struct sy_node *node, int input,
                        dnnl_memory_desc_t *md)
 {
     struct product p;
+    dnnl_memory_desc_t liked;
     dnnl_primitive_desc_t pd;
-    bool fast = false;
+    bool fast = false, more = true;
     if (input != WEIGHTS)
         return SY_OK;
     read_product(graph, node, &p);
     SY_TRY(check_product(node, &p));
-    for (size_t i = 0; i < SY_ARRAY_LEN(reference_batches) && !fast; i++) {
-        SY_TRY(make_pd_at(graph, &p, reference_batches[i], NULL, &pd));
-        dnnl_memory_desc_t liked = *sy_dnnl_md(pd, dnnl_query_weights_md);
-        dnnl_primitive_desc_destroy(pd);
-        fast = true;
+    for (size_t i = 0; i <= SY_ARRAY_LEN(reference_batches) && !fast; i++) {
+        SY_TRY(candidate_layout(graph, &p, i, &liked, &more));
+        fast = more;
         for (size_t k = 0; k < SY_ARRAY_LEN(reference_batches) && fast; k++) {
             SY_TRY(make_pd_at(graph, &p, reference_batches[k], &liked, &pd));
             fast = !sy_conv_is_reference(pd);
             dnnl_primitive_desc_destroy(pd);
         }
-        if (fast || i == 0)
+        if (fast || (more && reference_batches[SY_MIN(i, (size_t)2)] == 1))
             *md = liked;
     }
     return SY_OK;
