@@ -109,7 +109,7 @@ static void print_jobs(json_t *status, double elapsed_ns, FILE *to)
     json_array_foreach(json_object_get(status, "jobs"), i, item)
     {
         char lane[16] = "-";
-        if (sy_cli_number(item, "lane") >= 0)
+        if (json_integer_value(json_object_get(item, "lane")) >= 0 && json_object_get(item, "lane"))
             snprintf(lane, sizeof(lane), "%.0f", sy_cli_number(item, "lane"));
         fprintf(to,
                 "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %s  device %5.1f "
