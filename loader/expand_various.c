@@ -1,4 +1,5 @@
-/* ONNX's own operators that others say as well: spectra and Col2Im as products with constants, what constants decide. */
+/* ONNX's own operators that others say as well: spectra and Col2Im as products with constants, what constants decide, numbers
+ * drawn in a given shape. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,8 +293,26 @@ static int expand_non_zero(struct sy_expand *e)
     return e->status;
 }
 
+/* ---- RandomNormal ----------------------------------------------------------------------------- */
+
+static int expand_random_normal(struct sy_expand *e)
+{
+    const struct sy_attr *shape = sy_node_attr(e->node, "shape");
+    if (!shape || shape->kind != SY_ATTR_INTS)
+        return sy_expand_fail(e, SY_ECORRUPT, "no shape");
+    int like = SY_EXPAND(e, CONSTANT_OF_SHAPE, sy_expand_ints(e, shape->ints, shape->n));
+    int y = SY_EXPAND(e, RANDOM_NORMAL_LIKE, like);
+    sy_expand_pass(e, "dtype");
+    sy_expand_pass(e, "mean");
+    sy_expand_pass(e, "scale");
+    sy_expand_pass(e, "seed");
+    sy_expand_result(e, 0, y);
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft},
                                                         {SY_OP_COL2IM, expand_col2im},
                                                         {SY_OP_AFFINE_GRID, expand_affine_grid},
                                                         {SY_OP_NON_ZERO, expand_non_zero},
+                                                        {SY_OP_RANDOM_NORMAL, expand_random_normal},
                                                         {0}};

@@ -197,6 +197,8 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(TILE, "Tile") \
     X(SIZE, "Size") \
     X(EYE_LIKE, "EyeLike") \
+    X(RANDOM_NORMAL, "RandomNormal") \
+    X(RANDOM_NORMAL_LIKE, "RandomNormalLike") \
     X(TRILU, "Trilu") \
     X(DEPTH_TO_SPACE, "DepthToSpace") \
     X(SPACE_TO_DEPTH, "SpaceToDepth") \

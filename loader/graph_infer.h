@@ -131,9 +131,9 @@ sy_infer_rule sy_rule_arg, sy_rule_cum_sum, sy_rule_top_k, sy_rule_unique, sy_ru
 sy_infer_rule sy_rule_conv_transpose, sy_rule_max_unpool, sy_rule_resize, sy_rule_depth_to_space,
     sy_rule_space_to_depth, sy_rule_grid_sample, sy_rule_roi_align, sy_rule_nms,
     sy_rule_recurrent; /* shape_space.c */
-sy_infer_rule sy_rule_tile, sy_rule_size, sy_rule_eye_like, sy_rule_trilu, sy_rule_norm,
-    sy_rule_nll_loss, sy_rule_softmax_loss, sy_rule_det, sy_rule_window, sy_rule_einsum,
-    sy_rule_dft, sy_rule_tf_idf; /* shape_various.c */
+sy_infer_rule sy_rule_tile, sy_rule_size, sy_rule_eye_like, sy_rule_random_like, sy_rule_trilu,
+    sy_rule_norm, sy_rule_nll_loss, sy_rule_softmax_loss, sy_rule_det, sy_rule_window,
+    sy_rule_einsum, sy_rule_dft, sy_rule_tf_idf; /* shape_various.c */
 sy_infer_rule sy_rule_quantize, sy_rule_dequantize, sy_rule_dynamic_quantize, sy_rule_qlinear_conv,
     sy_rule_qlinear_matmul; /* shape_quantized.c */
 sy_infer_rule sy_rule_conv, sy_rule_pool, sy_rule_global_pool, sy_rule_pad,

@@ -143,6 +143,8 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_TILE] = {2, 3, 1, ""},
     [SY_OP_SIZE] = {1, 1, 1, ""},
     [SY_OP_EYE_LIKE] = {1, 1, 1, "dtype=i k=i"},
+    [SY_OP_RANDOM_NORMAL] = {0, 0, 1, "dtype=i mean=f scale=f seed=f shape=I"},
+    [SY_OP_RANDOM_NORMAL_LIKE] = {1, 1, 1, "dtype=i mean=f scale=f seed=f"},
     [SY_OP_TRILU] = {1, 2, 1, "upper=i"},
     [SY_OP_DEPTH_TO_SPACE] = {1, 1, 1, "blocksize=i mode=s"},
     [SY_OP_SPACE_TO_DEPTH] = {1, 1, 1, "blocksize=i"},

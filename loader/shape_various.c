@@ -59,6 +59,21 @@ int sy_rule_eye_like(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+/* "of_batch": the first dimension is the batch's, all rows of which get the same numbers. */
+int sy_rule_random_like(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x;
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    struct sy_shape shape = x->shape;
+    enum sy_dtype dtype = (enum sy_dtype)sy_node_int(node, "dtype", x->dtype);
+    if (dtype != SY_DTYPE_F32 && dtype != SY_DTYPE_F64 && dtype != SY_DTYPE_F16 &&
+        dtype != SY_DTYPE_BF16)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "element type %d", (int)dtype);
+    SY_TRY(sy_node_set_int(node, "of_batch", shape.rank > 0 && shape.dims[0].per_batch != 0));
+    sy_infer_set(in, node, 0, dtype, &shape);
+    return SY_OK;
+}
+
 int sy_rule_trilu(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *k;

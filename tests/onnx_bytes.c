@@ -148,6 +148,16 @@ void ob_attr_int(struct ob *node, const char *name, int64_t value)
     ob_message(node, 5, &attr);
 }
 
+void ob_attr_float(struct ob *node, const char *name, float value)
+{
+    static struct ob attr;
+    attr.n = 0;
+    ob_text(&attr, 1, name);
+    ob_float(&attr, 2, value);
+    ob_varint(&attr, 20, 1);
+    ob_message(node, 5, &attr);
+}
+
 void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *values)
 {
     static struct ob attr;

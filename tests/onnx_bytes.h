@@ -37,6 +37,7 @@ void ob_node(struct ob *node, const char *op, const char *const *inputs,
 void ob_add(struct ob *graph, const char *op, const char *const *inputs,
             const char *const *outputs);
 void ob_attr_int(struct ob *node, const char *name, int64_t value);
+void ob_attr_float(struct ob *node, const char *name, float value);
 void ob_attr_text(struct ob *node, const char *name, const char *value);
 void ob_attr_graph(struct ob *node, const char *name, const struct ob *value);
 void ob_attr_ints(struct ob *node, const char *name, int n, const int64_t *values);
