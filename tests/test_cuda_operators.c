@@ -29,8 +29,11 @@ static bool is_in(enum sy_op op, const enum sy_op *list, size_t n)
     return false;
 }
 
-/* Control flow; results whose size the run says, and what is read of shapes there; what nobody has asked for yet. */
-static const enum sy_op lacked[] = {SY_OP_IF,
+/* Products of 8 bits, which this engine leaves as they were written; control flow; results whose size the run says, and what is read of shapes there; what nobody has asked for yet. */
+static const enum sy_op lacked[] = {SY_OP_QUANTIZED_CONV,
+                                    SY_OP_QUANTIZED_MATMUL,
+                                    SY_OP_QUANTIZED_SUM,
+                                    SY_OP_IF,
                                     SY_OP_LOOP,
                                     SY_OP_AT_RUN,
                                     SY_OP_NUMBERS,

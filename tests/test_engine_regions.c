@@ -226,7 +226,7 @@ static void check_resize(const char *mode, const char *place, const int64_t *dim
         assert_float_equal(((float *)outputs.data[0])[i], ((float *)outputs.data[1])[i], 1e-5);
     rig_drop(&inputs);
     rig_drop(&outputs);
-    sy_host_engine.program_destroy(program);
+    rig_engine.ops->program_destroy(program);
     rig_close(&rig);
     sy_graph_free(g);
 }

@@ -1,4 +1,4 @@
-/* The random numbers of dropout: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else. One text
+/* The random numbers of dropout, and of nodes that draw: Philox 4x32-10 (Salmon et al., 2011), a function of (seed, batch, node, element) and nothing else. One text
  * for the CUDA kernel and the tests; the host's loop over many counters at once is in workers/host/train_random.c. */
 #ifndef SY_WORKERS_TRAIN_PHILOX_H
 #define SY_WORKERS_TRAIN_PHILOX_H
@@ -29,6 +29,15 @@ SY_FORMULA uint32_t sy_philox_element(uint64_t seed, uint64_t batch, uint32_t no
         key1 += 0xbb67ae85u;
     }
     return c[j / SY_PHILOX_CHUNK];
+}
+
+/* Element i of normal numbers, mean 0 and deviation 1 (Box and Muller, 1958): of two even ones. */
+SY_FORMULA double sy_philox_normal(uint64_t seed, uint64_t i)
+{
+    double even[2];
+    for (int k = 0; k < 2; k++) /* in (0, 1) */
+        even[k] = ((double)sy_philox_element(seed, 0, 0, 2 * i + (uint64_t)k) + 0.5) / 4294967296.0;
+    return sqrt(-2 * log(even[0])) * cos(6.283185307179586 * even[1]);
 }
 
 #endif

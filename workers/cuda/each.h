@@ -33,6 +33,7 @@ struct sy_each_array {
     X(RANGE)             \
     X(ONE_HOT)           \
     X(REVERSE)           \
+    X(RANDOM)            \
     X(PAD)               \
     X(PAD_BACK)          \
     X(RUNNING_SUM)       \
@@ -88,6 +89,12 @@ struct sy_each_triangle {
 
 struct sy_each_reverse {
     int batch_axis;
+};
+
+struct sy_each_random {
+    uint64_t seed;
+    int64_t period; /* behind it the numbers come again */
+    double mean, scale;
 };
 
 struct sy_each_top {
@@ -229,6 +236,7 @@ struct sy_math_each {
         struct sy_each_fill fill;
         struct sy_each_triangle triangle;
         struct sy_each_reverse reverse;
+        struct sy_each_random random;
         struct sy_each_top top;
         struct sy_each_pad pad;
         struct sy_each_running_sum running_sum;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/kernel.h"
 
 #define SCATTER_PARTS 8192 /* threads of a scatter that has few columns */
 
@@ -55,6 +56,16 @@ int sy_each_fill_reverse(const struct sy_node *node, struct sy_math_each *e)
 {
     e->as.reverse.batch_axis = (int)sy_node_int(node, "batch_axis", 1);
     e->axis = sy_node_int(node, "time_axis", 0);
+    return SY_OK;
+}
+
+int sy_each_fill_random(const struct sy_node *node, struct sy_math_each *e)
+{
+    const struct sy_each_array *y = &e->at[SY_EACH_IN];
+    e->as.random = (struct sy_each_random){.seed = sy_random_seed(node),
+                                           .period = sy_random_period(node, y->dims, y->n),
+                                           .mean = (double)sy_node_float(node, "mean", 0),
+                                           .scale = (double)sy_node_float(node, "scale", 1)};
     return SY_OK;
 }
 

@@ -9,12 +9,12 @@
 typedef int sy_each_fill_fn(const struct sy_node *node, struct sy_math_each *e);
 
 sy_each_fill_fn sy_each_fill_one, sy_each_fill_pair, sy_each_fill_where, sy_each_fill_fill,
-    sy_each_fill_triangle, sy_each_fill_reverse, sy_each_fill_pad, sy_each_fill_running_sum,
-    sy_each_fill_top, sy_each_fill_gather_tuples, sy_each_fill_scatter_along,
-    sy_each_fill_scatter_tuples, sy_each_fill_line, sy_each_fill_fold, sy_each_fill_batch,
-    sy_each_fill_norm, sy_each_fill_neighbours, sy_each_fill_loss, sy_each_fill_dynamic,
-    sy_each_fill_resize, sy_each_fill_einsum, sy_each_fill_matmul, sy_each_fill_quantize,
-    sy_each_fill_window, sy_each_fill_sample, sy_each_fill_region;
+    sy_each_fill_triangle, sy_each_fill_reverse, sy_each_fill_random, sy_each_fill_pad,
+    sy_each_fill_running_sum, sy_each_fill_top, sy_each_fill_gather_tuples,
+    sy_each_fill_scatter_along, sy_each_fill_scatter_tuples, sy_each_fill_line, sy_each_fill_fold,
+    sy_each_fill_batch, sy_each_fill_norm, sy_each_fill_neighbours, sy_each_fill_loss,
+    sy_each_fill_dynamic, sy_each_fill_resize, sy_each_fill_einsum, sy_each_fill_matmul,
+    sy_each_fill_quantize, sy_each_fill_window, sy_each_fill_sample, sy_each_fill_region;
 
 int sy_each_refuse(const struct sy_node *node, const char *what);
 int64_t sy_each_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);

@@ -1,5 +1,6 @@
 /* Reading and writing by index: moves, masks, gathers, scatters, the largest k. An index that is outside is told. */
 #include "workers/cuda/each_arrays.cuh"
+#include "workers/train_philox.h"
 
 SY_KERNEL_FILE(each_index)
 
@@ -71,6 +72,14 @@ struct reverse {
         }
         int64_t from = at < length ? length - 1 - at : at;
         c.copy(EACH_OUT, i, 0, i + (from - at) * x.strides[time]);
+    }
+};
+
+struct random_normal {
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_random &r = c.e.as.random;
+        c.put(EACH_OUT, i, r.mean + r.scale * sy_philox_normal(r.seed, (uint64_t)(i % r.period)));
     }
 };
 
@@ -320,6 +329,8 @@ int sy_kernel_each_index(struct CUstream_st *stream, const struct sy_math_each *
         return each_launch<one_hot>(stream, e, at, fault);
     case SY_EACH_REVERSE:
         return each_launch<reverse>(stream, e, at, fault);
+    case SY_EACH_RANDOM:
+        return each_launch<random_normal>(stream, e, at, fault);
     case SY_EACH_PAD:
         return each_launch<pad>(stream, e, at, fault);
     case SY_EACH_PAD_BACK:

@@ -1,12 +1,12 @@
 /* Numbers drawn by a node, the same in each run: of the node's seed, or without one of its name, by element. So a request that is interrupted
- * and begins again gives the same bits, alone and in a batch. Philox (workers/train_philox.h), made normal by Box and Muller (1958). */
+ * and begins again gives the same bits, alone and in a batch. Philox (workers/train_philox.h). */
 #include <xxhash.h>
 
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 #include "workers/train_philox.h"
 
-static uint64_t seed_of(const struct sy_node *node)
+uint64_t sy_random_seed(const struct sy_node *node)
 {
     const struct sy_attr *seed = sy_node_attr(node, "seed");
     uint64_t bits = 0;
@@ -16,26 +16,20 @@ static uint64_t seed_of(const struct sy_node *node)
     return bits;
 }
 
-/* In (0, 1). */
-static double uniform(uint64_t seed, uint64_t element)
+int64_t sy_random_period(const struct sy_node *node, const int64_t *dims, int64_t n)
 {
-    return ((double)sy_philox_element(seed, 0, 0, element) + 0.5) / 4294967296.0;
+    return sy_node_int(node, "of_batch", 0) != 0 && dims[0] > 0 ? n / dims[0] : n;
 }
 
 static int run_normal(const struct sy_call *call)
 {
     const struct sy_array *y = &call->out[0];
-    uint64_t seed = seed_of(call->node);
+    uint64_t seed = sy_random_seed(call->node);
     double mean = (double)sy_node_float(call->node, "mean", 0),
            scale = (double)sy_node_float(call->node, "scale", 1);
-    bool of_batch = sy_node_int(call->node, "of_batch", 0) != 0;
-    int64_t row = of_batch && y->dims[0] > 0 ? y->n / y->dims[0] : y->n;
-    for (int64_t i = 0; i < y->n; i++) {
-        uint64_t k = 2 * (uint64_t)(i % row);
-        double radius = sqrt(-2 * log(uniform(seed, k)));
-        sy_put(y, i,
-               mean + scale * radius * cos(2 * 3.14159265358979323846 * uniform(seed, k + 1)));
-    }
+    int64_t period = sy_random_period(call->node, y->dims, y->n);
+    for (int64_t i = 0; i < y->n; i++)
+        sy_put(y, i, mean + scale * sy_philox_normal(seed, (uint64_t)(i % period)));
     return SY_OK;
 }
 
