@@ -72,7 +72,8 @@ static int align_old_broadcast(struct sy_infer *in, struct sy_node *node)
     int64_t axis = sy_node_int(node, "axis", -1);
     SY_TRY(sy_infer_need(in, node, 0, &a));
     SY_TRY(sy_infer_need(in, node, 1, &b));
-    int behind = axis < 0 ? 0 : a->shape.rank - b->shape.rank - (int)axis;
+    bool lies = axis >= 0 && axis <= a->shape.rank;
+    int behind = lies ? a->shape.rank - b->shape.rank - (int)axis : 0;
     if (node->opset >= 7 || sy_node_int(node, "broadcast", 0) == 0 || axis > a->shape.rank ||
         behind < 0)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "broadcasting with axis %lld", (long long)axis);
