@@ -339,6 +339,13 @@ static int check_recurrent(const struct sy_call *call)
         if (call->n_in < 3 || !sy_call_in(call, i) || call->in[i].rank != 3)
             return sy_kernel_refuse(call, "inputs that do not fit");
     struct cell c = read_cell(call);
+    /* Weights that are there bound the sizes whose products are then taken. */
+    const int64_t *w = call->in[1].dims, *r = call->in[2].dims;
+    int64_t all;
+    if (c.hidden < 1 || r[2] != c.hidden || r[1] / c.gates != c.hidden || w[1] != r[1] ||
+        w[2] != c.input || __builtin_mul_overflow(c.batch, 2 * c.hidden, &all) ||
+        __builtin_mul_overflow(c.steps, all, &all))
+        return sy_kernel_refuse(call, "weights that do not fit");
     if (c.directions != (both ? 2 : 1) || !sizes_fit(call, &c))
         return sy_kernel_refuse(call, "weights, states or results that do not fit");
     for (int i = 0; i < call->n_in; i++)
