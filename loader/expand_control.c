@@ -339,11 +339,11 @@ static int open_scan(struct scan *s)
         }
     s->n_captured = e->node->n_inputs - formal;
     s->n_results = e->node->n_outputs;
-    s->n_states = (int)(formal - scanned);
-    s->n_scanned = (int)scanned;
-    if (!s->body || scanned < 1 || scanned > formal || s->n_captured < 0 ||
-        s->body->n_inputs != e->node->n_inputs || s->body->n_outputs != s->n_results ||
-        s->n_states > s->n_results)
+    bool are_scanned = scanned >= 1 && scanned <= formal;
+    s->n_states = are_scanned ? (int)(formal - scanned) : 0;
+    s->n_scanned = are_scanned ? (int)scanned : 0;
+    if (!s->body || !are_scanned || s->n_captured < 0 || s->body->n_inputs != e->node->n_inputs ||
+        s->body->n_outputs != s->n_results || s->n_states > s->n_results)
         return sy_expand_fail(e, SY_ECORRUPT, "a body with other inputs or results");
     for (int i = 0; i < formal; i++)
         if (e->node->inputs[i] < 0 || e->in->sequences[e->node->inputs[i]])
