@@ -260,20 +260,37 @@ int sy_node_set_float(struct sy_node *node, const char *name, float value)
     return SY_OK;
 }
 
-int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_t *values)
+/* The slot of `name` with `copy` for its list. Takes over `copy`, also when it fails. */
+static int set_list(struct sy_node *node, const char *name, enum sy_attr_kind kind, int n,
+                    void *copy, struct sy_attr **out)
 {
-    struct sy_attr *attr;
-    int64_t *copy;
-    SY_TRY(sy_graph_alloc((size_t)n, sizeof *copy, &copy));
-    if (n > 0)
-        memcpy(copy, values, (size_t)n * sizeof *copy);
-    int status = sy_node_attr_slot(node, name, &attr); /* may free `values` */
+    int status = sy_node_attr_slot(node, name, out);
     if (status < 0) {
         free(copy);
         return status;
     }
-    attr->kind = SY_ATTR_INTS;
-    attr->n = n;
+    (*out)->kind = kind;
+    (*out)->n = n;
+    return SY_OK;
+}
+
+/* Made before the slot is: that may free `values`. */
+static int copy_list(int n, size_t element_bytes, const void *values, void *out)
+{
+    void *copy;
+    SY_TRY(sy_graph_alloc((size_t)n, element_bytes, &copy));
+    if (n > 0)
+        memcpy(copy, values, (size_t)n * element_bytes);
+    memcpy(out, &copy, sizeof copy);
+    return SY_OK;
+}
+
+int sy_node_set_ints(struct sy_node *node, const char *name, int n, const int64_t *values)
+{
+    struct sy_attr *attr;
+    int64_t *copy;
+    SY_TRY(copy_list(n, sizeof *values, values, &copy));
+    SY_TRY(set_list(node, name, SY_ATTR_INTS, n, copy, &attr));
     attr->ints = copy;
     return SY_OK;
 }
@@ -282,44 +299,36 @@ int sy_node_set_floats(struct sy_node *node, const char *name, int n, const floa
 {
     struct sy_attr *attr;
     float *copy;
-    SY_TRY(sy_graph_alloc((size_t)n, sizeof *copy, &copy));
-    if (n > 0)
-        memcpy(copy, values, (size_t)n * sizeof *copy);
-    int status = sy_node_attr_slot(node, name, &attr); /* may free `values` */
-    if (status < 0) {
-        free(copy);
-        return status;
-    }
-    attr->kind = SY_ATTR_FLOATS;
-    attr->n = n;
+    SY_TRY(copy_list(n, sizeof *values, values, &copy));
+    SY_TRY(set_list(node, name, SY_ATTR_FLOATS, n, copy, &attr));
     attr->floats = copy;
     return SY_OK;
+}
+
+static bool are_numbers(int n, const struct sy_dim *values)
+{
+    for (int i = 0; i < n; i++)
+        if (!sy_dim_is_number(values[i]))
+            return false;
+    return true;
 }
 
 int sy_node_set_sizes(struct sy_node *node, const char *name, int n, const struct sy_dim *values)
 {
     struct sy_attr *attr;
     struct sy_dim *copy;
-    bool open = false;
-    SY_TRY(sy_graph_alloc((size_t)n, sizeof *copy, &copy));
-    if (n > 0)
-        memcpy(copy, values, (size_t)n * sizeof *copy);
-    for (int i = 0; i < n; i++)
-        open = open || !sy_dim_is_number(copy[i]);
-    int status = sy_node_attr_slot(node, name, &attr); /* may free `values` */
-    if (status == SY_OK && !open)
-        status = sy_graph_alloc((size_t)n, sizeof *attr->ints, &attr->ints);
-    if (status < 0) {
-        free(copy);
-        return status;
+    int64_t *numbers;
+    if (!are_numbers(n, values)) {
+        SY_TRY(copy_list(n, sizeof *values, values, &copy));
+        SY_TRY(set_list(node, name, SY_ATTR_SIZES, n, copy, &attr));
+        attr->sizes = copy;
+        return SY_OK;
     }
-    attr->kind = open ? SY_ATTR_SIZES : SY_ATTR_INTS;
-    attr->n = n;
-    attr->sizes = open ? copy : NULL;
-    for (int i = 0; !open && i < n; i++)
-        attr->ints[i] = copy[i].fixed;
-    if (!open)
-        free(copy);
+    SY_TRY(sy_graph_alloc((size_t)n, sizeof *numbers, &numbers));
+    for (int i = 0; i < n; i++)
+        numbers[i] = values[i].fixed;
+    SY_TRY(set_list(node, name, SY_ATTR_INTS, n, numbers, &attr));
+    attr->ints = numbers;
     return SY_OK;
 }
 

@@ -10,12 +10,6 @@
 #include "tests/graph_builder.h"
 #include "tests/lists.h"
 
-#define INPUTS(...)                                                  \
-    (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
-    {                                                                \
-        __VA_ARGS__                                                  \
-    }
-
 struct engine_case {
     struct sy_graph *graph;    /* taken over; the yardstick computes it as it is */
     bool optimize;             /* the engine runs what sy_graph_optimize makes of it */

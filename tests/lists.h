@@ -9,6 +9,11 @@
     {                                                                            \
         __VA_ARGS__                                                              \
     }
+#define INPUTS(...)                                                  \
+    (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
+    {                                                                \
+        __VA_ARGS__                                                  \
+    }
 #define NAMES(...)        \
     (const char *const[]) \
     {                     \

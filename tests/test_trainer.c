@@ -16,15 +16,10 @@
 #include "tests/lists.h"
 #include "tests/naive_net.h"
 #include "tests/seed.h"
+#include "tests/small_nets.h"
 #include "workers/trainer.h"
 
 #define BATCH 3
-#define INPUTS(...)                                                  \
-    (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (const int[]) \
-    {                                                                \
-        __VA_ARGS__                                                  \
-    }
-
 static uint64_t first_seed;
 static uint64_t seed;
 
@@ -136,139 +131,6 @@ static float *read_state(struct sy_trainer *t, const char *name, int64_t *n)
     return data;
 }
 
-/* ---- networks ----------------------------------------------------------------------------------- */
-
-static void ends(struct sy_graph *g, int x, int64_t features)
-{
-    int w = gb_constant(g, "end.weight", DIMS(5, features), &seed, -0.4, 0.4);
-    int b = gb_constant(g, "end.bias", DIMS(5), &seed, -0.4, 0.4);
-    int flat = gb_node(g, SY_OP_FLATTEN, INPUTS(x), DIMS(1, features));
-    int y = gb_node(g, SY_OP_GEMM, INPUTS(flat, w, b), DIMS(1, 5));
-    gb_int(g, "transB", 1);
-    gb_output(g, y);
-}
-
-static struct sy_graph *net_conv_relu(void)
-{
-    struct sy_graph *g = gb_new("conv_relu");
-    int x = gb_input(g, DIMS(1, 2, 6, 5));
-    int w = gb_constant(g, "w", DIMS(4, 2, 3, 3), &seed, -0.5, 0.5),
-        b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
-    int w2 = gb_constant(g, "w2", DIMS(3, 4, 2, 2), &seed, -0.5, 0.5);
-    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, 4, 3, 3));
-    gb_ints(g, "kernel_shape", DIMS(3, 3));
-    gb_ints(g, "strides", DIMS(2, 2));
-    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    y = gb_node(g, SY_OP_RELU, INPUTS(y), DIMS(1, 4, 3, 3));
-    y = gb_node(g, SY_OP_CONV, INPUTS(y, w2), DIMS(1, 3, 2, 2));
-    gb_ints(g, "kernel_shape", DIMS(2, 2));
-    ends(g, y, 12);
-    return g;
-}
-
-static struct sy_graph *net_groups(void)
-{
-    struct sy_graph *g = gb_new("groups");
-    int x = gb_input(g, DIMS(1, 3, 6, 6));
-    int w0 = gb_constant(g, "w0", DIMS(4, 3, 1, 1), &seed, -0.7, 0.7);
-    int w = gb_constant(g, "w", DIMS(6, 2, 3, 3), &seed, -0.5, 0.5),
-        b = gb_constant(g, "b", DIMS(6), &seed, -0.5, 0.5);
-    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w0), DIMS(1, 4, 6, 6));
-    gb_ints(g, "kernel_shape", DIMS(1, 1));
-    y = gb_node(g, SY_OP_SIGMOID, INPUTS(y), DIMS(1, 4, 6, 6));
-    y = gb_node(g, SY_OP_CONV, INPUTS(y, w, b), DIMS(1, 6, 4, 4));
-    gb_ints(g, "kernel_shape", DIMS(3, 3));
-    gb_ints(g, "dilations", DIMS(2, 2));
-    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    gb_int(g, "group", 2);
-    y = gb_node(g, SY_OP_AVERAGE_POOL, INPUTS(y), DIMS(1, 6, 2, 2));
-    gb_ints(g, "kernel_shape", DIMS(2, 2));
-    gb_ints(g, "strides", DIMS(2, 2));
-    ends(g, y, 24);
-    return g;
-}
-
-static struct sy_graph *net_max_pool(void)
-{
-    struct sy_graph *g = gb_new("max_pool");
-    int x = gb_input(g, DIMS(1, 1, 7, 7));
-    int w = gb_constant(g, "w", DIMS(3, 1, 2, 2), &seed, -0.7, 0.7),
-        b = gb_constant(g, "b", DIMS(3), &seed, -0.5, 0.5);
-    int y = gb_node(g, SY_OP_CONV, INPUTS(x, w, b), DIMS(1, 3, 6, 6));
-    gb_ints(g, "kernel_shape", DIMS(2, 2));
-    y = gb_node(g, SY_OP_MAX_POOL, INPUTS(y), DIMS(1, 3, 3, 3));
-    gb_ints(g, "kernel_shape", DIMS(3, 3));
-    gb_ints(g, "strides", DIMS(2, 2));
-    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    y = gb_node(g, SY_OP_LEAKY_RELU, INPUTS(y), DIMS(1, 3, 3, 3));
-    gb_float(g, "alpha", 0.2f);
-    y = gb_node(g, SY_OP_AVERAGE_POOL, INPUTS(y), DIMS(1, 3, 2, 2));
-    gb_ints(g, "kernel_shape", DIMS(2, 2));
-    gb_ints(g, "strides", DIMS(2, 2));
-    gb_ints(g, "pads", DIMS(1, 1, 0, 0));
-    gb_int(g, "count_include_pad", 1);
-    ends(g, y, 12);
-    return g;
-}
-
-/* Both branches of a residual sum, batch normalization, and a tensor that three nodes read. */
-static struct sy_graph *net_residual(void)
-{
-    struct sy_graph *g = gb_new("residual");
-    int x = gb_input(g, DIMS(1, 2, 4, 4));
-    int w = gb_constant(g, "w", DIMS(3, 2, 3, 3), &seed, -0.5, 0.5),
-        w2 = gb_constant(g, "w2", DIMS(3, 3, 3, 3), &seed, -0.5, 0.5);
-    int s = gb_constant(g, "scale", DIMS(3), &seed, 0.5, 1.5),
-        h = gb_constant(g, "shift", DIMS(3), &seed, -0.5, 0.5);
-    int m = gb_constant(g, "mean", DIMS(3), &seed, -0.5, 0.5),
-        v = gb_constant(g, "variance", DIMS(3), &seed, 0.5, 1.5);
-    int a = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, 3, 4, 4));
-    gb_ints(g, "kernel_shape", DIMS(3, 3));
-    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    int n = gb_node(g, SY_OP_BATCH_NORM, INPUTS(a, s, h, m, v), DIMS(1, 3, 4, 4));
-    gb_float(g, "epsilon", 1e-3f);
-    gb_float(g, "momentum", 0.8f);
-    int t = gb_node(g, SY_OP_TANH, INPUTS(n), DIMS(1, 3, 4, 4));
-    int c = gb_node(g, SY_OP_CONV, INPUTS(t, w2), DIMS(1, 3, 4, 4));
-    gb_ints(g, "kernel_shape", DIMS(3, 3));
-    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    int sum = gb_node(g, SY_OP_ADD, INPUTS(c, t), DIMS(1, 3, 4, 4));
-    sum = gb_node(g, SY_OP_ADD, INPUTS(sum, t), DIMS(1, 3, 4, 4));
-    int r = gb_node(g, SY_OP_RELU, INPUTS(sum), DIMS(1, 3, 4, 4));
-    int p = gb_node(g, SY_OP_GLOBAL_AVERAGE_POOL, INPUTS(r), DIMS(1, 3, 1, 1));
-    ends(g, p, 3);
-    return g;
-}
-
-/* MatMul over rank 3 with a bias row behind it; the same weights twice. */
-static struct sy_graph *net_matmul(void)
-{
-    struct sy_graph *g = gb_new("matmul");
-    int x = gb_input(g, DIMS(1, 2, 4));
-    int w = gb_constant(g, "w", DIMS(4, 4), &seed, -0.5, 0.5),
-        b = gb_constant(g, "b", DIMS(4), &seed, -0.5, 0.5);
-    int y = gb_node(g, SY_OP_MATMUL, INPUTS(x, w), DIMS(1, 2, 4));
-    y = gb_node(g, SY_OP_ADD, INPUTS(y, b), DIMS(1, 2, 4));
-    y = gb_node(g, SY_OP_TANH, INPUTS(y), DIMS(1, 2, 4));
-    y = gb_node(g, SY_OP_MATMUL, INPUTS(y, w), DIMS(1, 2, 4));
-    y = gb_node(g, SY_OP_SIGMOID, INPUTS(y), DIMS(1, 2, 4));
-    gb_output(g, y);
-    return g;
-}
-
-struct net {
-    struct sy_graph *(*make)(void);
-    enum sy_loss_kind loss;
-};
-
-static const struct net nets[] = {
-    {net_conv_relu, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
-    {net_groups, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
-    {net_max_pool, SY_LOSS_MSE},
-    {net_residual, SY_LOSS_SOFTMAX_CROSS_ENTROPY},
-    {net_matmul, SY_LOSS_MSE},
-};
-
 /* ---- gradients ---------------------------------------------------------------------------------- */
 
 struct batch {
@@ -319,14 +181,14 @@ static int compare_gradient(struct rig *r, struct naive_net *net, const struct b
     return 1;
 }
 
-static void check_gradients(const struct net *n)
+static void check_gradients(const struct small_net *n)
 {
     struct rig r;
     struct batch b;
     struct naive_net naive;
     struct sy_train_options options = plain_options(n->loss);
     int compared = 0;
-    rig_open(&r, n->make(), &options, 0);
+    rig_open(&r, n->make(&seed), &options, 0);
     make_batch(&b, n->loss);
     gradient_phase(
         &r, b.input, &b.labels,
@@ -350,8 +212,8 @@ static void check_gradients(const struct net *n)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++)
-        check_gradients(&nets[n]);
+    for (size_t n = 0; n < SMALL_NETS; n++)
+        check_gradients(&small_nets[n]);
 }
 
 /* ---- running statistics ------------------------------------------------------------------------- */
@@ -364,7 +226,7 @@ static void test_running_statistics(void **state)
     struct naive_net naive;
     struct sy_train_options options = plain_options(SY_LOSS_SOFTMAX_CROSS_ENTROPY);
     int64_t n;
-    rig_open(&r, net_residual(), &options, 0);
+    rig_open(&r, small_net_residual(&seed), &options, 0);
     make_batch(&b, options.loss);
     naive_init(&naive, r.graph, BATCH, options.loss);
     naive_loss(&naive, b.input, &b.labels);
@@ -494,7 +356,7 @@ static void test_same_bits_anywhere(void **state)
     (void)state;
     struct rig a, b;
     struct sy_train_options options = plain_options(SY_LOSS_SOFTMAX_CROSS_ENTROPY);
-    struct sy_graph *graph = net_residual();
+    struct sy_graph *graph = small_net_residual(&seed);
     rig_open(&a, graph, &options, 0);
     rig_open(&b, graph, &options, 4096);
     uint64_t batches = seed;
@@ -513,7 +375,7 @@ static void test_state_round_trip(void **state)
     struct rig a, b;
     struct sy_train_options options = plain_options(SY_LOSS_SOFTMAX_CROSS_ENTROPY);
     options.optimizer = SY_OPTIMIZER_ADAM;
-    struct sy_graph *graph = net_groups();
+    struct sy_graph *graph = small_net_groups(&seed);
     rig_open(&a, graph, &options, 0);
     rig_open(&b, graph, &options, 0);
     run_steps(&a, 3, false, 5);
@@ -560,7 +422,7 @@ static void test_label_out_of_range(void **state)
     struct batch b;
     struct sy_train_options options = plain_options(SY_LOSS_SOFTMAX_CROSS_ENTROPY);
     int status = SY_OK;
-    rig_open(&r, net_conv_relu(), &options, 0);
+    rig_open(&r, small_net_conv_relu(&seed), &options, 0);
     make_batch(&b, options.loss);
     b.labels.classes[1] = 5;
     memcpy(ops->batch_input(r.trainer, 0), b.input, r.input_elements * sizeof *b.input);
@@ -580,7 +442,7 @@ static void test_count_correct(void **state)
     struct rig r;
     struct batch b;
     struct sy_train_options options = plain_options(SY_LOSS_SOFTMAX_CROSS_ENTROPY);
-    rig_open(&r, net_conv_relu(), &options, 0);
+    rig_open(&r, small_net_conv_relu(&seed), &options, 0);
     make_batch(&b, options.loss);
     for (uint64_t i = 1; i <= 300; i++) {
         gradient_phase(&r, b.input, &b.labels, 4u * BATCH, ops->n_gradient_steps(r.trainer));
