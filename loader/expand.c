@@ -14,9 +14,9 @@ enum { MAX_EXPANDED = 20000 }; /* each moves the nodes behind it */
 /* ---- the driver's side ------------------------------------------------------------------------ */
 
 static const struct sy_expander_line *const families[] = {
-    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_decoder,
-    sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence,
-    sy_expanders_control,   sy_expanders_learn,     sy_expanders_various};
+    sy_expanders_microsoft, sy_expanders_attention, sy_expanders_attend,   sy_expanders_decoder,
+    sy_expanders_resize,    sy_expanders_quantized, sy_expanders_sequence, sy_expanders_control,
+    sy_expanders_learn,     sy_expanders_various};
 
 static sy_expander *find(enum sy_op op)
 {
@@ -342,6 +342,36 @@ int sy_expand_cast(struct sy_expand *e, int x, enum sy_dtype to)
     int out = SY_EXPAND(e, CAST, x);
     sy_expand_set_int(e, "to", to);
     return out;
+}
+
+int sy_expand_unsqueeze(struct sy_expand *e, int x, int64_t axis)
+{
+    return SY_EXPAND(e, UNSQUEEZE, x, sy_expand_ints(e, &axis, 1));
+}
+
+int sy_expand_join(struct sy_expand *e, int a, int b, int axis)
+{
+    int all = SY_EXPAND(e, CONCAT, a, b);
+    sy_expand_set_int(e, "axis", axis);
+    return all;
+}
+
+int sy_expand_heads_first(struct sy_expand *e, int x)
+{
+    static const int64_t perm[] = {0, 2, 1, 3};
+    return sy_expand_transpose(e, x, perm, 4);
+}
+
+int sy_expand_size(struct sy_expand *e, struct sy_dim dim, int tensor, int axis)
+{
+    if (dim.per_batch == 0)
+        return sy_expand_int(e, dim.fixed);
+    return SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, tensor), sy_expand_int(e, axis));
+}
+
+int sy_expand_count(struct sy_expand *e, int end)
+{
+    return SY_EXPAND(e, RANGE, sy_expand_int(e, 0), end, sy_expand_int(e, 1));
 }
 
 int sy_expand_slice(struct sy_expand *e, int x, int axis, int64_t first, int64_t end)

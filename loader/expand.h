@@ -65,6 +65,15 @@ int sy_expand_floats(struct sy_expand *e, const float *values, int n);
 int sy_expand_reshape(struct sy_expand *e, int x, const int64_t *dims, int n);
 int sy_expand_transpose(struct sy_expand *e, int x, const int64_t *perm, int n);
 int sy_expand_cast(struct sy_expand *e, int x, enum sy_dtype to);
+int sy_expand_unsqueeze(struct sy_expand *e, int x, int64_t axis);
+/* a, then b, along the axis. */
+int sy_expand_join(struct sy_expand *e, int a, int b, int axis);
+/* [batch, length, heads, size] -> [batch, heads, length, size], and back. */
+int sy_expand_heads_first(struct sy_expand *e, int x);
+/* The tensor's dimension `axis`, which is `dim`, as one int64: the run's, if it is not known here. */
+int sy_expand_size(struct sy_expand *e, struct sy_dim dim, int tensor, int axis);
+/* 0, 1 .. up to `end`, one int64, without it. */
+int sy_expand_count(struct sy_expand *e, int end);
 /* x[first, end) along the axis. */
 int sy_expand_slice(struct sy_expand *e, int x, int axis, int64_t first, int64_t end);
 /* `tensor` is the node's result i. */
@@ -96,7 +105,7 @@ struct sy_expander_line {
     sy_expander *expand;
 };
 extern const struct sy_expander_line sy_expanders_microsoft[], sy_expanders_attention[],
-    sy_expanders_decoder[], sy_expanders_resize[], sy_expanders_quantized[],
+    sy_expanders_attend[], sy_expanders_decoder[], sy_expanders_resize[], sy_expanders_quantized[],
     sy_expanders_sequence[], sy_expanders_control[], sy_expanders_learn[], sy_expanders_various[];
 
 /* ---- sequences ---- */

@@ -16,11 +16,6 @@ struct heads {
     int mask, bias; /* inputs of the node */
 };
 
-static int unsqueezed(struct sy_expand *e, int x, int64_t axis)
-{
-    return SY_EXPAND(e, UNSQUEEZE, x, sy_expand_ints(e, &axis, 1));
-}
-
 /* [batch, length, heads * size] -> [batch, length, heads, size] */
 static int cut_heads(struct sy_expand *e, int x, int64_t n)
 {
@@ -28,24 +23,10 @@ static int cut_heads(struct sy_expand *e, int x, int64_t n)
     return sy_expand_reshape(e, x, dims, 4);
 }
 
-static int heads_first(struct sy_expand *e, int x)
-{
-    static const int64_t perm[] = {0, 2, 1, 3};
-    return sy_expand_transpose(e, x, perm, 4);
-}
-
-/* The tensor's third dimension, which is `dim`, as one int64. */
-static int size_of(struct sy_expand *e, struct sy_dim dim, int tensor)
-{
-    if (dim.per_batch == 0)
-        return sy_expand_int(e, dim.fixed);
-    return SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, tensor), sy_expand_int(e, 2));
-}
-
 static int count_up(struct sy_expand *e, const struct heads *h, bool keys)
 {
-    int end = keys ? size_of(e, h->keys, h->k) : size_of(e, h->queries, h->q);
-    return SY_EXPAND(e, RANGE, sy_expand_int(e, 0), end, sy_expand_int(e, 1));
+    int end = keys ? sy_expand_size(e, h->keys, h->k, 2) : sy_expand_size(e, h->queries, h->q, 2);
+    return sy_expand_count(e, end);
 }
 
 /* What is true where a key counts, to be broadcast to [batch, heads, queries, keys]. */
@@ -66,12 +47,12 @@ static int keys_that_count(struct sy_expand *e, const struct heads *h)
         return -1;
     }
     if (rank == 1) { /* how many count */
-        x = unsqueezed(e, sy_expand_cast(e, x, SY_DTYPE_I64), 1);
+        x = sy_expand_unsqueeze(e, sy_expand_cast(e, x, SY_DTYPE_I64), 1);
         x = SY_EXPAND(e, LESS, count_up(e, h, true), x);
     } else
         x = SY_EXPAND(e, GREATER, sy_expand_cast(e, x, SY_DTYPE_I64), sy_expand_int(e, 0));
-    x = unsqueezed(e, x, 1);
-    return rank < 3 ? unsqueezed(e, x, 1) : x;
+    x = sy_expand_unsqueeze(e, x, 1);
+    return rank < 3 ? sy_expand_unsqueeze(e, x, 1) : x;
 }
 
 /* Key t counts for query s if t <= s + (keys - queries). */
@@ -83,12 +64,12 @@ static int keys_before(struct sy_expand *e, const struct heads *h)
         (!sy_dim_is_number(before) && !sy_dim_is_expr(before)))
         sy_expand_fail(e, SY_EUNSUPPORTED, "lengths that depend on the batch size");
     else if (sy_dim_is_expr(before))
-        rows =
-            SY_EXPAND(e, ADD, rows,
-                      SY_EXPAND(e, SUB, size_of(e, h->keys, h->k), size_of(e, h->queries, h->q)));
+        rows = SY_EXPAND(e, ADD, rows,
+                         SY_EXPAND(e, SUB, sy_expand_size(e, h->keys, h->k, 2),
+                                   sy_expand_size(e, h->queries, h->q, 2)));
     else if (before.fixed != 0)
         rows = SY_EXPAND(e, ADD, rows, sy_expand_int(e, before.fixed));
-    return SY_EXPAND(e, LESS_OR_EQUAL, columns, unsqueezed(e, rows, 1));
+    return SY_EXPAND(e, LESS_OR_EQUAL, columns, sy_expand_unsqueeze(e, rows, 1));
 }
 
 static int attend(struct sy_expand *e, const struct heads *h)
@@ -112,14 +93,8 @@ static int attend(struct sy_expand *e, const struct heads *h)
             SY_EXPAND(e, WHERE, keys_before(e, h), scores, sy_expand_number(e, h->dtype, least));
     int weights = SY_EXPAND(e, SOFTMAX, scores);
     sy_expand_set_int(e, "axis", -1);
-    return sy_expand_reshape(e, heads_first(e, SY_EXPAND(e, MATMUL, weights, h->v)), join, 3);
-}
-
-static int joined(struct sy_expand *e, int a, int b, int axis)
-{
-    int all = SY_EXPAND(e, CONCAT, a, b);
-    sy_expand_set_int(e, "axis", axis);
-    return all;
+    return sy_expand_reshape(e, sy_expand_heads_first(e, SY_EXPAND(e, MATMUL, weights, h->v)), join,
+                             3);
 }
 
 static int head_count(struct sy_expand *e, int64_t hidden, struct heads *h)
@@ -164,11 +139,13 @@ static void use_past(struct sy_expand *e, int past, struct heads *h)
         sy_expand_fail(e, SY_EUNSUPPORTED, "a past of %d dimensions", t->shape.rank);
     if (t) {
         int x = sy_expand_input(e, past);
-        h->k = joined(e, SY_EXPAND(e, GATHER, x, sy_expand_int(e, 0)), h->k, 2);
-        h->v = joined(e, SY_EXPAND(e, GATHER, x, sy_expand_int(e, 1)), h->v, 2);
+        h->k = sy_expand_join(e, SY_EXPAND(e, GATHER, x, sy_expand_int(e, 0)), h->k, 2);
+        h->v = sy_expand_join(e, SY_EXPAND(e, GATHER, x, sy_expand_int(e, 1)), h->v, 2);
     }
     if (sy_expand_wanted(e, 1))
-        sy_expand_result(e, 1, joined(e, unsqueezed(e, h->k, 0), unsqueezed(e, h->v, 0), 0));
+        sy_expand_result(
+            e, 1,
+            sy_expand_join(e, sy_expand_unsqueeze(e, h->k, 0), sy_expand_unsqueeze(e, h->v, 0), 0));
 }
 
 static int attend_to_self(struct sy_expand *e, int (*product)(struct sy_expand *e), int mask,
@@ -191,9 +168,9 @@ static int attend_to_self(struct sy_expand *e, int (*product)(struct sy_expand *
     int all = product(e), lengths = sy_expand_ints(e, widths, 3);
     sy_expand_op_many(e, SY_OP_SPLIT, (const int[]){all, lengths}, 2, part, 3);
     sy_expand_set_int(e, "axis", 2);
-    h.q = heads_first(e, cut_heads(e, part[0], h.n));
-    h.k = heads_first(e, cut_heads(e, part[1], h.n));
-    h.v = heads_first(e, cut_heads(e, part[2], h.n));
+    h.q = sy_expand_heads_first(e, cut_heads(e, part[0], h.n));
+    h.k = sy_expand_heads_first(e, cut_heads(e, part[1], h.n));
+    h.v = sy_expand_heads_first(e, cut_heads(e, part[2], h.n));
     use_past(e, past, &h);
     if (e->status == SY_OK)
         sy_expand_result(e, 0, attend(e, &h));
@@ -257,7 +234,8 @@ static int from_packed(struct sy_expand *e, struct heads *h, int n_packed)
     int64_t width = h->n * h->size;
     int first = n_packed == 3 ? 0 : 1, *to[] = {&h->q, &h->k, &h->v};
     for (int i = first; i < 3; i++)
-        *to[i] = heads_first(e, add_bias(e, picked(e, x, i - first), i * width, width, h->n));
+        *to[i] =
+            sy_expand_heads_first(e, add_bias(e, picked(e, x, i - first), i * width, width, h->n));
     return e->status;
 }
 
@@ -271,7 +249,8 @@ static int from_rows(struct sy_expand *e, int input, int64_t first, int64_t widt
                        t ? t->shape.rank : 0);
         return -1;
     }
-    return heads_first(e, cut_heads(e, add_bias(e, sy_expand_input(e, input), first, width, 0), n));
+    return sy_expand_heads_first(
+        e, cut_heads(e, add_bias(e, sy_expand_input(e, input), first, width, 0), n));
 }
 
 static int rows_of(struct sy_expand *e, struct heads *h)
@@ -334,8 +313,8 @@ static int expand_multi_head(struct sy_expand *e)
     if (past) {
         if (past->shape.rank != 4 || sy_dim_add(h.keys, past->shape.dims[2], &h.keys) < 0)
             return sy_expand_fail(e, SY_EUNSUPPORTED, "a past of %d dimensions", past->shape.rank);
-        h.k = joined(e, sy_expand_input(e, PAST_KEY), h.k, 2);
-        h.v = joined(e, sy_expand_input(e, PAST_VALUE), h.v, 2);
+        h.k = sy_expand_join(e, sy_expand_input(e, PAST_KEY), h.k, 2);
+        h.v = sy_expand_join(e, sy_expand_input(e, PAST_VALUE), h.v, 2);
     }
     if (sy_expand_wanted(e, 1))
         sy_expand_result(e, 1, h.k);

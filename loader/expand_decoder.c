@@ -9,24 +9,6 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 
-static int unsqueezed(struct sy_expand *e, int x, int64_t axis)
-{
-    return SY_EXPAND(e, UNSQUEEZE, x, sy_expand_ints(e, &axis, 1));
-}
-
-static int joined(struct sy_expand *e, int a, int b, int axis)
-{
-    int all = SY_EXPAND(e, CONCAT, a, b);
-    sy_expand_set_int(e, "axis", axis);
-    return all;
-}
-
-static int heads_first(struct sy_expand *e, int x)
-{
-    static const int64_t perm[] = {0, 2, 1, 3};
-    return sy_expand_transpose(e, x, perm, 4);
-}
-
 /* ---- rotary embedding ------------------------------------------------------------------------- */
 
 struct rotation {
@@ -63,11 +45,15 @@ static int rotate(struct sy_expand *e, const struct rotation *r, int x)
             SY_EXPAND(e, ADD, SY_EXPAND(e, MUL, a, r->sines), SY_EXPAND(e, MUL, b, r->cosines));
     if (r->interleaved) {
         const int64_t flat[] = {0, 0, 0, r->turned};
-        y = sy_expand_reshape(e, joined(e, unsqueezed(e, first, 4), unsqueezed(e, second, 4), 4),
+        y = sy_expand_reshape(e,
+                              sy_expand_join(e, sy_expand_unsqueeze(e, first, 4),
+                                             sy_expand_unsqueeze(e, second, 4), 4),
                               flat, 4);
     } else
-        y = joined(e, first, second, 3);
-    return r->turned < r->size ? joined(e, y, sy_expand_slice(e, x, 3, r->turned, r->size), 3) : y;
+        y = sy_expand_join(e, first, second, 3);
+    return r->turned < r->size
+               ? sy_expand_join(e, y, sy_expand_slice(e, x, 3, r->turned, r->size), 3)
+               : y;
 }
 
 /* Angles of the positions [batch, length], with a dimension of 1 where the heads are. */
@@ -75,63 +61,86 @@ static int angles(struct sy_expand *e, int cache, int positions, int heads_axis)
 {
     int rows = SY_EXPAND(e, GATHER, sy_expand_input(e, cache), positions);
     sy_expand_set_int(e, "axis", 0);
-    return unsqueezed(e, rows, heads_axis);
+    return sy_expand_unsqueeze(e, rows, heads_axis);
 }
 
-/* One integer that the shape of `tensor` has, for the run if it is not known here. */
-static int size_of(struct sy_expand *e, struct sy_dim dim, int tensor, int axis)
+/* How x, [batch, length, heads * size] if `rows`, else [batch, heads, length, size], is turned by a cache of cosines. */
+static int measure_rotation(struct sy_expand *e, const struct sy_tensor *cache, bool *rows,
+                            int64_t *width, struct rotation *r)
 {
-    if (dim.per_batch == 0)
-        return sy_expand_int(e, dim.fixed);
-    return SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, tensor), sy_expand_int(e, axis));
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    r->interleaved = sy_node_int(e->node, "interleaved", 0) != 0;
+    r->heads = sy_node_int(e->node, "num_heads", 0);
+    *rows = x->shape.rank == 3;
+    SY_TRY(sy_infer_fixed(e->in, e->node, &cache->shape, cache->shape.rank - 1, &r->turned));
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, *rows ? 2 : 3, width));
+    r->turned *= 2;
+    if (*rows && r->heads == 0 && r->turned > 0)
+        r->heads = *width / r->turned;
+    r->size = *rows && r->heads > 0 ? *width / r->heads : *width;
+    if (r->turned < 2 || r->turned > r->size || (*rows && r->heads * r->size != *width))
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld of %lld numbers are to be turned",
+                              (long long)r->turned, (long long)r->size);
+    return SY_OK;
 }
 
-static int count_to(struct sy_expand *e, int end)
+static int turn_input(struct sy_expand *e, const struct rotation *r, bool rows, int64_t width)
 {
-    return SY_EXPAND(e, RANGE, sy_expand_int(e, 0), end, sy_expand_int(e, 1));
+    const int64_t cut[] = {0, 0, r->heads, r->size}, join[] = {0, 0, width};
+    int x = sy_expand_input(e, 0);
+    int y = rotate(e, r, rows ? sy_expand_reshape(e, x, cut, 4) : x);
+    sy_expand_result(e, 0, rows ? sy_expand_reshape(e, y, join, 3) : y);
+    return e->status;
 }
 
+/* ONNX Runtime's: x, positions, cosines, sines. */
 static int expand_rotary(struct sy_expand *e)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, 0), *at = sy_expand_tensor(e, 1),
                            *cache = sy_expand_tensor(e, 2);
-    struct rotation r = {.interleaved = sy_node_int(e->node, "interleaved", 0) != 0,
-                         .heads = sy_node_int(e->node, "num_heads", 0)};
+    struct rotation r = {0};
     int64_t width;
+    bool rows;
     if (!x || !at || !cache || (x->shape.rank != 3 && x->shape.rank != 4) ||
         cache->shape.rank != 2 || sy_node_float(e->node, "scale", 1) != 1.0f ||
         sy_node_int(e->node, "is_packed_batching", 0) != 0)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "inputs of this form, a scale or packed batches");
-    bool rows = x->shape.rank == 3;
-    struct sy_dim length = x->shape.dims[rows ? 1 : 2];
-    SY_TRY(sy_infer_fixed(e->in, e->node, &cache->shape, 1, &r.turned));
-    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, rows ? 2 : 3, &width));
-    r.turned *= 2;
-    if (rows && r.heads == 0 && r.turned > 0)
-        r.heads = width / r.turned;
-    r.size = rows && r.heads > 0 ? width / r.heads : width;
-    if (r.turned < 2 || r.turned > r.size || (rows && r.heads * r.size != width))
-        return sy_expand_fail(e, SY_ECORRUPT, "%lld of %lld numbers are to be turned",
-                              (long long)r.turned, (long long)r.size);
     bool each = at->shape.rank == 2;
-    int y = sy_expand_input(e, 0), positions = sy_expand_input(e, 1);
+    SY_TRY(measure_rotation(e, cache, &rows, &width, &r));
+    struct sy_dim length = x->shape.dims[rows ? 1 : 2];
+    int positions = sy_expand_input(e, 1);
     if (!each) {
-        int count = count_to(e, size_of(e, length, y, rows ? 1 : 2));
-        positions = unsqueezed(e, SY_EXPAND(e, ADD, positions, count), 0);
-    }
-    if (rows) {
-        const int64_t cut[] = {0, 0, r.heads, r.size};
-        y = sy_expand_reshape(e, y, cut, 4);
+        int count =
+            sy_expand_count(e, sy_expand_size(e, length, sy_expand_input(e, 0), rows ? 1 : 2));
+        positions = sy_expand_unsqueeze(e, SY_EXPAND(e, ADD, positions, count), 0);
     }
     r.cosines = angles(e, 2, positions, rows ? 2 : 1);
     r.sines = angles(e, 3, positions, rows ? 2 : 1);
-    y = rotate(e, &r, y);
-    if (rows) {
-        const int64_t join[] = {0, 0, width};
-        y = sy_expand_reshape(e, y, join, 3);
-    }
-    sy_expand_result(e, 0, y);
-    return e->status;
+    return turn_input(e, &r, rows, width);
+}
+
+/* ONNX's: x, cosines, sines, positions; without positions cosines and sines are those of each row. */
+static int expand_onnx_rotary(struct sy_expand *e)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0), *cosines = sy_expand_tensor(e, 1),
+                           *sines = sy_expand_tensor(e, 2), *at = sy_expand_tensor(e, 3);
+    struct rotation r = {0};
+    int64_t width, turned = sy_node_int(e->node, "rotary_embedding_dim", 0);
+    bool rows;
+    if (!x || !cosines || !sines || (x->shape.rank != 3 && x->shape.rank != 4) ||
+        cosines->shape.rank != (at ? 2 : 3) || sines->shape.rank != cosines->shape.rank ||
+        (at && at->shape.rank != 2))
+        return sy_expand_fail(e, SY_ECORRUPT, "inputs of other dimensions");
+    SY_TRY(measure_rotation(e, cosines, &rows, &width, &r));
+    if (r.turned != (turned != 0 ? turned : r.size))
+        return sy_expand_fail(e, SY_ECORRUPT, "cosines for %lld of %lld numbers",
+                              (long long)r.turned, (long long)(turned != 0 ? turned : r.size));
+    int axis = rows ? 2 : 1, positions = sy_expand_input(e, 3);
+    r.cosines = positions >= 0 ? angles(e, 1, positions, axis)
+                               : sy_expand_unsqueeze(e, sy_expand_input(e, 1), axis);
+    r.sines = positions >= 0 ? angles(e, 2, positions, axis)
+                             : sy_expand_unsqueeze(e, sy_expand_input(e, 2), axis);
+    return turn_input(e, &r, rows, width);
 }
 
 /* ---- GroupQueryAttention ---------------------------------------------------------------------- */
@@ -140,11 +149,12 @@ enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, ENDS, TOTAL, COSINES, SINES, POS
 
 struct group_query {
     int64_t heads, groups, size; /* of queries, of keys, numbers each */
-    int64_t past, total;         /* keys that are handed in, and out */
-    struct sy_dim length;
-    int q, k, v;   /* [batch, length, heads, size] */
-    int before;    /* [batch, 1]: how many keys come before the new ones */
-    int positions; /* [batch, length], or [1, length] */
+    struct sy_dim length, past;  /* of the new rows, of the keys that are handed in */
+    bool is_first;               /* known to be the first call: nothing is read of the past */
+    int q, k, v;                 /* [batch, length, heads, size] */
+    int rows, there, total; /* one int64 each: length, past, and the keys that are handed out */
+    int before;             /* [batch, 1]: how many keys come before the new ones */
+    int positions;          /* [batch, length], or [1, length] */
 };
 
 /* Forms of it that are not written out here: attributes that must be left at what they are without being said. */
@@ -203,32 +213,79 @@ static int cut_group_query(struct sy_expand *e, struct group_query *g)
     return e->status;
 }
 
+/* Keys in all, all of them numbers: *total, which a buffer of the past may exceed. */
+static int measure_numbers(struct sy_expand *e, struct group_query *g, int64_t *total)
+{
+    int64_t length = g->length.fixed, past = g->past.fixed;
+    if (*total < length || *total > INT32_MAX || *total > past + length)
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld keys in all, %lld and %lld are there",
+                              (long long)*total, (long long)past, (long long)length);
+    g->is_first = *total == length;
+    *total = SY_MAX(*total, past);
+    return SY_OK;
+}
+
+/* Open sizes: the keys in all are those of the past and the new ones. */
+static int measure_open(struct sy_expand *e, struct group_query *g, struct sy_dim total)
+{
+    struct sy_dim sum;
+    if ((!sy_dim_is_number(g->length) && !sy_dim_is_expr(g->length)) ||
+        (!sy_dim_is_number(g->past) && !sy_dim_is_expr(g->past)) ||
+        sy_dim_add(g->past, g->length, &sum) < 0)
+        return sy_expand_put_off(e, "a length that depends on the batch size");
+    if (!sy_infer_same_size(e->in, e->node, &sum, total))
+        return sy_expand_fail(e, SY_EUNSUPPORTED,
+                              "keys in all other than the past's and the new ones");
+    g->is_first = sy_dim_is(g->past, 0);
+    return SY_OK;
+}
+
+static int past_of(struct sy_expand *e, int input, const struct group_query *g)
+{
+    return sy_expand_input(e, input) < 0 ? sy_expand_int(e, 0)
+                                         : sy_expand_size(e, g->past, sy_expand_input(e, input), 2);
+}
+
+/* Of each part of the batch; in the first call nothing comes before, also where fewer rows count. */
+static int keys_before(struct sy_expand *e, const struct group_query *g)
+{
+    static const int64_t column[] = {-1, 1};
+    const int64_t none = 0;
+    if (g->is_first)
+        return sy_expand_unsqueeze(e, sy_expand_ints(e, &none, 1), 0);
+    int ends =
+        sy_expand_reshape(e, sy_expand_cast(e, sy_expand_input(e, ENDS), SY_DTYPE_I64), column, 2);
+    int before = SY_EXPAND(e, ADD, ends, SY_EXPAND(e, SUB, sy_expand_int(e, 1), g->rows));
+    if (sy_dim_is_number(g->past))
+        return before;
+    int is_first = SY_EXPAND(e, EQUAL, g->there, sy_expand_int(e, 0));
+    return SY_EXPAND(e, WHERE, is_first, sy_expand_int(e, 0), before);
+}
+
 /* Sizes that the operands say: the run's, if import cannot know them. */
 static int measure_past(struct sy_expand *e, struct group_query *g)
 {
     const struct sy_tensor *past = sy_expand_tensor(e, PAST_KEY);
-    int64_t total, length;
+    struct sy_dim *said;
+    int64_t total = 0;
     int n;
-    SY_TRY(sy_infer_ints(e->in, e->node, TOTAL, "", 1, &n, &total));
+    SY_TRY(sy_infer_dims(e->in, e->node, TOTAL, "", &n, &said));
+    struct sy_dim all = n == 1 ? said[0] : (struct sy_dim){-1, 0};
+    free(said);
     if (past)
-        SY_TRY(sy_infer_fixed(e->in, e->node, &past->shape, 2, &g->past));
-    if (g->length.per_batch != 0)
-        return sy_infer_put_off(e->in, e->node, "a length that depends on the batch size");
-    length = g->length.fixed;
-    g->total = SY_MAX(total, g->past);
-    if (n != 1 || total < length || total > INT32_MAX || total > g->past + length)
-        return sy_expand_fail(e, SY_ECORRUPT, "%lld keys in all, %lld and %lld are there",
-                              (long long)total, (long long)g->past, (long long)length);
-    if (total == length) /* the first call */
-        g->past = 0;
-    const int64_t column[] = {-1, 1};
-    int ends =
-        sy_expand_reshape(e, sy_expand_cast(e, sy_expand_input(e, ENDS), SY_DTYPE_I64), column, 2);
-    g->before = g->past == 0 ? unsqueezed(e, sy_expand_ints(e, (const int64_t[]){0}, 1), 0)
-                             : SY_EXPAND(e, ADD, ends, sy_expand_int(e, 1 - length));
-    int count = unsqueezed(e, count_to(e, sy_expand_int(e, length)), 0);
-    g->positions = sy_expand_input(e, POSITIONS) >= 0 ? sy_expand_input(e, POSITIONS)
-                                                      : SY_EXPAND(e, ADD, count, g->before);
+        g->past = past->shape.dims[2];
+    bool numbers =
+        sy_dim_is_number(all) && sy_dim_is_number(g->past) && sy_dim_is_number(g->length);
+    total = all.fixed;
+    SY_TRY(numbers ? measure_numbers(e, g, &total) : measure_open(e, g, all));
+    g->rows = sy_expand_size(e, g->length, g->q, 1);
+    g->there = past_of(e, PAST_KEY, g);
+    g->total = numbers ? sy_expand_int(e, total) : SY_EXPAND(e, ADD, g->there, g->rows);
+    g->before = keys_before(e, g);
+    g->positions = sy_expand_input(e, POSITIONS);
+    if (g->positions < 0)
+        g->positions =
+            SY_EXPAND(e, ADD, sy_expand_unsqueeze(e, sy_expand_count(e, g->rows), 0), g->before);
     return e->status;
 }
 
@@ -257,40 +314,59 @@ static int turn_group_query(struct sy_expand *e, struct group_query *g)
 /* Row j of the present: of the past, but from `before` on the new ones. */
 static int present(struct sy_expand *e, const struct group_query *g, int past, int fresh)
 {
-    if (g->past == 0 && g->total == g->length.fixed)
+    int64_t batch = 0, one = 1;
+    if (g->is_first && sy_dim_is(g->past, 0))
         return fresh;
-    int j = unsqueezed(e, count_to(e, sy_expand_int(e, g->total)), 0);
+    int there = past_of(e, past, g), zero = sy_expand_int(e, 0);
+    int j = sy_expand_unsqueeze(e, sy_expand_count(e, g->total), 0);
     int since = SY_EXPAND(e, SUB, j, g->before);
-    int is_new = SY_EXPAND(e, AND, SY_EXPAND(e, GREATER_OR_EQUAL, since, sy_expand_int(e, 0)),
-                           SY_EXPAND(e, LESS, since, sy_expand_int(e, g->length.fixed)));
-    int there = sy_expand_tensor(e, past) ? (int)sy_expand_tensor(e, past)->shape.dims[2].fixed : 0;
-    int old = SY_EXPAND(e, MIN, j, sy_expand_int(e, SY_MAX(there - 1, 0)));
-    int row = SY_EXPAND(e, WHERE, is_new, SY_EXPAND(e, ADD, since, sy_expand_int(e, there)), old);
-    int all = there > 0 ? joined(e, sy_expand_input(e, past), fresh, 2) : fresh;
+    int is_new = SY_EXPAND(e, AND, SY_EXPAND(e, GREATER_OR_EQUAL, since, zero),
+                           SY_EXPAND(e, LESS, since, g->rows));
+    int last = SY_EXPAND(e, MAX, SY_EXPAND(e, SUB, there, sy_expand_int(e, 1)), zero);
+    int row =
+        SY_EXPAND(e, WHERE, is_new, SY_EXPAND(e, ADD, since, there), SY_EXPAND(e, MIN, j, last));
+    int all =
+        sy_expand_tensor(e, past) ? sy_expand_join(e, sy_expand_input(e, past), fresh, 2) : fresh;
     /* as many indices as numbers: [batch, groups, total, size] */
-    row = unsqueezed(e, unsqueezed(e, row, 1), 3);
-    int grown =
-        SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, all), sy_expand_ints(e, (int64_t[]){0}, 1));
-    int shape =
-        joined(e, grown, sy_expand_ints(e, (int64_t[]){g->groups, g->total, g->size}, 3), 0);
+    row = sy_expand_unsqueeze(e, sy_expand_unsqueeze(e, row, 1), 3);
+    int grown = SY_EXPAND(e, GATHER, SY_EXPAND(e, SHAPE, all), sy_expand_ints(e, &batch, 1));
+    int groups = sy_expand_ints(e, &g->groups, 1), size = sy_expand_ints(e, &g->size, 1),
+        rows = SY_EXPAND(e, RESHAPE, g->total, sy_expand_ints(e, &one, 1));
+    int shape = SY_EXPAND(e, CONCAT, grown, groups, rows, size);
+    sy_expand_set_int(e, "axis", 0);
     int picked_rows = SY_EXPAND(e, GATHER_ELEMENTS, all, SY_EXPAND(e, EXPAND, row, shape));
     sy_expand_set_int(e, "axis", 2);
     return picked_rows;
+}
+
+/* The present as a result: behind the last key that counts it is 0, as ONNX Runtime's is. */
+static void show_present(struct sy_expand *e, const struct group_query *g, int i, int all)
+{
+    if (!sy_expand_wanted(e, i))
+        return;
+    if (!g->is_first || !sy_dim_is(g->past, 0)) {
+        int end = SY_EXPAND(e, ADD, g->before, g->rows);
+        int counts =
+            SY_EXPAND(e, LESS, sy_expand_unsqueeze(e, sy_expand_count(e, g->total), 0), end);
+        counts = sy_expand_unsqueeze(e, sy_expand_unsqueeze(e, counts, 1), 3);
+        all = SY_EXPAND(e, WHERE, counts, all, sy_expand_number(e, sy_expand_dtype(e, QUERY), 0));
+    }
+    sy_expand_result(e, i, all);
 }
 
 /* [batch, 1, 1, length, total]: which keys count. */
 static int which_count(struct sy_expand *e, const struct group_query *g)
 {
     int64_t window = sy_node_int(e->node, "local_window_size", -1);
-    int i = unsqueezed(e, count_to(e, sy_expand_int(e, g->length.fixed)), 1),
-        j = count_to(e, sy_expand_int(e, g->total));
-    int last = SY_EXPAND(e, ADD, unsqueezed(e, g->before, 1), i); /* [batch, length, 1] */
+    int i = sy_expand_unsqueeze(e, sy_expand_count(e, g->rows), 1),
+        j = sy_expand_count(e, g->total);
+    int last = SY_EXPAND(e, ADD, sy_expand_unsqueeze(e, g->before, 1), i); /* [batch, length, 1] */
     int counts = SY_EXPAND(e, LESS_OR_EQUAL, j, last);
     if (window >= 0) {
         int oldest = SY_EXPAND(e, SUB, last, sy_expand_int(e, window));
         counts = SY_EXPAND(e, AND, counts, SY_EXPAND(e, GREATER, j, oldest));
     }
-    return unsqueezed(e, unsqueezed(e, counts, 1), 1);
+    return sy_expand_unsqueeze(e, sy_expand_unsqueeze(e, counts, 1), 1);
 }
 
 static int attend_groups(struct sy_expand *e, const struct group_query *g, int k, int v)
@@ -302,8 +378,9 @@ static int attend_groups(struct sy_expand *e, const struct group_query *g, int k
     double scale = (double)sy_node_float(e->node, "scale", 0),
            cap = (double)sy_node_float(e->node, "softcap", 0),
            least = dtype == SY_DTYPE_F16 ? -65504.0 : -3.4e38;
-    int q = sy_expand_reshape(e, heads_first(e, g->q), grouped, 5);
-    int scores = SY_EXPAND(e, MATMUL, q, sy_expand_transpose(e, unsqueezed(e, k, 2), swap, 5));
+    int q = sy_expand_reshape(e, sy_expand_heads_first(e, g->q), grouped, 5);
+    int scores =
+        SY_EXPAND(e, MATMUL, q, sy_expand_transpose(e, sy_expand_unsqueeze(e, k, 2), swap, 5));
     scale = scale == 0 ? 1 / sqrt((double)g->size) : scale;
     scores = SY_EXPAND(e, MUL, scores, sy_expand_number(e, dtype, scale));
     if (cap > 0) {
@@ -314,13 +391,14 @@ static int attend_groups(struct sy_expand *e, const struct group_query *g, int k
         const struct sy_tensor *bias = sy_expand_tensor(e, BIAS);
         if (bias->shape.rank != 4 || !sy_dim_is(bias->shape.dims[1], 1))
             return sy_expand_fail(e, SY_EUNSUPPORTED, "a bias of each head");
-        scores = SY_EXPAND(e, ADD, scores, unsqueezed(e, sy_expand_input(e, BIAS), 1));
+        scores = SY_EXPAND(e, ADD, scores, sy_expand_unsqueeze(e, sy_expand_input(e, BIAS), 1));
     }
     scores = SY_EXPAND(e, WHERE, which_count(e, g), scores, sy_expand_number(e, dtype, least));
     int weights = SY_EXPAND(e, SOFTMAX, scores);
     sy_expand_set_int(e, "axis", -1);
-    int y = SY_EXPAND(e, MATMUL, weights, unsqueezed(e, v, 2));
-    return sy_expand_reshape(e, heads_first(e, sy_expand_reshape(e, y, apart, 4)), flat, 3);
+    int y = SY_EXPAND(e, MATMUL, weights, sy_expand_unsqueeze(e, v, 2));
+    return sy_expand_reshape(e, sy_expand_heads_first(e, sy_expand_reshape(e, y, apart, 4)), flat,
+                             3);
 }
 
 static int expand_group_query(struct sy_expand *e)
@@ -330,12 +408,10 @@ static int expand_group_query(struct sy_expand *e)
     SY_TRY(cut_group_query(e, &g));
     SY_TRY(measure_past(e, &g));
     SY_TRY(turn_group_query(e, &g));
-    int k = present(e, &g, PAST_KEY, heads_first(e, g.k)),
-        v = present(e, &g, PAST_VALUE, heads_first(e, g.v));
-    if (sy_expand_wanted(e, 1))
-        sy_expand_result(e, 1, k);
-    if (sy_expand_wanted(e, 2))
-        sy_expand_result(e, 2, v);
+    int k = present(e, &g, PAST_KEY, sy_expand_heads_first(e, g.k)),
+        v = present(e, &g, PAST_VALUE, sy_expand_heads_first(e, g.v));
+    show_present(e, &g, 1, k);
+    show_present(e, &g, 2, v);
     int y = attend_groups(e, &g, k, v);
     if (e->status == SY_OK)
         sy_expand_result(e, 0, y);
@@ -444,6 +520,7 @@ static int expand_few_bits(struct sy_expand *e)
 
 const struct sy_expander_line sy_expanders_decoder[] = {
     {SY_OP_MS_ROTARY_EMBEDDING, expand_rotary},
+    {SY_OP_ROTARY_EMBEDDING, expand_onnx_rotary},
     {SY_OP_MS_GROUP_QUERY_ATTENTION, expand_group_query},
     {SY_OP_MS_MATMUL_NBITS, expand_few_bits},
     {0}};

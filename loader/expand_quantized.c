@@ -199,6 +199,7 @@ static int measure_blocks(struct sy_expand *e, struct blocked *b)
 {
     const struct sy_tensor *x = sy_expand_tensor(e, 0), *scale = sy_expand_tensor(e, 1);
     b->size = sy_node_int(e->node, "block_size", 0);
+    SY_TRY(sy_infer_quantized_types(e->in, e->node));
     if (!x || !scale || scale->shape.rank != x->shape.rank || x->shape.rank >= SY_MAX_RANK)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "scales of blocks with other dimensions");
     b->rank = x->shape.rank;

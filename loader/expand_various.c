@@ -293,20 +293,70 @@ static int expand_non_zero(struct sy_expand *e)
     return e->status;
 }
 
-/* ---- RandomNormal ----------------------------------------------------------------------------- */
+/* ---- numbers drawn ---------------------------------------------------------------------------- */
 
-static int expand_random_normal(struct sy_expand *e)
+/* RandomNormal, RandomUniform: like ones in their shape. */
+static int expand_random(struct sy_expand *e)
 {
+    static const char *const names[] = {"dtype", "high", "low", "mean", "scale", "seed"};
     const struct sy_attr *shape = sy_node_attr(e->node, "shape");
+    enum sy_op op =
+        e->node->op == SY_OP_RANDOM_NORMAL ? SY_OP_RANDOM_NORMAL_LIKE : SY_OP_RANDOM_UNIFORM_LIKE;
     if (!shape || shape->kind != SY_ATTR_INTS)
         return sy_expand_fail(e, SY_ECORRUPT, "no shape");
     int like = SY_EXPAND(e, CONSTANT_OF_SHAPE, sy_expand_ints(e, shape->ints, shape->n));
-    int y = SY_EXPAND(e, RANDOM_NORMAL_LIKE, like);
-    sy_expand_pass(e, "dtype");
-    sy_expand_pass(e, "mean");
-    sy_expand_pass(e, "scale");
-    sy_expand_pass(e, "seed");
+    int y = sy_expand_op(e, op, &like, 1);
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        sy_expand_pass(e, names[i]);
     sy_expand_result(e, 0, y);
+    return e->status;
+}
+
+/* Numbers in [0, 1), in the shape of `like`. */
+static int uniform(struct sy_expand *e, int like, enum sy_dtype dtype)
+{
+    int u = SY_EXPAND(e, RANDOM_UNIFORM_LIKE, like);
+    sy_expand_set_int(e, "dtype", dtype);
+    sy_expand_pass(e, "seed");
+    return u;
+}
+
+/* 1 where a number in [0, 1) is less than the probability. */
+static int expand_bernoulli(struct sy_expand *e)
+{
+    int p = sy_expand_cast(e, sy_expand_input(e, 0), SY_DTYPE_F64);
+    enum sy_dtype to = (enum sy_dtype)sy_node_int(e->node, "dtype", sy_expand_dtype(e, 0));
+    int is_less = SY_EXPAND(e, LESS, uniform(e, p, SY_DTYPE_F64), p);
+    sy_expand_result(e, 0, sy_expand_cast(e, is_less, to));
+    return e->status;
+}
+
+/* Of each row of logarithms `sample_size` classes: how many running sums of the probabilities are no larger than a number that is drawn. */
+static int expand_multinomial(struct sy_expand *e)
+{
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
+    int64_t n = sy_node_int(e->node, "sample_size", 1), classes, last = 2;
+    enum sy_dtype to = (enum sy_dtype)sy_node_int(e->node, "dtype", SY_DTYPE_I32);
+    if (!x || x->shape.rank != 2 || n < 1 || n > MAX_CONSTANT ||
+        (to != SY_DTYPE_I32 && to != SY_DTYPE_I64))
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld numbers of element type %d", (long long)n,
+                              (int)to);
+    SY_TRY(sy_infer_fixed(e->in, e->node, &x->shape, 1, &classes));
+    if (classes < 1)
+        return sy_expand_fail(e, SY_ECORRUPT, "no classes");
+    const int64_t times[] = {1, n};
+    int p = SY_EXPAND(e, SOFTMAX, sy_expand_cast(e, sy_expand_input(e, 0), SY_DTYPE_F64));
+    sy_expand_set_int(e, "axis", 1);
+    int sums = SY_EXPAND(e, CUM_SUM, p, sy_expand_int(e, 1));
+    int total = sy_expand_slice(e, sums, 1, classes - 1, classes);
+    int like = SY_EXPAND(e, EXPAND, total, sy_expand_ints(e, times, 2));
+    int drawn = SY_EXPAND(e, MUL, uniform(e, like, SY_DTYPE_F64), total);
+    int is_before = SY_EXPAND(e, LESS_OR_EQUAL, sy_expand_unsqueeze(e, sums, 1),
+                              sy_expand_unsqueeze(e, drawn, 2));
+    int count =
+        SY_EXPAND(e, REDUCE_SUM, sy_expand_cast(e, is_before, to), sy_expand_ints(e, &last, 1));
+    sy_expand_set_int(e, "keepdims", 0);
+    sy_expand_result(e, 0, count);
     return e->status;
 }
 
@@ -314,5 +364,8 @@ const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft
                                                         {SY_OP_COL2IM, expand_col2im},
                                                         {SY_OP_AFFINE_GRID, expand_affine_grid},
                                                         {SY_OP_NON_ZERO, expand_non_zero},
-                                                        {SY_OP_RANDOM_NORMAL, expand_random_normal},
+                                                        {SY_OP_RANDOM_NORMAL, expand_random},
+                                                        {SY_OP_RANDOM_UNIFORM, expand_random},
+                                                        {SY_OP_BERNOULLI, expand_bernoulli},
+                                                        {SY_OP_MULTINOMIAL, expand_multinomial},
                                                         {0}};

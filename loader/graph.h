@@ -199,6 +199,10 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(EYE_LIKE, "EyeLike") \
     X(RANDOM_NORMAL, "RandomNormal") \
     X(RANDOM_NORMAL_LIKE, "RandomNormalLike") \
+    X(RANDOM_UNIFORM, "RandomUniform") \
+    X(RANDOM_UNIFORM_LIKE, "RandomUniformLike") \
+    X(BERNOULLI, "Bernoulli") \
+    X(MULTINOMIAL, "Multinomial") \
     X(TRILU, "Trilu") \
     X(DEPTH_TO_SPACE, "DepthToSpace") \
     X(SPACE_TO_DEPTH, "SpaceToDepth") \
@@ -266,6 +270,9 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(CONCAT_FROM_SEQUENCE, "ConcatFromSequence") \
     X(SPLIT_TO_SEQUENCE, "SplitToSequence") \
     X(STFT, "STFT") \
+    X(ONNX_ATTENTION, "Attention") \
+    X(ROTARY_EMBEDDING, "RotaryEmbedding") \
+    X(TENSOR_SCATTER, "TensorScatter") \
     X(COL2IM, "Col2Im") \
     X(AFFINE_GRID, "AffineGrid") \
     X(SIMPLIFIED_LAYER_NORM, "SimplifiedLayerNormalization") \

@@ -139,6 +139,7 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_SIZE] = sy_rule_size,
     [SY_OP_EYE_LIKE] = sy_rule_eye_like,
     [SY_OP_RANDOM_NORMAL_LIKE] = sy_rule_random_like,
+    [SY_OP_RANDOM_UNIFORM_LIKE] = sy_rule_random_like,
     [SY_OP_TRILU] = sy_rule_trilu,
     [SY_OP_DEPTH_TO_SPACE] = sy_rule_depth_to_space,
     [SY_OP_SPACE_TO_DEPTH] = sy_rule_space_to_depth,

@@ -89,6 +89,8 @@ int sy_infer_declared(const struct sy_infer *in, const struct sy_node *node, int
 const char *sy_infer_text(const struct sy_node *node, const char *name, const char *otherwise);
 /* axis + rank if negative; ECORRUPT outside. */
 int sy_infer_axis(const struct sy_node *node, int64_t axis, int rank, int *out);
+/* EUNSUPPORTED where QuantizeLinear or DequantizeLinear (opset 23 on) names other types than those of its operands, or float32. */
+int sy_infer_quantized_types(const struct sy_infer *in, const struct sy_node *node);
 /* Gives up outputs from `n` on; EUNSUPPORTED if somebody reads them. */
 int sy_infer_keep_outputs(const struct sy_infer *in, struct sy_node *node, int n);
 void sy_infer_keep_inputs(struct sy_node *node, int n);

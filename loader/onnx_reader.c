@@ -13,7 +13,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MIN_OPSET = 6, MAX_OPSET = 21, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
+enum { MIN_OPSET = 6, MAX_OPSET = 28, MAX_NESTING = 32, MAX_FIELDS = 1 << 24 };
 
 /* Operators that are the same in opset 1 as later; others of an older opset than MIN_OPSET are refused. */
 static const enum sy_op unchanged[] = {

@@ -12,11 +12,27 @@ static enum sy_dtype type_of(const struct sy_infer *in, const struct sy_node *no
     return tensor < 0 ? otherwise : in->graph->tensors[tensor].dtype;
 }
 
+int sy_infer_quantized_types(const struct sy_infer *in, const struct sy_node *node)
+{
+    int64_t result = sy_node_int(node, "output_dtype", 0),
+            precision = sy_node_int(node, "precision", 0);
+    if (node->op == SY_OP_DEQUANTIZE_LINEAR && result != 0 &&
+        result != (int64_t)type_of(in, node, 1, SY_DTYPE_F32))
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "results of element type %lld, other than the scale's",
+                             (long long)result);
+    if (precision != 0 && precision != SY_DTYPE_F32)
+        return sy_infer_fail(node, SY_EUNSUPPORTED, "a division in element type %lld",
+                             (long long)precision);
+    return SY_OK;
+}
+
 static int like_first(struct sy_infer *in, struct sy_node *node, enum sy_dtype dtype)
 {
     const struct sy_tensor *x, *scale;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &scale));
+    SY_TRY(sy_infer_quantized_types(in, node));
     if (sy_node_int(node, "block_size", 0) != 0)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "blocked quantisation");
     if (scale->shape.rank > 1)

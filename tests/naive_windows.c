@@ -155,16 +155,36 @@ static double pixel_between(const struct naive_graph *net, int x, int64_t image,
     return sum;
 }
 
-/* The mean of sampling_ratio x sampling_ratio points a bin, or of as many as it is pixels high and wide. */
+/* The largest of the four pixels around a point, each times its weight there. */
+static double pixel_largest(const struct naive_graph *net, int x, int64_t image, int64_t channel,
+                            double row, double column)
+{
+    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3);
+    double most = -INFINITY;
+    if (row < -1 || row > (double)height || column < -1 || column > (double)width)
+        return 0;
+    row = fmin(fmax(row, 0), (double)(height - 1));
+    column = fmin(fmax(column, 0), (double)(width - 1));
+    for (int64_t r = (int64_t)row; r <= (int64_t)row + 1; r++)
+        for (int64_t c = (int64_t)column; c <= (int64_t)column + 1; c++) {
+            double weight = (1 - fabs(row - (double)r)) * (1 - fabs(column - (double)c));
+            int64_t at[] = {image, channel, r < height ? r : height - 1, c < width ? c : width - 1};
+            most = fmax(most, weight * net->values[x][naive_ravel(net, x, at)]);
+        }
+    return most;
+}
+
+/* The mean, or the largest, of sampling_ratio x sampling_ratio points a bin, or of as many as it is pixels high and wide. */
 void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], y = node->outputs[0];
     double scale = sy_node_float(node, "spatial_scale", 1);
     bool half = strcmp(sy_node_attr(node, "coordinate_transformation_mode")->s, "half_pixel") == 0;
     int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
+    bool largest = sy_node_attr(node, "mode") && !strcmp(sy_node_attr(node, "mode")->s, "max");
     for (int64_t k = 0; k < naive_graph_elements(net, y); k++) {
         int64_t at[SY_MAX_RANK], each[2];
-        double start[2], size[2], sum = 0;
+        double start[2], size[2], sum = 0, most = -INFINITY;
         naive_unravel(net, y, k, at);
         for (int d = 0; d < 2; d++) { /* corners are x, y */
             const double *corner = net->values[node->inputs[1]] + at[0] * 4 + 1 - d;
@@ -173,13 +193,17 @@ void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
             size[d] = (half ? size[d] : fmax(size[d], 1)) / (double)naive_dim(net, y, 2 + d);
             each[d] = ratio > 0 ? ratio : (int64_t)fmax(ceil(size[d]), 1);
         }
-        for (int64_t i = 0; i < each[0] * each[1]; i++)
-            sum += pixel_between(
-                net, x, (int64_t)net->values[node->inputs[2]][at[0]], at[1],
-                start[0] +
-                    ((double)at[2] + ((double)(i / each[1]) + 0.5) / (double)each[0]) * size[0],
-                start[1] +
-                    ((double)at[3] + ((double)(i % each[1]) + 0.5) / (double)each[1]) * size[1]);
-        net->values[y][k] = sum / (double)(each[0] * each[1]);
+        for (int64_t i = 0; i < each[0] * each[1]; i++) {
+            double row =
+                       start[0] +
+                       ((double)at[2] + ((double)(i / each[1]) + 0.5) / (double)each[0]) * size[0],
+                   column =
+                       start[1] +
+                       ((double)at[3] + ((double)(i % each[1]) + 0.5) / (double)each[1]) * size[1];
+            int64_t image = (int64_t)net->values[node->inputs[2]][at[0]];
+            sum += pixel_between(net, x, image, at[1], row, column);
+            most = fmax(most, pixel_largest(net, x, image, at[1], row, column));
+        }
+        net->values[y][k] = largest ? most : sum / (double)(each[0] * each[1]);
     }
 }

@@ -110,6 +110,97 @@ static void test_numbers(void **state)
     sy_graph_free(g);
 }
 
+/* u [COUNT] in [-2, 3); coins [N, COUNT] of the probabilities x; choices [3, COUNT] of the logarithms c. */
+static void draws_graph(void)
+{
+    static const float classes[3][4] = {{0, 0, 0, 0}, {-1, 2, -50, 0}, {5, 5, 6, 4}};
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, COUNT));
+    ob_initializer(&graph, "c", FLOAT, DIMS(3, 4), classes, sizeof classes);
+    ob_node(&node, "RandomUniform", NAMES(NULL), NAMES("u"));
+    ob_attr_ints(&node, "shape", DIMS(COUNT));
+    ob_attr_float(&node, "low", -2);
+    ob_attr_float(&node, "high", 3);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_add(&graph, "Bernoulli", NAMES("x"), NAMES("coins"));
+    ob_node(&node, "Multinomial", NAMES("c"), NAMES("choices"));
+    ob_attr_int(&node, "sample_size", COUNT);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "u", FLOAT, 0, NULL);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "coins", FLOAT, 0, NULL);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "choices", INT32, 0, NULL);
+}
+
+/* Moments of a uniform distribution, within five of their deviations. */
+static void assert_uniform(const float *u)
+{
+    double sums[2] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        double x = ((double)u[i] + 2) / 5;
+        assert_true(u[i] >= -2 && u[i] < 3);
+        sums[0] += x / COUNT;
+        sums[1] += x * x / COUNT;
+    }
+    assert_true(fabs(sums[0] - 1. / 2) < 5 * sqrt(1. / 12 / COUNT));
+    assert_true(fabs(sums[1] - 1. / 3) < 5 * sqrt(4. / 45 / COUNT));
+}
+
+/* How often each class is drawn, by the logarithms' exponentials. */
+static void assert_choices(const int32_t *choices)
+{
+    static const double odds[3][4] = {
+        {1, 1, 1, 1}, {0.36787944, 7.3890561, 0, 1}, {1, 1, 2.7182818, 0.36787944}};
+    for (int row = 0; row < 3; row++) {
+        double all = 0;
+        int counts[4] = {0};
+        for (int k = 0; k < 4; k++)
+            all += odds[row][k];
+        for (int i = 0; i < COUNT; i++) {
+            assert_in_range(choices[row * COUNT + i], 0, 3);
+            counts[choices[row * COUNT + i]]++;
+        }
+        for (int k = 0; k < 4; k++) {
+            double p = odds[row][k] / all;
+            assert_true(fabs((double)counts[k] / COUNT - p) <= 5 * sqrt(p * (1 - p) / COUNT));
+        }
+    }
+}
+
+static void test_drawn_of_probabilities(void **state)
+{
+    (void)state;
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    struct sy_graph *g;
+    draws_graph();
+    ob_save(ob_path, &graph, 15);
+    if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0 ||
+        rig_open(&rig, g, false) < 0)
+        fail_msg("%s", sy_error_text());
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, g->n_inputs, 1, 0, &in);
+    rig_take(&rig, g->outputs, g->n_outputs, 1, 0xff, &out);
+    float *p = in.data[0];
+    for (int i = 0; i < COUNT; i++) /* never, always, and one in four */
+        p[i] = i < 100 ? 0 : i < 200 ? 1 : 0.25f;
+    assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, &seed), SY_OK);
+    assert_uniform(out.data[0]);
+    const float *coins = out.data[1];
+    double sum = 0;
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(coins[i] == 0 || coins[i] == 1);
+        assert_true(i >= 200 || coins[i] == p[i]);
+        sum += i < 200 ? 0 : (double)coins[i] / (COUNT - 200);
+    }
+    assert_true(fabs(sum - 0.25) < 5 * sqrt(0.25 * 0.75 / (COUNT - 200)));
+    assert_choices(out.data[2]);
+    rig_engine.ops->program_destroy(program);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
 static void test_whole_numbers_are_refused(void **state)
 {
     (void)state;
@@ -131,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_drawn_of_probabilities),
         cmocka_unit_test(test_whole_numbers_are_refused),
     };
     seed = rig_start();

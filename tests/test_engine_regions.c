@@ -120,12 +120,11 @@ static void test_transposed_convolutions(void **state)
 }
 
 /* Regions inside, across the edge, outside; with samples of their own number; so many samples that none are kept. */
-static void check_regions(int64_t channels, int64_t n, int64_t ratio, const char *mode, double size,
-                          double scale)
+static void check_pooled(int64_t channels, int64_t n, int64_t ratio, const char *mode, double size,
+                         double scale, const char *pooled)
 {
     struct sy_graph *g = gb_new(mode);
     int64_t image[4] = {1, channels, 9, 11}, list[2] = {n, 4};
-    struct sy_node *node;
     int x = gb_input(g, 4, image), places = gb_constant(g, "places", 2, list, &seed, -3, 6);
     float *corners = g->tensors[places].data;
     for (int64_t i = 0; i < n; i++)
@@ -143,13 +142,16 @@ static void check_regions(int64_t channels, int64_t n, int64_t ratio, const char
     g->tensors[y].shape = out;
     gb_int(g, "sampling_ratio", ratio);
     gb_float(g, "spatial_scale", (float)scale);
-    node = &g->nodes[g->n_nodes - 1];
-    struct sy_attr *attr;
-    assert_int_equal(sy_node_attr_slot(node, "coordinate_transformation_mode", &attr), SY_OK);
-    attr->kind = SY_ATTR_STRING;
-    attr->s = strdup(mode);
+    gb_string(g, "coordinate_transformation_mode", mode);
+    gb_string(g, "mode", pooled);
     gb_output(g, y);
     rig_check(&(struct engine_case){.graph = g}, &seed);
+}
+
+static void check_regions(int64_t channels, int64_t n, int64_t ratio, const char *mode, double size,
+                          double scale)
+{
+    check_pooled(channels, n, ratio, mode, size, scale, "avg");
 }
 
 static void test_regions(void **state)
@@ -165,6 +167,9 @@ static void test_regions(void **state)
     check_regions(37, 9, 0, "output_half_pixel", 12, 1);
     check_regions(300, 5, 3, "half_pixel", 8, 0.5);
     check_regions(20, 8, 180, "half_pixel", 9, 1);
+    check_pooled(5, 7, 2, "half_pixel", 8, 1, "max");
+    check_pooled(20, 40, 0, "output_half_pixel", 12, 0.5, "max");
+    check_pooled(5, 1, 180, "half_pixel", 9, 1, "max");
 }
 
 static void set_text(struct sy_graph *g, const char *name, const char *text)

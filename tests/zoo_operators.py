@@ -274,6 +274,25 @@ def decoders():
         order = [i if i in inputs else "" for i in ("q", "k", "v", "pk", "pv", "ends")] + ["total"] + (["cos", "sin"] if "do_rotary" in attrs else [])
         made["group_" + name] = model([h.make_node("GroupQueryAttention", order, ["y", "ko", "vo"], domain=MS, num_heads=n, kv_num_heads=g, **attrs)], inputs,
                                       dict(caches, total=np.array(total, np.int32)), {"y": T.FLOAT, "ko": T.FLOAT, "vo": T.FLOAT})
+    def open_group(name, past, length, counts, **attrs):
+        """As exporters write it: lengths of the past and of the new rows are open, the mask says how many keys there are."""
+        total, info = past + length, lambda n, kind, dims: h.make_tensor_value_info(n, kind, ["N"] + dims)
+        inputs = {"q": floats(b, length, n * d), "k": floats(b, length, g * d), "v": floats(b, length, g * d), "pk": floats(b, g, past, d), "pv": floats(b, g, past, d),
+                  "mask": (np.arange(total) < np.array(counts)[:, None]).astype(np.int64)}
+        ins = [info(i, T.FLOAT, ["L", w * d]) for i, w in (("q", n), ("k", g), ("v", g))] + [info(i, T.FLOAT, [g, "P", d]) for i in ("pk", "pv")] + [info("mask", T.INT64, ["T"])]
+        nodes = [h.make_node("Shape", ["mask"], ["sizes"]), h.make_node("Gather", ["sizes", "second"], ["all"]), h.make_node("Cast", ["all"], ["total"], to=T.INT32),
+                 h.make_node("ReduceSum", ["mask", "axis"], ["count"], keepdims=0), h.make_node("Sub", ["count", "second"], ["last"]), h.make_node("Cast", ["last"], ["ends"], to=T.INT32),
+                 h.make_node("GroupQueryAttention", ["q", "k", "v", "pk", "pv", "ends", "total"] + (["cos", "sin"] if "do_rotary" in attrs else []), ["y", "ko", "vo"],
+                             domain=MS, name="it", num_heads=n, kv_num_heads=g, **attrs)]
+        constants = dict(caches, second=np.array(1, np.int64), axis=np.array([1], np.int64))
+        graph = h.make_graph(nodes, "g", ins, [h.make_value_info(o, h.make_tensor_type_proto(T.FLOAT, None)) for o in ("y", "ko", "vo")],
+                             [nh.from_array(a, i) for i, a in constants.items()])
+        made["group_open_" + name] = h.make_model(graph, opset_imports=[h.make_opsetid("", 17), h.make_opsetid(MS, 1)]), list(inputs.values())
+        made["group_open_" + name][0].ir_version = 8
+    open_group("first", 0, 4, [4, 4], do_rotary=1)
+    open_group("step", 5, 1, [6, 6], do_rotary=1)
+    open_group("step_padded", 5, 1, [6, 4], do_rotary=1)
+    open_group("window", 5, 1, [6, 5], local_window_size=3)
     group("first", 0, s, [3, 3])
     group("first_rotary", 0, s, [3, 3], do_rotary=1)
     group("packed", 0, s, [3, 3], packed=True, do_rotary=1, rotary_interleaved=1, scale=0.2)
@@ -299,6 +318,50 @@ def decoders():
         made["blocks_" + name] = model(nodes, {"x": floats(3, 8)}, {"s": np.abs(floats(2, 6))}, {"y": T.FLOAT}, opset=21)
         made["blocks_" + name][0].graph.initializer.extend([h.make_tensor("q", kind, [8, 6], q.flatten()), h.make_tensor("z", kind, [2, 6], zero.flatten())])
         made["blocks_" + name][0].ir_version = 10
+    return made
+
+
+def newer():
+    """What ONNX has since opset 23, and curves and pools with parameters."""
+    made, b, s, n, g, d = {}, 2, 4, 4, 2, 16
+
+    def new(name, opset, op, inputs, constants, outs=("y",), order=None, **attrs):
+        made[name] = model([h.make_node(op, order or list(inputs) + list(constants), list(outs), name="it", **attrs)], inputs, constants, {o: T.FLOAT for o in outs}, opset=opset)
+        made[name][0].ir_version = 11
+
+    rows = {"q": floats(b, s, n * d), "k": floats(b, 6, g * d), "v": floats(b, 6, g * d)}
+    heads = {"q": floats(b, n, s, d), "k": floats(b, n, s, d), "v": floats(b, n, s, 8)}
+    past = {"pk": floats(b, n, 3, d), "pv": floats(b, n, 3, 8)}
+    mask = RNG.integers(0, 2, (s, s)).astype(bool) | np.eye(s, dtype=bool)
+    few = {"q_num_heads": n, "kv_num_heads": g}
+    new("attend_rows", 23, "Attention", rows, {}, **few)
+    new("attend_causal", 23, "Attention", heads, {}, is_causal=1, scale=0.3)
+    new("attend_softcap", 23, "Attention", heads, {}, softcap=1.5)
+    new("attend_mask", 23, "Attention", heads, {"m": mask})
+    new("attend_bias", 23, "Attention", heads, {"m": floats(n, s, s)})
+    new("attend_bias_rows", 23, "Attention", dict(rows, m=floats(b, 1, s, 6)), {}, **few)
+    new("attend_past", 23, "Attention", dict(heads, **past), {}, ("y", "pko", "pvo"), order=["q", "k", "v", "", "pk", "pv"])
+    new("attend_past_causal", 24, "Attention", dict(heads, **past), {}, ("y", "pko", "pvo"), order=["q", "k", "v", "", "pk", "pv"], is_causal=1)
+    caches = {"cos": floats(12, d // 2), "sin": floats(12, d // 2)}
+    at = np.array([[0, 1, 2, 3], [3, 4, 5, 6]], np.int64)
+    new("turned_rows", 23, "RotaryEmbedding", {"x": floats(b, s, n * d), "at": at}, caches, order=["x", "cos", "sin", "at"], num_heads=n)
+    new("turned_pairs", 23, "RotaryEmbedding", {"x": floats(b, n, s, d), "at": at}, caches, order=["x", "cos", "sin", "at"], interleaved=1)
+    new("turned_part", 23, "RotaryEmbedding", {"x": floats(b, n, s, d), "cos": floats(b, s, 3), "sin": floats(b, s, 3)}, {}, rotary_embedding_dim=6)
+    new("rms", 23, "RMSNormalization", {"x": floats(3, 4, 10)}, {"w": floats(10)}, epsilon=1e-4)
+    new("swish", 24, "Swish", {"x": floats(3, 10)}, {}, alpha=1.3)
+    for mode in ("linear", "circular"):
+        new("scatter_" + mode, 24, "TensorScatter", {"x": floats(b, 2, 8, 3), "u": floats(b, 2, 4, 3), "at": np.array([1, 4 if mode == "linear" else 6], np.int64)}, {}, mode=mode)
+    for old in (10, 16):
+        new(f"roi_max_{old}", old, "RoiAlign", {"x": floats(2, 3, 9, 12)}, {"r": f32([[0, 0, 7, 8], [2, 1, 11, 5.5], [4, 3, 4.5, 3.2]]), "i": np.array([0, 1, 0], np.int64)},
+            mode="max", output_height=3, output_width=4, sampling_ratio=2, spatial_scale=0.9)
+    for name, op, gates, attrs in (("lstm_hard", "LSTM", 4, {"activations": ["HardSigmoid", "Tanh", "Elu"], "activation_alpha": [0.15, 0.7], "activation_beta": [0.45]}),
+                                   ("lstm_leaky", "LSTM", 4, {"activations": ["Sigmoid", "LeakyRelu", "Affine"], "activation_alpha": [0.3, 0.8], "activation_beta": [0.1]}),
+                                   ("gru_scaled", "GRU", 3, {"activations": ["HardSigmoid", "ScaledTanh"], "activation_alpha": [0.25, 0.9], "activation_beta": [0.4, 0.6]}),
+                                   ("rnn_threshold", "RNN", 1, {"activations": ["ThresholdedRelu"], "activation_alpha": [0.2]}),
+                                   ("lstm_both", "LSTM", 4, {"direction": "bidirectional", "activations": ["HardSigmoid", "Tanh", "Tanh", "HardSigmoid", "LeakyRelu", "Tanh"],
+                                                             "activation_alpha": [0.15, 0.25, 0.1], "activation_beta": [0.45, 0.55]})):
+        ways = 2 if name == "lstm_both" else 1
+        new("curves_" + name, 14, op, {"x": floats(5, 2, 3)}, {"w": floats(ways, gates * 6, 3), "r": floats(ways, gates * 6, 6)}, ("y", "hn"), hidden_size=6, **attrs)
     return made
 
 
@@ -341,6 +404,6 @@ def at_run():
 
 def models():
     made = {}
-    for family in (written_out, functions, activations, products, norms, attentions, decoders, at_run, quantized, learned, sequences):
+    for family in (written_out, functions, activations, products, norms, attentions, decoders, newer, at_run, quantized, learned, sequences):
         made.update({f"op_{n}": lambda v=v: v for n, v in family().items()})
     return made

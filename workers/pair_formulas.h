@@ -18,6 +18,8 @@ struct sy_pair_rules {
 SY_FORMULA double sy_pair_float_modulo(const struct sy_pair_rules *rules, double a, double b)
 {
     double rest = fmod(a, b);
+    if (!rules->is_c_modulo && rest == 0)
+        return copysign(0, b);
     return !rules->is_c_modulo && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
@@ -87,8 +89,8 @@ SY_FORMULA int64_t sy_pair_modulo(const struct sy_pair_rules *rules, int64_t a, 
 SY_FORMULA int64_t sy_pair_shift(const struct sy_pair_rules *rules, int64_t a, int64_t b)
 {
     if (b < 0 || b > 63)
-        return 0;
-    return (int64_t)(rules->is_left ? (uint64_t)a << b : (uint64_t)a >> b);
+        return !rules->is_left && a < 0 ? -1 : 0;
+    return rules->is_left ? (int64_t)((uint64_t)a << b) : a >> b; /* the sign goes on */
 }
 
 SY_FORMULA int64_t sy_pair_compare(enum sy_op op, int64_t a, int64_t b)

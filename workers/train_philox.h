@@ -3,6 +3,7 @@
 #ifndef SY_WORKERS_TRAIN_PHILOX_H
 #define SY_WORKERS_TRAIN_PHILOX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "workers/train_formulas.h"
@@ -38,6 +39,27 @@ SY_FORMULA double sy_philox_normal(uint64_t seed, uint64_t i)
     for (int k = 0; k < 2; k++) /* in (0, 1) */
         even[k] = ((double)sy_philox_element(seed, 0, 0, 2 * i + (uint64_t)k) + 0.5) / 4294967296.0;
     return sqrt(-2 * log(even[0])) * cos(6.283185307179586 * even[1]);
+}
+
+/* Element i of numbers in [0, 1), each a multiple of 2^-24: float32 holds them, and none becomes 1. */
+SY_FORMULA double sy_philox_uniform(uint64_t seed, uint64_t i)
+{
+    return (double)(sy_philox_element(seed, 0, 1, i) >> 8) / 16777216.0;
+}
+
+/* What a node draws. */
+struct sy_draw {
+    uint64_t seed;
+    int64_t period; /* behind it the numbers come again */
+    double shift, scale;
+    bool is_uniform; /* else normal */
+};
+
+SY_FORMULA double sy_draw_element(const struct sy_draw *d, int64_t i)
+{
+    uint64_t at = (uint64_t)(i % d->period);
+    return d->shift + d->scale * (d->is_uniform ? sy_philox_uniform(d->seed, at)
+                                                : sy_philox_normal(d->seed, at));
 }
 
 #endif

@@ -106,6 +106,7 @@ static const struct form forms[] = {
     {SY_OP_ONE_HOT, SY_EACH_ONE_HOT, NULL, -1},
     {SY_OP_REVERSE_SEQUENCE, SY_EACH_REVERSE, sy_each_fill_reverse, 0},
     {SY_OP_RANDOM_NORMAL_LIKE, SY_EACH_RANDOM, sy_each_fill_random, 0},
+    {SY_OP_RANDOM_UNIFORM_LIKE, SY_EACH_RANDOM, sy_each_fill_random, 0},
     {SY_OP_PAD, SY_EACH_PAD, sy_each_fill_pad, 0},
     {SY_OP_CUM_SUM, SY_EACH_RUNNING_SUM, sy_each_fill_running_sum, 0},
     {SY_OP_TOP_K, SY_EACH_TOP, sy_each_fill_top, -1},

@@ -9,6 +9,7 @@
 
 #include "loader/graph.h"
 #include "workers/curve_formulas.h"
+#include "workers/train_philox.h"
 
 #define SY_EACH_IN     9
 #define SY_EACH_OUT    3
@@ -89,12 +90,6 @@ struct sy_each_triangle {
 
 struct sy_each_reverse {
     int batch_axis;
-};
-
-struct sy_each_random {
-    uint64_t seed;
-    int64_t period; /* behind it the numbers come again */
-    double mean, scale;
 };
 
 struct sy_each_top {
@@ -220,6 +215,7 @@ struct sy_each_sample {
 struct sy_each_region {
     int64_t samples; /* of a bin along a dimension; 0: by its size */
     bool is_half;
+    bool is_max; /* the largest sample of a bin, not their mean */
     double scale;
 };
 
@@ -236,7 +232,7 @@ struct sy_math_each {
         struct sy_each_fill fill;
         struct sy_each_triangle triangle;
         struct sy_each_reverse reverse;
-        struct sy_each_random random;
+        struct sy_draw random;
         struct sy_each_top top;
         struct sy_each_pad pad;
         struct sy_each_running_sum running_sum;

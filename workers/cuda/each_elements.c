@@ -62,10 +62,7 @@ int sy_each_fill_reverse(const struct sy_node *node, struct sy_math_each *e)
 int sy_each_fill_random(const struct sy_node *node, struct sy_math_each *e)
 {
     const struct sy_each_array *y = &e->at[SY_EACH_IN];
-    e->as.random = (struct sy_each_random){.seed = sy_random_seed(node),
-                                           .period = sy_random_period(node, y->dims, y->n),
-                                           .mean = (double)sy_node_float(node, "mean", 0),
-                                           .scale = (double)sy_node_float(node, "scale", 1)};
+    e->as.random = sy_random_draw(node, y->dims, y->n);
     return SY_OK;
 }
 

@@ -170,8 +170,10 @@ int sy_each_fill_sample(const struct sy_node *node, struct sy_math_each *e)
 
 int sy_each_fill_region(const struct sy_node *node, struct sy_math_each *e)
 {
-    const struct sy_attr *mode = sy_node_attr(node, "coordinate_transformation_mode");
+    const struct sy_attr *mode = sy_node_attr(node, "coordinate_transformation_mode"),
+                         *pooled = sy_node_attr(node, "mode");
     e->as.region.is_half = mode && mode->s ? strcmp(mode->s, "half_pixel") == 0 : node->opset >= 16;
+    e->as.region.is_max = pooled && pooled->s && strcmp(pooled->s, "max") == 0;
     e->as.region.samples = sy_node_int(node, "sampling_ratio", 0);
     e->as.region.scale = (double)sy_node_float(node, "spatial_scale", 1);
     return SY_OK;

@@ -75,11 +75,10 @@ struct reverse {
     }
 };
 
-struct random_normal {
+struct random_number {
     __device__ static void of(const each &c, int64_t i)
     {
-        const sy_each_random &r = c.e.as.random;
-        c.put(EACH_OUT, i, r.mean + r.scale * sy_philox_normal(r.seed, (uint64_t)(i % r.period)));
+        c.put(EACH_OUT, i, sy_draw_element(&c.e.as.random, i));
     }
 };
 
@@ -330,7 +329,7 @@ int sy_kernel_each_index(struct CUstream_st *stream, const struct sy_math_each *
     case SY_EACH_REVERSE:
         return each_launch<reverse>(stream, e, at, fault);
     case SY_EACH_RANDOM:
-        return each_launch<random_normal>(stream, e, at, fault);
+        return each_launch<random_number>(stream, e, at, fault);
     case SY_EACH_PAD:
         return each_launch<pad>(stream, e, at, fault);
     case SY_EACH_PAD_BACK:

@@ -49,8 +49,9 @@ struct resize {
         case SY_EACH_TF_HALF_PIXEL:
             return (double)((x + 0.5f) / scale);
         case SY_EACH_TF_CROP:
-            return n_out > 1 ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
-                             : 0.5 * (start + end) * last;
+            return n_out > 1
+                       ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
+                       : 0.5 * (start + end) * last;
         case SY_EACH_HALF_PIXEL_SYMMETRIC:
             return (double)(center * (1 - (float)n_out / (scale * (float)n_in)) +
                             (x + 0.5f) / scale - 0.5f);
@@ -159,8 +160,7 @@ __device__ static int64_t factor_at(const each &c, int factor, int64_t o, int64_
     int64_t at = 0;
     for (int l = c.e.as.product.n_labels - 1; l >= 0; l--) {
         int64_t &left = l < n_out ? o : s;
-        at += left % c.e.as.product.sizes[l] *
-              c.e.as.product.strides[factor][l];
+        at += left % c.e.as.product.sizes[l] * c.e.as.product.strides[factor][l];
         left /= c.e.as.product.sizes[l];
     }
     return at;
@@ -285,7 +285,8 @@ struct integer_product {
         int64_t a = factor_at(c, 0, o, 0), b = factor_at(c, 1, o, 0), a_step = factor_step(c, 0),
                 b_step = factor_step(c, 1);
         for (int64_t s = 0; s < n; s++)
-            sum += (c.get_int(0, a + s * a_step) - zero_a) * (c.get_int(q.b, b + s * b_step) - zero_b);
+            sum +=
+                (c.get_int(0, a + s * a_step) - zero_a) * (c.get_int(q.b, b + s * b_step) - zero_b);
         finish(c, q, o, column, sum);
     }
 };
@@ -342,8 +343,7 @@ struct window {
         int64_t n = 1;
         for (int d = x.rank - 3; d >= 0; d--) {
             int64_t end = x.dims[d + 2] + c.e.as.window.pads_behind[d], inside = 0;
-            int64_t start =
-                i % y.dims[d + 2] * c.e.as.window.strides[d] - c.e.as.window.pads[d];
+            int64_t start = i % y.dims[d + 2] * c.e.as.window.strides[d] - c.e.as.window.pads[d];
             for (int64_t k = 0; k < c.e.as.window.kernel[d]; k++)
                 inside += start + k * c.e.as.window.dilations[d] < end;
             n *= inside;
@@ -427,8 +427,7 @@ struct sample {
             return zeros ? -10 : 0;
         if (c.e.as.sample.padding == SY_EACH_REFLECTION)
             v = reflect(v, aligns ? 0 : -0.5, aligns ? (double)(n - 1) : (double)n - 0.5);
-        return zeros ? fmin(fmax(v, -10.0), (double)n + 10)
-                     : fmin(fmax(v, 0.0), (double)(n - 1));
+        return zeros ? fmin(fmax(v, -10.0), (double)n + 10) : fmin(fmax(v, 0.0), (double)(n - 1));
     }
     __device__ static double pixel(const each &c, int64_t plane, double row, double column)
     {
@@ -515,7 +514,16 @@ struct region {
         if ((y.at_low == 0 && y.at_high == 0) || (x.at_low == 0 && x.at_high == 0))
             return 0;
         return y.at_low * (x.at_low * c.get(0, low + x.low) + x.at_high * c.get(0, low + x.high)) +
-               y.at_high * (x.at_low * c.get(0, high + x.low) + x.at_high * c.get(0, high + x.high));
+               y.at_high *
+                   (x.at_low * c.get(0, high + x.low) + x.at_high * c.get(0, high + x.high));
+    }
+    __device__ static double largest(const each &c, int64_t base, const mark &y, const mark &x)
+    {
+        int64_t low = base + y.low * c.array(0).dims[3], high = base + y.high * c.array(0).dims[3];
+        return fmax(fmax(y.at_low * x.at_low * c.get(0, low + x.low),
+                         y.at_low * x.at_high * c.get(0, low + x.high)),
+                    fmax(y.at_high * x.at_low * c.get(0, high + x.low),
+                         y.at_high * x.at_high * c.get(0, high + x.high)));
     }
     __device__ static void of(const each &c, int64_t i)
     {
@@ -523,13 +531,14 @@ struct region {
         int64_t column = i % y.dims[3], row = i / y.dims[3] % y.dims[2],
                 channel = i / y.dims[3] / y.dims[2] % y.dims[1], which = i / (y.n / y.dims[0]);
         bool half = c.e.as.region.is_half;
-        double shift = half ? 0.5 : 0, v[4], sum = 0;
+        double shift = half ? 0.5 : 0, v[4], sum = 0, most = -INFINITY;
         for (int k = 0; k < 4; k++)
             v[k] = c.get(1, which * 4 + k) * c.e.as.region.scale - shift;
         double width = half ? v[2] - v[0] : fmax(v[2] - v[0], 1.0),
                height = half ? v[3] - v[1] : fmax(v[3] - v[1], 1.0);
         double bin_height = height / (double)y.dims[2], bin_width = width / (double)y.dims[3];
-        int64_t rows = samples(c, bin_height, x.dims[2]), columns = samples(c, bin_width, x.dims[3]);
+        int64_t rows = samples(c, bin_height, x.dims[2]),
+                columns = samples(c, bin_width, x.dims[3]);
         int64_t image = c.get_int(2, which);
         if (image < 0 || image >= x.dims[0]) {
             c.tell(image);
@@ -539,13 +548,17 @@ struct region {
         for (int64_t r = 0; r < rows; r++) {
             mark at_row = mark_at(
                 v[1] + ((double)row + ((double)r + 0.5) / (double)rows) * bin_height, x.dims[2]);
-            for (int64_t k = 0; k < columns; k++)
-                sum += mix(c, base, at_row,
-                           mark_at(v[0] + ((double)column + ((double)k + 0.5) / (double)columns) *
-                                              bin_width,
-                                   x.dims[3]));
+            for (int64_t k = 0; k < columns; k++) {
+                mark at_column = mark_at(
+                    v[0] + ((double)column + ((double)k + 0.5) / (double)columns) * bin_width,
+                    x.dims[3]);
+                if (c.e.as.region.is_max)
+                    most = fmax(most, largest(c, base, at_row, at_column));
+                else
+                    sum += mix(c, base, at_row, at_column);
+            }
         }
-        c.put(EACH_OUT, i, sum / (double)(rows * columns));
+        c.put(EACH_OUT, i, c.e.as.region.is_max ? most : sum / (double)(rows * columns));
     }
 };
 

@@ -13,6 +13,7 @@
 
 #include "loader/graph.h"
 #include "runtime/base/half.h"
+#include "workers/train_philox.h"
 
 #define SY_KERNEL_INPUTS  32
 #define SY_KERNEL_OUTPUTS 8
@@ -68,9 +69,8 @@ extern const struct sy_kernel sy_kernels_unary[], sy_kernels_binary[], sy_kernel
 int sy_kernel_check_types(const struct sy_kernel *kernel, const struct sy_call *call);
 /* NULL: there is none. */
 const struct sy_kernel *sy_kernel_find(enum sy_op op);
-/* Where the numbers begin that a node draws, and how many of its result's elements differ: behind them they come again. */
-uint64_t sy_random_seed(const struct sy_node *node);
-int64_t sy_random_period(const struct sy_node *node, const int64_t *dims, int64_t n);
+/* What a node draws for its result of n elements, of shape `dims`. */
+struct sy_draw sy_random_draw(const struct sy_node *node, const int64_t *dims, int64_t n);
 /* The result has n of what its size counts, and room for `room`: EARG unless they are the same, or the caller counts. */
 int sy_kernel_count(const struct sy_call *call, int64_t n, int64_t room);
 /* EUNSUPPORTED / EARG "node X: Op (opset N): ...". */

@@ -4,9 +4,8 @@
 
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
-#include "workers/train_philox.h"
 
-uint64_t sy_random_seed(const struct sy_node *node)
+static uint64_t seed_of(const struct sy_node *node)
 {
     const struct sy_attr *seed = sy_node_attr(node, "seed");
     uint64_t bits = 0;
@@ -16,20 +15,26 @@ uint64_t sy_random_seed(const struct sy_node *node)
     return bits;
 }
 
-int64_t sy_random_period(const struct sy_node *node, const int64_t *dims, int64_t n)
+struct sy_draw sy_random_draw(const struct sy_node *node, const int64_t *dims, int64_t n)
 {
-    return sy_node_int(node, "of_batch", 0) != 0 && dims[0] > 0 ? n / dims[0] : n;
+    bool is_uniform = node->op == SY_OP_RANDOM_UNIFORM_LIKE,
+         of_batch = sy_node_int(node, "of_batch", 0) != 0 && dims[0] > 0;
+    double shift = (double)sy_node_float(node, is_uniform ? "low" : "mean", 0),
+           scale = is_uniform ? (double)sy_node_float(node, "high", 1) - shift
+                              : (double)sy_node_float(node, "scale", 1);
+    return (struct sy_draw){.seed = seed_of(node),
+                            .period = of_batch ? n / dims[0] : n,
+                            .shift = shift,
+                            .scale = scale,
+                            .is_uniform = is_uniform};
 }
 
-static int run_normal(const struct sy_call *call)
+static int run_random(const struct sy_call *call)
 {
     const struct sy_array *y = &call->out[0];
-    uint64_t seed = sy_random_seed(call->node);
-    double mean = (double)sy_node_float(call->node, "mean", 0),
-           scale = (double)sy_node_float(call->node, "scale", 1);
-    int64_t period = sy_random_period(call->node, y->dims, y->n);
+    struct sy_draw draw = sy_random_draw(call->node, y->dims, y->n);
     for (int64_t i = 0; i < y->n; i++)
-        sy_put(y, i, mean + scale * sy_philox_normal(seed, (uint64_t)(i % period)));
+        sy_put(y, i, sy_draw_element(&draw, i));
     return SY_OK;
 }
 
@@ -41,4 +46,6 @@ static int check_same(const struct sy_call *call)
 }
 
 const struct sy_kernel sy_kernels_random[] = {
-    {SY_OP_RANDOM_NORMAL_LIKE, run_normal, {SY_ANY_TYPE}, check_same, NULL}, {0}};
+    {SY_OP_RANDOM_NORMAL_LIKE, run_random, {SY_ANY_TYPE}, check_same, NULL},
+    {SY_OP_RANDOM_UNIFORM_LIKE, run_random, {SY_ANY_TYPE}, check_same, NULL},
+    {0}};

@@ -10,54 +10,92 @@
 
 enum { MAX_GATES = 4 };
 
-typedef float curve(float x);
+typedef float curve(float x, float alpha, float beta);
 
-static float sigmoid(float x)
+static float sigmoid(float x, float alpha, float beta)
 {
+    (void)alpha, (void)beta;
     return 1 / (1 + expf(-x));
 }
 
-static float relu(float x)
+static float straight_tanh(float x, float alpha, float beta)
 {
+    (void)alpha, (void)beta;
+    return tanhf(x);
+}
+
+static float relu(float x, float alpha, float beta)
+{
+    (void)alpha, (void)beta;
     return x < 0 ? 0 : x;
 }
 
-static float hard_sigmoid(float x)
+static float hard_sigmoid(float x, float alpha, float beta)
 {
-    return fmaxf(0, fminf(1, 0.2f * x + 0.5f));
+    return fmaxf(0, fminf(1, alpha * x + beta));
 }
 
-static float softsign(float x)
+static float softsign(float x, float alpha, float beta)
 {
+    (void)alpha, (void)beta;
     return x / (1 + fabsf(x));
 }
 
-static float softplus(float x)
+static float softplus(float x, float alpha, float beta)
 {
+    (void)alpha, (void)beta;
     return log1pf(expf(x));
 }
 
-static float leaky_relu(float x)
+static float leaky_relu(float x, float alpha, float beta)
 {
-    return x < 0 ? 0.01f * x : x;
+    (void)beta;
+    return x < 0 ? alpha * x : x;
 }
 
-static float elu(float x)
+static float thresholded_relu(float x, float alpha, float beta)
 {
-    return x < 0 ? expm1f(x) : x;
+    (void)beta;
+    return x > alpha ? x : 0;
 }
 
-static const struct {
+static float elu(float x, float alpha, float beta)
+{
+    (void)beta;
+    return x < 0 ? alpha * expm1f(x) : x;
+}
+
+static float affine(float x, float alpha, float beta)
+{
+    return alpha * x + beta;
+}
+
+static float scaled_tanh(float x, float alpha, float beta)
+{
+    return alpha * tanhf(beta * x);
+}
+
+/* What a curve takes of the lists of parameters, and what it has where they end. NAN: it takes none. */
+static const struct known_curve {
     const char *name;
     curve *at;
-} curves[] = {{"sigmoid", sigmoid},
-              {"tanh", tanhf},
-              {"relu", relu},
-              {"hardsigmoid", hard_sigmoid},
-              {"softsign", softsign},
-              {"softplus", softplus},
-              {"leakyrelu", leaky_relu},
-              {"elu", elu}};
+    float alpha, beta;
+} curves[] = {{"sigmoid", sigmoid, NAN, NAN},
+              {"tanh", straight_tanh, NAN, NAN},
+              {"relu", relu, NAN, NAN},
+              {"hardsigmoid", hard_sigmoid, 0.2f, 0.5f},
+              {"softsign", softsign, NAN, NAN},
+              {"softplus", softplus, NAN, NAN},
+              {"leakyrelu", leaky_relu, 0.01f, NAN},
+              {"thresholdedrelu", thresholded_relu, 1, NAN},
+              {"elu", elu, 1, NAN},
+              {"affine", affine, 1, 0},
+              {"scaledtanh", scaled_tanh, 1, 1}};
+
+struct bent {
+    curve *at;
+    float alpha, beta;
+};
 
 struct cell {
     const struct sy_call *call;
@@ -66,21 +104,29 @@ struct cell {
     bool batch_first, reverse;
     int direction;
     float clip;
-    curve *curves[3];
+    struct bent curves[3];
     const float *w, *r, *wb, *rb, *peep;
     float *h, *c, *from_x, *from_h, *reset; /* scratch: [batch][...] */
 };
 
 /* Name k of the comma-separated list. */
-static curve *curve_at(const char *list, int k)
+static const struct known_curve *curve_at(const char *list, int k)
 {
     while (k-- > 0 && list)
         list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
     size_t n = list ? strcspn(list, ",") : 0;
     for (size_t i = 0; list && i < sizeof curves / sizeof *curves; i++)
         if (n == strlen(curves[i].name) && strncasecmp(list, curves[i].name, n) == 0)
-            return curves[i].at;
+            return &curves[i];
     return NULL;
+}
+
+/* The next of the parameters that a curve takes. */
+static float take_parameter(const struct sy_attr *list, int *next, float otherwise)
+{
+    if (isnan(otherwise) || !list || list->kind != SY_ATTR_FLOATS || *next >= list->n)
+        return otherwise;
+    return list->floats[(*next)++];
 }
 
 static int gates_of(enum sy_op op)
@@ -109,17 +155,23 @@ static struct cell read_cell(const struct sy_call *call)
     return c;
 }
 
+/* Parameters are taken in the order of the activations, those of the other direction too. */
 static bool find_curves(struct cell *c, int direction)
 {
     static const char *const defaults[] = {"tanh", "", "sigmoid,tanh", "sigmoid,tanh,tanh"};
-    const struct sy_attr *attr = sy_node_attr(c->call->node, "activations");
-    int n = c->gates == 4 ? 3 : c->gates == 3 ? 2 : 1;
+    const struct sy_node *node = c->call->node;
+    const struct sy_attr *attr = sy_node_attr(node, "activations"),
+                         *alphas = sy_node_attr(node, "activation_alpha"),
+                         *betas = sy_node_attr(node, "activation_beta");
+    int n = c->gates == 4 ? 3 : c->gates == 3 ? 2 : 1, alpha = 0, beta = 0;
     bool given = attr && attr->kind == SY_ATTR_STRING && attr->s && *attr->s;
-    for (int i = 0; i < n; i++) {
-        c->curves[i] =
-            given ? curve_at(attr->s, direction * n + i) : curve_at(defaults[c->gates - 1], i);
-        if (!c->curves[i])
+    for (int i = 0; i < (direction + 1) * n; i++) {
+        const struct known_curve *known =
+            given ? curve_at(attr->s, i) : curve_at(defaults[c->gates - 1], i % n);
+        if (!known)
             return false;
+        c->curves[i % n] = (struct bent){known->at, take_parameter(alphas, &alpha, known->alpha),
+                                         take_parameter(betas, &beta, known->beta)};
     }
     return true;
 }
@@ -207,9 +259,15 @@ static void linear_parts(const struct cell *c, int64_t s)
         }
 }
 
+static float curved(const struct cell *c, int which, float x)
+{
+    const struct bent *b = &c->curves[which];
+    return b->at(x, b->alpha, b->beta);
+}
+
 static float bent(const struct cell *c, int which, float x)
 {
-    return c->curves[which](fmaxf(-c->clip, fminf(c->clip, x)));
+    return curved(c, which, fmaxf(-c->clip, fminf(c->clip, x)));
 }
 
 /* Gates in the order input, output, forget, cell. */
@@ -225,7 +283,7 @@ static void lstm_step(const struct cell *c, int64_t b)
         float fresh = bent(c, 1, x[3 * n + i] + r[3 * n + i]);
         cell[i] = (coupled ? 1 - in : forget) * cell[i] + in * fresh;
         float out = bent(c, 0, x[n + i] + r[n + i] + (p ? p[n + i] * cell[i] : 0));
-        h[i] = out * c->curves[2](cell[i]);
+        h[i] = out * curved(c, 2, cell[i]);
     }
 }
 
@@ -352,8 +410,7 @@ static int check_recurrent(const struct sy_call *call)
         if (sy_call_in(call, i) && call->in[i].dtype != (i == 4 ? SY_DTYPE_I32 : SY_DTYPE_F32))
             return sy_kernel_refuse(call, "inputs that are not float32");
     for (int d = 0; d < c.directions; d++)
-        if (!find_curves(&c, d) || sy_node_attr(call->node, "activation_alpha") ||
-            sy_node_attr(call->node, "activation_beta"))
+        if (!find_curves(&c, d))
             return sy_kernel_refuse(call, "these activations");
     return SY_OK;
 }

@@ -13,7 +13,14 @@ enum {
 struct region {
     double top, left, bin_height, bin_width;
     int64_t rows, columns; /* samples in each bin */
+    bool is_max;           /* of a bin, the largest of its samples; else their mean */
 };
+
+static bool takes_largest(const struct sy_node *node)
+{
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    return mode && mode->s && strcmp(mode->s, "max") == 0;
+}
 
 static struct region region_at(const struct sy_call *call, int64_t i)
 {
@@ -27,9 +34,13 @@ static struct region region_at(const struct sy_call *call, int64_t i)
     width = half ? width : fmax(width, 1);
     height = half ? height : fmax(height, 1);
     int64_t ratio = sy_node_int(node, "sampling_ratio", 0);
-    struct region r = {
-        v[1],  v[0], height / (double)call->out[0].dims[2], width / (double)call->out[0].dims[3],
-        ratio, ratio};
+    struct region r = {v[1],
+                       v[0],
+                       height / (double)call->out[0].dims[2],
+                       width / (double)call->out[0].dims[3],
+                       ratio,
+                       ratio,
+                       takes_largest(node)};
     if (ratio <= 0) { /* regions of absurd size get as many samples as the image has pixels */
         r.rows = (int64_t)fmin(fmax(ceil(r.bin_height), 1), (double)call->in[0].dims[2]);
         r.columns = (int64_t)fmin(fmax(ceil(r.bin_width), 1), (double)call->in[0].dims[3]);
@@ -82,12 +93,22 @@ static double mix(const struct sy_array *x, int64_t base, const struct sample *r
                            column->at_high * sy_get(x, high + column->high));
 }
 
-/* rows, columns: of the bin; NULL: there are too many to be kept. */
-static double average_bin(const struct sy_array *x, const struct region *r, int64_t base,
-                          int64_t row, int64_t column, const struct sample *rows,
-                          const struct sample *columns)
+/* ONNX: the largest of the four pixels, each times its weight; not of what is between them. */
+static double largest(const struct sy_array *x, int64_t base, const struct sample *row,
+                      const struct sample *column)
 {
-    double sum = 0;
+    int64_t low = base + row->low * x->dims[3], high = base + row->high * x->dims[3];
+    return fmax(fmax(row->at_low * column->at_low * sy_get(x, low + column->low),
+                     row->at_low * column->at_high * sy_get(x, low + column->high)),
+                fmax(row->at_high * column->at_low * sy_get(x, high + column->low),
+                     row->at_high * column->at_high * sy_get(x, high + column->high)));
+}
+
+/* rows, columns: of the bin; NULL: there are too many to be kept. */
+static double bin_of(const struct sy_array *x, const struct region *r, int64_t base, int64_t row,
+                     int64_t column, const struct sample *rows, const struct sample *columns)
+{
+    double sum = 0, most = -INFINITY;
     for (int64_t i = 0; i < r->rows; i++) {
         struct sample y =
             rows ? rows[i] : sample_at(place(r->top, r->bin_height, row, i, r->rows), x->dims[2]);
@@ -96,10 +117,13 @@ static double average_bin(const struct sy_array *x, const struct region *r, int6
                 columns
                     ? columns[k]
                     : sample_at(place(r->left, r->bin_width, column, k, r->columns), x->dims[3]);
-            sum += mix(x, base, &y, &z);
+            if (r->is_max)
+                most = fmax(most, largest(x, base, &y, &z));
+            else
+                sum += mix(x, base, &y, &z);
         }
     }
-    return sum / (double)(r->rows * r->columns);
+    return r->is_max ? most : sum / (double)(r->rows * r->columns);
 }
 
 static void align_region(const struct sy_call *call, int64_t i)
@@ -116,9 +140,8 @@ static void align_region(const struct sy_call *call, int64_t i)
         for (int64_t row = 0; row < height; row++)
             for (int64_t column = 0; column < width; column++)
                 sy_put(y, at++,
-                       average_bin(x, &r, base, row, column,
-                                   keeps_rows ? rows + row * r.rows : NULL,
-                                   keeps_columns ? columns + column * r.columns : NULL));
+                       bin_of(x, &r, base, row, column, keeps_rows ? rows + row * r.rows : NULL,
+                              keeps_columns ? columns + column * r.columns : NULL));
     }
 }
 
@@ -130,8 +153,8 @@ enum { CHANNELS = 256, BINS = 32, /* of a row, at once: on the stack */ TILE = 1
 static bool is_copied(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    return x->dtype == SY_DTYPE_F32 && x->rank == 4 && y->rank == 4 && y->dims[3] <= BINS &&
-           x->dims[1] >= TILE && y->n >= x->n / 8;
+    return !takes_largest(call->node) && x->dtype == SY_DTYPE_F32 && x->rank == 4 && y->rank == 4 &&
+           y->dims[3] <= BINS && x->dims[1] >= TILE && y->n >= x->n / 8;
 }
 
 /* A row of pixels, tile by tile: whole lines of the cache on both sides. */
@@ -246,10 +269,7 @@ static int run_roi_align(const struct sy_call *call)
 static int check_roi_align(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    const struct sy_attr *mode = sy_node_attr(call->node, "mode");
     int64_t ratio = sy_node_int(call->node, "sampling_ratio", 0);
-    if (mode && mode->s && strcmp(mode->s, "avg") != 0)
-        return sy_kernel_refuse(call, "a mode other than avg");
     if (call->n_in != 3 || x->rank != 4 || y->rank != 4 || call->in[1].n != y->dims[0] * 4 ||
         call->in[2].n != y->dims[0] || y->dims[1] != x->dims[1] || x->dims[2] < 1 ||
         x->dims[3] < 1 || ratio > 1024)
