@@ -447,14 +447,23 @@ struct sy_graph {
 
 /* ---- outputs whose size only a run knows ----
  * Results of an AT_RUN node: their tensors' shapes say how many elements there is room for. In a binding, and wherever outputs lie,
- * the elements of the run come first, and at the end of the room 1 + SY_MAX_RANK int64: the run's rank and dimensions. */
+ * the elements of the run come first, and at the end of the room 1 + SY_MAX_RANK int64: the run's rank and dimensions. Where no bound can be
+ * told of a result, its room grows with a size of the graph that no input has: a run whose result is larger says SY_NEEDS_ROOM for its rank, and
+ * the bytes that it needs for its first dimension; nothing of the result is there. */
+#define SY_NEEDS_ROOM (-1)
+/* Index of that size among the graph's symbols; -1: it has none. */
+int sy_graph_room_size(const struct sy_graph *graph);
+/* That size doubled until a room of `has` bytes becomes one of `needs`. False: there is none, or it cannot. */
+bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
+                        struct sy_sizes *sizes);
 bool sy_graph_is_sized_at_run(const struct sy_graph *graph, int tensor);
 /* Room of any input or output in memory; what follows from its shape, and the dimensions behind it where a run says them. */
 uint64_t sy_graph_tensor_room(const struct sy_graph *graph, int tensor, int64_t batch);
 /* The same of a tensor of this shape, that it has with certain sizes (graph_bind.h). UINT64_MAX: more than can be counted. */
 uint64_t sy_graph_shaped_room(const struct sy_graph *graph, int tensor,
                               const struct sy_shape *shape, int64_t batch);
-/* Shape and bytes of an output that lies at `data`. ECORRUPT: what lies there was not written by a run. */
+/* Shape and bytes of an output that lies at `data`. ENOMEM_HOST: the run needs more room, *bytes. ECORRUPT: what lies there was not written by a
+ * run. */
 int sy_graph_output_shape(const struct sy_graph *graph, int tensor, int64_t batch, const void *data,
                           struct sy_shape *shape, uint64_t *bytes);
 /* The same of one that has room for the shape `as`. */

@@ -345,12 +345,17 @@ static bool fits(const struct sy_graph *graph, const struct sy_sizes *sizes, boo
     return good;
 }
 
-static bool take(struct sy_graph *graph, const struct sy_sizes *sizes, bool is_full)
+/* The room of results is none of the inputs' sizes, and stays. */
+static bool take(struct sy_graph *graph, const struct sy_sizes *tried, bool is_full)
 {
-    if (!fits(graph, sizes, is_full))
+    struct sy_sizes sizes = *tried;
+    int room = sy_graph_room_size(graph);
+    if (room >= 0)
+        sizes.of[room] = graph->symbols[room].usual;
+    if (!fits(graph, &sizes, is_full))
         return false;
     for (int i = 0; i < graph->n_symbols; i++)
-        graph->symbols[i].usual = sizes->of[i];
+        graph->symbols[i].usual = sizes.of[i];
     return true;
 }
 

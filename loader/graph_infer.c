@@ -565,6 +565,8 @@ static int infer_open(struct sy_graph *graph)
     int status = infer(graph, false, NULL, &facts);
     sy_facts_finish(&facts);
     if (status == SY_OK)
+        status = sy_at_run_open_rooms(graph);
+    if (status == SY_OK)
         status = sy_graph_find_usual_sizes(graph);
     if (status == SY_EUNSUPPORTED && graph->n_symbols > 0) {
         char text[512];
@@ -579,7 +581,10 @@ static int infer_open(struct sy_graph *graph)
 int sy_graph_infer(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    return graph->n_symbols > 0 ? infer_open(graph) : infer(graph, false, NULL, NULL);
+    if (graph->n_symbols > 0)
+        return infer_open(graph);
+    SY_TRY(infer(graph, false, NULL, NULL));
+    return sy_at_run_open_rooms(graph);
 }
 
 int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)

@@ -60,6 +60,12 @@ int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struc
     if (!sy_graph_is_sized_at_run(graph, tensor))
         return SY_OK;
     memcpy(said, (const char *)data + SY_ALIGN_UP(room, sizeof(int64_t)), sizeof said);
+    if (said[0] == SY_NEEDS_ROOM && said[1] > 0 && (uint64_t)said[1] > room) {
+        *bytes = (uint64_t)said[1];
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "output '%.100s' has %lld bytes in this run, there is room for %llu",
+                            t->name, (long long)said[1], (unsigned long long)room);
+    }
     if (said[0] < 0 || said[0] > SY_MAX_RANK)
         return sy_error_set(SY_ECORRUPT, "output '%.100s': %lld dimensions", t->name,
                             (long long)said[0]);
@@ -75,6 +81,51 @@ int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struc
     return SY_OK;
 }
 
+/* ---- rooms -------------------------------------------------------------------------------------- */
+
+static const char room_name[] = "switchyard.room";
+
+int sy_graph_room_size(const struct sy_graph *graph)
+{
+    for (int i = 0; i < graph->n_symbols; i++)
+        if (strcmp(graph->symbols[i].name, room_name) == 0)
+            return i;
+    return -1;
+}
+
+bool sy_graph_grow_room(const struct sy_graph *graph, uint64_t has, uint64_t needs,
+                        struct sy_sizes *sizes)
+{
+    int room = sy_graph_room_size(graph);
+    int64_t *times = room < 0 ? NULL : &sizes->of[room];
+    if (!times || *times < 1 || has < 1)
+        return false;
+    for (uint64_t more = has; more < needs;
+         more *= 2) /* few sizes, so that programs are found again */
+        if (__builtin_mul_overflow(*times, 2, times) || *times > INT32_MAX || more > UINT64_MAX / 2)
+            return false;
+    return true;
+}
+
+int sy_at_run_open_rooms(struct sy_graph *graph)
+{
+    struct sy_dim room;
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const struct sy_node *node = &graph->nodes[n];
+        const struct sy_attr *rooms = sy_node_attr(node, "rooms");
+        for (int i = 0; node->op == SY_OP_AT_RUN && rooms && i < rooms->n; i++) {
+            struct sy_dim *dim = &graph->tensors[node->outputs[i]].shape.dims[0];
+            if (rooms->ints[i] == 0 ||
+                (sy_graph_room_size(graph) < 0 && graph->n_symbols == SY_MAX_SYMBOLS))
+                continue;
+            SY_TRY(sy_graph_add_symbol(graph, room_name, 1, 0, &room));
+            graph->symbols[sy_graph_room_size(graph)].usual = 1;
+            SY_TRY(sy_dim_mul(*dim, room, dim));
+        }
+    }
+    return SY_OK;
+}
+
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
 struct gather {
@@ -84,6 +135,7 @@ struct gather {
     int *map;     /* per tensor of the graph: the body's, or -1 */
     int n_inputs, *inputs; /* what is captured; room for all tensors */
     int n_outputs, *outputs;
+    int64_t *rooms; /* per output: 1, its shape is a room that may grow */
 };
 
 static bool is_put_off(const struct sy_infer *in, const struct sy_node *node)
@@ -290,14 +342,17 @@ static int set_bounds(struct gather *g)
         for (int i = 0; i < g->n_outputs && status == SY_OK; i++) {
             struct sy_tensor *t = &g->graph->tensors[g->outputs[i]];
             const struct sy_tensor *bound = &trial->tensors[trial->outputs[i]];
+            g->rooms[i] = is_unknown[i];
             if (is_unknown[i]) {
                 status = take_declared(t);
                 continue;
             }
             t->dtype = bound->dtype;
             t->shape = bound->shape;
-            if (!sy_shape_is_open(&t->shape) && room_for_elements(t, 1) > SY_AT_RUN_MOST_ROOM)
+            if (!sy_shape_is_open(&t->shape) && room_for_elements(t, 1) > SY_AT_RUN_MOST_ROOM) {
                 set_room(t, SY_AT_RUN_MOST_ROOM);
+                g->rooms[i] = 1;
+            }
         }
         sy_graph_free(trial);
     }
@@ -312,6 +367,7 @@ static int add_at_run(struct gather *g)
     SY_TRY(sy_graph_add_node(g->graph, SY_OP_AT_RUN, 13, "at run", g->n_inputs, g->inputs,
                              g->n_outputs, g->outputs, &node));
     SY_TRY(sy_node_set_int(node, "formal", 0));
+    SY_TRY(sy_node_set_ints(node, "rooms", g->n_outputs, g->rooms));
     SY_TRY(sy_node_attr_slot(node, "body", &attr));
     attr->kind = SY_ATTR_GRAPH;
     attr->graph = g->body;
@@ -327,6 +383,7 @@ static int gather(struct gather *g)
     SY_TRY(sy_graph_alloc(n, sizeof *g->map, &g->map));
     SY_TRY(sy_graph_alloc(n, sizeof *g->inputs, &g->inputs));
     SY_TRY(sy_graph_alloc((size_t)g->graph->n_outputs, sizeof *g->outputs, &g->outputs));
+    SY_TRY(sy_graph_alloc((size_t)g->graph->n_outputs, sizeof *g->rooms, &g->rooms));
     memset(g->map, 0xff, n * sizeof *g->map);
     find_wanted(g);
     SY_TRY(move_nodes(g));
@@ -352,5 +409,6 @@ int sy_at_run_gather(struct sy_infer *in)
     free(g.map);
     free(g.inputs);
     free(g.outputs);
+    free(g.rooms);
     return status;
 }

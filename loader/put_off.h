@@ -9,13 +9,15 @@
 
 #include "loader/graph_infer.h"
 
-/* Room for an output of which no bound can be told. */
-#define SY_AT_RUN_ROOM (4 << 20)
-/* And at most for any (at batch 1), however large it could be: a request takes it from the slab. */
+/* Room to begin with for an output of which no bound can be told, and for one that could be larger than the second (at batch 1): times
+ * the size `switchyard.room`, which is usually 1 and grows when a run says that it needs more (sy_graph_grow_room). */
+#define SY_AT_RUN_ROOM      (4 << 20)
 #define SY_AT_RUN_MOST_ROOM (64 << 20)
 
 /* Moves the nodes that were put off (in->at_run) into one AtRun node, with the outputs' types and the most that they can hold. Nothing was put off:
  * nothing happens. EUNSUPPORTED: an output of unknown type. */
 int sy_at_run_gather(struct sy_infer *in);
+/* After inference: outputs without a bound get their size, if the graph may have one more. */
+int sy_at_run_open_rooms(struct sy_graph *graph);
 
 #endif

@@ -241,6 +241,18 @@ static int output_room(const struct sy_rpc_infer *infer, int output, uint64_t *b
     return SY_OK;
 }
 
+static int take_outputs(struct sy_rpc_infer *infer, struct sy_slab *slab)
+{
+    for (int i = 0; i < infer->graph->n_outputs; i++) {
+        uint64_t bytes;
+
+        SY_TRY(output_room(infer, i, &bytes));
+        SY_TRY(sy_slab_alloc(slab, SY_MAX(bytes, 1), &infer->outputs[i]));
+        infer->n_outputs++;
+    }
+    return SY_OK;
+}
+
 static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const struct inputs *inputs)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++) {
@@ -252,13 +264,67 @@ static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab, const str
         if (bytes > 0)
             memcpy(sy_slab_pointer(slab, infer->inputs[i]), data->via.bin.ptr, bytes);
     }
-    for (int i = 0; i < infer->graph->n_outputs; i++) {
-        uint64_t bytes;
+    return take_outputs(infer, slab);
+}
 
-        SY_TRY(output_room(infer, i, &bytes));
-        SY_TRY(sy_slab_alloc(slab, SY_MAX(bytes, 1), &infer->outputs[i]));
-        infer->n_outputs++;
+/* ---- results that are larger than their room ---------------------------------------------------------------- */
+
+static struct sy_rpc_room *room_of(struct sy_rpc_server *server, const char *model)
+{
+    for (int i = 0; i < SY_RPC_ROOMS; i++)
+        if (strcmp(server->rooms[i].model, model) == 0)
+            return &server->rooms[i];
+    return NULL;
+}
+
+/* Requests of a model that needed more room begin with it: else each would run twice. */
+static void remember_room(struct sy_rpc_infer *infer)
+{
+    struct sy_rpc_server *server = infer->connection->server;
+    struct sy_rpc_room *room = room_of(server, infer->model);
+
+    if (!room) {
+        room = &server->rooms[server->next_room++ % SY_RPC_ROOMS];
+        memcpy(room->model, infer->model, sizeof(room->model));
     }
+    room->times = infer->sizes.of[sy_graph_room_size(infer->graph)];
+}
+
+static void recall_room(struct sy_rpc_infer *infer)
+{
+    const struct sy_rpc_room *room = room_of(infer->connection->server, infer->model);
+    int size = sy_graph_room_size(infer->graph);
+
+    if (room && size >= 0)
+        infer->sizes.of[size] = SY_MAX(infer->sizes.of[size], room->times);
+}
+
+/* Sizes with room for what the run has; *more: it needs more than there is. ENOMEM_HOST where its room does not grow. */
+static int grow_room(struct sy_rpc_infer *infer, struct sy_slab *slab, bool *more)
+{
+    struct sy_sizes sizes = infer->sizes;
+
+    *more = false;
+    for (int i = 0; i < infer->graph->n_outputs; i++) {
+        int tensor = infer->graph->outputs[i];
+        struct sy_shape room, shape;
+        uint64_t needs;
+
+        SY_TRY(output_shape(infer, i, &room));
+        if (sy_graph_shaped_output(infer->graph, tensor, &room, infer->batch,
+                                   sy_slab_pointer(slab, infer->outputs[i]), &shape,
+                                   &needs) != SY_ENOMEM_HOST)
+            continue;
+        uint64_t has = (uint64_t)sy_shape_elements(&room, infer->batch) *
+                       sy_dtype_bytes(infer->graph->tensors[tensor].dtype);
+        struct sy_sizes grown = infer->sizes;
+        if (!sy_graph_grow_room(infer->graph, has, needs, &grown))
+            return SY_ENOMEM_HOST; /* the text says how much */
+        int size = sy_graph_room_size(infer->graph);
+        sizes.of[size] = SY_MAX(sizes.of[size], grown.of[size]);
+        *more = true;
+    }
+    infer->sizes = sizes;
     return SY_OK;
 }
 
@@ -387,26 +453,7 @@ static void unlink_infer(struct sy_rpc_infer *infer)
 }
 
 static void infer_done(void *ctx, int status, const char *error,
-                       const struct sy_request_report *report)
-{
-    struct sy_rpc_infer *infer = ctx;
-    struct sy_rpc_connection *connection = infer->connection;
-
-    unlink_infer(infer);
-    if (status == SY_OK && connection->fd >= 0 && infer->answers) {
-        answer_outputs(infer, report);
-    } else {
-        if (status < 0)
-            sy_rpc_answer_error(connection, infer->answers, infer->message_id, status, error);
-        else
-            connection->n_outstanding--;
-        sy_rpc_infer_free(connection->server, infer);
-    }
-    sy_rpc_connection_resume(connection);
-    sy_rpc_connection_release(connection);
-}
-
-/* ---- the call ------------------------------------------------------------------------------------------------- */
+                       const struct sy_request_report *report);
 
 static int submit(struct sy_rpc_infer *infer)
 {
@@ -425,6 +472,64 @@ static int submit(struct sy_rpc_infer *infer)
     connection->refs++;
     return SY_OK;
 }
+
+/* The same request with more room for its results, if this run's do not fit; what is left of its deadline is its deadline. */
+static int run_again(struct sy_rpc_infer *infer, const struct sy_request_report *report,
+                     bool *again)
+{
+    struct sy_rpc_server *server = infer->connection->server;
+    struct sy_slab *slab = server->handlers->slab(server->core);
+    const struct sy_package *package;
+    sy_ns took = between(report->arrived_ns, report->finished_ns);
+    bool more;
+
+    SY_TRY(grow_room(infer, slab, &more));
+    if (!more)
+        return SY_OK;
+    SY_TRY(server->handlers->model_find(server->core, infer->model, &package));
+    if (package->graph != infer->graph)
+        return sy_error_set(SY_EBUSY, "model %s was replaced while it ran; ask again",
+                            infer->model);
+    release_pieces(slab, infer->outputs, &infer->n_outputs);
+    SY_TRY(take_outputs(infer, slab));
+    remember_room(infer);
+    if (infer->options.deadline_ns > 0)
+        infer->options.deadline_ns =
+            infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
+    SY_TRY(submit(infer));
+    *again = true;
+    return SY_OK;
+}
+
+static void infer_done(void *ctx, int status, const char *error,
+                       const struct sy_request_report *report)
+{
+    struct sy_rpc_infer *infer = ctx;
+    struct sy_rpc_connection *connection = infer->connection;
+
+    bool again = false;
+
+    unlink_infer(infer);
+    if (status == SY_OK && connection->fd >= 0 && infer->answers) {
+        status = run_again(infer, report, &again);
+        error = sy_error_text();
+    }
+    if (again) {
+        /* it answers when it is done */
+    } else if (status == SY_OK && connection->fd >= 0 && infer->answers) {
+        answer_outputs(infer, report);
+    } else {
+        if (status < 0)
+            sy_rpc_answer_error(connection, infer->answers, infer->message_id, status, error);
+        else
+            connection->n_outstanding--;
+        sy_rpc_infer_free(connection->server, infer);
+    }
+    sy_rpc_connection_resume(connection);
+    sy_rpc_connection_release(connection);
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------- */
 
 static int read_options(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
@@ -499,6 +604,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
         return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
                             SY_RPC_MAX_TENSORS);
     SY_TRY(check_inputs(infer, params, &inputs));
+    recall_room(infer);
     SY_TRY(read_options(infer, params));
     return fill_slab(infer, server->handlers->slab(server->core), &inputs);
 }

@@ -11,6 +11,7 @@
 #define SY_RPC_MAX_ELEMENTS 65536u /* of one message; tensors are one element each */
 #define SY_RPC_MAX_TENSORS  64     /* inputs, or outputs, of one request */
 #define SY_RPC_MAX_BATCH    1024
+#define SY_RPC_ROOMS        16 /* models that are remembered to need more room */
 
 struct sy_rpc_server {
     struct event_base *base;
@@ -25,6 +26,12 @@ struct sy_rpc_server {
     int n_connections;
     bool full; /* the last client that came was refused */
     uint64_t buffered_bytes;
+    struct sy_rpc_room {
+        char model[SY_CORE_MODEL_NAME];
+        int64_t times;
+    } rooms
+        [SY_RPC_ROOMS]; /* of models whose results were larger than their room: what they begin with */
+    int next_room;
     int refs; /* the owner's, each connection's */
 };
 

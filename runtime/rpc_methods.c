@@ -166,8 +166,9 @@ static json_t *describe_sizes(const struct sy_graph *graph)
     json_t *list = json_array();
 
     for (int i = 0; list && i < graph->n_symbols; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", graph->symbols[i].name, "usual",
-                                              (json_int_t)graph->symbols[i].usual));
+        if (i != sy_graph_room_size(graph)) /* no input has it */
+            json_array_append_new(list, json_pack("{s:s, s:I}", "name", graph->symbols[i].name,
+                                                  "usual", (json_int_t)graph->symbols[i].usual));
     return list;
 }
 

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "loader/graph_bind.h"
+#include "loader/graph_internal.h"
 #include "runtime/base/status.h"
 #include "tests/naive_ops.h"
 #include "tests/seed.h"
@@ -21,6 +23,20 @@
 struct rig_engine rig_engine = {.ops = &sy_host_engine};
 static int n_passed_over;
 static const int64_t batches[] = {1, 2, 3, 5};
+
+struct sy_graph *rig_sized(struct sy_graph *graph)
+{
+    struct sy_graph *bound, *copy;
+    struct sy_sizes sizes;
+    if (graph->n_symbols == 0)
+        return graph;
+    sy_graph_usual_sizes(graph, &sizes);
+    if (sy_graph_bind(graph, &sizes, &bound) < 0 || sy_graph_clone(bound, &copy) < 0)
+        fail_msg("%s", sy_error_text());
+    sy_graph_free(bound);
+    sy_graph_free(graph);
+    return copy;
+}
 
 uint64_t rig_start(void)
 {

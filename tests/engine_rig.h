@@ -38,6 +38,9 @@ void rig_check(const struct engine_case *c, uint64_t *seed);
 /* Import refuses the graph (taken over): EUNSUPPORTED naming node `node`, its operator and `word`. */
 void rig_refused(struct sy_graph *graph, bool optimize, int node, const char *word);
 
+/* The graph (taken over) without symbols, as engines see it: with its usual sizes. */
+struct sy_graph *rig_sized(struct sy_graph *graph);
+
 /* ---- in steps ---- */
 struct engine_rig {
     struct sy_graph *graph; /* what runs, a copy */

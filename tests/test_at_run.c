@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "loader/graph_bind.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 #include "tests/onnx_bytes.h"
@@ -48,7 +49,31 @@ static struct sy_graph *import(void)
     ob_save(path, &graph, 13);
     if (sy_onnx_read(path, &g) < 0 || sy_graph_infer(g) < 0 || sy_graph_optimize(g) < 0)
         fail_msg("%s", sy_error_text());
-    return g;
+    return rig_sized(g);
+}
+
+/* Of `g`, with one input of `bytes`; *needs: what the first output takes, wherever it is. */
+static int run_sized(struct sy_graph *g, const void *x, size_t bytes, struct sy_shape *shape,
+                     uint64_t *needs, float *last)
+{
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    if (rig_open(&rig, g, false) < 0)
+        fail_msg("%s", sy_error_text());
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 1, 1, 0, &in);
+    assert_int_equal(in.bytes[0], bytes);
+    memcpy(in.data[0], x, bytes);
+    rig_take(&rig, g->outputs, 1, 1, 0xff, &out);
+    assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, &seed), SY_OK);
+    int status = sy_graph_output_shape(g, g->outputs[0], 1, out.data[0], shape, needs);
+    if (status == SY_OK)
+        *last = ((const float *)out.data[0])[*needs / sizeof(float) - 1];
+    rig_engine.ops->program_destroy(program);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    return status;
 }
 
 /* Twice, so that what a node keeps between runs is used. */
@@ -578,6 +603,42 @@ static void test_too_large(void **state)
     }
 }
 
+/* What does not fit says how much it needs, and fits when its room was made so large. */
+static void test_room_grows(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {2500, 1024};
+    const uint64_t wanted = 2500ull * 1024 * sizeof(float);
+    struct sy_graph *open, *bound;
+    struct sy_sizes room;
+    struct sy_shape shape;
+    uint64_t needs;
+    float last = 0;
+    ob_graph(&graph);
+    input("sizes", INT64, DIMS(2));
+    ob_initializer(&graph, "x", FLOAT, 0, NULL, &(float){2.5f}, 4);
+    ob_add(&graph, "Expand", NAMES("x", "sizes"), NAMES("y"));
+    output("y", FLOAT, 2);
+    ob_save(path, &graph, 13);
+    if (sy_onnx_read(path, &open) < 0 || sy_graph_infer(open) < 0)
+        fail_msg("%s", sy_error_text());
+    sy_graph_usual_sizes(open, &room);
+    assert_int_equal(sy_graph_bind(open, &room, &bound), SY_OK);
+    uint64_t has = (uint64_t)sy_shape_elements(&bound->tensors[bound->outputs[0]].shape, 1) * 4;
+    assert_true(has < wanted);
+    assert_int_equal(run_sized(bound, sizes, sizeof sizes, &shape, &needs, &last), SY_ENOMEM_HOST);
+    assert_int_equal(needs, wanted);
+    assert_true(sy_graph_grow_room(open, has, needs, &room));
+    sy_graph_free(bound);
+    assert_int_equal(sy_graph_bind(open, &room, &bound), SY_OK);
+    assert_int_equal(run_sized(bound, sizes, sizeof sizes, &shape, &needs, &last), SY_OK);
+    assert_int_equal(needs, wanted);
+    assert_true(last == 2.5f && shape.dims[0].fixed == 2500 && shape.dims[1].fixed == 1024);
+    assert_false(sy_graph_grow_room(open, 4, UINT64_MAX, &room));
+    sy_graph_free(bound);
+    sy_graph_free(open);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,6 +647,7 @@ int main(void)
         cmocka_unit_test(test_growing_loop),      cmocka_unit_test(test_lists),
         cmocka_unit_test(test_half_of_the_batch), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_padded_integers),   cmocka_unit_test(test_weights_are_kept),
+        cmocka_unit_test(test_room_grows),
     };
     setenv("SY_FAKE_HOST_OPS", "1", 1); /* beside the CUDA engine it is the host engine's */
     seed = rig_start();

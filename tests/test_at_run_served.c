@@ -70,17 +70,28 @@ static void save_model(const char *path)
     ob_save(path, &graph, 13);
 }
 
-static void import(const char *folder)
+/* 2.5 in a shape that comes with the request. */
+static void save_spread(const char *path)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "sizes", INT64, DIMS(2));
+    ob_initializer(&graph, "x", FLOAT, 0, NULL, &(float){2.5f}, 4);
+    add("Expand", NAMES("x", "sizes"), NAMES("y"));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, -1));
+    ob_save(path, &graph, 13);
+}
+
+static void import(const char *folder, const char *name, void (*save)(const char *path))
 {
     char path[300], command[1000];
-    snprintf(path, sizeof path, "%s/found", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     assert_int_equal(mkdir(path, 0755), 0);
-    snprintf(path, sizeof path, "%s/found/1", folder);
+    snprintf(path, sizeof path, "%s/%s/1", folder, name);
     assert_int_equal(mkdir(path, 0755), 0);
-    snprintf(path, sizeof path, "%s/found/1/model.onnx", folder);
-    save_model(path);
-    snprintf(command, sizeof command, "'%s' import '%s' --name found --threads 1 >/dev/null",
-             fixture_program("switchyard"), path);
+    snprintf(path, sizeof path, "%s/%s/1/model.onnx", folder, name);
+    save(path);
+    snprintf(command, sizeof command, "'%s' import '%s' --name %s --threads 1 >/dev/null",
+             fixture_program("switchyard"), path, name);
     assert_int_equal(system(command), 0);
 }
 
@@ -137,7 +148,7 @@ static void served_again_and_again_on(const char *device)
 {
     struct fixture f;
     fixture_init(&f, "at_run");
-    import(f.folder);
+    import(f.folder, "found", save_model);
     const char *const args[] = {"--models", f.folder, "--device", device, NULL};
     fixture_start(&f, args);
     for (int k = 0; k < REQUESTS; k++) {
@@ -162,11 +173,62 @@ static void served_again_and_again_on_emulated(void **state)
     served_again_and_again_on("emulated");
 }
 
+/* A result of rows x 1024; NULL: refused, and the error says `why`. */
+static void ask_spread(struct fixture *f, int64_t rows, const char *why)
+{
+    const int64_t sizes[] = {rows, 1024};
+    sy_client_result *result = NULL;
+    const sy_client_tensor input = {.name = "sizes",
+                                    .dtype = "INT64",
+                                    .rank = 1,
+                                    .shape = {2},
+                                    .data = sizes,
+                                    .bytes = sizeof sizes};
+    int status = sy_client_infer(f->client, "spread", &input, 1, &result);
+    if (why) {
+        assert_true(status < 0);
+        if (!strstr(sy_client_error(f->client), why))
+            fail_msg("'%s' is not in '%s'", why, sy_client_error(f->client));
+        return;
+    }
+    if (status < 0)
+        fail_msg("%lld rows: %s", (long long)rows, sy_client_error(f->client));
+    const sy_client_tensor *y = &result->outputs[0];
+    assert_true(y->rank == 2 && y->shape[0] == rows && y->shape[1] == 1024);
+    assert_int_equal(y->bytes, (size_t)rows * 4096);
+    for (size_t i = 0; i < y->bytes / 4; i += 511) {
+        float value;
+        memcpy(&value, (const char *)y->data + 4 * i, 4);
+        assert_true(value == 2.5f);
+    }
+    sy_client_result_free(result);
+}
+
+/* Results beyond the room that they begin with; beyond the slab they are refused, and the server goes on. */
+static void rooms_grow(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "at_run_room");
+    import(f.folder, "spread", save_spread);
+    const char *const args[] = {"--models",     f.folder, "--device", "host",
+                                "--slab-bytes", "64Mi",   NULL};
+    fixture_start(&f, args);
+    static const int64_t rows[] = {3, 1500, 1, 3000, 5000, 2, 1500};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ask_spread(&f, rows[i], NULL);
+    ask_spread(&f, 40000, "slab");
+    ask_spread(&f, 4000, NULL);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(served_again_and_again_on_host),
         cmocka_unit_test(served_again_and_again_on_emulated),
+        cmocka_unit_test(rooms_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,9 +226,11 @@ static void print_sizes(const char *path)
     if (sy_package_open(path, &package) < 0)
         return; /* whoever uses it says why */
     for (int i = 0; i < package->graph->n_symbols; i++)
-        fprintf(stderr, "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
-                package->name, package->graph->symbols[i].name,
-                (long long)package->graph->symbols[i].usual, package->graph->symbols[i].name);
+        if (i != sy_graph_room_size(package->graph))
+            fprintf(stderr,
+                    "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
+                    package->name, package->graph->symbols[i].name,
+                    (long long)package->graph->symbols[i].usual, package->graph->symbols[i].name);
     sy_package_close(package);
 }
 

@@ -114,8 +114,9 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
     if (status == SY_OK) {
         printf("%s, batch %lld", package->name, (long long)batch);
         for (int i = 0; i < package->graph->n_symbols; i++) /* as profiled */
-            printf(", %s %lld", package->graph->symbols[i].name,
-                   (long long)package->graph->symbols[i].usual);
+            if (i != sy_graph_room_size(package->graph))
+                printf(", %s %lld", package->graph->symbols[i].name,
+                       (long long)package->graph->symbols[i].usual);
         printf(": %d layers, %.1f MB, compute %s\n", package->n_layers,
                (double)package->weights_bytes / 1e6,
                package->profile.layer_ns[0] ? "as profiled" : "unknown: it was not profiled");

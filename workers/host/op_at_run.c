@@ -43,15 +43,15 @@ static int write_output(const struct sy_program *p, const struct sy_node *node, 
     if (a->dtype != t->dtype && !halves)
         return sy_error_set(SY_EARG, "output '%.100s' is %s, declared %s", t->name,
                             sy_dtype_wire_name(a->dtype), sy_dtype_wire_name(t->dtype));
-    if (bytes > v->bytes)
-        return sy_error_set(
-            SY_EARG, "output '%.100s' has %lld elements in this run, there is room for %lld",
-            t->name, (long long)a->n, (long long)(v->bytes / sy_dtype_bytes(t->dtype)));
-    if (halves)
+    if (bytes > v->bytes) {
+        said[0] = SY_NEEDS_ROOM;
+        said[1] = (int64_t)bytes;
+    } else if (halves)
         narrow(a, t->dtype, (uint16_t *)(void *)to);
     else if (bytes > 0)
         memcpy(to, a->data, bytes);
-    memcpy(said + 1, a->dims, (size_t)a->rank * sizeof *said);
+    if (said[0] != SY_NEEDS_ROOM)
+        memcpy(said + 1, a->dims, (size_t)a->rank * sizeof *said);
     memcpy(to + SY_ALIGN_UP(v->bytes, sizeof(int64_t)), said, sizeof said);
     return SY_OK;
 }
