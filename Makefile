@@ -123,7 +123,7 @@ CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/*.cu))
 CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(patsubst %,$(OBJ)/tests/on_cpu/%.o,cpu_launch fake_math beside_host)
 # The kernels one by one, with as many threads a block as on a GPU.
 KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
-KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
+KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
 # The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c) tests/test_at_run.c tests/test_trainer.c \
                    tests/test_train_run.c tests/test_train_gradients.c)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "loader/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
@@ -47,6 +48,32 @@ static int shaped(struct sy_graph *g, int tensor, int at)
     shape->dims[0] = (struct sy_dim){.fixed = shape->dims[0].per_batch};
     shape->dims[at] = (struct sy_dim){.per_batch = 1};
     return tensor;
+}
+
+/* What a recurrence may have beside the usual. */
+struct odd {
+    const char *activations; /* of one direction */
+    float clip;              /* 0: none */
+    bool couples, peeps, batch_first;
+    int alphas; /* parameters that are given */
+};
+
+static void set_odd(struct sy_graph *g, const struct odd *odd, bool both_ways)
+{
+    char list[128];
+    snprintf(list, sizeof list, "%s%s%s", odd->activations, both_ways ? "," : "",
+             both_ways ? odd->activations : "");
+    gb_string(g, "activations", list);
+    gb_int(g, "input_forget", odd->couples);
+    gb_int(g, "layout", odd->batch_first);
+    if (odd->alphas > 0) {
+        const float alphas[6] = {0.3f, 0.4f, 1.5f, 0.7f, 0.2f, 0.9f};
+        assert_int_equal(
+            sy_node_set_floats(&g->nodes[g->n_nodes - 1], "activation_alpha", odd->alphas, alphas),
+            SY_OK);
+    }
+    if (odd->clip > 0)
+        gb_float(g, "clip", odd->clip);
 }
 
 static struct sy_graph *recurrent_graph(enum sy_op op, int64_t gates, const char *direction,
@@ -94,6 +121,62 @@ static void test_recurrences_beside_the_host_engine(void **state)
     for (int i = 0; i < 36; i++) {
         both_engines(recurrent_graph(ops[i % 3].op, ops[i % 3].gates, ways[i / 3 % 3], i / 9 % 2,
                                      i % 2, i < 18));
+    }
+    sy_cuda_engine.detach();
+}
+
+/* Of a batch in front, or behind time; all three results. */
+static struct sy_graph *odd_graph(enum sy_op op, int64_t gates, bool both_ways,
+                                  const struct odd *odd, bool late)
+{
+    struct sy_graph *g = gb_new(odd->activations);
+    int64_t d = both_ways ? 2 : 1;
+    int x = gb_input(g, DIMS(1, 5, 6)), p = -1;
+    if (!odd->batch_first) {
+        x = shaped(g, gb_node(g, SY_OP_TRANSPOSE, INPUTS(x), DIMS(5, 1, 6)), 1);
+        gb_ints(g, "perm", DIMS(1, 0, 2));
+    }
+    int w = gb_constant(g, "w", DIMS(d, gates * 7, 6), &seed, -1, 1),
+        r = gb_constant(g, "r", DIMS(d, gates * 7, 7), &seed, -1, 1),
+        b = gb_constant(g, "b", DIMS(d, 2 * gates * 7), &seed, -1, 1);
+    if (odd->peeps)
+        p = gb_constant(g, "p", DIMS(d, 21), &seed, -1, 1);
+    int y = odd->batch_first
+                ? gb_node(g, op, INPUTS(x, w, r, b, -1, -1, -1, p), DIMS(1, 5, d, 7))
+                : shaped(g, gb_node(g, op, INPUTS(x, w, r, b, -1, -1, -1, p), DIMS(5, d, 1, 7)), 2);
+    gb_int(g, "hidden_size", 7);
+    gb_int(g, "linear_before_reset", late);
+    gb_string(g, "direction", both_ways ? "bidirectional" : "reverse");
+    set_odd(g, odd, both_ways);
+    if (!odd->batch_first) {
+        y = gb_node(g, SY_OP_TRANSPOSE, INPUTS(y), DIMS(1, 5, d, 7));
+        gb_ints(g, "perm", DIMS(2, 0, 1, 3));
+    }
+    gb_output(g, y);
+    return g;
+}
+
+static void test_odd_recurrences_beside_the_host_engine(void **state)
+{
+    static const struct odd lstms[] = {{"Sigmoid,Tanh,Tanh", 0.5f, false, true, false, 0},
+                                       {"HardSigmoid,Relu,Softsign", 2, false, true, true, 1},
+                                       {"ScaledTanh,Elu,LeakyRelu", 0, true, false, false, 5},
+                                       {"Sigmoid,Softplus,Tanh", 0, true, true, true, 0}},
+                            others[] = {{"Sigmoid,Tanh", 0.5f, false, false, true, 0},
+                                        {"HardSigmoid,ThresholdedRelu", 0, false, false, false, 4},
+                                        {"Tanh,Affine", 1, false, false, true, 0}};
+    (void)state;
+    beside_attach();
+    for (size_t i = 0; i < SY_ARRAY_LEN(lstms); i++)
+        for (int both = 0; both < 2; both++)
+            both_engines(odd_graph(SY_OP_LSTM, 4, both, &lstms[i], false));
+    for (size_t i = 0; i < SY_ARRAY_LEN(others); i++)
+        for (int late = 0; late < 2; late++)
+            both_engines(odd_graph(SY_OP_GRU, 3, late, &others[i], late));
+    for (size_t i = 0; i < SY_ARRAY_LEN(others); i++) {
+        struct odd odd = others[i];
+        odd.activations = strchr(odd.activations, ',') + 1;
+        both_engines(odd_graph(SY_OP_RNN, 1, i % 2, &odd, false));
     }
     sy_cuda_engine.detach();
 }
@@ -226,11 +309,72 @@ static void test_transposed_convolutions_beside_the_host_engine(void **state)
     sy_cuda_engine.detach();
 }
 
+/* ---- lists that travel with the kernels' arguments ------------------------------------------------------ */
+
+/* Grams of one, two and three numbers, more than one kernel has room for. */
+static struct sy_graph *grams_graph(const char *mode, int64_t skips)
+{
+    struct sy_graph *g = gb_new(mode);
+    int64_t counts[3] = {0, 40, 120}, pool[210], indexes[110], columns = 120;
+    float weights[110];
+    for (int i = 0; i < 210; i++)
+        pool[i] = (int64_t)gb_uniform(&seed, 0, 5);
+    for (int i = 0; i < 110; i++) {
+        indexes[i] = (i * 37) % 115; /* two columns have none, some two */
+        weights[i] = (float)gb_uniform(&seed, 0, 2);
+    }
+    int x = gb_input(g, DIMS(1, 30)), zero = gb_constant(g, "s", DIMS(1), &seed, 5, 5.0001);
+    x = gb_node(g, SY_OP_ABS, INPUTS(x), DIMS(1, 30));
+    x = gb_node(g, SY_OP_MUL, INPUTS(x, zero), DIMS(1, 30));
+    x = gb_node(g, SY_OP_CAST, INPUTS(x), DIMS(1, 30));
+    g->tensors[x].dtype = SY_DTYPE_I64;
+    x = gb_node(g, SY_OP_TF_IDF, INPUTS(x), DIMS(1, columns));
+    gb_string(g, "mode", mode);
+    gb_ints(g, "ngram_counts", 3, counts);
+    gb_ints(g, "pool_int64s", 210, pool);
+    gb_ints(g, "ngram_indexes", 110, indexes);
+    assert_int_equal(sy_node_set_floats(&g->nodes[g->n_nodes - 1], "weights", 110, weights), SY_OK);
+    gb_int(g, "min_gram_length", 1);
+    gb_int(g, "max_gram_length", skips ? 3 : 2);
+    gb_int(g, "max_skip_count", skips);
+    gb_output(g, x);
+    return g;
+}
+
+/* 3 N + 2 and N - 1, added to what comes. */
+static struct sy_graph *numbers_graph(void)
+{
+    struct sy_graph *g = gb_new("numbers");
+    const int64_t fixed[2] = {2, -1}, per_batch[2] = {3, 1}, two = 2;
+    int x = gb_input(g, DIMS(1, 2)), n = gb_node(g, SY_OP_NUMBERS, 0, NULL, 1, &two);
+    g->tensors[n].dtype = SY_DTYPE_I64;
+    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = 2};
+    gb_ints(g, "fixed", 2, fixed);
+    gb_ints(g, "per_batch", 2, per_batch);
+    n = gb_node(g, SY_OP_CAST, INPUTS(n), 1, &two);
+    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = 2};
+    gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(x, n), DIMS(1, 2)));
+    return g;
+}
+
+static void test_lists_beside_the_host_engine(void **state)
+{
+    static const char *const modes[] = {"TF", "IDF", "TFIDF"};
+    (void)state;
+    beside_attach();
+    for (int i = 0; i < 6; i++)
+        both_engines(grams_graph(modes[i % 3], i / 3 * 2));
+    both_engines(numbers_graph());
+    sy_cuda_engine.detach();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recurrences_beside_the_host_engine),
+        cmocka_unit_test(test_odd_recurrences_beside_the_host_engine),
         cmocka_unit_test(test_narrow_recurrences_beside_the_host_engine),
+        cmocka_unit_test(test_lists_beside_the_host_engine),
         cmocka_unit_test(test_more_operators_beside_the_host_engine),
         cmocka_unit_test(test_transposed_convolutions_beside_the_host_engine),
     };

@@ -384,6 +384,11 @@ static void test_cells(void **state)
         for (int64_t hidden = 1; hidden < 100; hidden = hidden * 3 + 1) {
             struct cell_case c = {
                 .cell = {.op = SY_OP_LSTM, .time = 2, .batch = batch, .hidden = hidden}};
+            c.cell.rules = (struct sy_cell_rules){{{SY_CELL_CURVE_SIGMOID, 0, 0},
+                                                   {SY_CELL_CURVE_TANH, 0, 0},
+                                                   {SY_CELL_CURVE_TANH, 0, 0}},
+                                                  INFINITY,
+                                                  false};
             enum sy_dtype narrow = kernel_float_type();
             int64_t n = batch * hidden;
             struct kernel_tensor **r = c.roles;
@@ -421,6 +426,75 @@ static void test_cells(void **state)
         }
 }
 
+/* One number through a curve: RNN's step by ONNX's definitions. */
+static void test_curves_of_cells(void **state)
+{
+    for (int curve = SY_CELL_CURVE_SIGMOID; curve <= SY_CELL_CURVE_SCALED_TANH; curve++)
+        for (int clips = 0; clips < 2; clips++) {
+            struct cell_case c = {.cell = {.op = SY_OP_RNN, .batch = 3, .hidden = 50}};
+            c.cell.rules = (struct sy_cell_rules){
+                {{(enum sy_cell_curve_kind)curve, 0.75f, -0.25f}}, clips ? 0.5f : INFINITY, false};
+            c.roles[SY_CELL_G] = kernel_random(SY_DTYPE_F32, 150);
+            c.roles[SY_CELL_H_NEW] = kernel_tensor(SY_DTYPE_F32, 150);
+            double x[150];
+            for (int i = 0; i < 150; i++) {
+                kernel_put(c.roles[SY_CELL_G], i, 4 * kernel_uniform());
+                x[i] = kernel_get(c.roles[SY_CELL_G], i);
+                x[i] = clips ? fmax(-0.5, fmin(0.5, x[i])) : x[i];
+            }
+            kernel_run(launch_cell, &c);
+            for (int i = 0; i < 150; i++) {
+                const double want[] = {1 / (1 + exp(-x[i])),
+                                       tanh(x[i]),
+                                       fmax(0, x[i]),
+                                       fmax(0, fmin(1, 0.75 * x[i] - 0.25)),
+                                       x[i] / (1 + fabs(x[i])),
+                                       log(1 + exp(x[i])),
+                                       x[i] < 0 ? 0.75 * x[i] : x[i],
+                                       x[i] > 0.75 ? x[i] : 0,
+                                       x[i] < 0 ? 0.75 * (exp(x[i]) - 1) : x[i],
+                                       0.75 * x[i] - 0.25,
+                                       0.75 * tanh(-0.25 * x[i])};
+                kernel_compare(c.roles[SY_CELL_H_NEW], i, want[curve], 2);
+            }
+            kernel_end(state);
+        }
+}
+
+/* An LSTM's step with peepholes, whose forget gate is what the input gate leaves. */
+static void test_peepholes(void **state)
+{
+    const int64_t batch = 4, hidden = 30, n = batch * hidden;
+    struct cell_case c = {.cell = {.op = SY_OP_LSTM, .batch = batch, .hidden = hidden}};
+    struct kernel_tensor **r = c.roles;
+    double sums[4 * 120];
+    c.cell.rules = (struct sy_cell_rules){
+        {{SY_CELL_CURVE_SIGMOID, 0, 0}, {SY_CELL_CURVE_TANH, 0, 0}, {SY_CELL_CURVE_TANH, 0, 0}},
+        INFINITY,
+        true};
+    r[SY_CELL_G] = kernel_random(SY_DTYPE_F32, 4 * n);
+    r[SY_CELL_C] = kernel_random(SY_DTYPE_F32, n);
+    r[SY_CELL_PEEPS] = kernel_random(SY_DTYPE_F32, 3 * hidden);
+    r[SY_CELL_EXTRA] = kernel_tensor(SY_DTYPE_F32, n);
+    r[SY_CELL_H_NEW] = kernel_tensor(SY_DTYPE_F32, n);
+    for (int64_t i = 0; i < 4 * n; i++)
+        sums[i] = kernel_get(r[SY_CELL_G], i);
+    kernel_run(launch_cell, &c);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t unit = k % hidden;
+        const double *gate = sums + k / hidden * 4 * hidden + unit;
+        double before = kernel_get(r[SY_CELL_C], k), peep[3];
+        for (int i = 0; i < 3; i++)
+            peep[i] = kernel_get(r[SY_CELL_PEEPS], i * hidden + unit);
+        double in = 1 / (1 + exp(-gate[0] - peep[0] * before));
+        double after = (1 - in) * before + in * tanh(gate[3 * hidden]);
+        kernel_compare(r[SY_CELL_EXTRA], k, after, 2);
+        kernel_compare(r[SY_CELL_H_NEW], k,
+                       tanh(after) / (1 + exp(-gate[hidden] - peep[1] * after)), 2);
+    }
+    kernel_end(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +507,8 @@ int main(void)
         cmocka_unit_test_teardown(test_folds, kernel_end),
         cmocka_unit_test_teardown(test_square_sums, kernel_end),
         cmocka_unit_test_teardown(test_cells, kernel_end),
+        cmocka_unit_test_teardown(test_curves_of_cells, kernel_end),
+        cmocka_unit_test_teardown(test_peepholes, kernel_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

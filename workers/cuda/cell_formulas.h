@@ -60,20 +60,34 @@ SY_FORMULA void sy_cell_leave(void *const *at, const struct sy_cell_unit *u, flo
     sy_cell_put(at, SY_CELL_Y, u->at, u->ended ? 0.0f : h);
 }
 
+/* Which of the rows of peepholes gate q has, by a state; 0 without. */
+SY_FORMULA float sy_cell_peep(const struct sy_math_cell *c, void *const *at, int64_t k, int q,
+                              float state)
+{
+    return sy_cell_float(at, SY_CELL_PEEPS, q * c->hidden + k % c->hidden) * state;
+}
+
 /* Gates: input, output, forget, cell. */
 SY_FORMULA void sy_cell_lstm_unit(const struct sy_math_cell *c, void *const *at,
                                   const struct sy_cell_unit *u)
 {
     float gates[4], before = sy_cell_float(at, SY_CELL_C, u->at), after;
+    bool peeps = at[SY_CELL_PEEPS] != NULL;
     for (int q = 0; q < 4; q++) {
-        float sum = sy_cell_sum(c, at, u, q, 4);
-        gates[q] = q < 3 ? sy_formula_sigmoid(sum) : tanhf(sum);
+        gates[q] = sy_cell_sum(c, at, u, q, 4);
+        if (peeps && q % 2 == 0)
+            gates[q] += sy_cell_peep(c, at, u->at, q, before);
+        if (q != 1)
+            gates[q] = sy_cell_bent(&c->rules, q == 3, gates[q]);
     }
+    after = (c->rules.couples ? 1.0f - gates[0] : gates[2]) * before + gates[0] * gates[3];
+    if (peeps)
+        gates[1] += sy_cell_peep(c, at, u->at, 1, after);
+    gates[1] = sy_cell_bent(&c->rules, 0, gates[1]);
     for (int q = 0; q < 4; q++)
         sy_cell_put(at, SY_CELL_G, u->gate + q * u->n, gates[q]);
-    after = gates[2] * before + gates[0] * gates[3];
     sy_cell_put(at, SY_CELL_EXTRA, u->at, u->ended ? before : after);
-    sy_cell_leave(at, u, gates[1] * tanhf(after));
+    sy_cell_leave(at, u, gates[1] * sy_cell_curve_at(&c->rules.curves[2], after));
 }
 
 /* Gates: update, reset, new. Behind them the state is a mean of the new and the old. */
@@ -88,12 +102,12 @@ SY_FORMULA void sy_cell_gru_unit(const struct sy_math_cell *c, void *const *at,
                                  const struct sy_cell_unit *u)
 {
     if (c->part == SY_CELL_PART_END) {
-        sy_cell_gru_leave(at, u, tanhf(sy_cell_sum(c, at, u, 2, 1)));
+        sy_cell_gru_leave(at, u, sy_cell_bent(&c->rules, 1, sy_cell_sum(c, at, u, 2, 1)));
         return;
     }
     int width = c->resets_late ? 3 : 2;
-    float update = sy_formula_sigmoid(sy_cell_sum(c, at, u, 0, width)),
-          reset = sy_formula_sigmoid(sy_cell_sum(c, at, u, 1, width));
+    float update = sy_cell_bent(&c->rules, 0, sy_cell_sum(c, at, u, 0, width)),
+          reset = sy_cell_bent(&c->rules, 0, sy_cell_sum(c, at, u, 1, width));
     sy_cell_put(at, SY_CELL_G, u->gate, update);
     sy_cell_put(at, SY_CELL_G, u->gate + u->n, reset);
     if (!c->resets_late) {
@@ -105,7 +119,7 @@ SY_FORMULA void sy_cell_gru_unit(const struct sy_math_cell *c, void *const *at,
     float own =
         sy_cell_float(at, SY_CELL_G, u->gate + 2 * u->n) + sy_cell_bias(c, at, u->at, 2, false);
     sy_cell_put(at, SY_CELL_EXTRA, u->at, late);
-    sy_cell_gru_leave(at, u, tanhf(own + reset * late));
+    sy_cell_gru_leave(at, u, sy_cell_bent(&c->rules, 1, own + reset * late));
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------- */
@@ -195,7 +209,7 @@ SY_FORMULA void sy_cell_run(const struct sy_math_cell *c, void *const *at, int64
     } else if (c->op == SY_OP_GRU) {
         sy_cell_gru_unit(c, at, &u);
     } else {
-        float h = tanhf(sy_cell_sum(c, at, &u, 0, 1));
+        float h = sy_cell_bent(&c->rules, 0, sy_cell_sum(c, at, &u, 0, 1));
         sy_cell_put(at, SY_CELL_G, u.gate, h);
         sy_cell_leave(at, &u, h);
     }

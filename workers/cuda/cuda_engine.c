@@ -16,9 +16,9 @@
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
 static const struct sy_cuda_op *const tables[] = {
-    sy_cuda_ops_conv,   sy_cuda_ops_matmul,   sy_cuda_ops_pool,      sy_cuda_ops_eltwise,
-    sy_cuda_ops_norm,   sy_cuda_ops_movement, sy_cuda_ops_recurrent, sy_cuda_ops_more,
-    sy_cuda_ops_deconv, sy_cuda_ops_attention};
+    sy_cuda_ops_conv, sy_cuda_ops_matmul, sy_cuda_ops_pool,     sy_cuda_ops_eltwise,
+    sy_cuda_ops_norm, sy_cuda_ops_lists,  sy_cuda_ops_movement, sy_cuda_ops_recurrent,
+    sy_cuda_ops_more, sy_cuda_ops_deconv, sy_cuda_ops_attention};
 
 static struct {
     const struct sy_math_ops *ops;

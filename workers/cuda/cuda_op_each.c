@@ -43,23 +43,31 @@ static int take_values(struct sy_program *p, struct sy_cuda_each *each)
         }
     each->of.n_in = node->n_inputs;
     each->of.n_out = node->n_outputs;
-    return sy_each_describe(node, &each->of, &each->copies_first);
+    return SY_OK;
 }
 
-int sy_cuda_each_build(struct sy_program *p)
+int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    struct sy_cuda_step *step;
-    if (node->n_inputs < 1 || node->inputs[0] < 0 || node->n_inputs > SY_EACH_IN ||
-        node->n_outputs > SY_EACH_OUT)
-        return sy_cuda_unsupported(node, "so many inputs and outputs, or a first that is left out");
+    if (node->n_inputs > SY_EACH_IN || node->n_outputs > SY_EACH_OUT)
+        return sy_cuda_unsupported(node, "so many inputs and outputs");
     struct sy_cuda_each *each = calloc(1, sizeof *each);
     if (!each)
         return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
     memset(each->values, 0xff, sizeof each->values);
     int status = take_values(p, each);
-    if (status == SY_OK)
-        status = sy_cuda_add_step(p, run_each, NULL, 0, &step);
+    if (status < 0) {
+        free(each);
+        return status;
+    }
+    *out = each;
+    return SY_OK;
+}
+
+int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each)
+{
+    struct sy_cuda_step *step;
+    int status = sy_cuda_add_step(p, run_each, NULL, 0, &step);
     if (status < 0) {
         free(each);
         return status;
@@ -69,4 +77,31 @@ int sy_cuda_each_build(struct sy_program *p)
         if (each->values[i] >= 0)
             sy_cuda_touch(p, each->values[i]);
     return SY_OK;
+}
+
+/* What the kernel needs for itself. */
+static int take_room(struct sy_program *p, struct sy_cuda_each *each)
+{
+    const struct sy_each_array *room = &each->of.at[SY_EACH_ROOM];
+    if (room->dtype == SY_DTYPE_NONE)
+        return SY_OK;
+    return sy_cuda_new_value(p, room->dtype, room->rank, room->dims, false,
+                             &each->values[SY_EACH_ROOM]);
+}
+
+int sy_cuda_each_build(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    struct sy_cuda_each *each;
+    if (node->n_inputs < 1 || node->inputs[0] < 0)
+        return sy_cuda_unsupported(node, "a first input that is left out");
+    SY_TRY(sy_cuda_each_open(p, &each));
+    int status = sy_each_describe(node, &each->of, &each->copies_first);
+    if (status == SY_OK)
+        status = take_room(p, each);
+    if (status < 0) {
+        free(each);
+        return status;
+    }
+    return sy_cuda_each_add(p, each);
 }

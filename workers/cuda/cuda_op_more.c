@@ -220,6 +220,8 @@ static int build_tile(struct sy_program *p)
     struct sy_math_move move = {0};
     int64_t stride = 1, x_strides[SY_MAX_RANK], y_strides[SY_MAX_RANK];
     int src, dst;
+    if (sy_cuda_node(p)->n_inputs > 1)
+        return sy_cuda_unsupported(sy_cuda_node(p), "repeats that are known at run only");
     SY_TRY(sy_cuda_input_rows(p, 0, &src));
     SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &dst));
     const struct sy_cuda_value *x = &p->values[src], *y = &p->values[dst];

@@ -1,6 +1,7 @@
 /* LSTM, GRU and RNN: the inputs' product at once, then for each time a product of the state and the cell; a GRU that resets in front of the
  * third gate's product has two products and two cells. All of a direction is one step: between two times nobody else wants the device. Where a
  * matrix of weights is packed narrow, what is multiplied with it is rounded to that; states, sums and cells are float32. */
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -102,6 +103,7 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
     struct sy_math_cell cell = {.op = step->node->op,
                                 .part = SY_CELL_PART_GATES,
                                 .resets_late = s->of.resets_late,
+                                .rules = s->of.rules[s->direction],
                                 .narrow = narrow_of(p, s),
                                 .time = time,
                                 .batch = s->of.batch,
@@ -112,6 +114,7 @@ static int run_time(struct sy_program *p, const struct sy_cuda_step *step, int64
         [SY_CELL_LENGTHS] = sy_cuda_pointer(p, s->values[SY_CUDA_CELL_LENGTHS]),
         [SY_CELL_H] = h,
         [SY_CELL_C] = c,
+        [SY_CELL_PEEPS] = part_of(p, s, SY_CUDA_CELL_PEEPHOLES, 3 * n),
         [SY_CELL_G] =
             (float *)sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]) + time * s->of.batch * width,
         [SY_CELL_EXTRA] = c_new,
@@ -200,6 +203,8 @@ static int64_t elements_of(const struct sy_cuda_cells *c, enum sy_cuda_cell_valu
         return c->of.batch;
     case SY_CUDA_CELL_Y:
         return c->of.steps * state;
+    case SY_CUDA_CELL_PEEPHOLES:
+        return 3 * c->of.directions * c->of.hidden;
     default:
         return state;
     }
@@ -217,9 +222,10 @@ static int take_input(struct sy_program *p, int i, int *out)
 static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
 {
     const struct sy_node *node = sy_cuda_node(p);
+    int last = c->of.has_peepholes ? SY_CUDA_CELL_PEEPHOLES : SY_CUDA_CELL_C0;
     for (int i = 0; i < SY_CUDA_CELL_VALUES; i++)
         c->values[i] = -1;
-    for (int i = 0; i <= SY_CUDA_CELL_C0; i++) {
+    for (int i = 0; i <= last; i++) {
         if (!has_input(node, i))
             continue;
         SY_TRY(take_input(p, i, &c->values[i]));
@@ -230,14 +236,83 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
             (i > SY_CUDA_CELL_R && sy_cuda_count(v) != elements_of(c, (enum sy_cuda_cell_value)i)))
             return sy_cuda_unsupported(node, "an input of another type or size");
     }
+    return SY_OK;
+}
+
+/* ---- layout 1: the batch in front of time, and of directions ------------------------------------------- */
+
+/* Where each dimension of the one comes from in the other; Y has four. */
+static const int others[3] = {1, 0, 2}, results[4] = {2, 0, 1, 3}, times[4] = {1, 2, 0, 3};
+
+static int add_permuted(struct sy_program *p, int from, const int *perm, int to)
+{
+    const struct sy_cuda_value *v = &p->values[to];
+    struct sy_math_move move = {.element_bytes = (int64_t)sy_dtype_bytes(v->dtype),
+                                .rank = v->rank};
+    int64_t strides[SY_MAX_RANK];
+    sy_cuda_strides(&p->values[from], strides);
+    sy_cuda_strides(v, move.to_strides);
+    memcpy(move.dims, v->dims, sizeof move.dims);
+    for (int i = 0; i < v->rank; i++)
+        move.from_strides[i] = strides[perm[i]];
+    return sy_cuda_add_move(p, &move, from, to);
+}
+
+/* A value of the same elements, its dimensions in the other order. */
+static int new_permuted(struct sy_program *p, int of, const int *perm, int *out)
+{
+    const struct sy_cuda_value v = p->values[of];
+    int64_t dims[SY_MAX_RANK];
+    for (int i = 0; i < v.rank; i++)
+        dims[i] = v.dims[perm[i]];
+    return sy_cuda_new_value(p, v.dtype, v.rank, dims, false, out);
+}
+
+static int turn_inputs(struct sy_program *p, struct sy_cuda_cells *c)
+{
+    static const enum sy_cuda_cell_value which[] = {SY_CUDA_CELL_X, SY_CUDA_CELL_H0,
+                                                    SY_CUDA_CELL_C0};
+    for (size_t i = 0; i < SY_ARRAY_LEN(which); i++) {
+        int *value = &c->values[which[i]], turned;
+        if (*value < 0)
+            continue;
+        if (p->values[*value].rank != 3)
+            return sy_cuda_unsupported(sy_cuda_node(p), "states of other than three dimensions");
+        SY_TRY(new_permuted(p, *value, others, &turned));
+        SY_TRY(add_permuted(p, *value, others, turned));
+        *value = turned;
+    }
+    return SY_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------------------- */
+
+/* as_asked: what the node's readers get, -1 where there is none. */
+static int take_results(struct sy_program *p, struct sy_cuda_cells *c, int *as_asked)
+{
+    const struct sy_node *node = sy_cuda_node(p);
     for (int i = 0; i < 3; i++) {
         enum sy_cuda_cell_value which = (enum sy_cuda_cell_value)(SY_CUDA_CELL_Y + i);
+        as_asked[i] = -1;
         if (i >= node->n_outputs || node->outputs[i] < 0)
             continue;
-        SY_TRY(sy_cuda_output(p, i, false, &c->values[which]));
-        if (sy_cuda_count(&p->values[c->values[which]]) != elements_of(c, which))
+        SY_TRY(sy_cuda_output(p, i, false, &as_asked[i]));
+        const struct sy_cuda_value *v = &p->values[as_asked[i]];
+        if (sy_cuda_count(v) != elements_of(c, which) || v->rank != (i ? 3 : 4))
             return sy_cuda_unsupported(node, "a result of another size");
+        c->values[which] = as_asked[i];
+        if (c->of.batch_first)
+            SY_TRY(new_permuted(p, as_asked[i], i ? others : times, &c->values[which]));
     }
+    return SY_OK;
+}
+
+static int turn_results(struct sy_program *p, const struct sy_cuda_cells *c, const int *as_asked)
+{
+    for (int i = 0; i < 3; i++)
+        if (as_asked[i] >= 0)
+            SY_TRY(
+                add_permuted(p, c->values[SY_CUDA_CELL_Y + i], i ? others : results, as_asked[i]));
     return SY_OK;
 }
 
@@ -277,8 +352,12 @@ static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda
 static int build_recurrent(struct sy_program *p)
 {
     struct sy_cuda_cells c;
+    int as_asked[3];
     SY_TRY(read_shape(p, &c));
     SY_TRY(read_inputs(p, &c));
+    if (c.of.batch_first)
+        SY_TRY(turn_inputs(p, &c));
+    SY_TRY(take_results(p, &c, as_asked));
     bool is_reverse = c.of.is_reverse,
          early = sy_cuda_node(p)->op == SY_OP_GRU && !c.of.resets_late;
     for (int d = 0; d < c.of.directions; d++) {
@@ -293,7 +372,7 @@ static int build_recurrent(struct sy_program *p)
             SY_TRY(add_step(p, &c, run_nothing, c.of.batch, 1, c.of.hidden));
         SY_TRY(add_step(p, &c, run_cells, c.of.batch, early ? 2 : c.of.gates, c.of.hidden));
     }
-    return SY_OK;
+    return c.of.batch_first ? turn_results(p, &c, as_asked) : SY_OK;
 }
 
 const struct sy_cuda_op sy_cuda_ops_recurrent[] = {{SY_OP_LSTM, build_recurrent, NULL, NULL},

@@ -48,7 +48,7 @@ struct sy_cuda_loops {
     int64_t strides[3][SY_CUDA_MATMUL_RANK]; /* a, b, y */
 };
 
-/* One direction of a recurrence; the first seven values are the node's inputs. */
+/* One direction of a recurrence; the first eight values are the node's inputs. */
 enum sy_cuda_cell_value {
     SY_CUDA_CELL_X,
     SY_CUDA_CELL_W,
@@ -57,6 +57,7 @@ enum sy_cuda_cell_value {
     SY_CUDA_CELL_LENGTHS,
     SY_CUDA_CELL_H0,
     SY_CUDA_CELL_C0,
+    SY_CUDA_CELL_PEEPHOLES,
     SY_CUDA_CELL_Y,
     SY_CUDA_CELL_YH,
     SY_CUDA_CELL_YC,
@@ -267,11 +268,14 @@ int sy_cuda_prepare_conv(const struct sy_graph *graph, const struct sy_node *nod
 const struct sy_cuda_op *sy_cuda_op_find(enum sy_op op);
 /* The layer by formula (cuda_op_each.c). */
 int sy_cuda_each_build(struct sy_program *p);
+/* In parts: with the layer's inputs and outputs as values and arrays (the caller frees it); as a step, which takes it, whatever happens. */
+int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out);
+int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each);
 /* The layout of parameter `input`, narrowness included. */
 uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
-    sy_cuda_ops_deconv[], sy_cuda_ops_movement[],
+    sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[],
     sy_cuda_ops_attention[]; /* each ends with build NULL */
 
 int sy_cuda_unsupported(const struct sy_node *node, const char *what);

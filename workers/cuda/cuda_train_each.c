@@ -33,7 +33,7 @@ static int add_each(struct sy_trainer *t, unsigned when, const struct sy_node *n
 {
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, when, node->name, run_each, args, SY_EACH_ARRAYS, &step));
-    step->n_results = SY_EACH_OUT;
+    step->n_results = SY_EACH_ARRAYS - SY_EACH_IN;
     step->each = each;
     step->copies_first = copies_first;
     return SY_OK;
@@ -57,7 +57,9 @@ static int new_each(struct sy_trainer *t, const struct sy_node *node, struct sy_
         describe_array(t, node->inputs[i], &each->at[i]);
     for (int i = 0; i < node->n_outputs; i++)
         describe_array(t, node->outputs[i], &each->at[SY_EACH_IN + i]);
-    return sy_each_describe(node, each, copies_first);
+    SY_TRY(sy_each_describe(node, each, copies_first));
+    bool needs_room = each->at[SY_EACH_ROOM].dtype != SY_DTYPE_NONE;
+    return needs_room ? sy_cutr_refuse(node, "what needs memory of its own") : SY_OK;
 }
 
 int sy_cutr_each_forward(struct sy_trainer *t, int n)

@@ -41,7 +41,7 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
         SY_TRY(ranks[i]);
     if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
         return sy_cutr_refuse(node, "other than three dimensions");
-    const char *why = sy_recurrent_node_read(node, x, w, r, &of);
+    const char *why = sy_recurrent_node_read_usual(node, x, w, r, &of);
     if (why)
         return sy_cutr_refuse(node, why);
     *c = (struct recurrence){.node = node, .of = of, .r = -1, .bias = -1, .lengths = -1};
@@ -137,6 +137,7 @@ static int add_cell(struct sy_trainer *t, const struct recurrence *c, enum sy_ce
     step->cell = (struct sy_math_cell){.op = c->node->op,
                                        .part = which,
                                        .resets_late = c->of.resets_late,
+                                       .rules = c->of.rules[c->direction],
                                        .time = time,
                                        .batch = c->of.batch,
                                        .hidden = c->of.hidden};

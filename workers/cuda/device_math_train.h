@@ -3,6 +3,7 @@
 #ifndef SY_WORKERS_CUDA_DEVICE_MATH_TRAIN_H
 #define SY_WORKERS_CUDA_DEVICE_MATH_TRAIN_H
 
+#include "workers/cell_curves.h"
 #include "workers/cuda/device_math.h"
 #include "workers/train_folds.h"
 
@@ -44,6 +45,7 @@ enum sy_cell_role {
     SY_CELL_C,
     SY_CELL_DY,
     SY_CELL_D,     /* BACK_END: third by the third recurrent weights */
+    SY_CELL_PEEPS, /* LSTM: [input, output, forget; hidden] */
     SY_CELL_G,     /* [batch, gates, hidden]: input by weights, becomes the gates */
     SY_CELL_EXTRA, /* LSTM: c behind. GRU: reset h, or late what the state gives the third gate */
     SY_CELL_H_NEW,
@@ -57,7 +59,7 @@ enum sy_cell_role {
     SY_CELL_ROLES
 };
 
-/* LSTM, GRU (gates in ONNX's order) or RNN by tanh at one time. GRU that resets in front of the product: GATES and END, BACK and BACK_END. */
+/* LSTM, GRU (gates in ONNX's order) or RNN at one time, backward by the usual rules without peepholes. GRU that resets in front of the product: GATES and END, BACK and BACK_END. */
 enum sy_cell_part {
     SY_CELL_PART_GATES,
     SY_CELL_PART_END,
@@ -68,6 +70,7 @@ struct sy_math_cell {
     enum sy_op op;
     enum sy_cell_part part;
     bool resets_late;
+    struct sy_cell_rules rules;
     enum sy_dtype narrow; /* with NARROW: F16, BF16 */
     int64_t time, batch, hidden;
 };

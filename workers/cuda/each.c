@@ -154,6 +154,24 @@ static const struct form forms[] = {
     WINDOW(GLOBAL_LP_POOL, WINDOW),
     {SY_OP_GRID_SAMPLE, SY_EACH_SAMPLE, sy_each_fill_sample, 0},
     {SY_OP_ROI_ALIGN, SY_EACH_REGION, sy_each_fill_region, 0},
+    {SY_OP_MAX_UNPOOL, SY_EACH_UNPOOL, sy_each_fill_unpool, 0},
+    {SY_OP_RUN_RESHAPE, SY_EACH_VIEW, sy_each_fill_view, 0},
+    {SY_OP_RUN_SQUEEZE, SY_EACH_VIEW, sy_each_fill_view, 0},
+    {SY_OP_RUN_UNSQUEEZE, SY_EACH_VIEW, sy_each_fill_view, 0},
+    {SY_OP_RUN_EXPAND, SY_EACH_EXPAND, sy_each_fill_expand, 0},
+    {SY_OP_TILE, SY_EACH_TILE, sy_each_fill_tile, 0},
+    {SY_OP_RUN_SLICE, SY_EACH_SLICE, sy_each_fill_slice, 0},
+    {SY_OP_RUN_SPLIT, SY_EACH_SPLIT, sy_each_fill_split, 0},
+    {SY_OP_RUN_PAD, SY_EACH_PAD, sy_each_fill_run_pad, 0},
+    {SY_OP_NON_ZERO, SY_EACH_NON_ZERO, sy_each_fill_non_zero, 0},
+    {SY_OP_COMPRESS, SY_EACH_COMPRESS, sy_each_fill_compress, 0},
+    {SY_OP_UNIQUE, SY_EACH_UNIQUE, sy_each_fill_unique, 0},
+    {SY_OP_NON_MAX_SUPPRESSION, SY_EACH_SUPPRESS, sy_each_fill_suppress, 0},
+    {SY_OP_HANN_WINDOW, SY_EACH_TAPER, sy_each_fill_taper, 0},
+    {SY_OP_HAMMING_WINDOW, SY_EACH_TAPER, sy_each_fill_taper, 0},
+    {SY_OP_BLACKMAN_WINDOW, SY_EACH_TAPER, sy_each_fill_taper, 0},
+    {SY_OP_DFT, SY_EACH_DFT, sy_each_fill_dft, 1},
+    {SY_OP_DET, SY_EACH_DET, sy_each_fill_det, 0},
 };
 
 /* The host kernel's own checks of types and shapes. */
@@ -163,7 +181,7 @@ static int check(const struct sy_node *node, const struct sy_math_each *e)
     struct sy_call call = {.node = node, .n_in = e->n_in, .n_out = e->n_out};
     if (!kernel)
         return sy_each_refuse(node, "no formula");
-    for (int i = 0; i < SY_EACH_ARRAYS; i++) {
+    for (int i = 0; i < SY_EACH_ROOM; i++) {
         const struct sy_each_array *from = &e->at[i];
         struct sy_array *to = i < SY_EACH_IN ? &call.in[i] : &call.out[i - SY_EACH_IN];
         *to = (struct sy_array){.dtype = from->dtype, .rank = from->rank, .n = from->n};
@@ -201,6 +219,14 @@ static void set_own_strides(struct sy_each_array *a)
     a->n = stride;
 }
 
+int sy_each_check(const struct sy_node *node, struct sy_math_each *e)
+{
+    e->op = node->op;
+    for (int i = 0; i < SY_EACH_ARRAYS; i++)
+        set_own_strides(&e->at[i]);
+    return check(node, e);
+}
+
 int sy_each_describe(const struct sy_node *node, struct sy_math_each *e, bool *copies)
 {
     const struct form *form = form_of(node->op);
@@ -209,10 +235,7 @@ int sy_each_describe(const struct sy_node *node, struct sy_math_each *e, bool *c
     if (node->activation != SY_ACT_NONE || node->residual_input >= 0 || node->bias_input >= 0)
         return sy_each_refuse(node, "something fused to it");
     e->kind = form->kind;
-    e->op = node->op;
-    for (int i = 0; i < SY_EACH_ARRAYS; i++)
-        set_own_strides(&e->at[i]);
-    SY_TRY(check(node, e));
+    SY_TRY(sy_each_check(node, e));
     int rank = e->at[node->op == SY_OP_ONE_HOT ? SY_EACH_IN : 0].rank;
     e->axis = sy_node_int(node, "axis", form->axis);
     e->axis += e->axis < 0 ? rank : 0;

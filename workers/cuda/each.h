@@ -12,8 +12,10 @@
 #include "workers/train_philox.h"
 
 #define SY_EACH_IN     9
-#define SY_EACH_OUT    3
-#define SY_EACH_ARRAYS (SY_EACH_IN + SY_EACH_OUT)
+#define SY_EACH_OUT    4
+#define SY_EACH_ARRAYS (SY_EACH_IN + SY_EACH_OUT + 1)
+#define SY_EACH_ROOM \
+    (SY_EACH_IN + SY_EACH_OUT) /* of int64 or double: what the kernel needs for itself */
 
 struct sy_each_array {
     enum sy_dtype dtype; /* NONE: left out */
@@ -58,7 +60,22 @@ struct sy_each_array {
     X(INTEGER_CONV)      \
     X(WINDOW)            \
     X(SAMPLE)            \
-    X(REGION)
+    X(REGION)            \
+    X(UNPOOL)            \
+    X(NUMBERS)           \
+    X(VIEW)              \
+    X(EXPAND)            \
+    X(TILE)              \
+    X(SLICE)             \
+    X(SPLIT)             \
+    X(NON_ZERO)          \
+    X(COMPRESS)          \
+    X(UNIQUE)            \
+    X(SUPPRESS)          \
+    X(TAPER)             \
+    X(DFT)               \
+    X(DET)               \
+    X(GRAMS)
 
 enum sy_each_kind {
 #define X(name) SY_EACH_##name,
@@ -136,6 +153,8 @@ struct sy_each_dims {
 struct sy_each_fold {
     struct sy_each_dims kept, reduced;
     int64_t length; /* elements of one sum */
+    bool at_run;    /* axes are input 1: the kernel says what is kept and what is reduced */
+    bool keeps, none_is_all;
 };
 
 struct sy_each_norm {
@@ -219,6 +238,47 @@ struct sy_each_region {
     double scale;
 };
 
+#define SY_EACH_NUMBERS_MOST 96
+
+struct sy_each_numbers {
+    int64_t at[SY_EACH_NUMBERS_MOST];
+};
+
+struct sy_each_view {
+    bool keeps_zero; /* RunReshape: a 0 is no dimension of the input */
+};
+
+/* Results whose size the data says, and a single one: those along an axis, or of all elements. */
+struct sy_each_counted {
+    int64_t outer, length, inner;
+    bool sorted;
+};
+
+struct sy_each_suppress {
+    bool has_centers;
+};
+
+struct sy_each_taper {
+    bool periodic;
+};
+
+struct sy_each_dft {
+    int64_t n, bins, inner; /* n: 0 if input 1 says it */
+    bool inverse, from_half;
+};
+
+#define SY_EACH_GRAMS_MOST 24
+#define SY_EACH_POOL_MOST  64
+
+/* Some of the grams; the first of them begin with zeros. */
+struct sy_each_grams {
+    bool begins, counts, weighs;
+    int32_t n, length; /* of each */
+    int64_t skips, columns;
+    int64_t pool[SY_EACH_POOL_MOST], index[SY_EACH_GRAMS_MOST];
+    float weights[SY_EACH_GRAMS_MOST];
+};
+
 struct sy_math_each {
     enum sy_each_kind kind;
     enum sy_op op;
@@ -248,6 +308,13 @@ struct sy_math_each {
         struct sy_each_window window;
         struct sy_each_sample sample;
         struct sy_each_region region;
+        struct sy_each_numbers numbers;
+        struct sy_each_view view;
+        struct sy_each_counted counted;
+        struct sy_each_suppress suppress;
+        struct sy_each_taper taper;
+        struct sy_each_dft dft;
+        struct sy_each_grams grams;
     } as; /* by kind */
 };
 
@@ -256,5 +323,7 @@ bool sy_each_has(enum sy_op op);
 /* Inputs and results by dtype, rank, dims (n and strides are filled in); the node's attributes. `copies_first`: the first result is a copy of the
  * first input before the kernel runs. EUNSUPPORTED names the node: no formula, other types, what does not fit. */
 int sy_each_describe(const struct sy_node *node, struct sy_math_each *each, bool *copies_first);
+/* The part of it that looks at types and shapes, for operators that have no formula of their own in the table. */
+int sy_each_check(const struct sy_node *node, struct sy_math_each *each);
 
 #endif

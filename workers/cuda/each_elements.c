@@ -66,12 +66,20 @@ int sy_each_fill_random(const struct sy_node *node, struct sy_math_each *e)
     return SY_OK;
 }
 
-int sy_each_fill_pad(const struct sy_node *node, struct sy_math_each *e)
+static int set_mode(const struct sy_node *node, struct sy_math_each *e)
 {
     static const char *const modes[] = {"constant", "edge", "reflect", "wrap", NULL};
+    int mode;
+    SY_TRY(sy_each_choose(node, "mode", modes, &mode));
+    e->as.pad.mode = (enum sy_each_padding)mode;
+    e->as.pad.value = (double)sy_node_float(node, "value", 0);
+    return SY_OK;
+}
+
+int sy_each_fill_pad(const struct sy_node *node, struct sy_math_each *e)
+{
     const struct sy_attr *pads = sy_node_attr(node, "pads");
     const struct sy_each_array *x = &e->at[0], *y = &e->at[SY_EACH_IN];
-    int mode;
     if (!pads || pads->kind != SY_ATTR_INTS || pads->n != 2 * x->rank)
         return sy_each_refuse(node, "without pads of every dimension");
     for (int d = 0; d < x->rank; d++) {
@@ -79,10 +87,17 @@ int sy_each_fill_pad(const struct sy_node *node, struct sy_math_each *e)
         if (x->dims[d] + pads->ints[d] + pads->ints[d + x->rank] != y->dims[d])
             return sy_each_refuse(node, "pads that lead to another shape than the file declares");
     }
-    SY_TRY(sy_each_choose(node, "mode", modes, &mode));
-    e->as.pad.mode = (enum sy_each_padding)mode;
-    e->as.pad.value = (double)sy_node_float(node, "value", 0);
-    return SY_OK;
+    return set_mode(node, e);
+}
+
+/* Pads as data. */
+int sy_each_fill_run_pad(const struct sy_node *node, struct sy_math_each *e)
+{
+    const struct sy_each_array *pads = sy_each_input(e, 1), *axes = sy_each_input(e, 3);
+    if (!pads || pads->n != 2 * (axes ? axes->n : e->at[0].rank))
+        return sy_each_refuse(node, "pads that do not fit its dimensions");
+    e->items = e->at[SY_EACH_IN].n + 1;
+    return set_mode(node, e);
 }
 
 int sy_each_fill_running_sum(const struct sy_node *node, struct sy_math_each *e)

@@ -37,6 +37,12 @@ int64_t sy_each_extent(const struct sy_each_array *a, int first, int end)
     return n;
 }
 
+void sy_each_take_room(struct sy_math_each *e, int64_t n)
+{
+    e->at[SY_EACH_ROOM] = (struct sy_each_array){
+        .dtype = SY_DTYPE_I64, .rank = 1, .n = n, .dims = {n}, .strides = {1}};
+}
+
 const struct sy_each_array *sy_each_input(const struct sy_math_each *e, int i)
 {
     return i < e->n_in && e->at[i].dtype != SY_DTYPE_NONE ? &e->at[i] : NULL;

@@ -31,8 +31,13 @@ int sy_each_fill_fold(const struct sy_node *node, struct sy_math_each *e)
     const struct sy_each_array *x = &e->at[0], *y = &e->at[SY_EACH_IN];
     struct sy_each_dims *kept = &e->as.fold.kept, *reduced = &e->as.fold.reduced;
     int64_t each = 1, n_kept = 1;
-    if (e->n_in > 1)
-        return sy_each_refuse(node, "axes that are known at run only");
+    e->as.fold.at_run = sy_each_input(e, 1) != NULL;
+    if (e->as.fold.at_run) { /* one item more looks at the shape */
+        e->as.fold.keeps = sy_node_int(node, "keepdims", 1) != 0;
+        e->as.fold.none_is_all = sy_node_int(node, "noop_with_empty_axes", 0) == 0;
+        e->items = y->n + 1;
+        return SY_OK;
+    }
     for (int d = x->rank - 1; d >= 0; d--) {
         bool folds = is_reduced(node, x->rank, d);
         struct sy_each_dims *of = folds ? reduced : kept;

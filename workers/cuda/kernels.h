@@ -15,6 +15,8 @@ struct CUstream_st;
     X(each)                     \
     X(each_index)               \
     X(each_lines)               \
+    X(each_run)                 \
+    X(each_signal)              \
     X(each_windows)             \
     X(elements)                 \
     X(rows)                     \

@@ -100,21 +100,56 @@ __device__ static int64_t padded_source(enum sy_each_padding mode, int64_t at, i
     return at < n ? at : period - at;
 }
 
+/* Inputs of RunPad: x, pads, the value, axes; one item more looks at the shape. */
 struct pad {
+    /* Sizes and places below this add up without overflow. */
+    __device__ static bool is_small(int64_t value)
+    {
+        return value > -((int64_t)1 << 48) && value < (int64_t)1 << 48;
+    }
+    __device__ static bool read(const each &c, int64_t *before)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        int64_t n = c.has(3) ? c.array(3).n : x.rank, after[SY_MAX_RANK] = {0};
+        for (int d = 0; d < x.rank; d++)
+            before[d] = 0;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t axis = c.has(3) ? c.get_int(3, i) : i, at = axis < 0 ? axis + x.rank : axis;
+            if (at < 0 || at >= x.rank || !is_small(c.get_int(1, i)) ||
+                !is_small(c.get_int(1, i + n))) {
+                c.tell(at < 0 || at >= x.rank ? axis : c.get_int(1, i));
+                return false;
+            }
+            before[at] = c.get_int(1, i);
+            after[at] = c.get_int(1, i + n);
+        }
+        for (int d = 0; d < x.rank; d++)
+            if (y.dims[d] != x.dims[d] + before[d] + after[d]) {
+                c.tell(before[d] + after[d]);
+                return false;
+            }
+        return true;
+    }
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
-        int64_t from = 0, left = i;
+        bool at_run = c.e.op == SY_OP_RUN_PAD;
+        int64_t from = 0, left = i, read_now[SY_MAX_RANK];
+        const int64_t *before = at_run ? read_now : c.e.as.pad.before;
+        if ((at_run && !read(c, read_now)) || i == y.n)
+            return;
         for (int d = x.rank - 1; d >= 0 && from >= 0; d--) {
-            int64_t source = padded_source(c.e.as.pad.mode,
-                                           left % y.dims[d] - c.e.as.pad.before[d], x.dims[d]);
+            int64_t source =
+                padded_source(c.e.as.pad.mode, left % y.dims[d] - before[d], x.dims[d]);
             from = source < 0 ? -1 : from + source * x.strides[d];
             left /= y.dims[d];
         }
-        if (from < 0)
-            c.put(EACH_OUT, i, c.e.as.pad.value);
-        else
+        if (from >= 0)
             c.copy(EACH_OUT, i, 0, from);
+        else if (at_run && c.has(2))
+            c.copy(EACH_OUT, i, 2, 0);
+        else
+            c.put(EACH_OUT, i, c.e.as.pad.value);
     }
 };
 

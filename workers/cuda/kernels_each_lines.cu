@@ -154,11 +154,15 @@ __device__ static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, boo
 }
 
 struct fold {
-    __device__ static int64_t at(const each &c, int64_t base, int64_t i)
+    const each &c;
+    const sy_each_fold &f;
+    int64_t base, n;
+
+    __device__ int64_t at(int64_t i) const
     {
-        return base + place_among(c.e.as.fold.reduced, i);
+        return base + place_among(f.reduced, i);
     }
-    __device__ static void floats(const each &c, int64_t k, int64_t base, int64_t n)
+    __device__ void floats(int64_t k) const
     {
         enum sy_op op = c.e.op;
         double sum = op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY
@@ -166,7 +170,7 @@ struct fold {
                      : op == SY_OP_REDUCE_PROD                               ? 1.0
                                                                              : 0.0;
         for (int64_t i = 0; i < n; i++)
-            sum = add_float(op, sum, c.get(0, at(c, base, i)));
+            sum = add_float(op, sum, c.get(0, at(i)));
         c.put(EACH_OUT, k,
               op == SY_OP_REDUCE_MEAN      ? sum / (double)n
               : op == SY_OP_REDUCE_L2      ? sqrt(sum)
@@ -174,34 +178,87 @@ struct fold {
                                            : sum);
     }
     /* Every element less the mean, by the deviation. */
-    __device__ static void normalise(const each &c, int64_t base, int64_t n)
+    __device__ void normalise() const
     {
         double mean = 0, square = 0;
         for (int64_t i = 0; i < n; i++)
-            mean += c.get(0, at(c, base, i)) / (double)n;
+            mean += c.get(0, at(i)) / (double)n;
         for (int64_t i = 0; i < n; i++) {
-            double d = c.get(0, at(c, base, i)) - mean;
+            double d = c.get(0, at(i)) - mean;
             square += d * d / (double)n;
         }
         for (int64_t i = 0; i < n; i++)
-            c.put(EACH_OUT, at(c, base, i),
-                  (c.get(0, at(c, base, i)) - mean) / (sqrt(square) + 1e-9));
+            c.put(EACH_OUT, at(i),
+                  (c.get(0, at(i)) - mean) / (sqrt(square) + 1e-9));
+    }
+    __device__ void one(int64_t k) const
+    {
+        enum sy_op op = c.e.op;
+        int64_t sum = 0;
+        if (op == SY_OP_MEAN_VARIANCE_NORM) {
+            normalise();
+        } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM ||
+                   op == SY_OP_REDUCE_LOG_SUM_EXP) {
+            floats(k);
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                sum = add_integer(op, sum, c.get_int(0, at(i)), i == 0);
+            c.put_int(EACH_OUT, k, op == SY_OP_REDUCE_MEAN && n ? sum / n : sum);
+        }
+    }
+    /* Axes as input 1. */
+    __device__ static bool read_axes(const each &c, bool *reduced)
+    {
+        int rank = c.array(0).rank;
+        int64_t n = c.array(1).n;
+        for (int d = 0; d < rank; d++)
+            reduced[d] = n == 0 && c.e.as.fold.none_is_all;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t axis = c.get_int(1, i);
+            if (axis < -rank || axis >= rank) {
+                c.tell(axis);
+                return false;
+            }
+            reduced[axis < 0 ? axis + rank : axis] = true;
+        }
+        return true;
+    }
+    /* False, and told, if the result was declared with another shape. */
+    __device__ static bool read(const each &c, sy_each_fold *f)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        bool reduced[SY_MAX_RANK];
+        int k = y.rank - 1;
+        f->kept.n = f->reduced.n = 0;
+        f->length = 1;
+        if (!read_axes(c, reduced))
+            return false;
+        for (int d = x.rank - 1; d >= 0; d--) {
+            sy_each_dims &to = reduced[d] ? f->reduced : f->kept;
+            to.sizes[to.n] = x.dims[d];
+            to.strides[to.n++] = x.strides[d];
+            f->length *= reduced[d] ? x.dims[d] : 1;
+            if (reduced[d] && !c.e.as.fold.keeps)
+                continue;
+            if (k < 0 || y.dims[k] != (reduced[d] ? 1 : x.dims[d])) {
+                c.tell(d);
+                return false;
+            }
+            k--;
+        }
+        if (k >= 0)
+            c.tell(k);
+        return k < 0;
     }
     __device__ static void of(const each &c, int64_t k)
     {
-        enum sy_op op = c.e.op;
-        int64_t base = place_among(c.e.as.fold.kept, k), sum = 0,
-                n = c.e.as.fold.length;
-        if (op == SY_OP_MEAN_VARIANCE_NORM) {
-            normalise(c, base, n);
-        } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM ||
-                   op == SY_OP_REDUCE_LOG_SUM_EXP) {
-            floats(c, k, base, n);
-        } else {
-            for (int64_t i = 0; i < n; i++)
-                sum = add_integer(op, sum, c.get_int(0, at(c, base, i)), i == 0);
-            c.put_int(EACH_OUT, k, op == SY_OP_REDUCE_MEAN && n ? sum / n : sum);
-        }
+        sy_each_fold read_now;
+        bool at_run = c.e.as.fold.at_run;
+        if ((at_run && !read(c, &read_now)) || (at_run && k == c.array(EACH_OUT).n))
+            return;
+        const sy_each_fold &f = at_run ? read_now : c.e.as.fold;
+        const fold here = {c, f, place_among(f.kept, k), f.length};
+        here.one(k);
     }
 };
 

@@ -1,101 +1,14 @@
 /* LSTM, GRU and RNN in all directions, float32. Each row of gates is computed by one thread, in one order. */
 #include <stdlib.h>
-#include <strings.h>
 
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/kernel.h"
+#include "workers/recurrent_node.h"
 
 #define PARALLEL_FROM 32768 /* multiplications of one step */
 
 enum { MAX_GATES = 4 };
-
-typedef float curve(float x, float alpha, float beta);
-
-static float sigmoid(float x, float alpha, float beta)
-{
-    (void)alpha, (void)beta;
-    return 1 / (1 + expf(-x));
-}
-
-static float straight_tanh(float x, float alpha, float beta)
-{
-    (void)alpha, (void)beta;
-    return tanhf(x);
-}
-
-static float relu(float x, float alpha, float beta)
-{
-    (void)alpha, (void)beta;
-    return x < 0 ? 0 : x;
-}
-
-static float hard_sigmoid(float x, float alpha, float beta)
-{
-    return fmaxf(0, fminf(1, alpha * x + beta));
-}
-
-static float softsign(float x, float alpha, float beta)
-{
-    (void)alpha, (void)beta;
-    return x / (1 + fabsf(x));
-}
-
-static float softplus(float x, float alpha, float beta)
-{
-    (void)alpha, (void)beta;
-    return log1pf(expf(x));
-}
-
-static float leaky_relu(float x, float alpha, float beta)
-{
-    (void)beta;
-    return x < 0 ? alpha * x : x;
-}
-
-static float thresholded_relu(float x, float alpha, float beta)
-{
-    (void)beta;
-    return x > alpha ? x : 0;
-}
-
-static float elu(float x, float alpha, float beta)
-{
-    (void)beta;
-    return x < 0 ? alpha * expm1f(x) : x;
-}
-
-static float affine(float x, float alpha, float beta)
-{
-    return alpha * x + beta;
-}
-
-static float scaled_tanh(float x, float alpha, float beta)
-{
-    return alpha * tanhf(beta * x);
-}
-
-/* What a curve takes of the lists of parameters, and what it has where they end. NAN: it takes none. */
-static const struct known_curve {
-    const char *name;
-    curve *at;
-    float alpha, beta;
-} curves[] = {{"sigmoid", sigmoid, NAN, NAN},
-              {"tanh", straight_tanh, NAN, NAN},
-              {"relu", relu, NAN, NAN},
-              {"hardsigmoid", hard_sigmoid, 0.2f, 0.5f},
-              {"softsign", softsign, NAN, NAN},
-              {"softplus", softplus, NAN, NAN},
-              {"leakyrelu", leaky_relu, 0.01f, NAN},
-              {"thresholdedrelu", thresholded_relu, 1, NAN},
-              {"elu", elu, 1, NAN},
-              {"affine", affine, 1, 0},
-              {"scaledtanh", scaled_tanh, 1, 1}};
-
-struct bent {
-    curve *at;
-    float alpha, beta;
-};
 
 struct cell {
     const struct sy_call *call;
@@ -103,31 +16,10 @@ struct cell {
     int64_t steps, batch, input, hidden, directions;
     bool batch_first, reverse;
     int direction;
-    float clip;
-    struct bent curves[3];
+    struct sy_cell_rules rules;
     const float *w, *r, *wb, *rb, *peep;
     float *h, *c, *from_x, *from_h, *reset; /* scratch: [batch][...] */
 };
-
-/* Name k of the comma-separated list. */
-static const struct known_curve *curve_at(const char *list, int k)
-{
-    while (k-- > 0 && list)
-        list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
-    size_t n = list ? strcspn(list, ",") : 0;
-    for (size_t i = 0; list && i < sizeof curves / sizeof *curves; i++)
-        if (n == strlen(curves[i].name) && strncasecmp(list, curves[i].name, n) == 0)
-            return &curves[i];
-    return NULL;
-}
-
-/* The next of the parameters that a curve takes. */
-static float take_parameter(const struct sy_attr *list, int *next, float otherwise)
-{
-    if (isnan(otherwise) || !list || list->kind != SY_ATTR_FLOATS || *next >= list->n)
-        return otherwise;
-    return list->floats[(*next)++];
-}
 
 static int gates_of(enum sy_op op)
 {
@@ -143,8 +35,7 @@ static struct cell read_cell(const struct sy_call *call)
                      .batch_first = sy_node_int(call->node, "layout", 0) != 0,
                      .input = x->dims[2],
                      .directions = call->in[1].dims[0],
-                     .hidden = call->in[2].dims[2],
-                     .clip = sy_node_float(call->node, "clip", INFINITY)};
+                     .hidden = call->in[2].dims[2]};
     c.steps = x->dims[c.batch_first];
     c.batch = x->dims[!c.batch_first];
     c.h = call->scratch;
@@ -153,27 +44,6 @@ static struct cell read_cell(const struct sy_call *call)
     c.from_h = c.from_x + c.batch * c.gates * c.hidden;
     c.reset = c.from_h + c.batch * c.gates * c.hidden;
     return c;
-}
-
-/* Parameters are taken in the order of the activations, those of the other direction too. */
-static bool find_curves(struct cell *c, int direction)
-{
-    static const char *const defaults[] = {"tanh", "", "sigmoid,tanh", "sigmoid,tanh,tanh"};
-    const struct sy_node *node = c->call->node;
-    const struct sy_attr *attr = sy_node_attr(node, "activations"),
-                         *alphas = sy_node_attr(node, "activation_alpha"),
-                         *betas = sy_node_attr(node, "activation_beta");
-    int n = c->gates == 4 ? 3 : c->gates == 3 ? 2 : 1, alpha = 0, beta = 0;
-    bool given = attr && attr->kind == SY_ATTR_STRING && attr->s && *attr->s;
-    for (int i = 0; i < (direction + 1) * n; i++) {
-        const struct known_curve *known =
-            given ? curve_at(attr->s, i) : curve_at(defaults[c->gates - 1], i % n);
-        if (!known)
-            return false;
-        c->curves[i % n] = (struct bent){known->at, take_parameter(alphas, &alpha, known->alpha),
-                                         take_parameter(betas, &beta, known->beta)};
-    }
-    return true;
 }
 
 static const float *data_of(const struct sy_call *call, int i, int64_t offset)
@@ -200,7 +70,7 @@ static void start_direction(struct cell *c, int direction)
     c->wb = data_of(c->call, 3, d * 2 * rows);
     c->rb = c->wb ? c->wb + rows : NULL;
     c->peep = data_of(c->call, 7, d * 3 * c->hidden);
-    find_curves(c, direction);
+    (void)sy_recurrent_node_rules(c->call->node, direction, &c->rules); /* checked */
     for (int64_t b = 0; b < c->batch; b++) {
         const float *h = data_of(c->call, 5, state_at(c, b)),
                     *cell = data_of(c->call, 6, state_at(c, b));
@@ -259,15 +129,9 @@ static void linear_parts(const struct cell *c, int64_t s)
         }
 }
 
-static float curved(const struct cell *c, int which, float x)
-{
-    const struct bent *b = &c->curves[which];
-    return b->at(x, b->alpha, b->beta);
-}
-
 static float bent(const struct cell *c, int which, float x)
 {
-    return curved(c, which, fmaxf(-c->clip, fminf(c->clip, x)));
+    return sy_cell_bent(&c->rules, which, x);
 }
 
 /* Gates in the order input, output, forget, cell. */
@@ -276,14 +140,13 @@ static void lstm_step(const struct cell *c, int64_t b)
     int64_t n = c->hidden;
     const float *x = c->from_x + b * 4 * n, *r = c->from_h + b * 4 * n, *p = c->peep;
     float *h = c->h + b * n, *cell = c->c + b * n;
-    bool coupled = sy_node_int(c->call->node, "input_forget", 0) != 0;
     for (int64_t i = 0; i < n; i++) {
         float in = bent(c, 0, x[i] + r[i] + (p ? p[i] * cell[i] : 0));
         float forget = bent(c, 0, x[2 * n + i] + r[2 * n + i] + (p ? p[2 * n + i] * cell[i] : 0));
         float fresh = bent(c, 1, x[3 * n + i] + r[3 * n + i]);
-        cell[i] = (coupled ? 1 - in : forget) * cell[i] + in * fresh;
+        cell[i] = (c->rules.couples ? 1 - in : forget) * cell[i] + in * fresh;
         float out = bent(c, 0, x[n + i] + r[n + i] + (p ? p[n + i] * cell[i] : 0));
-        h[i] = out * curved(c, 2, cell[i]);
+        h[i] = out * sy_cell_curve_at(&c->rules.curves[2], cell[i]);
     }
 }
 
@@ -409,9 +272,11 @@ static int check_recurrent(const struct sy_call *call)
     for (int i = 0; i < call->n_in; i++)
         if (sy_call_in(call, i) && call->in[i].dtype != (i == 4 ? SY_DTYPE_I32 : SY_DTYPE_F32))
             return sy_kernel_refuse(call, "inputs that are not float32");
-    for (int d = 0; d < c.directions; d++)
-        if (!find_curves(&c, d))
-            return sy_kernel_refuse(call, "these activations");
+    for (int d = 0; d < c.directions; d++) {
+        const char *why = sy_recurrent_node_rules(call->node, d, &c.rules);
+        if (why)
+            return sy_kernel_refuse(call, why);
+    }
     return SY_OK;
 }
 

@@ -28,7 +28,7 @@ static int describe(const struct sy_trainer *t, const struct sy_node *node, stru
         SY_TRY(ranks[i]);
     if (ranks[0] != 3 || ranks[1] != 3 || ranks[2] != 3)
         return sy_tr_refuse(node, "other than three dimensions");
-    const char *why = sy_recurrent_node_read(node, x, w, r, &of);
+    const char *why = sy_recurrent_node_read_usual(node, x, w, r, &of);
     if (why)
         return sy_tr_refuse(node, why);
     *c = (struct cell){.op = node->op,
