@@ -65,7 +65,8 @@ struct sy_engine_ops {
     /* (optional, as attach) All programs are destroyed and the stream is idle. */
     void (*detach)(void);
 
-    /* (optional: none) Import: whether it has nodes of an operator that only sy_graph_fuse makes, and of this size (loader/graph.h). */
+    /* (optional: none) Import: whether it has nodes of an operator that only sy_graph_fuse makes, and of this size (loader/graph.h); whether it has
+     * If and Loop, which sy_graph_fuse writes out otherwise. */
     bool (*fuses)(enum sy_op op, int64_t size);
 
     /* Import: fills layer->params (inputs, bytes, layouts, offsets within the layer) and the layer's bytes; EUNSUPPORTED

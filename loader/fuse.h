@@ -58,4 +58,7 @@ sy_fuse_pass sy_fuse_gated_activations;                                         
 sy_fuse_pass sy_fuse_int8_products, sy_fuse_int8_sums, sy_fuse_int8_moves;      /* fuse_int8*.c */
 sy_fuse_pass sy_fuse_attention; /* fuse_attention.c */
 
+/* write_out.c: If and Loop become other nodes where that can be done, those in bodies too; *changed is set if one did. */
+int sy_graph_write_out(struct sy_graph *graph, bool *changed);
+
 #endif

@@ -168,8 +168,19 @@ int sy_graph_optimize(struct sy_graph *graph)
     return run_passes(graph, passes, SY_ARRAY_LEN(passes), NULL);
 }
 
+/* Bodies become nodes like others for an engine that has none; what they are then part of is looked at once more. */
+static int write_out(struct sy_graph *graph, op_test *has)
+{
+    bool changed = false;
+    if (has(SY_OP_IF, 0) && has(SY_OP_LOOP, 0))
+        return SY_OK;
+    SY_TRY(sy_graph_write_out(graph, &changed));
+    return changed ? run_passes(graph, passes, SY_ARRAY_LEN(passes), NULL) : SY_OK;
+}
+
 int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size))
 {
+    SY_TRY(write_out(graph, has));
     SY_TRY(rewrite_bodies(graph, has));
     for (size_t i = 0; i < SY_ARRAY_LEN(fusions); i++)
         if (has(fusions[i].op, 0))

@@ -234,7 +234,8 @@ static bool fuses(enum sy_op op, int64_t size)
     (void)size;
     if (op == SY_OP_QUANTIZED_CONV || op == SY_OP_QUANTIZED_MATMUL || op == SY_OP_QUANTIZED_SUM)
         return sy_dnnl_has_int8();
-    return op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH;
+    return op == SY_OP_ATTENTION || op == SY_OP_RMS_NORM || op == SY_OP_SWISH || op == SY_OP_IF ||
+           op == SY_OP_LOOP;
 }
 
 const struct sy_engine_ops sy_host_engine = {
