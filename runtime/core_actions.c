@@ -374,6 +374,7 @@ static void act(struct sy_core *core, const struct sy_sched_action *a)
     case SY_DO_JOB_YIELD:
     case SY_DO_JOB_SPILL:
     case SY_DO_JOB_RETURN:
+    case SY_DO_JOB_LEAVE:
     case SY_DO_JOB_STOP:
     case SY_DO_JOB_REFUSE:
         sy_core_act_job(core, a);

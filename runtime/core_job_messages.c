@@ -70,6 +70,20 @@ static int returned(struct sy_core *core, int worker, const struct sy_msg_job_re
     return sy_sched_job_returned(core->sched, worker, msg->job);
 }
 
+static int left(struct sy_core *core, int worker, const struct sy_msg_job_left *msg,
+                struct sy_core_job *j)
+{
+    SY_TRY(sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_JOB_ENDED));
+    sy_core_job_longest(j, sy_supervisor_page(core->supervisor, worker));
+    j->step = SY_MAX(j->step, msg->step);
+    j->state = SY_JOB_QUEUED;
+    j->worker = -1;
+    sy_log_info("jobs",
+                "event=left job=%llu name=%s worker=%d step=%llu why=\"for a guaranteed job\"",
+                (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step);
+    return sy_sched_job_left(core->sched, worker, msg->job);
+}
+
 static void note_wait(struct sy_core *core, sy_ns paused)
 {
     sy_ns wait = paused > core->preempted_ns ? paused - core->preempted_ns : 0;
@@ -133,6 +147,8 @@ static uint64_t job_of(const struct sy_message *m)
         return m->job_spilled.job;
     case SY_MSG_JOB_RETURNED:
         return m->job_returned.job;
+    case SY_MSG_JOB_LEFT:
+        return m->job_left.job;
     case SY_MSG_JOB_SNAPSHOT:
         return m->job_snapshot.job;
     default:
@@ -161,6 +177,8 @@ int sy_core_job_message(struct sy_core *core, int worker, const struct sy_messag
         return spilled(core, worker, &m->job_spilled, j);
     case SY_MSG_JOB_RETURNED:
         return returned(core, worker, &m->job_returned, j);
+    case SY_MSG_JOB_LEFT:
+        return left(core, worker, &m->job_left, j);
     case SY_MSG_JOB_SNAPSHOT:
         j->snapshot_step = SY_MAX(j->snapshot_step, m->job_snapshot.step);
         return SY_OK;

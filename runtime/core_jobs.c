@@ -377,6 +377,12 @@ static void send_trip(struct sy_core *core, const struct sy_sched_action *a)
                              a->kind == SY_DO_JOB_SPILL ? &spill : &back, NULL, 0);
 }
 
+static void send_leave(struct sy_core *core, const struct sy_sched_action *a)
+{
+    struct sy_message message = {.id = SY_MSG_JOB_LEAVE, .job_leave = {.job = a->job}};
+    (void)sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0);
+}
+
 static void send_stop(struct sy_core *core, const struct sy_sched_action *a,
                       const struct sy_core_job *j)
 {
@@ -414,6 +420,9 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
     case SY_DO_JOB_SPILL:
     case SY_DO_JOB_RETURN:
         send_trip(core, a);
+        break;
+    case SY_DO_JOB_LEAVE:
+        send_leave(core, a);
         break;
     case SY_DO_JOB_YIELD:
         atomic_store_explicit(&sy_supervisor_page(core->supervisor, a->worker)->turn_keeps, 0,

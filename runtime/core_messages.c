@@ -125,6 +125,7 @@ static int dispatch(struct sy_core *core, int worker, const struct sy_message *m
     case SY_MSG_JOB_TURN_OVER:
     case SY_MSG_JOB_SPILLED:
     case SY_MSG_JOB_RETURNED:
+    case SY_MSG_JOB_LEFT:
     case SY_MSG_JOB_SNAPSHOT:
     case SY_MSG_JOB_ENDED:
         return sy_core_job_message(core, worker, message);

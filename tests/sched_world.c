@@ -109,6 +109,11 @@ static void check_job_memory(const struct world *w, int worker, uint64_t at, uin
         if (i != worker && w->workers[i] == TRAINING)
             assert_false(overlap(at, bytes, w->turn_at[i], w->ephemeral[other]));
     }
+    struct sy_sched_job_view view;
+    for (uint64_t other = 1; other <= w->next_job; other++)
+        if (w->kept[other] && other != w->job_of[worker] &&
+            sy_sched_job_view(w->s, other, &view)) /* a canceled one has none */
+            assert_false(overlap(at, bytes, w->persistent_at[other], w->persistent[other]));
 }
 
 static void do_job(struct world *w, const struct sy_sched_action *a)
@@ -123,6 +128,8 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         assert_int_equal(w->workers[a->worker], JOB_READY);
         assert_false(world_trains(w));
         assert_true(!a->in_memory || w->persistent_at[a->job] == a->persistent_offset); /* S6 */
+        assert_true(a->in_memory || !w->kept[a->job]); /* its state is not lost */
+        w->kept[a->job] = false;
         w->workers[a->worker] = STARTING_JOB;
         w->persistent_at[a->job] = a->persistent_offset;
         w->still[a->worker] = false;
@@ -147,6 +154,12 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         assert_true(w->opportunistic[a->job]);
         w->workers[a->worker] = SPILLING;
         w->n_spills++;
+        break;
+    case SY_DO_JOB_LEAVE:
+        assert_true(w->workers[a->worker] == WAITING_TURN || w->workers[a->worker] == JOB_READY);
+        assert_true(w->opportunistic[a->job]);
+        w->kept[a->job] |= w->workers[a->worker] == WAITING_TURN;
+        w->workers[a->worker] = LEAVING;
         break;
     case SY_DO_JOB_RETURN:
         assert_int_equal(w->workers[a->worker], SPILLED);
@@ -339,6 +352,12 @@ bool world_advance_job(struct world *w, int worker)
         assert_int_equal(sy_sched_job_spilled(w->s, worker, job, worked), SY_OK);
         break;
     }
+    case LEAVING:
+        w->workers[worker] = IDLE;
+        w->stop_job[worker] = 0;
+        w->n_left++;
+        assert_int_equal(sy_sched_job_left(w->s, worker, job), SY_OK);
+        break;
     case RETURNING:
         w->workers[worker] = WAITING_TURN;
         assert_int_equal(sy_sched_job_returned(w->s, worker, job), SY_OK);

@@ -25,6 +25,7 @@ enum worker_doing {
     CANCELING,
     PREPARING_JOB,
     JOB_READY,
+    LEAVING,
     SPILLED, /* its memory is nobody's */
     STARTING_JOB,
     SPILLING,
@@ -56,8 +57,9 @@ struct world {
     int n_continued;
     uint64_t job_mib; /* 0: any */
     bool opportunistic[MAX_IDS];
-    int n_spills;
-    bool no_progress; /* jobs whose workers die had finished no iteration on them */
+    int n_spills, n_left;
+    bool kept[MAX_IDS]; /* on no worker, what lasts lies where it lay */
+    bool no_progress;   /* jobs whose workers die had finished no iteration on them */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */
     struct {

@@ -275,6 +275,37 @@ static void spilled_on(const char *device, const struct alone *alone)
     fixture_finish(&f);
 }
 
+/* One worker is for jobs, and an opportunistic one has it: a guaranteed one gets it, and then the first goes on from its memory, with the same bits. */
+static void worker_goes_to_the_guaranteed_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "leave");
+    const char *const args[] = {
+        "--models", fixture_models(), "--pool-bytes", ROOMY, "--workers", "2", NULL};
+    fixture_start(&f, args);
+    const char *path = make_endless(&f, 1);
+    json_t *job = json_load_file(path, 0, NULL);
+    json_object_set_new(job, "class", json_string("opportunistic"));
+    assert_int_equal(json_dump_file(job, path, 0), 0);
+    json_decref(job);
+    uint64_t first = fixture_submit(&f, path);
+    fixture_wait_step(&f, first, 3);
+    uint64_t second = fixture_submit(&f, make_job(&f, 2)); /* answered when it has started */
+    json_t *status = fixture_status(&f);
+    job = job_entry(status, first);
+    assert_string_equal(json_string_value(json_object_get(job, "state")), "queued");
+    json_int_t stands = json_integer_value(json_object_get(job, "step"));
+    assert_true(stands >= 3);
+    json_decref(status);
+    fixture_wait_ended(&f, second);
+    compare(&f, names[2], STEPS, on_host.state[2], on_host.bytes[2]);
+    fixture_wait_step(&f, first, (uint64_t)stands + 10); /* it is back */
+    end_and_compare(&f, 1, first);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 static void spilled_on_host(void **state)
 {
     (void)state;
@@ -322,6 +353,7 @@ int main(void)
         cmocka_unit_test(fair_on_emulated),
         cmocka_unit_test(spilled_on_host),
         cmocka_unit_test(spilled_on_emulated),
+        cmocka_unit_test(worker_goes_to_the_guaranteed_job),
         cmocka_unit_test(pause_and_resume_keep_the_bits),
     };
     return cmocka_run_group_tests(tests, run_alone, free_alone);

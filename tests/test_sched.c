@@ -52,7 +52,12 @@ static uint64_t random_sizes(struct world *w)
     return world_pick(w, 2) ? 0 : world_pick(w, world_pick(w, 3) ? 3 : MAX_SIZES);
 }
 
-static int random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
+/* What shall have happened in some walk. */
+struct happened {
+    int n_continued, n_left;
+};
+
+static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed, struct happened *happened)
 {
     static struct world w;
     world_make(&w, unified, pool_mib, seed);
@@ -90,19 +95,21 @@ static int random_walk(bool unified, uint64_t pool_mib, uint64_t seed)
     }
     world_drain(&w);
     sy_sched_destroy(w.s);
-    return w.n_continued;
+    happened->n_continued += w.n_continued;
+    happened->n_left += w.n_left;
 }
 
 static void test_random(void **state)
 {
-    int n_continued = 0;
+    struct happened happened = {0};
     (void)state;
     uint64_t seed = seed_of_run(20);
     for (uint64_t i = 0; i < 12; i++) {
-        n_continued += random_walk(true, 60 + 30 * (i % 4), seed + i);
-        n_continued += random_walk(false, 60 + 30 * (i % 4), seed + 100 + i);
+        random_walk(true, 60 + 30 * (i % 4), seed + i, &happened);
+        random_walk(false, 60 + 30 * (i % 4), seed + 100 + i, &happened);
     }
-    assert_true(n_continued > 0); /* S8 */
+    assert_true(happened.n_continued > 0); /* S8 */
+    assert_true(happened.n_left > 0);      /* workers change hands */
 }
 
 /* ---- by name -------------------------------------------------------------------------------------- */

@@ -345,6 +345,99 @@ static void test_guaranteed_job_has_the_next_worker(void **state)
     sy_sched_destroy(w.s);
 }
 
+static int n_of_class_on_workers(const struct world *w, bool opportunistic)
+{
+    int n = 0;
+    for (int i = 0; i < N_WORKERS; i++)
+        n += w->workers[i] >= PREPARING_JOB && w->opportunistic[w->job_of[i]] == opportunistic;
+    return n;
+}
+
+static void submit(struct world *w, uint64_t id, bool opportunistic)
+{
+    struct sy_sched_job job = {.id = id, .opportunistic = opportunistic};
+    w->opportunistic[id] = opportunistic;
+    w->persistent[id] = w->ephemeral[id] = MIB;
+    w->next_job = id;
+    assert_int_equal(sy_sched_job_submit(w->s, &job), SY_OK);
+    world_settle(w);
+}
+
+/* Opportunistic jobs have all workers, one of them the turn, which it would keep: with its next iteration's end a guaranteed one has a worker. Who
+ * gave way goes on from its own memory, where it stood, once there is a worker again. */
+static void test_opportunistic_job_gives_its_worker(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 400, 1);
+    for (uint64_t id = 1; id <= 3; id++)
+        submit(&w, id, true);
+    advance_all(&w, 20);
+    assert_int_equal(n_of_class_on_workers(&w, true), 3);
+    uint64_t before[4];
+    memcpy(before, w.iterations, sizeof before);
+    submit(&w, 4, false);
+    for (int i = 0; i < N_WORKERS; i++) /* one thing of each: at most one iteration */
+        world_advance_job(&w, i);
+    assert_int_equal(w.n_left, 1);
+    assert_int_equal(n_of_class_on_workers(&w, false), 1);
+    advance_all(&w, 20);
+    uint64_t left = worker_of(&w, 1) < 0 ? 1 : worker_of(&w, 2) < 0 ? 2 : 3;
+    struct sy_sched_job_view view;
+    assert_true(sy_sched_job_view(w.s, left, &view));
+    assert_true(view.worker < 0 && view.admitted);
+    assert_true(w.iterations[left] <= before[left] + 1);
+    assert_int_equal(w.n_left, 1); /* nobody else had to */
+    uint64_t at = view.persistent_offset;
+    world_end_job(&w, worker_of(&w, 4));
+    advance_all(&w, 20); /* the world checks that it is told of its memory */
+    assert_true(sy_sched_job_view(w.s, left, &view));
+    assert_true(view.worker >= 0 && view.persistent_offset == at);
+    sy_sched_destroy(w.s);
+}
+
+/* Four guaranteed ones want the three workers of three opportunistic ones; when two have ended, one of those is back. Canceled on its way out, it is
+ * gone. */
+static void test_guaranteed_jobs_take_all_workers(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view view;
+    world_make(&w, true, 400, 1);
+    for (uint64_t id = 1; id <= 3; id++)
+        submit(&w, id, true);
+    advance_all(&w, 20);
+    for (uint64_t id = 4; id <= 7; id++)
+        submit(&w, id, false);
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w.workers[i] == LEAVING) {
+            (void)sy_sched_job_stop(w.s, w.job_of[i]);
+            world_settle(&w);
+            advance_all(&w, 1);
+            break;
+        }
+    advance_all(&w, 20);
+    assert_int_equal(w.n_left, 3);
+    assert_int_equal(w.jobs_refused, 1);
+    assert_int_equal(w.refused_job_status, SY_ECANCELED);
+    assert_int_equal(n_of_class_on_workers(&w, false), 3);
+    int n_there = 0;
+    for (uint64_t id = 1; id <= 3; id++)
+        n_there += sy_sched_job_view(w.s, id, &view);
+    assert_int_equal(n_there, 2);
+    for (int n = 0; n < 2; n++) {
+        for (int i = 0; i < N_WORKERS; i++)
+            if (w.workers[i] >= WAITING_TURN && !w.opportunistic[w.job_of[i]]) {
+                world_end_job(&w, i);
+                break;
+            }
+        advance_all(&w, 20);
+    }
+    assert_int_equal(n_of_class_on_workers(&w, false), 2);
+    assert_int_equal(n_of_class_on_workers(&w, true), 1);
+    sy_sched_destroy(w.s);
+}
+
 static void test_tenant_over_its_quota_is_refused(void **state)
 {
     (void)state;
@@ -384,6 +477,8 @@ int main(void)
         cmocka_unit_test(test_deaths_count_at_work_only),
         cmocka_unit_test(test_opportunistic_job_waits),
         cmocka_unit_test(test_guaranteed_job_has_the_next_worker),
+        cmocka_unit_test(test_opportunistic_job_gives_its_worker),
+        cmocka_unit_test(test_guaranteed_jobs_take_all_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,6 +211,8 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
         return sy_worker_job_spill(w, &m->job_spill);
     case SY_MSG_JOB_RETURN:
         return sy_worker_job_return(w, &m->job_return);
+    case SY_MSG_JOB_LEAVE:
+        return sy_worker_job_leave(w, &m->job_leave);
     case SY_MSG_JOB_STOP:
         return sy_worker_job_stop(w, &m->job_stop);
     case SY_MSG_SHUTDOWN:

@@ -42,6 +42,7 @@ struct sy_worker {
     struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
     uint64_t persistent_offset; /* of the job, in the pool */
+    bool leaving;               /* winding up, to go on in another worker */
     bool stop_after_return, evaluate_after_return;
     sy_ns turn_busy_ns;       /* computed in this turn */
     uint32_t announced_epoch; /* the odd epoch that JOB_PAUSED was sent for */
@@ -61,6 +62,7 @@ int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cance
 int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
 int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start);
 int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);
+int sy_worker_job_leave(struct sy_worker *worker, const struct sy_msg_job_leave *leave);
 int sy_worker_job_spill(struct sy_worker *worker, const struct sy_msg_job_spill *spill);
 int sy_worker_job_return(struct sy_worker *worker, const struct sy_msg_job_return *msg);
 int sy_worker_job_stop(struct sy_worker *worker, const struct sy_msg_job_stop *stop);

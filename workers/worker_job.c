@@ -53,11 +53,23 @@ void sy_worker_job_forget(struct sy_worker *w)
 {
     sy_train_run_destroy(w->job);
     w->job = NULL;
-    w->job_started = w->has_turn = w->winding_up = w->stop_after_return = false;
+    w->job_started = w->has_turn = w->winding_up = w->leaving = w->stop_after_return = false;
     sy_spill_destroy(w->spill);
     w->spill = NULL;
     atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
+}
+
+/* Its state is in memory, whatever became of the snapshot. */
+static int leave(struct sy_worker *w, int status)
+{
+    struct sy_message left = {.id = SY_MSG_JOB_LEFT};
+    left.job_left = (struct sy_msg_job_left){.job = w->job_id, .step = sy_train_run_step(w->job)};
+    if (status < 0)
+        sy_log_warn("worker", "event=left_without_snapshot job=%llu why=\"%s\"",
+                    (unsigned long long)w->job_id, sy_error_text());
+    sy_worker_job_forget(w);
+    return sy_worker_send(w, &left);
 }
 
 static int end_job(struct sy_worker *w, int status)
@@ -66,6 +78,8 @@ static int end_job(struct sy_worker *w, int status)
         w->device_lost = true;
         return status;
     }
+    if (w->leaving)
+        return leave(w, status);
     struct sy_message ended = {.id = SY_MSG_JOB_ENDED};
     ended.job_ended = (struct sy_msg_job_ended){
         .job = w->job_id,
@@ -221,11 +235,25 @@ int sy_worker_job_return(struct sy_worker *w, const struct sy_msg_job_return *ms
 
 int sy_worker_job_stop(struct sy_worker *w, const struct sy_msg_job_stop *msg)
 {
-    if (!w->job || w->job_id != msg->job)
-        return SY_OK; /* it has ended; JOB_ENDED is on the way */
+    if (!w->job || w->job_id != msg->job || w->leaving)
+        return SY_OK; /* it has ended, or leaves; that is on the way */
     if (!w->job_started)
         return end_job(w, sy_error_set(SY_ECANCELED, "stopped before it started"));
     return stop_job(w, msg->evaluate != 0);
+}
+
+int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
+{
+    if (!w->job || w->job_id != msg->job || w->winding_up)
+        return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
+    if (w->has_turn || sy_spill_travels(w->spill) || sy_spill_is_out(w->spill))
+        return sy_error_set(SY_EPROTO, "JOB_LEAVE of job %llu out of turn",
+                            (unsigned long long)msg->job);
+    if (!w->job_started)
+        return leave(w, SY_OK);
+    sy_train_run_stop(w->job, 0);
+    w->winding_up = w->leaving = true;
+    return SY_OK;
 }
 
 static int pause_job(struct sy_worker *w, uint32_t epoch)

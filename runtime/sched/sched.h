@@ -66,7 +66,8 @@ enum sy_sched_kind {
     SY_DO_JOB_YIELD, /* worker, job: gives the turn back at its next iteration's end */
     SY_DO_JOB_SPILL, /* worker, job, persistent_offset: what lasts goes to host memory; answer with sy_sched_job_spilled */
     SY_DO_JOB_RETURN, /* worker, job, persistent_offset: back to there; answer with sy_sched_job_returned */
-    SY_DO_JOB_STOP,   /* worker, job */
+    SY_DO_JOB_LEAVE, /* worker, job, between two turns: lets its worker go, what lasts stays where it lies; answer with sy_sched_job_left */
+    SY_DO_JOB_STOP,  /* worker, job */
     SY_DO_JOB_REFUSE, /* job: status, why */
 };
 
@@ -167,7 +168,7 @@ struct sy_sched_job {
     uint64_t id;
     int tenant, priority; /* priority: smaller is more urgent */
     bool
-        opportunistic; /* no turn while a guaranteed one wants it; its memory too gives way, to host memory */
+        opportunistic; /* no turn while a guaranteed one wants it; its memory too gives way, to host memory, and its worker */
 };
 #define SY_SCHED_MAX_JOBS 1024 /* in workers and waiting */
 int sy_sched_job_submit(struct sy_sched *s,
@@ -186,6 +187,7 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t job);
 /* worked false: it could not, and all is as it was. EPROTO. */
 int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t job, bool worked);
 int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t job); /* EPROTO */
+int sy_sched_job_left(struct sy_sched *s, int worker, uint64_t job);     /* EPROTO */
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t job);
 /* Gets no turn until it is let go again; keeps its memory. ENOTFOUND. */
 int sy_sched_job_suspend(struct sy_sched *s, uint64_t job, bool suspended);

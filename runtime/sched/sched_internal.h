@@ -60,6 +60,7 @@ enum job_state {
     JOB_QUEUED,
     JOB_PREPARING,
     JOB_PREPARED,
+    JOB_LEAVING, /* sched_leave.c */
     JOB_STARTING,
     JOB_RUNNING,
     JOB_SPILLING, /* sched_spill.c */
@@ -184,10 +185,24 @@ void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j); /* whether 
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
 uint64_t sy_sched_job_rank(const struct job *j);                       /* in the lanes' queue */
 void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
+/* EPROTO unless `worker` has it. */
+int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out);
+/* The scheduler ends it by itself. */
+void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why);
+struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
+                                         const struct job *j);
+void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had is free at once */
 
 /* sched_spill.c */
 void sy_sched_step_spills(struct sy_sched *s);
 bool sy_sched_guaranteed_wants(const struct sy_sched *s);
+bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
+
+/* sched_leave.c */
+void sy_sched_step_leaving(struct sy_sched *s);
+/* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
+bool sy_sched_worker_is_wanted(const struct sy_sched *s);
 
 /* sched_share.c */
 void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to);

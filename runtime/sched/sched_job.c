@@ -40,8 +40,8 @@ bool sy_sched_training_is_ready(const struct sy_sched *s)
     return sy_policy_n_ready(s->policy) > 0;
 }
 
-static struct sy_sched_action *act_job(struct sy_sched *s, enum sy_sched_kind kind,
-                                       const struct job *j)
+struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,
+                                         const struct job *j)
 {
     struct sy_sched_action *a = sy_sched_act(s, kind);
     a->worker = j->worker;
@@ -58,7 +58,7 @@ bool sy_sched_hold_training(struct sy_sched *s, bool hold)
             continue;
         j->preempted = hold;
         j->still = false;
-        act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
+        sy_sched_act_job(s, hold ? SY_DO_PREEMPT : SY_DO_RESUME, j);
         any = hold;
     }
     return any;
@@ -178,9 +178,9 @@ void sy_sched_let_in(struct sy_sched *s)
     s->admitting = !s->admission_stuck && sy_lanes_could_admit(s->lanes);
 }
 
-static void refuse(struct sy_sched *s, struct job *j, int status, const char *why)
+void sy_sched_refuse_job(struct sy_sched *s, struct job *j, int status, const char *why)
 {
-    struct sy_sched_action *a = act_job(s, SY_DO_JOB_REFUSE, j);
+    struct sy_sched_action *a = sy_sched_act_job(s, SY_DO_JOB_REFUSE, j);
     a->status = status;
     snprintf(a->why, sizeof a->why, "%s", why);
 }
@@ -198,8 +198,8 @@ static void refuse_prepared(struct sy_sched *s, struct job *j, int status)
                  "batch smaller",
                  (unsigned long long)j->persistent_bytes, (unsigned long long)j->ephemeral_bytes,
                  (unsigned long long)models, (unsigned long long)pool);
-    refuse(s, j, status, why);
-    act_job(s, SY_DO_JOB_STOP, j);
+    sy_sched_refuse_job(s, j, status, why);
+    sy_sched_act_job(s, SY_DO_JOB_STOP, j);
     j->stop_wanted = true;
 }
 
@@ -255,7 +255,7 @@ static void start_job(struct sy_sched *s, struct job *j)
     uint64_t offset;
     if (sy_lanes_begin(s->lanes, j->id, &offset) < 0)
         return; /* a job of its lane stands in the middle of an iteration, or the lanes are being put together anew */
-    struct sy_sched_action *a = act_job(s, SY_DO_JOB_START, j);
+    struct sy_sched_action *a = sy_sched_act_job(s, SY_DO_JOB_START, j);
     a->persistent_offset = j->persistent_offset;
     a->ephemeral_offset = offset;
     a->in_memory = j->in_memory;
@@ -277,7 +277,7 @@ static bool may_keep(const struct sy_sched *s)
 {
     return sy_policy_n_ready(s->policy) == 1 && sy_lanes_n_waiting(s->lanes) == 0 &&
            !sy_lanes_draining(s->lanes) && !s->compacting && !s->any_hard && !s->share.permille &&
-           !next_to_start(s);
+           !next_to_start(s) && !sy_sched_worker_is_wanted(s);
 }
 
 static void end_keeping(struct sy_sched *s)
@@ -287,7 +287,7 @@ static void end_keeping(struct sy_sched *s)
         if (!j->keeps || (may && !is_blocked(s, j)))
             continue;
         j->keeps = false;
-        act_job(s, SY_DO_JOB_YIELD, j);
+        sy_sched_act_job(s, SY_DO_JOB_YIELD, j);
     }
 }
 
@@ -302,32 +302,37 @@ static void give_turns(struct sy_sched *s)
         }
         j->has_turn = true;
         j->keeps = may_keep(s);
-        struct sy_sched_action *a = act_job(s, SY_DO_JOB_TURN, j);
+        struct sy_sched_action *a = sy_sched_act_job(s, SY_DO_JOB_TURN, j);
         a->ephemeral_offset = offset;
         a->keeps = j->keeps;
     }
 }
 
-/* The last worker is left to requests. */
-static int worker_for_job(const struct sy_sched *s)
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s)
 {
     int n = 0;
     for (int w = 0; w < s->config.n_workers; w++)
         n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
-    return n >= 2 ? sy_sched_idle_worker(s) : -1;
+    return n < 2;
 }
 
-/* Who lost its worker first, then guaranteed ones, then the most urgent, then who came first. */
+/* Guaranteed ones first, then who lost its worker, then the most urgent, then who came first. But memory can be had back only of a job that
+ * has a worker: while a guaranteed one waits for memory, who holds some is first. */
+static bool has_worker_before(const struct sy_sched *s, const struct job *a, const struct job *b)
+{
+    if (a->opportunistic != b->opportunistic && !sy_sched_guaranteed_waits_for_memory(s))
+        return b->opportunistic;
+    if (a->admitted != b->admitted)
+        return a->admitted;
+    return sy_sched_job_rank(a) < sy_sched_job_rank(b);
+}
+
 static struct job *next_for_worker(const struct sy_sched *s)
 {
     struct job *best = NULL;
-    for (struct job *j = s->jobs; j; j = j->next) {
-        if (j->state != JOB_QUEUED)
-            continue;
-        if (!best || j->admitted > best->admitted ||
-            (j->admitted == best->admitted && sy_sched_job_rank(j) < sy_sched_job_rank(best)))
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (j->state == JOB_QUEUED && (!best || has_worker_before(s, j, best)))
             best = j;
-    }
     return best;
 }
 
@@ -335,11 +340,12 @@ static void prepare_jobs(struct sy_sched *s)
 {
     struct job *j;
     int worker;
-    while ((j = next_for_worker(s)) && (worker = worker_for_job(s)) >= 0) {
+    while ((j = next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
+           (worker = sy_sched_idle_worker(s)) >= 0) {
         j->worker = worker;
         s->workers[worker] = WORKER_JOB;
         j->state = JOB_PREPARING;
-        act_job(s, SY_DO_JOB_PREPARE, j);
+        sy_sched_act_job(s, SY_DO_JOB_PREPARE, j);
     }
 }
 
@@ -359,6 +365,7 @@ static void compact(struct sy_sched *s)
 void sy_sched_step_jobs(struct sy_sched *s)
 {
     s->policy_wake_ns = 0;
+    sy_sched_step_leaving(s);
     prepare_jobs(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);
@@ -406,7 +413,7 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     return SY_OK;
 }
 
-static int find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
+int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
 {
     struct job *j = sy_sched_job_by_id(s, id);
     if (!j || j->worker != worker || j->state == JOB_QUEUED)
@@ -420,7 +427,7 @@ int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t 
                           uint64_t ephemeral_bytes, uint64_t total_iterations)
 {
     struct job *j;
-    SY_TRY(find_job(s, worker, id, &j));
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_PREPARING || persistent_bytes == 0 || ephemeral_bytes == 0 ||
         (j->in_lanes &&
          (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
@@ -463,7 +470,7 @@ static int join_policy(struct sy_sched *s, struct job *j)
 int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t iterations_done)
 {
     struct job *j;
-    SY_TRY(find_job(s, worker, id, &j));
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_STARTING)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_STARTED out of turn", (unsigned long long)id);
     end_turn(s, j);
@@ -472,7 +479,7 @@ int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t i
     note_progress(s, j, iterations_done);
     sy_sched_sync_blocked(s, j);
     if (j->stop_wanted)
-        act_job(s, SY_DO_JOB_STOP, j);
+        sy_sched_act_job(s, SY_DO_JOB_STOP, j);
     sy_sched_step(s);
     return SY_OK;
 }
@@ -481,13 +488,14 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t
                            sy_ns busy_ns)
 {
     struct job *j;
-    SY_TRY(find_job(s, worker, id, &j));
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_RUNNING || !j->has_turn || iterations_done < j->iterations_done)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_TURN_OVER out of turn",
                             (unsigned long long)id);
     if (j->preempted)
-        act_job(s, SY_DO_RESUME,
-                j); /* it ended before it saw the epoch: its next turn shall not find it odd */
+        sy_sched_act_job(
+            s, SY_DO_RESUME,
+            j); /* it ended before it saw the epoch: its next turn shall not find it odd */
     j->preempted = j->still = false;
     end_turn(s, j);
     SY_TRY(
@@ -500,7 +508,7 @@ int sy_sched_job_turn_over(struct sy_sched *s, int worker, uint64_t id, uint64_t
 int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t id)
 {
     struct job *j;
-    SY_TRY(find_job(s, worker, id, &j));
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_RUNNING || !j->has_turn)
         return sy_error_set(SY_EPROTO, "job %llu: JOB_PAUSED out of turn", (unsigned long long)id);
     j->still = j->preempted;
@@ -508,8 +516,7 @@ int sy_sched_job_paused(struct sy_sched *s, int worker, uint64_t id)
     return SY_OK;
 }
 
-/* All that it had is free at once. */
-static void remove_job(struct sy_sched *s, struct job *j)
+void sy_sched_remove_job(struct sy_sched *s, struct job *j)
 {
     struct job **at = &s->jobs;
     while (*at != j)
@@ -526,7 +533,7 @@ static void remove_job(struct sy_sched *s, struct job *j)
 void sy_sched_free_jobs(struct sy_sched *s)
 {
     while (s->jobs)
-        remove_job(s, s->jobs);
+        sy_sched_remove_job(s, s->jobs);
 }
 
 int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
@@ -534,12 +541,12 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
     struct job *j = sy_sched_job_by_id(s, id);
     if (!j || j->state == JOB_QUEUED) {
         if (j)
-            remove_job(s, j);
+            sy_sched_remove_job(s, j);
         sy_sched_step(s);
         return sy_error_set(SY_EBUSY, "job %llu is on no worker", (unsigned long long)id);
     }
     if (!j->stop_wanted)
-        act_job(s, SY_DO_JOB_STOP, j);
+        sy_sched_act_job(s, SY_DO_JOB_STOP, j);
     j->stop_wanted = true;
     j->suspended = false; /* its last turn is for its snapshot */
     sy_sched_sync_blocked(s, j);
@@ -550,11 +557,12 @@ int sy_sched_job_stop(struct sy_sched *s, uint64_t id)
 int sy_sched_job_ended(struct sy_sched *s, int worker, uint64_t id)
 {
     struct job *j;
-    SY_TRY(find_job(s, worker, id, &j));
+    SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->preempted)
-        act_job(s, SY_DO_RESUME, j); /* the worker's next job shall not find an odd epoch */
+        sy_sched_act_job(s, SY_DO_RESUME,
+                         j); /* the worker's next job shall not find an odd epoch */
     s->workers[worker] = WORKER_IDLE;
-    remove_job(s, j);
+    sy_sched_remove_job(s, j);
     sy_sched_step(s);
     return SY_OK;
 }
@@ -567,9 +575,10 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
         j = j->next;
     if (!j)
         return;
-    j->in_memory =
-        j->admitted && state_intact &&
-        (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
+    if (j->state >= JOB_STARTING) /* before, nobody has touched it since it was as it is */
+        j->in_memory =
+            j->admitted && state_intact &&
+            (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
     /* Else its worker died of something else. */
     bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||
                    j->state == JOB_RETURNING;
@@ -583,6 +592,6 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
     j->deaths = (progressed ? 0 : j->deaths) + at_work;
     if (j->deaths < MAX_DEATHS && !j->stop_wanted)
         return; /* S6 */
-    refuse(s, j, SY_EPEER, why);
-    remove_job(s, j);
+    sy_sched_refuse_job(s, j, SY_EPEER, why);
+    sy_sched_remove_job(s, j);
 }

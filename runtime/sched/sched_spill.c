@@ -15,7 +15,7 @@ bool sy_sched_guaranteed_wants(const struct sy_sched *s)
     return false;
 }
 
-static bool guaranteed_waits_for_memory(const struct sy_sched *s)
+bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s)
 {
     for (const struct job *j = s->jobs; j; j = j->next)
         if (!j->opportunistic && j->in_lanes && !j->admitted)
@@ -53,7 +53,7 @@ void sy_sched_step_spills(struct sy_sched *s)
         if (j->state == JOB_SPILLED && j->admitted && !back)
             back = j;
     }
-    if (guaranteed_waits_for_memory(s) && (out = victim(s)))
+    if (sy_sched_guaranteed_waits_for_memory(s) && (out = victim(s)))
         act(s, SY_DO_JOB_SPILL, out, JOB_SPILLING);
     else if (back)
         act(s, SY_DO_JOB_RETURN, back, JOB_RETURNING);

@@ -88,7 +88,7 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(U64, job)                   \
     F(I64, status)                \
     F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
-/* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase): go on from it. 0: from the last
+/* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase, or the job left it): go on from it. 0: from the last
  * snapshot, or from the beginning when there is none. It then waits for its turn. */
 #define SY_FIELDS_JOB_START(F) \
     F(U64, job) F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory)
@@ -104,6 +104,10 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
 #define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
 #define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
+/* The job, which has no turn, lets its worker go: snapshot, if it has a folder; what lasts stays where it lies in the pool. JOB_LEFT when the
+ * worker has forgotten it; another may be told to PREPARE it then, and to START it with in_memory 1. */
+#define SY_FIELDS_JOB_LEAVE(F) F(U64, job)
+#define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */
 #define SY_FIELDS_JOB_STOP(F)     F(U64, job) F(U64, evaluate)
 #define SY_FIELDS_JOB_SNAPSHOT(F) F(U64, job) F(U64, step) F(STR, path)
@@ -142,7 +146,9 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     M(JOB_SPILL, job_spill, 26, TO_WORKER) \
     M(JOB_SPILLED, job_spilled, 27, TO_RUNTIME) \
     M(JOB_RETURN, job_return, 28, TO_WORKER) \
-    M(JOB_RETURNED, job_returned, 29, TO_RUNTIME)
+    M(JOB_RETURNED, job_returned, 29, TO_RUNTIME) \
+    M(JOB_LEAVE, job_leave, 30, TO_WORKER) \
+    M(JOB_LEFT, job_left, 31, TO_RUNTIME)
 /* clang-format on */
 
 enum sy_message_id {
