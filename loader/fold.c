@@ -216,10 +216,19 @@ static bool same_type(const struct fold *f)
     return f->node->op != SY_OP_GATHER || sy_dtype_is_integer(f->dtypes[1]);
 }
 
+/* A row of a table by a position that depends on an open size is the run's. */
+static bool all_have_data(const struct fold *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!f->inputs[i].data)
+            return false;
+    return true;
+}
+
 static int fold_constants(struct fold *f)
 {
     unsigned char *to;
-    if (!same_type(f))
+    if (!same_type(f) || !all_have_data(f))
         return SY_EUNSUPPORTED;
     SY_TRY(load_indices(f));
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sy_dtype_bytes(f->out_dtype), &to));

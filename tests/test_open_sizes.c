@@ -189,6 +189,20 @@ static void cache_model(void)
     out("twice");
 }
 
+/* One token behind what is past: its position is a row of a table, picked by a length. */
+static void position_model(void)
+{
+    ob_graph(&graph);
+    in("past", 1, DIMS(N, S, 8));
+    weights("positions", DIMS(24, 8));
+    numbers("one", DIMS(1));
+    add("Shape", NAMES("past"), "shape");
+    add("Gather", NAMES("shape", "one"), "length");
+    add("Gather", NAMES("positions", "length"), "row");
+    add("Add", NAMES("past", "row"), "y");
+    out("y");
+}
+
 /* Ends of slices that count from behind, steps backwards, halves. */
 static void slice_model(void)
 {
@@ -469,6 +483,14 @@ static void test_cache(void **state)
     sy_graph_free(g);
 }
 
+static void test_position(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 7, 23};
+    position_model();
+    check_model(NAMES("L2"), 1, lengths, 3);
+}
+
 static void test_slices(void **state)
 {
     (void)state;
@@ -628,11 +650,12 @@ static void test_mutated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),        cmocka_unit_test(test_image),
-        cmocka_unit_test(test_cache),       cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_training),    cmocka_unit_test(test_mutated),
-        cmocka_unit_test(test_floats),      cmocka_unit_test(test_left_over),
-        cmocka_unit_test(test_two_batches), cmocka_unit_test(test_usual_rows),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_image),
+        cmocka_unit_test(test_cache),      cmocka_unit_test(test_position),
+        cmocka_unit_test(test_slices),     cmocka_unit_test(test_training),
+        cmocka_unit_test(test_mutated),    cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_left_over),  cmocka_unit_test(test_two_batches),
+        cmocka_unit_test(test_usual_rows),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
