@@ -78,7 +78,7 @@ static bool may_run_in_vain(const struct sy_graph *body)
     for (int n = 0; n < body->n_nodes; n++) {
         const struct sy_node *node = &body->nodes[n];
         int first = node->op == SY_OP_ONE_HOT ? 1 : checked_input(node->op),
-            end = node->op == SY_OP_ONE_HOT ? 2 : node->n_inputs;
+            end = node->op == SY_OP_ONE_HOT ? SY_MIN(2, node->n_inputs) : node->n_inputs;
         for (int i = first; first >= 0 && i < end; i++)
             if (node->inputs[i] >= 0 && !body->tensors[node->inputs[i]].data)
                 return false;

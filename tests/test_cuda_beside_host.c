@@ -61,6 +61,7 @@ struct odd {
 static void set_odd(struct sy_graph *g, const struct odd *odd, bool both_ways)
 {
     char list[128];
+    both_ways = both_ways && odd->couples; /* else the names of one direction serve both */
     snprintf(list, sizeof list, "%s%s%s", odd->activations, both_ways ? "," : "",
              both_ways ? odd->activations : "");
     gb_string(g, "activations", list);

@@ -26,7 +26,10 @@ const char *sy_recurrent_node_rules(const struct sy_node *node, int direction,
 const char *sy_recurrent_node_read(const struct sy_node *node, const int64_t *x, const int64_t *w,
                                    const int64_t *r, struct sy_recurrent_node *out);
 
-/* The same for those who compute the usual cells only: what else they do not. */
+/* Whether the cells are the usual ones: no layout 1, peepholes, clip, input_forget, and the curves that ONNX names where none are given. */
+bool sy_recurrent_node_is_usual(const struct sy_node *node);
+
+/* sy_recurrent_node_read for those who compute the usual cells only: NULL, or what else they do not. */
 const char *sy_recurrent_node_read_usual(const struct sy_node *node, const int64_t *x,
                                          const int64_t *w, const int64_t *r,
                                          struct sy_recurrent_node *out);

@@ -1,12 +1,12 @@
 /* LSTM and GRU with constant weights, as PyTorch and Keras export them: what comes from the inputs is one product for all steps and
  * directions on oneDNN, what comes from the state is recurrence.c. Everything else (peepholes, lengths, other curves, RNN) is a kernel. */
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/program_internal.h"
 #include "workers/host/recurrence.h"
+#include "workers/recurrent_node.h"
 
 #define REFERENCE_ROWS 128 /* rows of the input that the weights' layout is chosen for */
 
@@ -20,24 +20,9 @@ static const struct sy_tensor *input_of(const struct sy_graph *graph, const stru
     return i < node->n_inputs && node->inputs[i] >= 0 ? &graph->tensors[node->inputs[i]] : NULL;
 }
 
-static bool has_usual_curves(const struct sy_node *node)
-{
-    const struct sy_attr *curves = sy_node_attr(node, "activations");
-    const char *each = node->op == SY_OP_LSTM ? "sigmoid,tanh,tanh" : "sigmoid,tanh";
-    size_t n = strlen(each);
-    if (!curves || !curves->s || !*curves->s)
-        return true;
-    if (strncasecmp(curves->s, each, n) != 0)
-        return false;
-    const char *second = curves->s + n;
-    return *second == '\0' || (*second == ',' && strcasecmp(second + 1, each) == 0);
-}
-
 static bool is_plain(const struct sy_node *node)
 {
-    return has_usual_curves(node) && sy_node_int(node, "layout", 0) == 0 &&
-           !sy_node_attr(node, "clip") && !sy_node_attr(node, "activation_alpha") &&
-           !sy_node_attr(node, "activation_beta") && sy_node_int(node, "input_forget", 0) == 0 &&
+    return sy_recurrent_node_is_usual(node) &&
            (node->op == SY_OP_LSTM || sy_node_int(node, "linear_before_reset", 0) != 0);
 }
 
