@@ -355,13 +355,16 @@ static void note_demand(struct sy_admission *a, const struct sy_admission_reques
  * than ln 2 requests are expected, none comes more often than not, and a short wait on an idle device is just that. */
 static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, double wait_ns)
 {
-    double work = 0, n = 0, age = (double)(now - SY_MIN(now, a->demand.until_ns));
-    for (int i = 0; a->config.reserves && i < SY_MIN(class_, N_CLASSES - 1); i++) {
+    double work = 0, n = 0;
+    if (!a->config.reserves) /* then nothing was noted, and the line is not looked at */
+        return (sy_ns)wait_ns;
+    for (int i = 0; i < SY_MIN(class_, N_CLASSES - 1); i++) {
         work += (double)a->demand.work_ns[i];
         n += (double)a->demand.n[i];
     }
     if (n <= 0)
         return (sy_ns)wait_ns;
+    double age = (double)(now - SY_MIN(now, a->demand.until_ns));
     double per_ns = exp(-age / (double)MEMORY_NS) / (double)MEMORY_NS;
     double whole = wait_ns / (1 - SY_MIN(work * per_ns, MOST_TAKEN));
     double come = n * per_ns * whole;

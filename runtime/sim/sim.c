@@ -83,6 +83,15 @@ static void expect_turn(const struct sim *s, int device)
         sy_sim_expect(&s->in->requests[s->serves[device]]);
 }
 
+/* Of the one that is next: who waits there came long ago, and starts when it ends. */
+static void expect_waiting(const struct sim *s, int device)
+{
+    struct sy_admission_request next;
+    if (s->n_devices >= SY_SIM_MANY && s->loads[device] > 1 &&
+        sy_admission_peek(sy_sim_queue(s, device), &next))
+        sy_sim_expect(&s->in->requests[next.id]);
+}
+
 void sy_sim_reschedule(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
@@ -102,6 +111,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     int soon = sy_sim_tree_set(&s->due, device, due);
     if (soon >= 0 && soon != device)
         expect_turn(s, soon);
+    expect_waiting(s, sy_sim_tree_first(&s->due));
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         sy_sim_tree_set(&s->load, device,
                         SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down));

@@ -120,7 +120,10 @@ static inline void sy_sim_expect_device(const struct sim *s, int device)
     if (s->n_devices < SY_SIM_MANY)
         return;
     sy_sim_expect(&s->devices[device]);
+    sy_sim_expect(&s->due.levels[0].keys[device]);
     sy_sim_expect_queue(s, device);
+    if (s->config->router >= SY_SIM_LEAST)
+        sy_sim_expect(&s->load.levels[0].keys[device]);
     if (s->ring)
         sy_sim_expect(sy_sim_ring_places(s->ring, device));
 }

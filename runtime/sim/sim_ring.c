@@ -22,7 +22,8 @@ struct sy_sim_ring {
     int32_t *devices;        /* by point, along the ring */
     uint32_t *places; /* by device, POINTS each, which are a cache line: where its points are */
     uint32_t *load;   /* by device */
-    uint64_t *bits[MAX_BITMAP]; /* [i]: of points with a load of at most i */
+    /* [i]: of points with a load of at most i; and which words of that have any */
+    uint64_t *bits[MAX_BITMAP], *words[MAX_BITMAP];
 };
 
 static uint64_t mix(uint64_t x)
@@ -60,8 +61,10 @@ static int allocate(struct sy_sim_ring *r, int n_devices)
     ok = (r->places = sy_sim_zeroed(n, sizeof *r->places)) && ok;
     ok = (r->load = sy_sim_zeroed((size_t)n_devices, sizeof *r->load)) && ok;
     ok = (r->start = sy_sim_zeroed((size_t)r->n_models, sizeof *r->start)) && ok;
-    for (int i = 0; i < MAX_BITMAP; i++)
+    for (int i = 0; i < MAX_BITMAP; i++) {
         ok = (r->bits[i] = sy_sim_zeroed(n_words, sizeof(uint64_t))) && ok;
+        ok = (r->words[i] = sy_sim_zeroed((n_words + 63) / 64, sizeof(uint64_t))) && ok;
+    }
     return ok ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
 }
 
@@ -76,8 +79,10 @@ static int fill(struct sy_sim_ring *r, int n_devices)
     for (int i = 0; i < r->n; i++) {
         int device = r->devices[i] = points[i].device;
         r->places[(size_t)device * POINTS + r->load[device]++] = (uint32_t)i;
-        for (int k = 0; k < MAX_BITMAP; k++)
+        for (int k = 0; k < MAX_BITMAP; k++) {
             r->bits[k][i / 64] |= 1ull << (i % 64);
+            r->words[k][i / 4096] |= 1ull << (i / 64 % 64);
+        }
     }
     memset(r->load, 0, (size_t)n_devices * sizeof *r->load);
     for (int m = 0; m < r->n_models; m++)
@@ -108,8 +113,10 @@ void sy_sim_ring_destroy(struct sy_sim_ring *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < MAX_BITMAP; i++)
+    for (int i = 0; i < MAX_BITMAP; i++) {
         free(r->bits[i]);
+        free(r->words[i]);
+    }
     free(r->devices);
     free(r->places);
     free(r->load);
@@ -128,10 +135,14 @@ void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, ui
     r->load[device] = (uint32_t)after;
     if (least >= MAX_BITMAP)
         return;
-    uint64_t *bits = r->bits[least];
+    uint64_t *bits = r->bits[least], *words = r->words[least];
     const uint32_t *places = sy_sim_ring_places(r, device);
-    for (int i = 0; i < POINTS; i++)
-        bits[places[i] / 64] ^= 1ull << (places[i] % 64);
+    for (int i = 0; i < POINTS; i++) {
+        uint32_t word = places[i] / 64;
+        uint64_t at = bits[word] ^= 1ull << (places[i] % 64);
+        uint64_t one = 1ull << (word % 64);
+        words[word / 64] = at ? words[word / 64] | one : words[word / 64] & ~one;
+    }
 }
 
 /* The first bit that is set in [from, to), or -1. */
@@ -149,6 +160,17 @@ static int first_bit(const uint64_t *bits, int from, int to)
     return -1;
 }
 
+/* The same of a bitmap with its words: its own word, then the next that has any. */
+static int first_point_of(const struct sy_sim_ring *r, uint64_t most, int from, int to)
+{
+    const uint64_t *bits = r->bits[most];
+    int at = first_bit(bits, from, SY_MIN(to, (from / 64 + 1) * 64));
+    if (at >= 0 || (from / 64 + 1) * 64 >= to)
+        return at;
+    int word = first_bit(r->words[most], from / 64 + 1, (to + 63) / 64);
+    return word < 0 ? -1 : first_bit(bits, word * 64, to);
+}
+
 static int walk(const struct sy_sim_ring *r, int start, uint64_t most)
 {
     for (int i = 0, at = start; i < r->n; i++, at = at + 1 == r->n ? 0 : at + 1)
@@ -164,8 +186,8 @@ int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound)
     if (most >= MAX_BITMAP) {
         at = walk(r, start, most);
     } else {
-        at = first_bit(r->bits[most], start, r->n);
-        at = at >= 0 ? at : first_bit(r->bits[most], 0, start);
+        at = first_point_of(r, most, start, r->n);
+        at = at >= 0 ? at : first_point_of(r, most, 0, start);
     }
     return r->devices[at >= 0 ? at : start];
 }

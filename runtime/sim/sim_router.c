@@ -67,6 +67,18 @@ static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
     return s->holders[r->model][holder_at(s, request, s->n_holders[r->model], i)];
 }
 
+/* The first of those asked that has the least to do; -1: nobody has any of the model. */
+static int least_loaded_holder(const struct sim *s, const struct sy_sim_request *r)
+{
+    int n = SY_MIN(s->n_holders[r->model], CANDIDATES), best = -1;
+    for (int i = 0; i < n; i++) {
+        int device = holder(s, r, i);
+        if (best < 0 || s->loads[device] < s->loads[best])
+            best = device;
+    }
+    return best;
+}
+
 /* What is predicted of a request is the same wherever as much is missing: mostly nothing, or all. */
 struct look {
     struct sy_admission_request asks;
@@ -113,12 +125,7 @@ static int by_prediction(struct sim *s, const struct sy_sim_request *r)
 
 static int by_residency(struct sim *s, const struct sy_sim_request *r)
 {
-    int n = SY_MIN(s->n_holders[r->model], CANDIDATES), best = -1;
-    for (int i = 0; i < n; i++) {
-        int device = holder(s, r, i);
-        if (best < 0 || s->loads[device] < s->loads[best])
-            best = device;
-    }
+    int best = least_loaded_holder(s, r);
     if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(s))
         return best;
     return by_prediction(s, r);
@@ -148,11 +155,14 @@ static void expect_holders(const struct sim *s, uint64_t request)
         sy_sim_expect(&s->holders[model][holder_at(s, request, n, i)]);
 }
 
-/* Of an idle one the queue is not asked. */
+/* Of an idle one the queue is not asked. Whoever has least to do now is likely to get the request. */
 static void expect_candidates(const struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model];
+    int likely = least_loaded_holder(s, &s->in->requests[request]);
     bool by_prediction = s->config->router == SY_SIM_LEAST;
+    if (likely >= 0)
+        expect_place(s, likely, model);
     for (int i = 0; i < SY_MIN(n, CANDIDATES); i++) {
         int device = s->holders[model][holder_at(s, request, n, i)];
         if (by_prediction && s->loads[device] > 0)
