@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "loader/engine.h"
 #include "runtime/base/status.h"
 #include "tests/onnx_bytes.h"
 #include "tests/server_fixture.h"
@@ -173,6 +174,10 @@ static void test_bf16(void **state)
 {
     (void)state;
     struct fixture f;
+    if (sy_host_engine.check_precision(SY_PRECISION_BF16) < 0) {
+        print_message("%s\n", sy_error_text());
+        skip();
+    }
     fixture_init(&f, "bf16");
     same_bits_through_all(&f, NULL,
                           "{'precision': 'bf16', 'optimizer': {'kind': 'adamw', 'learning_rate': "

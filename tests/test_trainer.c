@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "loader/engine.h"
 #include "runtime/base/status.h"
 #include "tests/graph_builder.h"
 #include "tests/lists.h"
@@ -415,6 +416,22 @@ static void test_refusals(void **state)
     sy_graph_free(g);
 }
 
+static void test_bf16_needs_a_cpu_that_has_it(void **state)
+{
+    (void)state;
+    struct sy_trainer *trainer = NULL;
+    struct sy_train_options options = plain_options(SY_LOSS_MSE);
+    struct sy_graph *g = small_net_conv_relu(&seed);
+    options.precision = SY_TRAIN_BF16;
+    if (ops != &sy_host_trainer || sy_host_engine.check_precision(SY_PRECISION_BF16) == SY_OK) {
+        sy_graph_free(g);
+        skip();
+    }
+    assert_int_equal(ops->create(g, &options, &trainer), SY_EUNSUPPORTED);
+    assert_non_null(strstr(sy_error_text(), "bf16"));
+    sy_graph_free(g);
+}
+
 static void test_label_out_of_range(void **state)
 {
     (void)state;
@@ -478,6 +495,7 @@ int main(void)
         cmocka_unit_test_setup(test_same_bits_anywhere, reseed),
         cmocka_unit_test_setup(test_state_round_trip, reseed),
         cmocka_unit_test_setup(test_refusals, reseed),
+        cmocka_unit_test_setup(test_bf16_needs_a_cpu_that_has_it, reseed),
         cmocka_unit_test_setup(test_label_out_of_range, reseed),
         cmocka_unit_test_setup(test_count_correct, reseed),
     };

@@ -54,15 +54,21 @@ static int pack(struct loaded *m)
     return SY_OK;
 }
 
-/* Of exactly its size, so that the sanitizer sees the first byte too many. Whole numbers are small, of both signs. */
-static void *make_tensor(const struct sy_tensor *t, unsigned *seed, bool filled)
+/* Of exactly its size, so that the sanitizer sees the first byte too many. */
+static void *make_room(uint64_t bytes)
+{
+    void *block = NULL;
+    FUZZ_CHECK(posix_memalign(&block, SY_PARAM_ALIGN, bytes) == 0);
+    return block;
+}
+
+/* Whole numbers are small, of both signs. */
+static void *make_input(const struct sy_tensor *t, unsigned *seed)
 {
     size_t size = sy_dtype_bytes(t->dtype);
     size_t n = (size_t)sy_shape_elements(&t->shape, BATCH);
-    void *block = NULL;
-    FUZZ_CHECK(posix_memalign(&block, SY_PARAM_ALIGN, n * size) == 0);
-    unsigned char *data = block;
-    for (size_t i = 0; filled && i < n; i++) {
+    unsigned char *data = make_room(n * size);
+    for (size_t i = 0; i < n; i++) {
         int64_t whole = rand_r(seed) % 8 ? rand_r(seed) % 5 : rand_r(seed) % 2001 - 1000;
         float real = (float)whole / 4.0f;
         if (t->dtype == SY_DTYPE_F32)
@@ -88,9 +94,9 @@ static int run(struct loaded *m, unsigned *seed)
     int status = SY_OK;
     if (workspace) {
         for (int i = 0; i < g->n_inputs; i++)
-            m->inputs[i] = make_tensor(&g->tensors[g->inputs[i]], seed, true);
+            m->inputs[i] = make_input(&g->tensors[g->inputs[i]], seed);
         for (int i = 0; i < g->n_outputs; i++)
-            m->outputs[i] = make_tensor(&g->tensors[g->outputs[i]], seed, false);
+            m->outputs[i] = make_room(sy_graph_tensor_room(g, g->outputs[i], BATCH));
         memset(workspace, 0xff, bytes);
         struct sy_binding binding = {m->params, workspace, (const void *const *)m->inputs,
                                      m->outputs};

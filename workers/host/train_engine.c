@@ -91,6 +91,8 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
     int status;
     if (options->batch < 1)
         return sy_error_set(SY_EARG, "batch %lld: must be at least 1", (long long)options->batch);
+    if (options->precision == SY_TRAIN_BF16)
+        SY_TRY(sy_host_engine.check_precision(SY_PRECISION_BF16));
     struct sy_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for a trainer", graph->name);
