@@ -56,18 +56,10 @@ static bool is_noop(const struct sy_fuse *f, const struct sy_node *node)
     }
 }
 
-static bool is_graph_input(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_inputs; i++)
-        if (graph->inputs[i] == tensor)
-            return true;
-    return false;
-}
-
 /* The maker of x writes to `out`, which is a graph output and keeps its name. */
 static bool write_directly(struct sy_fuse *f, int x, int out)
 {
-    if (f->producer[x] < 0 || is_graph_input(f->graph, x) || sy_graph_is_output(f->graph, x))
+    if (f->producer[x] < 0 || sy_graph_is_input(f->graph, x) || sy_graph_is_output(f->graph, x))
         return false;
     struct sy_node *maker = &f->graph->nodes[f->producer[x]];
     for (int i = 0; i < maker->n_outputs; i++)

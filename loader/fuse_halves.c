@@ -74,14 +74,6 @@ static int move_behind_cast(struct sy_graph *graph, int n_nodes, int tensor, boo
     return is_input ? add_cast(graph, tensor, wide) : add_cast(graph, wide, tensor);
 }
 
-static bool is_input(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_inputs; i++)
-        if (graph->inputs[i] == tensor)
-            return true;
-    return false;
-}
-
 /* Once for each tensor, also if it is two outputs. */
 static bool was_before(const int *list, int i)
 {
@@ -138,12 +130,12 @@ int sy_fuse_halves(struct sy_fuse *f)
     for (int i = 0; i < graph->n_inputs; i++)
         SY_TRY(move_behind_cast(graph, n_nodes, graph->inputs[i], true));
     for (int i = 0; i < graph->n_outputs; i++)
-        if (!is_input(graph, graph->outputs[i]) && !was_before(graph->outputs, i) &&
+        if (!sy_graph_is_input(graph, graph->outputs[i]) && !was_before(graph->outputs, i) &&
             !graph->tensors[graph->outputs[i]].data &&
             !sy_graph_is_sized_at_run(graph, graph->outputs[i])) /* the run narrows it */
             SY_TRY(move_behind_cast(graph, n_nodes, graph->outputs[i], false));
     for (int t = 0; t < graph->n_tensors; t++)
-        if (is_half(graph->tensors[t].dtype) && !is_input(graph, t) &&
+        if (is_half(graph->tensors[t].dtype) && !sy_graph_is_input(graph, t) &&
             !sy_graph_is_output(graph, t))
             SY_TRY(widen_tensor(&graph->tensors[t]));
     SY_TRY(fix_casts(graph, false));

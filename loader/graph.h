@@ -471,6 +471,10 @@ int sy_graph_shaped_output(const struct sy_graph *graph, int tensor, const struc
                            int64_t batch, const void *data, struct sy_shape *shape,
                            uint64_t *bytes);
 
+bool sy_graph_is_input(const struct sy_graph *graph, int tensor);
+bool sy_graph_is_output(const struct sy_graph *graph, int tensor);
+/* By a node, or as an output of the graph. */
+bool sy_graph_is_read(const struct sy_graph *graph, int tensor);
 void sy_graph_free(struct sy_graph *graph);                                       /* NULL is fine */
 const struct sy_attr *sy_node_attr(const struct sy_node *node, const char *name); /* or NULL */
 int64_t sy_node_int(const struct sy_node *node, const char *name, int64_t otherwise);

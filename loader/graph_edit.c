@@ -9,12 +9,30 @@
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-bool sy_graph_is_output(const struct sy_graph *graph, int tensor)
+static bool has(const int *list, int n, int tensor)
 {
-    for (int i = 0; i < graph->n_outputs; i++)
-        if (graph->outputs[i] == tensor)
+    for (int i = 0; i < n; i++)
+        if (list[i] == tensor)
             return true;
     return false;
+}
+
+bool sy_graph_is_input(const struct sy_graph *graph, int tensor)
+{
+    return has(graph->inputs, graph->n_inputs, tensor);
+}
+
+bool sy_graph_is_output(const struct sy_graph *graph, int tensor)
+{
+    return has(graph->outputs, graph->n_outputs, tensor);
+}
+
+bool sy_graph_is_read(const struct sy_graph *graph, int tensor)
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        if (has(graph->nodes[n].inputs, graph->nodes[n].n_inputs, tensor))
+            return true;
+    return sy_graph_is_output(graph, tensor);
 }
 
 int sy_graph_producers(const struct sy_graph *graph, int **out)

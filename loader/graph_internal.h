@@ -50,7 +50,6 @@ void sy_attr_finish(struct sy_attr *attr);
 
 /* ---- looking ---- */
 
-bool sy_graph_is_output(const struct sy_graph *graph, int tensor);
 /* Per tensor: the node that makes it, or -1. Caller frees. */
 int sy_graph_producers(const struct sy_graph *graph, int **out);
 /* Per tensor: how many node inputs and graph outputs read it. Caller frees. */

@@ -44,3 +44,27 @@ bool sy_is_large_product(const struct sy_graph *graph, const struct sy_node *nod
            sy_dim_at(b->dims[b->rank - 2], 1) >= least &&
            sy_dim_at(b->dims[b->rank - 1], 1) >= least;
 }
+
+unsigned sy_wants_of_results(const struct sy_node *node, const unsigned char *wants)
+{
+    unsigned all = 0;
+    for (int i = 0; i < node->n_outputs; i++)
+        if (node->outputs[i] >= 0)
+            all |= wants[node->outputs[i]];
+    return all;
+}
+
+void sy_wants_plan(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
+                   unsigned (*wanted_as)(const struct sy_program *program,
+                                         const struct sy_layer *layer, int input),
+                   const struct sy_program *program, unsigned char *wants)
+{
+    for (int i = 0; i < graph->n_outputs; i++)
+        wants[graph->outputs[i]] |= SY_WANT_WIDE;
+    for (int l = n_layers - 1; l >= 0; l--) {
+        const struct sy_node *node = &graph->nodes[layers[l].node];
+        for (int i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                wants[node->inputs[i]] |= (unsigned char)wanted_as(program, &layers[l], i);
+    }
+}

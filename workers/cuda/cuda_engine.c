@@ -127,7 +127,7 @@ static int layout_own(const struct sy_graph *graph, struct sy_layer *layer)
     layer->bytes = 0;
     layer->n_params = 0;
     if (!sy_cuda_op_find(node->op) && !sy_each_has(node->op))
-        return sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
+        return sy_unsupported(node, "the CUDA engine does not have this operator");
     layer->params = calloc((size_t)(node->n_inputs ? node->n_inputs : 1), sizeof *layer->params);
     if (!layer->params)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the parameters of node %s", node->name);

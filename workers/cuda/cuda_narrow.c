@@ -9,9 +9,6 @@
 #include "workers/cuda/cuda_program.h"
 #include "workers/keeps_precision.h"
 
-#define WIDE   1u
-#define NARROW 2u
-
 enum sy_dtype sy_cuda_narrow_type(const struct sy_graph *graph)
 {
     return graph->precision == SY_PRECISION_BF16  ? SY_DTYPE_BF16
@@ -73,34 +70,17 @@ int sy_cuda_pack_narrow(const struct sy_graph *graph, const struct sy_node *node
 
 /* ---- tensors ------------------------------------------------------------------------------------------ */
 
-static bool is_param(const struct sy_layer *layer, int input)
-{
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return true;
-    return false;
-}
-
 bool sy_cuda_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer)
 {
     const struct sy_graph *graph = p->graph;
     const struct sy_node *node = &graph->nodes[layer->node];
     if (node->n_inputs < 2 || node->inputs[0] < 0 || node->inputs[1] < 0)
         return false;
-    if (is_param(layer, 1))
+    if (sy_layer_param(layer, 1))
         return sy_cuda_packs_narrow(graph, node, 1);
     return graph->precision != SY_PRECISION_F32 && node->op == SY_OP_MATMUL &&
-           !is_param(layer, 0) && graph->tensors[node->inputs[0]].dtype == SY_DTYPE_F32 &&
+           !sy_layer_param(layer, 0) && graph->tensors[node->inputs[0]].dtype == SY_DTYPE_F32 &&
            sy_is_large_product(graph, node);
-}
-
-static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
-{
-    unsigned wants = 0;
-    for (int i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] >= 0)
-            wants |= p->wants[node->outputs[i]];
-    return wants;
 }
 
 static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *layer, int input)
@@ -109,39 +89,33 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     switch (node->op) {
     case SY_OP_CONV:
         if (!sy_cuda_multiplies_narrow(p, layer))
-            return WIDE;
-        return input == 0 || input == node->residual_input ? NARROW : WIDE;
+            return SY_WANT_WIDE;
+        return input == 0 || input == node->residual_input ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
-        return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
+        return input < 2 && sy_cuda_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_LSTM:
     case SY_OP_GRU:
     case SY_OP_RNN:
-        return input == 0 && sy_cuda_multiplies_narrow(p, layer) ? NARROW : WIDE;
+        return input == 0 && sy_cuda_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_ATTENTION:
-        return input < 3 ? NARROW : WIDE;
+        return input < 3 ? SY_WANT_NARROW : SY_WANT_WIDE;
     default:
-        return sy_keeps_precision(p->graph, node) ? wanted_of_outputs(p, node) : WIDE;
+        return sy_keeps_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
+                                                  : SY_WANT_WIDE;
     }
 }
 
 void sy_cuda_plan_narrow(struct sy_program *p)
 {
-    const struct sy_graph *graph = p->graph;
-    p->narrow = sy_cuda_narrow_type(graph);
-    for (int i = 0; i < graph->n_outputs; i++)
-        p->wants[graph->outputs[i]] |= WIDE;
-    for (int l = p->n_layers - 1; p->narrow != SY_DTYPE_NONE && l >= 0; l--) {
-        const struct sy_node *node = &graph->nodes[p->layers[l].node];
-        for (int i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] >= 0)
-                p->wants[node->inputs[i]] |= (unsigned char)wanted_as(p, &p->layers[l], i);
-    }
+    p->narrow = sy_cuda_narrow_type(p->graph);
+    if (p->narrow != SY_DTYPE_NONE)
+        sy_wants_plan(p->graph, p->layers, p->n_layers, wanted_as, p, p->wants);
 }
 
 enum sy_dtype sy_cuda_wanted(const struct sy_program *p, int output)
 {
     int tensor = sy_cuda_node(p)->outputs[output];
     enum sy_dtype own = p->graph->tensors[tensor].dtype;
-    return own == SY_DTYPE_F32 && p->wants[tensor] == NARROW ? p->narrow : own;
+    return own == SY_DTYPE_F32 && p->wants[tensor] == SY_WANT_NARROW ? p->narrow : own;
 }

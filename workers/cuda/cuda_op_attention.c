@@ -24,7 +24,7 @@ static int take_values(struct sy_program *p, struct sy_cuda_attention *a)
     bool narrow = p->narrow != SY_DTYPE_NONE;
     SY_TRY(sy_attention_read(p->graph, node, p->batch, of));
     if (of->depth > SY_MATH_ATTENTION_SIZE || of->width > SY_MATH_ATTENTION_SIZE)
-        return sy_cuda_unsupported(node, "heads of more than 256 numbers");
+        return sy_unsupported(node, "heads of more than 256 numbers");
     for (int i = 0; i < 3; i++)
         SY_TRY(sy_cuda_input_as(p, i, false, narrow, &a->values[i]));
     for (int m = 0; m < of->n_masks; m++)

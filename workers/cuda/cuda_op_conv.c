@@ -34,7 +34,7 @@ static int read_dimension(const struct sy_node *node, int i, int k, const int64_
     c->strides[k] = attr_at(node, "strides", i, 1);
     c->dilations[k] = attr_at(node, "dilations", i, 1);
     if (c->kernel[k] < 1 || c->strides[k] < 1 || c->dilations[k] < 1)
-        return sy_cuda_unsupported(node, "a window of no size");
+        return sy_unsupported(node, "a window of no size");
     int64_t extent = (c->kernel[k] - 1) * c->dilations[k] + 1;
     int64_t total = (c->out[k] - 1) * c->strides[k] + extent - c->in[k];
     w->left[k] = attr_at(node, "pads", i, 0);
@@ -50,10 +50,10 @@ static int read_shape(struct sy_program *p, struct sy_math_conv *c, struct windo
     int64_t in[SY_MAX_RANK], out[SY_MAX_RANK], weights[SY_MAX_RANK];
     int rank = sy_cuda_input_tensor(p, 0)->shape.rank, spatial = rank - 2;
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || rank < 3 || rank > 5)
-        return sy_cuda_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
+        return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
     if (sy_cuda_input_tensor(p, 1)->shape.rank != rank ||
         p->graph->tensors[node->outputs[0]].shape.rank != rank)
-        return sy_cuda_unsupported(node, "weights or output of another rank than the input");
+        return sy_unsupported(node, "weights or output of another rank than the input");
     sy_cuda_dims(p, node->inputs[0], in);
     sy_cuda_dims(p, node->inputs[1], weights);
     sy_cuda_dims(p, node->outputs[0], out);
@@ -75,7 +75,7 @@ static int read_shape(struct sy_program *p, struct sy_math_conv *c, struct windo
     *w = (struct window){0};
     if (c->groups < 1 || weights[0] != out[1] || weights[1] * c->groups != in[1] ||
         out[1] % c->groups != 0)
-        return sy_cuda_unsupported(node, "channels that do not fit the weights and groups");
+        return sy_unsupported(node, "channels that do not fit the weights and groups");
     for (int i = 0; i < spatial; i++)
         SY_TRY(read_dimension(node, i, spatial == 1 ? 1 : i, in, weights, out, c, w));
     return SY_OK;
@@ -112,7 +112,7 @@ static int pad_input(struct sy_program *p, struct sy_math_conv *c, const struct 
     for (int i = 0; i < spatial; i++) {
         int k = spatial == 1 ? 1 : i;
         if (w->left[k] < 0)
-            return sy_cuda_unsupported(sy_cuda_node(p), "negative pads");
+            return sy_unsupported(sy_cuda_node(p), "negative pads");
         dims[2 + i] += w->left[k] + SY_MAX(w->right[k], (int64_t)0);
         c->in[k] = dims[2 + i];
     }
@@ -144,7 +144,7 @@ static int build_conv(struct sy_program *p)
     struct sy_cuda_step *step;
     int values[5] = {-1, -1, -1, -1, -1};
     if (node->n_inputs < 2 || node->inputs[0] < 0 || node->inputs[1] < 0)
-        return sy_cuda_unsupported(node, "an input that is left out");
+        return sy_unsupported(node, "an input that is left out");
     SY_TRY(read_shape(p, &conv, &window));
     bool narrow = sy_cuda_multiplies_narrow(p, &p->layers[p->layer]);
     SY_TRY(sy_cuda_input_as(p, 0, true, narrow, &values[0]));

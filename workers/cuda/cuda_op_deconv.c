@@ -11,18 +11,17 @@ static int read_shape(struct sy_program *p, struct sy_deconv_node *d)
     const struct sy_node *node = sy_cuda_node(p);
     int64_t x[SY_MAX_RANK], y[SY_MAX_RANK], w[SY_MAX_RANK];
     if (node->n_inputs < 2 || node->inputs[0] < 0 || node->inputs[1] < 0)
-        return sy_cuda_unsupported(node, "an input that is left out");
+        return sy_unsupported(node, "an input that is left out");
     int rank = sy_cuda_input_tensor(p, 0)->shape.rank;
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
         sy_cuda_input_tensor(p, 1)->shape.rank != rank)
-        return sy_cuda_unsupported(node,
-                                   "of a type other than float32, or weights of another rank");
+        return sy_unsupported(node, "of a type other than float32, or weights of another rank");
     sy_cuda_dims(p, node->inputs[0], x);
     sy_cuda_dims(p, node->inputs[1], w);
     sy_cuda_dims(p, node->outputs[0], y);
     const char *why = sy_deconv_node_read(node, rank, x, w, y, d);
     d->conv.type = SY_DTYPE_F32;
-    return why ? sy_cuda_unsupported(node, why) : SY_OK;
+    return why ? sy_unsupported(node, why) : SY_OK;
 }
 
 /* args: x, w, y */
@@ -61,7 +60,7 @@ static int through_all(struct sy_program *p, const struct sy_deconv_node *d, int
     sy_cuda_strides(&p->values[full], move.from_strides);
     if (!sy_deconv_common(y.rank, y.dims, dims, move.from_strides, d->pad_left, move.dims,
                           &move.from_offset))
-        return sy_cuda_unsupported(sy_cuda_node(p), "pads that leave nothing");
+        return sy_unsupported(sy_cuda_node(p), "pads that leave nothing");
     return sy_cuda_add_move(p, &move, full, out);
 }
 

@@ -50,7 +50,7 @@ int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out)
 {
     const struct sy_node *node = sy_cuda_node(p);
     if (node->n_inputs > SY_EACH_IN || node->n_outputs > SY_EACH_OUT)
-        return sy_cuda_unsupported(node, "so many inputs and outputs");
+        return sy_unsupported(node, "so many inputs and outputs");
     struct sy_cuda_each *each = calloc(1, sizeof *each);
     if (!each)
         return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
@@ -94,7 +94,7 @@ int sy_cuda_each_build(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     struct sy_cuda_each *each;
     if (node->n_inputs < 1 || node->inputs[0] < 0)
-        return sy_cuda_unsupported(node, "a first input that is left out");
+        return sy_unsupported(node, "a first input that is left out");
     SY_TRY(sy_cuda_each_open(p, &each));
     int status = sy_each_describe(node, &each->of, &each->copies_first);
     if (status == SY_OK)

@@ -61,7 +61,7 @@ static int build_unary(struct sy_program *p)
     struct sy_math_chain chain = {.n_inputs = 1};
     int src, dst;
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_cuda_unsupported(node, "only float32");
+        return sy_unsupported(node, "only float32");
     SY_TRY(sy_cuda_input(p, 0, &src));
     sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
     add_unary(&chain, node);
@@ -75,7 +75,7 @@ static int build_swish(struct sy_program *p)
     struct sy_math_chain chain = {.n_inputs = 1};
     int src, dst;
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_cuda_unsupported(sy_cuda_node(p), "only float32");
+        return sy_unsupported(sy_cuda_node(p), "only float32");
     SY_TRY(sy_cuda_input(p, 0, &src));
     sy_cuda_chain_add(&chain, SY_CHAIN_LOAD, 0, 0, 0);
     sy_cuda_chain_add(&chain, SY_CHAIN_LINEAR, 0, sy_node_float(sy_cuda_node(p), "alpha", 1), 0);
@@ -124,9 +124,9 @@ static int check_types(struct sy_program *p)
     enum sy_dtype dtype = p->graph->tensors[node->outputs[0]].dtype;
     for (int i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] >= 0 && sy_cuda_input_tensor(p, i)->dtype != dtype)
-            return sy_cuda_unsupported(node, "inputs of different element types");
+            return sy_unsupported(node, "inputs of different element types");
     if (dtype != SY_DTYPE_F32 && dtype != SY_DTYPE_I32 && dtype != SY_DTYPE_I64)
-        return sy_cuda_unsupported(sy_cuda_node(p), "this element type");
+        return sy_unsupported(sy_cuda_node(p), "this element type");
     return SY_OK;
 }
 
@@ -148,7 +148,7 @@ static int build_fold(struct sy_program *p)
     enum sy_math_chain_code code;
     int inputs[SY_MATH_CHAIN_IN], n = 0, out = -1;
     if (!code_of(node->op, &code) || node->n_inputs < 1)
-        return sy_cuda_unsupported(node, "no inputs");
+        return sy_unsupported(node, "no inputs");
     SY_TRY(check_types(p));
     /* What goes through the output is not to be rounded on the way. */
     enum sy_dtype type = node->n_inputs <= SY_MATH_CHAIN_IN
@@ -213,7 +213,7 @@ static int build_where(struct sy_program *p)
     enum sy_dtype dtype = v[values[3]].dtype;
     if (v[values[0]].dtype != SY_DTYPE_BOOL || v[values[1]].dtype != dtype ||
         v[values[2]].dtype != dtype)
-        return sy_cuda_unsupported(node, "inputs of different element types");
+        return sy_unsupported(node, "inputs of different element types");
     return add_choice(p, values);
 }
 
@@ -226,10 +226,10 @@ static int build_equal(struct sy_program *p)
     SY_TRY(sy_cuda_output(p, 0, wants_last(p, values + 1, 2), &values[3]));
     enum sy_dtype dtype = p->values[values[1]].dtype;
     if (p->values[values[2]].dtype != dtype || p->values[values[3]].dtype != SY_DTYPE_BOOL)
-        return sy_cuda_unsupported(node, "inputs of different element types");
+        return sy_unsupported(node, "inputs of different element types");
     if (dtype != SY_DTYPE_F32 && dtype != SY_DTYPE_I32 && dtype != SY_DTYPE_I64 &&
         dtype != SY_DTYPE_BOOL)
-        return sy_cuda_unsupported(node, "this element type");
+        return sy_unsupported(node, "this element type");
     return add_choice(p, values);
 }
 
@@ -256,7 +256,7 @@ static int build_cast(struct sy_program *p)
                              &values[1]));
     enum sy_dtype from = p->values[values[0]].dtype, to = p->values[values[1]].dtype;
     if (!castable(from) || !castable(to))
-        return sy_cuda_unsupported(sy_cuda_node(p), "these element types");
+        return sy_unsupported(sy_cuda_node(p), "these element types");
     SY_TRY(sy_cuda_add_step(p, run_cast, values, 2, &step));
     step->cast.from = from;
     step->cast.to = to;

@@ -22,9 +22,9 @@ static int fill_numbers(const struct sy_program *p, struct sy_math_each *e)
         n *= y->dims[d];
     if (floats || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
         per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n || fixed->n != n)
-        return sy_cuda_unsupported(node, "numbers of another count than its result");
+        return sy_unsupported(node, "numbers of another count than its result");
     if (n > SY_EACH_NUMBERS_MOST)
-        return sy_cuda_unsupported(node, "so many numbers");
+        return sy_unsupported(node, "so many numbers");
     e->kind = SY_EACH_NUMBERS;
     e->op = node->op;
     e->items = n;
@@ -128,7 +128,7 @@ static int build_grams(struct sy_program *p)
                      .weights = sy_node_attr(node, "weights")};
     struct sy_cuda_each *all;
     if (node->n_inputs != 1 || node->inputs[0] < 0)
-        return sy_cuda_unsupported(node, "other than one input");
+        return sy_unsupported(node, "other than one input");
     SY_TRY(sy_cuda_each_open(p, &all));
     struct sy_math_each *e = &all->of;
     int status = sy_each_check(node, e);

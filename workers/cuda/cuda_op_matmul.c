@@ -6,18 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
-
-static bool transposed(const struct sy_node *node, int input)
-{
-    return node->op == SY_OP_GEMM && sy_node_int(node, input == 0 ? "transA" : "transB", 0) != 0;
-}
-
-static int bias_of(const struct sy_node *node)
-{
-    if (node->bias_input >= 0)
-        return node->bias_input;
-    return node->op == SY_OP_GEMM && node->n_inputs > 2 && node->inputs[2] >= 0 ? 2 : -1;
-}
+#include "workers/product_node.h"
 
 /* The right side is a constant matrix: prepared at import. */
 static bool is_prepared(const struct sy_graph *graph, const struct sy_node *node)
@@ -30,24 +19,7 @@ static bool is_prepared(const struct sy_graph *graph, const struct sy_node *node
 static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
                           void *out)
 {
-    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    const float *from = t->data;
-    float *to = out, scale = 1;
-    size_t n = t->data_bytes / sizeof *to;
-    bool packed = input == 1 && is_prepared(graph, node);
-    if (packed)
-        scale = sy_node_float(node, "alpha", 1);
-    else if (input == bias_of(node) && node->op == SY_OP_GEMM)
-        scale = sy_node_float(node, "beta", 1);
-    if (packed && transposed(node, 1)) {
-        int64_t rows = t->shape.dims[0].fixed, columns = t->shape.dims[1].fixed;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < columns; c++)
-                to[c * rows + r] = scale * from[r * columns + c];
-        return SY_OK;
-    }
-    for (size_t i = 0; i < n; i++)
-        to[i] = scale * from[i];
+    sy_product_pack(graph, node, input, input == 1 && is_prepared(graph, node), out);
     return SY_OK;
 }
 
@@ -67,11 +39,11 @@ static int check_operands(struct sy_program *p, const struct product *x)
     const struct sy_cuda_value *a = &p->values[x->a], *b = &p->values[x->b];
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
         sy_cuda_input_tensor(p, 1)->dtype != SY_DTYPE_F32)
-        return sy_cuda_unsupported(node, "these element types; only float32");
+        return sy_unsupported(node, "these element types; only float32");
     if (a->rank < 2 || b->rank < 2)
-        return sy_cuda_unsupported(node, "a product with a vector");
+        return sy_unsupported(node, "a product with a vector");
     if (node->op == SY_OP_GEMM && (a->rank != 2 || b->rank != 2))
-        return sy_cuda_unsupported(node, "operands that are not matrices");
+        return sy_unsupported(node, "operands that are not matrices");
     return SY_OK;
 }
 
@@ -81,14 +53,14 @@ static int read_extents(struct sy_program *p, struct product *x)
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_cuda_value *a = &p->values[x->a], *b = &p->values[x->b];
     struct sy_math_matmul *m = &x->m;
-    m->a_transposed = transposed(node, 0);
-    m->b_transposed = transposed(node, 1) && !x->prepared;
-    bool b_swapped = transposed(node, 1);
+    m->a_transposed = sy_product_is_transposed(node, 0);
+    m->b_transposed = sy_product_is_transposed(node, 1) && !x->prepared;
+    bool b_swapped = sy_product_is_transposed(node, 1);
     m->m = a->dims[a->rank - (m->a_transposed ? 1 : 2)];
     m->k = a->dims[a->rank - (m->a_transposed ? 2 : 1)];
     m->n = b->dims[b->rank - (b_swapped ? 2 : 1)];
     if (b->dims[b->rank - (b_swapped ? 1 : 2)] != m->k)
-        return sy_cuda_unsupported(node, "operands that do not fit each other");
+        return sy_unsupported(node, "operands that do not fit each other");
     m->count = 1;
     m->alpha = x->prepared ? 1 : sy_node_float(node, "alpha", 1);
     m->activation = node->activation;
@@ -106,7 +78,7 @@ static int batch_strides(struct sy_program *p, const struct product *x, int valu
         int k = i - (x->rank - v->rank);
         int64_t extent = k >= 0 ? v->dims[k] : 1;
         if (extent != 1 && extent != x->dims[i])
-            return sy_cuda_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
+            return sy_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
         strides[i] = extent == 1 ? 0 : stride;
         stride *= extent;
     }
@@ -121,7 +93,7 @@ static int read_batch(struct sy_program *p, struct product *x, struct sy_cuda_lo
     x->rank = y->rank;
     if (x->rank < 2 || p->values[x->a].rank > x->rank || p->values[x->b].rank > x->rank ||
         y->dims[x->rank - 2] != m->m || y->dims[x->rank - 1] != m->n)
-        return sy_cuda_unsupported(sy_cuda_node(p), "a result of another shape");
+        return sy_unsupported(sy_cuda_node(p), "a result of another shape");
     memcpy(x->dims, y->dims, sizeof x->dims);
     SY_TRY(batch_strides(p, x, x->a, x->strides[0]));
     SY_TRY(batch_strides(p, x, x->b, x->strides[1]));
@@ -138,7 +110,7 @@ static int read_batch(struct sy_program *p, struct product *x, struct sy_cuda_lo
         m->y_stride = x->strides[2][n];
     }
     if (n > SY_CUDA_MATMUL_RANK)
-        return sy_cuda_unsupported(sy_cuda_node(p), "so many batch dimensions");
+        return sy_unsupported(sy_cuda_node(p), "so many batch dimensions");
     *loops = (struct sy_cuda_loops){.rank = n};
     m->align_bytes = 16;
     for (int i = 0; i < n; i++) {
@@ -160,7 +132,7 @@ static bool is_row_bias(const struct sy_program *p, int64_t columns)
 {
     const struct sy_node *node = sy_cuda_node(p);
     int64_t dims[SY_MAX_RANK], n = 1;
-    int bias = bias_of(node);
+    int bias = sy_product_bias(node);
     if (bias < 0 || (node->op == SY_OP_GEMM && !sy_cuda_is_param(p, bias) &&
                      sy_node_float(node, "beta", 1) != 1))
         return false;
@@ -176,14 +148,14 @@ static int place_output(struct sy_program *p, bool over_bias, struct sy_math_mat
                         int *y)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    int over = over_bias ? bias_of(node) : node->residual_input, from;
+    int over = over_bias ? sy_product_bias(node) : node->residual_input, from;
     bool narrow = sy_math_is_narrow(m->y_type);
     *c = -1;
     m->beta = 0;
     if (over < 0)
         return sy_cuda_output_as(p, 0, m->y_type, false, y);
     if (over_bias && node->residual_input >= 0)
-        return sy_cuda_unsupported(node, "a residual together with a bias that is not one row");
+        return sy_unsupported(node, "a residual together with a bias that is not one row");
     SY_TRY(sy_cuda_input_as(p, over, false, narrow, &from));
     m->beta = 1;
     if (over_bias && node->op == SY_OP_GEMM && !sy_cuda_is_param(p, over))
@@ -244,8 +216,8 @@ static int build_matmul(struct sy_program *p)
     SY_TRY(read_extents(p, &x));
     x.m.has_bias = is_row_bias(p, x.m.n);
     if (x.m.has_bias)
-        SY_TRY(sy_cuda_input_plain(p, bias_of(node), &bias));
-    SY_TRY(place_output(p, bias_of(node) >= 0 && !x.m.has_bias, &x.m, &c, &x.y));
+        SY_TRY(sy_cuda_input_plain(p, sy_product_bias(node), &bias));
+    SY_TRY(place_output(p, sy_product_bias(node) >= 0 && !x.m.has_bias, &x.m, &c, &x.y));
     SY_TRY(read_batch(p, &x, &loops));
     SY_TRY(sy_cuda_add_step(p, run_matmul, (int[]){x.a, x.b, bias, c, x.y}, 5, &step));
     step->matmul = x.m;

@@ -11,7 +11,7 @@ static int need_float(struct sy_program *p, int n)
     for (int i = 0; i < n; i++)
         if (i >= sy_cuda_node(p)->n_inputs || sy_cuda_node(p)->inputs[i] < 0 ||
             sy_cuda_input_tensor(p, i)->dtype != SY_DTYPE_F32)
-            return sy_cuda_unsupported(sy_cuda_node(p), "only float32");
+            return sy_unsupported(sy_cuda_node(p), "only float32");
     return SY_OK;
 }
 
@@ -88,7 +88,7 @@ static int build_fold(struct sy_program *p)
     int values[2];
     SY_TRY(need_float(p, 1));
     if (node->n_inputs > 1)
-        return sy_cuda_unsupported(node, "axes that are known at run only");
+        return sy_unsupported(node, "axes that are known at run only");
     SY_TRY(sy_cuda_input_plain(p, 0, &values[0]));
     SY_TRY(sy_cuda_output(p, 0, false, &values[1]));
     const struct sy_cuda_value *x = &p->values[values[0]];
@@ -105,7 +105,7 @@ static int build_fold(struct sy_program *p)
         stride *= x->dims[i];
     }
     if (f.n_out != sy_cuda_count(&p->values[values[1]]) || f.n_each < 1)
-        return sy_cuda_unsupported(node, "a result of another size, or of nothing");
+        return sy_unsupported(node, "a result of another size, or of nothing");
     SY_TRY(sy_cuda_add_step(p, run_fold, values, 2, &step));
     step->fold = f;
     return SY_OK;
@@ -129,8 +129,8 @@ int sy_cuda_seen_as(struct sy_program *p, int value, const int64_t *dims, int ra
     struct sy_cuda_value *v = &p->values[*out];
     const struct sy_cuda_value *of = &p->values[value];
     if (v->bytes != of->bytes)
-        return sy_cuda_unsupported(sy_cuda_node(p), "a scale or bias that does not fit the "
-                                                    "channels");
+        return sy_unsupported(sy_cuda_node(p), "a scale or bias that does not fit the "
+                                               "channels");
     v->place = of->place;
     v->layer = of->layer;
     v->offset = of->offset;
@@ -151,17 +151,17 @@ static int read_groups(struct sy_program *p, int64_t *dims)
         int64_t axis = sy_node_int(node, "axis", -1);
         axis += axis < 0 ? rank : 0;
         if (axis < 0 || axis >= rank)
-            return sy_cuda_unsupported(node, "an axis that the input does not have");
+            return sy_unsupported(node, "an axis that the input does not have");
         for (int i = 0; i < rank; i++)
             dims[i < axis ? 0 : 2] *= x[i];
         return SY_OK;
     }
     if (rank < 2)
-        return sy_cuda_unsupported(node, "an input without channels");
+        return sy_unsupported(node, "an input without channels");
     dims[0] = x[0];
     dims[1] = node->op == SY_OP_GROUP_NORM ? sy_node_int(node, "num_groups", 1) : x[1];
     if (dims[1] < 1 || x[1] % dims[1])
-        return sy_cuda_unsupported(node, "channels that the groups do not divide");
+        return sy_unsupported(node, "channels that the groups do not divide");
     dims[2] = x[1] / dims[1];
     for (int i = 2; i < rank; i++)
         dims[3] *= x[i];
@@ -221,7 +221,7 @@ static int build_tile(struct sy_program *p)
     int64_t stride = 1, x_strides[SY_MAX_RANK], y_strides[SY_MAX_RANK];
     int src, dst;
     if (sy_cuda_node(p)->n_inputs > 1)
-        return sy_cuda_unsupported(sy_cuda_node(p), "repeats that are known at run only");
+        return sy_unsupported(sy_cuda_node(p), "repeats that are known at run only");
     SY_TRY(sy_cuda_input_rows(p, 0, &src));
     SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &dst));
     const struct sy_cuda_value *x = &p->values[src], *y = &p->values[dst];
@@ -234,7 +234,7 @@ static int build_tile(struct sy_program *p)
     for (int i = 0; i < x->rank; i++) {
         bool repeated = y->dims[i] != x->dims[i];
         if (move.rank + 1 + repeated > SY_MAX_RANK || x->dims[i] < 1 || y->dims[i] % x->dims[i])
-            return sy_cuda_unsupported(sy_cuda_node(p), "so many repeated dimensions");
+            return sy_unsupported(sy_cuda_node(p), "so many repeated dimensions");
         if (repeated) {
             move.dims[move.rank] = y->dims[i] / x->dims[i];
             move.to_strides[move.rank++] = y_strides[i] * x->dims[i];
@@ -258,7 +258,7 @@ static int build_blocks(struct sy_program *p)
     SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &dst));
     const struct sy_cuda_value *depth = &p->values[to_space ? src : dst];
     if (depth->rank != 4 || b < 1 || depth->dims[1] % (b * b))
-        return sy_cuda_unsupported(node, "other than four dimensions and whole blocks");
+        return sy_unsupported(node, "other than four dimensions and whole blocks");
     int64_t channels = depth->dims[1] / (b * b), h = depth->dims[2], w = depth->dims[3];
     bool channel_first = to_space && mode && mode->s && strcmp(mode->s, "CRD") == 0;
     int64_t channel = channel_first ? b * b * h * w : h * w,

@@ -19,7 +19,7 @@ static int copy_view(struct sy_program *p, int src)
     struct sy_cuda_step *step;
     SY_TRY(sy_cuda_output_as(p, 0, p->values[src].dtype, false, &out));
     if (p->values[out].bytes != p->values[src].bytes)
-        return sy_cuda_unsupported(sy_cuda_node(p), "a view of another size");
+        return sy_unsupported(sy_cuda_node(p), "a view of another size");
     return sy_cuda_add_step(p, run_copy, (int[]){src, out}, 2, &step);
 }
 
@@ -103,7 +103,7 @@ static int axis_of(const struct sy_node *node, int rank, int *axis)
     *axis = (int)sy_node_int(node, "axis", 0);
     *axis += *axis < 0 ? rank : 0;
     if (*axis < 0 || *axis >= rank)
-        return sy_cuda_unsupported(node, "an axis that the input does not have");
+        return sy_unsupported(node, "an axis that the input does not have");
     return SY_OK;
 }
 
@@ -118,7 +118,7 @@ static int build_split(struct sy_program *p)
         struct sy_math_move move;
         int dst;
         if (node->outputs[i] < 0)
-            return sy_cuda_unsupported(node, "an output that is left out");
+            return sy_unsupported(node, "an output that is left out");
         SY_TRY(sy_cuda_output_as(p, i, p->values[src].dtype, p->values[src].channels_last, &dst));
         start_move(p, dst, src, dst, &move);
         move.from_offset = at * move.from_strides[axis];
@@ -141,14 +141,14 @@ static int build_pad(struct sy_program *p)
     struct sy_cuda_step *step;
     int src, dst;
     if (mode && mode->s && strcmp(mode->s, "constant") != 0)
-        return sy_cuda_unsupported(node, "padding other than with a constant");
+        return sy_unsupported(node, "padding other than with a constant");
     SY_TRY(sy_cuda_input_wide(p, 0, &src));
     SY_TRY(sy_cuda_output(p, 0, p->values[src].channels_last, &dst));
     if (p->values[src].dtype != SY_DTYPE_F32 || !pads || pads->n != 2 * p->values[src].rank)
-        return sy_cuda_unsupported(node, "only float32");
+        return sy_unsupported(node, "only float32");
     for (int i = 0; i < pads->n; i++)
         if (pads->ints[i] < 0)
-            return sy_cuda_unsupported(node, "negative pads");
+            return sy_unsupported(node, "negative pads");
     SY_TRY(sy_cuda_add_step(p, run_fill, &dst, 1, &step));
     step->fill.n = sy_cuda_count(&p->values[dst]);
     step->fill.value = sy_node_float(node, "value", 0);
@@ -190,12 +190,12 @@ static int build_concat(struct sy_program *p)
         SY_TRY(sy_cuda_input_as(p, i, p->values[src].channels_last, sy_math_is_narrow(type), &src));
         if (p->values[src].dtype != p->values[dst].dtype ||
             p->values[src].rank != p->values[dst].rank)
-            return sy_cuda_unsupported(node, "inputs of different element types or ranks");
+            return sy_unsupported(node, "inputs of different element types or ranks");
         start_move(p, src, src, dst, &move);
         move.to_offset = at * move.to_strides[axis];
         at += p->values[src].dims[axis];
         if (at > p->values[dst].dims[axis])
-            return sy_cuda_unsupported(node, "inputs that are longer than the output");
+            return sy_unsupported(node, "inputs that are longer than the output");
         SY_TRY(sy_cuda_add_move(p, &move, src, dst));
     }
     return SY_OK;
@@ -222,7 +222,7 @@ static int build_gather(struct sy_program *p)
     SY_TRY(sy_cuda_output_as(p, 0, p->values[values[0]].dtype, false, &values[2]));
     const struct sy_cuda_value x = p->values[values[0]], i = p->values[values[1]];
     if (i.dtype != SY_DTYPE_I64 && i.dtype != SY_DTYPE_I32)
-        return sy_cuda_unsupported(node, "indices that are not int32 or int64");
+        return sy_unsupported(node, "indices that are not int32 or int64");
     SY_TRY(axis_of(node, x.rank, &axis));
     SY_TRY(sy_cuda_add_step(p, run_gather, values, 3, &step));
     struct sy_math_gather *g = &step->gather;

@@ -18,7 +18,7 @@ static int axis_of(const struct sy_node *node, int rank, int *axis)
     *axis = (int)sy_node_int(node, "axis", -1);
     *axis += *axis < 0 ? rank : 0;
     if (*axis < 0 || *axis >= rank)
-        return sy_cuda_unsupported(node, "an axis that the input does not have");
+        return sy_unsupported(node, "an axis that the input does not have");
     return SY_OK;
 }
 
@@ -38,8 +38,8 @@ static int check_sizes(struct sy_program *p, const int *values, int64_t columns)
     const struct sy_cuda_value *v = p->values;
     for (int i = 2; i < 4; i++)
         if (values[i] >= 0 && v[values[i]].bytes != (uint64_t)columns * sizeof(float))
-            return sy_cuda_unsupported(sy_cuda_node(p),
-                                       "a scale or bias of another size than what is normalised");
+            return sy_unsupported(sy_cuda_node(p),
+                                  "a scale or bias of another size than what is normalised");
     return SY_OK;
 }
 
@@ -57,7 +57,7 @@ static int build_layer_norm(struct sy_program *p)
         SY_TRY(sy_cuda_input_plain(p, at, &values[3]));
     const struct sy_cuda_value x = p->values[values[0]];
     if (x.dtype != SY_DTYPE_F32 || (skips && p->values[values[1]].bytes != x.bytes))
-        return sy_cuda_unsupported(node, "only float32, and sums of equal shapes");
+        return sy_unsupported(node, "only float32, and sums of equal shapes");
     SY_TRY(axis_of(node, x.rank, &axis));
     int64_t columns = product(x.dims, axis, x.rank);
     SY_TRY(check_sizes(p, values, columns));
@@ -99,14 +99,14 @@ static int build_batch_norm(struct sy_program *p)
     SY_TRY(sy_cuda_input(p, 0, &values[0]));
     const struct sy_cuda_value x = p->values[values[0]];
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || x.rank < 2)
-        return sy_cuda_unsupported(node, "only float32 of two dimensions and more");
+        return sy_unsupported(node, "only float32 of two dimensions and more");
     if (sy_node_int(node, "training_mode", 0) != 0)
-        return sy_cuda_unsupported(node, "the batch's own mean and variance (training_mode)");
+        return sy_unsupported(node, "the batch's own mean and variance (training_mode)");
     for (int i = 1; i < 5; i++) {
         int value;
         SY_TRY(sy_cuda_input_plain(p, i, &value));
         if (p->values[value].bytes != (uint64_t)x.dims[1] * sizeof(float))
-            return sy_cuda_unsupported(node, "a parameter that has not one float per channel");
+            return sy_unsupported(node, "a parameter that has not one float per channel");
         SY_TRY(per_channel(p, value, x.rank, x.dims[1], &values[i]));
     }
     SY_TRY(sy_cuda_output_as(p, 0, sy_cuda_wanted(p, 0), x.channels_last, &out));
@@ -134,7 +134,7 @@ static int build_softmax(struct sy_program *p)
     SY_TRY(sy_cuda_input_plain(p, 0, &values[0]));
     const struct sy_cuda_value x = p->values[values[0]];
     if (x.dtype != SY_DTYPE_F32)
-        return sy_cuda_unsupported(node, "only float32");
+        return sy_unsupported(node, "only float32");
     SY_TRY(axis_of(node, x.rank, &axis));
     SY_TRY(sy_cuda_output_over(p, 0, values[0], sy_cuda_wanted(p, 0), &values[1]));
     SY_TRY(sy_cuda_add_step(p, run_softmax, values, 2, &step));
@@ -162,9 +162,9 @@ static int build_reduce(struct sy_program *p)
     int values[2];
     SY_TRY(sy_cuda_input_wide(p, 0, &values[0]));
     if (p->values[values[0]].dtype != SY_DTYPE_F32)
-        return sy_cuda_unsupported(node, "only float32");
+        return sy_unsupported(node, "only float32");
     if (node->n_inputs > 1)
-        return sy_cuda_unsupported(node, "axes that are known at run only");
+        return sy_unsupported(node, "axes that are known at run only");
     SY_TRY(sy_cuda_output(p, 0, false, &values[1]));
     SY_TRY(sy_cuda_add_step(p, run_reduce, values, 2, &step));
     const struct sy_cuda_value *x = &p->values[values[0]];

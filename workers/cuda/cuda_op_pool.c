@@ -26,7 +26,7 @@ static int read_window(const struct sy_node *node, int spatial, int i, struct sy
     s->strides[i] = is_global(node) ? 1 : attr_at(node, "strides", i, 1);
     s->dilations[i] = is_global(node) ? 1 : attr_at(node, "dilations", i, 1);
     if (s->kernel[i] < 1 || s->strides[i] < 1 || s->dilations[i] < 1)
-        return sy_cuda_unsupported(node, "a window of no size");
+        return sy_unsupported(node, "a window of no size");
     int64_t extent = (s->kernel[i] - 1) * s->dilations[i] + 1;
     int64_t total = (s->out[i] - 1) * s->strides[i] + extent - s->in[i];
     s->pads[i] = is_global(node) ? 0 : attr_at(node, "pads", i, 0);
@@ -35,7 +35,7 @@ static int read_window(const struct sy_node *node, int spatial, int i, struct sy
     int64_t written = is_global(node) ? 0 : attr_at(node, "pads", spatial + i, 0);
     bool extra = !lower && !upper && total - s->pads[i] > written;
     if (extra && s->count_padding)
-        return sy_cuda_unsupported(node, "ceil_mode together with count_include_pad");
+        return sy_unsupported(node, "ceil_mode together with count_include_pad");
     return SY_OK;
 }
 
@@ -56,11 +56,11 @@ static int build_pool(struct sy_program *p)
     struct sy_cuda_step *step;
     int values[2];
     if (node->n_outputs > 1 && node->outputs[1] >= 0)
-        return sy_cuda_unsupported(node, "the indices output");
+        return sy_unsupported(node, "the indices output");
     SY_TRY(sy_cuda_input(p, 0, &values[0]));
     if (sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || p->values[values[0]].rank < 3 ||
         p->values[values[0]].rank > 5)
-        return sy_cuda_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
+        return sy_unsupported(node, "only float32 with 1 to 3 spatial dimensions");
     s.type = p->values[values[0]].dtype;
     SY_TRY(sy_cuda_output_as(p, 0, s.type, p->values[values[0]].channels_last, &values[1]));
     const struct sy_cuda_value *x = &p->values[values[0]], *y = &p->values[values[1]];

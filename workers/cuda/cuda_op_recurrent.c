@@ -182,13 +182,13 @@ static int read_shape(struct sy_program *p, struct sy_cuda_cells *c)
     if (node->n_inputs < 3 || sy_cuda_input_tensor(p, 0)->dtype != SY_DTYPE_F32 ||
         sy_cuda_input_tensor(p, 0)->shape.rank != 3 ||
         sy_cuda_input_tensor(p, 1)->shape.rank != 3 || sy_cuda_input_tensor(p, 2)->shape.rank != 3)
-        return sy_cuda_unsupported(node, "other than float32 of three dimensions");
+        return sy_unsupported(node, "other than float32 of three dimensions");
     sy_cuda_dims(p, node->inputs[0], x);
     sy_cuda_dims(p, node->inputs[1], w);
     sy_cuda_dims(p, node->inputs[2], r);
     const char *why = sy_recurrent_node_read(node, x, w, r, &of);
     if (why)
-        return sy_cuda_unsupported(node, why);
+        return sy_unsupported(node, why);
     *c = (struct sy_cuda_cells){.of = of};
     return SY_OK;
 }
@@ -234,7 +234,7 @@ static int read_inputs(struct sy_program *p, struct sy_cuda_cells *c)
         bool fits = v->dtype == wanted || (i <= SY_CUDA_CELL_R && v->dtype == p->narrow);
         if (!fits ||
             (i > SY_CUDA_CELL_R && sy_cuda_count(v) != elements_of(c, (enum sy_cuda_cell_value)i)))
-            return sy_cuda_unsupported(node, "an input of another type or size");
+            return sy_unsupported(node, "an input of another type or size");
     }
     return SY_OK;
 }
@@ -277,7 +277,7 @@ static int turn_inputs(struct sy_program *p, struct sy_cuda_cells *c)
         if (*value < 0)
             continue;
         if (p->values[*value].rank != 3)
-            return sy_cuda_unsupported(sy_cuda_node(p), "states of other than three dimensions");
+            return sy_unsupported(sy_cuda_node(p), "states of other than three dimensions");
         SY_TRY(new_permuted(p, *value, others, &turned));
         SY_TRY(add_permuted(p, *value, others, turned));
         *value = turned;
@@ -299,7 +299,7 @@ static int take_results(struct sy_program *p, struct sy_cuda_cells *c, int *as_a
         SY_TRY(sy_cuda_output(p, i, false, &as_asked[i]));
         const struct sy_cuda_value *v = &p->values[as_asked[i]];
         if (sy_cuda_count(v) != elements_of(c, which) || v->rank != (i ? 3 : 4))
-            return sy_cuda_unsupported(node, "a result of another size");
+            return sy_unsupported(node, "a result of another size");
         c->values[which] = as_asked[i];
         if (c->of.batch_first)
             SY_TRY(new_permuted(p, as_asked[i], i ? others : times, &c->values[which]));

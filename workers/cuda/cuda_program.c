@@ -2,7 +2,6 @@
 #include "workers/cuda/cuda_program.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +9,6 @@
 #include "runtime/base/status.h"
 #include "workers/cuda/host_ops.h"
 #include "workers/host/workspace_plan.h"
-
-int sy_cuda_unsupported(const struct sy_node *node, const char *what)
-{
-    return sy_error_set(SY_EUNSUPPORTED, "node %s: %s (opset %d): %s", node->name,
-                        sy_op_name(node->op), node->opset, what);
-}
 
 /* ---- tensors of the caller (E2) ------------------------------------------------------------------- */
 
@@ -40,7 +33,7 @@ static int fetch_inputs(struct sy_program *p)
     for (int i = 0; i < p->graph->n_inputs; i++) {
         int tensor = p->graph->inputs[i], value;
         struct sy_cuda_step *step;
-        if (!sy_cuda_is_read(p->graph, tensor))
+        if (!sy_graph_is_read(p->graph, tensor))
             continue;
         SY_TRY(sy_cuda_new_of(p, tensor, false, &value));
         p->native[tensor] = value;
@@ -77,55 +70,28 @@ static int deliver(struct sy_program *p, int output)
     return SY_OK;
 }
 
-static bool is_input(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_inputs; i++)
-        if (graph->inputs[i] == tensor)
-            return true;
-    return false;
-}
-
 /* Outputs leave in the layer that makes them; in the last one if none does. */
 static int deliver_outputs(struct sy_program *p, int layer)
 {
     const struct sy_node *node = sy_cuda_node(p);
     for (int i = 0; i < p->graph->n_outputs; i++) {
         int tensor = p->graph->outputs[i];
-        bool here = false;
-        for (int k = 0; k < node->n_outputs; k++)
-            here = here || node->outputs[k] == tensor;
-        bool passed_through = p->native[tensor] < 0 || is_input(p->graph, tensor);
+        bool here = sy_node_makes(node, tensor);
+        bool passed_through = p->native[tensor] < 0 || sy_graph_is_input(p->graph, tensor);
         if (here || (passed_through && layer == p->n_layers - 1))
             SY_TRY(deliver(p, i));
     }
     return SY_OK;
 }
 
-bool sy_cuda_is_read(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_outputs; i++)
-        if (graph->outputs[i] == tensor)
-            return true;
-    for (int n = 0; n < graph->n_nodes; n++)
-        for (int i = 0; i < graph->nodes[n].n_inputs; i++)
-            if (graph->nodes[n].inputs[i] == tensor)
-                return true;
-    return false;
-}
-
 /* ---- layers ---------------------------------------------------------------------------------------- */
 
+/* Inputs that are results too are read once more by the last layer. */
 static void find_last_uses(struct sy_program *p)
 {
-    for (int l = 0; l < p->n_layers; l++) {
-        const struct sy_node *node = &p->graph->nodes[p->layers[l].node];
-        for (int i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] >= 0)
-                p->last_use[node->inputs[i]] = l;
-    }
-    /* Inputs that are results too are read once more by the last layer. */
+    sy_last_uses(p->graph, p->layers, p->n_layers, p->last_use);
     for (int i = 0; i < p->graph->n_outputs; i++)
-        if (is_input(p->graph, p->graph->outputs[i]))
+        if (sy_graph_is_input(p->graph, p->graph->outputs[i]))
             p->last_use[p->graph->outputs[i]] = p->n_layers;
 }
 
@@ -151,21 +117,6 @@ static void forget_since(struct sy_program *p, int n_steps, int n_values)
     }
 }
 
-/* EUNSUPPORTED if an output that somebody reads was not made. */
-static int check_outputs(const struct sy_program *p)
-{
-    const struct sy_node *node = sy_cuda_node(p);
-    char what[96];
-    for (int i = 0; i < node->n_outputs; i++) {
-        int tensor = node->outputs[i];
-        if (tensor < 0 || p->native[tensor] >= 0 || !sy_cuda_is_read(p->graph, tensor))
-            continue;
-        snprintf(what, sizeof what, "its output %d (%.48s)", i, p->graph->tensors[tensor].name);
-        return sy_cuda_unsupported(node, what);
-    }
-    return SY_OK;
-}
-
 static int build_operator(struct sy_program *p)
 {
     const struct sy_node *node = sy_cuda_node(p);
@@ -175,10 +126,10 @@ static int build_operator(struct sy_program *p)
     bool may_host = p->host_ops && sy_cuda_host_engine_is_there();
     if (may_host && sy_cuda_host_is_layer(layer))
         return sy_cuda_host_build(p);
-    int status = op ? op->build(p)
-                    : sy_cuda_unsupported(node, "the CUDA engine does not have this operator");
+    int status =
+        op ? op->build(p) : sy_unsupported(node, "the CUDA engine does not have this operator");
     if (status == SY_OK)
-        status = check_outputs(p);
+        status = sy_node_check_outputs(p->graph, node, p->native);
     if (status == SY_EUNSUPPORTED && sy_each_has(node->op)) {
         forget_since(p, n_steps, n_values);
         status = sy_cuda_each_build(p);
@@ -194,11 +145,11 @@ static int build_layer(struct sy_program *p)
     const struct sy_node *node = sy_cuda_node(p);
     bool recurs = node->op == SY_OP_LSTM || node->op == SY_OP_GRU || node->op == SY_OP_RNN;
     if (node->n_outputs < 1 || (node->outputs[0] < 0 && !recurs))
-        return sy_cuda_unsupported(node, "its first output is left out");
+        return sy_unsupported(node, "its first output is left out");
     if (node->activation > SY_ACT_CLIP)
-        return sy_cuda_unsupported(node, "its fused activation");
+        return sy_unsupported(node, "its fused activation");
     SY_TRY(build_operator(p));
-    return check_outputs(p);
+    return sy_node_check_outputs(p->graph, node, p->native);
 }
 
 static int build_layers(struct sy_program *p)
@@ -292,7 +243,6 @@ static int start(struct sy_program *p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a program of %d layers", p->n_layers);
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->forms, 0xff, n * sizeof *p->forms);
-    memset(p->last_use, 0xff, n * sizeof *p->last_use);
     find_last_uses(p);
     sy_cuda_plan_narrow(p);
     return SY_OK;

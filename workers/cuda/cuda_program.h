@@ -20,6 +20,8 @@
 
 #include "loader/engine.h"
 #include "workers/cuda/device_math_train.h"
+#include "workers/keeps_precision.h"
+#include "workers/layer_node.h"
 #include "workers/recurrent_node.h"
 
 #define SY_CUDA_STEP_ARGS   6
@@ -198,8 +200,6 @@ bool sy_cuda_is_last_use(const struct sy_program *p, int input, int value);
 const struct sy_node *sy_cuda_node(const struct sy_program *p);
 const struct sy_tensor *sy_cuda_input_tensor(const struct sy_program *p, int input);
 void sy_cuda_dims(const struct sy_program *p, int tensor, int64_t *dims); /* at the batch size */
-/* The tensor is an output of the graph or read by a node. */
-bool sy_cuda_is_read(const struct sy_graph *graph, int tensor);
 
 /* ---- narrow values (E5), cuda_narrow.c ---- */
 /* The graph's narrow type, NONE if it has none. */
@@ -277,7 +277,5 @@ extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
     sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[],
     sy_cuda_ops_attention[]; /* each ends with build NULL */
-
-int sy_cuda_unsupported(const struct sy_node *node, const char *what);
 
 #endif

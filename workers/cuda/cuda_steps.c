@@ -88,11 +88,11 @@ int sy_cuda_broadcast(const struct sy_program *p, int in, int out, int64_t *stri
         int k = i - (to->rank - v->rank);
         int64_t extent = k >= 0 ? v->dims[k] : 1;
         if (extent != 1 && extent != to->dims[i])
-            return sy_cuda_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
+            return sy_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
         strides[i] = extent == 1 ? 0 : own[k];
     }
     if (v->rank > to->rank)
-        return sy_cuda_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
+        return sy_unsupported(sy_cuda_node(p), "shapes that cannot be broadcast");
     return SY_OK;
 }
 
@@ -141,7 +141,7 @@ int sy_cuda_add_expand(struct sy_program *p, int from, int to)
     struct sy_math_move move = {.element_bytes = (int64_t)sy_dtype_bytes(v->dtype),
                                 .rank = v->rank};
     if (p->values[from].dtype != v->dtype)
-        return sy_cuda_unsupported(sy_cuda_node(p), "inputs of different element types");
+        return sy_unsupported(sy_cuda_node(p), "inputs of different element types");
     memcpy(move.dims, v->dims, sizeof move.dims);
     SY_TRY(sy_cuda_broadcast(p, from, to, move.from_strides));
     sy_cuda_strides(v, move.to_strides);
@@ -199,7 +199,7 @@ int sy_cuda_add_chain(struct sy_program *p, struct sy_math_chain *chain, const i
     for (int i = 0; i < chain->n_inputs; i++) {
         enum sy_dtype dtype = p->values[inputs[i]].dtype;
         if (dtype != to->dtype && !(is_float(dtype) && is_float(to->dtype)))
-            return sy_cuda_unsupported(sy_cuda_node(p), "inputs of different element types");
+            return sy_unsupported(sy_cuda_node(p), "inputs of different element types");
         chain->in_types[i] = dtype;
         SY_TRY(sy_cuda_broadcast(p, inputs[i], out, chain->in_strides[i]));
         values[i] = inputs[i];

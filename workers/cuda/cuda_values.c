@@ -116,11 +116,7 @@ int64_t sy_cuda_count(const struct sy_cuda_value *v)
 
 static const struct sy_param *find_param(const struct sy_program *p, int input)
 {
-    const struct sy_layer *layer = &p->layers[p->layer];
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return &layer->params[i];
-    return NULL;
+    return sy_layer_param(&p->layers[p->layer], input);
 }
 
 bool sy_cuda_is_param(const struct sy_program *p, int input)

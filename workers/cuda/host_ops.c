@@ -58,14 +58,6 @@ static int start_threads(void)
 
 /* ---- one node as a graph ------------------------------------------------------------------------------ */
 
-static bool is_param_of(const struct sy_layer *layer, int input)
-{
-    for (int i = 0; layer && i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return true;
-    return false;
-}
-
 static bool has(const int *list, int n, int what)
 {
     for (int i = 0; i < n; i++)
@@ -102,12 +94,13 @@ static int one_init(struct one_node *one, const struct sy_graph *graph, int node
     }
     for (int i = 0; i < n->n_inputs; i++) {
         int tensor = n->inputs[i];
-        bool comes = tensor >= 0 && !graph->tensors[tensor].data && !is_param_of(layer, i);
+        bool comes =
+            tensor >= 0 && !graph->tensors[tensor].data && !(layer && sy_layer_param(layer, i));
         if (comes && !has(one->graph.inputs, one->graph.n_inputs, tensor))
             one->graph.inputs[one->graph.n_inputs++] = tensor;
     }
     for (int i = 0; i < n->n_outputs; i++)
-        if (n->outputs[i] >= 0 && sy_cuda_is_read(graph, n->outputs[i]))
+        if (n->outputs[i] >= 0 && sy_graph_is_read(graph, n->outputs[i]))
             one->graph.outputs[one->graph.n_outputs++] = n->outputs[i];
     return SY_OK;
 }

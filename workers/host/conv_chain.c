@@ -21,19 +21,8 @@ static const struct sy_node *node_of(const struct sy_program *p, int layer)
 
 static const struct sy_param *weights_of(const struct sy_program *p, int layer)
 {
-    const struct sy_layer *l = &p->layers[layer];
-    for (int i = 0; i < l->n_params; i++)
-        if (l->params[i].input == 1 && l->params[i].layout_bytes == sizeof(dnnl_memory_desc_t))
-            return &l->params[i];
-    return NULL;
-}
-
-static bool is_output(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_outputs; i++)
-        if (graph->outputs[i] == tensor)
-            return true;
-    return false;
+    const struct sy_param *weights = sy_layer_param(&p->layers[layer], 1);
+    return weights && weights->layout_bytes == sizeof(dnnl_memory_desc_t) ? weights : NULL;
 }
 
 /* A two-dimensional convolution with packed weights, as the layer stands in a chain. */
@@ -79,7 +68,7 @@ static bool hands_on(const struct sy_program *p, int layer)
     const struct sy_node *a = node_of(p, layer), *b = node_of(p, layer + 1);
     int tensor = a->outputs[0];
     if (a->residual_input >= 0 || b->inputs[0] != tensor || p->last_use[tensor] != layer + 1 ||
-        is_output(p->graph, tensor))
+        sy_graph_is_output(p->graph, tensor))
         return false;
     for (int i = 1; i < b->n_inputs; i++)
         if (b->inputs[i] == tensor)

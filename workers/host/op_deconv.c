@@ -206,11 +206,8 @@ static int build_with(struct sy_program *p, const struct deconv *d, int given,
 /* By layout_deconv; bf16 lies as the model has it. */
 static bool is_packed(const struct sy_program *p)
 {
-    const struct sy_layer *layer = &p->layers[p->layer];
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == 1)
-            return layer->params[i].layout_bytes > 0 && p->graph->precision != SY_PRECISION_BF16;
-    return false;
+    const struct sy_param *weights = sy_layer_param(&p->layers[p->layer], 1);
+    return weights && weights->layout_bytes > 0 && p->graph->precision != SY_PRECISION_BF16;
 }
 
 static int build_deconv(struct sy_program *p)

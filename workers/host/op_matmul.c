@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/program_internal.h"
+#include "workers/product_node.h"
 
 #define REFERENCE_ROWS 128 /* rows of the input that the weights' layout is chosen for */
 
@@ -17,26 +18,14 @@ struct matmul_shape {
     float sum_scale;
 };
 
-static bool transposed(const struct sy_node *node, int input)
-{
-    return node->op == SY_OP_GEMM && sy_node_int(node, input == 0 ? "transA" : "transB", 0) != 0;
-}
-
-static int bias_of(const struct sy_node *node)
-{
-    if (node->bias_input >= 0)
-        return node->bias_input;
-    return node->op == SY_OP_GEMM && node->n_inputs > 2 && node->inputs[2] >= 0 ? 2 : -1;
-}
-
 static int weights_dims(const struct sy_graph *graph, const struct sy_node *node, int64_t *k,
                         int64_t *n)
 {
     const struct sy_tensor *w = &graph->tensors[node->inputs[1]];
     if (w->shape.rank != 2)
         return sy_unsupported(node, "constant weights that are not a matrix");
-    *k = w->shape.dims[transposed(node, 1)].fixed;
-    *n = w->shape.dims[!transposed(node, 1)].fixed;
+    *k = w->shape.dims[sy_product_is_transposed(node, 1)].fixed;
+    *n = w->shape.dims[!sy_product_is_transposed(node, 1)].fixed;
     return SY_OK;
 }
 
@@ -55,7 +44,7 @@ static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
     dnnl_matmul_desc_t desc;
     dnnl_memory_desc_t src, w, bias, dst;
     dnnl_primitive_attr_t attr;
-    matrix_md(&src, s->type, s->m, s->k, transposed(node, 0));
+    matrix_md(&src, s->type, s->m, s->k, sy_product_is_transposed(node, 0));
     sy_dnnl_plain_md_of(&dst, s->dst_type, 2, (int64_t[]){s->m, s->n});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->n});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, s->type, dnnl_format_tag_any);
@@ -94,7 +83,7 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
     struct matmul_shape s = {.type = dnnl_bf16,
                              .dst_type = dnnl_f32,
                              .m = REFERENCE_ROWS,
-                             .with_bias = bias_of(node) >= 0,
+                             .with_bias = sy_product_bias(node) >= 0,
                              .sum_scale = node->residual_input >= 0};
     bool fast = false;
     if (input != 1 || !constant_matrix(graph, node))
@@ -113,25 +102,7 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
 static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
                           void *out)
 {
-    const struct sy_tensor *t = &graph->tensors[node->inputs[input]];
-    const float *from = t->data;
-    float *to = out;
-    size_t n = t->data_bytes / sizeof *to;
-    bool packed = input == 1 && constant_matrix(graph, node);
-    float scale = 1;
-    if (packed)
-        scale = sy_node_float(node, "alpha", 1);
-    else if (input == bias_of(node) && node->op == SY_OP_GEMM)
-        scale = sy_node_float(node, "beta", 1);
-    if (packed && transposed(node, 1)) {
-        int64_t rows = t->shape.dims[0].fixed, columns = t->shape.dims[1].fixed;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < columns; c++)
-                to[c * rows + r] = scale * from[r * columns + c];
-        return SY_OK;
-    }
-    for (size_t i = 0; i < n; i++)
-        to[i] = scale * from[i];
+    sy_product_pack(graph, node, input, input == 1 && constant_matrix(graph, node), out);
     return SY_OK;
 }
 
@@ -140,7 +111,7 @@ static int place_output(struct sy_program *p, bool over_bias, bool narrow, int *
                         float *sum_scale)
 {
     const struct sy_node *node = sy_program_node(p);
-    int over = over_bias ? bias_of(node) : node->residual_input, from;
+    int over = over_bias ? sy_product_bias(node) : node->residual_input, from;
     *sum_scale = 0;
     if (over < 0 && narrow) {
         SY_TRY(sy_program_new_narrow(p, node->outputs[0], out));
@@ -178,7 +149,7 @@ static bool is_row_bias(const struct sy_program *p, int64_t columns)
 {
     const struct sy_node *node = sy_program_node(p);
     int64_t dims[SY_MAX_RANK], n = 1;
-    int bias = bias_of(node), rank;
+    int bias = sy_product_bias(node), rank;
     if (bias < 0 || (node->op == SY_OP_GEMM && !sy_program_is_param(p, bias) &&
                      sy_node_float(node, "beta", 1) != 1))
         return false;
@@ -211,16 +182,16 @@ static int build_constant(struct sy_program *p)
     SY_TRY(narrow ? sy_program_input_narrow(p, 0, &src) : sy_program_input_plain(p, 0, &src));
     s.m = s.k ? count(&p->values[src]) / s.k : 0;
     s.with_bias = is_row_bias(p, s.n);
-    SY_TRY(as_matrix(p, src, node->inputs[0], s.m, s.k, transposed(node, 0), &src));
+    SY_TRY(as_matrix(p, src, node->inputs[0], s.m, s.k, sy_product_is_transposed(node, 0), &src));
     memcpy(args[n++], (int[]){DNNL_ARG_SRC, src}, sizeof args[0]);
     memcpy(args[n++], (int[]){DNNL_ARG_WEIGHTS, weights}, sizeof args[0]);
     if (s.with_bias) {
-        int bias, tensor = node->inputs[bias_of(node)];
-        SY_TRY(sy_program_input_plain(p, bias_of(node), &bias));
+        int bias, tensor = node->inputs[sy_product_bias(node)];
+        SY_TRY(sy_program_input_plain(p, sy_product_bias(node), &bias));
         SY_TRY(as_matrix(p, bias, tensor, 1, s.n, false, &bias));
         memcpy(args[n++], (int[]){DNNL_ARG_BIAS, bias}, sizeof args[0]);
     }
-    SY_TRY(place_output(p, bias_of(node) >= 0 && !s.with_bias,
+    SY_TRY(place_output(p, sy_product_bias(node) >= 0 && !s.with_bias,
                         narrow && sy_program_wanted(p, 0) == SY_WANT_NARROW, &dst, &s.sum_scale));
     s.dst_type = p->values[dst].md.data_type;
     SY_TRY(as_matrix(p, dst, node->outputs[0], s.m, s.n, false, &dst));
@@ -271,10 +242,10 @@ static int build_batched(struct sy_program *p)
     SY_TRY(narrow ? sy_program_input_narrow(p, 0, &a) : sy_program_input_plain(p, 0, &a));
     SY_TRY(narrow ? sy_program_input_narrow(p, 1, &b) : sy_program_input_plain(p, 1, &b));
     int rank = SY_MAX(p->values[a].rank, p->values[b].rank);
-    SY_TRY(place_output(p, bias_of(node) >= 0, narrow && sy_program_wanted(p, 0) == SY_WANT_NARROW,
-                        &y, &sum_scale));
-    operand_md(&p->values[a], rank, transposed(node, 0), &a_md);
-    operand_md(&p->values[b], rank, transposed(node, 1), &b_md);
+    SY_TRY(place_output(p, sy_product_bias(node) >= 0,
+                        narrow && sy_program_wanted(p, 0) == SY_WANT_NARROW, &y, &sum_scale));
+    operand_md(&p->values[a], rank, sy_product_is_transposed(node, 0), &a_md);
+    operand_md(&p->values[b], rank, sy_product_is_transposed(node, 1), &b_md);
     operand_md(&p->values[y], rank, false, &y_md);
     SY_TRY(sy_program_new_alias(p, a, node->inputs[0], &a_md, &a));
     SY_TRY(sy_program_new_alias(p, b, node->inputs[1], &b_md, &b));

@@ -1,6 +1,5 @@
 #include "workers/host/program.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +18,6 @@ int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name)
                             what);
     return sy_error_set(status == dnnl_out_of_memory ? SY_ENOMEM_HOST : SY_EBUG,
                         "node %s: oneDNN status %d in %s", name, (int)status, what);
-}
-
-int sy_unsupported(const struct sy_node *node, const char *what)
-{
-    return sy_error_set(SY_EUNSUPPORTED, "node %s: %s (opset %d): %s", node->name,
-                        sy_op_name(node->op), node->opset, what);
 }
 
 dnnl_engine_t sy_dnnl_engine(void)
@@ -189,16 +182,6 @@ int sy_program_add_reorder(struct sy_program *p, int from, int to)
 
 /* ---- program ----------------------------------------------------------------------------------------- */
 
-static void find_last_uses(struct sy_program *p)
-{
-    for (int l = 0; l < p->n_layers; l++) {
-        const struct sy_node *node = &p->graph->nodes[p->layers[l].node];
-        for (int i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] >= 0)
-                p->last_use[node->inputs[i]] = l;
-    }
-}
-
 static int make_inputs(struct sy_program *p)
 {
     for (int i = 0; i < p->graph->n_inputs; i++) {
@@ -243,9 +226,7 @@ static int copy_outputs(struct sy_program *p, int layer)
     const struct sy_node *node = sy_program_node(p);
     for (int i = 0; i < p->graph->n_outputs; i++) {
         int tensor = p->graph->outputs[i], to, from = p->native[tensor];
-        bool here = false;
-        for (int k = 0; k < node->n_outputs; k++)
-            here = here || node->outputs[k] == tensor;
+        bool here = sy_node_makes(node, tensor);
         bool passed_through = from < 0 || p->values[from].place == SY_IN_INPUT;
         if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i)
             continue; /* it is made there (AtRun) */
@@ -274,35 +255,15 @@ static int copy_outputs(struct sy_program *p, int layer)
     return SY_OK;
 }
 
-static bool is_read(const struct sy_graph *graph, int tensor)
-{
-    for (int i = 0; i < graph->n_outputs; i++)
-        if (graph->outputs[i] == tensor)
-            return true;
-    for (int n = 0; n < graph->n_nodes; n++)
-        for (int i = 0; i < graph->nodes[n].n_inputs; i++)
-            if (graph->nodes[n].inputs[i] == tensor)
-                return true;
-    return false;
-}
-
 /* The steps of layer p->layer. */
 static int build_layer(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct sy_host_op *op = sy_host_op_find(node->op);
-    char what[96];
     if (!op)
         return sy_unsupported(node, "the host engine does not have this operator");
     SY_TRY(op->build(p));
-    for (int i = 0; i < node->n_outputs; i++) {
-        int tensor = node->outputs[i];
-        if (tensor < 0 || p->native[tensor] >= 0 || !is_read(p->graph, tensor))
-            continue;
-        snprintf(what, sizeof what, "its output %d (%.48s)", i, p->graph->tensors[tensor].name);
-        return sy_unsupported(node, what);
-    }
-    return SY_OK;
+    return sy_node_check_outputs(p->graph, node, p->native);
 }
 
 static int build_layers(struct sy_program *p)
@@ -361,11 +322,10 @@ static int start(struct sy_program *p)
     memset(p->native, 0xff, n * sizeof *p->native);
     memset(p->plain, 0xff, n * sizeof *p->plain);
     memset(p->narrow, 0xff, n * sizeof *p->narrow);
-    memset(p->last_use, 0xff, n * sizeof *p->last_use);
     if (!p->engine)
         return sy_error_set(SY_ENODEVICE, "oneDNN has no CPU engine on this machine");
     SY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags), p->graph->name);
-    find_last_uses(p);
+    sy_last_uses(p->graph, p->layers, p->n_layers, p->last_use);
     sy_program_plan_narrow(p);
     return SY_OK;
 }

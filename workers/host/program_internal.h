@@ -18,12 +18,11 @@
 
 #include "loader/engine.h"
 #include "workers/host/dnnl_compat.h"
+#include "workers/keeps_precision.h"
+#include "workers/layer_node.h"
 
 #define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
-
-#define SY_WANT_WIDE   1u
-#define SY_WANT_NARROW 2u
 
 enum sy_place { SY_IN_WORKSPACE, SY_IN_INPUT, SY_IN_OUTPUT, SY_IN_PARAMS, SY_IN_CONSTANT };
 
@@ -196,7 +195,6 @@ extern const struct sy_host_op sy_host_ops_conv[], sy_host_ops_deconv[], sy_host
 
 /* The node as a kernel (kernel.h), row-major: for operators and element types that have nothing faster. EUNSUPPORTED names what is missing. */
 int sy_program_add_kernel(struct sy_program *p);
-int sy_unsupported(const struct sy_node *node, const char *what);
 int sy_build_quantized_sum(struct sy_program *p); /* op_int8_sum.c */
 
 #endif

@@ -11,9 +11,6 @@
 #include "workers/host/program_internal.h"
 #include "workers/keeps_precision.h"
 
-#define WIDE   SY_WANT_WIDE
-#define NARROW SY_WANT_NARROW
-
 bool sy_value_is_narrow(const struct sy_value *v)
 {
     return v->dtype == SY_DTYPE_F32 && v->md.ndims > 0 && v->md.data_type == dnnl_bf16;
@@ -28,23 +25,17 @@ size_t sy_value_element_bytes(const struct sy_value *v)
 static bool layer_has_narrow(const struct sy_layer *layer, int input)
 {
     dnnl_memory_desc_t md;
-    for (int i = 0; i < layer->n_params; i++) {
-        const struct sy_param *param = &layer->params[i];
-        if (param->input != input || param->layout_bytes != sizeof md)
-            continue;
-        memcpy(&md, param->layout, sizeof md);
-        return md.data_type == dnnl_bf16;
-    }
-    return false;
+    const struct sy_param *param = sy_layer_param(layer, input);
+    if (!param || param->layout_bytes != sizeof md)
+        return false;
+    memcpy(&md, param->layout, sizeof md);
+    return md.data_type == dnnl_bf16;
 }
 
 static bool is_constant(const struct sy_graph *graph, const struct sy_layer *layer, int input)
 {
-    const struct sy_node *node = &graph->nodes[layer->node];
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return true;
-    return graph->tensors[node->inputs[input]].data != NULL;
+    int tensor = graph->nodes[layer->node].inputs[input];
+    return sy_layer_param(layer, input) || graph->tensors[tensor].data;
 }
 
 bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *node)
@@ -75,49 +66,34 @@ bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_la
            sy_is_large_product(graph, node);
 }
 
-static unsigned wanted_of_outputs(const struct sy_program *p, const struct sy_node *node)
-{
-    unsigned wants = 0;
-    for (int i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] >= 0)
-            wants |= p->wants[node->outputs[i]];
-    return wants;
-}
-
 static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *layer, int input)
 {
     const struct sy_node *node = &p->graph->nodes[layer->node];
     switch (node->op) {
     case SY_OP_CONV:
         if (!sy_program_multiplies_narrow(p, layer))
-            return WIDE;
-        return input == 0                      ? NARROW
-               : input == node->residual_input ? wanted_of_outputs(p, node)
-                                               : WIDE;
+            return SY_WANT_WIDE;
+        return input == 0                      ? SY_WANT_NARROW
+               : input == node->residual_input ? sy_wants_of_results(node, p->wants)
+                                               : SY_WANT_WIDE;
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
-        return input < 2 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
+        return input < 2 && sy_program_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_ATTENTION: /* widened a tile at a time */
-        return input < 3 && p->graph->precision == SY_PRECISION_BF16 ? NARROW : WIDE;
+        return input < 3 && p->graph->precision == SY_PRECISION_BF16 ? SY_WANT_NARROW
+                                                                     : SY_WANT_WIDE;
     case SY_OP_LSTM:
     case SY_OP_GRU:
-        return input == 0 && sy_program_multiplies_narrow(p, layer) ? NARROW : WIDE;
+        return input == 0 && sy_program_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     default:
-        return sy_keeps_precision(p->graph, node) ? wanted_of_outputs(p, node) : WIDE;
+        return sy_keeps_precision(p->graph, node) ? sy_wants_of_results(node, p->wants)
+                                                  : SY_WANT_WIDE;
     }
 }
 
 void sy_program_plan_narrow(struct sy_program *p)
 {
-    const struct sy_graph *graph = p->graph;
-    for (int i = 0; i < graph->n_outputs; i++)
-        p->wants[graph->outputs[i]] |= WIDE;
-    for (int l = p->n_layers - 1; l >= 0; l--) {
-        const struct sy_node *node = &graph->nodes[p->layers[l].node];
-        for (int i = 0; i < node->n_inputs; i++)
-            if (node->inputs[i] >= 0)
-                p->wants[node->inputs[i]] |= wanted_as(p, &p->layers[l], i);
-    }
+    sy_wants_plan(p->graph, p->layers, p->n_layers, wanted_as, p, p->wants);
 }
 
 unsigned sy_program_wanted(const struct sy_program *p, int output)
@@ -127,7 +103,7 @@ unsigned sy_program_wanted(const struct sy_program *p, int output)
     /* In float32 only whole numbers may be narrow, and they are made here. */
     if (p->graph->precision == SY_PRECISION_F32 && node->op != SY_OP_DEQUANTIZE_LINEAR)
         return SY_WANT_WIDE;
-    return p->graph->tensors[tensor].dtype == SY_DTYPE_F32 ? p->wants[tensor] : WIDE;
+    return p->graph->tensors[tensor].dtype == SY_DTYPE_F32 ? p->wants[tensor] : SY_WANT_WIDE;
 }
 
 int sy_program_new_narrow(struct sy_program *p, int tensor, int *out)

@@ -95,11 +95,7 @@ void sy_program_touch(struct sy_program *p, int value)
 
 static const struct sy_param *find_param(const struct sy_program *p, int input)
 {
-    const struct sy_layer *layer = &p->layers[p->layer];
-    for (int i = 0; i < layer->n_params; i++)
-        if (layer->params[i].input == input)
-            return &layer->params[i];
-    return NULL;
+    return sy_layer_param(&p->layers[p->layer], input);
 }
 
 bool sy_program_is_param(const struct sy_program *p, int input)
