@@ -160,6 +160,7 @@ static void report(struct gb_state *state, struct samples *s)
     gb_set_counter(state, "preempt_wait_ms", quantile(s->wait, s->n, 0.5));
     gb_set_counter(state, "preempt_wait_p99_ms", quantile(s->wait, s->n, 0.99));
     gb_set_counter(state, "link_gbps", swap_rig_rate_gbps(rig));
+    gb_set_counter(state, "link_ratio", swap_rig_ratio(rig, ready));
     gb_set_counter(state, "bytes", (double)s->last.bytes);
     gb_set_counter(state, "gbps", (double)s->last.bytes / p50 / 1e6);
     gb_set_counter(state, "groups", s->last.n_groups);

@@ -52,6 +52,8 @@ int swap_rig_run(struct swap_rig *rig, enum swap_mode mode, struct swap_result *
 double swap_rig_bound_ms(const struct swap_rig *rig);
 double swap_rig_ready_ms(const struct swap_rig *rig);  /* median while setting up */
 double swap_rig_rate_gbps(const struct swap_rig *rig); /* link, or storage on a unified device */
+/* All weights over that rate / a ready run of so long: what the ratio that was asked for has become. */
+double swap_rig_ratio(const struct swap_rig *rig, double ready_ms);
 const char *swap_rig_device_name(const struct swap_rig *rig);
 bool swap_rig_has_mode(const struct swap_rig *rig,
                        enum swap_mode mode); /* no_pin, no_ipc, managed */

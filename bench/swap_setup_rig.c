@@ -342,6 +342,11 @@ double swap_rig_rate_gbps(const struct swap_rig *r)
     return r->cost.bytes_per_ns;
 }
 
+double swap_rig_ratio(const struct swap_rig *r, double ready_ms)
+{
+    return (double)r->package->weights_bytes / r->cost.bytes_per_ns / (ready_ms * 1e6);
+}
+
 const char *swap_rig_device_name(const struct swap_rig *r)
 {
     return sy_device_get_properties(r->device)->name;
