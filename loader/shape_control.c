@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "loader/graph_infer.h"
+#include "loader/loop_trips.h"
 #include "loader/size_expr.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -138,6 +139,34 @@ static bool count_trips(const struct sy_infer *in, const struct sy_node *node,
     return trips->per_batch >= 0 && sy_dim_at(*trips, 1) >= 0;
 }
 
+/* The body's condition is that it runs. */
+static int run_always(struct sy_graph *body, const char *name)
+{
+    const struct sy_shape scalar = {.rank = 0};
+    int still;
+    SY_TRY(sy_graph_add_tensor(body, name, SY_DTYPE_BOOL, &scalar, &still));
+    SY_TRY(sy_graph_add_node(body, SY_OP_IDENTITY, 13, name, 1, &body->inputs[1], 1, &still, NULL));
+    body->outputs[0] = still;
+    return sy_graph_remove_dead(body);
+}
+
+/* A Loop whose condition only counts becomes one that runs so often. */
+static int settle_trips(struct sy_infer *in, struct sy_node *node, struct sy_graph *body)
+{
+    const struct sy_shape scalar = {.rank = 0};
+    struct sy_dim known;
+    void *data;
+    int64_t trips = count_trips(in, node, body, &known) ? -1 : sy_loop_trips(in->graph, node, body);
+    if (trips < 0)
+        return SY_OK;
+    SY_TRY(sy_graph_alloc(1, sizeof trips, &data));
+    memcpy(data, &trips, sizeof trips);
+    SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_I64, &scalar, data, sizeof trips,
+                                 &node->inputs[0]));
+    node->inputs[1] = -1;
+    return run_always(body, node->name);
+}
+
 /* What ends after too many turns, or never, is refused here if that can be seen. */
 static int check_end(const struct sy_infer *in, const struct sy_node *node,
                      const struct sy_graph *body)
@@ -216,6 +245,7 @@ int sy_rule_loop(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_body(in, node, "body", formal, given, &body));
     if (body->n_outputs != node->n_outputs + 1 || body_output(body, 0)->dtype != SY_DTYPE_BOOL)
         return sy_infer_fail(node, SY_ECORRUPT, "its body gives %d results", body->n_outputs);
+    SY_TRY(settle_trips(in, node, body));
     SY_TRY(check_end(in, node, body));
     SY_TRY(set_carried(in, node, body, given, n));
     return set_scans(in, node, body, n);

@@ -247,6 +247,48 @@ static void test_results_of_all_turns(void **state)
     sy_graph_free(g);
 }
 
+/* As Keras writes it: k counts from 3 to 8, compared as a float, and the condition is that it has not. How often is known, so how many rows. */
+static void test_a_counter_in_the_condition(void **state)
+{
+    static const float end = 8;
+    float x[3 * WIDTH], got[5 * 3 * WIDTH];
+    (void)state;
+    ob_graph(&body);
+    ob_input(&body, OB_GRAPH_INPUT, "i", INT64, 0, NULL);
+    ob_input(&body, OB_GRAPH_INPUT, "more", BOOL, 0, NULL);
+    ob_input(&body, OB_GRAPH_INPUT, "k", INT64, 0, NULL);
+    ob_input(&body, OB_GRAPH_INPUT, "h", FLOAT, 0, NULL);
+    ob_int64s(&body, "one", 0, (const int64_t[]){1});
+    ob_int64s(&body, "eight", 0, (const int64_t[]){8});
+    ob_initializer(&body, "end", FLOAT, 0, NULL, &end, sizeof end);
+    ob_add(&body, "Add", NAMES("k", "one"), NAMES("next_k"));
+    cast_to(&body, "next_k", "as_float", FLOAT);
+    ob_add(&body, "Less", NAMES("as_float", "end"), NAMES("before_end"));
+    ob_add(&body, "Less", NAMES("i", "eight"), NAMES("bounded"));
+    ob_add(&body, "And", NAMES("before_end", "bounded"), NAMES("go"));
+    ob_add(&body, "Add", NAMES("h", "h"), NAMES("next"));
+    result(&body, "go", BOOL);
+    result(&body, "next_k", INT64);
+    result(&body, "next", FLOAT);
+    result(&body, "next", FLOAT);
+    ob_graph(&graph);
+    ob_int64s(&graph, "count", 0, (const int64_t[]){100});
+    ob_int64s(&graph, "three", 0, (const int64_t[]){3});
+    ob_node(&node, "Loop", NAMES("count", "", "three", "x"), NAMES("k", "y", "rows"));
+    ob_attr_graph(&node, "body", &body);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
+    ob_input(&graph, OB_GRAPH_OUTPUT, "rows", FLOAT, DIMS(-2, -1, WIDTH));
+    struct sy_graph *g = written_out(false);
+    random_floats(x, 3 * WIDTH);
+    assert_int_equal(run(g, (void *[]){x}, got, sizeof got), SY_OK);
+    for (int k = 0; k < 5 * 3 * WIDTH; k++) {
+        float want = x[k % (3 * WIDTH)] * (float)(2 << k / (3 * WIDTH));
+        assert_floats(&got[k], &want, 1);
+    }
+    sy_graph_free(g);
+}
+
 /* An If in a Loop: x, x + x, and so on, doubled only in turns below 2. */
 static void test_bodies_in_bodies(void **state)
 {
@@ -302,9 +344,13 @@ static void test_a_loop_that_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_branch_that_counts), cmocka_unit_test(test_branches_that_stay),
-        cmocka_unit_test(test_turns_behind_the_end),   cmocka_unit_test(test_results_of_all_turns),
-        cmocka_unit_test(test_bodies_in_bodies),       cmocka_unit_test(test_a_loop_that_stays),
+        cmocka_unit_test(test_the_branch_that_counts),
+        cmocka_unit_test(test_branches_that_stay),
+        cmocka_unit_test(test_turns_behind_the_end),
+        cmocka_unit_test(test_results_of_all_turns),
+        cmocka_unit_test(test_bodies_in_bodies),
+        cmocka_unit_test(test_a_counter_in_the_condition),
+        cmocka_unit_test(test_a_loop_that_stays),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
