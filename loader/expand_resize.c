@@ -32,7 +32,7 @@ static double place(const struct filter *f, int64_t at)
     if (f->asymmetric)
         return x / f->scale;
     if (f->align_corners)
-        return f->to > 1 ? x * (double)(f->from - 1) / (f->scale * (double)f->from - 1) : 0;
+        return f->to > 1 ? x * (double)(f->from - 1) / (double)(f->to - 1) : 0;
     return (x + 0.5) / f->scale - 0.5;
 }
 

@@ -248,6 +248,46 @@ static void test_resize_channels_last(void **state)
     check_resize("nearest", "half_pixel", (int64_t[]){6, 5}, 16);
 }
 
+/* The corners that align are the result's own, also where its size was rounded: PyTorch's interpolate(x, scale_factor=(0.8, 1.7), mode="bilinear",
+ * align_corners=True) of i * i % 7. */
+static void test_resize_rounded_corners(void **state)
+{
+    static const float expected[] = {0.0000f, 0.5714f, 1.4286f, 3.1429f, 3.4286f, 2.2857f,
+                                     2.0000f, 2.0000f, 3.0000f, 2.1429f, 1.5714f, 1.8571f,
+                                     1.7143f, 1.1429f, 1.4286f, 2.0000f, 1.0000f, 2.7143f,
+                                     3.7143f, 2.5714f, 2.0000f, 2.0000f, 2.8571f, 4.0000f};
+    const int64_t in[] = {1, 1, 4, 5}, out[] = {1, 1, 3, 8};
+    const float factors[] = {1, 1, 0.8f, 1.7f};
+    struct sy_graph *g = gb_new("corners");
+    struct sy_shape four = {1, {{4, 0}}};
+    float *copy = malloc(sizeof factors);
+    int scales;
+    (void)state;
+    assert_non_null(copy);
+    memcpy(copy, factors, sizeof factors);
+    assert_int_equal(
+        sy_graph_add_constant(g, "scales", SY_DTYPE_F32, &four, copy, sizeof factors, &scales),
+        SY_OK);
+    gb_output(g, add_resize(g, gb_input(g, 4, in), scales, "linear", "align_corners", out));
+
+    struct engine_rig rig;
+    struct rig_tensors inputs, outputs;
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 1, 1, 0, &inputs);
+    rig_take(&rig, g->outputs, 1, 1, 0xff, &outputs);
+    for (int i = 0; i < 20; i++)
+        ((float *)inputs.data[0])[i] = (float)(i * i % 7);
+    assert_int_equal(rig_run(&rig, program, &inputs, &outputs, 0xff, NULL), SY_OK);
+    for (size_t i = 0; i < SY_ARRAY_LEN(expected); i++)
+        assert_float_equal(((float *)outputs.data[0])[i], expected[i], 1e-4);
+    rig_drop(&inputs);
+    rig_drop(&outputs);
+    rig_engine.ops->program_destroy(program);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
 /* ---- rows scattered --------------------------------------------------------------------------------------- */
 
 enum { SIZE = 9, ROWS = 40, COLUMNS = 3000 };
@@ -298,6 +338,7 @@ int main(void)
     seed = rig_start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transposed_convolutions), cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_resize_channels_last), cmocka_unit_test(test_scattered_columns)};
+        cmocka_unit_test(test_resize_channels_last), cmocka_unit_test(test_resize_rounded_corners),
+        cmocka_unit_test(test_scattered_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ struct resize {
         case SY_EACH_PYTORCH_HALF_PIXEL:
             return n_out > 1 ? (double)((x + 0.5f) / scale - 0.5f) : 0;
         case SY_EACH_ALIGN_CORNERS:
-            return n_out > 1 ? (double)at * last / ((double)scale * (double)n_in - 1) : 0;
+            return n_out > 1 ? (double)at * last / (double)(n_out - 1) : 0;
         case SY_EACH_ASYMMETRIC:
             return (double)(x / scale);
         case SY_EACH_TF_HALF_PIXEL:

@@ -131,7 +131,7 @@ static double place(const struct resize *r, int d, int64_t at, int64_t n_in, int
     if (strcmp(r->place, "asymmetric") == 0)
         return (double)(x / scale);
     if (strcmp(r->place, "align_corners") == 0)
-        return n_out > 1 ? (double)at * (double)(n_in - 1) / ((double)scale * (double)n_in - 1) : 0;
+        return n_out > 1 ? (double)at * (double)(n_in - 1) / (double)(n_out - 1) : 0;
     if (strcmp(r->place, "pytorch_half_pixel") == 0)
         return n_out > 1 ? (double)((x + 0.5f) / scale - 0.5f) : 0;
     if (strcmp(r->place, "tf_half_pixel_for_nn") == 0)
