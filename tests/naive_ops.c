@@ -169,6 +169,8 @@ static double binary(enum sy_op op, bool integers, double a, double b)
         return fmax(a, b);
     case SY_OP_EQUAL:
         return a == b;
+    case SY_OP_PRELU:
+        return a < 0 ? a * b : a;
     default:
         assert(!"not an operator of two inputs");
         return 0;

@@ -1,4 +1,5 @@
 /* The host engine's elementwise operators and moves of elements against their definition. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,6 +189,49 @@ static void test_large(void **state)
         struct engine_case c = {.graph = g, .low = 0.3, .high = 2};
         rig_check(&c, &seed);
     }
+}
+
+/* A slope for all, one a channel, one a column, one an element. */
+static void test_slopes(void **state)
+{
+    (void)state;
+    static const int64_t slopes[][3] = {{1, 1, 1}, {9, 1, 1}, {1, 1, 67}, {9, 41, 67}};
+    for (size_t i = 0; i < sizeof slopes / sizeof *slopes; i++) {
+        struct sy_graph *g = gb_new("slopes");
+        int x = gb_input(g, 4, (int64_t[]){1, 9, 41, 67}),
+            slope = gb_constant(g, "slope", 3, slopes[i], &seed, -1, 1);
+        gb_output(g, gb_node(g, SY_OP_PRELU, INPUTS(x, slope), 4, (int64_t[]){1, 9, 41, 67}));
+        struct engine_case c = {.graph = g, .low = -2, .high = 2};
+        rig_check(&c, &seed);
+    }
+}
+
+/* What is not a number is the larger, and the smaller, of it and any other. */
+static void test_not_a_number(void **state)
+{
+    (void)state;
+    const float a[] = {NAN, 1, -INFINITY, 2}, b[] = {1, NAN, 3, INFINITY};
+    struct sy_graph *g = gb_new("not a number");
+    struct engine_rig rig;
+    struct rig_tensors inputs, outputs;
+    int x = gb_input(g, DIMS(1, 4)), y = gb_input(g, DIMS(1, 4));
+    gb_output(g, gb_node(g, SY_OP_MAX, INPUTS(x, y), DIMS(1, 4)));
+    gb_output(g, gb_node(g, SY_OP_MIN, INPUTS(x, y), DIMS(1, 4)));
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 2, 1, 0, &inputs);
+    rig_take(&rig, g->outputs, 2, 1, 0xff, &outputs);
+    memcpy(inputs.data[0], a, sizeof a);
+    memcpy(inputs.data[1], b, sizeof b);
+    assert_int_equal(rig_run(&rig, program, &inputs, &outputs, 0xff, NULL), SY_OK);
+    const float *most = outputs.data[0], *least = outputs.data[1];
+    assert_true(isnan(most[0]) && isnan(most[1]) && isnan(least[0]) && isnan(least[1]));
+    assert_true(most[2] == 3 && most[3] == INFINITY && least[2] == -INFINITY && least[3] == 2);
+    rig_drop(&inputs);
+    rig_drop(&outputs);
+    rig_engine.ops->program_destroy(program);
+    rig_close(&rig);
+    sy_graph_free(g);
 }
 
 /* One element for a plane, or for all of it; a row again and again. */
@@ -541,6 +585,8 @@ int main(void)
         cmocka_unit_test(test_constant_operands),
         cmocka_unit_test(test_any_number_of_inputs),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_not_a_number),
         cmocka_unit_test(test_large_expand),
         cmocka_unit_test(test_where_cast_expand),
         cmocka_unit_test(test_large_integers_are_exact),

@@ -22,12 +22,14 @@ FLAT(flat_add, a[i] + b[i])
 FLAT(flat_sub, a[i] - b[i])
 FLAT(flat_mul, a[i] * b[i])
 FLAT(flat_div, a[i] / b[i])
-FLAT(flat_max, a[i] > b[i] ? a[i] : b[i])
-FLAT(flat_min, a[i] < b[i] ? a[i] : b[i])
+FLAT(flat_max, a[i] > b[i] || a[i] != a[i] ? a[i] : b[i]) /* NaN goes on */
+FLAT(flat_min, a[i] < b[i] || a[i] != a[i] ? a[i] : b[i])
+FLAT(flat_prelu, a[i] < 0 ? a[i] * b[i] : a[i])
 FLAT(scalar_add, a[i] + b[0])
 FLAT(scalar_sub, a[i] - b[0])
 FLAT(scalar_mul, a[i] * b[0])
 FLAT(scalar_div, a[i] / b[0])
+FLAT(scalar_prelu, a[i] < 0 ? a[i] * b[0] : a[i])
 
 typedef void (*flat_fn)(int64_t n, const float *restrict a, const float *restrict b, float *out);
 
@@ -46,6 +48,8 @@ static flat_fn flat_function(int64_t op)
         return flat_max;
     case SY_OP_MIN:
         return flat_min;
+    case SY_OP_PRELU:
+        return flat_prelu;
     default:
         return NULL;
     }
@@ -62,6 +66,8 @@ static flat_fn scalar_function(int64_t op)
         return scalar_mul;
     case SY_OP_DIV:
         return scalar_div;
+    case SY_OP_PRELU:
+        return scalar_prelu;
     default:
         return NULL;
     }
@@ -112,6 +118,13 @@ void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, con
     }
 }
 
+/* NaN goes on. */
+static float between_0_and_1(float x)
+{
+    x = x < 0 ? 0 : x;
+    return x > 1 ? 1 : x;
+}
+
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out)
 {
@@ -123,7 +136,7 @@ void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, con
         else if (op == SY_OP_LOG)
             out[i] = logf(x);
         else
-            out[i] = fmaxf(0, fminf(1, alpha_beta[0] * x + alpha_beta[1]));
+            out[i] = between_0_and_1(alpha_beta[0] * x + alpha_beta[1]);
     }
 }
 
@@ -146,6 +159,8 @@ static float binary_float(int64_t op, float a, float b)
         return a > b || a != a ? a : b; /* NaN goes on */
     case SY_OP_MIN:
         return a < b || a != a ? a : b;
+    case SY_OP_PRELU:
+        return a < 0 ? a * b : a;
     default:
         return 0;
     }

@@ -298,6 +298,15 @@ static void mix_whole(const struct source *sources, int n, const float *from, in
     }
 }
 
+static void copy_floats(const struct resizing *s, int64_t offset, int64_t first)
+{
+    const struct taps *taps = s->taps[s->y->rank - 1];
+    const float *from = (const float *)s->x->data + offset;
+    float *to = (float *)s->y->data + first, fill = (float)s->fill;
+    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++)
+        to[i] = taps[i].outside ? fill : from[taps[i].at[0]];
+}
+
 /* One tap: its value as it is, even an infinite one times 1. */
 static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
 {
@@ -307,6 +316,10 @@ static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
         memcpy((char *)s->y->data + (size_t)first * each,
                (const char *)s->x->data + (size_t)offset * each,
                (size_t)s->y->dims[s->y->rank - 1] * each);
+        return;
+    }
+    if (s->y->dtype == SY_DTYPE_F32) {
+        copy_floats(s, offset, first);
         return;
     }
     for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {

@@ -257,6 +257,13 @@ static int build_binary(struct sy_program *p)
     return build_pair(p, sy_program_node(p)->op);
 }
 
+/* Loops for floats only. */
+static int build_prelu(struct sy_program *p)
+{
+    return sy_program_input_tensor(p, 0)->dtype == SY_DTYPE_F32 ? build_binary(p)
+                                                                : sy_program_add_kernel(p);
+}
+
 /* Sum, Min and Max of any number: folded from the left. */
 static int build_variadic(struct sy_program *p)
 {
@@ -359,6 +366,7 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  BINARY(SY_OP_DIV),
                                                  BINARY(SY_OP_POW),
                                                  BINARY(SY_OP_EQUAL),
+                                                 {SY_OP_PRELU, build_prelu, NULL, NULL},
                                                  {SY_OP_MIN, build_variadic, NULL, NULL},
                                                  {SY_OP_MAX, build_variadic, NULL, NULL},
                                                  {SY_OP_SUM, build_variadic, NULL, NULL},
