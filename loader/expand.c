@@ -142,6 +142,9 @@ int sy_expand_node(struct sy_infer *in, int n, bool *replaced)
         return SY_OK;
     if (node->op == SY_OP_IF && !sy_expand_is_decided(in, node))
         return SY_OK;
+    if ((node->op == SY_OP_REDUCE_MAX || node->op == SY_OP_REDUCE_MIN) &&
+        !sy_expand_reduces_bool(in, node))
+        return SY_OK;
     if (node->op == SY_OP_NON_ZERO && !sy_expand_is_constant(in, node))
         return SY_OK;
     if ((node->op == SY_OP_QUANTIZE_LINEAR || node->op == SY_OP_DEQUANTIZE_LINEAR) &&

@@ -29,6 +29,8 @@ int sy_expand_by(struct sy_infer *in, int n, sy_expander *expander);
 int sy_expand_grow(struct sy_infer *in);
 /* Whether the node is an If whose condition is known. */
 bool sy_expand_is_decided(const struct sy_infer *in, const struct sy_node *node);
+/* Whether the node is a ReduceMax or ReduceMin of bool. */
+bool sy_expand_reduces_bool(const struct sy_infer *in, const struct sy_node *node);
 /* Whether the node's first input is a constant. */
 bool sy_expand_is_constant(const struct sy_infer *in, const struct sy_node *node);
 /* A copy of a Loop's body, if the Loop could be written out: for sy_expand_loop, when inference of the Loop fails. NULL: it could not.

@@ -14,7 +14,9 @@ enum { MAX_CONSTANT = 1 << 24 };
 
 struct stft {
     int64_t step, frame, bins;
-    const float *window; /* NULL: ones */
+    bool is_complex;
+    const float *window; /* NULL: ones, or one that is computed */
+    int computed;        /* a window that only the run knows; -1: none */
 };
 
 static int one_number(struct sy_expand *e, int input, int64_t *out)
@@ -26,65 +28,179 @@ static int one_number(struct sy_expand *e, int input, int64_t *out)
     return n == 1 ? SY_OK : sy_expand_fail(e, SY_ECORRUPT, "input %d is not one number", input);
 }
 
+static int find_window(struct sy_expand *e, struct stft *s)
+{
+    const struct sy_tensor *window = sy_expand_tensor(e, 2);
+    s->computed = -1;
+    if (!window)
+        return SY_OK;
+    if (window->dtype != SY_DTYPE_F32 || window->shape.rank != 1)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a window that is not a list of float32");
+    s->window = window->data;
+    if (!window->data)
+        s->computed = sy_expand_input(e, 2);
+    return sy_infer_fixed(e->in, e->node, &window->shape, 0, &s->frame);
+}
+
 static int find_stft(struct sy_expand *e, struct stft *s)
 {
-    const struct sy_tensor *x = sy_expand_tensor(e, 0), *window = sy_expand_tensor(e, 2);
+    const struct sy_tensor *x = sy_expand_tensor(e, 0);
     if (!x || x->dtype != SY_DTYPE_F32 || x->shape.rank < 2 || x->shape.rank > 3 ||
-        (x->shape.rank == 3 && !sy_dim_is(x->shape.dims[2], 1)))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "a signal that is not real, of float32");
-    if (window && (!window->data || window->dtype != SY_DTYPE_F32 || window->shape.rank != 1))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "a window that is not constant, of float32");
+        (x->shape.rank == 3 && !sy_dim_is(x->shape.dims[2], 1) && !sy_dim_is(x->shape.dims[2], 2)))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "a signal that is not of float32");
     struct sy_dim length = x->shape.dims[1];
-    s->window = window ? window->data : NULL;
-    s->frame = window ? (int64_t)(window->data_bytes / sizeof(float)) : 0;
+    s->is_complex = x->shape.rank == 3 && sy_dim_is(x->shape.dims[2], 2);
+    SY_TRY(find_window(e, s));
+    int64_t window = s->frame;
+    bool one_sided = sy_node_int(e->node, "onesided", 1) != 0;
     SY_TRY(one_number(e, 1, &s->step));
     SY_TRY(one_number(e, 3, &s->frame));
     if (s->step < 1 || s->frame < 1 || (sy_dim_is_number(length) && s->frame > length.fixed) ||
-        (window && s->frame != (int64_t)(window->data_bytes / sizeof(float))))
-        return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld, each %lld, of %lld samples",
-                              (long long)s->frame, (long long)s->step, (long long)length.fixed);
-    s->bins = sy_node_int(e->node, "onesided", 1) != 0 ? s->frame / 2 + 1 : s->frame;
-    if (s->frame > MAX_CONSTANT / s->bins / 2)
+        (sy_expand_input(e, 2) >= 0 && s->frame != window) || (s->is_complex && one_sided))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld, each %lld, of %lld samples%s",
+                              (long long)s->frame, (long long)s->step, (long long)length.fixed,
+                              s->is_complex && one_sided ? ", half a spectrum of complex ones"
+                                                         : "");
+    s->bins = one_sided ? s->frame / 2 + 1 : s->frame;
+    if (s->frame > MAX_CONSTANT / s->bins / 4)
         return sy_expand_fail(e, SY_EUNSUPPORTED, "frames of %lld", (long long)s->frame);
     return SY_OK;
 }
 
-/* [bins * 2, 1, frame]: the window times cosine and minus sine. */
+/* [bins * 2, parts, frame]: the window times cosine and minus sine; of imaginary samples times sine and cosine. */
 static int spectrum_filters(struct sy_expand *e, const struct stft *s)
 {
-    const int64_t dims[] = {s->bins * 2, 1, s->frame};
+    const int64_t parts = s->is_complex ? 2 : 1, dims[] = {s->bins * 2, parts, s->frame},
+                  n = s->bins * 2 * parts * s->frame;
     float *m;
     if (e->status == SY_OK)
-        e->status = sy_graph_alloc((size_t)(s->frame * s->bins * 2), sizeof *m, &m);
+        e->status = sy_graph_alloc((size_t)n, sizeof *m, &m);
     if (e->status < 0)
         return -1;
-    for (int64_t k = 0; k < s->bins; k++)
-        for (int64_t t = 0; t < s->frame; t++) {
-            double angle = 2 * M_PI * (double)(t * k % s->frame) / (double)s->frame;
-            double w = s->window ? (double)s->window[t] : 1;
-            m[2 * k * s->frame + t] = (float)(w * cos(angle));
-            m[(2 * k + 1) * s->frame + t] = (float)(-w * sin(angle));
-        }
-    int flat = sy_expand_floats(e, m, (int)(s->frame * s->bins * 2));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t t = i % s->frame, part = i / s->frame % parts, row = i / s->frame / parts;
+        double angle = 2 * M_PI * (double)(t * (row / 2) % s->frame) / (double)s->frame;
+        bool takes_cosine = row % 2 == part;
+        double w = s->window ? (double)s->window[t] : 1;
+        m[i] = (float)(w * (takes_cosine ? cos(angle) : part ? sin(angle) : -sin(angle)));
+    }
+    int flat = sy_expand_floats(e, m, (int)n);
     free(m);
-    return sy_expand_reshape(e, flat, dims, 3);
+    int filters = sy_expand_reshape(e, flat, dims, 3);
+    return s->computed < 0 ? filters : SY_EXPAND(e, MUL, filters, s->computed);
 }
 
 /* A convolution, so that the signal's length may be open. */
 static int expand_stft(struct sy_expand *e)
 {
-    static const int64_t one_channel[] = {0, 1, -1}, bins_last[] = {0, 2, 1};
+    static const int64_t one_channel[] = {0, 1, -1}, turn[] = {0, 2, 1};
     struct stft s = {0};
     SY_TRY(find_stft(e, &s));
     const int64_t split[] = {0, 0, s.bins, 2};
-    int x = sy_expand_reshape(e, sy_expand_input(e, 0), one_channel, 3);
+    int x = sy_expand_input(e, 0);
+    x = s.is_complex ? sy_expand_transpose(e, x, turn, 3) : sy_expand_reshape(e, x, one_channel, 3);
     int filters = spectrum_filters(e, &s);
     int y = SY_EXPAND(e, CONV, x, filters);
     if (e->status == SY_OK)
         e->status =
             sy_node_set_ints(&e->graph->nodes[e->graph->n_nodes - 1], "strides", 1, &s.step);
-    y = sy_expand_transpose(e, y, bins_last, 3);
+    y = sy_expand_transpose(e, y, turn, 3);
     sy_expand_result(e, 0, sy_expand_reshape(e, y, split, 4));
+    return e->status;
+}
+
+/* ---- MelWeightMatrix -------------------------------------------------------------------------- */
+
+struct mel {
+    int64_t bins, length, rate; /* of the matrix, of the transform, samples a second */
+    double low, high;           /* Hz */
+};
+
+/* One number of input i, a constant. */
+static int one_real(struct sy_expand *e, int i, double *out)
+{
+    const struct sy_tensor *t = sy_expand_tensor(e, i);
+    if (!t || sy_shape_elements(&t->shape, 1) != 1 ||
+        (t->dtype != SY_DTYPE_F32 && t->dtype != SY_DTYPE_F64))
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "input %d is not one float32", i);
+    if (!t->data)
+        return sy_expand_put_off(e, "input %d is known at run only", i);
+    *out = t->dtype == SY_DTYPE_F32 ? (double)*(const float *)t->data : *(const double *)t->data;
+    return SY_OK;
+}
+
+static int find_mel(struct sy_expand *e, struct mel *m)
+{
+    *m = (struct mel){0};
+    SY_TRY(one_number(e, 0, &m->bins));
+    SY_TRY(one_number(e, 1, &m->length));
+    SY_TRY(one_number(e, 2, &m->rate));
+    SY_TRY(one_real(e, 3, &m->low));
+    SY_TRY(one_real(e, 4, &m->high));
+    if (m->bins < 1 || m->length < 1 || m->rate < 1 || m->bins > MAX_CONSTANT / 8 / m->length ||
+        !(m->low >= 0) || !(m->high >= m->low) || m->high > (double)m->rate)
+        return sy_expand_fail(e, SY_ECORRUPT, "%lld bands of %g to %g Hz at %lld, %lld samples",
+                              (long long)m->bins, m->low, m->high, (long long)m->rate,
+                              (long long)m->length);
+    return SY_OK;
+}
+
+/* Which line of the spectrum the i-th edge of the bands is: they are equally far from each other in mel. */
+static int64_t edge_of(const struct mel *m, int64_t i)
+{
+    double low = 2595 * log10(1 + m->low / 700), high = 2595 * log10(1 + m->high / 700),
+           mel = low + (double)i * (high - low) / (double)(m->bins + 2),
+           hertz = 700 * (pow(10, mel / 2595) - 1);
+    return (int64_t)floor((double)(m->length + 1) * hertz / (double)m->rate);
+}
+
+/* Triangles, [lines, bands]. */
+static void fill_bands(const struct mel *m, int64_t lines, float *to)
+{
+    for (int64_t band = 0; band < m->bins; band++) {
+        int64_t low = edge_of(m, band), peak = edge_of(m, band + 1), high = edge_of(m, band + 2);
+        if (peak == low && peak < lines)
+            to[peak * m->bins + band] = 1;
+        for (int64_t k = low; k <= peak && k < lines && peak > low; k++)
+            to[k * m->bins + band] = (float)(k - low) / (float)(peak - low);
+        for (int64_t k = peak; k < high && k < lines; k++)
+            to[k * m->bins + band] = (float)(high - k) / (float)(high - peak);
+    }
+}
+
+static int expand_mel(struct sy_expand *e)
+{
+    struct mel m;
+    float *bands;
+    SY_TRY(find_mel(e, &m));
+    const int64_t lines = m.length / 2 + 1, dims[] = {lines, m.bins};
+    enum sy_dtype to = (enum sy_dtype)sy_node_int(e->node, "output_datatype", SY_DTYPE_F32);
+    SY_TRY(sy_graph_alloc((size_t)(lines * m.bins), sizeof *bands, &bands));
+    fill_bands(&m, lines, bands);
+    int flat = sy_expand_floats(e, bands, (int)(lines * m.bins));
+    free(bands);
+    sy_expand_result(e, 0, sy_expand_cast(e, sy_expand_reshape(e, flat, dims, 2), to));
+    return e->status;
+}
+
+/* ---- reductions of bool ----------------------------------------------------------------------- */
+
+bool sy_expand_reduces_bool(const struct sy_infer *in, const struct sy_node *node)
+{
+    int x = sy_node_input(node, 0);
+    return (node->op == SY_OP_REDUCE_MAX || node->op == SY_OP_REDUCE_MIN) && x >= 0 &&
+           in->graph->tensors[x].dtype == SY_DTYPE_BOOL;
+}
+
+/* Of numbers 0 and 1. */
+static int expand_reduce_bool(struct sy_expand *e)
+{
+    const int inputs[] = {sy_expand_cast(e, sy_expand_input(e, 0), SY_DTYPE_U8),
+                          sy_expand_input(e, 1)};
+    int y = sy_expand_op(e, e->node->op, inputs, inputs[1] < 0 ? 1 : 2);
+    sy_expand_pass(e, "keepdims");
+    sy_expand_pass(e, "noop_with_empty_axes");
+    sy_expand_result(e, 0, sy_expand_cast(e, y, SY_DTYPE_BOOL));
     return e->status;
 }
 
@@ -361,6 +477,9 @@ static int expand_multinomial(struct sy_expand *e)
 }
 
 const struct sy_expander_line sy_expanders_various[] = {{SY_OP_STFT, expand_stft},
+                                                        {SY_OP_MEL_WEIGHTS, expand_mel},
+                                                        {SY_OP_REDUCE_MAX, expand_reduce_bool},
+                                                        {SY_OP_REDUCE_MIN, expand_reduce_bool},
                                                         {SY_OP_COL2IM, expand_col2im},
                                                         {SY_OP_AFFINE_GRID, expand_affine_grid},
                                                         {SY_OP_NON_ZERO, expand_non_zero},

@@ -274,6 +274,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(ROTARY_EMBEDDING, "RotaryEmbedding") \
     X(TENSOR_SCATTER, "TensorScatter") \
     X(COL2IM, "Col2Im") \
+    X(MEL_WEIGHTS, "MelWeightMatrix") \
     X(AFFINE_GRID, "AffineGrid") \
     X(SIMPLIFIED_LAYER_NORM, "SimplifiedLayerNormalization") \
     X(MS_GELU, "com.microsoft.Gelu") \

@@ -168,6 +168,7 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_SIMPLIFIED_LAYER_NORM] = {2, 2, 2, "axis=i epsilon=f stash_type=i"},
     [SY_OP_SWISH] = {1, 1, 1, "alpha=f"},
     [SY_OP_STFT] = {2, 4, 1, "onesided=i"},
+    [SY_OP_MEL_WEIGHTS] = {5, 5, 1, "output_datatype=i"},
     [SY_OP_COL2IM] = {3, 3, 1, "dilations=I pads=I strides=I"},
     [SY_OP_AFFINE_GRID] = {2, 2, 1, "align_corners=i"},
     [SY_OP_ONNX_ATTENTION] =

@@ -214,6 +214,15 @@ def written_out():
         extra = {"w": window} if window is not None else {"length": np.array(32, np.int64)}
         made["stft_" + name] = model([h.make_node("STFT", ["x", "step", "w"] if window is not None else ["x", "step", "", "length"], ["y"], onesided=sides)],
                                      {"x": signal}, {"step": np.array(7, np.int64), **extra}, {"y": T.FLOAT})
+    made["stft_computed_window"] = model([h.make_node("HannWindow", ["size"], ["w"]), h.make_node("Add", ["w", "small"], ["w2"]), h.make_node("STFT", ["x", "step", "w2"], ["y"])],
+                                         {"x": floats(2, 90, 1), "small": floats(24) / 9}, {"size": np.array(24, np.int64), "step": np.array(7, np.int64)}, {"y": T.FLOAT}, batch=False)
+    made["stft_complex"] = model([h.make_node("STFT", ["x", "step", "", "length"], ["y"], onesided=0)], {"x": floats(2, 64, 2)},
+                                 {"step": np.array(5, np.int64), "length": np.array(16, np.int64)}, {"y": T.FLOAT})
+    made["mel"] = model([h.make_node("MelWeightMatrix", ["n", "l", "r", "a", "b"], ["m"]), h.make_node("MatMul", ["x", "m"], ["y"])], {"x": floats(2, 7, 65)},
+                        {"n": np.array(20, np.int64), "l": np.array(128, np.int64), "r": np.array(8000, np.int64), "a": f32(20), "b": f32(3900)}, {"y": T.FLOAT})
+    for name, x, attrs in (("sorted", RNG.integers(-900, 900, 9000), {}), ("appearing", RNG.integers(-2500, 2500, 9000), {"sorted": 0}),
+                           ("rows", RNG.integers(0, 4, (3000, 5)), {"axis": 0}), ("large", (1 << 60) + RNG.integers(0, 40, 6000), {})):
+        made["unique_" + name] = model([h.make_node("Unique", ["x"], ["u", "f", "inv", "n"], **attrs)], {"x": x.astype(np.int64)}, {}, {o: T.INT64 for o in ("u", "f", "inv", "n")}, batch=False)
     for name, rows, places, image, attrs in (("plain", 2 * 4, 25, [6, 6], {}), ("strides", 3 * 4, 9, [6, 6], {"strides": [2, 2]}),
                                              ("pads", 2 * 4, 16, [6, 6], {"strides": [2, 2], "pads": [1, 1, 1, 1]}), ("dilations", 4, 16, [6, 6], {"dilations": [2, 2]})):
         made["col2im_" + name] = one("Col2Im", {"x": floats(2, rows, places)}, {"i": i64(*image), "b": i64(2, 2)}, domain="", **attrs)

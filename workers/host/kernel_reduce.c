@@ -1,4 +1,5 @@
 /* Reductions over any dimensions, the place of the largest, running sums, the largest k. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 
@@ -351,42 +352,89 @@ struct slices {
     int64_t n;
 };
 
-static int compare_slices(const struct slices *s, int64_t a, int64_t b)
+/* What is no number comes last, and is one value. */
+static int compare_elements(const struct sy_array *x, int64_t i, int64_t k)
 {
-    for (int64_t k = 0; k < s->l.count; k++) {
-        int64_t start = line_start(&s->l, k);
-        double p = sy_get(s->x, start + a * s->l.step), q = sy_get(s->x, start + b * s->l.step);
-        if (p != q)
-            return p < q ? -1 : 1;
+    if (!sy_is_float(x->dtype)) {
+        int64_t p = sy_get_int(x, i), q = sy_get_int(x, k);
+        return p < q ? -1 : p > q;
     }
-    return 0;
+    double p = sy_get(x, i), q = sy_get(x, k);
+    return isnan(p) || isnan(q) ? isnan(p) - isnan(q) : p < q ? -1 : p > q;
 }
 
-/* first[i]: the first slice of the i-th value, in order of appearance or sorted; rank_of[slice]: its i; counts[i]. Returns how many. */
-static int64_t find_unique(const struct slices *s, bool sorted, int64_t *first, int64_t *rank_of,
-                           int64_t *counts)
+static int compare_slices(const struct slices *s, int64_t a, int64_t b)
 {
+    int order = 0;
+    for (int64_t k = 0; k < s->l.count && order == 0; k++) {
+        int64_t start = line_start(&s->l, k);
+        order = compare_elements(s->x, start + a * s->l.step, start + b * s->l.step);
+    }
+    return order;
+}
+
+/* Two sorted runs, [low, middle) and [middle, high), into one; what is equal keeps its order. */
+static void merge(const struct slices *s, const int64_t *from, int64_t low, int64_t middle,
+                  int64_t high, int64_t *to)
+{
+    int64_t a = low, b = middle;
+    for (int64_t i = low; i < high; i++) {
+        bool takes_first = a < middle && (b == high || compare_slices(s, from[a], from[b]) <= 0);
+        to[i] = takes_first ? from[a++] : from[b++];
+    }
+}
+
+/* All slices by their values, those that are equal as they come; in `order` or `spare`. */
+static int64_t *sort_slices(const struct slices *s, int64_t *order, int64_t *spare)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        order[i] = i;
+    for (int64_t run = 1; run < s->n; run *= 2) {
+        for (int64_t low = 0; low < s->n; low += 2 * run)
+            merge(s, order, low, SY_MIN(low + run, s->n), SY_MIN(low + 2 * run, s->n), spare);
+        int64_t *sorted = spare;
+        spare = order;
+        order = sorted;
+    }
+    return order;
+}
+
+/* Values in the order in which they appear, which ends at `n`; place[n] is overwritten. */
+static void order_by_appearance(int64_t slices, int64_t n, int64_t *first, int64_t *rank_of,
+                                int64_t *counts, int64_t *place)
+{
+    int64_t *old_counts = place + n, next = 0;
+    memcpy(old_counts, counts, (size_t)n * sizeof *counts);
+    for (int64_t i = 0; i < slices; i++) {
+        int64_t k = rank_of[i];
+        if (first[k] == i)
+            place[k] = next++;
+        rank_of[i] = place[k];
+    }
+    for (int64_t k = 0; k < n; k++)
+        counts[place[k]] = old_counts[k];
+    memset(first, 0xff, (size_t)n * sizeof *first);
+    for (int64_t i = slices - 1; i >= 0; i--)
+        first[rank_of[i]] = i;
+}
+
+/* first[i]: the first slice of the i-th value, in order of appearance or sorted; rank_of[slice]: its i; counts[i]. spare: of two elements a
+ * slice. Returns how many. */
+static int64_t find_unique(const struct slices *s, bool sorted, int64_t *first, int64_t *rank_of,
+                           int64_t *counts, int64_t *spare)
+{
+    const int64_t *order = sort_slices(s, spare, spare + s->n);
     int64_t n = 0;
     for (int64_t i = 0; i < s->n; i++) {
-        int64_t k = 0;
-        while (k < n && compare_slices(s, i, first[k]) != 0)
-            k++;
-        if (k == n) {
-            while (sorted && k > 0 && compare_slices(s, i, first[k - 1]) < 0) {
-                first[k] = first[k - 1];
-                k--;
-            }
-            first[k] = i;
-            n++;
+        if (i == 0 || compare_slices(s, order[i - 1], order[i]) != 0) {
+            first[n] = order[i];
+            counts[n++] = 0;
         }
+        rank_of[order[i]] = n - 1;
+        counts[n - 1]++;
     }
-    memset(counts, 0, (size_t)n * sizeof *counts);
-    for (int64_t i = 0; i < s->n; i++)
-        for (int64_t k = 0; k < n; k++)
-            if (compare_slices(s, i, first[k]) == 0) {
-                rank_of[i] = k;
-                counts[k]++;
-            }
+    if (!sorted)
+        order_by_appearance(s->n, n, first, rank_of, counts, spare);
     return n;
 }
 
@@ -404,9 +452,11 @@ static struct slices slices_of(const struct sy_call *call)
 static int run_unique(const struct sy_call *call)
 {
     struct slices s = slices_of(call);
-    int64_t *first = call->scratch, *rank_of = first + s.n, *counts = rank_of + s.n;
+    int64_t *first = call->scratch, *rank_of = first + s.n, *counts = rank_of + s.n,
+            *spare = counts + s.n;
     const struct sy_array *y = &call->out[0];
-    int64_t n = find_unique(&s, sy_node_int(call->node, "sorted", 1) != 0, first, rank_of, counts);
+    int64_t n =
+        find_unique(&s, sy_node_int(call->node, "sorted", 1) != 0, first, rank_of, counts, spare);
     bool has_axis = sy_node_attr(call->node, "axis") != NULL;
     SY_TRY(sy_kernel_count(call, n, has_axis ? y->dims[axis_of(call)] : y->n));
     if (call->counted)
@@ -432,19 +482,18 @@ static int check_unique(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     bool has_axis = sy_node_attr(call->node, "axis") != NULL;
     int axis = axis_of(call);
-    bool fits = y->dtype == x->dtype && x->n > 0 && x->n <= 4096 && (!has_axis || axis >= 0) &&
+    bool fits = y->dtype == x->dtype && x->n > 0 && (!has_axis || axis >= 0) &&
                 y->rank == (has_axis ? x->rank : 1);
     for (int i = 0; fits && has_axis && i < x->rank; i++)
         fits = i == axis || y->dims[i] == x->dims[i];
     for (int o = 1; o < call->n_out; o++)
         fits = fits && (!sy_call_out(call, o) || call->out[o].dtype == SY_DTYPE_I64);
-    return fits ? SY_OK
-                : sy_kernel_refuse(call, "more than 4096 elements, or a result that does not fit");
+    return fits ? SY_OK : sy_kernel_refuse(call, "no elements, or a result that does not fit");
 }
 
 static int64_t scratch_unique(const struct sy_call *call)
 {
-    return (3 * call->in[0].n + 3) * (int64_t)sizeof(int64_t);
+    return (5 * call->in[0].n + 5) * (int64_t)sizeof(int64_t);
 }
 
 #define REDUCE(op)                                                                  \
