@@ -264,6 +264,22 @@ static bool fast_row(const struct sy_broadcast *b, const void *const *in, const 
     return true;
 }
 
+/* Masks: elements of 4 bytes, chosen one by one. */
+static bool chosen_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
+                       void *out, int64_t to, int64_t n)
+{
+    int64_t last = b->rank - 1;
+    if (b->op != SY_OP_WHERE || last < 0 || sy_dtype_bytes((enum sy_dtype)b->dtype) != 4)
+        return false;
+    int64_t of_choice = b->strides[0][last], of_a = b->strides[1][last], of_b = b->strides[2][last];
+    const uint8_t *choice = (const uint8_t *)in[0] + at[0];
+    const uint32_t *a = (const uint32_t *)in[1] + at[1], *other = (const uint32_t *)in[2] + at[2];
+    uint32_t *y = (uint32_t *)out + to;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = choice[i * of_choice] ? a[i * of_a] : other[i * of_b];
+    return true;
+}
+
 /* Elements that follow each other, or one element again and again. */
 static bool copied_row(const struct sy_broadcast *b, const char *in, char *out, int64_t n)
 {
@@ -299,7 +315,7 @@ static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t
         for (int64_t k = 0; k < b->n_inputs; k++)
             at[k] += index * b->strides[k][d];
     }
-    if (fast_row(b, in, at, out, to, n) ||
+    if (fast_row(b, in, at, out, to, n) || chosen_row(b, in, at, out, to, n) ||
         copied_row(b, (const char *)in[0] + (size_t)at[0] * bytes, (char *)out + (size_t)to * bytes,
                    n))
         return;
