@@ -20,8 +20,10 @@ TRAIN_PRECISIONS = ["f32", "bf16"]
 LARGE = "decoder_8b"
 LARGE_DISK = 24e9  # the file, and its package in bf16
 PRECISIONS = ["f32", "bf16", "f16"]
+ATTENTIONS = ["attention_128", "attention_1024", "attention_causal_1024"]
 PARTS = {"swaps": "ready and pipelined in f32", "torch": "PyTorch's side", "narrow": "the same in bf16 and f16",
-         "training": "a step of each job", "load": "training under requests", "large": "8 billion weights",
+         "training": "a step of each job", "attention": "attention alone, ours and PyTorch's",
+         "load": "training under requests", "large": "8 billion weights",
          "modes": "the paper's other ways to swap, in f32"}
 TABLE_MODES = "/(ready|pipelined)/"
 OTHER_MODES = "/(prefix|per_layer|whole|sequential|no_pool|one_process|restart|no_pin|no_ipc|managed)/"
@@ -194,7 +196,7 @@ def steps_while(server, action):
     return s1 - s0, t1 - t0, result
 
 
-def compare(device, folder, precision, models, clock):
+def compare(device, folder, precision, models, clock, *more):
     """As far as it came: the comparison writes its file after each row."""
     out = os.path.join(folder, "torch-%s.json" % precision)
     # PyTorch finds its own CUDA libraries, not those that were carried along; the driver may be on the machine's path.
@@ -205,7 +207,7 @@ def compare(device, folder, precision, models, clock):
         os.remove(out)
     try:
         got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out, "--precision", precision, "--models",
-                              ",".join(models)], stdout=sys.stderr, env=own, timeout=clock.left())
+                              ",".join(models), *more], stdout=sys.stderr, env=own, timeout=clock.left())
         why = "gpu_compare.py ended with %d" % got.returncode
     except subprocess.TimeoutExpired:
         why = "no time left"
@@ -215,10 +217,10 @@ def compare(device, folder, precision, models, clock):
         return json.load(file)
 
 
-def torch_ms(torch, what, model, batch):
+def torch_ms(torch, what, model, batch, number="ms"):
     for row in (torch or {}).get("rows", []):
         if (row["what"], row["model"], row["batch"]) == (what, model, batch):
-            return row["ms"]
+            return row.get(number)
     return None
 
 
@@ -262,6 +264,19 @@ def large_row(got):
     return "%s in bf16, host image to running / (bytes / measured rate)" % LARGE, 1.08, ratio(got.get("p50_ms"), at_rate_ms)
 
 
+def attention_rows(attention):
+    """Of what attention_piece keeps. PyTorch's is its fused scaled_dot_product_attention."""
+    for precision in PRECISIONS:
+        swaps, torch = attention.get(precision, {}).get("swaps", {}), attention.get(precision, {}).get("torch")
+        for batch in (8, 1):
+            for model in ATTENTIONS:
+                ours = swaps.get("%s/%d" % (model, batch), {})
+                for way, bar, title in (("eager", 0.9, "eager"), ("graphs", 1.0, "CUDA graphs")):
+                    for number, theirs in (("p50_ms", "ms"), ("p99_ms", "p99_ms")):
+                        yield ("%s in %s, batch %d: ready / PyTorch %s, %s" % (model, precision, batch, title, number[:3]), bar,
+                               ratio(ours.get(number), torch_ms(torch, way, model, batch, theirs)))
+
+
 def training_rows(trained, torches):
     for model, title, batch in TRAINED:
         for precision in TRAIN_PRECISIONS:
@@ -270,13 +285,14 @@ def training_rows(trained, torches):
             yield "training step %s in %s, batch %d / PyTorch eager" % (title, precision, batch), 1.0, ratio(ours, theirs)
 
 
-def all_rows(swaps, narrow, large, trained, share, torches):
+def all_rows(swaps, narrow, large, trained, share, torches, attention):
     """(what, bar, measured or None); a bar below zero is a least. swaps: by batch; narrow: by precision and batch; trained: by model and
-    precision."""
+    precision; attention: by precision."""
     rows = [row for batch in swaps for row in swap_rows(swaps[batch], torches.get("f32"), batch)]
     rows += [row for (p, batch), s in narrow.items() for row in narrow_rows(s, torches.get(p), batch, p)]
     rows.append(large_row(large))
     rows += training_rows(trained, torches)
+    rows += attention_rows(attention)
     rows.append(("training ResNet-50 under 50 % inference load (ResNet-152) / (alone x idle share)", -0.95, share))
     return rows
 
@@ -307,16 +323,26 @@ def by_batch(state, precision):
 def rows_of(state):
     narrow = {(p, batch): rows for p in PRECISIONS[1:] for batch, rows in by_batch(state, p).items()}
     trained = {tuple(name.split("/")): (ms, "") for name, ms in state["training"].items()}
-    return all_rows(by_batch(state, "f32") or {8: {}, 1: {}}, narrow, state["large"], trained, state["load"], state["torch"])
+    return all_rows(by_batch(state, "f32") or {8: {}, 1: {}}, narrow, state["large"], trained, state["load"], state["torch"],
+                    state["attention"])
 
 
 def empty_state():
-    return {"swaps": {}, "large": {}, "training": {}, "load": None, "torch": {}}
+    return {"swaps": {}, "large": {}, "training": {}, "load": None, "torch": {}, "attention": {}}
 
 
 def keep_swaps(state, rows):
     for row in rows:
         state["swaps"]["%s/%s/%d/%s" % (row["model"], row["mode"], row["batch"], row["precision"])] = row
+
+
+def attention_piece(bench, state, precision):
+    """Ours first; with PyTorch's side, in the same precision, as far as it comes."""
+    kept = state["attention"].setdefault(precision, {"swaps": {}, "torch": None})
+    for batch in (8, 1):
+        for model in ATTENTIONS:
+            kept["swaps"]["%s/%d" % (model, batch)] = bench.swaps(model, batch, precision, "/ready/")[0]
+    kept["torch"] = compare(bench.device, bench.folder, precision, ATTENTIONS, bench.clock, "--runs", "100")
 
 
 def pieces(bench, state, models):
@@ -340,6 +366,8 @@ def pieces(bench, state, models):
                 yield "narrow", "%s in %s, batch %d" % (model, precision, batch), lambda m=model, b=batch, p=precision: keep_swaps(
                     state, bench.swaps(m, b, p))
         yield "torch", precision, lambda p=precision: torch(p)
+    for precision in PRECISIONS:
+        yield "attention", precision, lambda p=precision: attention_piece(bench, state, p)
     for model in models:
         yield "modes", model, lambda m=model: keep_swaps(state, bench.swaps(m, 8, only=OTHER_MODES))
     yield "large", LARGE, lambda: state.update(large=bench.large())

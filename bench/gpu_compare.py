@@ -1,5 +1,5 @@
 """What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16] [--models resnet152]
-[--only eager,graphs] [--runs 20]. Random weights of the same architectures. Each number in milliseconds, the median of the runs after a
+[--only eager,graphs] [--runs 20]. Random weights of the same architectures. Each number in milliseconds, the median (and p99) of the runs after a
 warm-up, with the device synchronised; OUT.json is written anew after each. What cannot be measured (a package is missing, memory is short)
 is left out, with the reason. DEVICE cpu tries the script where there is no GPU: its numbers mean nothing, and graphs are left out."""
 import argparse
@@ -13,6 +13,9 @@ import time
 RUNS, WARM = 20, 5
 TYPE = "float32"  # of weights and activations; bfloat16 and float16 for the ways that are compared in it
 MODELS = {"resnet152": (3, 224, 224), "inception_v3": (3, 299, 299), "bert_base": (128,)}
+# Of make-models: layers of attention alone, heads of so many numbers. Positions, and whether each sees only those before it.
+ATTENTIONS = {"attention_128": (128, False), "attention_1024": (1024, False), "attention_causal_1024": (1024, True)}
+LAYERS, HEADS, SIZE = 32, 12, 64
 
 
 def make(name):
@@ -27,13 +30,34 @@ def make_wide(name):
     if name == "bert_classifier":  # what we train has no dropout either
         from transformers import BertConfig, BertForSequenceClassification
         return BertForSequenceClassification(BertConfig(num_labels=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    if name in ATTENTIONS:
+        return make_attention(ATTENTIONS[name][1])
     import torchvision.models as vision
     if name == "inception_v3":
         return vision.inception_v3(weights=None, init_weights=False, aux_logits=False)
     return getattr(vision, name)(weights=None)
 
 
+def make_attention(causal):
+    import torch
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.randn(SIZE) * 0.05)
+
+        def forward(self, x):
+            x = x + self.shift
+            for _ in range(LAYERS):
+                heads = x.transpose(1, 2)
+                x = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=causal).transpose(1, 2)
+            return x
+    return Attention()
+
+
 def make_input(torch, name, batch, device):
+    if name in ATTENTIONS:
+        return torch.randn(batch, ATTENTIONS[name][0], HEADS, SIZE, device=device, dtype=getattr(torch, TYPE))
     if name.startswith("bert"):
         return torch.randint(0, 30000, (batch, 128), device=device)
     shape = MODELS.get(name, (3, 224, 224))
@@ -41,7 +65,7 @@ def make_input(torch, name, batch, device):
 
 
 def settle(torch, name, model):
-    return model if name.startswith("bert") else model.to(memory_format=torch.channels_last)
+    return model if name.startswith(("bert", "attention")) else model.to(memory_format=torch.channels_last)
 
 
 def synchronize(torch):
@@ -53,6 +77,14 @@ def pinned(torch, x):
     return x.pin_memory() if torch.cuda.is_available() else x
 
 
+class Times(float):
+    """The median, with the 99th percentile beside it."""
+    def __new__(cls, times):
+        made = super().__new__(cls, statistics.median(times))
+        made.p99 = sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
+        return made
+
+
 def median_ms(torch, call, most=1000):
     times, runs, warm = [], min(RUNS, most), min(WARM, most)
     for i in range(warm + runs):
@@ -62,7 +94,7 @@ def median_ms(torch, call, most=1000):
         synchronize(torch)
         if i >= warm:
             times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
+    return Times(times)
 
 
 def eager(torch, name, batch, device):
@@ -164,6 +196,8 @@ def cases(precision, models, only):
         for batch in (8, 1):
             for way in WAYS[:5]:
                 both = way in (eager, graphs, model_to)
+                if model in ATTENTIONS and way not in (eager, graphs):
+                    continue
                 if way.__name__ in only and (both or (batch == 8 and precision in ("f32", "tf32"))):
                     yield way, model, batch
     if "train_step" in only and precision != "f16" and set(models) == set(MODELS):
@@ -183,7 +217,7 @@ def main():
     parser.add_argument("device")
     parser.add_argument("out")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16", "f16"), default="f32")
-    parser.add_argument("--models", default=",".join(MODELS), help="with commas between; training steps come with all of them")
+    parser.add_argument("--models", default=",".join(MODELS), help="with commas between, also of %s; training steps come with all of the former" % ", ".join(ATTENTIONS))
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--only", default=",".join(f.__name__ for f in WAYS), help="these ways, with commas between")
     args = parser.parse_args()
@@ -199,6 +233,8 @@ def main():
         row = {"what": function.__name__, "model": model, "batch": batch}
         try:
             row["ms"] = function(torch, model, batch, args.device)
+            if isinstance(row["ms"], Times):
+                row["p99_ms"] = row["ms"].p99
             result["rows"].append(row)
             print("%-14s %-13s batch %2d: %9.2f ms" % (function.__name__, model, batch, row["ms"]), flush=True)
         except Exception as error:  # one case that fails must not take the others along

@@ -19,8 +19,9 @@
 static const struct bench_model {
     const char *name;
     double paper_ratio;
-} bench_models[] = {
-    {"resnet152", 0.59}, {"inception_v3", 0.26}, {"bert_base", 0.73}, {"decoder_8b", 0}};
+} bench_models[] = {{"resnet152", 0.59},         {"inception_v3", 0.26}, {"bert_base", 0.73},
+                    {"decoder_8b", 0},           {"attention_128", 0},   {"attention_1024", 0},
+                    {"attention_causal_1024", 0}};
 #define N_MODELS ((int)SY_ARRAY_LEN(bench_models))
 
 static const char *const mode_names[] = {

@@ -25,7 +25,11 @@ def made():
     swaps = {batch: {(model, mode): counters for model in bench.MODELS for mode in ("pipelined", "ready")} for batch in (8, 1)}
     narrow = {(p, batch): swaps[batch] for p in bench.PRECISIONS[1:] for batch in (8, 1)}
     trained = {(model, p): (45.0 if p == "f32" else None, "") for model, _, _ in bench.TRAINED for p in bench.TRAIN_PRECISIONS}
-    return swaps, narrow, counters, trained, 0.97, {p: torch_rows(p) for p in bench.PRECISIONS}
+    attention = {p: {"swaps": {"%s/%d" % (model, batch): {"p50_ms": 1.8, "p99_ms": 3.3} for model in bench.ATTENTIONS for batch in (1, 8)},
+                     "torch": {"rows": [{"what": what, "model": model, "batch": batch, "ms": 2.0, "p99_ms": 3.0}
+                                        for model in bench.ATTENTIONS for batch in (1, 8) for what in ("eager", "graphs")]}}
+                 for p in ("f32", "bf16")}
+    return swaps, narrow, counters, trained, 0.97, {p: torch_rows(p) for p in bench.PRECISIONS}, attention
 
 
 def test_rows():
@@ -38,10 +42,14 @@ def test_rows():
     assert rows["training step BERT-base in bf16, batch 32 / PyTorch eager"] == (1.0, None)
     assert rows["resnet152, batch 8: swap / fresh process"][0] == 0.01
     assert "resnet152, batch 1: swap / fresh process" not in rows
+    assert rows["attention_1024 in bf16, batch 8: ready / PyTorch eager, p50"] == (0.9, 0.9)
+    bar, got = rows["attention_causal_1024 in f32, batch 1: ready / PyTorch CUDA graphs, p99"]
+    assert bar == 1.0 and abs(got - 1.1) < 1e-9
+    assert rows["attention_128 in f16, batch 8: ready / PyTorch eager, p99"] == (0.9, None)
 
 
 def test_nothing_measured():
-    rows = bench.all_rows({8: {}}, {}, {}, {}, None, {p: None for p in bench.PRECISIONS})
+    rows = bench.all_rows({8: {}}, {}, {}, {}, None, {p: None for p in bench.PRECISIONS}, {})
     assert rows and all(got is None for _, _, got in rows)
     assert all(line.endswith("not measured |") for line in list(bench.table(rows))[2:])
 
@@ -113,7 +121,7 @@ MAKE_MODELS = 'mkdir -p "$2/$3/1" && echo model > "$2/$3/1/model.onnx"'
 SWAP = """for a; do case $a in --benchmark_out=*) out=${a#*=} ;; --benchmark_filter=*) filter=${a#*=} ;; esac; done
 model=$(echo "$filter" | cut -d/ -f2)
 [ "$SLOW" = "$model" ] && sleep 30
-echo '{"benchmarks": [{"name": "swap/'$model'/ready/batch:1", "p50_ms": 5.0},
+echo '{"benchmarks": [{"name": "swap/'$model'/ready/batch:1", "p50_ms": 5.0, "p99_ms": 6.0},
  {"name": "swap/'$model'/pipelined/batch:1", "p50_ms": 8.0, "over_bound": 1.01, "bytes": 2e8, "link_gbps": 30}]}' > "$out\""""
 
 
@@ -146,6 +154,18 @@ def test_parts_add_up():
         assert rc == 0 and measured(result, "resnet152, batch 8: swap / lower bound") == 1.01, text
         assert measured(result, "bert_base in f16, batch 1: swap / lower bound") == 1.01
         assert os.path.exists(os.path.join(folder, "work/bf16/bert_base/1/model.sypkg"))
+
+
+def test_attention_keeps_ours_without_pytorch():
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "torch.py"), "w") as file:
+        file.write("raise ImportError('made up')")
+        file.flush()
+        rc, text, result = gpu_bench(folder, "--part", "attention", PYTHONPATH=folder)
+        kept = result["measured"]["attention"]
+        assert rc == 1 and sorted(kept) == sorted(bench.PRECISIONS), text
+        assert kept["bf16"]["swaps"]["attention_causal_1024/8"]["p99_ms"] == 6.0 and kept["bf16"]["torch"] is None
+        assert "gpu_compare.py ended with 1" in result["failed"]["attention: f16"], result["failed"]
+        assert measured(result, "attention_128 in f32, batch 1: ready / PyTorch eager, p50") is None
 
 
 def test_a_piece_that_fails_is_told():

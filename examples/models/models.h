@@ -26,6 +26,11 @@ void model_decoder_8b(struct onnx_writer *w);
 /* 3 layers, hidden 64, tokens 0..99, sequence 20. */
 void model_decoder_tiny(struct onnx_writer *w);
 
+/* 32 layers of attention alone, 12 heads of 64: of 128 and of 1024 positions, and of 1024 that see only what is before them. */
+void model_attention_128(struct onnx_writer *w);
+void model_attention_1024(struct onnx_writer *w);
+void model_attention_causal_1024(struct onnx_writer *w);
+
 /* To be trained: Fashion-MNIST's images, texts of 8 languages (bytes or n-grams), the next byte of a text; BERT-base's encoder with one
  * input and a mean over the text, 16 classes. */
 void model_fashion_mlp(struct onnx_writer *w);
