@@ -13,10 +13,14 @@ struct sy_fuse {
     int n_tensors; /* at the start of the pass; later ones are constants that it made */
     int *producer, *uses;
     bool (*has)(enum sy_op op, int64_t size); /* of sy_graph_fuse; NULL in other passes */
+    bool *learns; /* by tensor: it may depend on what is trained; NULL: nothing is */
 };
 
 int sy_fuse_open(struct sy_fuse *f, struct sy_graph *graph);
 void sy_fuse_close(struct sy_fuse *f);
+
+/* Finds what may depend on a parameter: a float tensor of the file of more than one number. */
+int sy_fuse_find_learning(struct sy_fuse *f);
 
 /* The node that makes `tensor`, if it is one of operator `op`; NULL otherwise. */
 struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op);

@@ -187,9 +187,10 @@ static struct view operand(const struct sy_fuse *f, int tensor, bool groups, flo
 
 static bool match_scores(const struct sy_fuse *f, int tensor, struct attention *a, int depth);
 
-static bool add_mask(struct attention *a, int mask, int kind, float fill)
+/* What is trained is no mask: nobody would make its gradient. */
+static bool add_mask(const struct sy_fuse *f, struct attention *a, int mask, int kind, float fill)
 {
-    if (a->n_masks == MAX_MASKS)
+    if (a->n_masks == MAX_MASKS || (kind == MASK_ADD && f->learns && f->learns[mask]))
         return false;
     a->masks[a->n_masks] = mask;
     a->kinds[a->n_masks] = kind;
@@ -221,7 +222,8 @@ static bool match_product(const struct sy_fuse *f, const struct sy_node *matmul,
     a->scale = sy_node_float(matmul, "alpha", 1);
     a->q = operand(f, matmul->inputs[0], false, &a->scale);
     a->k = operand(f, matmul->inputs[1], a->in_groups, &a->scale);
-    return matmul->bias_input < 0 || add_mask(a, matmul->inputs[matmul->bias_input], MASK_ADD, 0);
+    return matmul->bias_input < 0 ||
+           add_mask(f, a, matmul->inputs[matmul->bias_input], MASK_ADD, 0);
 }
 
 /* scores + mask */
@@ -232,7 +234,7 @@ static bool match_added(const struct sy_fuse *f, const struct sy_node *add, stru
         int scores = add->inputs[i], mask = add->inputs[1 - i];
         if (scores >= 0 && mask >= 0 && same_shape(f, scores, add->outputs[0]) &&
             match_scores(f, scores, a, depth + 1))
-            return add_mask(a, mask, MASK_ADD, 0);
+            return add_mask(f, a, mask, MASK_ADD, 0);
     }
     return false;
 }
@@ -248,7 +250,7 @@ static bool match_chosen(const struct sy_fuse *f, const struct sy_node *where, s
         if (sy_graph_scalar(f->graph, where->inputs[3 - i], &fill) && where->inputs[i] >= 0 &&
             same_shape(f, where->inputs[i], where->outputs[0]) &&
             match_scores(f, where->inputs[i], a, depth + 1))
-            return add_mask(a, where->inputs[0], i == 1 ? MASK_KEEP : MASK_DROP, fill);
+            return add_mask(f, a, where->inputs[0], i == 1 ? MASK_KEEP : MASK_DROP, fill);
     return false;
 }
 

@@ -522,6 +522,10 @@ int sy_graph_optimize(struct sy_graph *graph);
  * of the others. */
 int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
 
+/* The same after sy_graph_optimize_training, of Attention alone, and only where no mask that is added is trained or follows from what is.
+ * Dropout nodes have the attribute `number` afterwards: their place before, from which follows what they draw. */
+int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
+
 /* msgpack image of the graph without the data of tensors that `keep_data[t]` is false for. *out is malloc'd. */
 int sy_graph_encode(const struct sy_graph *graph, const bool *keep_data, void **out,
                     size_t *out_bytes);

@@ -20,7 +20,9 @@ void sy_fuse_close(struct sy_fuse *f)
 {
     free(f->producer);
     free(f->uses);
+    free(f->learns);
     f->producer = f->uses = NULL;
+    f->learns = NULL;
 }
 
 struct sy_node *sy_fuse_maker(const struct sy_fuse *f, int tensor, enum sy_op op)
@@ -147,6 +149,28 @@ static sy_fuse_pass *const training_passes[] = {
     sy_fuse_noops, sy_fuse_reshapes, sy_fuse_gelus, sy_fuse_layer_norms, sy_fuse_matmul_biases,
 };
 
+int sy_fuse_find_learning(struct sy_fuse *f)
+{
+    const struct sy_graph *g = f->graph;
+    SY_TRY(sy_graph_alloc((size_t)g->n_tensors, sizeof *f->learns, &f->learns));
+    for (int t = 0; t < g->n_tensors; t++)
+        f->learns[t] = g->tensors[t].data && !g->tensors[t].is_derived &&
+                       g->tensors[t].dtype == SY_DTYPE_F32 &&
+                       g->tensors[t].data_bytes > sizeof(float);
+    for (int n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_inputs; i++)
+            for (int o = 0; o < g->nodes[n].n_outputs; o++)
+                if (g->nodes[n].inputs[i] >= 0 && g->nodes[n].outputs[o] >= 0)
+                    f->learns[g->nodes[n].outputs[o]] |= f->learns[g->nodes[n].inputs[i]];
+    return SY_OK;
+}
+
+static int attention_in_training(struct sy_fuse *f)
+{
+    SY_TRY(sy_fuse_find_learning(f));
+    return sy_fuse_attention(f);
+}
+
 static int run_passes(struct sy_graph *graph, sy_fuse_pass *const *list, size_t n, op_test *has)
 {
     for (size_t i = 0; i < n; i++) {
@@ -191,4 +215,12 @@ int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t siz
 int sy_graph_optimize_training(struct sy_graph *graph)
 {
     return run_passes(graph, training_passes, SY_ARRAY_LEN(training_passes), NULL);
+}
+
+int sy_graph_fuse_training(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size))
+{
+    for (int n = 0; n < graph->n_nodes; n++)
+        if (graph->nodes[n].op == SY_OP_DROPOUT)
+            SY_TRY(sy_node_set_int(&graph->nodes[n], "number", n));
+    return run_passes(graph, (sy_fuse_pass *const[]){attention_in_training}, 1, has);
 }

@@ -51,6 +51,8 @@ bool gradient_open_with(struct gradient_rig *r, size_t which, const struct sy_tr
 {
     r->graph = gb_new(gradient_nets[which].name);
     gb_output(r->graph, gradient_nets[which].make(r->graph));
+    if (gradient_ops->fuses)
+        assert_int_equal(sy_graph_fuse_training(r->graph, gradient_ops->fuses), SY_OK);
     int status = gradient_ops->create(r->graph, o, &r->trainer);
     if (status < 0)
         fail_msg("%s: %s", gradient_nets[which].name, sy_error_text());

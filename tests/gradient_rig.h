@@ -39,6 +39,20 @@ int gradient_net_mirrored(struct sy_graph *g);
 int gradient_net_edged(struct sy_graph *g);
 int gradient_net_cut(struct sy_graph *g);
 
+/* tests/gradient_nets_attention.c; of all but the last two the CUDA trainer makes one node */
+int gradient_net_attention(struct sy_graph *g);
+int gradient_net_attention_masked(struct sy_graph *g);
+int gradient_net_attention_dead_rows(struct sy_graph *g);
+int gradient_net_attention_grouped(struct sy_graph *g);
+int gradient_net_attention_shared(struct sy_graph *g);
+int gradient_net_attention_learned(struct sy_graph *g);
+int gradient_net_attention_of_one(struct sy_graph *g);
+int gradient_net_attention_long(struct sy_graph *g);
+int gradient_net_attention_wide(struct sy_graph *g);
+int gradient_net_attention_dropped(struct sy_graph *g);
+int gradient_net_attention_dropped_inside(struct sy_graph *g);
+int gradient_net_attention_trained_mask(struct sy_graph *g);
+
 /* A node with one output of this shape, -1 being the batch; a weight, or one above zero; the input by a weight, [BATCH, 4, 6]. */
 int gradient_node(struct sy_graph *g, enum sy_op op, int n_in, const int *in, int rank,
                   int64_t *dims);

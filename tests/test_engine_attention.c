@@ -190,12 +190,14 @@ static void test_attention_forms(void **state)
     }
 }
 
-/* Several blocks of rows, of which the last is shorter. */
+/* Several blocks of rows, of which the last is shorter; of those with a triangle some tiles are empty. */
 static void test_attention_blocks(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        struct form f = {2, 150, i ? 33 : 390, 8, 9, 0, 1, i ? 64 : 1, i, true};
+    static const int64_t columns[] = {390, 33, 150, 130};
+    static const int masks[] = {1, 64, 64, 16 | 1};
+    for (int i = 0; i < 4; i++) {
+        struct form f = {2, 150, columns[i], 8, 9, 0, 1, masks[i], i > 0, true};
         check_one(attention_graph(&f), 5e-5);
     }
 }

@@ -18,6 +18,8 @@ static bool is_weight(const struct sy_node *node, int input)
     case SY_OP_INSTANCE_NORM:
     case SY_OP_GROUP_NORM:
         return true;
+    case SY_OP_ATTENTION: /* of products of matrices */
+        return input < 3;
     case SY_OP_BATCH_NORM:
         return input == 1 || input == 2;
     case SY_OP_LSTM:

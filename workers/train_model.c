@@ -33,7 +33,8 @@ static int prepare(const struct sy_job *job, const struct sy_trainer_ops *ops,
                    struct sy_graph *graph)
 {
     SY_TRY(keep_output(graph, job->output));
-    return ops->prepare ? ops->prepare(graph) : sy_graph_infer(graph);
+    SY_TRY(ops->prepare ? ops->prepare(graph) : sy_graph_infer(graph));
+    return ops->fuses ? sy_graph_fuse_training(graph, ops->fuses) : SY_OK;
 }
 
 int sy_train_model_open(const struct sy_job *job, const struct sy_trainer_ops *ops,

@@ -67,6 +67,8 @@ struct sy_trainer_ops {
     const char *name;
     /* (optional: sy_graph_infer) Makes a graph that was just read into what create wants. */
     int (*prepare)(struct sy_graph *graph);
+    /* (optional: nothing) What it has of the nodes that sy_graph_fuse_training makes, which then comes behind prepare. */
+    bool (*fuses)(enum sy_op op, int64_t size);
     /* `graph`: read and prepared, not optimized, constants with data; borrowed until destroy. EUNSUPPORTED names the node that has no backward. */
     int (*create)(const struct sy_graph *graph, const struct sy_train_options *options,
                   struct sy_trainer **out);

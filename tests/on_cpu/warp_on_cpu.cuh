@@ -8,7 +8,7 @@
 #define CPU_THREADS     1024
 #define CPU_MOST_COPIES 256
 
-static inline void cpu_demand(bool holds, const char *what)
+inline void cpu_demand(bool holds, const char *what)
 {
     if (holds)
         return;
@@ -26,14 +26,14 @@ struct cpu_copies {
         int bytes;
     } list[CPU_MOST_COPIES];
 };
-static cpu_copies cpu_copies_of[CPU_THREADS];
+inline cpu_copies cpu_copies_of[CPU_THREADS];
 
-static inline unsigned char *sy_launched_room()
+inline unsigned char *sy_launched_room()
 {
     return (unsigned char *)cpu_launched_room();
 }
 
-static inline void sy_copy_async(void *shared, const void *from, int bytes)
+inline void sy_copy_async(void *shared, const void *from, int bytes)
 {
     cpu_copies *c = &cpu_copies_of[threadIdx.x];
     cpu_demand((uintptr_t)shared % 16 == 0 && (uintptr_t)from % 16 == 0 && bytes >= 0 &&
@@ -43,12 +43,12 @@ static inline void sy_copy_async(void *shared, const void *from, int bytes)
     c->list[c->n++] = {shared, from, bytes};
 }
 
-static inline void sy_copy_commit()
+inline void sy_copy_commit()
 {
     cpu_copies_of[threadIdx.x].committed = cpu_copies_of[threadIdx.x].n;
 }
 
-static inline void sy_copy_wait()
+inline void sy_copy_wait()
 {
     cpu_copies *c = &cpu_copies_of[threadIdx.x];
     cpu_demand(c->committed == c->n, "a wait for copies that are in no group");
@@ -61,7 +61,7 @@ static inline void sy_copy_wait()
 
 /* ---- between lanes ---- */
 
-static inline void cpu_meet(int line)
+inline void cpu_meet(int line)
 {
     cpu_warp_barrier(__FILE__, line);
 }
@@ -78,14 +78,14 @@ template <typename V> const V *cpu_exchange(const V &mine)
     return &tables[turn][at / CPU_WARP * CPU_WARP];
 }
 
-static inline float sy_lane_xor(float value, int mask)
+inline float sy_lane_xor(float value, int mask)
 {
     return cpu_exchange(value)[(threadIdx.x % CPU_WARP) ^ (unsigned)mask];
 }
 
 /* ---- tiles ---- */
 
-static inline void sy_load_tiles(uint32_t (&to)[4], const void *row)
+inline void sy_load_tiles(uint32_t (&to)[4], const void *row)
 {
     unsigned lane = threadIdx.x % CPU_WARP;
     cpu_demand((uintptr_t)row % 16 == 0, "a row of a tile that is not aligned");
@@ -94,7 +94,7 @@ static inline void sy_load_tiles(uint32_t (&to)[4], const void *row)
         memcpy(&to[i], (const uint32_t *)rows[i * 8 + lane / 4] + lane % 4, sizeof to[i]);
 }
 
-static inline void sy_load_tiles_transposed(uint32_t (&to)[4], const void *row)
+inline void sy_load_tiles_transposed(uint32_t (&to)[4], const void *row)
 {
     unsigned lane = threadIdx.x % CPU_WARP;
     cpu_demand((uintptr_t)row % 16 == 0, "a row of a tile that is not aligned");
@@ -135,7 +135,7 @@ void sy_tile_product(float &c0, float &c1, float &c2, float &c3, const uint32_t 
 }
 
 /* Halves go away from zero. */
-static inline uint32_t sy_tf32(float x)
+inline uint32_t sy_tf32(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -144,7 +144,7 @@ static inline uint32_t sy_tf32(float x)
     return (bits + 0x1000) & ~0x1fffu;
 }
 
-static inline void sy_tile_product_tf32(float &c0, float &c1, float &c2, float &c3,
+inline void sy_tile_product_tf32(float &c0, float &c1, float &c2, float &c3,
                                         const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     const cpu_operands *all = cpu_exchange(cpu_operands{{a[0], a[1], a[2], a[3]}, {b0, b1}});

@@ -28,6 +28,54 @@ __device__ inline int lane_of()
     return (int)(threadIdx.x % SY_WARP);
 }
 
+/* ---- tiles into shared memory ---- */
+
+/* rows x columns from `from` on, zeros behind up to ROWS and up to `padded` columns. */
+template <typename Tiles, int ROWS>
+__device__ void load_tile(typename Tiles::T *room, const typename Tiles::T *from,
+                          int64_t row_stride, int64_t column_stride, int rows, int columns,
+                          int padded)
+{
+    using T = typename Tiles::T;
+    constexpr int EACH = Tiles::EACH, PIECES = Tiles::SIZE / EACH;
+    if (column_stride == 1 && (uint64_t)from % 16 == 0 &&
+        (rows <= 1 || row_stride * (int64_t)sizeof(T) % 16 == 0)) {
+        for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += (int)blockDim.x) {
+            int row = i / PIECES, column = i % PIECES * EACH;
+            int left = row < rows ? columns - column : 0;
+            left = left < 0 ? 0 : left > EACH ? EACH : left;
+            if (column < padded)
+                sy_copy_async(room + row * Tiles::STRIDE + column,
+                              left > 0 ? from + row * row_stride + column : from,
+                              left * (int)sizeof(T));
+        }
+        return;
+    }
+    bool down = column_stride != 1; /* neighbours in memory are rows */
+    for (int i = (int)threadIdx.x; i < ROWS * padded; i += (int)blockDim.x) {
+        int row = down ? i % ROWS : i / padded, column = down ? i / ROWS : i % padded;
+        room[row * Tiles::STRIDE + column] = row < rows && column < columns
+                                                 ? from[row * row_stride + column * column_stride]
+                                                 : sy_store<T>::of(0);
+    }
+}
+
+__device__ inline int padded_to(int64_t size, int step)
+{
+    return ((int)size + step - 1) / step * step;
+}
+
+__device__ inline int64_t head_offset(const sy_attention &a, const sy_attention_view &view,
+                                      int64_t head)
+{
+    int64_t offset = 0;
+    for (int d = a.head_rank - 1; d >= 0; d--) {
+        offset += head % a.head_dims[d] * view.heads[d];
+        head /= a.head_dims[d];
+    }
+    return offset;
+}
+
 /* ---- tensor cores ---- */
 
 /* The lane's rows and columns, as in warp.cuh. */

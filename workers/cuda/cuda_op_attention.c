@@ -14,7 +14,7 @@ static int run_attention(struct sy_program *p, const struct sy_cuda_step *step)
     for (size_t i = 0; i < SY_ARRAY_LEN(a->values); i++)
         at[i] = sy_cuda_pointer(p, a->values[i]);
     return p->ops->attention(p->math, &a->of, at[0], at[1], at[2], at + 4,
-                             sy_cuda_pointer(p, a->values[3]));
+                             sy_cuda_pointer(p, a->values[3]), NULL);
 }
 
 static int take_values(struct sy_program *p, struct sy_cuda_attention *a)

@@ -122,6 +122,7 @@ struct sy_cutr_step {
             const struct sy_math_each *each; /* of the trainer's */
             bool copies_first;
         };
+        const struct sy_math_attention_back *attention; /* of the node's */
         struct {
             int64_t n; /* elements; of a copy bytes */
             uint64_t first;
@@ -134,7 +135,8 @@ struct sy_cutr_step {
 
 /* What forward leaves for backward, per node. */
 struct sy_cutr_node {
-    int source, moments, rate; /* values; -1 */
+    int source, moments, rate;                /* values; -1 */
+    struct sy_math_attention_back *attention; /* owned */
     union {
         struct sy_math_conv conv;
         struct sy_math_pool pool;
@@ -280,7 +282,7 @@ int sy_cutr_add_product(struct sy_trainer *t, unsigned when, const char *name,
 /* args: a, b, bias or -1, result; as struct sy_math_conv has them. */
 int sy_cutr_add_conv(struct sy_trainer *t, unsigned when, const char *name,
                      const struct sy_math_conv *conv, const int *args);
-/* cuda_train_conv.c, _matmul.c, _elementwise.c, _move.c, _rows.c */
+/* cuda_train_conv.c, _matmul.c, _attention.c, _elementwise.c, _move.c, _rows.c */
 #define SY_CUTR_OPERATOR(name)                                 \
     int sy_cutr_##name##_forward(struct sy_trainer *t, int n); \
     int sy_cutr_##name##_backward(struct sy_trainer *t, int n, int gradient)
@@ -302,6 +304,7 @@ SY_CUTR_OPERATOR(move);
 SY_CUTR_OPERATOR(tile);
 SY_CUTR_OPERATOR(gather);
 SY_CUTR_OPERATOR(softmax);
+SY_CUTR_OPERATOR(attention);
 SY_CUTR_OPERATOR(rows);
 SY_CUTR_OPERATOR(recurrent);
 SY_CUTR_OPERATOR(reduce);

@@ -332,7 +332,7 @@ static int add_drop(struct sy_trainer *t, int n, int from, int to)
     struct sy_cutr_step *step;
     SY_TRY(sy_cutr_step_new(t, SY_CUTR_TRAIN, node->name, run_drop, (int[]){from, to}, 2, &step));
     step->drop = (struct sy_math_drop){.seed = t->options.seed,
-                                       .node = (uint32_t)n,
+                                       .node = (uint32_t)sy_node_int(node, "number", n),
                                        .ratio = sy_node_float(node, "ratio", 0.0f),
                                        .n = sy_cutr_count(&t->values[to])};
     return SY_OK;

@@ -338,6 +338,7 @@ static const struct sy_cutr_operator operators[] = {
     {SY_OP_ONE_HOT, sy_cutr_each_forward, sy_cutr_no_backward},
     {SY_OP_CAST, BY(cast)},
     {SY_OP_DROPOUT, BY(dropout)},
+    {SY_OP_ATTENTION, BY(attention)},
     {SY_OP_SOFTMAX, BY(softmax)},
     {SY_OP_LOG_SOFTMAX, BY(softmax)},
     {SY_OP_LAYER_NORM, BY(rows)},

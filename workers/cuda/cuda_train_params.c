@@ -128,6 +128,7 @@ static bool takes_narrow(const struct sy_trainer *t, const struct sy_node *node,
     case SY_OP_CONV_TRANSPOSE:
     case SY_OP_GEMM:
     case SY_OP_MATMUL:
+    case SY_OP_ATTENTION:
     case SY_OP_BATCH_NORM:
     case SY_OP_MAX_POOL:
     case SY_OP_AVERAGE_POOL:

@@ -43,6 +43,8 @@ static void destroy(struct sy_trainer *t)
         free(t->states[s].name);
     for (int e = 0; e < t->n_eaches; e++)
         free(t->eaches[e]);
+    for (int n = 0; t->nodes && n < t->graph->n_nodes; n++)
+        free(t->nodes[n].attention);
     void *arrays[] = {t->tensors,     t->nodes,          t->values,     t->buffers,
                       t->steps,       t->params,         t->states,     t->eaches,
                       t->train_steps, t->evaluate_steps, t->host_inputs};
@@ -73,6 +75,11 @@ static uint64_t inflight_limit_ns(void)
     const char *text = getenv("SY_CUDA_INFLIGHT_US");
     double us = text ? strtod(text, NULL) : 0;
     return us >= 1 && us <= 1e6 ? (uint64_t)(us * 1e3) : 0;
+}
+
+static bool fuses(enum sy_op op, int64_t size)
+{
+    return op == SY_OP_ATTENTION && size <= SY_MATH_ATTENTION_BACK_SIZE;
 }
 
 static int prepare(struct sy_graph *graph)
@@ -401,6 +408,7 @@ static int64_t count_correct(const struct sy_trainer *t, int64_t rows)
 const struct sy_trainer_ops sy_cuda_trainer = {
     .name = "cuda",
     .prepare = prepare,
+    .fuses = fuses,
     .create = create,
     .destroy = destroy,
     .persistent_bytes = persistent_bytes,

@@ -301,9 +301,10 @@ struct sy_math_ops {
                 const void *from, void *to);
     int (*softmax)(struct sy_math *math, const struct sy_math_softmax *softmax, const void *x,
                    void *y);
-    /* masks: SY_ATTENTION_MASKS, NULL where there is none. y is none of the others. */
+    /* masks: SY_ATTENTION_MASKS, NULL where there is none. y is none of the others. stats (NULL: for nobody): of each row of each head the
+     * largest score and 1 / the sum of e^(score - largest), for the gradient; NaN and infinity where there is no sum. */
     int (*attention)(struct sy_math *math, const struct sy_math_attention *attention, const void *q,
-                     const void *k, const void *v, const void *const *masks, void *y);
+                     const void *k, const void *v, const void *const *masks, void *y, void *stats);
     int (*layer_norm)(struct sy_math *math, const struct sy_math_layer_norm *norm, const void *x,
                       const void *skip, const void *scale, const void *bias, void *out, void *sum);
     int (*reduce)(struct sy_math *math, const struct sy_math_reduce *reduce, const void *x,

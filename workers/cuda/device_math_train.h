@@ -75,6 +75,24 @@ struct sy_math_cell {
     int64_t time, batch, hidden;
 };
 
+/* The gradients of attention. type: not F16. */
+#define SY_MATH_ATTENTION_BACK_SIZE 128 /* at most: depth, width */
+struct sy_math_attention_back {
+    struct sy_math_attention forward;
+    enum sy_dtype dq_type, dk_type, dv_type; /* each as `type`, or float32 */
+    /* No two elements in one place: what heads share has a gradient for each. */
+    struct sy_attention_view dq, dk, dv;
+};
+
+/* On the device. */
+struct sy_math_attention_at {
+    const void *q, *k, *v, *y;
+    const void *dy; /* as y lies, of `type` */
+    const void *stats, *masks[SY_ATTENTION_MASKS];
+    void *delta; /* written, float32 of heads by rows */
+    void *dq, *dk, *dv;
+};
+
 struct sy_math_train_ops {
     int (*curve)(struct sy_math *math, const struct sy_math_curve *curve, const void *x, void *y);
     /* dx = dy * slope(x, y) */
@@ -105,6 +123,9 @@ struct sy_math_train_ops {
     int (*fold_gradient)(struct sy_math *math, const struct sy_fold *fold, const void *x,
                          const void *y, const void *dy, void *dx);
     int (*cell)(struct sy_math *math, const struct sy_math_cell *cell, void *const *at);
+    /* Of the result of `attention`, with the stats that it wrote; overwrites delta and all of dq, dk, dv. */
+    int (*attention_gradient)(struct sy_math *math, const struct sy_math_attention_back *attention,
+                              const struct sy_math_attention_at *at);
     /* *out (a double) = the sum of squares, or is increased by it. */
     int (*square_sum)(struct sy_math *math, int64_t n, const void *x, bool adds, void *out,
                       void *scratch);

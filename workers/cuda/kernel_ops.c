@@ -69,11 +69,12 @@ int sy_kernel_ops_softmax(struct sy_math *math, const struct sy_math_softmax *s,
 }
 
 int sy_kernel_ops_attention(struct sy_math *math, const struct sy_math_attention *a, const void *q,
-                            const void *k, const void *v, const void *const *masks, void *y)
+                            const void *k, const void *v, const void *const *masks, void *y,
+                            void *stats)
 {
     return check(math,
                  sy_kernel_attention(sy_math_kernel_stream(math), a, sy_math_kernel_tf32(math), q,
-                                     k, v, masks, y),
+                                     k, v, masks, y, stats),
                  "attention");
 }
 

@@ -37,7 +37,8 @@ int sy_kernel_ops_cast(struct sy_math *math, enum sy_dtype from_type, enum sy_dt
 int sy_kernel_ops_softmax(struct sy_math *math, const struct sy_math_softmax *s, const void *x,
                           void *y);
 int sy_kernel_ops_attention(struct sy_math *math, const struct sy_math_attention *a, const void *q,
-                            const void *k, const void *v, const void *const *masks, void *y);
+                            const void *k, const void *v, const void *const *masks, void *y,
+                            void *stats);
 int sy_kernel_ops_layer_norm(struct sy_math *math, const struct sy_math_layer_norm *norm,
                              const void *x, const void *skip, const void *scale, const void *bias,
                              void *out, void *sum);

@@ -91,6 +91,15 @@ static int cell(struct sy_math *math, const struct sy_math_cell *c, void *const 
     return check(math, sy_kernel_cell(sy_math_kernel_stream(math), c, at), "recurrent cell");
 }
 
+static int attention_gradient(struct sy_math *math, const struct sy_math_attention_back *a,
+                              const struct sy_math_attention_at *at)
+{
+    return check(
+        math,
+        sy_kernel_attention_gradient(sy_math_kernel_stream(math), a, sy_math_kernel_tf32(math), at),
+        "attention gradient");
+}
+
 static int square_sum(struct sy_math *math, int64_t n, const void *x, bool adds, void *out,
                       void *scratch)
 {
@@ -112,5 +121,6 @@ const struct sy_math_train_ops sy_kernel_train_ops = {
     .fold = fold,
     .fold_gradient = fold_gradient,
     .cell = cell,
+    .attention_gradient = attention_gradient,
     .square_sum = square_sum,
 };

@@ -10,6 +10,7 @@ struct CUstream_st;
 /* X(name): kernels_NAME.cu. */
 #define SY_KERNEL_FILE_TABLE(X) \
     X(attention)                \
+    X(attention_back)           \
     X(cells)                    \
     X(chains)                   \
     X(each)                     \
@@ -58,7 +59,7 @@ int sy_kernel_softmax(struct CUstream_st *stream, const struct sy_math_softmax *
 #define SY_KERNEL_SHARED_BYTES (99 << 10) /* what every GPU from sm_80 on has */
 int sy_kernel_attention(struct CUstream_st *stream, const struct sy_math_attention *attention,
                         bool tf32, const void *q, const void *k, const void *v,
-                        const void *const *masks, void *y);
+                        const void *const *masks, void *y, void *stats);
 int sy_kernel_layer_norm(struct CUstream_st *stream, const struct sy_math_layer_norm *norm,
                          const void *x, const void *skip, const void *scale, const void *bias,
                          void *out, void *sum);

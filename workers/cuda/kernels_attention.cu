@@ -6,153 +6,15 @@
  * masked is multiplied all the same: what lies in v as NaN or infinity is NaN in the result.
  *
  * Equal bits each time (M3): a row's columns are taken in one order, and how many rows a block has changes nothing of them. */
-#include "workers/cuda/attention_tiles.cuh"
+#include "workers/cuda/attention_masks.cuh"
 
-#define LOG2_E        1.44269504f
 #define MANY_BLOCKS   264 /* two for each of the 132 multiprocessors of an H200 */
 #define DEAD          -1.0f
 #define MOST_OF(a, b) ((a) > (b) ? (a) : (b))
 
 SY_KERNEL_FILE(attention)
 
-using mask_pointers = sy_pointers<SY_ATTENTION_MASKS>;
-
-/* ---- tiles into shared memory ---- */
-
-/* rows x columns from `from` on, zeros behind up to ROWS and up to `padded` columns. */
-template <typename Tiles, int ROWS>
-__device__ static void load_tile(typename Tiles::T *room, const typename Tiles::T *from,
-                                 int64_t row_stride, int64_t column_stride, int rows, int columns,
-                                 int padded)
-{
-    using T = typename Tiles::T;
-    constexpr int EACH = Tiles::EACH, PIECES = Tiles::SIZE / EACH;
-    if (column_stride == 1 && (uint64_t)from % 16 == 0 &&
-        (rows <= 1 || row_stride * (int64_t)sizeof(T) % 16 == 0)) {
-        for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += (int)blockDim.x) {
-            int row = i / PIECES, column = i % PIECES * EACH;
-            int left = row < rows ? columns - column : 0;
-            left = left < 0 ? 0 : left > EACH ? EACH : left;
-            if (column < padded)
-                sy_copy_async(room + row * Tiles::STRIDE + column,
-                              left > 0 ? from + row * row_stride + column : from,
-                              left * (int)sizeof(T));
-        }
-        return;
-    }
-    bool down = column_stride != 1; /* neighbours in memory are rows */
-    for (int i = (int)threadIdx.x; i < ROWS * padded; i += (int)blockDim.x) {
-        int row = down ? i % ROWS : i / padded, column = down ? i / ROWS : i % padded;
-        room[row * Tiles::STRIDE + column] = row < rows && column < columns
-                                                 ? from[row * row_stride + column * column_stride]
-                                                 : sy_store<T>::of(0);
-    }
-}
-
-__device__ static int padded_to(int64_t size, int step)
-{
-    return ((int)size + step - 1) / step * step;
-}
-
-__device__ static int64_t head_offset(const sy_attention &a, const sy_attention_view &view,
-                                      int64_t head)
-{
-    int64_t offset = 0;
-    for (int d = a.head_rank - 1; d >= 0; d--) {
-        offset += head % a.head_dims[d] * view.heads[d];
-        head /= a.head_dims[d];
-    }
-    return offset;
-}
-
 /* ---- scores ---- */
-
-/* What is left of rows and columns from the warp's first on may be less than it has. */
-struct attention_part {
-    int64_t row, column;
-    int64_t rows, columns;
-};
-
-/* mask: of the warp's first row and column. */
-template <typename Tiles, typename Scores>
-__device__ static void add_mask(const sy_attention_view &view, const float *mask,
-                                const attention_part &part, Scores &s)
-{
-#pragma unroll
-    for (int j = 0; j < Tiles::SCORES; j++) {
-        int column = Tiles::score_column(j);
-        if (column >= part.columns)
-            continue;
-        const float *at = mask + column * view.column;
-        float whole = view.row == 0 ? *at : 0;
-#pragma unroll
-        for (int i = 0; i < Tiles::LINES; i++)
-            if (view.row == 0)
-                s[i][j] += whole;
-            else if (Tiles::row(i) < part.rows)
-                s[i][j] += at[Tiles::row(i) * view.row];
-    }
-}
-
-template <typename Tiles, typename Scores>
-__device__ static void fill_mask(const sy_attention_view &view, const uint8_t *mask, bool where,
-                                 float fill, const attention_part &part, Scores &s)
-{
-#pragma unroll
-    for (int j = 0; j < Tiles::SCORES; j++) {
-        int column = Tiles::score_column(j);
-        if (column >= part.columns)
-            continue;
-        const uint8_t *at = mask + column * view.column;
-        bool whole = view.row == 0 && (*at != 0) == where;
-#pragma unroll
-        for (int i = 0; i < Tiles::LINES; i++)
-            if (view.row == 0
-                    ? whole
-                    : Tiles::row(i) < part.rows && (at[Tiles::row(i) * view.row] != 0) == where)
-                s[i][j] = fill;
-    }
-}
-
-template <typename Tiles, typename Scores>
-__device__ static void mask_scores(const sy_attention &a, const mask_pointers &masks, int64_t head,
-                                   const attention_part &part, Scores &s)
-{
-#pragma unroll
-    for (int i = 0; i < Tiles::LINES; i++)
-#pragma unroll
-        for (int j = 0; j < Tiles::SCORES; j++)
-            s[i][j] *= a.scale;
-    for (int m = 0; m < a.n_masks; m++) {
-        const sy_attention_view &view = a.masks[m];
-        int64_t first =
-            head_offset(a, view, head) + part.row * view.row + part.column * view.column;
-        if (a.kinds[m] == SY_MASK_ADD)
-            add_mask<Tiles>(view, (const float *)masks.at[m] + first, part, s);
-        else
-            fill_mask<Tiles>(view, (const uint8_t *)masks.at[m] + first, a.kinds[m] == SY_MASK_DROP,
-                             a.fills[m], part, s);
-    }
-    if (part.columns < Tiles::OWN)
-#pragma unroll
-        for (int j = 0; j < Tiles::SCORES; j++)
-#pragma unroll
-            for (int i = 0; i < Tiles::LINES; i++)
-                if (Tiles::score_column(j) >= part.columns)
-                    s[i][j] = -INFINITY;
-}
-
-/* What scores are taken from before they are softened: nothing where there is none yet. */
-__device__ static float base_of(float largest)
-{
-    return largest == -INFINITY ? 0 : largest;
-}
-
-/* The difference first: a mask of the least number must not become infinite. */
-__device__ static float soften(float score, float base)
-{
-    return exp2f((score - base) * LOG2_E);
-}
 
 /* s becomes e^(s - the row's largest so far), and what was summed so far fits that. sums: the lane's part. */
 template <typename Tiles, typename Scores, typename Results>
@@ -213,9 +75,10 @@ __device__ static void leave_results(attention_results<Tiles> *room, int part, i
     }
 }
 
-/* In place of the sums: what each part of the row is multiplied with. A row of a thread. */
+/* In place of the sums: what each part of the row is multiplied with. A row of a thread. stats: of `rows` rows. */
 template <typename Tiles>
-__device__ static void find_factors(const sy_attention &a, attention_results<Tiles> *room)
+__device__ static void find_factors(const sy_attention &a, attention_results<Tiles> *room,
+                                    int64_t rows, float *stats)
 {
     for (int row = (int)threadIdx.x; row < Tiles::ROWS; row += (int)blockDim.x) {
         float top = -INFINITY, sum = 0;
@@ -223,6 +86,10 @@ __device__ static void find_factors(const sy_attention &a, attention_results<Til
             top = room->largest[p][row] > top ? room->largest[p][row] : top;
         for (int p = 0; p < Tiles::SPLIT; p++)
             sum += room->sums[p][row] * soften(room->largest[p][row], base_of(top));
+        if (stats && row < rows) {
+            stats[2 * row] = base_of(top);
+            stats[2 * row + 1] = 1 / sum;
+        }
         for (int p = 0; p < Tiles::SPLIT; p++) {
             float factor = soften(room->largest[p][row], base_of(top)) / sum;
             if (a.zero_nan && !(sum > 0))
@@ -261,13 +128,55 @@ template <typename Tiles> constexpr size_t attention_bytes()
     return MOST_OF(sizeof(attention_room<Tiles>), sizeof(attention_results<Tiles>));
 }
 
+/* ---- empty tiles ---- */
+
+/* One score says whether it is worth looking at all: the first column of the last row, which a causal mask and one of lengths leave last. */
+template <typename Tiles>
+__device__ static bool may_be_empty(const sy_attention &a, const mask_pointers &masks, int64_t row,
+                                    int64_t column)
+{
+    int64_t last = (row + Tiles::ROWS < a.rows ? row + Tiles::ROWS : a.rows) - 1;
+    return a.n_masks > 0 && most_left(a, masks, last, column, 1) <= GONE;
+}
+
+template <typename Tiles>
+__device__ static bool all_there(const attention_part &part, const float (&largest)[Tiles::LINES])
+{
+    bool there = true;
+#pragma unroll
+    for (int i = 0; i < Tiles::LINES; i++)
+        there = there && (Tiles::row(i) >= part.rows || largest[i] > THERE);
+    return there;
+}
+
+/* The same for all threads of the block, which have asked for the values and get them here. `there`: the thread's rows have a score. What is
+ * not finite in v is NaN in the result, masked or not. */
+template <typename Tiles>
+__device__ static bool is_empty(const sy_attention &a, const mask_pointers &masks,
+                                const attention_room<Tiles> *room, int64_t row, int64_t column,
+                                int depth, int width, bool there)
+{
+    using E = exponents_of<typename Tiles::T>;
+    int rows = (int)(a.rows - row < Tiles::ROWS ? a.rows - row : Tiles::ROWS);
+    int columns = (int)(a.columns - column < Tiles::COLUMNS ? a.columns - column : Tiles::COLUMNS);
+    bool gone = there && fabsf(a.scale) <= TAME_SCALE &&
+                is_gone(a, masks, row, column, rows, columns) &&
+                are_below<Tiles, Tiles::ROWS>(room->q, depth, E::tame) &&
+                are_below<Tiles, Tiles::COLUMNS>(room->k, depth, E::tame);
+    sy_copy_wait();
+    if (__syncthreads_or(!gone))
+        return false;
+    bool odd = !are_below<Tiles, Tiles::COLUMNS>(room->v, width, 1);
+    return !__syncthreads_or(odd);
+}
+
 /* A block of rows after the other. */
 template <typename Tiles>
 __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
     attention_kernel(const __grid_constant__ sy_math_attention attention,
                      const typename Tiles::T *q, const typename Tiles::T *k,
                      const typename Tiles::T *v, const __grid_constant__ mask_pointers masks,
-                     void *y, int64_t row_blocks, int64_t n)
+                     void *y, float *stats, int64_t row_blocks, int64_t n)
 {
     using T = typename Tiles::T;
     const sy_attention &a = attention.of;
@@ -281,6 +190,7 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
     for (int64_t block = blockIdx.x; block < n; block += gridDim.x) {
         int64_t head = block / row_blocks, first = block % row_blocks * Tiles::ROWS;
         const T *k_head = k + head_offset(a, a.k, head), *v_head = v + head_offset(a, a.v, head);
+        const mask_pointers own_masks = masks_of(a, masks, head);
         float o[Tiles::LINES][Tiles::RESULTS] = {}, sums[Tiles::LINES] = {}, largest[Tiles::LINES];
 #pragma unroll
         for (int i = 0; i < Tiles::LINES; i++)
@@ -309,10 +219,14 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
                                              left(Tiles::COLUMNS, a.columns - at), (int)a.width,
                                              width);
             sy_copy_commit();
+            if (at > 0 && may_be_empty<Tiles>(a, own_masks, first, at))
+                works = !is_empty<Tiles>(a, own_masks, room, first, at, depth, width,
+                                         !works || all_there<Tiles>(part, largest)) &&
+                        works;
             if (works) {
                 Tiles::scores(room->q + own_row * Tiles::STRIDE,
                               room->k + own_column * Tiles::STRIDE, depth, s);
-                mask_scores<Tiles>(a, masks, head, part, s);
+                mask_scores<Tiles, false>(a, own_masks, part, s);
                 soften_scores<Tiles>(largest, sums, s, o);
             }
             sy_copy_wait();
@@ -327,7 +241,8 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
         __syncthreads(); /* all tiles are read */
         leave_results<Tiles>(results, split, own_row, largest, sums, o);
         __syncthreads();
-        find_factors<Tiles>(a, results);
+        find_factors<Tiles>(a, results, a.rows - first,
+                            stats ? stats + 2 * (head * a.rows + first) : stats);
         __syncthreads();
         int64_t to = head_offset(a, a.y, head) + first * a.y.row;
         if (attention.y_type == attention.type)
@@ -341,39 +256,40 @@ __global__ static void __launch_bounds__(Tiles::WARPS *SY_WARP)
 
 template <typename Tiles>
 static int launch(struct CUstream_st *stream, const sy_math_attention *a, int64_t heads,
-                  const void *q, const void *k, const void *v, const mask_pointers &masks, void *y)
+                  const void *q, const void *k, const void *v, const mask_pointers &masks, void *y,
+                  float *stats)
 {
     using T = typename Tiles::T;
     static_assert(attention_bytes<Tiles>() <= SY_KERNEL_SHARED_BYTES, "the least GPU has no more");
     int64_t row_blocks = (a->of.rows + Tiles::ROWS - 1) / Tiles::ROWS, n = heads * row_blocks;
     return sy_launch_shared(attention_kernel<Tiles>, sy_row_blocks(n), Tiles::WARPS * SY_WARP,
                             attention_bytes<Tiles>(), stream, *a, (const T *)q, (const T *)k,
-                            (const T *)v, masks, y, row_blocks, n);
+                            (const T *)v, masks, y, stats, row_blocks, n);
 }
 
 /* Few rows: the warps share the columns. Many blocks: each has twice the rows, and reads k and v half as often. */
 template <typename T, int SIZE>
 static int launch_narrow(struct CUstream_st *stream, const sy_math_attention *a, int64_t heads,
                          const void *q, const void *k, const void *v, const mask_pointers &masks,
-                         void *y)
+                         void *y, float *stats)
 {
     constexpr int WARPS = SY_ATTENTION_WARPS;
     using few = attention_narrow<attention_shape<T, SIZE, 1, WARPS, 64>>;
     using usual = attention_narrow<attention_shape<T, SIZE, 1, 1, SIZE <= 128 ? 64 : 32>>;
     if (a->of.rows <= few::ROWS)
-        return launch<few>(stream, a, heads, q, k, v, masks, y);
+        return launch<few>(stream, a, heads, q, k, v, masks, y, stats);
     if constexpr (SIZE <= 128) {
         using tall = attention_narrow<attention_shape<T, SIZE, 2, 1, 64>>;
         if (heads * ((a->of.rows + tall::ROWS - 1) / tall::ROWS) >= MANY_BLOCKS)
-            return launch<tall>(stream, a, heads, q, k, v, masks, y);
+            return launch<tall>(stream, a, heads, q, k, v, masks, y, stats);
     }
-    return launch<usual>(stream, a, heads, q, k, v, masks, y);
+    return launch<usual>(stream, a, heads, q, k, v, masks, y, stats);
 }
 
 template <template <typename> typename Tiles, int SIZE>
 static int launch_float(struct CUstream_st *stream, const sy_math_attention *a, int64_t heads,
                         const void *q, const void *k, const void *v, const mask_pointers &masks,
-                        void *y)
+                        void *y, float *stats)
 {
     constexpr int WARPS = SY_ATTENTION_WARPS, PAIRS = WARPS > 1 ? 2 : 1;
     using few = Tiles<attention_shape<float, SIZE, 1, WARPS, SIZE <= 128 ? 64 : 32>>;
@@ -382,8 +298,8 @@ static int launch_float(struct CUstream_st *stream, const sy_math_attention *a, 
                                         : SIZE <= 128 ? 32
                                                       : 16>>;
     if (a->of.rows <= few::ROWS)
-        return launch<few>(stream, a, heads, q, k, v, masks, y);
-    return launch<usual>(stream, a, heads, q, k, v, masks, y);
+        return launch<few>(stream, a, heads, q, k, v, masks, y, stats);
+    return launch<usual>(stream, a, heads, q, k, v, masks, y, stats);
 }
 
 /* The statement with SIZE the least that there is of at least `size`. */
@@ -403,7 +319,7 @@ static int launch_float(struct CUstream_st *stream, const sy_math_attention *a, 
 
 int sy_kernel_attention(struct CUstream_st *stream, const struct sy_math_attention *a, bool tf32,
                         const void *q, const void *k, const void *v, const void *const *masks,
-                        void *y)
+                        void *y, void *stats)
 {
     int64_t heads = sy_elements(a->of.head_rank, a->of.head_dims),
             size = MOST_OF(a->of.depth, a->of.width);
@@ -415,15 +331,19 @@ int sy_kernel_attention(struct CUstream_st *stream, const struct sy_math_attenti
     for (int m = 0; m < a->of.n_masks; m++)
         at.at[m] = (void *)masks[m];
     if (a->type == SY_DTYPE_F16)
-        WITH_SIZE(size, SIZE,
-                  return (launch_narrow<__half, SIZE>(stream, a, heads, q, k, v, at, y)));
+        WITH_SIZE(
+            size, SIZE,
+            return (launch_narrow<__half, SIZE>(stream, a, heads, q, k, v, at, y, (float *)stats)));
     else if (a->type == SY_DTYPE_BF16)
         WITH_SIZE(size, SIZE,
-                  return (launch_narrow<__nv_bfloat16, SIZE>(stream, a, heads, q, k, v, at, y)));
+                  return (launch_narrow<__nv_bfloat16, SIZE>(stream, a, heads, q, k, v, at, y,
+                                                             (float *)stats)));
     else if (tf32)
         WITH_SIZE(size, SIZE,
-                  return (launch_float<attention_tf32, SIZE>(stream, a, heads, q, k, v, at, y)));
+                  return (launch_float<attention_tf32, SIZE>(stream, a, heads, q, k, v, at, y,
+                                                             (float *)stats)));
     else
         WITH_SIZE(size, SIZE,
-                  return (launch_float<attention_float, SIZE>(stream, a, heads, q, k, v, at, y)));
+                  return (launch_float<attention_float, SIZE>(stream, a, heads, q, k, v, at, y,
+                                                              (float *)stats)));
 }

@@ -35,6 +35,10 @@ int sy_kernel_fold_gradient(struct CUstream_st *stream, const struct sy_fold *fo
                             const void *y, const void *dy, void *dx);
 /* kernels_cells.cu; at: by role. */
 int sy_kernel_cell(struct CUstream_st *stream, const struct sy_math_cell *cell, void *const *at);
+/* kernels_attention_back.cu: two kernels. tf32, shared memory: as sy_kernel_attention. */
+int sy_kernel_attention_gradient(struct CUstream_st *stream,
+                                 const struct sy_math_attention_back *attention, bool tf32,
+                                 const struct sy_math_attention_at *at);
 int sy_kernel_square_sum(struct CUstream_st *stream, int64_t n, const void *x, bool adds, void *out,
                          void *scratch);
 
