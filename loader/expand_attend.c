@@ -119,12 +119,12 @@ static int places(struct sy_expand *e, struct attend *a)
 {
     const struct sy_tensor *past = sy_expand_tensor(e, PAST_KEY);
     static const int64_t column[] = {-1, 1, 1, 1};
+    bool has_past = past != NULL;
+    struct sy_dim keys = has_past ? past->shape.dims[2] : (struct sy_dim){0}; /* tensors move */
     int length = sy_expand_size(e, a->queries, a->q, 2);
     int rows = sy_expand_unsqueeze(e, sy_expand_count(e, length), 1);
-    if (past) {
-        struct sy_dim before = past->shape.dims[2];
-        return SY_EXPAND(e, ADD, rows, sy_expand_size(e, before, sy_expand_input(e, PAST_KEY), 2));
-    }
+    if (has_past)
+        return SY_EXPAND(e, ADD, rows, sy_expand_size(e, keys, sy_expand_input(e, PAST_KEY), 2));
     if (sy_expand_input(e, VALID) < 0)
         return rows;
     int before = SY_EXPAND(e, SUB, sy_expand_input(e, VALID), length);
