@@ -308,6 +308,32 @@ static void layer_norm(struct naive_graph *net, const struct sy_node *node)
     }
 }
 
+/* InstanceNormalization too: each channel its own group. Scale and bias per channel, or per group. */
+static void group_norm(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], out = node->outputs[0];
+    int64_t channels = naive_dim(net, x, 1), all = naive_graph_elements(net, out);
+    int64_t groups = sy_node_int(node, "num_groups", channels), spatial = 1;
+    for (int d = 2; d < rank_of(net, x); d++)
+        spatial *= naive_dim(net, x, d);
+    int64_t n = channels / groups * spatial;
+    bool is_per_group = naive_graph_elements(net, node->inputs[1]) == groups;
+    int64_t shared = is_per_group ? channels / groups : 1;
+    for (int64_t k = 0; k < all; k++) {
+        const double *group = net->values[x] + k / n * n;
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += group[i] / (double)n;
+        for (int64_t i = 0; i < n; i++)
+            variance += (group[i] - mean) * (group[i] - mean) / (double)n;
+        int64_t c = k / spatial % channels / shared;
+        net->values[out][k] = (net->values[x][k] - mean) /
+                                  sqrt(variance + sy_node_float(node, "epsilon", 1e-5f)) *
+                                  net->values[node->inputs[1]][c] +
+                              net->values[node->inputs[2]][c];
+    }
+}
+
 /* The mean of channel c over all images, of x or of its squared distance from `from`. */
 static double channel_mean(const struct naive_graph *net, int x, int64_t c, double from,
                            bool square)
@@ -493,6 +519,8 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_SOFTMAX, softmax},
                  {SY_OP_LOG_SOFTMAX, softmax},
                  {SY_OP_LAYER_NORM, layer_norm},
+                 {SY_OP_INSTANCE_NORM, group_norm},
+                 {SY_OP_GROUP_NORM, group_norm},
                  {SY_OP_BATCH_NORM, batch_norm},
                  {SY_OP_CONV_TRANSPOSE, naive_conv_transpose},
                  {SY_OP_ROI_ALIGN, naive_roi_align},

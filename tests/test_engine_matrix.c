@@ -292,6 +292,29 @@ static void test_batch_norm(void **state)
     }
 }
 
+/* Groups of channels, scale and bias per channel or per group; every eighth picture is larger than a stretch of one float sum. */
+static void test_group_norm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        bool instance = i % 4 == 0;
+        int64_t groups = rig_int(&seed, 1, 4), each = instance ? 1 : rig_int(&seed, 1, 3);
+        int64_t channels = groups * each, n = i % 4 == 1 ? groups : channels;
+        int64_t dims[5] = {1, channels, rig_int(&seed, 1, 6),
+                           i % 8 == 7 ? 5000 : rig_int(&seed, 1, 7), rig_int(&seed, 1, 3)};
+        int rank = (int)rig_int(&seed, 3, 5);
+        struct sy_graph *g = gb_new(instance ? "InstanceNormalization" : "GroupNormalization");
+        int x = gb_input(g, rank, dims), scale = gb_constant(g, "scale", 1, &n, &seed, 0.5, 2),
+            bias = gb_constant(g, "bias", 1, &n, &seed, -1, 1);
+        gb_output(g, gb_node(g, instance ? SY_OP_INSTANCE_NORM : SY_OP_GROUP_NORM,
+                             INPUTS(x, scale, bias), rank, dims));
+        gb_float(g, "epsilon", 1e-3f);
+        if (!instance)
+            gb_int(g, "num_groups", groups);
+        check(g, i & 1);
+    }
+}
+
 /* Mean and variance of what is normalised, as standardised weights are exported. */
 static void test_batch_norm_by_batch(void **state)
 {
@@ -380,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_batch_norm_by_batch),
+        cmocka_unit_test(test_group_norm),
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_refused),
     };

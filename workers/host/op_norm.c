@@ -134,6 +134,72 @@ static int build_batch_norm(struct sy_program *p)
                                3);
 }
 
+/* ---- instance and group norm ----------------------------------------------------------------------------- */
+
+static int run_group_norm(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t *numbers = step->numbers;
+    sy_row_group_norm(&(struct sy_group_norm){
+        .images = numbers[0],
+        .channels = numbers[1],
+        .groups = numbers[2],
+        .spatial = numbers[3],
+        .per_group = numbers[4],
+        .epsilon = step->floats[0],
+        .x = sy_program_pointer(p, step->args[0].value),
+        .scale = sy_program_pointer(p, step->args[1].value),
+        .bias = sy_program_pointer(p, step->args[2].value),
+        .out = sy_program_pointer(p, step->args[3].value),
+    });
+    return SY_OK;
+}
+
+/* What does not fit the kernel refuses by name. */
+static bool is_group_norm_of_floats(const struct sy_program *p, int64_t groups)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int64_t x[SY_MAX_RANK], of[SY_MAX_RANK];
+    if (node->n_inputs != 3 || groups < 1 || sy_program_input_tensor(p, 0)->shape.rank < 3)
+        return false;
+    sy_program_dims(p, node->inputs[0], x);
+    for (int i = 0; i < 3; i++)
+        if (node->inputs[i] < 0 || sy_program_input_tensor(p, i)->dtype != SY_DTYPE_F32)
+            return false;
+    for (int i = 1; i < 3; i++) {
+        sy_program_dims(p, node->inputs[i], of);
+        if (sy_program_input_tensor(p, i)->shape.rank != 1 ||
+            (of[0] != x[1] && (of[0] != groups || node->op != SY_OP_GROUP_NORM)))
+            return false;
+    }
+    return x[1] % groups == 0;
+}
+
+static int build_group_norm(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int64_t dims[SY_MAX_RANK], groups;
+    int values[4];
+    sy_program_dims(p, node->inputs[0], dims);
+    groups = node->op == SY_OP_GROUP_NORM ? sy_node_int(node, "num_groups", 0) : dims[1];
+    if (!is_group_norm_of_floats(p, groups))
+        return sy_program_add_kernel(p);
+    for (int i = 0; i < 3; i++)
+        SY_TRY(sy_program_input_plain(p, i, &values[i]));
+    SY_TRY(sy_program_output_plain(p, 0, &values[3]));
+    const struct sy_value *x = &p->values[values[0]], *scale = &p->values[values[1]];
+    if (scale->bytes != p->values[values[2]].bytes)
+        return sy_unsupported(node, "a scale and a bias of different sizes");
+    int64_t numbers[] = {dims[0], dims[1], groups, product(dims, 2, x->rank),
+                         scale->dims[0] != dims[1]};
+    struct sy_step *step = sy_program_add_step(p, run_group_norm, 4);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    for (int i = 0; i < 4; i++)
+        sy_step_set(p, step, i, 0, values[i]);
+    SY_TRY(sy_step_set_floats(step, (float[]){sy_node_float(node, "epsilon", 1e-5f)}, 1));
+    return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
+}
+
 /* ---- softmax --------------------------------------------------------------------------------------------- */
 
 static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md, int axis,
@@ -218,6 +284,8 @@ const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_nor
                                               {SY_OP_SKIP_LAYER_NORM, build_layer_norm, NULL, NULL},
                                               {SY_OP_RMS_NORM, build_layer_norm, NULL, NULL},
                                               {SY_OP_BATCH_NORM, build_batch_norm, NULL, NULL},
+                                              {SY_OP_INSTANCE_NORM, build_group_norm, NULL, NULL},
+                                              {SY_OP_GROUP_NORM, build_group_norm, NULL, NULL},
                                               {SY_OP_SOFTMAX, build_softmax, NULL, NULL},
                                               {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},
                                               {SY_OP_REDUCE_MEAN, build_reduce, NULL, NULL},

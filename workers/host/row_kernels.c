@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "runtime/base/assert.h"
 #include "workers/host/clones.h"
 #include "workers/host/elementwise.h"
 
@@ -60,6 +61,56 @@ void sy_row_layer_norm(const struct sy_layer_norm *n)
     for (int64_t row = 0; row < n->rows; row++)
         one_row(n, row);
 }
+
+/* ---- group norm ------------------------------------------------------------------------------------------ */
+
+#define STRETCH \
+    4096 /* floats that are summed as floats; their sums as doubles: a group may be a whole picture */
+
+static double long_sum(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += STRETCH)
+        sum += (double)row_sum(x + i, SY_MIN(n - i, STRETCH));
+    return sum;
+}
+
+static double long_square_distance(const float *x, float mean, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += STRETCH)
+        sum += (double)row_square_distance(x + i, mean, SY_MIN(n - i, STRETCH));
+    return sum;
+}
+
+SY_CLONES static void scale_row(const float *x, float mean, float rate, float shift, float *out,
+                                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (x[i] - mean) * rate + shift;
+}
+
+static void one_group(const struct sy_group_norm *n, int64_t k)
+{
+    int64_t channels = n->channels / n->groups, group = k % n->groups;
+    int64_t first = k * channels * n->spatial, count = channels * n->spatial;
+    float mean = (float)(long_sum(n->x + first, count) / (double)count);
+    double variance = long_square_distance(n->x + first, mean, count) / (double)count;
+    float rate = (float)(1 / sqrt(variance + (double)n->epsilon));
+    for (int64_t c = 0; c < channels; c++) {
+        int64_t at = n->per_group ? group : group * channels + c, row = first + c * n->spatial;
+        scale_row(n->x + row, mean, rate * n->scale[at], n->bias[at], n->out + row, n->spatial);
+    }
+}
+
+void sy_row_group_norm(const struct sy_group_norm *n)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < n->images * n->groups; k++)
+        one_group(n, k);
+}
+
+/* ---- batch norm ------------------------------------------------------------------------------------------ */
 
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
                        const float *const *in, float *out)

@@ -1,4 +1,4 @@
-/* Loops over rows: layer norm, batch norm, reductions. Row-major floats; each row by one thread, so deterministic. */
+/* Loops over rows: layer norm, group norm, batch norm, reductions. Row-major floats; each row by one thread, so deterministic. */
 #ifndef SY_WORKERS_HOST_ROW_KERNELS_H
 #define SY_WORKERS_HOST_ROW_KERNELS_H
 
@@ -16,6 +16,15 @@ struct sy_layer_norm {
     int64_t root;              /* 1: by the root of the mean square; nothing is subtracted */
 };
 
+/* Channels of an image in groups, each by its own mean and variance (InstanceNormalization: a channel a group). */
+struct sy_group_norm {
+    int64_t images, channels, groups, spatial;
+    int64_t per_group; /* 1: scale and bias have one number a group, not one a channel */
+    float epsilon;
+    const float *x, *scale, *bias;
+    float *out;
+};
+
 struct sy_reduction {
     int64_t mean; /* else sum */
     int64_t rank;
@@ -24,6 +33,7 @@ struct sy_reduction {
 };
 
 void sy_row_layer_norm(const struct sy_layer_norm *n);
+void sy_row_group_norm(const struct sy_group_norm *n);
 /* in: x, scale, bias, mean, variance. */
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
                        const float *const *in, float *out);
