@@ -138,6 +138,14 @@ static double unary(const struct sy_node *node, double x)
         return fabs(x);
     case SY_OP_RECIPROCAL:
         return 1 / x;
+    case SY_OP_FLOOR:
+        return floor(x);
+    case SY_OP_CEIL:
+        return ceil(x);
+    case SY_OP_ROUND:
+        return nearbyint(x);
+    case SY_OP_THRESHOLDED_RELU:
+        return x > sy_node_float(node, "alpha", 1) ? x : 0;
     case SY_OP_IS_NAN:
         return isnan(x);
     case SY_OP_GELU:
@@ -169,6 +177,14 @@ static double binary(enum sy_op op, bool integers, double a, double b)
         return fmax(a, b);
     case SY_OP_EQUAL:
         return a == b;
+    case SY_OP_LESS:
+        return a < b;
+    case SY_OP_LESS_OR_EQUAL:
+        return a <= b;
+    case SY_OP_GREATER:
+        return a > b;
+    case SY_OP_GREATER_OR_EQUAL:
+        return a >= b;
     case SY_OP_PRELU:
         return a < 0 ? a * b : a;
     default:

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 
@@ -35,19 +36,25 @@ static int random_dims(int low_rank, int high_rank, int64_t *dims)
 static const struct {
     enum sy_op op;
     double low, high;
-} unaries[] = {{SY_OP_RELU, -1, 1},         {SY_OP_LEAKY_RELU, -1, 1}, {SY_OP_SIGMOID, -8, 8},
-               {SY_OP_TANH, -4, 4},         {SY_OP_ERF, -3, 3},        {SY_OP_CLIP, -1, 1},
-               {SY_OP_HARD_SIGMOID, -4, 4}, {SY_OP_HARD_SWISH, -5, 5}, {SY_OP_ELU, -3, 3},
-               {SY_OP_EXP, -5, 5},          {SY_OP_LOG, 0.01, 9},      {SY_OP_SQRT, 0, 9},
-               {SY_OP_NEG, -1, 1},          {SY_OP_ABS, -1, 1},        {SY_OP_RECIPROCAL, 0.1, 4},
-               {SY_OP_GELU, -4, 4},         {SY_OP_IDENTITY, -1, 1},   {SY_OP_DROPOUT, -1, 1}};
+} unaries[] = {{SY_OP_RELU, -1, 1},         {SY_OP_LEAKY_RELU, -1, 1},
+               {SY_OP_SIGMOID, -8, 8},      {SY_OP_TANH, -4, 4},
+               {SY_OP_ERF, -3, 3},          {SY_OP_CLIP, -1, 1},
+               {SY_OP_HARD_SIGMOID, -4, 4}, {SY_OP_HARD_SWISH, -5, 5},
+               {SY_OP_ELU, -3, 3},          {SY_OP_EXP, -5, 5},
+               {SY_OP_LOG, 0.01, 9},        {SY_OP_SQRT, 0, 9},
+               {SY_OP_NEG, -1, 1},          {SY_OP_ABS, -1, 1},
+               {SY_OP_RECIPROCAL, 0.1, 4},  {SY_OP_GELU, -4, 4},
+               {SY_OP_IDENTITY, -1, 1},     {SY_OP_DROPOUT, -1, 1},
+               {SY_OP_FLOOR, -4, 4},        {SY_OP_CEIL, -4, 4},
+               {SY_OP_ROUND, -4, 4},        {SY_OP_THRESHOLDED_RELU, -1, 3}};
 
 static void unary_attributes(struct sy_graph *g, enum sy_op op, bool given)
 {
     if (op == SY_OP_CLIP) {
         gb_float(g, "min", -0.4f);
         gb_float(g, "max", 0.7f);
-    } else if (given && (op == SY_OP_LEAKY_RELU || op == SY_OP_ELU || op == SY_OP_HARD_SIGMOID)) {
+    } else if (given && (op == SY_OP_LEAKY_RELU || op == SY_OP_ELU || op == SY_OP_HARD_SIGMOID ||
+                         op == SY_OP_THRESHOLDED_RELU)) {
         gb_float(g, "alpha", 0.3f);
     } else if (given && op == SY_OP_GELU) {
         gb_string(g, "approximate", "tanh");
@@ -93,8 +100,25 @@ static int operand(struct sy_graph *g, enum sy_dtype dtype, int rank, int full, 
     return t;
 }
 
-static const enum sy_op binaries[] = {SY_OP_ADD, SY_OP_SUB, SY_OP_MUL, SY_OP_DIV,  SY_OP_MIN,
-                                      SY_OP_MAX, SY_OP_SUM, SY_OP_POW, SY_OP_EQUAL};
+static const enum sy_op binaries[] = {SY_OP_ADD,
+                                      SY_OP_SUB,
+                                      SY_OP_MUL,
+                                      SY_OP_DIV,
+                                      SY_OP_MIN,
+                                      SY_OP_MAX,
+                                      SY_OP_SUM,
+                                      SY_OP_POW,
+                                      SY_OP_EQUAL,
+                                      SY_OP_LESS,
+                                      SY_OP_LESS_OR_EQUAL,
+                                      SY_OP_GREATER,
+                                      SY_OP_GREATER_OR_EQUAL};
+
+static bool says_bool(enum sy_op op)
+{
+    return op == SY_OP_EQUAL || op == SY_OP_LESS || op == SY_OP_LESS_OR_EQUAL ||
+           op == SY_OP_GREATER || op == SY_OP_GREATER_OR_EQUAL;
+}
 
 static void binary_case(enum sy_op op, enum sy_dtype dtype, int rank_a, int rank_b, int ones)
 {
@@ -108,7 +132,7 @@ static void binary_case(enum sy_op op, enum sy_dtype dtype, int rank_a, int rank
     int a = operand(g, dtype, rank_a, full, dims, ones_a),
         b = operand(g, dtype, rank_b, full, dims, ones_b);
     int y = gb_node(g, op, INPUTS(a, b), full, dims);
-    gb_type(g, y, op == SY_OP_EQUAL ? SY_DTYPE_BOOL : dtype);
+    gb_type(g, y, says_bool(op) ? SY_DTYPE_BOOL : dtype);
     gb_output(g, y);
     struct engine_case c = {
         .graph = g, .low = 0.3, .high = 2, .int_low = op == SY_OP_POW ? 0 : 1, .int_high = 5};
@@ -123,7 +147,7 @@ static void test_broadcasting(void **state)
     for (int a = 1; a <= 5; a++)
         for (int b = 1; b <= 5; b++)
             for (int ones = 0; ones<1 << (a < b ? a : b); ones += a> 3 && b > 3 ? 3 : 1)
-                binary_case(binaries[n++ % 8], SY_DTYPE_F32, a, b, ones);
+                binary_case(binaries[n++ % SY_ARRAY_LEN(binaries)], SY_DTYPE_F32, a, b, ones);
 }
 
 static void test_two_inputs_of_each_type(void **state)
@@ -148,7 +172,7 @@ static void test_constant_operands(void **state)
             int x = gb_input(g, DIMS(1, 3, 7)),
                 c = gb_constant(g, "c", side ? 2 : 1, (int64_t[]){side ? 3 : 7, 1}, &seed, 0.5, 2);
             int y = gb_node(g, binaries[o], INPUTS(side ? c : x, side ? x : c), DIMS(1, 3, 7));
-            gb_type(g, y, binaries[o] == SY_OP_EQUAL ? SY_DTYPE_BOOL : SY_DTYPE_F32);
+            gb_type(g, y, says_bool(binaries[o]) ? SY_DTYPE_BOOL : SY_DTYPE_F32);
             gb_output(g, y);
             struct engine_case k = {.graph = g, .low = 0.3, .high = 2};
             rig_check(&k, &seed);

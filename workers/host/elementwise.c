@@ -9,6 +9,7 @@
 #include "workers/host/clones.h"
 
 #define FEW_ROWS      64    /* fewer are cut */
+#define CURVE_BLOCK   4096  /* elements that a thread takes at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 #define FLAT(name, expression)                                                              \
@@ -29,7 +30,37 @@ FLAT(scalar_add, a[i] + b[0])
 FLAT(scalar_sub, a[i] - b[0])
 FLAT(scalar_mul, a[i] * b[0])
 FLAT(scalar_div, a[i] / b[0])
+FLAT(scalar_max, a[i] > b[0] || a[i] != a[i] ? a[i] : b[0])
+FLAT(scalar_min, a[i] < b[0] || a[i] != a[i] ? a[i] : b[0])
 FLAT(scalar_prelu, a[i] < 0 ? a[i] * b[0] : a[i])
+FLAT(left_sub, a[0] - b[i])
+FLAT(left_div, a[0] / b[i])
+FLAT(left_max, a[0] > b[i] || a[0] != a[0] ? a[0] : b[i])
+FLAT(left_min, a[0] < b[i] || a[0] != a[0] ? a[0] : b[i])
+FLAT(left_prelu, a[0] < 0 ? a[0] * b[i] : a[0])
+
+SY_CLONES static void square(int64_t n, const float *restrict a, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] * a[i];
+}
+
+SY_CLONES static void cube(int64_t n, const float *restrict a, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] * a[i] * a[i];
+}
+
+static void scalar_pow(int64_t n, const float *restrict a, const float *restrict b, float *out)
+{
+    if (b[0] == 2)
+        square(n, a, out);
+    else if (b[0] == 3)
+        cube(n, a, out);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = powf(a[i], b[0]);
+}
 
 typedef void (*flat_fn)(int64_t n, const float *restrict a, const float *restrict b, float *out);
 
@@ -66,8 +97,33 @@ static flat_fn scalar_function(int64_t op)
         return scalar_mul;
     case SY_OP_DIV:
         return scalar_div;
+    case SY_OP_POW:
+        return scalar_pow;
+    case SY_OP_MAX:
+        return scalar_max;
+    case SY_OP_MIN:
+        return scalar_min;
     case SY_OP_PRELU:
         return scalar_prelu;
+    default:
+        return NULL;
+    }
+}
+
+/* One number on the left. */
+static flat_fn left_function(int64_t op)
+{
+    switch (op) {
+    case SY_OP_SUB:
+        return left_sub;
+    case SY_OP_DIV:
+        return left_div;
+    case SY_OP_MAX:
+        return left_max;
+    case SY_OP_MIN:
+        return left_min;
+    case SY_OP_PRELU:
+        return left_prelu;
     default:
         return NULL;
     }
@@ -125,19 +181,54 @@ static float between_0_and_1(float x)
     return x > 1 ? 1 : x;
 }
 
+#define CURVE(name, expression)                                               \
+    SY_CLONES static void name(int64_t n, const float *restrict alpha_beta,   \
+                               const float *restrict in, float *restrict out) \
+    {                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                     \
+            float x = in[i];                                                  \
+            out[i] = (expression);                                            \
+        }                                                                     \
+        (void)alpha_beta;                                                     \
+    }
+CURVE(curve_erf, erff(x))
+CURVE(curve_log, logf(x))
+CURVE(curve_hard_sigmoid, between_0_and_1(alpha_beta[0] * x + alpha_beta[1]))
+CURVE(curve_floor, floorf(x))
+CURVE(curve_ceil, ceilf(x))
+CURVE(curve_round, rintf(x))
+CURVE(curve_thresholded_relu, x > alpha_beta[0] ? x : 0)
+
+typedef void (*curve_fn)(int64_t n, const float *restrict alpha_beta, const float *restrict in,
+                         float *restrict out);
+
+static curve_fn curve_function(enum sy_op op)
+{
+    switch (op) {
+    case SY_OP_ERF:
+        return curve_erf;
+    case SY_OP_LOG:
+        return curve_log;
+    case SY_OP_FLOOR:
+        return curve_floor;
+    case SY_OP_CEIL:
+        return curve_ceil;
+    case SY_OP_ROUND:
+        return curve_round;
+    case SY_OP_THRESHOLDED_RELU:
+        return curve_thresholded_relu;
+    default:
+        return curve_hard_sigmoid;
+    }
+}
+
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out)
 {
+    curve_fn fn = curve_function(op);
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
-    for (int64_t i = 0; i < n; i++) {
-        float x = in[i];
-        if (op == SY_OP_ERF)
-            out[i] = erff(x);
-        else if (op == SY_OP_LOG)
-            out[i] = logf(x);
-        else
-            out[i] = between_0_and_1(alpha_beta[0] * x + alpha_beta[1]);
-    }
+    for (int64_t i = 0; i < n; i += CURVE_BLOCK)
+        fn(SY_MIN(n - i, CURVE_BLOCK), alpha_beta, in + i, out + i);
 }
 
 /* ---- broadcasting --------------------------------------------------------------------------------------- */
@@ -154,7 +245,7 @@ static float binary_float(int64_t op, float a, float b)
     case SY_OP_DIV:
         return a / b;
     case SY_OP_POW:
-        return b == 2 ? a * a : powf(a, b);
+        return b == 2 ? a * a : b == 3 ? a * a * a : powf(a, b);
     case SY_OP_MAX:
         return a > b || a != a ? a : b; /* NaN goes on */
     case SY_OP_MIN:
@@ -207,17 +298,21 @@ static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
     }
 }
 
+bool sy_elementwise_compares(enum sy_op op)
+{
+    return op == SY_OP_EQUAL || op == SY_OP_LESS || op == SY_OP_LESS_OR_EQUAL ||
+           op == SY_OP_GREATER || op == SY_OP_GREATER_OR_EQUAL;
+}
+
 bool sy_elementwise_supports(const struct sy_broadcast *b)
 {
     switch (b->op) {
     case SY_OP_WHERE:
     case SY_OP_IDENTITY:
         return sy_dtype_bytes((enum sy_dtype)b->dtype) > 0;
-    case SY_OP_EQUAL:
-        return b->dtype == SY_DTYPE_F32 || b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64 ||
-               b->dtype == SY_DTYPE_BOOL;
     default:
-        return b->dtype == SY_DTYPE_F32 || b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64;
+        return (b->op == SY_OP_EQUAL && b->dtype == SY_DTYPE_BOOL) || b->dtype == SY_DTYPE_F32 ||
+               b->dtype == SY_DTYPE_I32 || b->dtype == SY_DTYPE_I64;
     }
 }
 
@@ -233,11 +328,6 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
         int pick = ((const uint8_t *)in[0])[at[0]] ? 1 : 2;
         memcpy((char *)out + (size_t)to * bytes, (const char *)in[pick] + (size_t)at[pick] * bytes,
                bytes);
-    } else if (b->op == SY_OP_EQUAL && b->dtype == SY_DTYPE_F32) {
-        ((uint8_t *)out)[to] = ((const float *)in[0])[at[0]] == ((const float *)in[1])[at[1]];
-    } else if (b->op == SY_OP_EQUAL) {
-        ((uint8_t *)out)[to] = memcmp((const char *)in[0] + (size_t)at[0] * bytes,
-                                      (const char *)in[1] + (size_t)at[1] * bytes, bytes) == 0;
     } else if (b->dtype == SY_DTYPE_F32) {
         ((float *)out)[to] =
             binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
@@ -250,17 +340,66 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
     }
 }
 
+#define COMPARE(name, type)                                                                       \
+    SY_CLONES static void name(int64_t op, int64_t n, const type *a, int64_t of_a, const type *b, \
+                               int64_t of_b, uint8_t *out)                                        \
+    {                                                                                             \
+        for (int64_t i = 0; op == SY_OP_EQUAL && i < n; i++)                                      \
+            out[i] = a[i * of_a] == b[i * of_b];                                                  \
+        for (int64_t i = 0; op == SY_OP_LESS && i < n; i++)                                       \
+            out[i] = a[i * of_a] < b[i * of_b];                                                   \
+        for (int64_t i = 0; op == SY_OP_LESS_OR_EQUAL && i < n; i++)                              \
+            out[i] = a[i * of_a] <= b[i * of_b];                                                  \
+        for (int64_t i = 0; op == SY_OP_GREATER && i < n; i++)                                    \
+            out[i] = a[i * of_a] > b[i * of_b];                                                   \
+        for (int64_t i = 0; op == SY_OP_GREATER_OR_EQUAL && i < n; i++)                           \
+            out[i] = a[i * of_a] >= b[i * of_b];                                                  \
+    }
+COMPARE(compare_floats, float)
+COMPARE(compare_int32s, int32_t)
+COMPARE(compare_int64s, int64_t)
+COMPARE(compare_bools, uint8_t)
+
+static bool compared_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
+                         uint8_t *out, int64_t n)
+{
+    int64_t last = b->rank - 1, of_a = last < 0 ? 0 : b->strides[0][last],
+            of_b = last < 0 ? 0 : b->strides[1][last];
+    if (!sy_elementwise_compares((enum sy_op)b->op))
+        return false;
+    if (b->dtype == SY_DTYPE_F32)
+        compare_floats(b->op, n, (const float *)in[0] + at[0], of_a, (const float *)in[1] + at[1],
+                       of_b, out);
+    else if (b->dtype == SY_DTYPE_I32)
+        compare_int32s(b->op, n, (const int32_t *)in[0] + at[0], of_a,
+                       (const int32_t *)in[1] + at[1], of_b, out);
+    else if (b->dtype == SY_DTYPE_I64)
+        compare_int64s(b->op, n, (const int64_t *)in[0] + at[0], of_a,
+                       (const int64_t *)in[1] + at[1], of_b, out);
+    else
+        compare_bools(b->op, n, (const uint8_t *)in[0] + at[0], of_a,
+                      (const uint8_t *)in[1] + at[1], of_b, out);
+    return true;
+}
+
 /* A row of floats with unit or zero strides runs vectorised. */
 static bool fast_row(const struct sy_broadcast *b, const void *const *in, const int64_t *at,
                      float *out, int64_t to, int64_t n)
 {
     int64_t last = b->rank - 1;
-    if (b->dtype != SY_DTYPE_F32 || b->n_inputs != 2 || b->rank < 1 || b->strides[0][last] != 1)
+    if (b->dtype != SY_DTYPE_F32 || b->n_inputs != 2 || b->rank < 1)
         return false;
-    flat_fn fn = b->strides[1][last] == 1 ? flat_function(b->op) : scalar_function(b->op);
+    const float *x = (const float *)in[0] + at[0], *y = (const float *)in[1] + at[1];
+    bool is_left = b->strides[0][last] == 0 && b->strides[1][last] == 1,
+         commutes = b->op == SY_OP_ADD || b->op == SY_OP_MUL;
+    if (b->strides[0][last] != 1 && !is_left)
+        return false;
+    flat_fn fn = is_left ? (commutes ? scalar_function(b->op) : left_function(b->op))
+                 : b->strides[1][last] == 1 ? flat_function(b->op)
+                                            : scalar_function(b->op);
     if (!fn)
         return false;
-    fn(n, (const float *)in[0] + at[0], (const float *)in[1] + at[1], out + to);
+    fn(n, is_left && commutes ? y : x, is_left && commutes ? x : y, out + to);
     return true;
 }
 
@@ -315,7 +454,8 @@ static void one_row(const struct sy_broadcast *b, const void *const *in, int64_t
         for (int64_t k = 0; k < b->n_inputs; k++)
             at[k] += index * b->strides[k][d];
     }
-    if (fast_row(b, in, at, out, to, n) || chosen_row(b, in, at, out, to, n) ||
+    if (compared_row(b, in, at, (uint8_t *)out + to, n) || fast_row(b, in, at, out, to, n) ||
+        chosen_row(b, in, at, out, to, n) ||
         copied_row(b, (const char *)in[0] + (size_t)at[0] * bytes, (char *)out + (size_t)to * bytes,
                    n))
         return;

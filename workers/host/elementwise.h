@@ -8,7 +8,8 @@
 #include "loader/graph.h"
 
 struct sy_broadcast {
-    int64_t op; /* enum sy_op: two inputs; WHERE: three (bool, a, b); IDENTITY: one */
+    int64_t
+        op; /* enum sy_op: two inputs (comparisons: to bool); WHERE: three (bool, a, b); IDENTITY: one */
     int64_t n_inputs;
     int64_t dtype; /* enum sy_dtype of the values (of WHERE: of a and b) */
     int64_t rank;
@@ -16,6 +17,8 @@ struct sy_broadcast {
     int64_t strides[3][SY_MAX_RANK]; /* elements; 0: repeated */
 };
 
+/* Whether its result is bool. */
+bool sy_elementwise_compares(enum sy_op op);
 bool sy_elementwise_supports(const struct sy_broadcast *b);
 int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *inputs, void *output);
 /* n floats; ADD, SUB, MUL, MAX, MIN. */
@@ -27,7 +30,7 @@ void sy_elementwise_widen(int64_t n, const uint16_t *from, float *to);
 /* flat on bf16: computed in float32, each result rounded once. */
 void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, const uint16_t *b,
                                 uint16_t *out);
-/* ERF, LOG, HARD_SIGMOID (alpha, beta). */
+/* ERF, LOG, FLOOR, CEIL, ROUND, HARD_SIGMOID (alpha, beta), THRESHOLDED_RELU (alpha). */
 void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
                           float *out);
 /* Between F32, I32, I64, BOOL; EUNSUPPORTED for others (also with n = 0, to ask). */

@@ -8,6 +8,7 @@ static int run_floats(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct sy_curve curve;
     sy_curve_read(call->node, &curve);
+#pragma omp parallel for schedule(static) if (x->n > 16384)
     for (int64_t i = 0; i < x->n; i++)
         sy_put(y, i, sy_curve_at(&curve, sy_get(x, i)));
     return SY_OK;
@@ -29,6 +30,7 @@ static int run_is(const struct sy_call *call)
     bool nan = call->node->op == SY_OP_IS_NAN;
     bool positive = sy_node_int(call->node, "detect_positive", 1) != 0,
          negative = sy_node_int(call->node, "detect_negative", 1) != 0;
+#pragma omp parallel for schedule(static) if (call->in[0].n > 16384)
     for (int64_t i = 0; i < call->in[0].n; i++) {
         double x = sy_get(&call->in[0], i);
         sy_put_int(&call->out[0], i, nan ? isnan(x) : isinf(x) && (x > 0 ? positive : negative));
@@ -75,6 +77,7 @@ static int check_same(const struct sy_call *call)
 static int run_cast(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
+#pragma omp parallel for schedule(static) if (x->n > 16384)
     for (int64_t i = 0; i < x->n; i++) {
         if (sy_is_float(x->dtype) || sy_is_float(y->dtype))
             sy_put(y, i, sy_get(x, i));

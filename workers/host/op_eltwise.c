@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/curve_formulas.h"
 #include "workers/host/elementwise.h"
 #include "workers/host/program_internal.h"
 
@@ -82,7 +83,7 @@ static int build_unary(struct sy_program *p)
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
-/* HardSigmoid, Erf, Log: loops. */
+/* What oneDNN lacks, or does otherwise: loops. */
 static int run_loop_unary(struct sy_program *p, struct sy_step *step)
 {
     sy_elementwise_unary((enum sy_op)step->numbers[0], step->floats, step->numbers[1],
@@ -112,8 +113,9 @@ static int build_loop_unary(struct sy_program *p)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     sy_step_set(p, step, 0, 0, src);
     sy_step_set(p, step, 1, 0, dst);
-    float floats[2] = {sy_node_float(node, "alpha", 0.2f), sy_node_float(node, "beta", 0.5f)};
-    SY_TRY(sy_step_set_floats(step, floats, 2));
+    struct sy_curve curve;
+    sy_curve_read(node, &curve);
+    SY_TRY(sy_step_set_floats(step, (float[]){curve.a, curve.b}, 2));
     return sy_step_set_numbers(step, (int64_t[]){node->op, count(&p->values[src])}, 2);
 }
 
@@ -188,7 +190,7 @@ static int broadcast_strides(const struct sy_value *in, const struct sy_value *o
     return SY_OK;
 }
 
-/* Inputs and output of one element type; but Where's first is bool, and so is what Equal says. */
+/* Inputs and output of one element type; but Where's first is bool, and so is what a comparison says. */
 static bool types_agree(const struct sy_program *p, enum sy_op op, const int *inputs, int n,
                         int out)
 {
@@ -198,7 +200,7 @@ static bool types_agree(const struct sy_program *p, enum sy_op op, const int *in
         if (p->values[inputs[i]].dtype != (is_choice ? SY_DTYPE_BOOL : dtype))
             return false;
     }
-    return p->values[out].dtype == (op == SY_OP_EQUAL ? SY_DTYPE_BOOL : dtype);
+    return p->values[out].dtype == (sy_elementwise_compares(op) ? SY_DTYPE_BOOL : dtype);
 }
 
 static int add_broadcast(struct sy_program *p, enum sy_op op, const int *inputs, int n, int out)
@@ -339,6 +341,10 @@ static int build_expand(struct sy_program *p)
     {                               \
         op, build_unary, NULL, NULL \
     }
+#define LOOP(op)                         \
+    {                                    \
+        op, build_loop_unary, NULL, NULL \
+    }
 #define BINARY(op)                   \
     {                                \
         op, build_binary, NULL, NULL \
@@ -350,14 +356,18 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  UNARY(SY_OP_CLIP),
                                                  UNARY(SY_OP_ELU),
                                                  UNARY(SY_OP_EXP),
-                                                 {SY_OP_LOG, build_loop_unary, NULL, NULL},
+                                                 LOOP(SY_OP_LOG),
                                                  UNARY(SY_OP_SQRT),
                                                  UNARY(SY_OP_NEG),
                                                  UNARY(SY_OP_ABS),
                                                  UNARY(SY_OP_RECIPROCAL),
                                                  UNARY(SY_OP_GELU),
-                                                 {SY_OP_ERF, build_loop_unary, NULL, NULL},
-                                                 {SY_OP_HARD_SIGMOID, build_loop_unary, NULL, NULL},
+                                                 LOOP(SY_OP_ERF),
+                                                 LOOP(SY_OP_HARD_SIGMOID),
+                                                 LOOP(SY_OP_FLOOR),
+                                                 LOOP(SY_OP_CEIL),
+                                                 LOOP(SY_OP_ROUND),
+                                                 LOOP(SY_OP_THRESHOLDED_RELU),
                                                  UNARY(SY_OP_HARD_SWISH),
                                                  UNARY(SY_OP_SWISH),
                                                  BINARY(SY_OP_ADD),
@@ -366,6 +376,10 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  BINARY(SY_OP_DIV),
                                                  BINARY(SY_OP_POW),
                                                  BINARY(SY_OP_EQUAL),
+                                                 BINARY(SY_OP_LESS),
+                                                 BINARY(SY_OP_LESS_OR_EQUAL),
+                                                 BINARY(SY_OP_GREATER),
+                                                 BINARY(SY_OP_GREATER_OR_EQUAL),
                                                  {SY_OP_PRELU, build_prelu, NULL, NULL},
                                                  {SY_OP_MIN, build_variadic, NULL, NULL},
                                                  {SY_OP_MAX, build_variadic, NULL, NULL},
