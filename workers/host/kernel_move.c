@@ -1,7 +1,12 @@
 /* Moves: repeats, blocks, triangles, and the forms of Reshape, Slice, Pad... whose operands are known at run only. Those compare what
  * the operands say with the result's shape as the file declares it, and refuse the run if they differ. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/host/movement.h"
+#include "workers/host/pick.h"
+
+#define PARALLEL_FROM 16384
 
 static int misfit(const struct sy_call *call)
 {
@@ -19,6 +24,11 @@ static void copy_all(const struct sy_call *call)
 {
     memcpy(call->out[0].data, call->in[0].data,
            (size_t)call->in[0].n * sy_dtype_bytes(call->in[0].dtype));
+}
+
+static int64_t scratch_pick(const struct sy_call *call)
+{
+    return sy_pick_scratch(&call->out[0]);
 }
 
 /* ---- the same elements ---------------------------------------------------------------------------- */
@@ -90,8 +100,12 @@ static int run_expand(const struct sy_call *call)
         if (y->dims[i] != (want == 1 ? have : want))
             return misfit(call);
     }
-    for (int64_t i = 0; i < y->n; i++)
-        sy_array_copy(y, i, x, fill ? 0 : sy_array_offset(y, i, strides));
+    struct sy_pick pick;
+    sy_pick_start(&pick, y, call->scratch);
+    for (int d = 0; d < y->rank; d++)
+        for (int64_t i = 0; i < y->dims[d]; i++)
+            pick.from[d][i] = fill ? 0 : i * strides[d];
+    sy_pick(&pick, x, y, NULL);
     return SY_OK;
 }
 
@@ -99,20 +113,19 @@ static int run_expand(const struct sy_call *call)
 static int run_tile(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *repeats = sy_call_in(call, 1), *y = &call->out[0];
-    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK];
+    struct sy_pick pick;
     for (int i = 0; repeats && i < x->rank; i++)
         if (repeats->n != x->rank ||
             __builtin_mul_overflow(sy_get_int(repeats, i), x->dims[i], &strides[i]) ||
             strides[i] != y->dims[i])
             return misfit(call);
     sy_array_strides(x, strides);
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t from = 0;
-        sy_array_at(y, i, at);
-        for (int d = 0; d < x->rank; d++)
-            from += at[d] % x->dims[d] * strides[d];
-        sy_array_copy(y, i, x, from);
-    }
+    sy_pick_start(&pick, y, call->scratch);
+    for (int d = 0; d < x->rank; d++)
+        for (int64_t i = 0; i < y->dims[d]; i++)
+            pick.from[d][i] = i % x->dims[d] * strides[d];
+    sy_pick(&pick, x, y, NULL);
     return SY_OK;
 }
 
@@ -170,19 +183,18 @@ static int run_slice(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct range ranges[SY_MAX_RANK];
-    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK];
+    struct sy_pick pick;
     SY_TRY(read_ranges(call, ranges));
     for (int d = 0; d < x->rank; d++)
         if (ranges[d].count != y->dims[d])
             return misfit(call);
     sy_array_strides(x, strides);
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t from = 0;
-        sy_array_at(y, i, at);
-        for (int d = 0; d < x->rank; d++)
-            from += (ranges[d].start + at[d] * ranges[d].step) * strides[d];
-        sy_array_copy(y, i, x, from);
-    }
+    sy_pick_start(&pick, y, call->scratch);
+    for (int d = 0; d < x->rank; d++)
+        for (int64_t i = 0; i < y->dims[d]; i++)
+            pick.from[d][i] = (ranges[d].start + i * ranges[d].step) * strides[d];
+    sy_pick(&pick, x, y, NULL);
     return SY_OK;
 }
 
@@ -282,13 +294,15 @@ static int read_pads(const struct sy_call *call, int64_t *before)
     return SY_OK;
 }
 
-static void put_padding(const struct sy_call *call, int64_t i)
+/* One element. */
+static const void *padding_of(const struct sy_call *call, int64_t *room)
 {
     const struct sy_array *value = sy_call_in(call, 2);
+    struct sy_array one = {.dtype = call->out[0].dtype, .n = 1, .data = room};
     if (value && call->node->op == SY_OP_RUN_PAD)
-        sy_array_copy(&call->out[0], i, value, 0);
-    else
-        sy_put(&call->out[0], i, (double)sy_node_float(call->node, "value", 0));
+        return value->data;
+    sy_put(&one, 0, (double)sy_node_float(call->node, "value", 0));
+    return room;
 }
 
 static int run_pad(const struct sy_call *call)
@@ -296,21 +310,17 @@ static int run_pad(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     const struct sy_attr *attr = sy_node_attr(call->node, "mode");
     const char *mode = attr && attr->s ? attr->s : "constant";
-    int64_t before[SY_MAX_RANK], at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int64_t before[SY_MAX_RANK], strides[SY_MAX_RANK], room = 0;
+    struct sy_pick pick;
     SY_TRY(read_pads(call, before));
     sy_array_strides(x, strides);
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t from = 0;
-        sy_array_at(y, i, at);
-        for (int d = 0; d < x->rank && from >= 0; d++) {
-            int64_t source = padded_source(mode, at[d] - before[d], x->dims[d]);
-            from = source < 0 ? -1 : from + source * strides[d];
+    sy_pick_start(&pick, y, call->scratch);
+    for (int d = 0; d < x->rank; d++)
+        for (int64_t i = 0; i < y->dims[d]; i++) {
+            int64_t source = padded_source(mode, i - before[d], x->dims[d]);
+            pick.from[d][i] = source < 0 ? -1 : source * strides[d];
         }
-        if (from < 0)
-            put_padding(call, i);
-        else
-            sy_array_copy(y, i, x, from);
-    }
+    sy_pick(&pick, x, y, padding_of(call, &room));
     return SY_OK;
 }
 
@@ -339,13 +349,19 @@ static int run_trilu(const struct sy_call *call)
     int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
     int64_t k = sy_call_in(call, 1) ? sy_get_int(&call->in[1], 0) : 0;
     bool upper = sy_node_int(call->node, "upper", 1) != 0;
+    size_t bytes = sy_dtype_bytes(x->dtype);
+    int64_t lines = columns ? x->n / columns : 0;
     k = clamp(k, -rows - columns, rows + columns);
-    for (int64_t i = 0; i < x->n; i++) {
-        int64_t column = i % columns, row = i / columns % rows;
-        if (upper ? column - row >= k : column - row <= k)
-            sy_array_copy(y, i, x, i);
-        else
-            sy_put(y, i, 0);
+#pragma omp parallel for schedule(static) if (x->n > PARALLEL_FROM)
+    for (int64_t line = 0; line < lines; line++) {
+        int64_t edge = line % rows + k, first = upper ? clamp(edge, 0, columns) : 0,
+                end = upper ? columns : clamp(edge + 1, 0, columns);
+        char *to = (char *)y->data + (size_t)(line * columns) * bytes;
+        const char *from = (const char *)x->data + (size_t)(line * columns) * bytes;
+        memset(to, 0, (size_t)first * bytes);
+        memcpy(to + (size_t)first * bytes, from + (size_t)first * bytes,
+               (size_t)(end - first) * bytes);
+        memset(to + (size_t)end * bytes, 0, (size_t)(columns - end) * bytes);
     }
     return SY_OK;
 }
@@ -399,7 +415,7 @@ static int check_range(const struct sy_call *call)
     return check_any(call);
 }
 
-/* Six dimensions of both arrangements: which of the blocked image's become which. */
+/* Both arrangements as six dimensions: batch, channel, row of blocks, row and column in the block, column of blocks. */
 static int run_blocks(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
@@ -409,14 +425,16 @@ static int run_blocks(const struct sy_call *call)
          crd = to_space && mode && mode->s && strcmp(mode->s, "CRD") == 0;
     const struct sy_array *image = to_space ? y : x, *deep = to_space ? x : y;
     int64_t channels = image->dims[1], height = deep->dims[2], width = deep->dims[3];
-    for (int64_t i = 0; i < image->n; i++) {
-        int64_t at[SY_MAX_RANK];
-        sy_array_at(image, i, at);
-        int64_t down = at[2] % b, right = at[3] % b, c = at[1];
-        int64_t depth = crd ? (c * b + down) * b + right : (down * b + right) * channels + c;
-        int64_t k = ((at[0] * deep->dims[1] + depth) * height + at[2] / b) * width + at[3] / b;
-        sy_array_copy(y, to_space ? i : k, x, to_space ? k : i);
-    }
+    int64_t plane = height * width, row = width * b, each = crd ? plane : channels * plane;
+    int64_t in_deep[6] =
+        {deep->dims[1] * plane, crd ? b * b * plane : plane, width, b * each, each, 1},
+            in_image[6] = {channels * plane * b * b, plane * b * b, row * b, row, 1, b};
+    struct sy_strided_move move = {.element_bytes = (int64_t)sy_dtype_bytes(x->dtype),
+                                   .rank = 6,
+                                   .dims = {image->dims[0], channels, height, b, b, width}};
+    memcpy(move.from_strides, to_space ? in_deep : in_image, sizeof in_deep);
+    memcpy(move.to_strides, to_space ? in_image : in_deep, sizeof in_deep);
+    sy_move(&move, x->data, y->data);
     return SY_OK;
 }
 
@@ -444,16 +462,16 @@ const struct sy_kernel sy_kernels_move[] = {
     {SY_OP_RUN_RESHAPE, run_reshape, OPERANDS, check_view, NULL},
     {SY_OP_RUN_SQUEEZE, run_squeeze, OPERANDS, check_view, NULL},
     {SY_OP_RUN_UNSQUEEZE, run_squeeze, OPERANDS, check_view, NULL},
-    {SY_OP_RUN_EXPAND, run_expand, OPERANDS, check_any, NULL},
-    {SY_OP_RUN_SLICE, run_slice, OPERANDS, check_slice, NULL},
+    {SY_OP_RUN_EXPAND, run_expand, OPERANDS, check_any, scratch_pick},
+    {SY_OP_RUN_SLICE, run_slice, OPERANDS, check_slice, scratch_pick},
     {SY_OP_RUN_SPLIT, run_split, OPERANDS, check_split, NULL},
     {SY_OP_RUN_PAD,
      run_pad,
      {SY_ANY_TYPE, SY_ANY_INDEX, SY_ANY_TYPE, SY_ANY_INDEX},
      check_pad,
-     NULL},
-    {SY_OP_PAD, run_pad, {SY_ANY_TYPE}, check_pad, NULL},
-    {SY_OP_TILE, run_tile, OPERANDS, check_tile, NULL},
+     scratch_pick},
+    {SY_OP_PAD, run_pad, {SY_ANY_TYPE}, check_pad, scratch_pick},
+    {SY_OP_TILE, run_tile, OPERANDS, check_tile, scratch_pick},
     {SY_OP_TRILU, run_trilu, OPERANDS, check_trilu, NULL},
     {SY_OP_EYE_LIKE, run_eye_like, {SY_ANY_TYPE}, check_eye_like, NULL},
     {SY_OP_RANGE, run_range, {SY_ANY_NUMBER, SY_AS_FIRST}, check_range, NULL},

@@ -4,19 +4,28 @@
 
 #define PARALLEL_FROM 16384
 
+/* Inlined where `size` is a constant. */
+static inline void move_each(const char *from, int64_t a, char *to, int64_t b, int64_t n,
+                             int64_t size)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * b * size, from + i * a * size, (size_t)size);
+}
+
 static void move_row(const struct sy_strided_move *m, const char *from, char *to)
 {
     int64_t last = m->rank - 1, n = m->rank ? m->dims[last] : 1, size = m->element_bytes;
     int64_t a = m->rank ? m->from_strides[last] : 1, b = m->rank ? m->to_strides[last] : 1;
-    if (a == 1 && b == 1) {
+    if (a == 1 && b == 1)
         memcpy(to, from, (size_t)(n * size));
-    } else if (size == 4) {
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * b * 4, from + i * a * 4, 4);
-    } else {
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * b * size, from + i * a * size, (size_t)size);
-    }
+    else if (size == 1)
+        move_each(from, a, to, b, n, 1);
+    else if (size == 2)
+        move_each(from, a, to, b, n, 2);
+    else if (size == 4)
+        move_each(from, a, to, b, n, 4);
+    else
+        move_each(from, a, to, b, n, 8);
 }
 
 static void fill_floats(float *to, int64_t n, float value)

@@ -453,8 +453,11 @@ static int make_map(const struct sy_trainer *t, const struct sy_node *node, stru
     k->call.in[0].dtype = k->call.out[0].dtype = SY_DTYPE_I64;
     k->call.in[0].data = numbers;
     k->call.out[0].data = m->from;
+    if (k->kernel->scratch)
+        SY_TRY_GOTO(sy_tr_alloc((size_t)k->kernel->scratch(&k->call) + 1, &k->call.scratch), done);
     SY_TRY_GOTO(k->kernel->run(&k->call), done);
 done:
+    free(k->call.scratch);
     free(numbers);
     free(k);
     return status;

@@ -1,0 +1,288 @@
+/* The host engine's kernels that move elements, element by element as ONNX defines them: random shapes, every size of an element. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "tests/engine_rig.h"
+#include "workers/host/kernel.h"
+
+enum { RANK = 4, ROUNDS = 120, MOST = 1 << 19, BEHIND = 64 };
+
+static uint64_t seed;
+static const enum sy_dtype types[] = {SY_DTYPE_U8, SY_DTYPE_BF16, SY_DTYPE_F32, SY_DTYPE_I64};
+
+/* A call with one data input, and the result by definition: from[i] is the element of the input, -1 the padding, -2 zero. */
+struct move {
+    struct sy_attr attrs[4];
+    struct sy_node node;
+    struct sy_call call;
+    int64_t numbers[2 * RANK], *from;
+};
+static struct move m;
+static int64_t origins[MOST];
+static unsigned char data[MOST * 8], result[MOST * 8 + BEHIND];
+
+static struct sy_array array(enum sy_dtype dtype, int rank, const int64_t *dims, void *at)
+{
+    struct sy_array a = {.dtype = dtype, .rank = rank, .n = 1, .data = at};
+    for (int i = 0; i < rank; i++)
+        a.n *= a.dims[i] = dims[i];
+    return a;
+}
+
+/* Every fourth round is large enough for the threads. */
+static void start(enum sy_op op, int round)
+{
+    int rank = 2 + round % 3;
+    int64_t dims[RANK], most = round % 4 ? 5 : rank == 2 ? 170 : rank == 3 ? 30 : 13;
+    m = (struct move){.node = {.op = op, .name = "moved", .attrs = m.attrs, .n_attrs = 0},
+                      .from = origins};
+    for (int d = 0; d < rank; d++)
+        dims[d] = rig_int(&seed, round % 4 ? 1 : most - 3, most);
+    m.call = (struct sy_call){.node = &m.node, .n_in = 1, .n_out = 1};
+    m.call.in[0] = array(types[round / 2 % 4], rank, dims, data);
+    m.call.out[0] = m.call.in[0];
+    m.call.out[0].data = result;
+}
+
+static void resize(const int64_t *dims)
+{
+    m.call.out[0] = array(m.call.in[0].dtype, m.call.in[0].rank, dims, result);
+    assert_true(m.call.out[0].n <= MOST);
+}
+
+static void attr(struct sy_attr a)
+{
+    m.attrs[m.node.n_attrs++] = a;
+}
+
+static void run(int status, const void *padding)
+{
+    static const unsigned char zeros[8];
+    const struct sy_kernel *kernel = sy_kernel_find(m.node.op);
+    size_t bytes = sy_dtype_bytes(m.call.in[0].dtype);
+    assert_int_equal(kernel->check(&m.call), SY_OK);
+    m.call.scratch = kernel->scratch ? malloc((size_t)kernel->scratch(&m.call) + 1) : NULL;
+    size_t end = (size_t)m.call.out[0].n * bytes;
+    memset(result, 0xa5, end + BEHIND);
+    int got = kernel->run(&m.call);
+    free(m.call.scratch);
+    assert_int_equal(got, status);
+    if (status < 0)
+        return;
+    for (int64_t i = 0; i < m.call.out[0].n; i++) {
+        const void *want = m.from[i] == -1   ? padding
+                           : m.from[i] == -2 ? zeros
+                                             : data + (size_t)m.from[i] * bytes;
+        if (memcmp(result + (size_t)i * bytes, want, bytes))
+            fail_msg("%s: element %lld", sy_op_name(m.node.op), (long long)i);
+    }
+    for (size_t i = end; i < end + BEHIND; i++)
+        assert_int_equal(result[i], 0xa5);
+}
+
+/* ---- padding -------------------------------------------------------------------------------------------- */
+
+/* By walking: a step at a time from the edge. */
+static int64_t walked(int mode, int64_t at, int64_t n)
+{
+    if (at >= 0 && at < n)
+        return at;
+    if (mode < 2)
+        return mode == 0 ? -1 : at < 0 ? 0 : n - 1;
+    if (mode == 3)
+        return at < 0 ? walked(3, at + n, n) : walked(3, at - n, n);
+    if (n == 1)
+        return 0;
+    int64_t left = at < 0 ? -at : at - (n - 1), place = at < 0 ? 0 : n - 1;
+    for (int64_t step = at < 0 ? 1 : -1; left > 0; left--) {
+        place += step;
+        if (place == 0 || place == n - 1)
+            step = -step;
+    }
+    return place;
+}
+
+static void pad_by_definition(int mode, const int64_t *before)
+{
+    const struct sy_array *x = &m.call.in[0], *y = &m.call.out[0];
+    for (int64_t i = 0; i < y->n; i++) {
+        int64_t left = i, stride = 1;
+        m.from[i] = 0;
+        for (int d = x->rank - 1; d >= 0; d--) {
+            int64_t source = walked(mode, left % y->dims[d] - before[d], x->dims[d]);
+            left /= y->dims[d];
+            m.from[i] = source < 0 || m.from[i] < 0 ? -1 : m.from[i] + source * stride;
+            stride *= x->dims[d];
+        }
+    }
+}
+
+static void test_pads(void **state)
+{
+    static char *modes[] = {"constant", "edge", "reflect", "wrap"};
+    (void)state;
+    for (int round = 0; round < 4 * ROUNDS; round++) {
+        int64_t dims[RANK], value = (int64_t)0x0102030405060708;
+        int mode = (int)rig_int(&seed, 0, 3);
+        start(SY_OP_RUN_PAD, round);
+        int rank = m.call.in[0].rank;
+        for (int d = 0; d < rank; d++) {
+            bool padded = rig_int(&seed, 0, 2) > 0;
+            m.numbers[d] = padded ? rig_int(&seed, -1, 4) : 0;
+            m.numbers[rank + d] = padded ? rig_int(&seed, 0, 4) : 0;
+            dims[d] = m.call.in[0].dims[d] + m.numbers[d] + m.numbers[rank + d];
+        }
+        resize(dims);
+        attr((struct sy_attr){.name = "mode", .kind = SY_ATTR_STRING, .s = modes[mode]});
+        m.call.n_in = 3;
+        m.call.in[1] = array(SY_DTYPE_I64, 1, (int64_t[]){2 * rank}, m.numbers);
+        m.call.in[2] = array(m.call.in[0].dtype, 0, NULL, &value);
+        pad_by_definition(mode, m.numbers);
+        run(SY_OK, &value);
+        m.numbers[0]++;
+        run(SY_EARG, NULL);
+    }
+}
+
+/* ---- repeats and parts ---------------------------------------------------------------------------------- */
+
+/* Where element i of the result comes from if place k of dimension d comes from start[d] + k * step[d], around the input. */
+static void around(const int64_t *start, const int64_t *step)
+{
+    const struct sy_array *x = &m.call.in[0], *y = &m.call.out[0];
+    for (int64_t i = 0; i < y->n; i++) {
+        int64_t left = i, stride = 1;
+        m.from[i] = 0;
+        for (int d = x->rank - 1; d >= 0; d--) {
+            m.from[i] += (start[d] + left % y->dims[d] * step[d]) % x->dims[d] * stride;
+            left /= y->dims[d];
+            stride *= x->dims[d];
+        }
+    }
+}
+
+static void test_repeats(void **state)
+{
+    static const int64_t start_at[RANK], ones[RANK] = {1, 1, 1, 1};
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t dims[RANK], most = round % 4 ? 4 : 2;
+        bool expand = round % 8 > 4;
+        start(expand ? SY_OP_RUN_EXPAND : SY_OP_TILE, round);
+        int rank = m.call.in[0].rank;
+        for (int d = 0; d < rank; d++) {
+            m.numbers[d] = rig_int(&seed, 1, most);
+            dims[d] = m.call.in[0].dims[d] * m.numbers[d];
+            if (expand && m.call.in[0].dims[d] > 1)
+                dims[d] = m.call.in[0].dims[d];
+            if (expand)
+                m.numbers[d] = dims[d];
+        }
+        resize(dims);
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_I64, 1, (int64_t[]){rank}, m.numbers);
+        around(start_at, ones);
+        run(SY_OK, NULL);
+        m.numbers[rank - 1] += dims[rank - 1] + 1;
+        run(SY_EARG, NULL);
+    }
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2 * ROUNDS; round++) {
+        int64_t starts[RANK], ends[RANK], steps[RANK], dims[RANK];
+        start(SY_OP_RUN_SLICE, round);
+        struct sy_array *x = &m.call.in[0];
+        for (int d = 0; d < x->rank; d++) {
+            bool back = rig_int(&seed, 0, 3) == 0, whole = rig_int(&seed, 0, 1);
+            steps[d] = whole ? 1 : rig_int(&seed, 1, 3) * (back ? -1 : 1);
+            starts[d] = whole ? 0 : rig_int(&seed, 0, x->dims[d] - 1);
+            int64_t room = steps[d] > 0 ? x->dims[d] - starts[d] : starts[d] + 1;
+            dims[d] = (room - 1) / llabs(steps[d]) + 1;
+            ends[d] = steps[d] > 0 ? x->dims[d] : -x->dims[d] - 1;
+        }
+        resize(dims);
+        m.call.n_in = 5;
+        for (int i = 0; i < x->rank; i++)
+            m.numbers[i] = i;
+        m.call.in[1] = array(SY_DTYPE_I64, 1, (int64_t[]){x->rank}, starts);
+        m.call.in[2] = array(SY_DTYPE_I64, 1, (int64_t[]){x->rank}, ends);
+        m.call.in[3] = array(SY_DTYPE_I64, 1, (int64_t[]){x->rank}, m.numbers);
+        m.call.in[4] = array(SY_DTYPE_I64, 1, (int64_t[]){x->rank}, steps);
+        around(starts, steps);
+        run(SY_OK, NULL);
+    }
+}
+
+/* ---- triangles and blocks ------------------------------------------------------------------------------- */
+
+static void test_triangles(void **state)
+{
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t k = rig_int(&seed, -8, 8), upper = round / 8 % 2;
+        start(SY_OP_TRILU, round);
+        const struct sy_array *x = &m.call.in[0];
+        attr((struct sy_attr){.name = "upper", .kind = SY_ATTR_INT, .i = upper});
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_I64, 0, NULL, &k);
+        for (int64_t i = 0; i < x->n; i++) {
+            int64_t column = i % x->dims[x->rank - 1],
+                    row = i / x->dims[x->rank - 1] % x->dims[x->rank - 2];
+            bool stays = upper ? column >= row + k : column <= row + k;
+            m.from[i] = stays ? i : -2;
+        }
+        run(SY_OK, NULL);
+    }
+}
+
+/* What ONNX's text writes as a reshape, a transpose and a reshape: element [n, c, h, i, w, j] of the image. */
+static int64_t depth_of(int64_t b, bool crd, int64_t channels, int64_t c, int64_t i, int64_t j)
+{
+    return crd ? c * b * b + i * b + j : (i * b + j) * channels + c;
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        bool to_space = round % 2, crd = to_space && round / 2 % 2;
+        int64_t b = rig_int(&seed, 1, 4), n = rig_int(&seed, 1, 2), c = rig_int(&seed, 1, 4),
+                h = rig_int(&seed, 1, 8), w = rig_int(&seed, 1, round % 4 ? 9 : 70), at = 0;
+        const int64_t image[4] = {n, c, h * b, w * b}, deep[4] = {n, c * b * b, h, w};
+        start(to_space ? SY_OP_DEPTH_TO_SPACE : SY_OP_SPACE_TO_DEPTH, round);
+        attr((struct sy_attr){.name = "blocksize", .kind = SY_ATTR_INT, .i = b});
+        attr((struct sy_attr){.name = "mode", .kind = SY_ATTR_STRING, .s = crd ? "CRD" : "DCR"});
+        m.call.in[0] = array(m.call.in[0].dtype, 4, to_space ? deep : image, data);
+        resize(to_space ? image : deep);
+        for (int64_t plane = 0; plane < n * c; plane++)
+            for (int64_t y = 0; y < h * b; y++)
+                for (int64_t x = 0; x < w * b; x++, at++) {
+                    int64_t d = depth_of(b, crd, c, plane % c, y % b, x % b),
+                            k = ((plane / c * c * b * b + d) * h + y / b) * w + x / b;
+                    m.from[to_space ? at : k] = to_space ? k : at;
+                }
+        run(SY_OK, NULL);
+    }
+}
+
+int main(void)
+{
+    seed = rig_start();
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 2654435761u >> 13);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pads), cmocka_unit_test(test_repeats), cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_triangles), cmocka_unit_test(test_blocks)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
