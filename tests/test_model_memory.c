@@ -106,7 +106,8 @@ static void status_shows_heads(void **state)
     (void)state;
     struct fixture f;
     fixture_init(&f, "heads");
-    const char *const args[] = {"--models", fixture_models(), "--device", SLOW_LINK, NULL};
+    const char *const args[] = {"--models", fixture_models(), "--device",
+                                "emulated,link-gbps=0.001", NULL};
     fixture_start(&f, args);
     for (int i = 0; i < 3; i++)
         sy_client_result_free(fixture_infer(&f, "mlp", 1, i, NULL));
