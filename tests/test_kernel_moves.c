@@ -276,13 +276,50 @@ static void test_blocks(void **state)
     }
 }
 
+/* ---- by index ------------------------------------------------------------------------------------------- */
+
+/* Indices of both signs, of fewer rows and columns than the data but along the axis. */
+static void test_elements_by_index(void **state)
+{
+    static int64_t indices[MOST];
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t dims[RANK];
+        start(SY_OP_GATHER_ELEMENTS, round);
+        const struct sy_array *x = &m.call.in[0];
+        int axis = (int)rig_int(&seed, 0, x->rank - 1);
+        for (int d = 0; d < x->rank; d++)
+            dims[d] = d == axis ? rig_int(&seed, 1, 9) : SY_MAX(x->dims[d] - round / 8 % 2, 1);
+        attr((struct sy_attr){.name = "axis", .kind = SY_ATTR_INT, .i = axis});
+        resize(dims);
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_I64, x->rank, dims, indices);
+        for (int64_t i = 0; i < m.call.out[0].n; i++) {
+            int64_t left = i, stride = 1;
+            indices[i] = rig_int(&seed, -x->dims[axis], x->dims[axis] - 1);
+            m.from[i] = 0;
+            for (int d = x->rank - 1; d >= 0; d--) {
+                int64_t place = indices[i] < 0 ? indices[i] + x->dims[d] : indices[i];
+                m.from[i] += (d == axis ? place : left % dims[d]) * stride;
+                left /= dims[d];
+                stride *= x->dims[d];
+            }
+        }
+        run(SY_OK, NULL);
+        indices[m.call.out[0].n - 1] = x->dims[axis];
+        run(SY_EARG, NULL);
+        assert_non_null(strstr(sy_error_text(), "index "));
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pads), cmocka_unit_test(test_repeats), cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_triangles), cmocka_unit_test(test_blocks)};
+        cmocka_unit_test(test_pads),   cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_slices), cmocka_unit_test(test_triangles),
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_elements_by_index)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,16 @@ static int check_index(const struct sy_call *call, int64_t *index, int64_t exten
     return SY_OK;
 }
 
+/* The first index outside, in order. */
+static int name_bad_index(const struct sy_call *call, int64_t extent)
+{
+    for (int64_t i = 0; i < call->in[1].n; i++) {
+        int64_t index = sy_get_int(&call->in[1], i);
+        SY_TRY(check_index(call, &index, extent));
+    }
+    return SY_OK;
+}
+
 static int axis_of(const struct sy_call *call, int64_t otherwise, int rank)
 {
     int64_t axis = sy_node_int(call->node, "axis", otherwise);
@@ -23,22 +33,55 @@ static int axis_of(const struct sy_call *call, int64_t otherwise, int rank)
 
 /* ---- along one axis ------------------------------------------------------------------------------- */
 
+/* Along a row of indices: element i comes from base + i * along + index * stride. Inlined where `bytes` is a constant. False: an index is
+ * outside. */
+static inline bool gather_row(const struct sy_array *indices, int64_t row, int64_t n,
+                              int64_t extent, int64_t along, int64_t stride, const char *base,
+                              char *to, int64_t bytes)
+{
+    bool inside = true;
+    for (int64_t i = 0; inside && i < n; i++) {
+        int64_t index = sy_get_int(indices, row * n + i);
+        inside = index >= -extent && index < extent;
+        index += index < 0 ? extent : 0;
+        if (inside)
+            memcpy(to + i * bytes, base + (i * along + index * stride) * bytes, (size_t)bytes);
+    }
+    return inside;
+}
+
+/* One row of the result. */
+static bool gather_elements(const struct sy_call *call, int axis, const int64_t *strides,
+                            int64_t row)
+{
+    const struct sy_array *x = &call->in[0], *indices = &call->in[1];
+    int last = x->rank - 1;
+    int64_t n = indices->dims[last], along = axis == last ? 0 : 1, left = row, from = 0,
+            bytes = (int64_t)sy_dtype_bytes(x->dtype), extent = x->dims[axis];
+    for (int d = last - 1; d >= 0; d--) {
+        from += d == axis ? 0 : left % indices->dims[d] * strides[d];
+        left /= indices->dims[d];
+    }
+    const char *base = (const char *)x->data + from * bytes;
+    char *to = (char *)call->out[0].data + row * n * bytes;
+    if (bytes == 4)
+        return gather_row(indices, row, n, extent, along, strides[axis], base, to, 4);
+    if (bytes == 8)
+        return gather_row(indices, row, n, extent, along, strides[axis], base, to, 8);
+    return gather_row(indices, row, n, extent, along, strides[axis], base, to, bytes);
+}
+
 static int run_gather_elements(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *indices = &call->in[1];
     int axis = axis_of(call, 0, x->rank);
-    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int64_t strides[SY_MAX_RANK], rows = indices->n ? indices->n / indices->dims[x->rank - 1] : 0;
+    bool inside = true;
     sy_array_strides(x, strides);
-    for (int64_t i = 0; i < indices->n; i++) {
-        int64_t index = sy_get_int(indices, i), from = 0;
-        SY_TRY(check_index(call, &index, x->dims[axis]));
-        sy_array_at(indices, i, at);
-        at[axis] = index;
-        for (int d = 0; d < x->rank; d++)
-            from += at[d] * strides[d];
-        sy_array_copy(&call->out[0], i, x, from);
-    }
-    return SY_OK;
+#pragma omp parallel for schedule(static) if (indices->n > PARALLEL_FROM) reduction(&& : inside)
+    for (int64_t row = 0; row < rows; row++)
+        inside = gather_elements(call, axis, strides, row) && inside;
+    return inside ? SY_OK : name_bad_index(call, x->dims[axis]);
 }
 
 /* Indices may be smaller than the data but for the axis. */
@@ -149,12 +192,7 @@ static int scatter_columns(const struct sy_call *call, int axis, enum reduction 
             failed = status;
         }
     }
-    /* The text is the thread's own: said again here. */
-    for (int64_t i = 0; failed < 0 && i < indices->n; i++) {
-        int64_t index = sy_get_int(indices, i);
-        SY_TRY(check_index(call, &index, size));
-    }
-    return failed;
+    return failed < 0 ? name_bad_index(call, size) : SY_OK; /* the text was the thread's own */
 }
 
 static int run_scatter_elements(const struct sy_call *call)
