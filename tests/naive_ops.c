@@ -409,6 +409,25 @@ static void batch_norm(struct naive_graph *net, const struct sy_node *node)
     }
 }
 
+static double reduced_with(enum sy_op op, double sum, double x)
+{
+    switch (op) {
+    case SY_OP_REDUCE_MAX:
+        return fmax(sum, x);
+    case SY_OP_REDUCE_MIN:
+        return fmin(sum, x);
+    case SY_OP_REDUCE_PROD:
+        return sum * x;
+    case SY_OP_REDUCE_L1:
+        return sum + fabs(x);
+    case SY_OP_REDUCE_L2:
+    case SY_OP_REDUCE_SUM_SQUARE:
+        return sum + x * x;
+    default:
+        return sum + x;
+    }
+}
+
 static void reduce(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], out = node->outputs[0], rank = rank_of(net, x);
@@ -417,16 +436,22 @@ static void reduce(struct naive_graph *net, const struct sy_node *node)
     int64_t n = naive_graph_elements(net, x), n_out = naive_graph_elements(net, out);
     for (int i = 0; i < axes->n; i++)
         reduced[axes->ints[i]] = true;
-    memset(net->values[out], 0, (size_t)n_out * sizeof(double));
+    for (int64_t k = 0; k < n_out; k++)
+        net->values[out][k] = node->op == SY_OP_REDUCE_MAX    ? -INFINITY
+                              : node->op == SY_OP_REDUCE_MIN  ? INFINITY
+                              : node->op == SY_OP_REDUCE_PROD ? 1
+                                                              : 0;
     for (int64_t k = 0; k < n; k++) {
         int64_t index[SY_MAX_RANK], to = 0;
         naive_unravel(net, x, k, index);
         for (int d = 0; d < rank; d++)
             to = reduced[d] ? to : to * naive_dim(net, x, d) + index[d];
-        net->values[out][to] += net->values[x][k];
+        net->values[out][to] = reduced_with(node->op, net->values[out][to], net->values[x][k]);
     }
     for (int64_t k = 0; k < n_out && node->op == SY_OP_REDUCE_MEAN; k++)
         net->values[out][k] /= (double)(n / n_out);
+    for (int64_t k = 0; k < n_out && node->op == SY_OP_REDUCE_L2; k++)
+        net->values[out][k] = sqrt(net->values[out][k]);
 }
 
 /* ---- moves: where each element of the output comes from ----------------------------------------- */
@@ -542,6 +567,12 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_ROI_ALIGN, naive_roi_align},
                  {SY_OP_REDUCE_MEAN, reduce},
                  {SY_OP_REDUCE_SUM, reduce},
+                 {SY_OP_REDUCE_MAX, reduce},
+                 {SY_OP_REDUCE_MIN, reduce},
+                 {SY_OP_REDUCE_PROD, reduce},
+                 {SY_OP_REDUCE_L1, reduce},
+                 {SY_OP_REDUCE_L2, reduce},
+                 {SY_OP_REDUCE_SUM_SQUARE, reduce},
                  {SY_OP_TRANSPOSE, transpose},
                  {SY_OP_SLICE, slice},
                  {SY_OP_PAD, pad},

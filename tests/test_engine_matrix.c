@@ -1,4 +1,5 @@
 /* The host engine's products, normalisations, softmax and reductions against their definition. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 
 static uint64_t seed;
@@ -339,8 +341,11 @@ static void test_batch_norm_by_batch(void **state)
 
 static void test_reductions(void **state)
 {
+    static const enum sy_op ops[] = {SY_OP_REDUCE_SUM,  SY_OP_REDUCE_MEAN,      SY_OP_REDUCE_MAX,
+                                     SY_OP_REDUCE_MIN,  SY_OP_REDUCE_L1,        SY_OP_REDUCE_L2,
+                                     SY_OP_REDUCE_PROD, SY_OP_REDUCE_SUM_SQUARE};
     (void)state;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 64; i++) {
         int64_t dims[6], out[6], axes[6];
         int rank = random_dims(1, 5, dims), n_axes = 0, n = 0;
         bool keep = i & 1, with_batch = i % 4 == 3;
@@ -353,7 +358,7 @@ static void test_reductions(void **state)
         }
         struct sy_graph *g = gb_new("reduction");
         int x = gb_input(g, rank, dims);
-        int y = gb_node(g, i % 3 ? SY_OP_REDUCE_MEAN : SY_OP_REDUCE_SUM, INPUTS(x), n, out);
+        int y = gb_node(g, ops[i / 4 % 8], INPUTS(x), n, out);
         if (with_batch && n > 0)
             gb_fixed(g, y);
         gb_ints(g, "axes", n_axes, axes);
@@ -361,6 +366,78 @@ static void test_reductions(void **state)
         gb_output(g, y);
         check(g, false);
     }
+}
+
+/* Softmax down more rows and over more columns than are taken together. */
+static void test_wide_softmax(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sy_graph *g = gb_new("wide softmax");
+        int x = gb_input(g, DIMS(1, 150, 300));
+        gb_output(g,
+                  gb_node(g, i ? SY_OP_SOFTMAX : SY_OP_LOG_SOFTMAX, INPUTS(x), DIMS(1, 150, 300)));
+        gb_int(g, "axis", 1);
+        struct engine_case c = {.graph = g, .low = -9, .high = 9};
+        rig_check(&c, &seed);
+    }
+}
+
+/* Largest, smallest, sum, place of the largest and of the smallest: of [1, 3, 4] along `axis`, of 4 or 3 results. */
+static void check_odd_numbers(const float *x, int axis, const double (*expected)[4])
+{
+    static const enum sy_op ops[] = {SY_OP_REDUCE_MAX, SY_OP_REDUCE_MIN, SY_OP_REDUCE_SUM,
+                                     SY_OP_ARG_MAX, SY_OP_ARG_MIN};
+    int64_t n = axis == 1 ? 4 : 3;
+    struct sy_graph *g = gb_new("odd numbers");
+    struct engine_rig rig;
+    struct rig_tensors inputs, outputs;
+    int in = gb_input(g, DIMS(1, 3, 4));
+    for (int i = 0; i < 5; i++) {
+        int y = gb_node(g, ops[i], INPUTS(in), DIMS(1, n));
+        g->tensors[y].dtype = i < 3 ? SY_DTYPE_F32 : SY_DTYPE_I64;
+        gb_output(g, y);
+        gb_int(g, "keepdims", 0);
+        if (i < 3)
+            gb_ints(g, "axes", 1, (const int64_t[]){axis});
+        else
+            gb_int(g, "axis", axis);
+    }
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 1, 1, 0, &inputs);
+    rig_take(&rig, g->outputs, 5, 1, 0xff, &outputs);
+    memcpy(inputs.data[0], x, 12 * sizeof *x);
+    assert_int_equal(rig_run(&rig, program, &inputs, &outputs, 0xff, NULL), SY_OK);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < n; k++) {
+            double got = i < 3 ? (double)((const float *)outputs.data[i])[k]
+                               : (double)((const int64_t *)outputs.data[i])[k];
+            assert_true(isnan(expected[i][k]) ? isnan(got) : got == expected[i][k]);
+        }
+    rig_drop(&inputs);
+    rig_drop(&outputs);
+    rig_engine.ops->program_destroy(program);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+/* What is no number makes a reduction none; a place of the largest passes it over unless it comes first. */
+static void test_odd_numbers(void **state)
+{
+    (void)state;
+    static const float columns[] = {NAN,       1, -INFINITY, INFINITY, 2,         NAN,
+                                    -INFINITY, 5, 3,         7,        -INFINITY, INFINITY};
+    static const float rows[] = {NAN, 1, 2, 3, 4, NAN, 9, -INFINITY, 6, INFINITY, 6, INFINITY};
+    static const double by_column[][4] = {{NAN, NAN, -INFINITY, INFINITY},
+                                          {NAN, NAN, -INFINITY, 5},
+                                          {NAN, NAN, -INFINITY, INFINITY},
+                                          {0, 2, 0, 0},
+                                          {0, 0, 0, 1}};
+    static const double by_row[][4] = {
+        {NAN, NAN, INFINITY}, {NAN, NAN, 6}, {NAN, NAN, INFINITY}, {0, 2, 1}, {0, 3, 0}};
+    check_odd_numbers(columns, 1, by_column);
+    check_odd_numbers(rows, 2, by_row);
 }
 
 /* ---- refused ------------------------------------------------------------------------------------ */
@@ -405,6 +482,8 @@ int main(void)
         cmocka_unit_test(test_batch_norm_by_batch),
         cmocka_unit_test(test_group_norm),
         cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_wide_softmax),
+        cmocka_unit_test(test_odd_numbers),
         cmocka_unit_test(test_refused),
     };
     seed = rig_start();

@@ -9,36 +9,13 @@
 #include "workers/host/clones.h"
 #include "workers/host/dnnl_compat.h"
 #include "workers/host/elementwise.h"
+#include "workers/host/exp_below_zero.h"
 
 #define SCORES_BYTES (256 << 10) /* of a block: a quarter of the second cache */
 #define MOST_ROWS    128
 #define FEWEST_ROWS  16
 
 /* ---- rows of scores ---------------------------------------------------------------------------- */
-
-/* e^x for x <= 0, relative error 2e-7; 0 below -87, where it is no normal number. NaN stays. */
-static inline float exp_of(float x)
-{
-    const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves whole numbers */
-    bool vanishes = x < -87.0f;
-    x = vanishes ? -87.0f : x;
-    float shifted = x * 1.44269504f + round, n = shifted - round;
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f; /* log 2 in two parts */
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r + 1;
-    p = p * r + 1;
-    uint32_t bits;
-    float power;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127) << 23;
-    memcpy(&power, &bits, sizeof power);
-    return vanishes ? 0 : p * power;
-}
 
 SY_CLONES static float row_max(const float *x, int64_t n)
 {
@@ -55,7 +32,7 @@ SY_CLONES static float row_exp(float *x, float top, int64_t n)
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
-        float e = exp_of(x[i] - top);
+        float e = sy_exp_below_zero(x[i] - top);
         x[i] = e;
         sum += e;
     }

@@ -5,6 +5,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/program_internal.h"
+#include "workers/host/reduce_rows.h"
 #include "workers/host/row_kernels.h"
 
 static int64_t product(const int64_t *dims, int first, int end)
@@ -224,6 +225,29 @@ static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md
     return sy_dnnl_check(status, "softmax", node->name);
 }
 
+static int run_softmax_columns(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t *numbers = step->numbers;
+    sy_softmax_columns(
+        numbers[0] != 0, &(struct sy_reduce_shape){numbers[1], numbers[2], numbers[3]},
+        sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+/* Along an axis that is not the innermost, where oneDNN takes elements one by one. */
+static int add_softmax_columns(struct sy_program *p, int src, int dst, int axis)
+{
+    const struct sy_value *x = &p->values[src];
+    int64_t numbers[] = {sy_program_node(p)->op == SY_OP_LOG_SOFTMAX, product(x->dims, 0, axis),
+                         x->dims[axis], product(x->dims, axis + 1, x->rank)};
+    struct sy_step *step = sy_program_add_step(p, run_softmax_columns, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
+}
+
 static int build_softmax(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -235,17 +259,58 @@ static int build_softmax(struct sy_program *p)
     int axis = (int)sy_node_int(node, "axis", -1);
     axis = axis < 0 ? axis + p->values[src].rank : axis;
     dnnl_memory_desc_t md = p->values[src].md;
-    SY_TRY(make_softmax(node, &md, axis, &pd));
+    bool columns = axis >= 0 && axis < p->values[src].rank && p->values[src].dims[axis] > 0 &&
+                   product(p->values[src].dims, axis + 1, p->values[src].rank) > 1;
+    if (!columns)
+        SY_TRY(make_softmax(node, &md, axis, &pd));
     if (sy_program_is_last_use(p, 0, src))
         SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
     else
         SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));
     sy_program_set_output(p, 0, dst);
+    if (columns)
+        return add_softmax_columns(p, src, dst, axis);
     const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
+
+/* The dimensions of output 0; its rank, -1 if it is left out. */
+static int output_dims(const struct sy_program *p, int64_t *dims)
+{
+    const struct sy_node *node = sy_program_node(p);
+    if (node->n_outputs < 1 || node->outputs[0] < 0)
+        return -1;
+    sy_program_dims(p, node->outputs[0], dims);
+    return p->graph->tensors[node->outputs[0]].shape.rank;
+}
+
+/* Without the dimensions of 1: those that are reduced lie together, and nothing is empty. */
+static bool collapses(const struct sy_reduction *r, struct sy_reduce_shape *out)
+{
+    int64_t extents[3] = {1, 1, 1};
+    int at = 0;
+    for (int64_t d = 0; d < r->rank; d++) {
+        if (r->dims[d] == 0 || (r->dims[d] > 1 && r->reduced[d] && at == 2))
+            return false;
+        if (r->dims[d] == 1)
+            continue;
+        at = r->reduced[d] ? 1 : at ? 2 : 0;
+        extents[at] *= r->dims[d];
+    }
+    *out = (struct sy_reduce_shape){extents[0], extents[1], extents[2]};
+    return true;
+}
+
+static int run_reduce_rows(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t *numbers = step->numbers;
+    sy_reduce_rows(
+        (enum sy_op)numbers[0], &(struct sy_reduce_shape){numbers[1], numbers[2], numbers[3]},
+        sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
 
 static int run_reduce(struct sy_program *p, struct sy_step *step)
 {
@@ -255,29 +320,72 @@ static int run_reduce(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+/* A step from input 0 to output 0. */
+static int add_row_step(struct sy_program *p, sy_step_run run, const int64_t *numbers, int n)
+{
+    int src, dst;
+    SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(sy_program_output_plain(p, 0, &dst));
+    struct sy_step *step = sy_program_add_step(p, run, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    return sy_step_set_numbers(step, numbers, n);
+}
+
 static int build_reduce(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct sy_attr *axes = sy_node_attr(node, "axes");
     struct sy_reduction r = {.mean = node->op == SY_OP_REDUCE_MEAN};
-    int src, dst;
+    struct sy_reduce_shape s;
+    int64_t out[SY_MAX_RANK];
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->n_inputs > 1)
         return sy_program_add_kernel(p);
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    const struct sy_value x = p->values[src];
-    r.rank = x.rank;
-    memcpy(r.dims, x.dims, sizeof r.dims);
+    r.rank = sy_program_input_tensor(p, 0)->shape.rank;
+    sy_program_dims(p, node->inputs[0], r.dims);
     for (int i = 0; axes && i < axes->n; i++)
-        if (axes->ints[i] >= 0 && axes->ints[i] < x.rank)
+        if (axes->ints[i] >= 0 && axes->ints[i] < r.rank)
             r.reduced[axes->ints[i]] = 1;
-    SY_TRY(sy_program_output_plain(p, 0, &dst));
-    struct sy_step *step = sy_program_add_step(p, run_reduce, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
+    int rank = output_dims(p, out);
+    if (rank >= 0 && collapses(&r, &s) && sy_reduce_rows_has(node->op) &&
+        product(out, 0, rank) == s.outer * s.inner)
+        return add_row_step(p, run_reduce_rows, (int64_t[]){node->op, s.outer, s.reduced, s.inner},
+                            4);
+    if (node->op != SY_OP_REDUCE_MEAN && node->op != SY_OP_REDUCE_SUM)
+        return sy_program_add_kernel(p);
     _Static_assert(sizeof r % sizeof(int64_t) == 0, "stored as numbers");
-    return sy_step_set_numbers(step, (const int64_t *)&r, (int)(sizeof r / sizeof(int64_t)));
+    return add_row_step(p, run_reduce, (const int64_t *)&r, (int)(sizeof r / sizeof(int64_t)));
+}
+
+static int run_arg_rows(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t *numbers = step->numbers;
+    sy_arg_rows(numbers[0] != 0, numbers[1] != 0,
+                &(struct sy_reduce_shape){numbers[2], numbers[3], numbers[4]},
+                sy_program_pointer(p, step->args[0].value),
+                sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+/* What does not fit the kernel refuses by name. */
+static int build_arg(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int64_t x[SY_MAX_RANK], y[SY_MAX_RANK];
+    int rank = sy_program_input_tensor(p, 0)->shape.rank, axis = (int)sy_node_int(node, "axis", -1);
+    axis = axis < 0 ? axis + rank : axis;
+    sy_program_dims(p, node->inputs[0], x);
+    int y_rank = output_dims(p, y);
+    if (y_rank < 0 || sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || axis < 0 ||
+        axis >= rank || p->graph->tensors[node->outputs[0]].dtype != SY_DTYPE_I64 ||
+        product(x, 0, rank) == 0 || x[axis] > INT32_MAX ||
+        product(y, 0, y_rank) * x[axis] != product(x, 0, rank))
+        return sy_program_add_kernel(p);
+    int64_t numbers[] = {node->op == SY_OP_ARG_MIN, sy_node_int(node, "select_last_index", 0),
+                         product(x, 0, axis), x[axis], product(x, axis + 1, rank)};
+    return add_row_step(p, run_arg_rows, numbers, SY_ARRAY_LEN(numbers));
 }
 
 const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_norm, NULL, NULL},
@@ -290,4 +398,13 @@ const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_nor
                                               {SY_OP_LOG_SOFTMAX, build_softmax, NULL, NULL},
                                               {SY_OP_REDUCE_MEAN, build_reduce, NULL, NULL},
                                               {SY_OP_REDUCE_SUM, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_MAX, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_MIN, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_PROD, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_L1, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_L2, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_LOG_SUM, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_SUM_SQUARE, build_reduce, NULL, NULL},
+                                              {SY_OP_ARG_MAX, build_arg, NULL, NULL},
+                                              {SY_OP_ARG_MIN, build_arg, NULL, NULL},
                                               {0}};
