@@ -335,18 +335,56 @@ static void group_norm(struct naive_graph *net, const struct sy_node *node)
     int64_t n = channels / groups * spatial;
     bool is_per_group = naive_graph_elements(net, node->inputs[1]) == groups;
     int64_t shared = is_per_group ? channels / groups : 1;
+    double mean = 0, variance = 0;
     for (int64_t k = 0; k < all; k++) {
         const double *group = net->values[x] + k / n * n;
-        double mean = 0, variance = 0;
-        for (int64_t i = 0; i < n; i++)
+        mean = k % n == 0 ? 0 : mean; /* once a group */
+        variance = k % n == 0 ? 0 : variance;
+        for (int64_t i = 0; i < n && k % n == 0; i++)
             mean += group[i] / (double)n;
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n && k % n == 0; i++)
             variance += (group[i] - mean) * (group[i] - mean) / (double)n;
         int64_t c = k / spatial % channels / shared;
         net->values[out][k] = (net->values[x][k] - mean) /
                                   sqrt(variance + sy_node_float(node, "epsilon", 1e-5f)) *
                                   net->values[node->inputs[1]][c] +
                               net->values[node->inputs[2]][c];
+    }
+}
+
+/* Elements i and k are averaged together: they differ in averaged dimensions alone. */
+static bool is_together(const struct naive_graph *net, const struct sy_node *node, int64_t i,
+                        int64_t k)
+{
+    const struct sy_attr *axes = sy_node_attr(node, "axes");
+    int64_t at[SY_MAX_RANK], other[SY_MAX_RANK];
+    bool together = true;
+    naive_unravel(net, node->outputs[0], i, at);
+    naive_unravel(net, node->outputs[0], k, other);
+    for (int d = 0; d < rank_of(net, node->inputs[0]); d++) {
+        bool averaged = !axes && d != 1;
+        for (int a = 0; axes && a < axes->n; a++)
+            averaged = averaged || axes->ints[a] == d;
+        together = together && (averaged || at[d] == other[d]);
+    }
+    return together;
+}
+
+static void mean_variance(struct naive_graph *net, const struct sy_node *node)
+{
+    int out = node->outputs[0];
+    const double *x = net->values[node->inputs[0]];
+    int64_t n = naive_graph_elements(net, out);
+    for (int64_t k = 0; k < n; k++) {
+        double count = 0, sum = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (is_together(net, node, i, k)) {
+                count++;
+                sum += x[i];
+                squares += x[i] * x[i];
+            }
+        double mean = sum / count;
+        net->values[out][k] = (x[k] - mean) / (sqrt(fmax(squares / count - mean * mean, 0)) + 1e-9);
     }
 }
 
@@ -565,6 +603,8 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_BATCH_NORM, batch_norm},
                  {SY_OP_CONV_TRANSPOSE, naive_conv_transpose},
                  {SY_OP_ROI_ALIGN, naive_roi_align},
+                 {SY_OP_GRID_SAMPLE, naive_grid_sample},
+                 {SY_OP_MEAN_VARIANCE_NORM, mean_variance},
                  {SY_OP_REDUCE_MEAN, reduce},
                  {SY_OP_REDUCE_SUM, reduce},
                  {SY_OP_REDUCE_MAX, reduce},

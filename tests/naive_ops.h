@@ -30,6 +30,7 @@ int64_t naive_ravel(const struct naive_graph *net, int tensor, const int64_t *in
 void naive_conv(struct naive_graph *net, const struct sy_node *node);
 void naive_pool(struct naive_graph *net, const struct sy_node *node);
 void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node);
+void naive_grid_sample(struct naive_graph *net, const struct sy_node *node);
 void naive_roi_align(struct naive_graph *net, const struct sy_node *node);
 
 #endif

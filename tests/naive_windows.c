@@ -207,3 +207,38 @@ void naive_roi_align(struct naive_graph *net, const struct sy_node *node)
         net->values[y][k] = largest ? most : sum / (double)(each[0] * each[1]);
     }
 }
+
+/* Where a coordinate of the grid points to: outside, it is mirrored at the edges, held at them, or left there. */
+static double place_of(const struct sy_node *node, double v, int64_t n)
+{
+    const struct sy_attr *padding = sy_node_attr(node, "padding_mode");
+    bool corners = sy_node_int(node, "align_corners", 0) != 0;
+    double low = corners ? 0 : -0.5, high = (double)n - 1 - low;
+    v = low + (v + 1) / 2 * (high - low);
+    if (padding && strcmp(padding->s, "reflection") == 0)
+        while (high > low && (v < low || v > high))
+            v = v < low ? 2 * low - v : 2 * high - v;
+    return padding && strcmp(padding->s, "zeros") != 0 ? fmin(fmax(v, 0), (double)n - 1) : v;
+}
+
+/* GridSample, bilinear or nearest: each pixel by its distance. */
+void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
+{
+    int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0];
+    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3), at[4];
+    const struct sy_attr *mode = sy_node_attr(node, "mode");
+    bool nearest = mode && strcmp(mode->s, "nearest") == 0;
+    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        naive_unravel(net, out, k, at);
+        const double *v =
+            net->values[grid] + naive_ravel(net, grid, (int64_t[]){at[0], at[2], at[3], 0});
+        double column = place_of(node, v[0], width), row = place_of(node, v[1], height), sum = 0;
+        row = nearest ? nearbyint(row) : row;
+        column = nearest ? nearbyint(column) : column;
+        for (int64_t r = 0; r < height; r++)
+            for (int64_t c = 0; c < width; c++)
+                sum += fmax(0, 1 - fabs(row - (double)r)) * fmax(0, 1 - fabs(column - (double)c)) *
+                       net->values[x][naive_ravel(net, x, (int64_t[]){at[0], at[1], r, c})];
+        net->values[out][k] = sum;
+    }
+}

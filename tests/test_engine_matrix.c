@@ -317,6 +317,27 @@ static void test_group_norm(void **state)
     }
 }
 
+/* Of whole rows, of one image or all; of dimensions that are no rows; by default of all but the channels. */
+static void test_mean_variance(void **state)
+{
+    (void)state;
+    static const int64_t axes[][4] = {{0, 2, 3}, {2, 3}, {1, 2, 3}, {3},
+                                      {0, 3},    {1},    {0, 1},    {0, 2}};
+    static const int counts[] = {3, 2, 3, 1, 2, 1, 2, 2};
+    for (int i = 0; i <= 8; i++) {
+        int64_t dims[4] = {2, rig_int(&seed, 1, 3), rig_int(&seed, 2, 5), rig_int(&seed, 3, 7)};
+        struct sy_graph *g = gb_new("MeanVarianceNormalization");
+        int x = gb_input(g, 4, dims);
+        gb_fixed(g, x);
+        int y = gb_node(g, SY_OP_MEAN_VARIANCE_NORM, INPUTS(x), 4, dims);
+        g->tensors[y].shape = g->tensors[x].shape;
+        if (i < 8)
+            gb_ints(g, "axes", counts[i], axes[i]);
+        gb_output(g, y);
+        check(g, false);
+    }
+}
+
 /* Mean and variance of what is normalised, as standardised weights are exported. */
 static void test_batch_norm_by_batch(void **state)
 {
@@ -481,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_batch_norm_by_batch),
         cmocka_unit_test(test_group_norm),
+        cmocka_unit_test(test_mean_variance),
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_wide_softmax),
         cmocka_unit_test(test_odd_numbers),

@@ -172,6 +172,31 @@ static void test_regions(void **state)
     check_pooled(5, 1, 180, "half_pixel", 9, 1, "max");
 }
 
+/* Points inside and far outside, more of them than are taken at once. */
+static void test_grid_sample(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"bilinear", "nearest"}, *const paddings[] = {"zeros",
+                                                                                     "border",
+                                                                                     "reflection"};
+    for (int i = 0; i < 24; i++) {
+        int64_t image[4] = {1, rig_int(&seed, 1, 5), rig_int(&seed, 1, 6), rig_int(&seed, 1, 7)},
+                points[4] = {1, rig_int(&seed, 1, 20), rig_int(&seed, 1, 20), 2},
+                dims[4] = {1, image[1], points[1], points[2]};
+        struct sy_graph *g = gb_new("GridSample");
+        int x = gb_input(g, 4, image), grid = gb_constant(g, "grid", 4, points, &seed, -2.5, 2.5);
+        gb_fixed(g, x);
+        int y = gb_node(g, SY_OP_GRID_SAMPLE, INPUTS(x, grid), 4, dims);
+        g->tensors[y].shape =
+            (struct sy_shape){4, {{1, 0}, {dims[1], 0}, {dims[2], 0}, {dims[3], 0}}};
+        gb_string(g, "mode", modes[i & 1]);
+        gb_string(g, "padding_mode", paddings[i / 2 % 3]);
+        gb_int(g, "align_corners", i / 6 % 2);
+        gb_output(g, y);
+        rig_check(&(struct engine_case){.graph = g}, &seed);
+    }
+}
+
 static void set_text(struct sy_graph *g, const char *name, const char *text)
 {
     struct sy_attr *attr;
@@ -336,9 +361,11 @@ static void test_scattered_columns(void **state)
 int main(void)
 {
     seed = rig_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transposed_convolutions), cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_resize_channels_last), cmocka_unit_test(test_resize_rounded_corners),
-        cmocka_unit_test(test_scattered_columns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_transposed_convolutions),
+                                       cmocka_unit_test(test_regions),
+                                       cmocka_unit_test(test_resize_channels_last),
+                                       cmocka_unit_test(test_resize_rounded_corners),
+                                       cmocka_unit_test(test_grid_sample),
+                                       cmocka_unit_test(test_scattered_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

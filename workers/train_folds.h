@@ -27,9 +27,9 @@ SY_FORMULA double sy_fold_collect(enum sy_op op, double sum, double x)
 {
     switch (op) {
     case SY_OP_REDUCE_MAX:
-        return fmax(sum, x);
+        return x > sum || x != x ? x : sum; /* NaN goes on */
     case SY_OP_REDUCE_MIN:
-        return fmin(sum, x);
+        return x < sum || x != x ? x : sum;
     case SY_OP_REDUCE_PROD:
         return sum * x;
     case SY_OP_REDUCE_L1:

@@ -1,6 +1,7 @@
 /* Boxes and grids: NonMaxSuppression, GridSample. */
 #include <stdlib.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
 #include "workers/host/kernel.h"
@@ -243,15 +244,21 @@ static double fold_back(const struct sampler *s, double v, int64_t n)
                                : fmin(fmax(v, 0), (double)(n - 1));
 }
 
-static double pixel(const struct sampler *s, int64_t plane, double row, double column)
+/* A pixel that a point takes: its offset in a plane; weight 0: none. */
+struct tap {
+    int64_t at;
+    double weight;
+};
+
+static struct tap tap_at(const struct sampler *s, double row, double column, double weight)
 {
     int64_t height = s->x->dims[2], width = s->x->dims[3];
     row = fold_back(s, row, height);
     column = fold_back(s, column, width);
     int64_t r = (int64_t)row, c = (int64_t)column;
     if (row < 0 || column < 0 || r >= height || c >= width)
-        return 0;
-    return sy_get(s->x, (plane * height + r) * width + c);
+        return (struct tap){0, 0};
+    return (struct tap){r * width + c, weight};
 }
 
 static void cubic_weights(double t, double *w)
@@ -263,23 +270,29 @@ static void cubic_weights(double t, double *w)
     w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
 }
 
-static double sample(const struct sampler *s, char mode, int64_t plane, double row, double column)
+static int taps_along(char mode) /* a side */
 {
-    double wr[4] = {1}, wc[4] = {1}, sum = 0;
-    int n = mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
+    return mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
+}
+
+/* The pixels of a point, the square of taps_along of them. */
+static void take_taps(const struct sampler *s, char mode, double row, double column,
+                      struct tap *taps)
+{
+    double wr[4] = {1}, wc[4] = {1};
+    int n = taps_along(mode);
     if (mode != 'c') { /* cubic folds each pixel it takes instead */
         row = fold_back(s, row, s->x->dims[2]);
         column = fold_back(s, column, s->x->dims[3]);
     }
-    if (mode == 'n')
-        return pixel(s, plane, nearbyint(row), nearbyint(column));
-    double r = floor(row), c = floor(column);
+    double r = mode == 'n' ? nearbyint(row) : floor(row),
+           c = mode == 'n' ? nearbyint(column) : floor(column);
     if (mode == 'b') {
         wr[1] = row - r;
         wc[1] = column - c;
         wr[0] = 1 - wr[1];
         wc[0] = 1 - wc[1];
-    } else {
+    } else if (mode == 'c') {
         cubic_weights(row - r, wr);
         cubic_weights(column - c, wc);
         r--;
@@ -287,9 +300,7 @@ static double sample(const struct sampler *s, char mode, int64_t plane, double r
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (wr[i] != 0 && wc[k] != 0)
-                sum += wr[i] * wc[k] * pixel(s, plane, r + i, c + k);
-    return sum;
+            taps[i * n + k] = tap_at(s, r + i, c + k, wr[i] != 0 && wc[k] != 0 ? wr[i] * wc[k] : 0);
 }
 
 /* From [-1, 1] to pixels. */
@@ -320,19 +331,87 @@ static int padding_mode(const struct sy_node *node)
     return attr ? -1 : ZEROS;
 }
 
+/* The taps of some points, found once for all channels. Floats are summed as floats, others as doubles. */
+enum { POINTS = 128, MOST_TAPS = 16, PARALLEL_FROM = 16384 };
+
+struct points {
+    int64_t n, n_taps;
+    int64_t at[MOST_TAPS][POINTS];
+    double weight[MOST_TAPS][POINTS];
+    float rounded[MOST_TAPS][POINTS];
+};
+
+/* A tap of no weight adds nothing, whatever is there. */
+SY_CLONES static void gather_floats(const struct points *p, const float *plane, float *out)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        out[i] = p->rounded[0][i] != 0 ? p->rounded[0][i] * plane[p->at[0][i]] : 0;
+    for (int64_t k = 1; k < p->n_taps; k++)
+        for (int64_t i = 0; i < p->n; i++)
+            out[i] += p->rounded[k][i] != 0 ? p->rounded[k][i] * plane[p->at[k][i]] : 0;
+}
+
+static void gather_any(const struct points *p, const struct sy_array *x, int64_t plane,
+                       const struct sy_array *y, int64_t to)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->n_taps; k++)
+            if (p->weight[k][i] != 0)
+                sum += p->weight[k][i] * sy_get(x, plane + p->at[k][i]);
+        sy_put(y, to + i, sum);
+    }
+}
+
+/* Points [first, first + n) of an image. */
+static void find_points(const struct sampler *s, const struct sy_call *call, int64_t first,
+                        struct points *p)
+{
+    const struct sy_array *grid = &call->in[1];
+    char mode = sample_mode(call->node);
+    int along = taps_along(mode);
+    p->n_taps = along * along;
+    for (int64_t i = 0; i < p->n; i++) {
+        struct tap taps[MOST_TAPS];
+        int64_t from = (first + i) * 2;
+        double column = denormalise(sy_get(grid, from), s->x->dims[3], s->align),
+               row = denormalise(sy_get(grid, from + 1), s->x->dims[2], s->align);
+        take_taps(s, mode, row, column, taps);
+        for (int64_t k = 0; k < p->n_taps; k++) {
+            p->at[k][i] = taps[k].at;
+            p->weight[k][i] = taps[k].weight;
+            p->rounded[k][i] = (float)taps[k].weight;
+        }
+    }
+}
+
+static void sample_block(const struct sampler *s, const struct sy_call *call, int64_t image,
+                         int64_t first)
+{
+    const struct sy_array *x = s->x, *y = &call->out[0];
+    int64_t inner = x->dims[2] * x->dims[3], outer = y->dims[2] * y->dims[3];
+    struct points p;
+    p.n = SY_MIN(outer - first, POINTS);
+    find_points(s, call, image * outer + first, &p);
+    for (int64_t c = 0; c < x->dims[1]; c++) {
+        int64_t plane = image * x->dims[1] + c;
+        if (x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32)
+            gather_floats(&p, (const float *)x->data + plane * inner,
+                          (float *)y->data + plane * outer + first);
+        else
+            gather_any(&p, x, plane * inner, y, plane * outer + first);
+    }
+}
+
 static int run_grid_sample(const struct sy_call *call)
 {
-    const struct sy_array *x = &call->in[0], *grid = &call->in[1], *y = &call->out[0];
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct sampler s = {x, (enum padding)padding_mode(call->node),
                         sy_node_int(call->node, "align_corners", 0) != 0};
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t at[SY_MAX_RANK];
-        sy_array_at(y, i, at);
-        int64_t from = ((at[0] * y->dims[2] + at[2]) * y->dims[3] + at[3]) * 2;
-        double column = denormalise(sy_get(grid, from), x->dims[3], s.align),
-               row = denormalise(sy_get(grid, from + 1), x->dims[2], s.align);
-        sy_put(y, i, sample(&s, sample_mode(call->node), at[0] * x->dims[1] + at[1], row, column));
-    }
+    int64_t blocks = (y->dims[2] * y->dims[3] + POINTS - 1) / POINTS;
+#pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
+    for (int64_t k = 0; k < y->dims[0] * blocks; k++)
+        sample_block(&s, call, k / blocks, k % blocks * POINTS);
     return SY_OK;
 }
 

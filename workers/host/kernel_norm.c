@@ -1,6 +1,7 @@
 /* Normalisations, and softmax in the forms and types that oneDNN does not take. */
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/host/row_kernels.h"
 
 static int64_t axis_of(const struct sy_call *call, int64_t otherwise)
 {
@@ -242,16 +243,42 @@ static int check_batch_norm(const struct sy_call *call)
 }
 
 /* Axes 0, 2, 3 unless given; mean and variance in scratch, one pair for each that stays. */
+static bool is_averaged(const struct sy_call *call, int d)
+{
+    const struct sy_attr *axes = sy_node_attr(call->node, "axes");
+    bool averaged = axes ? false : d != 1;
+    for (int i = 0; axes && i < axes->n; i++)
+        averaged = averaged || axes->ints[i] == d || axes->ints[i] + call->in[0].rank == d;
+    return averaged;
+}
+
+/* Floats whose averaged dimensions are the first ones (or none) and the last ones: whole rows. */
+static bool mean_variance_rows(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    int first = 0, end = x->rank;
+    while (end > 0 && is_averaged(call, end - 1))
+        end--;
+    while (first < end && is_averaged(call, first))
+        first++;
+    bool rows = x->dtype == SY_DTYPE_F32 && call->out[0].dtype == SY_DTYPE_F32 && end < x->rank;
+    for (int d = first; d < end; d++)
+        rows = rows && !is_averaged(call, d);
+    if (rows)
+        sy_row_mean_variance(sy_array_extent(x, 0, first), sy_array_extent(x, first, end),
+                             sy_array_extent(x, end, x->rank), x->data, call->out[0].data);
+    return rows;
+}
+
 static int run_mean_variance(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0];
-    const struct sy_attr *axes = sy_node_attr(call->node, "axes");
+    if (mean_variance_rows(call))
+        return SY_OK;
     int64_t strides[SY_MAX_RANK] = {0}, kept = 1;
     double *sums = call->scratch, *squares = sums + x->n;
     for (int d = x->rank - 1; d >= 0; d--) {
-        bool reduced = axes ? false : d != 1;
-        for (int i = 0; axes && i < axes->n; i++)
-            reduced = reduced || axes->ints[i] == d || axes->ints[i] + x->rank == d;
+        bool reduced = is_averaged(call, d);
         strides[d] = reduced ? 0 : kept;
         kept *= reduced ? 1 : x->dims[d];
     }

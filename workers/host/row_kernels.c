@@ -110,6 +110,52 @@ void sy_row_group_norm(const struct sy_group_norm *n)
         one_group(n, k);
 }
 
+/* ---- mean and variance ----------------------------------------------------------------------------------- */
+
+SY_CLONES static double row_sum_double(const float *x, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+SY_CLONES static double row_square_distance_double(const float *x, double mean, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)x[i] - mean) * ((double)x[i] - mean);
+    return sum;
+}
+
+SY_CLONES static void scale_row_double(const float *x, double mean, double rate, float *out,
+                                       int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(((double)x[i] - mean) * rate);
+}
+
+void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const float *x, float *out)
+{
+    double n = (double)(images * inner);
+#pragma omp parallel for schedule(static)
+    for (int64_t g = 0; g < groups; g++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < images; i++)
+            sum += row_sum_double(x + (i * groups + g) * inner, inner);
+        double mean = sum / n;
+        for (int64_t i = 0; i < images; i++)
+            squares += row_square_distance_double(x + (i * groups + g) * inner, mean, inner);
+        double rate = 1 / (sqrt(squares / n) + 1e-9);
+        for (int64_t i = 0; i < images; i++) {
+            int64_t at = (i * groups + g) * inner;
+            scale_row_double(x + at, mean, rate, out + at, inner);
+        }
+    }
+}
+
 /* ---- batch norm ------------------------------------------------------------------------------------------ */
 
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
