@@ -17,9 +17,9 @@ static inline float sy_curve_exp(float x)
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     union {
-        int32_t i;
+        uint32_t i;
         float f;
-    } two = {.i = ((int32_t)k + 127) << 23};
+    } two = {.i = (uint32_t)((int32_t)k + 127) << 23}; /* of NaN any number: the product is NaN */
     return p * two.f;
 }
 
