@@ -9,7 +9,6 @@
 #include "workers/host/clones.h"
 
 #define FEW_ROWS      64    /* fewer are cut */
-#define CURVE_BLOCK   4096  /* elements that a thread takes at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
 #define FLAT(name, expression)                                                              \
@@ -172,63 +171,6 @@ void sy_elementwise_flat_narrow(enum sy_op op, int64_t n, const uint16_t *a, con
         fn(count, x, y, x);
         sy_elementwise_narrow(count, x, out + i);
     }
-}
-
-/* NaN goes on. */
-static float between_0_and_1(float x)
-{
-    x = x < 0 ? 0 : x;
-    return x > 1 ? 1 : x;
-}
-
-#define CURVE(name, expression)                                               \
-    SY_CLONES static void name(int64_t n, const float *restrict alpha_beta,   \
-                               const float *restrict in, float *restrict out) \
-    {                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                     \
-            float x = in[i];                                                  \
-            out[i] = (expression);                                            \
-        }                                                                     \
-        (void)alpha_beta;                                                     \
-    }
-CURVE(curve_erf, erff(x))
-CURVE(curve_log, logf(x))
-CURVE(curve_hard_sigmoid, between_0_and_1(alpha_beta[0] * x + alpha_beta[1]))
-CURVE(curve_floor, floorf(x))
-CURVE(curve_ceil, ceilf(x))
-CURVE(curve_round, rintf(x))
-CURVE(curve_thresholded_relu, x > alpha_beta[0] ? x : 0)
-
-typedef void (*curve_fn)(int64_t n, const float *restrict alpha_beta, const float *restrict in,
-                         float *restrict out);
-
-static curve_fn curve_function(enum sy_op op)
-{
-    switch (op) {
-    case SY_OP_ERF:
-        return curve_erf;
-    case SY_OP_LOG:
-        return curve_log;
-    case SY_OP_FLOOR:
-        return curve_floor;
-    case SY_OP_CEIL:
-        return curve_ceil;
-    case SY_OP_ROUND:
-        return curve_round;
-    case SY_OP_THRESHOLDED_RELU:
-        return curve_thresholded_relu;
-    default:
-        return curve_hard_sigmoid;
-    }
-}
-
-void sy_elementwise_unary(enum sy_op op, const float *alpha_beta, int64_t n, const float *in,
-                          float *out)
-{
-    curve_fn fn = curve_function(op);
-#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
-    for (int64_t i = 0; i < n; i += CURVE_BLOCK)
-        fn(SY_MIN(n - i, CURVE_BLOCK), alpha_beta, in + i, out + i);
 }
 
 /* ---- broadcasting --------------------------------------------------------------------------------------- */

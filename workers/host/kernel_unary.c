@@ -1,6 +1,7 @@
 /* One input, element by element. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/curve_formulas.h"
+#include "workers/host/curve_rows.h"
 #include "workers/host/kernel.h"
 
 static int run_floats(const struct sy_call *call)
@@ -8,6 +9,10 @@ static int run_floats(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct sy_curve curve;
     sy_curve_read(call->node, &curve);
+    if (x->dtype == SY_DTYPE_F32 && y->dtype == SY_DTYPE_F32 && sy_curve_rows_has(&curve)) {
+        sy_curve_rows(&curve, x->n, x->data, y->data);
+        return SY_OK;
+    }
 #pragma omp parallel for schedule(static) if (x->n > 16384)
     for (int64_t i = 0; i < x->n; i++)
         sy_put(y, i, sy_curve_at(&curve, sy_get(x, i)));
@@ -24,12 +29,28 @@ static int run_number(const struct sy_call *call)
     return SY_OK;
 }
 
-/* Shrink of integers: through double, exact up to 2^53. */
+enum { IS_BLOCK = 16384 };
+
+static void is_of_floats(bool nan, bool positive, bool negative, int64_t n, const float *in,
+                         uint8_t *out)
+{
+#pragma omp parallel for schedule(static) if (n > IS_BLOCK)
+    for (int64_t i = 0; i < n; i += IS_BLOCK)
+        if (nan)
+            sy_curve_is_nan(SY_MIN(n - i, IS_BLOCK), in + i, out + i);
+        else
+            sy_curve_is_infinite(positive, negative, SY_MIN(n - i, IS_BLOCK), in + i, out + i);
+}
+
 static int run_is(const struct sy_call *call)
 {
     bool nan = call->node->op == SY_OP_IS_NAN;
     bool positive = sy_node_int(call->node, "detect_positive", 1) != 0,
          negative = sy_node_int(call->node, "detect_negative", 1) != 0;
+    if (call->in[0].dtype == SY_DTYPE_F32 && call->out[0].dtype == SY_DTYPE_BOOL) {
+        is_of_floats(nan, positive, negative, call->in[0].n, call->in[0].data, call->out[0].data);
+        return SY_OK;
+    }
 #pragma omp parallel for schedule(static) if (call->in[0].n > 16384)
     for (int64_t i = 0; i < call->in[0].n; i++) {
         double x = sy_get(&call->in[0], i);
@@ -98,6 +119,7 @@ static int run_dropout(const struct sy_call *call)
     return SY_OK;
 }
 
+/* Shrink of integers: through double, exact up to 2^53. */
 #define FLOATS(op)                                       \
     {                                                    \
         op, run_floats, {SY_ANY_FLOAT}, check_same, NULL \

@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "workers/curve_formulas.h"
+#include "workers/host/curve_rows.h"
 #include "workers/host/elementwise.h"
 #include "workers/host/program_internal.h"
 
@@ -47,7 +47,29 @@ static void read_alpha_beta(const struct sy_node *node, const struct unary *u, f
     }
 }
 
-static int build_unary(struct sy_program *p)
+static bool has_narrow_unary(enum sy_op op)
+{
+    for (size_t i = 0; i < SY_ARRAY_LEN(unaries); i++)
+        if (unaries[i].op == op)
+            return true;
+    return false;
+}
+
+/* Laid out as the input; over it if nobody else reads it. */
+static int make_unary_output(struct sy_program *p, int src, int *dst)
+{
+    int tensor = sy_program_node(p)->outputs[0];
+    dnnl_memory_desc_t md = p->values[src].md;
+    if (sy_program_is_last_use(p, 0, src))
+        SY_TRY(sy_program_new_alias(p, src, tensor, &md, dst));
+    else
+        SY_TRY(sy_program_new_laid_out(p, tensor, &md, dst));
+    sy_program_set_output(p, 0, *dst);
+    return SY_OK;
+}
+
+/* Values that lie in bf16. */
+static int add_narrow_unary(struct sy_program *p, int src)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct unary *u = unaries;
@@ -55,14 +77,11 @@ static int build_unary(struct sy_program *p)
     dnnl_primitive_desc_t pd;
     dnnl_primitive_attr_t attr;
     float alpha, beta;
-    int src, dst;
+    int dst;
     while (u->op != node->op)
         u++;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_program_add_kernel(p);
     const struct sy_attr *approximate = sy_node_attr(node, "approximate");
     read_alpha_beta(node, u, &alpha, &beta);
-    SY_TRY(sy_program_input_native(p, 0, &src));
     dnnl_memory_desc_t md = p->values[src].md;
     bool tanh_form = approximate && approximate->s && strcmp(approximate->s, "tanh") == 0;
     SY_DNNL(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference,
@@ -74,21 +93,19 @@ static int build_unary(struct sy_program *p)
     dnnl_status_t status = dnnl_primitive_desc_create(&pd, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     SY_DNNL(status, node->name);
-    if (sy_program_is_last_use(p, 0, src))
-        SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
-    else
-        SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));
-    sy_program_set_output(p, 0, dst);
+    SY_TRY(make_unary_output(p, src, &dst));
     const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
-/* What oneDNN lacks, or does otherwise: loops. */
-static int run_loop_unary(struct sy_program *p, struct sy_step *step)
+static int run_curve(struct sy_program *p, struct sy_step *step)
 {
-    sy_elementwise_unary((enum sy_op)step->numbers[0], step->floats, step->numbers[1],
-                         sy_program_pointer(p, step->args[0].value),
-                         sy_program_pointer(p, step->args[1].value));
+    const struct sy_curve c = {.op = (enum sy_op)step->numbers[0],
+                               .a = step->floats[0],
+                               .b = step->floats[1],
+                               .is_tanh_gelu = step->numbers[1] != 0};
+    sy_curve_rows(&c, step->numbers[2], sy_program_pointer(p, step->args[0].value),
+                  sy_program_pointer(p, step->args[1].value));
     return SY_OK;
 }
 
@@ -100,23 +117,39 @@ static int64_t count(const struct sy_value *v)
     return n;
 }
 
-static int build_loop_unary(struct sy_program *p)
+/* Over the bytes as they lie: padding of a layout must stay zero (P7). */
+static int add_curve(struct sy_program *p, const struct sy_curve *c, int src)
 {
-    const struct sy_node *node = sy_program_node(p);
-    int src, dst;
-    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32)
-        return sy_program_add_kernel(p);
-    SY_TRY(sy_program_input_plain(p, 0, &src));
-    SY_TRY(sy_program_output_plain(p, 0, &dst));
-    struct sy_step *step = sy_program_add_step(p, run_loop_unary, 2);
+    int dst;
+    float zero = 0;
+    sy_curve_rows(c, 1, &zero, &zero);
+    if (zero != 0 && p->values[src].bytes != (uint64_t)count(&p->values[src]) * sizeof(float))
+        SY_TRY(sy_program_input_plain(p, 0, &src));
+    SY_TRY(make_unary_output(p, src, &dst));
+    struct sy_step *step = sy_program_add_step(p, run_curve, 2);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
     sy_step_set(p, step, 0, 0, src);
     sy_step_set(p, step, 1, 0, dst);
-    struct sy_curve curve;
-    sy_curve_read(node, &curve);
-    SY_TRY(sy_step_set_floats(step, (float[]){curve.a, curve.b}, 2));
-    return sy_step_set_numbers(step, (int64_t[]){node->op, count(&p->values[src])}, 2);
+    SY_TRY(sy_step_set_floats(step, (float[]){c->a, c->b}, 2));
+    int64_t floats = (int64_t)(p->values[dst].bytes / sizeof(float));
+    return sy_step_set_numbers(step, (int64_t[]){c->op, c->is_tanh_gelu, floats}, 3);
+}
+
+static int build_unary(struct sy_program *p)
+{
+    struct sy_curve c;
+    int src;
+    sy_curve_read(sy_program_node(p), &c);
+    if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || !sy_curve_rows_has(&c))
+        return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_native(p, 0, &src));
+    if (sy_value_is_narrow(&p->values[src])) {
+        if (has_narrow_unary(c.op))
+            return add_narrow_unary(p, src);
+        SY_TRY(sy_program_input_plain(p, 0, &src));
+    }
+    return add_curve(p, &c, src);
 }
 
 /* ---- two inputs and more -------------------------------------------------------------------------------- */
@@ -341,10 +374,6 @@ static int build_expand(struct sy_program *p)
     {                               \
         op, build_unary, NULL, NULL \
     }
-#define LOOP(op)                         \
-    {                                    \
-        op, build_loop_unary, NULL, NULL \
-    }
 #define BINARY(op)                   \
     {                                \
         op, build_binary, NULL, NULL \
@@ -356,20 +385,31 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  UNARY(SY_OP_CLIP),
                                                  UNARY(SY_OP_ELU),
                                                  UNARY(SY_OP_EXP),
-                                                 LOOP(SY_OP_LOG),
+                                                 UNARY(SY_OP_LOG),
                                                  UNARY(SY_OP_SQRT),
                                                  UNARY(SY_OP_NEG),
                                                  UNARY(SY_OP_ABS),
                                                  UNARY(SY_OP_RECIPROCAL),
                                                  UNARY(SY_OP_GELU),
-                                                 LOOP(SY_OP_ERF),
-                                                 LOOP(SY_OP_HARD_SIGMOID),
-                                                 LOOP(SY_OP_FLOOR),
-                                                 LOOP(SY_OP_CEIL),
-                                                 LOOP(SY_OP_ROUND),
-                                                 LOOP(SY_OP_THRESHOLDED_RELU),
+                                                 UNARY(SY_OP_ERF),
+                                                 UNARY(SY_OP_HARD_SIGMOID),
+                                                 UNARY(SY_OP_FLOOR),
+                                                 UNARY(SY_OP_CEIL),
+                                                 UNARY(SY_OP_ROUND),
+                                                 UNARY(SY_OP_THRESHOLDED_RELU),
                                                  UNARY(SY_OP_HARD_SWISH),
                                                  UNARY(SY_OP_SWISH),
+                                                 UNARY(SY_OP_SHRINK),
+                                                 UNARY(SY_OP_SOFTSIGN),
+                                                 UNARY(SY_OP_SIGN),
+                                                 UNARY(SY_OP_TAN),
+                                                 UNARY(SY_OP_COS),
+                                                 UNARY(SY_OP_SIN),
+                                                 UNARY(SY_OP_ATAN),
+                                                 UNARY(SY_OP_MISH),
+                                                 UNARY(SY_OP_SOFTPLUS),
+                                                 UNARY(SY_OP_CELU),
+                                                 UNARY(SY_OP_SELU),
                                                  BINARY(SY_OP_ADD),
                                                  BINARY(SY_OP_SUB),
                                                  BINARY(SY_OP_MUL),
