@@ -262,7 +262,8 @@ $(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 ifneq ($(CUDA_ENGINE_OBJ),)
-CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART))) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lm
+CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lm
+CUDA_PLUGIN_RPATH := -Wl,-rpath,$(patsubst %/,%,$(dir $(CUDART)))
 endif
 
 # Kernels on the CPU: tests/on_cpu/cuda_on_cpu.cuh stands for CUDA. They change stacks, which the thread sanitizer does not follow.
@@ -283,8 +284,12 @@ ifneq ($(findstring thread,$(SAN)),)
 $(OBJ)/tests/on_cpu/cpu_launch.o: CFLAGS_ += -fno-sanitize=thread
 endif
 
-$(B)/libswitchyard-cuda.so: $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
+# Beside the program it finds the toolkit that it was built with; what is carried to another machine names no folder.
+CUDA_PLUGINS := $(B)/libswitchyard-cuda.so $(B)/carried/libswitchyard-cuda.so
+$(B)/libswitchyard-cuda.so: CUDA_PLUGIN_LIBS += $(CUDA_PLUGIN_RPATH)
+$(CUDA_PLUGINS): $(OBJ)/$(CUDA_API:.c=.o) $(OBJ)/$(CUDA_ENTRY:.c=.o) $(CUDA_PART_OBJ) $(CUDA_ENGINE_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -shared -Wl,-soname,libswitchyard-cuda.so -o $@ $^ $(CUDA_PLUGIN_LIBS) \
 	    $(if $(LDSAN),$(filter-out -Wl$(comma)--no-undefined,$(CUDA_LINK)),$(CUDA_LINK))
 
@@ -461,7 +466,7 @@ gpu-bench: deps
 	@python3 bench/gpu_bench.py $(B) bench/results $(GPU_BENCH_ARGS)
 
 dist: deps
-	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap
+	@$(MAKE) --no-print-directory CUDA=1 binaries gpu-tests $(B)/bench/swap $(B)/carried/libswitchyard-cuda.so
 	$(Q)sh tests/make_dist.sh $(B) build/dist
 
 lint:

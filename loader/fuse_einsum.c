@@ -1,5 +1,7 @@
-/* Einsum of two tensors that is a product of matrices -> Transpose, Reshape, MatMul, Reshape, Transpose.
+/* Einsum of more than two tensors -> Einsums of two. Einsum of two tensors that is a product of matrices -> Transpose, Reshape, MatMul,
+ * Reshape, Transpose.
  *
+ *   ij,jk,kl->il       ij,jk->ik  ik,kl->il: of all pairs the one whose result is smallest, then again
  *   bhid,bhjd->bhij    labels of both and the result: batch (b, h); of one and the result: rows (i), columns (j); of both alone: sum (d) */
 #include <ctype.h>
 #include <stdio.h>
@@ -8,6 +10,7 @@
 
 #include "loader/fuse.h"
 #include "loader/graph_infer.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 enum { MAX_LABELS = SY_MAX_RANK };
@@ -198,15 +201,181 @@ static int expand_node(struct sy_fuse *f, int n, bool *changed)
     return SY_OK;
 }
 
-int sy_fuse_einsums(struct sy_fuse *f)
+/* ---- more than two -------------------------------------------------------------------------------------- */
+
+enum { MOST_FACTORS = 32 };
+
+/* `labels` of `in` are those of its dimensions; a letter may be there twice. */
+struct factors {
+    int n, tensors[MOST_FACTORS];
+    struct term in[MOST_FACTORS], out;
+};
+
+static bool parse_terms(const char *equation, struct factors *s)
+{
+    const char *arrow = strstr(equation, "->");
+    bool before = true;
+    memset(s, 0, sizeof *s);
+    s->n = 1;
+    for (const char *c = equation; *c; c++) {
+        struct term *at = before ? &s->in[s->n - 1] : &s->out;
+        if (*c == ' ')
+            continue;
+        if (*c == ',' && before && s->n < MOST_FACTORS)
+            s->n++;
+        else if (c == arrow)
+            before = false, c++;
+        else if (!isalpha((unsigned char)*c) || at->n == MAX_LABELS)
+            return false;
+        else
+            at->labels[at->n++] = *c;
+    }
+    return arrow;
+}
+
+static bool has_label(const struct factors *s, char label, int but, int and_but)
+{
+    bool found = find(&s->out, label) >= 0;
+    for (int i = 0; i < s->n && !found; i++)
+        found = i != but && i != and_but && find(&s->in[i], label) >= 0;
+    return found;
+}
+
+/* What is left of a and b: the labels that anything else has. False: too many, or of sizes that differ. */
+static bool merge(const struct sy_fuse *f, const struct factors *s, int a, int b, struct term *out,
+                  struct sy_shape *shape)
+{
+    const int sides[2] = {a, b};
+    *out = (struct term){0};
+    *shape = (struct sy_shape){.rank = 0};
+    for (int side = 0; side < 2; side++) {
+        const struct term *from = &s->in[sides[side]];
+        for (int d = 0; d < from->n; d++) {
+            struct sy_dim dim = sy_fuse_tensor(f, s->tensors[sides[side]])->shape.dims[d];
+            int k = find(out, from->labels[d]);
+            if (k < 0 && !has_label(s, from->labels[d], a, b))
+                continue;
+            if (k < 0 && !add_label(out, from->labels[d]))
+                return false;
+            if (k < 0 || sy_dim_is(shape->dims[k], 1))
+                shape->dims[k < 0 ? shape->rank++ : k] = dim;
+            else if (!sy_dim_is(dim, 1) && !sy_dim_equal(dim, shape->dims[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The pair whose result is smallest, for a batch of one; false: no pair can be taken alone. */
+static bool choose(const struct sy_fuse *f, const struct factors *s, int *a, int *b)
+{
+    int64_t least = -1;
+    for (int i = 0; i < s->n; i++)
+        for (int k = i + 1; k < s->n; k++) {
+            struct term left;
+            struct sy_shape shape;
+            if (!merge(f, s, i, k, &left, &shape))
+                continue;
+            int64_t elements = SY_MAX(sy_shape_elements(&shape, 1), 0);
+            if (least >= 0 && elements >= least)
+                continue;
+            least = elements;
+            *a = i;
+            *b = k;
+        }
+    return least >= 0;
+}
+
+static int set_equation(struct sy_fuse *f, const struct factors *s, const int *which, int n,
+                        const struct term *out)
+{
+    char text[MOST_FACTORS * (MAX_LABELS + 1) + MAX_LABELS + 3];
+    struct sy_attr *attr;
+    size_t used = 0;
+    for (int i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "," : "",
+                                 s->in[which[i]].n, s->in[which[i]].labels);
+    snprintf(text + used, sizeof text - used, "->%.*s", out->n, out->labels);
+    SY_TRY(sy_node_attr_slot(&f->graph->nodes[f->graph->n_nodes - 1], "equation", &attr));
+    attr->kind = SY_ATTR_STRING;
+    return sy_graph_strdup(text, &attr->s);
+}
+
+static int multiply_pair(struct sy_fuse *f, const struct sy_node *like, struct factors *s, int a,
+                         int b)
+{
+    const int inputs[2] = {s->tensors[a], s->tensors[b]};
+    struct term left;
+    struct sy_shape shape;
+    int made;
+    if (!merge(f, s, a, b, &left, &shape))
+        return sy_error_set(SY_EBUG, "node %s: factors %d and %d", like->name, a, b);
+    SY_TRY(add_step(f, like, SY_OP_EINSUM, 2, inputs, &shape, &made));
+    SY_TRY(set_equation(f, s, (int[]){a, b}, 2, &left));
+    s->in[a] = left;
+    s->tensors[a] = made;
+    s->n--;
+    memmove(&s->in[b], &s->in[b + 1], (size_t)(s->n - b) * sizeof *s->in);
+    memmove(&s->tensors[b], &s->tensors[b + 1], (size_t)(s->n - b) * sizeof *s->tensors);
+    return SY_OK;
+}
+
+static bool read_factors(const struct sy_fuse *f, const struct sy_node *node, struct factors *s)
+{
+    const struct sy_attr *equation = sy_node_attr(node, "equation");
+    if (node->n_inputs < 3 || node->n_outputs != 1 || !equation ||
+        equation->kind != SY_ATTR_STRING || !equation->s || !parse_terms(equation->s, s) ||
+        s->n != node->n_inputs)
+        return false;
+    enum sy_dtype dtype = sy_fuse_tensor(f, node->inputs[0])->dtype;
+    for (int i = 0; i < s->n; i++) {
+        s->tensors[i] = node->inputs[i];
+        if (sy_fuse_tensor(f, node->inputs[i])->shape.rank != s->in[i].n)
+            return false;
+    }
+    return sy_dtype_is_integer(dtype) || dtype == SY_DTYPE_F32 || dtype == SY_DTYPE_F64;
+}
+
+static int pair_node(struct sy_fuse *f, int n, bool *changed)
+{
+    struct sy_node node = f->graph->nodes[n];
+    struct factors s;
+    int a = 0, b = 0, all[MOST_FACTORS];
+    if (!read_factors(f, &node, &s) || !choose(f, &s, &a, &b))
+        return SY_OK;
+    while (s.n > 2 && choose(f, &s, &a, &b))
+        SY_TRY(multiply_pair(f, &node, &s, a, b));
+    for (int i = 0; i < s.n; i++)
+        all[i] = i;
+    SY_TRY(sy_graph_add_node(f->graph, SY_OP_EINSUM, 13, node.name, s.n, s.tensors, 1, node.outputs,
+                             NULL));
+    SY_TRY(set_equation(f, &s, all, s.n, &s.out));
+    sy_node_finish(&f->graph->nodes[n]);
+    *changed = true;
+    return SY_OK;
+}
+
+/* ---- the passes ------------------------------------------------------------------------------------------ */
+
+static int each_einsum(struct sy_fuse *f, int (*pass)(struct sy_fuse *f, int n, bool *changed))
 {
     bool changed = false;
     int n_nodes = f->graph->n_nodes;
     for (int n = 0; n < n_nodes; n++)
         if (f->graph->nodes[n].op == SY_OP_EINSUM)
-            SY_TRY(expand_node(f, n, &changed));
+            SY_TRY(pass(f, n, &changed));
     if (!changed)
         return SY_OK;
     sy_graph_compact(f->graph);
     return sy_graph_sort(f->graph);
+}
+
+int sy_fuse_einsum_pairs(struct sy_fuse *f)
+{
+    return each_einsum(f, pair_node);
+}
+
+int sy_fuse_einsums(struct sy_fuse *f)
+{
+    return each_einsum(f, expand_node);
 }

@@ -13,7 +13,7 @@ rm -rf "$out"
 mkdir -p "$out/bin/bench" "$out/lib" "$out/tests" "$out/bench"
 
 cp "$build/switchyard" "$build/make-models" "$out/bin/"
-for plugin in libswitchyard-cuda.so switchyard-cuda-keeper; do
+for plugin in carried/libswitchyard-cuda.so switchyard-cuda-keeper; do
     if [ -e "$build/$plugin" ]; then cp "$build/$plugin" "$out/lib/"; else echo "dist: without $plugin"; fi
 done
 for file in "$build"/tests/test_gpu_* "$build"/tests/test_device "$build"/tests/test_cuda_plugin "$build"/tests/test_end_to_end \

@@ -369,9 +369,67 @@ static void test_lists_beside_the_host_engine(void **state)
     sy_cuda_engine.detach();
 }
 
+/* ---- more than one kernel takes ------------------------------------------------------------------------ */
+
+enum { PARTS = 7 };
+
+/* Each part less half of itself, joined again; the sizes are data. */
+static struct sy_graph *parts_graph(const int64_t *declared, const int64_t *given)
+{
+    struct sy_graph *g = gb_new("parts");
+    int parts[PARTS], x = gb_input(g, DIMS(1, 16, 3));
+    int sizes = gb_constant_of(g, SY_DTYPE_I64, DIMS(PARTS), given);
+    x = gb_node(g, SY_OP_TANH, INPUTS(x), DIMS(1, 16, 3));
+    parts[0] = gb_node(g, SY_OP_RUN_SPLIT, INPUTS(x, sizes), DIMS(1, declared[0], 3));
+    gb_int(g, "axis", 1);
+    struct sy_node *node = &g->nodes[g->n_nodes - 1];
+    node->outputs = realloc(node->outputs, PARTS * sizeof *node->outputs);
+    assert_non_null(node->outputs);
+    node->n_outputs = PARTS;
+    for (int i = 1; i < PARTS; i++) {
+        struct sy_shape shape = g->tensors[x].shape;
+        shape.dims[1] = (struct sy_dim){.fixed = declared[i]};
+        assert_int_equal(sy_graph_add_tensor(g, "part", SY_DTYPE_F32, &shape, &parts[i]), SY_OK);
+        node->outputs[i] = parts[i];
+    }
+    for (int i = 0; i < PARTS; i += 2)
+        parts[i] = gb_node(g, SY_OP_ADD, INPUTS(parts[i], parts[i]), DIMS(1, declared[i], 3));
+    gb_output(g, gb_node(g, SY_OP_CONCAT, PARTS, parts, DIMS(1, 16, 3)));
+    gb_int(g, "axis", 1);
+    return g;
+}
+
+static void test_parts_beside_the_host_engine(void **state)
+{
+    static const int64_t parts[PARTS] = {1, 3, 2, 1, 4, 2, 3},
+                         others[PARTS] = {1, 3, 2, 1, 4, 3, 2};
+    (void)state;
+    beside_attach();
+    both_engines(parts_graph(parts, parts));
+    struct sy_graph *g = parts_graph(parts, others);
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    struct engine_case c = {0};
+    rig_engine = beside_cuda;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    struct sy_program *p = rig_program(&rig, 2);
+    rig_take(&rig, rig.graph->inputs, 1, 2, 0, &in);
+    rig_take(&rig, rig.graph->outputs, 1, 2, 0, &out);
+    rig_fill(&rig, &c, &in, &seed);
+    assert_int_equal(rig_run(&rig, p, &in, &out, 0xff, NULL), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "RunSplit"));
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_engine.ops->program_destroy(p);
+    rig_close(&rig);
+    sy_graph_free(g);
+    sy_cuda_engine.detach();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts_beside_the_host_engine),
         cmocka_unit_test(test_recurrences_beside_the_host_engine),
         cmocka_unit_test(test_odd_recurrences_beside_the_host_engine),
         cmocka_unit_test(test_narrow_recurrences_beside_the_host_engine),

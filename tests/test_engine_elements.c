@@ -258,6 +258,69 @@ static void test_not_a_number(void **state)
     sy_graph_free(g);
 }
 
+/* One operator of `n` numbers, as float32 or in between as float64, beside what IEEE says of it. */
+static void give(enum sy_op op, bool wide, int64_t n, const float *numbers, float slope,
+                 int64_t left, const float *want)
+{
+    struct sy_graph *g = gb_new(sy_op_name(op));
+    struct engine_rig rig;
+    struct rig_tensors in, out;
+    int x = gb_input(g, DIMS(1, n)), y = x, a = -1;
+    if (op == SY_OP_PRELU)
+        a = gb_constant(g, "slope", DIMS(1, 1), &seed, (double)slope, (double)slope);
+    if (wide) {
+        x = gb_node(g, SY_OP_CAST, INPUTS(x), DIMS(1, n));
+        gb_type(g, x, SY_DTYPE_F64);
+    }
+    y = a < 0 ? gb_node(g, op, INPUTS(x), DIMS(1, left))
+              : gb_node(g, op, INPUTS(x, a), DIMS(1, left));
+    if (a < 0)
+        gb_ints(g, "axes", DIMS(1));
+    if (wide) {
+        gb_type(g, y, SY_DTYPE_F64);
+        y = gb_node(g, SY_OP_CAST, INPUTS(y), DIMS(1, left));
+    }
+    gb_output(g, y);
+    assert_int_equal(rig_open(&rig, g, false), SY_OK);
+    struct sy_program *program = rig_program(&rig, 1);
+    rig_take(&rig, g->inputs, 1, 1, 0, &in);
+    rig_take(&rig, g->outputs, 1, 1, 0xff, &out);
+    memcpy(in.data[0], numbers, (size_t)n * sizeof *numbers);
+    assert_int_equal(rig_run(&rig, program, &in, &out, 0xff, NULL), SY_OK);
+    for (int64_t i = 0; i < left; i++) {
+        float got = ((float *)out.data[0])[i];
+        if (isnan(want[i]) ? !isnan(got) : got != want[i])
+            fail_msg("%s of %s %g ...: %g, not %g", sy_op_name(op), wide ? "float64" : "float32",
+                     (double)numbers[0], (double)got, (double)want[i]);
+    }
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_engine.ops->program_destroy(program);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+/* Of infinities and what is not a number: as ONNX Runtime has it. */
+static void test_not_finite(void **state)
+{
+    static const float lists[][3] = {{-INFINITY, -INFINITY, -INFINITY}, {INFINITY, 1, INFINITY},
+                                     {-INFINITY, 2, -INFINITY},         {NAN, 1, INFINITY},
+                                     {3, INFINITY, -INFINITY},          {1, NAN, 1},
+                                     {-INFINITY, -INFINITY, NAN}};
+    static const float sums[] = {-INFINITY, INFINITY, 2, NAN, INFINITY, NAN, NAN};
+    (void)state;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        for (int wide = 0; wide < 2; wide++)
+            give(SY_OP_REDUCE_LOG_SUM_EXP, wide, 3, lists[i], 0, 1, &sums[i]);
+    static const float one[] = {NAN, -INFINITY, 0, -3, INFINITY};
+    static const float half[] = {NAN, -INFINITY, 0, -1.5f, INFINITY};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        give(SY_OP_PRELU, false, 1, &one[i], 0.5f, 1, &half[i]);
+    give(SY_OP_PRELU, false, 5, one, 0.5f, 5, half);
+    static const float zero = 0;
+    give(SY_OP_PRELU, false, 1, &zero, INFINITY, 1, &zero);
+}
+
 /* One element for a plane, or for all of it; a row again and again. */
 static void test_large_expand(void **state)
 {
@@ -611,6 +674,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_large_expand),
         cmocka_unit_test(test_where_cast_expand),
         cmocka_unit_test(test_large_integers_are_exact),

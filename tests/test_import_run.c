@@ -93,14 +93,22 @@ static void test_batch_size_as_a_number(void **state)
     sy_graph_free(g);
 }
 
-/* Einsum as products of matrices gives what its definition gives. */
-static void check_einsum(const char *equation, int64_t ranks[2], const int64_t *a, const int64_t *b)
+/* Einsum as products gives what its definition gives. Dimensions of an operand end with 0; `left`: Einsums that are still there. */
+static void check_einsum(const char *equation, int n, const int64_t (*dims)[5], int left)
 {
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", NULL};
+    const char *given[7] = {NULL};
+    int einsums = 0;
     ob_graph(&graph);
-    ob_input(&graph, OB_GRAPH_INPUT, "a", 1, (int)ranks[0], a);
-    ob_input(&graph, OB_GRAPH_INPUT, "b", 1, (int)ranks[1], b);
+    for (int i = 0; i < n; i++) {
+        int rank = 0;
+        while (dims[i][rank])
+            rank++;
+        given[i] = names[i];
+        ob_input(&graph, OB_GRAPH_INPUT, names[i], 1, rank, dims[i]);
+    }
     ob_input(&graph, OB_GRAPH_OUTPUT, "y", 1, 0, NULL);
-    ob_node(&node, "Einsum", NAMES("a", "b"), NAMES("y"));
+    ob_node(&node, "Einsum", given, NAMES("y"));
     ob_attr_text(&node, "equation", equation);
     ob_message(&graph, OB_GRAPH_NODE, &node);
     struct sy_graph *g = import();
@@ -115,23 +123,37 @@ static void check_einsum(const char *equation, int64_t ranks[2], const int64_t *
     rig_drop(&plain);
     rig_drop(&fast);
     assert_int_equal(sy_graph_optimize(g), SY_OK);
-    for (int n = 0; n < g->n_nodes; n++)
-        assert_int_not_equal(g->nodes[n].op, SY_OP_EINSUM);
+    for (int i = 0; i < g->n_nodes; i++) {
+        einsums += g->nodes[i].op == SY_OP_EINSUM;
+        assert_true(g->nodes[i].op != SY_OP_EINSUM || g->nodes[i].n_inputs == 2);
+    }
+    assert_int_equal(einsums, left);
     sy_graph_free(g);
 }
 
+#define EINSUM(equation, left, ...)                                                            \
+    check_einsum(equation, (int)(sizeof((int64_t[][5]){__VA_ARGS__}) / (5 * sizeof(int64_t))), \
+                 (const int64_t[][5]){__VA_ARGS__}, left)
 static void test_einsums(void **state)
 {
     (void)state;
-    check_einsum("bhid,bhjd->bhij", (int64_t[]){4, 4}, (int64_t[]){-1, 2, 5, 3},
-                 (int64_t[]){-1, 2, 7, 3});
-    check_einsum("bhij, bhjd -> bihd", (int64_t[]){4, 4}, (int64_t[]){-1, 2, 5, 3},
-                 (int64_t[]){-1, 2, 3, 4});
-    check_einsum("bij,jk->bik", (int64_t[]){3, 2}, (int64_t[]){-1, 5, 3}, (int64_t[]){3, 4});
-    check_einsum("bijk,jkl->bil", (int64_t[]){4, 3}, (int64_t[]){-1, 5, 3, 2},
-                 (int64_t[]){3, 2, 4});
-    check_einsum("bi,bi->b", (int64_t[]){2, 2}, (int64_t[]){-1, 5}, (int64_t[]){-1, 5});
-    check_einsum("ijk,ki->ji", (int64_t[]){3, 2}, (int64_t[]){4, 5, 3}, (int64_t[]){3, 4});
+    EINSUM("bhid,bhjd->bhij", 0, {-1, 2, 5, 3}, {-1, 2, 7, 3});
+    EINSUM("bhij, bhjd -> bihd", 0, {-1, 2, 5, 3}, {-1, 2, 3, 4});
+    EINSUM("bij,jk->bik", 0, {-1, 5, 3}, {3, 4});
+    EINSUM("bijk,jkl->bil", 0, {-1, 5, 3, 2}, {3, 2, 4});
+    EINSUM("bi,bi->b", 0, {-1, 5}, {-1, 5});
+    EINSUM("ijk,ki->ji", 0, {4, 5, 3}, {3, 4});
+}
+
+/* Two at a time: chains of matrices, elements, one that is repeated, a diagonal, what is summed in one operand alone. */
+static void test_einsums_of_many(void **state)
+{
+    (void)state;
+    EINSUM("bij,jk,kl->bil", 0, {-1, 5, 3}, {3, 4}, {4, 2});
+    EINSUM("bi,bi,bi,bi,bi->bi", 4, {-1, 5}, {-1, 5}, {-1, 5}, {-1, 5}, {-1, 5});
+    EINSUM("bij,jk,kl,lm,mn,in->b", 0, {-1, 5, 3}, {3, 4}, {4, 2}, {2, 7}, {7, 6}, {5, 6});
+    EINSUM("bi,ij,j->bj", 1, {-1, 5}, {5, 4}, {4});
+    EINSUM("bi,jj,ij,k->b", 2, {-1, 5}, {3, 3}, {5, 3}, {4});
 }
 
 int main(void)
@@ -139,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_size_as_a_number),
         cmocka_unit_test(test_einsums),
+        cmocka_unit_test(test_einsums_of_many),
     };
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-import-run-%d.onnx", (int)getpid());

@@ -64,15 +64,22 @@ SY_FORMULA double sy_fold_finish(const struct sy_fold *r, double sum)
     }
 }
 
+/* What a sum of exponentials is taken less of: its largest, unless that is infinite. Then they are infinite, or none, by themselves. */
+SY_FORMULA double sy_fold_shift(double top)
+{
+    return fabs(top) == INFINITY ? 0.0 : top;
+}
+
 SY_FORMULA double sy_fold_log_sum_exp(const struct sy_fold *r, const float *x)
 {
     double top = -INFINITY, sum = 0.0;
     for (int64_t i = 0; i < r->n_each; i++)
         top = fmax(top, (double)x[sy_fold_offset(i, r->n_reduced, r->reduced, r->reduced_strides)]);
+    double shift = sy_fold_shift(top);
     for (int64_t i = 0; i < r->n_each; i++)
         sum +=
-            exp((double)x[sy_fold_offset(i, r->n_reduced, r->reduced, r->reduced_strides)] - top);
-    return top + log(sum);
+            exp((double)x[sy_fold_offset(i, r->n_reduced, r->reduced, r->reduced_strides)] - shift);
+    return shift + log(sum);
 }
 
 /* One result: x at its first element. */

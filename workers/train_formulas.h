@@ -222,11 +222,11 @@ SY_FORMULA float sy_pair_of(enum sy_op op, float a, float b)
     case SY_OP_POW:
         return powf(a, b);
     case SY_OP_MIN:
-        return fminf(a, b);
+        return a != a || a < b ? a : b; /* NaN goes on */
     case SY_OP_MAX:
-        return fmaxf(a, b);
-    default: /* PRelu */
-        return a > 0.0f ? a : a * b;
+        return a != a || a > b ? a : b;
+    default: /* PRelu: 0 stays, whatever the slope is */
+        return a < 0.0f ? a * b : a;
     }
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
 
@@ -27,7 +28,8 @@ static void describe(const struct sy_program *p, int value, struct sy_each_array
     memcpy(out->dims, v->dims, sizeof out->dims);
 }
 
-static int take_values(struct sy_program *p, struct sy_cuda_each *each)
+/* All inputs, and n_out results from `first` on. */
+static int take_values(struct sy_program *p, struct sy_cuda_each *each, int first, int n_out)
 {
     const struct sy_node *node = sy_cuda_node(p);
     for (int i = 0; i < node->n_inputs; i++)
@@ -35,33 +37,38 @@ static int take_values(struct sy_program *p, struct sy_cuda_each *each)
             SY_TRY(sy_cuda_input_plain(p, i, &each->values[i]));
             describe(p, each->values[i], &each->of.at[i]);
         }
-    for (int i = 0; i < node->n_outputs; i++)
-        if (node->outputs[i] >= 0) {
+    for (int i = 0; i < n_out; i++)
+        if (node->outputs[first + i] >= 0) {
             int *value = &each->values[SY_EACH_IN + i];
-            SY_TRY(sy_cuda_output(p, i, false, value));
+            SY_TRY(sy_cuda_output(p, first + i, false, value));
             describe(p, *value, &each->of.at[SY_EACH_IN + i]);
         }
     each->of.n_in = node->n_inputs;
-    each->of.n_out = node->n_outputs;
+    each->of.n_out = n_out;
     return SY_OK;
 }
 
-int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out)
+static int open_results(struct sy_program *p, int first, int n_out, struct sy_cuda_each **out)
 {
     const struct sy_node *node = sy_cuda_node(p);
-    if (node->n_inputs > SY_EACH_IN || node->n_outputs > SY_EACH_OUT)
+    if (node->n_inputs > SY_EACH_IN || n_out > SY_EACH_OUT)
         return sy_unsupported(node, "so many inputs and outputs");
     struct sy_cuda_each *each = calloc(1, sizeof *each);
     if (!each)
         return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step", node->name);
     memset(each->values, 0xff, sizeof each->values);
-    int status = take_values(p, each);
+    int status = take_values(p, each, first, n_out);
     if (status < 0) {
         free(each);
         return status;
     }
     *out = each;
     return SY_OK;
+}
+
+int sy_cuda_each_open(struct sy_program *p, struct sy_cuda_each **out)
+{
+    return open_results(p, 0, sy_cuda_node(p)->n_outputs, out);
 }
 
 int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each)
@@ -89,14 +96,10 @@ static int take_room(struct sy_program *p, struct sy_cuda_each *each)
                              &each->values[SY_EACH_ROOM]);
 }
 
-int sy_cuda_each_build(struct sy_program *p)
+/* Takes `each`, whatever happens. */
+static int describe_and_add(struct sy_program *p, struct sy_cuda_each *each)
 {
-    const struct sy_node *node = sy_cuda_node(p);
-    struct sy_cuda_each *each;
-    if (node->n_inputs < 1 || node->inputs[0] < 0)
-        return sy_unsupported(node, "a first input that is left out");
-    SY_TRY(sy_cuda_each_open(p, &each));
-    int status = sy_each_describe(node, &each->of, &each->copies_first);
+    int status = sy_each_describe(sy_cuda_node(p), &each->of, &each->copies_first);
     if (status == SY_OK)
         status = take_room(p, each);
     if (status < 0) {
@@ -104,4 +107,34 @@ int sy_cuda_each_build(struct sy_program *p)
         return status;
     }
     return sy_cuda_each_add(p, each);
+}
+
+/* More parts than a kernel has results: as many kernels as it takes, each of which finds its own in the input. */
+static int build_parts(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    struct sy_each_split split = {.parts = node->n_outputs};
+    while (split.before < split.parts) {
+        struct sy_cuda_each *each;
+        int n = (int)SY_MIN(split.parts - split.before, SY_EACH_OUT);
+        SY_TRY(open_results(p, (int)split.before, n, &each));
+        each->of.as.split = split;
+        SY_TRY(describe_and_add(p, each));
+        split.before += n;
+        for (int i = 0; i < n; i++)
+            split.offset += each->of.at[SY_EACH_IN + i].dims[each->of.axis];
+    }
+    return SY_OK;
+}
+
+int sy_cuda_each_build(struct sy_program *p)
+{
+    const struct sy_node *node = sy_cuda_node(p);
+    struct sy_cuda_each *each;
+    if (node->n_inputs < 1 || node->inputs[0] < 0)
+        return sy_unsupported(node, "a first input that is left out");
+    if (node->op == SY_OP_RUN_SPLIT)
+        return build_parts(p);
+    SY_TRY(sy_cuda_each_open(p, &each));
+    return describe_and_add(p, each);
 }

@@ -244,6 +244,13 @@ struct sy_each_numbers {
     int64_t at[SY_EACH_NUMBERS_MOST];
 };
 
+/* Some of the parts. Who makes more than one node's worth of them says which, before the description is made. */
+struct sy_each_split {
+    int64_t parts;  /* of the node; 0: these are all */
+    int64_t before; /* parts in front of these */
+    int64_t offset; /* their elements along the axis */
+};
+
 struct sy_each_view {
     bool keeps_zero; /* RunReshape: a 0 is no dimension of the input */
 };
@@ -310,6 +317,7 @@ struct sy_math_each {
         struct sy_each_region region;
         struct sy_each_numbers numbers;
         struct sy_each_view view;
+        struct sy_each_split split;
         struct sy_each_counted counted;
         struct sy_each_suppress suppress;
         struct sy_each_taper taper;

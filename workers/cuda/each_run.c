@@ -49,7 +49,10 @@ int sy_each_fill_slice(const struct sy_node *node, struct sy_math_each *e)
 
 int sy_each_fill_split(const struct sy_node *node, struct sy_math_each *e)
 {
-    if (e->at[1].n != e->n_out)
+    struct sy_each_split *s = &e->as.split;
+    if (s->parts == 0)
+        *s = (struct sy_each_split){.parts = e->n_out};
+    if (e->at[1].n != s->parts)
         return sy_each_refuse(node, "other parts than results");
     for (int o = 0; o < e->n_out; o++)
         if (e->at[SY_EACH_IN + o].dtype == SY_DTYPE_NONE)

@@ -1,5 +1,6 @@
 /* Lines along an axis, sums over any dimensions, in double or int64. */
 #include "workers/cuda/each_arrays.cuh"
+#include "workers/train_folds.h"
 
 SY_KERNEL_FILE(each_lines)
 
@@ -127,8 +128,6 @@ __device__ static double add_float(enum sy_op op, double sum, double x)
     case SY_OP_REDUCE_L2:
     case SY_OP_REDUCE_SUM_SQUARE:
         return sum + x * x;
-    case SY_OP_REDUCE_LOG_SUM_EXP:
-        return x == -INFINITY ? sum : fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
     default:
         return sum + x;
     }
@@ -165,10 +164,10 @@ struct fold {
     __device__ void floats(int64_t k) const
     {
         enum sy_op op = c.e.op;
-        double sum = op == SY_OP_REDUCE_MAX || op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY
-                     : op == SY_OP_REDUCE_MIN                                ? INFINITY
-                     : op == SY_OP_REDUCE_PROD                               ? 1.0
-                                                                             : 0.0;
+        double sum = op == SY_OP_REDUCE_MAX    ? -INFINITY
+                     : op == SY_OP_REDUCE_MIN  ? INFINITY
+                     : op == SY_OP_REDUCE_PROD ? 1.0
+                                               : 0.0;
         for (int64_t i = 0; i < n; i++)
             sum = add_float(op, sum, c.get(0, at(i)));
         c.put(EACH_OUT, k,
@@ -176,6 +175,16 @@ struct fold {
               : op == SY_OP_REDUCE_L2      ? sqrt(sum)
               : op == SY_OP_REDUCE_LOG_SUM ? log(sum)
                                            : sum);
+    }
+    __device__ double log_sum_exp() const
+    {
+        double top = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            top = fmax(top, c.get(0, at(i)));
+        double shift = sy_fold_shift(top);
+        for (int64_t i = 0; i < n; i++)
+            sum += exp(c.get(0, at(i)) - shift);
+        return shift + log(sum);
     }
     /* Every element less the mean, by the deviation. */
     __device__ void normalise() const
@@ -197,8 +206,9 @@ struct fold {
         int64_t sum = 0;
         if (op == SY_OP_MEAN_VARIANCE_NORM) {
             normalise();
-        } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM ||
-                   op == SY_OP_REDUCE_LOG_SUM_EXP) {
+        } else if (op == SY_OP_REDUCE_LOG_SUM_EXP) {
+            c.put(EACH_OUT, k, log_sum_exp());
+        } else if (c.is_float(0) || op == SY_OP_REDUCE_L2 || op == SY_OP_REDUCE_LOG_SUM) {
             floats(k);
         } else {
             for (int64_t i = 0; i < n; i++)

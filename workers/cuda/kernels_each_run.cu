@@ -170,18 +170,19 @@ struct run_slice {
     }
 };
 
-/* A thread for each element of the input; input 1 has the parts' sizes. */
+/* A thread for each element of the input; input 1 has the parts' sizes, those of the last results are together the input's. */
 struct run_split {
     __device__ static void check(const each &c)
     {
-        int64_t all = 0;
+        const sy_each_split &s = c.e.as.split;
+        int64_t all = s.offset;
         for (int o = 0; o < c.e.n_out; o++) {
-            int64_t size = c.get_int(1, o);
+            int64_t size = c.get_int(1, s.before + o);
             if (size != c.array(EACH_OUT + o).dims[c.e.axis])
                 c.tell(size);
             all += c.array(EACH_OUT + o).dims[c.e.axis];
         }
-        if (all != c.array(0).dims[c.e.axis])
+        if (s.before + c.e.n_out == s.parts && all != c.array(0).dims[c.e.axis])
             c.tell(all);
     }
     __device__ static void of(const each &c, int64_t i)
@@ -192,7 +193,7 @@ struct run_split {
             check(c);
             return;
         }
-        int64_t at = i / inner % length, outer = i / inner / length;
+        int64_t at = i / inner % length - c.e.as.split.offset, outer = i / inner / length;
         for (int o = 0; o < c.e.n_out; o++) {
             int64_t size = c.array(EACH_OUT + o).dims[c.e.axis];
             if (at >= 0 && at < size)

@@ -79,7 +79,9 @@ static double add_float(enum sy_op op, double sum, double x)
     case SY_OP_REDUCE_SUM_SQUARE:
         return sum + x * x;
     case SY_OP_REDUCE_LOG_SUM_EXP:
-        if (x == -INFINITY)
+        if (isnan(x) || isnan(sum))
+            return sum + x;
+        if (x == -INFINITY || sum == INFINITY)
             return sum;
         return fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
     default:
