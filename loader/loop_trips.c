@@ -1,5 +1,5 @@
 /* How often a Loop runs whose condition is made of counters: integers that begin with numbers and become others by themselves. Turn after turn
- * of what the condition needs is computed here; all else of the body is passed over. */
+ * of what the condition needs is computed here; all else of the body is passed over. How often at most: as if it went on wherever that is not known. */
 #include "loader/loop_trips.h"
 
 #include <math.h>
@@ -89,6 +89,14 @@ static int64_t as(enum sy_dtype dtype, int64_t value)
     return dtype == SY_DTYPE_BOOL ? value != 0 : value;
 }
 
+/* By one operand alone, whatever the other is. */
+static bool is_decided(enum sy_op op, struct number a, struct number b, int64_t *out)
+{
+    *out = op == SY_OP_OR;
+    return (op == SY_OP_AND || op == SY_OP_OR) &&
+           ((a.known && !a.value == !*out) || (b.known && !b.value == !*out));
+}
+
 static struct number compute(const struct sy_graph *body, const struct sy_node *node,
                              const struct number *numbers)
 {
@@ -98,7 +106,8 @@ static struct number compute(const struct sy_graph *body, const struct sy_node *
     a = numbers[node->inputs[0]];
     if (node->n_inputs > 1)
         b = node->inputs[1] < 0 ? out : numbers[node->inputs[1]];
-    if (!a.known || !b.known || node->n_inputs > 2)
+    out.known = node->n_inputs == 2 && is_decided(node->op, a, b, &out.value);
+    if (out.known || !a.known || !b.known || node->n_inputs > 2)
         return out;
     switch (node->op) {
     case SY_OP_IDENTITY:
@@ -118,19 +127,18 @@ static struct number compute(const struct sy_graph *body, const struct sy_node *
     return out;
 }
 
-/* One turn; false: its condition is not known. */
-static bool run_turn(const struct sy_graph *body, struct number *numbers, bool *goes_on)
+/* One turn. */
+static struct number run_turn(const struct sy_graph *body, struct number *numbers)
 {
     for (int n = 0; n < body->n_nodes; n++)
         for (int i = 0; i < body->nodes[n].n_outputs; i++)
             if (body->nodes[n].outputs[i] >= 0)
                 numbers[body->nodes[n].outputs[i]] = compute(body, &body->nodes[n], numbers);
-    *goes_on = numbers[body->outputs[0]].value != 0;
-    return numbers[body->outputs[0]].known;
+    return numbers[body->outputs[0]];
 }
 
 static int64_t count(const struct sy_graph *body, struct number *numbers, struct number *carried,
-                     int n_carried, int64_t most)
+                     int n_carried, int64_t most, bool at_most)
 {
     bool goes_on = true;
     int64_t turn = 0;
@@ -141,16 +149,18 @@ static int64_t count(const struct sy_graph *body, struct number *numbers, struct
         numbers[body->inputs[1]] = (struct number){true, 1};
         for (int i = 0; i < n_carried; i++)
             numbers[body->inputs[2 + i]] = carried[i];
-        if (!run_turn(body, numbers, &goes_on))
+        struct number condition = run_turn(body, numbers);
+        if (!condition.known && !at_most)
             return -1;
+        goes_on = !condition.known || condition.value != 0;
         for (int i = 0; i < n_carried; i++)
             carried[i] = numbers[body->outputs[1 + i]];
     }
     return turn;
 }
 
-int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
-                      const struct sy_graph *body)
+static int64_t find_trips(const struct sy_graph *graph, const struct sy_node *node,
+                          const struct sy_graph *body, bool at_most)
 {
     int n_carried = (int)sy_node_int(node, "formal", 0) - 2;
     struct number most = {true, -1}, starts = {true, 1}, *numbers;
@@ -159,9 +169,11 @@ int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
         most = of_constant(&graph->tensors[node->inputs[0]]);
     if (node->inputs[1] >= 0)
         starts = of_constant(&graph->tensors[node->inputs[1]]);
-    if (!most.known || !starts.known)
+    if (at_most && !most.known)
+        most = (struct number){true, -1};
+    else if (!most.known || (!starts.known && !at_most))
         return -1;
-    if (!starts.value || (node->inputs[0] >= 0 && most.value <= 0))
+    else if ((starts.known && !starts.value) || (node->inputs[0] >= 0 && most.value <= 0))
         return 0;
     numbers = calloc((size_t)body->n_tensors + (size_t)n_carried + 1, sizeof *numbers);
     if (!numbers)
@@ -172,7 +184,19 @@ int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
     for (int i = 0; i < n_carried; i++)
         if (node->inputs[2 + i] >= 0)
             carried[i] = of_constant(&graph->tensors[node->inputs[2 + i]]);
-    trips = count(body, numbers, carried, n_carried, most.value);
+    trips = count(body, numbers, carried, n_carried, most.value, at_most);
     free(numbers);
     return trips;
+}
+
+int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
+                      const struct sy_graph *body)
+{
+    return find_trips(graph, node, body, false);
+}
+
+int64_t sy_loop_most_trips(const struct sy_graph *graph, const struct sy_node *node,
+                           const struct sy_graph *body)
+{
+    return find_trips(graph, node, body, true);
 }

@@ -156,9 +156,11 @@ static int settle_trips(struct sy_infer *in, struct sy_node *node, struct sy_gra
     const struct sy_shape scalar = {.rank = 0};
     struct sy_dim known;
     void *data;
-    int64_t trips = count_trips(in, node, body, &known) ? -1 : sy_loop_trips(in->graph, node, body);
-    if (trips < 0)
+    if (count_trips(in, node, body, &known))
         return SY_OK;
+    int64_t trips = sy_loop_trips(in->graph, node, body);
+    if (trips < 0)
+        return sy_node_set_int(node, "most_trips", sy_loop_most_trips(in->graph, node, body));
     SY_TRY(sy_graph_alloc(1, sizeof trips, &data));
     memcpy(data, &trips, sizeof trips);
     SY_TRY(sy_graph_add_constant(in->graph, node->name, SY_DTYPE_I64, &scalar, data, sizeof trips,

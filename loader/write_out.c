@@ -177,7 +177,8 @@ static bool stays_true(const struct sy_graph *body)
     return out == body->inputs[1] || is_true(&body->tensors[out]);
 }
 
-/* How many turns can be told: as many as results of all turns are declared with, or the trip count; -1: neither. */
+/* How many turns can be told: as many as results of all turns are declared with, or the trip count, or as many as counters allow; -1: none
+ * of these. */
 static int64_t most_turns(const struct sy_graph *g, const struct sy_node *node, int n_carried)
 {
     const struct sy_tensor *count = node->inputs[0] < 0 ? NULL : &g->tensors[node->inputs[0]];
@@ -190,9 +191,14 @@ static int64_t most_turns(const struct sy_graph *g, const struct sy_node *node, 
             return -1;
         turns = rows.fixed;
     }
-    if (turns < 0 && count && count->data)
-        return SY_MAX(sy_load_integer(count->dtype, count->data), 0);
-    return turns;
+    if (turns >= 0)
+        return turns;
+    int64_t most = sy_node_int(node, "most_trips", -1);
+    if (count && count->data) {
+        turns = SY_MAX(sy_load_integer(count->dtype, count->data), 0);
+        return most < 0 ? turns : SY_MIN(turns, most);
+    }
+    return most;
 }
 
 static bool is_small(const struct sy_graph *g, const struct loop *l)

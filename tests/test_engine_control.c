@@ -289,6 +289,53 @@ static void test_a_counter_in_the_condition(void **state)
     sy_graph_free(g);
 }
 
+/* What ends a Loop is data, but no later than a counter has it: double until the largest number reaches `limit`, six times at most, and no more
+ * often than an input says. */
+static void test_data_and_a_counter(void **state)
+{
+    float x[3 * WIDTH], want[3 * WIDTH], got[3 * WIDTH];
+    (void)state;
+    for (int with_count = 0; with_count < 2; with_count++) {
+        open_body();
+        ob_int64s(&body, "five", 0, (const int64_t[]){5});
+        ob_add(&body, "Add", NAMES("h", "h"), NAMES("next"));
+        ob_node(&node, "ReduceMax", NAMES("next"), NAMES("top"));
+        ob_attr_int(&node, "keepdims", 0);
+        ob_message(&body, OB_GRAPH_NODE, &node);
+        ob_add(&body, "Less", NAMES("top", "limit"), NAMES("below"));
+        ob_add(&body, "Less", NAMES("i", "five"), NAMES("bounded"));
+        ob_add(&body, "And", NAMES("below", "bounded"), NAMES("go"));
+        result(&body, "go", BOOL);
+        result(&body, "next", FLOAT);
+        ob_graph(&graph);
+        add_loop(with_count ? "count" : "", "", -1, false);
+        ob_input(&graph, OB_GRAPH_INPUT, "limit", FLOAT, 0, NULL);
+        if (with_count)
+            ob_input(&graph, OB_GRAPH_INPUT, "count", INT64, 0, NULL);
+        ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, WIDTH));
+        struct sy_graph *g = written_out(false);
+        for (int round = 0; round < 24; round++) {
+            const float limits[] = {1e-9f, 3, 11, 1e9f};
+            float limit = limits[round % 4], top = 0;
+            int64_t count = round / 4 * 2; /* 0 to 10 */
+            random_floats(x, 3 * WIDTH);
+            x[1] = 0.9f;
+            memcpy(want, x, sizeof x);
+            for (int64_t i = 0; (i == 0 || (top < limit && i <= 5)) && (!with_count || i < count);
+                 i++) {
+                top = -INFINITY;
+                for (int k = 0; k < 3 * WIDTH; k++) {
+                    want[k] += want[k];
+                    top = want[k] > top ? want[k] : top;
+                }
+            }
+            assert_int_equal(run(g, (void *[]){x, &limit, &count}, got, sizeof got), SY_OK);
+            assert_floats(got, want, 3 * WIDTH);
+        }
+        sy_graph_free(g);
+    }
+}
+
 /* An If in a Loop: x, x + x, and so on, doubled only in turns below 2. */
 static void test_bodies_in_bodies(void **state)
 {
@@ -350,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_results_of_all_turns),
         cmocka_unit_test(test_bodies_in_bodies),
         cmocka_unit_test(test_a_counter_in_the_condition),
+        cmocka_unit_test(test_data_and_a_counter),
         cmocka_unit_test(test_a_loop_that_stays),
     };
     seed = rig_start();
