@@ -1,4 +1,5 @@
 /* The host engine's kernels that move elements, element by element as ONNX defines them: random shapes, every size of an element. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -312,14 +313,301 @@ static void test_elements_by_index(void **state)
     }
 }
 
+/* Offset of an index tuple in the data. */
+static int64_t offset_in(const struct sy_array *x, const int64_t *at)
+{
+    int64_t offset = 0;
+    for (int d = 0; d < x->rank; d++)
+        offset = offset * x->dims[d] + at[d];
+    return offset;
+}
+
+static int64_t random_index(int64_t extent)
+{
+    return rig_int(&seed, -extent, extent - 1);
+}
+
+static int64_t counted(int64_t index, int64_t extent)
+{
+    return index < 0 ? index + extent : index;
+}
+
+/* Updates lie in the data too, far behind what is scattered into, so that they have an origin. */
+static int64_t give_updates(int rank, const int64_t *dims)
+{
+    const struct sy_array *x = &m.call.in[0];
+    m.call.n_in = 3;
+    m.call.in[2] = array(x->dtype, rank, dims, data + (MOST / 2) * sy_dtype_bytes(x->dtype));
+    assert_true(x->n <= MOST / 2 && m.call.in[2].n <= MOST / 2);
+    return MOST / 2;
+}
+
+/* Of two elements for one place the last counts. */
+static void test_scattered_elements(void **state)
+{
+    static int64_t indices[MOST];
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t dims[RANK], at[RANK];
+        start(SY_OP_SCATTER_ELEMENTS, round);
+        const struct sy_array *x = &m.call.in[0];
+        int axis = (int)rig_int(&seed, 0, x->rank - 1);
+        for (int d = 0; d < x->rank; d++)
+            dims[d] = d == axis ? rig_int(&seed, 1, 9) : SY_MAX(x->dims[d] - round / 8 % 2, 1);
+        attr((struct sy_attr){.name = "axis", .kind = SY_ATTR_INT, .i = axis});
+        m.call.in[1] = array(SY_DTYPE_I64, x->rank, dims, indices);
+        int64_t updates = give_updates(x->rank, dims);
+        for (int64_t i = 0; i < x->n; i++)
+            m.from[i] = i;
+        for (int64_t i = 0; i < m.call.in[1].n; i++) {
+            indices[i] = random_index(x->dims[axis]);
+            sy_array_at(&m.call.in[1], i, at);
+            at[axis] = counted(indices[i], x->dims[axis]);
+            m.from[offset_in(x, at)] = updates + i;
+        }
+        run(SY_OK, NULL);
+        indices[m.call.in[1].n - 1] = -x->dims[axis] - 1;
+        run(SY_EARG, NULL);
+    }
+}
+
+/* Tuples that name elements, and slices of one dimension and more. */
+static void test_tuples(void **state)
+{
+    static int64_t indices[MOST];
+    (void)state;
+    for (int round = 0; round < 2 * ROUNDS; round++) {
+        bool scatter = round % 2;
+        start(scatter ? SY_OP_SCATTER_ND : SY_OP_GATHER_ND, round / 2);
+        const struct sy_array *x = &m.call.in[0];
+        int rank = x->rank, depth = (int)rig_int(&seed, 1, rank);
+        int64_t tuples = rig_int(&seed, 1, 9), dims[RANK + 1] = {tuples}, updates = 0;
+        memcpy(&dims[1], &x->dims[depth], (size_t)(rank - depth) * sizeof *dims);
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_I64, 2, (int64_t[]){tuples, depth}, indices);
+        if (scatter)
+            updates = give_updates(rank - depth + 1, dims);
+        else
+            m.call.out[0] = array(x->dtype, rank - depth + 1, dims, result);
+        int64_t n = sy_array_extent(x, depth, rank);
+        for (int64_t i = 0; scatter && i < x->n; i++)
+            m.from[i] = i;
+        for (int64_t k = 0; k < tuples; k++) {
+            int64_t at[RANK] = {0};
+            for (int d = 0; d < depth; d++) {
+                indices[k * depth + d] = random_index(x->dims[d]);
+                at[d] = counted(indices[k * depth + d], x->dims[d]);
+            }
+            for (int64_t i = 0; i < n; i++)
+                if (scatter)
+                    m.from[offset_in(x, at) + i] = updates + k * n + i;
+                else
+                    m.from[k * n + i] = offset_in(x, at) + i;
+        }
+        run(SY_OK, NULL);
+        indices[0] = x->dims[0];
+        run(SY_EARG, NULL);
+    }
+}
+
+/* What is added and multiplied, element by element. */
+static void test_scattered_sums(void **state)
+{
+    static char *names[] = {"add", "mul", "max", "min"};
+    static const float want[] = {1 + 2 + 4, 1 * 2 * 4, 4, 1};
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        float to[6] = {1, 1, 1, 1, 1, 1}, updates[6] = {2, 2, 2, 4, 4, 4}, got[6];
+        int64_t indices[6] = {1, 1, 1, 1, 1, 1};
+        bool tuples = i >= 4;
+        m = (struct move){.node = {.name = "summed", .attrs = m.attrs, .n_attrs = 0}};
+        m.node.op = tuples ? SY_OP_SCATTER_ND : SY_OP_SCATTER_ELEMENTS;
+        attr((struct sy_attr){.name = "reduction", .kind = SY_ATTR_STRING, .s = names[i % 4]});
+        m.call = (struct sy_call){.node = &m.node, .n_in = 3, .n_out = 1};
+        m.call.in[0] = array(SY_DTYPE_F32, 2, (int64_t[]){2, 3}, to);
+        m.call.in[1] = array(SY_DTYPE_I64, 2, (int64_t[]){2, tuples ? 1 : 3}, indices);
+        m.call.in[2] = array(SY_DTYPE_F32, 2, (int64_t[]){2, 3}, updates);
+        m.call.out[0] = array(SY_DTYPE_F32, 2, (int64_t[]){2, 3}, got);
+        const struct sy_kernel *kernel = sy_kernel_find(m.node.op);
+        assert_int_equal(kernel->check(&m.call), SY_OK);
+        assert_int_equal(kernel->run(&m.call), SY_OK);
+        for (int k = 0; k < 6; k++)
+            assert_true(got[k] == (k < 3 ? 1 : want[i % 4]));
+    }
+}
+
+static void test_reversed(void **state)
+{
+    static int64_t lengths[MOST];
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        int time = round / 8 % 2;
+        start(SY_OP_REVERSE_SEQUENCE, round);
+        const struct sy_array *x = &m.call.in[0];
+        attr((struct sy_attr){.name = "time_axis", .kind = SY_ATTR_INT, .i = time});
+        attr((struct sy_attr){.name = "batch_axis", .kind = SY_ATTR_INT, .i = 1 - time});
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_I64, 1, &x->dims[1 - time], lengths);
+        for (int64_t i = 0; i < x->dims[1 - time]; i++)
+            lengths[i] = rig_int(&seed, 0, x->dims[time]);
+        for (int64_t i = 0; i < x->n; i++) {
+            int64_t at[RANK];
+            sy_array_at(x, i, at);
+            int64_t length = lengths[at[1 - time]];
+            at[time] = at[time] < length ? length - 1 - at[time] : at[time];
+            m.from[i] = offset_in(x, at);
+        }
+        run(SY_OK, NULL);
+        lengths[0] = x->dims[time] + 1;
+        run(SY_EARG, NULL);
+    }
+}
+
+/* A mask that may be shorter than the axis; without an axis of all elements. */
+static void test_compressed(void **state)
+{
+    static uint8_t keep[MOST];
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        start(SY_OP_COMPRESS, round);
+        const struct sy_array *x = &m.call.in[0];
+        int axis = (int)rig_int(&seed, -1, x->rank - 1);
+        int64_t length = axis < 0 ? x->n : x->dims[axis], masked = rig_int(&seed, 0, length), n = 0,
+                dims[RANK], at[RANK], kept = 0;
+        for (int64_t i = 0; i < masked; i++)
+            kept += keep[i] = (uint8_t)rig_int(&seed, 0, 1);
+        memcpy(dims, x->dims, sizeof dims);
+        dims[axis < 0 ? 0 : axis] = kept;
+        if (axis >= 0)
+            attr((struct sy_attr){.name = "axis", .kind = SY_ATTR_INT, .i = axis});
+        m.call.n_in = 2;
+        m.call.in[1] = array(SY_DTYPE_BOOL, 1, &masked, keep);
+        m.call.out[0] = array(x->dtype, axis < 0 ? 1 : x->rank, dims, result);
+        for (int64_t i = 0; i < x->n; i++) {
+            sy_array_at(x, i, at);
+            int64_t place = axis < 0 ? i : at[axis];
+            if (place < masked && keep[place])
+                m.from[n++] = i;
+        }
+        run(SY_OK, NULL);
+    }
+}
+
+/* Of all types, with elements that are not found. */
+static void test_masks(void **state)
+{
+    (void)state;
+    const float indices[] = {0, -1, 5, -4, 2, 1};
+    float values[] = {7, 9}, depth = 3, hot[18];
+    m = (struct move){.node = {.op = SY_OP_ONE_HOT, .name = "hot", .attrs = m.attrs, .n_attrs = 0}};
+    attr((struct sy_attr){.name = "axis", .kind = SY_ATTR_INT, .i = 1});
+    m.call = (struct sy_call){.node = &m.node, .n_in = 3, .n_out = 1};
+    m.call.in[0] = array(SY_DTYPE_F32, 2, (int64_t[]){2, 3}, (void *)indices);
+    m.call.in[1] = array(SY_DTYPE_F32, 0, NULL, &depth);
+    m.call.in[2] = array(SY_DTYPE_F32, 1, (int64_t[]){2}, values);
+    m.call.out[0] = array(SY_DTYPE_F32, 3, (int64_t[]){2, 3, 3}, hot);
+    assert_int_equal(sy_kernel_find(SY_OP_ONE_HOT)->check(&m.call), SY_OK);
+    assert_int_equal(sy_kernel_find(SY_OP_ONE_HOT)->run(&m.call), SY_OK);
+    for (int i = 0; i < 18; i++) {
+        int index = (int)indices[i / 9 * 3 + i % 3], place = i / 3 % 3;
+        assert_true(hot[i] == (index == place || index + 3 == place ? 9 : 7));
+    }
+    const float x[] = {0, -0.0f, NAN, 1, 0, -2};
+    int64_t found[2][3];
+    m.node = (struct sy_node){.op = SY_OP_NON_ZERO, .name = "found"};
+    m.call.n_in = 1;
+    m.call.in[0] = array(SY_DTYPE_F32, 2, (int64_t[]){2, 3}, (void *)x);
+    m.call.out[0] = array(SY_DTYPE_I64, 2, (int64_t[]){2, 3}, found);
+    assert_int_equal(sy_kernel_find(SY_OP_NON_ZERO)->run(&m.call), SY_OK);
+    assert_memory_equal(found, ((int64_t[]){0, 1, 1, 2, 0, 2}), sizeof found);
+    for (int64_t k = -5; k < 6; k++) {
+        float eye[12];
+        m.node = (struct sy_node){.op = SY_OP_EYE_LIKE, .name = "eye", .attrs = m.attrs};
+        attr((struct sy_attr){.name = "k", .kind = SY_ATTR_INT, .i = k});
+        m.call.out[0] = array(SY_DTYPE_F32, 2, (int64_t[]){3, 4}, eye);
+        assert_int_equal(sy_kernel_find(SY_OP_EYE_LIKE)->run(&m.call), SY_OK);
+        for (int i = 0; i < 12; i++)
+            assert_true(eye[i] == (i % 4 - i / 4 == k ? 1 : 0));
+    }
+}
+
+/* ---- remainders ----------------------------------------------------------------------------------------- */
+
+/* As the library's, to the bit, also where the quotient is too large to be taken in one step. */
+static void test_remainders(void **state)
+{
+    static const float special[] = {0, -0.0f, 1, -1, 2.5f, 1e-45f, 3e38f, 1e9f, INFINITY, NAN, -7};
+    enum { N = 400 };
+    static float a[N], b[N], got[N];
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        bool scalar = round % 3 == 0;
+        for (int i = 0; i < N; i++) {
+            int64_t pick = rig_int(&seed, 0, round % 2 ? 10 : 10000);
+            a[i] = pick < 11 ? special[pick] : (float)rig_int(&seed, -100000, 100000) / 64;
+            pick = rig_int(&seed, 0, round % 2 ? 10 : 10000);
+            b[i] = pick < 11 ? special[pick] : (float)rig_int(&seed, -1000, 1000) / 256;
+        }
+        m = (struct move){.node = {.op = SY_OP_MOD, .name = "rest", .attrs = m.attrs}};
+        attr((struct sy_attr){.name = "fmod", .kind = SY_ATTR_INT, .i = 1});
+        m.call = (struct sy_call){.node = &m.node, .n_in = 2, .n_out = 1};
+        m.call.in[0] = array(SY_DTYPE_F32, 2, (int64_t[]){4, N / 4}, a);
+        m.call.in[1] = array(SY_DTYPE_F32, 1, (int64_t[]){scalar ? 1 : N / 4}, b);
+        m.call.out[0] = array(SY_DTYPE_F32, 2, (int64_t[]){4, N / 4}, got);
+        assert_int_equal(sy_kernel_find(SY_OP_MOD)->run(&m.call), SY_OK);
+        for (int i = 0; i < N; i++) {
+            float want = fmodf(a[i], b[scalar ? 0 : i % (N / 4)]);
+            if (isnan(want) ? !isnan(got[i]) : memcmp(&want, &got[i], sizeof want) != 0)
+                fail_msg("%a mod %a is %a", (double)a[i], (double)b[scalar ? 0 : i % (N / 4)],
+                         (double)got[i]);
+        }
+    }
+}
+
+/* Rows, one value for a row and one for all; what is true need not be 1. */
+static void test_logic(void **state)
+{
+    static const enum sy_op ops[] = {SY_OP_AND, SY_OP_OR, SY_OP_XOR};
+    static uint8_t a[3 * 71], b[3 * 71], got[3 * 71];
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        enum sy_op op = ops[round % 3];
+        int64_t dims[2] = {rig_int(&seed, 0, 1) ? 3 : 1, rig_int(&seed, 0, 1) ? 71 : 1};
+        for (int i = 0; i < 3 * 71; i++) {
+            a[i] = (uint8_t)(rig_int(&seed, 0, 1) * 4);
+            b[i] = (uint8_t)rig_int(&seed, 0, 2);
+        }
+        m = (struct move){.node = {.op = op, .name = "logic", .attrs = m.attrs}};
+        m.call = (struct sy_call){.node = &m.node, .n_in = 2, .n_out = 1};
+        m.call.in[0] = array(SY_DTYPE_BOOL, 2, (int64_t[]){3, 71}, a);
+        m.call.in[1] = array(SY_DTYPE_BOOL, 2, dims, b);
+        m.call.out[0] = array(SY_DTYPE_BOOL, 2, (int64_t[]){3, 71}, got);
+        assert_int_equal(sy_kernel_find(op)->run(&m.call), SY_OK);
+        for (int i = 0; i < 3 * 71; i++) {
+            bool p = a[i], q = b[i / 71 % dims[0] * dims[1] + i % dims[1]];
+            assert_int_equal(got[i], op == SY_OP_AND ? p && q : op == SY_OP_OR ? p || q : p != q);
+        }
+    }
+}
+
 int main(void)
 {
     seed = rig_start();
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pads),   cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_slices), cmocka_unit_test(test_triangles),
-        cmocka_unit_test(test_blocks), cmocka_unit_test(test_elements_by_index)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pads),
+                                       cmocka_unit_test(test_repeats),
+                                       cmocka_unit_test(test_slices),
+                                       cmocka_unit_test(test_triangles),
+                                       cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_elements_by_index),
+                                       cmocka_unit_test(test_scattered_elements),
+                                       cmocka_unit_test(test_tuples),
+                                       cmocka_unit_test(test_scattered_sums),
+                                       cmocka_unit_test(test_reversed),
+                                       cmocka_unit_test(test_compressed),
+                                       cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_remainders),
+                                       cmocka_unit_test(test_logic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -440,24 +440,6 @@ dnnl_status_t dnnl_pooling_v2_backward_desc_init(struct sy_dnnl3_op *op, dnnl_al
     return dnnl_success;
 }
 
-dnnl_status_t dnnl_softmax_forward_desc_init(struct sy_dnnl3_op *op, dnnl_prop_kind_t prop,
-                                             const value *data, int axis)
-{
-    set_operands(op, SY_DNNL3_SOFTMAX, data, NULL, NULL, data);
-    op->prop = prop;
-    op->algorithm = dnnl_softmax_accurate;
-    op->axis = axis;
-    return dnnl_success;
-}
-
-dnnl_status_t dnnl_logsoftmax_forward_desc_init(struct sy_dnnl3_op *op, dnnl_prop_kind_t prop,
-                                                const value *data, int axis)
-{
-    dnnl_softmax_forward_desc_init(op, prop, data, axis);
-    op->algorithm = dnnl_softmax_log;
-    return dnnl_success;
-}
-
 dnnl_status_t dnnl_batch_normalization_forward_desc_init(struct sy_dnnl3_op *op,
                                                          dnnl_prop_kind_t prop, const value *data,
                                                          float epsilon, unsigned flags)
@@ -563,9 +545,6 @@ static dnnl_status_t create_pointwise(const struct request *r, dnnl_primitive_de
         return dnnl_eltwise_backward_primitive_desc_create(pd, r->engine, op->algorithm, r->md[DST],
                                                            r->md[DST], r->md[SRC], op->alpha,
                                                            op->beta, r->hint, r->attr);
-    case SY_DNNL3_SOFTMAX:
-        return dnnl_softmax_forward_primitive_desc_create(
-            pd, r->engine, op->prop, op->algorithm, r->md[SRC], r->md[DST], op->axis, r->attr);
     case SY_DNNL3_BATCH_NORM:
         return dnnl_batch_normalization_forward_primitive_desc_create(
             pd, r->engine, op->prop, r->md[SRC], r->md[DST], op->alpha, op->flags, r->attr);
@@ -586,7 +565,6 @@ static dnnl_status_t create(const struct request *r, dnnl_primitive_desc_t *pd)
         return create_product(r, pd);
     case SY_DNNL3_ELTWISE:
     case SY_DNNL3_ELTWISE_BACKWARD:
-    case SY_DNNL3_SOFTMAX:
     case SY_DNNL3_BATCH_NORM:
     case SY_DNNL3_BATCH_NORM_BACKWARD:
         return create_pointwise(r, pd);

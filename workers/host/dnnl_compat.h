@@ -59,7 +59,6 @@ enum sy_dnnl3_op_kind {
     SY_DNNL3_ELTWISE_BACKWARD,
     SY_DNNL3_POOLING,
     SY_DNNL3_POOLING_BACKWARD,
-    SY_DNNL3_SOFTMAX,
     SY_DNNL3_BATCH_NORM,
     SY_DNNL3_BATCH_NORM_BACKWARD
 };
@@ -71,13 +70,12 @@ struct sy_dnnl3_op {
     dnnl_alg_kind_t algorithm;
     dnnl_memory_desc_t src, weights, bias, dst; /* backward: of the gradients where there are any */
     dnnl_dims_t kernel, strides, dilations, before, after;
-    int axis;
     unsigned flags;
     float alpha, beta; /* or epsilon */
 };
 typedef struct sy_dnnl3_op dnnl_convolution_desc_t, dnnl_deconvolution_desc_t, dnnl_matmul_desc_t,
-    dnnl_inner_product_desc_t, dnnl_eltwise_desc_t, dnnl_pooling_v2_desc_t, dnnl_softmax_desc_t,
-    dnnl_logsoftmax_desc_t, dnnl_batch_normalization_desc_t;
+    dnnl_inner_product_desc_t, dnnl_eltwise_desc_t, dnnl_pooling_v2_desc_t,
+    dnnl_batch_normalization_desc_t;
 typedef const void *const_dnnl_op_desc_t;
 
 /* Names that 3.x uses for something else. */
@@ -190,10 +188,6 @@ dnnl_status_t dnnl_pooling_v2_backward_desc_init(
     dnnl_pooling_v2_desc_t *op, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *src,
     const dnnl_memory_desc_t *dst, const dnnl_dims_t strides, const dnnl_dims_t kernel,
     const dnnl_dims_t dilations, const dnnl_dims_t before, const dnnl_dims_t after);
-dnnl_status_t dnnl_softmax_forward_desc_init(dnnl_softmax_desc_t *op, dnnl_prop_kind_t prop,
-                                             const dnnl_memory_desc_t *data, int axis);
-dnnl_status_t dnnl_logsoftmax_forward_desc_init(dnnl_logsoftmax_desc_t *op, dnnl_prop_kind_t prop,
-                                                const dnnl_memory_desc_t *data, int axis);
 dnnl_status_t dnnl_batch_normalization_forward_desc_init(dnnl_batch_normalization_desc_t *op,
                                                          dnnl_prop_kind_t prop,
                                                          const dnnl_memory_desc_t *data,

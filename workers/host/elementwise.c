@@ -38,6 +38,12 @@ FLAT(left_max, a[0] > b[i] || a[0] != a[0] ? a[0] : b[i])
 FLAT(left_min, a[0] < b[i] || a[0] != a[0] ? a[0] : b[i])
 FLAT(left_prelu, a[0] < 0 ? a[0] * b[i] : a[0])
 
+SY_CLONES static void divide_block(int64_t n, float by, float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] /= by;
+}
+
 SY_CLONES static void square(int64_t n, const float *restrict a, float *out)
 {
     for (int64_t i = 0; i < n; i++)
@@ -135,6 +141,14 @@ void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *
 #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i += block)
         fn(n - i < block ? n - i : block, a + i, b + i, out + i);
+}
+
+void sy_elementwise_divide(int64_t n, float by, float *x)
+{
+    int64_t block = PARALLEL_FROM;
+#pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i += block)
+        divide_block(n - i < block ? n - i : block, by, x + i);
 }
 
 #define PIECE 512 /* of numbers made wide: two and the result stay in the first cache */

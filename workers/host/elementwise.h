@@ -23,6 +23,8 @@ bool sy_elementwise_supports(const struct sy_broadcast *b);
 int sy_elementwise_broadcast(const struct sy_broadcast *b, const void *const *inputs, void *output);
 /* n floats; ADD, SUB, MUL, MAX, MIN. */
 void sy_elementwise_flat(enum sy_op op, int64_t n, const float *a, const float *b, float *out);
+/* Each of n floats. */
+void sy_elementwise_divide(int64_t n, float by, float *x);
 /* To bf16, the nearest, ties to even. In the calling thread. */
 void sy_elementwise_narrow(int64_t n, const float *from, uint16_t *to);
 /* From bf16. In the calling thread. */

@@ -1,7 +1,10 @@
 /* Two inputs and more, element by element, repeated as numpy does. */
 #include "runtime/base/status.h"
+#include "workers/host/clones.h"
 #include "workers/host/kernel.h"
 #include "workers/pair_formulas.h"
+
+enum { PARALLEL_FROM = 16384 };
 
 static struct sy_pair_rules rules_of(const struct sy_node *node)
 {
@@ -11,21 +14,79 @@ static struct sy_pair_rules rules_of(const struct sy_node *node)
                                   .is_left = way && way->s && strcmp(way->s, "LEFT") == 0};
 }
 
+#define FAR_QUOTIENT 1e8 /* up to it a * quotient is exact in double */
+
+/* The rest of a / b with the sign of a, exactly; NaN unless a is finite and b is not 0. Its quotient may be one too large. */
+SY_CLONES static bool rest_row(int64_t n, const float *restrict a, const float *restrict b,
+                               int64_t of_b, float *restrict out)
+{
+    int far = 0;
+#pragma omp simd reduction(+ : far)
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)a[i], y = fabs((double)b[i * of_b]), size = fabs(x);
+        double quotient = trunc(size / y), rest = size - quotient * y;
+        rest = rest < 0 ? rest + y : rest;
+        out[i] = (float)copysign(rest, x);
+        far += !(quotient < FAR_QUOTIENT) | !(y < INFINITY);
+    }
+    return far == 0;
+}
+
+SY_CLONES static void logic_row(enum sy_op op, int64_t n, const uint8_t *restrict a, int64_t of_a,
+                                const uint8_t *restrict b, int64_t of_b, uint8_t *restrict out)
+{
+    for (int64_t i = 0; op == SY_OP_AND && i < n; i++)
+        out[i] = (a[i * of_a] != 0) & (b[i * of_b] != 0);
+    for (int64_t i = 0; op == SY_OP_OR && i < n; i++)
+        out[i] = (a[i * of_a] | b[i * of_b]) != 0;
+    for (int64_t i = 0; op == SY_OP_XOR && i < n; i++)
+        out[i] = (a[i * of_a] != 0) ^ (b[i * of_b] != 0);
+}
+
+/* A row of floats with unit stride on the left, one or the same on the right. False: of something else, or it takes the library. */
+static bool fast_row(const struct sy_pair_rules *rules, const struct sy_array *a, int64_t ia,
+                     int64_t of_a, const struct sy_array *b, int64_t ib, int64_t of_b,
+                     const struct sy_array *out, int64_t to, int64_t n)
+{
+    return rules->op == SY_OP_MOD && rules->is_c_modulo && a->dtype == SY_DTYPE_F32 &&
+           b->dtype == SY_DTYPE_F32 && of_a == 1 && a->data != out->data &&
+           rest_row(n, (const float *)a->data + ia, (const float *)b->data + ib, of_b,
+                    (float *)out->data + to);
+}
+
+static void apply_row(const struct sy_pair_rules *rules, const struct sy_array *a, int64_t ia,
+                      int64_t of_a, const struct sy_array *b, int64_t ib, int64_t of_b,
+                      const struct sy_array *out, int64_t to, int64_t n)
+{
+    bool floats = sy_is_float(a->dtype) || sy_is_float(b->dtype);
+    if (fast_row(rules, a, ia, of_a, b, ib, of_b, out, to, n))
+        return;
+    if (rules->op == SY_OP_AND || rules->op == SY_OP_OR || rules->op == SY_OP_XOR) {
+        logic_row(rules->op, n, (const uint8_t *)a->data + ia, of_a, (const uint8_t *)b->data + ib,
+                  of_b, (uint8_t *)out->data + to);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, ia += of_a, ib += of_b, to++)
+        if (floats)
+            sy_put(out, to, sy_pair_of_floats(rules, sy_get(a, ia), sy_get(b, ib)));
+        else
+            sy_put_int(out, to, sy_pair_of_integers(rules, sy_get_int(a, ia), sy_get_int(b, ib)));
+}
+
 static void apply(const struct sy_call *call, const struct sy_array *a, const struct sy_array *b)
 {
     const struct sy_array *out = &call->out[0];
-    int64_t sa[SY_MAX_RANK], sb[SY_MAX_RANK];
+    int64_t sa[SY_MAX_RANK + 1] = {0}, sb[SY_MAX_RANK + 1] = {0};
     const struct sy_pair_rules rules = rules_of(call->node);
-    bool floats = sy_is_float(a->dtype) || sy_is_float(b->dtype);
+    int last = out->rank - 1;
+    int64_t n = last < 0 ? 1 : out->dims[last], rows = n > 0 ? out->n / n : 0;
     sy_array_spread(a, out, sa);
     sy_array_spread(b, out, sb);
-    for (int64_t i = 0; i < out->n; i++) {
-        int64_t ia = sy_array_offset(out, i, sa), ib = sy_array_offset(out, i, sb);
-        if (floats)
-            sy_put(out, i, sy_pair_of_floats(&rules, sy_get(a, ia), sy_get(b, ib)));
-        else
-            sy_put_int(out, i, sy_pair_of_integers(&rules, sy_get_int(a, ia), sy_get_int(b, ib)));
-    }
+    int64_t of_a = last < 0 ? 0 : sa[last], of_b = last < 0 ? 0 : sb[last];
+#pragma omp parallel for schedule(static) if (out->n > PARALLEL_FROM)
+    for (int64_t row = 0; row < rows; row++)
+        apply_row(&rules, a, sy_array_offset(out, row * n, sa), of_a, b,
+                  sy_array_offset(out, row * n, sb), of_b, out, row * n, n);
 }
 
 static int run_pair(const struct sy_call *call)

@@ -1,6 +1,7 @@
 /* Reading and writing by index. Every index is checked when it is used. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/clones.h"
 #include "workers/host/kernel.h"
 
 enum { PARALLEL_FROM = 16384, SCATTER_COLUMNS = 2048 };
@@ -12,6 +13,17 @@ static int check_index(const struct sy_call *call, int64_t *index, int64_t exten
                               (long long)extent, (long long)extent);
     *index += *index < 0 ? extent : 0;
     return SY_OK;
+}
+
+/* Elements of the common sizes, and longer runs. */
+static inline void copy_run(char *to, const char *from, size_t bytes)
+{
+    if (bytes == sizeof(uint32_t))
+        memcpy(to, from, sizeof(uint32_t));
+    else if (bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else
+        memcpy(to, from, bytes);
 }
 
 /* The first index outside, in order. */
@@ -114,6 +126,16 @@ static enum reduction reduction_of(const struct sy_node *node)
     return attr ? UNKNOWN : PUT;
 }
 
+/* n updates that follow each other, to elements that do. */
+SY_CLONES static void scatter_floats(enum reduction how, int64_t n, float *restrict to,
+                                     const float *restrict from)
+{
+    for (int64_t i = 0; how == ADD && i < n; i++)
+        to[i] += from[i];
+    for (int64_t i = 0; how == MUL && i < n; i++)
+        to[i] *= from[i];
+}
+
 static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to,
                         const struct sy_array *updates, int64_t from)
 {
@@ -140,6 +162,20 @@ static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to
     }
 }
 
+static void scatter_run(enum reduction how, const struct sy_array *y, int64_t to,
+                        const struct sy_array *updates, int64_t from, int64_t n)
+{
+    size_t bytes = sy_dtype_bytes(y->dtype);
+    if (how == PUT)
+        copy_run((char *)y->data + (size_t)to * bytes,
+                 (const char *)updates->data + (size_t)from * bytes, (size_t)n * bytes);
+    else if (y->dtype == SY_DTYPE_F32 && (how == ADD || how == MUL))
+        scatter_floats(how, n, (float *)y->data + to, (const float *)updates->data + from);
+    else
+        for (int64_t i = 0; i < n; i++)
+            scatter_one(how, y, to + i, updates, from + i);
+}
+
 /* Indices as large as the data but along the axis: what an element replaces lies in its own column. */
 static bool has_columns(const struct sy_call *call, int axis)
 {
@@ -156,7 +192,6 @@ static int scatter_row(const struct sy_call *call, enum reduction how, int64_t s
 {
     const struct sy_array *indices = &call->in[1], *updates = &call->in[2], *y = &call->out[0];
     const int64_t *wide = indices->dtype == SY_DTYPE_I64 ? indices->data : NULL;
-    size_t bytes = sy_dtype_bytes(y->dtype);
     for (int64_t i = from, next; i < to; i = next) {
         int64_t at = row * inner + i, index = sy_get_int(indices, at), given = index;
         SY_TRY(check_index(call, &index, size));
@@ -164,11 +199,7 @@ static int scatter_row(const struct sy_call *call, enum reduction how, int64_t s
         while (wide && next < to && wide[row * inner + next] == given)
             next++;
         int64_t k = (outer * size + index) * inner + i;
-        if (how == PUT)
-            memcpy((char *)y->data + (size_t)k * bytes,
-                   (const char *)updates->data + (size_t)at * bytes, (size_t)(next - i) * bytes);
-        for (int64_t n = 0; how != PUT && n < next - i; n++)
-            scatter_one(how, y, k + n, updates, at + n);
+        scatter_run(how, y, k, updates, at, next - i);
     }
     return SY_OK;
 }
@@ -195,24 +226,43 @@ static int scatter_columns(const struct sy_call *call, int axis, enum reduction 
     return failed < 0 ? name_bad_index(call, size) : SY_OK; /* the text was the thread's own */
 }
 
+/* A row of indices, whose first element without the axis would go to `base`: each `along` further. */
+static int scatter_indices(const struct sy_call *call, enum reduction how, int64_t row,
+                           int64_t base, int64_t along, int axis, int64_t stride)
+{
+    const struct sy_array *indices = &call->in[1], *updates = &call->in[2], *y = &call->out[0];
+    int64_t n = indices->dims[indices->rank - 1], size = y->dims[axis];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t from = row * n + i, index = sy_get_int(indices, from);
+        SY_TRY(check_index(call, &index, size));
+        int64_t to = base + i * along + index * stride;
+        if (y->dtype == SY_DTYPE_F32 && how <= ADD) {
+            float *at = (float *)y->data + to, update = ((const float *)updates->data)[from];
+            *at = how == PUT ? update : *at + update;
+        } else {
+            scatter_one(how, y, to, updates, from);
+        }
+    }
+    return SY_OK;
+}
+
 static int run_scatter_elements(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *indices = &call->in[1], *y = &call->out[0];
-    int axis = axis_of(call, 0, x->rank);
-    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
+    int axis = axis_of(call, 0, x->rank), last = x->rank - 1;
+    int64_t strides[SY_MAX_RANK], rows = indices->n ? indices->n / indices->dims[last] : 0;
     enum reduction how = reduction_of(call->node);
     sy_array_strides(y, strides);
     memcpy(y->data, x->data, (size_t)x->n * sy_dtype_bytes(x->dtype));
-    if (has_columns(call, axis))
+    if (axis != last && has_columns(call, axis))
         return scatter_columns(call, axis, how);
-    for (int64_t i = 0; i < indices->n; i++) {
-        int64_t index = sy_get_int(indices, i), to = 0;
-        SY_TRY(check_index(call, &index, x->dims[axis]));
-        sy_array_at(indices, i, at);
-        at[axis] = index;
-        for (int d = 0; d < x->rank; d++)
-            to += at[d] * strides[d];
-        scatter_one(how, y, to, &call->in[2], i);
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t left = row, base = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            base += d == axis ? 0 : left % indices->dims[d] * strides[d];
+            left /= indices->dims[d];
+        }
+        SY_TRY(scatter_indices(call, how, row, base, axis != last, axis, strides[axis]));
     }
     return SY_OK;
 }
@@ -232,11 +282,10 @@ static int check_scatter_elements(const struct sy_call *call)
 /* ---- tuples of indices ---------------------------------------------------------------------------- */
 
 /* The offset of the slice that tuple k names, `depth` indices from dimension `first` on. */
-static int tuple_offset(const struct sy_call *call, const struct sy_array *x, int64_t k, int first,
+static int tuple_offset(const struct sy_call *call, const int64_t *strides, int64_t k, int first,
                         int64_t depth, int64_t *out)
 {
-    int64_t strides[SY_MAX_RANK];
-    sy_array_strides(x, strides);
+    const struct sy_array *x = &call->in[0];
     *out = 0;
     for (int64_t i = 0; i < depth; i++) {
         int64_t index = sy_get_int(&call->in[1], k * depth + i);
@@ -255,12 +304,14 @@ static int run_gather_nd(const struct sy_call *call)
     int64_t block = sy_array_extent(x, batch, x->rank),
             run = sy_array_extent(x, batch + (int)depth, x->rank);
     size_t bytes = sy_dtype_bytes(x->dtype);
+    int64_t strides[SY_MAX_RANK];
+    sy_array_strides(x, strides);
     for (int64_t k = 0; k < tuples; k++) {
         int64_t offset;
-        SY_TRY(tuple_offset(call, x, k, batch, depth, &offset));
-        memcpy((char *)y->data + (size_t)(k * run) * bytes,
-               (const char *)x->data + (size_t)(k / each * block + offset) * bytes,
-               (size_t)run * bytes);
+        SY_TRY(tuple_offset(call, strides, k, batch, depth, &offset));
+        copy_run((char *)y->data + (size_t)(k * run) * bytes,
+                 (const char *)x->data + (size_t)(k / each * block + offset) * bytes,
+                 (size_t)run * bytes);
     }
     return SY_OK;
 }
@@ -288,12 +339,13 @@ static int run_scatter_nd(const struct sy_call *call)
     int64_t depth = indices->dims[indices->rank - 1], tuples = indices->n / depth;
     int64_t run = sy_array_extent(x, (int)depth, x->rank);
     enum reduction how = reduction_of(call->node);
+    int64_t strides[SY_MAX_RANK];
+    sy_array_strides(x, strides);
     memcpy(y->data, x->data, (size_t)x->n * sy_dtype_bytes(x->dtype));
     for (int64_t k = 0; k < tuples; k++) {
         int64_t offset;
-        SY_TRY(tuple_offset(call, x, k, 0, depth, &offset));
-        for (int64_t i = 0; i < run; i++)
-            scatter_one(how, y, offset + i, &call->in[2], k * run + i);
+        SY_TRY(tuple_offset(call, strides, k, 0, depth, &offset));
+        scatter_run(how, y, offset, &call->in[2], k * run, run);
     }
     return SY_OK;
 }
@@ -313,6 +365,23 @@ static int check_scatter_nd(const struct sy_call *call)
 
 /* ---- masks ---------------------------------------------------------------------------------------- */
 
+/* n times element 0 of `value`. */
+static void fill(const struct sy_array *y, const struct sy_array *value)
+{
+    if (sy_dtype_bytes(y->dtype) == sizeof(uint32_t)) {
+        uint32_t *to = y->data, x = *(const uint32_t *)value->data;
+        for (int64_t i = 0; i < y->n; i++)
+            to[i] = x;
+    } else if (sy_dtype_bytes(y->dtype) == sizeof(uint64_t)) {
+        uint64_t *to = y->data, x = *(const uint64_t *)value->data;
+        for (int64_t i = 0; i < y->n; i++)
+            to[i] = x;
+    } else {
+        for (int64_t i = 0; i < y->n; i++)
+            sy_array_copy(y, i, value, 0);
+    }
+}
+
 static int run_one_hot(const struct sy_call *call)
 {
     const struct sy_array *indices = &call->in[0], *values = &call->in[2], *y = &call->out[0];
@@ -320,11 +389,12 @@ static int run_one_hot(const struct sy_call *call)
     int64_t depth = y->dims[axis], inner = sy_array_extent(y, axis + 1, y->rank);
     if ((int64_t)sy_get(&call->in[1], 0) != depth)
         return sy_kernel_fail(call, "its depth is not %lld as declared", (long long)depth);
-    for (int64_t i = 0; i < y->n; i++) {
-        int64_t at = i / inner % depth, from = i / inner / depth * inner + i % inner;
-        int64_t index = (int64_t)sy_get(indices, from);
+    fill(y, values);
+    for (int64_t i = 0; i < indices->n; i++) {
+        int64_t index = (int64_t)sy_get(indices, i);
         index += index < 0 ? depth : 0;
-        sy_array_copy(y, i, values, index == at);
+        if (index >= 0 && index < depth)
+            sy_array_copy(y, (i / inner * depth + index) * inner + i % inner, values, 1);
     }
     return SY_OK;
 }
@@ -348,11 +418,17 @@ static int run_compress(const struct sy_call *call)
     int64_t inner = flat ? 1 : sy_array_extent(x, axis + 1, x->rank),
             length = flat ? x->n : x->dims[axis], outer = flat ? 1 : sy_array_extent(x, 0, axis);
     int64_t to = 0;
+    const uint8_t *kept = keep->data;
+    size_t run = (size_t)inner * sy_dtype_bytes(x->dtype);
     for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < length && i < keep->n; i++)
-            for (int64_t k = 0; k < inner && sy_get_int(keep, i); k++, to++)
-                if (to < y->n)
-                    sy_array_copy(y, to, x, (o * length + i) * inner + k);
+        for (int64_t i = 0; i < length && i < keep->n; i++) {
+            if (!kept[i])
+                continue;
+            if (to + inner <= y->n)
+                copy_run((char *)y->data + (size_t)(to / (inner ? inner : 1)) * run,
+                         (const char *)x->data + (size_t)(o * length + i) * run, run);
+            to += inner;
+        }
     return sy_kernel_count(call, to, y->n);
 }
 
@@ -367,16 +443,19 @@ static int check_compress(const struct sy_call *call)
 static int run_non_zero(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
-    int64_t at[SY_MAX_RANK], n = 0, room = y->dims[1];
-    for (int64_t i = 0; i < x->n; i++) {
-        if (sy_get(x, i) == 0)
-            continue;
-        sy_array_at(x, i, at);
-        for (int d = 0; d < x->rank && n < room; d++)
-            sy_put_int(y, d * room + n, at[d]);
-        n++;
+    int64_t at[SY_MAX_RANK], found = 0, room = y->dims[1], *to = y->data;
+    int64_t n = x->rank > 0 ? x->dims[x->rank - 1] : 1, rows = n > 0 ? x->n / n : 0;
+    for (int64_t row = 0; row < rows; row++) {
+        sy_array_at(x, row * n, at);
+        for (int64_t i = 0; i < n; i++) {
+            if (sy_get(x, row * n + i) == 0)
+                continue;
+            for (int d = 0; d < x->rank && found < room; d++)
+                to[d * room + found] = at[d] + (d == x->rank - 1 ? i : 0);
+            found++;
+        }
     }
-    return sy_kernel_count(call, n, room);
+    return sy_kernel_count(call, found, room);
 }
 
 static int check_non_zero(const struct sy_call *call)
@@ -389,19 +468,22 @@ static int check_non_zero(const struct sy_call *call)
 
 static int run_reverse_sequence(const struct sy_call *call)
 {
-    const struct sy_array *x = &call->in[0], *lengths = &call->in[1], *y = &call->out[0];
-    int batch = (int)sy_node_int(call->node, "batch_axis", 1),
-        time = (int)sy_node_int(call->node, "time_axis", 0);
-    int64_t at[SY_MAX_RANK], strides[SY_MAX_RANK];
-    sy_array_strides(x, strides);
-    for (int64_t i = 0; i < x->n; i++) {
-        sy_array_at(x, i, at);
-        int64_t length = sy_get_int(lengths, at[batch]);
-        if (length < 0 || length > x->dims[time])
-            return sy_kernel_fail(call, "a length of %lld", (long long)length);
-        int64_t from = at[time] < length ? length - 1 - at[time] : at[time];
-        sy_array_copy(y, i, x, i + (from - at[time]) * strides[time]);
-    }
+    const struct sy_array *x = &call->in[0], *lengths = &call->in[1];
+    int time = (int)sy_node_int(call->node, "time_axis", 0);
+    int64_t rows = x->dims[0], columns = x->dims[1], inner = sy_array_extent(x, 2, x->rank);
+    size_t run = (size_t)inner * sy_dtype_bytes(x->dtype);
+    for (int64_t i = 0; i < lengths->n; i++)
+        if (sy_get_int(lengths, i) < 0 || sy_get_int(lengths, i) > x->dims[time])
+            return sy_kernel_fail(call, "a length of %lld", (long long)sy_get_int(lengths, i));
+#pragma omp parallel for schedule(static) if (x->n > PARALLEL_FROM)
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t length = sy_get_int(lengths, time == 0 ? c : r), at = time == 0 ? r : c;
+            int64_t from = at < length ? length - 1 - at : at;
+            int64_t source = time == 0 ? from * columns + c : r * columns + from;
+            copy_run((char *)call->out[0].data + (size_t)(r * columns + c) * run,
+                     (const char *)x->data + (size_t)source * run, run);
+        }
     return SY_OK;
 }
 

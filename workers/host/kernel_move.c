@@ -378,8 +378,10 @@ static int run_eye_like(const struct sy_call *call)
 {
     const struct sy_array *y = &call->out[0];
     int64_t k = sy_node_int(call->node, "k", 0);
-    for (int64_t i = 0; i < y->n; i++)
-        sy_put(y, i, i % y->dims[1] - i / y->dims[1] == k);
+    memset(y->data, 0, (size_t)y->n * sy_dtype_bytes(y->dtype));
+    for (int64_t i = 0; i < y->dims[0]; i++)
+        if (k < y->dims[1] && i + k >= 0 && i + k < y->dims[1])
+            sy_put(y, i * y->dims[1] + i + k, 1);
     return SY_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
 #include "workers/host/row_kernels.h"
+#include "workers/host/softmax_rows.h"
 
 static int64_t axis_of(const struct sy_call *call, int64_t otherwise)
 {
@@ -49,6 +50,19 @@ static void softmax_line(const struct sy_call *call, int64_t start, int64_t step
     }
 }
 
+/* 1 where the first of the largest is. */
+static void hardmax_line(const float *x, int64_t step, int64_t n, float *y)
+{
+    int64_t best = 0;
+    float top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        best = x[i * step] > top ? i : best;
+        top = x[i * step] > top ? x[i * step] : top;
+        y[i * step] = 0;
+    }
+    y[best * step] = 1;
+}
+
 static void lp_line(const struct sy_call *call, int64_t start, int64_t step, int64_t n)
 {
     double norm = 0;
@@ -71,10 +85,19 @@ static int run_lines(const struct sy_call *call)
     bool flat = sy_node_int(call->node, "flat", 0) != 0;
     int64_t n = flat ? sy_array_extent(x, axis, x->rank) : x->dims[axis];
     int64_t step = flat ? 1 : sy_array_extent(x, axis + 1, x->rank);
+    if (call->node->op == SY_OP_LP_NORM && x->dtype == SY_DTYPE_F32 && x->n > 0) {
+        sy_lp_norm_rows(sy_node_int(call->node, "p", 2),
+                        &(struct sy_reduce_shape){x->n / n / step, n, step}, x->data,
+                        call->out[0].data);
+        return SY_OK;
+    }
     for (int64_t k = 0; n > 0 && k < x->n / n; k++) {
         int64_t start = k / step * step * n + k % step;
         if (call->node->op == SY_OP_LP_NORM)
             lp_line(call, start, step, n);
+        else if (call->node->op == SY_OP_HARDMAX && x->dtype == SY_DTYPE_F32)
+            hardmax_line((const float *)x->data + start, step, n,
+                         (float *)call->out[0].data + start);
         else
             softmax_line(call, start, step, n);
     }

@@ -2,6 +2,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/host/scan_rows.h"
+#include "workers/host/top_rows.h"
 
 /* ---- reductions ----------------------------------------------------------------------------------- */
 
@@ -241,6 +243,22 @@ static int check_arg(const struct sy_call *call)
     return SY_OK;
 }
 
+/* False: of another type. */
+static bool scan_rows(const struct sy_call *call, const struct sy_scan *s)
+{
+    const struct sy_array *x = &call->in[0];
+    void *y = call->out[0].data;
+    if (x->dtype == SY_DTYPE_F32)
+        sy_scan_floats(s, x->data, y);
+    else if (x->dtype == SY_DTYPE_I32)
+        sy_scan_int32s(s, x->data, y);
+    else if (x->dtype == SY_DTYPE_I64)
+        sy_scan_int64s(s, x->data, y);
+    else
+        return false;
+    return true;
+}
+
 static int run_cum_sum(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0];
@@ -251,6 +269,9 @@ static int run_cum_sum(const struct sy_call *call)
     struct lines l = lines_of(x, (int)axis);
     bool exclusive = sy_node_int(call->node, "exclusive", 0) != 0,
          backward = sy_node_int(call->node, "reverse", 0) != 0, floats = sy_is_float(x->dtype);
+    if (x->n == 0 ||
+        scan_rows(call, &(struct sy_scan){l.count / l.step, l.length, l.step, backward, exclusive}))
+        return SY_OK;
     for (int64_t k = 0; k < l.count; k++) {
         int64_t start = line_start(&l, k), whole = 0;
         double sum = 0;
@@ -315,6 +336,11 @@ static int run_top_k(const struct sy_call *call)
     if (given && sy_get_int(given, 0) != values->dims[axis])
         return sy_kernel_fail(call, "K is %lld, the file declares a result of %lld",
                               (long long)sy_get_int(given, 0), (long long)values->dims[axis]);
+    if (x->dtype == SY_DTYPE_F32 && l.length <= UINT32_MAX) {
+        sy_top_rows(&(struct sy_top){l.count, l.length, l.step, to.length, sign < 0}, x->data,
+                    call->scratch, values->data, indices ? indices->data : NULL);
+        return SY_OK;
+    }
     for (int64_t k = 0; k < l.count; k++) {
         int64_t *best = call->scratch, start = line_start(&l, k), out = line_start(&to, k);
         best_of_line(x, &l, start, sign, to.length, best);
@@ -342,7 +368,7 @@ static int check_top_k(const struct sy_call *call)
 
 static int64_t scratch_top_k(const struct sy_call *call)
 {
-    return (call->out[0].dims[axis_of(call)] + 1) * (int64_t)sizeof(int64_t);
+    return (call->out[0].n + 1) * (int64_t)sizeof(int64_t);
 }
 
 /* ---- Unique --------------------------------------------------------------------------------------- */

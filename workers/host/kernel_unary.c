@@ -4,6 +4,8 @@
 #include "workers/host/curve_rows.h"
 #include "workers/host/kernel.h"
 
+enum { IS_BLOCK = 16384 };
+
 static int run_floats(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
@@ -23,13 +25,12 @@ static int run_number(const struct sy_call *call)
 {
     if (sy_is_float(call->in[0].dtype))
         return run_floats(call);
+#pragma omp parallel for schedule(static) if (call->in[0].n > IS_BLOCK)
     for (int64_t i = 0; i < call->in[0].n; i++)
         sy_put_int(&call->out[0], i,
                    sy_curve_of_integer(call->node->op, sy_get_int(&call->in[0], i)));
     return SY_OK;
 }
-
-enum { IS_BLOCK = 16384 };
 
 static void is_of_floats(bool nan, bool positive, bool negative, int64_t n, const float *in,
                          uint8_t *out)

@@ -321,6 +321,38 @@ static int build_variadic(struct sy_program *p)
     return SY_OK;
 }
 
+static int run_divide(struct sy_program *p, struct sy_step *step)
+{
+    float *x = sy_program_pointer(p, step->args[0].value);
+    sy_elementwise_divide(step->numbers[0], step->floats[0], x);
+    return SY_OK;
+}
+
+/* The sum, divided where it lies. */
+static int build_mean(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int out, inputs[2];
+    for (int i = 0; i < node->n_inputs; i++)
+        if (sy_program_input_tensor(p, i)->dtype != SY_DTYPE_F32)
+            return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
+    SY_TRY(sy_program_output_plain(p, 0, &out));
+    if (node->n_inputs == 1)
+        return add_broadcast(p, SY_OP_IDENTITY, inputs, 1, out);
+    for (int i = 1; i < node->n_inputs; i++) {
+        SY_TRY(sy_program_input_plain(p, i, &inputs[1]));
+        SY_TRY(add_broadcast(p, SY_OP_ADD, inputs, 2, out));
+        inputs[0] = out;
+    }
+    struct sy_step *step = sy_program_add_step(p, run_divide, 1);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, out);
+    SY_TRY(sy_step_set_floats(step, (float[]){(float)node->n_inputs}, 1));
+    return sy_step_set_numbers(step, (int64_t[]){count(&p->values[out])}, 1);
+}
+
 static int build_where(struct sy_program *p)
 {
     int inputs[3], out;
@@ -424,6 +456,7 @@ const struct sy_host_op sy_host_ops_eltwise[] = {UNARY(SY_OP_RELU),
                                                  {SY_OP_MIN, build_variadic, NULL, NULL},
                                                  {SY_OP_MAX, build_variadic, NULL, NULL},
                                                  {SY_OP_SUM, build_variadic, NULL, NULL},
+                                                 {SY_OP_MEAN, build_mean, NULL, NULL},
                                                  {SY_OP_WHERE, build_where, NULL, NULL},
                                                  {SY_OP_CAST, build_cast, NULL, NULL},
                                                  {SY_OP_EXPAND, build_expand, NULL, NULL},

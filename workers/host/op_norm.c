@@ -7,6 +7,7 @@
 #include "workers/host/program_internal.h"
 #include "workers/host/reduce_rows.h"
 #include "workers/host/row_kernels.h"
+#include "workers/host/softmax_rows.h"
 
 static int64_t product(const int64_t *dims, int first, int end)
 {
@@ -203,75 +204,41 @@ static int build_group_norm(struct sy_program *p)
 
 /* ---- softmax --------------------------------------------------------------------------------------------- */
 
-static int make_softmax(const struct sy_node *node, const dnnl_memory_desc_t *md, int axis,
-                        dnnl_primitive_desc_t *pd)
-{
-    dnnl_primitive_attr_t attr;
-    dnnl_softmax_desc_t softmax;
-    dnnl_logsoftmax_desc_t log_softmax;
-    bool logarithm = node->op == SY_OP_LOG_SOFTMAX;
-    if (logarithm)
-        SY_DNNL(dnnl_logsoftmax_forward_desc_init(&log_softmax, dnnl_forward_inference, md, axis),
-                node->name);
-    else
-        SY_DNNL(dnnl_softmax_forward_desc_init(&softmax, dnnl_forward_inference, md, axis),
-                node->name);
-    SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
-    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    const_dnnl_op_desc_t desc =
-        logarithm ? (const_dnnl_op_desc_t)&log_softmax : (const_dnnl_op_desc_t)&softmax;
-    dnnl_status_t status = dnnl_primitive_desc_create(pd, desc, attr, sy_dnnl_engine(), NULL);
-    dnnl_primitive_attr_destroy(attr);
-    return sy_dnnl_check(status, "softmax", node->name);
-}
-
-static int run_softmax_columns(struct sy_program *p, struct sy_step *step)
+static int run_softmax(struct sy_program *p, struct sy_step *step)
 {
     const int64_t *numbers = step->numbers;
-    sy_softmax_columns(
-        numbers[0] != 0, &(struct sy_reduce_shape){numbers[1], numbers[2], numbers[3]},
-        sy_program_pointer(p, step->args[0].value), sy_program_pointer(p, step->args[1].value));
+    sy_softmax_rows(numbers[0] != 0, &(struct sy_reduce_shape){numbers[1], numbers[2], numbers[3]},
+                    sy_program_pointer(p, step->args[0].value),
+                    sy_program_pointer(p, step->args[1].value));
     return SY_OK;
-}
-
-/* Along an axis that is not the innermost, where oneDNN takes elements one by one. */
-static int add_softmax_columns(struct sy_program *p, int src, int dst, int axis)
-{
-    const struct sy_value *x = &p->values[src];
-    int64_t numbers[] = {sy_program_node(p)->op == SY_OP_LOG_SOFTMAX, product(x->dims, 0, axis),
-                         x->dims[axis], product(x->dims, axis + 1, x->rank)};
-    struct sy_step *step = sy_program_add_step(p, run_softmax_columns, 2);
-    if (!step)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
-    sy_step_set(p, step, 0, 0, src);
-    sy_step_set(p, step, 1, 0, dst);
-    return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
 }
 
 static int build_softmax(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    dnnl_primitive_desc_t pd;
     int src, dst;
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || sy_node_int(node, "flat", 0))
         return sy_program_add_kernel(p);
     SY_TRY(sy_program_input_plain(p, 0, &src));
-    int axis = (int)sy_node_int(node, "axis", -1);
-    axis = axis < 0 ? axis + p->values[src].rank : axis;
+    int axis = (int)sy_node_int(node, "axis", -1), rank = p->values[src].rank;
+    axis = axis < 0 ? axis + rank : axis;
+    if (axis < 0 || axis >= rank || product(p->values[src].dims, 0, rank) == 0)
+        return sy_program_add_kernel(p);
     dnnl_memory_desc_t md = p->values[src].md;
-    bool columns = axis >= 0 && axis < p->values[src].rank && p->values[src].dims[axis] > 0 &&
-                   product(p->values[src].dims, axis + 1, p->values[src].rank) > 1;
-    if (!columns)
-        SY_TRY(make_softmax(node, &md, axis, &pd));
     if (sy_program_is_last_use(p, 0, src))
         SY_TRY(sy_program_new_alias(p, src, node->outputs[0], &md, &dst));
     else
         SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &md, &dst));
     sy_program_set_output(p, 0, dst);
-    if (columns)
-        return add_softmax_columns(p, src, dst, axis);
-    const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
-    return sy_program_add_primitive(p, pd, args, 2);
+    const int64_t *dims = p->values[src].dims;
+    int64_t numbers[] = {node->op == SY_OP_LOG_SOFTMAX, product(dims, 0, axis), dims[axis],
+                         product(dims, axis + 1, rank)};
+    struct sy_step *step = sy_program_add_step(p, run_softmax, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, src);
+    sy_step_set(p, step, 1, 0, dst);
+    return sy_step_set_numbers(step, numbers, SY_ARRAY_LEN(numbers));
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
@@ -312,9 +279,9 @@ static int run_reduce_rows(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-static int run_reduce(struct sy_program *p, struct sy_step *step)
+static int run_reduce_any(struct sy_program *p, struct sy_step *step)
 {
-    sy_row_reduce((const struct sy_reduction *)step->numbers,
+    sy_reduce_any((enum sy_op)step->numbers[0], (const struct sy_reduction *)&step->numbers[1],
                   sy_program_pointer(p, step->args[0].value),
                   sy_program_pointer(p, step->args[1].value));
     return SY_OK;
@@ -338,9 +305,9 @@ static int build_reduce(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct sy_attr *axes = sy_node_attr(node, "axes");
-    struct sy_reduction r = {.mean = node->op == SY_OP_REDUCE_MEAN};
+    struct sy_reduction r = {.rank = 0};
     struct sy_reduce_shape s;
-    int64_t out[SY_MAX_RANK];
+    int64_t out[SY_MAX_RANK], results = 1;
     if (sy_program_input_tensor(p, 0)->dtype != SY_DTYPE_F32 || node->n_inputs > 1)
         return sy_program_add_kernel(p);
     r.rank = sy_program_input_tensor(p, 0)->shape.rank;
@@ -348,15 +315,19 @@ static int build_reduce(struct sy_program *p)
     for (int i = 0; axes && i < axes->n; i++)
         if (axes->ints[i] >= 0 && axes->ints[i] < r.rank)
             r.reduced[axes->ints[i]] = 1;
+    for (int64_t d = 0; d < r.rank; d++)
+        results *= r.reduced[d] ? 1 : r.dims[d];
     int rank = output_dims(p, out);
     if (rank >= 0 && collapses(&r, &s) && sy_reduce_rows_has(node->op) &&
         product(out, 0, rank) == s.outer * s.inner)
         return add_row_step(p, run_reduce_rows, (int64_t[]){node->op, s.outer, s.reduced, s.inner},
                             4);
-    if (node->op != SY_OP_REDUCE_MEAN && node->op != SY_OP_REDUCE_SUM)
+    if (!sy_reduce_any_has(node->op) || rank < 0 || product(out, 0, rank) != results)
         return sy_program_add_kernel(p);
     _Static_assert(sizeof r % sizeof(int64_t) == 0, "stored as numbers");
-    return add_row_step(p, run_reduce, (const int64_t *)&r, (int)(sizeof r / sizeof(int64_t)));
+    int64_t numbers[1 + sizeof r / sizeof(int64_t)] = {node->op};
+    memcpy(&numbers[1], &r, sizeof r);
+    return add_row_step(p, run_reduce_any, numbers, SY_ARRAY_LEN(numbers));
 }
 
 static int run_arg_rows(struct sy_program *p, struct sy_step *step)
@@ -405,6 +376,7 @@ const struct sy_host_op sy_host_ops_norm[] = {{SY_OP_LAYER_NORM, build_layer_nor
                                               {SY_OP_REDUCE_L2, build_reduce, NULL, NULL},
                                               {SY_OP_REDUCE_LOG_SUM, build_reduce, NULL, NULL},
                                               {SY_OP_REDUCE_SUM_SQUARE, build_reduce, NULL, NULL},
+                                              {SY_OP_REDUCE_LOG_SUM_EXP, build_reduce, NULL, NULL},
                                               {SY_OP_ARG_MAX, build_arg, NULL, NULL},
                                               {SY_OP_ARG_MIN, build_arg, NULL, NULL},
                                               {0}};

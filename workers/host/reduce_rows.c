@@ -6,7 +6,8 @@
 #include "workers/host/clones.h"
 #include "workers/host/exp_below_zero.h"
 
-#define COLUMNS 256 /* computed beside each other: their sums stay in the first cache */
+#define COLUMNS 256  /* computed beside each other: their sums stay in the first cache */
+#define STRETCH 4096 /* floats that are summed as floats; their sums as doubles */
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
 
@@ -23,9 +24,20 @@ static inline double smaller_of(double a, double x)
 /* One row of n floats, and rows of `width` columns that are `step` apart, into `sums`. */
 struct fold {
     double start;
+    double (*join)(double a, double b); /* of two parts */
     double (*row)(const float *x, int64_t n);
     void (*columns)(const float *x, int64_t n, int64_t step, int64_t width, double *sums);
 };
+
+static double sum_of(double a, double b)
+{
+    return a + b;
+}
+
+static double product_of(double a, double b)
+{
+    return a * b;
+}
 
 #define COLUMNS_OF(name, next)                                                                   \
     SY_CLONES static void name##_columns(const float *x, int64_t n, int64_t step, int64_t width, \
@@ -38,7 +50,7 @@ struct fold {
             }                                                                                    \
     }
 
-#define FOLD_OF(name, first, simd, next)                          \
+#define FOLD_OF(name, first, joined, simd, next)                  \
     SY_CLONES static double name##_row(const float *x, int64_t n) \
     {                                                             \
         double a = first;                                         \
@@ -50,15 +62,15 @@ struct fold {
         return a;                                                 \
     }                                                             \
     COLUMNS_OF(name, next)                                        \
-    static const struct fold name##_fold = {first, name##_row, name##_columns};
+    static const struct fold name##_fold = {first, joined, name##_row, name##_columns};
 
-FOLD_OF(sum, 0.0, "omp simd reduction(+:a)", a + v)
-FOLD_OF(square, 0.0, "omp simd reduction(+:a)", a + v * v)
-FOLD_OF(size, 0.0, "omp simd reduction(+:a)", a + fabs(v))
-FOLD_OF(product, 1.0, "omp simd reduction(*:a)", a *v)
+FOLD_OF(sum, 0.0, sum_of, "omp simd reduction(+:a)", a + v)
+FOLD_OF(square, 0.0, sum_of, "omp simd reduction(+:a)", a + v * v)
+FOLD_OF(size, 0.0, sum_of, "omp simd reduction(+:a)", a + fabs(v))
+FOLD_OF(product, 1.0, product_of, "omp simd reduction(*:a)", a *v)
 
 /* A comparison drops what is no number, so those are counted. */
-#define EXTREME_OF(name, first, simd, compare, next)              \
+#define EXTREME_OF(name, first, joined, simd, compare)            \
     SY_CLONES static double name##_row(const float *x, int64_t n) \
     {                                                             \
         float best = first, none = 0;                             \
@@ -69,11 +81,11 @@ FOLD_OF(product, 1.0, "omp simd reduction(*:a)", a *v)
         }                                                         \
         return none > 0 ? (double)NAN : (double)best;             \
     }                                                             \
-    COLUMNS_OF(name, next)                                        \
-    static const struct fold name##_fold = {(double)first, name##_row, name##_columns};
+    COLUMNS_OF(name, joined(a, v))                                \
+    static const struct fold name##_fold = {(double)first, joined, name##_row, name##_columns};
 
-EXTREME_OF(large, -INFINITY, "omp simd reduction(max:best) reduction(+:none)", >, larger_of(a, v))
-EXTREME_OF(small, INFINITY, "omp simd reduction(min:best) reduction(+:none)", <, smaller_of(a, v))
+EXTREME_OF(large, -INFINITY, larger_of, "omp simd reduction(max:best) reduction(+:none)", >)
+EXTREME_OF(small, INFINITY, smaller_of, "omp simd reduction(min:best) reduction(+:none)", <)
 
 static const struct fold *fold_of(enum sy_op op)
 {
@@ -98,6 +110,49 @@ static const struct fold *fold_of(enum sy_op op)
     }
 }
 
+/* log of the sum of e^x, from the largest on; where that is infinite, or no number, so is the result. */
+SY_CLONES static double power_sum(const float *x, float top, int64_t n)
+{
+    double sum = 0;
+    for (int64_t from = 0; from < n; from += STRETCH) {
+        float some = 0;
+        int64_t end = SY_MIN(from + STRETCH, n);
+#pragma omp simd reduction(+ : some)
+        for (int64_t i = from; i < end; i++)
+            some += sy_exp_below_zero(x[i] - top);
+        sum += (double)some;
+    }
+    return sum;
+}
+
+static float log_sum_exp_row(const float *x, int64_t n)
+{
+    double top = large_row(x, n);
+    return (float)(isfinite(top) ? top + log(power_sum(x, (float)top, n)) : top);
+}
+
+SY_CLONES static void power_sum_columns(const float *x, int64_t n, int64_t step, int64_t width,
+                                        const float *restrict top, double *restrict sums)
+{
+    for (int64_t i = 0; i < n; i++, x += step)
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++)
+            sums[k] += (double)sy_exp_below_zero(x[k] - top[k]);
+}
+
+static void log_sum_exp_columns(const float *x, int64_t n, int64_t step, int64_t width, float *out)
+{
+    double tops[COLUMNS], sums[COLUMNS] = {0};
+    for (int64_t k = 0; k < width; k++)
+        tops[k] = -INFINITY;
+    large_columns(x, n, step, width, tops);
+    for (int64_t k = 0; k < width; k++)
+        out[k] = (float)tops[k];
+    power_sum_columns(x, n, step, width, out, sums);
+    for (int64_t k = 0; k < width; k++)
+        out[k] = (float)(isfinite(tops[k]) ? tops[k] + log(sums[k]) : tops[k]);
+}
+
 static float finish(enum sy_op op, double sum, int64_t count)
 {
     switch (op) {
@@ -114,7 +169,7 @@ static float finish(enum sy_op op, double sum, int64_t count)
 
 bool sy_reduce_rows_has(enum sy_op op)
 {
-    return fold_of(op) != NULL;
+    return op == SY_OP_REDUCE_LOG_SUM_EXP || fold_of(op) != NULL;
 }
 
 static void reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float *in, float *out)
@@ -122,7 +177,8 @@ static void reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const fl
     const struct fold *fold = fold_of(op);
 #pragma omp parallel for schedule(static) if (s->outer > 8)
     for (int64_t o = 0; o < s->outer; o++)
-        out[o] = finish(op, fold->row(in + o * s->reduced, s->reduced), s->reduced);
+        out[o] = fold ? finish(op, fold->row(in + o * s->reduced, s->reduced), s->reduced)
+                      : log_sum_exp_row(in + o * s->reduced, s->reduced);
 }
 
 /* ---- blocks of columns ----------------------------------------------------------------------------------- */
@@ -156,11 +212,115 @@ void sy_reduce_rows(enum sy_op op, const struct sy_reduce_shape *s, const float 
     for (int64_t k = 0; k < blocks_of(s); k++) {
         struct block b = block_at(s, k);
         double sums[COLUMNS];
+        if (!fold) {
+            log_sum_exp_columns(in + b.in, s->reduced, s->inner, b.width, out + b.out);
+            continue;
+        }
         for (int64_t i = 0; i < b.width; i++)
             sums[i] = fold->start;
         fold->columns(in + b.in, s->reduced, s->inner, b.width, sums);
         for (int64_t i = 0; i < b.width; i++)
             out[b.out + i] = finish(op, sums[i], s->reduced);
+    }
+}
+
+/* ---- any dimensions -------------------------------------------------------------------------------------- */
+
+/* Nested loops: how often, and how far each turn goes in the input. */
+struct nest {
+    int n;
+    int64_t count, extents[SY_MAX_RANK], steps[SY_MAX_RANK];
+};
+
+static void nest_add(struct nest *nest, int64_t extent, int64_t step)
+{
+    nest->extents[nest->n] = extent;
+    nest->steps[nest->n++] = step;
+    nest->count *= extent;
+}
+
+static int64_t nest_offset(const struct nest *nest, int64_t turn)
+{
+    int64_t offset = 0;
+    for (int i = nest->n - 1; i >= 0; i--) {
+        offset += turn % nest->extents[i] * nest->steps[i];
+        turn /= nest->extents[i];
+    }
+    return offset;
+}
+
+/* The innermost dimensions as rows or columns, the others as loops around: `kept` leads to the results, `reduced` to their parts. */
+struct shape_of_any {
+    struct nest kept, reduced;
+    bool rows;        /* the last dimension is reduced */
+    int64_t n, width; /* of what lies together: elements or rows, columns */
+};
+
+static struct shape_of_any split(const struct sy_reduction *r)
+{
+    struct shape_of_any s = {.kept.count = 1, .reduced.count = 1, .n = 1, .width = 1};
+    int64_t extents[SY_MAX_RANK], step = 1;
+    bool reduced[SY_MAX_RANK];
+    int rank = 0;
+    for (int64_t d = 0; d < r->rank; d++) {
+        if (r->dims[d] == 1)
+            continue;
+        if (rank > 0 && reduced[rank - 1] == (r->reduced[d] != 0)) {
+            extents[rank - 1] *= r->dims[d];
+        } else {
+            reduced[rank] = r->reduced[d] != 0;
+            extents[rank++] = r->dims[d];
+        }
+    }
+    s.rows = rank > 0 && reduced[rank - 1];
+    if (rank > 0 && !s.rows)
+        step = s.width = extents[--rank];
+    if (rank > 0) {
+        s.n = extents[--rank];
+        step *= s.n;
+    }
+    struct nest kept = s.kept, parts = s.reduced;
+    for (int d = rank - 1; d >= 0; step *= extents[d--])
+        nest_add(reduced[d] ? &parts : &kept, extents[d], step);
+    for (int i = kept.n - 1; i >= 0; i--)
+        nest_add(&s.kept, kept.extents[i], kept.steps[i]);
+    for (int i = parts.n - 1; i >= 0; i--)
+        nest_add(&s.reduced, parts.extents[i], parts.steps[i]);
+    return s;
+}
+
+/* `width` results that lie together, of the elements from x on. */
+static void reduce_parts(const struct fold *fold, const struct shape_of_any *s, const float *x,
+                         int64_t width, double *sums)
+{
+    for (int64_t i = 0; i < width; i++)
+        sums[i] = fold->start;
+    for (int64_t part = 0; part < s->reduced.count; part++) {
+        const float *from = x + nest_offset(&s->reduced, part);
+        if (s->rows)
+            sums[0] = fold->join(sums[0], fold->row(from, s->n));
+        else
+            fold->columns(from, s->n, s->width, width, sums);
+    }
+}
+
+bool sy_reduce_any_has(enum sy_op op)
+{
+    return fold_of(op) != NULL;
+}
+
+void sy_reduce_any(enum sy_op op, const struct sy_reduction *r, const float *in, float *out)
+{
+    const struct fold *fold = fold_of(op);
+    const struct shape_of_any s = split(r);
+    int64_t across = (s.width + COLUMNS - 1) / COLUMNS, count = s.n * s.reduced.count;
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < s.kept.count * across; k++) {
+        int64_t column = k % across * COLUMNS, width = SY_MIN(s.width - column, COLUMNS);
+        double sums[COLUMNS];
+        reduce_parts(fold, &s, in + nest_offset(&s.kept, k / across) + column, width, sums);
+        for (int64_t i = 0; i < width; i++)
+            out[k / across * s.width + column + i] = finish(op, sums[i], count);
     }
 }
 
@@ -214,81 +374,5 @@ void sy_arg_rows(bool smallest, bool last, const struct sy_reduce_shape *s, cons
         else
             arg_columns(smallest ? -1 : 1, last, in + b.in, s->reduced, s->inner, b.width,
                         out + b.out);
-    }
-}
-
-/* ---- softmax --------------------------------------------------------------------------------------------- */
-
-#define STRETCH 64 /* rows that are summed as floats; their sums as doubles */
-
-SY_CLONES static void top_columns(const float *x, int64_t n, int64_t step, int64_t width,
-                                  float *top)
-{
-    for (int64_t k = 0; k < width; k++)
-        top[k] = x[k];
-    for (int64_t i = 1; i < n; i++)
-        for (int64_t k = 0; k < width; k++)
-            top[k] = x[i * step + k] > top[k] ? x[i * step + k] : top[k];
-}
-
-/* To each of the sums e^(x - top) of n rows, which `out` gets unless it is NULL. */
-SY_CLONES static void exp_columns(const float *x, int64_t n, int64_t step, int64_t width,
-                                  const float *top, float *out, double *sums)
-{
-    float some[COLUMNS] = {0}, e[COLUMNS];
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = x + i * step;
-        float *to = out ? out + i * step : e;
-#pragma omp simd
-        for (int64_t k = 0; k < width; k++) {
-            to[k] = sy_exp_below_zero(row[k] - top[k]);
-            some[k] += to[k];
-        }
-    }
-    for (int64_t k = 0; k < width; k++)
-        sums[k] += (double)some[k];
-}
-
-SY_CLONES static void scale_columns(float *x, int64_t n, int64_t step, int64_t width,
-                                    const float *rate)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < width; k++)
-            x[i * step + k] *= rate[k];
-}
-
-SY_CLONES static void shift_columns(const float *x, int64_t n, int64_t step, int64_t width,
-                                    const float *top, const float *shift, float *out)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < width; k++)
-            out[i * step + k] = x[i * step + k] - top[k] - shift[k];
-}
-
-static void softmax_block(bool logarithm, const struct sy_reduce_shape *s, int64_t width,
-                          const float *x, float *out)
-{
-    float top[COLUMNS], rate[COLUMNS];
-    double sums[COLUMNS] = {0};
-    int64_t step = s->inner;
-    top_columns(x, s->reduced, step, width, top);
-    for (int64_t i = 0; i < s->reduced; i += STRETCH)
-        exp_columns(x + i * step, SY_MIN(s->reduced - i, STRETCH), step, width, top,
-                    logarithm ? NULL : out + i * step, sums);
-    for (int64_t k = 0; k < width; k++)
-        rate[k] = logarithm ? logf((float)sums[k]) : (float)(1 / sums[k]);
-    if (logarithm)
-        shift_columns(x, s->reduced, step, width, top, rate, out);
-    else
-        scale_columns(out, s->reduced, step, width, rate);
-}
-
-void sy_softmax_columns(bool logarithm, const struct sy_reduce_shape *s, const float *in,
-                        float *out)
-{
-#pragma omp parallel for schedule(static)
-    for (int64_t k = 0; k < blocks_of(s); k++) {
-        struct block b = block_at(s, k);
-        softmax_block(logarithm, s, b.width, in + b.in, out + b.in);
     }
 }

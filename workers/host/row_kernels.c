@@ -169,34 +169,3 @@ void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float e
             out[row * spatial + i] = in[0][row * spatial + i] * rate + shift;
     }
 }
-
-/* Offset of the k-th index tuple over the dimensions with reduced[d] == which, row-major. */
-static int64_t offset_of(const struct sy_reduction *r, int64_t k, int64_t which)
-{
-    int64_t offset = 0, stride = 1;
-    for (int64_t d = r->rank - 1; d >= 0; d--) {
-        if (r->reduced[d] == which) {
-            offset += k % r->dims[d] * stride;
-            k /= r->dims[d];
-        }
-        stride *= r->dims[d];
-    }
-    return offset;
-}
-
-void sy_row_reduce(const struct sy_reduction *r, const float *in, float *out)
-{
-    int64_t outer = 1, inner = 1;
-    for (int64_t d = 0; d < r->rank; d++) {
-        outer *= r->reduced[d] ? 1 : r->dims[d];
-        inner *= r->reduced[d] ? r->dims[d] : 1;
-    }
-#pragma omp parallel for schedule(static) if (outer > 8)
-    for (int64_t o = 0; o < outer; o++) {
-        int64_t base = offset_of(r, o, 0);
-        double sum = 0;
-        for (int64_t i = 0; i < inner; i++)
-            sum += in[base + offset_of(r, i, 1)];
-        out[o] = (float)(r->mean ? sum / (double)inner : sum);
-    }
-}

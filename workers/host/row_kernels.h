@@ -1,4 +1,4 @@
-/* Loops over rows: layer norm, group norm, mean and variance, batch norm, reductions. Row-major floats; each row by one thread, so deterministic. */
+/* Loops over rows: layer norm, group norm, mean and variance, batch norm. Row-major floats; each row by one thread, so deterministic. */
 #ifndef SY_WORKERS_HOST_ROW_KERNELS_H
 #define SY_WORKERS_HOST_ROW_KERNELS_H
 
@@ -25,13 +25,6 @@ struct sy_group_norm {
     float *out;
 };
 
-struct sy_reduction {
-    int64_t mean; /* else sum */
-    int64_t rank;
-    int64_t dims[SY_MAX_RANK];
-    int64_t reduced[SY_MAX_RANK]; /* 0 or 1 */
-};
-
 void sy_row_layer_norm(const struct sy_layer_norm *n);
 void sy_row_group_norm(const struct sy_group_norm *n);
 /* x is [images, groups, inner]: each group, of all images together, minus its mean, over its standard deviation + 1e-9. In double: where
@@ -41,6 +34,5 @@ void sy_row_mean_variance(int64_t images, int64_t groups, int64_t inner, const f
 /* in: x, scale, bias, mean, variance. */
 void sy_row_batch_norm(int64_t batch, int64_t channels, int64_t spatial, float epsilon,
                        const float *const *in, float *out);
-void sy_row_reduce(const struct sy_reduction *r, const float *in, float *out);
 
 #endif
