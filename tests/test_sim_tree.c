@@ -74,10 +74,40 @@ static void test_the_first_is_the_least_and_the_lowest_of_equals(void **state)
         check_size(sizes[i]);
 }
 
+/* Changes that nobody asks after one by one: now and then all of them count. */
+static void check_later(int n)
+{
+    static uint64_t keys[MOST];
+    struct sy_sim_tree t;
+    assert_int_equal(sy_sim_tree_init(&t, n), SY_OK);
+    for (int i = 0; i < n; i++)
+        keys[i] = UINT64_MAX;
+    for (int i = 0; i < CHANGES; i++) {
+        int item = (int)below((uint64_t)n);
+        keys[item] = new_key(0);
+        sy_sim_tree_set_later(&t, item, keys[item]);
+        if (below(20) > 0)
+            continue;
+        sy_sim_tree_settle(&t);
+        assert_int_equal(sy_sim_tree_first(&t), first_of(keys, n));
+        assert_true(sy_sim_tree_first_key(&t) == keys[first_of(keys, n)]);
+    }
+    sy_sim_tree_finish(&t);
+}
+
+static void test_later_changes_count_when_settled(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 8, 9, 64, 65, 512, 513, 4097, MOST};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_later(sizes[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_is_the_least_and_the_lowest_of_equals),
+        cmocka_unit_test(test_later_changes_count_when_settled),
     };
     seed = seed_of_run(1);
     return cmocka_run_group_tests(tests, NULL, NULL);

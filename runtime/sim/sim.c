@@ -34,22 +34,9 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome)
     return (unsigned)outcome < SY_ARRAY_LEN(names) ? names[outcome] : "?";
 }
 
-/* splitmix64 */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
 uint64_t sy_sim_random(struct sim *s)
 {
-    return mix(s->random += 0x9e3779b97f4a7c15ull);
-}
-
-uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
-{
-    return mix(mix(s->config->seed + 0x9e3779b97f4a7c15ull * (request + 1)) + (uint64_t)nth);
+    return sy_sim_mix(s->random += 0x9e3779b97f4a7c15ull);
 }
 
 static double lognormal(const struct sim *s, uint64_t first, uint64_t second)
@@ -92,6 +79,19 @@ static void expect_waiting(const struct sim *s, int device)
         sy_sim_expect(&s->in->requests[next.id]);
 }
 
+/* Who comes soon among those with least to do gets a request soon. By residency, hardly ever anybody is asked who that is. */
+static void note_drained(struct sim *s, int device, sy_ns down)
+{
+    sy_ns drained = SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down);
+    if (s->config->router == SY_SIM_RESIDENCY) {
+        sy_sim_tree_set_later(&s->load, device, drained);
+        return;
+    }
+    int soon = sy_sim_tree_set(&s->load, device, drained);
+    if (soon >= 0 && soon != device)
+        sy_sim_expect_device(s, soon);
+}
+
 void sy_sim_reschedule(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
@@ -113,8 +113,7 @@ void sy_sim_reschedule(struct sim *s, int device)
         expect_turn(s, soon);
     expect_waiting(s, sy_sim_tree_first(&s->due));
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
-        sy_sim_tree_set(&s->load, device,
-                        SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down));
+        note_drained(s, device, down);
 }
 
 /* ---- checking what comes in ---- */

@@ -267,6 +267,9 @@ bool sy_sim_device_is_valid(const struct sim *s, int device)
         const struct place *p = &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)m];
         if (p->bytes > s->in->models[m].bytes || (p->bytes > 0) != (p->holder >= 0))
             return false;
+        if (sy_sim_missing_bytes(s, device, m) !=
+            (s->config->unified ? 0 : s->in->models[m].bytes - p->bytes))
+            return false;
         sum += p->bytes;
     }
     return sum == d->resident_bytes && n_load == s->loads[device] &&

@@ -7,6 +7,7 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sched/predictor.h"
 #include "runtime/sim/sim.h"
+#include "runtime/sim/sim_chance.h"
 #include "runtime/sim/sim_ring.h"
 #include "runtime/sim/sim_tree.h"
 
@@ -53,13 +54,26 @@ struct job_state {
     sy_ns owed_ns; /* of copies, when it is back from host memory */
 };
 
-/* A model on a device, but for what every request asks, which is in `uses`. */
+/* Of 64 models on a device, a bit each: what every request asks, so small that thousands of devices' stay in the caches. */
+struct held {
+    uint64_t some, whole;
+};
+
+/* A model on a device; of one that is there in whole, or not at all, events do not look at it. */
 struct place {
     uint64_t bytes; /* resident: a head */
     int holder;     /* place in the model's list of holders, -1: none */
 };
-#define USE_WHOLE        (1u << 31) /* all of the model is there */
-#define USE_MAX_REQUESTS (1 << 30)  /* each counts twice at most */
+#define USE_MAX_REQUESTS (1 << 30) /* each counts twice at most */
+
+/* Whom a request asks of those who have its model: drawn once, for what looks ahead too. */
+#define SY_SIM_CANDIDATES 4
+#define SY_SIM_DRAWN      16 /* requests; a power of two, more than are looked ahead */
+struct drawn {
+    uint64_t next; /* the request's number + 1; 0: none yet */
+    int n;         /* so many had the model */
+    int at[SY_SIM_CANDIDATES];
+};
 
 struct sy_sim_answers;
 
@@ -77,9 +91,10 @@ struct sim {
     size_t queue_bytes, order_at;
     struct sy_sim_tree due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
-    uint32_t
-        *uses;     /* [device][model]: tick of the last use, 0: nothing of it is there; USE_WHOLE */
-    int **holders; /* by model: devices that have some of it */
+    uint32_t *uses;               /* [device][model]: tick of the last use; written, hardly read */
+    struct held *held;            /* [device][model / 64] */
+    size_t n_held;                /* of a device */
+    int **holders;                /* by model: devices that have some of it */
     int *n_holders, *max_holders;
     struct job_state *jobs;
     uint8_t *deaths; /* by request */
@@ -89,13 +104,18 @@ struct sim {
     struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
     uint32_t tick;                  /* of uses */
     struct sy_sim_ring *ring;       /* of the router that hashes, else NULL */
+    struct drawn drawn[SY_SIM_DRAWN];
     sy_ns now;
 };
 
 /* ---- sim.c ---- */
 uint64_t sy_sim_random(struct sim *s);
 /* Of this request alone, whatever was drawn before: so that it can be asked for ahead of time. `nth` tells draws of one request apart. */
-uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth);
+static inline uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nth)
+{
+    uint64_t own = sy_sim_mix(s->config->seed + 0x9e3779b97f4a7c15ull * (request + 1));
+    return sy_sim_mix(own + (uint64_t)nth);
+}
 double sy_sim_noise(struct sim *s);
 /* The same, of this request alone: two draws from `nth` on. */
 double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth);
@@ -121,6 +141,7 @@ static inline void sy_sim_expect_device(const struct sim *s, int device)
         return;
     sy_sim_expect(&s->devices[device]);
     sy_sim_expect(&s->due.levels[0].keys[device]);
+    sy_sim_expect(&s->held[(size_t)device * s->n_held]);
     sy_sim_expect_queue(s, device);
     if (s->config->router >= SY_SIM_LEAST)
         sy_sim_expect(&s->load.levels[0].keys[device]);
@@ -201,7 +222,7 @@ void sy_sim_router_close(struct sim *s);
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* It comes now, others after it: what deciding on those will look at comes out of memory meanwhile. */
-void sy_sim_expect_request(const struct sim *s, uint64_t request);
+void sy_sim_expect_request(struct sim *s, uint64_t request);
 int sy_sim_route_job(struct sim *s);
 /* A request came to the device (1) or left it (-1). */
 void sy_sim_note_load(struct sim *s, int device, int change);

@@ -1,6 +1,7 @@
 /* Which part of which model a simulated device holds: heads, in bytes. The runtime's residency works on groups and offsets; here
  * the bytes are enough, and thousands of devices are cheap. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -13,10 +14,12 @@ int sy_sim_residency_open(struct sim *s)
     size_t n = n_models * (size_t)s->n_devices;
     s->places = sy_sim_zeroed(n, sizeof *s->places);
     s->uses = sy_sim_zeroed(n, sizeof *s->uses);
+    s->n_held = (n_models + 63) / 64;
+    s->held = sy_sim_zeroed(s->n_held * (size_t)s->n_devices, sizeof *s->held);
     s->holders = calloc(n_models, sizeof *s->holders);
     s->n_holders = calloc(n_models, sizeof *s->n_holders);
     s->max_holders = calloc(n_models, sizeof *s->max_holders);
-    if (!s->places || !s->uses || !s->holders || !s->n_holders || !s->max_holders)
+    if (!s->places || !s->uses || !s->held || !s->holders || !s->n_holders || !s->max_holders)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
                             s->in->n_models, s->config->n_devices);
     for (size_t i = 0; i < n; i++)
@@ -28,9 +31,9 @@ void sy_sim_residency_empty(struct sim *s)
 {
     for (int m = 0; m < s->in->n_models; m++) {
         s->places[m] = (struct place){0, -1};
-        s->uses[m] = 0;
         s->n_holders[m] = 0;
     }
+    memset(s->held, 0, s->n_held * sizeof *s->held);
 }
 
 void sy_sim_residency_close(struct sim *s)
@@ -42,6 +45,7 @@ void sy_sim_residency_close(struct sim *s)
     free(s->max_holders);
     free(s->places);
     free(s->uses);
+    free(s->held);
 }
 
 static struct place *place_of(const struct sim *s, int device, int model)
@@ -52,6 +56,25 @@ static struct place *place_of(const struct sim *s, int device, int model)
 static uint32_t *use_of(const struct sim *s, int device, int model)
 {
     return &s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model];
+}
+
+static struct held *held_of(const struct sim *s, int device, int model)
+{
+    return &s->held[(size_t)device * s->n_held + (size_t)model / 64];
+}
+
+static uint64_t bit_of(int model)
+{
+    return 1ull << (model % 64);
+}
+
+/* After its bytes changed. */
+static void note_held(struct sim *s, int device, int model)
+{
+    uint64_t bytes = place_of(s, device, model)->bytes, bit = bit_of(model);
+    struct held *held = held_of(s, device, model);
+    held->some = bytes > 0 ? held->some | bit : held->some & ~bit;
+    held->whole = bytes == s->in->models[model].bytes ? held->whole | bit : held->whole & ~bit;
 }
 
 static void add_holder(struct sim *s, int device, int model)
@@ -86,10 +109,11 @@ static void drop_holder(struct sim *s, int device, int model)
 
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
 {
-    uint32_t use = *use_of(s, device, model);
-    if (s->config->unified || use & USE_WHOLE)
+    const struct held *held = held_of(s, device, model);
+    uint64_t bit = bit_of(model);
+    if (s->config->unified || held->whole & bit)
         return 0;
-    if (use == 0)
+    if (!(held->some & bit))
         return s->in->models[model].bytes;
     return s->in->models[model].bytes - place_of(s, device, model)->bytes;
 }
@@ -133,7 +157,7 @@ static int victim(const struct sim *s, int device, int but_model, bool tails)
         const struct place *p = place_of(s, device, m);
         if (m == but_model || p->bytes == 0 || (tails && p->bytes <= free_head(s, d, m)))
             continue;
-        uint32_t used = *use_of(s, device, m) & ~USE_WHOLE;
+        uint32_t used = *use_of(s, device, m);
         if (used < oldest) {
             oldest = used;
             best = m;
@@ -150,12 +174,10 @@ static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t want
     if (s->config->whole_models)
         gone = p->bytes;
     p->bytes -= gone;
-    *use_of(s, device, model) &= ~USE_WHOLE;
+    note_held(s, device, model);
     d->resident_bytes -= gone;
-    if (p->bytes > 0)
-        return;
-    *use_of(s, device, model) = 0;
-    drop_holder(s, device, model);
+    if (p->bytes == 0)
+        drop_holder(s, device, model);
 }
 
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model)
@@ -179,9 +201,8 @@ void sy_sim_bring_in(struct sim *s, int device, int model)
 {
     struct device *d = &s->devices[device];
     struct place *p = place_of(s, device, model);
-    uint32_t *use = use_of(s, device, model);
-    *use = ++s->tick | (*use & USE_WHOLE);
-    if (*use & USE_WHOLE)
+    *use_of(s, device, model) = ++s->tick;
+    if (held_of(s, device, model)->whole & bit_of(model))
         return;
     uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
     sy_sim_make_room(s, device, missing, model);
@@ -190,8 +211,7 @@ void sy_sim_bring_in(struct sim *s, int device, int model)
     uint64_t fits = pool > used ? SY_MIN(missing, pool - used) : 0;
     p->bytes += fits;
     d->resident_bytes += fits;
-    if (p->bytes == s->in->models[model].bytes)
-        *use |= USE_WHOLE;
+    note_held(s, device, model);
     if (p->bytes > 0)
         add_holder(s, device, model);
 }

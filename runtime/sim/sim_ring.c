@@ -7,6 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sim/sim_chance.h"
 #include "runtime/sim/sim_memory.h"
 
 #define POINTS     16 /* of each device */
@@ -24,14 +25,10 @@ struct sy_sim_ring {
     uint32_t *load;   /* by device */
     /* [i]: of points with a load of at most i; and which words of that have any */
     uint64_t *bits[MAX_BITMAP], *words[MAX_BITMAP];
+    /* [i]: kept up to date from when it is asked for until nobody asked during n changes: most of the time two or three are */
+    bool kept[MAX_BITMAP];
+    uint64_t n_changes, asked_at[MAX_BITMAP];
 };
-
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
 
 static int compare_points(const void *a, const void *b)
 {
@@ -74,19 +71,17 @@ static int fill(struct sy_sim_ring *r, int n_devices)
     if (!points)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
     for (int i = 0; i < r->n; i++)
-        points[i] = (struct point){mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
+        points[i] =
+            (struct point){sy_sim_mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
     qsort(points, (size_t)r->n, sizeof *points, compare_points);
     for (int i = 0; i < r->n; i++) {
         int device = r->devices[i] = points[i].device;
         r->places[(size_t)device * POINTS + r->load[device]++] = (uint32_t)i;
-        for (int k = 0; k < MAX_BITMAP; k++) {
-            r->bits[k][i / 64] |= 1ull << (i % 64);
-            r->words[k][i / 4096] |= 1ull << (i / 64 % 64);
-        }
     }
     memset(r->load, 0, (size_t)n_devices * sizeof *r->load);
     for (int m = 0; m < r->n_models; m++)
-        r->start[m] = first_point(points, r->n, mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
+        r->start[m] =
+            first_point(points, r->n, sy_sim_mix(((uint64_t)m + 1) * 0xd6e8feb86659fd93ull));
     free(points);
     return SY_OK;
 }
@@ -133,8 +128,13 @@ void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, ui
 {
     uint64_t least = SY_MIN(before, after); /* "at most least" is what became true or false */
     r->load[device] = (uint32_t)after;
-    if (least >= MAX_BITMAP)
+    r->n_changes++;
+    if (least >= MAX_BITMAP || !r->kept[least])
         return;
+    if (r->n_changes - r->asked_at[least] > (uint64_t)r->n) {
+        r->kept[least] = false;
+        return;
+    }
     uint64_t *bits = r->bits[least], *words = r->words[least];
     const uint32_t *places = sy_sim_ring_places(r, device);
     for (int i = 0; i < POINTS; i++) {
@@ -179,13 +179,32 @@ static int walk(const struct sy_sim_ring *r, int start, uint64_t most)
     return start;
 }
 
-int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound)
+/* Made anew if it was not kept: work for as many points as there were changes meanwhile, or more. */
+static void ask_bitmap(struct sy_sim_ring *r, uint64_t most)
+{
+    uint64_t *bits = r->bits[most], *words = r->words[most];
+    r->asked_at[most] = r->n_changes;
+    if (r->kept[most])
+        return;
+    r->kept[most] = true;
+    for (int begin = 0; begin < r->n; begin += 64) {
+        uint64_t here = 0;
+        for (int i = begin; i < SY_MIN(begin + 64, r->n); i++)
+            here |= (uint64_t)(r->load[r->devices[i]] <= most) << (i - begin);
+        bits[begin / 64] = here;
+        words[begin / 4096] &= ~(1ull << (begin / 64 % 64));
+        words[begin / 4096] |= (uint64_t)(here != 0) << (begin / 64 % 64);
+    }
+}
+
+int sy_sim_ring_find(struct sy_sim_ring *r, int model, double bound)
 {
     int start = r->start[model], at;
     uint64_t most = (uint64_t)fmax(ceil(bound) - 1, 0); /* loads are whole numbers */
     if (most >= MAX_BITMAP) {
         at = walk(r, start, most);
     } else {
+        ask_bitmap(r, most);
         at = first_point_of(r, most, start, r->n);
         at = at >= 0 ? at : first_point_of(r, most, 0, start);
     }

@@ -3,7 +3,8 @@
  *
  * A popular model fills many devices in a row. So that finding the next one does not walk over all of them, there is a bitmap of the
  * points for each load: bit set = the point's device has less than that. A change of a device's load by one changes its
- * points in one bitmap. */
+ * points in one bitmap. Bitmaps that nobody asks are not kept up to date: the mean load of thousands of devices hardly moves, so that one
+ * or two are asked. */
 #ifndef SY_SIM_SIM_RING_H
 #define SY_SIM_SIM_RING_H
 
@@ -19,6 +20,6 @@ void sy_sim_ring_set_load(struct sy_sim_ring *r, int device, uint64_t before, ui
 /* Memory that a change of the device's load begins with. */
 const void *sy_sim_ring_places(const struct sy_sim_ring *r, int device);
 /* The first device from the model's place on with a load below `bound`; if there is none, the model's first. */
-int sy_sim_ring_find(const struct sy_sim_ring *r, int model, double bound);
+int sy_sim_ring_find(struct sy_sim_ring *r, int model, double bound);
 
 #endif

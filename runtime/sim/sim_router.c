@@ -8,8 +8,7 @@
 
 #define HASH_BOUND 1.25 /* times the mean load */
 #define MAX_BOUND  2.0  /* of a device that has the model */
-#define CANDIDATES 4
-#define AHEAD      4 /* requests: about as long as memory takes */
+#define AHEAD      4    /* requests: about as long as memory takes */
 #define FAR_AHEAD  8
 
 static const char *const names[] = {"random", "hash", "least", "residency"};
@@ -55,24 +54,33 @@ static double mean_load(const struct sim *s)
     return ((double)s->n_in_system + 1) / s->config->n_devices;
 }
 
-/* The i-th to be asked of the n devices that have some of the model. */
-static int holder_at(const struct sim *s, uint64_t request, int n, int i)
+static uint64_t request_number(const struct sim *s, const struct sy_sim_request *r)
 {
-    return n <= CANDIDATES ? i : (int)(sy_sim_draw(s, request, i) % (uint64_t)n);
+    return (uint64_t)(r - s->in->requests);
 }
 
-static int holder(const struct sim *s, const struct sy_sim_request *r, int i)
+/* Which of the n devices that have some of the model are asked: all of few. */
+static const int *candidates(struct sim *s, uint64_t request, int n)
 {
-    uint64_t request = (uint64_t)(r - s->in->requests);
-    return s->holders[r->model][holder_at(s, request, s->n_holders[r->model], i)];
+    static const int all[SY_SIM_CANDIDATES] = {0, 1, 2, 3};
+    struct drawn *d = &s->drawn[request % SY_SIM_DRAWN];
+    if (n <= SY_SIM_CANDIDATES)
+        return all;
+    if (d->next != request + 1 || d->n != n) {
+        *d = (struct drawn){.next = request + 1, .n = n};
+        for (int i = 0; i < SY_SIM_CANDIDATES; i++)
+            d->at[i] = (int)(sy_sim_draw(s, request, i) % (uint64_t)n);
+    }
+    return d->at;
 }
 
 /* The first of those asked that has the least to do; -1: nobody has any of the model. */
-static int least_loaded_holder(const struct sim *s, const struct sy_sim_request *r)
+static int least_loaded_holder(struct sim *s, uint64_t request)
 {
-    int n = SY_MIN(s->n_holders[r->model], CANDIDATES), best = -1;
-    for (int i = 0; i < n; i++) {
-        int device = holder(s, r, i);
+    int model = s->in->requests[request].model, n = s->n_holders[model], best = -1;
+    const int *at = candidates(s, request, n);
+    for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES); i++) {
+        int device = s->holders[model][at[i]];
         if (best < 0 || s->loads[device] < s->loads[best])
             best = device;
     }
@@ -92,7 +100,7 @@ static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_r
 {
     uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
     if (!look->known || missing != look->missing) {
-        look->asks = sy_sim_ask_for(s, device, (uint64_t)(r - s->in->requests));
+        look->asks = sy_sim_ask_for(s, device, request_number(s, r));
         look->missing = missing;
         look->known = true;
     }
@@ -103,29 +111,36 @@ static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_r
                : sy_admission_predict(sy_sim_queue(s, device), &look->asks, s->now).finish_ns;
 }
 
+static bool is_best(const struct look *look)
+{
+    return look->idle && look->missing == 0; /* nobody is done sooner */
+}
+
 static int by_prediction(struct sim *s, const struct sy_sim_request *r)
 {
-    int best = sy_sim_tree_first(&s->load), n = SY_MIN(s->n_holders[r->model], CANDIDATES);
+    sy_sim_tree_settle(&s->load);
+    int best = sy_sim_tree_first(&s->load), n = s->n_holders[r->model];
     struct look look = {.known = false};
     if (n == 0)
         return best;
     sy_ns least = finish_there(s, best, r, NEVER - 1, &look);
-    for (int i = 0; i < n; i++) {
-        int device = holder(s, r, i);
+    if (is_best(&look))
+        return best;
+    const int *at = candidates(s, request_number(s, r), n);
+    for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES) && !is_best(&look); i++) {
+        int device = s->holders[r->model][at[i]];
         sy_ns finish = finish_there(s, device, r, least, &look);
         if (finish < least) {
             least = finish;
             best = device;
         }
-        if (look.idle && look.missing == 0)
-            break; /* nobody is done sooner */
     }
     return best;
 }
 
 static int by_residency(struct sim *s, const struct sy_sim_request *r)
 {
-    int best = least_loaded_holder(s, r);
+    int best = least_loaded_holder(s, request_number(s, r));
     if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(s))
         return best;
     return by_prediction(s, r);
@@ -136,59 +151,58 @@ int sy_sim_route_at_random(const struct sim *s, uint64_t request)
     return (int)(sy_sim_draw(s, request, 0) % (uint64_t)s->config->n_devices);
 }
 
-static void expect_use(const struct sim *s, int device, int model)
-{
-    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)model]);
-}
-
-static void expect_place(const struct sim *s, int device, int model)
-{
-    sy_sim_expect_device(s, device);
-    expect_use(s, device, model);
-}
-
 /* Which they are is in memory that comes first. */
-static void expect_holders(const struct sim *s, uint64_t request)
+static void expect_holders(struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model];
-    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++)
-        sy_sim_expect(&s->holders[model][holder_at(s, request, n, i)]);
+    const int *at = candidates(s, request, n);
+    for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES); i++)
+        sy_sim_expect(&s->holders[model][at[i]]);
 }
 
 /* Of an idle one the queue is not asked. Whoever has least to do now is likely to get the request. */
-static void expect_candidates(const struct sim *s, uint64_t request)
+static void expect_candidates(struct sim *s, uint64_t request)
 {
     int model = s->in->requests[request].model, n = s->n_holders[model];
-    int likely = least_loaded_holder(s, &s->in->requests[request]);
-    bool by_prediction = s->config->router == SY_SIM_LEAST;
+    int likely = least_loaded_holder(s, request);
+    const int *at = candidates(s, request, n);
     if (likely >= 0)
-        expect_place(s, likely, model);
-    for (int i = 0; i < SY_MIN(n, CANDIDATES); i++) {
-        int device = s->holders[model][holder_at(s, request, n, i)];
-        if (by_prediction && s->loads[device] > 0)
+        sy_sim_expect_device(s, likely);
+    for (int i = 0; s->config->router == SY_SIM_LEAST && i < SY_MIN(n, SY_SIM_CANDIDATES); i++) {
+        int device = s->holders[model][at[i]];
+        if (s->loads[device] > 0)
             sy_sim_expect_queue(s, device);
-        expect_use(s, device, model);
     }
-    if (by_prediction)
-        expect_place(s, sy_sim_tree_first(&s->load), model);
 }
 
-void sy_sim_expect_request(const struct sim *s, uint64_t request)
+/* The least loaded one now has nothing to do and all of the model: so will the next be, and nobody else is asked. */
+static bool needs_candidates(const struct sim *s, uint64_t request)
+{
+    if (s->config->router != SY_SIM_LEAST)
+        return true;
+    int first = sy_sim_tree_first(&s->load);
+    return s->loads[first] > 0 ||
+           sy_sim_missing_bytes(s, first, s->in->requests[request].model) > 0;
+}
+
+void sy_sim_expect_request(struct sim *s, uint64_t request)
 {
     uint64_t far = request + FAR_AHEAD, near = request + AHEAD;
     if (s->n_devices < SY_SIM_MANY || far >= s->in->n_requests)
         return;
-    int model = s->in->requests[near].model;
     switch (s->config->router) {
     case SY_SIM_RANDOM:
-        expect_place(s, sy_sim_route_at_random(s, near), model);
+        sy_sim_expect_device(s, sy_sim_route_at_random(s, near));
         break;
     case SY_SIM_HASH:
-        expect_place(s, sy_sim_ring_find(s->ring, model, HASH_BOUND * mean_load(s)), model);
+        sy_sim_expect_device(
+            s, sy_sim_ring_find(s->ring, s->in->requests[near].model, HASH_BOUND * mean_load(s)));
         break;
     default:
-        expect_holders(s, far);
-        expect_candidates(s, near);
+        if (needs_candidates(s, far))
+            expect_holders(s, far);
+        if (needs_candidates(s, near))
+            expect_candidates(s, near);
         break;
     }
 }
@@ -205,7 +219,7 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
     case SY_SIM_RESIDENCY:
         return by_residency(s, r);
     default:
-        return sy_sim_route_at_random(s, (uint64_t)(r - s->in->requests));
+        return sy_sim_route_at_random(s, request_number(s, r));
     }
 }
 

@@ -1,14 +1,14 @@
 #include "runtime/sim/sim_tree.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_memory.h"
 
-#define WIDTH     8  /* of a cache line */
-#define MOST_WIDE 64 /* places of the level that says who comes soon */
+#define WIDTH      8 /* of a cache line */
+#define WIDTH_BITS 3
+#define MOST_WIDE  64 /* places of the level that says who comes soon */
 
 static int open_level(struct sy_sim_level *level, int n, bool has_items)
 {
@@ -26,6 +26,9 @@ static int open_level(struct sy_sim_level *level, int n, bool has_items)
 int sy_sim_tree_init(struct sy_sim_tree *t, int n)
 {
     *t = (struct sy_sim_tree){.first_key = UINT64_MAX};
+    t->later = sy_sim_zeroed(((size_t)n + WIDTH * 64 - 1) / (WIDTH * 64), sizeof *t->later);
+    if (!t->later)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", n);
     for (int width = 1; n > 0; width *= WIDTH) {
         struct sy_sim_level *level = &t->levels[t->n_levels++];
         SY_TRY(open_level(level, n, t->n_levels > 1));
@@ -44,11 +47,17 @@ void sy_sim_tree_finish(struct sy_sim_tree *t)
         free(t->levels[i].keys);
         free(t->levels[i].items);
     }
+    free(t->later);
     *t = (struct sy_sim_tree){0};
 }
 
 struct least {
     uint64_t key, place;
+};
+
+struct entry {
+    uint64_t key;
+    int32_t item;
 };
 
 /* The first of equals. By masks, since gcc makes a jump of anything else, and which one it is nobody can guess. */
@@ -68,32 +77,74 @@ static inline struct least least_of_eight(const uint64_t *k)
     return less(less(a, b), less(c, d));
 }
 
+/* Of the eight at a level, one of which is `at`: the least, and whose it is. */
+static struct entry least_around(const struct sy_sim_level *level, unsigned at)
+{
+    unsigned begin = at & ~(WIDTH - 1u);
+    struct least least = least_of_eight(&level->keys[begin]);
+    int place = (int)(begin + least.place);
+    return (struct entry){least.key, level->items ? level->items[place] : place};
+}
+
+/* `now` is what the place `at` of level i has become. Only if the least of eight became more are the eight looked at again. */
+static int climb(struct sy_sim_tree *t, int i, unsigned at, struct entry now)
+{
+    int soon = -1;
+    for (;; i++, at /= WIDTH) {
+        bool top = i == t->n_levels - 1;
+        struct sy_sim_level *above = &t->levels[i + 1];
+        uint64_t *least = top ? &t->first_key : &above->keys[at / WIDTH];
+        int32_t *whose = top ? &t->first : &above->items[at / WIDTH];
+        if ((unsigned)*whose >> (WIDTH_BITS * i) != at) {
+            if (now.key > *least || (now.key == *least && now.item > *whose))
+                return soon;
+        } else if (now.key > *least) {
+            now = least_around(&t->levels[i], at);
+        }
+        if (*least == now.key && *whose == now.item)
+            return soon;
+        if (i + 1 == t->wide && (*whose != now.item || *least == UINT64_MAX))
+            soon = now.item;
+        *least = now.key;
+        *whose = now.item;
+        if (top)
+            return soon;
+    }
+}
+
 int sy_sim_tree_set(struct sy_sim_tree *t, int item, uint64_t key)
 {
-    unsigned at = (unsigned)item;
-    int soon = -1;
     if (t->levels[0].keys[item] == key)
         return -1;
     t->levels[0].keys[item] = key;
-    for (int i = 0;; i++) {
-        struct sy_sim_level *level = &t->levels[i];
-        unsigned begin = at & ~(WIDTH - 1u);
-        struct least least = least_of_eight(&level->keys[begin]);
-        int least_item = (int)(begin + least.place);
-        if (level->items)
-            least_item = level->items[least_item];
-        if (i == t->n_levels - 1) {
-            t->first = least_item;
-            t->first_key = least.key;
-            return soon;
-        }
-        struct sy_sim_level *above = &t->levels[i + 1];
-        at = begin / WIDTH;
-        if (above->keys[at] == least.key && above->items[at] == least_item)
-            return soon;
-        if (i + 1 == t->wide && (above->items[at] != least_item || above->keys[at] == UINT64_MAX))
-            soon = least_item;
-        above->keys[at] = least.key;
-        above->items[at] = least_item;
+    return climb(t, 0, (unsigned)item, (struct entry){key, item});
+}
+
+void sy_sim_tree_set_later(struct sy_sim_tree *t, int item, uint64_t key)
+{
+    t->levels[0].keys[item] = key;
+    t->later[item / (WIDTH * 64)] |= 1ull << (item / WIDTH % 64);
+    t->has_later = true;
+}
+
+static void settle_eight(struct sy_sim_tree *t, unsigned at)
+{
+    struct entry now = least_around(&t->levels[0], at);
+    if (t->n_levels == 1) {
+        t->first_key = now.key;
+        t->first = now.item;
+        return;
     }
+    t->levels[1].keys[at / WIDTH] = now.key;
+    t->levels[1].items[at / WIDTH] = now.item;
+    climb(t, 1, at / WIDTH, now);
+}
+
+void sy_sim_tree_settle(struct sy_sim_tree *t)
+{
+    int n_words = t->has_later ? (t->levels[0].n + WIDTH * 64 - 1) / (WIDTH * 64) : 0;
+    for (int i = 0; i < n_words; i++)
+        for (; t->later[i]; t->later[i] &= t->later[i] - 1)
+            settle_eight(t, (unsigned)(i * 64 + __builtin_ctzll(t->later[i])) * WIDTH);
+    t->has_later = false;
 }
