@@ -274,6 +274,63 @@ static void test_groups_are_captured_apart(void **state)
     sy_cuda_engine.detach();
 }
 
+/* Two groups that begin alike, of which one has a layer more, and no parameter more: each has a graph of its own. */
+static void test_groups_of_other_lengths(void **state)
+{
+    (void)state;
+    struct life l;
+    int n = 0;
+    beside_attach();
+    life_init(&l, attention_graph(), 1);
+    struct sy_program *p = new_program(&l, 1);
+    while (n < l.rig.n_layers && l.rig.graph->nodes[l.rig.layers[n].node].op != SY_OP_ATTENTION)
+        n++;
+    assert_true(n < l.rig.n_layers && l.rig.layers[n].bytes == 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_part(&l, p, l.workspace, 0, n), SY_OK);
+    counted(1, 1, 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_part(&l, p, l.workspace, 0, n + 1), SY_OK);
+    counted(2, 2, 2);
+    sy_cuda_engine.program_destroy(p);
+    life_finish(&l);
+    sy_cuda_engine.detach();
+}
+
+/* What could not be recorded is not recorded again: it runs step by step from then on, wherever its memory lies. */
+static void test_what_cannot_be_recorded_is_left(void **state)
+{
+    int n_left = 0;
+    bool failed = true;
+    (void)state;
+    for (uint64_t k = 1; failed; k++) {
+        struct life l;
+        beside_attach();
+        life_init(&l, windows_graph(), 1);
+        struct sy_program *p = new_program(&l, 1);
+        assert_int_equal(run(&l, p), SY_OK);
+        fake_math_fail(k);
+        int status = run(&l, p);
+        failed = fake_math_get_counts().calls >= k;
+        fake_math_fail(0);
+        if (failed && status == SY_OK) {
+            unsigned char *other = aligned_alloc(4096, l.workspace_bytes);
+            assert_non_null(other);
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(run(&l, p), SY_OK);
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(run_part(&l, p, other, 0, 0), SY_OK);
+            counted(1 + 3 + 3, 1, 0);
+            free(other);
+            n_left++;
+        }
+        sy_cuda_engine.program_destroy(p);
+        life_finish(&l);
+        sy_cuda_engine.detach();
+    }
+    assert_true(n_left > 3);
+}
+
 /* ---- failing calls ------------------------------------------------------------------------------------ */
 
 /* One life: attach, a program, three runs (eager, captured, launched). The first failure ends it. */
@@ -512,6 +569,8 @@ int main(void)
         cmocka_unit_test(test_captured_once_per_model_and_batch),
         cmocka_unit_test(test_captured_again_when_the_placement_changed),
         cmocka_unit_test(test_groups_are_captured_apart),
+        cmocka_unit_test(test_groups_of_other_lengths),
+        cmocka_unit_test(test_what_cannot_be_recorded_is_left),
         cmocka_unit_test(test_each_failing_call_is_named_and_leaves_nothing),
         cmocka_unit_test(test_the_run_after_a_failure_is_right),
         cmocka_unit_test(test_narrow_beside_the_host_engine),
