@@ -251,6 +251,33 @@ static void test_state_is_the_hosts(void **state)
     job_close(&j);
 }
 
+/* How often two iterations wait for the device; *n_steps: their gradient steps. */
+static int count_waits(const char *limit_us, int *n_steps)
+{
+    struct job j;
+    double loss;
+    setenv("SY_CUDA_INFLIGHT_US", limit_us, 1);
+    fake_math_fail(0);
+    int before = fake_math_get_counts().waits;
+    assert_int_equal(job_open(&j), SY_OK);
+    assert_int_equal(iterate(&j, &loss), SY_OK);
+    *n_steps = 4 * ops->n_gradient_steps(j.trainer);
+    job_close(&j);
+    unsetenv("SY_CUDA_INFLIGHT_US");
+    return fake_math_get_counts().waits - before;
+}
+
+/* H1: where no two steps may be in flight, each waits for the one before; where a second may, none does but for the loss. */
+static void test_what_is_in_flight_is_bounded(void **state)
+{
+    int n_steps;
+    (void)state;
+    int always = count_waits("1", &n_steps), seldom = count_waits("1000000", &n_steps);
+    assert_true(n_steps > 40);
+    assert_in_range(always, n_steps - 4, 100 * n_steps);
+    assert_in_range(seldom, 0, n_steps / 2);
+}
+
 /* More than the scratch has room for is refused with the number, before anything is enqueued. */
 static void test_sums_of_too_many_columns(void **state)
 {
@@ -272,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_weights_are_kept_in_float32),
         cmocka_unit_test(test_state_is_the_hosts),
         cmocka_unit_test(test_sums_of_too_many_columns),
+        cmocka_unit_test(test_what_is_in_flight_is_bounded),
     };
     sy_cuda_engine_use(&fake_math);
     if (sy_cuda_engine.attach(NULL, NULL) < 0)
