@@ -139,6 +139,17 @@ int sy_rule_compress(struct sy_infer *in, struct sy_node *node)
     return declared_outputs(in, node, x->dtype);
 }
 
+/* Indices are no more than the data but along the axis: a condition where a size is open; the engine looks at numbers. */
+static bool are_within(struct sy_infer *in, const struct sy_node *node, const struct sy_shape *x,
+                       const struct sy_shape *indices, int axis)
+{
+    bool within = true;
+    for (int d = 0; d < x->rank && within && in->facts; d++)
+        if (d != axis && (sy_dim_is_expr(x->dims[d]) || sy_dim_is_expr(indices->dims[d])))
+            within = sy_infer_at_most(in, node, indices->dims[d], x->dims[d]);
+    return within;
+}
+
 int sy_rule_gather_elements(struct sy_infer *in, struct sy_node *node)
 {
     const struct sy_tensor *x, *indices;
@@ -149,6 +160,9 @@ int sy_rule_gather_elements(struct sy_infer *in, struct sy_node *node)
     if (x->shape.rank != indices->shape.rank)
         return sy_infer_fail(node, SY_ECORRUPT, "indices of %d dimensions for data of %d",
                              indices->shape.rank, x->shape.rank);
+    if (!are_within(in, node, &x->shape, &indices->shape, axis))
+        return sy_infer_fail(node, SY_ECORRUPT, "more indices than there is data beside axis %d",
+                             axis);
     SY_TRY(sy_node_set_int(node, "axis", axis));
     struct sy_shape shape = indices->shape;
     sy_infer_set(in, node, 0, x->dtype, &shape);

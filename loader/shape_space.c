@@ -401,12 +401,15 @@ int sy_rule_grid_sample(struct sy_infer *in, struct sy_node *node)
     SY_TRY(sy_infer_need(in, node, 0, &x));
     SY_TRY(sy_infer_need(in, node, 1, &grid));
     struct sy_dim first = x->shape.dims[0];
-    if (x->shape.rank != 4 || grid->shape.rank != 4 || !sy_dim_is(grid->shape.dims[3], 2) ||
+    int rank = x->shape.rank;
+    if ((rank != 4 && rank != 5) || grid->shape.rank != rank ||
+        !sy_dim_is(grid->shape.dims[rank - 1], rank - 2) ||
         !sy_infer_same_size(in, node, &first, grid->shape.dims[0]))
-        return sy_infer_fail(node, SY_EUNSUPPORTED, "input and grid other than of images");
+        return sy_infer_fail(node, SY_EUNSUPPORTED,
+                             "input and grid other than of images or volumes");
     struct sy_shape shape = x->shape;
-    shape.dims[2] = grid->shape.dims[1];
-    shape.dims[3] = grid->shape.dims[2];
+    for (int d = 2; d < rank; d++)
+        shape.dims[d] = grid->shape.dims[d - 1];
     sy_infer_set(in, node, 0, x->dtype, &shape);
     return SY_OK;
 }
@@ -466,6 +469,22 @@ int sy_rule_nms(struct sy_infer *in, struct sy_node *node)
 
 /* ---- recurrences -------------------------------------------------------------------------------- */
 
+/* The first states, if there are any, are like the last: what is open of them is that. Sizes that are numbers are the engine's to look at. */
+static int meet_first_states(struct sy_infer *in, const struct sy_node *node,
+                             const struct sy_shape *last)
+{
+    for (int i = 5; i < node->n_inputs && i < 7 && in->facts; i++) {
+        if (node->inputs[i] < 0)
+            continue;
+        struct sy_shape first = in->graph->tensors[node->inputs[i]].shape;
+        for (int d = 0; first.rank == last->rank && d < last->rank; d++)
+            if ((sy_dim_is_expr(first.dims[d]) || sy_dim_is_expr(last->dims[d])) &&
+                !sy_infer_same_size(in, node, &first.dims[d], last->dims[d]))
+                return sy_infer_fail(node, SY_ECORRUPT, "a first state of another size");
+    }
+    return SY_OK;
+}
+
 /* LSTM, GRU, RNN: y, the last state, and LSTM's last cell. */
 int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
 {
@@ -487,6 +506,7 @@ int sy_rule_recurrent(struct sy_infer *in, struct sy_node *node)
         y = (struct sy_shape){.rank = 4, .dims = {batch, steps, d, h}};
         last = (struct sy_shape){.rank = 3, .dims = {batch, d, h}};
     }
+    SY_TRY(meet_first_states(in, node, &last));
     SY_TRY(sy_node_set_int(node, "hidden_size", hidden));
     sy_infer_set(in, node, 0, x->dtype, &y);
     for (int i = 1; i < node->n_outputs; i++)

@@ -89,7 +89,9 @@ static double pool_at(const struct naive_graph *net, const struct sy_node *node,
     }
     if (node->op == SY_OP_MAX_POOL || node->op == SY_OP_GLOBAL_MAX_POOL)
         return top;
-    return sum / (double)(sy_node_int(node, "count_include_pad", 0) ? taps : seen);
+    int64_t counted = sy_node_int(node, "count_include_pad", 0) ? taps : seen;
+    return counted ? sum / (double)counted
+                   : 0; /* in the padding altogether: as ONNX Runtime has it */
 }
 
 void naive_pool(struct naive_graph *net, const struct sy_node *node)
@@ -221,24 +223,43 @@ static double place_of(const struct sy_node *node, double v, int64_t n)
     return padding && strcmp(padding->s, "zeros") != 0 ? fmin(fmax(v, 0), (double)n - 1) : v;
 }
 
-/* GridSample, bilinear or nearest: each pixel by its distance. */
+/* How near every place of the input is to the point: 1 on it, 0 from a step away on, in all dimensions. */
+static double nearness(const struct naive_graph *net, int x, const double *point, const int64_t *at)
+{
+    double near = 1;
+    for (int d = 2; d < net->graph->tensors[x].shape.rank; d++)
+        near *= fmax(0, 1 - fabs(point[d] - (double)at[d]));
+    return near;
+}
+
+/* GridSample, linear or nearest, of images and volumes. */
 void naive_grid_sample(struct naive_graph *net, const struct sy_node *node)
 {
-    int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0];
-    int64_t height = naive_dim(net, x, 2), width = naive_dim(net, x, 3), at[4];
+    int x = node->inputs[0], grid = node->inputs[1], out = node->outputs[0],
+        rank = net->graph->tensors[x].shape.rank;
+    int64_t plane = 1;
     const struct sy_attr *mode = sy_node_attr(node, "mode");
     bool nearest = mode && strcmp(mode->s, "nearest") == 0;
+    for (int d = 2; d < rank; d++)
+        plane *= naive_dim(net, x, d);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
+        int64_t at[SY_MAX_RANK], from[SY_MAX_RANK], in_grid[SY_MAX_RANK] = {0};
+        double point[SY_MAX_RANK], sum = 0;
         naive_unravel(net, out, k, at);
-        const double *v =
-            net->values[grid] + naive_ravel(net, grid, (int64_t[]){at[0], at[2], at[3], 0});
-        double column = place_of(node, v[0], width), row = place_of(node, v[1], height), sum = 0;
-        row = nearest ? nearbyint(row) : row;
-        column = nearest ? nearbyint(column) : column;
-        for (int64_t r = 0; r < height; r++)
-            for (int64_t c = 0; c < width; c++)
-                sum += fmax(0, 1 - fabs(row - (double)r)) * fmax(0, 1 - fabs(column - (double)c)) *
-                       net->values[x][naive_ravel(net, x, (int64_t[]){at[0], at[1], r, c})];
+        in_grid[0] = at[0];
+        for (int d = 2; d < rank; d++)
+            in_grid[d - 1] = at[d];
+        for (int d = 2; d < rank; d++) {
+            in_grid[rank - 1] = rank - 1 - d;
+            point[d] = place_of(node, net->values[grid][naive_ravel(net, grid, in_grid)],
+                                naive_dim(net, x, d));
+            point[d] = nearest ? nearbyint(point[d]) : point[d];
+        }
+        for (int64_t i = 0; i < plane; i++) {
+            int64_t flat = (at[0] * naive_dim(net, x, 1) + at[1]) * plane + i;
+            naive_unravel(net, x, flat, from);
+            sum += nearness(net, x, point, from) * net->values[x][flat];
+        }
         net->values[out][k] = sum;
     }
 }

@@ -179,19 +179,25 @@ static void test_grid_sample(void **state)
     static const char *const modes[] = {"bilinear", "nearest"}, *const paddings[] = {"zeros",
                                                                                      "border",
                                                                                      "reflection"};
-    for (int i = 0; i < 24; i++) {
-        int64_t image[4] = {1, rig_int(&seed, 1, 5), rig_int(&seed, 1, 6), rig_int(&seed, 1, 7)},
-                points[4] = {1, rig_int(&seed, 1, 20), rig_int(&seed, 1, 20), 2},
-                dims[4] = {1, image[1], points[1], points[2]};
+    for (int i = 0; i < 48; i++) {
+        int rank = 4 + i % 2;
+        int64_t image[5] = {1, rig_int(&seed, 1, 5), rig_int(&seed, 1, 6), rig_int(&seed, 1, 7),
+                            rig_int(&seed, 1, 4)},
+                points[5] = {1, rig_int(&seed, 1, 20), rig_int(&seed, 1, 20), rank - 2},
+                dims[5] = {1, image[1], points[1], points[2]};
+        if (rank == 5) {
+            points[3] = dims[4] = rig_int(&seed, 1, 3);
+            points[4] = 3;
+        }
         struct sy_graph *g = gb_new("GridSample");
-        int x = gb_input(g, 4, image), grid = gb_constant(g, "grid", 4, points, &seed, -2.5, 2.5);
+        int x = gb_input(g, rank, image),
+            grid = gb_constant(g, "grid", rank, points, &seed, -2.5, 2.5);
         gb_fixed(g, x);
-        int y = gb_node(g, SY_OP_GRID_SAMPLE, INPUTS(x, grid), 4, dims);
-        g->tensors[y].shape =
-            (struct sy_shape){4, {{1, 0}, {dims[1], 0}, {dims[2], 0}, {dims[3], 0}}};
-        gb_string(g, "mode", modes[i & 1]);
-        gb_string(g, "padding_mode", paddings[i / 2 % 3]);
-        gb_int(g, "align_corners", i / 6 % 2);
+        int y = gb_node(g, SY_OP_GRID_SAMPLE, INPUTS(x, grid), rank, dims);
+        gb_fixed(g, y);
+        gb_string(g, "mode", modes[i / 2 & 1]);
+        gb_string(g, "padding_mode", paddings[i / 4 % 3]);
+        gb_int(g, "align_corners", i / 12 % 2);
         gb_output(g, y);
         rig_check(&(struct engine_case){.graph = g}, &seed);
     }

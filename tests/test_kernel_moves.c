@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 #include "workers/host/kernel.h"
+#include "workers/host/movement.h"
 
 enum { RANK = 4, ROUNDS = 120, MOST = 1 << 19, BEHIND = 64 };
 
@@ -223,6 +224,78 @@ static void test_slices(void **state)
         around(starts, steps);
         run(SY_OK, NULL);
     }
+}
+
+/* ---- strided moves -------------------------------------------------------------------------------------- */
+
+/* Element i of the result, whose dimensions are the input's in another order, some every other element backwards or not at all. */
+static void check_move(const struct sy_array *x, const int64_t *order, const int64_t *steps)
+{
+    struct sy_strided_move move = {.element_bytes = (int64_t)sy_dtype_bytes(x->dtype),
+                                   .rank = x->rank};
+    int64_t strides[RANK], n = 1;
+    sy_array_strides(x, strides);
+    for (int d = x->rank - 1; d >= 0; d--) {
+        int64_t of = order[d], step = steps[d];
+        move.dims[d] = (x->dims[of] - 1) / llabs(step) + 1;
+        move.from_strides[d] = strides[of] * step;
+        move.from_offset += step < 0 ? (x->dims[of] - 1) * strides[of] : 0;
+        move.to_strides[d] = n;
+        n *= move.dims[d];
+    }
+    memset(result, 0xa5, (size_t)(n * move.element_bytes) + BEHIND);
+    sy_move(&move, data, result);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t left = i, from = move.from_offset;
+        for (int d = x->rank - 1; d >= 0; d--) {
+            from += left % move.dims[d] * move.from_strides[d];
+            left /= move.dims[d];
+        }
+        assert_memory_equal(result + i * move.element_bytes, data + from * move.element_bytes,
+                            (size_t)move.element_bytes);
+    }
+    for (int64_t i = n * move.element_bytes; i < n * move.element_bytes + BEHIND; i++)
+        assert_int_equal(result[i], 0xa5);
+}
+
+static void test_moves(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8 * ROUNDS; round++) {
+        int64_t order[RANK], steps[RANK];
+        start(SY_OP_TRANSPOSE, round);
+        struct sy_array x = m.call.in[0];
+        if (round % 8 == 0) /* one side of 1, 3 or 130: tiles and their rests */
+            x = array(
+                x.dtype, 3,
+                (int64_t[]){rig_int(&seed, 1, 3), rig_int(&seed, 1, 130), rig_int(&seed, 1, 130)},
+                data);
+        for (int d = 0; d < x.rank; d++) {
+            int with = (int)rig_int(&seed, 0, d);
+            order[d] = order[with];
+            order[with] = d;
+            steps[d] = rig_int(&seed, 0, 3) ? 1 : rig_int(&seed, 0, 1) ? 2 : -1;
+        }
+        check_move(&x, order, steps);
+    }
+}
+
+/* Nothing to move, and one element. */
+static void test_small_moves(void **state)
+{
+    struct sy_strided_move move = {.element_bytes = 4,
+                                   .rank = 2,
+                                   .dims = {0, 5},
+                                   .from_strides = {1, 1},
+                                   .to_strides = {5, 1}};
+    (void)state;
+    memset(result, 0xa5, 8);
+    sy_move(&move, data, result);
+    assert_int_equal(result[0], 0xa5);
+    move = (struct sy_strided_move){.element_bytes = 4, .from_offset = 3, .to_offset = 1};
+    sy_move(&move, data, result);
+    assert_memory_equal(result + 4, data + 12, 4);
+    assert_int_equal(result[3], 0xa5);
 }
 
 /* ---- triangles and blocks ------------------------------------------------------------------------------- */
@@ -596,6 +669,8 @@ int main(void)
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pads),
+                                       cmocka_unit_test(test_moves),
+                                       cmocka_unit_test(test_small_moves),
                                        cmocka_unit_test(test_repeats),
                                        cmocka_unit_test(test_slices),
                                        cmocka_unit_test(test_triangles),

@@ -585,6 +585,48 @@ static void test_two_batches(void **state)
     }
 }
 
+/* First states whose first size is open too, as exporters write them: it can only be the number of directions. */
+static void test_first_states(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {5, 1, 9, 1};
+    ob_graph(&graph);
+    in("x", 1, DIMS(N, S, 4));
+    in("h0", 1, DIMS(T, N, 8));
+    in("c0", 1, DIMS(T, N, 8));
+    weights("w", DIMS(1, 32, 4));
+    weights("r", DIMS(1, 32, 8));
+    add_with("Transpose", NAMES("x"), "turned", "perm", DIMS(1, 0, 2));
+    add_with("LSTM", NAMES("turned", "w", "r", "", "", "h0", "c0"), "y", "hidden_size", 0,
+             (const int64_t[]){8});
+    out("y");
+    check_model(NAMES("L2", "L3"), 2, sizes, 4);
+    struct sy_graph *g = optimized(read_open());
+    assert_int_equal(g->n_symbols, 1);
+    sy_graph_free(g);
+}
+
+/* Indices have sizes of their own, up to the data's; more are refused by the node's name. */
+static void test_elements_by_index(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {20, 7, 3, 25, 2, 4};
+    struct sy_sizes given;
+    int64_t x[] = {3, 20, 4}, at[] = {3, 7, 5}, batch;
+    struct sy_given_input inputs[] = {{0, 3, x}, {1, 3, at}};
+    ob_graph(&graph);
+    in("x", 1, DIMS(N, S, 4));
+    in("at", 7, DIMS(N, T, P));
+    add_with("GatherElements", NAMES("x", "at"), "y", "axis", 0, (const int64_t[]){1});
+    out("y");
+    check_model(NAMES("L2", "L3", "L4"), 3, sizes, 6);
+    struct sy_graph *g = optimized(read_open()), *bound;
+    assert_int_equal(sy_graph_solve(g, 2, inputs, &batch, &given), SY_OK);
+    assert_int_equal(sy_graph_bind(g, &given, &bound), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), "node 'y'"));
+    sy_graph_free(g);
+}
+
 /* As many rows as a mask is longer than what is past: the usual sizes give some, so that a layout can be chosen. */
 static void test_usual_rows(void **state)
 {
@@ -650,11 +692,12 @@ static void test_mutated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_image),
-        cmocka_unit_test(test_cache),      cmocka_unit_test(test_position),
-        cmocka_unit_test(test_slices),     cmocka_unit_test(test_training),
-        cmocka_unit_test(test_mutated),    cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_left_over),  cmocka_unit_test(test_two_batches),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_image),
+        cmocka_unit_test(test_cache),        cmocka_unit_test(test_position),
+        cmocka_unit_test(test_slices),       cmocka_unit_test(test_training),
+        cmocka_unit_test(test_mutated),      cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_left_over),    cmocka_unit_test(test_two_batches),
+        cmocka_unit_test(test_first_states), cmocka_unit_test(test_elements_by_index),
         cmocka_unit_test(test_usual_rows),
     };
     seed = rig_start();

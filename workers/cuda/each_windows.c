@@ -160,6 +160,8 @@ int sy_each_fill_sample(const struct sy_node *node, struct sy_math_each *e)
                              *const paddings[] = {"zeros", "border", "reflection", NULL};
     static const int taps[] = {2, 2, 1, 4, 4};
     int mode, padding;
+    if (e->at[0].rank != 4)
+        return sy_each_refuse(node, "volumes");
     SY_TRY(sy_each_choose(node, "mode", modes, &mode));
     SY_TRY(sy_each_choose(node, "padding_mode", paddings, &padding));
     e->as.sample.taps = taps[mode];

@@ -1,4 +1,4 @@
-/* Boxes and grids: NonMaxSuppression, GridSample. */
+/* Boxes and grids: NonMaxSuppression, GridSample of images and volumes. */
 #include <stdlib.h>
 
 #include "runtime/base/assert.h"
@@ -215,6 +215,7 @@ static int64_t scratch_nms(const struct sy_call *call)
 /* ---- GridSample ----------------------------------------------------------------------------------- */
 
 enum padding { ZEROS, BORDER, REFLECTION };
+enum { POINTS = 128, MOST_TAPS = 16, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
 
 struct sampler {
     const struct sy_array *x;
@@ -244,23 +245,6 @@ static double fold_back(const struct sampler *s, double v, int64_t n)
                                : fmin(fmax(v, 0), (double)(n - 1));
 }
 
-/* A pixel that a point takes: its offset in a plane; weight 0: none. */
-struct tap {
-    int64_t at;
-    double weight;
-};
-
-static struct tap tap_at(const struct sampler *s, double row, double column, double weight)
-{
-    int64_t height = s->x->dims[2], width = s->x->dims[3];
-    row = fold_back(s, row, height);
-    column = fold_back(s, column, width);
-    int64_t r = (int64_t)row, c = (int64_t)column;
-    if (row < 0 || column < 0 || r >= height || c >= width)
-        return (struct tap){0, 0};
-    return (struct tap){r * width + c, weight};
-}
-
 static void cubic_weights(double t, double *w)
 {
     const double a = -0.75;
@@ -275,32 +259,31 @@ static int taps_along(char mode) /* a side */
     return mode == 'n' ? 1 : mode == 'b' ? 2 : 4;
 }
 
-/* The pixels of a point, the square of taps_along of them. */
-static void take_taps(const struct sampler *s, char mode, double row, double column,
-                      struct tap *taps)
+/* What a point takes along one dimension of n places; weight 0: nothing. */
+struct side {
+    int64_t at[MOST_ALONG];
+    double weights[MOST_ALONG];
+};
+
+static struct side find_side(const struct sampler *s, char mode, double v, int64_t n)
 {
-    double wr[4] = {1}, wc[4] = {1};
-    int n = taps_along(mode);
-    if (mode != 'c') { /* cubic folds each pixel it takes instead */
-        row = fold_back(s, row, s->x->dims[2]);
-        column = fold_back(s, column, s->x->dims[3]);
-    }
-    double r = mode == 'n' ? nearbyint(row) : floor(row),
-           c = mode == 'n' ? nearbyint(column) : floor(column);
+    struct side side = {.weights = {1}};
+    v = mode == 'c' ? v : fold_back(s, v, n); /* cubic folds each place that it takes instead */
+    double first = mode == 'n' ? nearbyint(v) : floor(v);
     if (mode == 'b') {
-        wr[1] = row - r;
-        wc[1] = column - c;
-        wr[0] = 1 - wr[1];
-        wc[0] = 1 - wc[1];
+        side.weights[1] = v - first;
+        side.weights[0] = 1 - side.weights[1];
     } else if (mode == 'c') {
-        cubic_weights(row - r, wr);
-        cubic_weights(column - c, wc);
-        r--;
-        c--;
+        cubic_weights(v - first, side.weights);
+        first--;
     }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n; k++)
-            taps[i * n + k] = tap_at(s, r + i, c + k, wr[i] != 0 && wc[k] != 0 ? wr[i] * wc[k] : 0);
+    for (int i = 0; i < taps_along(mode); i++) {
+        double place = fold_back(s, first + i, n);
+        bool outside = place < 0 || (int64_t)place >= n;
+        side.at[i] = outside ? 0 : (int64_t)place;
+        side.weights[i] = outside ? 0 : side.weights[i];
+    }
+    return side;
 }
 
 /* From [-1, 1] to pixels. */
@@ -332,7 +315,6 @@ static int padding_mode(const struct sy_node *node)
 }
 
 /* The taps of some points, found once for all channels. Floats are summed as floats, others as doubles. */
-enum { POINTS = 128, MOST_TAPS = 16, PARALLEL_FROM = 16384 };
 
 struct points {
     int64_t n, n_taps;
@@ -363,25 +345,44 @@ static void gather_any(const struct points *p, const struct sy_array *x, int64_t
     }
 }
 
-/* Points [first, first + n) of an image. */
+/* Every choice of one place in each dimension, their weights multiplied; into point i. */
+static void combine_sides(const struct sampler *s, const struct side *sides, int along, int64_t i,
+                          struct points *p)
+{
+    int64_t at[MOST_TAPS] = {0}, n = 1, stride = 1;
+    double weights[MOST_TAPS] = {1};
+    for (int d = s->x->rank - 3; d >= 0; d--) {
+        for (int t = along - 1; t >= 0; t--)
+            for (int64_t k = 0; k < n; k++) {
+                at[t * n + k] = at[k] + sides[d].at[t] * stride;
+                weights[t * n + k] = weights[k] * sides[d].weights[t];
+            }
+        n *= along;
+        stride *= s->x->dims[d + 2];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        p->at[k][i] = at[k];
+        p->weight[k][i] = weights[k];
+        p->rounded[k][i] = (float)weights[k];
+    }
+}
+
+/* Points [first, first + n) of an image; the grid names its last dimension first. */
 static void find_points(const struct sampler *s, const struct sy_call *call, int64_t first,
                         struct points *p)
 {
-    const struct sy_array *grid = &call->in[1];
     char mode = sample_mode(call->node);
-    int along = taps_along(mode);
-    p->n_taps = along * along;
+    int along = taps_along(mode), n_dims = s->x->rank - 2;
+    struct side sides[3];
+    p->n_taps = 1;
+    for (int d = 0; d < n_dims; d++)
+        p->n_taps *= along;
     for (int64_t i = 0; i < p->n; i++) {
-        struct tap taps[MOST_TAPS];
-        int64_t from = (first + i) * 2;
-        double column = denormalise(sy_get(grid, from), s->x->dims[3], s->align),
-               row = denormalise(sy_get(grid, from + 1), s->x->dims[2], s->align);
-        take_taps(s, mode, row, column, taps);
-        for (int64_t k = 0; k < p->n_taps; k++) {
-            p->at[k][i] = taps[k].at;
-            p->weight[k][i] = taps[k].weight;
-            p->rounded[k][i] = (float)taps[k].weight;
+        for (int d = 0; d < n_dims; d++) {
+            int64_t n = s->x->dims[d + 2], from = (first + i + 1) * n_dims - 1 - d;
+            sides[d] = find_side(s, mode, denormalise(sy_get(&call->in[1], from), n, s->align), n);
         }
+        combine_sides(s, sides, along, i, p);
     }
 }
 
@@ -389,7 +390,7 @@ static void sample_block(const struct sampler *s, const struct sy_call *call, in
                          int64_t first)
 {
     const struct sy_array *x = s->x, *y = &call->out[0];
-    int64_t inner = x->dims[2] * x->dims[3], outer = y->dims[2] * y->dims[3];
+    int64_t inner = sy_array_extent(x, 2, x->rank), outer = sy_array_extent(y, 2, y->rank);
     struct points p;
     p.n = SY_MIN(outer - first, POINTS);
     find_points(s, call, image * outer + first, &p);
@@ -408,7 +409,7 @@ static int run_grid_sample(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     struct sampler s = {x, (enum padding)padding_mode(call->node),
                         sy_node_int(call->node, "align_corners", 0) != 0};
-    int64_t blocks = (y->dims[2] * y->dims[3] + POINTS - 1) / POINTS;
+    int64_t blocks = (sy_array_extent(y, 2, y->rank) + POINTS - 1) / POINTS;
 #pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
     for (int64_t k = 0; k < y->dims[0] * blocks; k++)
         sample_block(&s, call, k / blocks, k % blocks * POINTS);
@@ -420,9 +421,12 @@ static int check_grid_sample(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     if (sample_mode(call->node) == 0 || padding_mode(call->node) < 0)
         return sy_kernel_refuse(call, "this mode");
-    if (call->n_in != 2 || x->rank != 4 || y->rank != 4 || x->dims[0] != y->dims[0] ||
-        x->dims[1] != y->dims[1] || x->dims[2] < 1 || x->dims[3] < 1 ||
-        call->in[1].n != y->dims[0] * y->dims[2] * y->dims[3] * 2)
+    if (x->rank == 5 && sample_mode(call->node) == 'c')
+        return sy_kernel_refuse(call, "cubic between voxels");
+    if (call->n_in != 2 || (x->rank != 4 && x->rank != 5) || y->rank != x->rank ||
+        x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] ||
+        sy_array_extent(x, 2, x->rank) < 1 ||
+        call->in[1].n != y->dims[0] * sy_array_extent(y, 2, y->rank) * (y->rank - 2))
         return sy_kernel_refuse(call, "a grid that does not fit");
     return SY_OK;
 }

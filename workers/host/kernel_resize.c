@@ -1,9 +1,11 @@
 /* Resize: nearest, linear and cubic in any number of dimensions, by rows of the result. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/host/resize_rows.h"
 
 enum {
-    TAPS = 4,
+    TAPS = SY_ROW_TAPS,
     MOST_SOURCES = 1 << 14, /* TAPS in each dimension but the last */
     MOST_MIXED = 4096,      /* of a row: its sum fits the stack */
     PARALLEL_FROM = 16384
@@ -227,84 +229,63 @@ static void place_taps(const struct resize *r, const struct sy_array *x, const s
     }
 }
 
-/* A row of the input that counts for a row of the result. */
-struct source {
-    int64_t offset;
-    double weight;
-};
-
 struct resizing {
     const struct sy_array *x, *y;
     const struct taps *taps[SY_MAX_RANK];
     int64_t strides[SY_MAX_RANK];
     double fill;
-    bool is_copied; /* along the last dimension: one tap each, that weighs 1 */
-    bool is_whole;  /* and it is the element itself */
+    bool is_copied;         /* along the last dimension: one tap each, that weighs 1 */
+    bool crops;             /* a tap is outside */
+    bool is_whole;          /* and it is the element itself */
+    struct sy_row_taps row; /* of float32: the last dimension's once more */
 };
 
 /* Every choice of one tap in each dimension but the last, their weights multiplied; -1: the row is outside. */
-static int find_sources(const struct resizing *s, int64_t row, struct source *out)
+static int find_sources(const struct resizing *s, int64_t row, struct sy_row_source *out)
 {
     int n = 1, last = s->y->rank - 1;
     bool outside = false;
-    out[0] = (struct source){0, 1};
+    out[0] = (struct sy_row_source){0, 1};
     for (int d = last - 1; d >= 0; d--) {
         const struct taps *t = &s->taps[d][row % s->y->dims[d]];
         row /= s->y->dims[d];
         outside = outside || t->outside;
         for (int i = t->count - 1; i >= 0; i--)
             for (int k = 0; k < n; k++)
-                out[i * n + k] = (struct source){out[k].offset + t->at[i] * s->strides[d],
-                                                 out[k].weight * t->weights[i]};
+                out[i * n + k] = (struct sy_row_source){out[k].offset + t->at[i] * s->strides[d],
+                                                        out[k].weight * t->weights[i]};
         n *= t->count;
     }
     return outside ? -1 : n;
 }
 
 /* A row of float32. Sources are summed first where that is less work than every pair of a source and a tap. */
-static void mix_floats(const struct resizing *s, const struct source *sources, int n, float *to)
+static void mix_floats(const struct resizing *s, const struct sy_row_source *sources, int n,
+                       float *to)
 {
-    const struct taps *taps = s->taps[s->y->rank - 1];
     const float *from = s->x->data;
-    int64_t width = s->x->dims[s->x->rank - 1], length = s->y->dims[s->y->rank - 1];
-    double mixed[MOST_MIXED];
-    bool sums_first = width <= MOST_MIXED && width <= 2 * length;
-    for (int64_t i = 0; sums_first && i < width; i++) {
-        mixed[i] = 0;
+    int64_t width = s->x->dims[s->x->rank - 1];
+    float mixed[MOST_MIXED];
+    if (s->is_whole) {
+        sy_row_mix(s->row.length, from, sources, n, to);
+    } else if (n == 1 && sources[0].weight == 1) {
+        sy_row_spread(&s->row, from + sources[0].offset, to);
+    } else if (width <= MOST_MIXED && width <= 2 * s->row.length) {
+        sy_row_mix(width, from, sources, n, mixed);
+        sy_row_spread(&s->row, mixed, to);
+    } else {
+        memset(to, 0, (size_t)s->row.length * sizeof *to);
         for (int k = 0; k < n; k++)
-            mixed[i] += sources[k].weight * (double)from[sources[k].offset + i];
-    }
-    for (int64_t i = 0; i < length; i++) {
-        double sum = 0;
-        for (int t = 0; t < taps[i].count; t++) {
-            double one = 0;
-            for (int k = 0; k < n && !sums_first; k++)
-                one += sources[k].weight * (double)from[sources[k].offset + taps[i].at[t]];
-            sum += taps[i].weights[t] * (sums_first ? mixed[taps[i].at[t]] : one);
-        }
-        to[i] = taps[i].outside ? (float)s->fill : (float)sum;
+            sy_row_spread_add(&s->row, from + sources[k].offset, (float)sources[k].weight, to);
     }
 }
 
-/* A row of float32 whose elements are those of its sources. */
-static void mix_whole(const struct source *sources, int n, const float *from, int64_t length,
-                      float *to)
-{
-    for (int64_t i = 0; i < length; i++) {
-        double sum = 0;
-        for (int k = 0; k < n; k++)
-            sum += sources[k].weight * (double)from[sources[k].offset + i];
-        to[i] = (float)sum;
-    }
-}
-
-static void copy_floats(const struct resizing *s, int64_t offset, int64_t first)
+/* The region of tf_crop_and_resize. */
+static void fill_outside(const struct resizing *s, float *to)
 {
     const struct taps *taps = s->taps[s->y->rank - 1];
-    const float *from = (const float *)s->x->data + offset;
-    float *to = (float *)s->y->data + first, fill = (float)s->fill;
-    for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++)
-        to[i] = taps[i].outside ? fill : from[taps[i].at[0]];
+    for (int64_t i = 0; i < s->row.length; i++)
+        to[i] = taps[i].outside ? (float)s->fill : to[i];
 }
 
 /* One tap: its value as it is, even an infinite one times 1. */
@@ -318,10 +299,6 @@ static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
                (size_t)s->y->dims[s->y->rank - 1] * each);
         return;
     }
-    if (s->y->dtype == SY_DTYPE_F32) {
-        copy_floats(s, offset, first);
-        return;
-    }
     for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {
         if (taps[i].outside)
             sy_put(s->y, first + i, s->fill);
@@ -330,7 +307,8 @@ static void copy_row(const struct resizing *s, int64_t offset, int64_t first)
     }
 }
 
-static void mix_any(const struct resizing *s, const struct source *sources, int n, int64_t first)
+static void mix_any(const struct resizing *s, const struct sy_row_source *sources, int n,
+                    int64_t first)
 {
     const struct taps *taps = s->taps[s->y->rank - 1];
     for (int64_t i = 0; i < s->y->dims[s->y->rank - 1]; i++) {
@@ -355,23 +333,49 @@ static void look_along_rows(struct resizing *s)
     }
 }
 
+/* The last dimension's taps as sy_row_spread reads them, at `at`. None: of other types, and of rows whose places int32 does not hold. */
+static void lay_out_taps(struct resizing *s, void *at)
+{
+    int last = s->y->rank - 1;
+    int64_t length = s->y->dims[last];
+    const struct taps *taps = s->taps[last];
+    if (s->x->dtype != SY_DTYPE_F32 || s->x->dims[last] > INT32_MAX)
+        return;
+    s->row = (struct sy_row_taps){.length = length, .n = 1};
+    for (int k = 0; k < TAPS; k++) {
+        s->row.at[k] = (int32_t *)at + k * length;
+        s->row.weights[k] = (float *)at + (TAPS + k) * length;
+    }
+    for (int64_t i = 0; i < length; i++) {
+        s->row.n = SY_MAX(s->row.n, taps[i].count);
+        s->crops = s->crops || taps[i].outside;
+        for (int k = 0; k < TAPS; k++) {
+            s->row.at[k][i] = k < taps[i].count ? (int32_t)taps[i].at[k] : 0;
+            s->row.weights[k][i] = k < taps[i].count ? (float)taps[i].weights[k] : 0;
+        }
+    }
+    sy_row_find_pairs(&s->row);
+}
+
 static void resize_row(const struct resizing *s, int64_t row)
 {
-    struct source sources[MOST_SOURCES];
+    struct sy_row_source sources[MOST_SOURCES];
     int64_t length = s->y->dims[s->y->rank - 1], first = row * length;
     int n = find_sources(s, row, sources);
     for (int64_t i = 0; n < 0 && i < length; i++)
         sy_put(s->y, first + i, s->fill);
     if (n < 0)
         return;
-    if (s->is_copied && n == 1 && sources[0].weight == 1)
+    bool copied = s->is_copied && n == 1 && sources[0].weight == 1;
+    if (copied && (s->is_whole || s->row.length == 0)) {
         copy_row(s, sources[0].offset, first);
-    else if (s->x->dtype == SY_DTYPE_F32 && s->is_whole)
-        mix_whole(sources, n, s->x->data, length, (float *)s->y->data + first);
-    else if (s->x->dtype == SY_DTYPE_F32)
+    } else if (s->row.length > 0) {
         mix_floats(s, sources, n, (float *)s->y->data + first);
-    else
+        if (s->crops)
+            fill_outside(s, (float *)s->y->data + first);
+    } else {
         mix_any(s, sources, n, first);
+    }
 }
 
 static int run_resize(const struct sy_call *call)
@@ -395,6 +399,7 @@ static int run_resize(const struct sy_call *call)
         return SY_OK;
     }
     look_along_rows(&s);
+    lay_out_taps(&s, taps);
     int64_t rows = y->n / y->dims[y->rank - 1];
 #pragma omp parallel for schedule(static) if (y->n > PARALLEL_FROM)
     for (int64_t row = 0; row < rows; row++)
@@ -404,10 +409,12 @@ static int run_resize(const struct sy_call *call)
 
 static int64_t scratch_resize(const struct sy_call *call)
 {
-    int64_t n = 1;
-    for (int d = 0; d < call->out[0].rank; d++)
-        n += call->out[0].dims[d];
-    return n * (int64_t)sizeof(struct taps);
+    const struct sy_array *y = &call->out[0];
+    int64_t n = 1, last = y->rank ? y->dims[y->rank - 1] : 0;
+    for (int d = 0; d < y->rank; d++)
+        n += y->dims[d];
+    return n * (int64_t)sizeof(struct taps) +
+           last * TAPS * (int64_t)(sizeof(int32_t) + sizeof(float));
 }
 
 static bool is_one_of(const char *text, const char *const *list)

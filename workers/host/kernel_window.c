@@ -1,7 +1,10 @@
 /* Windows over any number of spatial dimensions, in the forms and types that oneDNN does not take: convolution with computed weights,
  * transposed convolution, pools with indices, of integers, with padding beyond the edge. */
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/kernel.h"
+#include "workers/host/pool_rows.h"
+#include "workers/host/reduce_rows.h"
 
 /* A window of the large side: the input of a convolution or pool, the result of a transposed convolution. */
 struct window {
@@ -168,6 +171,65 @@ static struct window pool_window(const struct sy_call *call)
     return read_window(call, is_global(call->node->op) ? &call->in[0].dims[2] : NULL);
 }
 
+static bool is_norm(enum sy_op op)
+{
+    return op == SY_OP_LP_POOL || op == SY_OP_GLOBAL_LP_POOL;
+}
+
+/* Floats, the usual norms, no places asked for: a reduction of each plane, or by rows. */
+static bool goes_by_rows(const struct sy_call *call)
+{
+    int64_t p = sy_node_int(call->node, "p", 2);
+    return call->in[0].dtype == SY_DTYPE_F32 && !sy_call_out(call, 1) && call->in[0].n > 0 &&
+           call->in[0].rank - 2 <= SY_POOL_DIMS && (!is_norm(call->node->op) || p == 1 || p == 2);
+}
+
+static void reduce_planes(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0];
+    bool sizes = sy_node_int(call->node, "p", 2) == 1;
+    enum sy_op op = call->node->op == SY_OP_GLOBAL_MAX_POOL       ? SY_OP_REDUCE_MAX
+                    : call->node->op == SY_OP_GLOBAL_AVERAGE_POOL ? SY_OP_REDUCE_MEAN
+                    : sizes                                       ? SY_OP_REDUCE_L1
+                                                                  : SY_OP_REDUCE_L2;
+    int64_t inner = sy_array_extent(x, 2, x->rank);
+    sy_reduce_rows(op, &(struct sy_reduce_shape){x->n / inner, inner, 1}, x->data,
+                   call->out[0].data);
+}
+
+static void pool_by_rows(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    struct window w = pool_window(call);
+    struct sy_pool_rows p = {
+        .kind = SY_POOL_LARGEST, .n_dims = w.n, .planes = x->dims[0] * x->dims[1]};
+    bool padding = sy_node_int(call->node, "count_include_pad", 0) != 0;
+    if (is_norm(call->node->op))
+        p.kind = sy_node_int(call->node, "p", 2) == 1 ? SY_POOL_L1 : SY_POOL_L2;
+    else if (call->node->op == SY_OP_AVERAGE_POOL)
+        p.kind = SY_POOL_AVERAGE;
+    for (int d = 0; d < w.n; d++) {
+        p.in[d] = x->dims[d + 2];
+        p.out[d] = y->dims[d + 2];
+        p.kernel[d] = w.kernel[d];
+        p.strides[d] = w.strides[d];
+        p.dilations[d] = w.dilations[d];
+        p.pads[d] = w.pads[d];
+        p.from[d] = padding ? -w.pads[d] : 0;
+        p.end[d] = p.in[d] + (padding ? attr_at(call->node, "pads", w.n + d, 0) : 0);
+    }
+    sy_pool_rows(&p, x->data, y->data);
+}
+
+static int run_by_rows(const struct sy_call *call)
+{
+    if (is_global(call->node->op))
+        reduce_planes(call);
+    else
+        pool_by_rows(call);
+    return SY_OK;
+}
+
 /* The largest in the window: where it lies in its channel, the first of equal ones. */
 static int64_t best_in(const struct window *w, const struct sy_array *x, int64_t first,
                        const int64_t *at)
@@ -200,6 +262,8 @@ static int64_t index_of(const struct sy_call *call, int64_t channel, int64_t off
 static int run_max_pool(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0], *indices = sy_call_out(call, 1);
+    if (goes_by_rows(call))
+        return run_by_rows(call);
     struct window w = pool_window(call);
     int64_t inner = sy_array_extent(x, 2, x->rank), outer = sy_array_extent(y, 2, y->rank);
     for (int64_t i = 0; i < y->n; i++) {
@@ -233,7 +297,7 @@ static double pool_one(const struct sy_call *call, const struct window *w, int64
                        const int64_t *at)
 {
     const struct sy_array *x = &call->in[0];
-    bool lp = call->node->op == SY_OP_LP_POOL || call->node->op == SY_OP_GLOBAL_LP_POOL;
+    bool lp = is_norm(call->node->op);
     double p = (double)sy_node_int(call->node, "p", 2), sum = 0;
     int64_t n = 0;
     for (int64_t k = 0; k < w->size; k++) {
@@ -254,6 +318,8 @@ static double pool_one(const struct sy_call *call, const struct window *w, int64
 static int run_pool(const struct sy_call *call)
 {
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    if (goes_by_rows(call))
+        return run_by_rows(call);
     struct window w = pool_window(call);
     int64_t inner = sy_array_extent(x, 2, x->rank), outer = sy_array_extent(y, 2, y->rank);
     for (int64_t i = 0; i < y->n; i++) {

@@ -1,4 +1,4 @@
-/* Pooling on oneDNN, in the layout that the input has. */
+/* Pooling on oneDNN, in the layout that the input has, where it has more than plain loops; the kernel (kernel_window.c) where not. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -22,7 +22,7 @@ static bool is_global(const struct sy_node *node)
     return node->op == SY_OP_GLOBAL_AVERAGE_POOL || node->op == SY_OP_GLOBAL_MAX_POOL;
 }
 
-static void read_shape(struct sy_program *p, const struct sy_value *src, struct pool_shape *s)
+static void read_shape(const struct sy_program *p, const struct sy_value *src, struct pool_shape *s)
 {
     const struct sy_node *node = sy_program_node(p);
     const struct sy_attr *auto_pad = sy_node_attr(node, "auto_pad");
@@ -60,36 +60,59 @@ static bool counts_beyond_edge(const struct sy_program *p)
            sy_node_int(node, "ceil_mode", 0) != 0;
 }
 
-static int build_pool(struct sy_program *p)
+/* What only one of the two knows; the rest is for either. */
+static bool needs_kernel(const struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    struct pool_shape s;
-    dnnl_pooling_v2_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    dnnl_primitive_attr_t attr;
-    dnnl_memory_desc_t dst_md;
-    int src, dst;
     const struct sy_tensor *x = sy_program_input_tensor(p, 0);
     bool largest_8_bits =
         algorithm(node) == dnnl_pooling_max && (x->dtype == SY_DTYPE_U8 || x->dtype == SY_DTYPE_I8);
-    if ((node->n_outputs > 1 && node->outputs[1] >= 0) ||
-        (x->dtype != SY_DTYPE_F32 && !largest_8_bits) || x->shape.rank < 3 || x->shape.rank > 5 ||
-        counts_beyond_edge(p))
-        return sy_program_add_kernel(p);
-    SY_TRY(sy_program_input_native(p, 0, &src));
+    return (node->n_outputs > 1 && node->outputs[1] >= 0) ||
+           (x->dtype != SY_DTYPE_F32 && !largest_8_bits) || x->shape.rank < 3 ||
+           x->shape.rank > 5 || counts_beyond_edge(p);
+}
+
+/* oneDNN's primitive, if it is made for this layout. NULL: the kernel's loops are the faster ones of float32 ("ref", "simple"), or oneDNN
+ * refuses the window, as it does one that may lie in the padding altogether. */
+static dnnl_primitive_desc_t find_primitive(const struct sy_program *p, int src)
+{
     const struct sy_value v = p->values[src];
+    struct pool_shape s;
+    dnnl_pooling_v2_desc_t desc;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr;
+    dnnl_memory_desc_t dst_md;
+    const char *name = NULL;
     read_shape(p, &v, &s);
     dnnl_memory_desc_init_by_tag(&dst_md, v.rank, s.dst, v.md.data_type, dnnl_format_tag_any);
-    SY_DNNL(dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, algorithm(node), &v.md,
-                                              &dst_md, s.strides, s.kernel, s.dilations, s.pad_left,
-                                              s.pad_right),
-            node->name);
-    SY_DNNL(dnnl_primitive_attr_create(&attr), node->name);
+    if (dnnl_pooling_v2_forward_desc_init(
+            &desc, dnnl_forward_inference, algorithm(sy_program_node(p)), &v.md, &dst_md, s.strides,
+            s.kernel, s.dilations, s.pad_left, s.pad_right) != dnnl_success ||
+        dnnl_primitive_attr_create(&attr) != dnnl_success)
+        return NULL;
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     dnnl_status_t status = dnnl_primitive_desc_create(&pd, &desc, attr, sy_dnnl_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
-    SY_DNNL(status, node->name);
-    dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
+    if (status != dnnl_success)
+        return NULL;
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    if (v.dtype != SY_DTYPE_F32 || (name && strncmp(name, "jit", 3) == 0))
+        return pd;
+    dnnl_primitive_desc_destroy(pd);
+    return NULL;
+}
+
+static int build_pool(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int src, dst;
+    if (needs_kernel(p))
+        return sy_program_add_kernel(p);
+    SY_TRY(sy_program_input_native(p, 0, &src));
+    dnnl_primitive_desc_t pd = find_primitive(p, src);
+    if (!pd)
+        return sy_program_add_kernel(p);
+    dnnl_memory_desc_t dst_md = *sy_dnnl_md(pd, dnnl_query_dst_md);
     SY_TRY(sy_program_new_laid_out(p, node->outputs[0], &dst_md, &dst));
     sy_program_set_output(p, 0, dst);
     const int args[][2] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
