@@ -49,7 +49,7 @@ struct sy_binding {
 struct sy_engine_ops {
     const char *name; /* "host" */
 
-    /* What packed layouts depend on: library version and CPU class, e.g. "onednn-2.6.3 avx512_core_bf16". */
+    /* What packed layouts depend on: library version, CPU class, order of our own, e.g. "onednn-2.6.3 avx512_core_bf16 packing-2". */
     int (*describe)(char *buffer, size_t bytes);
 
     /* (optional: float32 only) Whether this engine on this machine can compute a graph of that precision; EUNSUPPORTED says what it lacks. */

@@ -113,7 +113,7 @@ static uint16_t rounded(float *x)
 
 static void round_weights(struct sy_recurrence *r, float *plain, float *weights)
 {
-    int64_t packed = sy_recurrence_packed(r->directions, r->gates, r->hidden, true);
+    int64_t packed = sy_recurrence_packed(r->directions, r->gates, r->hidden, r->units, true);
     uint16_t *to = (uint16_t *)weights; /* over what has been read */
     for (int64_t i = 0; i < r->directions * r->gates * r->hidden * r->hidden; i++)
         rounded(&plain[i]);
@@ -133,7 +133,9 @@ static void one_net(int64_t gates, bool narrow)
                               .directions = rig_int(&seed, 1, 2)};
     r.first_is_reverse = r.directions == 1 && rig_int(&seed, 0, 1);
     int64_t state = r.directions * r.batch * r.hidden;
-    int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden, narrow);
+    bool wide = narrow || (__builtin_cpu_supports("avx512f") && rig_int(&seed, 0, 1));
+    r.units = wide ? SY_RECURRENCE_MOST_UNITS : SY_RECURRENCE_UNITS;
+    int64_t packed = sy_recurrence_packed(r.directions, gates, r.hidden, r.units, narrow);
     bool given = rig_int(&seed, 0, 1);
     float *x = numbers(r.steps * r.batch * r.directions * gates * r.hidden, 3),
           *plain = numbers(r.directions * gates * r.hidden * r.hidden, 0.5f),
@@ -144,7 +146,7 @@ static void one_net(int64_t gates, bool narrow)
     r.narrow = narrow;
     float *states = numbers(sy_recurrence_narrow_states(r.directions, r.batch, r.hidden), 1);
     r.narrow_states = (uint16_t *)states;
-    sy_recurrence_pack(r.directions, gates, r.hidden, narrow, plain, weights);
+    sy_recurrence_pack(r.directions, gates, r.hidden, r.units, narrow, plain, weights);
     if (narrow)
         round_weights(&r, plain, weights);
     r.from_x = x;
@@ -203,6 +205,7 @@ static void test_extremes(void **state)
                               .steps = 1,
                               .batch = 1,
                               .hidden = 1,
+                              .units = SY_RECURRENCE_UNITS,
                               .directions = 1,
                               .from_x = x,
                               .weights = weights,

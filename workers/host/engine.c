@@ -10,6 +10,9 @@
 #include "workers/host/program.h"
 #include "workers/host/program_internal.h"
 
+/* Raised when parameters are packed in another order than before on the same CPU with the same oneDNN. */
+#define PACKING 2
+
 static const struct sy_host_op *const tables[] = {
     sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
     sy_host_ops_norm,    sy_host_ops_movement, sy_host_ops_recurrent, sy_host_ops_quantize,
@@ -45,7 +48,8 @@ static int describe(char *buffer, size_t bytes)
     for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
         if (names[i].isa == isa)
             name = names[i].name;
-    snprintf(buffer, bytes, "onednn-%d.%d.%d %s", v->major, v->minor, v->patch, name);
+    snprintf(buffer, bytes, "onednn-%d.%d.%d %s packing-%d", v->major, v->minor, v->patch, name,
+             PACKING);
     return SY_OK;
 }
 

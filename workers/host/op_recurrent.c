@@ -92,6 +92,12 @@ static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t ro
     return sy_dnnl_check(status, "matmul", node->name);
 }
 
+/* bf16 is computed with AVX-512 only (check_precision). */
+static int units_of_block(void)
+{
+    return sy_dnnl_has_avx512() ? SY_RECURRENCE_MOST_UNITS : SY_RECURRENCE_UNITS;
+}
+
 static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *node, int input,
                             dnnl_memory_desc_t *md)
 {
@@ -101,7 +107,8 @@ static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *
         return SY_OK;
     dnnl_data_type_t type = graph->precision == SY_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
     if (input == 2) {
-        int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden, type == dnnl_bf16);
+        int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden, units_of_block(),
+                                         type == dnnl_bf16);
         sy_dnnl_plain_md_of(md, type, 1, &n);
         return SY_OK;
     }
@@ -140,8 +147,8 @@ static int prepare_recurrent(const struct sy_graph *graph, const struct sy_node 
             for (int64_t i = 0; i < s.input; i++)
                 to[i * s.columns + c] = from[c * s.input + i];
     } else if (input == 2) {
-        sy_recurrence_pack(s.directions, s.gates, s.hidden, graph->precision == SY_PRECISION_BF16,
-                           from, to);
+        sy_recurrence_pack(s.directions, s.gates, s.hidden, units_of_block(),
+                           graph->precision == SY_PRECISION_BF16, from, to);
     } else {
         prepare_bias(&s, from, to);
     }
@@ -161,6 +168,7 @@ static int run_recurrence(struct sy_program *p, struct sy_step *step)
     const int64_t *n = step->numbers;
     const float *bias = pointer_or_null(p, step, BIAS);
     struct sy_recurrence r = {.gates = n[0],
+                              .units = units_of_block(),
                               .steps = n[1],
                               .batch = n[2],
                               .hidden = n[3],

@@ -169,6 +169,8 @@ void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank
 dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
 /* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
 bool sy_dnnl_has_int8(void);
+/* Whether it has AVX-512, and oneDNN may use it. */
+bool sy_dnnl_has_avx512(void);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* The node's fused activation, if it has one. */
 dnnl_status_t sy_dnnl_append_activation(const struct sy_node *node, dnnl_post_ops_t ops);
