@@ -248,8 +248,8 @@ int sy_cmd_import(int argc, char **argv)
          "package for a GPU is made without one"},
         {"precision", "f32|bf16|f16",
          "bf16, f16: weights take half the bytes and products are computed in it, summed in f32; "
-         "on the host bf16 only, with AVX512_BF16 or AMX. Default: f32; with --update, that of the "
-         "package"},
+         "on the host bf16 only, and a CPU without AVX512_BF16 or AMX computes in f32 with such "
+         "weights. Default: f32; with --update, that of the package"},
         {"calibrate", "[NAME=]FILE.npy",
          "samples of an input, on which the error against f32 is reported, instead of random ones; "
          "once for each input"},

@@ -42,6 +42,8 @@ static bool read_stage(struct sy_program *p, int layer, struct sy_chain_stage *s
         if (stage->shape.src[i] < 1 || stage->shape.dst[i] < 1)
             return false;
     memcpy(&stage->weights_md, weights->layout, sizeof stage->weights_md);
+    if (!sy_dnnl_has_bf16()) /* stored, not multiplied so */
+        stage->weights_md.data_type = dnnl_f32;
     struct sy_conv_shape *c = &stage->shape;
     c->data = dnnl_nhwc;
     c->type = c->dst_type = stage->weights_md.data_type;

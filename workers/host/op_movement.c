@@ -282,13 +282,9 @@ static int run_gather(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
-static int build_gather(struct sy_program *p)
+static int add_gather(struct sy_program *p, int src, int indices, int dst)
 {
     const struct sy_node *node = sy_program_node(p);
-    int src, indices, dst;
-    SY_TRY(sy_program_input_rows(p, 0, &src));
-    SY_TRY(sy_program_input_plain(p, 1, &indices));
-    SY_TRY(sy_program_output_rows(p, 0, src, &dst));
     const struct sy_value x = p->values[src], i = p->values[indices];
     if (i.dtype != SY_DTYPE_I64 && i.dtype != SY_DTYPE_I32)
         return sy_unsupported(node, "indices that are not int32 or int64");
@@ -313,6 +309,22 @@ static int build_gather(struct sy_program *p)
     sy_step_set(p, step, 2, 0, dst);
     _Static_assert(sizeof g % sizeof(int64_t) == 0, "stored as numbers");
     return sy_step_set_numbers(step, (const int64_t *)&g, (int)(sizeof g / sizeof(int64_t)));
+}
+
+static int build_gather(struct sy_program *p)
+{
+    int src, indices, dst, wide;
+    SY_TRY(sy_program_input_rows(p, 0, &src));
+    SY_TRY(sy_program_input_plain(p, 1, &indices));
+    if (!sy_value_is_narrow(&p->values[src]) || sy_dnnl_has_bf16()) {
+        SY_TRY(sy_program_output_rows(p, 0, src, &dst));
+        return add_gather(p, src, indices, dst);
+    }
+    /* Rows of a table that only is stored so: nothing behind computes with bf16. */
+    SY_TRY(sy_program_new_narrow(p, sy_program_node(p)->outputs[0], &dst));
+    SY_TRY(add_gather(p, src, indices, dst));
+    SY_TRY(sy_program_output_plain(p, 0, &wide));
+    return sy_program_add_widen(p, dst, wide);
 }
 
 /* ---- numbers that depend on the batch size alone --------------------------------------------------------- */

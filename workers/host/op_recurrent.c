@@ -92,7 +92,7 @@ static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t ro
     return sy_dnnl_check(status, "matmul", node->name);
 }
 
-/* bf16 is computed with AVX-512 only (check_precision). */
+/* bf16 is multiplied with AVX-512 only. */
 static int units_of_block(void)
 {
     return sy_dnnl_has_avx512() ? SY_RECURRENCE_MOST_UNITS : SY_RECURRENCE_UNITS;
@@ -105,7 +105,7 @@ static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *
     dnnl_primitive_desc_t pd;
     if (!is_packed(graph, node, &s) || (input != 1 && input != 2))
         return SY_OK;
-    dnnl_data_type_t type = graph->precision == SY_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_data_type_t type = sy_computes_narrow(graph) ? dnnl_bf16 : dnnl_f32;
     if (input == 2) {
         int64_t n = sy_recurrence_packed(s.directions, s.gates, s.hidden, units_of_block(),
                                          type == dnnl_bf16);
@@ -148,7 +148,7 @@ static int prepare_recurrent(const struct sy_graph *graph, const struct sy_node 
                 to[i * s.columns + c] = from[c * s.input + i];
     } else if (input == 2) {
         sy_recurrence_pack(s.directions, s.gates, s.hidden, units_of_block(),
-                           graph->precision == SY_PRECISION_BF16, from, to);
+                           sy_computes_narrow(graph), from, to);
     } else {
         prepare_bias(&s, from, to);
     }

@@ -46,6 +46,11 @@ bool sy_dnnl_has_int8(void)
     return has_isa(dnnl_cpu_isa_avx512_core_vnni);
 }
 
+bool sy_dnnl_has_bf16(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
+
 bool sy_dnnl_has_avx512(void)
 {
     return has_isa(dnnl_cpu_isa_avx512_core);

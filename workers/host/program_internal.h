@@ -134,6 +134,13 @@ size_t sy_value_element_bytes(const struct sy_value *v);
 /* At import: whether the node's weights are to be bf16. In a graph of that precision; and, where the CPU has the instructions, of a product
  * of whole numbers (attribute `whole`) that bf16 holds exactly. */
 bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *node);
+/* Whether values may be bf16: a graph of that precision, on a CPU that multiplies it. On others weights are stored so, in the layout that
+ * their float32 has, and are widened in front of each run of their layer. */
+bool sy_computes_narrow(const struct sy_graph *graph);
+/* The layout of float32 that `stored` has in bf16; false: it is not bf16, or no such layout is known. */
+bool sy_dnnl_widened_md(const dnnl_memory_desc_t *stored, dnnl_memory_desc_t *md);
+/* From bf16 to float32 of the same layout. */
+int sy_program_add_widen(struct sy_program *p, int from, int to);
 /* Whether the layer's product takes its factors as bf16. */
 bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_layer *layer);
 /* What the readers of the node's output want: SY_WANT_ bits; the other form is converted when it is read. */
@@ -169,6 +176,8 @@ void sy_dnnl_plain_md_of(dnnl_memory_desc_t *md, dnnl_data_type_t type, int rank
 dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
 /* Whether the CPU multiplies 8 bits exactly: without VNNI oneDNN sums pairs in 16 bits, which overflow. */
 bool sy_dnnl_has_int8(void);
+/* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
+bool sy_dnnl_has_bf16(void);
 /* Whether it has AVX-512, and oneDNN may use it. */
 bool sy_dnnl_has_avx512(void);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */

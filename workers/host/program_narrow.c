@@ -8,6 +8,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/elementwise.h"
 #include "workers/host/program_internal.h"
 #include "workers/keeps_precision.h"
 
@@ -19,6 +20,11 @@ bool sy_value_is_narrow(const struct sy_value *v)
 size_t sy_value_element_bytes(const struct sy_value *v)
 {
     return sy_value_is_narrow(v) ? sizeof(uint16_t) : sy_dtype_bytes(v->dtype);
+}
+
+bool sy_computes_narrow(const struct sy_graph *graph)
+{
+    return graph->precision == SY_PRECISION_BF16 && sy_dnnl_has_bf16();
 }
 
 /* That parameter is packed as bf16. */
@@ -43,11 +49,10 @@ bool sy_node_packs_narrow(const struct sy_graph *graph, const struct sy_node *no
     const struct sy_tensor *w = &graph->tensors[node->inputs[1]];
     const float *floats = w->data;
     const int64_t largest = 256; /* below it bf16 has all whole numbers */
-    if (graph->precision == SY_PRECISION_BF16)
+    if (sy_computes_narrow(graph))
         return true;
-    if (!sy_node_int(node, "whole", 0) || sy_node_float(node, "alpha", 1) != 1 ||
-        w->dtype != SY_DTYPE_F32 || !floats ||
-        sy_host_engine.check_precision(SY_PRECISION_BF16) < 0)
+    if (!sy_dnnl_has_bf16() || !sy_node_int(node, "whole", 0) ||
+        sy_node_float(node, "alpha", 1) != 1 || w->dtype != SY_DTYPE_F32 || !floats)
         return false;
     for (size_t i = 0; i < w->data_bytes / sizeof *floats; i++)
         if (!(fabsf(floats[i]) <= (float)largest) || floats[i] != rintf(floats[i]))
@@ -59,11 +64,10 @@ bool sy_program_multiplies_narrow(const struct sy_program *p, const struct sy_la
 {
     const struct sy_graph *graph = p->graph;
     const struct sy_node *node = &graph->nodes[layer->node];
-    if (layer_has_narrow(layer, 1))
+    if (sy_dnnl_has_bf16() && layer_has_narrow(layer, 1))
         return true;
-    return graph->precision == SY_PRECISION_BF16 && node->op == SY_OP_MATMUL &&
-           !is_constant(graph, layer, 0) && !is_constant(graph, layer, 1) &&
-           sy_is_large_product(graph, node);
+    return sy_computes_narrow(graph) && node->op == SY_OP_MATMUL && !is_constant(graph, layer, 0) &&
+           !is_constant(graph, layer, 1) && sy_is_large_product(graph, node);
 }
 
 static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *layer, int input)
@@ -80,8 +84,7 @@ static unsigned wanted_as(const struct sy_program *p, const struct sy_layer *lay
     case SY_OP_MATMUL:
         return input < 2 && sy_program_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_ATTENTION: /* widened a tile at a time */
-        return input < 3 && p->graph->precision == SY_PRECISION_BF16 ? SY_WANT_NARROW
-                                                                     : SY_WANT_WIDE;
+        return input < 3 && sy_computes_narrow(p->graph) ? SY_WANT_NARROW : SY_WANT_WIDE;
     case SY_OP_LSTM:
     case SY_OP_GRU:
         return input == 0 && sy_program_multiplies_narrow(p, layer) ? SY_WANT_NARROW : SY_WANT_WIDE;
@@ -104,6 +107,39 @@ unsigned sy_program_wanted(const struct sy_program *p, int output)
     if (p->graph->precision == SY_PRECISION_F32 && node->op != SY_OP_DEQUANTIZE_LINEAR)
         return SY_WANT_WIDE;
     return p->graph->tensors[tensor].dtype == SY_DTYPE_F32 ? p->wants[tensor] : SY_WANT_WIDE;
+}
+
+/* ---- weights in bf16 on a CPU that multiplies float32 only ---- */
+
+bool sy_dnnl_widened_md(const dnnl_memory_desc_t *stored, dnnl_memory_desc_t *md)
+{
+    *md = *stored;
+    md->data_type = dnnl_f32;
+    size_t bytes = dnnl_memory_desc_get_size(stored);
+    return stored->data_type == dnnl_bf16 && bytes > 0 &&
+           dnnl_memory_desc_get_size(md) == 2 * bytes;
+}
+
+static int run_widen(struct sy_program *p, struct sy_step *step)
+{
+    const uint16_t *from = sy_program_pointer(p, step->args[0].value);
+    float *to = sy_program_pointer(p, step->args[1].value);
+    int64_t n = step->numbers[0], piece = 1 << 14;
+#pragma omp parallel for schedule(static) if (n > 4 * piece)
+    for (int64_t at = 0; at < n; at += piece)
+        sy_elementwise_widen(SY_MIN(piece, n - at), from + at, to + at);
+    return SY_OK;
+}
+
+int sy_program_add_widen(struct sy_program *p, int from, int to)
+{
+    struct sy_step *step = sy_program_add_step(p, run_widen, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, to);
+    int64_t n = (int64_t)(p->values[to].bytes / sizeof(float));
+    return sy_step_set_numbers(step, &n, 1);
 }
 
 int sy_program_new_narrow(struct sy_program *p, int tensor, int *out)

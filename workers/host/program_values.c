@@ -103,7 +103,8 @@ bool sy_program_is_param(const struct sy_program *p, int input)
     return find_param(p, input) != NULL;
 }
 
-int sy_program_param(struct sy_program *p, int input, int *out)
+/* As it lies in the package. */
+static int stored_param(struct sy_program *p, int input, int *out)
 {
     const struct sy_param *param = find_param(p, input);
     const struct sy_node *node = sy_program_node(p);
@@ -131,6 +132,24 @@ int sy_program_param(struct sy_program *p, int input, int *out)
                             (unsigned long long)needed);
     v->bytes = param->bytes;
     return SY_OK;
+}
+
+int sy_program_param(struct sy_program *p, int input, int *out)
+{
+    const struct sy_node *node = sy_program_node(p);
+    dnnl_memory_desc_t md;
+    int stored;
+    SY_TRY(stored_param(p, input, &stored));
+    *out = stored;
+    /* Of a table few rows are read: they are widened when they have been gathered. */
+    if (!sy_value_is_narrow(&p->values[stored]) || sy_dnnl_has_bf16() ||
+        (node->op == SY_OP_GATHER && input == 0))
+        return SY_OK;
+    if (!sy_dnnl_widened_md(&p->values[stored].md, &md))
+        return sy_error_set(SY_ECORRUPT, "node %s: input %d: a layout of bf16 that has no wide one",
+                            node->name, input);
+    SY_TRY(sy_program_new_laid_out(p, node->inputs[input], &md, out));
+    return sy_program_add_widen(p, stored, *out);
 }
 
 int sy_program_constant(struct sy_program *p, int tensor, int *out)
