@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "loader/graph_internal.h"
+#include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 
 static uint64_t seed;
@@ -178,6 +180,43 @@ static void test_groups_and_depthwise(void **state)
             w.out_channels = w.group * counts[i][2];
             check_conv(&w, k);
         }
+}
+
+/* Rank of the first convolution's input after the passes. */
+static int optimized_rank(const struct sy_graph *graph)
+{
+    struct sy_graph *g;
+    int rank = 0;
+    assert_int_equal(sy_graph_clone(graph, &g), SY_OK);
+    assert_int_equal(sy_graph_optimize(g), SY_OK);
+    for (int n = 0; n < g->n_nodes && rank == 0; n++)
+        if (g->nodes[n].op == SY_OP_CONV)
+            rank = g->tensors[g->nodes[n].inputs[0]].shape.rank;
+    sy_graph_free(g);
+    return rank;
+}
+
+/* Along one dimension: they become two-dimensional, with what was fused to them; others stay. */
+static void test_depthwise_lines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        struct window w = random_window(1, 3);
+        w.in_channels = w.group = rig_int(&seed, 1, 40);
+        w.out_channels = i % 8 == 7 ? 2 * w.group : w.group;
+        struct sy_graph *g = conv_graph(&w, i % 3 != 0);
+        int y = g->outputs[0];
+        int64_t dims[3] = {1, w.out_channels, w.out[0]};
+        if (i & 1) {
+            int other = gb_input(g, 3, dims);
+            y = gb_node(g, SY_OP_ADD, INPUTS(y, other), 3, dims);
+        }
+        if (i & 2)
+            y = gb_node(g, SY_OP_RELU, INPUTS(y), 3, dims);
+        g->outputs[0] = y;
+        assert_int_equal(optimized_rank(g), w.group > 1 && w.out_channels == w.group ? 4 : 3);
+        rig_check(&(struct engine_case){.graph = g, .optimize = true}, &seed);
+    }
 }
 
 static void test_computed_weights(void **state)
@@ -392,11 +431,17 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_convolutions),  cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_groups_and_depthwise), cmocka_unit_test(test_computed_weights),
-        cmocka_unit_test(test_asymmetric_pads),      cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_random_pools),         cmocka_unit_test(test_global_pools),
-        cmocka_unit_test(test_plain_loops),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_convolutions),
+        cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_groups_and_depthwise),
+        cmocka_unit_test(test_depthwise_lines),
+        cmocka_unit_test(test_computed_weights),
+        cmocka_unit_test(test_asymmetric_pads),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_random_pools),
+        cmocka_unit_test(test_global_pools),
+        cmocka_unit_test(test_plain_loops),
+        cmocka_unit_test(test_refused),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

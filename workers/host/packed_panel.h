@@ -1,5 +1,8 @@
 /* A panel's product with vectors of LANES floats, as wide as the instructions that it is compiled for, since GCC keeps wider ones in memory.
- * Included once by a file for each width, which defines LANES. */
+ * Included once by a file for each width. */
+#ifndef LANES
+#define LANES 8
+#endif
 #include <string.h>
 
 #include "runtime/base/assert.h"

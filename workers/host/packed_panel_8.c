@@ -1,5 +1,4 @@
 /* For CPUs without AVX-512. */
-#define LANES 8
 #include "workers/host/clones.h"
 #include "workers/host/packed_panel.h"
 

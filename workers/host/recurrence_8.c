@@ -1,5 +1,4 @@
 /* Blocks of 8 units, for CPUs without AVX-512: 12 sums in 16 registers. */
-#define LANES 8
 #include "workers/host/clones.h"
 #include "workers/host/recurrence_block.h"
 

@@ -1,5 +1,8 @@
 /* Curves and sums of one block of LANES units: vectors as wide as the instructions that they are compiled for, since GCC keeps wider ones in
- * memory (with 16 floats on AVX2 an LSTM took ten times as long). Included once by a file for each width, which defines LANES. */
+ * memory (with 16 floats on AVX2 an LSTM took ten times as long). Included once by a file for each width. */
+#ifndef LANES
+#define LANES 8
+#endif
 #include "workers/host/recurrence_internal.h"
 
 enum { MAX_GATES = 4, MAX_SEQUENCES = 4 };
