@@ -26,16 +26,27 @@ def make(name):
 def make_wide(name):
     if name == "bert_base":
         from transformers import BertConfig, BertModel
-        return BertModel(BertConfig())
+        return unmasked(BertModel(BertConfig()))
     if name == "bert_classifier":  # what we train has no dropout either
         from transformers import BertConfig, BertForSequenceClassification
-        return BertForSequenceClassification(BertConfig(num_labels=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+        return unmasked(BertForSequenceClassification(BertConfig(num_labels=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)))
     if name in ATTENTIONS:
         return make_attention(ATTENTIONS[name][1])
     import torchvision.models as vision
     if name == "inception_v3":
         return vision.inception_v3(weights=None, init_weights=False, aux_logits=False)
     return getattr(vision, name)(weights=None)
+
+
+def unmasked(model):
+    """A BERT that makes no mask, since nothing is masked. By itself it makes one of ones and, by version, asks the device whether it is all
+    ones, which a capture does not allow, or drops it but while it captures, so that graphs would do more than eager does."""
+    import transformers.models.bert.modeling_bert as bert
+    for helper in ("_prepare_4d_attention_mask_for_sdpa", "create_bidirectional_mask"):
+        if hasattr(bert, helper):
+            setattr(bert, helper, lambda *_, **__: None)
+    model.config.pad_token_id = None  # or the inputs are searched for it, on the device too
+    return model
 
 
 def make_attention(causal):
@@ -114,6 +125,7 @@ def graphs(torch, name, batch, device):
     if device == "cpu":
         raise RuntimeError("no graphs on the CPU")
     side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))  # which writes the weights and the inputs
     with torch.cuda.stream(side):
         for _ in range(3):
             model(held)
@@ -241,8 +253,14 @@ def main():
             row["why"] = repr(error)[:300]
             result["missing"].append(row)
             print("%-14s %-13s batch %2d: %s" % (function.__name__, model, batch, row["why"]), flush=True)
-        torch.cuda.empty_cache()
         write(args.out, result)
+        try:
+            torch.cuda.empty_cache()
+        except Exception as error:  # the context is lost, and all that follows with it
+            row = {"what": "all after " + function.__name__, "model": model, "batch": batch, "why": repr(error)[:300]}
+            result["missing"].append(row)
+            print("%s, %s batch %d: %s" % (row["what"], model, batch, row["why"]), flush=True)
+            break
     write(args.out, result)
 
 
