@@ -68,12 +68,26 @@ if [ "${DIST_STRIP:-0}" = 1 ]; then
         -exec strip --strip-debug {} +
 fi
 
+# The newest glibc that any of it asks the loader for: on an older one nothing starts.
+glibc=$(find "$out/bin" "$out/lib" "$out/tests" -type f \( -perm -u+x -o -name '*.so*' \) ! -name '*.sh' ! -name '*.py' \
+    -exec objdump -p {} \; 2>/dev/null | sed -n 's/^ .* GLIBC_\(2[0-9.]*\)$/\1/p' | sort -uV | tail -n 1)
+if [ -z "$glibc" ]; then
+    echo "dist: objdump shows no version of glibc that $out/bin needs" >&2
+    exit 1
+fi
+echo "$glibc" >"$out/glibc"
+
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
 # sh run.sh gpu-check | sh run.sh gpu-bench | sh run.sh PROGRAM [arguments]: PROGRAM of bin/ or tests/, with the libraries of lib/.
 #
 #   SY_CUDA_LIBS=FOLDER:...   where cuBLASLt and cuDNN are, if they were not carried along and are not found
 here=$(cd "$(dirname "$0")" && pwd)
+needed=$(cat "$here/glibc") libc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo none)
+if [ "$(printf '%s\n' "$needed" "${libc#glibc }" | sort -V | head -n 1)" != "$needed" ] || [ "$libc" = none ]; then
+    echo "run.sh: needs glibc $needed or newer; this machine's: ${libc#glibc }" >&2
+    exit 1
+fi
 SY_OWN_LIBRARY_PATH=${LD_LIBRARY_PATH:-} # what other programs, PyTorch's, are started with
 LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 SY_CUDA_PLUGIN=${SY_CUDA_PLUGIN:-$here/lib/libswitchyard-cuda.so}
