@@ -28,6 +28,7 @@ PARTS = {"swaps": "ready and pipelined in f32", "torch": "PyTorch's side", "narr
 TABLE_MODES = "/(ready|pipelined)/"
 OTHER_MODES = "/(prefix|per_layer|whole|sequential|no_pool|one_process|restart|no_pin|no_ipc|managed)/"
 OTHER_ITERATIONS = 10
+LINK_SECONDS = 120  # for bench-link, which opens the GPU: a driver that hangs must not take the whole run
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "sched")]
 from server import Server  # noqa: E402
@@ -46,6 +47,14 @@ def output_of(command):
 
 class Late(Exception):
     """There is no time left."""
+
+
+class Partly(ValueError):
+    """Some of the rows could not be measured; .rows are the others."""
+
+    def __init__(self, why, rows):
+        super().__init__(why)
+        self.rows = rows
 
 
 class Clock:
@@ -78,7 +87,11 @@ class Bench:
 
     def check_device(self):
         """The one line that says why there is no GPU is the program's own."""
-        got = subprocess.run([self.program, "bench-link", "--device", self.device], capture_output=True, text=True)
+        seconds = min(LINK_SECONDS, self.clock.left() or LINK_SECONDS)
+        try:
+            got = subprocess.run([self.program, "bench-link", "--device", self.device], capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            sys.exit("gpu-bench: no GPU to measure on: bench-link --device %s did not end within %.0f s" % (self.device, seconds))
         if got.returncode != 0:
             sys.exit("gpu-bench: no GPU to measure on: " + ((got.stderr or got.stdout).strip().splitlines() or ["no reason"])[-1])
         return got.stdout
@@ -124,7 +137,8 @@ class Bench:
                 shutil.rmtree(os.path.join(folder, LARGE), ignore_errors=True)
 
     def swaps(self, model, batch, precision="f32", only=TABLE_MODES):
-        """Counters of each of the modes, with model, mode, batch, precision."""
+        """Counters of each of the modes, with model, mode, batch, precision. Partly, if the swap bench says of some that they failed, or that
+        their outputs were wrong: such rows have no counters."""
         self.need_package(model, precision)
         self.need_model("mnist_cnn")
         out = os.path.join(self.folder, "swap.json")
@@ -139,7 +153,11 @@ class Bench:
             rows = json.load(file)["benchmarks"]
         if not rows:
             raise ValueError("the swap bench ran nothing")
-        return [dict(r, model=model, mode=r["name"].split("/")[2], batch=batch, precision=precision) for r in rows]
+        good = [dict(r, model=model, mode=r["name"].split("/")[2], batch=batch, precision=precision) for r in rows
+                if not r.get("error_occurred")]
+        if len(good) < len(rows):
+            raise Partly("; ".join("%s: %s" % (r["name"], r.get("error_message")) for r in rows if r.get("error_occurred")), good)
+        return good
 
     def train(self, server, model, batch, precision="f32"):
         server.train(model, os.path.join(self.models, model, "1/model.onnx"), batch, precision=precision,
@@ -336,6 +354,15 @@ def keep_swaps(state, rows):
         state["swaps"]["%s/%s/%d/%s" % (row["model"], row["mode"], row["batch"], row["precision"])] = row
 
 
+def swaps_piece(bench, state, *what, **keys):
+    """The rows that were measured are kept, also where others failed."""
+    try:
+        keep_swaps(state, bench.swaps(*what, **keys))
+    except Partly as partly:
+        keep_swaps(state, partly.rows)
+        raise
+
+
 def attention_piece(bench, state, precision):
     """Ours first; with PyTorch's side, in the same precision, as far as it comes."""
     kept = state["attention"].setdefault(precision, {"swaps": {}, "torch": None})
@@ -354,7 +381,7 @@ def pieces(bench, state, models):
         state["training"]["%s/%s" % (model, precision)] = bench.training_ms(model, batch, precision)
     for batch in (8, 1):
         for model in models:
-            yield "swaps", "%s, batch %d" % (model, batch), lambda m=model, b=batch: keep_swaps(state, bench.swaps(m, b))
+            yield "swaps", "%s, batch %d" % (model, batch), lambda m=model, b=batch: swaps_piece(bench, state, m, b)
     yield "torch", "f32", lambda: torch("f32")
     for precision in TRAIN_PRECISIONS:
         for model, _, batch in TRAINED:
@@ -363,13 +390,13 @@ def pieces(bench, state, models):
     for precision in PRECISIONS[1:]:
         for batch in (8, 1):
             for model in models:
-                yield "narrow", "%s in %s, batch %d" % (model, precision, batch), lambda m=model, b=batch, p=precision: keep_swaps(
-                    state, bench.swaps(m, b, p))
+                yield "narrow", "%s in %s, batch %d" % (model, precision, batch), lambda m=model, b=batch, p=precision: swaps_piece(
+                    bench, state, m, b, p)
         yield "torch", precision, lambda p=precision: torch(p)
     for precision in PRECISIONS:
         yield "attention", precision, lambda p=precision: attention_piece(bench, state, p)
     for model in models:
-        yield "modes", model, lambda m=model: keep_swaps(state, bench.swaps(m, 8, only=OTHER_MODES))
+        yield "modes", model, lambda m=model: swaps_piece(bench, state, m, 8, only=OTHER_MODES)
     yield "large", LARGE, lambda: state.update(large=bench.large())
 
 

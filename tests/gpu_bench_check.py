@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The parts of the GPU's bench that need no GPU: the rows and the table, from made numbers, and what the command says without a GPU. Run
 by `make test`; prints a line a test, as the other tests do."""
+import argparse
 import json
 import os
 import subprocess
@@ -121,8 +122,10 @@ MAKE_MODELS = 'mkdir -p "$2/$3/1" && echo model > "$2/$3/1/model.onnx"'
 SWAP = """for a; do case $a in --benchmark_out=*) out=${a#*=} ;; --benchmark_filter=*) filter=${a#*=} ;; esac; done
 model=$(echo "$filter" | cut -d/ -f2)
 [ "$SLOW" = "$model" ] && sleep 30
+counters='"p50_ms": 8.0, "over_bound": 1.01, "bytes": 2e8, "link_gbps": 30'
+[ "$WRONG" = "$model" ] && counters='"error_occurred": true, "error_message": "outputs differ"'
 echo '{"benchmarks": [{"name": "swap/'$model'/ready/batch:1", "p50_ms": 5.0, "p99_ms": 6.0},
- {"name": "swap/'$model'/pipelined/batch:1", "p50_ms": 8.0, "over_bound": 1.01, "bytes": 2e8, "link_gbps": 30}]}' > "$out\""""
+ {"name": "swap/'$model'/pipelined/batch:1", '"$counters"'}]}' > "$out\""""
 
 
 def gpu_bench(folder, *arguments, **env):
@@ -174,6 +177,69 @@ def test_a_piece_that_fails_is_told():
         assert rc == 1 and "cannot import inception_v3" in result["failed"]["swaps: inception_v3, batch 8"], result["failed"]
         assert measured(result, "bert_base, batch 1: swap / lower bound") == 1.01
         assert "not measured: swaps: inception_v3, batch 1" in text
+
+
+def test_wrong_outputs_are_no_measurement():
+    with tempfile.TemporaryDirectory() as folder:
+        gpu_bench(folder, "--part", "swaps", "--models", "resnet152")
+        rc, text, result = gpu_bench(folder, "--part", "swaps", "--models", "resnet152,bert_base", WRONG="resnet152")
+        assert rc == 1 and sorted(result["failed"]) == ["swaps: resnet152, batch 1", "swaps: resnet152, batch 8"], result["failed"]
+        assert result["failed"]["swaps: resnet152, batch 8"] == "swap/resnet152/pipelined/batch:1: outputs differ"
+        assert "not measured: swaps: resnet152, batch 8: swap/resnet152/pipelined" in text
+        kept = result["measured"]["swaps"]
+        assert kept["resnet152/pipelined/8/f32"]["over_bound"] == 1.01  # of the run before
+        assert kept["bert_base/pipelined/8/f32"]["over_bound"] == 1.01
+        os.remove(os.path.join(folder, "out", os.listdir(os.path.join(folder, "out"))[0]))
+        rc, _, result = gpu_bench(folder, "--part", "swaps", "--models", "resnet152", WRONG="resnet152")
+        assert rc == 1 and sorted(result["measured"]["swaps"]) == ["resnet152/ready/1/f32", "resnet152/ready/8/f32"]
+
+
+def test_what_a_lost_gpu_takes_along_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "torch.py"), "w") as file:
+            file.write("class Any:\n    __getattr__ = lambda self, name: Any()\n    __call__ = lambda self, *_: True\n\n\n"
+                       "class Cuda(Any):\n    def empty_cache(self):\n        raise RuntimeError('sticky')\n\n\n"
+                       "__version__, backends, cuda, set_grad_enabled = 'made up', Any(), Cuda(), lambda on: None\n")
+        out = os.path.join(folder, "out.json")
+        got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/gpu_compare.py"), "cuda:0", out, "--models", "resnet152"],
+                             capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=folder))
+        assert os.path.exists(out), got.stderr
+        with open(out) as file:
+            missing = json.load(file)["missing"]
+    assert [(row["what"], row["model"], row["batch"]) for row in missing] == [("eager", "resnet152", 8),
+                                                                              ("all after eager", "resnet152", 8)], missing
+    assert "sticky" in missing[1]["why"] and "sticky" not in missing[0]["why"]
+
+
+def test_a_server_that_does_not_start_is_told():
+    sys.path.insert(0, os.path.join(ROOT, "bench", "sched"))
+    import server
+    for script, seconds, why in (("echo loading; exec sleep 30", 2, "did not say that it is ready within 2 s: hung"),
+                                 ("exit 1", 60, "did not start: hung")):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "switchyard"), "w") as file:
+                file.write("#!/bin/sh\necho hung >&2\n" + script + "\n")
+            os.chmod(os.path.join(folder, "switchyard"), 0o755)
+            server.READY_SECONDS = seconds
+            try:
+                server.Server(argparse.Namespace(build=folder))
+                said = "it started"
+            except SystemExit as error:
+                said = str(error)
+        assert said.strip() == "the server " + why, said
+
+
+def test_a_link_that_hangs_is_no_gpu():
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(os.path.join(folder, "bench"))
+        for name in ("switchyard", "make-models", "bench/swap"):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write("#!/bin/sh\nexec sleep 30\n")
+            os.chmod(os.path.join(folder, name), 0o755)
+        got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/gpu_bench.py"), folder, folder, "--seconds", "2"],
+                             capture_output=True, text=True)
+    assert got.returncode == 1 and len(got.stderr.splitlines()) == 1, got.stderr
+    assert "bench-link --device cuda:0 did not end within 2 s" in got.stderr, got.stderr
 
 
 def test_time_is_kept():

@@ -1,11 +1,14 @@
 """A server of its own for a bench, its models and jobs, and how rows are printed."""
 import json
 import os
+import select
 import subprocess
 import tempfile
 import time
 
 from rpc import Client
+
+READY_SECONDS = 120  # for a server to start, its device opened and its pool pinned
 
 
 class Server:
@@ -17,19 +20,38 @@ class Server:
         self.options, self.jobs = options, {}
         with open(log, "w", encoding="utf-8") as out:
             self.process = subprocess.Popen([f"{options.build}/switchyard", "serve", "--socket", self.socket, *map(str, arguments)],
-                                            stdout=subprocess.PIPE, stderr=out, text=True)
-        while "ready" not in (line := self.process.stdout.readline()):
-            if not line:
-                self.process.wait()
-                with open(log, encoding="utf-8") as text:
-                    raise SystemExit("the server did not start: " + text.read()[-2000:])
+                                            stdout=subprocess.PIPE, stderr=out)
+        why = self.not_ready()
+        if why:
+            self.end()
+            with open(log, encoding="utf-8") as text:
+                said = text.read()[-2000:]
+            self.folder.cleanup()
+            raise SystemExit(f"the server {why}: {said}")
         self.client = Client(self.socket)
+
+    def not_ready(self):
+        """Waits until it says that it is ready. If it does not: why."""
+        deadline, said = time.monotonic() + READY_SECONDS, b""
+        while b"ready\n" not in said:
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                return f"did not say that it is ready within {READY_SECONDS} s"
+            more = os.read(self.process.stdout.fileno(), 4096)
+            if not more:
+                return "did not start"
+            said += more
+        return None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.client.close()
+        self.end()
+        self.folder.cleanup()
+
+    def end(self):
         self.process.terminate()
         try:
             self.process.wait(60)
@@ -37,7 +59,6 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
-        self.folder.cleanup()
 
     def status(self):
         return self.client.call("status")
