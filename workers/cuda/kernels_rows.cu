@@ -29,6 +29,26 @@ __device__ static pool_at pool_position(const sy_math_pool &p, int64_t i)
     return at;
 }
 
+/* The lowest finite number of a type: the largest of a window that lies in the padding, as the host has it. */
+template <typename T> struct lowest {
+    __device__ static float of()
+    {
+        return -3.402823466e38f;
+    }
+};
+template <> struct lowest<__half> {
+    __device__ static float of()
+    {
+        return -65504.0f;
+    }
+};
+template <> struct lowest<__nv_bfloat16> {
+    __device__ static float of()
+    {
+        return -3.38953139e38f;
+    }
+};
+
 template <typename T>
 __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const T *x, T *y,
                                    int64_t n)
@@ -54,7 +74,8 @@ __global__ static void pool_kernel(const __grid_constant__ sy_math_pool p, const
                     sum += v;
                     largest = v > largest || v != v ? v : largest; /* a NaN stays */
                 }
-        y[to] = sy_store<T>::of(p.max ? largest : sum / (float)(p.count_padding ? all : inside));
+        float mean = inside == 0 ? 0 : sum / (float)(p.count_padding ? all : inside);
+        y[to] = sy_store<T>::of(!p.max ? mean : inside == 0 ? lowest<T>::of() : largest);
     }
 }
 

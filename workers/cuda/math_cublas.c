@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "workers/cuda/math_internal.h"
 
 #define MAX_TRIED  6
@@ -229,7 +230,11 @@ static int try_out(struct sy_math *math, struct sy_math_plan *p,
     unsigned char *memory;
     p->best_ms = -1;
     memcpy(words + 2, &p->lt_algo, sizeof p->lt_algo);
-    if (!math->tune && !sy_math_is_cold(math, words, SY_ARRAY_LEN(words)))
+    enum sy_math_warmth warmth =
+        math->tune ? SY_MATH_COLD : sy_math_warmth(math, words, SY_ARRAY_LEN(words));
+    if (warmth == SY_MATH_FAILED)
+        return sy_error_set(SY_EUNSUPPORTED, "an algorithm of cuBLASLt's that did not run");
+    if (warmth == SY_MATH_WARM)
         return SY_OK;
     if (!sy_math_trial_take(math, a + b + y + bias + SY_MATH_SCRATCH_BYTES, &memory))
         return SY_OK;
@@ -242,6 +247,21 @@ static int try_out(struct sy_math *math, struct sy_math_plan *p,
                       .scratch = memory + a + b + y + bias};
     int status = math->tune ? measure(&t, results, n) : sy_math_warm(math, run_trial, &t);
     sy_math_trial_drop(math, memory);
+    if (status < 0 && !math->tune)
+        sy_math_note_failure(math, words, SY_ARRAY_LEN(words));
+    return status;
+}
+
+/* The first of them that runs: to have named an algorithm is no promise of cuBLASLt's that it does. While tuning the fastest. */
+static int choose(struct sy_math *math, struct sy_math_plan *p,
+                  const cublasLtMatmulHeuristicResult_t *results, int n)
+{
+    int status = SY_EUNSUPPORTED;
+    for (int i = 0; i < (math->tune ? 1 : n) && status < 0; i++) {
+        p->lt_algo = results[i].algo;
+        status = try_out(math, p, results, n);
+        SY_TRY(sy_cuda_device_failed(math->device));
+    }
     return status;
 }
 
@@ -257,8 +277,11 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
     if (p->matmul.m * p->matmul.n * p->matmul.count == 0)
         return SY_OK;
     SY_TRY(make_product(math, p));
-    if (!math->tune && take_chosen(math, p))
-        return try_out(math, p, NULL, 0);
+    if (!math->tune && take_chosen(math, p)) {
+        if (try_out(math, p, NULL, 0) == SY_OK)
+            return SY_OK;
+        SY_TRY(sy_cuda_device_failed(math->device));
+    }
     SY_TRY(set_epilogue(math, p, true));
     SY_TRY(ask(math, p, results, &n));
     bool fused = n > 0;
@@ -271,8 +294,7 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
                             "cuBLASLt has no algorithm for [%lld, %lld] by [%lld, %lld]",
                             (long long)p->matmul.m, (long long)p->matmul.k, (long long)p->matmul.k,
                             (long long)p->matmul.n);
-    p->lt_algo = results[0].algo;
-    SY_TRY(try_out(math, p, results, n));
+    SY_TRY(choose(math, p, results, n));
     return math->tune ? keep_choice(math, p, fused) : SY_OK;
 }
 

@@ -333,9 +333,10 @@ static int synchronize(struct sy_math *math)
 
 /* ---- copies ------------------------------------------------------------------------------------------- */
 
+/* By their addresses: parameters and results may lie in host memory that the device maps. */
 static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes)
 {
-    SY_CUDA(math, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, math->stream));
+    SY_CUDA(math, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, math->stream));
     return SY_OK;
 }
 

@@ -355,13 +355,18 @@ static int try_out(struct sy_math_trial *t)
                              c->in_channels,        c->out_channels,  c->kernel[0],
                              c->kernel[1],          c->kernel[2],     c->strides[0],
                              c->strides[1],         c->strides[2]};
-    if (p->way == SY_WAY_DIRECT || !sy_math_is_cold(t->math, words, SY_ARRAY_LEN(words)))
-        return SY_OK;
-    take_memory(t);
-    int status = t->x ? sy_math_warm(t->math, run_trial, t) : SY_OK;
-    if (status == SY_OK || status == SY_EDEVICE)
-        return status;
-    p->way = SY_WAY_DIRECT;
+    enum sy_math_warmth warmth = p->way == SY_WAY_DIRECT
+                                     ? SY_MATH_WARM
+                                     : sy_math_warmth(t->math, words, SY_ARRAY_LEN(words));
+    if (warmth == SY_MATH_COLD) {
+        take_memory(t);
+        if (!t->x || sy_math_warm(t->math, run_trial, t) == SY_OK)
+            return SY_OK;
+        SY_TRY(sy_cuda_device_failed(t->math->device)); /* then nothing else will work */
+        sy_math_note_failure(t->math, words, SY_ARRAY_LEN(words));
+    }
+    if (warmth != SY_MATH_WARM)
+        p->way = SY_WAY_DIRECT;
     return SY_OK;
 }
 
@@ -371,8 +376,10 @@ static int prepare(struct sy_math *math, struct sy_math_plan *p)
     struct sy_math_trial t = {.math = math, .plan = p};
     bool described = fits_int(c) && make_descriptions(math, p) == SY_OK; /* else by other ways */
     SY_TRY(sy_cuda_device_failed(math->device));
-    if (is_product(c))
-        SY_TRY(make_gemm(math, p));
+    if (is_product(c) && make_gemm(math, p) < 0) {
+        SY_TRY(sy_cuda_device_failed(math->device));
+        p->gemm = NULL; /* by another way */
+    }
     if (math->tune)
         take_memory(&t);
     int status = SY_OK;

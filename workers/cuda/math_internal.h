@@ -97,8 +97,11 @@ int sy_math_time(struct sy_math *math, int (*run)(void *arg), void *arg, float *
 /* ---- math_warm.c ---- */
 /* All kernels of our own onto the device, as far as the driver can. */
 void sy_math_load_kernels(void);
-/* Whether nothing of these words was asked for before: what they choose has not run yet. */
-bool sy_math_is_cold(struct sy_math *math, const int64_t *words, size_t n);
+/* COLD: nothing of these words was asked for before, what they choose has not run yet; asked again it is WARM, or FAILED if
+ * sy_math_note_failure was told so. */
+enum sy_math_warmth { SY_MATH_WARM, SY_MATH_FAILED, SY_MATH_COLD };
+enum sy_math_warmth sy_math_warmth(struct sy_math *math, const int64_t *words, size_t n);
+void sy_math_note_failure(struct sy_math *math, const int64_t *words, size_t n);
 /* Runs a plan once, so that its library's kernels are there; waits. A failure is logged; EDEVICE if the device has failed. */
 int sy_math_warm(struct sy_math *math, int (*run)(void *arg), void *arg);
 

@@ -77,10 +77,19 @@ void sy_math_load_kernels(void)
                     can ? "the driver does not list them" : "the driver is older than CUDA 12.4");
 }
 
-bool sy_math_is_cold(struct sy_math *math, const int64_t *words, size_t n)
+enum sy_math_warmth sy_math_warmth(struct sy_math *math, const int64_t *words, size_t n)
 {
-    struct sy_choice one = {.key = sy_choices_key(words, n)};
-    return !sy_choices_find(math->warm, one.key) && sy_choices_put(math->warm, &one) == SY_OK;
+    struct sy_choice one = {.key = sy_choices_key(words, n), .way = SY_MATH_WARM};
+    const struct sy_choice *known = sy_choices_find(math->warm, one.key);
+    if (known)
+        return (enum sy_math_warmth)known->way;
+    return sy_choices_put(math->warm, &one) == SY_OK ? SY_MATH_COLD : SY_MATH_WARM;
+}
+
+void sy_math_note_failure(struct sy_math *math, const int64_t *words, size_t n)
+{
+    struct sy_choice one = {.key = sy_choices_key(words, n), .way = SY_MATH_FAILED};
+    (void)sy_choices_put(math->warm, &one); /* it is there, and is replaced */
 }
 
 int sy_math_warm(struct sy_math *math, int (*run)(void *arg), void *arg)

@@ -296,9 +296,10 @@ static int stream_synchronize(struct CUstream_st *stream)
 static int copy(struct CUstream_st *stream, void *host, uint64_t address, uint64_t bytes,
                 bool to_device)
 {
-    void *device = (void *)(uintptr_t)address;
-    return (int)(to_device ? cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream)
-                           : cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
+    void *device = (void *)(uintptr_t)
+        address; /* of host memory that is mapped, perhaps: the kind is its own */
+    return (int)(to_device ? cudaMemcpyAsync(device, host, bytes, cudaMemcpyDefault, stream)
+                           : cudaMemcpyAsync(host, device, bytes, cudaMemcpyDefault, stream));
 }
 
 static int launch_host(struct CUstream_st *stream, void (*fn)(void *arg), void *arg)
