@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "loader/fuse.h"
+#include "loader/graph_bind.h"
 #include "loader/graph_infer.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -266,7 +267,7 @@ static bool merge(const struct sy_fuse *f, const struct factors *s, int a, int b
     return true;
 }
 
-/* The pair whose result is smallest, for a batch of one; false: no pair can be taken alone. */
+/* The pair whose result is smallest with the usual sizes and a batch of one; false: no pair can be taken alone. */
 static bool choose(const struct sy_fuse *f, const struct factors *s, int *a, int *b)
 {
     int64_t least = -1;
@@ -276,7 +277,7 @@ static bool choose(const struct sy_fuse *f, const struct factors *s, int *a, int
             struct sy_shape shape;
             if (!merge(f, s, i, k, &left, &shape))
                 continue;
-            int64_t elements = SY_MAX(sy_shape_elements(&shape, 1), 0);
+            int64_t elements = sy_graph_usual_elements(f->graph, &shape);
             if (least >= 0 && elements >= least)
                 continue;
             least = elements;

@@ -34,6 +34,21 @@ void sy_graph_usual_sizes(const struct sy_graph *graph, struct sy_sizes *out)
         out->of[i] = graph->symbols[i].usual;
 }
 
+int64_t sy_graph_usual_elements(const struct sy_graph *graph, const struct sy_shape *shape)
+{
+    struct sy_sizes sizes;
+    struct sy_size_env env;
+    struct sy_shape bound = *shape;
+    sy_graph_usual_sizes(graph, &sizes);
+    if (make_env(graph, &sizes, &env) < 0)
+        return INT64_MAX;
+    for (int i = 0; i < bound.rank; i++)
+        if (sy_size_evaluate(shape->dims[i], &env, &bound.dims[i]) < 0)
+            return INT64_MAX;
+    int64_t n = sy_shape_elements(&bound, 1);
+    return n < 0 ? INT64_MAX : n;
+}
+
 /* ---- numbers ------------------------------------------------------------------------------------ */
 
 static int no_number(const char *what, struct sy_dim dim)

@@ -6,6 +6,8 @@
 
 /* The sizes with which the model is laid out and profiled. */
 void sy_graph_usual_sizes(const struct sy_graph *graph, struct sy_sizes *out);
+/* Elements of `shape` with the usual sizes and a batch of one; INT64_MAX: more than can be counted, or a size that the graph does not know. */
+int64_t sy_graph_usual_elements(const struct sy_graph *graph, const struct sy_shape *shape);
 
 /* The graph with these sizes: all dimensions are `fixed + per_batch * N`, no symbols, no conditions. Nodes and tensors have the same
  * indices, in bodies too. The data of constants, bodies' too, is borrowed: `graph` must outlive *out. Caller frees *out (sy_graph_free).

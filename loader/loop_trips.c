@@ -143,7 +143,7 @@ static int64_t count(const struct sy_graph *body, struct number *numbers, struct
     bool goes_on = true;
     int64_t turn = 0;
     for (; goes_on && (most < 0 || turn < most); turn++) {
-        if (turn == MOST_TURNS)
+        if (turn == (at_most ? SY_MOST_TURNS_WRITTEN + 1 : MOST_TURNS))
             return -1;
         numbers[body->inputs[0]] = (struct number){true, turn};
         numbers[body->inputs[1]] = (struct number){true, 1};

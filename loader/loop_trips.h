@@ -4,10 +4,12 @@
 
 #include "loader/graph.h"
 
+#define SY_MOST_TURNS_WRITTEN 512 /* turns that loader/write_out.c makes nodes of */
+
 /* Of a Loop whose body is inferred and has as many inputs and outputs as it should. -1: not known. Pure. */
 int64_t sy_loop_trips(const struct sy_graph *graph, const struct sy_node *node,
                       const struct sy_graph *body);
-/* The same, at most: data may end it before. -1: no counter ends it. Pure. */
+/* The same, at most: data may end it before. -1: no counter ends it, or after more turns than are written out. Pure. */
 int64_t sy_loop_most_trips(const struct sy_graph *graph, const struct sy_node *node,
                            const struct sy_graph *body);
 

@@ -11,11 +11,12 @@
 
 #include "loader/fuse.h"
 #include "loader/graph_infer.h"
+#include "loader/loop_trips.h"
 #include "loader/write_out.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MAX_TURNS = 512, MAX_NODES = 20000 };
+enum { MAX_NODES = 20000 };
 #define MOST_REPEATED_BYTES (64 << 20) /* constants that a body reads, once a turn */
 
 static int both(struct sy_graph *g, const char *name, int a, int b, int *out)
@@ -206,7 +207,7 @@ static bool is_small(const struct sy_graph *g, const struct loop *l)
     double bytes = 0;
     for (int i = 2 + l->n_carried; i < l->node->n_inputs; i++)
         bytes += l->node->inputs[i] < 0 ? 0 : (double)g->tensors[l->node->inputs[i]].data_bytes;
-    return l->turns <= MAX_TURNS && l->turns * (l->body->n_nodes + 1) <= MAX_NODES &&
+    return l->turns <= SY_MOST_TURNS_WRITTEN && l->turns * (l->body->n_nodes + 1) <= MAX_NODES &&
            (double)l->turns * bytes <= MOST_REPEATED_BYTES;
 }
 

@@ -649,6 +649,26 @@ static void test_usual_rows(void **state)
     check_model(NAMES("L3", "L4"), 2, sizes, 4);
 }
 
+/* Of three factors those two go first whose result is smallest with the usual sizes: [N, L, 6, 5] is never made. */
+static void test_einsum(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 4, 9};
+    ob_graph(&graph);
+    in("a", 1, DIMS(N, S, 6));
+    in("c", 1, DIMS(N, S, 5));
+    weights("b", DIMS(6, 5));
+    ob_node(&node, "Einsum", NAMES("a", "b", "c"), NAMES("y"));
+    ob_attr_text(&node, "equation", "bld,dn,bln->bdn");
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    out("y");
+    check_model(NAMES("L2"), 1, sizes, 3);
+    struct sy_graph *g = optimized(read_open());
+    for (int t = 0; t < g->n_tensors; t++)
+        assert_in_range(g->tensors[t].shape.rank, 0, 3);
+    sy_graph_free(g);
+}
+
 /* All inputs must have a number for what a job trains. */
 static void test_training(void **state)
 {
@@ -698,7 +718,7 @@ int main(void)
         cmocka_unit_test(test_mutated),      cmocka_unit_test(test_floats),
         cmocka_unit_test(test_left_over),    cmocka_unit_test(test_two_batches),
         cmocka_unit_test(test_first_states), cmocka_unit_test(test_elements_by_index),
-        cmocka_unit_test(test_usual_rows),
+        cmocka_unit_test(test_usual_rows),   cmocka_unit_test(test_einsum),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

@@ -56,8 +56,9 @@ SY_FORMULA double sy_curve_bent(const struct sy_curve *c, double x)
         return c->is_tanh_gelu
                    ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
                    : 0.5 * x * (1 + erf(x * 0.7071067811865476));
-    default: /* Clip */
-        return x < a ? a : x > b ? b : x;
+    default: /* Clip; the upper bound wins */
+        x = x < a ? a : x;
+        return x > b ? b : x;
     }
 }
 

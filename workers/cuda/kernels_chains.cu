@@ -17,7 +17,8 @@ __device__ static float unary(const sy_math_chain_step &s, float x)
     case SY_CHAIN_TANH:
         return tanhf(x);
     case SY_CHAIN_CLIP:
-        return x < s.alpha ? s.alpha : x > s.beta ? s.beta : x;
+        x = x < s.alpha ? s.alpha : x;
+        return x > s.beta ? s.beta : x;
     case SY_CHAIN_ELU:
         return x < 0 ? s.alpha * expm1f(x) : x;
     case SY_CHAIN_EXP:

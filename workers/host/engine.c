@@ -115,7 +115,7 @@ static bool is_stored_narrow(const struct sy_graph *graph, const struct sy_node 
            (node->op != SY_OP_GATHER || shape->dims[shape->rank - 1].fixed >= least_row);
 }
 
-/* What is multiplied as float32 in that layout is stored in it as bf16. */
+/* On a CPU without bf16: what is multiplied as float32 in that layout is stored in it as bf16. Where there is bf16, the layer has chosen. */
 static void store_narrow(dnnl_memory_desc_t *md)
 {
     dnnl_memory_desc_t narrow = *md, wide;
@@ -133,7 +133,7 @@ static int param_layout(const struct sy_graph *graph, const struct sy_node *node
     *md = (dnnl_memory_desc_t){0};
     if (op->layout)
         SY_TRY(op->layout(graph, node, input, md));
-    if (md->ndims > 0 && graph->precision == SY_PRECISION_BF16)
+    if (md->ndims > 0 && graph->precision == SY_PRECISION_BF16 && !sy_dnnl_has_bf16())
         store_narrow(md);
     if (md->ndims > 0 || !is_stored_narrow(graph, node, input))
         return SY_OK;

@@ -96,7 +96,7 @@ static dnnl_primitive_desc_t find_primitive(const struct sy_program *p, int src)
     if (status != dnnl_success)
         return NULL;
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    if (v.dtype != SY_DTYPE_F32 || (name && strncmp(name, "jit", 3) == 0))
+    if (v.md.data_type != dnnl_f32 || (name && strncmp(name, "jit", 3) == 0))
         return pd;
     dnnl_primitive_desc_destroy(pd);
     return NULL;

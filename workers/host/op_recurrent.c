@@ -92,7 +92,7 @@ static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t ro
     return sy_dnnl_check(status, "matmul", node->name);
 }
 
-/* bf16 is multiplied with AVX-512 only. */
+/* Of a block of packed weights: as wide as the CPU's vectors. What multiplies bf16 has AVX-512. */
 static int units_of_block(void)
 {
     return sy_dnnl_has_avx512() ? SY_RECURRENCE_MOST_UNITS : SY_RECURRENCE_UNITS;

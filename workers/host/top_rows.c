@@ -8,7 +8,7 @@
 #define BLOCK         128   /* elements that are passed over at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
 
-/* A number that is the smaller the earlier a float comes: 0 for infinity (or its opposite), the most for NaN. Zeros are equal. */
+/* A number that is the smaller the earlier a float comes: the least for infinity (or its opposite), the most for NaN. Zeros are equal. */
 static inline __attribute__((always_inline)) uint32_t rank_of(const float *x, uint32_t sign)
 {
     uint32_t bits;
