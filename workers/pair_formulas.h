@@ -19,7 +19,7 @@ SY_FORMULA double sy_pair_float_modulo(const struct sy_pair_rules *rules, double
 {
     double rest = fmod(a, b);
     if (!rules->is_c_modulo && rest == 0)
-        return copysign(0, b);
+        return copysign(0.0, b);
     return !rules->is_c_modulo && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
