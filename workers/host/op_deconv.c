@@ -86,6 +86,14 @@ static bool read_shape(const struct sy_graph *graph, const struct sy_node *node,
     return good;
 }
 
+/* Whether all layouts that oneDNN chose can be named (dnnl_compat.h: of 3.x some cannot, and nothing can be brought into them). */
+static bool has_known_layouts(const_dnnl_primitive_desc_t pd)
+{
+    return dnnl_memory_desc_get_size(sy_dnnl_md(pd, dnnl_query_src_md)) > 0 &&
+           dnnl_memory_desc_get_size(sy_dnnl_md(pd, dnnl_query_weights_md)) > 0 &&
+           dnnl_memory_desc_get_size(sy_dnnl_md(pd, dnnl_query_dst_md)) > 0;
+}
+
 /* weights: NULL lets oneDNN choose. EUNSUPPORTED: it has nothing for this. */
 static int make_pd(const struct sy_node *node, const struct deconv *d,
                    const dnnl_memory_desc_t *weights, dnnl_primitive_desc_t *out)
@@ -104,6 +112,10 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
         SY_TRY(sy_dnnl_node_attr(node, 0, &attr));
         status = dnnl_primitive_desc_create(out, &desc, attr, sy_dnnl_engine(), NULL);
         dnnl_primitive_attr_destroy(attr);
+    }
+    if (status == dnnl_success && !has_known_layouts(*out)) {
+        dnnl_primitive_desc_destroy(*out);
+        status = dnnl_unimplemented;
     }
     /* Which of the two refuses a window depends on oneDNN's version. */
     if (status == dnnl_invalid_arguments || status == dnnl_unimplemented)
