@@ -299,26 +299,32 @@ static int build_prelu(struct sy_program *p)
                                                                 : sy_program_add_kernel(p);
 }
 
-/* Sum, Min and Max of any number: folded from the left. */
+/* All inputs, folded from the left into a fresh *out. */
+static int add_fold(struct sy_program *p, enum sy_op op, int *out)
+{
+    const struct sy_node *node = sy_program_node(p);
+    int inputs[2];
+    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
+    SY_TRY(sy_program_output_plain(p, 0, out));
+    if (node->n_inputs == 1)
+        return add_broadcast(p, SY_OP_IDENTITY, inputs, 1, *out);
+    for (int i = 1; i < node->n_inputs; i++) {
+        SY_TRY(sy_program_input_plain(p, i, &inputs[1]));
+        SY_TRY(add_broadcast(p, op, inputs, 2, *out));
+        inputs[0] = *out; /* elementwise: may be read and written */
+    }
+    return SY_OK;
+}
+
+/* Sum, Min and Max of any number. */
 static int build_variadic(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
     enum sy_op op = node->op == SY_OP_SUM ? SY_OP_ADD : node->op;
-    int out, inputs[2];
+    int out;
     if (!has_loop(p))
         return sy_program_add_kernel(p);
-    if (node->n_inputs == 2)
-        return build_pair(p, op);
-    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
-    SY_TRY(sy_program_output_plain(p, 0, &out));
-    if (node->n_inputs == 1)
-        return add_broadcast(p, SY_OP_IDENTITY, inputs, 1, out);
-    for (int i = 1; i < node->n_inputs; i++) {
-        SY_TRY(sy_program_input_plain(p, i, &inputs[1]));
-        SY_TRY(add_broadcast(p, op, inputs, 2, out));
-        inputs[0] = out; /* elementwise: may be read and written */
-    }
-    return SY_OK;
+    return node->n_inputs == 2 ? build_pair(p, op) : add_fold(p, op, &out);
 }
 
 static int run_divide(struct sy_program *p, struct sy_step *step)
@@ -332,19 +338,11 @@ static int run_divide(struct sy_program *p, struct sy_step *step)
 static int build_mean(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
-    int out, inputs[2];
+    int out;
     for (int i = 0; i < node->n_inputs; i++)
         if (sy_program_input_tensor(p, i)->dtype != SY_DTYPE_F32)
             return sy_program_add_kernel(p);
-    SY_TRY(sy_program_input_plain(p, 0, &inputs[0]));
-    SY_TRY(sy_program_output_plain(p, 0, &out));
-    if (node->n_inputs == 1)
-        return add_broadcast(p, SY_OP_IDENTITY, inputs, 1, out);
-    for (int i = 1; i < node->n_inputs; i++) {
-        SY_TRY(sy_program_input_plain(p, i, &inputs[1]));
-        SY_TRY(add_broadcast(p, SY_OP_ADD, inputs, 2, out));
-        inputs[0] = out;
-    }
+    SY_TRY(add_fold(p, SY_OP_ADD, &out));
     struct sy_step *step = sy_program_add_step(p, run_divide, 1);
     if (!step)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
