@@ -2,6 +2,7 @@
 #ifndef SY_WORKERS_TRAIN_FOLDS_H
 #define SY_WORKERS_TRAIN_FOLDS_H
 
+#include "workers/fold_formulas.h"
 #include "workers/train_formulas.h"
 
 /* x is at kept_at + reduced_at; the last dimension comes first in both lists. */
@@ -21,53 +22,6 @@ SY_FORMULA int64_t sy_fold_offset(int64_t i, int n, const int64_t *dims, const i
         i /= dims[d];
     }
     return at;
-}
-
-SY_FORMULA double sy_fold_collect(enum sy_op op, double sum, double x)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return x > sum || x != x ? x : sum; /* NaN goes on */
-    case SY_OP_REDUCE_MIN:
-        return x < sum || x != x ? x : sum;
-    case SY_OP_REDUCE_PROD:
-        return sum * x;
-    case SY_OP_REDUCE_L1:
-        return sum + fabs(x);
-    case SY_OP_REDUCE_L2:
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return sum + x * x;
-    default:
-        return sum + x;
-    }
-}
-
-SY_FORMULA double sy_fold_start(enum sy_op op)
-{
-    return op == SY_OP_REDUCE_MAX    ? -INFINITY
-           : op == SY_OP_REDUCE_MIN  ? INFINITY
-           : op == SY_OP_REDUCE_PROD ? 1.0
-                                     : 0.0;
-}
-
-SY_FORMULA double sy_fold_finish(const struct sy_fold *r, double sum)
-{
-    switch (r->op) {
-    case SY_OP_REDUCE_MEAN:
-        return sum / (double)r->n_each;
-    case SY_OP_REDUCE_L2:
-        return sqrt(sum);
-    case SY_OP_REDUCE_LOG_SUM:
-        return log(sum);
-    default:
-        return sum;
-    }
-}
-
-/* What a sum of exponentials is taken less of: its largest, unless that is infinite. Then they are infinite, or none, by themselves. */
-SY_FORMULA double sy_fold_shift(double top)
-{
-    return fabs(top) == INFINITY ? 0.0 : top;
 }
 
 SY_FORMULA double sy_fold_log_sum_exp(const struct sy_fold *r, const float *x)
@@ -91,7 +45,7 @@ SY_FORMULA float sy_fold_of(const struct sy_fold *r, const float *x)
     for (int64_t i = 0; i < r->n_each; i++)
         sum = sy_fold_collect(
             r->op, sum, (double)x[sy_fold_offset(i, r->n_reduced, r->reduced, r->reduced_strides)]);
-    return (float)sy_fold_finish(r, sum);
+    return (float)sy_fold_finish(r->op, sum, r->n_each);
 }
 
 /* Of the result y at one of its elements x; n_equal elements share an extreme. */

@@ -1,6 +1,6 @@
 /* Lines along an axis, sums over any dimensions, in double or int64. */
 #include "workers/cuda/each_arrays.cuh"
-#include "workers/train_folds.h"
+#include "workers/fold_formulas.h"
 
 SY_KERNEL_FILE(each_lines)
 
@@ -114,44 +114,6 @@ __device__ static int64_t place_among(const sy_each_dims &dims, int64_t i)
     return at;
 }
 
-__device__ static double add_float(enum sy_op op, double sum, double x)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return x > sum || x != x ? x : sum;
-    case SY_OP_REDUCE_MIN:
-        return x < sum || x != x ? x : sum;
-    case SY_OP_REDUCE_PROD:
-        return sum * x;
-    case SY_OP_REDUCE_L1:
-        return sum + fabs(x);
-    case SY_OP_REDUCE_L2:
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return sum + x * x;
-    default:
-        return sum + x;
-    }
-}
-
-__device__ static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, bool first)
-{
-    uint64_t a = (uint64_t)sum, b = (uint64_t)x;
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return first || x > sum ? x : sum;
-    case SY_OP_REDUCE_MIN:
-        return first || x < sum ? x : sum;
-    case SY_OP_REDUCE_PROD:
-        return first ? x : (int64_t)(a * b);
-    case SY_OP_REDUCE_L1:
-        return (int64_t)(a + (x < 0 ? 0 - b : b));
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return (int64_t)(a + b * b);
-    default:
-        return (int64_t)(a + b);
-    }
-}
-
 struct fold {
     const each &c;
     const sy_each_fold &f;
@@ -164,17 +126,10 @@ struct fold {
     __device__ void floats(int64_t k) const
     {
         enum sy_op op = c.e.op;
-        double sum = op == SY_OP_REDUCE_MAX    ? -INFINITY
-                     : op == SY_OP_REDUCE_MIN  ? INFINITY
-                     : op == SY_OP_REDUCE_PROD ? 1.0
-                                               : 0.0;
+        double sum = sy_fold_start(op);
         for (int64_t i = 0; i < n; i++)
-            sum = add_float(op, sum, c.get(0, at(i)));
-        c.put(EACH_OUT, k,
-              op == SY_OP_REDUCE_MEAN      ? sum / (double)n
-              : op == SY_OP_REDUCE_L2      ? sqrt(sum)
-              : op == SY_OP_REDUCE_LOG_SUM ? log(sum)
-                                           : sum);
+            sum = sy_fold_collect(op, sum, c.get(0, at(i)));
+        c.put(EACH_OUT, k, sy_fold_finish(op, sum, n));
     }
     __device__ double log_sum_exp() const
     {
@@ -212,7 +167,7 @@ struct fold {
             floats(k);
         } else {
             for (int64_t i = 0; i < n; i++)
-                sum = add_integer(op, sum, c.get_int(0, at(i)), i == 0);
+                sum = sy_fold_collect_integer(op, sum, c.get_int(0, at(i)), i == 0);
             c.put_int(EACH_OUT, k, op == SY_OP_REDUCE_MEAN && n ? sum / n : sum);
         }
     }

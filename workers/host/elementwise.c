@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/clones.h"
+#include "workers/pair_formulas.h"
 
 #define FEW_ROWS      64    /* fewer are cut */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
@@ -213,47 +214,6 @@ static float binary_float(int64_t op, float a, float b)
     }
 }
 
-/* Wraps around; a negative exponent gives 1 / a^-b, rounded toward zero. */
-static int64_t integer_power(int64_t a, int64_t b)
-{
-    uint64_t result = 1, factor = (uint64_t)a;
-    if (b < 0)
-        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-    for (; b > 0; b >>= 1, factor *= factor)
-        result *= b & 1 ? factor : 1;
-    return (int64_t)result;
-}
-
-/* ONNX leaves x / 0 open; it must not trap. */
-static int64_t integer_quotient(int64_t a, int64_t b)
-{
-    if (b == 0)
-        return 0;
-    return b == -1 ? (int64_t) - (uint64_t)a : a / b;
-}
-
-static int64_t binary_integer(int64_t op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case SY_OP_ADD:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    case SY_OP_SUB:
-        return (int64_t)((uint64_t)a - (uint64_t)b);
-    case SY_OP_MUL:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case SY_OP_DIV:
-        return integer_quotient(a, b);
-    case SY_OP_POW:
-        return integer_power(a, b);
-    case SY_OP_MAX:
-        return a > b ? a : b;
-    case SY_OP_MIN:
-        return a < b ? a : b;
-    default:
-        return 0;
-    }
-}
-
 bool sy_elementwise_compares(enum sy_op op)
 {
     return op == SY_OP_EQUAL || op == SY_OP_LESS || op == SY_OP_LESS_OR_EQUAL ||
@@ -277,6 +237,7 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
                         void *out, int64_t to)
 {
     size_t bytes = sy_dtype_bytes((enum sy_dtype)b->dtype);
+    struct sy_pair_rules rules = {.op = (enum sy_op)b->op};
     if (b->op == SY_OP_IDENTITY) {
         memcpy((char *)out + (size_t)to * bytes, (const char *)in[0] + (size_t)at[0] * bytes,
                bytes);
@@ -289,9 +250,9 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
             binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
     } else if (b->dtype == SY_DTYPE_I64) {
         ((int64_t *)out)[to] =
-            binary_integer(b->op, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
+            sy_pair_of_integers(&rules, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
     } else {
-        ((int32_t *)out)[to] = (int32_t)binary_integer(b->op, ((const int32_t *)in[0])[at[0]],
+        ((int32_t *)out)[to] = (int32_t)sy_pair_of_integers(&rules, ((const int32_t *)in[0])[at[0]],
                                                        ((const int32_t *)in[1])[at[1]]);
     }
 }

@@ -1,6 +1,7 @@
 /* Reductions over any dimensions, the place of the largest, running sums, the largest k. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/fold_formulas.h"
 #include "workers/host/kernel.h"
 #include "workers/host/scan_rows.h"
 #include "workers/host/top_rows.h"
@@ -51,76 +52,16 @@ static bool result_strides(const struct sy_array *x, const struct sy_array *y,
     return k < 0;
 }
 
-static double start_of(enum sy_op op)
+/* The exponentials of a LogSumExp come one by one: the sum's logarithm is kept. */
+static double collect(enum sy_op op, double sum, double x)
 {
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-    case SY_OP_REDUCE_LOG_SUM_EXP:
-        return -INFINITY;
-    case SY_OP_REDUCE_MIN:
-        return INFINITY;
-    case SY_OP_REDUCE_PROD:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static double add_float(enum sy_op op, double sum, double x)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return x > sum || isnan(x) ? x : sum;
-    case SY_OP_REDUCE_MIN:
-        return x < sum || isnan(x) ? x : sum;
-    case SY_OP_REDUCE_PROD:
-        return sum * x;
-    case SY_OP_REDUCE_L1:
-        return sum + fabs(x);
-    case SY_OP_REDUCE_L2:
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return sum + x * x;
-    case SY_OP_REDUCE_LOG_SUM_EXP:
-        if (isnan(x) || isnan(sum))
-            return sum + x;
-        if (x == -INFINITY || sum == INFINITY)
-            return sum;
-        return fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
-    default:
+    if (op != SY_OP_REDUCE_LOG_SUM_EXP)
+        return sy_fold_collect(op, sum, x);
+    if (isnan(x) || isnan(sum))
         return sum + x;
-    }
-}
-
-static double finish_float(enum sy_op op, double sum, int64_t count)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MEAN:
-        return sum / (double)count;
-    case SY_OP_REDUCE_L2:
-        return sqrt(sum);
-    case SY_OP_REDUCE_LOG_SUM:
-        return log(sum);
-    default:
+    if (x == -INFINITY || sum == INFINITY)
         return sum;
-    }
-}
-
-static int64_t add_integer(enum sy_op op, int64_t sum, int64_t x, bool first)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return first || x > sum ? x : sum;
-    case SY_OP_REDUCE_MIN:
-        return first || x < sum ? x : sum;
-    case SY_OP_REDUCE_PROD:
-        return first ? x : (int64_t)((uint64_t)sum * (uint64_t)x);
-    case SY_OP_REDUCE_L1:
-        return (int64_t)((uint64_t)sum + (x < 0 ? -(uint64_t)x : (uint64_t)x));
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return (int64_t)((uint64_t)sum + (uint64_t)x * (uint64_t)x);
-    default:
-        return (int64_t)((uint64_t)sum + (uint64_t)x);
-    }
+    return fmax(sum, x) + log1p(exp(fmin(sum, x) - fmax(sum, x)));
 }
 
 /* In scratch: one accumulator for each element of the result. */
@@ -129,13 +70,13 @@ static void reduce_floats(const struct sy_call *call, const int64_t *strides, do
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     enum sy_op op = call->node->op;
     for (int64_t i = 0; i < y->n; i++)
-        sums[i] = start_of(op);
+        sums[i] = op == SY_OP_REDUCE_LOG_SUM_EXP ? -INFINITY : sy_fold_start(op);
     for (int64_t i = 0; i < x->n; i++) {
         double *sum = &sums[sy_array_offset(x, i, strides)];
-        *sum = add_float(op, *sum, sy_get(x, i));
+        *sum = collect(op, *sum, sy_get(x, i));
     }
     for (int64_t i = 0; i < y->n; i++)
-        sy_put(y, i, finish_float(op, sums[i], y->n ? x->n / y->n : 0));
+        sy_put(y, i, sy_fold_finish(op, sums[i], y->n ? x->n / y->n : 0));
 }
 
 static void reduce_integers(const struct sy_call *call, const int64_t *strides, int64_t *sums)
@@ -146,7 +87,7 @@ static void reduce_integers(const struct sy_call *call, const int64_t *strides, 
     memset(sums, 0, 2 * (size_t)y->n * sizeof *sums);
     for (int64_t i = 0; i < x->n; i++) {
         int64_t k = sy_array_offset(x, i, strides);
-        sums[k] = add_integer(op, sums[k], sy_get_int(x, i), seen[k]++ == 0);
+        sums[k] = sy_fold_collect_integer(op, sums[k], sy_get_int(x, i), seen[k]++ == 0);
     }
     for (int64_t i = 0; i < y->n; i++)
         sy_put_int(y, i, op == SY_OP_REDUCE_MEAN && count ? sums[i] / count : sums[i]);
