@@ -249,11 +249,11 @@ static void one_element(const struct sy_broadcast *b, const void *const *in, con
         ((float *)out)[to] =
             binary_float(b->op, ((const float *)in[0])[at[0]], ((const float *)in[1])[at[1]]);
     } else if (b->dtype == SY_DTYPE_I64) {
-        ((int64_t *)out)[to] =
-            sy_pair_of_integers(&rules, ((const int64_t *)in[0])[at[0]], ((const int64_t *)in[1])[at[1]]);
+        ((int64_t *)out)[to] = sy_pair_of_integers(&rules, ((const int64_t *)in[0])[at[0]],
+                                                   ((const int64_t *)in[1])[at[1]]);
     } else {
         ((int32_t *)out)[to] = (int32_t)sy_pair_of_integers(&rules, ((const int32_t *)in[0])[at[0]],
-                                                       ((const int32_t *)in[1])[at[1]]);
+                                                            ((const int32_t *)in[1])[at[1]]);
     }
 }
 
