@@ -157,7 +157,7 @@ FUZZ_SECONDS ?= 60
 # would take most of its time and show nothing.
 ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_at_run fake_cuda_train_gradients fake_cuda_trainer test_train_gradients test_train_split test_recurrence \
               test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_fusions test_folding test_control test_expand test_at_run \
-              test_open_sizes test_graph test_onnx_reader test_package test_package_changes test_safetensors test_bad_models test_bad_graphs \
+              test_open_sizes test_open_batches test_graph test_onnx_reader test_package test_package_changes test_safetensors test_bad_models test_bad_graphs \
               test_mutated_models test_sim% test_sched% test_lanes test_residency
 TEST_RUN  := $(TEST_BIN)
 # With the address sanitizer the tests end with a short run of each fuzz target, always the same inputs.

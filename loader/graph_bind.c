@@ -96,34 +96,48 @@ int sy_graph_bind_shape(const struct sy_graph *graph, int tensor, const struct s
     return bind_shape(&graph->tensors[tensor], &env, out);
 }
 
-static int check_condition(const struct sy_condition *c, const struct sy_size_env *env)
+/* For which batches a condition is looked at. */
+enum batches { FOR_ALL, FOR_SOME, FOR_ONE };
+
+static bool holds(const struct sy_condition *c, struct sy_dim left, struct sy_dim right,
+                  enum batches batches, int64_t batch)
+{
+    if (batches == FOR_ONE)
+        return c->at_most ? sy_dim_at(left, batch) <= sy_dim_at(right, batch)
+                          : sy_dim_at(left, batch) == sy_dim_at(right, batch);
+    if (!c->at_most)
+        return left.fixed == right.fixed && left.per_batch == right.per_batch;
+    if (batches == FOR_SOME && left.per_batch < right.per_batch)
+        return true;
+    return sy_dim_at(left, 1) <= sy_dim_at(right, 1) && left.per_batch <= right.per_batch;
+}
+
+static int check_condition(const struct sy_condition *c, const struct sy_size_env *env,
+                           enum batches batches, int64_t batch)
 {
     struct sy_dim left, right;
     char a[160], b[160];
     SY_TRY(bind_dim(c->where, c->left, env, &left));
     SY_TRY(bind_dim(c->where, c->right, env, &right));
-    bool holds = c->at_most ? left.fixed + left.per_batch <= right.fixed + right.per_batch &&
-                                  left.per_batch <= right.per_batch /* for each N from 1 on */
-                            : left.fixed == right.fixed && left.per_batch == right.per_batch;
-    if (holds)
+    if (holds(c, left, right, batches, batch))
         return SY_OK;
     sy_size_text(c->left, a, sizeof a);
     sy_size_text(c->right, b, sizeof b);
-    return sy_error_set(
-        SY_EARG, "%s: the model works only where %s %s %s; here that is %lld and %lld", c->where, a,
-        c->at_most ? "is at most" : "is", b, (long long)(left.fixed + left.per_batch),
-        (long long)(right.fixed + right.per_batch));
+    return sy_error_set(SY_EARG,
+                        "%s: the model works only where %s %s %s; here that is %lld and %lld",
+                        c->where, a, c->at_most ? "is at most" : "is", b,
+                        (long long)sy_dim_at(left, batch), (long long)sy_dim_at(right, batch));
 }
 
 static int check_sizes(const struct sy_graph *graph, const struct sy_sizes *sizes,
-                       const struct sy_size_env *env)
+                       const struct sy_size_env *env, enum batches batches)
 {
     for (int i = 0; i < graph->n_symbols; i++)
         if (sizes->of[i] < 0 || sizes->of[i] > INT32_MAX)
             return sy_error_set(SY_EARG, "size '%.100s' is %lld; 0 to %d", graph->symbols[i].name,
                                 (long long)sizes->of[i], INT32_MAX);
     for (int i = 0; i < graph->n_conditions; i++)
-        SY_TRY(check_condition(&graph->conditions[i], env));
+        SY_TRY(check_condition(&graph->conditions[i], env, batches, 1));
     return SY_OK;
 }
 
@@ -131,7 +145,7 @@ int sy_graph_check_sizes(const struct sy_graph *graph, const struct sy_sizes *si
 {
     struct sy_size_env env;
     SY_TRY(make_env(graph, sizes, &env));
-    return check_sizes(graph, sizes, &env);
+    return check_sizes(graph, sizes, &env, FOR_ALL);
 }
 
 /* ---- the copy ----------------------------------------------------------------------------------- */
@@ -248,7 +262,7 @@ int sy_graph_bind(const struct sy_graph *graph, const struct sy_sizes *sizes, st
 {
     struct sy_size_env env;
     SY_TRY(make_env(graph, sizes, &env));
-    SY_TRY(check_sizes(graph, sizes, &env));
+    SY_TRY(check_sizes(graph, sizes, &env, FOR_SOME));
     return bind_graph(graph, &env, out);
 }
 
@@ -315,6 +329,12 @@ static void take_solved(const struct sy_graph *graph, struct sy_size_env *all,
                 all->values[i] = sizes->of[i] = solved->values[k];
 }
 
+/* Whether sizes alone do not say if it holds: indices no more than the batch. Binding takes such a condition for true. */
+static bool batch_decides(const struct sy_condition *c)
+{
+    return c->at_most && sy_size_mentions(c->right, 0);
+}
+
 int sy_graph_solve(const struct sy_graph *graph, int n_given, const struct sy_given_input *given,
                    int64_t *batch, struct sy_sizes *sizes)
 {
@@ -334,6 +354,9 @@ int sy_graph_solve(const struct sy_graph *graph, int n_given, const struct sy_gi
     take_solved(graph, &env, &solved, sizes);
     for (int i = 0; i < n_given; i++)
         SY_TRY(check_given(graph, &given[i], &env, *batch));
+    for (int i = 0; i < graph->n_conditions; i++)
+        if (batch_decides(&graph->conditions[i]))
+            SY_TRY(check_condition(&graph->conditions[i], &env, FOR_ONE, *batch));
     return SY_OK;
 }
 

@@ -77,34 +77,38 @@ static bool first_is_other(const struct sy_onnx_reader *r, const Onnx__TensorSha
     return false;
 }
 
-/* Exporters that know no names number every open dimension. */
-static bool is_numbered(const char *name)
+static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
 {
-    return name[0] == '\0' || strstr(name, "_dynamic_axes_") || strncmp(name, "unk__", 5) == 0;
+    return dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
 }
 
 /* Whether a first dimension has another name than the first input's: two batches, as texts and images have. Where they meet they are found to be
- * one. */
-static bool is_other_batch(const struct sy_onnx_reader *r, const char *name)
+ * one. Of numbers that an exporter gave, and of no name, each is another. */
+static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, const char *name)
 {
-    const char *first = NULL;
+    const char *first = NULL, *first_input = NULL;
     int n_others = 0;
-    for (size_t i = 0; i < r->proto->n_input && !is_numbered(name); i++) {
-        const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[i]);
-        if (!shape || shape->n_dim == 0 || is_numbered(name_of(shape->dim[0])) ||
-            first_is_other(r, shape))
+    for (size_t i = 0; i < r->proto->n_input; i++) {
+        const Onnx__ValueInfoProto *info = r->proto->input[i];
+        const Onnx__TensorShapeProto *shape = shape_of(info);
+        if (!shape || shape->n_dim == 0 || !is_open(shape->dim[0]) || first_is_other(r, shape))
             continue;
-        first = first ? first : name_of(shape->dim[0]);
-        n_others += strcmp(name_of(shape->dim[0]), first) != 0;
+        const char *own = name_of(shape->dim[0]);
+        first = first ? first : own;
+        first_input = first_input ? first_input : sy_onnx_text(info->name);
+        n_others += strcmp(own, first) != 0 || own[0] == '\0';
     }
-    return first && strcmp(first, name) != 0 && n_others <= SY_MAX_SYMBOLS / 2;
+    if (!first || n_others > SY_MAX_SYMBOLS / 2)
+        return false;
+    return name[0] == '\0' ? strcmp(first_input, input) != 0 : strcmp(first, name) != 0;
 }
 
 /* Whether an open dimension is N: the first ones, and what has their names, or says that it is the batch. */
-static bool is_batch(const struct sy_onnx_reader *r, const Onnx__TensorShapeProto *own, int i)
+static bool is_batch(const struct sy_onnx_reader *r, const char *input,
+                     const Onnx__TensorShapeProto *own, int i)
 {
     const char *name = name_of(own->dim[i]);
-    if (is_other_batch(r, name) && (i == 0 || says_batch(name)))
+    if (is_other_batch(r, input, name) && (i == 0 || says_batch(name)))
         return false;
     if (i == 0)
         return !first_is_other(r, own);
@@ -113,7 +117,7 @@ static bool is_batch(const struct sy_onnx_reader *r, const Onnx__TensorShapeProt
     for (size_t k = 0; name[0] != '\0' && k < r->proto->n_input; k++) {
         const Onnx__TensorShapeProto *shape = shape_of(r->proto->input[k]);
         if (shape && shape->n_dim > 0 && strcmp(name_of(shape->dim[0]), name) == 0)
-            return !first_is_other(r, shape) && !is_other_batch(r, name);
+            return !first_is_other(r, shape) && !is_other_batch(r, input, name);
     }
     return false;
 }
@@ -125,7 +129,7 @@ static int open_dim(const struct sy_onnx_reader *r, const char *input,
     char place[256];
     const char *name = name_of(shape->dim[i]);
     snprintf(place, sizeof place, "%.200s.%d", input, i);
-    if (is_batch(r, shape, i)) {
+    if (is_batch(r, input, shape, i)) {
         out->per_batch = 1;
         return SY_OK;
     }

@@ -206,7 +206,8 @@ int sy_rule_scatter(struct sy_infer *in, struct sy_node *node)
         SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 0), x->shape.rank, &axis));
         SY_TRY(sy_node_set_int(node, "axis", axis));
         if (indices->shape.rank != x->shape.rank ||
-            !sy_infer_same_shape(in, node, &indices->shape, &updates->shape))
+            !sy_infer_same_shape(in, node, &indices->shape, &updates->shape) ||
+            !are_within(in, node, &x->shape, &indices->shape, axis))
             return sy_infer_fail(node, SY_ECORRUPT, "indices do not fit data or updates");
     }
     return sy_infer_same(in, node);

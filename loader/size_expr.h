@@ -51,8 +51,8 @@ bool sy_size_is_symbol(struct sy_dim dim, int *atom); /* nothing but one symbol 
 bool sy_size_mentions(struct sy_dim dim, int atom);   /* at any depth */
 /* Bounds that hold whatever the sizes are; INT64_MIN and INT64_MAX: none known. */
 void sy_size_bounds(struct sy_dim dim, int64_t *least, int64_t *most);
-/* If `zero` is 0 only where some symbol has one certain value: that symbol (of several one whose
- * value is not below 0, then the one made last) and value. */
+/* If `zero` is 0 only where some symbol has one certain value, or a size that all its terms are products of is 0: that symbol (of several one
+ * whose value is not below 0, then the one made last) and value. */
 bool sy_size_isolate(struct sy_dim zero, int *atom, struct sy_dim *value);
 /* "2*seq+1", as far as it fits; how many bytes it has. */
 int sy_size_text(struct sy_dim dim, char *buffer, size_t bytes);

@@ -111,8 +111,40 @@ static bool assume_side(struct sy_facts *facts, const struct sy_node *node, stru
     return false;
 }
 
+static bool is_first_size(const struct sy_graph *graph, int atom)
+{
+    int symbol;
+    for (int i = 0; i < graph->n_inputs; i++) {
+        const struct sy_shape *shape = &graph->tensors[graph->inputs[i]].shape;
+        if (shape->rank > 0 && sy_size_is_symbol(shape->dims[0], &symbol) && symbol == atom)
+            return true;
+    }
+    return false;
+}
+
+static bool has_atom(const struct sy_size_term *term, int atom)
+{
+    for (int k = 0; k < term->n_atoms; k++)
+        if (term->atoms[k] == atom)
+            return true;
+    return false;
+}
+
+/* N*T = M*S, and M is an input's first size: that is N, so the other two are one. */
+static bool assume_batch(struct sy_infer *in, struct sy_dim zero)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    if (sy_size_terms(zero, terms) != 2 || has_atom(&terms[0], 0) == has_atom(&terms[1], 0))
+        return false;
+    const struct sy_size_term *other = &terms[has_atom(&terms[0], 0)];
+    for (int k = 0; k < other->n_atoms; k++)
+        if (is_first_size(in->graph, other->atoms[k]))
+            return add_rewrite(in->facts, other->atoms[k], (struct sy_dim){0, 1});
+    return false;
+}
+
 /* Makes the difference 0. */
-static bool assume_zero(struct sy_facts *facts, const struct sy_node *node, struct sy_dim a,
+static bool assume_zero(struct sy_infer *in, const struct sy_node *node, struct sy_dim a,
                         struct sy_dim b, struct sy_dim zero)
 {
     int64_t least, most;
@@ -121,11 +153,16 @@ static bool assume_zero(struct sy_facts *facts, const struct sy_node *node, stru
     sy_size_bounds(zero, &least, &most);
     if (least > 0 || most < 0)
         return false;
+    if (!sy_size_isolate(zero, &atom, &value) && assume_batch(in, zero) &&
+        rewritten(in->facts, zero, &zero) < 0)
+        return false;
+    if (sy_dim_is(zero, 0))
+        return true;
     if (sy_size_isolate(zero, &atom, &value)) {
         sy_size_bounds(value, &least, &most);
-        return most >= 0 && add_rewrite(facts, atom, value);
+        return most >= 0 && add_rewrite(in->facts, atom, value);
     }
-    return assume_side(facts, node, zero) || add_condition(facts, node, a, b, false);
+    return assume_side(in->facts, node, zero) || add_condition(in->facts, node, a, b, false);
 }
 
 bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct sy_dim *a,
@@ -140,7 +177,7 @@ bool sy_infer_same_size(struct sy_infer *in, const struct sy_node *node, struct 
     if (sy_dim_equal(left, b))
         return true;
     if (sy_dim_sub(left, b, &zero) < 0 || !sy_dim_is_expr(zero) ||
-        !assume_zero(in->facts, node, left, b, zero))
+        !assume_zero(in, node, left, b, zero))
         return false;
     return rewritten(in->facts, *a, a) == SY_OK;
 }

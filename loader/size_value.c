@@ -227,14 +227,25 @@ static bool isolate_term(struct sy_dim zero, const struct sy_size_term *term, st
            sy_size_div(rest, factor, value) == SY_OK;
 }
 
+/* Without the sizes that all its terms are products of: where none of those is 0, `zero` is 0 where the rest is. */
+static struct sy_dim without_common(struct sy_dim zero)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    struct sy_dim atom, rest = zero;
+    if (sy_size_terms(zero, terms) < 2)
+        return zero;
+    for (int i = 0; i < terms[0].n_atoms; i++)
+        if (sy_size_atom_dim(terms[0].atoms[i], &atom) == SY_OK)
+            (void)sy_size_div(rest, atom, &rest);
+    return rest;
+}
+
 /* A sum (all = before + new) is better than a difference, which could be below 0. */
 bool sy_size_isolate(struct sy_dim zero, int *atom, struct sy_dim *value)
 {
     struct sy_sum sum;
-    struct sy_dim without_n;
     bool found = false, is_sum = false;
-    if (sy_size_div(zero, (struct sy_dim){0, 1}, &without_n) == SY_OK) /* N is never 0 */
-        zero = without_n;
+    zero = without_common(zero);
     sy_sum_load(zero, &sum);
     for (int i = 0; i < sum.n; i++) {
         struct sy_dim dim;

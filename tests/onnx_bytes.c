@@ -64,7 +64,7 @@ void ob_input(struct ob *graph, int field, const char *name, int elem_type, int 
             ob_text(&dim, 2, "N");
         else if (dims[i] < -1 && dims[i] > -7)
             ob_text(&dim, 2, (char[]){'L', (char)('0' - dims[i]), 0});
-        else
+        else if (dims[i] != OB_NAMELESS)
             ob_varint(&dim, 1, (uint64_t)dims[i]);
         ob_message(&shape, 1, &dim);
     }

@@ -20,7 +20,8 @@ void ob_message(struct ob *to, int field, const struct ob *message);
 
 /* An empty GraphProto. */
 void ob_graph(struct ob *graph);
-/* Into a GraphProto. Dims: -1 is the symbolic "N", -2 "L2" to -6 "L6". Lists of names end with NULL. */
+#define OB_NAMELESS INT64_MIN
+/* Into a GraphProto. Dims: -1 is the symbolic "N", -2 "L2" to -6 "L6"; OB_NAMELESS: open without a name. Lists of names end with NULL. */
 void ob_input(struct ob *graph, int field, const char *name, int elem_type, int rank,
               const int64_t *dims);
 void ob_initializer(struct ob *graph, const char *name, int elem_type, int rank,

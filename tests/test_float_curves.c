@@ -236,12 +236,32 @@ static void test_is(void **state)
     assert_memory_equal(y, ((uint8_t[]){0, 0, 1, 0, 0, 0, 0}), 7);
 }
 
+/* ONNX: x + bias below -lambd, x - bias above lambd, else 0. So of NaN, which is neither; and a negative lambd leaves nothing between. */
+static void test_shrink(void **state)
+{
+    const float x[] = {NAN, -2, -1, 0.5f, 1, 3}, wanted[] = {0, -1.75f, 0, 0, 0, 2.75f},
+                negative[] = {-1, 0.5f}, one_side[] = {-0.75f, 0.75f};
+    struct sy_curve c = {.op = SY_OP_SHRINK, .a = 1, .b = 0.25};
+    float y[6];
+    (void)state;
+    for (int lambd = 1; lambd >= -1; lambd -= 2) {
+        int n = lambd > 0 ? 6 : 2;
+        const float *from = lambd > 0 ? x : negative, *to = lambd > 0 ? wanted : one_side;
+        c.a = lambd;
+        sy_curve_rows(&c, n, from, y);
+        for (int i = 0; i < n; i++)
+            if (y[i] != to[i] || sy_curve_at(&c, from[i]) != to[i])
+                fail_msg("Shrink of %g with %d: %g, %g", (double)from[i], lambd, (double)y[i],
+                         sy_curve_at(&c, from[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors), cmocka_unit_test(test_errors_around_zero),
         cmocka_unit_test(test_pieces), cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_is),
+        cmocka_unit_test(test_is),     cmocka_unit_test(test_shrink),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

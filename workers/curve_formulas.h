@@ -51,7 +51,7 @@ SY_FORMULA double sy_curve_bent(const struct sy_curve *c, double x)
     case SY_OP_HARD_SIGMOID:
         return sy_curve_unit(a * x + b);
     case SY_OP_SHRINK:
-        return fabs(x) <= a ? 0.0 : x - copysign(b, x);
+        return x < -a ? x + b : x > a ? x - b : 0.0;
     case SY_OP_GELU:
         return c->is_tanh_gelu
                    ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
