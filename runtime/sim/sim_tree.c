@@ -51,39 +51,41 @@ void sy_sim_tree_finish(struct sy_sim_tree *t)
     *t = (struct sy_sim_tree){0};
 }
 
-struct least {
-    uint64_t key, place;
-};
-
 struct entry {
     uint64_t key;
     int32_t item;
 };
 
-/* The first of equals. By masks, since gcc makes a jump of anything else, and which one it is nobody can guess. */
-static inline struct least less(struct least a, struct least b)
+static inline uint64_t less(uint64_t a, uint64_t b)
 {
-    uint64_t second = -(uint64_t)(b.key < a.key);
-    return (struct least){(a.key & ~second) | (b.key & second),
-                          (a.place & ~second) | (b.place & second)};
+    return b < a ? b : a;
 }
 
-static inline struct least least_of_eight(const uint64_t *k)
+/* Where it is, the first of equals. Without a jump: which one it is nobody can guess. */
+static inline unsigned place_of(uint64_t key, const uint64_t *k)
 {
-    struct least a = less((struct least){k[0], 0}, (struct least){k[1], 1});
-    struct least b = less((struct least){k[2], 2}, (struct least){k[3], 3});
-    struct least c = less((struct least){k[4], 4}, (struct least){k[5], 5});
-    struct least d = less((struct least){k[6], 6}, (struct least){k[7], 7});
-    return less(less(a, b), less(c, d));
+    unsigned place = 7;
+    place = k[6] == key ? 6 : place;
+    place = k[5] == key ? 5 : place;
+    place = k[4] == key ? 4 : place;
+    place = k[3] == key ? 3 : place;
+    place = k[2] == key ? 2 : place;
+    place = k[1] == key ? 1 : place;
+    return k[0] == key ? 0 : place;
+}
+
+static inline uint64_t least_of_eight(const uint64_t *k)
+{
+    return less(less(less(k[0], k[1]), less(k[2], k[3])), less(less(k[4], k[5]), less(k[6], k[7])));
 }
 
 /* Of the eight at a level, one of which is `at`: the least, and whose it is. */
 static struct entry least_around(const struct sy_sim_level *level, unsigned at)
 {
     unsigned begin = at & ~(WIDTH - 1u);
-    struct least least = least_of_eight(&level->keys[begin]);
-    int place = (int)(begin + least.place);
-    return (struct entry){least.key, level->items ? level->items[place] : place};
+    uint64_t least = least_of_eight(&level->keys[begin]);
+    int place = (int)(begin + place_of(least, &level->keys[begin]));
+    return (struct entry){least, level->items ? level->items[place] : place};
 }
 
 /* `now` is what the place `at` of level i has become. Only if the least of eight became more are the eight looked at again. */
