@@ -353,17 +353,15 @@ static int infer_node(struct sy_infer *in, int n)
     return SY_OK;
 }
 
-/* Lists do not leave the graph; those of a body may, at the run. */
+/* Lists leave a body at the run. */
 static int refuse_sequence_outputs(const struct sy_infer *in)
 {
-    for (int i = 0; i < in->graph->n_outputs; i++) {
-        if (!in->sequences[in->graph->outputs[i]])
-            continue;
-        if (in->puts_off)
+    for (int i = 0; i < in->graph->n_outputs; i++)
+        if (in->sequences[in->graph->outputs[i]]) {
             *in->puts_off = true;
-        return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence",
-                            in->graph->tensors[in->graph->outputs[i]].name);
-    }
+            return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence",
+                                in->graph->tensors[in->graph->outputs[i]].name);
+        }
     return SY_OK;
 }
 
@@ -452,7 +450,7 @@ static int infer_nodes(struct sy_infer *in, bool puts_off)
     }
     if (in->is_bound)
         return SY_OK;
-    SY_TRY(refuse_sequence_outputs(in));
+    SY_TRY(in->is_body ? refuse_sequence_outputs(in) : sy_sequence_outputs(in));
     if (puts_off)
         SY_TRY(sy_at_run_gather(in));
     sy_graph_compact(graph);
