@@ -342,19 +342,23 @@ static struct sy_graph *grams_graph(const char *mode, int64_t skips)
     return g;
 }
 
-/* 3 N + 2 and N - 1, added to what comes. */
-static struct sy_graph *numbers_graph(void)
+/* 3 N + 2, N - 1, 3 N + 4, N - 3 and so on, added to what comes. */
+static struct sy_graph *numbers_graph(int64_t count)
 {
     struct sy_graph *g = gb_new("numbers");
-    const int64_t fixed[2] = {2, -1}, per_batch[2] = {3, 1}, two = 2;
-    int x = gb_input(g, DIMS(1, 2)), n = gb_node(g, SY_OP_NUMBERS, 0, NULL, 1, &two);
+    int64_t fixed[300], per_batch[300];
+    for (int64_t i = 0; i < count; i++) {
+        fixed[i] = i % 2 ? -i : 2 + i;
+        per_batch[i] = i % 2 ? 1 : 3;
+    }
+    int x = gb_input(g, DIMS(1, count)), n = gb_node(g, SY_OP_NUMBERS, 0, NULL, 1, &count);
     g->tensors[n].dtype = SY_DTYPE_I64;
-    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = 2};
-    gb_ints(g, "fixed", 2, fixed);
-    gb_ints(g, "per_batch", 2, per_batch);
-    n = gb_node(g, SY_OP_CAST, INPUTS(n), 1, &two);
-    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = 2};
-    gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(x, n), DIMS(1, 2)));
+    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = count};
+    gb_ints(g, "fixed", (int)count, fixed);
+    gb_ints(g, "per_batch", (int)count, per_batch);
+    n = gb_node(g, SY_OP_CAST, INPUTS(n), 1, &count);
+    g->tensors[n].shape.dims[0] = (struct sy_dim){.fixed = count};
+    gb_output(g, gb_node(g, SY_OP_ADD, INPUTS(x, n), DIMS(1, count)));
     return g;
 }
 
@@ -365,7 +369,8 @@ static void test_lists_beside_the_host_engine(void **state)
     beside_attach();
     for (int i = 0; i < 6; i++)
         both_engines(grams_graph(modes[i % 3], i / 3 * 2));
-    both_engines(numbers_graph());
+    both_engines(numbers_graph(2));
+    both_engines(numbers_graph(300)); /* more than a step's arguments have room for */
     sy_cuda_engine.detach();
 }
 

@@ -395,25 +395,40 @@ static void test_windows(void **state)
     }
 }
 
+/* Points far outside, and one that is none, are among them. */
+static void check_sample(int rank, const char *mode, const char *padding, int aligns)
+{
+    static const double odd[] = {(double)NAN, (double)INFINITY, -1e30, 0, 1, -1};
+    struct trial *t = trial_start(SY_OP_GRID_SAMPLE);
+    enum sy_dtype type = trial_types[kernel_between(0, 3)];
+    int64_t dims[5] = {2, 3}, grid[5] = {2}, out[5] = {2, 3};
+    for (int d = 2; d < rank; d++) {
+        dims[d] = kernel_between(1, 6);
+        out[d] = grid[d - 1] = kernel_between(1, 5);
+    }
+    grid[rank - 1] = rank - 2;
+    (void)trial_operand(t, type, rank, dims);
+    struct sy_array *points =
+        trial_operand(t, kernel_between(0, 1) ? SY_DTYPE_F32 : type, rank, grid);
+    for (int64_t i = 0; i < points->n; i++)
+        sy_put(points, i, kernel_between(0, 9) ? kernel_uniform() * 1.5 : odd[i % 6]);
+    gb_string(t->graph, "mode", mode);
+    gb_string(t->graph, "padding_mode", padding);
+    gb_int(t->graph, "align_corners", aligns);
+    trial_result(t, type, rank, out);
+    trial_check(t);
+}
+
 static void test_samples(void **state)
 {
     static const char *const modes[] = {"bilinear", "nearest", "bicubic"}, *const paddings[] = {
                                                                                "zeros", "border",
                                                                                "reflection"};
     (void)state;
-    for (int round = 0; round < 2 * ROUNDS; round++) {
-        struct trial *t = trial_start(SY_OP_GRID_SAMPLE);
-        int64_t dims[4] = {2, 3, kernel_between(1, 6), kernel_between(1, 6)},
-                grid[4] = {2, kernel_between(1, 5), kernel_between(1, 5), 2},
-                out[4] = {2, 3, grid[1], grid[2]};
-        (void)trial_operand(t, SY_DTYPE_F32, 4, dims);
-        (void)trial_operand(t, SY_DTYPE_F32, 4, grid);
-        gb_string(t->graph, "mode", modes[round % 3]);
-        gb_string(t->graph, "padding_mode", paddings[round / 3 % 3]);
-        gb_int(t->graph, "align_corners", kernel_between(0, 1));
-        trial_result(t, SY_DTYPE_F32, 4, out);
-        trial_check(t);
-    }
+    for (int round = 0; round < 36; round++)
+        check_sample(4, modes[round % 3], paddings[round / 3 % 3], round / 9 % 2);
+    for (int round = 0; round < 36; round++)
+        check_sample(5, modes[round % 2], paddings[round / 2 % 3], round / 6 % 2);
 }
 
 /* What is outside is told with the step's number, and nothing outside is read or written. */

@@ -16,7 +16,7 @@
 #ifdef SY_SANITIZED
 #define STACK_BYTES (128u << 10)
 #else
-#define STACK_BYTES (16u << 10)
+#define STACK_BYTES (32u << 10)
 #endif
 
 /* A thread of the block, with a stack of its own. */

@@ -147,7 +147,7 @@ int sy_launch_shared(void (*kernel)(P...), dim3 blocks, unsigned threads, size_t
 {
     auto body = [=] { kernel(cpu_seen(arguments)...); };
     static_assert(std::is_trivially_copyable_v<decltype(body)>, "a kernel's arguments are bytes");
-    static_assert(sizeof body <= 4096, "CUDA takes so many bytes of arguments");
+    static_assert(sizeof body <= 32764, "CUDA takes so many bytes of arguments, from sm_70 on");
     cpu_work work = {{blocks.x, blocks.y, blocks.z}, threads,     (unsigned)shared_bytes,
                      cpu_call<decltype(body)>,       sizeof body, &body};
     return cpu_launch(stream, &work);

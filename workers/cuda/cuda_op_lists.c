@@ -6,44 +6,57 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
+#include "workers/host/kernel.h"
+
+/* A step of its own for a part of what `all` describes. */
+static int add_part(struct sy_program *p, const struct sy_cuda_each *all,
+                    const struct sy_math_each *part)
+{
+    struct sy_cuda_each *each = malloc(sizeof *each);
+    if (!each)
+        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step",
+                            sy_cuda_node(p)->name);
+    *each = *all;
+    each->of = *part;
+    return sy_cuda_each_add(p, each);
+}
 
 /* ---- Numbers: `fixed + per_batch * N` -------------------------------------------------------------------- */
 
-static int fill_numbers(const struct sy_program *p, struct sy_math_each *e)
+/* As many steps as their arguments have room for. */
+static int add_numbers(struct sy_program *p, const struct sy_cuda_each *all)
 {
     const struct sy_node *node = sy_cuda_node(p);
     const struct sy_attr *fixed = sy_node_attr(node, "fixed"),
                          *per_batch = sy_node_attr(node, "per_batch");
-    const struct sy_each_array *y = &e->at[SY_EACH_IN];
-    bool floats = y->dtype == SY_DTYPE_F32 || y->dtype == SY_DTYPE_F64 ||
-                  y->dtype == SY_DTYPE_F16 || y->dtype == SY_DTYPE_BF16;
+    const struct sy_each_array *y = &all->of.at[SY_EACH_IN];
     int64_t n = 1;
     for (int d = 0; d < y->rank; d++)
         n *= y->dims[d];
-    if (floats || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
+    if (sy_is_float(y->dtype) || !fixed || !per_batch || fixed->kind != SY_ATTR_INTS ||
         per_batch->kind != SY_ATTR_INTS || fixed->n != per_batch->n || fixed->n != n)
         return sy_unsupported(node, "numbers of another count than its result");
-    if (n > SY_EACH_NUMBERS_MOST)
-        return sy_unsupported(node, "so many numbers");
-    e->kind = SY_EACH_NUMBERS;
-    e->op = node->op;
-    e->items = n;
-    for (int i = 0; i < fixed->n; i++)
-        e->as.numbers.at[i] =
-            sy_dim_at((struct sy_dim){fixed->ints[i], per_batch->ints[i]}, p->batch);
+    struct sy_math_each part = all->of;
+    struct sy_each_numbers *numbers = &part.as.numbers;
+    part.kind = SY_EACH_NUMBERS;
+    part.op = node->op;
+    for (numbers->first = 0; numbers->first < n; numbers->first += part.items) {
+        part.items = SY_MIN(n - numbers->first, SY_EACH_NUMBERS_MOST);
+        for (int64_t i = 0, k = numbers->first; i < part.items; i++, k++)
+            numbers->at[i] =
+                sy_dim_at((struct sy_dim){fixed->ints[k], per_batch->ints[k]}, p->batch);
+        SY_TRY(add_part(p, all, &part));
+    }
     return SY_OK;
 }
 
 static int build_numbers(struct sy_program *p)
 {
-    struct sy_cuda_each *each;
-    SY_TRY(sy_cuda_each_open(p, &each));
-    int status = fill_numbers(p, &each->of);
-    if (status < 0) {
-        free(each);
-        return status;
-    }
-    return sy_cuda_each_add(p, each);
+    struct sy_cuda_each *all;
+    SY_TRY(sy_cuda_each_open(p, &all));
+    int status = add_numbers(p, all);
+    free(all);
+    return status;
 }
 
 /* ---- TfIdfVectorizer ---------------------------------------------------------------------------------------- */
@@ -84,18 +97,6 @@ static void take_grams(struct pool *g, struct sy_each_grams *to)
     }
 }
 
-static int add_part(struct sy_program *p, const struct sy_cuda_each *all,
-                    const struct sy_each_grams *part)
-{
-    struct sy_cuda_each *each = malloc(sizeof *each);
-    if (!each)
-        return sy_error_set(SY_ENOMEM_HOST, "node %s: no memory for its step",
-                            sy_cuda_node(p)->name);
-    *each = *all;
-    each->of.as.grams = *part;
-    return sy_cuda_each_add(p, each);
-}
-
 /* The first step is there even if no gram counts: it writes the zeros. */
 static int add_grams(struct sy_program *p, const struct sy_cuda_each *all, struct pool *g)
 {
@@ -103,15 +104,16 @@ static int add_grams(struct sy_program *p, const struct sy_cuda_each *all, struc
             longest = sy_node_int(sy_cuda_node(p), "max_gram_length", 1);
     bool more, begins = true;
     do {
-        struct sy_each_grams part = all->of.as.grams;
+        struct sy_math_each part = all->of;
+        struct sy_each_grams *grams = &part.as.grams;
         more = next_length(g);
-        part.begins = begins;
-        part.skips = g->length == 1 ? 0 : part.skips;
+        grams->begins = begins;
+        grams->skips = g->length == 1 ? 0 : grams->skips;
         if (more)
-            take_grams(g, &part);
-        if (part.length < shortest || part.length > longest)
-            part.n = 0;
-        if (part.n > 0 || begins)
+            take_grams(g, grams);
+        if (grams->length < shortest || grams->length > longest)
+            grams->n = 0;
+        if (grams->n > 0 || begins)
             SY_TRY(add_part(p, all, &part));
         begins = false;
     } while (more);

@@ -30,11 +30,13 @@
 #include "workers/trainer.h"
 
 #define SY_CUTR_ALIGN 256u
-#define SY_CUTR_ARGS  SY_CELL_ROLES
+#define SY_CUTR_ARGS  SY_EACH_ARRAYS /* the most that a step has */
 #define SY_CUTR_SLOTS 2
 #define SY_CUTR_HEADERS \
     16u /* writes of an iteration, and of a start, are fewer than half of that */
 #define SY_CUTR_HEADER_BYTES 64u
+
+_Static_assert((int)SY_CELL_ROLES <= SY_CUTR_ARGS, "a step has so many arguments");
 
 /* What the device tells the host, in pinned memory. */
 struct sy_cutr_news {

@@ -11,7 +11,7 @@
 #include "workers/curve_formulas.h"
 #include "workers/train_philox.h"
 
-#define SY_EACH_IN     9
+#define SY_EACH_IN     32 /* as many as the host engine's kernels take */
 #define SY_EACH_OUT    4
 #define SY_EACH_ARRAYS (SY_EACH_IN + SY_EACH_OUT + 1)
 #define SY_EACH_ROOM \
@@ -199,14 +199,14 @@ struct sy_each_resize {
     double cubic, outside; /* coefficient; value of what a crop takes from outside */
 };
 
-#define SY_EACH_LABELS  24
-#define SY_EACH_FACTORS 4
+#define SY_EACH_LABELS 24
 
-/* Labels of the result first, then those that are summed over. */
+/* Labels of the result first, then those that are summed over. A factor's strides are those of its labels; what is left over is 0. */
 struct sy_each_product {
     int n_labels, n_result;
     int row_label, column_label; /* -1: a vector has none */
-    int64_t sizes[SY_EACH_LABELS], strides[SY_EACH_FACTORS][SY_EACH_LABELS];
+    int64_t sizes[SY_EACH_LABELS];
+    uint8_t labels[SY_EACH_IN][SY_MAX_RANK]; /* by array */
     double alpha;
 };
 
@@ -240,8 +240,9 @@ struct sy_each_region {
 
 #define SY_EACH_NUMBERS_MOST 96
 
+/* Some of the result's elements. */
 struct sy_each_numbers {
-    int64_t at[SY_EACH_NUMBERS_MOST];
+    int64_t first, at[SY_EACH_NUMBERS_MOST];
 };
 
 /* Some of the parts. Who makes more than one node's worth of them says which, before the description is made. */

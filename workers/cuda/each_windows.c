@@ -61,6 +61,19 @@ int sy_each_fill_resize(const struct sy_node *node, struct sy_math_each *e)
 
 /* ---- products ----------------------------------------------------------------------------------------- */
 
+/* A factor's strides by its labels, of which it has no more than dimensions. */
+static void set_factor(struct sy_math_each *e, int array, int n_labels, const int64_t *strides)
+{
+    int64_t *to = e->at[array].strides;
+    int n = 0;
+    memset(to, 0, sizeof e->at[array].strides);
+    for (int l = 0; l < n_labels; l++)
+        if (strides[l] != 0) {
+            e->as.product.labels[array][n] = (uint8_t)l;
+            to[n++] = strides[l];
+        }
+}
+
 /* Operands as the product of all labels: results first, then what is summed over. */
 int sy_each_fill_einsum(const struct sy_node *node, struct sy_math_each *e)
 {
@@ -74,25 +87,23 @@ int sy_each_fill_einsum(const struct sy_node *node, struct sy_math_each *e)
     call.out[0] =
         (struct sy_array){.dtype = e->at[SY_EACH_IN].dtype, .rank = e->at[SY_EACH_IN].rank};
     memcpy(call.out[0].dims, e->at[SY_EACH_IN].dims, sizeof call.out[0].dims);
-    if (e->n_in > SY_EACH_FACTORS || !sy_einsum_read(&call, &f))
+    if (!sy_einsum_read(&call, &f))
         return sy_each_refuse(node, "this equation");
     e->as.product.n_labels = f.n;
     e->as.product.n_result = f.n_out;
-    for (int i = 0; i < f.n; i++) {
-        e->as.product.sizes[i] = f.sizes[i];
-        for (int k = 0; k < e->n_in; k++)
-            e->as.product.strides[k][i] = f.strides[k][i];
-    }
+    memcpy(e->as.product.sizes, f.sizes, (size_t)f.n * sizeof *f.sizes);
+    for (int k = 0; k < e->n_in; k++)
+        set_factor(e, k, f.n, f.strides[k]);
     return SY_OK;
 }
 
 /* As a product over the labels of the result and the depth; vectors have no row, or no column. */
 int sy_each_fill_matmul(const struct sy_node *node, struct sy_math_each *e)
 {
-    const struct sy_each_array *a = &e->at[0], *y = &e->at[SY_EACH_IN],
-                               *b = &e->at[node->op == SY_OP_QLINEAR_MATMUL ? 3 : 1];
+    int at_b = node->op == SY_OP_QLINEAR_MATMUL ? 3 : 1;
+    const struct sy_each_array *a = &e->at[0], *y = &e->at[SY_EACH_IN], *b = &e->at[at_b];
     int rows = a->rank > 1, columns = b->rank > 1, batches = y->rank - rows - columns;
-    int64_t *left = e->as.product.strides[0], *right = e->as.product.strides[1];
+    int64_t left[SY_MAX_RANK + 1] = {0}, right[SY_MAX_RANK + 1] = {0};
     for (int d = 0; d < y->rank; d++)
         e->as.product.sizes[d] = y->dims[d];
     for (int d = 0; d < batches; d++) {
@@ -111,6 +122,8 @@ int sy_each_fill_matmul(const struct sy_node *node, struct sy_math_each *e)
     e->as.product.n_result = y->rank;
     e->as.product.row_label = rows ? batches : -1;
     e->as.product.column_label = columns ? batches + rows : -1;
+    set_factor(e, 0, y->rank + 1, left);
+    set_factor(e, at_b, y->rank + 1, right);
     e->as.product.alpha = (double)sy_node_float(node, "alpha", 1);
     return SY_OK;
 }
@@ -160,8 +173,6 @@ int sy_each_fill_sample(const struct sy_node *node, struct sy_math_each *e)
                              *const paddings[] = {"zeros", "border", "reflection", NULL};
     static const int taps[] = {2, 2, 1, 4, 4};
     int mode, padding;
-    if (e->at[0].rank != 4)
-        return sy_each_refuse(node, "volumes");
     SY_TRY(sy_each_choose(node, "mode", modes, &mode));
     SY_TRY(sy_each_choose(node, "padding_mode", paddings, &padding));
     e->as.sample.taps = taps[mode];

@@ -8,7 +8,7 @@ SY_KERNEL_FILE(each_run)
 struct numbers {
     __device__ static void of(const each &c, int64_t i)
     {
-        c.put_int(EACH_OUT, i, c.e.as.numbers.at[i]);
+        c.put_int(EACH_OUT, c.e.as.numbers.first + i, c.e.as.numbers.at[i]);
     }
 };
 

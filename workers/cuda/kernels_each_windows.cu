@@ -153,18 +153,28 @@ struct resize {
 
 /* ---- products ----------------------------------------------------------------------------------------- */
 
-/* The factor's element for result o and summand s: both walk their labels from the last on. */
-__device__ static int64_t factor_at(const each &c, int factor, int64_t o, int64_t s)
-{
-    int n_out = c.e.as.product.n_result;
-    int64_t at = 0;
-    for (int l = c.e.as.product.n_labels - 1; l >= 0; l--) {
-        int64_t &left = l < n_out ? o : s;
-        at += left % c.e.as.product.sizes[l] * c.e.as.product.strides[factor][l];
-        left /= c.e.as.product.sizes[l];
+/* Where result o and summand s are along each label: both walk theirs from the last on. */
+struct label_places {
+    int64_t at[SY_EACH_LABELS];
+    __device__ void find(const each &c, int64_t o, int64_t s)
+    {
+        int n_out = c.e.as.product.n_result;
+        at[0] = 0; /* what is left over of a factor's labels says 0 */
+        for (int l = c.e.as.product.n_labels - 1; l >= 0; l--) {
+            int64_t &left = l < n_out ? o : s;
+            at[l] = left % c.e.as.product.sizes[l];
+            left /= c.e.as.product.sizes[l];
+        }
     }
-    return at;
-}
+    /* The element of array a that lies there. */
+    __device__ int64_t in(const each &c, int a) const
+    {
+        int64_t sum = 0;
+        for (int i = 0; i < c.array(a).rank; i++)
+            sum += at[c.e.as.product.labels[a][i]] * c.array(a).strides[i];
+        return sum;
+    }
+};
 
 __device__ static int64_t summands(const each &c)
 {
@@ -177,26 +187,34 @@ __device__ static int64_t summands(const each &c)
 /* How far apart the summands of a factor lie, if one label is summed over. */
 __device__ static int64_t factor_step(const each &c, int factor)
 {
-    return c.e.as.product.strides[factor][c.e.as.product.n_result];
+    int64_t step = 0;
+    for (int i = 0; i < c.array(factor).rank; i++)
+        if (c.e.as.product.labels[factor][i] == c.e.as.product.n_result)
+            step += c.array(factor).strides[i];
+    return step;
 }
 
 struct product {
     __device__ static void of(const each &c, int64_t o)
     {
-        int64_t n = summands(c), first[SY_EACH_FACTORS], step[SY_EACH_FACTORS];
+        int64_t n = summands(c), first[SY_EACH_IN], step[SY_EACH_IN];
+        label_places places;
         double sum = 0;
         uint64_t whole = 0;
         bool floats = c.is_float(EACH_OUT),
              walks = c.e.as.product.n_labels == c.e.as.product.n_result + 1;
+        places.find(c, o, 0);
         for (int k = 0; k < c.e.n_in; k++) {
-            first[k] = factor_at(c, k, o, 0);
+            first[k] = places.in(c, k);
             step[k] = factor_step(c, k);
         }
         for (int64_t s = 0; s < n; s++) {
             double one = 1;
             uint64_t whole_one = 1;
+            if (!walks)
+                places.find(c, o, s);
             for (int k = 0; k < c.e.n_in; k++) {
-                int64_t at = walks ? first[k] + s * step[k] : factor_at(c, k, o, s);
+                int64_t at = walks ? first[k] + s * step[k] : places.in(c, k);
                 if (floats)
                     one *= c.get(k, at);
                 else
@@ -282,8 +300,10 @@ struct integer_product {
                 column = label_at(c, o, c.e.as.product.column_label), sum = 0;
         int64_t zero_a = (int64_t)parameter(c, q.zero_a, row),
                 zero_b = (int64_t)parameter(c, q.zero_b, column);
-        int64_t a = factor_at(c, 0, o, 0), b = factor_at(c, 1, o, 0), a_step = factor_step(c, 0),
-                b_step = factor_step(c, 1);
+        label_places places;
+        places.find(c, o, 0);
+        int64_t a = places.in(c, 0), b = places.in(c, q.b), a_step = factor_step(c, 0),
+                b_step = factor_step(c, q.b);
         for (int64_t s = 0; s < n; s++)
             sum +=
                 (c.get_int(0, a + s * a_step) - zero_a) * (c.get_int(q.b, b + s * b_step) - zero_b);
@@ -429,58 +449,71 @@ struct sample {
             v = reflect(v, aligns ? 0 : -0.5, aligns ? (double)(n - 1) : (double)n - 0.5);
         return zeros ? fmin(fmax(v, -10.0), (double)n + 10) : fmin(fmax(v, 0.0), (double)(n - 1));
     }
-    __device__ static double pixel(const each &c, int64_t plane, double row, double column)
+    /* What a point takes along one dimension; weight 0: nothing. */
+    struct side {
+        int64_t at[4];
+        double weights[4];
+    };
+    __device__ static void find_side(const each &c, double v, int64_t n, side *to)
     {
-        int64_t height = c.array(0).dims[2], width = c.array(0).dims[3];
-        row = fold_back(c, row, height);
-        column = fold_back(c, column, width);
-        int64_t r = (int64_t)row, k = (int64_t)column;
-        return row < 0 || column < 0 || r >= height || k >= width
-                   ? 0
-                   : c.get(0, (plane * height + r) * width + k);
+        int taps = c.e.as.sample.taps;
+        if (taps < 4) /* cubic folds each place that it takes instead */
+            v = fold_back(c, v, n);
+        double first = taps == 1 ? nearbyint(v) : floor(v), *w = to->weights;
+        w[0] = 1;
+        if (taps == 2) {
+            w[1] = v - first;
+            w[0] = 1 - w[1];
+        } else if (taps == 4) {
+            cubic_weights(-0.75, v - first, w);
+            first--;
+        }
+        for (int i = 0; i < taps; i++) {
+            double place = fold_back(c, first + i, n);
+            bool outside = place < 0 || (int64_t)place >= n;
+            to->at[i] = outside ? 0 : (int64_t)place;
+            w[i] = outside ? 0 : w[i];
+        }
     }
-    __device__ static double between(const each &c, int64_t plane, double row, double column)
+    /* Every choice of one place in each of n dimensions, the last one's first. */
+    __device__ static double between(const each &c, int64_t base, const side *sides, int n)
     {
-        double wr[4] = {1}, wc[4] = {1}, sum = 0;
-        int n = c.e.as.sample.taps;
-        if (n < 4) { /* cubic folds each pixel that it takes instead */
-            row = fold_back(c, row, c.array(0).dims[2]);
-            column = fold_back(c, column, c.array(0).dims[3]);
+        int taps = c.e.as.sample.taps, choices = 1;
+        double sum = 0;
+        for (int d = 0; d < n; d++)
+            choices *= taps;
+        for (int k = 0; k < choices; k++) {
+            int64_t at = base, stride = 1;
+            double weight = 1;
+            for (int d = n - 1, left = k; d >= 0; d--, left /= taps) {
+                weight *= sides[d].weights[left % taps];
+                at += sides[d].at[left % taps] * stride;
+                stride *= c.array(0).dims[d + 2];
+            }
+            if (weight != 0) /* what weighs nothing is not read: it may be infinite */
+                sum += weight * c.get(0, at);
         }
-        if (n == 1)
-            return pixel(c, plane, nearbyint(row), nearbyint(column));
-        double r = floor(row), k = floor(column);
-        if (n == 2) {
-            wr[1] = row - r;
-            wc[1] = column - k;
-            wr[0] = 1 - wr[1];
-            wc[0] = 1 - wc[1];
-        } else {
-            cubic_weights(-0.75, row - r, wr);
-            cubic_weights(-0.75, column - k, wc);
-            r--;
-            k--;
-        }
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < n; j++)
-                if (wr[i] != 0 && wc[j] != 0)
-                    sum += wr[i] * wc[j] * pixel(c, plane, r + i, k + j);
         return sum;
     }
-    /* From [-1, 1] to pixels. */
+    /* From [-1, 1] to places. */
     __device__ static double denormalise(double v, int64_t n, bool aligns)
     {
         return aligns ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
     }
+    /* The grid names its last dimension first. */
     __device__ static void of(const each &c, int64_t i)
     {
         const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
-        int64_t place = i % (y.dims[2] * y.dims[3]), plane = i / (y.dims[2] * y.dims[3]);
-        int64_t from = (plane / y.dims[1] * y.dims[2] * y.dims[3] + place) * 2;
-        bool aligns = c.e.as.sample.aligns;
-        double column = denormalise(c.get(1, from), x.dims[3], aligns),
-               row = denormalise(c.get(1, from + 1), x.dims[2], aligns);
-        c.put(EACH_OUT, i, between(c, plane, row, column));
+        int n = x.rank - 2;
+        int64_t outer = c.extent(EACH_OUT, 2, y.rank), plane = i / outer;
+        int64_t point = (plane / y.dims[1] * outer + i % outer) * n;
+        side sides[3];
+        for (int d = 0; d < n; d++) {
+            int64_t size = x.dims[d + 2];
+            double v = denormalise(c.get(1, point + n - 1 - d), size, c.e.as.sample.aligns);
+            find_side(c, v, size, &sides[d]);
+        }
+        c.put(EACH_OUT, i, between(c, plane * c.extent(0, 2, x.rank), sides, n));
     }
 };
 
