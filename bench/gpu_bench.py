@@ -214,8 +214,15 @@ def steps_while(server, action):
     return s1 - s0, t1 - t0, result
 
 
-def compare(device, folder, precision, models, clock, *more):
-    """As far as it came: the comparison writes its file after each row."""
+def not_measured(path):
+    if not os.path.exists(path):
+        return ""
+    with open(path) as file:
+        return "; not measured: " + ", ".join("%(what)s %(model)s %(batch)d" % row for row in json.load(file)["missing"])
+
+
+def compare(into, key, device, folder, precision, models, clock, *more):
+    """PyTorch's side into `into[key]`, as far as it came: the comparison writes its file after each row. OSError says what ended it."""
     out = os.path.join(folder, "torch-%s.json" % precision)
     # PyTorch finds its own CUDA libraries, not those that were carried along; the driver may be on the machine's path.
     own = dict(os.environ)
@@ -223,16 +230,19 @@ def compare(device, folder, precision, models, clock, *more):
         own["LD_LIBRARY_PATH"] = own.pop("SY_OWN_LIBRARY_PATH")
     if os.path.exists(out):
         os.remove(out)
+    why = None
     try:
         got = subprocess.run([sys.executable, os.path.join(HERE, "gpu_compare.py"), device, out, "--precision", precision, "--models",
                               ",".join(models), *more], stdout=sys.stderr, env=own, timeout=clock.left())
-        why = "gpu_compare.py ended with %d" % got.returncode
+        if got.returncode != 0:
+            why = "gpu_compare.py ended with %d" % got.returncode + not_measured(out)
     except subprocess.TimeoutExpired:
         why = "no time left"
-    if not os.path.exists(out):
-        raise OSError(why)
-    with open(out) as file:
-        return json.load(file)
+    if os.path.exists(out):
+        with open(out) as file:
+            into[key] = json.load(file)
+    if why or not os.path.exists(out):
+        raise OSError(why or "gpu_compare.py wrote nothing")
 
 
 def torch_ms(torch, what, model, batch, number="ms"):
@@ -369,13 +379,13 @@ def attention_piece(bench, state, precision):
     for batch in (8, 1):
         for model in ATTENTIONS:
             kept["swaps"]["%s/%d" % (model, batch)] = bench.swaps(model, batch, precision, "/ready/")[0]
-    kept["torch"] = compare(bench.device, bench.folder, precision, ATTENTIONS, bench.clock, "--runs", "100")
+    compare(kept, "torch", bench.device, bench.folder, precision, ATTENTIONS, bench.clock, "--runs", "100")
 
 
 def pieces(bench, state, models):
     """(part, what, function that puts its result into the state), the most telling first."""
     def torch(precision):
-        state["torch"][precision] = compare(bench.device, bench.folder, precision, models, bench.clock)
+        compare(state["torch"], precision, bench.device, bench.folder, precision, models, bench.clock)
 
     def trained(model, batch, precision):
         state["training"]["%s/%s" % (model, precision)] = bench.training_ms(model, batch, precision)

@@ -1,7 +1,7 @@
 """What PyTorch needs for the same on a GPU: python3 gpu_compare.py DEVICE OUT.json [--precision f32|tf32|bf16|f16] [--models resnet152]
 [--only eager,graphs] [--runs 20]. Random weights of the same architectures. Each number in milliseconds, the median (and p99) of the runs after a
 warm-up, with the device synchronised; OUT.json is written anew after each. What cannot be measured (a package is missing, memory is short)
-is left out, with the reason. DEVICE cpu tries the script where there is no GPU: its numbers mean nothing, and graphs are left out."""
+is left out, with the reason; if the GPU's context is lost, all that follows, with exit status 3. DEVICE cpu tries the script where there is no GPU: its numbers mean nothing, and graphs are left out."""
 import argparse
 import json
 import os
@@ -217,6 +217,16 @@ def cases(precision, models, only):
             yield train_step, model, 32
 
 
+def context_is_lost(torch):
+    """Why, or None."""
+    try:
+        torch.cuda.empty_cache()
+        synchronize(torch)
+    except Exception as error:
+        return repr(error)[:300]
+    return None
+
+
 def write(path, result):
     with open(path + ".new", "w") as out:
         json.dump(result, out, indent=1)
@@ -241,9 +251,12 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.set_grad_enabled(False)
     result = {"torch": torch.__version__, "precision": args.precision, "rows": [], "missing": []}
+    lost = None
     for function, model, batch in cases(args.precision, args.models.split(","), args.only.split(",")):
         row = {"what": function.__name__, "model": model, "batch": batch}
         try:
+            if lost:
+                raise RuntimeError("the context is lost: " + lost)
             row["ms"] = function(torch, model, batch, args.device)
             if isinstance(row["ms"], Times):
                 row["p99_ms"] = row["ms"].p99
@@ -254,14 +267,12 @@ def main():
             result["missing"].append(row)
             print("%-14s %-13s batch %2d: %s" % (function.__name__, model, batch, row["why"]), flush=True)
         write(args.out, result)
-        try:
-            torch.cuda.empty_cache()
-        except Exception as error:  # the context is lost, and all that follows with it
-            row = {"what": "all after " + function.__name__, "model": model, "batch": batch, "why": repr(error)[:300]}
-            result["missing"].append(row)
-            print("%s, %s batch %d: %s" % (row["what"], model, batch, row["why"]), flush=True)
-            break
+        lost = lost or context_is_lost(torch)
     write(args.out, result)
+    if lost:
+        print("gpu_compare: the context was lost, %d of %d are not measured: %s" % (
+            len(result["missing"]), len(result["missing"]) + len(result["rows"]), lost), file=sys.stderr)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -206,9 +206,29 @@ def test_what_a_lost_gpu_takes_along_is_told():
         assert os.path.exists(out), got.stderr
         with open(out) as file:
             missing = json.load(file)["missing"]
-    assert [(row["what"], row["model"], row["batch"]) for row in missing] == [("eager", "resnet152", 8),
-                                                                              ("all after eager", "resnet152", 8)], missing
-    assert "sticky" in missing[1]["why"] and "sticky" not in missing[0]["why"]
+    assert got.returncode == 3 and "8 of 8 are not measured: RuntimeError('sticky')" in got.stderr, got.stderr
+    assert [(row["what"], row["model"], row["batch"]) for row in missing] == [
+        (what, "resnet152", 8) for what in ("eager", "graphs", "model_to", "cpu_offload", "fresh_process")] + [
+        (what, "resnet152", 1) for what in ("eager", "graphs", "model_to")], missing
+    assert all("sticky" in row["why"] for row in missing[1:]) and "sticky" not in missing[0]["why"]
+
+
+def test_what_came_before_a_lost_gpu_is_kept():
+    code = ("import json, sys\njson.dump({'rows': [{'what': 'eager', 'model': 'resnet152', 'batch': 8, 'ms': 1}], 'missing': [{'what': 'graphs', "
+            "'model': 'resnet152', 'batch': 8, 'why': 'sticky'}]}, open(sys.argv[2], 'w'))\nsys.exit(3)\n")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "gpu_compare.py"), "w") as file:
+            file.write(code)
+        here, bench.HERE, kept = bench.HERE, folder, {}
+        try:
+            bench.compare(kept, "f32", "cuda:0", folder, "f32", ["resnet152"], bench.Clock(None))
+            said = "nothing"
+        except OSError as why:
+            said = str(why)
+        finally:
+            bench.HERE = here
+    assert said == "gpu_compare.py ended with 3; not measured: graphs resnet152 8", said
+    assert bench.torch_ms(kept["f32"], "eager", "resnet152", 8) == 1
 
 
 def test_a_server_that_does_not_start_is_told():
