@@ -252,14 +252,15 @@ $(B)/switchyard: $(CLI_OBJ) $(B)/libswitchyard.a
 $(OBJ)/$(CUDA_API:.c=.o): CPPFLAGS += -isystem $(CUDA_HOME)/include
 CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -lrt
 
-# One architecture's code each, and PTX of the last for those to come.
+# One architecture's code each, and PTX of the last for those to come. Line numbers name files below /proc/self/cwd: what is carried elsewhere
+# names no folder of the machine that built it, and a tool that runs in the sources' folder finds them.
 NVCC      := $(CUDA_HOME)/bin/nvcc
 NVCCFLAGS := -std=c++17 -O2 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
-             -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
+             -Werror cross-execution-space-call -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 $(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC) -I/proc/self/cwd $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c /proc/self/cwd/$< -o $@
 $(OBJ)/workers/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 ifneq ($(CUDA_ENGINE_OBJ),)
 CUDA_PLUGIN_LIBS := -L$(dir $(CUDART)) $(CUDA_ENGINE_LIBS) -lstdc++ -lmsgpackc -lxxhash -lm
@@ -356,7 +357,7 @@ endif
 $(B)/tests/libgpu_fault.so: tests/gpu_fault.cu
 	$(call say,NVCC,$@)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ $<
+	$(Q)$(NVCC) $(NVCCFLAGS) -shared -cudart static -o $@ /proc/self/cwd/$<
 $(B)/tests/test_cuda_plugin: | $(B)/tests/libswitchyard-cuda-fake.so $(B)/tests/test_device $(B)/tests/test_cuda_device $(B)/switchyard $(CUDA_BIN)
 
 $(B)/bench/%: $(OBJ)/bench/%.o $(OBJ)/bench/gbench.o $(BENCH_LIB_OBJ) $(B)/libswitchyard.a

@@ -68,14 +68,15 @@ if [ "${DIST_STRIP:-0}" = 1 ]; then
         -exec strip --strip-debug {} +
 fi
 
-# The newest glibc that any of it asks the loader for: on an older one nothing starts.
-glibc=$(find "$out/bin" "$out/lib" "$out/tests" -type f \( -perm -u+x -o -name '*.so*' \) ! -name '*.sh' ! -name '*.py' \
-    -exec objdump -p {} \; 2>/dev/null | sed -n 's/^ .* GLIBC_\(2[0-9.]*\)$/\1/p' | sort -uV | tail -n 1)
-if [ -z "$glibc" ]; then
-    echo "dist: objdump shows no version of glibc that $out/bin needs" >&2
-    exit 1
-fi
-echo "$glibc" >"$out/glibc"
+# The newest glibc and libstdc++ that any of it asks the loader for: on older ones nothing starts.
+versions=$(find "$out/bin" "$out/lib" "$out/tests" -type f \( -perm -u+x -o -name '*.so*' \) ! -name '*.sh' ! -name '*.py' \
+    -exec objdump -p {} \; 2>/dev/null | sed -n 's/^ .* \(GLIBC\|GLIBCXX\)_\([0-9][0-9.]*\)$/\1 \2/p' | sort -uV)
+for name in GLIBC GLIBCXX; do
+    if ! echo "$versions" | sed -n "s/^$name //p" | sort -V | tail -n 1 | grep . >"$out/$name"; then
+        echo "dist: objdump shows no version of $name that $out needs" >&2
+        exit 1
+    fi
+done
 
 cat >"$out/run.sh" <<'RUN'
 #!/bin/sh
@@ -83,15 +84,24 @@ cat >"$out/run.sh" <<'RUN'
 #
 #   SY_CUDA_LIBS=FOLDER:...   where cuBLASLt and cuDNN are, if they were not carried along and are not found
 here=$(cd "$(dirname "$0")" && pwd)
-needed=$(cat "$here/glibc") libc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo none)
-if [ "$(printf '%s\n' "$needed" "${libc#glibc }" | sort -V | head -n 1)" != "$needed" ] || [ "$libc" = none ]; then
-    echo "run.sh: needs glibc $needed or newer; this machine's: ${libc#glibc }" >&2
-    exit 1
-fi
+# $1: what, by its name; $2: the file with what is needed; $3: what there is, nothing if there is none.
+need() {
+    needed=$(cat "$here/$2")
+    if [ -z "$3" ] || [ "$(printf '%s\n' "$needed" "$3" | sort -V | head -n 1)" != "$needed" ]; then
+        echo "run.sh: needs $1 $needed or newer; this machine's: ${3:-none}" >&2
+        exit 1
+    fi
+}
+need glibc GLIBC "$(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/^glibc //')"
 SY_OWN_LIBRARY_PATH=${LD_LIBRARY_PATH:-} # what other programs, PyTorch's, are started with
 LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 SY_CUDA_PLUGIN=${SY_CUDA_PLUGIN:-$here/lib/libswitchyard-cuda.so}
 export LD_LIBRARY_PATH SY_OWN_LIBRARY_PATH SY_CUDA_PLUGIN
+
+# Which the loader takes, by what it says of itself.
+libstdcxx=$(ldd "$here/bin/bench/swap" 2>/dev/null | sed -n 's/^.*libstdc++\.so\.6 => \(\/[^ ]*\).*$/\1/p' | head -n 1)
+need "libstdc++ with GLIBCXX" GLIBCXX "$(grep -ao 'GLIBCXX_3\.4\.[0-9]*' "${libstdcxx:-/nowhere}" 2>/dev/null |
+    sed 's/^GLIBCXX_//' | sort -uV | tail -n 1)"
 
 # What the plugin still lacks: in the toolkit, or where pip puts it for PyTorch.
 lacks() {
