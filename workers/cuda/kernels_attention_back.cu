@@ -149,8 +149,7 @@ template <typename Tiles, int STAGES, bool ACROSS> struct back_block {
                                      part.column * step.column,
                                  a.kinds[m] == SY_MASK_DROP, 0, part, d);
         }
-        fill_behind<Tiles>(0, part, s);
-        fill_behind<Tiles>(0, part, d);
+        fill_behind<Tiles>(0, part, d); /* p is 0 there, but 0 times what is not finite is not */
     }
 
     /* by_d: dq or dk; by_p: dv, across only. */
