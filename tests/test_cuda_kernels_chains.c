@@ -19,6 +19,7 @@
 struct chain_case {
     struct sy_math_chain chain;
     struct kernel_tensor *in[SY_MATH_CHAIN_IN], *out;
+    int64_t skipped; /* elements in front of input 0 */
 };
 
 static int launch_chain(void *arg)
@@ -27,6 +28,7 @@ static int launch_chain(void *arg)
     const void *in[SY_MATH_CHAIN_IN] = {0};
     for (int i = 0; i < c->chain.n_inputs; i++)
         in[i] = c->in[i]->device;
+    in[0] = (const char *)in[0] + c->skipped * (int64_t)sy_dtype_bytes(c->in[0]->type);
     return sy_kernel_chain(kernel_stream, &c->chain, in, c->out->device);
 }
 
@@ -172,12 +174,13 @@ static void check_chain(struct chain_case *c, double scale)
 {
     const struct sy_math_chain *m = &c->chain;
     kernel_run(launch_chain, c);
-    for (int64_t k = 0; k < c->out->n; k++) {
+    for (int64_t k = 0; k < kernel_elements(m->rank, m->dims); k++) {
         double x = 0;
         int64_t integer = 0, at = kernel_offset(k, m->rank, m->dims, m->out_strides);
         for (int s = 0; s < m->n_steps; s++) {
             const struct sy_math_chain_step *step = &m->steps[s];
-            int64_t from = kernel_offset(k, m->rank, m->dims, m->in_strides[step->input]);
+            int64_t from = kernel_offset(k, m->rank, m->dims, m->in_strides[step->input]) +
+                           (step->input == 0 ? c->skipped : 0);
             double y =
                 step->code <= SY_CHAIN_LAST_OPERAND ? kernel_get(c->in[step->input], from) : 0;
             if (m->dtype == SY_DTYPE_F32)
@@ -237,6 +240,31 @@ static void test_chains_of_all_lengths(void **state)
     }
 }
 
+/* Rows of columns that are not side by side, in the result or in an input, or that begin where four at once may not. */
+static void test_rows_that_lie_apart(void **state)
+{
+    for (int round = 0; round < 24; round++) {
+        struct chain_case c = {.chain = {.dtype = SY_DTYPE_F32,
+                                         .rank = 2,
+                                         .n_inputs = 2,
+                                         .n_steps = 2,
+                                         .dims = {5, 8},
+                                         .out_strides = {8 + round % 3 * 4, 1},
+                                         .in_strides = {{8 + round / 3 % 4 * 3, 1}, {0, 1}}},
+                               .skipped = round / 12};
+        for (int i = 0; i < 2; i++)
+            c.chain.in_types[i] = kernel_float_type();
+        c.chain.out_type = kernel_float_type();
+        c.chain.steps[0] = (struct sy_math_chain_step){.code = SY_CHAIN_LOAD};
+        c.chain.steps[1] = (struct sy_math_chain_step){.code = SY_CHAIN_ADD, .input = 1};
+        c.in[0] = kernel_random(c.chain.in_types[0], 5 * c.chain.in_strides[0][0] + c.skipped);
+        c.in[1] = kernel_random(c.chain.in_types[1], 8);
+        c.out = kernel_tensor(c.chain.out_type, 5 * c.chain.out_strides[0]);
+        check_chain(&c, 4);
+        kernel_end(state);
+    }
+}
+
 /* NaN passes, infinity and -0 are what they are, in the wide and the narrow way. */
 static void test_chain_odd_numbers(void **state)
 {
@@ -268,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_chain_codes, kernel_end),
         cmocka_unit_test_teardown(test_chains_of_all_lengths, kernel_end),
+        cmocka_unit_test_teardown(test_rows_that_lie_apart, kernel_end),
         cmocka_unit_test_teardown(test_chain_odd_numbers, kernel_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -480,8 +480,9 @@ static void update_one(const struct sy_math_update *u, double scale, double *w, 
 static void test_updates(void **state)
 {
     static const int64_t sizes[] = {1, 255, 256, 700};
-    for (int round = 0; round < 6 * 4 * 3; round++) {
-        int clip = round / 24;
+    for (int round = 0; round < 6 * 4 * 4; round++) {
+        int clip = round / 24; /* 2: by a norm that is none, 3: by one near what is added to it */
+        double unit = clip == 3 ? 1e-6 : 1;
         struct update_case c = {.update = {.n = sizes[round / 6 % 4],
                                            .rate = 0.1f,
                                            .momentum = 0.9f,
@@ -494,7 +495,7 @@ static void test_updates(void **state)
                                            .correct2 = 1.5f,
                                            .shrink = 0.999f,
                                            .mean = 0.5,
-                                           .limit = clip ? 1 : 0}};
+                                           .limit = clip ? (float)unit : 0}};
         struct sy_math_update *u = &c.update;
         u->kind = (__typeof__(u->kind))(round % 6);
         bool plain = u->kind == SY_UPDATE_STATISTIC || u->kind == SY_UPDATE_SUM;
@@ -504,14 +505,14 @@ static void test_updates(void **state)
         c.v = kernel_random(SY_DTYPE_F32, u->n);
         c.norm = plain ? NULL : kernel_random(SY_DTYPE_F64, 1);
         if (!plain)
-            kernel_put(c.norm, 0, clip == 2 ? NAN : 16);
-        double *want = zeros(3 * u->n), scale = clip ? 0.5 / (2 + 1e-6) : 0.5;
+            kernel_put(c.norm, 0, clip == 2 ? NAN : 16 * unit * unit);
+        double *want = zeros(3 * u->n), scale = clip ? 0.5 * unit / (2 * unit + 1e-6) : 0.5;
         for (int64_t i = 0; i < u->n; i++) {
             want[i] = kernel_get(c.w, i);
             kernel_put(c.v, i, fabs(kernel_get(c.v, i)));
             want[u->n + i] = kernel_get(c.m, i);
             want[2 * u->n + i] = kernel_get(c.v, i);
-            if (plain || clip < 2)
+            if (plain || clip != 2)
                 update_one(u, scale, &want[i], kernel_get(c.g, i), &want[u->n + i],
                            &want[2 * u->n + i]);
         }
