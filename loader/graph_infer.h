@@ -124,6 +124,9 @@ int sy_infer_bound(struct sy_graph *graph, bool *is_unknown);
 
 typedef int sy_infer_rule(struct sy_infer *in, struct sy_node *node);
 
+/* NULL: the operator is not supported. */
+sy_infer_rule *sy_infer_rule_of(enum sy_op op); /* graph_infer_rules.c */
+
 sy_infer_rule sy_rule_if, sy_rule_loop, sy_rule_numbers; /* shape_control.c */
 sy_infer_rule sy_rule_same, sy_rule_broadcast, sy_rule_cast, sy_rule_clip, sy_rule_test,
     sy_rule_dropout; /* shape_elementwise.c */
