@@ -17,7 +17,7 @@ int64_t naive_graph_elements(const struct naive_graph *net, int tensor)
     return sy_shape_elements(&net->graph->tensors[tensor].shape, net->batch);
 }
 
-static int rank_of(const struct naive_graph *net, int tensor)
+int naive_rank(const struct naive_graph *net, int tensor)
 {
     return net->graph->tensors[tensor].shape.rank;
 }
@@ -30,7 +30,7 @@ int64_t naive_attr_at(const struct sy_node *node, const char *name, int i, int64
 
 void naive_unravel(const struct naive_graph *net, int tensor, int64_t k, int64_t *index)
 {
-    for (int d = rank_of(net, tensor) - 1; d >= 0; d--) {
+    for (int d = naive_rank(net, tensor) - 1; d >= 0; d--) {
         index[d] = k % naive_dim(net, tensor, d);
         k /= naive_dim(net, tensor, d);
     }
@@ -39,7 +39,7 @@ void naive_unravel(const struct naive_graph *net, int tensor, int64_t k, int64_t
 int64_t naive_ravel(const struct naive_graph *net, int tensor, const int64_t *index)
 {
     int64_t k = 0;
-    for (int d = 0; d < rank_of(net, tensor); d++)
+    for (int d = 0; d < naive_rank(net, tensor); d++)
         k = k * naive_dim(net, tensor, d) + index[d];
     return k;
 }
@@ -92,8 +92,8 @@ void naive_graph_finish(struct naive_graph *net)
 static double broadcast_at(const struct naive_graph *net, int tensor, int rank,
                            const int64_t *index)
 {
-    int64_t k = 0, skip = rank - rank_of(net, tensor);
-    for (int d = 0; d < rank_of(net, tensor); d++) {
+    int64_t k = 0, skip = rank - naive_rank(net, tensor);
+    for (int d = 0; d < naive_rank(net, tensor); d++) {
         int64_t extent = naive_dim(net, tensor, d);
         k = k * extent + (extent == 1 ? 0 : index[skip + d]);
     }
@@ -196,7 +196,7 @@ static double binary(enum sy_op op, bool integers, double a, double b)
 /* One input and more, broadcast to the output. */
 static void elementwise(struct naive_graph *net, const struct sy_node *node)
 {
-    int out = node->outputs[0], rank = rank_of(net, out);
+    int out = node->outputs[0], rank = naive_rank(net, out);
     bool integers = net->graph->tensors[node->inputs[0]].dtype != SY_DTYPE_F32;
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK];
@@ -239,7 +239,7 @@ static void expand(struct naive_graph *net, const struct sy_node *node)
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
-        net->values[out][k] = broadcast_at(net, node->inputs[0], rank_of(net, out), index);
+        net->values[out][k] = broadcast_at(net, node->inputs[0], naive_rank(net, out), index);
     }
 }
 
@@ -269,13 +269,14 @@ static void gemm(struct naive_graph *net, const struct sy_node *node)
 /* Two dimensions and more on both sides. */
 static void matmul(struct naive_graph *net, const struct sy_node *node)
 {
-    int a = node->inputs[0], b = node->inputs[1], out = node->outputs[0], rank = rank_of(net, out);
+    int a = node->inputs[0], b = node->inputs[1], out = node->outputs[0],
+        rank = naive_rank(net, out);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t ai[SY_MAX_RANK], bi[SY_MAX_RANK];
         double sum = 0;
         naive_unravel(net, out, k, ai);
         memcpy(bi, ai, sizeof bi);
-        for (int64_t i = 0; i < naive_dim(net, a, rank_of(net, a) - 1); i++) {
+        for (int64_t i = 0; i < naive_dim(net, a, naive_rank(net, a) - 1); i++) {
             ai[rank - 1] = bi[rank - 2] = i;
             sum += broadcast_at(net, a, rank, ai) * broadcast_at(net, b, rank, bi);
         }
@@ -283,220 +284,11 @@ static void matmul(struct naive_graph *net, const struct sy_node *node)
     }
 }
 
-/* ---- rows --------------------------------------------------------------------------------------- */
-
-static void softmax(struct naive_graph *net, const struct sy_node *node)
-{
-    int x = node->inputs[0], out = node->outputs[0], axis = (int)sy_node_int(node, "axis", -1);
-    const double *from = net->values[x];
-    axis += axis < 0 ? rank_of(net, x) : 0;
-    int64_t n = naive_dim(net, x, axis), stride = 1;
-    for (int d = axis + 1; d < rank_of(net, x); d++)
-        stride *= naive_dim(net, x, d);
-    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
-        int64_t base = k - k / stride % n * stride;
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++)
-            sum += exp(from[base + i * stride] - from[k]);
-        net->values[out][k] = node->op == SY_OP_SOFTMAX ? 1 / sum : -log(sum);
-    }
-}
-
-static void layer_norm(struct naive_graph *net, const struct sy_node *node)
-{
-    int x = node->inputs[0], out = node->outputs[0], axis = (int)sy_node_int(node, "axis", -1);
-    int bias = node->n_inputs > 2 ? node->inputs[2] : -1;
-    int64_t columns = 1;
-    axis += axis < 0 ? rank_of(net, x) : 0;
-    for (int d = axis; d < rank_of(net, x); d++)
-        columns *= naive_dim(net, x, d);
-    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
-        const double *row = net->values[x] + k / columns * columns;
-        double mean = 0, variance = 0;
-        for (int64_t i = 0; i < columns; i++)
-            mean += row[i] / (double)columns;
-        for (int64_t i = 0; i < columns; i++)
-            variance += (row[i] - mean) * (row[i] - mean) / (double)columns;
-        net->values[out][k] = (row[k % columns] - mean) /
-                                  sqrt(variance + sy_node_float(node, "epsilon", 1e-5f)) *
-                                  net->values[node->inputs[1]][k % columns] +
-                              (bias >= 0 ? net->values[bias][k % columns] : 0);
-    }
-}
-
-/* InstanceNormalization too: each channel its own group. Scale and bias per channel, or per group. */
-static void group_norm(struct naive_graph *net, const struct sy_node *node)
-{
-    int x = node->inputs[0], out = node->outputs[0];
-    int64_t channels = naive_dim(net, x, 1), all = naive_graph_elements(net, out);
-    int64_t groups = sy_node_int(node, "num_groups", channels), spatial = 1;
-    for (int d = 2; d < rank_of(net, x); d++)
-        spatial *= naive_dim(net, x, d);
-    int64_t n = channels / groups * spatial;
-    bool is_per_group = naive_graph_elements(net, node->inputs[1]) == groups;
-    int64_t shared = is_per_group ? channels / groups : 1;
-    double mean = 0, variance = 0;
-    for (int64_t k = 0; k < all; k++) {
-        const double *group = net->values[x] + k / n * n;
-        mean = k % n == 0 ? 0 : mean; /* once a group */
-        variance = k % n == 0 ? 0 : variance;
-        for (int64_t i = 0; i < n && k % n == 0; i++)
-            mean += group[i] / (double)n;
-        for (int64_t i = 0; i < n && k % n == 0; i++)
-            variance += (group[i] - mean) * (group[i] - mean) / (double)n;
-        int64_t c = k / spatial % channels / shared;
-        net->values[out][k] = (net->values[x][k] - mean) /
-                                  sqrt(variance + sy_node_float(node, "epsilon", 1e-5f)) *
-                                  net->values[node->inputs[1]][c] +
-                              net->values[node->inputs[2]][c];
-    }
-}
-
-/* Elements i and k are averaged together: they differ in averaged dimensions alone. */
-static bool is_together(const struct naive_graph *net, const struct sy_node *node, int64_t i,
-                        int64_t k)
-{
-    const struct sy_attr *axes = sy_node_attr(node, "axes");
-    int64_t at[SY_MAX_RANK], other[SY_MAX_RANK];
-    bool together = true;
-    naive_unravel(net, node->outputs[0], i, at);
-    naive_unravel(net, node->outputs[0], k, other);
-    for (int d = 0; d < rank_of(net, node->inputs[0]); d++) {
-        bool averaged = !axes && d != 1;
-        for (int a = 0; axes && a < axes->n; a++)
-            averaged = averaged || axes->ints[a] == d;
-        together = together && (averaged || at[d] == other[d]);
-    }
-    return together;
-}
-
-static void mean_variance(struct naive_graph *net, const struct sy_node *node)
-{
-    int out = node->outputs[0];
-    const double *x = net->values[node->inputs[0]];
-    int64_t n = naive_graph_elements(net, out);
-    for (int64_t k = 0; k < n; k++) {
-        double count = 0, sum = 0, squares = 0;
-        for (int64_t i = 0; i < n; i++)
-            if (is_together(net, node, i, k)) {
-                count++;
-                sum += x[i];
-                squares += x[i] * x[i];
-            }
-        double mean = sum / count;
-        net->values[out][k] = (x[k] - mean) / (sqrt(fmax(squares / count - mean * mean, 0)) + 1e-9);
-    }
-}
-
-/* The mean of channel c over all images, of x or of its squared distance from `from`. */
-static double channel_mean(const struct naive_graph *net, int x, int64_t c, double from,
-                           bool square)
-{
-    int64_t count = 0;
-    double sum = 0;
-    for (int64_t k = 0; k < naive_graph_elements(net, x); k++) {
-        int64_t index[SY_MAX_RANK];
-        naive_unravel(net, x, k, index);
-        double d = net->values[x][k] - from;
-        sum += index[1] == c ? (square ? d * d : d) : 0;
-        count += index[1] == c;
-    }
-    return sum / (double)count;
-}
-
-/* training_mode: by the batch's own mean and variance; outputs 1 and 2 are the running ones. */
-static void batch_norm_by_batch(struct naive_graph *net, const struct sy_node *node)
-{
-    int x = node->inputs[0];
-    double keep = sy_node_float(node, "momentum", 0.9f);
-    double *const *v = net->values;
-    for (int64_t c = 0; c < naive_dim(net, x, 1); c++) {
-        double mean = channel_mean(net, x, c, 0, false), var = channel_mean(net, x, c, mean, true);
-        for (int64_t k = 0; k < naive_graph_elements(net, x); k++) {
-            int64_t index[SY_MAX_RANK];
-            naive_unravel(net, x, k, index);
-            if (index[1] == c)
-                v[node->outputs[0]][k] = (v[x][k] - mean) /
-                                             sqrt(var + sy_node_float(node, "epsilon", 1e-5f)) *
-                                             v[node->inputs[1]][c] +
-                                         v[node->inputs[2]][c];
-        }
-        if (node->n_outputs > 1)
-            v[node->outputs[1]][c] = v[node->inputs[3]][c] * keep + mean * (1 - keep);
-        if (node->n_outputs > 2)
-            v[node->outputs[2]][c] = v[node->inputs[4]][c] * keep + var * (1 - keep);
-    }
-}
-
-static void batch_norm(struct naive_graph *net, const struct sy_node *node)
-{
-    int out = node->outputs[0];
-    double *const *v = net->values;
-    if (sy_node_int(node, "training_mode", 0) != 0) {
-        batch_norm_by_batch(net, node);
-        return;
-    }
-    for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
-        int64_t index[SY_MAX_RANK];
-        naive_unravel(net, out, k, index);
-        int64_t c = index[1];
-        v[out][k] = (v[node->inputs[0]][k] - v[node->inputs[3]][c]) /
-                        sqrt(v[node->inputs[4]][c] + sy_node_float(node, "epsilon", 1e-5f)) *
-                        v[node->inputs[1]][c] +
-                    v[node->inputs[2]][c];
-    }
-}
-
-static double reduced_with(enum sy_op op, double sum, double x)
-{
-    switch (op) {
-    case SY_OP_REDUCE_MAX:
-        return fmax(sum, x);
-    case SY_OP_REDUCE_MIN:
-        return fmin(sum, x);
-    case SY_OP_REDUCE_PROD:
-        return sum * x;
-    case SY_OP_REDUCE_L1:
-        return sum + fabs(x);
-    case SY_OP_REDUCE_L2:
-    case SY_OP_REDUCE_SUM_SQUARE:
-        return sum + x * x;
-    default:
-        return sum + x;
-    }
-}
-
-static void reduce(struct naive_graph *net, const struct sy_node *node)
-{
-    int x = node->inputs[0], out = node->outputs[0], rank = rank_of(net, x);
-    bool reduced[SY_MAX_RANK] = {false};
-    const struct sy_attr *axes = sy_node_attr(node, "axes");
-    int64_t n = naive_graph_elements(net, x), n_out = naive_graph_elements(net, out);
-    for (int i = 0; i < axes->n; i++)
-        reduced[axes->ints[i]] = true;
-    for (int64_t k = 0; k < n_out; k++)
-        net->values[out][k] = node->op == SY_OP_REDUCE_MAX    ? -INFINITY
-                              : node->op == SY_OP_REDUCE_MIN  ? INFINITY
-                              : node->op == SY_OP_REDUCE_PROD ? 1
-                                                              : 0;
-    for (int64_t k = 0; k < n; k++) {
-        int64_t index[SY_MAX_RANK], to = 0;
-        naive_unravel(net, x, k, index);
-        for (int d = 0; d < rank; d++)
-            to = reduced[d] ? to : to * naive_dim(net, x, d) + index[d];
-        net->values[out][to] = reduced_with(node->op, net->values[out][to], net->values[x][k]);
-    }
-    for (int64_t k = 0; k < n_out && node->op == SY_OP_REDUCE_MEAN; k++)
-        net->values[out][k] /= (double)(n / n_out);
-    for (int64_t k = 0; k < n_out && node->op == SY_OP_REDUCE_L2; k++)
-        net->values[out][k] = sqrt(net->values[out][k]);
-}
-
 /* ---- moves: where each element of the output comes from ----------------------------------------- */
 
 static void transpose(struct naive_graph *net, const struct sy_node *node)
 {
-    int x = node->inputs[0], out = node->outputs[0], rank = rank_of(net, x);
+    int x = node->inputs[0], out = node->outputs[0], rank = naive_rank(net, x);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK], from[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
@@ -512,7 +304,7 @@ static void slice(struct naive_graph *net, const struct sy_node *node)
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
-        for (int d = 0; d < rank_of(net, x); d++)
+        for (int d = 0; d < naive_rank(net, x); d++)
             index[d] =
                 naive_attr_at(node, "starts", d, 0) + index[d] * naive_attr_at(node, "steps", d, 1);
         net->values[out][k] = net->values[x][naive_ravel(net, x, index)];
@@ -526,7 +318,7 @@ static void pad(struct naive_graph *net, const struct sy_node *node)
         int64_t index[SY_MAX_RANK];
         bool inside = true;
         naive_unravel(net, out, k, index);
-        for (int d = 0; d < rank_of(net, x); d++) {
+        for (int d = 0; d < naive_rank(net, x); d++) {
             index[d] -= naive_attr_at(node, "pads", d, 0);
             inside = inside && index[d] >= 0 && index[d] < naive_dim(net, x, d);
         }
@@ -538,11 +330,11 @@ static void pad(struct naive_graph *net, const struct sy_node *node)
 static void gather(struct naive_graph *net, const struct sy_node *node)
 {
     int x = node->inputs[0], indices = node->inputs[1], out = node->outputs[0];
-    int axis = (int)sy_node_int(node, "axis", 0), n = rank_of(net, indices);
+    int axis = (int)sy_node_int(node, "axis", 0), n = naive_rank(net, indices);
     for (int64_t k = 0; k < naive_graph_elements(net, out); k++) {
         int64_t index[2 * SY_MAX_RANK], from[SY_MAX_RANK];
         naive_unravel(net, out, k, index);
-        for (int d = 0; d < rank_of(net, x); d++)
+        for (int d = 0; d < naive_rank(net, x); d++)
             from[d] = d < axis ? index[d] : d > axis ? index[d + n - 1] : 0;
         from[axis] = (int64_t)net->values[indices][naive_ravel(net, indices, index + axis)];
         from[axis] += from[axis] < 0 ? naive_dim(net, x, axis) : 0;
@@ -595,24 +387,24 @@ static naive_op op_of(enum sy_op op)
                  {SY_OP_GLOBAL_MAX_POOL, naive_pool},
                  {SY_OP_GEMM, gemm},
                  {SY_OP_MATMUL, matmul},
-                 {SY_OP_SOFTMAX, softmax},
-                 {SY_OP_LOG_SOFTMAX, softmax},
-                 {SY_OP_LAYER_NORM, layer_norm},
-                 {SY_OP_INSTANCE_NORM, group_norm},
-                 {SY_OP_GROUP_NORM, group_norm},
-                 {SY_OP_BATCH_NORM, batch_norm},
+                 {SY_OP_SOFTMAX, naive_softmax},
+                 {SY_OP_LOG_SOFTMAX, naive_softmax},
+                 {SY_OP_LAYER_NORM, naive_layer_norm},
+                 {SY_OP_INSTANCE_NORM, naive_group_norm},
+                 {SY_OP_GROUP_NORM, naive_group_norm},
+                 {SY_OP_BATCH_NORM, naive_batch_norm},
                  {SY_OP_CONV_TRANSPOSE, naive_conv_transpose},
                  {SY_OP_ROI_ALIGN, naive_roi_align},
                  {SY_OP_GRID_SAMPLE, naive_grid_sample},
-                 {SY_OP_MEAN_VARIANCE_NORM, mean_variance},
-                 {SY_OP_REDUCE_MEAN, reduce},
-                 {SY_OP_REDUCE_SUM, reduce},
-                 {SY_OP_REDUCE_MAX, reduce},
-                 {SY_OP_REDUCE_MIN, reduce},
-                 {SY_OP_REDUCE_PROD, reduce},
-                 {SY_OP_REDUCE_L1, reduce},
-                 {SY_OP_REDUCE_L2, reduce},
-                 {SY_OP_REDUCE_SUM_SQUARE, reduce},
+                 {SY_OP_MEAN_VARIANCE_NORM, naive_mean_variance},
+                 {SY_OP_REDUCE_MEAN, naive_reduce},
+                 {SY_OP_REDUCE_SUM, naive_reduce},
+                 {SY_OP_REDUCE_MAX, naive_reduce},
+                 {SY_OP_REDUCE_MIN, naive_reduce},
+                 {SY_OP_REDUCE_PROD, naive_reduce},
+                 {SY_OP_REDUCE_L1, naive_reduce},
+                 {SY_OP_REDUCE_L2, naive_reduce},
+                 {SY_OP_REDUCE_SUM_SQUARE, naive_reduce},
                  {SY_OP_TRANSPOSE, transpose},
                  {SY_OP_SLICE, slice},
                  {SY_OP_PAD, pad},

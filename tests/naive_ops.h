@@ -21,7 +21,8 @@ int64_t naive_graph_elements(const struct naive_graph *net, int tensor);
 /* Element `i` of memory with this element type, as a number. */
 double naive_load(enum sy_dtype dtype, const void *data, int64_t i);
 
-/* ---- between naive_ops.c and naive_windows.c ---- */
+/* ---- between naive_ops.c, naive_windows.c and naive_rows.c ---- */
+int naive_rank(const struct naive_graph *net, int tensor);
 int64_t naive_dim(const struct naive_graph *net, int tensor, int i);
 int64_t naive_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);
 /* Row-major index tuple of element k. */
@@ -32,5 +33,11 @@ void naive_pool(struct naive_graph *net, const struct sy_node *node);
 void naive_conv_transpose(struct naive_graph *net, const struct sy_node *node);
 void naive_grid_sample(struct naive_graph *net, const struct sy_node *node);
 void naive_roi_align(struct naive_graph *net, const struct sy_node *node);
+void naive_softmax(struct naive_graph *net, const struct sy_node *node);
+void naive_layer_norm(struct naive_graph *net, const struct sy_node *node);
+void naive_group_norm(struct naive_graph *net, const struct sy_node *node);
+void naive_mean_variance(struct naive_graph *net, const struct sy_node *node);
+void naive_batch_norm(struct naive_graph *net, const struct sy_node *node);
+void naive_reduce(struct naive_graph *net, const struct sy_node *node);
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,12 +18,9 @@
 #include "runtime/device/link_clock.h"
 #include "runtime/device/link_cost.h"
 #include "tests/device_child.h"
+#include "tests/device_rig.h"
 #include "tests/seed.h"
 
-#define POOL_BYTES (8u << 20)
-
-static const char *spec_text; /* the device that the suite runs on now */
-static char own_path[4096];
 static uint64_t seed;
 
 static uint64_t below(uint64_t n)
@@ -38,94 +34,34 @@ static void fill_random(void *to, size_t bytes)
         ((unsigned char *)to)[i] = (unsigned char)below(256);
 }
 
-/* ---- fixture --------------------------------------------------------------------------------------------- */
-
-struct rig {
-    struct sy_device *device;
-    struct sy_pool_memory *pool;
-    struct sy_stream *h2d, *d2h, *compute;
-    struct sy_event *event, *other;
-    unsigned char *host, *back;
-};
-
-static int set_up(void **state)
-{
-    struct sy_device_spec spec;
-    struct rig *r = calloc(1, sizeof *r);
-    assert_non_null(r);
-    assert_int_equal(sy_device_spec_parse(spec_text, &spec), SY_OK);
-    assert_int_equal(sy_device_open(&spec, &r->device), SY_OK);
-    assert_int_equal(sy_pool_create(r->device, POOL_BYTES, &r->pool), SY_OK);
-    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COPY_H2D, &r->h2d), SY_OK);
-    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COPY_D2H, &r->d2h), SY_OK);
-    assert_int_equal(sy_stream_create(r->device, SY_STREAM_COMPUTE, &r->compute), SY_OK);
-    assert_int_equal(sy_event_create(r->device, &r->event), SY_OK);
-    assert_int_equal(sy_event_create(r->device, &r->other), SY_OK);
-    r->host = malloc(POOL_BYTES);
-    r->back = calloc(1, POOL_BYTES);
-    assert_true(r->host && r->back);
-    assert_int_equal(sy_device_host_register(r->device, r->host, POOL_BYTES), SY_OK);
-    assert_int_equal(sy_device_host_register_wait(r->device, 60 * SY_NS_PER_S), SY_OK);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct rig *r = *state;
-    assert_int_equal(sy_device_host_unregister(r->device, r->host), SY_OK);
-    sy_stream_destroy(r->h2d);
-    sy_stream_destroy(r->d2h);
-    sy_stream_destroy(r->compute);
-    sy_event_destroy(r->event);
-    sy_event_destroy(r->other);
-    sy_pool_destroy(r->pool);
-    sy_device_close(r->device);
-    free(r->host);
-    free(r->back);
-    free(r);
-    return 0;
-}
-
-/* Work that holds its stream until the test opens the gate. */
-static void wait_at_gate(void *arg)
-{
-    while (!atomic_load((_Atomic bool *)arg))
-        sy_clock_sleep_until(sy_clock_now() + 200 * SY_NS_PER_US);
-}
-
-static void close_gate(struct sy_stream *stream, _Atomic bool *gate)
-{
-    atomic_store(gate, false);
-    assert_int_equal(sy_stream_launch(stream, wait_at_gate, (void *)gate), SY_OK);
-}
-
 /* ---- copies and order ------------------------------------------------------------------------------------ */
 
 static void test_copies_move_the_bytes(void **state)
 {
-    struct rig *r = *state;
-    unsigned char *model = malloc(POOL_BYTES);
+    struct device_rig *r = *state;
+    unsigned char *model = malloc(DEVICE_RIG_POOL_BYTES);
     assert_non_null(model);
-    fill_random(r->host, POOL_BYTES);
-    memcpy(model, r->host, POOL_BYTES);
-    assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, POOL_BYTES), SY_OK);
+    fill_random(r->host, DEVICE_RIG_POOL_BYTES);
+    memcpy(model, r->host, DEVICE_RIG_POOL_BYTES);
+    assert_int_equal(
+        sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, DEVICE_RIG_POOL_BYTES), SY_OK);
     for (int i = 0; i < 500; i++) {
         uint64_t bytes = below(10) ? below(5000) : below(300000);
-        uint64_t from = below(POOL_BYTES - bytes), to = below(POOL_BYTES - bytes);
+        uint64_t from = below(DEVICE_RIG_POOL_BYTES - bytes),
+                 to = below(DEVICE_RIG_POOL_BYTES - bytes);
         memcpy(model + to, r->host + from, bytes);
         assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, to), r->host + from, bytes),
                          SY_OK);
     }
     assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
-    for (uint64_t at = 0; at < POOL_BYTES;) {
-        uint64_t bytes = SY_MIN(1 + below(70001), POOL_BYTES - at);
+    for (uint64_t at = 0; at < DEVICE_RIG_POOL_BYTES;) {
+        uint64_t bytes = SY_MIN(1 + below(70001), DEVICE_RIG_POOL_BYTES - at);
         assert_int_equal(sy_copy_d2h(r->d2h, r->back + at, sy_pool_address(r->pool, at), bytes),
                          SY_OK);
         at += bytes;
     }
     assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
-    assert_memory_equal(r->back, model, POOL_BYTES);
+    assert_memory_equal(r->back, model, DEVICE_RIG_POOL_BYTES);
     free(model);
 }
 
@@ -155,7 +91,7 @@ static void check_order(struct sy_stream *stream)
 
 static void test_a_stream_keeps_its_order(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     check_order(r->h2d);
     check_order(r->d2h);
     check_order(r->compute);
@@ -173,7 +109,7 @@ static void test_a_stream_keeps_its_order(void **state)
 
 static void test_bad_copies_are_refused(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     sy_device_address place = sy_pool_address(r->pool, 0);
     assert_int_equal(sy_copy_h2d(r->h2d, place, NULL, 10), SY_EARG);
     assert_int_equal(sy_copy_h2d(r->h2d, (sy_device_address){0}, r->host, 10), SY_EARG);
@@ -202,15 +138,16 @@ static void compare_bytes(void *arg)
 
 static void test_compute_waits_for_a_copy(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     void *view = sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0));
     if (!view)
         skip();
     for (int i = 0; i < 5; i++) {
-        fill_random(r->host, POOL_BYTES);
-        struct comparison c = {view, r->host, POOL_BYTES, -1};
-        assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, POOL_BYTES),
-                         SY_OK);
+        fill_random(r->host, DEVICE_RIG_POOL_BYTES);
+        struct comparison c = {view, r->host, DEVICE_RIG_POOL_BYTES, -1};
+        assert_int_equal(
+            sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, DEVICE_RIG_POOL_BYTES),
+            SY_OK);
         assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
         assert_int_equal(sy_stream_wait_event(r->compute, r->event), SY_OK);
         assert_int_equal(sy_stream_launch(r->compute, compare_bytes, &c), SY_OK);
@@ -226,7 +163,7 @@ static void write_ones(void *arg)
 
 static void test_a_copy_waits_for_compute(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     void *view = sy_device_host_pointer(r->device, sy_pool_address(r->pool, 4096));
     if (!view)
         skip();
@@ -243,10 +180,10 @@ static void test_a_copy_waits_for_compute(void **state)
  * work is a copy: functions of different streams may wait for each other. */
 static void test_a_copy_overlaps_compute(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     _Atomic bool gate;
     fill_random(r->host, 5000);
-    close_gate(r->d2h, &gate);
+    device_rig_close_gate(r->d2h, &gate);
     assert_int_equal(sy_event_record(r->event, r->d2h), SY_OK);
     assert_int_equal(sy_stream_wait_event(r->h2d, r->event), SY_OK);
     assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 5000), SY_OK);
@@ -264,7 +201,7 @@ static void test_a_copy_overlaps_compute(void **state)
 
 static void test_events(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     _Atomic bool gate;
     /* Never recorded: a wait passes, a query says no. */
     assert_int_equal(sy_stream_wait_event(r->h2d, r->event), SY_OK);
@@ -281,7 +218,7 @@ static void test_events(void **state)
     assert_true(sy_event_time(r->event) <= sy_event_time(r->other));
     assert_true(sy_event_time(r->other) <= sy_clock_now());
     /* Recorded again: reset, until the stream comes to it. */
-    close_gate(r->h2d, &gate);
+    device_rig_close_gate(r->h2d, &gate);
     assert_int_equal(sy_event_record(r->event, r->h2d), SY_OK);
     assert_int_equal(sy_event_query(r->event), 0);
     assert_int_equal(sy_event_time(r->event), 0);
@@ -294,11 +231,11 @@ static void test_events(void **state)
 
 static void test_the_queue_is_bounded(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     _Atomic bool gate;
     int n = 0, status = SY_OK;
     int most = (int)sy_device_get_properties(r->device)->queue_entries;
-    close_gate(r->h2d, &gate);
+    device_rig_close_gate(r->h2d, &gate);
     for (; status == SY_OK && n < 10000; n++)
         status = sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 0), r->host, 1);
     assert_int_equal(status, SY_EBUSY);
@@ -315,26 +252,27 @@ static void test_the_queue_is_bounded(void **state)
 
 static void test_destroy_finishes_the_queue(void **state)
 {
-    struct rig *r = *state;
-    fill_random(r->host, POOL_BYTES);
-    for (uint64_t at = 0; at < POOL_BYTES; at += POOL_BYTES / 64)
-        assert_int_equal(
-            sy_copy_h2d(r->h2d, sy_pool_address(r->pool, at), r->host + at, POOL_BYTES / 64),
-            SY_OK);
+    struct device_rig *r = *state;
+    fill_random(r->host, DEVICE_RIG_POOL_BYTES);
+    for (uint64_t at = 0; at < DEVICE_RIG_POOL_BYTES; at += DEVICE_RIG_POOL_BYTES / 64)
+        assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, at), r->host + at,
+                                     DEVICE_RIG_POOL_BYTES / 64),
+                         SY_OK);
     sy_stream_destroy(r->h2d);
     r->h2d = NULL;
-    assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 0), POOL_BYTES), SY_OK);
+    assert_int_equal(
+        sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, 0), DEVICE_RIG_POOL_BYTES), SY_OK);
     assert_int_equal(sy_stream_synchronize(r->d2h), SY_OK);
-    assert_memory_equal(r->back, r->host, POOL_BYTES);
+    assert_memory_equal(r->back, r->host, DEVICE_RIG_POOL_BYTES);
 }
 
 /* ---- pools ----------------------------------------------------------------------------------------------- */
 
 static void test_pools(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_pool_memory *second, *third;
-    assert_int_equal(sy_pool_size(r->pool), POOL_BYTES);
+    assert_int_equal(sy_pool_size(r->pool), DEVICE_RIG_POOL_BYTES);
     assert_int_equal(sy_pool_address(r->pool, 4711).value,
                      sy_pool_address(r->pool, 0).value + 4711);
     assert_int_equal(sy_pool_create(r->device, 1, &second), SY_OK);
@@ -354,7 +292,7 @@ static void test_pools(void **state)
 /* Whatever pages the kernel gives: what was there stays, in the range and beside it. */
 static void test_touched_memory_keeps_its_bytes(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_pool_memory *pool;
     const uint64_t bytes = (7u << 20) + 12345;
     assert_int_equal(sy_pool_create(r->device, bytes, &pool), SY_OK);
@@ -373,54 +311,26 @@ static void test_touched_memory_keeps_its_bytes(void **state)
 
 static void test_a_wrong_import_is_refused(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_pool_memory *other;
     int fd;
     assert_int_equal(sy_pool_export(r->pool, &fd), SY_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES / 2, &other), SY_EARG);
-    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES * 2, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, fd, DEVICE_RIG_POOL_BYTES / 2, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, fd, DEVICE_RIG_POOL_BYTES * 2, &other), SY_EARG);
     assert_int_equal(sy_pool_import(r->device, fd, 0, &other), SY_EARG);
-    assert_int_equal(sy_pool_import(r->device, -1, POOL_BYTES, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, -1, DEVICE_RIG_POOL_BYTES, &other), SY_EARG);
     close(fd);
     fd = open("/dev/null", O_RDWR);
-    assert_int_equal(sy_pool_import(r->device, fd, POOL_BYTES, &other), SY_EARG);
+    assert_int_equal(sy_pool_import(r->device, fd, DEVICE_RIG_POOL_BYTES, &other), SY_EARG);
     close(fd);
 }
 
 /* ---- two processes --------------------------------------------------------------------------------------- */
 
-/* Runs this binary's device_child_main with `role`, the pool's fd open in it. Returns its pid. */
-static pid_t start_child(struct rig *r, const char *role, const char *fault)
-{
-    char fd_text[16], bytes_text[24];
-    int fd;
-    assert_int_equal(sy_pool_export(r->pool, &fd), SY_OK);
-    snprintf(fd_text, sizeof fd_text, "%d", fd);
-    snprintf(bytes_text, sizeof bytes_text, "%llu", (unsigned long long)sy_pool_size(r->pool));
-    pid_t child = fork();
-    if (child == 0) {
-        fcntl(fd, F_SETFD, 0);
-        if (fault)
-            setenv("SY_FAULT", fault, 1);
-        execl(own_path, own_path, "--child", role, spec_text, fd_text, bytes_text, (char *)NULL);
-        _exit(127);
-    }
-    assert_true(child > 0);
-    close(fd);
-    return child;
-}
-
-static int finish_child(pid_t child)
-{
-    int result = 0;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    return WIFEXITED(result) ? WEXITSTATUS(result) : -1;
-}
-
 static void test_two_processes_see_the_same_bytes(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     for (unsigned i = 0; i < DEVICE_CHILD_BYTES; i++)
         r->host[i] = device_child_byte(i, 1);
     uint64_t address = sy_pool_address(r->pool, DEVICE_CHILD_READS).value;
@@ -429,7 +339,7 @@ static void test_two_processes_see_the_same_bytes(void **state)
                                  DEVICE_CHILD_BYTES + sizeof address),
                      SY_OK);
     assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
-    assert_int_equal(finish_child(start_child(r, "bytes", NULL)), 0);
+    assert_int_equal(device_rig_finish_child(device_rig_start_child(r, "bytes", NULL)), 0);
     assert_int_equal(sy_copy_d2h(r->d2h, r->back, sy_pool_address(r->pool, DEVICE_CHILD_WRITES),
                                  DEVICE_CHILD_BYTES),
                      SY_OK);
@@ -440,8 +350,9 @@ static void test_two_processes_see_the_same_bytes(void **state)
 
 static void test_an_error_stays_in_its_process(void **state)
 {
-    struct rig *r = *state;
-    assert_int_equal(finish_child(start_child(r, "sticky", "copy_run:2:EDEVICE")), 0);
+    struct device_rig *r = *state;
+    assert_int_equal(
+        device_rig_finish_child(device_rig_start_child(r, "sticky", "copy_run:2:EDEVICE")), 0);
     fill_random(r->host, 1000);
     assert_int_equal(sy_copy_h2d(r->h2d, sy_pool_address(r->pool, 5), r->host, 1000), SY_OK);
     assert_int_equal(sy_stream_synchronize(r->h2d), SY_OK);
@@ -457,18 +368,18 @@ static void test_faults_on_demand(void **state)
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++) {
         char fault[64];
         snprintf(fault, sizeof fault, "%s:2:EDEVICE", ops[i]);
-        assert_int_equal(finish_child(start_child(*state, ops[i], fault)), 0);
+        assert_int_equal(device_rig_finish_child(device_rig_start_child(*state, ops[i], fault)), 0);
     }
 }
 
 /* ---- the emulated link ----------------------------------------------------------------------------------- */
 
-static bool is_emulated(const struct rig *r)
+static bool is_emulated(const struct device_rig *r)
 {
     return sy_device_get_properties(r->device)->emulated;
 }
 
-static struct sy_link_clock *link_clock_of(struct rig *r)
+static struct sy_link_clock *link_clock_of(struct device_rig *r)
 {
     return sy_device_host_pointer(r->device, sy_pool_address(r->pool, sy_pool_size(r->pool)));
 }
@@ -482,15 +393,16 @@ static int compare_slots(const void *a, const void *b)
 /* Two processes reserve at once; their slots, put side by side, never overlap. */
 static void test_reserved_slots_never_overlap(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct device_child_slots *slots =
         sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0));
     if (!is_emulated(r))
         return;
     memset(slots, 0, sizeof *slots);
-    pid_t children[2] = {start_child(r, "slots", NULL), start_child(r, "slots", NULL)};
-    assert_int_equal(finish_child(children[0]), 0);
-    assert_int_equal(finish_child(children[1]), 0);
+    pid_t children[2] = {device_rig_start_child(r, "slots", NULL),
+                         device_rig_start_child(r, "slots", NULL)};
+    assert_int_equal(device_rig_finish_child(children[0]), 0);
+    assert_int_equal(device_rig_finish_child(children[1]), 0);
     unsigned n = atomic_load(&slots->n);
     assert_int_equal(n, 2 * DEVICE_CHILD_SLOTS);
     qsort(slots->slots, n, sizeof slots->slots[0], compare_slots);
@@ -503,15 +415,16 @@ static void test_reserved_slots_never_overlap(void **state)
 /* Two processes copy at once: the link is busy for the bytes of both, and for every copy's alpha. */
 static void test_two_processes_share_one_link(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_device_spec spec;
     if (!is_emulated(r))
         return;
-    assert_int_equal(sy_device_spec_parse(spec_text, &spec), SY_OK);
+    assert_int_equal(sy_device_spec_parse(device_rig_spec, &spec), SY_OK);
     sy_ns start = sy_clock_now();
-    pid_t children[2] = {start_child(r, "link", NULL), start_child(r, "link", NULL)};
-    assert_int_equal(finish_child(children[0]), 0);
-    assert_int_equal(finish_child(children[1]), 0);
+    pid_t children[2] = {device_rig_start_child(r, "link", NULL),
+                         device_rig_start_child(r, "link", NULL)};
+    assert_int_equal(device_rig_finish_child(children[0]), 0);
+    assert_int_equal(device_rig_finish_child(children[1]), 0);
     double bytes = 2.0 * DEVICE_CHILD_COPIES * DEVICE_CHILD_BYTES;
     double least_ns =
         bytes / spec.link_gbps + 2.0 * DEVICE_CHILD_COPIES * (double)(spec.link_alpha_ns - 1);
@@ -531,7 +444,7 @@ static void count_own_cores(void *arg)
 
 static void test_the_link_is_pinned_when_asked(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_stream *stream;
     int n_cores = -1;
     assert_int_equal(sy_device_set_link_core(r->device, -2), SY_EARG);
@@ -546,13 +459,13 @@ static void test_the_link_is_pinned_when_asked(void **state)
 
 static void test_the_link_is_measured(void **state)
 {
-    struct rig *r = *state;
+    struct device_rig *r = *state;
     struct sy_link_measurement m;
-    assert_int_equal(sy_link_measure(r->device, r->pool, 0, POOL_BYTES + 1, r->host, 0, &m),
-                     SY_EARG);
+    assert_int_equal(
+        sy_link_measure(r->device, r->pool, 0, DEVICE_RIG_POOL_BYTES + 1, r->host, 0, &m), SY_EARG);
     assert_int_equal(sy_link_measure(r->device, r->pool, 0, 4096, r->host, 0, &m), SY_EARG);
-    assert_int_equal(sy_link_measure(r->device, r->pool, 4096, POOL_BYTES - 4096, r->host,
-                                     50 * SY_NS_PER_MS, &m),
+    assert_int_equal(sy_link_measure(r->device, r->pool, 4096, DEVICE_RIG_POOL_BYTES - 4096,
+                                     r->host, 50 * SY_NS_PER_MS, &m),
                      SY_OK);
     print_message("%s: alpha %.0f ns, %.2f GB/s in, %.2f GB/s out, sigma %.0f ns, %d samples\n",
                   sy_device_get_properties(r->device)->name, m.alpha_ns, m.h2d_gbps, m.d2h_gbps,
@@ -564,7 +477,8 @@ static void test_the_link_is_measured(void **state)
 
 /* ---- the suite ----------------------------------------------------------------------------------------- */
 
-#define ON_DEVICE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define ON_DEVICE(test) \
+    cmocka_unit_test_setup_teardown(test, device_rig_set_up, device_rig_tear_down)
 
 static int run_suite(const char *text)
 {
@@ -591,7 +505,7 @@ static int run_suite(const char *text)
     };
     struct sy_device_spec spec;
     struct sy_device *device;
-    spec_text = text;
+    device_rig_spec = text;
     if (sy_device_spec_parse(text, &spec) < 0 || sy_device_open(&spec, &device) < 0) {
         print_message("%s is not here: %s\n", text, sy_error_text());
         return getenv("SY_TEST_DEVICE") ? 1 : 0;
@@ -605,8 +519,6 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "--child") == 0)
         return device_child_main(argv[2], argv[3], atoi(argv[4]), strtoull(argv[5], NULL, 10));
     seed = seed_of_run(20261121);
-    if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
-        return 1;
     int failed = 0;
     /* A fast link, so that the suite is quick: most of it is not about pace. */
     static const char *const devices[] = {"host", "emulated,link-gbps=4,link-alpha-us=5"};

@@ -273,72 +273,6 @@ static void test_other_domains(void **state)
     assert_refused("operator 'ai.onnx.ml.SVMRegressor' is not supported");
 }
 
-/* FunctionProto's fields, and the model's for functions. */
-enum { F_NAME = 1, F_INPUT = 4, F_OUTPUT = 5, F_NODE = 7, F_DOMAIN = 10, M_FUNCTION = 25 };
-
-static void function(struct ob *f, const char *name, const char *input, const char *output)
-{
-    f->n = 0;
-    ob_text(f, F_NAME, name);
-    ob_text(f, F_INPUT, input);
-    ob_text(f, F_OUTPUT, output);
-    ob_text(f, F_DOMAIN, "own");
-}
-
-static void call(struct ob *to, int field, const char *name, const char *const *inputs,
-                 const char *const *outputs)
-{
-    ob_node(&node, name, inputs, outputs);
-    ob_text(&node, DOMAIN, "own");
-    ob_message(to, field, &node);
-}
-
-/* y = twice(twice(x)), in a file with this function behind the graph. */
-static int read_calls(const struct ob *f, struct sy_graph **g)
-{
-    static struct ob tail;
-    ob_graph(&graph);
-    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, WIDTH));
-    call(&graph, OB_GRAPH_NODE, "twice", NAMES("x"), NAMES("t"));
-    call(&graph, OB_GRAPH_NODE, "twice", NAMES("t"), NAMES("y"));
-    value(&graph, OB_GRAPH_OUTPUT, "y", FLOAT);
-    ob_save(path, &graph, 13);
-    tail.n = 0;
-    ob_message(&tail, M_FUNCTION, f);
-    FILE *file = fopen(path, "ab");
-    assert_non_null(file);
-    assert_int_equal(fwrite(tail.bytes, 1, tail.n, file), tail.n);
-    assert_int_equal(fclose(file), 0);
-    return sy_onnx_read(path, g);
-}
-
-static void test_functions(void **state)
-{
-    (void)state;
-    struct sy_graph *g;
-    function(&body, "twice", "x", "t");
-    ob_node(&node, "Add", NAMES("x", "x"), NAMES("y")); /* names of the caller's, here others */
-    ob_message(&body, F_NODE, &node);
-    ob_node(&node, "Relu", NAMES("y"), NAMES("t"));
-    ob_message(&body, F_NODE, &node);
-    assert_int_equal(read_calls(&body, &g), SY_OK);
-    assert_int_equal(g->n_nodes, 4);
-    assert_int_equal(sy_graph_infer(g), SY_OK);
-    assert_int_equal(g->nodes[3].outputs[0], g->outputs[0]);
-    assert_int_equal(g->nodes[2].inputs[0], g->nodes[1].outputs[0]);
-    sy_graph_free(g);
-
-    function(&body, "twice", "x", "t"); /* without an end */
-    call(&body, F_NODE, "twice", NAMES("x"), NAMES("a"));
-    call(&body, F_NODE, "twice", NAMES("a"), NAMES("t"));
-    assert_int_equal(read_calls(&body, &g), SY_EUNSUPPORTED);
-    assert_non_null(strstr(sy_error_text(), "deeper than 16"));
-
-    function(&body, "twice", "x", "x");
-    assert_int_equal(read_calls(&body, &g), SY_EUNSUPPORTED);
-    assert_non_null(strstr(sy_error_text(), "'twice' returns its input"));
-}
-
 /* A node of ONNX Runtime's domain, with attributes "name", value, ... */
 static void microsoft(const char *op, const char *const *inputs, const char *const *outputs,
                       const char *const *names, const int64_t *values)
@@ -599,7 +533,6 @@ int main(void)
         cmocka_unit_test(test_loop_that_grows),
         cmocka_unit_test(test_known_condition),
         cmocka_unit_test(test_other_domains),
-        cmocka_unit_test(test_functions),
         cmocka_unit_test(test_few_bits),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_antialias),

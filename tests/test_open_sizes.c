@@ -15,278 +15,14 @@
 #include "loader/size_expr.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
-#include "tests/onnx_bytes.h"
-
-static struct ob graph, node;
-static uint64_t seed;
-
-/* ---- building ----------------------------------------------------------------------------------- */
-
-#define N (-1) /* the dimension's name is N; S, T: others */
-#define S (-2)
-#define T (-3)
-#define P (-4)
-
-static void in(const char *name, int type, int n, const int64_t *dims)
-{
-    ob_input(&graph, OB_GRAPH_INPUT, name, type, n, dims);
-}
-
-static void out(const char *name)
-{
-    ob_input(&graph, OB_GRAPH_OUTPUT, name, 1, 0, NULL);
-}
-
-static void weights(const char *name, int n, const int64_t *dims)
-{
-    float values[4096];
-    int64_t count = 1;
-    for (int i = 0; i < n; i++)
-        count *= dims[i];
-    assert_in_range(count, 1, 4096);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = (float)gb_uniform(&seed, -0.5, 0.5);
-    ob_initializer(&graph, name, 1, n, dims, values, (size_t)count * sizeof *values);
-}
-
-static void numbers(const char *name, int n, const int64_t *values)
-{
-    ob_int64s(&graph, name, n, values);
-}
-
-static void add(const char *op, const char *const *inputs, const char *output)
-{
-    ob_node(&node, op, inputs, NAMES(output));
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-}
-
-static void add_with(const char *op, const char *const *inputs, const char *output,
-                     const char *attr, int n, const int64_t *values)
-{
-    ob_node(&node, op, inputs, NAMES(output));
-    if (n == 0)
-        ob_attr_int(&node, attr, values[0]);
-    else
-        ob_attr_ints(&node, attr, n, values);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-}
-
-/* ---- models ------------------------------------------------------------------------------------- */
-
-/* Tokens, 24 learned positions of which the first S are taken, attention of two heads with a causal mask made of sizes. */
-static void text_model(void)
-{
-    ob_graph(&graph);
-    in("ids", 7, DIMS(N, S));
-    weights("table", DIMS(20, 8));
-    weights("positions", DIMS(1, 24, 8));
-    const char *const products[] = {"wq", "wk", "wv", "wo"};
-    for (int i = 0; i < 4; i++)
-        weights(products[i], DIMS(8, 8));
-    numbers("zero", DIMS(0));
-    numbers("one", DIMS(1));
-    numbers("tail", DIMS(2, 4));
-    numbers("width", DIMS(8));
-    numbers("scalar0", 0, (const int64_t[]){0});
-    numbers("scalar1", 0, (const int64_t[]){1});
-    float low = -1e9f, none = 0;
-    ob_initializer(&graph, "low", 1, 0, NULL, &low, sizeof low);
-    ob_initializer(&graph, "none", 1, 0, NULL, &none, sizeof none);
-    add("Shape", NAMES("ids"), "shape");
-    add("Gather", NAMES("shape", "one"), "length");
-    add("Gather", NAMES("shape", "zero"), "batch");
-    add("Gather", NAMES("shape", "scalar1"), "count");
-    add("Gather", NAMES("table", "ids"), "rows");
-    add("Slice", NAMES("positions", "zero", "length", "one"), "places");
-    add("Add", NAMES("rows", "places"), "x");
-    add_with("Concat", NAMES("batch", "length", "tail"), "split", "axis", 0, (const int64_t[]){0});
-    for (int i = 0; i < 3; i++) {
-        static const char *const made[] = {"q0", "k0", "v0", "q1", "k1", "v1", "q", "k", "v"};
-        add("MatMul", NAMES("x", products[i]), made[i]);
-        add("Reshape", NAMES(made[i], "split"), made[i + 3]);
-        add_with("Transpose", NAMES(made[i + 3]), made[i + 6], "perm",
-                 DIMS(0, 2, i == 1 ? 3 : 1, i == 1 ? 1 : 3));
-    }
-    add("MatMul", NAMES("q", "k"), "scores");
-    add("Range", NAMES("scalar0", "count", "scalar1"), "steps");
-    add("Unsqueeze", NAMES("steps", "one"), "column");
-    add("LessOrEqual", NAMES("steps", "column"), "before");
-    add("Where", NAMES("before", "none", "low"), "mask");
-    add("Add", NAMES("scores", "mask"), "masked");
-    add_with("Softmax", NAMES("masked"), "weights", "axis", 0, (const int64_t[]){-1});
-    add("MatMul", NAMES("weights", "v"), "picked");
-    add_with("Transpose", NAMES("picked"), "together", "perm", DIMS(0, 2, 1, 3));
-    add_with("Concat", NAMES("batch", "length", "width"), "join", "axis", 0, (const int64_t[]){0});
-    add("Reshape", NAMES("together", "join"), "joined");
-    add("MatMul", NAMES("joined", "wo"), "y");
-    out("y");
-}
-
-/* Strides, pooling that rounds up, padding that keeps sizes, and back to the size of a tensor before. */
-static void image_model(void)
-{
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, 3, S, T));
-    weights("w0", DIMS(8, 3, 3, 3));
-    weights("w1", DIMS(8, 8, 3, 3));
-    weights("w2", DIMS(4, 16, 1, 1));
-    numbers("two", DIMS(2));
-    numbers("four", DIMS(4));
-    numbers("zero", DIMS(0));
-    ob_node(&node, "Conv", NAMES("x", "w0"), NAMES("a"));
-    ob_attr_ints(&node, "strides", DIMS(2, 2));
-    ob_attr_ints(&node, "pads", DIMS(1, 1, 1, 1));
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_node(&node, "MaxPool", NAMES("a"), NAMES("b"));
-    ob_attr_ints(&node, "kernel_shape", DIMS(3, 3));
-    ob_attr_ints(&node, "strides", DIMS(2, 2));
-    ob_attr_int(&node, "ceil_mode", 1);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    ob_node(&node, "Conv", NAMES("b", "w1"), NAMES("c"));
-    ob_attr_ints(&node, "strides", DIMS(2, 2));
-    ob_attr_text(&node, "auto_pad", "SAME_UPPER");
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    add("Relu", NAMES("c"), "d");
-    add("Shape", NAMES("a"), "of_a");
-    add("Shape", NAMES("d"), "of_d");
-    add("Slice", NAMES("of_a", "two", "four", "zero"), "area");
-    add("Slice", NAMES("of_d", "zero", "two", "zero"), "front");
-    add_with("Concat", NAMES("front", "area"), "target", "axis", 0, (const int64_t[]){0});
-    ob_node(&node, "Resize", NAMES("d", "", "", "target"), NAMES("e"));
-    ob_attr_text(&node, "mode", "linear");
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    add_with("Concat", NAMES("a", "e"), "f", "axis", 0, (const int64_t[]){1});
-    add("Conv", NAMES("f", "w2"), "map");
-    add("GlobalAveragePool", NAMES("map"), "pooled");
-    out("map");
-    out("pooled");
-}
-
-/* A step with what came before: keys of P + S, of which the last S are cut out again; a mask whose length has a name of its own. */
-static void cache_model(void)
-{
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, S, 8));
-    in("past", 1, DIMS(N, P, 8));
-    in("mask", 1, DIMS(N, T));
-    weights("w", DIMS(8, 8));
-    numbers("one", DIMS(1));
-    numbers("end", DIMS(INT64_MAX));
-    add("MatMul", NAMES("x", "w"), "new");
-    add_with("Concat", NAMES("past", "new"), "keys", "axis", 0, (const int64_t[]){1});
-    add_with("Transpose", NAMES("keys"), "turned", "perm", DIMS(0, 2, 1));
-    add("MatMul", NAMES("x", "turned"), "scores");
-    add("Unsqueeze", NAMES("mask", "one"), "wide");
-    add("Add", NAMES("scores", "wide"), "masked");
-    add_with("Softmax", NAMES("masked"), "weights", "axis", 0, (const int64_t[]){-1});
-    add("MatMul", NAMES("weights", "keys"), "y");
-    add("Shape", NAMES("past"), "of_past");
-    add("Gather", NAMES("of_past", "one"), "n_past");
-    add("Slice", NAMES("keys", "n_past", "end", "one"), "last");
-    add("Add", NAMES("last", "new"), "twice");
-    out("y");
-    out("keys");
-    out("twice");
-}
-
-/* One token behind what is past: its position is a row of a table, picked by a length. */
-static void position_model(void)
-{
-    ob_graph(&graph);
-    in("past", 1, DIMS(N, S, 8));
-    weights("positions", DIMS(24, 8));
-    numbers("one", DIMS(1));
-    add("Shape", NAMES("past"), "shape");
-    add("Gather", NAMES("shape", "one"), "length");
-    add("Gather", NAMES("positions", "length"), "row");
-    add("Add", NAMES("past", "row"), "y");
-    out("y");
-}
-
-/* Ends of slices that count from behind, steps backwards, halves. */
-static void slice_model(void)
-{
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, S, 4));
-    numbers("one", DIMS(1));
-    numbers("minus", DIMS(-1));
-    numbers("three", DIMS(-3));
-    numbers("two", DIMS(2));
-    numbers("end", DIMS(INT64_MAX));
-    numbers("start", DIMS(-INT64_MAX));
-    add("Slice", NAMES("x", "one", "minus", "one"), "inner");
-    add("Slice", NAMES("x", "three", "end", "one"), "last");
-    add("Slice", NAMES("x", "minus", "start", "one", "minus"), "turned");
-    add("Slice", NAMES("x", "one", "end", "one", "two"), "odd");
-    ob_node(&node, "Split", NAMES("x"), NAMES("left", "right"));
-    ob_attr_int(&node, "axis", 1);
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    add_with("Concat", NAMES("inner", "last", "turned", "odd", "right", "left"), "y", "axis", 0,
-             (const int64_t[]){1});
-    out("y");
-}
-
-/* Sizes that are worked out in floats: factors of images, positions that count up and down; a remainder, a part that is cut out of the middle, the
- * first of a list beside what it is taken from. No node waits for the run. */
-static void float_model(void)
-{
-    static const float factors[] = {1.5f, 0.7f}, scales[] = {1, 1, 0.3f, 2}, floats[] = {0, 1, -1};
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, 3, S, T));
-    ob_initializer(&graph, "factors", 1, DIMS(2), factors, sizeof factors);
-    ob_initializer(&graph, "scales", 1, DIMS(4), scales, sizeof scales);
-    for (int i = 0; i < 3; i++)
-        ob_initializer(&graph, ((const char *const[]){"f0", "f1", "f-1"})[i], 1, 0, NULL,
-                       &floats[i], sizeof(float));
-    numbers("zero", DIMS(0));
-    numbers("one", DIMS(1));
-    numbers("two", DIMS(2));
-    numbers("three", DIMS(3));
-    numbers("four", DIMS(4));
-    numbers("six", DIMS(6));
-    numbers("i2", 0, (const int64_t[]){2});
-    numbers("minus", DIMS(-1));
-    add("Shape", NAMES("x"), "shape");
-    add("Slice", NAMES("shape", "zero", "two"), "front");
-    add("Slice", NAMES("shape", "two", "four"), "area");
-    add("Slice", NAMES("shape", "two", "three"), "height");
-    add_with("Cast", NAMES("area"), "wide", "to", 0, (const int64_t[]){1});
-    add("Mul", NAMES("wide", "factors"), "product");
-    add("Floor", NAMES("product"), "floor");
-    add_with("Cast", NAMES("floor"), "whole", "to", 0, (const int64_t[]){7});
-    add_with("Concat", NAMES("front", "whole"), "sizes", "axis", 0, (const int64_t[]){0});
-    add("Resize", NAMES("x", "", "", "sizes"), "y");
-    add("Resize", NAMES("x", "", "scales"), "scaled");
-    add("Gather", NAMES("wide", "zero"), "wide1");
-    add("Squeeze", NAMES("wide1"), "limit");
-    add("Range", NAMES("f0", "limit", "f1"), "up");
-    add("Range", NAMES("limit", "f0", "f-1"), "down");
-    add("Add", NAMES("up", "down"), "steps");
-    add("Sub", NAMES("height", "six"), "rest");
-    add("Div", NAMES("rest", "two"), "first");
-    add("Add", NAMES("first", "six"), "last");
-    add("Slice", NAMES("x", "first", "last", "two"), "middle");
-    add("Mul", NAMES("height", "minus"), "below");
-    add("Mod", NAMES("below", "four"), "pad");
-    add_with("Concat", NAMES("zero", "zero", "zero", "zero", "zero", "zero", "pad", "zero"), "pads",
-             "axis", 0, (const int64_t[]){0});
-    add("Pad", NAMES("x", "pads"), "padded");
-    add("Slice", NAMES("x", "zero", "one", "three"), "column");
-    add("Sub", NAMES("x", "column"), "beside");
-    out("y");
-    out("scaled");
-    out("steps");
-    out("middle");
-    out("padded");
-    out("beside");
-}
+#include "tests/open_models.h"
 
 /* ---- checks ------------------------------------------------------------------------------------- */
 
 static struct sy_graph *read_open(void)
 {
     struct sy_graph *g;
-    ob_save(ob_path, &graph, 17);
+    ob_save(ob_path, &open_graph, 17);
     if (sy_onnx_read(ob_path, &g) < 0 || sy_graph_infer(g) < 0)
         fail_msg("%s", sy_error_text());
     return g;
@@ -343,7 +79,7 @@ static void same_results(struct engine_rig *open, struct sy_graph *bound, struct
     if (rig_open(&own, sized, false) < 0)
         fail_msg("%s", sy_error_text());
     rig_take(&own, sized->inputs, sized->n_inputs, batch, 0, &inputs);
-    rig_fill(&own, &c, &inputs, &seed);
+    rig_fill(&own, &c, &inputs, &open_seed);
     run(&own, &inputs, batch, &its);
     open->graph = bound;
     run(open, &inputs, batch, &mine);
@@ -419,7 +155,7 @@ static void test_text(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {1, 2, 7, 24};
-    text_model();
+    open_text_model();
     check_model(NAMES("L2"), 1, lengths, 4);
     struct sy_graph *g = optimized(read_open()), *bound;
     assert_int_equal(g->n_symbols, 1);
@@ -441,7 +177,7 @@ static void test_image(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {32, 32, 17, 40, 9, 5, 63, 2 * 13};
-    image_model();
+    open_image_model();
     check_model(NAMES("L2", "L3"), 2, sizes, 8);
     struct sy_graph *g = read_open(), *bound;
     struct sy_sizes small = {{2, 30}};
@@ -455,7 +191,7 @@ static void test_cache(void **state)
     (void)state;
     /* L2, L4, L3: the mask is as long as both together */
     static const int64_t sizes[] = {1, 4, 5, 3, 1, 4, 2, 9, 11, 2, 0, 2};
-    cache_model();
+    open_cache_model();
     check_model(NAMES("L2", "L4", "L3"), 3, sizes, 12);
     struct sy_graph *g = read_open();
     assert_int_equal(g->n_symbols, 2); /* the third follows */
@@ -487,7 +223,7 @@ static void test_position(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {1, 7, 23};
-    position_model();
+    open_position_model();
     check_model(NAMES("L2"), 1, lengths, 3);
 }
 
@@ -495,7 +231,7 @@ static void test_slices(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {2, 8, 30, 4};
-    slice_model();
+    open_slice_model();
     check_model(NAMES("L2"), 1, lengths, 4);
 }
 
@@ -503,7 +239,7 @@ static void test_floats(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {8, 10, 33, 57, 6, 1, 20, 100};
-    float_model();
+    open_float_model();
     check_model(NAMES("L2", "L3"), 2, sizes, 8);
     struct sy_graph *g = optimized(read_open()), *bound;
     char text[160];
@@ -525,28 +261,28 @@ static void test_left_over(void **state)
     (void)state;
     static const int64_t lengths[] = {1, 5, 24};
     for (int k = 0; k < 2; k++) {
-        ob_graph(&graph);
-        in("x", 1, DIMS(N, S, 4));
-        weights("table", DIMS(24, 4));
-        numbers("zero", DIMS(0));
-        numbers("one", DIMS(1));
-        numbers("minus", DIMS(-1));
-        numbers("three", DIMS(3));
-        add("Shape", NAMES("x"), "shape");
-        add("Gather", NAMES("shape", "one"), "length");
-        add("Slice", NAMES("table", "zero", "length"), "rows");
-        add("Add", NAMES("length", "three"), "more");
-        add_with("Concat", NAMES(k == 0 ? "length" : "more", "minus"), "target", "axis", 0,
-                 (const int64_t[]){0});
-        add("Reshape", NAMES("rows", "target"), "left");
-        add("Add", NAMES("x", "left"), "y");
-        out("y");
+        ob_graph(&open_graph);
+        open_in("x", 1, DIMS(N, S, 4));
+        open_weights("table", DIMS(24, 4));
+        open_numbers("zero", DIMS(0));
+        open_numbers("one", DIMS(1));
+        open_numbers("minus", DIMS(-1));
+        open_numbers("three", DIMS(3));
+        open_add("Shape", NAMES("x"), "shape");
+        open_add("Gather", NAMES("shape", "one"), "length");
+        open_add("Slice", NAMES("table", "zero", "length"), "rows");
+        open_add("Add", NAMES("length", "three"), "more");
+        open_add_with("Concat", NAMES(k == 0 ? "length" : "more", "minus"), "target", "axis", 0,
+                      (const int64_t[]){0});
+        open_add("Reshape", NAMES("rows", "target"), "left");
+        open_add("Add", NAMES("x", "left"), "y");
+        open_out("y");
         if (k == 0) {
             check_model(NAMES("L2"), 1, lengths, 3);
             continue;
         }
         struct sy_graph *g;
-        ob_save(ob_path, &graph, 17);
+        ob_save(ob_path, &open_graph, 17);
         assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
         int status = sy_graph_infer(g);
         assert_true(status == SY_OK || status == SY_EUNSUPPORTED);
@@ -564,15 +300,15 @@ static void test_two_batches(void **state)
     struct sy_sizes sizes;
     char text[160];
     for (int meets = 0; meets < 2; meets++) {
-        ob_graph(&graph);
-        in("x", 1, DIMS(N, 8));
-        in("y", 1, DIMS(S, 8));
-        add_with("Transpose", NAMES("y"), "turned", "perm", DIMS(1, 0));
-        add("MatMul", NAMES("x", "turned"), "all");
-        out("all");
+        ob_graph(&open_graph);
+        open_in("x", 1, DIMS(N, 8));
+        open_in("y", 1, DIMS(S, 8));
+        open_add_with("Transpose", NAMES("y"), "turned", "perm", DIMS(1, 0));
+        open_add("MatMul", NAMES("x", "turned"), "all");
+        open_out("all");
         if (meets) {
-            add("Add", NAMES("x", "y"), "both");
-            out("both");
+            open_add("Add", NAMES("x", "y"), "both");
+            open_out("both");
         }
         g = optimized(read_open());
         int status = sy_graph_solve(g, 2, inputs, &batch, &sizes);
@@ -590,16 +326,16 @@ static void test_first_states(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {5, 1, 9, 1};
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, S, 4));
-    in("h0", 1, DIMS(T, N, 8));
-    in("c0", 1, DIMS(T, N, 8));
-    weights("w", DIMS(1, 32, 4));
-    weights("r", DIMS(1, 32, 8));
-    add_with("Transpose", NAMES("x"), "turned", "perm", DIMS(1, 0, 2));
-    add_with("LSTM", NAMES("turned", "w", "r", "", "", "h0", "c0"), "y", "hidden_size", 0,
-             (const int64_t[]){8});
-    out("y");
+    ob_graph(&open_graph);
+    open_in("x", 1, DIMS(N, S, 4));
+    open_in("h0", 1, DIMS(T, N, 8));
+    open_in("c0", 1, DIMS(T, N, 8));
+    open_weights("w", DIMS(1, 32, 4));
+    open_weights("r", DIMS(1, 32, 8));
+    open_add_with("Transpose", NAMES("x"), "turned", "perm", DIMS(1, 0, 2));
+    open_add_with("LSTM", NAMES("turned", "w", "r", "", "", "h0", "c0"), "y", "hidden_size", 0,
+                  (const int64_t[]){8});
+    open_out("y");
     check_model(NAMES("L2", "L3"), 2, sizes, 4);
     struct sy_graph *g = optimized(read_open());
     assert_int_equal(g->n_symbols, 1);
@@ -614,11 +350,11 @@ static void test_elements_by_index(void **state)
     struct sy_sizes given;
     int64_t x[] = {3, 20, 4}, at[] = {3, 7, 5}, batch;
     struct sy_given_input inputs[] = {{0, 3, x}, {1, 3, at}};
-    ob_graph(&graph);
-    in("x", 1, DIMS(N, S, 4));
-    in("at", 7, DIMS(N, T, P));
-    add_with("GatherElements", NAMES("x", "at"), "y", "axis", 0, (const int64_t[]){1});
-    out("y");
+    ob_graph(&open_graph);
+    open_in("x", 1, DIMS(N, S, 4));
+    open_in("at", 7, DIMS(N, T, P));
+    open_add_with("GatherElements", NAMES("x", "at"), "y", "axis", 0, (const int64_t[]){1});
+    open_out("y");
     check_model(NAMES("L2", "L3", "L4"), 3, sizes, 6);
     struct sy_graph *g = optimized(read_open()), *bound;
     assert_int_equal(sy_graph_solve(g, 2, inputs, &batch, &given), SY_OK);
@@ -632,20 +368,20 @@ static void test_usual_rows(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {8, 7, 9, 2};
-    ob_graph(&graph);
-    in("mask", 1, DIMS(N, T, 8));
-    in("past", 1, DIMS(N, P, 8));
-    weights("w", DIMS(8, 8));
-    numbers("one", DIMS(1));
-    numbers("end", DIMS(INT64_MAX));
-    numbers("flat", DIMS(-1, 8));
-    add("Shape", NAMES("past"), "of_past");
-    add("Slice", NAMES("of_past", "one", "two"), "n_past");
-    numbers("two", DIMS(2));
-    add("Slice", NAMES("mask", "n_past", "end", "one"), "rest");
-    add("Reshape", NAMES("rest", "flat"), "rows");
-    add("Gemm", NAMES("rows", "w"), "y");
-    out("y");
+    ob_graph(&open_graph);
+    open_in("mask", 1, DIMS(N, T, 8));
+    open_in("past", 1, DIMS(N, P, 8));
+    open_weights("w", DIMS(8, 8));
+    open_numbers("one", DIMS(1));
+    open_numbers("end", DIMS(INT64_MAX));
+    open_numbers("flat", DIMS(-1, 8));
+    open_add("Shape", NAMES("past"), "of_past");
+    open_add("Slice", NAMES("of_past", "one", "two"), "n_past");
+    open_numbers("two", DIMS(2));
+    open_add("Slice", NAMES("mask", "n_past", "end", "one"), "rest");
+    open_add("Reshape", NAMES("rest", "flat"), "rows");
+    open_add("Gemm", NAMES("rows", "w"), "y");
+    open_out("y");
     check_model(NAMES("L3", "L4"), 2, sizes, 4);
 }
 
@@ -654,14 +390,14 @@ static void test_einsum(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {1, 4, 9};
-    ob_graph(&graph);
-    in("a", 1, DIMS(N, S, 6));
-    in("c", 1, DIMS(N, S, 5));
-    weights("b", DIMS(6, 5));
-    ob_node(&node, "Einsum", NAMES("a", "b", "c"), NAMES("y"));
-    ob_attr_text(&node, "equation", "bld,dn,bln->bdn");
-    ob_message(&graph, OB_GRAPH_NODE, &node);
-    out("y");
+    ob_graph(&open_graph);
+    open_in("a", 1, DIMS(N, S, 6));
+    open_in("c", 1, DIMS(N, S, 5));
+    open_weights("b", DIMS(6, 5));
+    ob_node(&open_node, "Einsum", NAMES("a", "b", "c"), NAMES("y"));
+    ob_attr_text(&open_node, "equation", "bld,dn,bln->bdn");
+    ob_message(&open_graph, OB_GRAPH_NODE, &open_node);
+    open_out("y");
     check_model(NAMES("L2"), 1, sizes, 3);
     struct sy_graph *g = optimized(read_open());
     for (int t = 0; t < g->n_tensors; t++)
@@ -674,8 +410,8 @@ static void test_training(void **state)
 {
     (void)state;
     struct sy_graph *g;
-    text_model();
-    ob_save(ob_path, &graph, 17);
+    open_text_model();
+    ob_save(ob_path, &open_graph, 17);
     assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
     assert_int_equal(sy_graph_infer_training(g), SY_EUNSUPPORTED);
     assert_non_null(strstr(sy_error_text(), "--dim L2=SIZE"));
@@ -686,7 +422,7 @@ static void test_training(void **state)
 static void test_mutated(void **state)
 {
     (void)state;
-    cache_model();
+    open_cache_model();
     struct sy_graph *g = optimized(read_open()), *copy, *bound;
     void *bytes;
     size_t n;
@@ -696,7 +432,8 @@ static void test_mutated(void **state)
     for (int i = 0; i < 20000; i++) {
         memcpy(changed, bytes, n);
         for (int k = 0; k < 1 + i % 3; k++)
-            changed[rig_int(&seed, 0, (int64_t)n - 1)] = (unsigned char)rig_int(&seed, 0, 255);
+            changed[rig_int(&open_seed, 0, (int64_t)n - 1)] =
+                (unsigned char)rig_int(&open_seed, 0, 255);
         if (sy_graph_decode(changed, n, &copy) < 0)
             continue;
         if (sy_graph_bind(copy, &(struct sy_sizes){{3, 5}}, &bound) == SY_OK)
@@ -720,6 +457,6 @@ int main(void)
         cmocka_unit_test(test_first_states), cmocka_unit_test(test_elements_by_index),
         cmocka_unit_test(test_usual_rows),   cmocka_unit_test(test_einsum),
     };
-    seed = rig_start();
+    open_seed = rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
 }
