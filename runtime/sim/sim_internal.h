@@ -119,7 +119,7 @@ static inline uint64_t sy_sim_draw(const struct sim *s, uint64_t request, int nt
 double sy_sim_noise(struct sim *s);
 /* The same, of this request alone: two draws from `nth` on. */
 double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth);
-#define SY_SIM_MANY 256 /* devices: fewer are in the caches anyway */
+#define SY_SIM_MANY 2048 /* devices: of fewer, asking ahead takes longer than it saves */
 /* gcc takes a function of prefetches alone for one without effect, and drops its calls: hence the empty statement. */
 static inline void sy_sim_expect(const void *at)
 {
