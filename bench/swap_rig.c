@@ -35,7 +35,7 @@ static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_c
         cut->first[g] = plan.groups[g].first_layer;
         cut->direct[g] = plan.groups[g].direct;
     }
-    sy_run_groups(r->layers, plan.groups, plan.n_groups, groups);
+    sy_run_groups(r->layers, r->read_bytes, plan.groups, plan.n_groups, groups);
     if (mode == SWAP_PREFIX)
         cut->n_there = sy_free_prefix(groups, plan.n_groups, &r->cost,
                                       sy_free_prefix_slack(groups, plan.n_groups));

@@ -196,7 +196,8 @@ static int measure_link(struct swap_rig *r)
     int status = sy_link_measure(r->device, r->pool, 0, bytes, from, 0, &link);
     sy_link_host_drop(r->device, from);
     SY_TRY(status);
-    r->cost = (struct sy_link_cost){link.alpha_ns, link.h2d_gbps, link.sigma_ns};
+    r->cost =
+        (struct sy_link_cost){link.alpha_ns, link.h2d_gbps, link.sigma_ns, link.lost_ns_per_byte};
     return fill_pool(r);
 }
 
@@ -205,13 +206,15 @@ static int set_cost(struct swap_rig *r)
     if (sy_device_get_properties(r->device)->unified) {
         sy_ns took = 0;
         SY_TRY(swap_rig_read(r, &took));
-        r->cost = (struct sy_link_cost){STORAGE_ALPHA_NS,
-                                        (double)r->package->weights_bytes / (double)took, SIGMA_NS};
+        r->cost = (struct sy_link_cost){
+            STORAGE_ALPHA_NS, (double)r->package->weights_bytes / (double)took, SIGMA_NS, 0};
     } else {
         SY_TRY(measure_link(r));
     }
     struct sy_direct_plan plan;
-    SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
+    struct sy_link_cost alone = r->cost;
+    alone.lost_ns_per_byte = 0; /* the bound is the link's: it counts nothing that swaps may lose */
+    SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &alone,
                                SY_MAX_GROUPS, 0, &plan));
     r->bound_ms = (double)plan.bound_ns / 1e6;
     free(plan.groups);

@@ -12,23 +12,48 @@ struct tables {
     int n;
     double *copy_ns;    /* bytes(0..i-1) / BW */
     double *compute_ns; /* Cp */
-    int *first_cut;     /* smallest j such that layers j..i-1 may be one group */
-    double *end[2];     /* ex[.][k-1] and ex[.][k] */
+    struct sy_compute_beside beside;
+    int *first_cut; /* smallest j such that layers j..i-1 may be one group */
+    double *end[2]; /* ex[.][k-1] and ex[.][k] */
     int *queue;
     int *from; /* [k * (n + 1) + i]: the j that gave ex[i][k] */
     void *memory;
 };
 
+#define LEAST_SPEED 0.1 /* copies that took more of the time would be measured wrongly */
+
+struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes)
+{
+    return (struct sy_compute_beside){
+        bytes / cost->bytes_per_ns,
+        fmax(1 - cost->lost_ns_per_byte * cost->bytes_per_ns, LEAST_SPEED)};
+}
+
+double sy_compute_done(const struct sy_compute_beside *beside, double t_ns)
+{
+    return t_ns - (1 - beside->speed) * fmin(t_ns, beside->moving_ns);
+}
+
+double sy_compute_until(const struct sy_compute_beside *beside, double done_ns)
+{
+    double while_moving = beside->speed * beside->moving_ns;
+    return done_ns < while_moving ? done_ns / beside->speed
+                                  : done_ns + beside->moving_ns - while_moving;
+}
+
 static int check_cost(const struct sy_link_cost *cost)
 {
     bool good = isfinite(cost->alpha_ns) && cost->alpha_ns >= 0 && isfinite(cost->sigma_ns) &&
-                cost->sigma_ns >= 0 && isfinite(cost->bytes_per_ns) && cost->bytes_per_ns > 0;
+                cost->sigma_ns >= 0 && isfinite(cost->bytes_per_ns) && cost->bytes_per_ns > 0 &&
+                isfinite(cost->lost_ns_per_byte) && cost->lost_ns_per_byte >= 0;
     if (good)
         return SY_OK;
-    return sy_error_set(SY_EARG,
-                        "plan: link cost alpha=%g ns sigma=%g ns bandwidth=%g bytes/ns: the first "
-                        "two must be >= 0 and the bandwidth > 0; measure the link again",
-                        cost->alpha_ns, cost->sigma_ns, cost->bytes_per_ns);
+    return sy_error_set(
+        SY_EARG,
+        "plan: link cost alpha=%g ns sigma=%g ns lost=%g ns/byte bandwidth=%g bytes/ns: "
+        "the first three must be >= 0 and the bandwidth > 0; measure the link "
+        "again",
+        cost->alpha_ns, cost->sigma_ns, cost->lost_ns_per_byte, cost->bytes_per_ns);
 }
 
 static int check_layers(const struct sy_plan_layer *layers, int n_layers)
@@ -62,8 +87,8 @@ static int tables_init(struct tables *t, int n, int max_groups)
     return SY_OK;
 }
 
-static void tables_fill(struct tables *t, const struct sy_plan_layer *layers, double bytes_per_ns,
-                        uint64_t max_group_bytes)
+static void tables_fill(struct tables *t, const struct sy_plan_layer *layers,
+                        const struct sy_link_cost *cost, uint64_t max_group_bytes)
 {
     uint64_t bytes = 0, compute = 0, behind = 0; /* behind: bytes of layers first..i-1 */
     int first = 0;
@@ -73,10 +98,11 @@ static void tables_fill(struct tables *t, const struct sy_plan_layer *layers, do
         behind += layers[i - 1].bytes;
         while (max_group_bytes && behind > max_group_bytes && first < i - 1)
             behind -= layers[first++].bytes;
-        t->copy_ns[i] = (double)bytes / bytes_per_ns;
+        t->copy_ns[i] = (double)bytes / cost->bytes_per_ns;
         t->compute_ns[i] = (double)compute;
         t->first_cut[i] = first;
     }
+    t->beside = sy_compute_beside(cost, (double)bytes);
 }
 
 static double candidate(const struct tables *t, const double *previous, double arrival, int j)
@@ -84,9 +110,15 @@ static double candidate(const struct tables *t, const double *previous, double a
     return fmax(arrival, previous[j]) - t->compute_ns[j];
 }
 
+/* When group k has come that ends with layer i-1, as computing sees time. */
+static double arrival_of(const struct tables *t, int k, int i, const struct sy_link_cost *cost)
+{
+    return sy_compute_done(&t->beside, k * cost->alpha_ns + t->copy_ns[i]);
+}
+
 /* One k of the recurrence in O(n) instead of O(n^2), and still exact.
  *
- * With T = k*alpha + copy(i), ex[i][k] = sigma + Cp[i] + min over j of max(T - Cp[j], d[j]), where
+ * With T = done by k*alpha + copy(i), ex[i][k] = sigma + Cp[i] + min over j of max(T - Cp[j], d[j]), where
  * d[j] = ex[j][k-1] - Cp[j]. Cp never falls with j, so:
  *   - a cut j with d[j] >= d[j2], j < j2, is never better than j2, whatever T is: the queue keeps
  *     only cuts with d rising (hence ex[j][k-1] rising too);
@@ -107,7 +139,7 @@ static void one_more_group(struct tables *t, int k, const struct sy_link_cost *c
                 tail--;
             queue[tail++] = i - 1;
         }
-        double arrival = k * cost->alpha_ns + t->copy_ns[i];
+        double arrival = arrival_of(t, k, i, cost);
         while (head < tail && queue[head] < t->first_cut[i])
             head++;
         while (head + 1 < tail && previous[queue[head + 1]] <= arrival)
@@ -133,7 +165,7 @@ static int search(struct tables *t, const struct sy_link_cost *cost, int max_gro
         t->end[0][i] = i ? INFINITY : 0;
     for (int k = 1; k <= max_groups && k <= t->n; k++) {
         /* The last group cannot arrive before k*alpha + copy(n), and this only rises with k. */
-        if (k * cost->alpha_ns + t->copy_ns[t->n] + cost->sigma_ns >= best)
+        if (arrival_of(t, k, t->n, cost) + cost->sigma_ns >= best)
             break;
         one_more_group(t, k, cost);
         if (t->end[k & 1][t->n] < best) {
@@ -173,7 +205,7 @@ int sy_plan_make(const struct sy_plan_layer *layers, int n_layers, const struct 
                             SY_MAX_GROUPS);
     struct tables t = {0};
     SY_TRY(tables_init(&t, n_layers, max_groups));
-    tables_fill(&t, layers, cost->bytes_per_ns, max_group_bytes);
+    tables_fill(&t, layers, cost, max_group_bytes);
     memset(out, 0, sizeof(*out));
     out->n_groups = search(&t, cost, max_groups);
     read_back(&t, layers, out);
@@ -211,11 +243,27 @@ int sy_plan_per_layer(const struct sy_plan_layer *layers, int n_layers, struct s
     return SY_OK;
 }
 
+static double total_bytes(const struct sy_plan_layer *layers, int n)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += layers[i].bytes;
+    return (double)bytes;
+}
+
+static int layers_of(const struct sy_group *groups, int n_groups)
+{
+    const struct sy_group *last = &groups[n_groups - 1];
+    return n_groups > 0 ? last->first_layer + last->n_layers : 0;
+}
+
 uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_group *groups,
                           int n_groups, const struct sy_link_cost *cost, uint64_t *spans)
 {
+    struct sy_compute_beside beside =
+        sy_compute_beside(cost, total_bytes(layers, layers_of(groups, n_groups)));
     uint64_t bytes = 0;
-    double copy_end = 0, compute_end = 0;
+    double copy_end = 0, done = 0; /* done: as computing sees time */
     for (int g = 0; g < n_groups; g++) {
         double copy_start = copy_end, compute = 0;
         for (int i = 0; i < groups[g].n_layers; i++) {
@@ -223,29 +271,31 @@ uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_gr
             compute += (double)layers[groups[g].first_layer + i].compute_ns;
         }
         copy_end = (g + 1) * cost->alpha_ns + (double)bytes / cost->bytes_per_ns;
-        double compute_start = fmax(copy_end, compute_end);
-        compute_end = compute_start + cost->sigma_ns + compute;
+        double start = fmax(sy_compute_done(&beside, copy_end), done);
+        done = start + cost->sigma_ns + compute;
         if (!spans)
             continue;
         spans[4 * g] = (uint64_t)llround(copy_start);
         spans[4 * g + 1] = (uint64_t)llround(copy_end);
-        spans[4 * g + 2] = (uint64_t)llround(compute_start);
-        spans[4 * g + 3] = (uint64_t)llround(compute_end);
+        spans[4 * g + 2] = (uint64_t)llround(sy_compute_until(&beside, start));
+        spans[4 * g + 3] = (uint64_t)llround(sy_compute_until(&beside, done));
     }
-    return (uint64_t)llround(compute_end);
+    return (uint64_t)llround(sy_compute_until(&beside, done));
 }
 
 uint64_t sy_plan_bound(const struct sy_plan_layer *layers, int n_layers,
                        const struct sy_link_cost *cost)
 {
+    struct sy_compute_beside beside = sy_compute_beside(cost, total_bytes(layers, n_layers));
     uint64_t left = 0, bytes = 0;
     double bound = 0;
     for (int i = 0; i < n_layers; i++)
         left += layers[i].compute_ns;
     for (int i = 0; i < n_layers; i++) {
         bytes += layers[i].bytes;
-        bound = fmax(bound, (double)bytes / cost->bytes_per_ns + (double)left);
+        bound = fmax(bound,
+                     sy_compute_done(&beside, (double)bytes / cost->bytes_per_ns) + (double)left);
         left -= layers[i].compute_ns;
     }
-    return (uint64_t)bound; /* rounded down: it stays a bound */
+    return (uint64_t)sy_compute_until(&beside, bound); /* rounded down: it stays a bound */
 }

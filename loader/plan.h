@@ -2,6 +2,7 @@
  *
  *   ex[i][k] = min over j of max(k*alpha + bytes(0..i)/BW, ex[j][k-1]) + sigma + compute(j+1..i)
  *
+ * in time as computing sees it (sy_compute_done), which is slower while bytes move.
  * O(n^2 K). tests/ compares with brute force. */
 #ifndef SY_LOADER_PLAN_H
 #define SY_LOADER_PLAN_H
@@ -15,7 +16,21 @@ struct sy_link_cost {
     double alpha_ns;     /* fixed cost of one copy */
     double bytes_per_ns; /* = GB/s */
     double sigma_ns;     /* cost of one group's synchronisation */
+    double
+        lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile; 0: nothing, as with a GPU's copy engine */
 };
+
+/* Computing beside copies, for the plan's and everybody's predictions. While bytes move, computing gets on by `speed`; they are taken to
+ * move back to back from the start on.
+ *
+ *   done by t, when nothing waits:   speed * t  up to moving_ns,  then one for one */
+struct sy_compute_beside {
+    double moving_ns, speed;
+};
+struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, double bytes);
+/* What can be computed up to the time t, in ns of undisturbed computing; and back. */
+double sy_compute_done(const struct sy_compute_beside *beside, double t_ns);
+double sy_compute_until(const struct sy_compute_beside *beside, double done_ns);
 
 struct sy_plan_layer {
     uint64_t bytes;
@@ -48,7 +63,7 @@ int sy_plan_per_layer(const struct sy_plan_layer *layers, int n_layers, struct s
 uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_group *groups,
                           int n_groups, const struct sy_link_cost *cost, uint64_t *spans);
 /* Lower bound of any swap: with free and infinitely fine groups (alpha = sigma = 0, a layer starts when its bytes are there): max over i of
- * bytes(0..i)/BW + compute(i..n-1). */
+ * bytes(0..i)/BW + compute(i..n-1), computing slowed by what moves. */
 uint64_t sy_plan_bound(const struct sy_plan_layer *layers, int n_layers,
                        const struct sy_link_cost *cost);
 

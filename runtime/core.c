@@ -125,7 +125,7 @@ static void choose_link(struct sy_core *core, const struct sy_link_cost *measure
                                        .bytes_per_ns = core->spec.link_gbps,
                                        .sigma_ns = USUAL_SIGMA_NS};
     if (core->unified)
-        core->link = (struct sy_link_cost){STORAGE_ALPHA_NS, USUAL_STORAGE_GBPS, USUAL_SIGMA_NS};
+        core->link = (struct sy_link_cost){STORAGE_ALPHA_NS, USUAL_STORAGE_GBPS, USUAL_SIGMA_NS, 0};
     else if (measured)
         core->link = *measured;
 }

@@ -56,8 +56,7 @@ static int one_group(const struct sy_package *p, struct sy_group **groups, int *
     return SY_OK;
 }
 
-/* What a batch reads of the tables that may stay in the image, for the largest batch that is kept ready; all 0 elsewhere. */
-static uint64_t *table_reads(const struct sy_core *core, const struct sy_package *p)
+uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p)
 {
     uint64_t *reads = calloc((size_t)p->n_layers + 1, sizeof *reads), batch = 1;
     for (size_t i = 0; i < core->n_warm; i++)
@@ -74,7 +73,7 @@ static int planned(const struct sy_core *core, const struct sy_package *p,
 {
     struct sy_link_cost link = sy_core_link(core, p);
     struct sy_direct_plan plan;
-    uint64_t limit = largest_group(core, p), *reads = table_reads(core, p);
+    uint64_t limit = largest_group(core, p), *reads = sy_core_table_reads(core, p);
     if (!reads)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", p->n_layers);
     int status =

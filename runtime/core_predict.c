@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/direct_read.h"
 #include "runtime/base/assert.h"
 #include "runtime/core_internal.h"
 
@@ -92,11 +93,19 @@ struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const stru
 
 /* ---- one run, as its model's groups are ---- */
 
-static sy_ns bound(const struct sy_core *core, const struct sy_core_model *m, int64_t batch,
-                   const struct sy_core_sizes *sizes, double scale,
-                   const struct sy_group_place *places, int n_places)
+/* The table's rows cross the link in each run. */
+static void read_in_image(const struct sy_core_model *m, int64_t batch,
+                          const struct sy_link_cost *link, struct sy_plan_layer *layer, int which)
 {
-    struct sy_link_cost link = sy_core_link(core, m->package);
+    uint64_t rows = sy_layer_read_bytes(m->package->usual, &m->package->layers[which], batch);
+    layer->bytes = 0;
+    layer->compute_ns += (uint64_t)((double)rows / link->bytes_per_ns);
+}
+
+static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy_core_sizes *sizes,
+                   double scale, struct sy_link_cost link, const struct sy_group_place *places,
+                   int n_places)
+{
     struct sy_plan_layer *layers = scaled_layers(m->package, batch, sizes, scale);
     if (!layers)
         return 0;
@@ -105,7 +114,8 @@ static sy_ns bound(const struct sy_core *core, const struct sy_core_model *m, in
             layers[m->groups[g].first_layer + l].bytes = 0;
     for (int g = 0; g < m->n_groups; g++)
         if (m->direct[g])
-            layers[m->groups[g].first_layer].bytes = 0;
+            read_in_image(m, batch, &link, &layers[m->groups[g].first_layer],
+                          m->groups[g].first_layer);
     sy_ns at_least = sy_plan_bound(layers, m->package->n_layers, &link);
     free(layers);
     return at_least;
@@ -115,7 +125,9 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
                          const struct sy_core_sizes *sizes, const struct sy_group_place *places,
                          int n_places)
 {
-    return bound(core, m, batch, sizes, thread_scale(core, m->package), places, n_places);
+    struct sy_link_cost link = sy_core_link(core, m->package);
+    link.lost_ns_per_byte = 0; /* what swaps may lose is not in what they are held against */
+    return bound(m, batch, sizes, thread_scale(core, m->package), link, places, n_places);
 }
 
 struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
@@ -127,7 +139,7 @@ struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_c
         guess.moves |=
             (g >= n_places || !places[g].resident) && m->group_bytes[g] > 0 && !m->direct[g];
     double scale = guess.moves ? scale_of(core, m, guess.class_) : thread_scale(core, m->package);
-    guess.ns = bound(core, m, batch, sizes, scale, places, n_places);
+    guess.ns = bound(m, batch, sizes, scale, sy_core_link(core, m->package), places, n_places);
     return guess;
 }
 

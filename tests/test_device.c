@@ -1,5 +1,6 @@
 /* The rules that every device keeps, run on each backend that opens here. What needs a second process starts this binary again. */
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -471,6 +472,7 @@ static void test_the_link_is_measured(void **state)
                   sy_device_get_properties(r->device)->name, m.alpha_ns, m.h2d_gbps, m.d2h_gbps,
                   m.sigma_ns, m.n_samples);
     assert_true(m.h2d_gbps > 0 && m.d2h_gbps > 0 && m.sigma_ns > 0);
+    assert_true(isfinite(m.lost_ns_per_byte) && m.lost_ns_per_byte >= 0);
     assert_true(m.n_samples >= 15);
     assert_true(sy_device_get_properties(r->device)->unified ? m.alpha_ns == 0 : m.alpha_ns >= 0);
 }

@@ -11,6 +11,7 @@
 
 #include "loader/plan.h"
 #include "runtime/base/status.h"
+#include "tests/computing_beside.h"
 #include "tests/seed.h"
 
 static uint64_t seed;
@@ -24,8 +25,10 @@ static uint64_t below(uint64_t n)
 static double end_of_cuts(const struct sy_plan_layer *l, int n, unsigned cuts,
                           const struct sy_link_cost *c, int max_groups, uint64_t max_bytes)
 {
-    double link = 0, device = 0, compute = 0;
+    double link = 0, device = 0, compute = 0, all = 0;
     uint64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        all += (double)l[i].bytes;
     int groups = 0, in_group = 0;
     for (int i = 0; i < n; i++) {
         bytes += l[i].bytes;
@@ -36,7 +39,8 @@ static double end_of_cuts(const struct sy_plan_layer *l, int n, unsigned cuts,
         if (max_bytes && bytes > max_bytes && in_group > 1)
             return -1;
         link += c->alpha_ns + (double)bytes / c->bytes_per_ns;
-        device = (link > device ? link : device) + c->sigma_ns + compute;
+        device = computing_beside(link > device ? link : device, c->sigma_ns + compute,
+                                  all / c->bytes_per_ns, c->lost_ns_per_byte * c->bytes_per_ns);
         bytes = 0, compute = 0, in_group = 0, groups++;
     }
     return groups <= max_groups ? device : -1;
@@ -69,7 +73,8 @@ static void equals_brute_force(void **state)
         for (int i = 0; i < n; i++)
             l[i] = (struct sy_plan_layer){below(3) ? below(scale) : 0, below(4) ? below(20000) : 0};
         struct sy_link_cost c = {(double)below(10000) * (double)below(2), 1 + (double)below(20),
-                                 (double)below(5000) * (double)below(2)};
+                                 (double)below(5000) * (double)below(2),
+                                 .lost_ns_per_byte = below(2) ? 0 : (double)below(80) / 2000};
         uint64_t limit = below(2) ? 1 + below(2 * scale) : 0;
         double best = INFINITY;
         for (unsigned cuts = 0; cuts < 1u << (n - 1); cuts++) {
@@ -102,7 +107,7 @@ static void equals_brute_force(void **state)
 static void edges(void **state)
 {
     (void)state;
-    struct sy_link_cost c = {10, 2, 5};
+    struct sy_link_cost c = {10, 2, 5, 0};
     struct sy_plan p;
     struct sy_plan_layer one = {100, 7};
     assert_int_equal(sy_plan_make(&one, 1, &c, 64, 1, &p),
@@ -127,7 +132,7 @@ static void per_layer_and_spans(void **state)
 {
     (void)state;
     struct sy_plan_layer l[5] = {{0, 1}, {10, 2}, {0, 3}, {20, 4}, {0, 5}};
-    struct sy_link_cost c = {1, 1, 2};
+    struct sy_link_cost c = {1, 1, 2, 0};
     struct sy_group *g;
     int n;
     assert_int_equal(sy_plan_per_layer(l, 5, &g, &n), SY_OK);

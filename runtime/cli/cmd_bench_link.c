@@ -61,17 +61,19 @@ static void print_cost(const struct sy_link_measurement *cost)
            "  to the device      %.2f GB/s, and %.2f us a copy (alpha)\n"
            "  to the host        %.2f GB/s\n"
            "  a group's signal   %.2f us (sigma)\n"
+           "  computing beside   held up %.4f ns for each byte that moves\n"
            "  from               %d timed batches\n",
            cost->h2d_gbps, cost->alpha_ns / 1e3, cost->d2h_gbps, cost->sigma_ns / 1e3,
-           cost->n_samples);
+           cost->lost_ns_per_byte, cost->n_samples);
 }
 
 static int print_json(const struct sy_device *device, const struct sy_link_measurement *cost)
 {
-    json_t *answer = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:i}", "device", sy_device_get_properties(device)->name,
-        "alpha_us", cost->alpha_ns / 1e3, "h2d_gbps", cost->h2d_gbps, "d2h_gbps", cost->d2h_gbps,
-        "sigma_us", cost->sigma_ns / 1e3, "samples", cost->n_samples);
+    json_t *answer = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "device",
+                               sy_device_get_properties(device)->name, "alpha_us",
+                               cost->alpha_ns / 1e3, "h2d_gbps", cost->h2d_gbps, "d2h_gbps",
+                               cost->d2h_gbps, "sigma_us", cost->sigma_ns / 1e3, "lost_ns_per_byte",
+                               cost->lost_ns_per_byte, "samples", cost->n_samples);
 
     if (!answer || json_dumpf(answer, stdout, JSON_INDENT(2)) < 0)
         return sy_error_set(SY_EIO, "cannot write the answer");

@@ -51,23 +51,15 @@ static void print_groups(const struct sy_direct_plan *plan, const uint64_t *span
 }
 
 /* What a resident head is worth. */
-static int print_prefix(const struct sy_direct_plan *plan, const struct sy_plan_layer *layers,
-                        const struct sy_link_cost *cost)
+static void print_prefix(const struct sy_run_group *groups, int n, const struct sy_link_cost *cost)
 {
-    int n = plan->n_groups;
-    struct sy_run_group *groups = calloc((size_t)n, sizeof(*groups));
-
-    if (!groups)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n);
-    sy_run_groups(layers, plan->groups, n, groups);
     int k = sy_free_prefix(groups, n, cost, sy_free_prefix_slack(groups, n));
+
     printf("free prefix: %d of %d groups, %.1f of %.1f MB; with it resident a swap takes %.3f ms, "
            "wholly resident %.3f ms\n",
            k, n, (double)sy_prefix_bytes(groups, k) / 1e6, (double)sy_prefix_bytes(groups, n) / 1e6,
            (double)sy_swap_predict(groups, n, cost, k) / 1e6,
            (double)sy_swap_predict(groups, n, cost, n) / 1e6);
-    free(groups);
-    return SY_OK;
 }
 
 static int print_plan(const struct sy_direct_plan *plan, const struct sy_plan_layer *layers,
@@ -90,7 +82,25 @@ static int print_plan(const struct sy_direct_plan *plan, const struct sy_plan_la
         printf("tables read in the host image: %d; predicted with them copied %.3f ms\n",
                plan->n_direct, (double)plan->copied_ns / 1e6);
     free(spans);
-    return print_prefix(plan, layers, cost);
+    return SY_OK;
+}
+
+/* Drawn with tables' reading in their layers; heads count it themselves. */
+static int print_package_plan(const struct sy_direct_plan *plan, struct sy_plan_layer *layers,
+                              const uint64_t *read_bytes, const struct sy_link_cost *cost)
+{
+    size_t n = (size_t)plan->n_groups;
+    struct sy_run_group *groups = calloc(n, sizeof(*groups));
+
+    if (!groups)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu groups", n);
+    sy_run_groups(layers, read_bytes, plan->groups, plan->n_groups, groups);
+    sy_direct_apply(plan, read_bytes, cost, layers);
+    int status = print_plan(plan, layers, cost);
+    if (status == SY_OK)
+        print_prefix(groups, plan->n_groups, cost);
+    free(groups);
+    return status;
 }
 
 static int draw_package(const struct sy_package *package, const struct sy_link_cost *cost,
@@ -120,10 +130,11 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
         printf(": %d layers, %.1f MB, compute %s\n", package->n_layers,
                (double)package->weights_bytes / 1e6,
                package->profile.layer_ns[0] ? "as profiled" : "unknown: it was not profiled");
-        printf("link: %.2f GB/s, %.2f us a copy, %.2f us a group's signal\n\n", cost->bytes_per_ns,
-               cost->alpha_ns / 1e3, cost->sigma_ns / 1e3);
-        sy_direct_apply(&plan, read_bytes, cost, layers);
-        status = print_plan(&plan, layers, cost);
+        printf("link: %.2f GB/s, %.2f us a copy, %.2f us a group's signal, computing held up "
+               "%.4f ns a byte\n\n",
+               cost->bytes_per_ns, cost->alpha_ns / 1e3, cost->sigma_ns / 1e3,
+               cost->lost_ns_per_byte);
+        status = print_package_plan(&plan, layers, read_bytes, cost);
     }
     free(plan.groups);
     free(read_bytes);
@@ -135,7 +146,7 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
 
 struct plan_options {
     const char *file, *device;
-    double link_gbps, alpha_us, sigma_us; /* negative: not given */
+    double link_gbps, alpha_us, sigma_us, lost; /* negative: not given */
     int64_t batch;
     bool host_reads; /* the device reads tables in the image */
 };
@@ -146,7 +157,7 @@ static int choose_link(struct plan_options *options, const struct sy_package *pa
 {
     struct sy_device_spec spec;
 
-    *out = (struct sy_link_cost){DEFAULT_ALPHA_US * 1e3, DEFAULT_GBPS, DEFAULT_SIGMA_US * 1e3};
+    *out = (struct sy_link_cost){DEFAULT_ALPHA_US * 1e3, DEFAULT_GBPS, DEFAULT_SIGMA_US * 1e3, 0};
     if (options->device) {
         SY_TRY(sy_device_spec_parse(options->device, &spec));
         options->host_reads = strcmp(spec.kind, "emulated") == 0;
@@ -166,6 +177,8 @@ static int choose_link(struct plan_options *options, const struct sy_package *pa
         out->alpha_ns = options->alpha_us * 1e3;
     if (options->sigma_us >= 0)
         out->sigma_ns = options->sigma_us * 1e3;
+    if (options->lost >= 0)
+        out->lost_ns_per_byte = options->lost;
     return SY_OK;
 }
 
@@ -219,6 +232,8 @@ static const struct sy_cli_option options_table[] = {
     {"alpha-us", "N", "fixed cost of one copy; without --device 10"},
     {"sigma-us", "N", "cost of one group's signal; without --device 5"},
     {"batch", "N", "batch size; default 1"},
+    {"lost-ns-per-byte", "N",
+     "what computing is held up for each byte that moves; without --device 0"},
     {NULL, NULL, NULL}};
 
 static int set_option(struct plan_options *options, int index, const char *value)
@@ -234,6 +249,8 @@ static int set_option(struct plan_options *options, int index, const char *value
         return sy_cli_real(value, &options->alpha_us);
     case 3:
         return sy_cli_real(value, &options->sigma_us);
+    case 5:
+        return sy_cli_real(value, &options->lost);
     default:
         return sy_cli_integer(value, 1, 1024, &options->batch);
     }
@@ -247,7 +264,8 @@ int sy_cmd_plan(int argc, char **argv)
         "(the free prefix).\nWith --device emulated, tables of which a batch reads few rows may "
         "be read in the host image.",
         options_table, argc, argv, 0};
-    struct plan_options options = {.link_gbps = -1, .alpha_us = -1, .sigma_us = -1, .batch = 1};
+    struct plan_options options = {
+        .link_gbps = -1, .alpha_us = -1, .sigma_us = -1, .lost = -1, .batch = 1};
     const char *value;
     int got, status;
 

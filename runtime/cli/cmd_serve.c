@@ -413,8 +413,10 @@ static int measure_link(struct serve *serve)
         sy_log_warn("serve", "event=link_not_measured why=\"%s\"", sy_error_text());
         return SY_OK;
     }
-    sy_log_info("serve", "event=link_measured gbps=%.2f alpha_us=%.2f sigma_us=%.2f",
-                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3);
+    sy_log_info("serve",
+                "event=link_measured gbps=%.2f alpha_us=%.2f sigma_us=%.2f lost_ns_per_byte=%.4f",
+                serve->link.bytes_per_ns, serve->link.alpha_ns / 1e3, serve->link.sigma_ns / 1e3,
+                serve->link.lost_ns_per_byte);
     serve->core_config.link = &serve->link;
     return SY_OK;
 }

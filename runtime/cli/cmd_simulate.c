@@ -259,6 +259,7 @@ static int find_link(struct simulate_options *o, struct sy_link_cost *out)
     }
     SY_TRY(sy_link_probe(o->like, out));
     o->config.link_gbps = out->bytes_per_ns;
+    o->config.lost_ns_per_byte = out->lost_ns_per_byte;
     return SY_OK;
 }
 

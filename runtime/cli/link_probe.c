@@ -73,7 +73,8 @@ static int parse(const char *answer, struct sy_link_cost *out)
         *out = (struct sy_link_cost){
             .alpha_ns = json_number_value(json_object_get(root, "alpha_us")) * 1e3,
             .bytes_per_ns = gbps,
-            .sigma_ns = json_number_value(json_object_get(root, "sigma_us")) * 1e3};
+            .sigma_ns = json_number_value(json_object_get(root, "sigma_us")) * 1e3,
+            .lost_ns_per_byte = json_number_value(json_object_get(root, "lost_ns_per_byte"))};
     json_decref(root);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/device/link_beside.h"
 
 #define MIN_BYTES   (1u << 20)
 #define SMALL_BYTES 4096u
@@ -13,7 +14,7 @@
 #define HOST_ALIGN  (2ull << 20)
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 201
-#define N_PARTS     5 /* of the budget: two sizes in two directions, and sigma */
+#define N_PARTS     6 /* of the budget: two sizes in two directions, sigma, and computing beside */
 
 struct bench {
     struct sy_device *device;
@@ -169,7 +170,7 @@ static int measure_all(struct bench *b, uint64_t bytes, struct sy_link_measureme
     if (device->unified)
         out->alpha_ns = 0;
     out->n_samples = b->n_samples;
-    return SY_OK;
+    return sy_link_measure_beside(b->device, b->part_ns, &out->lost_ns_per_byte);
 }
 
 int sy_link_measure(struct sy_device *device, struct sy_pool_memory *pool, uint64_t offset,

@@ -177,6 +177,7 @@ static int check_config(const struct sy_sim_config *c)
 {
     SY_TRY(check_range("devices", c->n_devices, 1, MAX_DEVICES));
     SY_TRY(check_range("GB/s of the link", c->link_gbps, 1e-6, 1e6));
+    SY_TRY(check_range("ns lost a byte", c->lost_ns_per_byte, 0, 1e6));
     SY_TRY(check_range("training's share", c->train_share, 0, 0.9));
     SY_TRY(check_range("noise", c->noise, 0, 2));
     SY_TRY(check_range("contention", c->contention, 0, 1e6));

@@ -87,18 +87,19 @@ struct sy_sim_config {
     enum sy_sim_router router;
     uint64_t pool_bytes; /* of each device */
     double link_gbps;
-    bool unified;       /* no copies: every model counts as resident */
-    bool whole_models;  /* evict whole models, least recently used, not tails first */
-    bool take_all;      /* refuse nothing for its deadline */
-    bool regroup;       /* lanes: allocator/lanes.h */
-    bool spill;         /* M5 */
-    bool check;         /* the invariants of the device after each event: EBUG */
-    double contention;  /* M3 */
-    double noise;       /* M4; 0: none */
-    sy_ns pause_ns;     /* M2 */
-    sy_ns preempt_ns;   /* admission: 0 never */
-    double train_share; /* of the time, guaranteed to jobs beside requests: 0..0.9 */
-    int max_queue;      /* of requests a device */
+    double lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile (M1) */
+    bool unified;            /* no copies: every model counts as resident */
+    bool whole_models;       /* evict whole models, least recently used, not tails first */
+    bool take_all;           /* refuse nothing for its deadline */
+    bool regroup;            /* lanes: allocator/lanes.h */
+    bool spill;              /* M5 */
+    bool check;              /* the invariants of the device after each event: EBUG */
+    double contention;       /* M3 */
+    double noise;            /* M4; 0: none */
+    sy_ns pause_ns;          /* M2 */
+    sy_ns preempt_ns;        /* admission: 0 never */
+    double train_share;      /* of the time, guaranteed to jobs beside requests: 0..0.9 */
+    int max_queue;           /* of requests a device */
     uint64_t seed;
     /* (optional) Told of each request when it ends; latency_ns counts from its arrival, served_ns from when it last began to be served,
      * 0 if it never did. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/free_prefix.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_internal.h"
@@ -125,6 +126,15 @@ sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes
     return (sy_ns)((double)bytes / (s->config->link_gbps * factor));
 }
 
+static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, sy_ns compute_ns)
+{
+    struct sy_link_cost cost = {.bytes_per_ns = s->config->link_gbps,
+                                .lost_ns_per_byte = s->config->lost_ns_per_byte};
+    struct sy_compute_beside beside =
+        sy_compute_beside(&cost, (double)copy_ns * s->config->link_gbps);
+    return (sy_ns)sy_compute_until(&beside, (double)compute_ns);
+}
+
 /* M1 */
 sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns compute_ns,
                         bool has_head)
@@ -132,6 +142,8 @@ sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns com
     sy_ns n = (sy_ns)s->in->models[model].n_groups;
     if (copy_ns == 0)
         return compute_ns;
+    if (s->config->lost_ns_per_byte > 0)
+        compute_ns = beside_copies(s, copy_ns, compute_ns);
     if (has_head)
         return SY_MAX(compute_ns, copy_ns + compute_ns / n);
     return SY_MAX(copy_ns + compute_ns / n, compute_ns + copy_ns / n);
@@ -144,6 +156,9 @@ static uint64_t free_head(const struct sim *s, const struct device *d, int model
     sy_ns hidden = m->compute_ns - m->compute_ns / (sy_ns)m->n_groups;
     sy_ns copy = sy_sim_copy_ns(s, d, m->bytes);
     double head = copy > hidden ? 1 - (double)hidden / (double)copy : 0;
+    double lost = s->config->lost_ns_per_byte * (double)m->bytes;
+    double slack = (double)m->compute_ns / SY_FREE_PREFIX_SLACK_PART;
+    head = lost > slack ? SY_MAX(head, 1 - slack / lost) : head;
     head = SY_MAX(head, 1.0 / m->n_groups);
     return (uint64_t)(head * (double)m->bytes);
 }
