@@ -245,6 +245,19 @@ static void fair_on_emulated(void **state)
     beside_each_other(EMULATED, &on_emulated, "fair", tight_pool(&on_emulated));
 }
 
+/* Job 1 without an end; in its third step. */
+static uint64_t submit_opportunistic(struct fixture *f)
+{
+    const char *path = make_endless(f, 1);
+    json_t *job = json_load_file(path, 0, NULL);
+    json_object_set_new(job, "class", json_string("opportunistic"));
+    assert_int_equal(json_dump_file(job, path, 0), 0);
+    json_decref(job);
+    uint64_t id = fixture_submit(f, path);
+    fixture_wait_step(f, id, 3);
+    return id;
+}
+
 /* A pool for one of the two large jobs, with room for the models, and not for what lasts of both: the opportunistic one's memory goes to host memory for the guaranteed one, and comes back. */
 static void spilled_on(const char *device, const struct alone *alone)
 {
@@ -256,13 +269,7 @@ static void spilled_on(const char *device, const struct alone *alone)
     const char *const args[] = {
         "--models", fixture_models(), "--device", device, "--pool-bytes", pool, NULL};
     fixture_start(&f, args);
-    const char *path = make_endless(&f, 1);
-    json_t *job = json_load_file(path, 0, NULL);
-    json_object_set_new(job, "class", json_string("opportunistic"));
-    assert_int_equal(json_dump_file(job, path, 0), 0);
-    json_decref(job);
-    uint64_t first = fixture_submit(&f, path);
-    fixture_wait_step(&f, first, 3);
+    uint64_t first = submit_opportunistic(&f);
     json_decref(fixture_call(&f, "job_pause", json_pack("{s:I}", "job", (json_int_t)first)));
     uint64_t second = fixture_submit(&f, make_job(&f, 2)); /* answered when it has started */
     json_decref(fixture_call(&f, "job_resume", json_pack("{s:I}", "job", (json_int_t)first)));
@@ -284,16 +291,9 @@ static void worker_goes_to_the_guaranteed_job(void **state)
     const char *const args[] = {
         "--models", fixture_models(), "--pool-bytes", ROOMY, "--workers", "2", NULL};
     fixture_start(&f, args);
-    const char *path = make_endless(&f, 1);
-    json_t *job = json_load_file(path, 0, NULL);
-    json_object_set_new(job, "class", json_string("opportunistic"));
-    assert_int_equal(json_dump_file(job, path, 0), 0);
-    json_decref(job);
-    uint64_t first = fixture_submit(&f, path);
-    fixture_wait_step(&f, first, 3);
+    uint64_t first = submit_opportunistic(&f);
     uint64_t second = fixture_submit(&f, make_job(&f, 2)); /* answered when it has started */
-    json_t *status = fixture_status(&f);
-    job = job_entry(status, first);
+    json_t *status = fixture_status(&f), *job = job_entry(status, first);
     assert_string_equal(json_string_value(json_object_get(job, "state")), "queued");
     json_int_t stands = json_integer_value(json_object_get(job, "step"));
     assert_true(stands >= 3);
