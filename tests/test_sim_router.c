@@ -142,13 +142,14 @@ static void test_hashing_spreads_a_popular_model(void **state)
 
 static void test_many_devices_with_faults(void **state)
 {
+    enum { MANY = 2500 }; /* so many that the simulator asks for their memory ahead */
     (void)state;
     struct sy_sim_fault faults[100];
     for (int i = 0; i < 100; i++)
         faults[i] = (struct sy_sim_fault){(uint64_t)i * SY_NS_PER_MS * 20, SY_NS_PER_S,
-                                          (int)below(2000), (enum sy_sim_fault_kind)below(2), 0.2};
+                                          (int)below(MANY), (enum sy_sim_fault_kind)below(2), 0.2};
     for (int i = 0; i < SY_SIM_N_ROUTERS; i++) {
-        struct sy_sim_report *r = run((enum sy_sim_router)i, 2000,
+        struct sy_sim_report *r = run((enum sy_sim_router)i, MANY,
                                       "rate=20000,seconds=2,models=30,classes=2", faults, 100);
         assert_int_equal(r->n_faults, 100);
         sy_sim_report_free(r);
