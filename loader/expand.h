@@ -116,7 +116,5 @@ struct sy_sequence {
     int n, *tensors;
 };
 void sy_sequence_free(struct sy_sequence *s);
-/* After all nodes: outputs that are sequences become one output for each tensor, NAME[0] and on. */
-int sy_sequence_outputs(struct sy_infer *in);
 
 #endif

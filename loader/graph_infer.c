@@ -8,6 +8,7 @@
 #include "loader/expand.h"
 #include "loader/graph_bind.h"
 #include "loader/put_off.h"
+#include "loader/sequence_ends.h"
 #include "loader/size_facts.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"

@@ -1,4 +1,6 @@
 /* Outputs of a graph that are sequences: their tensors, by the names NAME[0], NAME[1] and on. */
+#include "loader/sequence_ends.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -130,6 +130,7 @@ static void test_top(void **state)
                                .smallest = mode & 1};
             t.k = mode < 2 ? t.n : mode < 4 ? 1 : rig_int(&seed, 0, t.n);
             fill(t.lines * t.n, mode % 3 ? 9 : 0);
+            assert_true(sy_top_scratch(t.lines, t.k) <= 64 * t.k);
             sy_top_rows(&t, x, scratch, y, places);
             check_top(&t);
             sy_top_rows(&t, x, scratch, y, NULL);

@@ -76,19 +76,57 @@ static bool take(const Onnx__TensorProto *proto, struct onnx_array *out)
     return ok;
 }
 
-bool onnx_array_read(const char *path, struct onnx_array *out, char *text, size_t text_bytes)
+static bool read_tensor(const unsigned char *bytes, size_t n, struct onnx_array *out)
+{
+    Onnx__TensorProto *proto = onnx__tensor_proto__unpack(NULL, n, bytes);
+    bool ok = proto && take(proto, out);
+    if (proto)
+        onnx__tensor_proto__free_unpacked(proto, NULL);
+    return ok;
+}
+
+static bool read_varint(const unsigned char *bytes, size_t n, size_t *at, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; *at < n && shift < 64; shift += 7) {
+        unsigned char byte = bytes[(*at)++];
+        *out |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return true;
+    }
+    return false;
+}
+
+/* A SequenceProto: name 1, kind of elements 2, tensors 3. The messages that the loader knows have no such. */
+static int read_sequence(const unsigned char *bytes, size_t n, struct onnx_array *out, int room)
+{
+    int count = 0;
+    for (size_t at = 0; at < n;) {
+        uint64_t key, value;
+        if (!read_varint(bytes, n, &at, &key) || !read_varint(bytes, n, &at, &value))
+            return -1;
+        if ((key & 7) == 0)
+            continue;
+        if ((key & 7) != 2 || value > n - at)
+            return -1;
+        if (key >> 3 == 3 && (count == room || !read_tensor(bytes + at, value, &out[count++])))
+            return -1;
+        at += value;
+    }
+    return count;
+}
+
+int onnx_array_read(const char *path, struct onnx_array *out, int room, char *text,
+                    size_t text_bytes)
 {
     unsigned char *bytes;
     size_t n;
     snprintf(text, text_bytes, "test data: %s is not a tensor of a known type", path);
     if (sy_file_read_range(path, 0, UINT64_MAX, &bytes, &n) < 0)
-        return false;
-    Onnx__TensorProto *proto = onnx__tensor_proto__unpack(NULL, n, bytes);
+        return -1;
+    int count = room > 0 && read_tensor(bytes, n, out) ? 1 : read_sequence(bytes, n, out, room);
     free(bytes);
-    bool ok = proto && take(proto, out);
-    if (proto)
-        onnx__tensor_proto__free_unpacked(proto, NULL);
-    return ok;
+    return count;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------------- */

@@ -127,15 +127,18 @@ static int load(const char *folder, struct loaded *model)
 static int read_arrays(const char *set, const char *kind, struct onnx_array *arrays, char *text,
                        size_t text_bytes)
 {
-    for (int n = 0; n < MAX_TENSORS; n++) {
+    int n = 0;
+    for (int file = 0; file < MAX_TENSORS; file++) {
         char path[4096];
-        snprintf(path, sizeof path, "%s/%s_%d.pb", set, kind, n);
+        snprintf(path, sizeof path, "%s/%s_%d.pb", set, kind, file);
         if (access(path, R_OK) != 0)
-            return n;
-        if (!onnx_array_read(path, &arrays[n], text, text_bytes))
+            break;
+        int more = onnx_array_read(path, &arrays[n], MAX_TENSORS - n, text, text_bytes);
+        if (more < 0)
             return -1;
+        n += more;
     }
-    return MAX_TENSORS;
+    return n;
 }
 
 /* N, from the first input whose shape has it. */

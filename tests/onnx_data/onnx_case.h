@@ -19,8 +19,9 @@ struct onnx_array {
     size_t bytes;
 };
 
-/* false, with the reason in `text`: the file does not hold a tensor that we know. Nothing to free then. */
-bool onnx_array_read(const char *path, struct onnx_array *out, char *text, size_t text_bytes);
+/* The file's tensor, or the tensors of its sequence: how many, at most `room`. -1, with the reason in `text`: it holds none that we know. */
+int onnx_array_read(const char *path, struct onnx_array *out, int room, char *text,
+                    size_t text_bytes);
 /* Floats: |got - want| <= 1e-5 + 1e-3 |want| + slack * max |want|, NaN for NaN; others: equal bytes. */
 bool onnx_array_matches(const struct onnx_array *want, const void *got, double slack, char *text,
                         size_t text_bytes);

@@ -215,7 +215,7 @@ static int64_t scratch_nms(const struct sy_call *call)
 /* ---- GridSample ----------------------------------------------------------------------------------- */
 
 enum padding { ZEROS, BORDER, REFLECTION };
-enum { POINTS = 128, MOST_TAPS = 16, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
+enum { POINTS = 128, MOST_TAPS = 64, MOST_ALONG = 4, PARALLEL_FROM = 16384 };
 
 struct sampler {
     const struct sy_array *x;
@@ -421,8 +421,6 @@ static int check_grid_sample(const struct sy_call *call)
     const struct sy_array *x = &call->in[0], *y = &call->out[0];
     if (sample_mode(call->node) == 0 || padding_mode(call->node) < 0)
         return sy_kernel_refuse(call, "this mode");
-    if (x->rank == 5 && sample_mode(call->node) == 'c')
-        return sy_kernel_refuse(call, "cubic between voxels");
     if (call->n_in != 2 || (x->rank != 4 && x->rank != 5) || y->rank != x->rank ||
         x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] ||
         sy_array_extent(x, 2, x->rank) < 1 ||

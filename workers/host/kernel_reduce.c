@@ -309,7 +309,8 @@ static int check_top_k(const struct sy_call *call)
 
 static int64_t scratch_top_k(const struct sy_call *call)
 {
-    return (call->out[0].n + 1) * (int64_t)sizeof(int64_t);
+    struct lines to = lines_of(&call->out[0], axis_of(call));
+    return (sy_top_scratch(to.count, to.length) + 1) * (int64_t)sizeof(int64_t);
 }
 
 /* ---- Unique --------------------------------------------------------------------------------------- */

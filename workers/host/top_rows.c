@@ -7,6 +7,7 @@
 
 #define BLOCK         128   /* elements that are passed over at once */
 #define PARALLEL_FROM 16384 /* elements; below it waking the threads costs more than they save */
+#define PARTS         64    /* of the lines, one after the other in each */
 
 /* A number that is the smaller the earlier a float comes: the least for infinity (or its opposite), the most for NaN. Zeros are equal. */
 static inline __attribute__((always_inline)) uint32_t rank_of(const float *x, uint32_t sign)
@@ -74,22 +75,33 @@ static void best_of_line(const struct sy_top *t, const float *in, uint64_t *best
     }
 }
 
+static void top_of_line(const struct sy_top *t, const float *in, int64_t line, uint64_t *best,
+                        float *values, int64_t *places)
+{
+    const float *x = in + line / t->step * t->step * t->n + line % t->step;
+    int64_t out = line / t->step * t->step * t->k + line % t->step;
+    best_of_line(t, x, best);
+    for (int64_t i = 0; i < t->k; i++) {
+        int64_t place = (int64_t)(best[i] & UINT32_MAX);
+        values[out + i * t->step] = x[place * t->step];
+        if (places)
+            places[out + i * t->step] = place;
+    }
+}
+
+int64_t sy_top_scratch(int64_t lines, int64_t k)
+{
+    return SY_MIN(lines, PARTS) * k;
+}
+
 void sy_top_rows(const struct sy_top *t, const float *in, uint64_t *scratch, float *values,
                  int64_t *places)
 {
+    int64_t parts = SY_MIN(t->lines, PARTS);
     if (t->k == 0)
         return;
 #pragma omp parallel for schedule(static) if (t->lines * t->n > PARALLEL_FROM)
-    for (int64_t line = 0; line < t->lines; line++) {
-        const float *x = in + line / t->step * t->step * t->n + line % t->step;
-        int64_t out = line / t->step * t->step * t->k + line % t->step;
-        uint64_t *best = scratch + line * t->k;
-        best_of_line(t, x, best);
-        for (int64_t i = 0; i < t->k; i++) {
-            int64_t place = (int64_t)(best[i] & UINT32_MAX);
-            values[out + i * t->step] = x[place * t->step];
-            if (places)
-                places[out + i * t->step] = place;
-        }
-    }
+    for (int64_t part = 0; part < parts; part++)
+        for (int64_t line = part * t->lines / parts; line < (part + 1) * t->lines / parts; line++)
+            top_of_line(t, in, line, scratch + part * t->k, values, places);
 }

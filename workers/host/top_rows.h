@@ -13,8 +13,11 @@ struct sy_top {
 };
 
 /* The k first of each line into `values` and, unless it is NULL, their places into `places`, which lie as the input does, with k for n: the
- * largest first (or the smallest), of equal ones the first, at the end what is no number. scratch: k for each line. n < 2^32. */
+ * largest first (or the smallest), of equal ones the first, at the end what is no number. scratch: sy_top_scratch numbers. n < 2^32. */
 void sy_top_rows(const struct sy_top *t, const float *in, uint64_t *scratch, float *values,
                  int64_t *places);
+
+/* k for each part of the lines that goes by itself; the lines may be many more. */
+int64_t sy_top_scratch(int64_t lines, int64_t k);
 
 #endif
