@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The host engine against ONNX Runtime and PyTorch: same models, same inputs, same number of threads on the same cores.
 
-Each of the three is a process of its own, pinned before it starts its threads. They take turns, run by run, with a pause before each run in
-which the threads of the one before stop spinning. Reported are medians; for our server its own time from a request's arrival to its
-outputs. A bf16 line compares with the better of each side's bf16 and f32; ONNX Runtime has no bf16 on CPUs.
+Each library and precision is a process of its own, pinned before it starts its threads. All of them take turns, run by run, with a pause
+before each run in which the threads of the one before stop spinning: a machine that changes its speed changes it for both precisions. Reported
+are medians; for our server its own time from a request's arrival to its outputs. A bf16 line compares with the better of each side's bf16
+and f32; ONNX Runtime has no bf16 on CPUs.
 
 usage: engine.py BUILD MODELS [--runs 15] [--pause 0.2] [--batch 1,8] [--precision f32,bf16] [--cores 0,1] [NAME...]
 Writes BUILD/bench/engine.json: [{model, batch, precision, ours_ms, onnxruntime_ms, pytorch_ms}].
@@ -168,27 +169,29 @@ def show(row):
           f"   {row['ours_ms'] / best:5.2f}", flush=True)
 
 
-def bench(a, server, children, precision, earlier):
+def others_of(precisions):
+    """The other sides' processes: (column, precision)."""
+    return [("onnxruntime_ms", "f32")] + [("pytorch_ms", p) for p in sorted({"f32", *precisions})]
+
+
+def bench(a, servers, children):
     rows = []
     for name in a.names:
         path = f"{a.models}/{name}/1/model.onnx"
         session = child_session(path, 1)
         for batch in a.batch:
             feeds = make_feeds(session, batch)
-            sides = {"ours_ms": lambda n=name, f=feeds: server.run(n, f)}
-            for key, child in children.items():
-                if precision == "bf16" and key == "onnxruntime_ms" and (name, batch) in earlier:
-                    continue
-                child.load(name, path, batch, precision if key == "pytorch_ms" else "f32")
-                sides[key] = child.run
-            row = {"model": name, "batch": batch, "precision": precision, **measure(sides, a.runs, a.pause)}
-            before = earlier.get((name, batch), {})
-            for key in children:
-                row[key] = min(row.get(key, float("inf")), before.get(key, float("inf")))
-            if precision == "f32":
-                earlier[(name, batch)] = row
-            rows.append(row)
-            show(row)
+            sides = {("ours_ms", p): lambda s=server: s.run(name, feeds) for p, server in servers.items()}
+            for (column, precision), child in children.items():
+                child.load(name, path, batch, precision)
+                sides[column, precision] = child.run
+            medians = measure(sides, a.runs, a.pause)
+            for precision in a.precision:
+                row = {"model": name, "batch": batch, "precision": precision, "ours_ms": medians["ours_ms", precision]}
+                for column in ("onnxruntime_ms", "pytorch_ms"):
+                    row[column] = min(medians[column, p] for p in {"f32", precision} if (column, p) in medians)
+                rows.append(row)
+                show(row)
         del session
     return rows
 
@@ -206,17 +209,18 @@ def main():
     p.add_argument("--precision", type=lambda s: s.split(","), default=["f32", "bf16"])
     p.add_argument("--cores", type=lambda s: [int(x) for x in s.split(",")], default=sorted(os.sched_getaffinity(0)))
     a = p.parse_intermixed_args()
-    children = {"onnxruntime_ms": Child("onnxruntime", a.cores), "pytorch_ms": Child("pytorch", a.cores)}
-    print(f"onnxruntime {children['onnxruntime_ms'].version}, PyTorch {children['pytorch_ms'].version}, cores {a.cores}, "
-          f"{a.runs} runs each")
-    rows, earlier = [], {}
+    children = {side: Child(side[0].removesuffix("_ms"), a.cores) for side in others_of(a.precision)}
+    versions = ", ".join(f"{column.removesuffix('_ms')} {child.version}" for (column, p), child in children.items() if p == "f32")
+    print(f"{versions}, cores {a.cores}, {a.runs} runs each")
     with tempfile.TemporaryDirectory() as folder:
-        for precision in a.precision:
-            server = Server(a.build, a.models, a.names, precision, a.cores, folder)
+        servers = {}
+        try:
+            for precision in a.precision:
+                servers[precision] = Server(a.build, a.models, a.names, precision, a.cores, folder)
             print("  model         precision        ours  ONNX RT  PyTorch   ours / better", flush=True)
-            try:
-                rows += bench(a, server, children, precision, earlier)
-            finally:
+            rows = bench(a, servers, children)
+        finally:
+            for server in servers.values():
                 server.close()
     for child in children.values():
         child.close()

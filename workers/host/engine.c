@@ -12,7 +12,7 @@
 #include "workers/host/program_internal.h"
 
 /* Raised when parameters are packed in another order than before on the same CPU with the same oneDNN. */
-#define PACKING 2
+#define PACKING 3
 
 static const struct sy_host_op *const tables[] = {
     sy_host_ops_conv,    sy_host_ops_matmul,   sy_host_ops_pool,      sy_host_ops_eltwise,
@@ -226,12 +226,25 @@ static int pack_narrow(const dnnl_memory_desc_t *md, void *plain, uint16_t *to, 
     return status;
 }
 
+/* What `prepare` may write: the parameter in float32, filled up as its layout is. */
+static size_t room_to_prepare(const struct sy_tensor *t, const struct sy_param *param)
+{
+    dnnl_memory_desc_t md, wide;
+    uint64_t bytes = param->bytes;
+    if (param->layout_bytes == sizeof md) {
+        memcpy(&md, param->layout, sizeof md);
+        if (sy_dnnl_widened_md(&md, &wide))
+            bytes = dnnl_memory_desc_get_size(&wide);
+    }
+    return SY_MAX(SY_MAX(t->data_bytes, (size_t)bytes), 1);
+}
+
 static int pack_param(const struct sy_graph *graph, const struct sy_node *node,
                       const struct sy_param *param, void *to)
 {
     const struct sy_tensor *t = &graph->tensors[node->inputs[param->input]];
     const struct sy_host_op *op = sy_host_op_find(node->op);
-    void *plain = calloc(1, SY_MAX(SY_MAX(t->data_bytes, (size_t)param->bytes), 1));
+    void *plain = calloc(1, room_to_prepare(t, param));
     int status = SY_OK;
     if (!plain)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to pack %s", t->name);

@@ -1,10 +1,11 @@
-/* Gemm and MatMul on oneDNN's matmul. Constant matrices on the right are packed at import, alpha and transposition in them;
- * all other products take both sides as they lie. A bias of one row is oneDNN's; any other C is put into the result's memory first, and
- * the product is added to it. */
+/* Gemm and MatMul on oneDNN's matmul. Constant matrices on the right are packed at import, alpha and transposition in them, and on CPUs
+ * without AVX-512 multiplied by a product of our own (op_blocked.h); all other products take both sides as they lie. A bias of one row is
+ * the product's; any other C is put into the result's memory first, and the product is added to it. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/op_blocked.h"
 #include "workers/host/program_internal.h"
 #include "workers/product_node.h"
 
@@ -77,6 +78,11 @@ static int choose_layout(const struct sy_node *node, const struct matmul_shape *
     return SY_OK;
 }
 
+static bool is_blocked(const struct matmul_shape *s)
+{
+    return sy_blocked_is_gain() && s->k > 0 && s->n > 0;
+}
+
 static int layout_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
                          dnnl_memory_desc_t *md)
 {
@@ -89,6 +95,10 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
     if (input != 1 || !constant_matrix(graph, node))
         return SY_OK;
     SY_TRY(weights_dims(graph, node, &s.k, &s.n));
+    if (is_blocked(&s)) {
+        sy_blocked_md(s.k, s.n, md);
+        return SY_OK;
+    }
     if (sy_node_packs_narrow(graph, node)) {
         int status = choose_layout(node, &s, md, &fast);
         if (status < 0 && status != SY_EUNSUPPORTED)
@@ -102,8 +112,13 @@ static int layout_matmul(const struct sy_graph *graph, const struct sy_node *nod
 static int prepare_matmul(const struct sy_graph *graph, const struct sy_node *node, int input,
                           void *out)
 {
-    sy_product_pack(graph, node, input, input == 1 && constant_matrix(graph, node), out);
-    return SY_OK;
+    struct matmul_shape s = {0};
+    bool is_matrix = input == 1 && constant_matrix(graph, node);
+    sy_product_pack(graph, node, input, is_matrix, out);
+    if (!is_matrix)
+        return SY_OK;
+    SY_TRY(weights_dims(graph, node, &s.k, &s.n));
+    return is_blocked(&s) ? sy_blocked_prepare(node, s.k, s.n, out) : SY_OK;
 }
 
 /* Where the product goes: over (a copy of) the residual, over C (both float32), or fresh. *sum_scale: what is there already counts so much. */
@@ -168,7 +183,24 @@ static int64_t count(const struct sy_value *v)
     return n;
 }
 
-/* The right side is packed. */
+/* The right side is packed for our own product. */
+static int build_blocked(struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    struct sy_blocked_step s = {.x_transposed = sy_product_is_transposed(node, 0), .bias = -1};
+    SY_TRY(weights_dims(p->graph, node, &s.k, &s.n));
+    SY_TRY(sy_program_input_plain(p, 0, &s.x));
+    s.m = count(&p->values[s.x]) / s.k;
+    int bias = sy_product_bias(node);
+    bool is_row = is_row_bias(p, s.n);
+    if (is_row)
+        SY_TRY(sy_program_input_plain(p, bias, &s.bias));
+    SY_TRY(place_output(p, bias >= 0 && !is_row, false, &s.y, &s.sum_scale));
+    SY_TRY(sy_program_add_blocked(p, 1, &s));
+    return sy_program_add_activation(p, s.y);
+}
+
+/* The right side is packed for oneDNN. */
 static int build_constant(struct sy_program *p)
 {
     const struct sy_node *node = sy_program_node(p);
@@ -264,6 +296,8 @@ static bool is_plain_operand(const struct sy_program *p, const struct sy_tensor 
 
 static int build_matmul(struct sy_program *p)
 {
+    if (sy_blocked_is_packed(p, 1))
+        return build_blocked(p);
     if (!is_plain_operand(p, sy_program_input_tensor(p, 0)) ||
         !is_plain_operand(p, sy_program_input_tensor(p, 1)))
         return sy_program_add_kernel(p);

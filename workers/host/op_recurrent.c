@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/op_blocked.h"
 #include "workers/host/program_internal.h"
 #include "workers/host/recurrence.h"
 #include "workers/recurrent_node.h"
@@ -112,6 +113,10 @@ static int layout_recurrent(const struct sy_graph *graph, const struct sy_node *
         sy_dnnl_plain_md_of(md, type, 1, &n);
         return SY_OK;
     }
+    if (sy_blocked_is_gain()) {
+        sy_blocked_md(s.input, s.columns, md);
+        return SY_OK;
+    }
     SY_TRY(make_pd(node, &s, REFERENCE_ROWS, input_of(graph, node, 3) != NULL, type, NULL, &pd));
     *md = *sy_dnnl_md(pd, dnnl_query_weights_md);
     dnnl_primitive_desc_destroy(pd);
@@ -146,6 +151,8 @@ static int prepare_recurrent(const struct sy_graph *graph, const struct sy_node 
         for (int64_t c = 0; c < s.columns; c++)
             for (int64_t i = 0; i < s.input; i++)
                 to[i * s.columns + c] = from[c * s.input + i];
+        if (sy_blocked_is_gain())
+            return sy_blocked_prepare(node, s.input, s.columns, to);
     } else if (input == 2) {
         sy_recurrence_pack(s.directions, s.gates, s.hidden, units_of_block(),
                            sy_computes_narrow(graph), from, to);
@@ -188,6 +195,16 @@ static int run_recurrence(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+static int add_blocked_projection(struct sy_program *p, const struct sizes *s, int64_t rows,
+                                  int bias, int *out)
+{
+    struct sy_blocked_step step = {.m = rows, .k = s->input, .n = s->columns, .bias = bias};
+    SY_TRY(sy_program_input_plain(p, 0, &step.x));
+    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){rows, s->columns}, out));
+    step.y = *out;
+    return sy_program_add_blocked(p, 1, &step);
+}
+
 /* W x + b for all steps, sequences, directions and gates. */
 static int add_projection(struct sy_program *p, const struct sizes *s, int64_t rows, int bias,
                           int *out)
@@ -196,6 +213,8 @@ static int add_projection(struct sy_program *p, const struct sizes *s, int64_t r
     dnnl_memory_desc_t src_md, bias_md;
     dnnl_primitive_desc_t pd;
     int src, weights, row = -1;
+    if (sy_blocked_is_packed(p, 1))
+        return add_blocked_projection(p, s, rows, bias, out);
     SY_TRY(sy_program_param(p, 1, &weights));
     const dnnl_data_type_t type = p->values[weights].md.data_type;
     sy_dnnl_plain_md_of(&src_md, type, 2, (int64_t[]){rows, s->input});

@@ -51,6 +51,11 @@ bool sy_dnnl_has_bf16(void)
     return has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+bool sy_dnnl_has_avx2(void)
+{
+    return has_isa(dnnl_cpu_isa_avx2);
+}
+
 bool sy_dnnl_has_avx512(void)
 {
     return has_isa(dnnl_cpu_isa_avx512_core);

@@ -97,6 +97,8 @@ int sy_program_new_alias(struct sy_program *p, int value, int tensor, const dnnl
                          int *out);
 /* A parameter of the layer being built: node input `input`. */
 int sy_program_param(struct sy_program *p, int input, int *out);
+/* The same as it lies in the package, perhaps in bf16 on a CPU that does not multiply it. */
+int sy_program_stored_param(struct sy_program *p, int input, int *out);
 bool sy_program_is_param(const struct sy_program *p, int input);
 /* A constant whose elements are in the graph. */
 int sy_program_constant(struct sy_program *p, int tensor, int *out);
@@ -178,7 +180,8 @@ dnnl_data_type_t sy_dnnl_type(enum sy_dtype dtype);
 bool sy_dnnl_has_int8(void);
 /* Whether it multiplies bf16; where it does not, a graph of that precision only has its weights so (program_narrow.c). */
 bool sy_dnnl_has_bf16(void);
-/* Whether it has AVX-512, and oneDNN may use it. */
+/* Whether it has AVX2, AVX-512, and oneDNN may use it. */
+bool sy_dnnl_has_avx2(void);
 bool sy_dnnl_has_avx512(void);
 dnnl_engine_t sy_dnnl_engine(void); /* of this process; NULL if it cannot be had */
 /* The node's fused activation, if it has one. */

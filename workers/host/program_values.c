@@ -103,8 +103,7 @@ bool sy_program_is_param(const struct sy_program *p, int input)
     return find_param(p, input) != NULL;
 }
 
-/* As it lies in the package. */
-static int stored_param(struct sy_program *p, int input, int *out)
+int sy_program_stored_param(struct sy_program *p, int input, int *out)
 {
     const struct sy_param *param = find_param(p, input);
     const struct sy_node *node = sy_program_node(p);
@@ -139,7 +138,7 @@ int sy_program_param(struct sy_program *p, int input, int *out)
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t md;
     int stored;
-    SY_TRY(stored_param(p, input, &stored));
+    SY_TRY(sy_program_stored_param(p, input, &stored));
     *out = stored;
     /* Of a table few rows are read: they are widened when they have been gathered. */
     if (!sy_value_is_narrow(&p->values[stored]) || sy_dnnl_has_bf16() ||
