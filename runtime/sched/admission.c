@@ -352,7 +352,7 @@ static void note_demand(struct sy_admission *a, const struct sy_admission_reques
 }
 
 /* Q6. A wait, with what more urgent classes are likely to ask for meanwhile, as lately. That is less than what comes on average: where fewer
- * than ln 2 requests are expected, none comes more often than not, and a short wait on an idle device is just that. */
+ * than ln 10 requests are expected, one time in ten none comes, and a promise that is refused for them was refused in vain. */
 static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, double wait_ns)
 {
     double work = 0, n = 0;
@@ -368,7 +368,7 @@ static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, do
     double per_ns = exp(-age / (double)MEMORY_NS) / (double)MEMORY_NS;
     double whole = wait_ns / (1 - SY_MIN(work * per_ns, MOST_TAKEN));
     double come = n * per_ns * whole;
-    return (sy_ns)(come > M_LN2 ? wait_ns + (whole - wait_ns) * (1 - M_LN2 / come) : wait_ns);
+    return (sy_ns)(come > M_LN10 ? wait_ns + (whole - wait_ns) * (1 - M_LN10 / come) : wait_ns);
 }
 
 static bool breaks_promise(const struct sy_admission *a, const struct sy_admission_request *r,

@@ -16,7 +16,7 @@
  * Q5: with `restarts`, a running request gives way while it has more before it than it lost in all by giving way, this time included;
  *     later only where the more urgent one would be late otherwise.
  * Q6: with `reserves`, predictions leave to more urgent classes what they are likely to ask for meanwhile, as in the last half minute; of
- *     a wait in which more often than not none comes, nothing.
+ *     a wait in which one time in ten or more none comes, nothing.
  * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
 #ifndef SY_SCHED_ADMISSION_H
 #define SY_SCHED_ADMISSION_H
