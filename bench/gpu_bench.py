@@ -221,6 +221,13 @@ def not_measured(path):
         return "; not measured: " + ", ".join("%(what)s %(model)s %(batch)d" % row for row in json.load(file)["missing"])
 
 
+def with_earlier(got, earlier):
+    """What was measured now, and the rows of earlier runs that were not measured again."""
+    new = {(row["what"], row["model"], row["batch"]) for row in got["rows"]}
+    got["rows"] += [row for row in (earlier or {}).get("rows", []) if (row["what"], row["model"], row["batch"]) not in new]
+    return got
+
+
 def compare(into, key, device, folder, precision, models, clock, *more):
     """PyTorch's side into `into[key]`, as far as it came: the comparison writes its file after each row. OSError says what ended it."""
     out = os.path.join(folder, "torch-%s.json" % precision)
@@ -240,7 +247,7 @@ def compare(into, key, device, folder, precision, models, clock, *more):
         why = "no time left"
     if os.path.exists(out):
         with open(out) as file:
-            into[key] = json.load(file)
+            into[key] = with_earlier(json.load(file), into.get(key))
     if why or not os.path.exists(out):
         raise OSError(why or "gpu_compare.py wrote nothing")
 

@@ -57,7 +57,7 @@ int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct
                    uint64_t slack_ns)
 {
     uint64_t least = sy_swap_predict(groups, n_groups, cost, n_groups);
-    uint64_t limit = SY_MAX(all_in_pool(groups, n_groups) + slack_ns, least);
+    uint64_t limit = SY_MAX(all_in_pool(groups, n_groups) + slack_ns, least + slack_ns / 4);
     int low = 0, high = n_groups; /* high is good; predictions only fall with a longer head */
     while (low < high) {
         int middle = low + (high - low) / 2;

@@ -253,8 +253,7 @@ static double total_bytes(const struct sy_plan_layer *layers, int n)
 
 static int layers_of(const struct sy_group *groups, int n_groups)
 {
-    const struct sy_group *last = &groups[n_groups - 1];
-    return n_groups > 0 ? last->first_layer + last->n_layers : 0;
+    return n_groups > 0 ? groups[n_groups - 1].first_layer + groups[n_groups - 1].n_layers : 0;
 }
 
 uint64_t sy_plan_simulate(const struct sy_plan_layer *layers, const struct sy_group *groups,

@@ -44,7 +44,7 @@ int sy_core_heads_make(const struct sy_core *core, struct sy_core_model *m)
     struct sy_link_cost link = sy_core_link(core, m->package);
     struct sy_plan_layer *layers = sy_core_plan_layers(core, m, 1);
     struct sy_run_group *groups = calloc((size_t)n, sizeof *groups);
-    uint64_t *reads = sy_core_table_reads(core, m->package);
+    uint64_t *reads = sy_core_table_reads(core, m->package, 1);
     if (!layers || !groups || !reads)
         status = sy_error_set(SY_ENOMEM_HOST, "no memory for %d groups", n);
     if (status == SY_OK && !m->heads.saved_ns)

@@ -285,9 +285,10 @@ const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_co
 
 /* core_predict.c */
 struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);
-/* By layer: what a run reads of the tables that may stay in the image, for the largest batch that is kept ready; all 0 where the device does not
+/* By layer: what a run of this batch reads of the tables that may stay in the image; all 0 where the device does not
  * read them there. The caller frees it; NULL: no memory. */
-uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p);
+uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p,
+                              uint64_t batch);
 /* What the planner sees of a model with its usual sizes, its computation as it was observed here; to be freed. NULL: no memory. */
 struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const struct sy_core_model *m,
                                           int64_t batch);

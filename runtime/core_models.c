@@ -56,15 +56,22 @@ static int one_group(const struct sy_package *p, struct sy_group **groups, int *
     return SY_OK;
 }
 
-uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p)
+uint64_t *sy_core_table_reads(const struct sy_core *core, const struct sy_package *p,
+                              uint64_t batch)
 {
-    uint64_t *reads = calloc((size_t)p->n_layers + 1, sizeof *reads), batch = 1;
-    for (size_t i = 0; i < core->n_warm; i++)
-        batch = SY_MAX(batch, core->warm_batches[i]);
+    uint64_t *reads = calloc((size_t)p->n_layers + 1, sizeof *reads);
     for (int i = 0; reads && sy_device_get_properties(core->device)->host_reads && i < p->n_layers;
          i++)
         reads[i] = sy_layer_read_bytes(p->usual, &p->layers[i], (int64_t)batch);
     return reads;
+}
+
+static uint64_t largest_warm(const struct sy_core *core)
+{
+    uint64_t batch = 1;
+    for (size_t i = 0; i < core->n_warm; i++)
+        batch = SY_MAX(batch, core->warm_batches[i]);
+    return batch;
 }
 
 /* `layers` become what the pipeline sees. */
@@ -73,7 +80,8 @@ static int planned(const struct sy_core *core, const struct sy_package *p,
 {
     struct sy_link_cost link = sy_core_link(core, p);
     struct sy_direct_plan plan;
-    uint64_t limit = largest_group(core, p), *reads = sy_core_table_reads(core, p);
+    uint64_t limit = largest_group(core, p),
+             *reads = sy_core_table_reads(core, p, largest_warm(core));
     if (!reads)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", p->n_layers);
     int status =

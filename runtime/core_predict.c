@@ -95,11 +95,13 @@ struct sy_plan_layer *sy_core_plan_layers(const struct sy_core *core, const stru
 
 /* The table's rows cross the link in each run. */
 static void read_in_image(const struct sy_core_model *m, int64_t batch,
-                          const struct sy_link_cost *link, struct sy_plan_layer *layer, int which)
+                          const struct sy_core_sizes *sizes, const struct sy_link_cost *link,
+                          struct sy_plan_layer *layer, int which)
 {
-    uint64_t rows = sy_layer_read_bytes(m->package->usual, &m->package->layers[which], batch);
+    uint64_t usual = sy_layer_read_bytes(m->package->usual, &m->package->layers[which], batch);
+    double rows = (double)usual * (sizes ? (double)sizes->work[which] : 1);
     layer->bytes = 0;
-    layer->compute_ns += (uint64_t)((double)rows / link->bytes_per_ns);
+    layer->compute_ns += (uint64_t)(rows / link->bytes_per_ns);
 }
 
 static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy_core_sizes *sizes,
@@ -114,7 +116,7 @@ static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy
             layers[m->groups[g].first_layer + l].bytes = 0;
     for (int g = 0; g < m->n_groups; g++)
         if (m->direct[g])
-            read_in_image(m, batch, &link, &layers[m->groups[g].first_layer],
+            read_in_image(m, batch, sizes, &link, &layers[m->groups[g].first_layer],
                           m->groups[g].first_layer);
     sy_ns at_least = sy_plan_bound(layers, m->package->n_layers, &link);
     free(layers);

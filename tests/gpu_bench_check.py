@@ -219,7 +219,8 @@ def test_what_came_before_a_lost_gpu_is_kept():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "gpu_compare.py"), "w") as file:
             file.write(code)
-        here, bench.HERE, kept = bench.HERE, folder, {}
+        earlier = {"rows": [{"what": what, "model": "resnet152", "batch": 8, "ms": 2} for what in ("eager", "graphs")]}
+        here, bench.HERE, kept = bench.HERE, folder, {"f32": earlier}
         try:
             bench.compare(kept, "f32", "cuda:0", folder, "f32", ["resnet152"], bench.Clock(None))
             said = "nothing"
@@ -229,6 +230,7 @@ def test_what_came_before_a_lost_gpu_is_kept():
             bench.HERE = here
     assert said == "gpu_compare.py ended with 3; not measured: graphs resnet152 8", said
     assert bench.torch_ms(kept["f32"], "eager", "resnet152", 8) == 1
+    assert bench.torch_ms(kept["f32"], "graphs", "resnet152", 8) == 2
 
 
 def test_a_server_that_does_not_start_is_told():

@@ -197,6 +197,26 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
     sy_sim_report_free(r);
 }
 
+/* Each byte that moves holds computing up by 0.02 ns, however slow the link is: half a GB by 10 ms. */
+static void test_copies_hold_computing_up(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_model model = {"m", GB / 2, 100 * MS, 10, 0, {0}};
+    struct sy_sim_request request = {MS, 0, 0, 0, 0};
+    struct sy_sim_fault slow = {0, S, 0, SY_SIM_LINK_SLOWS, 0.5};
+    struct sy_sim_input in = {
+        .models = &model, .n_models = 1, .requests = &request, .n_requests = 1, .faults = &slow};
+    c.lost_ns_per_byte = 0.02;
+    struct sy_sim_report *r = sim_run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 110 + 5); /* C + T/G */
+    sy_sim_report_free(r);
+    in.n_faults = 1;
+    r = sim_run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 110 + 10);
+    sy_sim_report_free(r);
+}
+
 static void test_urgent_requests_preempt(void **state)
 {
     (void)state;
@@ -495,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_computations_vary_as_they_were_seen),
         cmocka_unit_test(test_requests_may_say_how_long_they_were_served),
         cmocka_unit_test(test_deadlines_are_refused_by_prediction),
+        cmocka_unit_test(test_copies_hold_computing_up),
         cmocka_unit_test(test_poisson_arrivals_wait_as_theory_says),
         cmocka_unit_test(test_swaps_take_what_the_pipeline_takes),
         cmocka_unit_test(test_urgent_requests_preempt),

@@ -18,6 +18,7 @@
 #define CHUNK_NS      (2 * SY_NS_PER_MS)
 #define LEAST_CHUNK   (256u << 10)
 #define LARGEST_CHUNK (1u << 20)
+#define PAGE_BYTES    4096u
 #define PAST_CACHES   (64u << 10)         /* copies to the device from this size on */
 #define SPIN_NS       (60 * SY_NS_PER_US) /* what a sleep may oversleep by */
 
@@ -107,7 +108,8 @@ static sy_ns copy_paced(struct sy_host_device *device, const struct entry *e, sy
     double gbps = device->base.spec.link_gbps;
     enum sy_link_direction direction = e->to_device ? SY_LINK_H2D : SY_LINK_D2H;
     uint64_t chunk = (uint64_t)SY_MIN((double)CHUNK_NS * gbps, (double)LARGEST_CHUNK);
-    chunk = SY_MAX(chunk, (uint64_t)LEAST_CHUNK);
+    chunk =
+        SY_MAX(chunk, (uint64_t)LEAST_CHUNK) / PAGE_BYTES * PAGE_BYTES; /* each begins aligned */
     sy_ns end =
         sy_link_clock_reserve(device->clock, direction, start, device->base.spec.link_alpha_ns);
     for (uint64_t at = 0; at < e->bytes; at += chunk) {

@@ -11,17 +11,12 @@ static const struct sy_sim_request *request_of(const struct sim *s, uint64_t req
     return &s->in->requests[request];
 }
 
-static bool has_head(const struct sim *s, int model, uint64_t missing)
-{
-    return missing < s->in->models[model].bytes;
-}
-
 /* As the profile has it: a slow link is learned from what is observed. */
 static sy_ns profiled_swap(const struct sim *s, int model, uint64_t missing)
 {
     sy_ns compute = s->in->models[model].compute_ns;
     sy_ns copy = (sy_ns)((double)missing / s->config->link_gbps);
-    return sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing)) - compute;
+    return sy_sim_service_ns(s, model, copy, missing, compute) - compute;
 }
 
 struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request)
@@ -108,7 +103,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
     sy_ns copy = copy_left(s, d, model, sy_sim_copy_ns(s, d, missing));
     sy_ns compute = compute_ns(s, request);
-    sy_ns service = sy_sim_service_ns(s, model, copy, compute, has_head(s, model, missing));
+    sy_ns service = sy_sim_service_ns(s, model, copy, missing, compute);
     if (observed > 0) {
         service = observed;
         compute = missing > 0 ? SY_MIN(compute, observed) : observed;

@@ -207,10 +207,10 @@ void sy_sim_residency_close(struct sim *s);
 void sy_sim_residency_empty(struct sim *s); /* of the device at place 0, the only one */
 /* Missing bytes of the model there. */
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model);
-/* By M1, with so many bytes missing. */
+/* By M1; copy_ns: of the missing bytes, what is left of it. */
 sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes);
-sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns compute_ns,
-                        bool has_head);
+sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t missing,
+                        sy_ns compute_ns);
 /* The whole model comes in, others give way. */
 void sy_sim_bring_in(struct sim *s, int device, int model);
 /* Idle models give way until jobs have their bytes too. */

@@ -126,24 +126,24 @@ sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes
     return (sy_ns)((double)bytes / (s->config->link_gbps * factor));
 }
 
-static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, sy_ns compute_ns)
+static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, uint64_t bytes, sy_ns compute_ns)
 {
-    struct sy_link_cost cost = {.bytes_per_ns = s->config->link_gbps,
+    struct sy_link_cost cost = {.bytes_per_ns = (double)bytes / (double)copy_ns,
                                 .lost_ns_per_byte = s->config->lost_ns_per_byte};
-    struct sy_compute_beside beside =
-        sy_compute_beside(&cost, (double)copy_ns * s->config->link_gbps);
+    struct sy_compute_beside beside = sy_compute_beside(&cost, (double)bytes);
     return (sy_ns)sy_compute_until(&beside, (double)compute_ns);
 }
 
 /* M1 */
-sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, sy_ns compute_ns,
-                        bool has_head)
+sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t missing,
+                        sy_ns compute_ns)
 {
+    bool has_head = missing < s->in->models[model].bytes;
     sy_ns n = (sy_ns)s->in->models[model].n_groups;
     if (copy_ns == 0)
         return compute_ns;
     if (s->config->lost_ns_per_byte > 0)
-        compute_ns = beside_copies(s, copy_ns, compute_ns);
+        compute_ns = beside_copies(s, copy_ns, missing, compute_ns);
     if (has_head)
         return SY_MAX(compute_ns, copy_ns + compute_ns / n);
     return SY_MAX(copy_ns + compute_ns / n, compute_ns + copy_ns / n);
