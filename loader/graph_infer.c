@@ -7,6 +7,7 @@
 
 #include "loader/expand.h"
 #include "loader/graph_bind.h"
+#include "loader/one_batch.h"
 #include "loader/put_off.h"
 #include "loader/sequence_ends.h"
 #include "loader/size_facts.h"
@@ -427,6 +428,7 @@ int sy_graph_infer_now(struct sy_graph *graph, bool *needs_values)
 
 int sy_graph_infer_training(struct sy_graph *graph)
 {
+    SY_TRY(sy_graph_join_batches(graph));
     SY_TRY(check_inputs(graph));
     if (graph->n_symbols > 0)
         return sy_error_set(SY_EUNSUPPORTED,

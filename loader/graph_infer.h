@@ -103,6 +103,9 @@ bool sy_infer_same_shape(struct sy_infer *in, const struct sy_node *node, const 
 /* `left <= right` becomes a condition, unless it holds for all sizes. False: it never holds. Of numbers: whether it holds. */
 bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy_dim left,
                       struct sy_dim right);
+/* What has `total` elements is cut into `known` parts, multiples of N, and has none of N: if an input's first size is in it, that becomes N, and *total
+ * is what it is then. */
+bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_dim known);
 /* numpy's rules; into *shape. EUNSUPPORTED, without a text: they do not fit. */
 int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
                        const struct sy_shape *other);

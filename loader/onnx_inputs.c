@@ -87,10 +87,12 @@ static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
 static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, const char *name)
 {
     const char *first = NULL, *first_input = NULL;
-    int n_others = 0;
+    int n_others = 0, n_open = 0;
     for (size_t i = 0; i < r->proto->n_input; i++) {
         const Onnx__ValueInfoProto *info = r->proto->input[i];
         const Onnx__TensorShapeProto *shape = shape_of(info);
+        for (size_t d = 1; shape && d < shape->n_dim; d++)
+            n_open += is_open(shape->dim[d]);
         if (!shape || shape->n_dim == 0 || !is_open(shape->dim[0]) || first_is_other(r, shape))
             continue;
         const char *own = name_of(shape->dim[0]);
@@ -98,7 +100,7 @@ static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, co
         first_input = first_input ? first_input : sy_onnx_text(info->name);
         n_others += strcmp(own, first) != 0 || own[0] == '\0';
     }
-    if (!first || n_others > SY_MAX_SYMBOLS / 2)
+    if (!first || n_others > SY_MAX_SYMBOLS / 2 || n_others + n_open > SY_MAX_SYMBOLS)
         return false;
     return name[0] == '\0' ? strcmp(first_input, input) != 0 : strcmp(first, name) != 0;
 }
@@ -138,7 +140,12 @@ static int open_dim(const struct sy_onnx_reader *r, const char *input,
         return sy_error_set(SY_EUNSUPPORTED,
                             "input '%.120s': the name of dimension %d is not short plain text",
                             input, i);
-    return sy_graph_add_symbol(r->graph, name, (int)shape->n_dim, i, out);
+    int n_before = r->graph->n_symbols;
+    SY_TRY(sy_graph_add_symbol(r->graph, name, (int)shape->n_dim, i, out));
+    bool is_rows = i == 0 && shape->n_dim > 1 && is_other_batch(r, input, name_of(shape->dim[0]));
+    if (is_rows && r->graph->n_symbols > n_before)
+        r->graph->symbols[n_before].usual = 1; /* as N */
+    return SY_OK;
 }
 
 static int input_shape(const struct sy_onnx_reader *r, const char *name,

@@ -58,6 +58,8 @@ static int resolve_reshape(struct sy_infer *in, const struct sy_node *node,
         return no_product(in, node, from);
     if (open >= 0) {
         if (sy_dim_div(total, known, &to->dims[open]) < 0 &&
+            !(sy_infer_meet_batch(in, &total, known) &&
+              sy_dim_div(total, known, &to->dims[open]) == SY_OK) &&
             !divide_minima(in, node, &total, known, &to->dims[open]) &&
             sy_dim_floor_div(total, known, &to->dims[open]) < 0)
             return sy_infer_put_off(in, node, "what is left of %s in %s",

@@ -143,6 +143,19 @@ static bool assume_batch(struct sy_infer *in, struct sy_dim zero)
     return false;
 }
 
+bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_dim known)
+{
+    struct sy_size_term terms[SY_SIZE_MAX_TERMS];
+    if (!in->facts || sy_dim_is_expr(known) || known.fixed != 0 || known.per_batch == 0 ||
+        sy_size_terms(*total, terms) != 1 || has_atom(&terms[0], 0))
+        return false;
+    for (int k = 0; k < terms[0].n_atoms; k++)
+        if (is_first_size(in->graph, terms[0].atoms[k]))
+            return add_rewrite(in->facts, terms[0].atoms[k], (struct sy_dim){0, 1}) &&
+                   rewritten(in->facts, *total, total) == SY_OK;
+    return false;
+}
+
 /* Makes the difference 0. */
 static bool assume_zero(struct sy_infer *in, const struct sy_node *node, struct sy_dim a,
                         struct sy_dim b, struct sy_dim zero)
@@ -198,6 +211,10 @@ bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy
 {
     struct sy_dim room;
     int64_t least, most;
+    int atom;
+    if (in->facts && !sy_dim_is_expr(left) && left.per_batch > 0 &&
+        sy_size_is_symbol(right, &atom) && is_first_size(in->graph, atom))
+        return add_rewrite(in->facts, atom, left); /* no number is at least each N */
     if (sy_dim_sub(right, left, &room) < 0)
         return false;
     sy_size_bounds(room, &least, &most);

@@ -485,6 +485,12 @@ static void test_refused(void **state)
     c = gb_constant(g, "few", DIMS(2), &seed, 1, 2);
     gb_output(g, gb_node(g, SY_OP_BATCH_NORM, INPUTS(a, b, b, b, c), DIMS(1, 8, 2)));
     rig_refused(g, false, 0, "channel");
+
+    g = gb_new("bytes times floats");
+    a = gb_input_of(g, SY_DTYPE_U8, DIMS(4, 10));
+    b = gb_constant(g, "weights", DIMS(10, 8), &seed, -1, 1);
+    gb_output(g, gb_node(g, SY_OP_GEMM, INPUTS(a, b), DIMS(4, 8)));
+    rig_refused(g, false, 0, "different element types");
 }
 
 int main(void)

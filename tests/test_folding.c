@@ -79,9 +79,12 @@ static void compare_constant(const char *name, const struct sy_tensor *got,
     }
 }
 
-/* A constant output is the copy of one. */
+/* A constant output is the copy of one. Of a sequence there would be several (NAME[0], ...), in a file of another kind. */
 static const struct sy_tensor *known_output(const struct sy_graph *g)
 {
+    const char *name = g->tensors[g->outputs[0]].name;
+    if (name[strlen(name) - 1] == ']')
+        return NULL;
     for (int n = 0; n < g->n_nodes; n++)
         if (g->nodes[n].op == SY_OP_IDENTITY && g->nodes[n].outputs[0] == g->outputs[0] &&
             g->tensors[g->nodes[n].inputs[0]].data)

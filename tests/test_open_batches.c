@@ -149,12 +149,81 @@ static void test_fewer_rows(void **state)
     sy_graph_free(g);
 }
 
+/* The indices come first, so that their rows are N: no number of rows is at least each N but N itself. */
+static void test_indices_first(void **state)
+{
+    (void)state;
+    int64_t batch;
+    struct sy_graph *bound;
+    ob_graph(&graph);
+    in("at", 7, DIMS(OPEN, 2));
+    in("x", 1, DIMS(OPEN, 5));
+    ob_node(&node, "GatherElements", NAMES("x", "at"), NAMES("y"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    struct sy_graph *g = read_graph("y");
+    if (ask(g, DIMS(3, 2), DIMS(3, 5), &batch, &bound) < 0)
+        fail_msg("%s", sy_error_text());
+    check_output(bound, batch, 3, 2);
+    assert_int_equal(ask(g, DIMS(3, 2), DIMS(4, 5), &batch, NULL), SY_EARG);
+    sy_graph_free(bound);
+    sy_graph_free(g);
+}
+
+/* y.view(x.size(0), -1): y's rows are x's. */
+static void test_rows_by_shape(void **state)
+{
+    (void)state;
+    ob_graph(&graph);
+    in("x", 1, DIMS(OPEN, 8));
+    in("y", 1, DIMS(OPEN, 3));
+    ob_int64s(&graph, "zero", DIMS(0));
+    ob_int64s(&graph, "rest", DIMS(-1));
+    add("Shape", NAMES("x"), "shape");
+    add("Gather", NAMES("shape", "zero"), "rows");
+    ob_node(&node, "Concat", NAMES("rows", "rest"), NAMES("wanted"));
+    ob_attr_int(&node, "axis", 0);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    add("Reshape", NAMES("y", "wanted"), "flat");
+    ob_node(&node, "Concat", NAMES("x", "flat"), NAMES("both"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    struct sy_graph *g = read_graph("both");
+    assert_int_equal(g->n_symbols, 0);
+    check_output(g, 7, 7, 11);
+    sy_graph_free(g);
+}
+
+/* Laid out for few rows, as N is; a step of training has one batch. */
+static void test_usual_rows_and_training(void **state)
+{
+    (void)state;
+    struct sy_graph *g;
+    ob_graph(&graph);
+    in("x", 1, DIMS(OPEN, 8));
+    in("y", 1, DIMS(OPEN, 8));
+    add("Relu", NAMES("y"), "positive");
+    ob_node(&node, "Concat", NAMES("x", "positive"), NAMES("rows"));
+    ob_attr_int(&node, "axis", 0);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    g = read_graph("rows");
+    assert_int_equal(g->n_symbols, 1);
+    assert_int_equal(g->symbols[0].usual, 1);
+    sy_graph_free(g);
+    assert_int_equal(sy_onnx_read(ob_path, &g), SY_OK);
+    if (sy_graph_infer_training(g) < 0)
+        fail_msg("%s", sy_error_text());
+    assert_int_equal(g->n_symbols, 0);
+    check_output(g, 3, 6, 8);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_fewer_rows),
+        cmocka_unit_test(test_apart),         cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_fewer_rows),    cmocka_unit_test(test_indices_first),
+        cmocka_unit_test(test_rows_by_shape), cmocka_unit_test(test_usual_rows_and_training),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

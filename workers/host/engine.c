@@ -45,10 +45,11 @@ static int describe(char *buffer, size_t bytes)
                  {dnnl_cpu_isa_sse41, "sse41"}};
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-    const char *name = "other";
+    char name[32];
+    snprintf(name, sizeof name, "isa-%#x", (unsigned)isa);
     for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
         if (names[i].isa == isa)
-            name = names[i].name;
+            snprintf(name, sizeof name, "%s", names[i].name);
     snprintf(buffer, bytes, "onednn-%d.%d.%d %s packing-%d", v->major, v->minor, v->patch, name,
              PACKING);
     return SY_OK;

@@ -10,7 +10,7 @@
 
 bool sy_blocked_is_gain(void)
 {
-    return sy_dnnl_has_avx2() && !sy_dnnl_has_avx512();
+    return sy_dnnl_has_avx2() && !sy_dnnl_has_avx512() && __builtin_cpu_supports("fma");
 }
 
 void sy_blocked_md(int64_t k, int64_t n, dnnl_memory_desc_t *md)

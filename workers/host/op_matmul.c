@@ -294,8 +294,21 @@ static bool is_plain_operand(const struct sy_program *p, const struct sy_tensor 
            sy_shape_elements(&t->shape, p->batch) > 0;
 }
 
+static bool types_agree(const struct sy_program *p)
+{
+    const struct sy_node *node = sy_program_node(p);
+    const struct sy_tensor *tensors = p->graph->tensors;
+    for (int i = 1; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 &&
+            tensors[node->inputs[i]].dtype != tensors[node->inputs[0]].dtype)
+            return false;
+    return true;
+}
+
 static int build_matmul(struct sy_program *p)
 {
+    if (!types_agree(p))
+        return sy_unsupported(sy_program_node(p), "inputs of different element types");
     if (sy_blocked_is_packed(p, 1))
         return build_blocked(p);
     if (!is_plain_operand(p, sy_program_input_tensor(p, 0)) ||
