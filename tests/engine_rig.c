@@ -67,6 +67,15 @@ int64_t rig_int(uint64_t *seed, int64_t low, int64_t high)
     return value > high ? high : value;
 }
 
+int rig_dims(uint64_t *seed, int low_rank, int high_rank, int64_t *dims)
+{
+    int rank = (int)rig_int(seed, low_rank, high_rank);
+    dims[0] = 1;
+    for (int i = 1; i < rank; i++)
+        dims[i] = rig_int(seed, 1, rank > 4 ? 4 : 9);
+    return rank;
+}
+
 void gb_type(struct sy_graph *g, int tensor, enum sy_dtype dtype)
 {
     g->tensors[tensor].dtype = dtype;

@@ -82,5 +82,7 @@ void gb_type(struct sy_graph *g, int tensor, enum sy_dtype dtype);
 /* The tensor's first dimension does not depend on the batch size. */
 void gb_fixed(struct sy_graph *g, int tensor);
 int64_t rig_int(uint64_t *seed, int64_t low, int64_t high); /* both included */
+/* A rank, returned, and as many dimensions: the first is 1, the others at most 9, or 4 of many. */
+int rig_dims(uint64_t *seed, int low_rank, int high_rank, int64_t *dims);
 
 #endif

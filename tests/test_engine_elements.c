@@ -22,15 +22,6 @@ static void check(struct sy_graph *g)
     rig_check(&c, &seed);
 }
 
-static int random_dims(int low_rank, int high_rank, int64_t *dims)
-{
-    int rank = (int)rig_int(&seed, low_rank, high_rank);
-    dims[0] = 1;
-    for (int i = 1; i < rank; i++)
-        dims[i] = rig_int(&seed, 1, rank > 4 ? 4 : 9);
-    return rank;
-}
-
 /* ---- one input ---------------------------------------------------------------------------------- */
 
 static const struct {
@@ -70,7 +61,7 @@ static void test_one_input(void **state)
     for (size_t u = 0; u < sizeof unaries / sizeof *unaries; u++)
         for (int i = 0; i < 4; i++) {
             int64_t dims[8];
-            int rank = random_dims(1, 5, dims);
+            int rank = rig_dims(&seed, 1, 5, dims);
             struct sy_graph *g = gb_new(sy_op_name(unaries[u].op));
             int x = gb_input(g, rank, dims);
             int from = i ? gb_node(g, SY_OP_ABS, INPUTS(x), rank, dims) : x;
@@ -186,7 +177,7 @@ static void test_any_number_of_inputs(void **state)
     static const enum sy_op ops[] = {SY_OP_SUM, SY_OP_MIN, SY_OP_MAX};
     for (int i = 0; i < 30; i++) {
         int64_t dims[8];
-        int rank = random_dims(1, 4, dims), n = 1 + i % 5, inputs[5];
+        int rank = rig_dims(&seed, 1, 4, dims), n = 1 + i % 5, inputs[5];
         struct sy_graph *g = gb_new("any number");
         for (int k = 0; k < n; k++)
             inputs[k] = operand(g, SY_DTYPE_F32, k ? (int)rig_int(&seed, 1, rank) : rank, rank,

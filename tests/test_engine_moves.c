@@ -22,15 +22,6 @@ static void check(struct sy_graph *g)
     rig_check(&c, &seed);
 }
 
-static int random_dims(int low_rank, int high_rank, int64_t *dims)
-{
-    int rank = (int)rig_int(&seed, low_rank, high_rank);
-    dims[0] = 1;
-    for (int i = 1; i < rank; i++)
-        dims[i] = rig_int(&seed, 1, rank > 4 ? 4 : 9);
-    return rank;
-}
-
 static const enum sy_dtype movable[] = {SY_DTYPE_F32, SY_DTYPE_I64, SY_DTYPE_I32, SY_DTYPE_BOOL};
 
 static void test_transpose(void **state)
@@ -38,7 +29,7 @@ static void test_transpose(void **state)
     (void)state;
     for (int i = 0; i < 40; i++) {
         int64_t dims[8], out[8], perm[8] = {0};
-        int rank = random_dims(1, 6, dims);
+        int rank = rig_dims(&seed, 1, 6, dims);
         for (int d = 0; d < rank; d++) { /* N stays in front, as gb_node has it */
             int k = d ? (int)rig_int(&seed, 1, d) : 0;
             perm[d] = perm[k];
@@ -75,7 +66,7 @@ static void test_slice(void **state)
     (void)state;
     for (int i = 0; i < 40; i++) {
         int64_t dims[8], out[8] = {1}, starts[8] = {0}, steps[8] = {1};
-        int rank = random_dims(1, 5, dims);
+        int rank = rig_dims(&seed, 1, 5, dims);
         for (int d = 1; d < rank; d++) {
             steps[d] = rig_int(&seed, 1, 3) * (rig_int(&seed, 0, 1) ? 1 : -1);
             starts[d] = rig_int(&seed, 0, dims[d] - 1);
@@ -99,7 +90,7 @@ static void test_pad(void **state)
     (void)state;
     for (int i = 0; i < 24; i++) {
         int64_t dims[8], out[8] = {1}, pads[16] = {0};
-        int rank = random_dims(2, 5, dims);
+        int rank = rig_dims(&seed, 2, 5, dims);
         for (int d = 1; d < rank; d++) {
             pads[d] = rig_int(&seed, 0, 3);
             pads[rank + d] = rig_int(&seed, 0, 3);
@@ -120,7 +111,8 @@ static void test_gather(void **state)
     (void)state;
     for (int i = 0; i < 32; i++) {
         int64_t dims[8], out[8];
-        int rank = random_dims(1, 4, dims), axis = (int)rig_int(&seed, rank > 1, rank - 1), n = 0;
+        int rank = rig_dims(&seed, 1, 4, dims), axis = (int)rig_int(&seed, rank > 1, rank - 1),
+            n = 0;
         bool table = i & 1; /* a constant table and N rows of indices, or the other way round */
         struct sy_graph *g = gb_new("gather");
         int64_t extent = 7, index_dims[2] = {table ? 1 : 3, 2}, values[6];
@@ -157,7 +149,7 @@ static void test_concat_and_split(void **state)
     (void)state;
     for (int i = 0; i < 40; i++) {
         int64_t dims[8], parts[5], at = 0;
-        int rank = random_dims(2, 5, dims), axis = (int)rig_int(&seed, 1, rank - 1);
+        int rank = rig_dims(&seed, 2, 5, dims), axis = (int)rig_int(&seed, 1, rank - 1);
         int n = (int)rig_int(&seed, 1, 5), inputs[5];
         enum sy_dtype dtype = movable[i % 5 < 4 ? 0 : 1 + i % 3];
         struct sy_graph *g = gb_new("concat and split");

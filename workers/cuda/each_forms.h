@@ -1,6 +1,5 @@
 /* Fills in what a formula needs beside its arrays (struct sy_math_each's `as`, items) from a node's attributes and shapes: a function for
- * each form, split as the kernels are: each_elements.c, each_lines.c, each_windows.c,
- * each_run.c, each_signal.c. */
+ * each form, split as the kernels are: each_elements.c, each_lines.c, each_windows.c (samples between places too), each_run.c, each_signal.c. */
 #ifndef SY_WORKERS_CUDA_EACH_FORMS_H
 #define SY_WORKERS_CUDA_EACH_FORMS_H
 

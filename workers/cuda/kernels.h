@@ -17,6 +17,7 @@ struct CUstream_st;
     X(each_index)               \
     X(each_lines)               \
     X(each_run)                 \
+    X(each_sample)              \
     X(each_signal)              \
     X(each_windows)             \
     X(elements)                 \

@@ -99,6 +99,8 @@ int sy_kernel_each(struct CUstream_st *stream, const struct sy_math_each *e, voi
     if (error < 0)
         error = sy_kernel_each_run(stream, e, at, fault);
     if (error < 0)
+        error = sy_kernel_each_sample(stream, e, at, fault);
+    if (error < 0)
         error = sy_kernel_each_signal(stream, e, at, fault);
     return error < 0 ? sy_kernel_each_windows(stream, e, at, fault) : error;
 }

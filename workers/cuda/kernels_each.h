@@ -20,6 +20,8 @@ int sy_kernel_each_lines(struct CUstream_st *stream, const struct sy_math_each *
                          void *const *at, struct sy_math_fault *fault);
 int sy_kernel_each_run(struct CUstream_st *stream, const struct sy_math_each *each, void *const *at,
                        struct sy_math_fault *fault);
+int sy_kernel_each_sample(struct CUstream_st *stream, const struct sy_math_each *each,
+                          void *const *at, struct sy_math_fault *fault);
 int sy_kernel_each_signal(struct CUstream_st *stream, const struct sy_math_each *each,
                           void *const *at, struct sy_math_fault *fault);
 int sy_kernel_each_windows(struct CUstream_st *stream, const struct sy_math_each *each,
