@@ -62,6 +62,25 @@ static void test_gemm(void **state)
     }
 }
 
+/* So many rows that a matrix which was packed for few is unpacked; with what is fused. */
+static void test_many_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct sy_graph *g = gb_new("many rows");
+        int x = gb_input(g, DIMS(1, 400, 33));
+        int b = gb_constant(g, "b", DIMS(33, 21), &seed, -0.5, 0.5);
+        int y = gb_node(g, SY_OP_MATMUL, INPUTS(x, b), DIMS(1, 400, 21));
+        if (i & 1) {
+            int bias = gb_constant(g, "bias", DIMS(21), &seed, -1, 1);
+            y = gb_node(g, SY_OP_ADD, INPUTS(y, bias), DIMS(1, 400, 21));
+            y = gb_node(g, SY_OP_GELU, INPUTS(y), DIMS(1, 400, 21));
+        }
+        gb_output(g, y);
+        check(g, i & 2);
+    }
+}
+
 /* C that is not one row: as many elements as a row would have, but a column; one number; a whole matrix. */
 static void test_gemm_other_biases(void **state)
 {
@@ -497,6 +516,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_many_rows),
         cmocka_unit_test(test_gemm_other_biases),
         cmocka_unit_test(test_gemm_computed_bias),
         cmocka_unit_test(test_gemm_of_computed),

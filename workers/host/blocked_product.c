@@ -27,6 +27,21 @@ void sy_blocked_pack(int64_t k, int64_t n, const float *w, float *to)
                 *to++ = j < n ? w[i * n + j] : 0.0f;
 }
 
+void sy_blocked_unpack(int64_t k, int64_t n, const void *w, bool narrow, float *to)
+{
+    int64_t panels = (n + COLUMNS - 1) / COLUMNS, bytes = narrow ? sizeof(uint16_t) : sizeof(float);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < panels; p++) {
+        int64_t first = p * COLUMNS, width = SY_MIN(n - first, (int64_t)COLUMNS);
+        const char *from = (const char *)w + p * k * COLUMNS * bytes;
+        for (int64_t i = 0; i < k; i++, from += COLUMNS * bytes)
+            if (narrow)
+                sy_elementwise_widen(width, (const void *)from, to + i * n + first);
+            else
+                memcpy(to + i * n + first, from, (size_t)width * sizeof *to);
+    }
+}
+
 /* ---- rows of x ------------------------------------------------------------------------------------------------- */
 
 /* Tile `t` of x is rows [tile_row(t), tile_row(t + 1)): tiles are as even as they can be. */

@@ -29,6 +29,8 @@ struct sy_blocked_product {
 int64_t sy_blocked_elements(int64_t k, int64_t n);
 /* From w [k, n]; filled up with zeros. */
 void sy_blocked_pack(int64_t k, int64_t n, const float *w, float *to);
+/* And back, on the threads. */
+void sy_blocked_unpack(int64_t k, int64_t n, const void *w, bool narrow, float *to);
 /* On the threads; needs AVX2 and FMA. Each sum is made in one order, so a row's bits are the same whatever rows are beside it, for any number of
  * threads, and for bf16 those of the same numbers as float32. */
 void sy_blocked_product_run(const struct sy_blocked_product *b);

@@ -65,19 +65,48 @@ static int run_blocked(struct sy_program *p, struct sy_step *step)
     return SY_OK;
 }
 
+/* The parameter as it is stored, large enough. */
+static int packed_param(struct sy_program *p, int input, int64_t k, int64_t n, int *out)
+{
+    SY_TRY(sy_program_stored_param(p, input, out));
+    const struct sy_value *w = &p->values[*out];
+    uint64_t least = (uint64_t)sy_blocked_elements(k, n) * sy_value_element_bytes(w);
+    if (w->bytes < least)
+        return sy_error_set(SY_ECORRUPT, "node %s: input %d: %llu bytes of weights, %llu needed",
+                            sy_program_node(p)->name, input, (unsigned long long)w->bytes,
+                            (unsigned long long)least);
+    return SY_OK;
+}
+
+/* numbers: k, n. */
+static int run_unpack(struct sy_program *p, struct sy_step *step)
+{
+    const int64_t *n = step->numbers;
+    int from = step->args[0].value;
+    sy_blocked_unpack(n[0], n[1], sy_program_pointer(p, from), sy_value_is_narrow(&p->values[from]),
+                      sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+int sy_program_add_unpacked(struct sy_program *p, int input, int64_t k, int64_t n, int *out)
+{
+    int from;
+    SY_TRY(packed_param(p, input, k, n, &from));
+    SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){k, n}, out));
+    struct sy_step *step = sy_program_add_step(p, run_unpack, 2);
+    if (!step)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, *out);
+    return sy_step_set_numbers(step, (int64_t[]){k, n}, 2);
+}
+
 int sy_program_add_blocked(struct sy_program *p, int input, const struct sy_blocked_step *s)
 {
-    const char *name = sy_program_node(p)->name;
     int weights, scratch;
     if (s->m < 1)
         return SY_OK;
-    SY_TRY(sy_program_stored_param(p, input, &weights));
-    uint64_t least =
-        (uint64_t)sy_blocked_elements(s->k, s->n) * sy_value_element_bytes(&p->values[weights]);
-    if (p->values[weights].bytes < least)
-        return sy_error_set(SY_ECORRUPT, "node %s: input %d: %llu bytes of weights, %llu needed",
-                            name, input, (unsigned long long)p->values[weights].bytes,
-                            (unsigned long long)least);
+    SY_TRY(packed_param(p, input, s->k, s->n, &weights));
     SY_TRY(sy_program_new_value(p, SY_DTYPE_F32, 2, (int64_t[]){s->m, s->k}, &scratch));
     struct sy_step *step = sy_program_add_step(p, run_blocked, N_VALUES);
     if (!step)

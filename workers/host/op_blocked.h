@@ -21,6 +21,8 @@ struct sy_blocked_step {
 };
 /* The step, with parameter `input` as w; float32 or stored in bf16. */
 int sy_program_add_blocked(struct sy_program *p, int input, const struct sy_blocked_step *s);
+/* Parameter `input` as a row-major matrix of float32 [k, n], made in each run: for products of so many rows that this costs less than oneDNN is faster. */
+int sy_program_add_unpacked(struct sy_program *p, int input, int64_t k, int64_t n, int *out);
 /* The node's fused activation over a row-major value. */
 int sy_program_add_activation(struct sy_program *p, int value);
 

@@ -10,6 +10,8 @@
 #include "workers/product_node.h"
 
 #define REFERENCE_ROWS 128 /* rows of the input that the weights' layout is chosen for */
+#define MANY_ROWS      384
+#define MOST_UNPACKED  ((int64_t)8 << 20) /* elements */
 
 /* y[M, N] = x[M, K] w[K, N], + bias row, + what is in y times sum_scale (0: nothing). */
 struct matmul_shape {
@@ -200,15 +202,14 @@ static int build_blocked(struct sy_program *p)
     return sy_program_add_activation(p, s.y);
 }
 
-/* The right side is packed for oneDNN. */
-static int build_constant(struct sy_program *p)
+/* The right side is a matrix: packed for oneDNN, or row-major. */
+static int build_constant(struct sy_program *p, int weights)
 {
     const struct sy_node *node = sy_program_node(p);
     struct matmul_shape s = {0};
     dnnl_primitive_desc_t pd;
-    int src, dst, weights, args[4][2], n = 0;
+    int src, dst, args[4][2], n = 0;
     SY_TRY(weights_dims(p->graph, node, &s.k, &s.n));
-    SY_TRY(sy_program_param(p, 1, &weights));
     s.type = p->values[weights].md.data_type;
     bool narrow = s.type == dnnl_bf16;
     SY_TRY(narrow ? sy_program_input_narrow(p, 0, &src) : sy_program_input_plain(p, 0, &src));
@@ -230,6 +231,22 @@ static int build_constant(struct sy_program *p)
     memcpy(args[n++], (int[]){DNNL_ARG_DST, dst}, sizeof args[0]);
     SY_TRY(make_pd(node, &s, &p->values[weights].md, &pd));
     return sy_program_add_primitive(p, pd, (const int(*)[2])args, n);
+}
+
+/* Of many rows oneDNN's product is faster, also with a matrix that is unpacked in each run. */
+static int build_packed(struct sy_program *p)
+{
+    int64_t k = 0, n = 0;
+    int x, weights;
+    SY_TRY(weights_dims(p->graph, sy_program_node(p), &k, &n));
+    if (k < 1)
+        return sy_error_set(SY_ECORRUPT, "node %s: packed weights of no rows",
+                            sy_program_node(p)->name);
+    SY_TRY(sy_program_input_plain(p, 0, &x));
+    if (count(&p->values[x]) / k < MANY_ROWS || n > MOST_UNPACKED / k)
+        return build_blocked(p);
+    SY_TRY(sy_program_add_unpacked(p, 1, k, n, &weights));
+    return build_constant(p, weights);
 }
 
 /* Rank raised with ones in front, as numpy broadcasts; Gemm's operands perhaps transposed. */
@@ -309,13 +326,16 @@ static int build_matmul(struct sy_program *p)
 {
     if (!types_agree(p))
         return sy_unsupported(sy_program_node(p), "inputs of different element types");
+    int weights;
     if (sy_blocked_is_packed(p, 1))
-        return build_blocked(p);
+        return build_packed(p);
     if (!is_plain_operand(p, sy_program_input_tensor(p, 0)) ||
         !is_plain_operand(p, sy_program_input_tensor(p, 1)))
         return sy_program_add_kernel(p);
-    bool constant = sy_program_is_param(p, 1) && constant_matrix(p->graph, sy_program_node(p));
-    return constant ? build_constant(p) : build_batched(p);
+    if (!sy_program_is_param(p, 1) || !constant_matrix(p->graph, sy_program_node(p)))
+        return build_batched(p);
+    SY_TRY(sy_program_param(p, 1, &weights));
+    return build_constant(p, weights);
 }
 
 const struct sy_host_op sy_host_ops_matmul[] = {
