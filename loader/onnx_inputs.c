@@ -82,6 +82,12 @@ static bool is_open(const Onnx__TensorShapeProto__Dimension *dim)
     return dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
 }
 
+/* Exporters that know no names number every open dimension: each is an open size more. */
+static bool is_numbered(const char *name)
+{
+    return name[0] == '\0' || strstr(name, "_dynamic_axes_") || strncmp(name, "unk__", 5) == 0;
+}
+
 /* Whether a first dimension has another name than the first input's: two batches, as texts and images have. Where they meet they are found to be
  * one. Of numbers that an exporter gave, and of no name, each is another. */
 static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, const char *name)
@@ -92,7 +98,7 @@ static bool is_other_batch(const struct sy_onnx_reader *r, const char *input, co
         const Onnx__ValueInfoProto *info = r->proto->input[i];
         const Onnx__TensorShapeProto *shape = shape_of(info);
         for (size_t d = 1; shape && d < shape->n_dim; d++)
-            n_open += is_open(shape->dim[d]);
+            n_open += is_open(shape->dim[d]) && is_numbered(name_of(shape->dim[d]));
         if (!shape || shape->n_dim == 0 || !is_open(shape->dim[0]) || first_is_other(r, shape))
             continue;
         const char *own = name_of(shape->dim[0]);

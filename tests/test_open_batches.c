@@ -218,12 +218,29 @@ static void test_usual_rows_and_training(void **state)
     sy_graph_free(g);
 }
 
+/* Too many sizes if each first one were another: then they are all N, as they have always been. */
+static void test_too_many_sizes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    ob_graph(&graph);
+    for (int i = 0; i < 4; i++)
+        in(names[i], 1, DIMS(OPEN, OPEN, OPEN));
+    add("Relu", NAMES("a"), "y");
+    struct sy_graph *g = read_graph("y");
+    assert_int_equal(g->n_symbols, 8);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(g->tensors[g->inputs[i]].shape.dims[0].per_batch, 1);
+    sy_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),         cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_fewer_rows),    cmocka_unit_test(test_indices_first),
-        cmocka_unit_test(test_rows_by_shape), cmocka_unit_test(test_usual_rows_and_training),
+        cmocka_unit_test(test_apart),          cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_fewer_rows),     cmocka_unit_test(test_indices_first),
+        cmocka_unit_test(test_rows_by_shape),  cmocka_unit_test(test_usual_rows_and_training),
+        cmocka_unit_test(test_too_many_sizes),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);
