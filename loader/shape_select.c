@@ -35,9 +35,13 @@ int sy_rule_concat(struct sy_infer *in, struct sy_node *node)
     int axis;
     SY_TRY(sy_infer_need(in, node, 0, &x));
     struct sy_shape shape = x->shape;
+    enum sy_dtype dtype = x->dtype;
     SY_TRY(sy_infer_axis(node, sy_node_int(node, "axis", 1), shape.rank, &axis));
     for (int i = 1; i < node->n_inputs; i++) {
         SY_TRY(sy_infer_need(in, node, i, &x));
+        if (x->dtype != dtype)
+            return sy_infer_fail(node, SY_ECORRUPT,
+                                 "input %d has another element type than the first", i);
         for (int k = 0; k < shape.rank; k++)
             if (x->shape.rank != shape.rank ||
                 (k != axis && !sy_infer_same_size(in, node, &shape.dims[k], x->shape.dims[k])))
@@ -46,7 +50,7 @@ int sy_rule_concat(struct sy_infer *in, struct sy_node *node)
             return sy_infer_fail(node, SY_ECORRUPT, "too large");
     }
     SY_TRY(sy_node_set_int(node, "axis", axis));
-    sy_infer_set(in, node, 0, x->dtype, &shape);
+    sy_infer_set(in, node, 0, dtype, &shape);
     return SY_OK;
 }
 

@@ -66,6 +66,18 @@ static void test_a_bias_of_another_size(void **state)
     bad_import_refused("one number for 8 channels", "bias", "8 channels");
 }
 
+static void test_parts_of_another_type(void **state)
+{
+    (void)state;
+    input_and_output("x", "y");
+    ob_input(&graph, OB_GRAPH_INPUT, "mask", 9, DIMS(-1, 4));
+    ob_node(&node, "Concat", NAMES("x", "mask"), NAMES("y"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    save(13);
+    bad_import_refused("floats and truths in a row", "input 1", "element type");
+}
+
 static void test_names_that_come_twice(void **state)
 {
     (void)state;
@@ -396,6 +408,7 @@ int main(void)
     sy_log_threshold = SY_LOG_ERROR;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_bias_of_another_size),
+        cmocka_unit_test(test_parts_of_another_type),
         cmocka_unit_test(test_names_that_come_twice),
         cmocka_unit_test(test_missing_parts),
         cmocka_unit_test(test_strange_names),
