@@ -333,7 +333,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators control): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
@@ -426,7 +426,7 @@ test-onnx: deps
 	@sh tests/install_deps.sh libonnx-testdata
 	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite $(B)/tests/fake_cuda_onnx_suite
 	@$(B)/tests/onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
-	@echo 'the CUDA engine, its kernels on the CPU; then what it lacks by the host engine (--allow-host-ops):'
+	@echo 'the CUDA engine, its kernels on the CPU; then all that it lacks by the host engine (--allow-host-ops):'
 	@$(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 	@SY_FAKE_HOST_OPS=1 $(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 

@@ -102,6 +102,10 @@ struct sy_engine_ops {
     /* (optional: it lacks none) Import: whether what the engine lacks is packed for the host engine, which computes it within the
      * program; else, as at first, it is refused by name. */
     void (*allow_host_ops)(bool allowed);
+
+    /* (optional: it has none) From now on called between the turns of every Loop that runs, and the nodes that are sized one by one: they may
+     * take long together. A status below 0 ends the run with it. Before the first run; NULL: nothing is called. */
+    void (*on_turn)(int (*turn)(void *ctx), void *ctx);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

@@ -512,16 +512,60 @@ static void test_room_grows(void **state)
     sy_graph_free(open);
 }
 
+/* ---- between nodes --------------------------------------------------------------------------------- */
+
+static int nodes_left;
+
+static int stop_after(void *ctx)
+{
+    (void)ctx;
+    return nodes_left-- > 0 ? SY_OK : sy_error_set(SY_ECANCELED, "something more urgent");
+}
+
+/* A run may be stopped in front of any node; the next run is right. */
+static void test_stopped_between_nodes(void **state)
+{
+    const float x[4] = {1, -2, 3, 4};
+    (void)state;
+    ob_graph(&graph);
+    ob_int64s(&graph, "line", 1, (const int64_t[]){-1});
+    input("x", FLOAT, DIMS(4));
+    ob_add(&graph, "Relu", NAMES("x"), NAMES("above"));
+    ob_add(&graph, "NonZero", NAMES("above"), NAMES("where"));
+    ob_add(&graph, "Reshape", NAMES("where", "line"), NAMES("rows"));
+    ob_add(&graph, "Gather", NAMES("x", "rows"), NAMES("chosen"));
+    output("chosen", FLOAT, 1);
+    rig_engine.ops->on_turn(stop_after, NULL);
+    for (int n = 0; n < 3; n++) {
+        nodes_left = n;
+        struct ran r = run(1, (const void *[]){x});
+        assert_int_equal(r.status, SY_ECANCELED);
+        drop(&r);
+        nodes_left = 1000;
+        r = run(1, (const void *[]){x});
+        assert_ran(&r);
+        assert_int_equal(r.dims[0][0], 3);
+        assert_memory_equal(r.out.data[0], ((float[]){1, 3, 4}), 3 * sizeof(float));
+        drop(&r);
+    }
+    rig_engine.ops->on_turn(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_non_zero),          cmocka_unit_test(test_detection),
-        cmocka_unit_test(test_branches),          cmocka_unit_test(test_turns_alike),
-        cmocka_unit_test(test_growing_loop),      cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_half_of_the_batch), cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_padded_integers),   cmocka_unit_test(test_room_grows),
+        cmocka_unit_test(test_non_zero),
+        cmocka_unit_test(test_detection),
+        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_turns_alike),
+        cmocka_unit_test(test_growing_loop),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_half_of_the_batch),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_padded_integers),
+        cmocka_unit_test(test_room_grows),
+        cmocka_unit_test(test_stopped_between_nodes),
     };
-    setenv("SY_FAKE_HOST_OPS", "1", 1); /* beside the CUDA engine it is the host engine's */
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-at-run-%d.onnx", (int)getpid());
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,7 +152,6 @@ static void test_weights_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_are_kept)};
-    setenv("SY_FAKE_HOST_OPS", "1", 1); /* beside the CUDA engine it is the host engine's */
     seed = rig_start();
     snprintf(path, sizeof path, "/tmp/sy-at-run-weights-%d.onnx", (int)getpid());
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,22 +63,24 @@ static void read_directly(const struct sy_infer_run *run, int g, struct sy_infer
     times->read_bytes += bytes;
 }
 
-static int interrupted(void)
+int sy_infer_interrupted(void)
 {
     return sy_error_set(SY_ECANCELED, "interrupted for a more urgent request");
 }
 
-/* What computes here stops between any two layers; what only enqueues, between groups, which it may have captured whole. */
+/* What computes here stops between any two layers; what only enqueues, between groups, which it may have captured whole. Either stops between two
+ * turns of what has some (on_turn). */
 static int run_layers(const struct sy_infer_run *run, const struct sy_binding *binding, int first,
                       int end, struct sy_infer_times *times)
 {
     int step = run->engine->attach ? end - first : 1;
     for (int i = first; i < end; i += step) {
-        if (run->is_interrupted(run->ctx)) {
+        int status = run->is_interrupted(run->ctx)
+                         ? sy_infer_interrupted()
+                         : run->engine->program_run(run->program, binding, i, step);
+        if (status == SY_ECANCELED)
             times->next_layer = run->engine->attach ? 0 : i;
-            return interrupted();
-        }
-        SY_TRY(run->engine->program_run(run->program, binding, i, step));
+        SY_TRY(status);
     }
     return SY_OK;
 }

@@ -9,7 +9,6 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "workers/engines.h"
-#include "workers/host/at_run.h"
 #include "workers/worker_internal.h"
 
 #define IDLE_POLL_MS     200
@@ -122,7 +121,8 @@ static int start(struct sy_worker *w)
     sy_message_finish(&welcome);
     SY_TRY(status);
     sy_worker_beat(w);
-    sy_at_run_on_node(sy_worker_beat, w);
+    if (w->engine->on_turn)
+        w->engine->on_turn(sy_worker_between_turns, w);
     struct sy_message ready = {.id = SY_MSG_READY};
     ready.ready.worker = (uint64_t)w->index;
     return sy_worker_send(w, &ready);

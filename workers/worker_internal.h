@@ -32,6 +32,7 @@ struct sy_worker {
     /* The run between its first LOAD and its RUN_DONE. */
     bool loaded, fetching; /* fetching: it ends when its groups are there */
     uint64_t run, run_model;
+    bool is_running; /* its layers are: between two turns it may be interrupted */
     sy_ns received_ns;
 
     /* The training job between JOB_PREPARE and JOB_ENDED. */
@@ -49,6 +50,8 @@ struct sy_worker {
 };
 
 void sy_worker_beat(void *worker);
+/* Beats; ECANCELED if the run that is on is interrupted. */
+int sy_worker_between_turns(void *worker);
 int sy_worker_send(struct sy_worker *worker, const struct sy_message *message);
 
 /* workers/worker_run.c: LOAD, RUN, CANCEL. A failure is reported by RUN_DONE; the status is that of the socket. */

@@ -216,6 +216,13 @@ static bool is_interrupted(void *worker)
     return atomic_load_explicit(&w->page->interrupted_run, memory_order_relaxed) == w->run;
 }
 
+int sy_worker_between_turns(void *worker)
+{
+    struct sy_worker *w = worker;
+    sy_worker_beat(w);
+    return w->is_running && is_interrupted(w) ? sy_infer_interrupted() : SY_OK;
+}
+
 /* A piece takes a few milliseconds, the first time. */
 static void touch_workspace(struct sy_worker *w, uint64_t offset, uint64_t bytes)
 {
@@ -284,7 +291,9 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d spans", model->n_groups * 4);
     times->compute_spans = room;
     spans->v = room;
+    w->is_running = true;
     int status = sy_infer_run(&run, times);
+    w->is_running = false;
     sy_transfer_end(w->transfer);
     if (status == SY_OK)
         *spans = collect_spans(w, room, model->n_groups);

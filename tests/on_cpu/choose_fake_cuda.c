@@ -7,12 +7,13 @@
 #include "workers/cuda/cuda_trainer.h"
 #include "workers/cuda/host_ops.h"
 
-/* SY_FAKE_HOST_OPS: what the engine lacks is computed by the host engine, so that nothing is passed over. */
+/* SY_FAKE_HOST_OPS: all that the engine lacks is computed by the host engine, not only what only a run can size, so that nothing is passed
+ * over. */
 void rig_choose_engine(struct rig_engine *out)
 {
     bool host_ops = getenv("SY_FAKE_HOST_OPS") != NULL;
     sy_cuda_engine_use(&fake_math);
-    sy_cuda_host_engine_use(host_ops ? &sy_host_engine : NULL);
+    sy_cuda_host_engine_use(&sy_host_engine);
     sy_cuda_engine.allow_host_ops(host_ops);
     if (sy_cuda_engine.attach(NULL, NULL) < 0)
         abort();

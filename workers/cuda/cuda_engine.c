@@ -16,15 +16,17 @@
 #define MAX_GRAPHS     1024 /* a graph of some dozen kernels takes some 100 KB of the device */
 
 static const struct sy_cuda_op *const tables[] = {
-    sy_cuda_ops_conv, sy_cuda_ops_matmul, sy_cuda_ops_pool,     sy_cuda_ops_eltwise,
-    sy_cuda_ops_norm, sy_cuda_ops_lists,  sy_cuda_ops_movement, sy_cuda_ops_recurrent,
-    sy_cuda_ops_more, sy_cuda_ops_deconv, sy_cuda_ops_attention};
+    sy_cuda_ops_conv, sy_cuda_ops_matmul, sy_cuda_ops_pool,      sy_cuda_ops_eltwise,
+    sy_cuda_ops_norm, sy_cuda_ops_lists,  sy_cuda_ops_movement,  sy_cuda_ops_recurrent,
+    sy_cuda_ops_more, sy_cuda_ops_deconv, sy_cuda_ops_attention, sy_cuda_ops_control};
 
 static struct {
     const struct sy_math_ops *ops;
     struct sy_math *math;          /* NULL: not attached */
     struct sy_graph_cache *graphs; /* NULL: SY_CUDA_GRAPHS=0 */
     bool allow_host_ops;           /* at import */
+    int (*turn)(void *ctx);        /* NULL: nothing */
+    void *turn_ctx;
 } engine;
 
 void sy_cuda_engine_use(const struct sy_math_ops *ops)
@@ -121,7 +123,7 @@ static void drop_params(struct sy_layer *layer)
 }
 
 /* Making the layer's steps once on trial makes import refuse by name what could not run. */
-static int layout_own(const struct sy_graph *graph, struct sy_layer *layer)
+int sy_cuda_layout_own(const struct sy_graph *graph, struct sy_layer *layer)
 {
     const struct sy_node *node = &graph->nodes[layer->node];
     layer->bytes = 0;
@@ -141,16 +143,28 @@ static int layout_own(const struct sy_graph *graph, struct sy_layer *layer)
 static int layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     char why[512];
-    int status = layout_own(graph, layer);
+    int status = sy_cuda_layout_own(graph, layer);
     if (status != SY_EUNSUPPORTED || !sy_cuda_host_engine_is_there())
         return status;
     snprintf(why, sizeof why, "%s", sy_error_text());
-    if (!engine.allow_host_ops)
+    if (!engine.allow_host_ops && !sy_cuda_host_always(&graph->nodes[layer->node]))
         return sy_error_set(status, "%s; --allow-host-ops has the host engine compute it", why);
     drop_params(layer);
     SY_TRY(sy_cuda_host_layout_layer(graph, layer));
-    sy_log_info("cuda", "event=on_host why=\"%s\"", why);
+    sy_cuda_host_say(graph, layer->node, why);
     return SY_OK;
+}
+
+static void on_turn(int (*turn)(void *ctx), void *ctx)
+{
+    engine.turn = turn;
+    engine.turn_ctx = ctx;
+    sy_cuda_host_on_turn(turn, ctx);
+}
+
+int sy_cuda_between_turns(void)
+{
+    return engine.turn ? engine.turn(engine.turn_ctx) : SY_OK;
 }
 
 static void allow_host_ops(bool allowed)
@@ -299,13 +313,17 @@ static uint64_t program_workspace_bytes(const struct sy_program *program)
     return program->workspace_bytes;
 }
 
-/* A graph holds addresses: those of the parameters that its layers read, and of the workspace. */
+/* A graph holds addresses: those of the parameters that its layers read, and of the workspace; a body's, of what it is given and gives. */
 static int placement_of(const struct sy_program *p, int first, int end, uint64_t *out)
 {
-    size_t n = 2;
-    uint64_t *at = calloc((size_t)p->n_layers + 2, sizeof *at);
+    size_t n = 2, ends = p->captured ? (size_t)(p->graph->n_inputs + p->graph->n_outputs) : 0;
+    uint64_t *at = calloc((size_t)p->n_layers + 2 + ends, sizeof *at);
     if (!at)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d addresses", p->n_layers);
+    for (int i = 0; p->captured && i < p->graph->n_inputs; i++)
+        at[n++] = (uint64_t)(uintptr_t)p->binding->inputs[i];
+    for (int i = 0; p->captured && i < p->graph->n_outputs; i++)
+        at[n++] = (uint64_t)(uintptr_t)p->binding->outputs[i];
     at[0] = (uint64_t)(uintptr_t)p->binding->workspace;
     at[1] = (uint64_t)end;
     for (int l = 0; l < p->n_layers; l++)
@@ -413,4 +431,5 @@ const struct sy_engine_ops sy_cuda_engine = {
     .choices = choices,
     .use_choices = use_choices,
     .allow_host_ops = allow_host_ops,
+    .on_turn = on_turn,
 };

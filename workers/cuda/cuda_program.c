@@ -7,10 +7,25 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/cuda_op_control.h"
 #include "workers/cuda/host_ops.h"
 #include "workers/host/workspace_plan.h"
 
 /* ---- tensors of the caller (E2) ------------------------------------------------------------------- */
+
+static int run_copy_in(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    return p->ops->copy(p->math, p->binding->inputs[step->host.tensor],
+                        sy_cuda_pointer(p, step->args[0]), step->host.bytes);
+}
+
+static int run_copy_out(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    void *to = p->binding->outputs[step->host.tensor];
+    if (step->host.constant)
+        return p->ops->to_device(p->math, step->host.constant, to, step->host.bytes);
+    return p->ops->copy(p->math, sy_cuda_pointer(p, step->args[0]), to, step->host.bytes);
+}
 
 static int run_fetch(struct sy_program *p, const struct sy_cuda_step *step)
 {
@@ -37,8 +52,13 @@ static int fetch_inputs(struct sy_program *p)
             continue;
         SY_TRY(sy_cuda_new_of(p, tensor, false, &value));
         p->native[tensor] = value;
-        SY_TRY(sy_cuda_add_step(p, run_fetch, &value, 1, &step));
-        step->on_host_memory = true;
+        if (p->captured && p->captured[i]) {
+            p->values[value].place = SY_CUDA_CAPTURED;
+            p->values[value].layer = i;
+            continue;
+        }
+        SY_TRY(sy_cuda_add_step(p, p->captured ? run_copy_in : run_fetch, &value, 1, &step));
+        step->on_host_memory = !p->captured;
         step->host.tensor = i;
         step->host.bytes = p->values[value].bytes;
     }
@@ -62,8 +82,8 @@ static int deliver(struct sy_program *p, int output)
         SY_TRY(sy_cuda_add_reorder(p, value, plain));
         value = plain;
     }
-    SY_TRY(sy_cuda_add_step(p, run_deliver, &value, 1, &step));
-    step->on_host_memory = true;
+    SY_TRY(sy_cuda_add_step(p, p->captured ? run_copy_out : run_deliver, &value, 1, &step));
+    step->on_host_memory = !p->captured || constant;
     step->host.tensor = output;
     step->host.constant = constant;
     step->host.bytes = value < 0 ? p->graph->tensors[tensor].data_bytes : p->values[value].bytes;
@@ -100,6 +120,7 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
     if (step->plan)
         p->ops->plan_drop(p->math, step->plan);
     sy_cuda_host_op_destroy(step->host_op);
+    sy_cuda_control_destroy(p, step->control);
     free(step->each);
     free(step->attention);
 }
@@ -248,6 +269,11 @@ static int start(struct sy_program *p)
     return SY_OK;
 }
 
+bool sy_cuda_program_has_fault(const struct sy_program *p)
+{
+    return p->fault->step != 0;
+}
+
 static int new_program(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
                        int64_t batch, struct sy_program **out)
 {
@@ -265,17 +291,12 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
     return status;
 }
 
-int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
-                           const struct sy_graph *graph, const struct sy_layer *layers,
-                           int n_layers, int64_t batch, struct sy_program **out)
+/* Takes `p`, whatever happens. */
+static int build_program(struct sy_program *p, const struct sy_math_ops *ops, struct sy_math *math,
+                         struct sy_program **out)
 {
-    struct sy_program *p;
-    if (batch < 1)
-        return sy_error_set(SY_EARG, "a program for batch size %lld", (long long)batch);
-    SY_TRY(new_program(graph, layers, n_layers, batch, &p));
     p->ops = ops;
     p->math = math;
-    p->host_ops = true;
     int status = build_layers(p);
     if (status == SY_OK)
         status = prepare(p);
@@ -285,6 +306,28 @@ int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
     }
     *out = p;
     return SY_OK;
+}
+
+int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
+                           const struct sy_graph *graph, const struct sy_layer *layers,
+                           int n_layers, int64_t batch, struct sy_program **out)
+{
+    struct sy_program *p;
+    if (batch < 1)
+        return sy_error_set(SY_EARG, "a program for batch size %lld", (long long)batch);
+    SY_TRY(new_program(graph, layers, n_layers, batch, &p));
+    p->host_ops = true;
+    return build_program(p, ops, math, out);
+}
+
+int sy_cuda_program_create_body(const struct sy_program *outer, const struct sy_graph *graph,
+                                const struct sy_layer *layers, const bool *captured,
+                                struct sy_program **out)
+{
+    struct sy_program *p;
+    SY_TRY(new_program(graph, layers, graph->n_nodes, outer->batch, &p));
+    p->captured = captured;
+    return build_program(p, outer->ops, outer->math, out);
 }
 
 /* What other layers would have made lies row-major in the workspace. */

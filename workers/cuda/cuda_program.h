@@ -6,7 +6,9 @@
  *
  * The rules P1 to P10 of workers/host/README.md hold here too. Besides:
  *
- * E1: program_run enqueues and returns; nothing on the host reads what the device writes before the stream was synchronised.
+ * E1: program_run enqueues and returns; nothing on the host reads what the device writes before the stream was synchronised. The steps that
+ *     wait for the device in between are If and Loop (cuda_op_control.c) and those of the host engine (host_ops.c): what decides how often, and
+ *     on how much, something is run. Where a fault was found by then, they do nothing: program_finish will say it.
  * E2: graph inputs are copied to the workspace in the first layer, one copy a tensor; outputs leave in the layer that makes them.
  * E3: every constant that a step reads is a parameter, integers too: what the device reads has travelled with its group.
  * E4: how large a workspace is depends on graph and batch size alone, not on which algorithms were fast.
@@ -28,11 +30,11 @@
 #define SY_CUDA_MATMUL_RANK 3 /* of the loops around one strided product */
 #define SY_CUDA_FORMS       4 /* row-major or channels last, as the tensor's type or narrow */
 
-enum sy_cuda_place { SY_CUDA_WORKSPACE, SY_CUDA_PARAMS };
+enum sy_cuda_place { SY_CUDA_WORKSPACE, SY_CUDA_PARAMS, SY_CUDA_CAPTURED /* of a body's caller */ };
 
 struct sy_cuda_value {
     enum sy_cuda_place place;
-    int layer;       /* PARAMS */
+    int layer;       /* PARAMS; CAPTURED: which of the graph's inputs */
     uint64_t offset; /* in the workspace (once planned) or in the layer's parameters */
     uint64_t bytes;
     int root;        /* itself, or the value whose bytes these are */
@@ -93,10 +95,11 @@ typedef int (*sy_cuda_step_run)(struct sy_program *program, const struct sy_cuda
 struct sy_cuda_step {
     sy_cuda_step_run run;
     const struct sy_node *node;
-    bool on_host_memory; /* E2: reads or writes tensors of the caller: never part of a graph */
-    int args[SY_CUDA_STEP_ARGS];         /* values; -1: none */
+    bool on_host_memory;         /* E2: reads or writes what the host has: never part of a graph */
+    int args[SY_CUDA_STEP_ARGS]; /* values; -1: none */
     struct sy_cuda_host_op *host_op;     /* host_ops.h; owned */
     int layer;                           /* of host_op */
+    struct sy_cuda_control *control;     /* cuda_op_control.c; owned */
     struct sy_cuda_each *each;           /* owned */
     struct sy_cuda_attention *attention; /* owned */
     struct sy_math_plan *plan;
@@ -157,6 +160,8 @@ struct sy_program {
     bool has_plans;
     bool host_ops; /* what the engine lacks the host engine computes: the package was made so */
     int layer;     /* being built */
+    const bool
+        *captured; /* of a body: per input, whether it is read where it lies; NULL: no body */
     const struct sy_math_ops *ops;
     struct sy_math *math;             /* NULL on trial */
     struct sy_math_fault *fault;      /* NULL: no step can have one */
@@ -241,11 +246,21 @@ int sy_cuda_collapse(int rank, int64_t *dims, int64_t *const *strides, int n_arr
 int sy_cuda_program_create(const struct sy_math_ops *ops, struct sy_math *math,
                            const struct sy_graph *graph, const struct sy_layer *layers,
                            int n_layers, int64_t batch, struct sy_program **out);
-/* Whether a program can have this layer: makes its steps for batch size 1, without plans, and drops them. */
+/* A body (cuda_body.h): inputs and outputs are on the device, those inputs that are `captured`, borrowed, are read where they lie. */
+int sy_cuda_program_create_body(const struct sy_program *outer, const struct sy_graph *graph,
+                                const struct sy_layer *layers, const bool *captured,
+                                struct sy_program **out);
+/* Import: the layer's parameters as this engine lays them out, all by itself. After a failure too they are the caller's. */
+int sy_cuda_layout_own(const struct sy_graph *graph, struct sy_layer *layer);
+/* Between two turns of a Loop: a status below 0 ends the run. */
+int sy_cuda_between_turns(void);
+/* Whether a layer can be made: makes its steps for batch size 1, without plans, and drops them. */
 int sy_cuda_program_try_layer(const struct sy_graph *graph, const struct sy_layer *layer);
 void sy_cuda_program_destroy(struct sy_program *program); /* NULL is fine */
 /* The steps [first, end), one after another. */
 int sy_cuda_program_steps(struct sy_program *program, int first, int end);
+/* After the stream was synchronised: whether the device met an index or a size outside its bounds. */
+bool sy_cuda_program_has_fault(const struct sy_program *program);
 
 /* ---- operators: each adds the steps of one node ---- */
 enum sy_cuda_layout { SY_CUDA_AS_IS, SY_CUDA_KERNEL_LAST /* conv weights: [out, kernel, in] */ };
@@ -275,7 +290,7 @@ int sy_cuda_each_add(struct sy_program *p, struct sy_cuda_each *each);
 uint32_t sy_cuda_layout_of(const struct sy_graph *graph, const struct sy_node *node, int input);
 extern const struct sy_cuda_op sy_cuda_ops_conv[], sy_cuda_ops_matmul[], sy_cuda_ops_pool[],
     sy_cuda_ops_eltwise[], sy_cuda_ops_norm[], sy_cuda_ops_recurrent[], sy_cuda_ops_more[],
-    sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[],
-    sy_cuda_ops_attention[]; /* each ends with build NULL */
+    sy_cuda_ops_deconv[], sy_cuda_ops_movement[], sy_cuda_ops_lists[], sy_cuda_ops_attention[],
+    sy_cuda_ops_control[]; /* each ends with build NULL */
 
 #endif

@@ -293,6 +293,8 @@ void *sy_cuda_pointer(const struct sy_program *p, int value)
     if (value < 0)
         return NULL;
     const struct sy_cuda_value *v = &p->values[value];
+    if (v->place == SY_CUDA_CAPTURED) /* nobody writes to it: sy_cuda_is_last_use */
+        return (void *)(uintptr_t)p->binding->inputs[v->layer];
     return v->place == SY_CUDA_PARAMS ? p->binding->layer_params[v->layer] + v->offset
                                       : (unsigned char *)p->binding->workspace + v->offset;
 }

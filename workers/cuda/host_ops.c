@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 #define MAX_CORES 1024
@@ -30,6 +31,7 @@ struct sy_cuda_host_op {
     void **in_memory, **out_memory;
     uint64_t *in_bytes, *out_bytes;
     unsigned char *params, *workspace;
+    bool has_params; /* they are the same in all runs */
 };
 
 void sy_cuda_host_engine_use(const struct sy_engine_ops *engine)
@@ -46,6 +48,12 @@ void sy_cuda_host_set_threads(const int *cores, int n)
 {
     host.n_cores = SY_MIN(n, MAX_CORES);
     memcpy(host.cores, cores, (size_t)host.n_cores * sizeof *cores);
+}
+
+void sy_cuda_host_on_turn(int (*turn)(void *ctx), void *ctx)
+{
+    if (host.engine && host.engine->on_turn)
+        host.engine->on_turn(turn, ctx);
 }
 
 static int start_threads(void)
@@ -150,6 +158,29 @@ bool sy_cuda_host_is_layer(const struct sy_layer *layer)
 
 /* ---- import ------------------------------------------------------------------------------------------- */
 
+bool sy_cuda_host_always(const struct sy_node *node)
+{
+    return node->op == SY_OP_AT_RUN || node->op == SY_OP_IF || node->op == SY_OP_LOOP;
+}
+
+void sy_cuda_host_say(const struct sy_graph *graph, int node, const char *why)
+{
+    const struct sy_node *n = &graph->nodes[node];
+    const struct sy_attr *body =
+        n->op == SY_OP_AT_RUN && sy_node_attr(n, "body") ? sy_node_attr(n, "body") : NULL;
+    if (!body || body->kind != SY_ATTR_GRAPH || body->graph->n_nodes < 1) {
+        sy_log_info("cuda", "event=on_host why=\"%s\"", why);
+        return;
+    }
+    const struct sy_node *first = &body->graph->nodes[0];
+    sy_log_info(
+        "cuda",
+        "event=on_host nodes=%d of=%d first=\"%.100s\" op=%s why=\"only a run can size what "
+        "they make\"",
+        body->graph->n_nodes, body->graph->n_nodes + graph->n_nodes - 1, first->name,
+        sy_op_name(first->op));
+}
+
 int sy_cuda_host_layout_layer(const struct sy_graph *graph, struct sy_layer *layer)
 {
     struct one_node one;
@@ -208,13 +239,17 @@ static int run_host_op(struct sy_program *p, const struct sy_cuda_step *step)
 {
     struct sy_cuda_host_op *op = step->host_op;
     const struct sy_graph *g = &op->one.graph;
-    if (op->one.layer.bytes)
+    if (op->one.layer.bytes && !op->has_params)
         SY_TRY(p->ops->to_host(p->math, p->binding->layer_params[step->layer], op->params,
                                op->one.layer.bytes));
     for (int i = 0; i < g->n_inputs; i++)
         SY_TRY(p->ops->to_host(p->math, sy_cuda_pointer(p, op->in[i]), op->in_memory[i],
                                op->in_bytes[i]));
     SY_TRY(p->ops->synchronize(p->math));
+    op->has_params = true;
+    if (sy_cuda_program_has_fault(p)) /* what it would be given means nothing */
+        return SY_OK;
+    SY_TRY(sy_cuda_between_turns());
     struct sy_binding binding = {.layer_params = &op->params,
                                  .workspace = op->workspace,
                                  .inputs = (const void *const *)op->in_memory,

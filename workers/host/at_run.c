@@ -26,14 +26,14 @@ struct sy_at_run {
 };
 
 static struct {
-    void (*beat)(void *ctx);
+    int (*turn)(void *ctx);
     void *ctx;
-} on_node;
+} on_turn;
 
-void sy_at_run_on_node(void (*beat)(void *ctx), void *ctx)
+void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx)
 {
-    on_node.beat = beat;
-    on_node.ctx = ctx;
+    on_turn.turn = turn;
+    on_turn.ctx = ctx;
 }
 
 /* ---- plans --------------------------------------------------------------------------------------- */
@@ -393,8 +393,8 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     const struct sy_node *node = &p->graph->nodes[n];
     if (!is_read(p, node))
         return SY_OK;
-    if (on_node.beat)
-        on_node.beat(on_node.ctx);
+    if (on_turn.turn)
+        SY_TRY(on_turn.turn(on_turn.ctx));
     if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
         return sy_at_fail(node, "its loop is not done after %d s",
                           (int)(SY_AT_RUN_NS / SY_NS_PER_S));

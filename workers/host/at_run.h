@@ -28,8 +28,8 @@
 
 struct sy_at_run;
 
-/* Called between the nodes of every run of this process from now on: they may take long together. NULL: nothing is. Before the first run. */
-void sy_at_run_on_node(void (*beat)(void *ctx), void *ctx);
+/* As on_turn of struct sy_engine_ops: called between the nodes of every run of this process. */
+void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx);
 
 /* `body`: of an AtRun node (loader/put_off.h); borrowed. is_param[i]: its input i has the same elements in all runs, so that nodes may keep what they
  * pack of it; NULL: none has. EUNSUPPORTED: an operator that the engine does not have. */

@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/at_run.h"
 #include "workers/host/elementwise.h"
 #include "workers/host/kernel.h"
 #include "workers/host/program.h"
@@ -292,4 +293,5 @@ const struct sy_engine_ops sy_host_engine = {
     .program_destroy = sy_program_destroy,
     .program_workspace_bytes = sy_program_workspace_bytes,
     .program_run = sy_program_run,
+    .on_turn = sy_at_run_on_turn,
 };
