@@ -13,6 +13,7 @@
 
 #include "loader/graph_bind.h"
 #include "loader/graph_internal.h"
+#include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/naive_ops.h"
 #include "tests/seed.h"
@@ -114,6 +115,26 @@ int gb_constant_of(struct sy_graph *g, enum sy_dtype dtype, int n, const int64_t
             ((uint8_t *)tensor->data)[i] = (uint8_t)values[i];
     }
     return t;
+}
+
+void gb_round_weights(struct sy_graph *g)
+{
+    for (int t = 0; t < g->n_tensors; t++) {
+        float *floats = g->tensors[t].data;
+        if (!floats || g->tensors[t].dtype != SY_DTYPE_F32 || g->tensors[t].shape.rank < 2)
+            continue;
+        for (size_t i = 0; i < g->tensors[t].data_bytes / sizeof *floats; i++)
+            floats[i] = sy_bf16_to_float(sy_float_to_bf16(floats[i]));
+    }
+}
+
+bool rig_only_stores_bf16(void)
+{
+    char cpu[256];
+    if (rig_engine.ops != &sy_host_engine)
+        return false;
+    assert_int_equal(sy_host_engine.describe(cpu, sizeof cpu), SY_OK);
+    return !strstr(cpu, "bf16") && !strstr(cpu, "amx");
 }
 
 void gb_string(struct sy_graph *g, const char *name, const char *value)

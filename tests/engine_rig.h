@@ -32,6 +32,8 @@ void rig_choose_engine(struct rig_engine *out) __attribute__((weak));
 
 /* First of all in main: the engine's threads (one under the thread sanitizer, which cannot see into OpenMP), the seed: SY_SEED or 1, printed. */
 uint64_t rig_start(void);
+/* The host engine, on a CPU without instructions for bf16: it computes in float32 with weights that are stored as bf16. */
+bool rig_only_stores_bf16(void);
 /* Batch sizes 1, 2, 3, 5. Right results; the same bits whatever the memory held before, however the layers are split into
  * calls, and in a second run of the program; nothing written outside; inputs and parameters untouched. */
 void rig_check(const struct engine_case *c, uint64_t *seed);
@@ -79,6 +81,8 @@ int gb_constant_of(struct sy_graph *g, enum sy_dtype dtype, int n, const int64_t
                    const int64_t *values);
 void gb_string(struct sy_graph *g, const char *name, const char *value);
 void gb_type(struct sy_graph *g, int tensor, enum sy_dtype dtype);
+/* What is stored as bf16 (constants of two dimensions and more) gets numbers that bf16 holds. */
+void gb_round_weights(struct sy_graph *g);
 /* The tensor's first dimension does not depend on the batch size. */
 void gb_fixed(struct sy_graph *g, int tensor);
 int64_t rig_int(uint64_t *seed, int64_t low, int64_t high); /* both included */

@@ -184,6 +184,29 @@ static void test_concat_and_split(void **state)
     }
 }
 
+/* Images as convolutions leave them: channels in blocks, which are filled up in every other graph. */
+static void test_concat_of_convolutions(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        int64_t size = i < 2 ? 53 : rig_int(&seed, 1, 9), width = rig_int(&seed, 1, 9) + size,
+                channels = 0;
+        int n = (int)rig_int(&seed, 1, 4), parts[4];
+        struct sy_graph *g = gb_new("concat of convolutions");
+        int x = gb_input(g, 4, (const int64_t[]){1, 8, size, width});
+        for (int k = 0; k < n; k++) {
+            int64_t filters = i % 2 ? rig_int(&seed, 1, 20) : 8 * rig_int(&seed, 1, 4);
+            int w = gb_constant(g, "w", 4, (const int64_t[]){filters, 8, 1, 1}, &seed, -0.5, 0.5);
+            parts[k] = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, filters, size, width));
+            channels += filters;
+        }
+        int y = gb_node(g, SY_OP_CONCAT, n, parts, DIMS(1, channels, size, width));
+        gb_int(g, "axis", 1);
+        gb_output(g, gb_node(g, SY_OP_RELU, INPUTS(y), DIMS(1, channels, size, width)));
+        check(g);
+    }
+}
+
 static void test_views(void **state)
 {
     (void)state;
@@ -263,11 +286,17 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transpose),     cmocka_unit_test(test_transpose_of_the_batch),
-        cmocka_unit_test(test_slice),         cmocka_unit_test(test_pad),
-        cmocka_unit_test(test_gather),        cmocka_unit_test(test_concat_and_split),
-        cmocka_unit_test(test_views),         cmocka_unit_test(test_view_of_a_constant),
-        cmocka_unit_test(test_index_outside), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_transpose_of_the_batch),
+        cmocka_unit_test(test_slice),
+        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_concat_and_split),
+        cmocka_unit_test(test_concat_of_convolutions),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_view_of_a_constant),
+        cmocka_unit_test(test_index_outside),
+        cmocka_unit_test(test_refused),
     };
     seed = rig_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

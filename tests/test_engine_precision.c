@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -403,23 +402,11 @@ static void test_quantized_products(void **state)
     }
 }
 
-/* What is stored as bf16 gets numbers that bf16 holds. */
-static void round_weights(struct sy_graph *g)
-{
-    for (int t = 0; t < g->n_tensors; t++) {
-        float *floats = g->tensors[t].data;
-        if (!floats || g->tensors[t].dtype != SY_DTYPE_F32 || g->tensors[t].shape.rank < 2)
-            continue;
-        for (size_t i = 0; i < g->tensors[t].data_bytes / sizeof *floats; i++)
-            floats[i] = sy_bf16_to_float(sy_float_to_bf16(floats[i]));
-    }
-}
-
 static void check_stored(struct sy_graph *narrow, struct sy_graph *wide, void *input)
 {
     struct engine_rig a, b;
     struct rig_tensors in = {.n = 1, .data = &input}, want, got;
-    round_weights(wide);
+    gb_round_weights(wide);
     narrow->precision = SY_PRECISION_BF16;
     run_graph(wide, &in, &want, &a);
     run_graph(narrow, &in, &got, &b);
@@ -440,11 +427,7 @@ static void test_stored_and_widened(void **state)
     enum { ROWS = 17 };
     float pixels[2 * 3 * 9 * 9];
     int64_t ids[2 * ROWS];
-    char cpu[256];
-    if (rig_engine.ops != &sy_host_engine)
-        skip();
-    assert_int_equal(sy_host_engine.describe(cpu, sizeof cpu), SY_OK);
-    if (strstr(cpu, "bf16") || strstr(cpu, "amx"))
+    if (!rig_only_stores_bf16())
         skip();
     for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++)
         pixels[i] = (float)gb_uniform(&seed, -1, 1);

@@ -33,6 +33,10 @@ static struct conv random_conv(void)
                      .activation = (int)rig_int(&seed, 0, 3)};
     for (int i = 0; i < 4; i++)
         c.pads[i] = rig_int(&seed, 0, 2);
+    if (rig_int(&seed, 0, 1)) { /* channels in blocks, where there are such */
+        c.channels = (c.channels + 7) / 8 * 8;
+        c.filters = (c.filters + 7) / 8 * 8;
+    }
     c.residual = rig_int(&seed, 0, 1);
     if (c.residual) {
         c.filters = c.channels;
@@ -87,6 +91,21 @@ static void test_random_convolutions(void **state)
     }
 }
 
+/* Weights in bf16, from where they are stored. */
+static void test_stored_as_bf16(void **state)
+{
+    (void)state;
+    if (!rig_only_stores_bf16())
+        skip();
+    for (int i = 0; i < 30; i++) {
+        struct conv shape = random_conv();
+        struct engine_case c = {.graph = conv_graph(&shape), .optimize = true};
+        gb_round_weights(c.graph);
+        c.graph->precision = SY_PRECISION_BF16;
+        rig_check(&c, &seed);
+    }
+}
+
 /* ---- by itself -------------------------------------------------------------------------------------------- */
 
 static float *random_floats(int64_t n, float low, float high)
@@ -117,7 +136,11 @@ static void take(struct operands *o, int n_threads)
     o->bias = random_floats(w->filters, -1, 1);
     o->dst = random_floats(results(w), -1, 1);
     o->scratch = random_floats(sy_winograd_scratch_floats(w, n_threads), 7, 8);
-    sy_winograd_weights(w, n_threads, o->plain, o->weights);
+    const struct sy_winograd_plain form = {.at = o->plain,
+                                           .filters = w->filters,
+                                           .channels = w->channels,
+                                           .tap_step = w->channels * w->filters};
+    sy_winograd_weights(w, n_threads, &form, o->weights);
 }
 
 static void drop(struct operands *o)
@@ -228,7 +251,7 @@ static void test_not_for_few_pixels_or_channels(void **state)
                             .filters = 128};
     sy_winograd_limits = *(const struct sy_winograd_limits *)*state;
     if (!sy_winograd_is_gain(&w))
-        skip(); /* a CPU without AVX-512 */
+        skip(); /* a CPU without AVX2 */
     w.out_height = w.out_width = 1;
     assert_false(sy_winograd_is_gain(&w)); /* three of four results are nobody's */
     w.out_height = w.out_width = 4;
@@ -250,6 +273,7 @@ int main(void)
     sy_winograd_limits = (struct sy_winograd_limits){.always = true};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_convolutions),
+        cmocka_unit_test(test_stored_as_bf16),
         cmocka_unit_test(test_errors_are_those_of_a_sum),
         cmocka_unit_test(test_threads_give_equal_bits),
         cmocka_unit_test_prestate(test_not_for_few_pixels_or_channels, state),

@@ -370,13 +370,14 @@ static int run_chain(struct sy_program *p, struct sy_step *step)
 
 /* ---- steps ------------------------------------------------------------------------------------------------ */
 
-/* The layer's weights and bias; of a layer before the last one copies that stay until it runs. */
+/* The layer's weights and bias; of a layer before the last one copies that stay until it runs. Weights that were made wide are one. */
 static int take_params(struct sy_program *p, struct sy_chain_stage *stage, bool last)
 {
     int packed, plain;
     SY_TRY(sy_program_param(p, 1, &packed));
     stage->weights = packed;
-    if (!last || !dnnl_memory_desc_equal(&p->values[packed].md, &stage->weights_md)) {
+    bool stays = last || p->values[packed].place == SY_IN_WORKSPACE;
+    if (!stays || !dnnl_memory_desc_equal(&p->values[packed].md, &stage->weights_md)) {
         SY_TRY(sy_program_new_laid_out(p, stage->node->inputs[1], &stage->weights_md,
                                        &stage->weights));
         SY_TRY(sy_program_add_reorder(p, packed, stage->weights));

@@ -25,9 +25,10 @@ SY_CLONES static void every_other(const word *restrict from, word *restrict to, 
         to[i] = from[2 * i];
 }
 
-static void move_row(const struct sy_strided_move *m, const char *from, char *to)
+/* `n` elements of a row. */
+static void move_row(const struct sy_strided_move *m, int64_t n, const char *from, char *to)
 {
-    int64_t last = m->rank - 1, n = m->rank ? m->dims[last] : 1, size = m->element_bytes;
+    int64_t last = m->rank - 1, size = m->element_bytes;
     int64_t a = m->rank ? m->from_strides[last] : 1, b = m->rank ? m->to_strides[last] : 1;
     if (a == 1 && b == 1)
         memcpy(to, from, (size_t)(n * size));
@@ -182,20 +183,25 @@ static void fill_floats(float *to, int64_t n, float value)
         to[i] = value;
 }
 
+/* Long rows in pieces: there may be fewer rows than threads. */
 static void move_rows(const struct sy_strided_move *m, const char *from, char *to)
 {
-    int64_t rows = 1, n = m->rank ? m->dims[m->rank - 1] : 1;
-    for (int64_t d = 0; d + 1 < m->rank; d++)
+    int64_t rows = 1, last = m->rank - 1, n = m->rank ? m->dims[last] : 1,
+            pieces = (n + PARALLEL_FROM - 1) / PARALLEL_FROM;
+    for (int64_t d = 0; d < last; d++)
         rows *= m->dims[d];
 #pragma omp parallel for schedule(static) if (rows * n > PARALLEL_FROM)
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t left = row, a = m->from_offset, b = m->to_offset;
+    for (int64_t i = 0; i < rows * pieces; i++) {
+        int64_t left = i / pieces, at = i % pieces * PARALLEL_FROM;
+        int64_t a = m->from_offset + (m->rank ? at * m->from_strides[last] : 0),
+                b = m->to_offset + (m->rank ? at * m->to_strides[last] : 0);
         for (int64_t d = m->rank - 2; d >= 0; d--) {
             a += left % m->dims[d] * m->from_strides[d];
             b += left % m->dims[d] * m->to_strides[d];
             left /= m->dims[d];
         }
-        move_row(m, from + a * m->element_bytes, to + b * m->element_bytes);
+        move_row(m, SY_MIN(n - at, PARALLEL_FROM), from + a * m->element_bytes,
+                 to + b * m->element_bytes);
     }
 }
 

@@ -348,14 +348,14 @@ static int build_conv(struct sy_program *p)
     if (computed)
         return build_with_computed(p);
     SY_TRY(sy_conv_shape_read(p->graph, node, p->batch, &c));
-    SY_TRY(sy_program_param(p, 1, &weights));
-    c.type = p->values[weights].md.data_type;
+    c.type = sy_program_multiplies_narrow(p, &p->layers[p->layer]) ? dnnl_bf16 : dnnl_f32;
     if (c.type == dnnl_bf16 && sy_program_wanted(p, 0) & SY_WANT_NARROW)
         c.dst_type = dnnl_bf16;
     bool built;
-    SY_TRY(sy_winograd_build(p, &c, weights, &built));
+    SY_TRY(sy_winograd_build(p, &c, &built));
     if (built)
         return SY_OK;
+    SY_TRY(sy_program_param(p, 1, &weights));
     SY_TRY(sy_conv_make_pd(node, &c, &p->values[weights].md, &pd));
     int status = sy_conv_is_reference(pd) ? choose_again(p, &c, &pd, &weights) : SY_OK;
     if (status == SY_OK)

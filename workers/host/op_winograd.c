@@ -11,14 +11,16 @@
 struct winograd_step {
     struct sy_winograd shape;
     int n_threads;
+    struct sy_winograd_plain form;
     int plain, weights, src, bias, dst; /* values; bias -1: none */
 };
 
 static int run_weights(struct sy_program *p, struct sy_step *step)
 {
     const struct winograd_step *s = step->state;
-    sy_winograd_weights(&s->shape, s->n_threads, sy_program_pointer(p, s->plain),
-                        sy_program_pointer(p, s->weights));
+    struct sy_winograd_plain plain = s->form;
+    plain.at = sy_program_pointer(p, s->plain);
+    sy_winograd_weights(&s->shape, s->n_threads, &plain, sy_program_pointer(p, s->weights));
     return SY_OK;
 }
 
@@ -88,17 +90,48 @@ static int add_step(struct sy_program *p, sy_step_run run, const struct winograd
     return SY_OK;
 }
 
-/* The packed weights as [3][3][channels][filters], then transformed. */
-static int add_weights(struct sy_program *p, const struct sy_conv_shape *c, int packed,
-                       struct winograd_step *s)
+/* Which of the layouts that can be transformed as they lie `md` is; false: none of them. */
+static bool read_form(const struct sy_conv_shape *c, const dnnl_memory_desc_t *md,
+                      struct sy_winograd_plain *form)
+{
+    static const struct {
+        dnnl_format_tag_t tag;
+        int64_t block; /* 0: none */
+    } forms[] = {{dnnl_hwio, 0}, {dnnl_OIhw8i8o, 8}, {dnnl_OIhw16i16o, 16}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        dnnl_memory_desc_t other;
+        int64_t block = forms[i].block, filters = block ? block : c->weights[0],
+                channels = block ? block : c->weights[1];
+        if (block % sy_winograd_lanes() != 0 ||
+            dnnl_memory_desc_init_by_tag(&other, 4, c->weights, md->data_type, forms[i].tag) !=
+                dnnl_success ||
+            !dnnl_memory_desc_equal(md, &other))
+            continue;
+        *form = (struct sy_winograd_plain){.narrow = md->data_type == dnnl_bf16,
+                                           .filters = filters,
+                                           .channels = channels,
+                                           .tap_step = filters * channels,
+                                           .channel_step = 9 * filters * channels};
+        form->filter_step = form->channel_step * ((c->weights[1] + channels - 1) / channels);
+        return true;
+    }
+    return false;
+}
+
+/* The weights as they are stored if they can be read so, else as [3][3][channels][filters]; then transformed. */
+static int add_weights(struct sy_program *p, const struct sy_conv_shape *c, struct winograd_step *s)
 {
     const struct sy_node *node = sy_program_node(p);
     dnnl_memory_desc_t md;
-    SY_DNNL(dnnl_memory_desc_init_by_tag(&md, 4, c->weights, dnnl_f32, dnnl_hwio), node->name);
-    s->plain = packed;
-    if (!dnnl_memory_desc_equal(&md, &p->values[packed].md)) {
+    int packed;
+    SY_TRY(sy_program_stored_param(p, 1, &s->plain));
+    if (!read_form(c, &p->values[s->plain].md, &s->form)) {
+        SY_TRY(sy_program_param(p, 1, &packed));
+        SY_DNNL(dnnl_memory_desc_init_by_tag(&md, 4, c->weights, dnnl_f32, dnnl_hwio), node->name);
         SY_TRY(sy_program_new_laid_out(p, node->inputs[1], &md, &s->plain));
         SY_TRY(sy_program_add_reorder(p, packed, s->plain));
+        if (!read_form(c, &md, &s->form))
+            return sy_error_set(SY_EBUG, "node %s: weights as hwio are not", node->name);
     }
     SY_TRY(new_floats(p, sy_winograd_weights_floats(&s->shape), &s->weights));
     return add_step(p, run_weights, s);
@@ -124,7 +157,7 @@ static int add_activation(struct sy_program *p, int value)
     return sy_program_add_primitive(p, pd, args, 2);
 }
 
-int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, int weights, bool *built)
+int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, bool *built)
 {
     const struct sy_node *node = sy_program_node(p);
     struct winograd_step s = {.n_threads = omp_get_max_threads(),
@@ -138,9 +171,12 @@ int sy_winograd_build(struct sy_program *p, const struct sy_conv_shape *c, int w
     if (!*built)
         return SY_OK;
     bool limits_do = read_limits(node, &s.shape.low, &s.shape.high);
-    SY_DNNL(dnnl_memory_desc_init_by_tag(&src_md, 4, c->src, dnnl_f32, dnnl_nhwc), node->name);
-    SY_DNNL(dnnl_memory_desc_init_by_tag(&dst_md, 4, c->dst, dnnl_f32, dnnl_nhwc), node->name);
-    SY_TRY(add_weights(p, c, weights, &s));
+    /* With AVX-512 oneDNN's blocks are of 16. */
+    s.shape.blocked = sy_winograd_lanes() == 8 && c->src[1] % 8 == 0 && c->dst[1] % 8 == 0;
+    dnnl_format_tag_t tag = s.shape.blocked ? dnnl_nChw8c : dnnl_nhwc;
+    SY_DNNL(dnnl_memory_desc_init_by_tag(&src_md, 4, c->src, dnnl_f32, tag), node->name);
+    SY_DNNL(dnnl_memory_desc_init_by_tag(&dst_md, 4, c->dst, dnnl_f32, tag), node->name);
+    SY_TRY(add_weights(p, c, &s));
     SY_TRY(sy_program_input_as(p, 0, &src_md, &s.src));
     if (sy_conv_has_bias(node))
         SY_TRY(sy_program_input_plain(p, 2, &s.bias));
