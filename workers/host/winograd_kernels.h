@@ -1,5 +1,11 @@
 /* Winograd's loops with vectors of LANES floats, as wide as the instructions that they are compiled for, since GCC keeps wider ones in memory.
  * Included once by a file for each width, which says LANES, ROWS, COMPILED (the attribute) and the name of the KERNELS. */
+#ifndef LANES
+#define LANES 8
+#define ROWS  6
+#define COMPILED
+#define KERNELS winograd_kernels_8
+#endif
 #include <string.h>
 
 #include "runtime/base/assert.h"
