@@ -24,32 +24,51 @@ struct demand {
 
 struct entry {
     struct sy_admission_request is;
-    uint64_t turn; /* of its arrival; those put back have turns below all others */
+    bool
+        again; /* put back: it goes before all of its class that were not, and those that were put back before */
     sy_ns lost_ns; /* what it had done whenever it gave way */
 };
 
-/* The first two lines and the last one are touched at every event: thousands of queues lie side by side in a simulation. */
-struct sy_admission {
-    struct entry running;
-    uint64_t n_asked;
+/* What queues may have in common. */
+struct rules {
     struct sy_admission_config config;
-    int n_waiting;
-    bool busy, preempting;
-    double stretch;                          /* of predicted durations: 1 ÷ requests' share */
-    sy_ns queued_ns;                         /* sum of what is expected of the queue */
-    sy_ns running_from_ns, running_until_ns; /* as expected */
-    struct entry *far;                       /* by slot, from NEAR on */
+    double stretch; /* of predicted durations: 1 ÷ requests' share */
+};
 
-    uint64_t n_put_back;
+/* The one that runs; what only matters where requests give way is in struct gave_way. */
+struct running {
+    uint64_t id;
+    sy_ns deadline_ns, margin_ns;
+    sy_ns from_ns, until_ns; /* as expected */
+};
+
+/* Written only where preempt_ns is not 0. */
+struct gave_way {
+    sy_ns expected_ns, lost_ns;   /* of the running one */
     sy_ns yields_from_ns;         /* while preempting */
     sy_ns yield_ns, yield_off_ns; /* until a running one stops, and how far off that usually is */
+};
+
+/* The first line is all that events touch where nobody waits, and with few waiting the one of `first`: thousands of queues lie side by
+ * side in a simulation. */
+struct sy_admission {
+    struct running running;
+    int running_class;
+    uint16_t n_waiting;
+    bool busy, preempting;
+    sy_ns queued_ns; /* sum of what is expected of the queue */
+    struct rules *rules;
+
+    struct gave_way gave_way;
+    struct entry *far; /* by slot, from NEAR on */
     struct demand demand;
+    struct rules own_rules;
     struct entry second[NEAR - 1]; /* slots from 1 on */
 
     struct entry first __attribute__((aligned(LINE))); /* slot 0: what most queues do with */
     uint16_t queue[]; /* slots: n_waiting of the queue, next first; then those that are free */
 } __attribute__((aligned(LINE)));
-static_assert(offsetof(struct sy_admission, far) + sizeof(void *) == SY_ADMISSION_HOT_BYTES &&
+static_assert(offsetof(struct sy_admission, gave_way) == SY_ADMISSION_HOT_BYTES &&
                   offsetof(struct sy_admission, first) % LINE == 0,
               "an event touches more lines than are asked for ahead");
 
@@ -87,7 +106,7 @@ size_t sy_admission_far_bytes(const struct sy_admission_config *config)
 
 static int n_slots(const struct sy_admission *a)
 {
-    return (int)slots_of(&a->config);
+    return (int)slots_of(&a->rules->config);
 }
 
 static const struct entry *entry_at(const struct sy_admission *a, int place)
@@ -117,13 +136,18 @@ int sy_admission_init(const struct sy_admission_config *config, void *memory, vo
     struct sy_admission *a = memory;
     *out = NULL;
     SY_TRY(check_config(config));
-    *a = (struct sy_admission){.config = *config, .stretch = 1};
-    a->far = far;
-    a->yield_ns = config->preempt_ns;
+    *a = (struct sy_admission){.far = far, .own_rules = {*config, 1}};
+    a->rules = &a->own_rules;
+    a->gave_way.yield_ns = config->preempt_ns;
     for (int i = 0; i < n_slots(a); i++)
         a->queue[i] = (uint16_t)i;
     *out = a;
     return SY_OK;
+}
+
+void sy_admission_share_rules(struct sy_admission *a, struct sy_admission *with)
+{
+    a->rules = with->rules;
 }
 
 int sy_admission_create(const struct sy_admission_config *config, struct sy_admission **out)
@@ -147,7 +171,7 @@ int sy_admission_set_share(struct sy_admission *a, unsigned permille)
 {
     if (permille < 1 || permille > 1000)
         return sy_error_set(SY_EARG, "requests' share is %u per mille: 1 to 1000", permille);
-    a->stretch = 1000.0 / permille;
+    a->rules->stretch = 1000.0 / permille;
     return SY_OK;
 }
 
@@ -158,27 +182,24 @@ static sy_ns deadline_of(const struct sy_admission_request *r)
     return r->deadline_ns == 0 ? UINT64_MAX : r->deadline_ns;
 }
 
-/* Q2, Q3. Who was put back started once: it is first of its class. */
-static bool goes_before(const struct entry *a, const struct entry *b, uint64_t first_turn)
+/* Q2, Q3. Who was put back started once: it is first of its class. Below 0: a goes first; 0: as they came. */
+static int compare(const struct entry *a, const struct entry *b)
 {
-    bool again[2] = {a->turn < first_turn, b->turn < first_turn};
+    sy_ns x = a->again ? 0 : deadline_of(&a->is), y = b->again ? 0 : deadline_of(&b->is);
     if (a->is.class_ != b->is.class_)
-        return a->is.class_ < b->is.class_;
-    if (again[0] != again[1])
-        return again[0];
-    if (!again[0] && deadline_of(&a->is) != deadline_of(&b->is))
-        return deadline_of(&a->is) < deadline_of(&b->is);
-    return a->turn < b->turn;
+        return a->is.class_ < b->is.class_ ? -1 : 1;
+    if (a->again != b->again)
+        return a->again ? -1 : 1;
+    return x < y ? -1 : x > y;
 }
 
-#define FIRST_TURN (1ull << 63) /* turns below are of those put back, the latest lowest */
-
+/* Of one that comes now. */
 static int place_of(const struct sy_admission *a, const struct entry *e)
 {
     int low = 0, high = a->n_waiting;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (goes_before(e, entry_at(a, middle), FIRST_TURN))
+        if (compare(e, entry_at(a, middle)) < e->again)
             high = middle;
         else
             low = middle + 1;
@@ -243,17 +264,23 @@ static bool holds(struct moment m, const struct sy_admission_request *r)
 
 static struct sy_duration left_of_running(const struct sy_admission *a, sy_ns now)
 {
-    sy_ns until = a->running_until_ns;
-    return (struct sy_duration){until > now ? until - now : 0, a->running.is.duration.margin_ns};
+    sy_ns until = a->running.until_ns;
+    return (struct sy_duration){until > now ? until - now : 0, a->running.margin_ns};
+}
+
+/* From the start: what starts over needs it. */
+static struct sy_duration whole_of_running(const struct sy_admission *a)
+{
+    return (struct sy_duration){a->gave_way.expected_ns, a->running.margin_ns};
 }
 
 /* What the running one still needs, if what was expected means anything: half as long again, and it may take as long once more. */
 static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
 {
-    sy_ns expected = a->running_until_ns - SY_MIN(a->running_from_ns, a->running_until_ns);
-    sy_ns spare = SY_MAX(expected / 2, a->running.is.duration.margin_ns);
-    if (now > a->running_until_ns && now - a->running_until_ns > spare)
-        return now - a->running_from_ns;
+    sy_ns expected = a->running.until_ns - SY_MIN(a->running.from_ns, a->running.until_ns);
+    sy_ns spare = SY_MAX(expected / 2, a->running.margin_ns);
+    if (now > a->running.until_ns && now - a->running.until_ns > spare)
+        return now - a->running.from_ns;
     return left_of_running(a, now).expected_ns;
 }
 
@@ -261,19 +288,19 @@ static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
  * won, and who is interrupted again and again gets through. After that only where a promise depends on it. */
 static bool gives_way(const struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
 {
-    if (!a->busy || a->config.preempt_ns == 0 || !r || r->class_ >= a->running.is.class_)
+    if (!a->busy || a->rules->config.preempt_ns == 0 || !r || r->class_ >= a->running_class)
         return false;
-    if (!a->config.restarts)
+    if (!a->rules->config.restarts)
         return true;
     sy_ns left = likely_left(a, now);
-    if (left <= a->yield_ns)
+    if (left <= a->gave_way.yield_ns)
         return false; /* it ends sooner than it would stop */
-    if (a->running.lost_ns + now - SY_MIN(now, a->running_from_ns) <= left)
+    if (a->gave_way.lost_ns + now - SY_MIN(now, a->running.from_ns) <= left)
         return true;
     struct moment waits = {(double)now + (double)left, 0};
-    struct moment pushes = {(double)now + (double)a->yield_ns, 0};
-    return !holds(after(waits, r->duration, a->stretch), r) &&
-           holds(after(pushes, r->duration, a->stretch), r);
+    struct moment pushes = {(double)now + (double)a->gave_way.yield_ns, 0};
+    return !holds(after(waits, r->duration, a->rules->stretch), r) &&
+           holds(after(pushes, r->duration, a->rules->stretch), r);
 }
 
 /* Walks the order in which all would run, with `extra` in it, and calls the running one's rest in where it belongs. */
@@ -290,8 +317,8 @@ static void count_rest(struct walk *w)
 {
     struct sy_duration left = left_of_running(w->a, w->now);
     left.expected_ns -= w->yields_ns;
-    if (w->rest_is_due && w->gave_way && w->a->config.restarts)
-        w->rest = w->moment = after(w->moment, w->a->running.is.duration, w->a->stretch);
+    if (w->rest_is_due && w->gave_way && w->a->rules->config.restarts)
+        w->rest = w->moment = after(w->moment, whole_of_running(w->a), w->a->rules->stretch);
     else if (w->rest_is_due)
         w->rest = w->moment = after(w->moment, left, 1);
     w->rest_is_due = false;
@@ -304,11 +331,11 @@ static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
     struct walk w = {
         a, now, 0, a->preempting || gives_way(a, first, now), a->busy, {(double)now, 0}, {0, 0}};
     if (w.gave_way) {
-        sy_ns until = (a->preempting ? a->yields_from_ns : now) + a->yield_ns;
+        sy_ns until = (a->preempting ? a->gave_way.yields_from_ns : now) + a->gave_way.yield_ns;
         w.yields_ns = SY_MIN(until > now ? until - now : 0, left_of_running(a, now).expected_ns);
         w.moment.at_ns += (double)w.yields_ns;
-        w.moment.square =
-            OFF_TO_MARGIN * OFF_TO_MARGIN * (double)a->yield_off_ns * (double)a->yield_off_ns;
+        w.moment.square = OFF_TO_MARGIN * OFF_TO_MARGIN * (double)a->gave_way.yield_off_ns *
+                          (double)a->gave_way.yield_off_ns;
     } else {
         count_rest(&w);
     }
@@ -317,9 +344,9 @@ static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
 
 static struct moment step(struct walk *w, const struct sy_admission_request *r)
 {
-    if (w->rest_is_due && r->class_ >= w->a->running.is.class_)
+    if (w->rest_is_due && r->class_ >= w->a->running_class)
         count_rest(w);
-    return w->moment = after(w->moment, r->duration, w->a->stretch);
+    return w->moment = after(w->moment, r->duration, w->a->rules->stretch);
 }
 
 static const struct sy_admission_request *first_of(const struct sy_admission *a)
@@ -343,11 +370,11 @@ static void forget_old(struct demand *d, sy_ns now)
 static void note_demand(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
 {
     struct demand *d = &a->demand;
-    if (!a->config.reserves)
+    if (!a->rules->config.reserves)
         return;
     forget_old(d, now);
     int class_ = SY_MIN(SY_MAX(r->class_, 0), N_CLASSES - 1);
-    d->work_ns[class_] += (float)r->duration.expected_ns * (float)a->stretch;
+    d->work_ns[class_] += (float)r->duration.expected_ns * (float)a->rules->stretch;
     d->n[class_]++;
 }
 
@@ -356,7 +383,7 @@ static void note_demand(struct sy_admission *a, const struct sy_admission_reques
 static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, double wait_ns)
 {
     double work = 0, n = 0;
-    if (!a->config.reserves) /* then nothing was noted, and the line is not looked at */
+    if (!a->rules->config.reserves) /* then nothing was noted, and the line is not looked at */
         return (sy_ns)wait_ns;
     for (int i = 0; i < SY_MIN(class_, N_CLASSES - 1); i++) {
         work += (double)a->demand.work_ns[i];
@@ -371,11 +398,20 @@ static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, do
     return (sy_ns)(come > M_LN10 ? wait_ns + (whole - wait_ns) * (1 - M_LN10 / come) : wait_ns);
 }
 
+static struct sy_admission_request running_of(const struct sy_admission *a)
+{
+    return (struct sy_admission_request){.id = a->running.id,
+                                         .class_ = a->running_class,
+                                         .deadline_ns = a->running.deadline_ns,
+                                         .duration = whole_of_running(a)};
+}
+
 static bool breaks_promise(const struct sy_admission *a, const struct sy_admission_request *r,
                            const struct sy_admission_request *other, struct moment with,
                            struct moment without)
 {
-    bool free = a->config.may_break_lower && r->deadline_ns == 0 && other->class_ > r->class_;
+    bool free =
+        a->rules->config.may_break_lower && r->deadline_ns == 0 && other->class_ > r->class_;
     bool protected = other->deadline_ns != 0 && !free;
     return protected && !holds(with, other) && holds(without, other);
 }
@@ -395,15 +431,16 @@ static void look_behind(struct walk *with, struct walk *without, int at,
     count_rest(with);
     count_rest(without);
     if (!out->breaks && delays_running) {
-        out->breaks = breaks_promise(a, r, &a->running.is, with->rest, without->rest);
-        out->would_break = a->running.is.id;
+        struct sy_admission_request running = running_of(a);
+        out->breaks = breaks_promise(a, r, &running, with->rest, without->rest);
+        out->would_break = running.id;
     }
 }
 
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now)
 {
-    struct entry e = {*r, FIRST_TURN + a->n_asked, 0};
+    struct entry e = {.is = *r};
     struct sy_prediction out = {0};
     int at = place_of(a, &e);
     struct walk without = begin_walk(a, now, first_of(a));
@@ -412,7 +449,7 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
         step(&with, waiting(a, i));
         step(&without, waiting(a, i));
     }
-    if (with.rest_is_due && r->class_ >= a->running.is.class_)
+    if (with.rest_is_due && r->class_ >= a->running_class)
         count_rest(&with);
     out.queue_ns = with_urgent(a, r->class_, now, with.moment.at_ns - (double)now);
     struct moment own = step(&with, r);
@@ -440,44 +477,72 @@ static int refuse(const struct sy_admission_request *r, const struct sy_predicti
                         ((double)r->deadline_ns - (double)now) / 1e6);
 }
 
-int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
-                     struct sy_prediction *out)
+static int judge(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
+                 struct sy_prediction *out)
 {
-    struct entry e = {*r, FIRST_TURN + a->n_asked, 0};
-    if (a->n_waiting >= a->config.max_requests)
-        return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", a->n_waiting);
     *out = sy_admission_predict(a, r, now);
     note_demand(a, r, now);
     if (out->breaks || (r->deadline_ns != 0 && out->latest_ns > r->deadline_ns))
         return refuse(r, out, now);
+    return SY_OK;
+}
+
+int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
+                     struct sy_prediction *out)
+{
+    struct entry e = {.is = *r};
+    if (a->n_waiting >= a->rules->config.max_requests)
+        return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", a->n_waiting);
+    SY_TRY(judge(a, r, now, out));
     insert(a, &e);
-    a->n_asked++;
     return SY_OK;
 }
 
 /* An eighth of each new one. */
 static void note_yield(struct sy_admission *a, sy_ns took)
 {
-    sy_ns off = took > a->yield_ns ? took - a->yield_ns : a->yield_ns - took;
-    a->yield_off_ns += off / 8 - a->yield_off_ns / 8;
-    a->yield_ns += took / 8 - a->yield_ns / 8;
+    sy_ns off =
+        took > a->gave_way.yield_ns ? took - a->gave_way.yield_ns : a->gave_way.yield_ns - took;
+    a->gave_way.yield_off_ns += off / 8 - a->gave_way.yield_off_ns / 8;
+    a->gave_way.yield_ns += took / 8 - a->gave_way.yield_ns / 8;
 }
 
 static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns now, bool loses)
 {
-    struct entry e = a->running;
+    struct entry e = {.is = running_of(a), .again = true, .lost_ns = a->gave_way.lost_ns};
     assert(a->busy);
     if (a->preempting) {
-        note_yield(a, now - SY_MIN(now, a->yields_from_ns));
-        e.lost_ns += loses ? now - SY_MIN(now, a->running_from_ns) : 0;
+        note_yield(a, now - SY_MIN(now, a->gave_way.yields_from_ns));
+        e.lost_ns += loses ? now - SY_MIN(now, a->running.from_ns) : 0;
     }
-    e.turn = FIRST_TURN - 1 - a->n_put_back++;
     e.is.duration = duration;
     a->busy = a->preempting = false;
     insert(a, &e);
 }
 
 /* ---- running ---- */
+
+static void start(struct sy_admission *a, const struct entry *e, sy_ns now)
+{
+    a->running = (struct running){.id = e->is.id, .deadline_ns = e->is.deadline_ns, .from_ns = now};
+    a->running_class = e->is.class_;
+    if (a->rules->config.preempt_ns > 0) {
+        a->gave_way.expected_ns = e->is.duration.expected_ns;
+        a->gave_way.lost_ns = e->lost_ns;
+    }
+    a->busy = true;
+    sy_admission_expect(a, e->is.duration, now);
+}
+
+int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
+                          struct sy_prediction *out)
+{
+    struct entry e = {.is = *r};
+    assert(!a->busy && a->n_waiting == 0);
+    SY_TRY(judge(a, r, now, out));
+    start(a, &e, now);
+    return SY_OK;
+}
 
 enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out)
@@ -488,15 +553,13 @@ enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
         if (a->preempting || !gives_way(a, first_of(a), now))
             return SY_ADMISSION_WAIT;
         a->preempting = true;
-        a->yields_from_ns = now;
-        *out = a->running.is;
+        a->gave_way.yields_from_ns = now;
+        *out = running_of(a);
         return SY_ADMISSION_PREEMPT;
     }
-    a->running = take_out(a, 0);
-    a->busy = true;
-    *out = a->running.is;
-    a->running_from_ns = now;
-    sy_admission_expect(a, a->running.is.duration, now);
+    struct entry e = take_out(a, 0);
+    start(a, &e, now);
+    *out = e.is;
     return SY_ADMISSION_START;
 }
 
@@ -510,14 +573,14 @@ bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request
 
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now)
 {
-    a->running.is.duration.margin_ns = left.margin_ns;
-    a->running_until_ns = now + (sy_ns)((double)left.expected_ns * a->stretch);
+    a->running.margin_ns = left.margin_ns;
+    a->running.until_ns = now + (sy_ns)((double)left.expected_ns * a->rules->stretch);
 }
 
 void sy_admission_paused(struct sy_admission *a, sy_ns now)
 {
     struct sy_duration left = left_of_running(a, now);
-    left.expected_ns = (sy_ns)((double)left.expected_ns / a->stretch);
+    left.expected_ns = (sy_ns)((double)left.expected_ns / a->rules->stretch);
     put_back(a, left, now, false);
 }
 
@@ -528,7 +591,7 @@ void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_
 
 void sy_admission_set_restarts(struct sy_admission *a, bool restarts)
 {
-    a->config.restarts = restarts;
+    a->rules->config.restarts = restarts;
 }
 
 void sy_admission_done(struct sy_admission *a)
@@ -562,7 +625,7 @@ bool sy_admission_is_busy(const struct sy_admission *a)
 sy_ns sy_admission_drained_ns(const struct sy_admission *a, sy_ns now)
 {
     sy_ns running = a->busy ? left_of_running(a, now).expected_ns : 0;
-    return now + running + (sy_ns)((double)a->queued_ns * a->stretch);
+    return now + running + (sy_ns)((double)a->queued_ns * a->rules->stretch);
 }
 
 bool sy_admission_is_valid(const struct sy_admission *a)
@@ -571,7 +634,7 @@ bool sy_admission_is_valid(const struct sy_admission *a)
     for (int i = 0; i < a->n_waiting; i++) {
         const struct entry *e = entry_at(a, i);
         sum += e->is.duration.expected_ns;
-        if (i > 0 && goes_before(e, entry_at(a, i - 1), FIRST_TURN))
+        if (i > 0 && compare(entry_at(a, i - 1), e) > 0)
             return false;
     }
     return sum == a->queued_ns && a->n_waiting <= n_slots(a) && (a->busy || !a->preempting);

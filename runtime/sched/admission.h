@@ -64,8 +64,11 @@ size_t sy_admission_bytes(const struct sy_admission_config *config);
 size_t sy_admission_far_bytes(const struct sy_admission_config *config);
 int sy_admission_init(const struct sy_admission_config *config, void *memory, void *far,
                       struct sy_admission **out);
-/* Of `memory`, events touch the first SY_ADMISSION_HOT_BYTES and the 64 from here on, as long as the queue is short; nothing of `far`. */
-#define SY_ADMISSION_HOT_BYTES 128
+/* From now on it has the other's configuration and share, and changes of either one's are both's. `with` lives as long. */
+void sy_admission_share_rules(struct sy_admission *a, struct sy_admission *with);
+/* Of `memory`, events touch the first SY_ADMISSION_HOT_BYTES, and where a few wait the 64 from sy_admission_order_at on; nothing of `far`. (With
+ * rules shared, without preemption.) */
+#define SY_ADMISSION_HOT_BYTES 64
 size_t sy_admission_order_at(void);
 /* Of the device's time, so much is for requests (1..1000; training has the rest): predictions stretch. EARG. */
 int sy_admission_set_share(struct sy_admission *a, unsigned permille);
@@ -76,6 +79,9 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
 /* Takes it, or: EDEADLINE with the prediction in *out and in the error text; EBUSY: the queue is full. `out` may not be NULL. */
 int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                      struct sy_prediction *out);
+/* The same where nothing runs and nobody waits, and it starts at once. */
+int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
+                          struct sy_prediction *out);
 enum sy_admission_action {
     SY_ADMISSION_WAIT,    /* nothing to do */
     SY_ADMISSION_START,   /* *out runs from now on */

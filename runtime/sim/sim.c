@@ -60,16 +60,6 @@ double sy_sim_noise_of(const struct sim *s, uint64_t request, int nth)
     return lognormal(s, sy_sim_draw(s, request, nth), sy_sim_draw(s, request, nth + 1));
 }
 
-/* Of those that are due soon. The end of a request looks at it again, long after it came. */
-static void expect_turn(const struct sim *s, int device)
-{
-    if (s->n_devices < SY_SIM_MANY)
-        return;
-    sy_sim_expect_device(s, device);
-    if (s->in->n_requests > 0)
-        sy_sim_expect(&s->in->requests[s->serves[device]]);
-}
-
 /* Of the one that is next: who waits there came long ago, and starts when it ends. */
 static void expect_waiting(const struct sim *s, int device)
 {
@@ -98,7 +88,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     sy_ns due = NEVER, down = sy_sim_down_until(s, d);
     sy_ns held = SY_MAX(down, sy_sim_requests_from(s, d));
     if (d->serving)
-        due = SY_MIN(d->serve_until_ns, d->yield_at_ns);
+        due = SY_MIN(d->serve_until_ns, sy_sim_yield_at(s, d));
     else if (s->loads[device] > 0 && held > s->now)
         due = held;
     due = SY_MIN(due, sy_sim_next_iteration_end(s, d));
@@ -110,7 +100,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     }
     int soon = sy_sim_tree_set(&s->due, device, due);
     if (soon >= 0 && soon != device)
-        expect_turn(s, soon);
+        sy_sim_expect_device(s, soon);
     expect_waiting(s, sy_sim_tree_first(&s->due));
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         note_drained(s, device, down);
@@ -220,6 +210,7 @@ int sy_sim_empty_device(struct sim *s, int device)
     s->serves[at] = s->loads[at] = 0;
     SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
+    sy_admission_share_rules(queue, sy_sim_queue(s, 0));
     if (s->config->train_share > 0 && s->in->n_jobs > 0)
         SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - s->config->train_share))));
     sy_sim_tree_set(&s->due, device, NEVER);

@@ -54,26 +54,6 @@ static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_
         sy_sim_tell(s, &answer);
 }
 
-int sy_sim_arrive(struct sim *s, uint64_t request)
-{
-    const struct sy_sim_request *r = request_of(s, request);
-    int device = sy_sim_route(s, r);
-    struct device *d = &s->devices[device];
-    sy_sim_expect_device(s, device);
-    sy_sim_expect(&s->uses[(size_t)device * (size_t)s->in->n_models + (size_t)r->model]);
-    struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
-    struct sy_prediction prediction;
-    s->report->n_requests++;
-    if (sy_admission_ask(sy_sim_queue(s, (int)(d - s->devices)), &ask, s->now, &prediction) < 0) {
-        s->report->n_refused++;
-        tell(s, request, device, SY_SIM_REFUSED, 0);
-        return device;
-    }
-    sy_sim_note_load(s, device, 1);
-    sy_sim_settle(s, device);
-    return device;
-}
-
 /* What of the copy is left when it was begun while another request computed. */
 static sy_ns copy_left(const struct sim *s, const struct device *d, int model, sy_ns copy)
 {
@@ -124,6 +104,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 
 static void serve(struct sim *s, int device, uint64_t request)
 {
+    const struct sy_sim_request *r = request_of(s, request);
     struct device *d = &s->devices[device];
     sy_ns service = s->left_ns ? s->left_ns[request] : 0;
     if (service == 0)
@@ -134,16 +115,51 @@ static void serve(struct sim *s, int device, uint64_t request)
     s->serves[device] = (uint32_t)request;
     d->serve_from_ns = s->now;
     d->serve_until_ns = s->now + SY_MAX(service, 1);
-    d->yield_at_ns = NEVER;
+    d->came_ns = r->at_ns;
+    d->deadline_ns = r->deadline_ns;
+    d->class_ = (uint8_t)r->class_;
+    if (s->config->preempt_ns > 0)
+        d->yield_at_ns = NEVER;
     sy_admission_expect(sy_sim_queue(s, (int)(d - s->devices)), (struct sy_duration){service, 0},
                         s->now);
+}
+
+static bool may_start(const struct sim *s, const struct device *d)
+{
+    return s->now >= sy_sim_down_until(s, d) &&
+           (d->serving || s->now >= sy_sim_requests_from(s, d));
+}
+
+int sy_sim_arrive(struct sim *s, uint64_t request)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    int device = sy_sim_route(s, r);
+    struct device *d = &s->devices[device];
+    sy_sim_expect_device(s, device);
+    struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
+    struct sy_prediction prediction;
+    bool at_once = s->loads[device] == 0 && may_start(s, d);
+    s->report->n_requests++;
+    if ((at_once ? sy_admission_ask_idle : sy_admission_ask)(sy_sim_queue(s, device), &ask, s->now,
+                                                             &prediction) < 0) {
+        s->report->n_refused++;
+        tell(s, request, device, SY_SIM_REFUSED, 0);
+        return device;
+    }
+    sy_sim_note_load(s, device, 1);
+    sy_sim_advance(s, d);
+    if (at_once)
+        serve(s, device, request);
+    sy_sim_settle(s, device);
+    return device;
 }
 
 static void stop_serving(struct sim *s, struct device *d)
 {
     sy_sim_note_use(s->report, SY_SIM_USE_REQUESTS, d->serve_from_ns, s->now, 1);
     d->serving = false;
-    d->advanced_ns = s->now;
+    if (d->n_running > 0)
+        d->advanced_ns = s->now;
     d->prefetch_model = d->serve_until_ns <= s->now ? d->prefetch_model : -1;
 }
 
@@ -157,14 +173,13 @@ static void finish(struct sim *s, struct device *d)
 {
     int device = (int)(d - s->devices);
     uint64_t request = s->serves[device];
-    const struct sy_sim_request *r = request_of(s, request);
-    sy_ns latency = s->now - r->at_ns;
+    sy_ns latency = s->now - d->came_ns;
     double share = s->config->train_share;
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
-    s->report->n_late += r->deadline_ns > 0 && latency > r->deadline_ns;
-    sy_sim_note_latency(s->report, r->class_, latency);
+    s->report->n_late += d->deadline_ns > 0 && latency > d->deadline_ns;
+    sy_sim_note_latency(s->report, d->class_, latency);
     tell(s, request, device, SY_SIM_DONE, s->now - d->serve_from_ns);
     if (share > 0 && sy_sim_has_jobs(s, d) && sy_policy_n_ready(d->policy) > 0)
         d->requests_from_ns =
@@ -185,7 +200,7 @@ void sy_sim_turn(struct sim *s, int device)
     sy_sim_advance(s, d);
     if (d->serving && s->now >= d->serve_until_ns)
         finish(s, d);
-    else if (d->serving && s->now >= d->yield_at_ns)
+    else if (d->serving && s->now >= sy_sim_yield_at(s, d))
         pause_request(s, d);
     else if (!d->serving)
         sy_sim_end_iterations(s, d);
@@ -197,7 +212,7 @@ static void start_request(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     struct sy_admission_request next;
-    if (s->now < sy_sim_down_until(s, d) || (!d->serving && s->now < sy_sim_requests_from(s, d)))
+    if (!may_start(s, d))
         return;
     switch (sy_admission_next(sy_sim_queue(s, (int)(d - s->devices)), s->now, &next)) {
     case SY_ADMISSION_START:

@@ -20,16 +20,20 @@ struct running {
     double used_ns;       /* of the device's time, so far */
 };
 
-/* What requests need on every event comes first, in one cache line; the rest is read where there are jobs or faults, and by what moves
- * models. */
+/* What requests need on every event comes first, in one cache line; the rest is read where there are jobs, faults or preemption, and by
+ * what moves models. */
 struct device {
-    sy_ns serve_from_ns, serve_until_ns, yield_at_ns;
+    sy_ns serve_from_ns, serve_until_ns;
+    sy_ns came_ns,
+        deadline_ns; /* of the request that is served: its own line is far away by its end */
     sy_ns link_free_ns, prefetch_from_ns;
     int prefetch_model; /* -1: none */
     int n_running;
+    uint8_t class_; /* of the request that is served */
     bool serving, has_newcomers;
 
-    uint64_t resident_bytes;
+    uint64_t resident_bytes __attribute__((aligned(64)));
+    sy_ns yield_at_ns;  /* where requests are preempted */
     uint64_t job_bytes; /* what jobs may have of the pool */
     /* faults */
     sy_ns down_until_ns; /* no worker */
@@ -91,10 +95,11 @@ struct sim {
     size_t queue_bytes, order_at;
     struct sy_sim_tree due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
-    uint32_t *uses;               /* [device][model]: tick of the last use; written, hardly read */
-    struct held *held;            /* [device][model / 64] */
-    size_t n_held;                /* of a device */
-    int **holders;                /* by model: devices that have some of it */
+    uint32_t
+        *uses; /* [device][model]: tick of the last use; NULL: all models fit, nobody gives way */
+    struct held *held; /* [device][model / 64] */
+    size_t n_held;     /* of a device */
+    int **holders;     /* by model: devices that have some of it */
     int *n_holders, *max_holders;
     struct job_state *jobs;
     uint8_t *deaths; /* by request */
@@ -131,9 +136,9 @@ static inline void sy_sim_expect(const void *at)
 static inline void sy_sim_expect_queue(const struct sim *s, int device)
 {
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
-    for (size_t at = 0; at < SY_ADMISSION_HOT_BYTES; at += 64)
-        sy_sim_expect(queue + at);
-    sy_sim_expect(queue + s->order_at);
+    sy_sim_expect(queue);
+    if (s->loads[device] > 1)
+        sy_sim_expect(queue + s->order_at);
 }
 static inline void sy_sim_expect_device(const struct sim *s, int device)
 {
@@ -164,6 +169,10 @@ static inline bool sy_sim_has_jobs(const struct sim *s, const struct device *d)
 static inline sy_ns sy_sim_requests_from(const struct sim *s, const struct device *d)
 {
     return s->in->n_jobs > 0 ? d->requests_from_ns : 0;
+}
+static inline sy_ns sy_sim_yield_at(const struct sim *s, const struct device *d)
+{
+    return s->config->preempt_ns > 0 ? d->yield_at_ns : NEVER;
 }
 /* Something on the device is other: its next event is set anew. */
 void sy_sim_reschedule(struct sim *s, int device);

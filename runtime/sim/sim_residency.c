@@ -9,18 +9,32 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
+/* Who was used last matters where not all models fit: jobs take room as well. */
+static bool gives_way(const struct sim *s)
+{
+    uint64_t room = s->config->pool_bytes;
+    for (int m = 0; m < s->in->n_models; m++) {
+        if (s->in->models[m].bytes > room)
+            return true;
+        room -= s->in->models[m].bytes;
+    }
+    return s->in->n_jobs > 0;
+}
+
 int sy_sim_residency_open(struct sim *s)
 {
     size_t n_models = (size_t)SY_MAX(s->in->n_models, 1);
     size_t n = n_models * (size_t)s->n_devices;
     s->places = sy_sim_zeroed(n, sizeof *s->places);
-    s->uses = sy_sim_zeroed(n, sizeof *s->uses);
+    if (gives_way(s))
+        s->uses = sy_sim_zeroed(n, sizeof *s->uses);
     s->n_held = (n_models + 63) / 64;
     s->held = sy_sim_zeroed(s->n_held * (size_t)s->n_devices, sizeof *s->held);
     s->holders = calloc(n_models, sizeof *s->holders);
     s->n_holders = calloc(n_models, sizeof *s->n_holders);
     s->max_holders = calloc(n_models, sizeof *s->max_holders);
-    if (!s->places || !s->uses || !s->held || !s->holders || !s->n_holders || !s->max_holders)
+    if (!s->places || (gives_way(s) && !s->uses) || !s->held || !s->holders || !s->n_holders ||
+        !s->max_holders)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
                             s->in->n_models, s->config->n_devices);
     for (size_t i = 0; i < n; i++)
@@ -216,7 +230,8 @@ void sy_sim_bring_in(struct sim *s, int device, int model)
 {
     struct device *d = &s->devices[device];
     struct place *p = place_of(s, device, model);
-    *use_of(s, device, model) = ++s->tick;
+    if (s->uses)
+        *use_of(s, device, model) = ++s->tick;
     if (held_of(s, device, model)->whole & bit_of(model))
         return;
     uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
