@@ -137,7 +137,7 @@ static inline void sy_sim_expect_queue(const struct sim *s, int device)
 {
     const char *queue = s->queues + (size_t)device * s->queue_bytes;
     sy_sim_expect(queue);
-    if (s->loads[device] > 1)
+    if (s->loads[device] > 0)
         sy_sim_expect(queue + s->order_at);
 }
 static inline void sy_sim_expect_device(const struct sim *s, int device)

@@ -30,12 +30,28 @@ struct sy_sim_ring {
     uint64_t n_changes, asked_at[MAX_BITMAP];
 };
 
-static int compare_points(const void *a, const void *b)
+static bool goes_before(const struct point *a, const struct point *b)
 {
-    const struct point *x = a, *y = b;
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return x->device - y->device;
+    return a->at != b->at ? a->at < b->at : a->device < b->device;
+}
+
+/* They are spread evenly: each is put about where it belongs, by its upper half alone, and then moved past the few beside it. `begin` has room
+ * for n + 1 zeros. */
+static void sort_points(const struct point *points, int n, int *begin, struct point *sorted)
+{
+    for (int i = 0; i < n; i++)
+        begin[((points[i].at >> 32) * (uint64_t)n >> 32) + 1]++;
+    for (int i = 0; i < n; i++)
+        begin[i + 1] += begin[i];
+    for (int i = 0; i < n; i++)
+        sorted[begin[(points[i].at >> 32) * (uint64_t)n >> 32]++] = points[i];
+    for (int i = 1; i < n; i++) {
+        struct point p = sorted[i];
+        int at = i;
+        for (; at > 0 && goes_before(&p, &sorted[at - 1]); at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = p;
+    }
 }
 
 static int first_point(const struct point *points, int n, uint64_t at)
@@ -65,15 +81,31 @@ static int allocate(struct sy_sim_ring *r, int n_devices)
     return ok ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
 }
 
+/* All of them, along the ring; the caller's to free. NULL: no memory. */
+static struct point *make_points(int n, int n_devices)
+{
+    struct point *points = sy_sim_zeroed((size_t)n, sizeof *points);
+    struct point *sorted = sy_sim_zeroed((size_t)n, sizeof *sorted);
+    int *begin = sy_sim_zeroed((size_t)n + 1, sizeof *begin);
+    if (points && sorted && begin) {
+        for (int i = 0; i < n; i++)
+            points[i] =
+                (struct point){sy_sim_mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
+        sort_points(points, n, begin, sorted);
+    } else {
+        free(sorted);
+        sorted = NULL;
+    }
+    free(points);
+    free(begin);
+    return sorted;
+}
+
 static int fill(struct sy_sim_ring *r, int n_devices)
 {
-    struct point *points = sy_sim_zeroed((size_t)r->n, sizeof *points);
+    struct point *points = make_points(r->n, n_devices);
     if (!points)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a ring of %d points", r->n);
-    for (int i = 0; i < r->n; i++)
-        points[i] =
-            (struct point){sy_sim_mix((uint64_t)i * 0x9e3779b97f4a7c15ull + 1), i % n_devices};
-    qsort(points, (size_t)r->n, sizeof *points, compare_points);
     for (int i = 0; i < r->n; i++) {
         int device = r->devices[i] = points[i].device;
         r->places[(size_t)device * POINTS + r->load[device]++] = (uint32_t)i;

@@ -10,6 +10,7 @@
 #define MAX_BOUND  2.0  /* of a device that has the model */
 #define AHEAD      4    /* requests: about as long as memory takes */
 #define FAR_AHEAD  8
+#define READ_AHEAD 64 /* requests lie in the order in which they come */
 
 static const char *const names[] = {"random", "hash", "least", "residency"};
 
@@ -170,6 +171,7 @@ static void expect_candidates(struct sim *s, uint64_t request)
         sy_sim_expect_device(s, likely);
     for (int i = 0; s->config->router == SY_SIM_LEAST && i < SY_MIN(n, SY_SIM_CANDIDATES); i++) {
         int device = s->holders[model][at[i]];
+        sy_sim_expect(&s->held[(size_t)device * s->n_held]);
         if (s->loads[device] > 0)
             sy_sim_expect_queue(s, device);
     }
@@ -199,6 +201,7 @@ void sy_sim_expect_request(struct sim *s, uint64_t request)
             s, sy_sim_ring_find(s->ring, s->in->requests[near].model, HASH_BOUND * mean_load(s)));
         break;
     default:
+        sy_sim_expect(&s->in->requests[SY_MIN(request + READ_AHEAD, s->in->n_requests - 1)]);
         if (needs_candidates(s, far))
             expect_holders(s, far);
         if (needs_candidates(s, near))
