@@ -19,17 +19,23 @@
 #define STORAGE_ALPHA_NS \
     5000.0 /* one more read range: its first chunk is queued behind the others */
 
-static int choose_cores(struct swap_rig *r)
+/* Once: set_threads pins this thread, and what is asked for afterwards is its own cores alone, without the link's. */
+static void choose_cores(struct swap_rig *r)
 {
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
-    r->n_cores = 0;
     r->link_core = -1;
     for (int c = 0; c < CPU_SETSIZE && r->n_cores < (int)SY_ARRAY_LEN(r->cores); c++)
         if (CPU_ISSET(c, &set))
             r->cores[r->n_cores++] = c;
     if (sy_device_get_properties(r->device)->reserved_cores && r->n_cores > 1)
         r->link_core = r->cores[--r->n_cores];
+}
+
+static int use_cores(struct swap_rig *r)
+{
+    if (r->n_cores == 0)
+        choose_cores(r);
     if (r->link_core >= 0)
         SY_TRY(sy_device_set_link_core(r->device, r->link_core));
     return r->engine->set_threads(r->cores, r->n_cores);
@@ -54,7 +60,7 @@ static int open_device(struct swap_rig *r, const char *text)
     snprintf(r->device_text, sizeof r->device_text, "%s", text);
     SY_TRY(sy_device_spec_parse(text, &spec));
     SY_TRY(sy_device_open(&spec, &r->device));
-    SY_TRY(choose_cores(r));
+    SY_TRY(use_cores(r));
     SY_TRY(sy_stream_create(r->device, SY_STREAM_COMPUTE, &r->compute));
     SY_TRY(attach_engine(r));
     if (!r->program)
