@@ -333,7 +333,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators control): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread

@@ -46,6 +46,15 @@ struct sy_binding {
     void *const *outputs;      /* per graph output */
 };
 
+/* Computes single nodes for an engine that sizes nodes one by one, from and to memory of the host. */
+struct sy_node_helper {
+    /* All shapes of the graph, of one node, are known; constants are read during the call only. like: a program of a graph with the same
+     * constants, which may be robbed of what it has packed; NULL: none. EUNSUPPORTED: this one not. */
+    int (*create)(const struct sy_graph *graph, void *like, void **out);
+    int (*run)(void *program, const void *const *inputs, void *const *outputs);
+    void (*destroy)(void *program); /* NULL is fine */
+};
+
 struct sy_engine_ops {
     const char *name; /* "host" */
 
@@ -106,6 +115,10 @@ struct sy_engine_ops {
     /* (optional: it has none) From now on called between the turns of every Loop that runs, and the nodes that are sized one by one: they may
      * take long together. A status below 0 ends the run with it. Before the first run; NULL: nothing is called. */
     void (*on_turn)(int (*turn)(void *ctx), void *ctx);
+
+    /* (optional: it sizes none) From now on large products and convolutions among the nodes that it sizes one by one are the helper's, borrowed.
+     * NULL: none, as at first. No program is there that was run. */
+    void (*use_helper)(const struct sy_node_helper *helper);
 };
 
 extern const struct sy_engine_ops sy_host_engine;

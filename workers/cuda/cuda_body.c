@@ -1,6 +1,7 @@
 #include "workers/cuda/cuda_body.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -73,6 +74,19 @@ static int pack(struct sy_program *outer, struct sy_cuda_body *b)
     return SY_OK;
 }
 
+static int make(struct sy_program *outer, struct sy_cuda_body *b, uint64_t *place_bytes)
+{
+    SY_TRY(b->packed ? SY_OK : pack(outer, b));
+    SY_TRY(b->is_by_itself
+               ? sy_cuda_program_create(outer->ops, outer->math, b->graph, b->layers,
+                                        b->graph->n_nodes, 1, &b->program)
+               : sy_cuda_program_create_body(outer, b->graph, b->layers, b->captured, &b->program));
+    b->params_at = sy_cuda_reserve(place_bytes, b->packed_bytes);
+    b->workspace_at =
+        sy_cuda_reserve(place_bytes, sy_cuda_engine.program_workspace_bytes(b->program));
+    return SY_OK;
+}
+
 int sy_cuda_body_init(struct sy_program *outer, const struct sy_graph *graph, int formal,
                       uint64_t *place_bytes, struct sy_cuda_body *b)
 {
@@ -83,14 +97,37 @@ int sy_cuda_body_init(struct sy_program *outer, const struct sy_graph *graph, in
     for (int i = formal; i < graph->n_inputs; i++)
         b->captured[i] = true;
     SY_TRY(lay_out(b));
-    if (!outer->math)
-        return SY_OK;
-    SY_TRY(pack(outer, b));
-    SY_TRY(sy_cuda_program_create_body(outer, graph, b->layers, b->captured, &b->program));
-    b->params_at = sy_cuda_reserve(place_bytes, b->packed_bytes);
-    b->workspace_at =
-        sy_cuda_reserve(place_bytes, sy_cuda_engine.program_workspace_bytes(b->program));
-    return SY_OK;
+    return outer->math ? make(outer, b, place_bytes) : SY_OK;
+}
+
+static bool is_packed_alike(const struct sy_layer *a, const struct sy_layer *b)
+{
+    bool same = a->bytes == b->bytes && a->n_params == b->n_params;
+    for (int i = 0; same && i < a->n_params; i++) {
+        const struct sy_param *p = &a->params[i], *q = &b->params[i];
+        same = p->input == q->input && p->offset_bytes == q->offset_bytes && p->bytes == q->bytes &&
+               p->layout_bytes == q->layout_bytes &&
+               (p->layout_bytes == 0 || memcmp(p->layout, q->layout, p->layout_bytes) == 0);
+    }
+    return same;
+}
+
+int sy_cuda_body_init_by_itself(struct sy_program *outer, const struct sy_graph *graph,
+                                struct sy_cuda_body *like, uint64_t *place_bytes,
+                                struct sy_cuda_body *b)
+{
+    b->graph = graph;
+    b->is_by_itself = true;
+    SY_TRY(take_lists(b));
+    SY_TRY(lay_out(b));
+    bool alike = like && like->packed && like->graph->n_nodes == graph->n_nodes;
+    for (int l = 0; alike && l < graph->n_nodes; l++)
+        alike = is_packed_alike(&like->layers[l], &b->layers[l]);
+    if (alike) {
+        b->packed = like->packed;
+        like->packed = NULL;
+    }
+    return make(outer, b, place_bytes);
 }
 
 int sy_cuda_body_bring(struct sy_program *outer, struct sy_cuda_body *b, unsigned char *place)

@@ -15,6 +15,7 @@ struct sy_cuda_body {
     struct sy_layer *layers;
     bool *captured;
     struct sy_program *program; /* NULL on trial */
+    bool is_by_itself;          /* inputs and outputs are the host's */
     unsigned char *packed;      /* all constants, as on the device */
     uint64_t packed_bytes;
     uint64_t params_at, workspace_at; /* in the place */
@@ -27,6 +28,10 @@ struct sy_cuda_body {
  * *place_bytes grows by what it needs. After a failure too it is to be finished. EUNSUPPORTED names a node of the body. */
 int sy_cuda_body_init(struct sy_program *outer, const struct sy_graph *graph, int formal,
                       uint64_t *place_bytes, struct sy_cuda_body *body);
+/* A graph from and to memory of the host, for batch size 1. like: with the same constants, robbed of what is packed if it is packed alike; NULL: none. */
+int sy_cuda_body_init_by_itself(struct sy_program *outer, const struct sy_graph *graph,
+                                struct sy_cuda_body *like, uint64_t *place_bytes,
+                                struct sy_cuda_body *body);
 void sy_cuda_body_finish(const struct sy_program *outer, struct sy_cuda_body *body);
 /* Enqueues the copy of its constants; place: aligned as sy_cuda_reserve does. */
 int sy_cuda_body_bring(struct sy_program *outer, struct sy_cuda_body *body, unsigned char *place);

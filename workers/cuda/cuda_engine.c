@@ -10,6 +10,7 @@
 #include "runtime/device/cuda/graph_cache.h"
 #include "workers/cuda/cuda_program.h"
 #include "workers/cuda/host_ops.h"
+#include "workers/cuda/node_help.h"
 
 /* Raised whenever packed parameters or layer tables change their meaning. */
 #define LAYOUT_VERSION 4
@@ -227,6 +228,7 @@ static void detach(void)
 {
     if (!engine.math)
         return;
+    sy_cuda_host_use_helper(NULL);
     sy_graph_cache_destroy(engine.graphs);
     engine.graphs = NULL;
     engine.ops->close(engine.math);
@@ -240,6 +242,7 @@ static int attach(struct sy_device *device, struct sy_stream *compute)
         return sy_error_set(SY_EBUG, "the CUDA engine is %s",
                             engine.ops ? "attached already" : "without mathematics");
     SY_TRY(engine.ops->open(device, compute, &engine.math));
+    sy_cuda_host_use_helper(&sy_cuda_node_helper);
     if (graphs && strcmp(graphs, "0") == 0)
         return SY_OK;
     int status = sy_graph_cache_create(MAX_GRAPHS, release_graph, NULL, &engine.graphs);

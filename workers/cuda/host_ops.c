@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/node_help.h"
 
 #define MAX_CORES 1024
 
@@ -32,6 +33,8 @@ struct sy_cuda_host_op {
     uint64_t *in_bytes, *out_bytes;
     unsigned char *params, *workspace;
     bool has_params; /* they are the same in all runs */
+    int place;       /* a value, for large products within; -1: none */
+    uint64_t place_bytes;
 };
 
 void sy_cuda_host_engine_use(const struct sy_engine_ops *engine)
@@ -54,6 +57,12 @@ void sy_cuda_host_on_turn(int (*turn)(void *ctx), void *ctx)
 {
     if (host.engine && host.engine->on_turn)
         host.engine->on_turn(turn, ctx);
+}
+
+void sy_cuda_host_use_helper(const struct sy_node_helper *helper)
+{
+    if (host.engine && host.engine->use_helper)
+        host.engine->use_helper(helper);
 }
 
 static int start_threads(void)
@@ -254,7 +263,10 @@ static int run_host_op(struct sy_program *p, const struct sy_cuda_step *step)
                                  .workspace = op->workspace,
                                  .inputs = (const void *const *)op->in_memory,
                                  .outputs = op->out_memory};
-    SY_TRY(host.engine->program_run(op->program, &binding, 0, 1));
+    sy_cuda_node_help_begin(p, op->place, op->place_bytes);
+    int status = host.engine->program_run(op->program, &binding, 0, 1);
+    sy_cuda_node_help_end();
+    SY_TRY(status);
     for (int i = 0; i < g->n_outputs; i++)
         SY_TRY(p->ops->to_device(p->math, op->out_memory[i], sy_cuda_pointer(p, op->out[i]),
                                  op->out_bytes[i]));
@@ -327,6 +339,7 @@ static int fill_op(struct sy_program *p, struct sy_cuda_host_op *op)
     SY_TRY(take_lists(op));
     SY_TRY(take_inputs(p, op));
     SY_TRY(make_program(p, op));
+    SY_TRY(sy_cuda_node_help_place(p, &op->place, &op->place_bytes));
     return take_outputs(p, op);
 }
 

@@ -12,6 +12,8 @@ void sy_cuda_host_engine_use(const struct sy_engine_ops *host);
 bool sy_cuda_host_engine_is_there(void);
 void sy_cuda_host_set_threads(const int *cores, int n);
 void sy_cuda_host_on_turn(int (*turn)(void *ctx), void *ctx);
+void sy_cuda_host_use_helper(
+    const struct sy_node_helper *helper); /* the host engine's; NULL: none */
 
 /* Import: as struct sy_engine_ops, by the host engine; the layer's parameters are marked as its. EUNSUPPORTED: it lacks the operator too. */
 int sy_cuda_host_layout_layer(const struct sy_graph *graph, struct sy_layer *layer);

@@ -5,6 +5,7 @@
 #include "loader/graph_internal.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/host/at_run_help.h"
 #include "workers/host/at_run_internal.h"
 #include "workers/host/body.h"
 #include "workers/host/program.h"
@@ -23,7 +24,9 @@ struct sy_at_node {
     struct sy_graph *graph;
     int n_keys;
     struct key *keys;
-    struct sy_body body;
+    struct sy_body body; /* only its inputs and outputs with a helper */
+    const struct sy_node_helper *helper;
+    void *helped;           /* the helper's program */
     const void **constants; /* per output: its elements, if import-time folding knows them */
     bool is_empty;          /* no output has elements: nothing to run */
     bool is_view;           /* the output is the input in another shape: nothing to run */
@@ -56,6 +59,8 @@ void sy_at_node_free(struct sy_at_node *m)
     if (!m)
         return;
     all_packed_bytes -= m->packed_bytes;
+    if (m->helper)
+        m->helper->destroy(m->helped);
     sy_body_finish(&m->body);
     sy_graph_free(m->graph);
     for (int i = 0; i < m->n_keys; i++)
@@ -284,6 +289,19 @@ static bool has_same_constants(const struct sy_at_node *a, const struct sy_at_no
     return same;
 }
 
+/* EUNSUPPORTED: there is no helper for it. */
+static int ask_helper(struct sy_at_node *m, const struct sy_at_node *like)
+{
+    const struct sy_node_helper *helper = sy_at_run_helper(m->graph);
+    if (!helper)
+        return SY_EUNSUPPORTED;
+    SY_TRY(sy_graph_alloc((size_t)m->graph->n_inputs, sizeof *m->body.inputs, &m->body.inputs));
+    SY_TRY(sy_graph_alloc((size_t)m->graph->n_outputs, sizeof *m->body.outputs, &m->body.outputs));
+    SY_TRY(helper->create(m->graph, like ? like->helped : NULL, &m->helped));
+    m->helper = helper;
+    return SY_OK;
+}
+
 /* like: what was made for it before, with other sizes; what it has packed is taken. */
 static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
 {
@@ -300,8 +318,14 @@ static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
         drop_constants(m);
     if (all_known || m->is_empty || m->is_view)
         return SY_OK;
+    if (!has_same_constants(like, m))
+        like = NULL;
+    int status = ask_helper(m, like);
+    if (status != SY_EUNSUPPORTED)
+        return status;
+    sy_body_finish(&m->body);
     return sy_body_init_like(&m->body, m->graph, 1,
-                             has_same_constants(like, m) ? &like->body : NULL);
+                             like && like->body.program ? &like->body : NULL);
 }
 
 static bool reshapes(enum sy_op op)
@@ -343,6 +367,8 @@ static int run_program(struct sy_at_node *m, const struct sy_node *node,
     for (int i = 0; i < node->n_inputs; i++)
         if (inputs[i] && !inputs[i]->is_constant && !m->keys[i].elements && m->keys[i].param == 0)
             m->body.inputs[n++] = inputs[i]->a.data;
+    if (m->helper)
+        return m->helper->run(m->helped, m->body.inputs, m->body.outputs);
     uint64_t bytes = SY_ALIGN_UP(sy_program_workspace_bytes(m->body.program) + 1, SY_PARAM_ALIGN);
     void *workspace = bytes <= SY_AT_RUN_BYTES ? sy_at_alloc(bytes) : NULL;
     if (!workspace)

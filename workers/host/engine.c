@@ -7,6 +7,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/host/at_run.h"
+#include "workers/host/at_run_help.h"
 #include "workers/host/elementwise.h"
 #include "workers/host/kernel.h"
 #include "workers/host/program.h"
@@ -294,4 +295,5 @@ const struct sy_engine_ops sy_host_engine = {
     .program_workspace_bytes = sy_program_workspace_bytes,
     .program_run = sy_program_run,
     .on_turn = sy_at_run_on_turn,
+    .use_helper = sy_at_run_use_helper,
 };
