@@ -9,11 +9,11 @@
 
 enum { MAX_LENGTH = 4096 };
 
-/* A sequence of n tensors, which are the caller's to fill in, as the node's result. NULL: it failed. */
-static struct sy_sequence *new_sequence(struct sy_expand *e, int n)
+/* A sequence of n tensors, which are the caller's to fill in, as the node's k-th result. NULL: it failed, or nobody asks for it. */
+static struct sy_sequence *new_result(struct sy_expand *e, int k, int n)
 {
     struct sy_sequence *s = NULL;
-    int out = e->node->outputs[0];
+    int out = e->node->outputs[k];
     if (e->status < 0 || out < 0)
         return NULL;
     if (n > MAX_LENGTH) {
@@ -31,6 +31,11 @@ static struct sy_sequence *new_sequence(struct sy_expand *e, int n)
     sy_sequence_free(e->in->sequences[out]);
     e->in->sequences[out] = s;
     return s;
+}
+
+static struct sy_sequence *new_sequence(struct sy_expand *e, int n)
+{
+    return new_result(e, 0, n);
 }
 
 static const struct sy_sequence *sequence_of(struct sy_expand *e, int i)
@@ -216,6 +221,73 @@ static int expand_split(struct sy_expand *e)
     return status < 0 ? status : e->status;
 }
 
+/* ---- SequenceMap, Optional ---------------------------------------------------------------------- */
+
+/* The body's inputs for element i: of sequences that element, tensors as they are. */
+static void give(struct sy_expand *e, int length, int i, int *given)
+{
+    int formal = (int)sy_node_int(e->node, "formal", e->node->n_inputs);
+    for (int k = 0; k < e->node->n_inputs && e->status == SY_OK; k++) {
+        int tensor = e->node->inputs[k];
+        const struct sy_sequence *s = tensor < 0 ? NULL : e->in->sequences[tensor];
+        if (tensor < 0 || (k >= formal && s))
+            sy_expand_fail(e, SY_EUNSUPPORTED, "input %d is not a tensor", k);
+        else if (s && s->n != length)
+            sy_expand_fail(e, SY_EARG, "sequences of %d and %d tensors", length, s->n);
+        else
+            given[k] = s ? s->tensors[i] : tensor;
+    }
+}
+
+static void map_each(struct sy_expand *e, const struct sy_graph *body, int length, int *given,
+                     int *results)
+{
+    for (int k = 0; k < e->node->n_outputs; k++)
+        new_result(e, k, length);
+    for (int i = 0; i < length && e->status == SY_OK; i++) {
+        give(e, length, i, given);
+        sy_expand_body(e, body, given, NULL, results);
+        for (int k = 0; k < e->node->n_outputs && e->status == SY_OK; k++)
+            if (e->node->outputs[k] >= 0)
+                e->in->sequences[e->node->outputs[k]]->tensors[i] = results[k];
+    }
+}
+
+static int expand_map(struct sy_expand *e)
+{
+    const struct sy_attr *attr = sy_node_attr(e->node, "body");
+    const struct sy_graph *body = attr && attr->kind == SY_ATTR_GRAPH ? attr->graph : NULL;
+    const struct sy_sequence *first = sequence_of(e, 0);
+    int *ids;
+    if (!first)
+        return e->status;
+    if (!body || body->n_inputs != e->node->n_inputs || body->n_outputs != e->node->n_outputs)
+        return sy_expand_fail(e, SY_ECORRUPT, "a body with other inputs or results");
+    SY_TRY(sy_graph_alloc((size_t)(body->n_inputs + body->n_outputs), sizeof *ids, &ids));
+    map_each(e, body, first->n, ids, ids + body->n_inputs);
+    free(ids);
+    return e->status;
+}
+
+/* What is there at import is there: an optional is what it holds. */
+static int expand_optional(struct sy_expand *e)
+{
+    int tensor = sy_expand_input(e, 0);
+    if (tensor < 0)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "an optional that holds nothing");
+    if (e->in->sequences[tensor])
+        return expand_copy(e);
+    sy_expand_result(e, 0, tensor);
+    return e->status;
+}
+
+static int expand_has_element(struct sy_expand *e)
+{
+    int one = sy_expand_int(e, 1), other = sy_expand_int(e, sy_expand_input(e, 0) >= 0);
+    sy_expand_result(e, 0, SY_EXPAND(e, EQUAL, one, other));
+    return e->status;
+}
+
 const struct sy_expander_line sy_expanders_sequence[] = {
     {SY_OP_SEQUENCE_EMPTY, expand_empty},
     {SY_OP_SEQUENCE_CONSTRUCT, expand_construct},
@@ -226,4 +298,8 @@ const struct sy_expander_line sy_expanders_sequence[] = {
     {SY_OP_CONCAT_FROM_SEQUENCE, expand_concat},
     {SY_OP_SPLIT_TO_SEQUENCE, expand_split},
     {SY_OP_IDENTITY, expand_copy},
+    {SY_OP_SEQUENCE_MAP, expand_map},
+    {SY_OP_OPTIONAL, expand_optional},
+    {SY_OP_OPTIONAL_GET_ELEMENT, expand_optional},
+    {SY_OP_OPTIONAL_HAS_ELEMENT, expand_has_element},
     {0}};

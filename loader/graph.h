@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define SY_MAX_RANK    8
-#define SY_MAX_SYMBOLS 8 /* of a graph */
+#define SY_MAX_SYMBOLS 8   /* of a graph */
+#define SY_MAX_ENDS    256 /* inputs, or outputs, of a model */
 #define SY_LOOP_MOST_TRIPS \
     (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
 
@@ -225,6 +226,7 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(RNN, "RNN") \
     X(NON_MAX_SUPPRESSION, "NonMaxSuppression") \
     X(ROI_ALIGN, "RoiAlign") \
+    X(MAX_ROI_POOL, "MaxRoiPool") \
     X(GRID_SAMPLE, "GridSample") \
     X(NLL_LOSS, "NegativeLogLikelihoodLoss") \
     X(SOFTMAX_LOSS, "SoftmaxCrossEntropyLoss") \
@@ -269,6 +271,10 @@ const char *sy_shape_text(const struct sy_shape *shape, char *buffer, size_t byt
     X(SEQUENCE_LENGTH, "SequenceLength") \
     X(CONCAT_FROM_SEQUENCE, "ConcatFromSequence") \
     X(SPLIT_TO_SEQUENCE, "SplitToSequence") \
+    X(SEQUENCE_MAP, "SequenceMap") \
+    X(OPTIONAL, "Optional") \
+    X(OPTIONAL_HAS_ELEMENT, "OptionalHasElement") \
+    X(OPTIONAL_GET_ELEMENT, "OptionalGetElement") \
     X(STFT, "STFT") \
     X(ONNX_ATTENTION, "Attention") \
     X(ROTARY_EMBEDDING, "RotaryEmbedding") \

@@ -106,6 +106,8 @@ bool sy_infer_at_most(struct sy_infer *in, const struct sy_node *node, struct sy
 /* What has `total` elements is cut into `known` parts, multiples of N, and has none of N: if an input's first size is in it, that becomes N, and *total
  * is what it is then. */
 bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_dim known);
+/* The first `count` of `size` rows meet N rows: if these are N, and `size` is an input's first size without a name, that becomes N. */
+bool sy_infer_meet_sliced(struct sy_infer *in, struct sy_dim size, struct sy_dim count);
 /* numpy's rules; into *shape. EUNSUPPORTED, without a text: they do not fit. */
 int sy_infer_broadcast(struct sy_infer *in, const struct sy_node *node, struct sy_shape *shape,
                        const struct sy_shape *other);
@@ -137,8 +139,8 @@ sy_infer_rule sy_rule_arg, sy_rule_cum_sum, sy_rule_top_k, sy_rule_unique, sy_ru
     sy_rule_compress, sy_rule_gather_elements, sy_rule_gather_nd, sy_rule_scatter, sy_rule_one_hot,
     sy_rule_reverse_sequence; /* shape_index.c */
 sy_infer_rule sy_rule_conv_transpose, sy_rule_max_unpool, sy_rule_resize, sy_rule_depth_to_space,
-    sy_rule_space_to_depth, sy_rule_grid_sample, sy_rule_roi_align, sy_rule_nms,
-    sy_rule_recurrent; /* shape_space.c */
+    sy_rule_space_to_depth, sy_rule_grid_sample, sy_rule_roi_align, sy_rule_max_roi_pool,
+    sy_rule_nms, sy_rule_recurrent; /* shape_space.c */
 sy_infer_rule sy_rule_tile, sy_rule_size, sy_rule_eye_like, sy_rule_random_like, sy_rule_trilu,
     sy_rule_norm, sy_rule_nll_loss, sy_rule_softmax_loss, sy_rule_det, sy_rule_window,
     sy_rule_einsum, sy_rule_dft, sy_rule_tf_idf; /* shape_various.c */

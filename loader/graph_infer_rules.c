@@ -149,6 +149,7 @@ static sy_infer_rule *const rules[SY_OP_COUNT] = {
     [SY_OP_RNN] = sy_rule_recurrent,
     [SY_OP_NON_MAX_SUPPRESSION] = sy_rule_nms,
     [SY_OP_ROI_ALIGN] = sy_rule_roi_align,
+    [SY_OP_MAX_ROI_POOL] = sy_rule_max_roi_pool,
     [SY_OP_GRID_SAMPLE] = sy_rule_grid_sample,
     [SY_OP_NLL_LOSS] = sy_rule_nll_loss,
     [SY_OP_SOFTMAX_LOSS] = sy_rule_softmax_loss,

@@ -185,6 +185,10 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_SEQUENCE_LENGTH] = {1, 1, 1, ""},
     [SY_OP_CONCAT_FROM_SEQUENCE] = {1, 1, 1, "axis=i new_axis=i"},
     [SY_OP_SPLIT_TO_SEQUENCE] = {1, 2, 1, "axis=i keepdims=i"},
+    [SY_OP_SEQUENCE_MAP] = {1, MANY, MANY, "body=g"},
+    [SY_OP_OPTIONAL] = {0, 1, 1, ""},
+    [SY_OP_OPTIONAL_HAS_ELEMENT] = {0, 1, 1, ""},
+    [SY_OP_OPTIONAL_GET_ELEMENT] = {1, 1, 1, ""},
     [SY_OP_SCAN] = {1, MANY, MANY,
                     "body=g directions=I num_scan_inputs=i scan_input_axes=I "
                     "scan_input_directions=I scan_output_axes=I scan_output_directions=I"},
@@ -208,6 +212,7 @@ static const struct schema schemas[SY_OP_COUNT] = {
     [SY_OP_ROI_ALIGN] = {3, 3, 1,
                          "coordinate_transformation_mode=s mode=s output_height=i output_width=i "
                          "sampling_ratio=i spatial_scale=f"},
+    [SY_OP_MAX_ROI_POOL] = {2, 2, 1, "pooled_shape=I spatial_scale=f"},
     [SY_OP_GRID_SAMPLE] = {2, 2, 1, "align_corners=i mode=s padding_mode=s"},
     [SY_OP_NLL_LOSS] = {2, 3, 1, "ignore_index=i reduction=s"},
     [SY_OP_SOFTMAX_LOSS] = {2, 3, 2, "ignore_index=i reduction=s"},

@@ -1,4 +1,4 @@
-/* Outputs of a graph that are sequences: their tensors, by the names NAME[0], NAME[1] and on. */
+/* Outputs of a graph that are sequences: their tensors, by the names NAME[0], NAME[1] and on. And how many ends a model has. */
 #include "loader/sequence_ends.h"
 
 #include <stdio.h>
@@ -79,5 +79,15 @@ int sy_sequence_outputs(struct sy_infer *in)
     free(graph->outputs);
     graph->outputs = outputs;
     graph->n_outputs = n;
+    return SY_OK;
+}
+
+int sy_check_ends(const struct sy_graph *graph)
+{
+    if (graph->n_inputs > SY_MAX_ENDS || graph->n_outputs > SY_MAX_ENDS)
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "the model has %d inputs and %d outputs (of a sequence each tensor is "
+                            "one), at most %d of each are supported",
+                            graph->n_inputs, graph->n_outputs, SY_MAX_ENDS);
     return SY_OK;
 }

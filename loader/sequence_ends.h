@@ -1,4 +1,4 @@
-/* Sequences that leave a graph. */
+/* What goes into a graph and leaves it: how much, and sequences. */
 #ifndef SY_LOADER_SEQUENCE_ENDS_H
 #define SY_LOADER_SEQUENCE_ENDS_H
 
@@ -6,5 +6,7 @@
 
 /* After all nodes: outputs that are sequences become one output for each tensor, NAME[0] and on. EUNSUPPORTED: such a name is taken, or none is left. */
 int sy_sequence_outputs(struct sy_infer *in);
+/* EUNSUPPORTED: the graph has more inputs or outputs than a model may have. */
+int sy_check_ends(const struct sy_graph *graph);
 
 #endif

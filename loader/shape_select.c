@@ -185,6 +185,32 @@ static int slice_open(struct sy_infer *in, const struct sy_node *node, struct sy
     return SY_OK;
 }
 
+/* Whether a reader of the node's result joins dimension `axis` of it with one of the size `count` (element by element, or beside each other). */
+static bool meets(const struct sy_infer *in, const struct sy_node *node, int rank, int axis,
+                  struct sy_dim count)
+{
+    const struct sy_graph *graph = in->graph;
+    bool found = false;
+    for (const struct sy_node *r = node + 1; r < graph->nodes + graph->n_nodes && !found; r++) {
+        bool reads = false, with = false, is_concat = r->op == SY_OP_CONCAT;
+        if (!is_concat && r->op != SY_OP_ADD && r->op != SY_OP_SUB && r->op != SY_OP_MUL &&
+            r->op != SY_OP_DIV && r->op != SY_OP_WHERE)
+            continue;
+        for (int i = 0; i < r->n_inputs; i++) {
+            const struct sy_shape *other =
+                r->inputs[i] < 0 ? NULL : &graph->tensors[r->inputs[i]].shape;
+            int at = other ? axis + other->rank - rank : -1;
+            bool is_own = r->inputs[i] == node->outputs[0];
+            reads = reads || is_own;
+            with = with ||
+                   (!is_own && at >= 0 && at < other->rank && sy_dim_equal(other->dims[at], count));
+        }
+        int64_t along = sy_node_int(r, "axis", 0);
+        found = reads && with && !(is_concat && (along < 0 ? along + rank : along) == axis);
+    }
+    return found;
+}
+
 /* One axis of a Slice, numpy's rules. A dimension with N can only be taken whole. */
 static int slice_axis(struct sy_infer *in, const struct sy_node *node, struct sy_dim size,
                       struct sy_dim start, struct sy_dim end, int64_t step, struct range *out)
@@ -246,8 +272,13 @@ static int apply_slice(struct sy_infer *in, struct sy_node *node, const struct s
         int axis;
         struct range range;
         SY_TRY(sy_infer_axis(node, s->n_axes >= 0 ? s->axes[i] : i, shape.rank, &axis));
-        SY_TRY(slice_axis(in, node, x->shape.dims[axis], s->starts[i], s->ends[i],
-                          s->n_steps >= 0 ? s->steps[i] : 1, &range));
+        int64_t step = s->n_steps >= 0 ? s->steps[i] : 1;
+        struct sy_dim size = x->shape.dims[axis];
+        if (step == 1 && sy_dim_is(s->starts[i], 0) &&
+            meets(in, node, shape.rank, axis, s->ends[i]) &&
+            sy_infer_meet_sliced(in, size, s->ends[i]))
+            size = s->ends[i];
+        SY_TRY(slice_axis(in, node, size, s->starts[i], s->ends[i], step, &range));
         starts[axis] = range.start;
         steps[axis] = range.step;
         shape.dims[axis] = range.count;

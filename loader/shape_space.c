@@ -433,6 +433,24 @@ int sy_rule_roi_align(struct sy_infer *in, struct sy_node *node)
     return SY_OK;
 }
 
+int sy_rule_max_roi_pool(struct sy_infer *in, struct sy_node *node)
+{
+    const struct sy_tensor *x, *rois;
+    const struct sy_attr *pooled = sy_node_attr(node, "pooled_shape");
+    SY_TRY(sy_infer_need(in, node, 0, &x));
+    SY_TRY(sy_infer_need(in, node, 1, &rois));
+    if (x->shape.rank != 4 || rois->shape.rank != 2 || !sy_dim_is(rois->shape.dims[1], 5) ||
+        !pooled || pooled->kind != SY_ATTR_INTS || pooled->n != 2 || pooled->ints[0] < 1 ||
+        pooled->ints[1] < 1 || pooled->ints[0] > INT16_MAX || pooled->ints[1] > INT16_MAX)
+        return sy_infer_fail(node, SY_ECORRUPT, "regions do not fit");
+    struct sy_shape shape = {
+        .rank = 4,
+        .dims = {
+            rois->shape.dims[0], x->shape.dims[1], {pooled->ints[0], 0}, {pooled->ints[1], 0}}};
+    sy_infer_set(in, node, 0, x->dtype, &shape);
+    return SY_OK;
+}
+
 /* The most boxes that are left: all of them, or as many as the node lets stay, of each class in each image. */
 static int bound_nms(struct sy_infer *in, struct sy_node *node, const struct sy_shape *boxes,
                      const struct sy_shape *scores)

@@ -1,5 +1,6 @@
 #include "loader/size_facts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,17 +131,22 @@ static bool has_atom(const struct sy_size_term *term, int atom)
     return false;
 }
 
+/* An input's first size among the term's becomes N. */
+static bool make_batch(struct sy_infer *in, const struct sy_size_term *term)
+{
+    for (int k = 0; k < term->n_atoms; k++)
+        if (is_first_size(in->graph, term->atoms[k]))
+            return add_rewrite(in->facts, term->atoms[k], (struct sy_dim){0, 1});
+    return false;
+}
+
 /* N*T = M*S, and M is an input's first size: that is N, so the other two are one. */
 static bool assume_batch(struct sy_infer *in, struct sy_dim zero)
 {
     struct sy_size_term terms[SY_SIZE_MAX_TERMS];
     if (sy_size_terms(zero, terms) != 2 || has_atom(&terms[0], 0) == has_atom(&terms[1], 0))
         return false;
-    const struct sy_size_term *other = &terms[has_atom(&terms[0], 0)];
-    for (int k = 0; k < other->n_atoms; k++)
-        if (is_first_size(in->graph, other->atoms[k]))
-            return add_rewrite(in->facts, other->atoms[k], (struct sy_dim){0, 1});
-    return false;
+    return make_batch(in, &terms[has_atom(&terms[0], 0)]);
 }
 
 bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_dim known)
@@ -149,11 +155,30 @@ bool sy_infer_meet_batch(struct sy_infer *in, struct sy_dim *total, struct sy_di
     if (!in->facts || sy_dim_is_expr(known) || known.fixed != 0 || known.per_batch == 0 ||
         sy_size_terms(*total, terms) != 1 || has_atom(&terms[0], 0))
         return false;
-    for (int k = 0; k < terms[0].n_atoms; k++)
-        if (is_first_size(in->graph, terms[0].atoms[k]))
-            return add_rewrite(in->facts, terms[0].atoms[k], (struct sy_dim){0, 1}) &&
-                   rewritten(in->facts, *total, total) == SY_OK;
+    return make_batch(in, &terms[0]) && rewritten(in->facts, *total, total) == SY_OK;
+}
+
+/* An input's first size that the file gives no name. */
+static bool is_nameless_first_size(const struct sy_graph *graph, struct sy_dim dim)
+{
+    char name[256];
+    for (int i = 0; i < graph->n_inputs; i++) {
+        const struct sy_tensor *t = &graph->tensors[graph->inputs[i]];
+        struct sy_dim own;
+        snprintf(name, sizeof name, "%.200s.0", t->name);
+        if (t->shape.rank > 0 && sy_dim_equal(t->shape.dims[0], dim) &&
+            sy_size_symbol(name, &own) == SY_OK && sy_dim_equal(own, dim))
+            return true;
+    }
     return false;
+}
+
+bool sy_infer_meet_sliced(struct sy_infer *in, struct sy_dim size, struct sy_dim count)
+{
+    int atom;
+    return in->facts && count.fixed == 0 && count.per_batch == 1 &&
+           sy_size_is_symbol(size, &atom) && is_nameless_first_size(in->graph, size) &&
+           add_rewrite(in->facts, atom, count);
 }
 
 /* Makes the difference 0. */

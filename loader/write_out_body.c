@@ -73,6 +73,7 @@ static int index_input(enum sy_op op)
     case SY_OP_REVERSE_SEQUENCE:
     case SY_OP_MAX_UNPOOL:
     case SY_OP_CUM_SUM:
+    case SY_OP_MAX_ROI_POOL:
     case SY_OP_NLL_LOSS:
     case SY_OP_SOFTMAX_LOSS:
         return 1;

@@ -26,7 +26,6 @@
 #include "runtime/json_msgpack.h"
 
 #define DEFAULT_TIMEOUT_MS  60000u
-#define MAX_INPUTS          64
 #define MAX_ANSWER_BYTES    (2ull << 30)
 #define MAX_ANSWER_ELEMENTS (8ull << 20) /* a long trace */
 #define FIRST_CAPACITY      (64u * 1024u)
@@ -392,8 +391,9 @@ static void pack_input(msgpack_packer *packer, const sy_client_tensor *input)
 
 static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
 {
-    if (n_inputs < 0 || n_inputs > MAX_INPUTS)
-        return sy_error_set(SY_EARG, "%d inputs; at most %d are possible", n_inputs, MAX_INPUTS);
+    if (n_inputs < 0 || n_inputs > SWITCHYARD_MAX_TENSORS)
+        return sy_error_set(SY_EARG, "%d inputs; at most %d are possible", n_inputs,
+                            SWITCHYARD_MAX_TENSORS);
     for (int i = 0; i < n_inputs; i++) {
         const sy_client_tensor *x = &inputs[i];
         if (!x->name || !x->dtype)
@@ -429,8 +429,8 @@ static int infer_ask(sy_client *client, const char *model, const sy_client_tenso
                      int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
                      msgpack_unpacked *unpacked, const msgpack_object **result)
 {
-    struct iovec parts[2 * MAX_INPUTS + 1];
-    size_t cut[MAX_INPUTS + 1], from = 0;
+    struct iovec parts[2 * SWITCHYARD_MAX_TENSORS + 1];
+    size_t cut[SWITCHYARD_MAX_TENSORS + 1], from = 0;
     msgpack_packer packer;
     int n = 0;
 

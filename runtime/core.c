@@ -16,7 +16,6 @@
 #define MIB           (1ull << 20)
 #define MOST_DEFAULT  (8 * GIB)
 #define DRAIN_TICK_US 20000
-#define MAX_TENSORS   64
 #define MOST_CLASS    9
 
 #define USUAL_MAX_BATCH 8
@@ -371,9 +370,9 @@ static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
                         const uint64_t *outputs, struct sy_core_request **out)
 {
     const struct sy_graph *graph = core->models[model].package->graph;
-    if (graph->n_inputs > MAX_TENSORS || graph->n_outputs > MAX_TENSORS)
+    if (graph->n_inputs > SY_MAX_ENDS || graph->n_outputs > SY_MAX_ENDS)
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
-                            core->models[model].name, MAX_TENSORS);
+                            core->models[model].name, SY_MAX_ENDS);
     struct sy_core_request *r = calloc(1, sizeof *r);
     if (!r)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");

@@ -5,11 +5,12 @@
 #include <event2/event.h>
 #include <msgpack.h>
 
+#include "loader/graph.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/rpc_server.h"
 
-#define SY_RPC_MAX_ELEMENTS 65536u /* of one message; tensors are one element each */
-#define SY_RPC_MAX_TENSORS  64     /* inputs, or outputs, of one request */
+#define SY_RPC_MAX_ELEMENTS 65536u      /* of one message; tensors are one element each */
+#define SY_RPC_MAX_TENSORS  SY_MAX_ENDS /* inputs, or outputs, of one request */
 #define SY_RPC_MAX_BATCH    1024
 #define SY_RPC_ROOMS        16 /* models that are remembered to need more room */
 

@@ -12,9 +12,10 @@
 extern "C" {
 #endif
 
-#define SY_API              __attribute__((visibility("default")))
-#define SWITCHYARD_VERSION  "0.1.0"
-#define SWITCHYARD_MAX_RANK 8
+#define SY_API                 __attribute__((visibility("default")))
+#define SWITCHYARD_VERSION     "0.1.0"
+#define SWITCHYARD_MAX_RANK    8
+#define SWITCHYARD_MAX_TENSORS 256 /* inputs, or outputs, of a model */
 
 typedef struct sy_client sy_client;
 

@@ -234,12 +234,45 @@ static void test_too_many_sizes(void **state)
     sy_graph_free(g);
 }
 
+/* The first N of rows without a name, put beside N rows: they are of one batch. Of rows with a name of their own, or that nothing of N rows meets, the
+ * run says how many there are. */
+static void test_first_rows(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"Add", "Concat", "Relu"};
+    int64_t batch;
+    for (int way = 0; way < 3; way++) {
+        ob_graph(&graph);
+        in("x", 1, DIMS(OPEN, 4));
+        in("y", 1, DIMS(OPEN, 4));
+        ob_int64s(&graph, "zero", DIMS(0));
+        ob_add(&graph, "Shape", NAMES("x"), NAMES("shape"));
+        ob_add(&graph, "Gather", NAMES("shape", "zero"), NAMES("rows"));
+        ob_add(&graph, "Slice", NAMES("y", "zero", "rows", "zero"), NAMES("first"));
+        ob_node(&node, ways[way], way == 2 ? NAMES("first") : NAMES("x", "first"), NAMES("z"));
+        if (way == 1)
+            ob_attr_int(&node, "axis", 1);
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        struct sy_graph *g = read_graph("z");
+        assert_int_equal(g->n_symbols, way == 2 ? 2 : 0); /* its rows, and room for the result */
+        assert_int_equal(ask(g, DIMS(3, 4), DIMS(5, 4), &batch, NULL), way == 2 ? SY_OK : SY_EARG);
+        assert_int_equal(ask(g, DIMS(3, 4), DIMS(3, 4), &batch, NULL), SY_OK);
+        if (way < 2)
+            check_output(g, 3, 3, way == 1 ? 8 : 4);
+        sy_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),          cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_fewer_rows),     cmocka_unit_test(test_indices_first),
-        cmocka_unit_test(test_rows_by_shape),  cmocka_unit_test(test_usual_rows_and_training),
+        cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_first_rows),
+        cmocka_unit_test(test_fewer_rows),
+        cmocka_unit_test(test_indices_first),
+        cmocka_unit_test(test_rows_by_shape),
+        cmocka_unit_test(test_usual_rows_and_training),
         cmocka_unit_test(test_too_many_sizes),
     };
     (void)rig_start();

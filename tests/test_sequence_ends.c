@@ -107,11 +107,99 @@ static void test_refused(void **state)
     assert_non_null(strstr(sy_error_text(), "sequences of no tensors"));
 }
 
+/* As many tensors as a model may have outputs; one more is refused at import. */
+static void test_how_many(void **state)
+{
+    (void)state;
+    struct sy_graph *g;
+    for (int more = 0; more < 2; more++) {
+        ob_graph(&graph);
+        ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, SY_MAX_ENDS + more));
+        ob_node(&node, "SplitToSequence", NAMES("x"), NAMES("parts"));
+        ob_attr_int(&node, "axis", 1);
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        output("parts");
+        int status = read_graph(&g);
+        assert_int_equal(status, more ? SY_EUNSUPPORTED : SY_OK);
+        if (more)
+            assert_non_null(strstr(sy_error_text(), "257 outputs"));
+        else
+            sy_graph_free(g);
+    }
+}
+
+/* Each part, squared, and added to its sum with what the body reads of the graph around it: two sequences. */
+static void test_map(void **state)
+{
+    (void)state;
+    static struct ob body, map;
+    static const int from[] = {0, 2, 4}, width[] = {2, 2, 1};
+    float x[ROWS * WIDTH];
+    struct rig_tensors out;
+    struct sy_graph *g;
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        x[i] = (float)(i + 1);
+    cut();
+    ob_add(&graph, "Relu", NAMES("x"), NAMES("all"));
+    ob_graph(&body);
+    ob_input(&body, OB_GRAPH_INPUT, "part", FLOAT, 0, NULL);
+    ob_input(&body, OB_GRAPH_INPUT, "rest", FLOAT, 0, NULL);
+    ob_node(&node, "ReduceSum", NAMES("all"), NAMES("sum"));
+    ob_message(&body, OB_GRAPH_NODE, &node);
+    ob_add(&body, "Mul", NAMES("part", "part"), NAMES("square"));
+    ob_add(&body, "Add", NAMES("rest", "sum"), NAMES("shifted"));
+    ob_input(&body, OB_GRAPH_OUTPUT, "square", FLOAT, 0, NULL);
+    ob_input(&body, OB_GRAPH_OUTPUT, "shifted", FLOAT, 0, NULL);
+    ob_add(&graph, "Optional", NAMES("parts"), NAMES("perhaps"));
+    ob_add(&graph, "OptionalGetElement", NAMES("perhaps"), NAMES("there"));
+    ob_node(&map, "SequenceMap", NAMES("parts", "there"), NAMES("squares", "sums"));
+    ob_attr_graph(&map, "body", &body);
+    ob_message(&graph, OB_GRAPH_NODE, &map);
+    output("squares");
+    output("sums");
+    if (read_graph(&g) < 0)
+        fail_msg("%s", sy_error_text());
+    assert_int_equal(g->n_outputs, 6);
+    run(g, x, &out);
+    for (int o = 0; o < 6; o++)
+        for (int i = 0; i < ROWS * width[o % 3]; i++) {
+            float own = x[i / width[o % 3] * WIDTH + from[o % 3] + i % width[o % 3]];
+            assert_true(((const float *)out.data[o])[i] == (o < 3 ? own * own : own + 55));
+        }
+    rig_drop(&out);
+    sy_graph_free(g);
+}
+
+/* An optional that holds a tensor says so; one that holds nothing is refused. */
+static void test_optional(void **state)
+{
+    (void)state;
+    float x[ROWS * WIDTH] = {1};
+    struct rig_tensors out;
+    struct sy_graph *g;
+    for (int holds = 0; holds < 2; holds++) {
+        cut();
+        ob_node(&node, "Optional", holds ? NAMES("x") : NAMES(NULL), NAMES("perhaps"));
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+        ob_add(&graph, "OptionalHasElement", NAMES("perhaps"), NAMES("has"));
+        ob_input(&graph, OB_GRAPH_OUTPUT, "has", 9, 0, NULL);
+        int status = read_graph(&g);
+        assert_int_equal(status, holds ? SY_OK : SY_EUNSUPPORTED);
+        if (!holds)
+            continue;
+        run(g, x, &out);
+        assert_int_equal(*(const unsigned char *)out.data[0], 1);
+        rig_drop(&out);
+        sy_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_how_many), cmocka_unit_test(test_map),
+        cmocka_unit_test(test_optional),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

@@ -238,11 +238,12 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
 {
     struct sy_worker_model *model;
     struct sy_worker_program of;
-    void *tensors[2][64];
+    void *tensors[2][SY_MAX_ENDS];
     SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
-    if (model->package->graph->n_inputs > 64 || model->package->graph->n_outputs > 64)
-        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than 64 inputs or outputs",
-                            model->package->name);
+    if (model->package->graph->n_inputs > SY_MAX_ENDS ||
+        model->package->graph->n_outputs > SY_MAX_ENDS)
+        return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
+                            model->package->name, SY_MAX_ENDS);
     if (!w->loaded || w->run != msg->run || w->run_model != msg->model ||
         sy_transfer_n_groups(w->transfer) != model->n_groups)
         return sy_error_set(SY_EPROTO,

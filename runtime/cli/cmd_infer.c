@@ -13,18 +13,17 @@
 #include "runtime/cli/cli.h"
 #include "runtime/cli/random_inputs.h"
 
-#define MAX_INPUTS 64
-
 struct infer {
     const char *model, *output_folder;
-    const char *words[MAX_INPUTS]; /* NAME=FILE.npy, or FILE.npy for a model with one input */
+    const char
+        *words[SWITCHYARD_MAX_TENSORS]; /* NAME=FILE.npy, or FILE.npy for a model with one input */
     int n_words;
     bool random;
     int64_t batch, times;
     struct sy_cli_sizes sizes;
     sy_client *client;
     json_t *list; /* the model's inputs, as the server describes them */
-    sy_client_tensor inputs[MAX_INPUTS];
+    sy_client_tensor inputs[SWITCHYARD_MAX_TENSORS];
     int n_inputs;
     sy_client_options options;
 };
@@ -119,8 +118,9 @@ static int make_inputs(struct infer *infer)
     size_t i;
     json_t *entry;
 
-    if (json_array_size(infer->list) > MAX_INPUTS)
-        return sy_error_set(SY_ETOOBIG, "%s has more than %d inputs", infer->model, MAX_INPUTS);
+    if (json_array_size(infer->list) > SWITCHYARD_MAX_TENSORS)
+        return sy_error_set(SY_ETOOBIG, "%s has more than %d inputs", infer->model,
+                            SWITCHYARD_MAX_TENSORS);
     for (int w = 0; w < infer->n_words; w++) /* first: a misspelled name leaves another without */
         if (!is_for_some_input(infer, infer->words[w]))
             return unknown_input(infer, infer->words[w]);
@@ -258,8 +258,8 @@ static int add_word(struct infer *infer, const char *word)
         infer->model = word;
         return SY_OK;
     }
-    if (infer->n_words == MAX_INPUTS)
-        return sy_error_set(SY_EARG, "more than %d inputs", MAX_INPUTS);
+    if (infer->n_words == SWITCHYARD_MAX_TENSORS)
+        return sy_error_set(SY_EARG, "more than %d inputs", SWITCHYARD_MAX_TENSORS);
     infer->words[infer->n_words++] = word;
     return SY_OK;
 }

@@ -16,7 +16,6 @@
 #include "runtime/sim/sim_report.h"
 #include "runtime/sim/sim_trace.h"
 
-#define MAX_INPUTS      64
 #define MAX_CONNECTIONS 1024
 #define TIMEOUT_MS      60000u
 #define START_NS        (50 * SY_NS_PER_MS)  /* until all threads are there */
@@ -24,7 +23,7 @@
 #define LATE_NS         SY_NS_PER_MS /* sent later than that after its time: all connections were taken */
 
 struct model_inputs {
-    sy_client_tensor tensors[MAX_INPUTS];
+    sy_client_tensor tensors[SWITCHYARD_MAX_TENSORS];
     int n;
 };
 
@@ -84,9 +83,9 @@ static int make_inputs(struct replay *r, int model, uint64_t *state)
     json_t *list = sy_cli_inputs_of(r->described, r->models[model].name), *entry;
     struct model_inputs *inputs = &r->inputs[model];
     size_t i;
-    if (json_array_size(list) < 1 || json_array_size(list) > MAX_INPUTS)
+    if (json_array_size(list) < 1 || json_array_size(list) > SWITCHYARD_MAX_TENSORS)
         return sy_error_set(SY_EUNSUPPORTED, "%s has %zu inputs: 1 to %d can be made",
-                            r->models[model].name, json_array_size(list), MAX_INPUTS);
+                            r->models[model].name, json_array_size(list), SWITCHYARD_MAX_TENSORS);
     json_array_foreach(list, i, entry)
     {
         sy_client_tensor *out = &inputs->tensors[i];

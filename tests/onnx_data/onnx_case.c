@@ -12,7 +12,7 @@
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 
-enum { MAX_TENSORS = 64, MAX_TAKEN = 4096 };
+enum { MAX_TENSORS = SY_MAX_ENDS, MAX_TAKEN = 4096 };
 
 /* The host engine, unless the binary is linked with a rig_choose_engine. */
 static struct rig_engine rig = {.ops = &sy_host_engine};

@@ -30,6 +30,12 @@ struct resize {
             c.tell(d);
         return scale;
     }
+    /* In float32 step by step, the sum too (float64 rounds a sum of two floats to the same): the nearest position depends on what is whole. */
+    __device__ static double crop(float x, float start, float end, float last, float steps)
+    {
+        float first = start * last, way = x * (end - start) * last / steps;
+        return (double)(float)((double)first + (double)way);
+    }
     /* Where position `at` of the result's dimension d lies in the input; in float32 as the host has it. */
     __device__ static double source(const each &c, int d, int64_t at, float scale)
     {
@@ -49,9 +55,8 @@ struct resize {
         case SY_EACH_TF_HALF_PIXEL:
             return (double)((x + 0.5f) / scale);
         case SY_EACH_TF_CROP:
-            return n_out > 1
-                       ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
-                       : 0.5 * (start + end) * last;
+            return n_out > 1 ? crop(x, (float)start, (float)end, (float)last, (float)(n_out - 1))
+                             : 0.5 * (start + end) * last;
         case SY_EACH_HALF_PIXEL_SYMMETRIC:
             return (double)(center * (1 - (float)n_out / (scale * (float)n_in)) +
                             (x + 0.5f) / scale - 0.5f);

@@ -7,12 +7,18 @@
 
 enum { MOST_ITEMS = 1 << 20 };
 
+static bool is_optional(enum sy_op op)
+{
+    return op == SY_OP_OPTIONAL || op == SY_OP_OPTIONAL_HAS_ELEMENT ||
+           op == SY_OP_OPTIONAL_GET_ELEMENT;
+}
+
 bool sy_at_is_of_lists(enum sy_op op)
 {
     return op == SY_OP_SEQUENCE_EMPTY || op == SY_OP_SEQUENCE_CONSTRUCT ||
            op == SY_OP_SEQUENCE_INSERT || op == SY_OP_SEQUENCE_ERASE || op == SY_OP_SEQUENCE_AT ||
            op == SY_OP_SEQUENCE_LENGTH || op == SY_OP_CONCAT_FROM_SEQUENCE ||
-           op == SY_OP_SPLIT_TO_SEQUENCE;
+           op == SY_OP_SPLIT_TO_SEQUENCE || is_optional(op);
 }
 
 /* ---- putting together --------------------------------------------------------------------------- */
@@ -198,7 +204,7 @@ int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
 {
     bool of_tensors = node->op == SY_OP_SEQUENCE_CONSTRUCT || node->op == SY_OP_SPLIT_TO_SEQUENCE;
     int64_t at;
-    for (int i = 0; i < node->n_inputs; i++)
+    for (int i = 0; i < node->n_inputs && !is_optional(node->op); i++)
         if ((i == 0 || of_tensors) && (!in[i] || in[i]->is_list == of_tensors))
             return sy_at_fail(node, "input %d is %s", i, of_tensors ? "a list" : "no list");
     switch (node->op) {
@@ -214,6 +220,16 @@ int sy_at_list_run(struct sy_at_state *state, const struct sy_node *node,
     case SY_OP_SEQUENCE_AT:
         SY_TRY(position(node, in[0], node->n_inputs > 1 ? in[1] : NULL, 0, in[0]->n_items, &at));
         *out = sy_at_value_ref(in[0]->items[at]);
+        return SY_OK;
+    case SY_OP_OPTIONAL_HAS_ELEMENT:
+        SY_TRY(sy_at_value_new(state, SY_DTYPE_BOOL, 0, NULL, out));
+        sy_put_int(&(*out)->a, 0, node->n_inputs > 0 && in[0]);
+        return SY_OK;
+    case SY_OP_OPTIONAL:
+    case SY_OP_OPTIONAL_GET_ELEMENT:
+        if (node->n_inputs < 1 || !in[0])
+            return sy_at_fail(node, "an optional that holds nothing");
+        *out = sy_at_value_ref(in[0]);
         return SY_OK;
     case SY_OP_CONCAT_FROM_SEQUENCE:
         return sy_at_concat(state, node, in[0]->items, in[0]->n_items, sy_node_int(node, "axis", 0),

@@ -1,4 +1,4 @@
-/* RoiAlign: each region by itself, in parallel. Of many regions all channels at once, from a copy of the image whose channels lie side by
+/* RoiAlign and MaxRoiPool: each region by itself, in parallel. RoiAlign of many regions all channels at once, from a copy of the image whose channels lie side by
  * side. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -277,9 +277,91 @@ static int check_roi_align(const struct sy_call *call)
     return SY_OK;
 }
 
-const struct sy_kernel sy_kernels_regions[] = {{SY_OP_ROI_ALIGN,
-                                                run_roi_align,
-                                                {SY_ANY_FLOAT, SY_AS_FIRST, SY_ANY_INDEX},
-                                                check_roi_align,
-                                                scratch_roi_align},
-                                               {0}};
+/* ---- MaxRoiPool: whole pixels --------------------------------------------------------------------------- */
+
+struct bins {
+    float first, size; /* of the region, in pixels; of a bin */
+    int64_t n;
+};
+
+/* Where a region lies along one dimension, in float32: what is rounded depends on it. */
+static struct bins bins_of(const struct sy_call *call, int64_t region, int column, int64_t n)
+{
+    float scale = sy_node_float(call->node, "spatial_scale", 1);
+    float first = roundf((float)sy_get(&call->in[1], region * 5 + column) * scale),
+          last = roundf((float)sy_get(&call->in[1], region * 5 + column + 2) * scale);
+    return (struct bins){first, fmaxf(last - first + 1, 1) / (float)n, n};
+}
+
+/* The pixels [*from, *end) of bin i, those of `extent` that there are. */
+static void pixels_of(const struct bins *b, int64_t i, int64_t extent, int64_t *from, int64_t *end)
+{
+    float low = floorf((float)i * b->size) + b->first,
+          high = ceilf((float)(i + 1) * b->size) + b->first;
+    *from = (int64_t)fminf(fmaxf(low, 0), (float)extent);
+    *end = (int64_t)fminf(fmaxf(high, 0), (float)extent);
+}
+
+/* 0 where a bin holds no pixel. */
+static double largest_in(const struct sy_array *x, int64_t plane, int64_t top, int64_t bottom,
+                         int64_t left, int64_t right)
+{
+    bool is_empty = top >= bottom || left >= right;
+    double most = is_empty ? 0 : -INFINITY;
+    for (int64_t h = top; h < bottom; h++)
+        for (int64_t w = left; w < right; w++) {
+            double v = sy_get(x, (plane * x->dims[2] + h) * x->dims[3] + w);
+            most = v > most ? v : most;
+        }
+    return most;
+}
+
+static void pool_region(const struct sy_call *call, int64_t region)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    struct bins rows = bins_of(call, region, 2, y->dims[2]),
+                columns = bins_of(call, region, 1, y->dims[3]);
+    int64_t image = (int64_t)sy_get(&call->in[1], region * 5), top, bottom, left, right;
+    for (int64_t i = 0; i < rows.n * columns.n; i++) {
+        pixels_of(&rows, i / columns.n, x->dims[2], &top, &bottom);
+        pixels_of(&columns, i % columns.n, x->dims[3], &left, &right);
+        for (int64_t c = 0; c < x->dims[1]; c++)
+            sy_put(y, (region * x->dims[1] + c) * rows.n * columns.n + i,
+                   largest_in(x, image * x->dims[1] + c, top, bottom, left, right));
+    }
+}
+
+static int run_max_roi_pool(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    for (int64_t i = 0; i < y->dims[0]; i++) {
+        double image = sy_get(&call->in[1], i * 5);
+        if (!(image >= 0 && image < (double)x->dims[0]))
+            return sy_kernel_fail(call, "image %g of %lld", image, (long long)x->dims[0]);
+        for (int k = 1; k < 5; k++)
+            if (!isfinite(sy_get(&call->in[1], i * 5 + k)))
+                return sy_kernel_fail(call, "a region at %g", sy_get(&call->in[1], i * 5 + k));
+    }
+#pragma omp parallel for schedule(dynamic, 4) if (y->n > PARALLEL_FROM)
+    for (int64_t i = 0; i < y->dims[0]; i++)
+        pool_region(call, i);
+    return SY_OK;
+}
+
+static int check_max_roi_pool(const struct sy_call *call)
+{
+    const struct sy_array *x = &call->in[0], *y = &call->out[0];
+    if (call->n_in != 2 || x->rank != 4 || y->rank != 4 || call->in[1].n != y->dims[0] * 5 ||
+        y->dims[1] != x->dims[1])
+        return sy_kernel_refuse(call, "regions that do not fit");
+    return SY_OK;
+}
+
+const struct sy_kernel sy_kernels_regions[] = {
+    {SY_OP_ROI_ALIGN,
+     run_roi_align,
+     {SY_ANY_FLOAT, SY_AS_FIRST, SY_ANY_INDEX},
+     check_roi_align,
+     scratch_roi_align},
+    {SY_OP_MAX_ROI_POOL, run_max_roi_pool, {SY_ANY_FLOAT, SY_AS_FIRST}, check_max_roi_pool, NULL},
+    {0}};

@@ -143,9 +143,9 @@ static double place(const struct resize *r, int d, int64_t at, int64_t n_in, int
         return (double)(center * (1 - adjust) + (x + 0.5f) / scale - 0.5f);
     }
     if (strcmp(r->place, "tf_crop_and_resize") == 0) {
-        double start = r->roi_start[d], end = r->roi_end[d], last = (double)(n_in - 1);
-        return n_out > 1 ? start * last + (double)at * (end - start) * last / (double)(n_out - 1)
-                         : 0.5 * (start + end) * last;
+        float start = (float)r->roi_start[d], end = (float)r->roi_end[d], last = (float)(n_in - 1);
+        return n_out > 1 ? (double)(start * last + x * (end - start) * last / (float)(n_out - 1))
+                         : 0.5 * (double)(start + end) * (double)last;
     }
     return (double)((x + 0.5f) / scale - 0.5f);
 }
