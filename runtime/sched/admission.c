@@ -7,20 +7,12 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sched/class_demand.h"
 
 #define LINE          64
 #define MAX_REQUESTS  65534
-#define NEAR          4  /* entries that are beside the books */
-#define N_CLASSES     10 /* whose work is counted apart; the last counts all beyond */
-#define MEMORY_NS     (30 * SY_NS_PER_S) /* work of so long ago counts a third */
+#define NEAR          4   /* entries that are beside the books */
 #define OFF_TO_MARGIN 3.0 /* three times the usual distance: one in a hundred is farther off */
-#define MOST_TAKEN    0.9 /* of the time, by more urgent classes */
-
-/* What each class asked for, lately. */
-struct demand {
-    float work_ns[N_CLASSES], n[N_CLASSES];
-    sy_ns until_ns; /* forgotten up to then */
-};
 
 struct entry {
     struct sy_admission_request is;
@@ -61,7 +53,7 @@ struct sy_admission {
 
     struct gave_way gave_way;
     struct entry *far; /* by slot, from NEAR on */
-    struct demand demand;
+    struct sy_class_demand demand;
     struct rules own_rules;
     struct entry second[NEAR - 1]; /* slots from 1 on */
 
@@ -354,48 +346,11 @@ static const struct sy_admission_request *first_of(const struct sy_admission *a)
     return a->n_waiting > 0 ? waiting(a, 0) : NULL;
 }
 
-/* ---- what more urgent classes will ask for ---- */
-
-static void forget_old(struct demand *d, sy_ns now)
-{
-    float kept = expf(-(float)(now - SY_MIN(now, d->until_ns)) / (float)MEMORY_NS);
-    for (int i = 0; i < N_CLASSES; i++) {
-        d->work_ns[i] *= kept;
-        d->n[i] *= kept;
-    }
-    d->until_ns = SY_MAX(d->until_ns, now);
-}
-
-/* Refused ones count too: a class that was shut out would otherwise stay so. */
-static void note_demand(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
-{
-    struct demand *d = &a->demand;
-    if (!a->rules->config.reserves)
-        return;
-    forget_old(d, now);
-    int class_ = SY_MIN(SY_MAX(r->class_, 0), N_CLASSES - 1);
-    d->work_ns[class_] += (float)r->duration.expected_ns * (float)a->rules->stretch;
-    d->n[class_]++;
-}
-
-/* Q6. A wait, with what more urgent classes are likely to ask for meanwhile, as lately. That is less than what comes on average: where fewer
- * than ln 10 requests are expected, one time in ten none comes, and a promise that is refused for them was refused in vain. */
+/* Where nothing is reserved nothing is noted, and the line is not looked at. */
 static sy_ns with_urgent(const struct sy_admission *a, int class_, sy_ns now, double wait_ns)
 {
-    double work = 0, n = 0;
-    if (!a->rules->config.reserves) /* then nothing was noted, and the line is not looked at */
-        return (sy_ns)wait_ns;
-    for (int i = 0; i < SY_MIN(class_, N_CLASSES - 1); i++) {
-        work += (double)a->demand.work_ns[i];
-        n += (double)a->demand.n[i];
-    }
-    if (n <= 0)
-        return (sy_ns)wait_ns;
-    double age = (double)(now - SY_MIN(now, a->demand.until_ns));
-    double per_ns = exp(-age / (double)MEMORY_NS) / (double)MEMORY_NS;
-    double whole = wait_ns / (1 - SY_MIN(work * per_ns, MOST_TAKEN));
-    double come = n * per_ns * whole;
-    return (sy_ns)(come > M_LN10 ? wait_ns + (whole - wait_ns) * (1 - M_LN10 / come) : wait_ns);
+    return a->rules->config.reserves ? sy_class_demand_wait(&a->demand, class_, now, wait_ns)
+                                     : (sy_ns)wait_ns;
 }
 
 static struct sy_admission_request running_of(const struct sy_admission *a)
@@ -481,7 +436,9 @@ static int judge(struct sy_admission *a, const struct sy_admission_request *r, s
                  struct sy_prediction *out)
 {
     *out = sy_admission_predict(a, r, now);
-    note_demand(a, r, now);
+    if (a->rules->config.reserves)
+        sy_class_demand_note(&a->demand, r->class_,
+                             (float)r->duration.expected_ns * (float)a->rules->stretch, now);
     if (out->breaks || (r->deadline_ns != 0 && out->latest_ns > r->deadline_ns))
         return refuse(r, out, now);
     return SY_OK;
