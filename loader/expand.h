@@ -92,6 +92,8 @@ int sy_expand_fail(struct sy_expand *e, int status, const char *format, ...)
  * constants. *results: one a body's output. */
 int sy_expand_body(struct sy_expand *e, const struct sy_graph *body, const int *given, int *map,
                    int *results);
+/* EUNSUPPORTED: the body so many times, bodies within it too, is more nodes than a graph may have. */
+int sy_expand_room_for(struct sy_expand *e, const struct sy_graph *body, int64_t times);
 
 /* A product of whole numbers; -1 for what is left out. */
 struct sy_whole_product {

@@ -91,6 +91,25 @@ static int copy_node(struct sy_expand *e, const struct sy_graph *body, int *map,
     return status;
 }
 
+/* Bodies inside counted too. */
+static int64_t count_nodes(const struct sy_graph *graph)
+{
+    int64_t n = graph->n_nodes;
+    for (int k = 0; k < graph->n_nodes; k++)
+        for (int i = 0; i < graph->nodes[k].n_attrs; i++)
+            if (graph->nodes[k].attrs[i].graph)
+                n += count_nodes(graph->nodes[k].attrs[i].graph);
+    return n;
+}
+
+int sy_expand_room_for(struct sy_expand *e, const struct sy_graph *body, int64_t times)
+{
+    if (times > 0 && count_nodes(body) > (MAX_NODES - e->graph->n_nodes) / times)
+        return sy_expand_fail(e, SY_EUNSUPPORTED, "written out it has more than %d nodes",
+                              MAX_NODES);
+    return SY_OK;
+}
+
 static int copy_body(struct sy_expand *e, const struct sy_graph *body, const int *given, int *map,
                      int *results)
 {
@@ -175,17 +194,6 @@ static bool stays_true(const struct sy_graph *body)
             out = body->nodes[n].inputs[0];
         }
     return out == body->inputs[1] || is_true(&body->tensors[out]);
-}
-
-/* Bodies inside counted too. */
-static int64_t count_nodes(const struct sy_graph *graph)
-{
-    int64_t n = graph->n_nodes;
-    for (int k = 0; k < graph->n_nodes; k++)
-        for (int i = 0; i < graph->nodes[k].n_attrs; i++)
-            if (graph->nodes[k].attrs[i].graph)
-                n += count_nodes(graph->nodes[k].attrs[i].graph);
-    return n;
 }
 
 /* How often the Loop runs; -1: not known, or too often to be written out. */

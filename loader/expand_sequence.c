@@ -263,6 +263,7 @@ static int expand_map(struct sy_expand *e)
         return e->status;
     if (!body || body->n_inputs != e->node->n_inputs || body->n_outputs != e->node->n_outputs)
         return sy_expand_fail(e, SY_ECORRUPT, "a body with other inputs or results");
+    SY_TRY(sy_expand_room_for(e, body, first->n));
     SY_TRY(sy_graph_alloc((size_t)(body->n_inputs + body->n_outputs), sizeof *ids, &ids));
     map_each(e, body, first->n, ids, ids + body->n_inputs);
     free(ids);

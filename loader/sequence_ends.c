@@ -23,6 +23,9 @@ static int add_element(struct sy_infer *in, int sequence, int i, int *out)
     int from = in->sequences[sequence]->tensors[i];
     struct sy_shape shape = graph->tensors[from].shape;
     char name[1100];
+    if (in->sequences[from])
+        return sy_error_set(SY_EUNSUPPORTED, "output '%.120s' is a sequence of sequences",
+                            graph->tensors[sequence].name);
     snprintf(name, sizeof name, "%s[%d]", graph->tensors[sequence].name, i);
     if (has_name(graph, name))
         return sy_error_set(SY_EUNSUPPORTED,

@@ -89,6 +89,10 @@ static const struct one_node attributes[] = {
     {"LpPool x:f[N,3,8,8] .kernel_shape=[2,2] .p=0", NULL},
     {"GlobalAveragePool x:f[N,3]", NULL},
     /* axes */
+    {"QLinearMatMul@10 x:u[2,4] s:f[1] z:i[1] w:u[4,2] s2:f[1] z2:u[1] s3:f[1] z3:u[1]",
+     "zero points"},
+    {"QLinearConv@10 x:u[1,1,4,4] s:f[1] z:u[1] w:u[1,1,3,3] s2:f[1] z2:i[1] s3:f[1] z3:u[1]",
+     "zero points"},
     {"Softmax x:f[N,8] .axis=2", "axis"},
     {"Softmax x:f[N,8] .axis=-3", "axis"},
     {"Softmax x:f[N,8] .axis=-9223372036854775808", "axis"},

@@ -399,6 +399,48 @@ static void test_an_index_outside_in_a_turn(void **state)
     model_close(&m);
 }
 
+static int turns_left;
+
+static int stop_after(void *ctx)
+{
+    (void)ctx;
+    return turns_left-- > 0 ? SY_OK : sy_error_set(SY_ECANCELED, "something more urgent");
+}
+
+/* Between any two turns; the next run is right. */
+static void test_stopped_between_turns(void **state)
+{
+    float x[N], want[N], got[N];
+    int64_t turns = 6;
+    struct model m;
+    (void)state;
+    open_body(&body, "i", "more", "h");
+    ob_add(&body, "Add", NAMES("h", "x"), NAMES("next"));
+    ob_add(&body, "Identity", NAMES("more"), NAMES("go"));
+    result(&body, "go", BOOL);
+    result(&body, "next", FLOAT);
+    ob_graph(&graph);
+    add_loop(&graph, &body, NAMES("count", "", "x"), NAMES("y"));
+    input("x", FLOAT, DIMS(-1, WIDTH));
+    input("count", INT64, 0, NULL);
+    ob_input(&graph, OB_GRAPH_OUTPUT, "y", FLOAT, DIMS(-1, WIDTH));
+    model_open(&m, BATCH);
+    rig_engine.ops->on_turn(stop_after, NULL);
+    random_floats(x, N);
+    for (int k = 0; k < N; k++)
+        want[k] = 7 * x[k];
+    for (int n = 0; n < 5; n++) {
+        turns_left = n;
+        assert_int_equal(run(&m, (void *[]){x, &turns}, got, sizeof got), SY_ECANCELED);
+        assert_int_equal(turns_left, -1);
+        turns_left = 100;
+        must(run(&m, (void *[]){x, &turns}, got, sizeof got));
+        assert_floats(got, want, N);
+    }
+    rig_engine.ops->on_turn(NULL, NULL);
+    model_close(&m);
+}
+
 /* Three rows are declared, and the body has a Loop: none of them can be written out. */
 static void test_as_many_rows_as_are_declared(void **state)
 {
@@ -434,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_what_is_carried_changes_places),
         cmocka_unit_test(test_convolutions_within_and_behind),
         cmocka_unit_test(test_an_index_outside_in_a_turn),
+        cmocka_unit_test(test_stopped_between_turns),
         cmocka_unit_test(test_as_many_rows_as_are_declared),
     };
     seed = rig_start();

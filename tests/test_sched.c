@@ -486,6 +486,45 @@ static void test_interrupted_goes_on_where_it_stopped(void **state)
     interrupt_in(81, 0);
 }
 
+static int worker_of(const struct world *w, uint64_t request)
+{
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w->workers[i] == RUNNING && w->request_of[i] == request)
+            return i;
+    return -1;
+}
+
+/* Always within the same layer: it gives way until as much was thrown away as it has before it (Q5), however many more urgent ones come. */
+static void test_stopped_within_a_layer_gets_through(void **state)
+{
+    static struct world w;
+    (void)state;
+    world_make(&w, true, 400, 1);
+    w.check_fifo = false;
+    w.stops_at = 7;
+    each_takes_ns = 100 * SY_NS_PER_MS;
+    assert_int_equal(request_of(&w, 0, 2, 0), SY_OK);
+    int n = 0;
+    for (; n < 30; n++) {
+        for (int i = 0; i < 50 && worker_of(&w, 1) < 0; i++)
+            world_deliver(&w, false);
+        int worker = worker_of(&w, 1);
+        assert_true(worker >= 0);
+        w.now += 30 * SY_NS_PER_MS;
+        world_settle(&w);
+        assert_int_equal(request_of(&w, 4, 0, 0), SY_OK);
+        if (!w.interrupted[worker])
+            break;
+        world_finish_run(&w, worker, SY_ECANCELED);
+    }
+    assert_in_range(n, 2,
+                    4); /* 30 of 100 ms each; the first two were free as far as one could know */
+    world_drain(&w);
+    assert_int_equal(w.end_status[1], SY_OK);
+    each_takes_ns = 10 * SY_NS_PER_MS;
+    sy_sched_destroy(w.s);
+}
+
 static void test_late_by_prediction_is_refused(void **state)
 {
     (void)state;
@@ -521,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_no_worker_left_ends_all),
         cmocka_unit_test(test_urgent_request_interrupts),
         cmocka_unit_test(test_interrupted_goes_on_where_it_stopped),
+        cmocka_unit_test(test_stopped_within_a_layer_gets_through),
         cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),
         cmocka_unit_test(test_sizes_are_prepared_once),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -170,6 +171,48 @@ static void test_map(void **state)
     sy_graph_free(g);
 }
 
+static void add_branch(struct ob *to)
+{
+    char from[16] = "part", name[16];
+    ob_graph(to);
+    for (int i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        ob_add(to, "Neg", NAMES(from), NAMES(name));
+        memcpy(from, name, sizeof from);
+    }
+    ob_input(to, OB_GRAPH_OUTPUT, from, FLOAT, 0, NULL);
+}
+
+/* Nodes of bodies within the body count: 300 times 801 are too many, though each copy is one node of the graph. */
+static void test_too_many_nodes(void **state)
+{
+    (void)state;
+    static struct ob body, branch, map;
+    struct sy_graph *g;
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "x", FLOAT, DIMS(-1, 300));
+    ob_input(&graph, OB_GRAPH_INPUT, "which", 9, 0, NULL);
+    ob_int64s(&graph, "one", 0, (const int64_t[]){1});
+    ob_node(&node, "SplitToSequence", NAMES("x", "one"), NAMES("parts"));
+    ob_attr_int(&node, "axis", 1);
+    ob_message(&graph, OB_GRAPH_NODE, &node);
+    ob_graph(&body);
+    ob_input(&body, OB_GRAPH_INPUT, "part", FLOAT, 0, NULL);
+    add_branch(&branch);
+    ob_node(&node, "If", NAMES("which"), NAMES("either"));
+    ob_attr_graph(&node, "then_branch", &branch);
+    ob_attr_graph(&node, "else_branch", &branch);
+    ob_message(&body, OB_GRAPH_NODE, &node);
+    ob_input(&body, OB_GRAPH_OUTPUT, "either", FLOAT, 0, NULL);
+    ob_node(&map, "SequenceMap", NAMES("parts"), NAMES("eithers"));
+    ob_attr_graph(&map, "body", &body);
+    ob_message(&graph, OB_GRAPH_NODE, &map);
+    output("eithers");
+    assert_int_equal(read_graph(&g), SY_EUNSUPPORTED);
+    if (!strstr(sy_error_text(), "200000"))
+        fail_msg("%s", sy_error_text());
+}
+
 /* An optional that holds a tensor says so; one that holds nothing is refused. */
 static void test_optional(void **state)
 {
@@ -199,7 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_how_many), cmocka_unit_test(test_map),
-        cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_optional), cmocka_unit_test(test_too_many_nodes),
     };
     (void)rig_start();
     return cmocka_run_group_tests(tests, ob_open_folder, ob_close_folder);

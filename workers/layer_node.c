@@ -1,6 +1,7 @@
 #include "workers/layer_node.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/status.h"
 
@@ -10,6 +11,18 @@ const struct sy_param *sy_layer_param(const struct sy_layer *layer, int input)
         if (layer->params[i].input == input)
             return &layer->params[i];
     return NULL;
+}
+
+bool sy_layer_packed_alike(const struct sy_layer *a, const struct sy_layer *b)
+{
+    bool same = a->bytes == b->bytes && a->n_params == b->n_params;
+    for (int i = 0; same && i < a->n_params; i++) {
+        const struct sy_param *p = &a->params[i], *q = &b->params[i];
+        same = p->input == q->input && p->offset_bytes == q->offset_bytes && p->bytes == q->bytes &&
+               p->layout_bytes == q->layout_bytes &&
+               (p->layout_bytes == 0 || memcmp(p->layout, q->layout, p->layout_bytes) == 0);
+    }
+    return same;
 }
 
 void sy_last_uses(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,

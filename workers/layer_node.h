@@ -6,6 +6,8 @@
 
 /* The layer's parameter for node input `input`; NULL: it has none. */
 const struct sy_param *sy_layer_param(const struct sy_layer *layer, int input);
+/* Whether what one has packed is what the other would pack of the same constants. */
+bool sy_layer_packed_alike(const struct sy_layer *a, const struct sy_layer *b);
 /* Per tensor the last layer that reads it; -1: none does. */
 void sy_last_uses(const struct sy_graph *graph, const struct sy_layer *layers, int n_layers,
                   int *last_use);

@@ -366,7 +366,8 @@ static void interrupt_for_more_urgent(struct sy_sched *s)
     if (!s->active || !s->active->run_sent || s->active->worker_through || !head)
         return;
     if (!s->active->interrupted)
-        sy_admission_set_restarts(s->admission, !sy_sched_would_keep(s, head));
+        sy_admission_set_restarts(s->admission,
+                                  s->active->lost_layer || !sy_sched_would_keep(s, head));
     if (sy_admission_next(s->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
         return;
     s->active->interrupted = true;
@@ -400,7 +401,7 @@ static void run_active(struct sy_sched *s)
     a->batch = r->batch;
     a->sizes = r->sizes;
     a->workspace_offset = s->lane_offset;
-    a->first_layer = r->next_layer;
+    a->first_layer = r->first_layer = r->next_layer;
     r->next_layer = 0;
     r->run_sent = true;
     s->recent[s->n_runs++ % SY_SCHED_RECENT_RUNS] = r->workspace_bytes;

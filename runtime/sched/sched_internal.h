@@ -49,6 +49,9 @@ struct request {
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
     bool interrupted; /* S8 */
     int next_layer;   /* where it goes on; 0: from its beginning */
+    int first_layer;  /* where its last run began */
+    bool
+        lost_layer; /* it stopped within that layer: such a one may be interrupted again and again without getting on (Q5) */
     uint64_t kept_offset, kept_bytes,
         kept_at;                 /* its workspace while others compute, and since when */
     bool compacted;              /* lanes were moved for it once */

@@ -5,8 +5,10 @@
 void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer)
 {
     struct request *r = s->active;
-    if (r && r->run == run && r->worker == worker && r->interrupted && !r->worker_through)
-        r->next_layer = SY_MAX(layer, 0);
+    if (!r || r->run != run || r->worker != worker || !r->interrupted || r->worker_through)
+        return;
+    r->next_layer = SY_MAX(layer, 0);
+    r->lost_layer = r->lost_layer || r->next_layer <= r->first_layer;
 }
 
 void sy_sched_keep_workspace(struct sy_sched *s, struct request *r)
@@ -21,7 +23,7 @@ void sy_sched_keep_workspace(struct sy_sched *s, struct request *r)
 
 void sy_sched_leave_device(struct sy_sched *s, struct request *r)
 {
-    if (r->next_layer > 0)
+    if (r->next_layer > 0 && !r->lost_layer)
         sy_admission_paused(s->admission, s->now);
     else
         sy_admission_again(s->admission, r->duration, s->now);

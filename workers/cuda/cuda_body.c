@@ -1,11 +1,11 @@
 #include "workers/cuda/cuda_body.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_engine.h"
+#include "workers/layer_node.h"
 
 uint64_t sy_cuda_reserve(uint64_t *total, uint64_t bytes)
 {
@@ -100,18 +100,6 @@ int sy_cuda_body_init(struct sy_program *outer, const struct sy_graph *graph, in
     return outer->math ? make(outer, b, place_bytes) : SY_OK;
 }
 
-static bool is_packed_alike(const struct sy_layer *a, const struct sy_layer *b)
-{
-    bool same = a->bytes == b->bytes && a->n_params == b->n_params;
-    for (int i = 0; same && i < a->n_params; i++) {
-        const struct sy_param *p = &a->params[i], *q = &b->params[i];
-        same = p->input == q->input && p->offset_bytes == q->offset_bytes && p->bytes == q->bytes &&
-               p->layout_bytes == q->layout_bytes &&
-               (p->layout_bytes == 0 || memcmp(p->layout, q->layout, p->layout_bytes) == 0);
-    }
-    return same;
-}
-
 int sy_cuda_body_init_by_itself(struct sy_program *outer, const struct sy_graph *graph,
                                 struct sy_cuda_body *like, uint64_t *place_bytes,
                                 struct sy_cuda_body *b)
@@ -122,7 +110,7 @@ int sy_cuda_body_init_by_itself(struct sy_program *outer, const struct sy_graph 
     SY_TRY(lay_out(b));
     bool alike = like && like->packed && like->graph->n_nodes == graph->n_nodes;
     for (int l = 0; alike && l < graph->n_nodes; l++)
-        alike = is_packed_alike(&like->layers[l], &b->layers[l]);
+        alike = sy_layer_packed_alike(&like->layers[l], &b->layers[l]);
     if (alike) {
         b->packed = like->packed;
         like->packed = NULL;

@@ -36,6 +36,11 @@ void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx)
     on_turn.ctx = ctx;
 }
 
+int sy_at_run_between_turns(void)
+{
+    return on_turn.turn ? on_turn.turn(on_turn.ctx) : SY_OK;
+}
+
 /* ---- plans --------------------------------------------------------------------------------------- */
 
 static void plan_destroy(struct plan *p)
@@ -393,8 +398,7 @@ static int step(struct sy_at_state *state, struct plan *p, int n, struct sy_at_v
     const struct sy_node *node = &p->graph->nodes[n];
     if (!is_read(p, node))
         return SY_OK;
-    if (on_turn.turn)
-        SY_TRY(on_turn.turn(on_turn.ctx));
+    SY_TRY(sy_at_run_between_turns());
     if (state->n_open > 0 && sy_clock_now() - state->open_since > SY_AT_RUN_NS - state->open_ns)
         return sy_at_fail(node, "its loop is not done after %d s",
                           (int)(SY_AT_RUN_NS / SY_NS_PER_S));

@@ -30,6 +30,8 @@ struct sy_at_run;
 
 /* As on_turn of struct sy_engine_ops: called between the nodes of every run of this process. */
 void sy_at_run_on_turn(int (*turn)(void *ctx), void *ctx);
+/* Between two turns of any Loop of this engine: a status below 0 ends the run. */
+int sy_at_run_between_turns(void);
 
 /* `body`: of an AtRun node (loader/put_off.h); borrowed. is_param[i]: its input i has the same elements in all runs, so that nodes may keep what they
  * pack of it; NULL: none has. EUNSUPPORTED: an operator that the engine does not have. */

@@ -289,6 +289,12 @@ static bool has_same_constants(const struct sy_at_node *a, const struct sy_at_no
     return same;
 }
 
+/* Whether nothing else is wrong than that there is no helper, or no room for what it needs: then it is computed here. */
+static bool is_not_helped(int status)
+{
+    return status == SY_EUNSUPPORTED || status == SY_ENOMEM_HOST || status == SY_ENOMEM_DEVICE;
+}
+
 /* EUNSUPPORTED: there is no helper for it. */
 static int ask_helper(struct sy_at_node *m, const struct sy_at_node *like)
 {
@@ -321,7 +327,7 @@ static int make_ready(struct sy_at_node *m, struct sy_at_node *like)
     if (!has_same_constants(like, m))
         like = NULL;
     int status = ask_helper(m, like);
-    if (status != SY_EUNSUPPORTED)
+    if (!is_not_helped(status))
         return status;
     sy_body_finish(&m->body);
     return sy_body_init_like(&m->body, m->graph, 1,

@@ -1,10 +1,10 @@
 #include "workers/host/body.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/status.h"
 #include "workers/host/program.h"
+#include "workers/layer_node.h"
 
 void sy_body_finish(struct sy_body *b)
 {
@@ -24,22 +24,10 @@ void sy_body_finish(struct sy_body *b)
     *b = (struct sy_body){.graph = NULL};
 }
 
-static bool is_packed_alike(const struct sy_layer *a, const struct sy_layer *b)
-{
-    bool same = a->bytes == b->bytes && a->n_params == b->n_params;
-    for (int i = 0; same && i < a->n_params; i++) {
-        const struct sy_param *p = &a->params[i], *q = &b->params[i];
-        same = p->input == q->input && p->offset_bytes == q->offset_bytes && p->bytes == q->bytes &&
-               p->layout_bytes == q->layout_bytes &&
-               (p->layout_bytes == 0 || memcmp(p->layout, q->layout, p->layout_bytes) == 0);
-    }
-    return same;
-}
-
 static void *take_packed(struct sy_body *like, int l, const struct sy_layer *layer)
 {
     if (!like || !like->params || l >= like->graph->n_nodes ||
-        !is_packed_alike(&like->layers[l], layer))
+        !sy_layer_packed_alike(&like->layers[l], layer))
         return NULL;
     void *params = like->params[l];
     like->params[l] = NULL;

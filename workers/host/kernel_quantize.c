@@ -151,6 +151,12 @@ static int run_matmul(const struct sy_call *call)
     return sy_product_run(&call->in[0], second(call), &call->out[0], matmul_cell, &q);
 }
 
+/* One number of the type that it is taken from, or n of them. */
+static bool is_zero_point(const struct sy_array *zero, enum sy_dtype of, int64_t n)
+{
+    return !zero || (zero->dtype == of && (zero->n == 1 || zero->n == n));
+}
+
 /* Types and sizes of scales and zero points; `per`: how many a parameter of b may have, `rows` of a. */
 static int check_parameters(const struct sy_call *call, int64_t rows, int64_t per)
 {
@@ -158,8 +164,7 @@ static int check_parameters(const struct sy_call *call, int64_t rows, int64_t pe
     bool linear = is_linear(call);
     enum sy_dtype b = second(call)->dtype;
     bool fits = (b == SY_DTYPE_I8 || b == SY_DTYPE_U8) &&
-                (!q.zero_a || q.zero_a->n == 1 || q.zero_a->n == rows) &&
-                (!q.zero_b || q.zero_b->n == 1 || q.zero_b->n == per);
+                is_zero_point(q.zero_a, call->in[0].dtype, rows) && is_zero_point(q.zero_b, b, per);
     if (linear)
         fits = fits && q.scale_a && q.scale_b && q.scale_y && q.scale_a->n == 1 &&
                q.scale_y->n == 1 && (q.scale_b->n == 1 || q.scale_b->n == per) &&

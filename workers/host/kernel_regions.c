@@ -311,7 +311,7 @@ static double largest_in(const struct sy_array *x, int64_t plane, int64_t top, i
     for (int64_t h = top; h < bottom; h++)
         for (int64_t w = left; w < right; w++) {
             double v = sy_get(x, (plane * x->dims[2] + h) * x->dims[3] + w);
-            most = v > most ? v : most;
+            most = v > most || isnan(v) ? v : most; /* a NaN stays */
         }
     return most;
 }
