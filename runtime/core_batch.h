@@ -6,7 +6,7 @@
  *
  * B1: no request waits for others longer than max_delay, and none while the device has nothing to do.
  * B2: only requests of equal sizes (core_internal.h; NULL: the usual), one class and tenant without a deadline are gathered, of models whose inputs and outputs are rows (the batch is
- *     the first dimension of each). One with a deadline is on its own.
+ *     the first dimension of each), each result's row following from each input's alone (loader/row_apart.h): nobody's answer depends on who else asked. One with a deadline is on its own.
  * B3: a gathered request gets exactly one answer, canceled or not.
  *
  * Rows of a batch are not always bit for bit what they are alone: libraries choose other kernels for other sizes. Off unless max_delay is

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loader/direct_read.h"
+#include "loader/row_apart.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
@@ -240,6 +241,8 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
     }
     if (status == SY_OK)
         status = cut_groups(core, m);
+    if (status == SY_OK)
+        m->rows_are_apart = sy_graph_rows_are_apart(m->package->graph, m->package->usual);
     if (status < 0) {
         free_model(m);
         return status;
@@ -403,8 +406,9 @@ static void settle(struct sy_core *core, int model)
             sy_sched_workspace(core->sched, &warm);
         }
         sy_core_heads_spend(core);
-        sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d", m->name,
-                    (unsigned long long)m->package->weights_bytes, m->n_groups);
+        sy_log_info("models", "event=loaded model=%s weights_bytes=%llu groups=%d gathered=%d",
+                    m->name, (unsigned long long)m->package->weights_bytes, m->n_groups,
+                    (int)m->rows_are_apart);
     }
     if (done)
         done(ctx, status, status < 0 ? error : NULL);
