@@ -30,9 +30,9 @@ static bool is_in(enum sy_op op, const enum sy_op *list, size_t n)
     return false;
 }
 
-/* MaxRoiPool; products of 8 bits, which this engine leaves as they were written; bodies that only the run knows the sizes of. */
+/* Products of 8 bits, which this engine leaves as they were written; bodies that only the run knows the sizes of. */
 static const enum sy_op lacked[] = {SY_OP_QUANTIZED_CONV, SY_OP_QUANTIZED_MATMUL,
-                                    SY_OP_QUANTIZED_SUM, SY_OP_AT_RUN, SY_OP_MAX_ROI_POOL};
+                                    SY_OP_QUANTIZED_SUM, SY_OP_AT_RUN};
 
 static void test_inference(void **state)
 {

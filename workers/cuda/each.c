@@ -154,6 +154,7 @@ static const struct form forms[] = {
     WINDOW(GLOBAL_LP_POOL, WINDOW),
     {SY_OP_GRID_SAMPLE, SY_EACH_SAMPLE, sy_each_fill_sample, 0},
     {SY_OP_ROI_ALIGN, SY_EACH_REGION, sy_each_fill_region, 0},
+    {SY_OP_MAX_ROI_POOL, SY_EACH_PIXEL_REGION, sy_each_fill_pixel_region, 0},
     {SY_OP_MAX_UNPOOL, SY_EACH_UNPOOL, sy_each_fill_unpool, 0},
     {SY_OP_RUN_RESHAPE, SY_EACH_VIEW, sy_each_fill_view, 0},
     {SY_OP_RUN_SQUEEZE, SY_EACH_VIEW, sy_each_fill_view, 0},

@@ -61,6 +61,7 @@ struct sy_each_array {
     X(WINDOW)            \
     X(SAMPLE)            \
     X(REGION)            \
+    X(PIXEL_REGION)      \
     X(UNPOOL)            \
     X(NUMBERS)           \
     X(VIEW)              \
@@ -238,6 +239,11 @@ struct sy_each_region {
     double scale;
 };
 
+/* Whole pixels, their largest. */
+struct sy_each_pixel_region {
+    float scale;
+};
+
 #define SY_EACH_NUMBERS_MOST 96
 
 /* Some of the result's elements. */
@@ -316,6 +322,7 @@ struct sy_math_each {
         struct sy_each_window window;
         struct sy_each_sample sample;
         struct sy_each_region region;
+        struct sy_each_pixel_region pixel_region;
         struct sy_each_numbers numbers;
         struct sy_each_view view;
         struct sy_each_split split;

@@ -15,10 +15,10 @@ sy_each_fill_fn sy_each_fill_one, sy_each_fill_pair, sy_each_fill_where, sy_each
     sy_each_fill_batch, sy_each_fill_norm, sy_each_fill_neighbours, sy_each_fill_loss,
     sy_each_fill_dynamic, sy_each_fill_resize, sy_each_fill_einsum, sy_each_fill_matmul,
     sy_each_fill_quantize, sy_each_fill_window, sy_each_fill_sample, sy_each_fill_region,
-    sy_each_fill_unpool, sy_each_fill_view, sy_each_fill_expand, sy_each_fill_tile,
-    sy_each_fill_slice, sy_each_fill_split, sy_each_fill_run_pad, sy_each_fill_non_zero,
-    sy_each_fill_compress, sy_each_fill_unique, sy_each_fill_suppress, sy_each_fill_taper,
-    sy_each_fill_dft, sy_each_fill_det;
+    sy_each_fill_pixel_region, sy_each_fill_unpool, sy_each_fill_view, sy_each_fill_expand,
+    sy_each_fill_tile, sy_each_fill_slice, sy_each_fill_split, sy_each_fill_run_pad,
+    sy_each_fill_non_zero, sy_each_fill_compress, sy_each_fill_unique, sy_each_fill_suppress,
+    sy_each_fill_taper, sy_each_fill_dft, sy_each_fill_det;
 
 int sy_each_refuse(const struct sy_node *node, const char *what);
 int64_t sy_each_attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise);

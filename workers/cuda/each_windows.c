@@ -191,3 +191,9 @@ int sy_each_fill_region(const struct sy_node *node, struct sy_math_each *e)
     e->as.region.scale = (double)sy_node_float(node, "spatial_scale", 1);
     return SY_OK;
 }
+
+int sy_each_fill_pixel_region(const struct sy_node *node, struct sy_math_each *e)
+{
+    e->as.pixel_region.scale = sy_node_float(node, "spatial_scale", 1);
+    return SY_OK;
+}

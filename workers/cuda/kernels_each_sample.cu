@@ -1,4 +1,4 @@
-/* Samples between places, an element of the result a thread: Resize, GridSample, RoiAlign. */
+/* Samples between places, an element of the result a thread: Resize, GridSample, RoiAlign; MaxRoiPool's whole pixels. */
 #include "workers/cuda/each_arrays.cuh"
 
 SY_KERNEL_FILE(each_sample)
@@ -325,8 +325,58 @@ struct region {
     }
 };
 
-int sy_kernel_each_sample(struct CUstream_st *stream, const struct sy_math_each *e,
-                          void *const *at, struct sy_math_fault *fault)
+/* ---- MaxRoiPool --------------------------------------------------------------------------------------- */
+
+struct pixel_region {
+    struct span {
+        int64_t from, end;
+    };
+    /* The pixels of bin `at` of n, between columns k and k + 2 of region `which`; in float32 as the host has it. */
+    __device__ static span bin(const each &c, int64_t which, int k, int64_t at, int64_t n,
+                               int64_t extent)
+    {
+        double ends[2];
+        for (int i = 0; i < 2; i++) {
+            ends[i] = c.get(1, which * 5 + k + 2 * i);
+            if (!isfinite(ends[i])) {
+                c.tell(which);
+                ends[i] = 0;
+            }
+        }
+        float first = roundf((float)ends[0] * c.e.as.pixel_region.scale),
+              last = roundf((float)ends[1] * c.e.as.pixel_region.scale);
+        float size = fmaxf(last - first + 1, 1) / (float)n;
+        float low = floorf((float)at * size) + first, high = ceilf((float)(at + 1) * size) + first;
+        span s = {(int64_t)fminf(fmaxf(low, 0), (float)extent),
+                  (int64_t)fminf(fmaxf(high, 0), (float)extent)};
+        return s;
+    }
+    __device__ static void of(const each &c, int64_t i)
+    {
+        const sy_each_array &x = c.array(0), &y = c.array(EACH_OUT);
+        int64_t column = i % y.dims[3], row = i / y.dims[3] % y.dims[2],
+                channel = i / y.dims[3] / y.dims[2] % y.dims[1], which = i / (y.n / y.dims[0]);
+        span rows = bin(c, which, 2, row, y.dims[2], x.dims[2]),
+             columns = bin(c, which, 1, column, y.dims[3], x.dims[3]);
+        double image = c.get(1, which * 5);
+        if (!(image >= 0 && image < (double)x.dims[0])) {
+            c.tell(isfinite(image) ? (int64_t)image : -1);
+            image = 0;
+        }
+        int64_t base = ((int64_t)image * x.dims[1] + channel) * x.dims[2] * x.dims[3];
+        bool is_empty = rows.from >= rows.end || columns.from >= columns.end;
+        double most = is_empty ? 0 : -INFINITY;
+        for (int64_t h = rows.from; h < rows.end; h++)
+            for (int64_t w = columns.from; w < columns.end; w++) {
+                double v = c.get(0, base + h * x.dims[3] + w);
+                most = v > most || isnan(v) ? v : most; /* a NaN stays */
+            }
+        c.put(EACH_OUT, i, most);
+    }
+};
+
+int sy_kernel_each_sample(struct CUstream_st *stream, const struct sy_math_each *e, void *const *at,
+                          struct sy_math_fault *fault)
 {
     switch (e->kind) {
     case SY_EACH_RESIZE:
@@ -335,6 +385,8 @@ int sy_kernel_each_sample(struct CUstream_st *stream, const struct sy_math_each 
         return each_launch<sample>(stream, e, at, fault);
     case SY_EACH_REGION:
         return each_launch<region>(stream, e, at, fault);
+    case SY_EACH_PIXEL_REGION:
+        return each_launch<pixel_region>(stream, e, at, fault);
     default:
         return -1;
     }

@@ -1,4 +1,5 @@
 /* Regions whose places are rounded to pixels: MaxRoiPool beside whole numbers, a crop whose positions are halves beside ONNX Runtime. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "tests/engine_rig.h"
 
@@ -87,9 +89,17 @@ static void test_max_roi_pool(void **state)
         if (y[i] != want)
             fail_msg("element %d is %g, not %g", (int)i, (double)y[i], (double)want);
     }
+    for (int i = 0; i < CHANNELS * ROWS * COLUMNS; i++)
+        x[i] = NAN;
+    float before[SY_ARRAY_LEN(y)];
+    memcpy(before, y, sizeof y);
+    assert_int_equal(run(pool(0.5f), x, regions, y), SY_OK);
+    for (size_t i = 0; i < SY_ARRAY_LEN(y);
+         i++) /* a bin without pixels is 0, of none but NaN it is that */
+        assert_true(isnan(y[i]) || (y[i] == 0 && before[i] == 0));
     regions[5] = 1;
     assert_int_equal(run(pool(1), x, regions, y), SY_EARG);
-    assert_non_null(strstr(sy_error_text(), "image 1 of 1"));
+    assert_non_null(strstr(sy_error_text(), "MaxRoiPool"));
 }
 
 /* From 0.3 to 0.9 of six pixels, to nine: 1.5 + i 3/8, which float32 alone takes for halves. */
