@@ -120,7 +120,7 @@ CUDA_ENGINE_LIBS := -lcublasLt -lcudnn -lgomp
 CUDA_ENGINE_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out workers/cuda/math_%.c,$(sort $(wildcard workers/cuda/*.c))))
 # The engine without a GPU: its own kernels, compiled for the CPU, and loops in the place of CUDA's libraries.
 CUDA_KERNEL_SRC := $(sort $(wildcard workers/cuda/*.cu))
-CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(patsubst %,$(OBJ)/tests/on_cpu/%.o,cpu_launch fake_math beside_host)
+CUDA_ON_CPU_OBJ := $(CUDA_ENGINE_PART_OBJ) $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/32/%.o) $(patsubst %,$(OBJ)/tests/on_cpu/%.o,cpu_launch fake_math fake_library beside_host)
 # The kernels one by one, with as many threads a block as on a GPU.
 KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_kernels*.c))
 KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
@@ -333,7 +333,7 @@ $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 
 # What the CUDA device does is tested against a table of calls that records them, and behind the plugin's seam.
 $(CUDA_TEST_BIN): $(CUDA_PART_OBJ)
-$(addprefix $(B)/tests/test_cuda_,engine trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
+$(addprefix $(B)/tests/test_cuda_,engine candidates trainer beside_host operators control node_help): $(B)/tests/%: $(OBJ)/tests/%.o $(CUDA_ON_CPU_OBJ) $(CUDA_PART_OBJ) $(TEST_LIB_OBJ) $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread

@@ -144,6 +144,7 @@ if wanted device; then
 fi
 if wanted engine; then
     run_tests engine 'test_gpu_engine*'
+    step "engine: cuDNN wherever it agrees with our kernels" env SY_CUDA_PREFER_CUDNN=1 "$tests/test_gpu_engine_candidates"
     cases=
     for place in "$tests/onnx_cases" /usr/share/libonnx-testdata/data; do [ -z "$cases" ] && [ -d "$place/node" ] && cases=$place; done
     if [ -n "$cases" ]; then

@@ -1,4 +1,4 @@
-#include "tests/on_cpu/fake_math.h"
+#include "tests/on_cpu/fake_math_internal.h"
 
 #include <assert.h>
 #include <math.h>
@@ -56,7 +56,7 @@ static uint64_t fail_at;
 /* ---- bookkeeping --------------------------------------------------------------------------------- */
 
 /* Counts a call, which may be the one to fail. */
-static int fake_call(const char *name)
+int fake_math_call(const char *name)
 {
     counts.calls++;
     return counts.calls == fail_at ? sy_error_set(SY_EDEVICE, "fake %s fails", name) : SY_OK;
@@ -68,7 +68,7 @@ void *fake_math_device(void *host)
 }
 
 /* A device pointer as the host's; NULL stays NULL. */
-static void *seen(const void *device)
+void *fake_math_seen(const void *device)
 {
     assert(!device || ((uintptr_t)device & CPU_MARK));
     return (void *)((uintptr_t)device & ~CPU_MARK);
@@ -118,9 +118,14 @@ static void run_first(struct sy_math *math, int n)
 static int enqueue(struct sy_math *math, const char *name, const struct note *note)
 {
     assert(math && math == open_math);
-    SY_TRY(fake_call(name));
+    SY_TRY(fake_math_call(name));
     append(capturing ? &capturing->notes : &math->queue, note);
     return SY_OK;
+}
+
+static void run_call(const struct note *note)
+{
+    note->work.call(note->work.body);
 }
 
 static void run_kernel(const struct note *note)
@@ -132,6 +137,13 @@ static int take_kernel(struct CUstream_st *stream, const struct cpu_work *work)
 {
     struct note note = {.run = run_kernel, .work = *work};
     return enqueue((struct sy_math *)stream, "launch", &note) < 0 ? LAUNCH_FAILURE : 0;
+}
+
+int fake_math_enqueue(struct sy_math *math, const char *name, void (*call)(const void *body),
+                      const void *body, size_t bytes)
+{
+    struct note note = {.run = run_call, .work = {.call = call, .body = body, .bytes = bytes}};
+    return enqueue(math, name, &note);
 }
 
 struct CUstream_st *sy_math_kernel_stream(struct sy_math *math)
@@ -187,7 +199,7 @@ static int open_fake(struct sy_device *device, struct sy_stream *compute, struct
     (void)device;
     (void)compute;
     assert(!open_math);
-    SY_TRY(fake_call("open"));
+    SY_TRY(fake_math_call("open"));
     *out = open_math = calloc(1, sizeof *open_math);
     assert(open_math);
     open_math->stream.take = take_kernel;
@@ -208,7 +220,7 @@ static void close_fake(struct sy_math *math)
 static int host_take(struct sy_math *math, uint64_t bytes, void **out)
 {
     (void)math;
-    SY_TRY(fake_call("host_take"));
+    SY_TRY(fake_math_call("host_take"));
     *out = malloc(bytes);
     assert(*out);
     memset(*out, 0xff, bytes);
@@ -229,7 +241,7 @@ static int conv_plan(struct sy_math *math, const struct sy_math_conv *conv,
                      struct sy_math_plan **out)
 {
     (void)math;
-    SY_TRY(fake_call("conv_plan"));
+    SY_TRY(fake_math_call("conv_plan"));
     *out = calloc(1, sizeof **out);
     assert(*out);
     (*out)->is_conv = true;
@@ -242,7 +254,7 @@ static int matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul
                        struct sy_math_plan **out)
 {
     (void)math;
-    SY_TRY(fake_call("matmul_plan"));
+    SY_TRY(fake_math_call("matmul_plan"));
     *out = calloc(1, sizeof **out);
     assert(*out);
     (*out)->matmul = *matmul;
@@ -266,7 +278,7 @@ static void run_zero(const struct note *q)
 
 static int zero(struct sy_math *math, void *to, uint64_t bytes)
 {
-    struct note q = {.run = run_zero, .n = (int64_t)bytes, .at = {seen(to)}};
+    struct note q = {.run = run_zero, .n = (int64_t)bytes, .at = {fake_math_seen(to)}};
     return enqueue(math, "zero", &q);
 }
 
@@ -277,21 +289,23 @@ static void run_copy(const struct note *q)
 
 static int copy(struct sy_math *math, const void *from, void *to, uint64_t bytes)
 {
-    struct note q = {.run = run_copy, .n = (int64_t)bytes, .at = {seen(from), seen(to)}};
+    struct note q = {
+        .run = run_copy, .n = (int64_t)bytes, .at = {fake_math_seen(from), fake_math_seen(to)}};
     return enqueue(math, "copy", &q);
 }
 
 static int to_device(struct sy_math *math, const void *host, void *to, uint64_t bytes)
 {
     assert(!capturing);
-    struct note q = {.run = run_copy, .n = (int64_t)bytes, .at = {plain(host), seen(to)}};
+    struct note q = {.run = run_copy, .n = (int64_t)bytes, .at = {plain(host), fake_math_seen(to)}};
     return enqueue(math, "to_device", &q);
 }
 
 static int to_host(struct sy_math *math, const void *from, void *host, uint64_t bytes)
 {
     assert(!capturing);
-    struct note q = {.run = run_copy, .n = (int64_t)bytes, .at = {seen(from), plain(host)}};
+    struct note q = {
+        .run = run_copy, .n = (int64_t)bytes, .at = {fake_math_seen(from), plain(host)}};
     return enqueue(math, "to_host", &q);
 }
 
@@ -311,7 +325,7 @@ static int conv(struct sy_math *math, struct sy_math_plan *plan, const void *x, 
     assert(plan->conv.has_bias == !!bias && plan->conv.has_residual == !!residual);
     struct note spoil = {.run = run_spoil,
                          .n = is_forward ? SCRATCH_BYTES : BACK_SCRATCH_BYTES,
-                         .at = {seen(scratch)}};
+                         .at = {fake_math_seen(scratch)}};
     SY_TRY(enqueue(math, "conv", &spoil));
     return sy_math_kernel_check(
         math, sy_kernel_conv(&math->stream, &plan->conv, x, w, bias, residual, y), "convolution");
@@ -383,10 +397,11 @@ static int matmul(struct sy_math *math, struct sy_math_plan *plan, const void *a
     assert(plan && !plan->is_conv && y != a && y != b);
     assert(plan->matmul.has_bias == !!bias && (plan->matmul.beta == 0 || c));
     assert(!sy_math_is_narrow(plan->matmul.y_type) || plan->matmul.y_type == plan->matmul.type);
-    struct note spoil = {.run = run_spoil, .n = SCRATCH_BYTES, .at = {seen(scratch)}};
+    struct note spoil = {.run = run_spoil, .n = SCRATCH_BYTES, .at = {fake_math_seen(scratch)}};
     struct note q = {.run = run_matmul,
                      .matmul = plan->matmul,
-                     .at = {seen(a), seen(b), seen(bias), seen(c), seen(y)}};
+                     .at = {fake_math_seen(a), fake_math_seen(b), fake_math_seen(bias),
+                            fake_math_seen(c), fake_math_seen(y)}};
     append(capturing ? &capturing->notes : &math->queue, &spoil);
     return enqueue(math, "matmul", &q);
 }
@@ -412,7 +427,7 @@ static int wait_mark(struct sy_math *math, unsigned slot, int before, uint64_t *
     int at = -1;
     assert(!capturing && before < (int)SY_MATH_MARKS);
     *out_ns = 0;
-    SY_TRY(fake_call("wait_mark"));
+    SY_TRY(fake_math_call("wait_mark"));
     for (int i = 0; i < math->queue.n; i++)
         if (math->queue.list[i].run == run_mark && math->queue.list[i].n == (int64_t)slot)
             at = i;
@@ -425,7 +440,7 @@ static int wait_mark(struct sy_math *math, unsigned slot, int before, uint64_t *
 static int synchronize(struct sy_math *math)
 {
     assert(math == open_math);
-    SY_TRY(fake_call("synchronize"));
+    SY_TRY(fake_math_call("synchronize"));
     counts.synchronizations++;
     return fake_math_synchronize();
 }
@@ -435,7 +450,7 @@ static int synchronize(struct sy_math *math)
 static int capture_begin(struct sy_math *math)
 {
     assert(math == open_math && !capturing);
-    SY_TRY(fake_call("capture_begin"));
+    SY_TRY(fake_math_call("capture_begin"));
     capturing = calloc(1, sizeof *capturing);
     assert(capturing);
     counts.graphs++;
@@ -458,7 +473,7 @@ static int capture_end(struct sy_math *math, struct sy_math_graph **out)
     struct sy_math_graph *graph = capturing;
     assert(graph);
     capturing = NULL;
-    int status = fake_call("capture_end");
+    int status = fake_math_call("capture_end");
     if (status < 0)
         graph_drop(math, graph);
     *out = status < 0 ? NULL : graph;
@@ -468,7 +483,7 @@ static int capture_end(struct sy_math *math, struct sy_math_graph **out)
 static int graph_launch(struct sy_math *math, struct sy_math_graph *graph)
 {
     assert(graph && !capturing);
-    SY_TRY(fake_call("graph_launch"));
+    SY_TRY(fake_math_call("graph_launch"));
     for (int i = 0; i < graph->notes.n; i++)
         append(&math->queue, &graph->notes.list[i]);
     return SY_OK;
@@ -485,10 +500,14 @@ const struct sy_math_ops fake_math = {
     .conv_plan = conv_plan,
     .matmul_plan = matmul_plan,
     .plan_drop = plan_drop,
+    .tune = fake_library_tune,
+    .choices = fake_library_choices,
+    .use_choices = fake_library_use_choices,
     .conv = conv,
     .matmul = matmul,
     .zero = zero,
     SY_KERNEL_OPS,
+    .library = &fake_library,
     .mark = mark,
     .wait_mark = wait_mark,
     .synchronize = synchronize,

@@ -6,6 +6,8 @@
 #ifndef SY_TESTS_FAKE_MATH_H
 #define SY_TESTS_FAKE_MATH_H
 
+#include <stdbool.h>
+
 #include "workers/cuda/device_math.h"
 
 extern const struct sy_math_ops fake_math;
@@ -17,6 +19,23 @@ int fake_math_synchronize(void);
 
 /* Forgets what was enqueued: its process was killed. */
 void fake_math_lose(void);
+
+/* What stands for the library of device_math_library.h: by its own loops, which take their descriptions as cuDNN does. */
+struct fake_library {
+    bool is_tuning;     /* programs that are made measure */
+    bool is_slow;       /* measured to be slower than our own kernels */
+    bool is_wrong;      /* its results are */
+    bool has_no_memory; /* for trials */
+    int plans;          /* now */
+    int runs;           /* of its functions, so far */
+};
+extern struct fake_library fake_library_state;
+/* As struct sy_engine_ops has them: what was measured, as text, the caller's. */
+int fake_library_choices(struct sy_math *math, char **out);
+int fake_library_use_choices(struct sy_math *math, const char *text);
+void fake_library_tune(struct sy_math *math, bool on);
+/* Forgets what was measured; nothing is left of the state. */
+void fake_library_reset(void);
 
 struct fake_math_counts {
     uint64_t calls;                                /* of the table, since the last fake_math_fail */

@@ -91,6 +91,31 @@ int sy_choices_put(struct sy_choices *c, const struct sy_choice *choice)
     return SY_OK;
 }
 
+static uint64_t any_key(const int64_t *words, size_t n, size_t batch_word)
+{
+    int64_t any[SY_CHOICE_WORDS];
+    assert(n <= SY_CHOICE_WORDS && batch_word < n);
+    memcpy(any, words, n * sizeof *any);
+    any[batch_word] = -1;
+    return sy_choices_key(any, n);
+}
+
+const struct sy_choice *sy_choices_find_any(const struct sy_choices *c, const int64_t *words,
+                                            size_t n, size_t batch_word)
+{
+    const struct sy_choice *exact = find(c, sy_choices_key(words, n));
+    return exact ? exact : find(c, any_key(words, n, batch_word));
+}
+
+int sy_choices_put_any(struct sy_choices *c, const int64_t *words, size_t n, size_t batch_word,
+                       struct sy_choice *choice)
+{
+    choice->key = any_key(words, n, batch_word);
+    SY_TRY(sy_choices_put(c, choice));
+    choice->key = sy_choices_key(words, n);
+    return sy_choices_put(c, choice);
+}
+
 int sy_choices_write(const struct sy_choices *c, char **out)
 {
     size_t room = strlen(c->label) + 2 + (size_t)c->n * LINE_BYTES, at;

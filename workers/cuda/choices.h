@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_CHOICE_DATA 64 /* cublasLtMatmulAlgo_t */
+#define SY_CHOICE_DATA  64 /* cublasLtMatmulAlgo_t */
+#define SY_CHOICE_WORDS 40 /* of a description with a batch size, at most */
 
 struct sy_choice {
     uint64_t key; /* of the description: sy_choices_key */
@@ -24,6 +25,12 @@ uint64_t sy_choices_key(const int64_t *words, size_t n);
 const struct sy_choice *sy_choices_find(const struct sy_choices *choices, uint64_t key);
 /* Replaces the one with this key. */
 int sy_choices_put(struct sy_choices *choices, const struct sy_choice *choice);
+/* Of a description whose word `batch_word` is or holds the batch size: find the one for just this, else for another batch size; put it for
+ * both (`choice` needs no key). */
+const struct sy_choice *sy_choices_find_any(const struct sy_choices *choices, const int64_t *words,
+                                            size_t n, size_t batch_word);
+int sy_choices_put_any(struct sy_choices *choices, const int64_t *words, size_t n,
+                       size_t batch_word, struct sy_choice *choice);
 /* First line the label, then a line a choice. malloc'd, the caller's. */
 int sy_choices_write(const struct sy_choices *choices, char **out);
 /* Adds what the text holds; what is there already stays. EUNSUPPORTED: measured under another label, which is named; ECORRUPT names the

@@ -4,6 +4,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
+#include "workers/cuda/device_math_library.h"
 
 static int64_t attr_at(const struct sy_node *node, const char *name, int i, int64_t otherwise)
 {
@@ -41,8 +42,10 @@ static int read_window(const struct sy_node *node, int spatial, int i, struct sy
 
 static int run_pool(struct sy_program *p, const struct sy_cuda_step *step)
 {
-    return p->ops->pool(p->math, &step->pool, sy_cuda_pointer(p, step->args[0]),
-                        sy_cuda_pointer(p, step->args[1]));
+    const void *x = sy_cuda_pointer(p, step->args[0]);
+    void *y = sy_cuda_pointer(p, step->args[1]);
+    return step->by_library ? p->ops->library->pool(p->math, step->by_library, x, y)
+                            : p->ops->pool(p->math, &step->pool, x, y);
 }
 
 static int build_pool(struct sy_program *p)
@@ -77,6 +80,7 @@ static int build_pool(struct sy_program *p)
     }
     SY_TRY(sy_cuda_add_step(p, run_pool, values, 2, &step));
     step->pool = s;
+    step->has_candidate = true;
     return SY_OK;
 }
 

@@ -7,7 +7,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "workers/cuda/cuda_candidates.h"
 #include "workers/cuda/cuda_op_control.h"
+#include "workers/cuda/device_math_library.h"
 #include "workers/cuda/host_ops.h"
 #include "workers/host/workspace_plan.h"
 
@@ -119,6 +121,8 @@ static void drop_step(struct sy_program *p, struct sy_cuda_step *step)
 {
     if (step->plan)
         p->ops->plan_drop(p->math, step->plan);
+    if (step->by_library)
+        p->ops->library->plan_drop(p->math, step->by_library);
     sy_cuda_host_op_destroy(step->host_op);
     sy_cuda_control_destroy(p, step->control);
     free(step->each);
@@ -245,7 +249,7 @@ static int prepare(struct sy_program *p)
     SY_TRY(p->ops->host_take(p->math, sizeof *p->fault, &fault));
     p->fault = fault;
     *p->fault = (struct sy_math_fault){0};
-    return SY_OK;
+    return sy_cuda_candidates_settle(p);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------- */

@@ -104,6 +104,8 @@ struct sy_cuda_step {
     struct sy_cuda_attention *attention; /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
+    bool has_candidate;                      /* a library may compute it: cuda_candidates.h */
+    struct sy_math_library_plan *by_library; /* it does; NULL: our own kernels do */
     union {
         struct sy_math_conv conv;
         struct {

@@ -28,6 +28,7 @@ struct sy_math;      /* open: libraries' handles, the stream */
 struct sy_math_plan; /* a convolution or a product with its algorithm */
 struct sy_math_graph;
 struct sy_math_train_ops;
+struct sy_math_library_ops;
 
 #define SY_MATH_SPATIAL    3
 #define SY_MATH_CHAIN_IN   5
@@ -316,6 +317,9 @@ struct sy_math_ops {
                 uint64_t bytes); /* on the device */
     int (*to_device)(struct sy_math *math, const void *host, void *to, uint64_t bytes);
     int (*to_host)(struct sy_math *math, const void *from, void *host, uint64_t bytes);
+
+    /* (optional) What a library may compute in the place of kernels of our own: device_math_library.h. */
+    const struct sy_math_library_ops *library;
 
     /* ---- training: enqueue ---- */
     const struct sy_math_train_ops *train; /* device_math_train.h */

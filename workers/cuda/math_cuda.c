@@ -112,28 +112,15 @@ static void plan_drop(struct sy_math *math, struct sy_math_plan *plan)
     (void)plan; /* remembered until close */
 }
 
-static uint64_t key_of(const int64_t *key, int batch_word, bool any_batch)
-{
-    int64_t words[SY_MATH_KEY];
-    memcpy(words, key, sizeof words);
-    if (any_batch)
-        words[batch_word] = -1;
-    return sy_choices_key(words, SY_MATH_KEY);
-}
-
 const struct sy_choice *sy_math_chosen(struct sy_math *math, const int64_t *key, int batch_word)
 {
-    const struct sy_choice *exact = sy_choices_find(math->choices, key_of(key, batch_word, false));
-    return exact ? exact : sy_choices_find(math->choices, key_of(key, batch_word, true));
+    return sy_choices_find_any(math->choices, key, SY_MATH_KEY, (size_t)batch_word);
 }
 
 int sy_math_choose(struct sy_math *math, const int64_t *key, int batch_word,
                    struct sy_choice *choice)
 {
-    choice->key = key_of(key, batch_word, true);
-    SY_TRY(sy_choices_put(math->choices, choice));
-    choice->key = key_of(key, batch_word, false);
-    return sy_choices_put(math->choices, choice);
+    return sy_choices_put_any(math->choices, key, SY_MATH_KEY, (size_t)batch_word, choice);
 }
 
 bool sy_math_trial_take(struct sy_math *math, uint64_t bytes, unsigned char **out)
@@ -192,6 +179,7 @@ static void close_math(struct sy_math *math)
         sy_math_matmul_finish(p);
         free(p);
     }
+    sy_cudnn_library_finish(math);
     sy_choices_destroy(math->choices);
     sy_choices_destroy(math->warm);
     if (math->cudnn)
@@ -418,6 +406,7 @@ const struct sy_math_ops sy_cuda_math = {
     .matmul = sy_math_matmul_run,
     .zero = zero,
     SY_KERNEL_OPS,
+    .library = &sy_cudnn_library,
     .mark = mark,
     .wait_mark = wait_mark,
     .synchronize = synchronize,

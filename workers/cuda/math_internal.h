@@ -7,14 +7,14 @@
 #include <cudnn.h>
 
 #include "workers/cuda/choices.h"
-#include "workers/cuda/device_math.h"
+#include "workers/cuda/device_math_library.h"
 #include "workers/cuda/kernel_ops.h"
 
 /* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
 #define SY_MATH_SCRATCH_BYTES (32ull << 20)
 /* For gradients of convolutions, whose fast deterministic algorithms want more. */
 #define SY_MATH_BACK_SCRATCH_BYTES (128ull << 20)
-#define SY_MATH_KEY                40
+#define SY_MATH_KEY                SY_CHOICE_WORDS
 
 struct sy_math {
     struct sy_device *device;
@@ -22,8 +22,9 @@ struct sy_math {
     cudaEvent_t start, stop;
     cudnnHandle_t cudnn;
     cublasLtHandle_t lt;
-    bool tf32;                  /* SY_CUDA_TF32=1 */
-    struct sy_math_plan *plans; /* one per description, as long as it is open */
+    bool tf32;                                  /* SY_CUDA_TF32=1 */
+    struct sy_math_plan *plans;                 /* one per description, as long as it is open */
+    struct sy_math_library_plan *library_plans; /* math_cudnn_library.c */
     struct sy_choices *choices;
     struct sy_choices *warm; /* a set: what has run, by what chooses a kernel */
     bool tune;
@@ -131,6 +132,10 @@ bool sy_math_cudnn_fits(struct sy_math *math, struct sy_math_plan *plan);
 /* The plan's direction, without bias, residual, activation. */
 int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *plan, const void *a, const void *b,
                       void *result, void *scratch);
+
+/* ---- math_cudnn_library.c ---- */
+extern const struct sy_math_library_ops sy_cudnn_library;
+void sy_cudnn_library_finish(struct sy_math *math); /* its plans go */
 
 /* ---- math_cublas.c ---- */
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,

@@ -1,0 +1,371 @@
+/* Which pools a library is asked for, what is measured of it and kept, and when our own kernels are taken all the same. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/half.h"
+#include "runtime/base/status.h"
+#include "tests/on_cpu/beside_host.h"
+#include "tests/on_cpu/fake_math.h"
+#include "workers/cuda/cuda_engine.h"
+#include "workers/cuda/library_pool.h"
+#include "workers/cuda/trial_data.h"
+
+#define MAX_CALLS 400 /* of the table in one life of these graphs */
+
+static uint64_t seed;
+
+/* ---- what cuDNN has ----------------------------------------------------------------------------------- */
+
+/* 3x3 over 8x8, stride 2, padding 1, channels last. */
+static struct sy_math_pool usual_pool(void)
+{
+    return (struct sy_math_pool){.max = true,
+                                 .batch = 2,
+                                 .channels = 5,
+                                 .in = {8, 8, 1},
+                                 .out = {4, 4, 1},
+                                 .kernel = {3, 3, 1},
+                                 .strides = {2, 2, 1},
+                                 .dilations = {1, 1, 1},
+                                 .pads = {1, 1, 0},
+                                 .in_strides = {320, 1, 40, 5, 0},
+                                 .out_strides = {80, 1, 20, 5, 0}};
+}
+
+static void test_what_cudnn_has(void **state)
+{
+    (void)state;
+    struct sy_library_pool s;
+    struct sy_math_pool p = usual_pool();
+    assert_true(sy_library_pool_of(&p, &s));
+    assert_int_equal(s.spatial, 2);
+    assert_memory_equal(s.x_dims, ((int[]){2, 5, 8, 8}), 4 * sizeof(int));
+    assert_memory_equal(s.x_strides, ((int[]){320, 1, 40, 5}), 4 * sizeof(int));
+    assert_memory_equal(s.y_strides, ((int[]){80, 1, 20, 5}), 4 * sizeof(int));
+    assert_memory_equal(s.window, ((int[]){3, 3}), 2 * sizeof(int));
+    assert_memory_equal(s.pads, ((int[]){1, 1}), 2 * sizeof(int));
+    assert_memory_equal(s.strides, ((int[]){2, 2}), 2 * sizeof(int));
+    memcpy(p.in_strides, ((int64_t[]){320, 64, 8, 1, 0}), sizeof p.in_strides); /* row-major */
+    memcpy(p.out_strides, ((int64_t[]){80, 16, 4, 1, 0}), sizeof p.out_strides);
+    assert_true(sy_library_pool_of(&p, &s));
+    assert_memory_equal(s.x_strides, ((int[]){320, 64, 8, 1}), 4 * sizeof(int));
+}
+
+static void test_what_cudnn_has_not(void **state)
+{
+    (void)state;
+    struct sy_library_pool s;
+    struct sy_math_pool p = usual_pool();
+    p.dilations[0] = 2;
+    assert_false(sy_library_pool_of(&p, &s));
+    p = usual_pool(); /* a result more than fits between equal paddings: ceil_mode, or more behind */
+    p.out[1] = 5;
+    assert_false(sy_library_pool_of(&p, &s));
+    p = usual_pool(); /* windows that lie in the padding */
+    p.pads[0] = 3;
+    p.out[0] = 6;
+    assert_false(sy_library_pool_of(&p, &s));
+    p = usual_pool(); /* rows with a gap */
+    p.in_strides[2] = 48;
+    assert_false(sy_library_pool_of(&p, &s));
+    p = usual_pool();
+    p.batch = 1ll << 31;
+    assert_false(sy_library_pool_of(&p, &s));
+}
+
+/* Words differ wherever pools do, but for the batch size in its word only. */
+static void test_words(void **state)
+{
+    (void)state;
+    struct sy_library_pool a, b;
+    struct sy_math_pool p = usual_pool();
+    assert_true(sy_library_pool_of(&p, &a));
+    p.batch = 7;
+    assert_true(sy_library_pool_of(&p, &b));
+    assert_int_equal(b.words[SY_LIBRARY_BATCH_WORD], 7);
+    b.words[SY_LIBRARY_BATCH_WORD] = a.words[SY_LIBRARY_BATCH_WORD];
+    assert_memory_equal(a.words, b.words, sizeof a.words);
+    p.max = false;
+    assert_true(sy_library_pool_of(&p, &b));
+    assert_int_not_equal(sy_choices_key(a.words, SY_CHOICE_WORDS),
+                         sy_choices_key(b.words, SY_CHOICE_WORDS));
+    p.count_padding = true;
+    assert_true(sy_library_pool_of(&p, &a));
+    assert_int_not_equal(sy_choices_key(a.words, SY_CHOICE_WORDS),
+                         sy_choices_key(b.words, SY_CHOICE_WORDS));
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------------ */
+
+static void test_trial_numbers(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    static float a[N], b[N];
+    int nans = 0, infinities = 0, finite = 0;
+    double off;
+    sy_trial_fill(SY_DTYPE_F32, 0.5f, true, 7, N, a);
+    for (int i = 0; i < N; i++) {
+        if (i < N / 8)
+            assert_true(isinf(a[i]) && a[i] < 0);
+        nans += isnan(a[i]);
+        infinities += isinf(a[i]) && a[i] > 0;
+        finite += isfinite(a[i]);
+        assert_true(!isfinite(a[i]) || fabsf(a[i]) <= 0.5f);
+    }
+    assert_true(nans > 0 && infinities > 0 && finite > N / 2);
+    memcpy(b, a, sizeof b);
+    assert_true(sy_trial_agrees(SY_DTYPE_F32, 0, N, a, b, &off) && off == 0);
+    int at = N - 1;
+    while (!isfinite(a[at]))
+        at--;
+    b[at] += 1e-3f;
+    assert_false(sy_trial_agrees(SY_DTYPE_F32, 0, N, a, b, &off));
+    assert_true(sy_trial_agrees(SY_DTYPE_F32, 2e-3, N, a, b, &off) && off > 0);
+    b[at] = NAN;
+    assert_false(sy_trial_agrees(SY_DTYPE_F32, 1e9, N, a, b, &off));
+    const uint16_t half[2] = {sy_float_to_half(1), sy_float_to_half(1.001f)};
+    assert_true(sy_trial_agrees(SY_DTYPE_F16, 0x1p-10, 1, half, half + 1, &off) && off > 0);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------- */
+
+/* Two pools that cuDNN has, behind a convolution, and one that it has not. */
+static struct sy_graph *pools_graph(void)
+{
+    struct sy_graph *g = gb_new("pools");
+    int x = gb_input(g, DIMS(1, 3, 9, 9)), w = gb_constant(g, "w", DIMS(6, 3, 1, 1), &seed, -1, 1);
+    x = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, 6, 9, 9));
+    gb_ints(g, "kernel_shape", DIMS(1, 1));
+    x = gb_node(g, SY_OP_MAX_POOL, INPUTS(x), DIMS(1, 6, 7, 7)); /* dilated */
+    gb_ints(g, "kernel_shape", DIMS(2, 2));
+    gb_ints(g, "dilations", DIMS(2, 2));
+    x = gb_node(g, SY_OP_MAX_POOL, INPUTS(x), DIMS(1, 6, 4, 4));
+    gb_ints(g, "kernel_shape", DIMS(3, 3));
+    gb_ints(g, "strides", DIMS(2, 2));
+    gb_ints(g, "pads", DIMS(1, 1, 1, 1));
+    gb_output(g, gb_node(g, SY_OP_AVERAGE_POOL, INPUTS(x), DIMS(1, 6, 3, 3)));
+    gb_ints(g, "kernel_shape", DIMS(2, 2));
+    return g;
+}
+
+#define N_CANDIDATES 2 /* of pools_graph */
+
+/* How often the library runs in one run of a program at batch size 3, made as the engine stands. */
+static int library_runs(const struct sy_graph *g)
+{
+    struct engine_rig rig;
+    struct engine_case c = {0};
+    struct rig_tensors in, out;
+    rig_engine = beside_cuda;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    struct sy_program *p = rig_program(&rig, 3);
+    rig_take(&rig, rig.graph->inputs, rig.graph->n_inputs, 3, 0, &in);
+    rig_take(&rig, rig.graph->outputs, rig.graph->n_outputs, 3, 0, &out);
+    rig_fill(&rig, &c, &in, &seed);
+    int before = fake_library_state.runs;
+    assert_int_equal(rig_run(&rig, p, &in, &out, 0xff, NULL), SY_OK);
+    int runs = fake_library_state.runs - before;
+    sy_cuda_engine.program_destroy(p);
+    assert_int_equal(fake_library_state.plans, 0);
+    rig_drop(&in);
+    rig_drop(&out);
+    rig_close(&rig);
+    return runs;
+}
+
+/* What is kept of a tuned program. */
+static char *measured(const struct sy_graph *g)
+{
+    char *text;
+    sy_cuda_engine.tune(true);
+    (void)library_runs(g);
+    sy_cuda_engine.tune(false);
+    assert_int_equal(sy_cuda_engine.choices(&text), SY_OK);
+    return text;
+}
+
+static void begin(void)
+{
+    fake_library_reset();
+    beside_attach();
+}
+
+static void test_ours_unless_measured(void **state)
+{
+    (void)state;
+    struct sy_graph *g = pools_graph();
+    begin();
+    assert_int_equal(library_runs(g), 0);
+    char *text = measured(g);
+    assert_int_equal(library_runs(g), N_CANDIDATES);
+    sy_cuda_engine.detach();
+    begin(); /* another process */
+    assert_int_equal(library_runs(g), 0);
+    assert_int_equal(sy_cuda_engine.use_choices(text), SY_OK);
+    assert_int_equal(library_runs(g), N_CANDIDATES);
+    sy_cuda_engine.detach();
+    begin(); /* a package that was measured before there were candidates */
+    *(strchr(text, '\n') + 1) = 0;
+    assert_int_equal(sy_cuda_engine.use_choices(text), SY_OK);
+    assert_int_equal(library_runs(g), 0);
+    assert_int_equal(sy_cuda_engine.use_choices("another device\n"), SY_OK); /* ignored */
+    assert_int_equal(library_runs(g), 0);
+    sy_cuda_engine.detach();
+    free(text);
+    sy_graph_free(g);
+}
+
+static void test_what_is_slow_or_wrong_is_not_taken(void **state)
+{
+    (void)state;
+    struct sy_graph *g = pools_graph();
+    for (int i = 0; i < 3; i++) {
+        begin();
+        fake_library_state.is_slow = i == 0;
+        fake_library_state.is_wrong = i == 1;
+        fake_library_state.has_no_memory = i == 2;
+        free(measured(g));
+        assert_int_equal(library_runs(g), 0);
+        sy_cuda_engine.detach();
+    }
+    begin(); /* once taken, it stays: memory for its first run does not decide */
+    free(measured(g));
+    fake_library_state.has_no_memory = true;
+    assert_int_equal(library_runs(g), N_CANDIDATES);
+    sy_cuda_engine.detach();
+    sy_graph_free(g);
+}
+
+/* For tests on a device: whatever agrees. */
+static void test_preferred(void **state)
+{
+    (void)state;
+    struct sy_graph *g = pools_graph();
+    assert_int_equal(setenv("SY_CUDA_PREFER_CUDNN", "1", 1), 0);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        begin();
+        fake_library_state.is_slow = true;
+        fake_library_state.is_wrong = wrong;
+        free(measured(g));
+        assert_int_equal(library_runs(g), wrong ? 0 : N_CANDIDATES);
+        sy_cuda_engine.detach();
+    }
+    assert_int_equal(unsetenv("SY_CUDA_PREFER_CUDNN"), 0);
+    sy_graph_free(g);
+}
+
+static void test_the_same_workspace_both_ways(void **state)
+{
+    (void)state;
+    struct sy_graph *g = pools_graph();
+    uint64_t bytes[2];
+    begin();
+    for (int tuned = 0; tuned < 2; tuned++) { /* E4 */
+        struct engine_rig rig;
+        sy_cuda_engine.tune(tuned);
+        rig_engine = beside_cuda;
+        assert_int_equal(rig_open(&rig, g, true), SY_OK);
+        struct sy_program *p = rig_program(&rig, 2);
+        bytes[tuned] = sy_cuda_engine.program_workspace_bytes(p);
+        sy_cuda_engine.program_destroy(p);
+        rig_close(&rig);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    sy_cuda_engine.tune(false);
+    sy_cuda_engine.detach();
+    sy_graph_free(g);
+}
+
+/* In float16 and bfloat16 the library reads and writes those. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sy_graph *g = pools_graph();
+        g->precision = i ? SY_PRECISION_BF16 : SY_PRECISION_F16;
+        begin();
+        free(measured(g));
+        assert_int_equal(library_runs(g), N_CANDIDATES);
+        sy_cuda_engine.detach();
+        sy_graph_free(g);
+    }
+}
+
+/* ---- failing calls ------------------------------------------------------------------------------------ */
+
+/* Attach, measure, one program that takes what was measured; the first failure ends it. */
+static int live(const struct engine_rig *rig)
+{
+    struct sy_program *p = NULL;
+    int status = sy_cuda_engine.attach(NULL, NULL);
+    for (int tuned = 1; tuned >= 0 && status == SY_OK; tuned--) {
+        sy_cuda_engine.tune(tuned);
+        status = sy_cuda_engine.program_create(rig->graph, rig->layers, rig->n_layers, 2, &p);
+        if (status == SY_OK)
+            sy_cuda_engine.program_destroy(p);
+    }
+    return status;
+}
+
+static void test_each_failing_call_is_named_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct sy_graph *g = pools_graph();
+    struct engine_rig rig;
+    int n_failed = 0;
+    bool failed = true;
+    sy_cuda_engine_use(&fake_math);
+    rig_engine = beside_cuda;
+    assert_int_equal(rig_open(&rig, g, true), SY_OK);
+    for (uint64_t k = 1; failed && k < MAX_CALLS; k++) {
+        fake_library_reset();
+        fake_math_fail(k);
+        int status = live(&rig);
+        struct fake_math_counts c = fake_math_get_counts();
+        failed = c.calls >= k;
+        if (failed) {
+            assert_int_equal(status, SY_EDEVICE);
+            if (!strstr(sy_error_text(), "fake ") || !strstr(sy_error_text(), " fails"))
+                fail_msg("call %d: \"%s\" does not name what failed", (int)k, sy_error_text());
+            n_failed++;
+        }
+        assert_int_equal(c.plans, 0);
+        assert_int_equal(c.host_blocks, 0);
+        assert_int_equal(c.graphs, 0);
+        assert_int_equal(fake_library_state.plans, 0);
+        sy_cuda_engine.detach();
+    }
+    assert_false(failed);
+    assert_true(n_failed > 20);
+    fake_math_fail(0);
+    rig_close(&rig);
+    sy_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_cudnn_has),
+        cmocka_unit_test(test_what_cudnn_has_not),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_trial_numbers),
+        cmocka_unit_test(test_ours_unless_measured),
+        cmocka_unit_test(test_what_is_slow_or_wrong_is_not_taken),
+        cmocka_unit_test(test_preferred),
+        cmocka_unit_test(test_the_same_workspace_both_ways),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_each_failing_call_is_named_and_leaves_nothing),
+    };
+    seed = rig_start();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fake_library_reset();
+    return failed;
+}
