@@ -101,7 +101,8 @@ struct sy_core_infer_options {
 int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
                   const uint64_t *outputs, const struct sy_core_infer_options *options,
                   sy_core_infer_done done, void *ctx, uint64_t *out_id);
-/* The client is gone: the request is dropped if it waits (done is called with ECANCELED), else it finishes and done is called as usual. */
+/* The client is gone: the request is dropped if it waits, and stopped between two layers if it computes, unless others are computed with it. done is
+ * called with ECANCELED, or as usual if it was done already. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */

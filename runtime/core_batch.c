@@ -29,6 +29,7 @@ struct batch {
     int n_members;
     sy_ns due_ns;
     bool sent;
+    uint64_t request;           /* once it is sent */
     uint64_t *inputs, *outputs; /* slab offsets of its own, once it is sent */
 };
 
@@ -252,7 +253,6 @@ static void send_batch(struct batch *batch)
     const struct sy_graph *g = graph_of(b, batch->model);
     struct sy_core_infer_options options = {.class_ = batch->class_,
                                             .tenant = *batch->tenant ? batch->tenant : NULL};
-    uint64_t id;
     batch->sent = true;
     b->n_gathered -= batch->n_members;
     b->n_sent += batch->n_members > 1;
@@ -267,7 +267,7 @@ static void send_batch(struct batch *batch)
         move_rows(batch, false);
         status =
             sy_core_infer_alone(b->core, batch->model, batch->rows, batch->sizes, batch->inputs,
-                                batch->outputs, &options, batch_done, batch, &id);
+                                batch->outputs, &options, batch_done, batch, &batch->request);
     }
     if (status == SY_OK)
         return;
@@ -384,16 +384,34 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
     return SY_OK;
 }
 
+static struct member *find_member(const struct batch *batch, uint64_t id)
+{
+    struct member *m = batch->members;
+    while (m && m->id != id)
+        m = m->next;
+    return m;
+}
+
+static bool is_wanted(const struct batch *batch)
+{
+    bool any = false;
+    for (const struct member *m = batch->members; m; m = m->next)
+        any = any || !m->canceled;
+    return any;
+}
+
 bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)
 {
-    for (struct batch *at = b->batches; at; at = at->next)
-        for (struct member *m = at->members; m; m = m->next) {
-            if (m->id != id)
-                continue;
-            m->canceled = true; /* its rows go along; they would have to be moved otherwise */
-            return true;
-        }
-    return false;
+    struct batch *batch = b->batches;
+    struct member *m = NULL;
+    while (batch && !(m = find_member(batch, id)))
+        batch = batch->next;
+    if (!m)
+        return false;
+    m->canceled = true; /* its rows go along; they would have to be moved otherwise */
+    if (batch->sent && !is_wanted(batch))
+        sy_sched_cancel(b->core->sched, batch->request);
+    return true;
 }
 
 int sy_core_batch_n_gathered(const struct sy_core_batches *b)

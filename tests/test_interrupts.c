@@ -381,6 +381,51 @@ static void who_closes_while_waiting_is_forgotten(void **state)
     fixture_finish(&f);
 }
 
+/* Asks for long runs until one does not come in time, and closes. */
+static void *ask_until_late(void *arg)
+{
+    int status = SY_OK;
+    sy_client *client = another(arg, 300);
+    while (status == SY_OK)
+        sy_client_result_free(fixture_infer_on(client, LONG_MODEL, LONG_BATCH, 0, &status));
+    sy_client_close(client);
+    return NULL;
+}
+
+/* A client closes while its request computes: the run stops between two layers, and is not begun again. */
+static void who_closes_while_computing_stops_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int n_rounds = 0;
+    start(&f, "gone", "host");
+    sy_client_result *expected = fixture_infer(&f, "mlp", 1, 0, NULL);
+    sy_client_result_free(fixture_infer(&f, LONG_MODEL, LONG_BATCH, 0, NULL));
+    while (fixture_counter(&f, "failed") == 0 && n_rounds++ < ROUNDS) {
+        int64_t before = fixture_counter(&f, "interrupts");
+        pthread_t leaver;
+        assert_int_equal(pthread_create(&leaver, NULL, ask_until_late, &f), 0);
+        pid_t pid = hold_running(&f);
+        pthread_join(leaver, NULL);
+        for (int i = 0; i < 20000 && fixture_counter(&f, "interrupts") == before; i++)
+            sleep_ms(1);
+        assert_int_equal(fixture_counter(&f, "interrupts"), before + 1);
+        assert_int_equal(kill(pid, SIGCONT), 0);
+        for (int i = 0; i < 20000 && in_queue(&f, "waiting") + in_queue(&f, "started") > 0; i++)
+            sleep_ms(1);
+        assert_int_equal(in_queue(&f, "waiting") + in_queue(&f, "started"), 0);
+    }
+    assert_int_equal(fixture_counter(&f, "failed"), 1);
+    assert_int_equal(of_model(&f, LONG_MODEL, "failed"), 1);
+    assert_int_equal(fixture_counter(&f, "continued"), 0);
+    sy_client_result *result = fixture_infer(&f, "mlp", 1, 0, NULL);
+    assert_true(fixture_same(result, expected));
+    sy_client_result_free(result);
+    sy_client_result_free(expected);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_deadline_that_cannot_be_met_is_refused_at_once),
         cmocka_unit_test(two_for_one_model_swap_once),
         cmocka_unit_test(who_closes_while_waiting_is_forgotten),
+        cmocka_unit_test(who_closes_while_computing_stops_it),
     };
     if (getenv("SY_TEST_FILTER"))
         cmocka_set_test_filter(getenv("SY_TEST_FILTER"));

@@ -79,7 +79,8 @@ static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed, struct h
             if (w.workers[worker] != AWAY)
                 world_lose_worker(&w, worker);
         } else if (what < 32) {
-            sy_sched_cancel(w.s, 1 + world_pick(&w, w.next_request));
+            uint64_t recent = world_pick(&w, 2) ? SY_MIN(4, w.next_request) : w.next_request;
+            sy_sched_cancel(w.s, w.next_request - world_pick(&w, recent));
             world_settle(&w);
         } else if (what < 33) {
             change_rules(&w);

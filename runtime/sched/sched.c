@@ -230,14 +230,43 @@ void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration le
         sy_admission_expect(s->admission, left, s->now);
 }
 
-void sy_sched_cancel(struct sy_sched *s, uint64_t id)
+static void cancel_waiting(struct sy_sched *s, uint64_t id)
 {
     for (struct request *r = s->waiting; r; r = r->next) {
         if (r->id == id) {
             sy_sched_drop_waiting(s, r, SY_ECANCELED, "canceled while it waited");
-            break;
+            return;
         }
     }
+}
+
+static void interrupt(struct sy_sched *s, struct request *r)
+{
+    r->interrupted = true;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_INTERRUPT);
+    a->worker = r->worker;
+    a->run = r->run;
+}
+
+static void cancel_started(struct sy_sched *s, struct request *r)
+{
+    if (r->worker_through || r->canceled)
+        return;
+    r->canceled = true;
+    if (r->run_sent && !r->interrupted)
+        interrupt(s, r);
+    else if (!r->run_sent && !r->restarting)
+        sy_sched_give_up_run(s, r);
+}
+
+void sy_sched_cancel(struct sy_sched *s, uint64_t id)
+{
+    if (s->active && s->active->id == id)
+        cancel_started(s, s->active);
+    else if (s->next && s->next->id == id)
+        cancel_started(s, s->next);
+    else
+        cancel_waiting(s, id);
     sy_sched_step(s);
 }
 
@@ -290,12 +319,8 @@ static void begin(struct sy_sched *s)
 static void give_up_prefetch(struct sy_sched *s)
 {
     struct request *r = s->next;
-    if (!r || r->restarting || r->worker_through)
-        return;
-    r->restarting = true;
-    struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
-    a->worker = r->worker;
-    a->run = r->run;
+    if (r && !r->restarting && !r->worker_through)
+        sy_sched_give_up_run(s, r);
 }
 
 /* Puts the queue's head into the active slot; those that cannot be started end here. */
@@ -363,17 +388,15 @@ static void interrupt_for_more_urgent(struct sy_sched *s)
 {
     struct sy_admission_request running;
     const struct request *head = head_of_queue(s);
-    if (!s->active || !s->active->run_sent || s->active->worker_through || !head)
+    if (!s->active || !s->active->run_sent || s->active->worker_through || s->active->canceled ||
+        !head)
         return;
     if (!s->active->interrupted)
         sy_admission_set_restarts(s->admission,
                                   s->active->lost_layer || !sy_sched_would_keep(s, head));
     if (sy_admission_next(s->admission, s->now, &running) != SY_ADMISSION_PREEMPT)
         return;
-    s->active->interrupted = true;
-    struct sy_sched_action *a = sy_sched_act(s, SY_DO_INTERRUPT);
-    a->worker = s->active->worker;
-    a->run = s->active->run;
+    interrupt(s, s->active);
 }
 
 static void start_requests(struct sy_sched *s)

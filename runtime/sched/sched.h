@@ -150,7 +150,8 @@ int sy_sched_request(struct sy_sched *s, const struct sy_sched_request *request,
 /* What the one that computes still takes, as is known better now. */
 void sy_sched_expect(struct sy_sched *s, uint64_t request, struct sy_duration left);
 sy_ns sy_sched_busy_ns(const struct sy_sched *s); /* all that were taken, as expected from now */
-/* A request that has not started ends with ECANCELED; any other goes on. */
+/* Ends with ECANCELED: at once if it has not started, else when its worker has stopped, between two layers if it computes. What is done by then
+ * ends as it would have. */
 void sy_sched_cancel(struct sy_sched *s, uint64_t request);
 /* EPROTO if this worker has no such run. */
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why);

@@ -61,6 +61,12 @@ static void cancel_reads(struct sy_sched *s, struct request *r)
         sy_sched_act(s, SY_DO_CANCEL_READ)->run = r->run;
 }
 
+static void end_canceled(struct sy_sched *s, struct request *r)
+{
+    sy_sched_end(s, r, SY_ECANCELED,
+                 r->run_sent ? "canceled while it ran" : "canceled while it loaded");
+}
+
 int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, const char *why)
 {
     struct request *r = find_run(s, run);
@@ -81,6 +87,8 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
     bool again = r == s->fetch || r->restarting || (r->interrupted && status == SY_ECANCELED);
     if (!again)
         sy_sched_end(s, r, status, why);
+    else if (r->canceled)
+        end_canceled(s, r);
     cancel_reads(s, r);
     finish_run(s, r);
     sy_sched_step(s);
@@ -125,6 +133,8 @@ static void lose_run(struct sy_sched *s, struct request *r, const char *why)
     if (r != s->fetch && ++r->deaths >= 2) {
         snprintf(text, sizeof text, "two workers died with this request; the last one: %s", why);
         sy_sched_end(s, r, SY_EPEER, text);
+    } else if (r->canceled) {
+        end_canceled(s, r);
     }
     cancel_reads(s, r);
     finish_run(s, r);

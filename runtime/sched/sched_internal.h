@@ -47,7 +47,8 @@ struct request {
     int n_loaded, n_reads;
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
-    bool interrupted; /* S8 */
+    bool canceled;    /* while it was started: ends when its worker is through */
+    bool interrupted; /* S8, or canceled */
     int next_layer;   /* where it goes on; 0: from its beginning */
     int first_layer;  /* where its last run began */
     bool
@@ -132,9 +133,9 @@ int sy_sched_idle_worker(const struct sy_sched *s);
 struct workspace *sy_sched_find_workspace(struct sy_sched *s, int model, int64_t batch,
                                           uint64_t sizes);
 void sy_sched_workspaces_lost(struct sy_sched *s, int worker);
-/* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
 /* ENOMEM_DEVICE with the sizes: no state of the pool could ever hold its workspace and its largest group. */
 int sy_sched_check_room(const struct sy_sched *s, const struct request *r);
+/* An idle worker, one that is ready for `r` if there is any (*ready), and has nothing else to prepare; -1: none is idle. */
 int sy_sched_worker_for(struct sy_sched *s, const struct request *r, bool *ready);
 void sy_sched_free_request(struct request *r);
 /* sched_end.c */
@@ -148,6 +149,8 @@ void sy_sched_give_workspace_lane(struct sy_sched *s); /* S7: only when nothing 
 /* sched_start.c: puts a request's memory in place. EBUSY: not now. */
 int sy_sched_start(struct sy_sched *s, struct request *r, bool prefetch);
 int sy_sched_complete(struct sy_sched *s, struct request *r);
+void sy_sched_give_up_run(struct sy_sched *s,
+                          struct request *r); /* it was loaded; its worker forgets it */
 void sy_sched_unpin(struct sy_sched *s, struct request *r);
 
 /* sched_keep.c (S8). An interrupted request leaves the device, and comes back to it. */

@@ -187,6 +187,14 @@ static int place_tail(struct sy_sched *s, struct request *r)
     return status;
 }
 
+void sy_sched_give_up_run(struct sy_sched *s, struct request *r)
+{
+    r->restarting = true;
+    struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
+    a->worker = r->worker;
+    a->run = r->run;
+}
+
 /* What a prefetch left out. If it does not fit after all, the worker forgets the run and the request starts again. */
 int sy_sched_complete(struct sy_sched *s, struct request *r)
 {
@@ -196,10 +204,7 @@ int sy_sched_complete(struct sy_sched *s, struct request *r)
     r->prefetched = false;
     int status = place_tail(s, r);
     if (status < 0) {
-        r->restarting = true;
-        struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
-        a->worker = r->worker;
-        a->run = r->run;
+        sy_sched_give_up_run(s, r);
         return status;
     }
     if (from == n)
@@ -259,12 +264,8 @@ static int start_fetch(struct sy_sched *s, struct request *r)
 static void cancel_fetch(struct sy_sched *s)
 {
     struct request *r = s->fetch;
-    if (r->restarting || r->worker_through)
-        return;
-    r->restarting = true;
-    struct sy_sched_action *a = sy_sched_act(s, SY_DO_CANCEL);
-    a->worker = r->worker;
-    a->run = r->run;
+    if (!r->restarting && !r->worker_through)
+        sy_sched_give_up_run(s, r);
 }
 
 void sy_sched_step_fetch(struct sy_sched *s)
