@@ -1,4 +1,4 @@
-/* Which pools a library is asked for, what is measured of it and kept, and when our own kernels are taken all the same. */
+/* Which pools and recurrent layers a library is asked for, what is measured of it and kept, and when our own kernels are taken all the same. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "tests/on_cpu/fake_math.h"
 #include "workers/cuda/cuda_engine.h"
 #include "workers/cuda/library_pool.h"
+#include "workers/cuda/library_recurrence.h"
 #include "workers/cuda/trial_data.h"
 
 #define MAX_CALLS 400 /* of the table in one life of these graphs */
@@ -102,6 +103,63 @@ static void test_words(void **state)
                          sy_choices_key(b.words, SY_CHOICE_WORDS));
 }
 
+/* Of an LSTM in both directions: each gate of ONNX's i o f c where cuDNN's i f c o lie, W's biases apart from R's. */
+static void test_gates_in_the_librarys_order(void **state)
+{
+    (void)state;
+    enum { HIDDEN = 3, INPUT = 2 };
+    struct sy_math_recurrence r = {.op = SY_OP_LSTM,
+                                   .has_bias = true,
+                                   .hidden = HIDDEN,
+                                   .input = INPUT,
+                                   .gates = 4,
+                                   .directions = 2};
+    struct sy_library_places places;
+    struct sy_library_parts parts;
+    for (int d = 0; d < 2; d++)
+        for (int k = 0; k < 8; k++) {
+            places.matrix[d][k] = 100 * (8 * d + k);
+            places.bias[d][k] = 100 * (8 * d + k) + 50;
+        }
+    sy_library_recurrence_parts(&r, &places, &parts);
+    assert_int_equal(parts.n, 32);
+    for (int d = 0; d < 2; d++)
+        for (int k = 0; k < 8; k++) {
+            static const int onnx_of[] = {0 /* i */, 2 /* f */, 3 /* c */, 1 /* o */};
+            const struct sy_library_part *matrix = &parts.list[2 * (8 * d + k)], *bias = matrix + 1;
+            int columns = k < 4 ? INPUT : HIDDEN, gate = onnx_of[k % 4];
+            assert_int_equal(matrix->role, k < 4 ? SY_RECURRENCE_W : SY_RECURRENCE_R);
+            assert_int_equal(matrix->to, places.matrix[d][k]);
+            assert_int_equal(matrix->from, (4 * d + gate) * HIDDEN * columns);
+            assert_int_equal(matrix->n, HIDDEN * columns);
+            assert_int_equal(bias->role, SY_RECURRENCE_BIAS);
+            assert_int_equal(bias->to, places.bias[d][k]);
+            assert_int_equal(bias->from, (8 * d + (k < 4 ? 0 : 4) + gate) * HIDDEN);
+            assert_int_equal(bias->n, HIDDEN);
+        }
+}
+
+static void test_room_in_the_scratch(void **state)
+{
+    (void)state;
+    struct sy_math_recurrence r = {
+        .has_y = true, .steps = 10, .batch = 2, .hidden = 8, .directions = 1};
+    struct sy_library_room room;
+    sy_library_recurrence_room(&r, 1000, 77, &room);
+    assert_int_equal(room.lengths, 1024);
+    assert_false(room.keeps_y);
+    assert_int_equal(room.work, 1024 + 256);
+    assert_int_equal(room.bytes, 1024 + 256 + 77);
+    r.directions = 2; /* y as the library writes it has another order */
+    sy_library_recurrence_room(&r, 1000, 77, &room);
+    assert_true(room.keeps_y);
+    assert_int_equal(room.work, 1024 + 256 + 10 * 2 * 2 * 8 * sizeof(float));
+    r.directions = 1; /* it writes y in any case */
+    r.has_y = false;
+    sy_library_recurrence_room(&r, 1000, 77, &room);
+    assert_true(room.keeps_y);
+}
+
 /* ---- numbers ------------------------------------------------------------------------------------------ */
 
 static void test_trial_numbers(void **state)
@@ -137,10 +195,25 @@ static void test_trial_numbers(void **state)
 
 /* ---- programs ----------------------------------------------------------------------------------------- */
 
-/* Two pools that cuDNN has, behind a convolution, and one that it has not. */
-static struct sy_graph *pools_graph(void)
+/* What an LSTM of 4 makes of rows that lie one behind the other; with lengths, as no library computes it. */
+static int add_lstm(struct sy_graph *g, int x, int64_t steps, int64_t input, bool lengths)
 {
-    struct sy_graph *g = gb_new("pools");
+    int w = gb_constant(g, "w", DIMS(2, 16, input), &seed, -1, 1),
+        r = gb_constant(g, "r", DIMS(2, 16, 4), &seed, -1, 1),
+        b = gb_constant(g, "b", DIMS(2, 32), &seed, -1, 1), n = -1;
+    if (lengths)
+        n = gb_input_of(g, SY_DTYPE_I32, DIMS(1));
+    x = gb_node(g, SY_OP_LSTM, INPUTS(x, w, r, b, n), DIMS(1, steps, 2, 4));
+    gb_int(g, "hidden_size", 4);
+    gb_int(g, "layout", 1);
+    gb_string(g, "direction", "bidirectional");
+    return x;
+}
+
+/* Two pools and an LSTM that cuDNN has, behind a convolution, a pool and an LSTM that it has not. */
+static struct sy_graph *candidates_graph(void)
+{
+    struct sy_graph *g = gb_new("candidates");
     int x = gb_input(g, DIMS(1, 3, 9, 9)), w = gb_constant(g, "w", DIMS(6, 3, 1, 1), &seed, -1, 1);
     x = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, 6, 9, 9));
     gb_ints(g, "kernel_shape", DIMS(1, 1));
@@ -151,12 +224,17 @@ static struct sy_graph *pools_graph(void)
     gb_ints(g, "kernel_shape", DIMS(3, 3));
     gb_ints(g, "strides", DIMS(2, 2));
     gb_ints(g, "pads", DIMS(1, 1, 1, 1));
-    gb_output(g, gb_node(g, SY_OP_AVERAGE_POOL, INPUTS(x), DIMS(1, 6, 3, 3)));
+    x = gb_node(g, SY_OP_AVERAGE_POOL, INPUTS(x), DIMS(1, 6, 3, 3));
     gb_ints(g, "kernel_shape", DIMS(2, 2));
+    x = gb_node(g, SY_OP_RESHAPE, INPUTS(x), DIMS(1, 6, 9));
+    x = add_lstm(g, x, 6, 9, false);
+    x = gb_node(g, SY_OP_RESHAPE, INPUTS(x), DIMS(1, 6, 8));
+    gb_output(g, add_lstm(g, x, 6, 8, true));
     return g;
 }
 
-#define N_CANDIDATES 2 /* of pools_graph */
+#define N_CANDIDATES 3 /* of candidates_graph */
+#define N_POOLS      2 /* of them */
 
 /* How often the library runs in one run of a program at batch size 3, made as the engine stands. */
 static int library_runs(const struct sy_graph *g)
@@ -198,10 +276,61 @@ static void begin(void)
     beside_attach();
 }
 
+/* What a library is asked for, or not, of one layer. */
+static int layer_runs(enum sy_op op, int64_t gates, const char *direction, bool bias,
+                      const char *name, int64_t value)
+{
+    int64_t d = strcmp(direction, "bidirectional") ? 1 : 2;
+    struct sy_graph *g = gb_new(direction);
+    int x = gb_input(g, DIMS(1, 5, 6)), b = -1;
+    int w = gb_constant(g, "w", DIMS(d, gates * 7, 6), &seed, -1, 1),
+        r = gb_constant(g, "r", DIMS(d, gates * 7, 7), &seed, -1, 1);
+    if (bias)
+        b = gb_constant(g, "b", DIMS(d, 2 * gates * 7), &seed, -1, 1);
+    gb_output(g, gb_node(g, op, INPUTS(x, w, r, b), DIMS(1, 5, d, 7)));
+    gb_int(g, "hidden_size", 7);
+    gb_int(g, "layout", 1);
+    gb_string(g, "direction", direction);
+    if (name && value)
+        gb_int(g, name, value);
+    else if (name)
+        gb_string(g, "activations", name);
+    begin();
+    free(measured(g));
+    int runs = library_runs(g);
+    sy_cuda_engine.detach();
+    sy_graph_free(g);
+    return runs;
+}
+
+/* Taken: it gave what our own kernels give. */
+static void test_recurrent_layers_that_cudnn_has(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const char *way = i & 1 ? "bidirectional" : "forward";
+        bool bias = i & 2;
+        assert_int_equal(layer_runs(SY_OP_LSTM, 4, way, bias, NULL, 0), 1);
+        assert_int_equal(layer_runs(SY_OP_GRU, 3, way, bias, "linear_before_reset", 1), 1);
+        assert_int_equal(layer_runs(SY_OP_RNN, 1, way, bias, NULL, 0), 1);
+        assert_int_equal(layer_runs(SY_OP_RNN, 1, way, bias, i & 1 ? "Relu,Relu" : "Relu", 0), 1);
+    }
+}
+
+static void test_recurrent_layers_that_cudnn_has_not(void **state)
+{
+    (void)state;
+    assert_int_equal(layer_runs(SY_OP_LSTM, 4, "reverse", true, NULL, 0), 0);
+    assert_int_equal(layer_runs(SY_OP_GRU, 3, "forward", true, NULL, 0), 0); /* resets in front */
+    assert_int_equal(layer_runs(SY_OP_LSTM, 4, "forward", true, "input_forget", 1), 0);
+    assert_int_equal(layer_runs(SY_OP_LSTM, 4, "forward", true, "HardSigmoid,Tanh,Tanh", 0), 0);
+    assert_int_equal(layer_runs(SY_OP_RNN, 1, "bidirectional", true, "Relu,Tanh", 0), 0);
+}
+
 static void test_ours_unless_measured(void **state)
 {
     (void)state;
-    struct sy_graph *g = pools_graph();
+    struct sy_graph *g = candidates_graph();
     begin();
     assert_int_equal(library_runs(g), 0);
     char *text = measured(g);
@@ -226,7 +355,7 @@ static void test_ours_unless_measured(void **state)
 static void test_what_is_slow_or_wrong_is_not_taken(void **state)
 {
     (void)state;
-    struct sy_graph *g = pools_graph();
+    struct sy_graph *g = candidates_graph();
     for (int i = 0; i < 3; i++) {
         begin();
         fake_library_state.is_slow = i == 0;
@@ -236,6 +365,12 @@ static void test_what_is_slow_or_wrong_is_not_taken(void **state)
         assert_int_equal(library_runs(g), 0);
         sy_cuda_engine.detach();
     }
+    begin(); /* what fails when it is first run */
+    free(measured(g));
+    fake_library_state.fails_at_first = true;
+    assert_int_equal(library_runs(g), 0);
+    assert_int_equal(library_runs(g), 0);
+    sy_cuda_engine.detach();
     begin(); /* once taken, it stays: memory for its first run does not decide */
     free(measured(g));
     fake_library_state.has_no_memory = true;
@@ -248,7 +383,7 @@ static void test_what_is_slow_or_wrong_is_not_taken(void **state)
 static void test_preferred(void **state)
 {
     (void)state;
-    struct sy_graph *g = pools_graph();
+    struct sy_graph *g = candidates_graph();
     assert_int_equal(setenv("SY_CUDA_PREFER_CUDNN", "1", 1), 0);
     for (int wrong = 0; wrong < 2; wrong++) {
         begin();
@@ -265,7 +400,7 @@ static void test_preferred(void **state)
 static void test_the_same_workspace_both_ways(void **state)
 {
     (void)state;
-    struct sy_graph *g = pools_graph();
+    struct sy_graph *g = candidates_graph();
     uint64_t bytes[2];
     begin();
     for (int tuned = 0; tuned < 2; tuned++) { /* E4 */
@@ -284,16 +419,16 @@ static void test_the_same_workspace_both_ways(void **state)
     sy_graph_free(g);
 }
 
-/* In float16 and bfloat16 the library reads and writes those. */
+/* In float16 and bfloat16 the library reads and writes those; it would keep states so, which ours does not. */
 static void test_narrow(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct sy_graph *g = pools_graph();
+        struct sy_graph *g = candidates_graph();
         g->precision = i ? SY_PRECISION_BF16 : SY_PRECISION_F16;
         begin();
         free(measured(g));
-        assert_int_equal(library_runs(g), N_CANDIDATES);
+        assert_int_equal(library_runs(g), N_POOLS);
         sy_cuda_engine.detach();
         sy_graph_free(g);
     }
@@ -318,7 +453,7 @@ static int live(const struct engine_rig *rig)
 static void test_each_failing_call_is_named_and_leaves_nothing(void **state)
 {
     (void)state;
-    struct sy_graph *g = pools_graph();
+    struct sy_graph *g = candidates_graph();
     struct engine_rig rig;
     int n_failed = 0;
     bool failed = true;
@@ -356,7 +491,11 @@ int main(void)
         cmocka_unit_test(test_what_cudnn_has),
         cmocka_unit_test(test_what_cudnn_has_not),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_gates_in_the_librarys_order),
+        cmocka_unit_test(test_room_in_the_scratch),
         cmocka_unit_test(test_trial_numbers),
+        cmocka_unit_test(test_recurrent_layers_that_cudnn_has),
+        cmocka_unit_test(test_recurrent_layers_that_cudnn_has_not),
         cmocka_unit_test(test_ours_unless_measured),
         cmocka_unit_test(test_what_is_slow_or_wrong_is_not_taken),
         cmocka_unit_test(test_preferred),

@@ -1,4 +1,4 @@
-/* What stands for cuDNN's pools: loops by its documentation, over what library_pool.h describes. */
+/* What stands for cuDNN's pools and recurrent layers: loops by its documentation, over what library_pool.h and library_recurrence.h describe. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,14 +7,24 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/on_cpu/fake_math_internal.h"
+#include "workers/cuda/kernel_ops.h"
 #include "workers/cuda/library_pool.h"
+#include "workers/cuda/library_recurrence.h"
+
+#define WORK_BYTES 300 /* that a recurrence is said to want */
 
 struct sy_math_library_plan {
+    int64_t words[SY_CHOICE_WORDS];
     struct sy_library_pool pool;
+    struct sy_math_recurrence recurrence;
+    struct sy_library_places places;
+    struct sy_library_parts parts;
+    struct sy_library_room room;
 };
 
 struct fake_library fake_library_state;
 static struct sy_choices *choices;
+static bool has_failed; /* at a first run */
 
 /* ---- choices ------------------------------------------------------------------------------------------ */
 
@@ -30,6 +40,7 @@ void fake_library_reset(void)
     assert(fake_library_state.plans == 0);
     sy_choices_destroy(choices);
     choices = NULL;
+    has_failed = false;
     fake_library_state = (struct fake_library){0};
 }
 
@@ -59,10 +70,10 @@ static bool is_tuning(const struct sy_math *math)
 
 static bool is_chosen(struct sy_math *math, const struct sy_math_library_plan *plan)
 {
-    const struct sy_choice *chosen = sy_choices_find_any(open_choices(), plan->pool.words,
-                                                         SY_CHOICE_WORDS, SY_LIBRARY_BATCH_WORD);
+    const struct sy_choice *chosen =
+        sy_choices_find_any(open_choices(), plan->words, SY_CHOICE_WORDS, SY_LIBRARY_BATCH_WORD);
     (void)math;
-    return chosen && chosen->way == 1;
+    return chosen && chosen->way == 1 && !has_failed;
 }
 
 static int choose(struct sy_math *math, const struct sy_math_library_plan *plan, bool library)
@@ -70,8 +81,8 @@ static int choose(struct sy_math *math, const struct sy_math_library_plan *plan,
     struct sy_choice choice = {.way = library};
     (void)math;
     SY_TRY(fake_math_call("choose"));
-    return sy_choices_put_any(open_choices(), plan->pool.words, SY_CHOICE_WORDS,
-                              SY_LIBRARY_BATCH_WORD, &choice);
+    return sy_choices_put_any(open_choices(), plan->words, SY_CHOICE_WORDS, SY_LIBRARY_BATCH_WORD,
+                              &choice);
 }
 
 static bool is_cold(struct sy_math *math, const struct sy_math_library_plan *plan)
@@ -79,6 +90,13 @@ static bool is_cold(struct sy_math *math, const struct sy_math_library_plan *pla
     (void)math;
     (void)plan;
     return true;
+}
+
+static void note_failure(struct sy_math *math, const struct sy_math_library_plan *plan)
+{
+    (void)math;
+    (void)plan;
+    has_failed = true;
 }
 
 /* ---- trials ------------------------------------------------------------------------------------------- */
@@ -117,10 +135,21 @@ static int time_recorded(struct sy_math *math, int (*run)(void *ctx), void *ctx,
     fake_math_synchronize();
     fake_math.graph_drop(math, graph);
     *out_ms = fake_library_state.runs == runs ? 2 : fake_library_state.is_slow ? 3 : 1;
+    if (fake_library_state.fails_at_first && !fake_library_state.is_tuning)
+        *out_ms = -1;
     return status < 0 ? status : ended;
 }
 
 /* ---- plans -------------------------------------------------------------------------------------------- */
+
+static struct sy_math_library_plan *new_plan(const int64_t *words)
+{
+    struct sy_math_library_plan *plan = calloc(1, sizeof *plan);
+    assert(plan);
+    memcpy(plan->words, words, sizeof plan->words);
+    fake_library_state.plans++;
+    return plan;
+}
 
 static int pool_plan(struct sy_math *math, const struct sy_math_pool *pool,
                      struct sy_math_library_plan **out)
@@ -131,10 +160,44 @@ static int pool_plan(struct sy_math *math, const struct sy_math_pool *pool,
     SY_TRY(fake_math_call("pool_plan"));
     if (!sy_library_pool_of(pool, &s))
         return SY_OK;
-    *out = calloc(1, sizeof **out);
-    assert(*out);
+    *out = new_plan(s.words);
     (*out)->pool = s;
-    fake_library_state.plans++;
+    return SY_OK;
+}
+
+/* A layout of its own: directions and gates from the last to the first, each bias in front of its matrix, a gap behind. Returns elements. */
+static int64_t lay_out(const struct sy_math_recurrence *r, struct sy_library_places *out)
+{
+    int64_t at = 5;
+    for (int64_t d = r->directions - 1; d >= 0; d--)
+        for (int64_t k = 2 * r->gates - 1; k >= 0; k--) {
+            out->bias[d][k] = at;
+            at += r->has_bias ? r->hidden : 0;
+            out->matrix[d][k] = at;
+            at += r->hidden * (k < r->gates ? r->input : r->hidden) + 3;
+        }
+    return at;
+}
+
+static int recurrence_plan(struct sy_math *math, const struct sy_math_recurrence *r,
+                           struct sy_math_library_plan **out)
+{
+    int64_t words[SY_CHOICE_WORDS];
+    struct sy_library_places places;
+    struct sy_library_room room;
+    (void)math;
+    *out = NULL;
+    SY_TRY(fake_math_call("recurrence_plan"));
+    int64_t n = lay_out(r, &places);
+    sy_library_recurrence_room(r, (uint64_t)n * sizeof(float), WORK_BYTES, &room);
+    if (room.bytes > sy_math_kernel_scratch())
+        return SY_OK;
+    sy_library_recurrence_words(r, words);
+    *out = new_plan(words);
+    (*out)->recurrence = *r;
+    (*out)->places = places;
+    (*out)->room = room;
+    sy_library_recurrence_parts(r, &places, &(*out)->parts);
     return SY_OK;
 }
 
@@ -231,15 +294,133 @@ static int pool(struct sy_math *math, struct sy_math_library_plan *plan, const v
     return fake_math_enqueue(math, "library pool", pool_work, &work, sizeof work);
 }
 
+/* ---- recurrent layers --------------------------------------------------------------------------------- */
+
+struct recurrence_work {
+    struct sy_math_recurrence r;
+    struct sy_library_places places;
+    const float *space, *x, *h0, *c0;
+    const int32_t *lengths;
+    float *y, *yh, *yc; /* y [steps, batch, directions, hidden] */
+    unsigned char *work;
+    bool is_wrong;
+};
+
+/* Gate k of the input's or the state's (k >= gates), unit `unit`. */
+static double gate_sum(const struct recurrence_work *w, int64_t d, int64_t k, int64_t unit,
+                       const float *x, const double *h)
+{
+    bool of_state = k >= w->r.gates;
+    int64_t n = of_state ? w->r.hidden : w->r.input;
+    const float *row = w->space + w->places.matrix[d][k] + unit * n;
+    double sum = w->r.has_bias ? (double)w->space[w->places.bias[d][k] + unit] : 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)row[i] * (of_state ? h[i] : (double)x[i]);
+    return sum;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* One unit's new state; *c of an LSTM is changed. Gates in cuDNN's order: i f c o; r z (its i) h. */
+static double new_state(const struct recurrence_work *w, int64_t d, int64_t unit, const float *x,
+                        const double *h, double *c)
+{
+    double in[4], rec[4];
+    for (int64_t k = 0; k < w->r.gates; k++) {
+        in[k] = gate_sum(w, d, k, unit, x, h);
+        rec[k] = gate_sum(w, d, w->r.gates + k, unit, x, h);
+    }
+    if (w->r.op == SY_OP_LSTM) {
+        *c = sigmoid(in[1] + rec[1]) * *c + sigmoid(in[0] + rec[0]) * tanh(in[2] + rec[2]);
+        return sigmoid(in[3] + rec[3]) * tanh(*c);
+    }
+    if (w->r.op == SY_OP_GRU) {
+        double z = sigmoid(in[1] + rec[1]);
+        return (1 - z) * tanh(in[2] + sigmoid(in[0] + rec[0]) * rec[2]) + z * h[unit];
+    }
+    double sum = in[0] + rec[0];
+    return w->r.relu ? fmax(sum, 0) : tanh(sum);
+}
+
+/* One sample in one direction. */
+static void run_sequence(const struct recurrence_work *w, int64_t d, int64_t b)
+{
+    int64_t n = w->r.hidden, state = (d * w->r.batch + b) * n;
+    double *h = calloc((size_t)(3 * n), sizeof *h), *c = h + n, *next = c + n;
+    assert(h && w->lengths[b] == w->r.steps);
+    for (int64_t i = 0; i < n; i++) {
+        h[i] = w->h0 ? (double)w->h0[state + i] : 0;
+        c[i] = w->c0 ? (double)w->c0[state + i] : 0;
+    }
+    for (int64_t s = 0; s < w->r.steps; s++) {
+        int64_t t = d ? w->r.steps - 1 - s : s, row = t * w->r.batch + b;
+        for (int64_t i = 0; i < n; i++)
+            next[i] = new_state(w, d, i, w->x + row * w->r.input, h, &c[i]);
+        memcpy(h, next, (size_t)n * sizeof *h);
+        for (int64_t i = 0; i < n; i++)
+            w->y[(row * w->r.directions + d) * n + i] = (float)h[i] + (w->is_wrong ? 0.01f : 0);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (w->yh)
+            w->yh[state + i] = (float)h[i];
+        if (w->yc)
+            w->yc[state + i] = (float)c[i];
+    }
+    free(h);
+}
+
+static void recurrence_work(const void *body)
+{
+    const struct recurrence_work *w = body;
+    memset(w->work, 0xee, WORK_BYTES);
+    for (int64_t d = 0; d < w->r.directions; d++)
+        for (int64_t b = 0; b < w->r.batch; b++)
+            run_sequence(w, d, b);
+}
+
+static int recurrence(struct sy_math *math, struct sy_math_library_plan *plan, void *const *at,
+                      void *scratch)
+{
+    const struct sy_math_recurrence *r = &plan->recurrence;
+    const struct sy_library_room *room = &plan->room;
+    unsigned char *base = scratch;
+    void *y = room->keeps_y ? base + room->y : at[SY_RECURRENCE_Y];
+    struct recurrence_work work = {.r = *r,
+                                   .places = plan->places,
+                                   .space = fake_math_seen(base + room->weights),
+                                   .x = fake_math_seen(at[SY_RECURRENCE_X]),
+                                   .h0 = fake_math_seen(at[SY_RECURRENCE_H0]),
+                                   .c0 = fake_math_seen(at[SY_RECURRENCE_C0]),
+                                   .lengths = fake_math_seen(base + room->lengths),
+                                   .y = fake_math_seen(y),
+                                   .yh = fake_math_seen(at[SY_RECURRENCE_YH]),
+                                   .yc = fake_math_seen(at[SY_RECURRENCE_YC]),
+                                   .work = fake_math_seen(base + room->work),
+                                   .is_wrong = fake_library_state.is_wrong};
+    assert(r->has_y == !!at[SY_RECURRENCE_Y] && r->has_bias == !!at[SY_RECURRENCE_BIAS]);
+    fake_library_state.runs++;
+    SY_TRY(sy_library_recurrence_begin(math, r, &plan->parts, room, at, scratch));
+    SY_TRY(fake_math_enqueue(math, "library recurrence", recurrence_work, &work, sizeof work));
+    return room->keeps_y && at[SY_RECURRENCE_Y]
+               ? sy_library_recurrence_turn(math, r, y, at[SY_RECURRENCE_Y])
+               : SY_OK;
+}
+
 const struct sy_math_library_ops fake_library = {
     .pool_plan = pool_plan,
+    .recurrence_plan = recurrence_plan,
     .plan_drop = plan_drop,
     .is_tuning = is_tuning,
     .is_chosen = is_chosen,
     .choose = choose,
     .is_cold = is_cold,
+    .note_failure = note_failure,
     .memory_take = memory_take,
     .memory_drop = memory_drop,
     .time = time_recorded,
     .pool = pool,
+    .recurrence = recurrence,
 };

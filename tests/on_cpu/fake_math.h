@@ -22,12 +22,13 @@ void fake_math_lose(void);
 
 /* What stands for the library of device_math_library.h: by its own loops, which take their descriptions as cuDNN does. */
 struct fake_library {
-    bool is_tuning;     /* programs that are made measure */
-    bool is_slow;       /* measured to be slower than our own kernels */
-    bool is_wrong;      /* its results are */
-    bool has_no_memory; /* for trials */
-    int plans;          /* now */
-    int runs;           /* of its functions, so far */
+    bool is_tuning;      /* programs that are made measure */
+    bool is_slow;        /* measured to be slower than our own kernels */
+    bool is_wrong;       /* its results are */
+    bool has_no_memory;  /* for trials */
+    bool fails_at_first; /* not while it measures */
+    int plans;           /* now */
+    int runs;            /* of its functions, so far */
 };
 extern struct fake_library fake_library_state;
 /* As struct sy_engine_ops has them: what was measured, as text, the caller's. */

@@ -7,14 +7,27 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "workers/cuda/device_math_library.h"
+#include "workers/cuda/kernel_ops.h"
 #include "workers/cuda/trial_data.h"
+
+#define MAX_READS   6
+#define MAX_RESULTS 3
+
+/* What a trial reads, and with numbers of which size; what it writes, and how far that may be apart. */
+struct operands {
+    int n_reads, n_results, reads[MAX_READS], results[MAX_RESULTS];
+    float scales[MAX_READS];
+    bool odd; /* NaN and infinities too */
+    double tolerance;
+    uint64_t read_bytes, result_bytes;
+};
 
 /* One that is run both ways, in memory of its own: the program's workspace, and the parameters of the step's layer. */
 struct trial {
     struct sy_program *p;
     struct sy_cuda_step *step;
     int first, end; /* the steps that are compared */
+    struct operands of;
     struct sy_binding binding;
     unsigned char *memory, **params;
     unsigned char *numbers, *ours,
@@ -26,31 +39,62 @@ static const struct sy_math_library_ops *library_of(const struct sy_program *p)
     return p->ops->library;
 }
 
-/* What the trial reads; -1: nothing. */
-static int read_value(const struct trial *t, int i)
+/* ---- what is compared --------------------------------------------------------------------------------- */
+
+static void add_read(const struct sy_program *p, struct operands *o, int value, float scale)
 {
-    return i == 0 ? t->step->args[0] : -1;
+    if (value < 0)
+        return;
+    assert(o->n_reads < MAX_READS);
+    o->scales[o->n_reads] = scale;
+    o->reads[o->n_reads++] = value;
+    o->read_bytes += p->values[value].bytes;
 }
 
-static int result_value(const struct trial *t)
+static void add_result(const struct sy_program *p, struct operands *o, int value)
 {
-    return t->step->args[1];
+    if (value < 0)
+        return;
+    assert(o->n_results < MAX_RESULTS);
+    o->results[o->n_results++] = value;
+    o->result_bytes += p->values[value].bytes;
 }
 
 /* A mean of numbers in one type differs by the order of the sum; a maximum does not differ. */
-static double tolerance_of(const struct sy_cuda_step *step)
+static void describe_pool(const struct sy_program *p, const struct sy_cuda_step *step,
+                          struct operands *o)
 {
-    if (step->pool.max)
-        return 0;
-    return step->pool.type == SY_DTYPE_F16    ? 0x1p-10
-           : step->pool.type == SY_DTYPE_BF16 ? 0x1p-7
-                                              : 2e-5;
+    enum sy_dtype type = step->pool.type;
+    double mean = type == SY_DTYPE_F16 ? 0x1p-10 : type == SY_DTYPE_BF16 ? 0x1p-7 : 2e-5;
+    *o = (struct operands){.odd = true, .tolerance = step->pool.max ? 0 : mean};
+    add_read(p, o, step->args[0], 1);
+    add_result(p, o, step->args[1]);
+}
+
+/* Weights as they are at first, so that states neither saturate nor grow. TF32 has 11 bits of a factor. */
+static void describe_recurrence(const struct sy_program *p, const struct sy_cuda_step *step,
+                                struct operands *o)
+{
+    const struct sy_cuda_cells *c = &step->cells;
+    float of_input = 1 / sqrtf((float)c->of.input), of_state = 1 / sqrtf((float)c->of.hidden);
+    *o = (struct operands){.tolerance = sy_math_kernel_tf32(p->math) ? 5e-3 : 2e-5};
+    add_read(p, o, c->values[SY_CUDA_CELL_X], 1);
+    add_read(p, o, c->values[SY_CUDA_CELL_W], of_input);
+    add_read(p, o, c->values[SY_CUDA_CELL_R], of_state);
+    add_read(p, o, c->values[SY_CUDA_CELL_BIAS], 0.5f);
+    add_read(p, o, c->values[SY_CUDA_CELL_H0], 1);
+    add_read(p, o, c->values[SY_CUDA_CELL_C0], 1);
+    add_result(p, o, c->values[SY_CUDA_CELL_Y]);
+    add_result(p, o, c->values[SY_CUDA_CELL_YH]);
+    add_result(p, o, c->values[SY_CUDA_CELL_YC]);
 }
 
 static int make_plan(struct sy_program *p, const struct sy_cuda_step *step,
                      struct sy_math_library_plan **out)
 {
-    return library_of(p)->pool_plan(p->math, &step->pool, out);
+    return step->candidate == SY_CUDA_POOL
+               ? library_of(p)->pool_plan(p->math, &step->pool, out)
+               : library_of(p)->recurrence_plan(p->math, &step->recurrence, out);
 }
 
 /* For tests: what agrees is taken, fast or slow. */
@@ -78,11 +122,11 @@ static int take_memory(struct trial *t)
     while (p->layer_steps[layer + 1] <= t->first)
         layer++;
     t->params = calloc((size_t)p->n_layers, sizeof *t->params);
-    uint64_t reads = p->values[read_value(t, 0)].bytes, results = p->values[result_value(t)].bytes;
-    t->numbers = malloc(reads + 3 * results + 1);
+    uint64_t results = t->of.result_bytes;
+    t->numbers = malloc(t->of.read_bytes + 3 * results + 1);
     if (!t->params || !t->numbers)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to try a candidate");
-    t->ours = t->numbers + reads;
+    t->ours = t->numbers + t->of.read_bytes;
     t->theirs = t->ours + results;
     void *memory;
     SY_TRY(library_of(p)->memory_take(p->math, room + p->layers[layer].bytes, &memory));
@@ -94,18 +138,17 @@ static int take_memory(struct trial *t)
     return SY_OK;
 }
 
-static int fill_value(struct trial *t, int value, uint64_t seed)
-{
-    struct sy_program *p = t->p;
-    const struct sy_cuda_value *v = &p->values[value];
-    sy_trial_fill(v->dtype, 1, true, seed, sy_cuda_count(v), t->numbers);
-    return p->ops->to_device(p->math, t->numbers, sy_cuda_pointer(p, value), v->bytes);
-}
-
 static int fill_inputs(struct trial *t)
 {
-    for (int i = 0; read_value(t, i) >= 0; i++)
-        SY_TRY(fill_value(t, read_value(t, i), (uint64_t)(i + 1) << 40));
+    struct sy_program *p = t->p;
+    unsigned char *numbers = t->numbers;
+    for (int i = 0; i < t->of.n_reads; i++) {
+        const struct sy_cuda_value *v = &p->values[t->of.reads[i]];
+        sy_trial_fill(v->dtype, t->of.scales[i], t->of.odd, (uint64_t)i << 40, sy_cuda_count(v),
+                      numbers);
+        SY_TRY(p->ops->to_device(p->math, numbers, sy_cuda_pointer(p, t->of.reads[i]), v->bytes));
+        numbers += v->bytes;
+    }
     return SY_OK;
 }
 
@@ -115,22 +158,55 @@ static int run_steps(void *arg)
     return sy_cuda_program_steps(t->p, t->first, t->end);
 }
 
+static int zero_results(struct trial *t)
+{
+    struct sy_program *p = t->p;
+    for (int i = 0; i < t->of.n_results; i++)
+        SY_TRY(p->ops->zero(p->math, sy_cuda_pointer(p, t->of.results[i]),
+                            p->values[t->of.results[i]].bytes));
+    return SY_OK;
+}
+
+/* One behind the other. */
+static int fetch_results(struct trial *t, unsigned char *to)
+{
+    struct sy_program *p = t->p;
+    for (int i = 0; i < t->of.n_results; i++) {
+        uint64_t bytes = p->values[t->of.results[i]].bytes;
+        SY_TRY(p->ops->to_host(p->math, sy_cuda_pointer(p, t->of.results[i]), to, bytes));
+        to += bytes;
+    }
+    return p->ops->synchronize(p->math);
+}
+
 /* *out_ms below 0: it did not work. The results are on the host then. */
-static int time_way(struct trial *t, struct sy_math_library_plan *plan, void *results,
+static int time_way(struct trial *t, struct sy_math_library_plan *plan, unsigned char *results,
                     float *out_ms)
 {
     struct sy_program *p = t->p;
-    const struct sy_cuda_value *v = &p->values[result_value(t)];
-    void *at = sy_cuda_pointer(p, result_value(t));
     t->step->by_library = plan;
-    int status = p->ops->zero(p->math, at, v->bytes);
+    int status = zero_results(t);
     if (status == SY_OK)
         status = library_of(p)->time(p->math, run_steps, t, out_ms);
     t->step->by_library = NULL;
-    if (status < 0 || *out_ms < 0)
-        return status;
-    SY_TRY(p->ops->to_host(p->math, at, results, v->bytes));
-    return p->ops->synchronize(p->math);
+    return status < 0 || *out_ms < 0 ? status : fetch_results(t, results);
+}
+
+static bool agrees(const struct trial *t, double *out_off)
+{
+    const unsigned char *ours = t->ours, *theirs = t->theirs;
+    bool all = true;
+    *out_off = 0;
+    for (int i = 0; i < t->of.n_results; i++) {
+        const struct sy_cuda_value *v = &t->p->values[t->of.results[i]];
+        double off;
+        all =
+            sy_trial_agrees(v->dtype, t->of.tolerance, sy_cuda_count(v), ours, theirs, &off) && all;
+        *out_off = fmax(*out_off, off);
+        ours += v->bytes;
+        theirs += v->bytes;
+    }
+    return all;
 }
 
 /* That it was slower is the usual answer; what it could not do, or did otherwise, is worth knowing. */
@@ -142,7 +218,7 @@ static void tell(const struct trial *t, const char *result, float ours_ms, float
         sy_log_info("cuda", "event=candidate_fails node=\"%s\" why=\"%s\"", name, sy_error_text());
     else if (strcmp(result, "differs") == 0)
         sy_log_info("cuda", "event=candidate_differs node=\"%s\" off=%.3g allowed=%.3g", name, off,
-                    tolerance_of(t->step));
+                    t->of.tolerance);
     else
         sy_log_debug("cuda", "event=candidate node=\"%s\" result=%s us=%.1f ours_us=%.1f off=%.3g",
                      name, result, (double)library_ms * 1e3, (double)ours_ms * 1e3, off);
@@ -168,16 +244,14 @@ static int time_library(struct trial *t, struct sy_math_library_plan *plan, uint
 /* Both ways; what fails of the library's leaves ours. */
 static int compare(struct trial *t, struct sy_math_library_plan *plan, bool *out)
 {
-    const struct sy_cuda_value *v = &t->p->values[result_value(t)];
     float ours_ms = -1, library_ms = -1;
     double off = 0;
     SY_TRY(time_way(t, NULL, t->ours, &ours_ms));
-    SY_TRY(time_library(t, plan, v->bytes, &library_ms));
+    SY_TRY(time_library(t, plan, t->of.result_bytes, &library_ms));
     bool both = ours_ms >= 0 && library_ms >= 0;
-    bool agrees = both && sy_trial_agrees(v->dtype, tolerance_of(t->step), sy_cuda_count(v),
-                                          t->ours, t->theirs, &off);
-    *out = agrees && (library_ms < ours_ms || is_preferred());
-    tell(t, both && !agrees ? "differs" : *out ? "taken" : "slower", ours_ms, library_ms, off);
+    bool same = both && agrees(t, &off);
+    *out = same && (library_ms < ours_ms || is_preferred());
+    tell(t, both && !same ? "differs" : *out ? "taken" : "slower", ours_ms, library_ms, off);
     return SY_OK;
 }
 
@@ -187,9 +261,11 @@ static int warm(struct trial *t, struct sy_math_library_plan *plan, bool *out)
     float ms = -1;
     SY_TRY(time_way(t, plan, t->ours, &ms));
     *out = ms >= 0;
-    if (!*out)
-        sy_log_warn("cuda", "event=plan_fails node=\"%s\" why=\"%s\"", t->step->node->name,
-                    sy_error_text());
+    if (*out)
+        return SY_OK;
+    library_of(t->p)->note_failure(t->p->math, plan);
+    sy_log_warn("cuda", "event=plan_fails node=\"%s\" why=\"%s\"", t->step->node->name,
+                sy_error_text());
     return SY_OK;
 }
 
@@ -197,8 +273,13 @@ static int warm(struct trial *t, struct sy_math_library_plan *plan, bool *out)
 static int run_trial(struct sy_program *p, int first, struct sy_math_library_plan *plan,
                      bool tuning, bool *io_taken)
 {
-    struct trial t = {.p = p, .step = &p->steps[first], .first = first, .end = first + 1};
+    struct sy_cuda_step *step = &p->steps[first];
+    struct trial t = {.p = p, .step = step, .first = first, .end = first + step->n_compared};
     const struct sy_binding *held = p->binding;
+    if (step->candidate == SY_CUDA_POOL)
+        describe_pool(p, step, &t.of);
+    else
+        describe_recurrence(p, step, &t.of);
     int status = take_memory(&t);
     p->binding = &t.binding;
     if (status == SY_OK && t.memory)
@@ -212,7 +293,7 @@ static int run_trial(struct sy_program *p, int first, struct sy_math_library_pla
 
 /* ---- settling ----------------------------------------------------------------------------------------- */
 
-/* A body's values lie outside it, too: it takes what was measured of pools elsewhere. */
+/* A body's values lie outside it, too: it takes what was measured of the same elsewhere. */
 static int settle(struct sy_program *p, int first, struct sy_math_library_plan *plan, bool *taken)
 {
     const struct sy_math_library_ops *library = library_of(p);
@@ -240,7 +321,7 @@ int sy_cuda_candidates_settle(struct sy_program *p)
 {
     for (int i = 0; library_of(p) && i < p->n_steps; i++) {
         const struct sy_cuda_step *step = &p->steps[i];
-        if (!step->has_candidate)
+        if (step->candidate == SY_CUDA_NO_CANDIDATE)
             continue;
         int status = settle_step(p, i);
         if (status < 0)

@@ -80,7 +80,8 @@ static int build_pool(struct sy_program *p)
     }
     SY_TRY(sy_cuda_add_step(p, run_pool, values, 2, &step));
     step->pool = s;
-    step->has_candidate = true;
+    step->candidate = SY_CUDA_POOL;
+    step->n_compared = 1;
     return SY_OK;
 }
 

@@ -1,12 +1,14 @@
 /* LSTM, GRU and RNN: the inputs' product at once, then for each time a product of the state and the cell; a GRU that resets in front of the
  * third gate's product has two products and two cells. All of a direction is one step: between two times nobody else wants the device. Where a
- * matrix of weights is packed narrow, what is multiplied with it is rounded to that; states, sums and cells are float32. */
+ * matrix of weights is packed narrow, what is multiplied with it is rounded to that; states, sums and cells are float32. A step in front of them has the
+ * whole layer done by a library where that was measured to be faster (cuda_candidates.h); then these do nothing. */
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "workers/cuda/cuda_program.h"
 #include "workers/cuda/device_math_train.h"
+#include "workers/cuda/library_recurrence.h"
 
 #define ROOM_ALIGN 64 /* floats */
 
@@ -138,9 +140,16 @@ static int run_nothing(struct sy_program *p, const struct sy_cuda_step *step)
     return SY_OK;
 }
 
+static bool is_done(const struct sy_program *p, const struct sy_cuda_cells *s)
+{
+    return s->library >= 0 && p->steps[s->library].by_library;
+}
+
 static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
 {
     const struct sy_cuda_cells *s = &step->cells;
+    if (is_done(p, s))
+        return SY_OK;
     int64_t state = room_of(s).state;
     float *h = room_at(p, s, 0), *c = h + 2 * state;
     float *other_h = h + state, *other_c = c + state;
@@ -166,6 +175,8 @@ static int run_cells(struct sy_program *p, const struct sy_cuda_step *step)
 static int run_inputs(struct sy_program *p, const struct sy_cuda_step *step)
 {
     const struct sy_cuda_cells *s = &step->cells;
+    if (is_done(p, s))
+        return SY_OK;
     return p->ops->matmul(p->math, step->plan, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_X]),
                           part_of(p, s, SY_CUDA_CELL_W, s->of.gates * s->of.hidden * s->of.input),
                           NULL, NULL, sy_cuda_pointer(p, s->values[SY_CUDA_CELL_GATES]),
@@ -349,6 +360,47 @@ static int add_step(struct sy_program *p, const struct sy_cuda_cells *c, sy_cuda
     return SY_OK;
 }
 
+/* ---- by a library -------------------------------------------------------------------------------------- */
+
+static int run_library(struct sy_program *p, const struct sy_cuda_step *step)
+{
+    static const enum sy_cuda_cell_value roles[SY_RECURRENCE_ROLES] = {
+        [SY_RECURRENCE_X] = SY_CUDA_CELL_X,   [SY_RECURRENCE_W] = SY_CUDA_CELL_W,
+        [SY_RECURRENCE_R] = SY_CUDA_CELL_R,   [SY_RECURRENCE_BIAS] = SY_CUDA_CELL_BIAS,
+        [SY_RECURRENCE_H0] = SY_CUDA_CELL_H0, [SY_RECURRENCE_C0] = SY_CUDA_CELL_C0,
+        [SY_RECURRENCE_Y] = SY_CUDA_CELL_Y,   [SY_RECURRENCE_YH] = SY_CUDA_CELL_YH,
+        [SY_RECURRENCE_YC] = SY_CUDA_CELL_YC};
+    void *at[SY_RECURRENCE_ROLES];
+    if (!step->by_library)
+        return SY_OK;
+    for (int i = 0; i < SY_RECURRENCE_ROLES; i++)
+        at[i] = sy_cuda_pointer(p, step->cells.values[roles[i]]);
+    return p->ops->library->recurrence(p->math, step->by_library, at,
+                                       (unsigned char *)p->binding->workspace + p->scratch_offset);
+}
+
+/* c->library: the step that has it, which computes nothing unless the library was measured to be faster. */
+static int add_candidate(struct sy_program *p, struct sy_cuda_cells *c)
+{
+    struct sy_math_recurrence r;
+    struct sy_cuda_step *step;
+    c->library = -1;
+    if (!sy_library_recurrence_of(sy_cuda_node(p)->op, &c->of, &r) ||
+        c->values[SY_CUDA_CELL_LENGTHS] >= 0)
+        return SY_OK;
+    for (int i = SY_CUDA_CELL_X; i <= SY_CUDA_CELL_R; i++)
+        if (p->values[c->values[i]].dtype != SY_DTYPE_F32)
+            return SY_OK;
+    r.has_bias = c->values[SY_CUDA_CELL_BIAS] >= 0;
+    r.has_y = c->values[SY_CUDA_CELL_Y] >= 0;
+    c->library = p->n_steps;
+    SY_TRY(sy_cuda_add_step(p, run_library, NULL, 0, &step));
+    step->cells = *c;
+    step->recurrence = r;
+    step->candidate = SY_CUDA_RECURRENCE;
+    return SY_OK;
+}
+
 static int build_recurrent(struct sy_program *p)
 {
     struct sy_cuda_cells c;
@@ -360,6 +412,7 @@ static int build_recurrent(struct sy_program *p)
     SY_TRY(take_results(p, &c, as_asked));
     bool is_reverse = c.of.is_reverse,
          early = sy_cuda_node(p)->op == SY_OP_GRU && !c.of.resets_late;
+    SY_TRY(add_candidate(p, &c));
     for (int d = 0; d < c.of.directions; d++) {
         int64_t rows = c.of.steps * c.of.batch, gates[2] = {rows, c.of.gates * c.of.hidden};
         c.direction = d;
@@ -372,6 +425,8 @@ static int build_recurrent(struct sy_program *p)
             SY_TRY(add_step(p, &c, run_nothing, c.of.batch, 1, c.of.hidden));
         SY_TRY(add_step(p, &c, run_cells, c.of.batch, early ? 2 : c.of.gates, c.of.hidden));
     }
+    if (c.library >= 0)
+        p->steps[c.library].n_compared = p->n_steps - c.library;
     return c.of.batch_first ? turn_results(p, &c, as_asked) : SY_OK;
 }
 

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "loader/engine.h"
+#include "workers/cuda/device_math_library.h"
 #include "workers/cuda/device_math_train.h"
 #include "workers/keeps_precision.h"
 #include "workers/layer_node.h"
@@ -73,6 +74,7 @@ enum sy_cuda_cell_value {
 struct sy_cuda_cells {
     struct sy_recurrent_node of;
     int direction;
+    int library;                     /* the step in front that may do it all; -1: none */
     int values[SY_CUDA_CELL_VALUES]; /* -1: none */
 };
 
@@ -104,7 +106,9 @@ struct sy_cuda_step {
     struct sy_cuda_attention *attention; /* owned */
     struct sy_math_plan *plan;
     enum { SY_CUDA_NO_PLAN, SY_CUDA_CONV_PLAN, SY_CUDA_MATMUL_PLAN } plan_kind;
-    bool has_candidate;                      /* a library may compute it: cuda_candidates.h */
+    /* What a library may compute: cuda_candidates.h. n_compared: steps from this one on that are compared with it. */
+    enum { SY_CUDA_NO_CANDIDATE, SY_CUDA_POOL, SY_CUDA_RECURRENCE } candidate;
+    int n_compared;
     struct sy_math_library_plan *by_library; /* it does; NULL: our own kernels do */
     union {
         struct sy_math_conv conv;
@@ -112,6 +116,7 @@ struct sy_cuda_step {
             struct sy_math_matmul matmul;
             struct sy_cuda_loops loops;
             struct sy_cuda_cells cells;
+            struct sy_math_recurrence recurrence;
         };
         struct sy_math_pool pool;
         struct sy_math_chain chain;

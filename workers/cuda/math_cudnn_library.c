@@ -1,4 +1,4 @@
-/* What cuDNN may compute in the place of our own kernels (device_math_library.h): pools. And how the two are timed. */
+/* What cuDNN may compute in the place of our own kernels (device_math_library.h): pools, and recurrent layers (math_cudnn_recurrence.c). And how the two are timed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,20 +6,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "workers/cuda/library_pool.h"
 #include "workers/cuda/math_cuda.h"
 #include "workers/cuda/math_internal.h"
 
 #define N_LAUNCHES 5 /* of a recorded trial */
-
-struct sy_math_library_plan {
-    struct sy_math_library_plan *next;
-    int64_t key[SY_MATH_KEY];
-    bool works; /* what cuDNN refused is remembered, too */
-    struct sy_library_pool pool;
-    cudnnTensorDescriptor_t x, y;
-    cudnnPoolingDescriptor_t window;
-};
 
 /* ---- descriptions ------------------------------------------------------------------------------------- */
 
@@ -68,6 +58,7 @@ static void finish_plan(struct sy_math_library_plan *plan)
         cudnnDestroyTensorDescriptor(plan->y);
     if (plan->window)
         cudnnDestroyPoolingDescriptor(plan->window);
+    sy_math_recurrence_finish(plan);
     free(plan);
 }
 
@@ -94,15 +85,16 @@ static int keep_plan(struct sy_math *math, struct sy_math_library_plan *plan, in
     plan->works = status == SY_OK;
     plan->next = math->library_plans;
     math->library_plans = plan;
-    if (!plan->works)
+    if (!plan->works && math->tune)
         sy_log_info("cuda", "event=no_candidate why=\"%s\"", sy_error_text());
+    else if (!plan->works)
+        sy_log_debug("cuda", "event=no_candidate why=\"%s\"", sy_error_text());
     sy_math_forget_errors();
     return sy_cuda_device_failed(math->device);
 }
 
-static int new_plan(struct sy_math *math, const int64_t *key, struct sy_math_library_plan **out)
+static int new_plan(const int64_t *key, struct sy_math_library_plan **out)
 {
-    (void)math;
     *out = calloc(1, sizeof **out);
     if (!*out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a candidate's plan");
@@ -120,9 +112,25 @@ static int pool_plan(struct sy_math *math, const struct sy_math_pool *pool,
         return SY_OK;
     plan = find_plan(math, s.words);
     if (!plan) {
-        SY_TRY(new_plan(math, s.words, &plan));
+        SY_TRY(new_plan(s.words, &plan));
         plan->pool = s;
         SY_TRY(keep_plan(math, plan, describe_pool(math, plan)));
+    }
+    *out = plan->works ? plan : NULL;
+    return SY_OK;
+}
+
+static int recurrence_plan(struct sy_math *math, const struct sy_math_recurrence *recurrence,
+                           struct sy_math_library_plan **out)
+{
+    int64_t words[SY_MATH_KEY];
+    sy_library_recurrence_words(recurrence, words);
+    struct sy_math_library_plan *plan = find_plan(math, words);
+    *out = NULL;
+    if (!plan) {
+        SY_TRY(new_plan(words, &plan));
+        plan->recurrence = *recurrence;
+        SY_TRY(keep_plan(math, plan, sy_math_recurrence_describe(math, plan)));
     }
     *out = plan->works ? plan : NULL;
     return SY_OK;
@@ -149,10 +157,20 @@ static bool is_tuning(const struct sy_math *math)
     return math->tune;
 }
 
+/* By what chooses a kernel, as far as we know. */
+static void any_batch(const struct sy_math_library_plan *plan, int64_t *words)
+{
+    memcpy(words, plan->key, sizeof plan->key);
+    words[SY_LIBRARY_BATCH_WORD] = -1;
+}
+
 static bool is_chosen(struct sy_math *math, const struct sy_math_library_plan *plan)
 {
+    int64_t words[SY_MATH_KEY];
     const struct sy_choice *chosen = sy_math_chosen(math, plan->key, SY_LIBRARY_BATCH_WORD);
-    return chosen && chosen->way == SY_WAY_CUDNN;
+    any_batch(plan, words);
+    const struct sy_choice *known = sy_choices_find(math->warm, sy_choices_key(words, SY_MATH_KEY));
+    return chosen && chosen->way == SY_WAY_CUDNN && !(known && known->way == SY_MATH_FAILED);
 }
 
 static int choose(struct sy_math *math, const struct sy_math_library_plan *plan, bool library)
@@ -164,9 +182,15 @@ static int choose(struct sy_math *math, const struct sy_math_library_plan *plan,
 static bool is_cold(struct sy_math *math, const struct sy_math_library_plan *plan)
 {
     int64_t words[SY_MATH_KEY];
-    memcpy(words, plan->key, sizeof words);
-    words[SY_LIBRARY_BATCH_WORD] = -1;
+    any_batch(plan, words);
     return sy_math_warmth(math, words, SY_MATH_KEY) == SY_MATH_COLD;
+}
+
+static void note_failure(struct sy_math *math, const struct sy_math_library_plan *plan)
+{
+    int64_t words[SY_MATH_KEY];
+    any_batch(plan, words);
+    sy_math_note_failure(math, words, SY_MATH_KEY);
 }
 
 /* ---- trials ------------------------------------------------------------------------------------------- */
@@ -227,13 +251,16 @@ static int time_recorded(struct sy_math *math, int (*run)(void *ctx), void *ctx,
 
 const struct sy_math_library_ops sy_cudnn_library = {
     .pool_plan = pool_plan,
+    .recurrence_plan = recurrence_plan,
     .plan_drop = plan_drop,
     .is_tuning = is_tuning,
     .is_chosen = is_chosen,
     .choose = choose,
     .is_cold = is_cold,
+    .note_failure = note_failure,
     .memory_take = memory_take,
     .memory_drop = memory_drop,
     .time = time_recorded,
     .pool = run_pool,
+    .recurrence = sy_math_recurrence_run,
 };

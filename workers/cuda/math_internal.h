@@ -9,6 +9,8 @@
 #include "workers/cuda/choices.h"
 #include "workers/cuda/device_math_library.h"
 #include "workers/cuda/kernel_ops.h"
+#include "workers/cuda/library_pool.h"
+#include "workers/cuda/library_recurrence.h"
 
 /* For one plan; what cuBLASLt is recommended to have on Hopper. Convolutions that want more are not chosen. */
 #define SY_MATH_SCRATCH_BYTES (32ull << 20)
@@ -136,6 +138,32 @@ int sy_math_cudnn_run(struct sy_math *math, struct sy_math_plan *plan, const voi
 /* ---- math_cudnn_library.c ---- */
 extern const struct sy_math_library_ops sy_cudnn_library;
 void sy_cudnn_library_finish(struct sy_math *math); /* its plans go */
+
+struct sy_math_library_plan {
+    struct sy_math_library_plan *next;
+    int64_t key[SY_MATH_KEY];
+    bool works; /* what cuDNN refused is remembered, too */
+    /* pools */
+    struct sy_library_pool pool;
+    cudnnTensorDescriptor_t x, y;
+    cudnnPoolingDescriptor_t window;
+    /* recurrent layers */
+    struct sy_math_recurrence recurrence;
+    struct sy_library_parts parts;
+    struct sy_library_room room;
+    cudnnRNNDescriptor_t rnn;
+    cudnnDropoutDescriptor_t dropout;
+    cudnnRNNDataDescriptor_t x_rows, y_rows;
+    cudnnTensorDescriptor_t state;
+    size_t weight_bytes, work_bytes;
+};
+
+/* ---- math_cudnn_recurrence.c ---- */
+/* Of plan->recurrence all else. What cuDNN refuses, or wants more scratch for than there is, fails. */
+int sy_math_recurrence_describe(struct sy_math *math, struct sy_math_library_plan *plan);
+void sy_math_recurrence_finish(struct sy_math_library_plan *plan);
+int sy_math_recurrence_run(struct sy_math *math, struct sy_math_library_plan *plan, void *const *at,
+                           void *scratch);
 
 /* ---- math_cublas.c ---- */
 int sy_math_matmul_plan(struct sy_math *math, const struct sy_math_matmul *matmul,
