@@ -60,6 +60,39 @@ static struct sy_admission_request random_request(uint64_t id, int n_classes, sy
     return r;
 }
 
+/* ---- who runs before the queue hears of it ---- */
+
+/* Two queues of which one heard at once and one later answer alike. */
+static void test_taking_over_is_as_if_it_had_been_told_at_once(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        struct sy_admission *told = make(0, false), *late = make(0, false);
+        struct sy_admission_request r = random_request(1, 3, 1000), next = {0}, other = {0};
+        struct sy_prediction p, q;
+        sy_ns now = 1000 + below(20);
+        r.deadline_ns = 0;
+        assert_int_equal(sy_admission_ask_idle(told, &r, 1000, &p), SY_OK);
+        r.duration = (struct sy_duration){1 + below(50), 0};
+        sy_admission_expect(told, r.duration, 1000);
+        sy_admission_take_over(late, &r, 1000);
+        for (uint64_t id = 2; id < 12; id++, now += below(4)) {
+            r = random_request(id, 3, now);
+            assert_int_equal(sy_admission_ask(told, &r, now, &p),
+                             sy_admission_ask(late, &r, now, &q));
+            assert_true(p.finish_ns == q.finish_ns && p.latest_ns == q.latest_ns);
+        }
+        assert_true(sy_admission_drained_ns(told, now) == sy_admission_drained_ns(late, now));
+        sy_admission_done(told);
+        sy_admission_done(late);
+        assert_int_equal(sy_admission_next(told, now, &next), sy_admission_next(late, now, &other));
+        assert_true(sy_admission_n_waiting(late) == 0 || next.id == other.id);
+        assert_true(sy_admission_is_valid(late));
+        sy_admission_destroy(told);
+        sy_admission_destroy(late);
+    }
+}
+
 /* Up to six requests, with and without one that runs: taken exactly if some order keeps all promises. */
 static void test_taken_if_any_order_holds(void **state)
 {
@@ -492,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_prediction_and_refusal),
         cmocka_unit_test(test_urgent_classes_preempt),
         cmocka_unit_test(test_taken_if_any_order_holds),
+        cmocka_unit_test(test_taking_over_is_as_if_it_had_been_told_at_once),
         cmocka_unit_test(test_promises_hold_exactly),
         cmocka_unit_test(test_promises_hold_with_preemption),
         cmocka_unit_test(test_promises_hold_with_restarts),

@@ -169,6 +169,69 @@ static void test_routers_have_names(void **state)
     assert_non_null(strstr(sy_error_text(), "residency"));
 }
 
+/* What each request met with, in the order of time. */
+struct told {
+    uint64_t n, hash;
+};
+
+static void note_answer(void *ctx, const struct sy_sim_request *r, int device,
+                        enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns)
+{
+    struct told *told = ctx;
+    const uint64_t all[] = {(uint64_t)r->at_ns, (uint64_t)r->model, (uint64_t)device,
+                            (uint64_t)outcome,  latency_ns,         served_ns};
+    told->n++;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        told->hash = (told->hash ^ all[i]) * 0x100000001b3ull;
+}
+
+static struct told hash_many(const char *requests, int max_queue, const struct sy_sim_fault *fault)
+{
+    struct told told = {0, 1};
+    struct sy_sim_config c;
+    struct sy_sim_generator g;
+    struct sy_sim_model *models;
+    struct sy_sim_request *r;
+    struct sy_sim_input in = {.faults = fault, .n_faults = fault ? 1 : 0};
+    struct sy_sim_report *report = sy_sim_report_new();
+    sy_sim_config_default(&c);
+    c.n_devices = 2500;
+    c.router = SY_SIM_HASH;
+    c.noise = 0.4;
+    c.max_queue = max_queue;
+    c.check = true;
+    c.answered = note_answer;
+    c.answered_ctx = &told;
+    assert_int_equal(sy_sim_generator_parse(requests, &g), SY_OK);
+    assert_int_equal(sy_sim_example_models(in.n_models = g.n_models, &models), SY_OK);
+    assert_int_equal(sy_sim_generate(&g, 3, &r, &in.n_requests), SY_OK);
+    in.models = models;
+    in.requests = r;
+    assert_int_equal(sy_sim_run(&c, &in, report), SY_OK);
+    assert_true(report->n_done + report->n_refused == in.n_requests && told.n == in.n_requests);
+    sy_sim_report_free(report);
+    free(models);
+    free(r);
+    return told;
+}
+
+/* Where a fault may interrupt, queues hear of each request at once; of many devices without, only of those that do not come alone. A fault after
+ * everything else is nobody's: nothing may be other. */
+static void test_many_queues_that_hear_later_answer_the_same(void **state)
+{
+    (void)state;
+    static const struct sy_sim_fault never = {3600 * SY_NS_PER_S, 1, 0, SY_SIM_LINK_SLOWS, 0.5};
+    static const char *const requests[] = {
+        "rate=50000,seconds=0.5,zipf=1,models=20,deadline-ms=100",
+        "rate=200000,seconds=0.15,zipf=1.5,models=20,deadline-ms=300,classes=3",
+    };
+    for (int i = 0; i < 4; i++) {
+        struct told with = hash_many(requests[i / 2], i % 2 ? 2 : 128, &never);
+        struct told without = hash_many(requests[i / 2], i % 2 ? 2 : 128, NULL);
+        assert_true(with.hash == without.hash);
+    }
+}
+
 int main(void)
 {
     seed = seed_of_run(1);
@@ -177,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_each_router_is_good_for_something),
         cmocka_unit_test(test_hashing_spreads_a_popular_model),
         cmocka_unit_test(test_many_devices_with_faults),
+        cmocka_unit_test(test_many_queues_that_hear_later_answer_the_same),
         cmocka_unit_test(test_routers_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

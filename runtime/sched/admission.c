@@ -501,6 +501,14 @@ int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_requ
     return SY_OK;
 }
 
+void sy_admission_take_over(struct sy_admission *a, const struct sy_admission_request *r,
+                            sy_ns since)
+{
+    struct entry e = {.is = *r};
+    assert(!a->busy && a->n_waiting == 0);
+    start(a, &e, since);
+}
+
 enum sy_admission_action sy_admission_next(struct sy_admission *a, sy_ns now,
                                            struct sy_admission_request *out)
 {

@@ -82,6 +82,10 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
 /* The same where nothing runs and nobody waits, and it starts at once. */
 int sy_admission_ask_idle(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                           struct sy_prediction *out);
+/* The same afterwards: where nothing runs and nobody waits, it has run since then. For who has nothing else to ask of most queues, and does
+ * not want to touch them. */
+void sy_admission_take_over(struct sy_admission *a, const struct sy_admission_request *r,
+                            sy_ns since);
 enum sy_admission_action {
     SY_ADMISSION_WAIT,    /* nothing to do */
     SY_ADMISSION_START,   /* *out runs from now on */

@@ -79,7 +79,7 @@ static void note_drained(struct sim *s, int device, sy_ns down)
     }
     int soon = sy_sim_tree_set(&s->load, device, drained);
     if (soon >= 0 && soon != device)
-        sy_sim_expect_device(s, soon);
+        sy_sim_expect_device(s, soon, 0);
 }
 
 void sy_sim_reschedule(struct sim *s, int device)
@@ -100,7 +100,7 @@ void sy_sim_reschedule(struct sim *s, int device)
     }
     int soon = sy_sim_tree_set(&s->due, device, due);
     if (soon >= 0 && soon != device)
-        sy_sim_expect_device(s, soon);
+        sy_sim_expect_device(s, soon, 1);
     expect_waiting(s, sy_sim_tree_first(&s->due));
     if (s->n_devices > 1 && s->config->router >= SY_SIM_LEAST)
         note_drained(s, device, down);
@@ -207,7 +207,7 @@ int sy_sim_empty_device(struct sim *s, int device)
     struct sy_admission *queue;
     size_t at = (size_t)device;
     s->devices[at] = (struct device){.prefetch_model = -1, .link_factor = 1};
-    s->serves[at] = s->loads[at] = 0;
+    s->loads[at] = 0;
     SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
     sy_admission_share_rules(queue, sy_sim_queue(s, 0));
@@ -225,17 +225,26 @@ static int open_devices(struct sim *s)
     s->queue_bytes = sy_admission_bytes(&admission);
     s->order_at = sy_admission_order_at();
     s->devices = sy_sim_zeroed(n, sizeof *s->devices);
-    s->serves = sy_sim_zeroed(n, sizeof *s->serves);
     s->loads = sy_sim_zeroed(n, sizeof *s->loads);
     s->queues = sy_sim_zeroed(n, s->queue_bytes);
     s->far_queues = calloc(n, sy_admission_far_bytes(&admission)); /* hardly ever touched */
-    if (!s->devices || !s->serves || !s->loads || !s->queues || !s->far_queues)
+    if (!s->devices || !s->loads || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
     SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
     SY_TRY(sy_sim_tree_init(&s->load, s->n_devices));
     for (int i = 0; i < s->n_devices; i++)
         SY_TRY(sy_sim_empty_device(s, i));
     return SY_OK;
+}
+
+/* Of many devices, where nothing interrupts who is served, and the router asks no queue, a queue need not know of one that comes alone. */
+static int open_idle(struct sim *s)
+{
+    if (s->in->n_jobs > 0 || s->in->n_faults > 0 || s->config->preempt_ns > 0 ||
+        s->config->router >= SY_SIM_LEAST || s->n_devices < SY_SIM_MANY)
+        return SY_OK;
+    struct sy_admission_config admission = queue_config(s);
+    return sy_admission_create(&admission, &s->idle);
 }
 
 static int open_sim(struct sim *s)
@@ -254,6 +263,7 @@ static int open_sim(struct sim *s)
                             (unsigned long long)s->in->n_requests, s->in->n_jobs);
     SY_TRY(sy_predictor_create(SY_MAX(s->in->n_models, 1), HIGH, &s->predictor));
     SY_TRY(open_devices(s));
+    SY_TRY(open_idle(s));
     SY_TRY(sy_sim_residency_open(s));
     return sy_sim_router_open(s);
 }
@@ -282,8 +292,8 @@ static void close_sim(struct sim *s)
     sy_sim_tree_finish(&s->load);
     sy_predictor_destroy(s->predictor);
     free(s->devices);
-    free(s->serves);
     free(s->loads);
+    sy_admission_destroy(s->idle);
     free(s->queues);
     free(s->far_queues);
     free(s->jobs);

@@ -19,13 +19,18 @@ static sy_ns profiled_swap(const struct sim *s, int model, uint64_t missing)
     return sy_sim_service_ns(s, model, copy, missing, compute) - compute;
 }
 
+/* 0: none. */
+static sy_ns deadline_of(const struct sim *s, sy_ns came_ns, sy_ns within_ns)
+{
+    return within_ns > 0 && !s->config->take_all ? came_ns + within_ns : 0;
+}
+
 struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
     uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
     struct sy_admission_request ask = {.id = request, .class_ = r->class_};
-    if (r->deadline_ns > 0 && !s->config->take_all)
-        ask.deadline_ns = r->at_ns + r->deadline_ns;
+    ask.deadline_ns = deadline_of(s, r->at_ns, r->deadline_ns);
     ask.duration = sy_predictor_correct(s->predictor, r->model, profiled_swap(s, r->model, missing),
                                         s->in->models[r->model].compute_ns);
     return ask;
@@ -36,7 +41,8 @@ static void prefetch(struct sim *s, struct device *d)
 {
     struct sy_admission_request next;
     int model = -1;
-    if (d->serving && sy_admission_peek(sy_sim_queue(s, (int)(d - s->devices)), &next))
+    if (d->serving && s->loads[d - s->devices] > 1 &&
+        sy_admission_peek(sy_sim_queue(s, (int)(d - s->devices)), &next))
         model = request_of(s, next.id)->model;
     if (model == d->prefetch_model)
         return;
@@ -102,6 +108,22 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     return service;
 }
 
+/* What admission would have noted when it came. */
+static void tell_queue(struct sim *s, int device)
+{
+    struct device *d = &s->devices[device];
+    if (!d->alone)
+        return;
+    struct sy_admission_request r = {
+        .id = d->serves,
+        .class_ = d->class_,
+        .deadline_ns = deadline_of(s, d->came_ns, d->deadline_ns),
+        .duration = {d->serve_until_ns - d->serve_from_ns, 0},
+    };
+    sy_admission_take_over(sy_sim_queue(s, device), &r, d->serve_from_ns);
+    d->alone = false;
+}
+
 static void serve(struct sim *s, int device, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
@@ -112,7 +134,7 @@ static void serve(struct sim *s, int device, uint64_t request)
     if (d->n_running > 0)
         service += s->config->pause_ns; /* M2 */
     d->serving = true;
-    s->serves[device] = (uint32_t)request;
+    d->serves = (uint32_t)request;
     d->serve_from_ns = s->now;
     d->serve_until_ns = s->now + SY_MAX(service, 1);
     d->came_ns = r->at_ns;
@@ -120,8 +142,10 @@ static void serve(struct sim *s, int device, uint64_t request)
     d->class_ = (uint8_t)r->class_;
     if (s->config->preempt_ns > 0)
         d->yield_at_ns = NEVER;
-    sy_admission_expect(sy_sim_queue(s, (int)(d - s->devices)), (struct sy_duration){service, 0},
-                        s->now);
+    if (d->alone && service > 0)
+        return;
+    tell_queue(s, device);
+    sy_admission_expect(sy_sim_queue(s, device), (struct sy_duration){service, 0}, s->now);
 }
 
 static bool may_start(const struct sim *s, const struct device *d)
@@ -130,18 +154,33 @@ static bool may_start(const struct sim *s, const struct device *d)
            (d->serving || s->now >= sy_sim_requests_from(s, d));
 }
 
+/* Whether it is taken. */
+static int ask(struct sim *s, int device, const struct sy_admission_request *r, bool at_once)
+{
+    struct sy_prediction prediction;
+    struct sy_admission *queue = at_once && s->idle ? s->idle : sy_sim_queue(s, device);
+    if (!at_once) {
+        tell_queue(s, device);
+        return sy_admission_ask(queue, r, s->now, &prediction);
+    }
+    SY_TRY(sy_admission_ask_idle(queue, r, s->now, &prediction));
+    if (s->idle) {
+        sy_admission_done(s->idle);
+        s->devices[device].alone = true;
+    }
+    return SY_OK;
+}
+
 int sy_sim_arrive(struct sim *s, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
     int device = sy_sim_route(s, r);
     struct device *d = &s->devices[device];
-    sy_sim_expect_device(s, device);
-    struct sy_admission_request ask = sy_sim_ask_for(s, device, request);
-    struct sy_prediction prediction;
+    sy_sim_expect_device(s, device, 0);
+    struct sy_admission_request asks = sy_sim_ask_for(s, device, request);
     bool at_once = s->loads[device] == 0 && may_start(s, d);
     s->report->n_requests++;
-    if ((at_once ? sy_admission_ask_idle : sy_admission_ask)(sy_sim_queue(s, device), &ask, s->now,
-                                                             &prediction) < 0) {
+    if (ask(s, device, &asks, at_once) < 0) {
         s->report->n_refused++;
         tell(s, request, device, SY_SIM_REFUSED, 0);
         return device;
@@ -165,14 +204,16 @@ static void stop_serving(struct sim *s, struct device *d)
 
 static void forget_request(struct sim *s, struct device *d)
 {
-    sy_admission_done(sy_sim_queue(s, (int)(d - s->devices)));
+    if (!d->alone)
+        sy_admission_done(sy_sim_queue(s, (int)(d - s->devices)));
+    d->alone = false;
     sy_sim_note_load(s, (int)(d - s->devices), -1);
 }
 
 static void finish(struct sim *s, struct device *d)
 {
     int device = (int)(d - s->devices);
-    uint64_t request = s->serves[device];
+    uint64_t request = d->serves;
     sy_ns latency = s->now - d->came_ns;
     double share = s->config->train_share;
     stop_serving(s, d);
@@ -188,7 +229,7 @@ static void finish(struct sim *s, struct device *d)
 
 static void pause_request(struct sim *s, struct device *d)
 {
-    s->left_ns[s->serves[d - s->devices]] = SY_MAX(d->serve_until_ns - s->now, 1);
+    s->left_ns[d->serves] = SY_MAX(d->serve_until_ns - s->now, 1);
     stop_serving(s, d);
     s->report->n_preempted++;
     sy_admission_paused(sy_sim_queue(s, (int)(d - s->devices)), s->now);
@@ -212,8 +253,8 @@ static void start_request(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     struct sy_admission_request next;
-    if (!may_start(s, d))
-        return;
+    if (s->loads[device] == d->serving || !may_start(s, d))
+        return; /* nobody waits, or may not yet */
     switch (sy_admission_next(sy_sim_queue(s, (int)(d - s->devices)), s->now, &next)) {
     case SY_ADMISSION_START:
         serve(s, device, next.id);
@@ -250,7 +291,7 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
     }
     d->down_until_ns = SY_MAX(d->down_until_ns, s->now + f->duration_ns);
     if (d->serving) {
-        uint32_t request = s->serves[device];
+        uint32_t request = d->serves;
         stop_serving(s, d);
         if (s->left_ns)
             s->left_ns[request] = 0;
@@ -284,7 +325,8 @@ bool sy_sim_device_is_valid(const struct sim *s, int device)
     }
     return sum == d->resident_bytes && n_load == s->loads[device] &&
            sum + sy_sim_job_bytes(d) <= s->config->pool_bytes &&
-           d->serving == sy_admission_is_busy(sy_sim_queue(s, (int)(d - s->devices))) &&
+           (d->serving && !d->alone) ==
+               sy_admission_is_busy(sy_sim_queue(s, (int)(d - s->devices))) &&
            sy_admission_is_valid(sy_sim_queue(s, (int)(d - s->devices))) &&
            (!d->lanes || sy_lanes_is_valid(d->lanes));
 }

@@ -31,6 +31,8 @@ struct device {
     int n_running;
     uint8_t class_; /* of the request that is served */
     bool serving, has_newcomers;
+    bool alone;      /* who is served is known here only: the queue was not told (R5) */
+    uint32_t serves; /* the request that is served */
 
     uint64_t resident_bytes __attribute__((aligned(64)));
     sy_ns yield_at_ns;  /* where requests are preempted */
@@ -88,10 +90,11 @@ struct sim {
     int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
     int apart;     /* which one then is at place 0 */
     struct device *devices;
-    uint32_t
-        *serves;     /* by device: the request that is served; side by side, for what looks ahead */
-    uint32_t *loads; /* by device: requests waiting and served */
+    uint16_t
+        *loads; /* by device: requests waiting and served; side by side, for those who choose */
     char *queues, *far_queues; /* all devices' admission */
+    struct sy_admission
+        *idle; /* what every queue is in which nobody is; NULL: all are told of everyone */
     size_t queue_bytes, order_at;
     struct sy_sim_tree due, load; /* by device: its next event; when it is expected to be drained */
     struct place *places;         /* [device][model] */
@@ -140,14 +143,16 @@ static inline void sy_sim_expect_queue(const struct sim *s, int device)
     if (s->loads[device] > 0)
         sy_sim_expect(queue + s->order_at);
 }
-static inline void sy_sim_expect_device(const struct sim *s, int device)
+/* Of queues that are not told of everyone, those where more requests are than `alone`: 0 for one that comes, 1 for one that ends. */
+static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_t alone)
 {
     if (s->n_devices < SY_SIM_MANY)
         return;
     sy_sim_expect(&s->devices[device]);
     sy_sim_expect(&s->due.levels[0].keys[device]);
     sy_sim_expect(&s->held[(size_t)device * s->n_held]);
-    sy_sim_expect_queue(s, device);
+    if (!s->idle || s->loads[device] > alone)
+        sy_sim_expect_queue(s, device);
     if (s->config->router >= SY_SIM_LEAST)
         sy_sim_expect(&s->load.levels[0].keys[device]);
     if (s->ring)

@@ -44,7 +44,7 @@ void sy_sim_router_close(struct sim *s)
 void sy_sim_note_load(struct sim *s, int device, int change)
 {
     uint64_t before = s->loads[device];
-    s->loads[device] += (uint32_t)change;
+    s->loads[device] = (uint16_t)(s->loads[device] + change);
     s->n_in_system += (uint64_t)(int64_t)change;
     if (s->ring)
         sy_sim_ring_set_load(s->ring, device, before, s->loads[device]);
@@ -168,7 +168,7 @@ static void expect_candidates(struct sim *s, uint64_t request)
     int likely = least_loaded_holder(s, request);
     const int *at = candidates(s, request, n);
     if (likely >= 0)
-        sy_sim_expect_device(s, likely);
+        sy_sim_expect_device(s, likely, 0);
     for (int i = 0; s->config->router == SY_SIM_LEAST && i < SY_MIN(n, SY_SIM_CANDIDATES); i++) {
         int device = s->holders[model][at[i]];
         sy_sim_expect(&s->held[(size_t)device * s->n_held]);
@@ -194,11 +194,12 @@ void sy_sim_expect_request(struct sim *s, uint64_t request)
         return;
     switch (s->config->router) {
     case SY_SIM_RANDOM:
-        sy_sim_expect_device(s, sy_sim_route_at_random(s, near));
+        sy_sim_expect_device(s, sy_sim_route_at_random(s, near), 0);
         break;
     case SY_SIM_HASH:
         sy_sim_expect_device(
-            s, sy_sim_ring_find(s->ring, s->in->requests[near].model, HASH_BOUND * mean_load(s)));
+            s, sy_sim_ring_find(s->ring, s->in->requests[near].model, HASH_BOUND * mean_load(s)),
+            0);
         break;
     default:
         sy_sim_expect(&s->in->requests[SY_MIN(request + READ_AHEAD, s->in->n_requests - 1)]);
