@@ -52,17 +52,38 @@ INLINE void tangent(lanes *x)
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
 
+/* `n` floats; the rest is zero. */
+INLINE void load(lanes *to, const float *from, int64_t n)
+{
+    if (n == LANES) {
+        *to = *(const lanes *)from;
+        return;
+    }
+    *to = (lanes){0};
+    memcpy(to, from, (size_t)n * sizeof *from);
+}
+
+/* The first `n`. Of a whole block without a call, which would put all curves' constants out of their registers. */
+INLINE void store(float *to, const lanes *from, int64_t n)
+{
+    if (n == LANES) {
+        *(lanes *)to = *from;
+        return;
+    }
+    memcpy(to, from, (size_t)n * sizeof(float));
+}
+
 /* `n` states of a block that step p->step made. */
 INLINE void put_state(const struct place *p, int64_t b, int64_t block, const lanes *value,
                       int64_t n)
 {
     const struct sy_recurrence *r = p->r;
-    float h[LANES];
-    memcpy(h, value, sizeof h);
     int64_t row = (p->time * r->directions + p->direction) * r->batch + b;
-    memcpy(r->y + row * r->hidden + block * LANES, h, (size_t)n * sizeof(float));
+    store(r->y + row * r->hidden + block * LANES, value, n);
     if (!r->narrow)
         return;
+    float h[LANES];
+    memcpy(h, value, sizeof h);
     uint16_t *to = recurrence_narrow_state(r, p->direction, p->step + 1, b) + block * LANES;
     for (int64_t i = 0; i < n; i++)
         to[i] = recurrence_as_bf16(h[i]);
@@ -77,17 +98,6 @@ static const float *state_before(const struct place *p, int64_t b)
     return r->y + (p->before * r->directions * r->batch + row) * r->hidden;
 }
 
-/* `n` floats; the rest is zero. */
-INLINE void load(lanes *to, const float *from, int64_t n)
-{
-    if (n == LANES) {
-        *to = *(const lanes *)from;
-        return;
-    }
-    *to = (lanes){0};
-    memcpy(to, from, (size_t)n * sizeof *from);
-}
-
 INLINE void finish_lstm(const struct place *p, int64_t b, int64_t block, lanes *gate)
 {
     const struct sy_recurrence *r = p->r;
@@ -100,7 +110,7 @@ INLINE void finish_lstm(const struct place *p, int64_t b, int64_t block, lanes *
     sigmoid(&gate[2]);
     tangent(&gate[3]);
     cell = gate[2] * cell + gate[0] * gate[3];
-    memcpy(r->cell + at, &cell, (size_t)n * sizeof(float));
+    store(r->cell + at, &cell, n);
     tangent(&cell);
     cell = gate[1] * cell;
     put_state(p, b, block, &cell, n);
@@ -123,6 +133,19 @@ INLINE void finish_gru(const struct place *p, int64_t b, int64_t block, lanes *g
     tangent(&value);
     value = (1.0f - gate[0]) * value + gate[0] * before;
     put_state(p, b, block, &value, n);
+}
+
+/* What comes from the inputs for the next block of these sequences: rows far apart, which no prefetcher of the CPU follows. */
+INLINE void fetch_next(const struct place *p, int64_t block, int64_t b, int gates, int count)
+{
+    const struct sy_recurrence *r = p->r;
+    if ((block + 1) * LANES >= r->hidden)
+        return;
+    for (int s = 0; s < count; s++) {
+        int64_t row = ((p->time * r->batch + b + s) * r->directions + p->direction) * gates;
+        for (int g = 0; g < gates; g++)
+            __builtin_prefetch(r->from_x + (row + g) * r->hidden + (block + 1) * LANES);
+    }
 }
 
 /* Sums of sequences [b, b + count): what comes from the inputs. `fresh` is the GRU's hidden gate, whose sum is of the state alone. */
@@ -162,6 +185,7 @@ INLINE void some_sequences(const struct place *p, int64_t block, int64_t b, int 
     const lanes *w = (const lanes *)((const float *)p->r->weights +
                                      recurrence_weights_at(p->r, p->direction, block));
     start_sums(p, block, b, gates, count, sum, fresh, h);
+    fetch_next(p, block, b, gates, count);
     for (int64_t k = 0; k < p->r->hidden && h[0]; k++)
         for (int g = 0; g < gates; g++)
             for (int s = 0; s < count; s++)
