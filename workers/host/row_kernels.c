@@ -15,21 +15,31 @@ SY_CLONES static float row_sum(const float *x, int64_t n)
     return sum;
 }
 
-SY_CLONES static float row_square_distance(const float *x, float mean, int64_t n)
+/* Sums of the distances from `mean` and of their squares. The first would be 0 if `mean` were exact: among almost equal numbers its rounding
+ * is as large as the deviations are, so it is taken off again after the subtraction, which is exact there. */
+struct distances {
+    float sum, squares;
+};
+
+SY_CLONES static struct distances row_distances(const float *x, float mean, int64_t n)
 {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++)
-        sum += (x[i] - mean) * (x[i] - mean);
-    return sum;
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum, squares)
+    for (int64_t i = 0; i < n; i++) {
+        float d = x[i] - mean;
+        sum += d;
+        squares += d * d;
+    }
+    return (struct distances){sum, squares};
 }
 
+/* rest: what the mean lacks. */
 SY_CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
-                                    float rate, float *out)
+                                    float rest, float rate, float *out)
 {
     const float *scale = n->scale, *bias = n->bias;
     for (int64_t i = 0; i < n->columns; i++)
-        out[i] = (x[i] - mean) * rate * scale[i] + (bias ? bias[i] : 0);
+        out[i] = (x[i] - mean - rest) * rate * scale[i] + (bias ? bias[i] : 0);
 }
 
 SY_CLONES static void row_add(const float *a, const float *b, float *out, int64_t n)
@@ -49,8 +59,11 @@ static void one_row(const struct sy_layer_norm *n, int64_t row)
         x = sum;
     }
     float mean = n->root ? 0 : row_sum(x, columns) / (float)columns;
-    float variance = row_square_distance(x, mean, columns) / (float)columns;
-    row_normalise(n, x, mean, 1 / sqrtf(variance + n->epsilon), out);
+    struct distances d = row_distances(x, mean, columns);
+    float rest = n->root ? 0 : d.sum / (float)columns;
+    float variance = d.squares / (float)columns - rest * rest;
+    variance = variance < 0 ? 0 : variance; /* NaN goes on */
+    row_normalise(n, x, mean, rest, 1 / sqrtf(variance + n->epsilon), out);
     if (n->narrow)
         sy_elementwise_narrow(columns, out, n->narrow + row * columns);
 }
@@ -75,19 +88,21 @@ static double long_sum(const float *x, int64_t n)
     return sum;
 }
 
-static double long_square_distance(const float *x, float mean, int64_t n)
+static void long_distances(const float *x, float mean, int64_t n, double *sum, double *squares)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i += STRETCH)
-        sum += (double)row_square_distance(x + i, mean, SY_MIN(n - i, STRETCH));
-    return sum;
+    *sum = *squares = 0;
+    for (int64_t i = 0; i < n; i += STRETCH) {
+        struct distances d = row_distances(x + i, mean, SY_MIN(n - i, STRETCH));
+        *sum += (double)d.sum;
+        *squares += (double)d.squares;
+    }
 }
 
-SY_CLONES static void scale_row(const float *x, float mean, float rate, float shift, float *out,
-                                int64_t n)
+SY_CLONES static void scale_row(const float *x, float mean, float rest, float rate, float shift,
+                                float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        out[i] = (x[i] - mean) * rate + shift;
+        out[i] = (x[i] - mean - rest) * rate + shift;
 }
 
 static void one_group(const struct sy_group_norm *n, int64_t k)
@@ -95,11 +110,15 @@ static void one_group(const struct sy_group_norm *n, int64_t k)
     int64_t channels = n->channels / n->groups, group = k % n->groups;
     int64_t first = k * channels * n->spatial, count = channels * n->spatial;
     float mean = (float)(long_sum(n->x + first, count) / (double)count);
-    double variance = long_square_distance(n->x + first, mean, count) / (double)count;
+    double sum, squares;
+    long_distances(n->x + first, mean, count, &sum, &squares);
+    double rest = sum / (double)count, variance = squares / (double)count - rest * rest;
+    variance = variance < 0 ? 0 : variance; /* NaN goes on */
     float rate = (float)(1 / sqrt(variance + (double)n->epsilon));
     for (int64_t c = 0; c < channels; c++) {
         int64_t at = n->per_group ? group : group * channels + c, row = first + c * n->spatial;
-        scale_row(n->x + row, mean, rate * n->scale[at], n->bias[at], n->out + row, n->spatial);
+        scale_row(n->x + row, mean, (float)rest, rate * n->scale[at], n->bias[at], n->out + row,
+                  n->spatial);
     }
 }
 
