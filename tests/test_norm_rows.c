@@ -50,8 +50,7 @@ static void check(const float *x, int64_t n, bool root, const float *out)
     double rate = 1 / sqrt(square / (double)n + (double)epsilon);
     for (int64_t i = 0; i < n; i++) {
         double want = ((double)x[i] - mean) * rate;
-        if (fabs((double)out[i] - want) >
-            2e-6 + 5e-4 * fabs(want)) /* sums are floats, in fewer parts without vectors */
+        if (fabs((double)out[i] - want) > 2e-6 + 2e-5 * fabs(want))
             fail_msg("element %lld is %.9g, not %.9g (of numbers near %g)", (long long)i,
                      (double)out[i], want, (double)x[i]);
     }

@@ -33,7 +33,55 @@ SY_CLONES static struct distances row_distances(const float *x, float mean, int6
     return (struct distances){sum, squares};
 }
 
-/* rest: what the mean lacks. */
+#define STRETCH \
+    4096 /* floats that are summed as floats; their sums as doubles: a group may be a whole picture */
+
+static double long_sum(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += STRETCH)
+        sum += (double)row_sum(x + i, SY_MIN(n - i, STRETCH));
+    return sum;
+}
+
+/* rest: what the mean lacks; square: the mean square of the distances from it. */
+struct spread {
+    double rest, square;
+};
+
+static struct spread spread_around(const float *x, float mean, int64_t n)
+{
+    struct spread s = {0, 0};
+    for (int64_t i = 0; i < n; i += STRETCH) {
+        struct distances d = row_distances(x + i, mean, SY_MIN(n - i, STRETCH));
+        s.rest += (double)d.sum / (double)n;
+        s.square += (double)d.squares / (double)n;
+    }
+    return s;
+}
+
+static double variance_of(const struct spread *s)
+{
+    double variance = s->square - s->rest * s->rest;
+    return variance < 0 ? 0 : variance; /* NaN goes on */
+}
+
+/* Where the mean lacks more than the numbers deviate, so that hardly a digit of them is left, around a better one. */
+static struct spread spread_of(const float *x, float *mean, int64_t n)
+{
+    struct spread s = spread_around(x, *mean, n);
+    if (s.rest * s.rest > variance_of(&s)) {
+        *mean += (float)s.rest;
+        s = spread_around(x, *mean, n);
+    }
+    return s;
+}
+
+static float rate_of(double variance, float epsilon)
+{
+    return (float)(1 / sqrt(variance + (double)epsilon));
+}
+
 SY_CLONES static void row_normalise(const struct sy_layer_norm *n, const float *x, float mean,
                                     float rest, float rate, float *out)
 {
@@ -58,12 +106,12 @@ static void one_row(const struct sy_layer_norm *n, int64_t row)
         row_add(x, n->skip + row * columns, sum, columns);
         x = sum;
     }
-    float mean = n->root ? 0 : row_sum(x, columns) / (float)columns;
-    struct distances d = row_distances(x, mean, columns);
-    float rest = n->root ? 0 : d.sum / (float)columns;
-    float variance = d.squares / (float)columns - rest * rest;
-    variance = variance < 0 ? 0 : variance; /* NaN goes on */
-    row_normalise(n, x, mean, rest, 1 / sqrtf(variance + n->epsilon), out);
+    float mean = n->root ? 0 : (float)(long_sum(x, columns) / (double)columns);
+    struct spread s = n->root ? spread_around(x, 0, columns) : spread_of(x, &mean, columns);
+    if (n->root)
+        row_normalise(n, x, 0, 0, rate_of(s.square, n->epsilon), out);
+    else
+        row_normalise(n, x, mean, (float)s.rest, rate_of(variance_of(&s), n->epsilon), out);
     if (n->narrow)
         sy_elementwise_narrow(columns, out, n->narrow + row * columns);
 }
@@ -77,27 +125,6 @@ void sy_row_layer_norm(const struct sy_layer_norm *n)
 
 /* ---- group norm ------------------------------------------------------------------------------------------ */
 
-#define STRETCH \
-    4096 /* floats that are summed as floats; their sums as doubles: a group may be a whole picture */
-
-static double long_sum(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i += STRETCH)
-        sum += (double)row_sum(x + i, SY_MIN(n - i, STRETCH));
-    return sum;
-}
-
-static void long_distances(const float *x, float mean, int64_t n, double *sum, double *squares)
-{
-    *sum = *squares = 0;
-    for (int64_t i = 0; i < n; i += STRETCH) {
-        struct distances d = row_distances(x + i, mean, SY_MIN(n - i, STRETCH));
-        *sum += (double)d.sum;
-        *squares += (double)d.squares;
-    }
-}
-
 SY_CLONES static void scale_row(const float *x, float mean, float rest, float rate, float shift,
                                 float *out, int64_t n)
 {
@@ -110,14 +137,11 @@ static void one_group(const struct sy_group_norm *n, int64_t k)
     int64_t channels = n->channels / n->groups, group = k % n->groups;
     int64_t first = k * channels * n->spatial, count = channels * n->spatial;
     float mean = (float)(long_sum(n->x + first, count) / (double)count);
-    double sum, squares;
-    long_distances(n->x + first, mean, count, &sum, &squares);
-    double rest = sum / (double)count, variance = squares / (double)count - rest * rest;
-    variance = variance < 0 ? 0 : variance; /* NaN goes on */
-    float rate = (float)(1 / sqrt(variance + (double)n->epsilon));
+    struct spread s = spread_of(n->x + first, &mean, count);
+    float rate = rate_of(variance_of(&s), n->epsilon);
     for (int64_t c = 0; c < channels; c++) {
         int64_t at = n->per_group ? group : group * channels + c, row = first + c * n->spatial;
-        scale_row(n->x + row, mean, (float)rest, rate * n->scale[at], n->bias[at], n->out + row,
+        scale_row(n->x + row, mean, (float)s.rest, rate * n->scale[at], n->bias[at], n->out + row,
                   n->spatial);
     }
 }
