@@ -88,30 +88,30 @@ static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
 
 /* ---- results that are larger than their room ---------------------------------------------------------------- */
 
-static struct sy_rpc_room *room_of(struct sy_rpc_server *server, const char *model)
+static struct sy_rpc_room *room_of(struct sy_rpc_server *server, uint64_t content)
 {
     for (int i = 0; i < SY_RPC_ROOMS; i++)
-        if (strcmp(server->rooms[i].model, model) == 0)
+        if (server->rooms[i].content == content)
             return &server->rooms[i];
     return NULL;
 }
 
-/* Requests of a model that needed more room begin with it: else each would run twice. */
+/* Requests of a model that needed more room begin with it: else each would run twice. Another content of the same name does not. */
 static void remember_room(struct sy_rpc_infer *infer)
 {
     struct sy_rpc_server *server = infer->connection->server;
-    struct sy_rpc_room *room = room_of(server, infer->model);
+    struct sy_rpc_room *room = room_of(server, infer->content);
 
     if (!room) {
         room = &server->rooms[server->next_room++ % SY_RPC_ROOMS];
-        memcpy(room->model, infer->model, sizeof(room->model));
+        room->content = infer->content;
     }
     room->times = infer->sizes.of[sy_graph_room_size(infer->graph)];
 }
 
 static void recall_room(struct sy_rpc_infer *infer)
 {
-    const struct sy_rpc_room *room = room_of(infer->connection->server, infer->model);
+    const struct sy_rpc_room *room = room_of(infer->connection->server, infer->content);
     int size = sy_graph_room_size(infer->graph);
 
     if (room && size >= 0)
@@ -360,6 +360,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
     SY_TRY(sy_rpc_infer_read_text(params, "model", infer->model, sizeof(infer->model)));
     SY_TRY(server->handlers->model_find(server->core, infer->model, &package));
     infer->graph = package->graph;
+    infer->content = package->content_hash;
     if (infer->graph->n_inputs > SY_RPC_MAX_TENSORS || infer->graph->n_outputs > SY_RPC_MAX_TENSORS)
         return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
                             SY_RPC_MAX_TENSORS);

@@ -10,6 +10,7 @@ struct sy_rpc_infer {
     struct sy_rpc_infer *next, *previous; /* of its connection while it is at the core */
     struct sy_rpc_connection *connection;
     const struct sy_graph *graph; /* the core keeps a model that has requests */
+    uint64_t content;             /* its package's content_hash */
     char model[SY_CORE_MODEL_NAME];
     uint64_t id, message_id;
     bool answers;

@@ -28,7 +28,7 @@ struct sy_rpc_server {
     bool full; /* the last client that came was refused */
     uint64_t buffered_bytes;
     struct sy_rpc_room {
-        char model[SY_CORE_MODEL_NAME];
+        uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;
     } rooms
         [SY_RPC_ROOMS]; /* of models whose results were larger than their room: what they begin with */

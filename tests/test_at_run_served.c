@@ -81,6 +81,22 @@ static void save_spread(const char *path)
     ob_save(path, &graph, 13);
 }
 
+/* The same, and three times more of it: a room that "y" has grown to would be four times that, more than the slab. */
+static void save_spread_wider(const char *path)
+{
+    ob_graph(&graph);
+    ob_input(&graph, OB_GRAPH_INPUT, "sizes", INT64, DIMS(2));
+    ob_initializer(&graph, "x", FLOAT, 0, NULL, &(float){2.5f}, 4);
+    static const char *const names[] = {"y", "y1", "y2", "y3"};
+    for (int i = 0; i < 4; i++) {
+        ob_node(&node, "Expand", NAMES("x", "sizes"), (const char *const[]){names[i], NULL});
+        ob_message(&graph, OB_GRAPH_NODE, &node);
+    }
+    for (int i = 0; i < 4; i++)
+        ob_input(&graph, OB_GRAPH_OUTPUT, names[i], FLOAT, DIMS(-1, -1));
+    ob_save(path, &graph, 13);
+}
+
 static void import(const char *folder, const char *name, void (*save)(const char *path))
 {
     char path[300], command[1000];
@@ -219,6 +235,16 @@ static void rooms_grow(void **state)
         ask_spread(&f, rows[i], NULL);
     ask_spread(&f, 40000, "slab");
     ask_spread(&f, 4000, NULL);
+    /* Another content of that name has no need of the room. */
+    char other[300];
+    snprintf(other, sizeof other, "%s/other", f.folder);
+    assert_int_equal(mkdir(other, 0755), 0);
+    import(other, "spread", save_spread_wider);
+    json_decref(fixture_call(&f, "model_unload", json_pack("{s:s}", "model", "spread")));
+    strncat(other, "/spread/1/model.sypkg", sizeof other - strlen(other) - 1);
+    json_decref(
+        fixture_call(&f, "model_load", json_pack("{s:s, s:s}", "path", other, "name", "spread")));
+    ask_spread(&f, 3, NULL);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
