@@ -247,6 +247,21 @@ static bool has_slab(const struct batch *batch, const struct sy_graph *g)
     return all;
 }
 
+static bool is_wanted(const struct batch *batch)
+{
+    bool any = false;
+    for (const struct member *m = batch->members; m; m = m->next)
+        any = any || !m->canceled;
+    return any;
+}
+
+static void answer_unsent(struct batch *batch, int status, const char *why)
+{
+    struct sy_request_report report = {.worker = -1, .finished_ns = sy_clock_now()};
+    give_slab(batch);
+    answer(batch, status, why, &report);
+}
+
 static void send_batch(struct batch *batch)
 {
     struct sy_core_batches *b = batch->of;
@@ -255,6 +270,10 @@ static void send_batch(struct batch *batch)
                                             .tenant = *batch->tenant ? batch->tenant : NULL};
     batch->sent = true;
     b->n_gathered -= batch->n_members;
+    if (!is_wanted(batch)) {
+        answer_unsent(batch, SY_ECANCELED, "canceled while it waited");
+        return;
+    }
     b->n_sent += batch->n_members > 1;
     batch->inputs = take_slab(batch, g->inputs, g->n_inputs);
     batch->outputs = take_slab(batch, g->outputs, g->n_outputs);
@@ -271,11 +290,9 @@ static void send_batch(struct batch *batch)
     }
     if (status == SY_OK)
         return;
-    struct sy_request_report report = {.worker = -1, .finished_ns = sy_clock_now()};
     char why[256];
     snprintf(why, sizeof why, "%s", sy_error_text());
-    give_slab(batch);
-    answer(batch, status, why, &report);
+    answer_unsent(batch, status, why);
 }
 
 /* ---- gathering -------------------------------------------------------------------------------- */
@@ -390,14 +407,6 @@ static struct member *find_member(const struct batch *batch, uint64_t id)
     while (m && m->id != id)
         m = m->next;
     return m;
-}
-
-static bool is_wanted(const struct batch *batch)
-{
-    bool any = false;
-    for (const struct member *m = batch->members; m; m = m->next)
-        any = any || !m->canceled;
-    return any;
 }
 
 bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)

@@ -468,6 +468,31 @@ static void test_gathering(void **state)
     core_rig_close(&r);
 }
 
+/* All who were gathered have gone before it is sent: nothing is run for them. */
+static void test_gathered_for_nobody(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer first, gone[2];
+    core_rig_open_gathering(&r, "host", 2, 64 * SY_POOL_ALIGN, 30 * SY_NS_PER_S);
+    core_rig_add_both(&r);
+    atomic_store(&r.script->hold_runs, 1);
+    core_rig_infer(&r, "b", 1, &first);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    for (int i = 0; i < 2; i++)
+        core_rig_infer(&r, "a", 1, &gone[i]);
+    for (int i = 0; i < 2; i++)
+        sy_core_infer_cancel(r.core, gone[i].id);
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &first), SY_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(core_rig_wait(&r, &gone[i]), SY_ECANCELED);
+    assert_int_equal(sy_core_batch_n_sent(r.core->batches), 0);
+    assert_int_equal(r.core->models[sy_core_model_index(r.core, "a")].n_requests, 0);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
 /* Nobody waits longer than max_delay, busy or not; and who has a deadline is not gathered. */
 static void test_gathering_ends_in_time(void **state)
 {
@@ -499,6 +524,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests_without_faults),
         cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_gathered_for_nobody),
         cmocka_unit_test(test_gathering_ends_in_time),
         cmocka_unit_test(test_faults_while_loading),
         cmocka_unit_test(test_faults_while_running),

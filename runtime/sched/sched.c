@@ -389,7 +389,7 @@ static void interrupt_for_more_urgent(struct sy_sched *s)
     struct sy_admission_request running;
     const struct request *head = head_of_queue(s);
     if (!s->active || !s->active->run_sent || s->active->worker_through || s->active->canceled ||
-        !head)
+        !head || head->canceled)
         return;
     if (!s->active->interrupted)
         sy_admission_set_restarts(s->admission,
