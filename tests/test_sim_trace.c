@@ -61,6 +61,47 @@ static void assert_refused(enum kind kind, const char *text, const char *says)
         fail_msg("\"%s\" was expected in: %s", says, error);
 }
 
+#define JOB_COLUMNS "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,utilization"
+
+/* A byte of 0 ends a string, not a line: what is behind it must not be lost, nor be taken for a line that is too long. */
+static void test_bytes_that_are_no_text(void **state)
+{
+    (void)state;
+    static const char text[] = "time_s,model\n0,a\n1,a\0b\n2,b\n", *const says = ":3: a byte of 0";
+    const struct sy_sim_model known[] = {{"a", 1, 1, 1, 0, {0}}, {"b", 1, 1, 1, 0, {0}}};
+    struct sy_sim_request *out;
+    uint64_t n;
+    FILE *file = fopen(path, "w");
+    fwrite(text, 1, sizeof text - 1, file);
+    fclose(file);
+    assert_int_equal(sy_sim_read_requests(path, known, 2, &out, &n), SY_EARG);
+    assert_non_null(strstr(sy_error_text(), says));
+}
+
+static void test_each_request_finds_its_model(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    static struct sy_sim_model models[N];
+    struct sy_sim_request *out;
+    uint64_t n;
+    FILE *file = fopen(path, "w");
+    fputs("time_s,model\n", file);
+    for (int i = 0; i < N; i++) {
+        snprintf(models[i].name, sizeof models[i].name, "m%d", (i * 7) % N);
+        fprintf(file, "%d,m%d\n%d,m%d\n", i, (i * 77) % N, i, (i * 77) % N);
+    }
+    fclose(file);
+    assert_int_equal(sy_sim_read_requests(path, models, N, &out, &n), SY_OK);
+    assert_int_equal(n, 2 * N);
+    for (int i = 0; i < 2 * N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "m%d", (i / 2 * 77) % N);
+        assert_string_equal(models[out[i].model].name, name);
+    }
+    free(out);
+}
+
 static void test_errors_name_the_line(void **state)
 {
     (void)state;
@@ -93,6 +134,17 @@ static void test_errors_name_the_line(void **state)
     assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,2,1 0\n", ":2: samples_ms");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,0,fire,1\n", ":2: kind fire");
     assert_refused(FAULTS, "time_s,device,kind,duration_s\n0,x,worker_dies,1\n", ":2: device");
+    assert_refused(MODELS, "model,mb,compute_ms\na,1,0\n", ":2: compute_ms is 0, less than");
+    assert_refused(MODELS, "model,mb,compute_ms,samples_ms\na,1,0,2\n", ":2: compute_ms is 0");
+    assert_refused(MODELS, "model,mb,compute_ms,groups\na,1,1,0\n", ":2: groups is 0");
+    assert_refused(JOBS, JOB_COLUMNS "\nj,0,0,1,1,1,\n", ":2: iterations is 0");
+    assert_refused(JOBS, JOB_COLUMNS "\nj,0,1,1e-9,1,1,\n", ":2: iteration_ms is 1e-9");
+    assert_refused(JOBS, JOB_COLUMNS "\nj,0,1,1,1,1,1\nj,0,1,1,1,1,2\n", ":3: utilization is 2");
+    assert_refused(FAULTS, "time_s,device,kind,duration_s,factor\n0,0,link_slows,1,0\n",
+                   ":2: factor is 0");
+    assert_refused(FAULTS, "time_s,device,kind,duration_s,factor\n0,0,link_slows,1,1e-300\n",
+                   ":2: factor is 1e-300");
+    assert_refused(REQUESTS, "time_s,model\n0,\n", ":2: no model \"\"");
     unlink(path);
     struct sy_sim_model *out;
     int n;
@@ -227,9 +279,22 @@ static void test_swing_and_bursts(void **state)
 static void test_generator_options_are_checked(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"speed=3", "rate",       "rate=x",    "rate=0",
-                                      "rate=-1", "classes=11", "classes=0", "models=0",
-                                      "swing=2", "burst=0.5",  "rate=nan"};
+    static const char *const bad[] = {"speed=3",
+                                      "rate",
+                                      "rate=x",
+                                      "rate=0",
+                                      "rate=-1",
+                                      "classes=11",
+                                      "classes=0",
+                                      "models=0",
+                                      "swing=2",
+                                      "burst=0.5",
+                                      "rate=nan",
+                                      "models=2.5",
+                                      "classes=1.5",
+                                      "burst-every=1e-9,burst-last=1e-9", /* bursts without end */
+                                      "classes=9,deadline-ms=1e6",
+                                      "deadline-ms=1e300"};
     struct sy_sim_generator g;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (sy_sim_generator_parse(bad[i], &g) != SY_EARG)
@@ -237,16 +302,30 @@ static void test_generator_options_are_checked(void **state)
     assert_int_equal(sy_sim_generator_parse("", &g), SY_OK);
 }
 
+/* Each class has ten times the deadline of the one before, to the last. */
+static void test_deadlines_of_all_classes(void **state)
+{
+    (void)state;
+    uint64_t n;
+    struct sy_sim_request *r = generate("rate=100,seconds=10,classes=10,deadline-ms=5000", 1, &n);
+    for (uint64_t i = 0; i < n; i++)
+        assert_true(fabs((double)r[i].deadline_ns / (5e9 * pow(10, r[i].class_)) - 1) < 1e-12);
+    free(r);
+}
+
 int main(void)
 {
     snprintf(path, sizeof path, "/tmp/sy-test-trace-%d.csv", (int)getpid());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_name_the_line),
+        cmocka_unit_test(test_bytes_that_are_no_text),
+        cmocka_unit_test(test_each_request_finds_its_model),
         cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_sorting_is_stable_at_any_length),
         cmocka_unit_test(test_generated_requests_are_as_asked_for),
         cmocka_unit_test(test_swing_and_bursts),
         cmocka_unit_test(test_generator_options_are_checked),
+        cmocka_unit_test(test_deadlines_of_all_classes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

@@ -13,6 +13,7 @@
 
 #define MAX_COLUMNS 12         /* that are read; a file may have more */
 #define MAX_SECONDS 1e9        /* 30 years; nanoseconds of it fit into 64 bits */
+#define MIN_FACTOR  1e-12      /* of a link that is slow */
 #define LINE_BYTES  (1u << 20) /* a file without line ends must not fill the memory */
 
 /* ---- CSV ---- */
@@ -58,9 +59,11 @@ static int next_line(struct csv *csv)
         if (!fgets(csv->line, LINE_BYTES, csv->file))
             return ferror(csv->file) ? sy_error_set(SY_EIO, "%s: %s", csv->path, strerror(errno))
                                      : 0;
-        if (!strchr(csv->line, '\n') && !feof(csv->file))
-            return sy_error_set(SY_EARG, "%s:%d: a line of more than %u bytes", csv->path,
-                                csv->n_lines, LINE_BYTES - 2);
+        size_t n = strlen(csv->line);
+        if (n == 0 || (csv->line[n - 1] != '\n' && !feof(csv->file)))
+            return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
+                                n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
+                                                    : "a byte of 0 in it: this is no text");
     } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');
     return 1;
 }
@@ -144,7 +147,7 @@ static int number(const struct csv *csv, int column, double otherwise, double *o
     if (csv->fields[column][0] == '\0' && !csv->columns[column].needed)
         return SY_OK;
     *out = strtod(csv->fields[column], &end);
-    if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out < 1e12))
+    if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out <= 1e12))
         return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from 0 to 1e12", csv->path,
                             csv->n_lines, csv->columns[column].name, csv->fields[column]);
     return SY_OK;
@@ -170,6 +173,25 @@ static int duration(const struct csv *csv, int column, double unit_s, sy_ns *out
                             MAX_SECONDS);
     *out = (sy_ns)(value * unit_s * 1e9 + 0.5);
     return SY_OK;
+}
+
+/* What there is none of without it: at least 1 ns. */
+static int lasting(const struct csv *csv, int column, double unit_s, sy_ns *out)
+{
+    SY_TRY(duration(csv, column, unit_s, out));
+    if (*out > 0)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s:%d: %s is %s, less than a nanosecond", csv->path, csv->n_lines,
+                        csv->columns[column].name, csv->fields[column]);
+}
+
+static int counted(const struct csv *csv, int column, double otherwise, double most, double *out)
+{
+    SY_TRY(whole(csv, column, otherwise, most, out));
+    if (*out >= 1)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of 1 to %.0f", csv->path,
+                        csv->n_lines, csv->columns[column].name, csv->fields[column], most);
 }
 
 static int word(const struct csv *csv, int column, char out[SY_SIM_NAME_BYTES])
@@ -302,8 +324,8 @@ static int model_row(const struct csv *csv, void *element, void *ctx)
     (void)ctx;
     SY_TRY(word(csv, 0, m->name));
     SY_TRY(number(csv, 1, 0, &mb));
-    SY_TRY(duration(csv, 2, 1e-3, &m->compute_ns));
-    SY_TRY(whole(csv, 3, 16, 1e6, &groups));
+    SY_TRY(lasting(csv, 2, 1e-3, &m->compute_ns));
+    SY_TRY(counted(csv, 3, 16, 1e6, &groups));
     m->bytes = (uint64_t)(mb * 1e6);
     m->n_groups = (int)groups;
     m->n_samples = 0;
@@ -316,15 +338,25 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static int check_names(const char *path, const struct sy_sim_model *models, int n)
+/* The caller frees *out. */
+static int sort_names(const char *path, const struct sy_sim_model *models, int n,
+                      const struct sy_sim_model ***out)
 {
     const struct sy_sim_model **by_name = malloc(((size_t)n + 1) * sizeof *by_name);
-    int status = SY_OK;
+    *out = by_name;
     if (!by_name)
         return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for %d models", path, n);
     for (int i = 0; i < n; i++)
         by_name[i] = &models[i];
     qsort(by_name, (size_t)n, sizeof *by_name, compare_names);
+    return SY_OK;
+}
+
+static int check_names(const char *path, const struct sy_sim_model *models, int n)
+{
+    const struct sy_sim_model **by_name;
+    int status = SY_OK;
+    SY_TRY(sort_names(path, models, n, &by_name));
     for (int i = 1; i < n && status == SY_OK; i++)
         if (strcmp(by_name[i - 1]->name, by_name[i]->name) == 0)
             status = sy_error_set(SY_EARG, "%s: two models are called %s", path, by_name[i]->name);
@@ -376,11 +408,14 @@ static int job_row(const struct csv *csv, void *element, void *ctx)
     (void)ctx;
     SY_TRY(word(csv, 0, j->name));
     SY_TRY(duration(csv, 1, 1, &j->submit_ns));
-    SY_TRY(whole(csv, 2, 0, 1e12, &n));
-    SY_TRY(duration(csv, 3, 1e-3, &j->iteration_ns));
+    SY_TRY(counted(csv, 2, 0, 1e12, &n));
+    SY_TRY(lasting(csv, 3, 1e-3, &j->iteration_ns));
     SY_TRY(number(csv, 4, 0, &mb[0]));
     SY_TRY(number(csv, 5, 0, &mb[1]));
     SY_TRY(number(csv, 6, 1, &j->utilization));
+    if (j->utilization > 1)
+        return sy_error_set(SY_EARG, "%s:%d: utilization is %s, not a number from 0 to 1",
+                            csv->path, csv->n_lines, csv->fields[6]);
     SY_TRY(whole(csv, 7, 0, SY_POLICY_MAX_TENANTS - 1, &tenant));
     SY_TRY(whole(csv, 8, 0, 1e6, &priority));
     SY_TRY(whole(csv, 9, 0, 1e6, &weight));
@@ -411,21 +446,29 @@ int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n)
 /* ---- requests ---- */
 
 struct names {
-    const struct sy_sim_model *models;
-    int n_models, last; /* last: found last, since traces repeat themselves */
+    const struct sy_sim_model **by_name, *models,
+        *last; /* last: found last, traces repeat themselves */
+    int n_models;
 };
+
+static int compare_to_name(const void *name, const void *model)
+{
+    return strcmp(name, (*(const struct sy_sim_model *const *)model)->name);
+}
 
 static int find_model(const struct csv *csv, struct names *names, int32_t *out)
 {
-    for (int i = 0; i < names->n_models; i++) {
-        int at = (names->last + i) % names->n_models;
-        if (strcmp(names->models[at].name, csv->fields[1]) == 0) {
-            *out = names->last = at;
-            return SY_OK;
-        }
+    const char *name = csv->fields[1];
+    if (!names->last || strcmp(names->last->name, name) != 0) {
+        const struct sy_sim_model **found = bsearch(name, names->by_name, (size_t)names->n_models,
+                                                    sizeof *names->by_name, compare_to_name);
+        if (!found)
+            return sy_error_set(SY_EARG, "%s:%d: no model %s among the %d that are known",
+                                csv->path, csv->n_lines, name[0] ? name : "\"\"", names->n_models);
+        names->last = *found;
     }
-    return sy_error_set(SY_EARG, "%s:%d: no model %s among the %d that are known", csv->path,
-                        csv->n_lines, csv->fields[1], names->n_models);
+    *out = (int32_t)(names->last - names->models);
+    return SY_OK;
 }
 
 static int request_row(const struct csv *csv, void *element, void *ctx)
@@ -449,10 +492,13 @@ int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, in
                                             {"class", false},
                                             {"deadline_ms", false},
                                             {"served_ms", false}};
-    struct names names = {models, n_models, 0};
+    struct names names = {.models = models, .n_models = n_models};
     void *all;
-    SY_TRY(
-        read_all(path, columns, SY_ARRAY_LEN(columns), sizeof **out, request_row, &names, &all, n));
+    SY_TRY(sort_names(path, models, n_models, &names.by_name));
+    int status =
+        read_all(path, columns, SY_ARRAY_LEN(columns), sizeof **out, request_row, &names, &all, n);
+    free(names.by_name);
+    SY_TRY(status);
     SY_TRY(sorted_or_freed(all, *n, sizeof **out, offsetof(struct sy_sim_request, at_ns), path));
     *out = all;
     return SY_OK;
@@ -469,6 +515,9 @@ static int fault_row(const struct csv *csv, void *element, void *ctx)
     SY_TRY(whole(csv, 1, 0, 1e6, &device));
     SY_TRY(duration(csv, 3, 1, &f->duration_ns));
     SY_TRY(number(csv, 4, 1, &f->factor));
+    if (f->factor < MIN_FACTOR)
+        return sy_error_set(SY_EARG, "%s:%d: factor is %s, not a number from %g to 1e12", csv->path,
+                            csv->n_lines, csv->fields[4], MIN_FACTOR);
     f->device = (int)device;
     if (strcmp(csv->fields[2], "link_slows") == 0)
         f->kind = SY_SIM_LINK_SLOWS;

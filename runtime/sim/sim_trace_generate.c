@@ -8,9 +8,9 @@
 #include "runtime/sim/sim_memory.h"
 #include "runtime/sim/sim_trace.h"
 
-#define MAX_CANDIDATES  1e9 /* a minute's work */
-#define MAX_SECONDS     1e9
-#define MAX_DEADLINE_MS 1e6 /* the last class has 10^7 times as much, in 64 bits of nanoseconds */
+#define MAX_CANDIDATES 1e9 /* a minute's work */
+#define MAX_SECONDS    1e9
+#define MAX_DEADLINE_S 5e9 /* of the last class, beside MAX_SECONDS in 63 bits of nanoseconds */
 
 static sy_ns ns_of(double seconds)
 {
@@ -40,6 +40,8 @@ static int set_field(struct sy_sim_generator *g, const char *name, double value)
                 *fields[i].real = value;
             else
                 *fields[i].integer = (int)SY_MIN(value, 1e6);
+            if (fields[i].integer && value != floor(value))
+                return sy_error_set(SY_EARG, "generator option %s=%g: a whole number", name, value);
             return SY_OK;
         }
     return sy_error_set(
@@ -49,16 +51,27 @@ static int set_field(struct sy_sim_generator *g, const char *name, double value)
         name);
 }
 
+static double deadline_s(const struct sy_sim_generator *g, int class_)
+{
+    return g->deadline_ms / 1e3 * pow(10, class_);
+}
+
 static int check_work(const struct sy_sim_generator *g)
 {
     double candidates = g->rate * (1 + g->swing) * g->burst * g->seconds;
-    if (candidates <= MAX_CANDIDATES && g->seconds <= MAX_SECONDS &&
-        g->deadline_ms <= MAX_DEADLINE_MS)
+    double bursts = g->seconds / (g->burst_every_s + g->burst_last_s);
+    double longest_s = deadline_s(g, g->n_classes - 1);
+    if (!(longest_s <= MAX_DEADLINE_S))
+        return sy_error_set(SY_EARG,
+                            "generated requests: deadline-ms %g is %g seconds for the last of %d "
+                            "classes; at most %g can be",
+                            g->deadline_ms, longest_s, g->n_classes, MAX_DEADLINE_S);
+    if (candidates + bursts <= MAX_CANDIDATES && g->seconds <= MAX_SECONDS)
         return SY_OK;
     return sy_error_set(SY_EARG,
-                        "generated requests: rate, swing and burst for %g seconds draw %g, at most "
-                        "%g can be; at most %g seconds, deadline-ms %g",
-                        g->seconds, candidates, MAX_CANDIDATES, MAX_SECONDS, MAX_DEADLINE_MS);
+                        "generated requests: rate, swing and burst for %g seconds draw %g, with "
+                        "%g bursts; at most %g can be, in at most %g seconds",
+                        g->seconds, candidates, bursts, MAX_CANDIDATES, MAX_SECONDS);
 }
 
 static int check_generator(const struct sy_sim_generator *g)
@@ -168,7 +181,7 @@ static struct sy_sim_request make_request(const struct sy_sim_generator *g, stru
 {
     struct sy_sim_request r = {.at_ns = ns_of(t), .model = pick(sums, g->n_models, roll(dice))};
     r.class_ = (int32_t)(roll(dice) * g->n_classes);
-    r.deadline_ns = ns_of(g->deadline_ms / 1e3 * pow(10, r.class_));
+    r.deadline_ns = ns_of(deadline_s(g, r.class_));
     return r;
 }
 
