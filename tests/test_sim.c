@@ -439,7 +439,7 @@ static void test_the_link_slows(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_fault fault = {0, 10 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
+    struct sy_sim_fault fault = {0, 500 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
     struct sy_sim_model model = {"m", GB, 20 * MS, 10, 0, {0}};
     struct sy_sim_request request = {5 * MS, 0, 0, 0, 0};
     struct sy_sim_input in = {.models = &model,
@@ -451,7 +451,20 @@ static void test_the_link_slows(void **state)
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 200 + 2);
     sy_sim_report_free(r);
-    fault.at_ns = 6 * MS; /* too late to matter */
+    fault.duration_ns =
+        10 * MS; /* 5 of them in the copy, which has 25 MB then; the rest at the usual rate */
+    r = sim_run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 102.5 + 2);
+    sy_sim_report_free(r);
+    fault.factor = 1e-9;
+    r = sim_run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 105 + 2);
+    sy_sim_report_free(r);
+    fault.at_ns = 55 * MS; /* half of it is there; 10 ms of standing still, nearly */
+    r = sim_run(&c, &in);
+    assert_ms(sy_sim_mean_ms(&r->latency[0]), 110 + 2);
+    sy_sim_report_free(r);
+    fault.at_ns = 106 * MS; /* too late to matter */
     r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 100 + 2);
     sy_sim_report_free(r);
@@ -500,7 +513,7 @@ static void test_bad_input_is_said(void **state)
     assert_non_null(strstr(sy_error_text(), "second"));
     in = (struct sy_sim_input){.faults = &fault, .n_faults = 1};
     assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
-    assert_non_null(strstr(sy_error_text(), "fault 0"));
+    assert_non_null(strstr(sy_error_text(), "at 0 s: device 1 of 1"));
     c.max_queue = 0;
     in = (struct sy_sim_input){0};
     assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);

@@ -174,6 +174,19 @@ static int check_config(const struct sy_sim_config *c)
     return check_range("length of a queue", c->max_queue, 1, 65534);
 }
 
+static int check_fault(const struct sy_sim_config *c, const struct sy_sim_fault *f, sy_ns before)
+{
+    double at_s = (double)f->at_ns / 1e9;
+    if (f->device < 0 || f->device >= c->n_devices)
+        return sy_error_set(SY_EARG, "the fault at %.9g s: device %d of %d; the first is 0", at_s,
+                            f->device, c->n_devices);
+    if (!(f->factor > 0))
+        return sy_error_set(SY_EARG, "the fault at %.9g s: factor %g; above 0", at_s, f->factor);
+    if (f->at_ns < before)
+        return sy_error_set(SY_EARG, "the fault at %.9g s: faults go by time", at_s);
+    return SY_OK;
+}
+
 static int check_input(const struct sy_sim_config *c, const struct sy_sim_input *in)
 {
     SY_TRY(check_config(c));
@@ -186,10 +199,7 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
     for (uint64_t i = 0; i < in->n_requests; i++)
         SY_TRY(check_request(in, i));
     for (int i = 0; i < in->n_faults; i++)
-        if (in->faults[i].device < 0 || in->faults[i].device >= c->n_devices ||
-            !(in->faults[i].factor > 0) || (i && in->faults[i].at_ns < in->faults[i - 1].at_ns))
-            return sy_error_set(SY_EARG, "fault %d: device %d of %d, factor %g above 0, by time", i,
-                                in->faults[i].device, c->n_devices, in->faults[i].factor);
+        SY_TRY(check_fault(c, &in->faults[i], i ? in->faults[i - 1].at_ns : 0));
     return SY_OK;
 }
 
@@ -369,6 +379,13 @@ static int loop(struct sim *s, struct sy_sim_streams *at)
             s->now = SY_MAX(s->now, s->config->end_ns);
             return SY_OK;
         }
+        if (when >= LATEST_NS)
+            return sy_error_set(
+                SY_ETOOBIG,
+                "at %.0f s of %llu events the next one is not before %.0f s: what runs "
+                "takes too long to be simulated to its end; give --seconds",
+                (double)s->now / 1e9, (unsigned long long)s->report->n_events,
+                (double)LATEST_NS / 1e9);
         n_standing = when == s->now ? n_standing + 1 : 0;
         int device = one_event(s, at, when, fault, job, request);
         if (device < 0)

@@ -58,7 +58,7 @@ struct sy_sim_job {
 
 enum sy_sim_fault_kind {
     SY_SIM_WORKER_DIES, /* what runs is lost; requests run again once; nothing runs for duration_ns */
-    SY_SIM_LINK_SLOWS, /* the link has `factor` of its rate for duration_ns */
+    SY_SIM_LINK_SLOWS, /* the link has `factor` of its rate for duration_ns, or until the next of these */
 };
 
 struct sy_sim_fault {

@@ -15,7 +15,7 @@ static const struct sy_sim_request *request_of(const struct sim *s, uint64_t req
 static sy_ns profiled_swap(const struct sim *s, int model, uint64_t missing)
 {
     sy_ns compute = s->in->models[model].compute_ns;
-    sy_ns copy = (sy_ns)((double)missing / s->config->link_gbps);
+    sy_ns copy = sy_sim_ns((double)missing / s->config->link_gbps);
     return sy_sim_service_ns(s, model, copy, missing, compute) - compute;
 }
 
@@ -61,10 +61,11 @@ static void tell(const struct sim *s, uint64_t request, int device, enum sy_sim_
 }
 
 /* What of the copy is left when it was begun while another request computed. */
-static sy_ns copy_left(const struct sim *s, const struct device *d, int model, sy_ns copy)
+static sy_ns copy_left(const struct sim *s, const struct device *d, int model, uint64_t missing)
 {
     if (d->prefetch_model != model || s->now <= d->prefetch_from_ns)
-        return copy;
+        return sy_sim_copy_ns(s, d, missing, s->now);
+    sy_ns copy = sy_sim_copy_ns(s, d, missing, d->prefetch_from_ns);
     sy_ns done = s->now - d->prefetch_from_ns;
     return copy > done ? copy - done : 0;
 }
@@ -74,9 +75,9 @@ static sy_ns compute_ns(const struct sim *s, uint64_t request)
 {
     const struct sy_sim_model *m = &s->in->models[request_of(s, request)->model];
     if (m->n_samples == 0)
-        return (sy_ns)((double)m->compute_ns * sy_sim_noise_of(s, request, NOISE_DRAW));
+        return sy_sim_ns((double)m->compute_ns * sy_sim_noise_of(s, request, NOISE_DRAW));
     uint64_t which = sy_sim_draw(s, request, SAMPLE_DRAW) % (uint64_t)m->n_samples;
-    return (sy_ns)((double)m->compute_ns * (double)m->samples[which]);
+    return sy_sim_ns((double)m->compute_ns * (double)m->samples[which]);
 }
 
 /* How long it is served; copies are counted. */
@@ -87,7 +88,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     sy_ns observed = request_of(s, request)->served_ns;
     sy_ns profile = s->in->models[model].compute_ns;
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
-    sy_ns copy = copy_left(s, d, model, sy_sim_copy_ns(s, d, missing));
+    sy_ns copy = copy_left(s, d, model, missing);
     sy_ns compute = compute_ns(s, request);
     sy_ns service = sy_sim_service_ns(s, model, copy, missing, compute);
     if (observed > 0) {
@@ -105,6 +106,8 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
     }
     sy_predictor_observe_compute(s->predictor, model, profile, compute);
     d->link_free_ns = s->now + copy;
+    if (s->in->n_faults > 0)
+        d->swap = (struct swap){missing, observed > 0 ? 0 : compute, 0};
     return service;
 }
 
@@ -129,10 +132,12 @@ static void serve(struct sim *s, int device, uint64_t request)
     const struct sy_sim_request *r = request_of(s, request);
     struct device *d = &s->devices[device];
     sy_ns service = s->left_ns ? s->left_ns[request] : 0;
+    if (s->in->n_faults > 0)
+        d->swap = (struct swap){0};
     if (service == 0)
         service = bring_and_compute(s, device, request);
     if (d->n_running > 0)
-        service += s->config->pause_ns; /* M2 */
+        service += d->swap.pause_ns = s->config->pause_ns; /* M2 */
     d->serving = true;
     d->serves = (uint32_t)request;
     d->serve_from_ns = s->now;
@@ -224,7 +229,7 @@ static void finish(struct sim *s, struct device *d)
     tell(s, request, device, SY_SIM_DONE, s->now - d->serve_from_ns);
     if (share > 0 && sy_sim_has_jobs(s, d) && sy_policy_n_ready(d->policy) > 0)
         d->requests_from_ns =
-            s->now + (sy_ns)((double)(s->now - d->serve_from_ns) * share / (1 - share));
+            s->now + sy_sim_ns((double)(s->now - d->serve_from_ns) * share / (1 - share));
 }
 
 static void pause_request(struct sim *s, struct device *d)
@@ -279,20 +284,44 @@ void sy_sim_settle(struct sim *s, int device)
     sy_sim_reschedule(s, device);
 }
 
+/* What is copied takes longer from here on, and who is served with it. */
+static void slow_link(struct sim *s, int device, const struct sy_sim_fault *f)
+{
+    struct device *d = &s->devices[device];
+    uint64_t left = sy_sim_bytes_left(s, d);
+    d->link_factor = f->factor;
+    d->link_slow_from_ns = s->now;
+    d->link_slow_until_ns = s->now + f->duration_ns;
+    if (!d->serving || left == 0)
+        return;
+    d->link_free_ns = s->now + sy_sim_copy_ns(s, d, left, s->now);
+    if (d->prefetch_from_ns > s->now)
+        d->prefetch_from_ns = d->link_free_ns; /* it waits for the link */
+    if (d->swap.compute_ns == 0)
+        return; /* R6 */
+    int model = request_of(s, d->serves)->model;
+    sy_ns copy = d->link_free_ns - d->serve_from_ns, missing = d->swap.missing;
+    sy_ns service = sy_sim_service_ns(s, model, copy, missing, d->swap.compute_ns);
+    d->serve_until_ns = SY_MAX(d->serve_from_ns + service + d->swap.pause_ns, s->now);
+    sy_admission_expect(sy_sim_queue(s, device),
+                        (struct sy_duration){d->serve_until_ns - s->now, 0}, s->now);
+    sy_sim_settle(s, device);
+}
+
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
 {
     struct device *d = &s->devices[device];
     s->report->n_faults++;
     sy_sim_advance(s, d);
     if (f->kind == SY_SIM_LINK_SLOWS) {
-        d->link_factor = f->factor;
-        d->link_slow_until_ns = s->now + f->duration_ns;
+        slow_link(s, device, f);
         return;
     }
     d->down_until_ns = SY_MAX(d->down_until_ns, s->now + f->duration_ns);
     if (d->serving) {
         uint32_t request = d->serves;
         stop_serving(s, d);
+        sy_sim_stop_copy(s, device, request_of(s, request)->model);
         if (s->left_ns)
             s->left_ns[request] = 0;
         if (s->deaths[request]++ == 0) {

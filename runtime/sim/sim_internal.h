@@ -12,12 +12,27 @@
 #include "runtime/sim/sim_tree.h"
 
 #define NEVER UINT64_MAX
+/* Beyond it nothing is simulated, and no duration is longer: a time and three durations are below NEVER. 126 years. */
+#define LATEST_NS 4000000000000000000ull
+
+/* Of a computed duration: one that 64 bits cannot hold must not become a short one. */
+static inline sy_ns sy_sim_ns(double ns)
+{
+    return ns < (double)LATEST_NS ? (sy_ns)ns : LATEST_NS;
+}
 
 /* One iteration that runs. */
 struct running {
     int job;
     double left_ns, rate; /* of its own time; own time a nanosecond (M3) */
     double used_ns;       /* of the device's time, so far */
+};
+
+/* Of who is served, where faults can come meanwhile. */
+struct swap {
+    uint64_t missing; /* bytes, when it began; 0: nothing is copied */
+    sy_ns compute_ns; /* 0: how long it is served is given (R6) */
+    sy_ns pause_ns;
 };
 
 /* What requests need on every event comes first, in one cache line; the rest is read where there are jobs, faults or preemption, and by
@@ -39,7 +54,7 @@ struct device {
     uint64_t job_bytes; /* what jobs may have of the pool */
     /* faults */
     sy_ns down_until_ns; /* no worker */
-    sy_ns link_slow_until_ns;
+    sy_ns link_slow_from_ns, link_slow_until_ns;
     double link_factor;
     /* jobs */
     sy_ns requests_from_ns;   /* jobs have their share until then */
@@ -50,6 +65,7 @@ struct device {
     struct sy_lanes *lanes;
     struct running *running; /* one a lane */
     int n_jobs;
+    struct swap swap;
 } __attribute__((aligned(64)));
 
 struct job_state {
@@ -221,8 +237,13 @@ void sy_sim_residency_close(struct sim *s);
 void sy_sim_residency_empty(struct sim *s); /* of the device at place 0, the only one */
 /* Missing bytes of the model there. */
 uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model);
+/* What a copy that begins then takes, as far as faults until now tell. */
+sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes, sy_ns from_ns);
+/* How many of the bytes that are copied have not come. */
+uint64_t sy_sim_bytes_left(const struct sim *s, const struct device *d);
+/* The copy stops here: what has not come is not there. */
+void sy_sim_stop_copy(struct sim *s, int device, int model);
 /* By M1; copy_ns: of the missing bytes, what is left of it. */
-sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes);
 sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t missing,
                         sy_ns compute_ns);
 /* The whole model comes in, others give way. */

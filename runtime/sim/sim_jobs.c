@@ -46,11 +46,18 @@ static const struct sy_sim_job *job_of(const struct sim *s, uint64_t id)
     return &s->in->jobs[id - 1];
 }
 
+/* Of more than 64 bits hold, as much as they do: not less. */
+static uint64_t time_of(const struct sy_sim_job *j, uint64_t iterations)
+{
+    uint64_t ns;
+    return __builtin_mul_overflow(iterations, j->iteration_ns, &ns) ? UINT64_MAX : ns;
+}
+
 /* Who is let in first: as the policy would run them. */
 static uint64_t rank_of(const struct sim *s, const struct sy_sim_job *j)
 {
     if (s->config->policy.kind == SY_POLICY_SRTF)
-        return j->iterations * j->iteration_ns;
+        return time_of(j, j->iterations);
     if (s->config->policy.kind == SY_POLICY_PRIORITY)
         return (uint64_t)((int64_t)j->priority - INT32_MIN);
     return 0;
@@ -73,7 +80,7 @@ static void let_in(struct sim *s, struct device *d)
 
 static uint64_t left_of(const struct sim *s, int job)
 {
-    return s->jobs[job].left * s->in->jobs[job].iteration_ns;
+    return time_of(&s->in->jobs[job], s->jobs[job].left);
 }
 
 static bool runs(const struct device *d, int job)
@@ -97,7 +104,8 @@ static void spill(struct sim *s, struct device *d, int job)
 {
     uint64_t id = (uint64_t)job + 1, bytes = s->in->jobs[job].persistent_bytes;
     s->jobs[job].admitted = false;
-    s->jobs[job].owed_ns += 2 * sy_sim_copy_ns(s, d, bytes);
+    sy_ns owed = s->jobs[job].owed_ns + 2 * sy_sim_copy_ns(s, d, bytes, s->now);
+    s->jobs[job].owed_ns = SY_MIN(owed, LATEST_NS);
     s->report->spilled_bytes += bytes;
     sy_policy_leave(d->policy, id);
     sy_lanes_leave(d->lanes, id);
@@ -243,7 +251,7 @@ sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d)
         return NEVER;
     for (int i = 0; i < d->n_running; i++)
         first = fmin(first, d->running[i].left_ns / d->running[i].rate);
-    return isinf(first) ? NEVER : s->now + (sy_ns)fmax(ceil(first), 1);
+    return isinf(first) ? NEVER : s->now + sy_sim_ns(fmax(ceil(first), 1));
 }
 
 static void note_rate(struct sim *s, int job)

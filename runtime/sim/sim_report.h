@@ -11,13 +11,13 @@
 #define SY_SIM_MAX_CLASSES 10 /* as the server has: 0 to 9 */
 #define SY_SIM_BINS        240 /* of the time line; they become twice as wide when they do not reach */
 #define SY_SIM_STEPS       128 /* of the histogram, each octave: quantiles are within 0.8 % */
-#define SY_SIM_OCTAVES     48
+#define SY_SIM_OCTAVES     58  /* all that 64 bits hold */
 
 enum sy_sim_use { SY_SIM_USE_REQUESTS, SY_SIM_USE_JOBS, SY_SIM_N_USES };
 
 struct sy_sim_histogram {
     uint64_t n;
-    sy_ns sum_ns; /* whole, so that the order does not matter */
+    unsigned __int128 sum_ns; /* whole, so that the order does not matter */
     uint32_t counts[SY_SIM_OCTAVES * SY_SIM_STEPS];
 };
 

@@ -133,11 +133,66 @@ uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
     return s->in->models[model].bytes - place_of(s, device, model)->bytes;
 }
 
-sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes)
+static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t wanted)
 {
-    bool slow = s->in->n_faults > 0 && s->now < d->link_slow_until_ns;
-    double factor = slow ? d->link_factor : 1;
-    return (sy_ns)((double)bytes / (s->config->link_gbps * factor));
+    struct device *d = &s->devices[device];
+    struct place *p = place_of(s, device, model);
+    uint64_t gone = SY_MIN(p->bytes - to, wanted);
+    if (s->config->whole_models)
+        gone = p->bytes;
+    p->bytes -= gone;
+    note_held(s, device, model);
+    d->resident_bytes -= gone;
+    if (p->bytes == 0)
+        drop_holder(s, device, model);
+}
+
+/* The link has the fault's rate between these, its own before and after. */
+struct link_times {
+    sy_ns slow_from_ns, slow_until_ns;
+};
+
+static struct link_times link_from(const struct sim *s, const struct device *d, sy_ns from_ns)
+{
+    if (s->in->n_faults == 0 || d->link_slow_until_ns <= from_ns)
+        return (struct link_times){from_ns, from_ns};
+    return (struct link_times){SY_MAX(d->link_slow_from_ns, from_ns), d->link_slow_until_ns};
+}
+
+sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes, sy_ns from_ns)
+{
+    struct link_times link = link_from(s, d, from_ns);
+    double rate = s->config->link_gbps, left = (double)bytes;
+    if (link.slow_until_ns == from_ns)
+        return sy_sim_ns(left / rate);
+    double before = (double)(link.slow_from_ns - from_ns) * rate;
+    if (left <= before)
+        return sy_sim_ns(left / rate);
+    left -= before;
+    double slow = (double)(link.slow_until_ns - link.slow_from_ns) * rate * d->link_factor;
+    if (left <= slow)
+        return link.slow_from_ns - from_ns + sy_sim_ns(left / (rate * d->link_factor));
+    return link.slow_until_ns - from_ns + sy_sim_ns((left - slow) / rate);
+}
+
+uint64_t sy_sim_bytes_left(const struct sim *s, const struct device *d)
+{
+    struct link_times link = link_from(s, d, s->now);
+    sy_ns end = SY_MAX(d->link_free_ns, s->now), from = SY_MIN(link.slow_from_ns, end);
+    sy_ns until = SY_MIN(link.slow_until_ns, end);
+    double ns = (double)(end - s->now) - (double)(until - from) * (1 - d->link_factor);
+    return (uint64_t)SY_MIN(SY_MAX(ns, 0) * s->config->link_gbps, (double)d->swap.missing);
+}
+
+void sy_sim_stop_copy(struct sim *s, int device, int model)
+{
+    struct device *d = &s->devices[device];
+    struct place *p = place_of(s, device, model);
+    uint64_t lost = sy_sim_bytes_left(s, d), there = s->in->models[model].bytes - lost;
+    s->report->moved_bytes -= lost;
+    d->link_free_ns = s->now;
+    if (p->bytes > there)
+        cut(s, device, model, there, p->bytes - there);
 }
 
 static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, uint64_t bytes, sy_ns compute_ns)
@@ -145,7 +200,7 @@ static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, uint64_t bytes, s
     struct sy_link_cost cost = {.bytes_per_ns = (double)bytes / (double)copy_ns,
                                 .lost_ns_per_byte = s->config->lost_ns_per_byte};
     struct sy_compute_beside beside = sy_compute_beside(&cost, (double)bytes);
-    return (sy_ns)sy_compute_until(&beside, (double)compute_ns);
+    return sy_sim_ns(sy_compute_until(&beside, (double)compute_ns));
 }
 
 /* M1 */
@@ -168,7 +223,7 @@ static uint64_t free_head(const struct sim *s, const struct device *d, int model
 {
     const struct sy_sim_model *m = &s->in->models[model];
     sy_ns hidden = m->compute_ns - m->compute_ns / (sy_ns)m->n_groups;
-    sy_ns copy = sy_sim_copy_ns(s, d, m->bytes);
+    sy_ns copy = sy_sim_copy_ns(s, d, m->bytes, s->now);
     double head = copy > hidden ? 1 - (double)hidden / (double)copy : 0;
     double lost = s->config->lost_ns_per_byte * (double)m->bytes;
     double slack = (double)m->compute_ns / SY_FREE_PREFIX_SLACK_PART;
@@ -193,20 +248,6 @@ static int victim(const struct sim *s, int device, int but_model, bool tails)
         }
     }
     return best;
-}
-
-static void cut(struct sim *s, int device, int model, uint64_t to, uint64_t wanted)
-{
-    struct device *d = &s->devices[device];
-    struct place *p = place_of(s, device, model);
-    uint64_t gone = SY_MIN(p->bytes - to, wanted);
-    if (s->config->whole_models)
-        gone = p->bytes;
-    p->bytes -= gone;
-    note_held(s, device, model);
-    d->resident_bytes -= gone;
-    if (p->bytes == 0)
-        drop_holder(s, device, model);
 }
 
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model)
