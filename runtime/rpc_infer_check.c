@@ -6,8 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc_infer_internal.h"
-
-#define MOST_DEADLINE_MS 3.6e6
+#include "runtime/switchyard.h"
 
 int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes)
 {
@@ -182,9 +181,9 @@ int sy_rpc_infer_read_options(struct sy_rpc_infer *infer, const msgpack_object *
     else if (deadline &&
              (deadline->type == MSGPACK_OBJECT_FLOAT32 || deadline->type == MSGPACK_OBJECT_FLOAT64))
         ms = deadline->via.f64;
-    if (deadline && !(ms > 0 && ms <= MOST_DEADLINE_MS))
+    if (deadline && !(ms > 0 && ms <= SWITCHYARD_MAX_DEADLINE_MS))
         return sy_error_set(SY_EARG, "\"deadline_ms\": a number above 0, at most %g",
-                            MOST_DEADLINE_MS);
+                            SWITCHYARD_MAX_DEADLINE_MS);
     infer->options.deadline_ns = (sy_ns)(ms * 1e6);
     if (!tenant)
         return SY_OK;

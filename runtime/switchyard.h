@@ -12,10 +12,11 @@
 extern "C" {
 #endif
 
-#define SY_API                 __attribute__((visibility("default")))
-#define SWITCHYARD_VERSION     "0.1.0"
-#define SWITCHYARD_MAX_RANK    8
-#define SWITCHYARD_MAX_TENSORS 256 /* inputs, or outputs, of a model */
+#define SY_API                     __attribute__((visibility("default")))
+#define SWITCHYARD_VERSION         "0.1.0"
+#define SWITCHYARD_MAX_RANK        8
+#define SWITCHYARD_MAX_TENSORS     256   /* inputs, or outputs, of a model */
+#define SWITCHYARD_MAX_DEADLINE_MS 3.6e6 /* an hour: a request's deadline is at most so long */
 
 typedef struct sy_client sy_client;
 

@@ -182,18 +182,25 @@ static void replay_and_simulate(void **state)
     json_decref(simulated);
 
     assert_served_is_what_the_device_was_used(&f, trace);
-    /* Half of them have a deadline that nobody can meet: refused, and counted so. */
+    /* Half of them have a deadline that nobody can meet: refused, and counted so. The others have none, or years. */
     FILE *file = fopen(trace, "w");
     assert_non_null(file);
     fprintf(file, "time_s,model,class,deadline_ms\n");
     for (int i = 0; i < 20; i++)
-        fprintf(file, "%.2f,tiny_cnn,1,%s\n", i * 0.02, i % 2 ? "0.0011" : "0");
+        fprintf(file, "%.2f,tiny_cnn,1,%s\n", i * 0.02, i % 2 ? "0.0011" : i % 4 ? "1e11" : "0");
     fclose(file);
     assert_int_equal(run(false, "replay %s --server %s --json", trace, f.address), 0);
     measured = answer_of("replay");
     assert_int_equal(integer(measured, "refused"), 10);
     assert_int_equal(integer(json_object_get(json_object_get(measured, "latency_ms"), "1"), "n"),
                      10);
+    assert_int_equal(integer(measured, "failed"), 0);
+    file = fopen(trace, "w");
+    assert_non_null(file);
+    fputs("time_s,model\n1e9,tiny_cnn\n", file);
+    fclose(file);
+    assert_int_equal(run(true, "replay %s --server %s --speed 0.000001", trace, f.address), 1);
+    assert_non_null(strstr(output, "more than 30 years from now"));
     json_decref(measured);
     write_trace(trace, "nosuch");
     assert_int_equal(run(true, "replay %s --server %s", trace, f.address), 1);
@@ -222,6 +229,8 @@ static void bad_usage_is_exit_2(void **state)
     assert_int_equal(run(true, "replay a --speed 0"), 2);
     assert_int_equal(run(true, "replay a --connections 0"), 2);
     assert_int_equal(run(true, "simulate --generate rate=1 --models a --packages b"), 2);
+    assert_int_equal(run(true, "simulate --generate rate=1 --seconds 1e-10"),
+                     2); /* 0 has a meaning */
     assert_int_equal(run(true, "replay --help"), 0);
     assert_non_null(strstr(output, "usage: switchyard replay"));
 }

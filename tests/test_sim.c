@@ -480,10 +480,11 @@ static void test_the_figure_is_xml_with_what_is_in_it(void **state)
     struct sy_sim_report *r = queue_of(4 * MS, 11, 0);
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
-    assert_int_equal(sy_sim_plot_svg(r, "a <b> & 'c'", to), SY_OK);
+    assert_int_equal(sy_sim_plot_svg(r, "a <b> & 'c' \xc3\xa9 \xff\x01", to), SY_OK);
     fclose(to);
     assert_int_equal(strncmp(text, "<svg ", 5), 0);
-    assert_non_null(strstr(text, "a &lt;b> &amp; 'c'"));
+    assert_non_null(strstr(text, "a &lt;b> &amp; 'c' \xc3\xa9 ?"
+                                 "?</text>"));
     assert_non_null(strstr(text, "class 0"));
     assert_string_equal(text + n - 7, "</svg>\n");
     assert_null(strstr(text, "nan"));

@@ -20,6 +20,7 @@
 #define TIMEOUT_MS      60000u
 #define START_NS        (50 * SY_NS_PER_MS)  /* until all threads are there */
 #define LOOK_UP_NS      (100 * SY_NS_PER_MS) /* a sleeper sees within this that all is given up */
+#define MOST_WAIT_NS    1e18                 /* 30 years, from the first request to the last */
 #define LATE_NS         SY_NS_PER_MS /* sent later than that after its time: all connections were taken */
 
 struct model_inputs {
@@ -98,11 +99,24 @@ static int make_inputs(struct replay *r, int model, uint64_t *state)
     return SY_OK;
 }
 
+/* What is slowed down so far would not fit into nanoseconds, and be sent at once. */
+static int check_speed(const struct replay *r)
+{
+    sy_ns last = r->n_requests ? r->requests[r->n_requests - 1].at_ns : 0;
+    if ((double)last / r->speed <= MOST_WAIT_NS)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "%s: the last request is at %g s, at a speed of %g more than 30 "
+                        "years from now",
+                        r->trace, (double)last / 1e9, r->speed);
+}
+
 static int prepare(struct replay *r, sy_client *client)
 {
     uint64_t state = (uint64_t)r->seed;
     SY_TRY(ask_for_models(r, client));
     SY_TRY(sy_sim_read_requests(r->trace, r->models, r->n_models, &r->requests, &r->n_requests));
+    SY_TRY(check_speed(r));
     for (uint64_t i = 0; i < r->n_requests; i++)
         if (r->inputs[r->requests[i].model].n == 0)
             SY_TRY(make_inputs(r, r->requests[i].model, &state));
@@ -138,14 +152,15 @@ static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
     return served;
 }
 
-/* The trace's deadlines count from the time at which a request was to be sent. */
+/* The trace's deadlines count from the time at which a request was to be sent. Of one that is longer than a server takes nobody sees the
+ * end: replay waits for a minute. */
 static double deadline_left_ms(const struct sy_sim_request *request, sy_ns late_ns)
 {
     if (request->deadline_ns == 0)
         return 0;
-    return request->deadline_ns > late_ns + SY_NS_PER_US
-               ? (double)(request->deadline_ns - late_ns) / 1e6
-               : 0.001;
+    if (request->deadline_ns <= late_ns + SY_NS_PER_US)
+        return 0.001;
+    return SY_MIN((double)(request->deadline_ns - late_ns) / 1e6, SWITCHYARD_MAX_DEADLINE_MS);
 }
 
 static bool is_refusal(int status, sy_ns took)

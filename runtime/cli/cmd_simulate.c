@@ -111,6 +111,8 @@ static int ns_option(const char *value, double scale, sy_ns *out)
     SY_TRY(real_option(value, scale, &ns));
     if (ns > 1e18)
         return sy_error_set(SY_EARG, "%s is more than 30 years", value);
+    if (ns > 0 && ns < 1)
+        return sy_error_set(SY_EARG, "%s is less than a nanosecond", value);
     *out = (sy_ns)ns;
     return SY_OK;
 }

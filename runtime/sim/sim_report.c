@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
 #define FIRST_BIN_NS (100 * SY_NS_PER_MS)
@@ -209,8 +210,12 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         "makespan_s", (double)r->makespan_ns / 1e9, "shares", shares_of(r), "jain", sy_sim_jain(r),
         "lanes", "moves", (json_int_t)r->n_lane_moves, "copied_bytes", (json_int_t)r->copied_bytes,
         "regrouped", (json_int_t)r->n_regrouped, "spilled_bytes", (json_int_t)r->spilled_bytes);
-    if (answer && *r->refusal)
-        json_object_set_new(answer, "first_refusal", json_string(r->refusal));
+    if (answer && *r->refusal) {
+        char refusal[sizeof r->refusal];
+        memcpy(refusal, r->refusal, sizeof refusal);
+        sy_printable_make(refusal); /* names come from files, and it may be cut within a letter */
+        json_object_set_new(answer, "first_refusal", json_string(refusal));
+    }
     int written = answer ? json_dumpf(answer, to, JSON_INDENT(2)) : -1;
     json_decref(answer);
     if (written < 0 || fputc('\n', to) == EOF)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_report.h"
 
@@ -16,7 +17,7 @@
 #define GAP    70
 
 static const char *const colours[] = {"#c0504d", "#4f81bd", "#9bbb59", "#8064a2", "#4bacc6",
-                                      "#f79646", "#7f7f7f", "#1f497d", "#9e480e", "#264478"};
+                                      "#f79646", "#7f7f7f", "#1f497d", "#9e480e", "#000000"};
 static_assert(SY_ARRAY_LEN(colours) >= SY_SIM_MAX_CLASSES, "a colour for each class");
 
 /* 1, 2 or 5 times a power of ten, four to ten of them up to `most`. */
@@ -49,11 +50,14 @@ static void axis(FILE *to, int top, const char *title, const char *across, doubl
             top + HEIGHT + 32, across);
 }
 
-static void bar(FILE *to, double x, double width, double from, double part, const char *colour)
+/* Edges are as printed: two bars side by side leave no gap. */
+static void bar(FILE *to, double left, double right, double from, double part, const char *colour)
 {
+    left = round(left * 100) / 100;
+    right = round(right * 100) / 100;
     if (part > 0)
-        fprintf(to, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>\n", x,
-                TOP + HEIGHT * (1 - from - part), width, HEIGHT * part, colour);
+        fprintf(to, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>\n", left,
+                TOP + HEIGHT * (1 - from - part), right - left, HEIGHT * part, colour);
 }
 
 static void plot_occupation(const struct sy_sim_report *r, FILE *to)
@@ -66,11 +70,11 @@ static void plot_occupation(const struct sy_sim_report *r, FILE *to)
     for (int i = 0; i < SY_SIM_BINS && i * bin_s < end_s; i++) {
         double all = SY_MIN(bin_s, end_s - i * bin_s) * 1e9 * r->n_devices;
         double x = LEFT + i * bin_s / end_s * WIDTH;
-        double width = SY_MIN(bin_s, end_s - i * bin_s) / end_s * WIDTH;
+        double right = LEFT + SY_MIN((i + 1) * bin_s / end_s, 1) * WIDTH;
         double requests = SY_MIN(r->bins[i][SY_SIM_USE_REQUESTS] / all, 1);
         double jobs = SY_MIN(r->bins[i][SY_SIM_USE_JOBS] / all, 1 - requests);
-        bar(to, x, width, 0, jobs, colours[1]);
-        bar(to, x, width, jobs, requests, colours[0]);
+        bar(to, x, right, 0, jobs, colours[1]);
+        bar(to, x, right, jobs, requests, colours[0]);
     }
     fprintf(to, "</g>\n");
 }
@@ -118,15 +122,34 @@ static void plot_distribution(const struct sy_sim_report *r, FILE *to)
         }
 }
 
+/* What is no UTF-8, or cannot be in XML, is '?'. */
+static void words(FILE *to, const char *text)
+{
+    for (size_t n; *text; text += n) {
+        size_t fine = sy_printable_length(text);
+        n = SY_MAX(fine, 1);
+        if (fine == 0)
+            fputc('?', to);
+        for (size_t i = 0; i < fine; i++)
+            fputs(text[i] == '<' ? "&lt;" : text[i] == '&' ? "&amp;" : (char[]){text[i], 0}, to);
+    }
+}
+
+/* So that all of a long one is to be seen: letters are 0.55 of their size wide. */
+static double title_size(const char *title)
+{
+    size_t n = SY_MAX(strlen(title), 1);
+    return SY_MIN(14, (WIDTH + 40) / (0.55 * (double)n));
+}
+
 int sy_sim_plot_svg(const struct sy_sim_report *r, const char *title, FILE *to)
 {
     fprintf(to,
             "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
             "font-family='sans-serif' font-size='12'>\n<rect width='100%%' height='100%%' "
-            "fill='white'/>\n<text x='%d' y='16' font-size='14'>",
-            LEFT + WIDTH + 40, TOP + 2 * HEIGHT + GAP + 50, LEFT);
-    for (; *title; title++)
-        fputs(*title == '<' ? "&lt;" : *title == '&' ? "&amp;" : (char[]){*title, 0}, to);
+            "fill='white'/>\n<text x='%d' y='16' font-size='%.1f'>",
+            LEFT + WIDTH + 40, TOP + 2 * HEIGHT + GAP + 50, LEFT, title_size(title));
+    words(to, title);
     fprintf(to, "</text>\n");
     plot_occupation(r, to);
     plot_distribution(r, to);
