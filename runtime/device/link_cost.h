@@ -24,7 +24,8 @@ struct sy_link_measurement {
 int sy_link_host_take(struct sy_device *device, uint64_t bytes, void **out);
 void sy_link_host_drop(struct sy_device *device, void *host); /* NULL is fine */
 
-/* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS); three samples of each kind are taken at least, however long they take.
+/* Measures for about `budget_ns` (0: SY_LINK_BUDGET_NS), where runs differ much up to two and a half times that (link_beside.h); three samples of
+ * each kind are taken at least, however long they take.
  * Scribbles on [offset, offset+bytes) of the pool and on the `bytes` at `host`, both the caller's, who registers `host` if what is pinned is
  * to be measured; `bytes` is at least
  * 1 MiB (EARG), 16 MiB and more are better. Nothing else should use the link. Blocks. Medians throughout. Creates
