@@ -22,8 +22,8 @@
 static int plan_cut(const struct swap_rig *r, enum swap_mode mode, struct swap_cut *cut)
 {
     struct sy_direct_plan plan;
-    SY_TRY(sy_direct_plan_make(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
-                               SY_MAX_GROUPS, 0, &plan));
+    SY_TRY(sy_direct_plan_for_pool(r->layers, r->read_bytes, r->package->n_layers, &r->cost,
+                                   sy_pool_size(r->pool), &plan));
     cut->n_groups = SY_MIN(plan.n_groups, SY_RUN_MAX_GROUPS);
     struct sy_run_group *groups = calloc((size_t)plan.n_groups, sizeof *groups);
     if (!groups || cut->n_groups < plan.n_groups) {

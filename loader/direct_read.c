@@ -7,6 +7,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
+#define SMALLEST_GROUP (64ull << 10)
+
 static bool picks_elements(enum sy_op op)
 {
     return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_GATHER_ND;
@@ -36,7 +38,7 @@ struct chooser {
     const struct sy_plan_layer *layers; /* as they are */
     const uint64_t *read_bytes;
     int n_layers, max_groups;
-    const struct sy_link_cost *cost;
+    const struct sy_link_cost *cost; /* as planned for */
     uint64_t max_group_bytes;
     struct sy_plan_layer *changed; /* direct ones take no copy and compute longer */
     bool *direct, *seen;
@@ -100,7 +102,9 @@ static void add_layer(struct sy_direct_plan *p, const struct chooser *c, int lay
     g->bytes += c->layers[layer].bytes;
 }
 
-static int cut(const struct chooser *c, const struct sy_plan *from, struct sy_direct_plan *out)
+/* What is predicted is predicted of the link as it is. */
+static int cut(const struct chooser *c, const struct sy_plan *from, const struct sy_link_cost *cost,
+               struct sy_direct_plan *out)
 {
     out->groups = calloc((size_t)c->n_layers, sizeof *out->groups);
     if (!out->groups)
@@ -108,8 +112,11 @@ static int cut(const struct chooser *c, const struct sy_plan *from, struct sy_di
     for (int g = 0; g < from->n_groups; g++)
         for (int i = 0; i < from->groups[g].n_layers; i++)
             add_layer(out, c, from->groups[g].first_layer + i, i == 0);
-    out->predicted_ns = sy_plan_simulate(c->changed, out->groups, out->n_groups, c->cost, NULL);
-    out->bound_ns = from->bound_ns;
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->direct[i])
+            c->changed[i].compute_ns = c->layers[i].compute_ns + read_ns(cost, c->read_bytes[i]);
+    out->predicted_ns = sy_plan_simulate(c->changed, out->groups, out->n_groups, cost, NULL);
+    out->bound_ns = sy_plan_bound(c->changed, c->n_layers, cost);
     return SY_OK;
 }
 
@@ -117,16 +124,17 @@ int sy_direct_plan_make(const struct sy_plan_layer *layers, const uint64_t *read
                         int n_layers, const struct sy_link_cost *cost, int max_groups,
                         uint64_t max_group_bytes, struct sy_direct_plan *out)
 {
+    struct sy_link_cost careful = sy_link_careful(cost);
     struct chooser c = {.layers = layers,
                         .read_bytes = read_bytes,
                         .n_layers = n_layers,
                         .max_groups = max_groups,
-                        .cost = cost,
+                        .cost = &careful,
                         .max_group_bytes = max_group_bytes};
     struct sy_plan best;
     *out = (struct sy_direct_plan){0};
-    SY_TRY(sy_plan_make(layers, n_layers, cost, max_groups, max_group_bytes, &best));
-    out->copied_ns = best.predicted_ns;
+    SY_TRY(sy_plan_make(layers, n_layers, &careful, max_groups, max_group_bytes, &best));
+    out->copied_ns = sy_plan_simulate(layers, best.groups, best.n_groups, cost, NULL);
     size_t n = (size_t)n_layers;
     c.changed = calloc(n, sizeof *c.changed);
     c.direct = calloc(2 * n, sizeof *c.direct);
@@ -139,9 +147,32 @@ int sy_direct_plan_make(const struct sy_plan_layer *layers, const uint64_t *read
         status = choose(&c, &best);
     }
     if (status == SY_OK)
-        status = cut(&c, &best, out);
+        status = cut(&c, &best, cost, out);
     free(c.changed);
     free(c.direct);
+    return status;
+}
+
+static uint64_t group_limit(const struct sy_link_cost *cost, uint64_t all, uint64_t pool_bytes)
+{
+    uint64_t cheap = (uint64_t)(100 * (cost->alpha_ns + cost->sigma_ns) * cost->bytes_per_ns);
+    uint64_t least = SY_MAX(all / (SY_MAX_GROUPS / 2), SMALLEST_GROUP);
+    return SY_MAX(SY_MIN(pool_bytes / 16, cheap), least);
+}
+
+int sy_direct_plan_for_pool(const struct sy_plan_layer *layers, const uint64_t *read_bytes,
+                            int n_layers, const struct sy_link_cost *cost, uint64_t pool_bytes,
+                            struct sy_direct_plan *out)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < n_layers; i++)
+        all += layers[i].bytes;
+    uint64_t limit = group_limit(cost, all, pool_bytes);
+    int status = sy_direct_plan_make(layers, read_bytes, n_layers, cost, SY_MAX_GROUPS, limit, out);
+    while (status == SY_ETOOBIG && limit < all) {
+        limit *= 2;
+        status = sy_direct_plan_make(layers, read_bytes, n_layers, cost, SY_MAX_GROUPS, limit, out);
+    }
     return status;
 }
 

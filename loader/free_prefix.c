@@ -56,12 +56,13 @@ static uint64_t all_in_pool(const struct sy_run_group *groups, int n_groups)
 int sy_free_prefix(const struct sy_run_group *groups, int n_groups, const struct sy_link_cost *cost,
                    uint64_t slack_ns)
 {
-    uint64_t least = sy_swap_predict(groups, n_groups, cost, n_groups);
+    struct sy_link_cost careful = sy_link_careful(cost);
+    uint64_t least = sy_swap_predict(groups, n_groups, &careful, n_groups);
     uint64_t limit = SY_MAX(all_in_pool(groups, n_groups) + slack_ns, least + slack_ns / 4);
     int low = 0, high = n_groups; /* high is good; predictions only fall with a longer head */
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (sy_swap_predict(groups, n_groups, cost, middle) <= limit)
+        if (sy_swap_predict(groups, n_groups, &careful, middle) <= limit)
             high = middle;
         else
             low = middle + 1;

@@ -41,6 +41,13 @@ double sy_compute_until(const struct sy_compute_beside *beside, double done_ns)
                                   : done_ns + beside->moving_ns - while_moving;
 }
 
+struct sy_link_cost sy_link_careful(const struct sy_link_cost *cost)
+{
+    struct sy_link_cost careful = *cost;
+    careful.bytes_per_ns *= SY_LINK_CARE;
+    return careful;
+}
+
 static int check_cost(const struct sy_link_cost *cost)
 {
     bool good = isfinite(cost->alpha_ns) && cost->alpha_ns >= 0 && isfinite(cost->sigma_ns) &&

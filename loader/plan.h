@@ -32,6 +32,11 @@ struct sy_compute_beside sy_compute_beside(const struct sy_link_cost *cost, doub
 double sy_compute_done(const struct sy_compute_beside *beside, double t_ns);
 double sy_compute_until(const struct sy_compute_beside *beside, double done_ns);
 
+#define SY_LINK_CARE 0.8
+/* The link that groups and free prefixes are made for: SY_LINK_CARE times as fast as it was measured. One group more costs sigma; one that comes
+ * late, because the link or the profile was off, costs all that is waited for it. Predictions are of the link as it is. */
+struct sy_link_cost sy_link_careful(const struct sy_link_cost *cost);
+
 struct sy_plan_layer {
     uint64_t bytes;
     uint64_t compute_ns;

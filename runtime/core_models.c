@@ -11,8 +11,7 @@
 #include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
-#define SMALLEST_GROUP (64ull << 10)
-#define MAX_LOST       3 /* workers that may die while they load a new model */
+#define MAX_LOST 3 /* workers that may die while they load a new model */
 
 static void free_model(struct sy_core_model *m)
 {
@@ -36,16 +35,6 @@ void sy_core_free_models(struct sy_core *core)
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */
-
-/* Groups are what is evicted, what a head is made of, and what takes turns in the pool when a model cycles: some sixteen should fit into
- * the pool, and a model should have some thirty, as long as what they cost in all stays under a hundredth of their copies. */
-static uint64_t largest_group(const struct sy_core *core, const struct sy_package *p)
-{
-    struct sy_link_cost link = sy_core_link(core, p);
-    uint64_t cheap = (uint64_t)(100 * (link.alpha_ns + link.sigma_ns) * link.bytes_per_ns);
-    uint64_t least = SY_MAX(p->weights_bytes / (SY_MAX_GROUPS / 2), SMALLEST_GROUP);
-    return SY_MAX(SY_MIN(sy_pool_size(core->pool) / 16, cheap), least);
-}
 
 static int one_group(const struct sy_package *p, struct sy_group **groups, int *n)
 {
@@ -81,18 +70,11 @@ static int planned(const struct sy_core *core, const struct sy_package *p,
 {
     struct sy_link_cost link = sy_core_link(core, p);
     struct sy_direct_plan plan;
-    uint64_t limit = largest_group(core, p),
-             *reads = sy_core_table_reads(core, p, largest_warm(core));
+    uint64_t *reads = sy_core_table_reads(core, p, largest_warm(core));
     if (!reads)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to plan %d layers", p->n_layers);
     int status =
-        sy_direct_plan_make(layers, reads, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
-    /* Uneven layers may need more than SY_MAX_GROUPS of this size. */
-    while (status == SY_ETOOBIG && limit < p->weights_bytes) {
-        limit *= 2;
-        status =
-            sy_direct_plan_make(layers, reads, p->n_layers, &link, SY_MAX_GROUPS, limit, &plan);
-    }
+        sy_direct_plan_for_pool(layers, reads, p->n_layers, &link, sy_pool_size(core->pool), &plan);
     if (status == SY_OK) {
         sy_direct_apply(&plan, reads, &link, layers);
         *groups = plan.groups;

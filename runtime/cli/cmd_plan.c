@@ -15,7 +15,8 @@
 #include "runtime/device/device.h"
 
 #define LANE_COLUMNS     64
-#define DEFAULT_GBPS     12.3 /* PCIe 3.0 x16, as on the paper's machine */
+#define AMPLE_POOL       UINT64_MAX /* as a server cuts it whose pool holds many such models */
+#define DEFAULT_GBPS     12.3       /* PCIe 3.0 x16, as on the paper's machine */
 #define DEFAULT_ALPHA_US 10.0
 #define DEFAULT_SIGMA_US 5.0
 
@@ -119,8 +120,8 @@ static int draw_package(const struct sy_package *package, const struct sy_link_c
             read_bytes[i] = sy_layer_read_bytes(package->usual, &package->layers[i], batch);
     }
     if (status == SY_OK)
-        status = sy_direct_plan_make(layers, read_bytes, package->n_layers, cost, SY_MAX_GROUPS, 0,
-                                     &plan);
+        status =
+            sy_direct_plan_for_pool(layers, read_bytes, package->n_layers, cost, AMPLE_POOL, &plan);
     if (status == SY_OK) {
         printf("%s, batch %lld", package->name, (long long)batch);
         for (int i = 0; i < package->graph->n_symbols; i++) /* as profiled */
