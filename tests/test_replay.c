@@ -1,4 +1,5 @@
 /* The same trace replayed at a server and simulated: the same words, each request answered once, at its time. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -142,6 +143,25 @@ static void assert_served_is_what_the_device_was_used(struct fixture *f, const c
     assert_true(sum <= wall);
 }
 
+/* A replay of more than three seconds says on a terminal how far it is, and takes the line away again. */
+static void assert_progress_is_shown(struct fixture *f, const char *trace)
+{
+    char command[2048], shown[4096] = "";
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int other = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* what was written stays to be read */
+    snprintf(command, sizeof command, "'%s' replay %s --server %s --speed 0.15 2>%s >/dev/null",
+             fixture_program("switchyard"), trace, f->address, ptsname(terminal));
+    assert_int_equal(system(command), 0);
+    assert_true(read(terminal, shown, sizeof shown - 1) > 0);
+    unsigned done = 0;
+    assert_int_equal(sscanf(shown, "\r%u of 60 requests, 0 refused, 0 failed", &done), 1);
+    assert_in_range(done, 1, 60);
+    assert_non_null(strstr(shown, "\r\033[K"));
+    close(other);
+    close(terminal);
+}
+
 static void replay_and_simulate(void **state)
 {
     (void)state;
@@ -182,6 +202,7 @@ static void replay_and_simulate(void **state)
     json_decref(simulated);
 
     assert_served_is_what_the_device_was_used(&f, trace);
+    assert_progress_is_shown(&f, trace);
     /* Half of them have a deadline that nobody can meet: refused, and counted so. The others have none, or years. */
     FILE *file = fopen(trace, "w");
     assert_non_null(file);

@@ -107,6 +107,32 @@ static void test_a_copy_dies_with_its_worker(void **state)
     sy_sim_report_free(r);
 }
 
+static void count_calls(void *ctx, const struct sy_sim_report *so_far)
+{
+    int *n = ctx;
+    assert_int_equal(so_far->n_events, ++*n * 65536);
+}
+
+/* Of 200 000 events, of one device or of several one after the other. */
+static void test_progress_is_told(void **state)
+{
+    (void)state;
+    static struct sy_sim_request requests[100000];
+    for (int i = 0; i < 100000; i++)
+        requests[i].at_ns = (sy_ns)i * 100 * MS;
+    for (int n_devices = 1; n_devices <= 3; n_devices++) {
+        struct sy_sim_config c = sim_plain();
+        struct sy_sim_input in = {
+            .models = &one_gb, .n_models = 1, .requests = requests, .n_requests = 100000};
+        int n = 0;
+        c.n_devices = n_devices;
+        c.progress = count_calls;
+        c.progress_ctx = &n;
+        sy_sim_report_free(sim_run(&c, &in));
+        assert_int_equal(n, 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +140,7 @@ int main(void)
         cmocka_unit_test(test_what_no_clock_holds_is_refused),
         cmocka_unit_test(test_quantiles_of_years),
         cmocka_unit_test(test_a_copy_dies_with_its_worker),
+        cmocka_unit_test(test_progress_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

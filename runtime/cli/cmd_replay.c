@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/random_inputs.h"
+#include "runtime/cli/run_progress.h"
 #include "runtime/sim/sim_report.h"
 #include "runtime/sim/sim_trace.h"
 
@@ -45,6 +46,7 @@ struct replay {
     atomic_bool stop;
     pthread_mutex_t lock; /* what is below */
     struct sy_sim_report *report;
+    struct sy_cli_run_progress progress;
     uint64_t n_sent_late;
     sy_ns latest_ns;   /* the most that one was sent after its time */
     char failure[256]; /* the first request's that failed */
@@ -175,6 +177,15 @@ static void note_failure(struct replay *r, const struct sy_sim_request *request,
         snprintf(r->failure, sizeof r->failure, "%s: %s", r->models[request->model].name, words);
 }
 
+static void show_progress(struct replay *r)
+{
+    if (sy_cli_run_progress_is_due(&r->progress))
+        sy_cli_run_progress_show(
+            &r->progress, "%llu of %llu requests, %llu refused, %llu failed",
+            (unsigned long long)r->report->n_requests, (unsigned long long)r->n_requests,
+            (unsigned long long)r->report->n_refused, (unsigned long long)r->report->n_failed);
+}
+
 /* Times count from when it was to be sent: a server that is slow cannot slow the trace and so look fast. False: the connection is of no
  * use any more. */
 static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_request *request)
@@ -209,6 +220,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
                 : refused       ? "refused"
                                 : "failed",
                 (double)(now - due) / 1e6, (double)served / 1e6);
+    show_progress(r);
     pthread_mutex_unlock(&r->lock);
     if (status == SY_OK)
         sy_client_result_free(result);
@@ -346,7 +358,9 @@ static int replay(struct replay *r)
         status = open_answers(r);
     if (status == SY_OK) {
         r->report->n_devices = 1;
+        sy_cli_run_progress_begin(&r->progress);
         status = send_all(r);
+        sy_cli_run_progress_end(&r->progress);
     }
     if (r->answers && fclose(r->answers) != 0 && status == SY_OK)
         status = sy_error_set(SY_EIO, "cannot write %s", r->answers_path);

@@ -10,6 +10,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/cli/link_probe.h"
 #include "runtime/cli/package_models.h"
+#include "runtime/cli/run_progress.h"
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
 
@@ -322,18 +323,46 @@ static void write_answer(void *ctx, const struct sy_sim_request *r, int device,
             (double)latency_ns / 1e6, (double)served_ns / 1e6);
 }
 
+struct progress {
+    struct sy_cli_run_progress line;
+    const struct sy_sim_input *in;
+};
+
+static void show_progress(void *ctx, const struct sy_sim_report *so_far)
+{
+    struct progress *p = ctx;
+    if (!sy_cli_run_progress_is_due(&p->line))
+        return;
+    sy_cli_run_progress_show(
+        &p->line, "simulated %llu of %llu requests, %d of %d jobs, %.0f million events",
+        (unsigned long long)so_far->n_requests, (unsigned long long)p->in->n_requests,
+        so_far->n_jct, p->in->n_jobs, (double)so_far->n_events / 1e6);
+}
+
+static int run_shown(struct simulate_options *o, const struct loaded *l,
+                     struct sy_sim_report *report)
+{
+    struct progress progress = {.in = &l->in};
+    sy_cli_run_progress_begin(&progress.line);
+    o->config.progress = show_progress;
+    o->config.progress_ctx = &progress;
+    int status = sy_sim_run(&o->config, &l->in, report);
+    sy_cli_run_progress_end(&progress.line);
+    return status;
+}
+
 static int run(struct simulate_options *o, const struct loaded *l, struct sy_sim_report *report)
 {
     struct answers answers = {NULL, l->models};
     if (!o->answers)
-        return sy_sim_run(&o->config, &l->in, report);
+        return run_shown(o, l, report);
     answers.to = fopen(o->answers, "w");
     if (!answers.to)
         return sy_error_set(SY_EIO, "cannot write %s: %s", o->answers, strerror(errno));
     fprintf(answers.to, "time_s,model,class,device,outcome,latency_ms,served_ms\n");
     o->config.answered = write_answer;
     o->config.answered_ctx = &answers;
-    int status = sy_sim_run(&o->config, &l->in, report);
+    int status = run_shown(o, l, report);
     bool bad = ferror(answers.to) != 0;
     if ((fclose(answers.to) != 0 || bad) && status == SY_OK)
         status = sy_error_set(SY_EIO, "cannot write %s", o->answers);

@@ -8,11 +8,12 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
-#define MAX_DEVICES  100000
-#define MAX_MODELS   100000
-#define MAX_STANDING 100000 /* events at one device without time going on: a bug */
-#define HIGH         0.99   /* quantile that promises are built on */
-#define FAR_AHEAD    16
+#define MAX_DEVICES     100000
+#define MAX_MODELS      100000
+#define MAX_STANDING    100000 /* events at one device without time going on: a bug */
+#define HIGH            0.99   /* quantile that promises are built on */
+#define FAR_AHEAD       16
+#define PROGRESS_EVENTS (1u << 16)
 
 void sy_sim_config_default(struct sy_sim_config *config)
 {
@@ -333,6 +334,8 @@ static int one_event(struct sim *s, struct sy_sim_streams *at, sy_ns when, sy_ns
 {
     s->now = when;
     s->report->n_events++;
+    if (s->report->n_events % PROGRESS_EVENTS == 0 && s->config->progress)
+        s->config->progress(s->config->progress_ctx, s->report);
     if (when == fault) {
         const struct sy_sim_fault *f = &s->in->faults[nth(at->faults, at->fault++)];
         int device = f->device - s->apart;

@@ -106,6 +106,9 @@ struct sy_sim_config {
     void (*answered)(void *ctx, const struct sy_sim_request *request, int device,
                      enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns);
     void *answered_ctx;
+    /* (optional) Called each 65536 events, with what there is so far. */
+    void (*progress)(void *ctx, const struct sy_sim_report *so_far);
+    void *progress_ctx;
     sy_ns end_ns; /* nothing after it is looked at; 0: until all is done */
 };
 
