@@ -379,6 +379,26 @@ static void test_what_is_slow_or_wrong_is_not_taken(void **state)
     sy_graph_free(g);
 }
 
+/* Windows so large that each holds some of the trial's NaN and infinities, whose mean says nothing of the sum. */
+static void test_what_is_wrong_in_large_windows_is_not_taken(void **state)
+{
+    (void)state;
+    struct sy_graph *g = gb_new("large windows");
+    int x = gb_input(g, DIMS(1, 5, 60, 60)),
+        w = gb_constant(g, "w", DIMS(6, 5, 1, 1), &seed, -1, 1);
+    x = gb_node(g, SY_OP_CONV, INPUTS(x, w), DIMS(1, 6, 60, 60));
+    gb_ints(g, "kernel_shape", DIMS(1, 1));
+    gb_output(g, gb_node(g, SY_OP_GLOBAL_AVERAGE_POOL, INPUTS(x), DIMS(1, 6, 1, 1)));
+    for (int wrong = 0; wrong < 2; wrong++) {
+        begin();
+        fake_library_state.is_wrong = wrong;
+        free(measured(g));
+        assert_int_equal(library_runs(g), !wrong);
+        sy_cuda_engine.detach();
+    }
+    sy_graph_free(g);
+}
+
 /* For tests on a device: whatever agrees. */
 static void test_preferred(void **state)
 {
@@ -498,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_recurrent_layers_that_cudnn_has_not),
         cmocka_unit_test(test_ours_unless_measured),
         cmocka_unit_test(test_what_is_slow_or_wrong_is_not_taken),
+        cmocka_unit_test(test_what_is_wrong_in_large_windows_is_not_taken),
         cmocka_unit_test(test_preferred),
         cmocka_unit_test(test_the_same_workspace_both_ways),
         cmocka_unit_test(test_narrow),
