@@ -57,6 +57,15 @@ static void test_what_cudnn_has(void **state)
     memcpy(p.out_strides, ((int64_t[]){80, 16, 4, 1, 0}), sizeof p.out_strides);
     assert_true(sy_library_pool_of(&p, &s));
     assert_memory_equal(s.x_strides, ((int[]){320, 64, 8, 1}), 4 * sizeof(int));
+    memcpy(p.kernel, ((int64_t[]){8, 8, 1}), sizeof p.kernel); /* all of it */
+    memset(p.pads, 0, sizeof p.pads);
+    memcpy(p.out, ((int64_t[]){1, 1, 1}), sizeof p.out);
+    memcpy(p.out_strides, ((int64_t[]){5, 1, 1, 1, 0}), sizeof p.out_strides);
+    assert_true(sy_library_pool_of(&p, &s));
+    assert_memory_equal(s.y_strides, ((int[]){5, 1, 1, 1}), 4 * sizeof(int));
+    memcpy(p.in_strides, ((int64_t[]){320, 1, 40, 5, 0}), sizeof p.in_strides);
+    assert_true(sy_library_pool_of(&p, &s)); /* one element lies either way: as those of x */
+    assert_memory_equal(s.y_strides, ((int[]){5, 1, 5, 5}), 4 * sizeof(int));
 }
 
 static void test_what_cudnn_has_not(void **state)

@@ -16,11 +16,11 @@ static bool is_trivial(const struct sy_math_pool *p, int i)
     return p->in[i] == 1 && p->out[i] == 1 && p->kernel[i] == 1 && p->pads[i] == 0;
 }
 
-/* Dims of the tensor and its dense strides; false if those that were given are others where they matter, or too many elements. */
-static bool lay_out(const struct sy_math_pool *p, int spatial, const int64_t *sizes,
+/* Dims of the tensor and its dense strides, row-major or with channels last; false if those that were given are others where they matter, or too
+ * many elements. */
+static bool lay_out(const struct sy_math_pool *p, bool last, int spatial, const int64_t *sizes,
                     const int64_t *given, int *dims, int *strides)
 {
-    bool last = given[1] == 1 && p->channels > 1;
     int64_t n = 1;
     dims[0] = (int)p->batch;
     dims[1] = (int)p->channels;
@@ -62,6 +62,16 @@ static bool fits_int(int64_t n)
     return n >= 1 && n <= INT32_MAX;
 }
 
+/* x and y in the same of the two layouts: cuDNN reads it from the strides, also where a tensor of one element a channel lies in both. */
+static bool lay_out_both(const struct sy_math_pool *p, struct sy_library_pool *out)
+{
+    for (int last = 0; last < 2; last++)
+        if (lay_out(p, last, out->spatial, p->in, p->in_strides, out->x_dims, out->x_strides) &&
+            lay_out(p, last, out->spatial, p->out, p->out_strides, out->y_dims, out->y_strides))
+            return true;
+    return false;
+}
+
 bool sy_library_pool_of(const struct sy_math_pool *p, struct sy_library_pool *out)
 {
     *out = (struct sy_library_pool){.type = sy_math_is_narrow(p->type) ? p->type : SY_DTYPE_F32,
@@ -72,8 +82,7 @@ bool sy_library_pool_of(const struct sy_math_pool *p, struct sy_library_pool *ou
     for (int i = 0; i < SY_MATH_SPATIAL; i++)
         fits = fits && fits_axis(p, i) && fits_int(p->in[i]) && fits_int(p->out[i]) &&
                fits_int(p->kernel[i]) && fits_int(p->strides[i]);
-    if (!fits || !lay_out(p, out->spatial, p->in, p->in_strides, out->x_dims, out->x_strides) ||
-        !lay_out(p, out->spatial, p->out, p->out_strides, out->y_dims, out->y_strides))
+    if (!fits || !lay_out_both(p, out))
         return false;
     for (int i = 0; i < out->spatial; i++) {
         out->window[i] = (int)p->kernel[i];
