@@ -426,6 +426,24 @@ static void test_preferred(void **state)
     sy_graph_free(g);
 }
 
+/* Neither tried nor taken; set again as it was, what was measured counts. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    struct sy_graph *g = candidates_graph();
+    begin();
+    free(measured(g));
+    assert_int_equal(setenv("SY_CUDA_PREFER_CUDNN", "0", 1), 0);
+    assert_int_equal(library_runs(g), 0);
+    int runs = fake_library_state.runs;
+    free(measured(g));
+    assert_int_equal(fake_library_state.runs, runs);
+    assert_int_equal(unsetenv("SY_CUDA_PREFER_CUDNN"), 0);
+    assert_int_equal(library_runs(g), N_CANDIDATES);
+    sy_cuda_engine.detach();
+    sy_graph_free(g);
+}
+
 static void test_the_same_workspace_both_ways(void **state)
 {
     (void)state;
@@ -499,6 +517,9 @@ static void test_each_failing_call_is_named_and_leaves_nothing(void **state)
             assert_int_equal(status, SY_EDEVICE);
             if (!strstr(sy_error_text(), "fake ") || !strstr(sy_error_text(), " fails"))
                 fail_msg("call %d: \"%s\" does not name what failed", (int)k, sy_error_text());
+            if (strstr(sy_error_text(), "fake time ") &&
+                !strstr(sy_error_text(), "SY_CUDA_PREFER_CUDNN=0"))
+                fail_msg("call %d: \"%s\" does not say what to try", (int)k, sy_error_text());
             n_failed++;
         }
         assert_int_equal(c.plans, 0);
@@ -529,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_what_is_slow_or_wrong_is_not_taken),
         cmocka_unit_test(test_what_is_wrong_in_large_windows_is_not_taken),
         cmocka_unit_test(test_preferred),
+        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_the_same_workspace_both_ways),
         cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_each_failing_call_is_named_and_leaves_nothing),

@@ -97,11 +97,11 @@ static int make_plan(struct sy_program *p, const struct sy_cuda_step *step,
                : library_of(p)->recurrence_plan(p->math, &step->recurrence, out);
 }
 
-/* For tests: what agrees is taken, fast or slow. */
-static bool is_preferred(void)
+/* "1", for tests: what agrees is taken, fast or slow. "0": the library is neither tried nor taken. */
+static bool environment_says(const char *value)
 {
     const char *text = getenv("SY_CUDA_PREFER_CUDNN");
-    return text && strcmp(text, "1") == 0;
+    return text && strcmp(text, value) == 0;
 }
 
 /* ---- trials ------------------------------------------------------------------------------------------- */
@@ -264,7 +264,7 @@ static int compare(struct trial *t, struct sy_math_library_plan *plan, bool *out
 {
     struct outcome o;
     SY_TRY(try_numbers(t, plan, false, &o));
-    *out = o.same && (o.library_ms < o.ours_ms || is_preferred());
+    *out = o.same && (o.library_ms < o.ours_ms || environment_says("1"));
     if (*out && t->of.odd) {
         SY_TRY(try_numbers(t, plan, true, &o));
         *out = o.same;
@@ -305,7 +305,8 @@ static int run_trial(struct sy_program *p, int first, struct sy_math_library_pla
         status = tuning ? compare(&t, plan, io_taken) : warm(&t, plan, io_taken);
     p->binding = held;
     drop_trial(&t);
-    return status;
+    return status < 0 ? sy_error_prefix(status, "cuDNN's trial (SY_CUDA_PREFER_CUDNN=0 has none)")
+                      : SY_OK;
 }
 
 /* ---- settling ----------------------------------------------------------------------------------------- */
@@ -336,7 +337,8 @@ static int settle_step(struct sy_program *p, int first)
 
 int sy_cuda_candidates_settle(struct sy_program *p)
 {
-    for (int i = 0; library_of(p) && i < p->n_steps; i++) {
+    bool has_any = library_of(p) && !environment_says("0");
+    for (int i = 0; has_any && i < p->n_steps; i++) {
         const struct sy_cuda_step *step = &p->steps[i];
         if (step->candidate == SY_CUDA_NO_CANDIDATE)
             continue;
