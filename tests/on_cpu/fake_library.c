@@ -300,7 +300,6 @@ struct recurrence_work {
     struct sy_math_recurrence r;
     struct sy_library_places places;
     const float *space, *x, *h0, *c0;
-    const int32_t *lengths;
     float *y, *yh, *yc; /* y [steps, batch, directions, hidden] */
     unsigned char *work;
     bool is_wrong;
@@ -350,7 +349,7 @@ static void run_sequence(const struct recurrence_work *w, int64_t d, int64_t b)
 {
     int64_t n = w->r.hidden, state = (d * w->r.batch + b) * n;
     double *h = calloc((size_t)(3 * n), sizeof *h), *c = h + n, *next = c + n;
-    assert(h && w->lengths[b] == w->r.steps);
+    assert(h);
     for (int64_t i = 0; i < n; i++) {
         h[i] = w->h0 ? (double)w->h0[state + i] : 0;
         c[i] = w->c0 ? (double)w->c0[state + i] : 0;
@@ -394,7 +393,6 @@ static int recurrence(struct sy_math *math, struct sy_math_library_plan *plan, v
                                    .x = fake_math_seen(at[SY_RECURRENCE_X]),
                                    .h0 = fake_math_seen(at[SY_RECURRENCE_H0]),
                                    .c0 = fake_math_seen(at[SY_RECURRENCE_C0]),
-                                   .lengths = fake_math_seen(base + room->lengths),
                                    .y = fake_math_seen(y),
                                    .yh = fake_math_seen(at[SY_RECURRENCE_YH]),
                                    .yc = fake_math_seen(at[SY_RECURRENCE_YC]),
@@ -402,7 +400,7 @@ static int recurrence(struct sy_math *math, struct sy_math_library_plan *plan, v
                                    .is_wrong = fake_library_state.is_wrong};
     assert(r->has_y == !!at[SY_RECURRENCE_Y] && r->has_bias == !!at[SY_RECURRENCE_BIAS]);
     fake_library_state.runs++;
-    SY_TRY(sy_library_recurrence_begin(math, r, &plan->parts, room, at, scratch));
+    SY_TRY(sy_library_recurrence_begin(math, &plan->parts, room, at, scratch));
     SY_TRY(fake_math_enqueue(math, "library recurrence", recurrence_work, &work, sizeof work));
     return room->keeps_y && at[SY_RECURRENCE_Y]
                ? sy_library_recurrence_turn(math, r, y, at[SY_RECURRENCE_Y])

@@ -10,7 +10,6 @@
 
 #define RECURRENCE_WORD (-3) /* the first; a pool has -2, a product -1 */
 #define ROOM_ALIGN      256u
-#define MAX_STEPS       (1 << 23) /* as bits no NaN of float32, nor near one */
 
 /* ---- what it is --------------------------------------------------------------------------------------- */
 
@@ -47,8 +46,8 @@ bool sy_library_recurrence_of(enum sy_op op, const struct sy_recurrent_node *nod
         if (!has_curves(&node->rules[d], op, relu))
             return false;
     return !node->is_reverse && !node->has_peepholes && (op != SY_OP_GRU || node->resets_late) &&
-           fits_int(node->steps) && node->steps < MAX_STEPS && fits_int(node->batch) &&
-           fits_int(node->input) && fits_int(node->hidden);
+           fits_int(node->steps) && fits_int(node->batch) && fits_int(node->input) &&
+           fits_int(node->hidden);
 }
 
 void sy_library_recurrence_words(const struct sy_math_recurrence *r, int64_t *words)
@@ -96,26 +95,20 @@ void sy_library_recurrence_room(const struct sy_math_recurrence *r, uint64_t wei
     uint64_t y = (uint64_t)(r->steps * r->batch * r->directions * r->hidden) * sizeof(float);
     out->keeps_y = r->directions > 1 || !r->has_y;
     out->weights = 0;
-    out->lengths = SY_ALIGN_UP(weight_bytes, ROOM_ALIGN);
-    out->y = out->lengths + SY_ALIGN_UP((uint64_t)r->batch * sizeof(int32_t), ROOM_ALIGN);
+    out->y = SY_ALIGN_UP(weight_bytes, ROOM_ALIGN);
     out->work = out->y + (out->keeps_y ? SY_ALIGN_UP(y, ROOM_ALIGN) : 0);
     out->bytes = out->work + work_bytes;
 }
 
 /* ---- enqueue ------------------------------------------------------------------------------------------ */
 
-int sy_library_recurrence_begin(struct sy_math *math, const struct sy_math_recurrence *r,
-                                const struct sy_library_parts *parts,
+int sy_library_recurrence_begin(struct sy_math *math, const struct sy_library_parts *parts,
                                 const struct sy_library_room *room, void *const *at, void *scratch)
 {
-    unsigned char *base = scratch;
-    int32_t steps = (int32_t)r->steps;
-    float as_float; /* its bits: a fill writes 4 bytes each, as they are */
-    memcpy(&as_float, &steps, sizeof as_float);
-    SY_TRY(sy_math_kernel_check(
-        math, sy_kernel_parts(sy_math_kernel_stream(math), parts, at, base + room->weights),
-        "weights' gathering"));
-    return sy_kernel_ops_fill(math, base + room->lengths, r->batch, as_float);
+    return sy_math_kernel_check(math,
+                                sy_kernel_parts(sy_math_kernel_stream(math), parts, at,
+                                                (unsigned char *)scratch + room->weights),
+                                "weights' gathering");
 }
 
 int sy_library_recurrence_turn(struct sy_math *math, const struct sy_math_recurrence *r,

@@ -28,7 +28,7 @@ struct sy_library_places {
 
 /* What lies one behind the other in the scratch, each aligned to 256 bytes. */
 struct sy_library_room {
-    uint64_t weights, lengths, y, work; /* where each begins */
+    uint64_t weights, y, work; /* where each begins */
     uint64_t bytes;
     bool keeps_y; /* the library writes y there */
 };
@@ -46,9 +46,8 @@ void sy_library_recurrence_parts(const struct sy_math_recurrence *r,
 void sy_library_recurrence_room(const struct sy_math_recurrence *r, uint64_t weight_bytes,
                                 uint64_t work_bytes, struct sy_library_room *out);
 
-/* Enqueue: the weights into their space, all lengths (int32, `steps` each) into their place; y as the library wrote it [steps, batch, directions, hidden] to ONNX's [steps, directions, batch, hidden]. */
-int sy_library_recurrence_begin(struct sy_math *math, const struct sy_math_recurrence *r,
-                                const struct sy_library_parts *parts,
+/* Enqueue: the weights into their space; y as the library wrote it [steps, batch, directions, hidden] to ONNX's [steps, directions, batch, hidden]. */
+int sy_library_recurrence_begin(struct sy_math *math, const struct sy_library_parts *parts,
                                 const struct sy_library_room *room, void *const *at, void *scratch);
 int sy_library_recurrence_turn(struct sy_math *math, const struct sy_math_recurrence *r,
                                const void *kept, void *y);

@@ -47,7 +47,7 @@ static int describe_layer(struct sy_math *math, struct sy_math_library_plan *pla
     return SY_OK;
 }
 
-/* All sequences are of one length. */
+/* All sequences are of one length, which cuDNN takes from here: since 8.9.1 it asks for no copy of them on the device. */
 static int describe_rows(struct sy_math *math, const struct sy_math_recurrence *r, int64_t width,
                          cudnnRNNDataDescriptor_t *out)
 {
@@ -194,10 +194,9 @@ int sy_math_recurrence_run(struct sy_math *math, struct sy_math_library_plan *pl
     const struct sy_library_room *r = &plan->room;
     void *weights = room + r->weights, *y = r->keeps_y ? room + r->y : at[SY_RECURRENCE_Y];
     bool has_c = plan->recurrence.op == SY_OP_LSTM;
-    SY_TRY(sy_library_recurrence_begin(math, &plan->recurrence, &plan->parts, r, at, scratch));
-    SY_CUDNN(math, cudnnRNNForward(math->cudnn, plan->rnn, CUDNN_FWD_MODE_INFERENCE,
-                                   (const int32_t *)(room + r->lengths), plan->x_rows,
-                                   at[SY_RECURRENCE_X], plan->y_rows, y, plan->state,
+    SY_TRY(sy_library_recurrence_begin(math, &plan->parts, r, at, scratch));
+    SY_CUDNN(math, cudnnRNNForward(math->cudnn, plan->rnn, CUDNN_FWD_MODE_INFERENCE, NULL,
+                                   plan->x_rows, at[SY_RECURRENCE_X], plan->y_rows, y, plan->state,
                                    at[SY_RECURRENCE_H0], at[SY_RECURRENCE_YH], plan->state,
                                    has_c ? at[SY_RECURRENCE_C0] : NULL,
                                    has_c ? at[SY_RECURRENCE_YC] : NULL, plan->weight_bytes, weights,
