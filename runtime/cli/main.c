@@ -1,7 +1,6 @@
 /* The command line: a table of commands. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -86,17 +85,9 @@ static int run_command(int argc, char **argv)
     return unknown_command(argv[0]);
 }
 
-/* Before there is a second thread, which might read it: cuDNN's recurrent layers give the same bits only if cuBLAS, by which they multiply,
- * has buffers of one size (the CUDA engine takes none without). Workers inherit it; what is set already stays. */
-static void choose_cublas_buffers(void)
-{
-    (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
-}
-
 int main(int argc, char **argv)
 {
     sy_log_init("switchyard");
-    choose_cublas_buffers();
     if (argc < 2)
         return sy_cli_usage("which command? see switchyard help");
     char *explain[] = {argc > 2 ? argv[2] : NULL, "--help", NULL};

@@ -73,7 +73,6 @@ static void open_gpu(void)
     if (sy_device_spec_parse(text, &spec) < 0 || sy_engine_for_device(spec.kind, &engine) < 0 ||
         !engine->attach || sy_device_open(&spec, &device) < 0)
         end(text);
-    (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0); /* as the program's main has it */
     arena = aligned_alloc(ARENA_BYTES,
                           ARENA_BYTES); /* one registration: CUDA copies nothing across two */
     if (!arena)

@@ -11,16 +11,6 @@
 
 /* ---- descriptions ------------------------------------------------------------------------------------- */
 
-/* cuBLAS, by which cuDNN multiplies, takes from buffers of two sizes what is free, and its kernel by that, unless it is told of one size: M3. */
-static bool has_one_buffer_size(void)
-{
-    const char *text = getenv("CUBLAS_WORKSPACE_CONFIG");
-    int colons = 0;
-    for (const char *at = text; at && *at; at++)
-        colons += *at == ':';
-    return text && *text == ':' && colons == 2;
-}
-
 static cudnnRNNMode_t mode_of(const struct sy_math_recurrence *r)
 {
     return r->op == SY_OP_LSTM  ? CUDNN_LSTM
@@ -158,9 +148,6 @@ int sy_math_recurrence_describe(struct sy_math *math, struct sy_math_library_pla
 {
     struct sy_library_places places;
     const struct sy_math_recurrence *r = &plan->recurrence;
-    if (!has_one_buffer_size())
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "CUBLAS_WORKSPACE_CONFIG names no single size of buffers (:4096:2)");
     if (r->steps * r->batch * r->directions * SY_MAX(r->hidden, r->input) > INT32_MAX)
         return sy_error_set(SY_EUNSUPPORTED, "more elements than cuDNN counts");
     SY_TRY(describe_layer(math, plan));
