@@ -16,7 +16,8 @@
 #include "workers/cuda/kernels.h"
 #include "workers/cuda/math_internal.h"
 
-#define N_TIMED 3
+#define N_TIMED          3
+#define CUDNN_TEXT_BYTES 360
 
 /* ---- answers ------------------------------------------------------------------------------------------ */
 
@@ -35,9 +36,21 @@ static int library_failed(struct sy_math *math, int status, const char *call, co
     return sy_error_set(status, "%.120s: %s", call, text);
 }
 
+/* The answer's name and, on the same line, what cuDNN says of the condition that was not met. */
+static const char *describe_cudnn(cudnnStatus_t answer, char text[CUDNN_TEXT_BYTES])
+{
+    char why[CUDNN_TEXT_BYTES / 2] = "";
+    cudnnGetLastErrorString(why, sizeof why);
+    for (char *at = why; *at; at++)
+        *at = *at == '\n' ? ' ' : *at;
+    snprintf(text, CUDNN_TEXT_BYTES, "%s%s%s", cudnnGetErrorString(answer), *why ? ": " : "", why);
+    return text;
+}
+
 int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *call)
 {
     int status = SY_EBUG, number = (int)answer;
+    char text[CUDNN_TEXT_BYTES];
     if (answer == CUDNN_STATUS_SUCCESS)
         return SY_OK;
     if (number >= 3000 && number < 4000) /* CUDNN_STATUS_NOT_SUPPORTED and its kinds */
@@ -50,7 +63,7 @@ int sy_math_cudnn_check(struct sy_math *math, cudnnStatus_t answer, const char *
         status = SY_EDEVICE;
     else if (number >= 1000 && number < 2000) /* not initialized, and its kinds */
         status = SY_ENODEVICE;
-    return library_failed(math, status, call, cudnnGetErrorString(answer));
+    return library_failed(math, status, call, describe_cudnn(answer, text));
 }
 
 int sy_math_lt_check(struct sy_math *math, cublasStatus_t answer, const char *call)
