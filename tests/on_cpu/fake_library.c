@@ -135,6 +135,8 @@ static int time_recorded(struct sy_math *math, int (*run)(void *ctx), void *ctx,
     fake_math_synchronize();
     fake_math.graph_drop(math, graph);
     *out_ms = fake_library_state.runs == runs ? 2 : fake_library_state.is_slow ? 3 : 1;
+    *out_ms *= fake_library_state.is_at_rest ? 10 : 1;
+    fake_library_state.is_at_rest = false;
     if (fake_library_state.fails_at_first && !fake_library_state.is_tuning)
         *out_ms = -1;
     return status < 0 ? status : ended;

@@ -27,6 +27,7 @@ struct fake_library {
     bool is_wrong;       /* its results are */
     bool has_no_memory;  /* for trials */
     bool fails_at_first; /* not while it measures */
+    bool is_at_rest;     /* what is timed next takes ten times as long, once */
     int plans;           /* now */
     int runs;            /* of its functions, so far */
 };
