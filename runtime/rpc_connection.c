@@ -19,6 +19,7 @@
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx);
 static void on_writable(evutil_socket_t fd, short what, void *ctx);
+static void on_closed(evutil_socket_t fd, short what, void *ctx);
 
 static void connection_free(struct sy_rpc_connection *connection)
 {
@@ -26,6 +27,8 @@ static void connection_free(struct sy_rpc_connection *connection)
         event_free(connection->read_event);
     if (connection->write_event)
         event_free(connection->write_event);
+    if (connection->closed_event)
+        event_free(connection->closed_event);
     free(connection->buffer);
     free(connection);
 }
@@ -84,7 +87,8 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
         event_new(server->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event =
         event_new(server->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    if (!connection->read_event || !connection->write_event ||
+    connection->closed_event = event_new(server->base, fd, EV_CLOSED, on_closed, connection);
+    if (!connection->read_event || !connection->write_event || !connection->closed_event ||
         event_add(connection->read_event, NULL)) {
         connection_free(connection);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection's events");
@@ -103,6 +107,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
         return;
     event_del(connection->read_event);
     event_del(connection->write_event);
+    event_del(connection->closed_event);
     close(connection->fd);
     connection->fd = -1;
     server->buffered_bytes -= connection->capacity;
@@ -132,16 +137,20 @@ static void want_read(struct sy_rpc_connection *connection, bool wanted)
         return;
     connection->reading = wanted;
     connection->progress_ns = sy_clock_now(); /* a pause of ours is no stall of theirs */
-    if (wanted)
+    if (wanted) {
+        event_del(connection->closed_event);
         event_add(connection->read_event, NULL);
-    else
+    } else {
         event_del(connection->read_event);
+        event_add(connection->closed_event, NULL);
+    }
 }
 
 /* F2: says what was wrong, reads no more, and closes when the answers are out. */
 static void end_after_error(struct sy_rpc_connection *connection, int status)
 {
     want_read(connection, false);
+    event_del(connection->closed_event); /* who ends his stream may still read the error */
     connection->closing = true;
     connection->used = 0;
     connection->n_outstanding++;
@@ -302,6 +311,13 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
     else
         process(connection); /* F3: what was held back may go on now */
     sy_rpc_connection_release(connection);
+}
+
+/* F3: not read, but gone. */
+static void on_closed(evutil_socket_t fd, short what, void *ctx)
+{
+    (void)fd, (void)what;
+    sy_rpc_connection_close(ctx);
 }
 
 /* Called when an answer came from the core, outside of reading: what was held back may go on. */

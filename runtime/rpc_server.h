@@ -8,7 +8,8 @@
  *
  * F1: nothing is allocated for a message by what it claims, only by what has arrived.
  * F2: an ill-formed message ends its connection, after an error response; an ill-formed request gets an error only.
- * F3: a connection with max_outstanding requests is not read until one of them is answered.
+ * F3: a connection with max_outstanding requests is not read until one of them is answered. Where its client closes it before, they are canceled, and
+ *     what was not read is lost.
  * F4: slab tensors belong to the request until its outputs are sent, also when its client is gone: workers may still write.
  *
  * One thread, the event loop's. */

@@ -48,9 +48,11 @@ static struct sy_graph cut_graph = {.n_tensors = 2,
                                     .outputs = &tensor_index[1]};
 static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
 static struct event_base *base;
-static _Atomic int n_running;
+static _Atomic int n_running, n_held;
 
 struct job {
+    uint64_t id;
+    struct job *next; /* of those that are held */
     bool is_cut;
     uint64_t input, output;
     int64_t batch;
@@ -68,8 +70,8 @@ static int fake_find(void *core, const char *name, const struct sy_package **out
 {
     (void)core;
     *out = strcmp(name, "cut") == 0 ? &cut_package : &package;
-    return strcmp(name, "double") == 0 || strcmp(name, "cut") == 0 || strcmp(name, "EPEER") == 0 ||
-                   strcmp(name, "EDEADLINE") == 0
+    return strcmp(name, "double") == 0 || strcmp(name, "cut") == 0 || strcmp(name, "held") == 0 ||
+                   strcmp(name, "EPEER") == 0 || strcmp(name, "EDEADLINE") == 0
                ? SY_OK
                : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
 }
@@ -92,6 +94,8 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
     free(job);
 }
 
+static struct job *held; /* that only canceling ends; the server's thread's */
+
 static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
                       const uint64_t *outputs, const struct sy_core_infer_options *options,
                       sy_core_infer_done done, void *ctx, uint64_t *out_id)
@@ -102,19 +106,38 @@ static int fake_infer(void *core, const char *model, int64_t batch, const uint64
     static uint64_t id;
 
     (void)core;
-    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0) { /* it is an error's name */
+    bool holds = strcmp(model, "held") == 0;
+    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0 &&
+        !holds) { /* it is an error's name */
         free(job);
         return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
     }
-    *job = (struct job){*model == 'c', inputs[0], outputs[0], batch, done, ctx};
-    *out_id = ++id;
+    *job = (struct job){
+        ++id, holds ? held : NULL, *model == 'c', inputs[0], outputs[0], batch, done, ctx};
+    *out_id = id;
     n_running++;
+    n_held += holds;
+    if (holds) {
+        held = job;
+        return SY_OK;
+    }
     return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
 }
 
 static void fake_cancel(void *core, uint64_t id)
 {
-    (void)core, (void)id; /* runs on, as a request that has started does */
+    struct timeval at_once = {0, 0};
+
+    (void)core; /* the others run on, as a request that has started does */
+    for (struct job **at = &held; *at; at = &(*at)->next)
+        if ((*at)->id == id) {
+            struct job *job = *at;
+
+            *at = job->next;
+            n_held--;
+            event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &at_once);
+            return;
+        }
 }
 
 static int fake_status(void *core, json_t **out)
@@ -433,6 +456,30 @@ static void test_many_outstanding_and_lost_client(void **state)
     }
 }
 
+/* With all the requests outstanding that it may have, it is not read; that its client is gone is seen all the same. */
+static void test_lost_while_not_read(void **state)
+{
+    static const char head[] = "\x94\x00\x05\xa5infer\x91\x82\xa5model\xa4"
+                               "held\xa6inputs\x91\x84\xa4name\xa1x\xa5"
+                               "dtype\xa4"
+                               "FP32\xa5shape\x92\x01\x04\xa4"
+                               "data\xc4\x10"
+                               "0123456789abcdef";
+    size_t n = sizeof(head) - 1;
+    int fd = raw_socket();
+
+    (void)state;
+    for (int i = 0; i < 70; i++)
+        assert_int_equal(send(fd, head, n, 0), n);
+    for (int i = 0; i < 1000 && n_held < 64; i++)
+        usleep(10000);
+    assert_int_equal(n_held, 64);
+    close(fd);
+    for (int i = 0; i < 1000 && n_held > 0; i++)
+        usleep(10000);
+    assert_int_equal(n_held, 0);
+}
+
 static void *client_thread(void *ctx)
 {
     sy_client *client = client_at(path);
@@ -504,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_half_message),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),
+        cmocka_unit_test(test_lost_while_not_read),
         cmocka_unit_test(test_many_clients),
         cmocka_unit_test(test_too_many_clients),
         cmocka_unit_test(test_second_server_is_refused),
