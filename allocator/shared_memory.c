@@ -45,23 +45,28 @@ static int set_size(int fd, const char *name, uint64_t bytes)
     return SY_OK;
 }
 
-int sy_shared_memory_create(struct sy_shared_memory *m, const char *name, uint64_t bytes)
+int sy_shared_memory_file(const char *name, uint64_t bytes)
 {
-    int status;
     if (bytes == 0 || bytes > INT64_MAX / 2)
         return sy_error_set(SY_EARG, "shared memory '%s' cannot have %llu bytes", name,
                             (unsigned long long)bytes);
-    bytes = round_to_page(bytes);
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return sy_error_set(SY_ENOMEM_HOST, "cannot create shared memory '%s' of %llu bytes: %s",
                             name, (unsigned long long)bytes, strerror(errno));
-    SY_TRY_GOTO(set_size(fd, name, bytes), close_fd);
-    SY_TRY_GOTO(map_fd(m, fd, bytes, true), close_fd);
-    return SY_OK;
+    int status = set_size(fd, name, round_to_page(bytes));
+    if (status < 0)
+        close(fd);
+    return status < 0 ? status : fd;
+}
 
-close_fd:
-    close(fd);
+int sy_shared_memory_create(struct sy_shared_memory *m, const char *name, uint64_t bytes)
+{
+    int fd = sy_shared_memory_file(name, bytes);
+    SY_TRY(fd);
+    int status = map_fd(m, fd, round_to_page(bytes), true);
+    if (status < 0)
+        close(fd);
     return status;
 }
 

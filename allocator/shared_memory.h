@@ -13,6 +13,9 @@ struct sy_shared_memory {
     bool writable;
 };
 
+/* A file of `bytes` (rounded up to the page) for others to map, zeroed, not yet touched: its CLOEXEC descriptor, which the caller closes. EARG,
+ * ENOMEM_HOST as below. */
+int sy_shared_memory_file(const char *name, uint64_t bytes);
 /* Creates and maps `bytes` (rounded up to the page), zeroed, not yet touched. `name` shows in
  * /proc. The fd is CLOEXEC. EARG for 0 bytes, ENOMEM_HOST with the size and the reason. */
 int sy_shared_memory_create(struct sy_shared_memory *m, const char *name, uint64_t bytes);

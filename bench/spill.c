@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "allocator/shared_memory.h"
 #include "bench/gbench.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -36,6 +38,7 @@ static struct {
 static uint64_t spill_bytes;
 static struct side spiller, swapper;
 static struct sy_spill *spill;
+static int spill_file = -1; /* of the spill */
 static struct sy_transfer *transfer;
 static struct sy_stream *compute;
 static struct sy_link_board board;
@@ -58,6 +61,17 @@ static int open_sides(void)
     return sy_pool_import(swapper.device, fd, spill_bytes + SWAP_BYTES, &swapper.pool);
 }
 
+/* Of a file of its own, as each job has one: its pages go with it. */
+static int make_spill(void)
+{
+    int file = sy_shared_memory_file("bench-spill", spill_bytes);
+    SY_TRY(file);
+    if (spill_file >= 0)
+        close(spill_file);
+    spill_file = file;
+    return sy_spill_create(spiller.device, spiller.pool, &board, 0, spill_file, &spill);
+}
+
 static int prepare(void)
 {
     SY_TRY(sy_spill_prepare(spill, spill_bytes));
@@ -73,14 +87,14 @@ static int renew_spill(void)
 {
     sy_spill_destroy(spill);
     spill = NULL;
-    return sy_spill_create(spiller.device, spiller.pool, &board, 0, &spill);
+    return make_spill();
 }
 
 static int open_rig(void)
 {
     spill_bytes = SY_ALIGN_UP((uint64_t)(options.mib * 1048576), 4096);
     SY_TRY(open_sides());
-    SY_TRY(sy_spill_create(spiller.device, spiller.pool, &board, 0, &spill));
+    SY_TRY(make_spill());
     SY_TRY(sy_transfer_create(swapper.device, swapper.pool, -1, &transfer));
     SY_TRY(sy_stream_create(swapper.device, SY_STREAM_COMPUTE, &compute));
     sy_transfer_set_board(transfer, &board, 1);

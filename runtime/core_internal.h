@@ -146,6 +146,7 @@ struct sy_core_job {
     int worker; /* -1: none */
     int tenant, priority;
     bool stop_wanted, evaluate, suspended, opportunistic;
+    int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
     bool priority_set;               /* while it ran: not what its text says */
     sy_ns turn_began_ns;             /* account.used_ns when its turn began */
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
@@ -340,6 +341,7 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error);
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error);
 /* core_job_messages.c */
 int sy_core_job_message(struct sy_core *core, int worker, const struct sy_message *message);
+void sy_core_job_close_spill(struct sy_core_job *j); /* what was spilled is needed no more */
 void sy_core_job_longest(struct sy_core_job *j, const struct sy_control_page *page);
 void sy_core_job_look(struct sy_core *core,
                       struct sy_core_job *job); /* takes over what the control page says */

@@ -81,7 +81,11 @@ static int left(struct sy_core *core, int worker, const struct sy_msg_job_left *
     sy_log_info("jobs",
                 "event=left job=%llu name=%s worker=%d step=%llu why=\"for a guaranteed job\"",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)j->step);
-    return sy_sched_job_left(core->sched, worker, msg->job);
+    SY_TRY(sy_sched_job_left(core->sched, worker, msg->job));
+    struct sy_sched_job_view view;
+    if (!sy_sched_job_view(core->sched, j->id, &view) || !view.spilled)
+        sy_core_job_close_spill(j);
+    return SY_OK;
 }
 
 static void note_wait(struct sy_core *core, sy_ns paused)

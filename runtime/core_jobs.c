@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
@@ -16,8 +17,16 @@ struct sy_core_job *sy_core_find_job(struct sy_core *core, uint64_t id)
     return j;
 }
 
+void sy_core_job_close_spill(struct sy_core_job *j)
+{
+    if (j->spill_file >= 0)
+        close(j->spill_file);
+    j->spill_file = -1;
+}
+
 static void free_job(struct sy_core_job *j)
 {
+    sy_core_job_close_spill(j);
     free(j->text);
     free(j->name);
     free(j);
@@ -127,6 +136,7 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     if (is_over(j))
         return;
     sy_core_job_stands(core, j, sy_clock_now());
+    sy_core_job_close_spill(j);
     j->state = status < 0 && !canceled ? SY_JOB_FAILED : SY_JOB_ENDED;
     j->worker = -1;
     j->status = canceled ? SY_OK : status;
@@ -192,7 +202,8 @@ static int add_job(struct sy_core *core, uint64_t id, const char *text, struct s
     struct sy_core_job **at = &core->jobs, *j = calloc(1, sizeof *j);
     if (!j)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
-    *j = (struct sy_core_job){.id = id, .text = strdup(text), .worker = -1, .accuracy = -1};
+    *j = (struct sy_core_job){
+        .id = id, .text = strdup(text), .worker = -1, .accuracy = -1, .spill_file = -1};
     int status = j->text ? read_text(core, j) : sy_error_set(SY_ENOMEM_HOST, "no memory for a job");
     struct sy_sched_job wants = {
         .id = id, .tenant = j->tenant, .priority = j->priority, .opportunistic = j->opportunistic};
@@ -332,14 +343,29 @@ int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_d
 
 /* ---- actions ---------------------------------------------------------------------------------- */
 
-static void send_start(struct sy_core *core, const struct sy_sched_action *a)
+/* Without one it cannot be spilled, and its worker says so when it shall be. */
+static void open_spill(struct sy_core_job *j)
+{
+    if (!j->opportunistic || j->spill_file >= 0)
+        return;
+    int file = sy_shared_memory_file("switchyard-spill", j->persistent_bytes);
+    if (file < 0)
+        sy_log_warn("jobs", "event=no_spill_file job=%llu why=\"%s\"", (unsigned long long)j->id,
+                    sy_error_text());
+    j->spill_file = SY_MAX(file, -1);
+}
+
+static void send_start(struct sy_core *core, const struct sy_sched_action *a, struct sy_core_job *j)
 {
     struct sy_message message = {.id = SY_MSG_JOB_START};
     message.job_start = (struct sy_msg_job_start){.job = a->job,
                                                   .persistent_offset = a->persistent_offset,
                                                   .ephemeral_offset = a->ephemeral_offset,
-                                                  .in_memory = a->in_memory};
-    if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
+                                                  .in_memory = a->in_memory,
+                                                  .spilled = a->spilled};
+    open_spill(j);
+    if (sy_supervisor_send(core->supervisor, a->worker, &message, &j->spill_file,
+                           j->spill_file >= 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_JOB_START);
 }
 
@@ -412,7 +438,7 @@ void sy_core_act_job(struct sy_core *core, const struct sy_sched_action *a)
         break;
     case SY_DO_JOB_START:
         j->state = SY_JOB_STARTING;
-        send_start(core, a);
+        send_start(core, a, j);
         break;
     case SY_DO_JOB_TURN:
         send_turn(core, a, j);

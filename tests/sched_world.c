@@ -129,6 +129,7 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         assert_false(world_trains(w));
         assert_true(!a->in_memory || w->persistent_at[a->job] == a->persistent_offset); /* S6 */
         assert_true(a->in_memory || !w->kept[a->job]); /* its state is not lost */
+        assert_true(a->spilled == w->away[a->job] && !(a->spilled && a->in_memory));
         w->kept[a->job] = false;
         w->workers[a->worker] = STARTING_JOB;
         w->persistent_at[a->job] = a->persistent_offset;
@@ -156,13 +157,16 @@ static void do_job(struct world *w, const struct sy_sched_action *a)
         w->n_spills++;
         break;
     case SY_DO_JOB_LEAVE:
-        assert_true(w->workers[a->worker] == WAITING_TURN || w->workers[a->worker] == JOB_READY);
+        assert_true(w->workers[a->worker] == WAITING_TURN || w->workers[a->worker] == JOB_READY ||
+                    w->workers[a->worker] == SPILLED);
         assert_true(w->opportunistic[a->job]);
+        w->n_left_spilled += w->workers[a->worker] == SPILLED;
         w->kept[a->job] |= w->workers[a->worker] == WAITING_TURN;
         w->workers[a->worker] = LEAVING;
         break;
     case SY_DO_JOB_RETURN:
         assert_int_equal(w->workers[a->worker], SPILLED);
+        assert_true(w->away[a->job]);
         w->workers[a->worker] = RETURNING;
         w->persistent_at[a->job] = a->persistent_offset;
         check_job_memory(w, a->worker, a->persistent_offset, w->persistent[a->job]);
@@ -257,6 +261,37 @@ static void act(struct world *w, const struct sy_sched_action *a)
     }
 }
 
+static bool waits_for_memory(const struct world *w)
+{
+    struct sy_sched_job_view view;
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w->workers[i] == JOB_READY && !w->opportunistic[w->job_of[i]] && !w->stop_job[i] &&
+            sy_sched_job_view(w->s, w->job_of[i], &view) && !view.admitted)
+            return true;
+    return false;
+}
+
+/* S10: while a guaranteed job lacks a worker, or one that is to give a guaranteed one its memory, nobody who is spilled keeps his. */
+static void check_spilled_workers(const struct world *w)
+{
+    struct sy_sched_job_view view;
+    bool memory_is_wanted = waits_for_memory(w);
+    int n_lacking = 0, n_free = 0, n_spilled = 0;
+    for (int i = 0; i < N_WORKERS; i++) {
+        bool has_job = w->workers[i] >= PREPARING_JOB, leaves = w->workers[i] == LEAVING;
+        n_free += !has_job;
+        n_lacking -= leaves || (has_job && w->stop_job[i]);
+        n_spilled += w->workers[i] == SPILLED && !w->stop_job[i];
+    }
+    for (uint64_t job = 1; job <= w->next_job; job++) {
+        if (!sy_sched_job_view(w->s, job, &view) || view.worker >= 0)
+            continue;
+        bool gives = memory_is_wanted && view.admitted && !w->cannot_spill[job];
+        n_lacking += w->opportunistic[job] ? gives : !view.suspended;
+    }
+    assert_true(n_free >= 2 || n_lacking <= 0 || n_spilled == 0);
+}
+
 void world_settle(struct world *w)
 {
     struct sy_sched_action a;
@@ -267,6 +302,7 @@ void world_settle(struct world *w)
     while (sy_sched_next(w->s, &a))
         act(w, &a);
     assert_true(sy_sched_is_valid(w->s));
+    check_spilled_workers(w);
 }
 
 /* ---- events --------------------------------------------------------------------------------------- */
@@ -344,11 +380,14 @@ bool world_advance_job(struct world *w, int worker)
         break;
     case STARTING_JOB:
         w->workers[worker] = WAITING_TURN;
+        w->away[job] = false;
         assert_int_equal(sy_sched_job_started(w->s, worker, job, w->iterations[job]), SY_OK);
         break;
     case SPILLING: {
-        bool worked = world_pick(w, 8) != 0;
+        bool worked = world_pick(w, 8) != 0 || w->spills_work;
         w->workers[worker] = worked ? SPILLED : WAITING_TURN;
+        w->away[job] = worked;
+        w->cannot_spill[job] |= !worked;
         assert_int_equal(sy_sched_job_spilled(w->s, worker, job, worked), SY_OK);
         break;
     }
@@ -360,6 +399,7 @@ bool world_advance_job(struct world *w, int worker)
         break;
     case RETURNING:
         w->workers[worker] = WAITING_TURN;
+        w->away[job] = false;
         assert_int_equal(sy_sched_job_returned(w->s, worker, job), SY_OK);
         break;
     case TRAINING:

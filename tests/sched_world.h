@@ -57,9 +57,12 @@ struct world {
     int n_continued;
     uint64_t job_mib; /* 0: any */
     bool opportunistic[MAX_IDS];
-    int n_spills, n_left;
-    bool kept[MAX_IDS]; /* on no worker, what lasts lies where it lay */
-    bool no_progress;   /* jobs whose workers die had finished no iteration on them */
+    int n_spills, n_left, n_left_spilled;
+    bool away[MAX_IDS];         /* in host memory, whole; nowhere else */
+    bool cannot_spill[MAX_IDS]; /* a spill of it failed */
+    bool spills_work;           /* none fails */
+    bool kept[MAX_IDS];         /* on no worker, what lasts lies where it lay */
+    bool no_progress;           /* jobs whose workers die had finished no iteration on them */
     int n_ends[MAX_IDS], end_status[MAX_IDS];
     uint64_t started_order, last_started; /* FIFO */
     struct {

@@ -222,6 +222,40 @@ static void test_weights_are_kept_in_float32(void **state)
     job_close(&j);
 }
 
+/* What lasts was taken out to host memory and its place is another's: a snapshot reads the copy, until memory is bound again. */
+static void test_state_of_a_copy(void **state)
+{
+    (void)state;
+    struct job j;
+    double loss;
+    assert_int_equal(job_open(&j), SY_OK);
+    assert_int_equal(iterate(&j, &loss), SY_OK);
+    uint64_t bytes = ops->persistent_bytes(j.trainer);
+    unsigned char *place = (unsigned char *)j.persistent + SY_TRAIN_HEADER_BYTES,
+                  *copy = malloc(bytes);
+    assert_non_null(copy);
+    assert_int_equal(ops->settle(j.trainer), SY_OK);
+    memcpy(copy, place, bytes);
+    for (int s = 0; s < ops->n_state_tensors(j.trainer); s++) {
+        struct sy_state_tensor tensor;
+        ops->state_tensor(j.trainer, s, &tensor);
+        unsigned char *before = malloc(tensor.bytes), *after = malloc(tensor.bytes);
+        assert_int_equal(ops->get_state(j.trainer, s, before), SY_OK);
+        memset(place, 0xee, bytes);
+        ops->read_copy(j.trainer, copy);
+        assert_int_equal(ops->get_state(j.trainer, s, after), SY_OK);
+        assert_memory_equal(before, after, tensor.bytes);
+        ops->bind(j.trainer, fake_math_device(place), fake_math_device(j.ephemeral));
+        assert_int_equal(ops->get_state(j.trainer, s, after), SY_OK);
+        assert_int_equal(after[0], 0xee);
+        memcpy(place, copy, bytes);
+        free(before);
+        free(after);
+    }
+    free(copy);
+    job_close(&j);
+}
+
 /* The host's trainer has the same tensors under the same names: a job goes on on either device. */
 static void test_state_is_the_hosts(void **state)
 {
@@ -297,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_failing_call_leaves_nothing),
         cmocka_unit_test(test_weights_are_kept_in_float32),
+        cmocka_unit_test(test_state_of_a_copy),
         cmocka_unit_test(test_state_is_the_hosts),
         cmocka_unit_test(test_sums_of_too_many_columns),
         cmocka_unit_test(test_what_is_in_flight_is_bounded),

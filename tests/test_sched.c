@@ -54,7 +54,7 @@ static uint64_t random_sizes(struct world *w)
 
 /* What shall have happened in some walk. */
 struct happened {
-    int n_continued, n_left;
+    int n_continued, n_left, n_left_spilled;
 };
 
 static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed, struct happened *happened)
@@ -98,6 +98,7 @@ static void random_walk(bool unified, uint64_t pool_mib, uint64_t seed, struct h
     sy_sched_destroy(w.s);
     happened->n_continued += w.n_continued;
     happened->n_left += w.n_left;
+    happened->n_left_spilled += w.n_left_spilled;
 }
 
 static void test_random(void **state)
@@ -111,6 +112,7 @@ static void test_random(void **state)
     }
     assert_true(happened.n_continued > 0); /* S8 */
     assert_true(happened.n_left > 0);      /* workers change hands */
+    assert_true(happened.n_left_spilled > 0);
 }
 
 /* ---- by name -------------------------------------------------------------------------------------- */

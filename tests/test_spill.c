@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "allocator/shared_memory.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "workers/spill.h"
@@ -23,6 +24,7 @@ struct rig {
     struct sy_pool_memory *pool;
     struct sy_link_board board;
     struct sy_spill *spill;
+    int file;
     unsigned char *memory, *expected;
 };
 
@@ -33,7 +35,9 @@ static void open_rig(struct rig *r, const char *device)
     assert_int_equal(sy_device_spec_parse(device, &spec), SY_OK);
     assert_int_equal(sy_device_open(&spec, &r->device), SY_OK);
     assert_int_equal(sy_pool_create(r->device, POOL_BYTES, &r->pool), SY_OK);
-    assert_int_equal(sy_spill_create(r->device, r->pool, &r->board, 0, &r->spill), SY_OK);
+    r->file = sy_shared_memory_file("test-spill", 30ull << 20);
+    assert_true(r->file >= 0);
+    assert_int_equal(sy_spill_create(r->device, r->pool, &r->board, 0, r->file, &r->spill), SY_OK);
     r->memory = sy_device_host_pointer(r->device, sy_pool_address(r->pool, 0));
     r->expected = malloc(POOL_BYTES);
     for (size_t i = 0; i < POOL_BYTES; i++)
@@ -43,6 +47,7 @@ static void open_rig(struct rig *r, const char *device)
 static void close_rig(struct rig *r)
 {
     sy_spill_destroy(r->spill);
+    close(r->file);
     assert_int_equal(r->board.classes[0], SY_LINK_NONE);
     sy_pool_destroy(r->pool);
     sy_device_close(r->device);
@@ -158,6 +163,37 @@ static void can_be_dropped_on_its_way(void **state)
         }
 }
 
+/* Whoever took it out is gone, at any moment: another has it from the file, whole as soon as it was out. */
+static void another_brings_it_back(void **state)
+{
+    (void)state;
+    const uint64_t bytes = (20ull << 20) + 4096;
+    for (int steps = 0; steps < 3; steps++) {
+        struct rig r;
+        bool done;
+        open_rig(&r, "emulated,link-gbps=8");
+        assert_false(sy_spill_holds(r.spill));
+        assert_int_equal(sy_spill_begin_out(r.spill, FROM, bytes), SY_OK);
+        assert_false(sy_spill_holds(r.spill));
+        assert_int_equal(travel(&r), SY_OK);
+        sy_spill_begin_back(r.spill, TO);
+        for (int i = 0; i < steps; i++)
+            assert_int_equal(sy_spill_step(r.spill, &done), SY_OK);
+        assert_true(sy_spill_holds(r.spill));
+        assert_memory_equal(sy_spill_host(r.spill), r.expected + FROM, bytes);
+        sy_spill_destroy(r.spill);
+        memset(r.memory, 0xee, POOL_BYTES);
+        assert_int_equal(sy_spill_create(r.device, r.pool, &r.board, 1, r.file, &r.spill), SY_OK);
+        assert_int_equal(sy_spill_adopt(r.spill, (30ull << 20) + 1), SY_EARG); /* has no more */
+        assert_int_equal(sy_spill_adopt(r.spill, bytes), SY_OK);
+        sy_spill_begin_back(r.spill, TO);
+        assert_int_equal(travel(&r), SY_OK);
+        assert_memory_equal(r.memory + TO, r.expected + FROM, bytes);
+        assert_int_equal(r.memory[TO + bytes], 0xee);
+        close_rig(&r);
+    }
+}
+
 /* In a process of its own, whose environment says which copy fails. */
 static void fail_on_the_way(void **state)
 {
@@ -192,9 +228,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest failing[] = {cmocka_unit_test(fail_on_the_way)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_comes_back),
-        cmocka_unit_test(gives_way),
-        cmocka_unit_test(can_be_dropped_on_its_way),
+        cmocka_unit_test(every_byte_comes_back),       cmocka_unit_test(gives_way),
+        cmocka_unit_test(can_be_dropped_on_its_way),   cmocka_unit_test(another_brings_it_back),
         cmocka_unit_test(a_failed_copy_ends_the_trip),
     };
     if (argc > 1 && strcmp(argv[1], "failing") == 0)

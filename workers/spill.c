@@ -20,7 +20,7 @@ struct sy_spill {
     struct sy_device *device;
     struct sy_pool_memory *pool;
     struct sy_link_board *board;
-    int slot;
+    int slot, file;
     struct sy_stream *out, *back;
     struct sy_event *ends[N_PARTS]; /* of part n: ends[n % N_PARTS] */
     struct sy_spill_room *room; /* from the first wish on: fresh memory is slower than the link */
@@ -33,12 +33,13 @@ struct sy_spill {
 };
 
 int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
-                    struct sy_link_board *board, int slot, struct sy_spill **out)
+                    struct sy_link_board *board, int slot, int file, struct sy_spill **out)
 {
     struct sy_spill *s = calloc(1, sizeof *s);
     if (!s)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for spilling");
-    *s = (struct sy_spill){.device = device, .pool = pool, .board = board, .slot = slot};
+    *s = (struct sy_spill){
+        .device = device, .pool = pool, .board = board, .slot = slot, .file = file};
     int status = sy_stream_create(device, SY_STREAM_COPY_D2H, &s->out);
     if (status == SY_OK)
         status = sy_stream_create(device, SY_STREAM_COPY_H2D, &s->back);
@@ -67,7 +68,7 @@ int sy_spill_prepare(struct sy_spill *s, uint64_t bytes)
     if (s->room && sy_spill_room_bytes(s->room) >= bytes)
         return SY_OK;
     give_room(s);
-    SY_TRY(sy_spill_room_take(bytes, &s->room));
+    SY_TRY(sy_spill_room_take(s->file, bytes, &s->room));
     s->registered = sy_device_host_register(s->device, sy_spill_room_base(s->room), bytes) == SY_OK;
     if (!s->registered)
         sy_log_warn("worker", "event=spill_not_pinned bytes=%llu why=\"%s\"",
@@ -102,6 +103,14 @@ static void begin(struct sy_spill *s, uint64_t pool_offset, bool goes_out)
     s->queued = s->n_queued = s->n_landed = 0;
     s->travels = true;
     s->since_ns = sy_clock_now();
+}
+
+int sy_spill_adopt(struct sy_spill *s, uint64_t bytes)
+{
+    SY_TRY(sy_spill_prepare(s, bytes));
+    s->bytes = bytes;
+    s->is_out = true;
+    return SY_OK;
 }
 
 int sy_spill_begin_out(struct sy_spill *s, uint64_t pool_offset, uint64_t bytes)
@@ -214,6 +223,11 @@ bool sy_spill_goes_out(const struct sy_spill *s)
 bool sy_spill_is_out(const struct sy_spill *s)
 {
     return s && s->is_out && !s->travels;
+}
+
+bool sy_spill_holds(const struct sy_spill *s)
+{
+    return s && s->is_out;
 }
 
 void *sy_spill_host(struct sy_spill *s)

@@ -13,9 +13,10 @@
 
 struct sy_spill;
 
-/* `board` may be NULL: then it has the link to itself. `device` and `pool` outlive it. */
+/* `board` may be NULL: then it has the link to itself. `file`: of sy_shared_memory_file, as large as the trips, borrowed like `device` and
+ * `pool`, which outlive it; what is out lies there, also when this process is gone. */
 int sy_spill_create(struct sy_device *device, struct sy_pool_memory *pool,
-                    struct sy_link_board *board, int slot, struct sy_spill **out);
+                    struct sy_link_board *board, int slot, int file, struct sy_spill **out);
 void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
 
 /* Takes host memory for a trip of so many bytes, so that its pages are there when the trip begins (workers/spill_room.h), and has the device pin
@@ -23,6 +24,8 @@ void sy_spill_destroy(struct sy_spill *spill); /* NULL is fine */
 int sy_spill_prepare(struct sy_spill *spill, uint64_t bytes);
 bool sy_spill_is_prepared(const struct sy_spill *spill); /* all pages are there; NULL: no */
 
+/* What another process took out lies in the file: it is out here from now on. ENOMEM_HOST, EARG: the file is too small. */
+int sy_spill_adopt(struct sy_spill *spill, uint64_t bytes);
 /* Out: prepares, if that was not done, and copies there; ENOMEM_HOST. Back: copies what is in host memory to `pool_offset`. */
 int sy_spill_begin_out(struct sy_spill *spill, uint64_t pool_offset, uint64_t bytes);
 void sy_spill_begin_back(struct sy_spill *spill, uint64_t pool_offset);
@@ -33,6 +36,8 @@ int sy_spill_step(struct sy_spill *spill, bool *done);
 bool sy_spill_travels(const struct sy_spill *spill);  /* between a begin and done */
 bool sy_spill_goes_out(const struct sy_spill *spill); /* the last begin was an out */
 bool sy_spill_is_out(const struct sy_spill *spill);   /* all of it is in host memory */
-void *sy_spill_host(struct sy_spill *spill);          /* while it is out */
+bool sy_spill_holds(
+    const struct sy_spill *spill); /* out, or on its way back: host memory has all of it */
+void *sy_spill_host(struct sy_spill *spill); /* while it holds it */
 
 #endif

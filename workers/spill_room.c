@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "runtime/base/assert.h"
@@ -15,7 +16,7 @@
 #include "runtime/base/status.h"
 
 /* Small pages: huge ones are found fast on an empty machine only (0.13 s for 1 GB); on one whose memory holds files the kernel compacts for each
- * (2.1 s). Small ones cost 0.4 to 0.5 s always. */
+ * (2.1 s). Small ones cost 0.4 to 0.5 s always. (Private pages; shared ones cost somewhat more: bench/spill, `cold`.) */
 #define SLICE_BYTES (1u << 20)
 #define REST        9 /* times what a slice took */
 
@@ -98,15 +99,27 @@ static int start_thread(struct sy_spill_room *r)
     return sy_error_set(SY_ENOMEM_HOST, "cannot start a thread");
 }
 
-int sy_spill_room_take(uint64_t bytes, struct sy_spill_room **out)
+/* Pages that are not there yet have to be found. */
+static int check_room(int file, uint64_t bytes)
 {
+    struct stat is;
     uint64_t available = sy_spill_room_available();
-    if (bytes > available)
+    if (fstat(file, &is) != 0 || (uint64_t)is.st_size < bytes)
+        return sy_error_set(
+            SY_EARG, "a file of less than the %" PRIu64 " bytes that are to be spilled", bytes);
+    uint64_t there = (uint64_t)is.st_blocks * 512;
+    if (bytes > there && bytes - there > available)
         return sy_error_set(SY_ENOMEM_HOST,
                             "%" PRIu64 " bytes are to be spilled, host memory has %" PRIu64 " left",
                             bytes, available);
+    return SY_OK;
+}
+
+int sy_spill_room_take(int file, uint64_t bytes, struct sy_spill_room **out)
+{
+    SY_TRY(check_room(file, bytes));
     struct sy_spill_room *r = calloc(1, sizeof *r);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (!r || base == MAP_FAILED) {
         int status = sy_error_set(SY_ENOMEM_HOST,
                                   "no host memory for %" PRIu64 " bytes that are to be spilled: %s",

@@ -15,8 +15,9 @@ struct sy_spill_room;
 /* Bytes of host memory that this machine, and the control group of this process, can still give. */
 uint64_t sy_spill_room_available(void);
 
-/* Zeroed memory, its pages to come in the background. ENOMEM_HOST with the sizes when the machine has less. */
-int sy_spill_room_take(uint64_t bytes, struct sy_spill_room **out);
+/* The first `bytes` of a file of shared memory (borrowed), its pages to come in the background. ENOMEM_HOST with the sizes when the machine has
+ * less than those that are not there yet; EARG: the file is smaller. What was written stays in the file. */
+int sy_spill_room_take(int file, uint64_t bytes, struct sy_spill_room **out);
 void sy_spill_room_give(struct sy_spill_room *room); /* NULL is fine */
 
 unsigned char *sy_spill_room_base(struct sy_spill_room *room);

@@ -390,6 +390,15 @@ void sy_train_run_set_persistent(struct sy_train_run *r, void *persistent)
     r->ops->bind(r->trainer, r->persistent + SY_TRAIN_HEADER_BYTES, r->ephemeral);
 }
 
+void sy_train_run_read_copy(struct sy_train_run *r, void *copy)
+{
+    assert(sy_train_run_is_between_iterations(r));
+    if (r->ops->read_copy)
+        r->ops->read_copy(r->trainer, (char *)copy + SY_TRAIN_HEADER_BYTES);
+    else
+        sy_train_run_set_persistent(r, copy);
+}
+
 bool sy_train_run_is_between_iterations(const struct sy_train_run *r)
 {
     return r->stage == STAGE_LOAD && r->n_phases == 0;

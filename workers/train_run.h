@@ -50,6 +50,8 @@ int sy_train_run_start(struct sy_train_run *run, void *persistent, void *ephemer
 void sy_train_run_set_ephemeral(struct sy_train_run *run, void *ephemeral);
 /* What lasts lies there now, byte for byte; between two iterations only. */
 void sy_train_run_set_persistent(struct sy_train_run *run, void *persistent);
+/* Its place is another's: all that is read of it from now on, for a last snapshot, is this copy in host memory; between two iterations only. */
+void sy_train_run_read_copy(struct sy_train_run *run, void *copy);
 /* Nothing in the ephemeral part is needed any more, and training is not over: another job may have the memory. */
 bool sy_train_run_is_between_iterations(const struct sy_train_run *run);
 

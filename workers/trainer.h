@@ -114,13 +114,15 @@ struct sy_trainer_ops {
     int (*get_state)(struct sy_trainer *trainer, int index, void *to);
     int (*set_state)(struct sy_trainer *trainer, int index, const void *from);
 
-    /* (optional, all three or none: then memory is the host's, and a step is done when it returns) An engine that computes on a device
+    /* (optional, all four or none: then memory is the host's, and a step is done when it returns) An engine that computes on a device
      * by itself: what it is bound to are the device's addresses, steps only enqueue, and a bounded part of them is in flight.
      * write_header copies to the header's start behind all that is enqueued; at most 64 bytes, taken at once. */
     int (*write_header)(struct sy_trainer *trainer, const void *from, uint64_t bytes);
     int (*read_header)(struct sy_trainer *trainer, void *to, uint64_t bytes);
     /* Waits for what is in flight: before the device is given to others, or memory is moved. EDEVICE: it failed. */
     int (*settle)(struct sy_trainer *trainer);
+    /* Until the next bind, get_state reads this copy of the persistent part, which lies in the host's memory. Borrowed. */
+    void (*read_copy)(struct sy_trainer *trainer, const void *copy);
 };
 
 extern const struct sy_trainer_ops sy_host_trainer;

@@ -181,7 +181,8 @@ static int shut_down(struct sy_worker *w, const struct sy_msg_shutdown *msg)
     return sy_worker_job_wind_up(w, sy_clock_now() + msg->grace_ns);
 }
 
-static int handle(struct sy_worker *w, const struct sy_message *m)
+/* file: what came with it, or -1; who takes it over makes it -1. */
+static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
 {
     switch (m->id) {
     case SY_MSG_MODEL_ADD:
@@ -204,7 +205,7 @@ static int handle(struct sy_worker *w, const struct sy_message *m)
     case SY_MSG_JOB_PREPARE:
         return sy_worker_job_prepare(w, &m->job_prepare);
     case SY_MSG_JOB_START:
-        return sy_worker_job_start(w, &m->job_start);
+        return sy_worker_job_start(w, &m->job_start, file);
     case SY_MSG_JOB_TURN:
         return sy_worker_job_turn(w, &m->job_turn);
     case SY_MSG_JOB_SPILL:
@@ -231,9 +232,13 @@ static int serve_one(struct sy_worker *w, int timeout_ms)
     sy_worker_beat(w);
     if (n <= 0)
         return SY_EBUSY;
-    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &message, NULL, NULL));
-    int status = handle(w, &message);
+    int fds[SY_MESSAGE_MAX_FDS] = {-1}, n_fds = SY_MESSAGE_MAX_FDS;
+    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &message, fds, &n_fds));
+    int status = handle(w, &message, &fds[0]);
     sy_message_finish(&message);
+    for (int i = 0; i < n_fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     return status == SY_EBUSY ? SY_EPEER : status;
 }
 
@@ -299,7 +304,7 @@ int sy_worker_main(int fd, int index)
         return 1;
     w->fd = fd;
     w->index = index;
-    w->page_memory.fd = w->arrivals_memory.fd = w->slab.fd = w->image.fd = -1;
+    w->page_memory.fd = w->arrivals_memory.fd = w->slab.fd = w->image.fd = w->spill_file = -1;
     int status = start(w);
     if (status == SY_OK)
         status = serve(w);

@@ -40,6 +40,7 @@ struct sy_worker {
     uint64_t job_id;
     bool job_started, has_turn,
         winding_up;         /* winding_up: stopped without an evaluation, so it needs no turn */
+    int spill_file;         /* of the job, -1: none */
     struct sy_spill *spill; /* of a job that was spilled, or may be */
     struct sy_link_board *board;
     uint64_t persistent_offset; /* of the job, in the pool */
@@ -63,7 +64,8 @@ int sy_worker_cancel(struct sy_worker *worker, const struct sy_msg_cancel *cance
 
 /* workers/worker_job.c: the training job. */
 int sy_worker_job_prepare(struct sy_worker *worker, const struct sy_msg_job_prepare *prepare);
-int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start);
+/* Takes *file over and makes it -1, if the job is the one that is prepared. */
+int sy_worker_job_start(struct sy_worker *worker, const struct sy_msg_job_start *start, int *file);
 int sy_worker_job_turn(struct sy_worker *worker, const struct sy_msg_job_turn *turn);
 int sy_worker_job_leave(struct sy_worker *worker, const struct sy_msg_job_leave *leave);
 int sy_worker_job_spill(struct sy_worker *worker, const struct sy_msg_job_spill *spill);

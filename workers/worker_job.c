@@ -1,6 +1,7 @@
 #include "workers/worker_internal.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "runtime/base/log.h"
 
@@ -56,6 +57,9 @@ void sy_worker_job_forget(struct sy_worker *w)
     w->job_started = w->has_turn = w->winding_up = w->leaving = w->stop_after_return = false;
     sy_spill_destroy(w->spill);
     w->spill = NULL;
+    if (w->spill_file >= 0)
+        close(w->spill_file);
+    w->spill_file = -1;
     atomic_store_explicit(&w->page->job, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_phase, SY_PHASE_NONE, memory_order_release);
 }
@@ -102,7 +106,31 @@ static void *view(const struct sy_worker *w, uint64_t offset)
                               : sy_device_host_pointer(w->device, address);
 }
 
-static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
+static int make_spill(struct sy_worker *w)
+{
+    if (w->spill)
+        return SY_OK;
+    if (w->spill_file < 0)
+        return sy_error_set(SY_ENOMEM_HOST, "job %llu was given no host memory to be spilled to",
+                            (unsigned long long)w->job_id);
+    return sy_spill_create(w->device, w->pool, w->board, w->index, w->spill_file, &w->spill);
+}
+
+/* What another worker spilled, to its place in the pool. Nobody computes meanwhile, as while a snapshot is read. */
+static int fetch_spilled(struct sy_worker *w, uint64_t bytes)
+{
+    bool done = false;
+    SY_TRY(make_spill(w));
+    SY_TRY(sy_spill_adopt(w->spill, bytes));
+    sy_spill_begin_back(w->spill, w->persistent_offset);
+    while (!done) {
+        SY_TRY(sy_spill_step(w->spill, &done));
+        sy_worker_beat(w);
+    }
+    return SY_OK;
+}
+
+static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg, int *file)
 {
     if (!w->job || w->job_id != msg->job || w->job_started)
         return sy_error_set(SY_EPROTO, "JOB_START of job %llu, which is not prepared here",
@@ -115,13 +143,18 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg)
         return sy_error_set(SY_EPROTO, "JOB_START of job %llu: memory outside the pool",
                             (unsigned long long)msg->job);
     w->persistent_offset = msg->persistent_offset;
+    w->spill_file = *file;
+    *file = -1;
+    if (msg->spilled)
+        SY_TRY(fetch_spilled(w, needs.persistent_bytes));
     /* What the job before left there is not this one's. */
     sy_page_set_longest(w->page, 0, "");
     atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
     void *persistent = view(w, msg->persistent_offset), *ephemeral = view(w, msg->ephemeral_offset);
-    return sy_train_run_start(w->job, persistent, ephemeral, msg->in_memory != 0, w->page);
+    return sy_train_run_start(w->job, persistent, ephemeral,
+                              msg->in_memory != 0 || msg->spilled != 0, w->page);
 }
 
 /* Whoever may have to leave the pool has where to go from the start. If there is no room it is tried again when it has to leave. */
@@ -131,7 +164,7 @@ static void prepare_spill(struct sy_worker *w)
     sy_train_run_needs(w->job, &needs);
     if (!needs.opportunistic || sy_device_get_properties(w->device)->unified)
         return;
-    int status = sy_spill_create(w->device, w->pool, w->board, w->index, &w->spill);
+    int status = make_spill(w);
     if (status == SY_OK)
         status = sy_spill_prepare(w->spill, needs.persistent_bytes);
     if (status < 0)
@@ -139,9 +172,9 @@ static void prepare_spill(struct sy_worker *w)
                     (unsigned long long)w->job_id, sy_error_text());
 }
 
-int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
+int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg, int *file)
 {
-    int status = bind_job(w, msg);
+    int status = bind_job(w, msg, file);
     if (status < 0 && w->job && w->job_id == msg->job)
         return end_job(w, status);
     SY_TRY(status);
@@ -153,10 +186,10 @@ int sy_worker_job_start(struct sy_worker *w, const struct sy_msg_job_start *msg)
     return sy_worker_send(w, &started);
 }
 
-/* A turn for a job that has ended meanwhile is nobody's: JOB_ENDED is on the way. */
+/* A turn for a job that has ended meanwhile, or is about to without one, is nobody's: JOB_ENDED is on the way. */
 int sy_worker_job_turn(struct sy_worker *w, const struct sy_msg_job_turn *msg)
 {
-    if (!w->job || w->job_id != msg->job)
+    if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK;
     struct sy_train_needs needs;
     sy_train_run_needs(w->job, &needs);
@@ -184,18 +217,24 @@ static int send_spilled(struct sy_worker *w, int result)
     return sy_worker_send(w, &spilled);
 }
 
-/* What lies in host memory is as good for the last snapshot, where the host computes; a device's trainer has to have it back first. */
+/* What lies in host memory is as good for the last snapshot; its place in the pool is another's by now. */
+static void read_spilled(struct sy_worker *w)
+{
+    if (sy_spill_holds(w->spill) && sy_train_run_is_between_iterations(w->job))
+        sy_train_run_read_copy(w->job, sy_spill_host(w->spill));
+}
+
+/* An evaluation has to have it back first. */
 static int stop_job(struct sy_worker *w, bool evaluate)
 {
     bool away = sy_spill_travels(w->spill) || sy_spill_is_out(w->spill);
-    bool in_place = sy_spill_is_out(w->spill) && !w->trainer->settle && !evaluate;
+    bool in_place = sy_spill_is_out(w->spill) && !evaluate;
     if (away && !in_place) {
         w->stop_after_return = true;
         w->evaluate_after_return = evaluate;
         return SY_OK;
     }
-    if (in_place)
-        sy_train_run_set_persistent(w->job, sy_spill_host(w->spill));
+    read_spilled(w);
     sy_train_run_stop(w->job, evaluate);
     w->winding_up = !w->has_turn && !evaluate;
     return SY_OK;
@@ -210,8 +249,7 @@ int sy_worker_job_spill(struct sy_worker *w, const struct sy_msg_job_spill *msg)
         return sy_error_set(SY_EPROTO, "JOB_SPILL of job %llu out of turn",
                             (unsigned long long)msg->job);
     sy_train_run_needs(w->job, &needs);
-    int status =
-        w->spill ? SY_OK : sy_spill_create(w->device, w->pool, w->board, w->index, &w->spill);
+    int status = make_spill(w);
     if (status == SY_OK)
         status = sy_spill_begin_out(w->spill, w->persistent_offset, needs.persistent_bytes);
     return status < 0 ? send_spilled(w, status) : SY_OK;
@@ -246,11 +284,12 @@ int sy_worker_job_leave(struct sy_worker *w, const struct sy_msg_job_leave *msg)
 {
     if (!w->job || w->job_id != msg->job || w->winding_up)
         return SY_OK; /* it has ended, or is about to; JOB_ENDED is on the way */
-    if (w->has_turn || sy_spill_travels(w->spill) || sy_spill_is_out(w->spill))
+    if (w->has_turn || sy_spill_travels(w->spill))
         return sy_error_set(SY_EPROTO, "JOB_LEAVE of job %llu out of turn",
                             (unsigned long long)msg->job);
     if (!w->job_started)
         return leave(w, SY_OK);
+    read_spilled(w);
     sy_train_run_stop(w->job, 0);
     w->winding_up = w->leaving = true;
     return SY_OK;
@@ -332,6 +371,11 @@ bool sy_worker_job_can_advance(const struct sy_worker *w)
     return w->job && w->job_started && (w->has_turn || w->winding_up || sy_spill_travels(w->spill));
 }
 
+static int stop_after_trip(struct sy_worker *w)
+{
+    return w->stop_after_return ? stop_job(w, w->evaluate_after_return) : SY_OK;
+}
+
 /* One chunk. */
 static int travel(struct sy_worker *w)
 {
@@ -339,19 +383,25 @@ static int travel(struct sy_worker *w)
     bool done, out = sy_spill_goes_out(w->spill);
     int status = sy_spill_step(w->spill, &done);
     sy_worker_beat(w);
+    if (status < 0 && out) {
+        SY_TRY(send_spilled(w, status));
+        return stop_after_trip(w);
+    }
     if (status < 0)
-        return out ? send_spilled(w, status) : end_job(w, status);
+        return end_job(w, status);
     if (!done)
         return SY_OK;
-    if (out)
-        return send_spilled(w, SY_OK);
+    if (out) {
+        SY_TRY(send_spilled(w, SY_OK));
+        return stop_after_trip(w);
+    }
     sy_train_run_needs(w->job, &needs);
     sy_train_run_set_persistent(w->job, view(w, w->persistent_offset));
     struct sy_message back = {.id = SY_MSG_JOB_RETURNED};
     back.job_returned =
         (struct sy_msg_job_returned){.job = w->job_id, .bytes = needs.persistent_bytes};
     SY_TRY(sy_worker_send(w, &back));
-    return w->stop_after_return ? stop_job(w, w->evaluate_after_return) : SY_OK;
+    return stop_after_trip(w);
 }
 
 int sy_worker_job_advance(struct sy_worker *w)
@@ -371,6 +421,7 @@ int sy_worker_job_wind_up(struct sy_worker *w, sy_ns deadline)
 {
     if (!w->job_started)
         return SY_OK;
+    read_spilled(w);
     sy_train_run_stop(w->job, 0);
     while (w->job && sy_clock_now() < deadline)
         SY_TRY(step_job(w));

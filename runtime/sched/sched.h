@@ -20,6 +20,8 @@
  *     size only when no request has started, and is as large as the largest of the last runs needed. What S8 keeps is no lane any more: the next one takes another.
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
  *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
+ * S10: no guaranteed job waits for a worker that an opportunistic one holds which can do nothing: one that is spilled lets it go, and what was
+ *     spilled outlives every worker.
  *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */
@@ -61,12 +63,12 @@ enum sy_sched_kind {
     SY_DO_INTERRUPT, /* worker, run, which computes: stop between layers; answer with sy_sched_run_done (SY_OK: it was done already) */
     SY_DO_END,       /* request: status, why (SY_OK: done) */
     SY_DO_JOB_PREPARE, /* worker, job */
-    SY_DO_JOB_START,   /* worker, job, offsets, in_memory; it then waits for its turn */
+    SY_DO_JOB_START, /* worker, job, offsets, in_memory, or spilled: it comes back from host memory; it then waits for its turn */
     SY_DO_JOB_TURN, /* worker, job, ephemeral_offset; keeps: until SY_DO_JOB_YIELD, else one iteration */
     SY_DO_JOB_YIELD, /* worker, job: gives the turn back at its next iteration's end */
     SY_DO_JOB_SPILL, /* worker, job, persistent_offset: what lasts goes to host memory; answer with sy_sched_job_spilled */
     SY_DO_JOB_RETURN, /* worker, job, persistent_offset: back to there; answer with sy_sched_job_returned */
-    SY_DO_JOB_LEAVE, /* worker, job, between two turns: lets its worker go, what lasts stays where it lies; answer with sy_sched_job_left */
+    SY_DO_JOB_LEAVE, /* worker, job, between two turns or spilled: lets its worker go, what lasts stays where it lies; answer with sy_sched_job_left */
     SY_DO_JOB_STOP,  /* worker, job */
     SY_DO_JOB_REFUSE, /* job: status, why */
 };
@@ -83,7 +85,7 @@ struct sy_sched_action {
     bool prefetch; /* LOAD, READ: for later; what is urgent goes first */
     uint64_t workspace_offset, persistent_offset, ephemeral_offset;
     int first_layer; /* RUN: its workspace holds what those in front of it computed */
-    bool in_memory, keeps;
+    bool in_memory, spilled, keeps;
     int status;
     char why[256];
 };

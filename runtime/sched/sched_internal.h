@@ -79,7 +79,8 @@ struct job {
     int worker, deaths, tenant, priority;
     bool preempted, still, stop_wanted, suspended;
     bool in_lanes, admitted, in_memory; /* in_lanes: from JOB_PREPARED to its end */
-    bool has_turn, keeps;               /* STARTING: has the turn too */
+    bool in_spill;        /* what lasts of it is in host memory, whole; not in_memory */
+    bool has_turn, keeps; /* STARTING: has the turn too */
     bool in_policy, opportunistic, cannot_spill;
     uint64_t persistent_bytes, ephemeral_bytes, persistent_offset;
     uint64_t total_iterations, iterations_done;
@@ -191,7 +192,6 @@ void sy_sched_sync_blocked(struct sy_sched *s, const struct job *j); /* whether 
 struct job *sy_sched_job_by_id(const struct sy_sched *s, uint64_t id); /* NULL: none */
 uint64_t sy_sched_job_rank(const struct job *j);                       /* in the lanes' queue */
 void sy_sched_join_lanes(struct sy_sched *s, struct job *j);
-bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
 /* EPROTO unless `worker` has it. */
 int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out);
 /* The scheduler ends it by itself. */
@@ -204,8 +204,12 @@ void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had 
 void sy_sched_step_spills(struct sy_sched *s);
 bool sy_sched_guaranteed_wants(const struct sy_sched *s);
 bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
+/* It has memory in the pool that it gives up by being spilled, for which it needs a worker. */
+bool sy_sched_may_be_spilled(const struct job *j);
 
 /* sched_leave.c */
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s); /* all but the one left to requests */
+struct job *sy_sched_next_for_worker(const struct sy_sched *s); /* NULL: none waits for one */
 void sy_sched_step_leaving(struct sy_sched *s);
 /* A guaranteed job waits for a worker that an opportunistic one is to let go, and none does yet. */
 bool sy_sched_worker_is_wanted(const struct sy_sched *s);

@@ -217,7 +217,7 @@ void sy_sched_join_lanes(struct sy_sched *s, struct job *j)
                                 .ephemeral_bytes = j->ephemeral_bytes,
                                 .rank = sy_sched_job_rank(j),
                                 .max_pieces = 1,
-                                .again = j->state == JOB_SPILLED};
+                                .again = j->in_spill};
     s->admission_stuck = false;
     set_capacity(s);
     int status = sy_lanes_join(s->lanes, &wants);
@@ -259,6 +259,7 @@ static void start_job(struct sy_sched *s, struct job *j)
     a->persistent_offset = j->persistent_offset;
     a->ephemeral_offset = offset;
     a->in_memory = j->in_memory;
+    a->spilled = j->in_spill;
     j->state = JOB_STARTING;
     j->has_turn = true;
     j->preempted = j->still = false;
@@ -308,39 +309,11 @@ static void give_turns(struct sy_sched *s)
     }
 }
 
-bool sy_sched_jobs_hold_workers(const struct sy_sched *s)
-{
-    int n = 0;
-    for (int w = 0; w < s->config.n_workers; w++)
-        n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
-    return n < 2;
-}
-
-/* Guaranteed ones first, then who lost its worker, then the most urgent, then who came first. But memory can be had back only of a job that
- * has a worker: while a guaranteed one waits for memory, who holds some is first. */
-static bool has_worker_before(const struct sy_sched *s, const struct job *a, const struct job *b)
-{
-    if (a->opportunistic != b->opportunistic && !sy_sched_guaranteed_waits_for_memory(s))
-        return b->opportunistic;
-    if (a->admitted != b->admitted)
-        return a->admitted;
-    return sy_sched_job_rank(a) < sy_sched_job_rank(b);
-}
-
-static struct job *next_for_worker(const struct sy_sched *s)
-{
-    struct job *best = NULL;
-    for (struct job *j = s->jobs; j; j = j->next)
-        if (j->state == JOB_QUEUED && (!best || has_worker_before(s, j, best)))
-            best = j;
-    return best;
-}
-
 static void prepare_jobs(struct sy_sched *s)
 {
     struct job *j;
     int worker;
-    while ((j = next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
+    while ((j = sy_sched_next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
            (worker = sy_sched_idle_worker(s)) >= 0) {
         j->worker = worker;
         s->workers[worker] = WORKER_JOB;
@@ -429,7 +402,7 @@ int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t 
     struct job *j;
     SY_TRY(sy_sched_find_job(s, worker, id, &j));
     if (j->state != JOB_PREPARING || persistent_bytes == 0 || ephemeral_bytes == 0 ||
-        (j->in_lanes &&
+        ((j->in_lanes || j->in_spill) &&
          (persistent_bytes > j->persistent_bytes || ephemeral_bytes > j->ephemeral_bytes)))
         return sy_error_set(SY_EPROTO,
                             "job %llu: JOB_PREPARED out of turn, or of other sizes than before",
@@ -475,6 +448,7 @@ int sy_sched_job_started(struct sy_sched *s, int worker, uint64_t id, uint64_t i
         return sy_error_set(SY_EPROTO, "job %llu: JOB_STARTED out of turn", (unsigned long long)id);
     end_turn(s, j);
     j->state = JOB_RUNNING;
+    j->in_spill = false;
     SY_TRY(join_policy(s, j));
     note_progress(s, j, iterations_done);
     sy_sched_sync_blocked(s, j);
@@ -577,7 +551,7 @@ void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool p
         return;
     if (j->state >= JOB_STARTING) /* before, nobody has touched it since it was as it is */
         j->in_memory =
-            j->admitted && state_intact &&
+            j->admitted && state_intact && !j->in_spill &&
             (j->state == JOB_RUNNING || j->state == JOB_STARTING || j->state == JOB_SPILLING);
     /* Else its worker died of something else. */
     bool at_work = j->has_turn || j->state == JOB_PREPARING || j->state == JOB_SPILLING ||

@@ -2,27 +2,77 @@
  *
  *   RUNNING ──turn over, LEAVE→ LEAVING ──left→ QUEUED (its memory stays where it lies) ──PREPARE, START in_memory→ RUNNING
  *
- * What is spilled lives in its worker, so it stays there. */
+ *   SPILLED ──LEAVE→ LEAVING ──left→ QUEUED (it waits for memory no more) ──PREPARE, START spilled→ RUNNING
+ *
+ * One that is spilled can do nothing, so its worker is anybody's who needs one to give memory, too: without one that cannot be had. Nobody leaves
+ * twice for the same job, and whoever has no guaranteed job in front of it is given the next worker: so all come back. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-/* While a guaranteed one waits for memory, who has some is spilled instead, for which it needs its worker. */
-static bool may_leave(const struct sy_sched *s, const struct job *j)
+bool sy_sched_jobs_hold_workers(const struct sy_sched *s)
 {
-    bool has_memory = j->admitted && sy_sched_guaranteed_waits_for_memory(s);
-    return j->opportunistic && !j->stop_wanted && !has_memory &&
-           (j->state == JOB_PREPARED || j->state == JOB_RUNNING);
+    int n = 0;
+    for (int w = 0; w < s->config.n_workers; w++)
+        n += s->workers[w] != WORKER_GONE && s->workers[w] != WORKER_JOB;
+    return n < 2;
 }
 
-/* How many workers guaranteed jobs lack. */
+/* Guaranteed ones first, then who lost its worker, then the most urgent, then who came first. But memory can be had back only of a job that
+ * has a worker: while a guaranteed one waits for memory, who can give some is in front of all but those that have theirs. */
+static int worker_rank(const struct job *j, bool memory_is_wanted)
+{
+    if (memory_is_wanted && j->opportunistic && sy_sched_may_be_spilled(j))
+        return 1;
+    return j->opportunistic ? 3 : memory_is_wanted && j->admitted ? 0 : 2;
+}
+
+static bool has_worker_before(const struct sy_sched *s, const struct job *a, const struct job *b)
+{
+    bool wanted = sy_sched_guaranteed_waits_for_memory(s);
+    int rank_a = worker_rank(a, wanted), rank_b = worker_rank(b, wanted);
+    if (rank_a != rank_b)
+        return rank_a < rank_b;
+    if (a->admitted != b->admitted)
+        return a->admitted;
+    return sy_sched_job_rank(a) < sy_sched_job_rank(b);
+}
+
+struct job *sy_sched_next_for_worker(const struct sy_sched *s)
+{
+    struct job *best = NULL;
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (j->state == JOB_QUEUED && (!best || has_worker_before(s, j, best)))
+            best = j;
+    return best;
+}
+
+/* While a guaranteed one waits for memory, who has computed in some is spilled instead, for which it needs its worker. */
+static bool may_leave(const struct sy_sched *s, const struct job *j)
+{
+    bool is_there = j->state == JOB_RUNNING || (j->state == JOB_PREPARED && j->in_memory);
+    bool gives_memory =
+        is_there && sy_sched_may_be_spilled(j) && sy_sched_guaranteed_waits_for_memory(s);
+    return j->opportunistic && !j->stop_wanted && !gives_memory &&
+           (j->state == JOB_PREPARED || j->state == JOB_RUNNING || j->state == JOB_SPILLED);
+}
+
+static bool lacks_worker(const struct sy_sched *s, const struct job *j)
+{
+    if (j->state != JOB_QUEUED)
+        return false;
+    return j->opportunistic ? sy_sched_may_be_spilled(j) && sy_sched_guaranteed_waits_for_memory(s)
+                            : !j->suspended;
+}
+
+/* How many workers guaranteed jobs lack, and those that are to give them memory. */
 static int n_lacking(const struct sy_sched *s)
 {
     int n = 0;
     if (!sy_sched_jobs_hold_workers(s))
         return 0;
     for (const struct job *j = s->jobs; j; j = j->next) {
-        n += !j->opportunistic && j->state == JOB_QUEUED && !j->suspended;
+        n += lacks_worker(s, j);
         n -= j->state == JOB_LEAVING || (j->stop_wanted && j->state != JOB_QUEUED);
     }
     return n;

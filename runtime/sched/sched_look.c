@@ -87,7 +87,7 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t id, struct sy_sched_jo
                                       .has_turn = j->has_turn,
                                       .suspended = j->suspended,
                                       .opportunistic = j->opportunistic,
-                                      .spilled = j->state >= JOB_SPILLING,
+                                      .spilled = j->in_spill || j->state == JOB_SPILLING,
                                       .persistent_offset = j->persistent_offset,
                                       .persistent_bytes = j->persistent_bytes,
                                       .ephemeral_bytes = j->ephemeral_bytes,
@@ -122,6 +122,10 @@ bool sy_sched_jobs_are_valid(const struct sy_sched *s)
         if ((j->keeps || j->still || j->preempted) && !j->has_turn)
             return false;
         if (j->admitted && !j->in_lanes)
+            return false;
+        if (j->in_spill && (j->in_memory || j->state == JOB_RUNNING || j->state == JOB_SPILLING))
+            return false;
+        if (!j->in_spill && (j->state == JOB_SPILLED || j->state == JOB_RETURNING))
             return false;
     }
     return sy_lanes_is_valid(s->lanes);

@@ -2,7 +2,10 @@
  *
  *   RUNNING ──SPILL→ SPILLING ──spilled→ SPILLED (waits in the lanes' queue, behind guaranteed ones) ──RETURN→ RETURNING ──returned→ RUNNING
  *
- * One trip at a time: the link is one. What is spilled lives in its worker, so it dies with it: then the last snapshot is what there is. */
+ * One trip at a time: the link is one. What is spilled outlives its worker: one that loses it, or lets it go (sched_leave.c), is prepared on another
+ * and starts with what is in host memory:
+ *
+ *   SPILLED, RETURNING ──lost, left→ QUEUED ──PREPARE→ PREPARED (waits in the lanes' queue) ──START spilled→ STARTING ──started→ RUNNING */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -23,13 +26,17 @@ bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s)
     return false;
 }
 
+bool sy_sched_may_be_spilled(const struct job *j)
+{
+    return j->opportunistic && j->admitted && !j->stop_wanted && !j->cannot_spill;
+}
+
 /* The one that came last. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;
     for (struct job *j = s->jobs; j; j = j->next)
-        if (j->opportunistic && j->state == JOB_RUNNING && !j->has_turn && !j->stop_wanted &&
-            !j->cannot_spill)
+        if (sy_sched_may_be_spilled(j) && j->state == JOB_RUNNING && !j->has_turn)
             found = j;
     return found;
 }
@@ -78,7 +85,8 @@ int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worke
     if (worked) {
         (void)sy_lanes_leave(s->lanes, id);
         s->admission_stuck = false;
-        j->in_lanes = j->admitted = false;
+        j->in_lanes = j->admitted = j->in_memory = false;
+        j->in_spill = true;
         j->state = JOB_SPILLED;
         sy_sched_join_lanes(s, j);
     } else {
@@ -95,6 +103,7 @@ int sy_sched_job_returned(struct sy_sched *s, int worker, uint64_t id)
     struct job *j;
     SY_TRY(find(s, worker, id, JOB_RETURNING, &j));
     j->state = JOB_RUNNING;
+    j->in_spill = false;
     (void)sy_policy_set_lane(s->policy, id, sy_lanes_lane_of(s->lanes, id));
     sy_sched_sync_blocked(s, j);
     sy_sched_step(s);

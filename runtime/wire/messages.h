@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      5
+#define SY_WIRE_VERSION      6
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -89,23 +89,25 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     F(I64, status)                \
     F(STR, error) F(U64, persistent_bytes) F(U64, ephemeral_bytes) F(U64, total_steps)
 /* in_memory 1: the persistent part at this offset is intact (the last worker died in the gradient phase, or the job left it): go on from it. 0: from the last
- * snapshot, or from the beginning when there is none. It then waits for its turn. */
+ * snapshot, or from the beginning when there is none. It then waits for its turn. With a file of shared memory, if it may be spilled: that is
+ * where to. spilled 1: what lasts lies in that file, and goes to this offset first; then as in_memory 1. */
 #define SY_FIELDS_JOB_START(F) \
-    F(U64, job) F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory)
+    F(U64, job)                \
+    F(U64, persistent_offset) F(U64, ephemeral_offset) F(U64, in_memory) F(U64, spilled)
 #define SY_FIELDS_JOB_STARTED(F) F(U64, job) F(U64, step)
 /* The job may compute, with an iteration's memory at this offset, until it is between two iterations and the control page's turn_keeps is
  * 0; it then answers. busy_ns: what it computed in this turn. */
 #define SY_FIELDS_JOB_TURN(F)      F(U64, job) F(U64, ephemeral_offset)
 #define SY_FIELDS_JOB_TURN_OVER(F) F(U64, job) F(U64, step) F(U64, busy_ns)
-/* What lasts of the job goes from the pool to host memory of the worker, which answers; status < 0: it could not, and all is as it was. And
+/* What lasts of the job goes from the pool to the file that came with JOB_START; the worker answers. status < 0: it could not, and all is as it was. And
  * back, to this offset. */
 #define SY_FIELDS_JOB_SPILL(F)    F(U64, job)
 #define SY_FIELDS_JOB_SPILLED(F)  F(U64, job) F(I64, status) F(STR, error) F(U64, bytes)
 #define SY_FIELDS_JOB_RETURN(F)   F(U64, job) F(U64, persistent_offset)
 #define SY_FIELDS_JOB_RETURNED(F) F(U64, job) F(U64, bytes)
 #define SY_FIELDS_JOB_PAUSED(F)   F(U64, job) F(U64, epoch) F(U64, paused_ns)
-/* The job, which has no turn, lets its worker go: snapshot, if it has a folder; what lasts stays where it lies in the pool. JOB_LEFT when the
- * worker has forgotten it; another may be told to PREPARE it then, and to START it with in_memory 1. */
+/* The job, which has no turn, lets its worker go: snapshot, if it has a folder; what lasts stays where it lies, in the pool or in its file. JOB_LEFT when
+ * the worker has forgotten it; another may be told to PREPARE it then, and to START it with in_memory 1, or spilled 1. */
 #define SY_FIELDS_JOB_LEAVE(F) F(U64, job)
 #define SY_FIELDS_JOB_LEFT(F)  F(U64, job) F(U64, step)
 /* Stop at the end of the iteration: snapshot; evaluate on the test set if `evaluate`; then JOB_ENDED. */

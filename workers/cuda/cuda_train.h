@@ -177,8 +177,9 @@ struct sy_trainer {
     uint64_t persistent_bytes, ephemeral_bytes, scratch_offset;
     uint64_t draw;    /* number of the batch since the beginning: dropout's counter */
     uint64_t n_norms; /* gradients whose norm is on its way or has come */
-    unsigned char *persistent, *ephemeral;         /* the device's view */
-    unsigned char *host;                           /* pinned: inputs, labels, news, headers */
+    unsigned char *persistent, *ephemeral; /* the device's view */
+    const unsigned char *copy; /* of the persistent part, the host's view; NULL: there is none */
+    unsigned char *host;       /* pinned: inputs, labels, news, headers */
     uint64_t *host_inputs, host_labels, host_loss; /* offsets */
     unsigned n_header_writes;
     struct sy_inflight inflight;

@@ -128,6 +128,7 @@ static uint64_t ephemeral_bytes(const struct sy_trainer *t)
 static void bind(struct sy_trainer *t, void *persistent, void *ephemeral)
 {
     t->persistent = persistent;
+    t->copy = NULL;
     t->ephemeral = ephemeral;
 }
 
@@ -249,6 +250,23 @@ static void transpose(const struct sy_cutr_value *v, const float *from, float *t
             }
 }
 
+static int put_persistent(struct sy_trainer *t, const void *host, int value, uint64_t bytes)
+{
+    SY_TRY(t->ops->to_device(t->math, host, sy_cutr_pointer(t, value), bytes));
+    return synchronize(t);
+}
+
+static int get_persistent(struct sy_trainer *t, int value, void *host, uint64_t bytes)
+{
+    const unsigned char *at = sy_cutr_pointer(t, value);
+    if (t->copy) {
+        memcpy(host, t->copy + (at - t->persistent), bytes);
+        return SY_OK;
+    }
+    SY_TRY(t->ops->to_host(t->math, at, host, bytes));
+    return synchronize(t);
+}
+
 /* Through memory of our own, where the layouts differ. */
 static int convert(struct sy_trainer *t, int value, const char *name, void *plain, bool to_plain)
 {
@@ -260,10 +278,8 @@ static int convert(struct sy_trainer *t, int value, const char *name, void *plai
                             (unsigned long long)bytes);
     if (v->last && !to_plain)
         transpose(v, plain, own, false);
-    int status = to_plain ? t->ops->to_host(t->math, sy_cutr_pointer(t, value), host, bytes)
-                          : t->ops->to_device(t->math, host, sy_cutr_pointer(t, value), bytes);
-    if (status == SY_OK)
-        status = synchronize(t);
+    int status =
+        to_plain ? get_persistent(t, value, host, bytes) : put_persistent(t, host, value, bytes);
     if (status == SY_OK && v->last && to_plain)
         transpose(v, own, plain, true);
     free(own);
@@ -306,6 +322,11 @@ static int read_header(struct sy_trainer *t, void *to, uint64_t bytes)
 {
     SY_TRY(t->ops->to_host(t->math, t->persistent - SY_TRAIN_HEADER_BYTES, to, bytes));
     return synchronize(t);
+}
+
+static void read_copy(struct sy_trainer *t, const void *copy)
+{
+    t->copy = copy;
 }
 
 /* ---- steps -------------------------------------------------------------------------------------------- */
@@ -433,4 +454,5 @@ const struct sy_trainer_ops sy_cuda_trainer = {
     .write_header = write_header,
     .read_header = read_header,
     .settle = synchronize,
+    .read_copy = read_copy,
 };
