@@ -230,7 +230,7 @@ static int listen_tcp(struct sy_rpc_server *server, const char *text)
 static void set_defaults(struct sy_rpc_limits *limits)
 {
     if (!limits->message_bytes)
-        limits->message_bytes = 256ull << 20;
+        limits->message_bytes = SY_RPC_MESSAGE_BYTES;
     if (!limits->buffered_bytes)
         limits->buffered_bytes = 1ull << 30;
     if (!limits->max_connections)

@@ -47,8 +47,10 @@ struct sy_rpc_handlers {
     void (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 };
 
+#define SY_RPC_MESSAGE_BYTES (256ull << 20)
+
 struct sy_rpc_limits {
-    uint64_t message_bytes;  /* 0: 256 MiB */
+    uint64_t message_bytes;  /* 0: SY_RPC_MESSAGE_BYTES */
     uint64_t buffered_bytes; /* of all connections together; 0: 1 GiB */
     int max_connections;     /* 0: 256; more are told EBUSY and closed at once */
     int max_outstanding;     /* requests of one connection; 0: 64 */

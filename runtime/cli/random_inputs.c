@@ -7,6 +7,7 @@
 #include "loader/graph.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/size_text.h"
+#include "runtime/rpc_server.h"
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -133,6 +134,11 @@ int sy_cli_random_input(json_t *entry, int64_t batch, const struct sy_cli_sizes 
         if (__builtin_mul_overflow(out->bytes, (size_t)out->shape[i], &out->bytes))
             return sy_error_set(SY_EPROTO, "input %s: a shape beyond all memory", out->name);
     }
+    if (out->bytes > SY_RPC_MESSAGE_BYTES)
+        return sy_error_set(SY_ETOOBIG,
+                            "input %s of batch %lld has %zu bytes; a server takes messages of at "
+                            "most %llu",
+                            out->name, (long long)batch, out->bytes, SY_RPC_MESSAGE_BYTES);
     data = malloc(out->bytes + 1);
     out->data = data;
     if (!data)
