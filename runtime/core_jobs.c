@@ -276,11 +276,18 @@ static int keep_settings(struct sy_core *core, const struct sy_core_job *j, bool
     return status;
 }
 
+/* A file that holds no job of ours (edited, damaged) keeps nobody from starting, and stays where it is. */
 static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *set)
 {
     struct sy_core *core = ctx;
     struct sy_core_job *j;
-    SY_TRY(add_job(core, id, text, &j));
+    int status = add_job(core, id, text, &j);
+    if (status < 0 && status != SY_ENOMEM_HOST) {
+        sy_log_error("jobs", "event=not_resumed job=%llu why=\"%s\"", (unsigned long long)id,
+                     sy_error_text());
+        return SY_OK;
+    }
+    SY_TRY(status);
     take_settings(core, j, set);
     sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
     return SY_OK;
@@ -288,7 +295,10 @@ static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *se
 
 int sy_core_resume_jobs(struct sy_core *core)
 {
-    return sy_job_store_load(core->store, resume_job, core);
+    uint64_t last;
+    SY_TRY(sy_job_store_load(core->store, resume_job, core, &last));
+    core->last_job = SY_MAX(core->last_job, last); /* no new job takes the place of such a file */
+    return SY_OK;
 }
 
 static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)

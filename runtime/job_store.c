@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/durable_file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
@@ -127,24 +128,37 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Whether a file of this name is a job's, and whose. */
+static bool is_job_name(const char *name, uint64_t *id)
+{
+    char own[64];
+    unsigned long long value;
+    if (sscanf(name, "job-%llu", &value) != 1 || value >= INT64_MAX)
+        return false;
+    snprintf(own, sizeof own, "job-%llu.json", value);
+    *id = value;
+    return strcmp(name, own) == 0; /* not "job-007.json" */
+}
+
 /* Ids of the files there are, ascending. */
-static int list_ids(const struct sy_job_store *store, uint64_t *ids)
+static int list_ids(const struct sy_job_store *store, uint64_t *ids, uint64_t *last)
 {
     int n = 0;
+    uint64_t id;
     const struct dirent *entry;
     DIR *folder = opendir(store->folder);
     if (!folder)
         return sy_error_set(SY_EIO, "cannot read the state folder %s: %s", store->folder,
                             strerror(errno));
     while ((entry = readdir(folder))) {
-        char end = 0, tail[6] = "";
-        unsigned long long id;
-        if (sscanf(entry->d_name, "job-%llu%5s%c", &id, tail, &end) != 2 || strcmp(tail, ".json"))
+        if (!is_job_name(entry->d_name, &id))
             continue;
+        *last = SY_MAX(*last, id);
         if (n < SY_SCHED_MAX_JOBS)
             ids[n++] = id;
         else
-            sy_log_error("jobs", "event=not_resumed job=%llu why=\"more than %d\"", id, n);
+            sy_log_error("jobs", "event=not_resumed job=%llu why=\"more than %d\"",
+                         (unsigned long long)id, n);
     }
     closedir(folder);
     qsort(ids, (size_t)n, sizeof *ids, compare_ids);
@@ -153,16 +167,17 @@ static int list_ids(const struct sy_job_store *store, uint64_t *ids)
 
 int sy_job_store_load(struct sy_job_store *store,
                       int (*take)(void *ctx, uint64_t job, const char *text, const json_t *set),
-                      void *ctx)
+                      void *ctx, uint64_t *last)
 {
     uint64_t ids[SY_SCHED_MAX_JOBS];
     char path[PATH_BYTES];
+    *last = 0;
     if (!store->folder)
         return SY_OK;
-    int n = list_ids(store, ids);
+    int n = list_ids(store, ids, last);
     SY_TRY(n);
     for (int i = 0; i < n; i++) {
-        json_error_t error = {.text = "no text in it"};
+        json_error_t error;
         SY_TRY(make_path(store, ids[i], path));
         json_t *json = json_load_file(path, 0, &error);
         const char *text = json_string_value(json_object_get(json, "text"));
@@ -170,7 +185,8 @@ int sy_job_store_load(struct sy_job_store *store,
         if (text)
             status = take(ctx, ids[i], text, json_object_get(json, "set"));
         else
-            sy_log_error("jobs", "event=unreadable path=%s why=\"%s\"", path, error.text);
+            sy_log_error("jobs", "event=unreadable path=%s why=\"%s\"", path,
+                         json ? "no text in it" : error.text);
         json_decref(json);
         SY_TRY(status);
     }

@@ -17,10 +17,10 @@ void sy_job_store_close(struct sy_job_store *store); /* NULL is fine */
 int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text, json_t *set);
 void sy_job_store_remove(struct sy_job_store *store, uint64_t job);
 /* Calls take for each stored job, ids ascending; what it returns, if negative, ends the walk. A file that cannot be read is
- * logged and left where it is. */
+ * logged and left where it is. *last: the greatest id that a file has, also one that cannot be read (0: none). */
 int sy_job_store_load(struct sy_job_store *store,
                       int (*take)(void *ctx, uint64_t job, const char *text, const json_t *set),
-                      void *ctx);
+                      void *ctx, uint64_t *last);
 
 int sy_job_store_put_rules(struct sy_job_store *store, json_t *rules); /* borrowed */
 /* The caller's, to be given to json_decref; NULL: none are kept, or the file cannot be read, which is logged. */

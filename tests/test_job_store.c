@@ -38,6 +38,7 @@ static void jobs_keep_what_was_set(void **state)
     char folder[300];
     struct sy_job_store *store;
     struct seen seen = {0};
+    uint64_t last;
     fixture_init(&f, "store");
     snprintf(folder, sizeof folder, "%s/state", f.folder);
     assert_int_equal(sy_job_store_open(folder, &store), SY_OK);
@@ -47,8 +48,9 @@ static void jobs_keep_what_was_set(void **state)
     assert_int_equal(sy_job_store_put(store, 12, "twelve", set), SY_OK);
     json_decref(set);
     assert_null(sy_job_store_rules(store));
-    assert_int_equal(sy_job_store_load(store, see, &seen), SY_OK);
+    assert_int_equal(sy_job_store_load(store, see, &seen, &last), SY_OK);
     assert_int_equal(seen.n, 2);
+    assert_int_equal(last, 12);
     assert_int_equal(seen.ids[0], 3);
     assert_string_equal(seen.texts[1], "twelve");
     assert_int_equal(seen.priorities[0], 0);
@@ -192,6 +194,61 @@ static void what_cannot_be_kept_is_said(void **state)
     fixture_finish(&f);
 }
 
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void assert_file(const char *folder, const char *name, const char *text)
+{
+    char path[400], bytes[200] = "";
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    (void)fread(bytes, 1, sizeof bytes - 1, file);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(bytes, text);
+}
+
+/* Somebody edits a file, or a disk loses it: the other jobs go on, and what is left of it is no other job's. */
+static void what_is_no_job_keeps_nobody_from_starting(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    const char *const files[][2] = {
+        {"job-7.json", "{\"job\": 7, \"te"}, /* cut off */
+        {"job-8.json", "{\"job\": 8, \"text\": \"{\\\"name\\\": \\\"a\\\\u0007b\\\"}\"}"},
+        {"job-9.json", "{\"job\": 9, \"text\": \"{\\\"tenant\\\": \\\"\\\"}\"}"}, /* no name */
+        {"job-010.json", "mine"},
+        {"job-18446744073709551615.json", "mine"},
+        {"job-10.json.old", "mine"},
+    };
+    fixture_init(&f, "no_job");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t good = fixture_submit(&f, fixture_make_job(&f, "good", 1000000, 1000000));
+    fixture_kill(&f);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        write_file(folder, files[i][0], files[i][1]);
+    fixture_start(&f, args);
+    json_t *status = fixture_status(&f);
+    assert_int_equal(json_array_size(json_object_get(status, "jobs")), 1);
+    assert_int_equal(json_integer_value(json_object_get(first_job(status), "job")), good);
+    json_decref(status);
+    assert_int_equal(fixture_submit(&f, fixture_make_job(&f, "next", 1000000, 1000000)), 10);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        assert_file(folder, files[i][0], files[i][1]);
+    fixture_kill(&f);
+    fixture_finish(&f);
+}
+
 static void rules_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -220,6 +277,7 @@ int main(void)
         cmocka_unit_test(one_runtime_has_a_folder),
         cmocka_unit_test(what_was_set_holds_after_a_restart),
         cmocka_unit_test(what_cannot_be_kept_is_said),
+        cmocka_unit_test(what_is_no_job_keeps_nobody_from_starting),
         cmocka_unit_test(rules_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
