@@ -105,6 +105,9 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
  * called with ECANCELED, or as usual if it was done already. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 
+/* While held, no job that has not started does. For models that are to be there first: each has room in the pool beside all jobs, if it comes
+ * before them. */
+void sy_core_hold_jobs(struct sy_core *core, bool hold);
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */
 int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done, void *ctx,
                        uint64_t *out_job);

@@ -197,6 +197,7 @@ struct sy_core {
     struct sy_core_request *requests; /* at most max_queue and two: a scan will do */
     int n_requests;
     uint64_t last_request, last_job, last_sizes;
+    bool jobs_held;           /* sy_core_hold_jobs */
     struct sy_core_job *jobs; /* ended ones too */
 
     bool pumping, draining, stopping;

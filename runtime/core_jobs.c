@@ -301,6 +301,14 @@ int sy_core_resume_jobs(struct sy_core *core)
     return SY_OK;
 }
 
+void sy_core_hold_jobs(struct sy_core *core, bool hold)
+{
+    sy_core_tick(core);
+    core->jobs_held = hold;
+    sy_sched_hold_jobs(core->sched, hold);
+    sy_core_pump_soon(core);
+}
+
 static int find_live(struct sy_core *core, uint64_t id, struct sy_core_job **out)
 {
     struct sy_core_job *j = sy_core_find_job(core, id);

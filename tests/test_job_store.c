@@ -249,6 +249,62 @@ static void what_is_no_job_keeps_nobody_from_starting(void **state)
     fixture_finish(&f);
 }
 
+/* The pool that three jobs like the first fill, one iteration's memory being shared. */
+static void exact_pool(struct fixture *f, char *bytes, size_t size)
+{
+    json_t *status = fixture_status(f), *job = first_job(status);
+    json_int_t lasting = json_integer_value(json_object_get(job, "persistent_bytes"));
+    json_int_t iteration = json_integer_value(json_object_get(job, "ephemeral_bytes"));
+    assert_true(lasting > 0 && iteration > 0);
+    snprintf(bytes, size, "%lld", (long long)(3 * lasting + iteration + (64 << 10)));
+    json_decref(status);
+}
+
+/* Who was ready first has its room; they start beside each other. */
+static bool one_waits_for_memory(struct fixture *f)
+{
+    json_t *status = fixture_status(f), *jobs = json_object_get(status, "jobs");
+    bool found = false;
+    assert_int_equal(json_array_size(jobs), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *job = json_array_get(jobs, i);
+        const char *why = json_string_value(json_object_get(job, "waits_for"));
+        found |= why && strstr(why, "memory");
+    }
+    json_decref(status);
+    return found;
+}
+
+/* Each model has room beside all jobs, also if these were there before the server was. */
+static void models_come_before_jobs_that_go_on(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300], pool[32];
+    int answered;
+    fixture_init(&f, "models_first");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const before[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    const char *const after[] = {
+        "--pool-bytes",    pool, "--state", folder, "--models", fixture_models(), "--warm-batches",
+        "1,2,3,4,5,6,7,8", NULL};
+    fixture_start(&f, before);
+    for (int i = 0; i < 3; i++) {
+        char name[] = {'j', (char)('0' + i), 0};
+        (void)fixture_submit(&f, fixture_make_job(&f, name, 1000000, 1000000));
+    }
+    exact_pool(&f, pool, sizeof pool);
+    fixture_kill(&f);
+    fixture_start(&f, after); /* ready: all models are there */
+    sy_client_result *result = fixture_infer(&f, "bert_tiny", 1, 0, &answered);
+    assert_int_equal(answered, SY_OK);
+    sy_client_result_free(result);
+    while (!one_waits_for_memory(&f)) /* the others have what is left */
+        usleep(10000);
+    fixture_kill(&f);
+    fixture_finish(&f);
+}
+
 static void rules_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -278,6 +334,7 @@ int main(void)
         cmocka_unit_test(what_was_set_holds_after_a_restart),
         cmocka_unit_test(what_cannot_be_kept_is_said),
         cmocka_unit_test(what_is_no_job_keeps_nobody_from_starting),
+        cmocka_unit_test(models_come_before_jobs_that_go_on),
         cmocka_unit_test(rules_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

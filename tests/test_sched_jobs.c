@@ -463,6 +463,46 @@ static void test_tenant_over_its_quota_is_refused(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* A job of 50 of 64 MiB comes, then a model that needs 21 of them. Where jobs are held until it is there, the model is taken, whose room beside
+ * all jobs is for certain, and the job is refused; otherwise the model is. */
+static void add_model_beside_job(bool held)
+{
+    const uint64_t group = 20 * MIB;
+    struct sy_sched_config config = {.pool_bytes = 64 * MIB, .n_workers = 2, .max_queue = 4};
+    struct sy_sched_job job = {.id = 1};
+    struct sy_sched_action a;
+    struct sy_sched *s;
+    assert_int_equal(sy_sched_create(&config, &s), SY_OK);
+    sy_sched_hold_jobs(s, held);
+    for (int worker = 0; worker < 2; worker++)
+        sy_sched_worker_ready(s, worker);
+    assert_int_equal(sy_sched_job_submit(s, &job), SY_OK);
+    assert_true(sy_sched_next(s, &a) == !held);
+    if (!held) {
+        assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+        assert_int_equal(sy_sched_job_prepared(s, a.worker, 1, 40 * MIB, 10 * MIB, 0), SY_OK);
+        assert_int_equal(sy_sched_model_add(s, 0, 1, &group, MIB), SY_ENOMEM_DEVICE);
+    } else {
+        assert_int_equal(sy_sched_model_add(s, 0, 1, &group, MIB), SY_OK);
+        assert_false(sy_sched_next(s, &a));
+        sy_sched_hold_jobs(s, false);
+        assert_true(sy_sched_next(s, &a));
+        assert_int_equal(a.kind, SY_DO_JOB_PREPARE);
+        assert_int_equal(sy_sched_job_prepared(s, a.worker, 1, 40 * MIB, 10 * MIB, 0), SY_OK);
+        assert_true(sy_sched_next(s, &a));
+        assert_int_equal(a.kind, SY_DO_JOB_REFUSE);
+        assert_int_equal(a.status, SY_ENOMEM_DEVICE);
+    }
+    sy_sched_destroy(s);
+}
+
+static void test_held_job_leaves_room_for_models(void **state)
+{
+    (void)state;
+    add_model_beside_job(false);
+    add_model_beside_job(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_guaranteed_job_has_the_next_worker),
         cmocka_unit_test(test_opportunistic_job_gives_its_worker),
         cmocka_unit_test(test_guaranteed_jobs_take_all_workers),
+        cmocka_unit_test(test_held_job_leaves_room_for_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

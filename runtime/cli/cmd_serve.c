@@ -346,6 +346,7 @@ static void loaded(void *ctx, int status, const char *error)
     }
     if (--serve->n_loading > 0 || serve->result)
         return;
+    sy_core_hold_jobs(serve->core, false);
     printf("ready\n");
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
@@ -438,6 +439,8 @@ static int start(struct serve *serve)
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core,
                                 &serve->rpc));
+    /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
+    sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;
     for (int i = 0; i < serve->n_packages; i++) {
         const struct package_path *package = &serve->packages[i];

@@ -176,6 +176,8 @@ struct sy_sched_job {
 #define SY_SCHED_MAX_JOBS 1024 /* in workers and waiting */
 int sy_sched_job_submit(struct sy_sched *s,
                         const struct sy_sched_job *job); /* EBUSY: so many are there; ENOMEM_HOST */
+/* While held, no job that has no worker gets one, so none takes memory. */
+void sy_sched_hold_jobs(struct sy_sched *s, bool hold);
 /* EPROTO. total_iterations 0: not known. A job that can never fit gets a JOB_REFUSE and a JOB_STOP. */
 int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t job, uint64_t persistent_bytes,
                           uint64_t ephemeral_bytes, uint64_t total_iterations);

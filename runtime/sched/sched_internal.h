@@ -120,6 +120,7 @@ struct sy_sched {
     bool admission_stuck; /* it could not after all; until jobs or models change */
     bool compacting; /* a request waits for all lanes to be empty, to be moved out of its way */
     bool any_hard;   /* some tenant has a hard share: no turn is kept */
+    bool jobs_held;  /* sy_sched_hold_jobs */
     sy_ns now, policy_wake_ns;
     struct sy_sched_action *actions; /* a ring */
     int first_action, n_actions, max_actions;

@@ -313,7 +313,7 @@ static void prepare_jobs(struct sy_sched *s)
 {
     struct job *j;
     int worker;
-    while ((j = sy_sched_next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
+    while (!s->jobs_held && (j = sy_sched_next_for_worker(s)) && !sy_sched_jobs_hold_workers(s) &&
            (worker = sy_sched_idle_worker(s)) >= 0) {
         j->worker = worker;
         s->workers[worker] = WORKER_JOB;
@@ -384,6 +384,12 @@ int sy_sched_job_submit(struct sy_sched *s, const struct sy_sched_job *job)
     *at = j;
     sy_sched_step(s);
     return SY_OK;
+}
+
+void sy_sched_hold_jobs(struct sy_sched *s, bool hold)
+{
+    s->jobs_held = hold;
+    sy_sched_step(s);
 }
 
 int sy_sched_find_job(struct sy_sched *s, int worker, uint64_t id, struct job **out)
