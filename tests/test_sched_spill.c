@@ -199,6 +199,33 @@ static void test_memory_of_one_without_a_worker_is_had_back(void **state)
     sy_sched_destroy(w.s);
 }
 
+/* A small guaranteed job's memory lies in the middle, so that a large one does not fit though enough is free. Who gave way for it stays out until
+ * it is in, and does not come back to be sent away once more. */
+static void test_no_trips_for_a_job_that_does_not_fit(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct sy_sched_job_view view;
+    world_make(&w, true, POOL, 1);
+    w.spills_work = true;
+    submit(&w, 1, true, 45);
+    submit(&w, 2, false, 1);
+    advance_all(&w, 20);
+    submit(&w, 3, false, 80);
+    advance_all(&w, 200);
+    assert_true(sy_sched_job_view(w.s, 3, &view) && !view.admitted);
+    assert_true(w.iterations[2] > 0 && w.iterations[3] == 0);
+    assert_int_equal(w.n_spills, 1);
+    end(&w, 2);
+    advance_all(&w, 40);
+    assert_true(w.iterations[3] > 0);
+    end(&w, 3);
+    advance_all(&w, 40);
+    assert_int_equal(doing(&w, 1), TRAINING);
+    assert_int_equal(w.n_spills, 1);
+    sy_sched_destroy(w.s);
+}
+
 /* Canceled while it leaves, or while it waits for a worker: gone, with its memory. */
 static void test_canceled_without_a_worker(void **state)
 {
@@ -227,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_on_its_way),
         cmocka_unit_test(test_what_is_spilled_outlives_its_worker),
         cmocka_unit_test(test_memory_of_one_without_a_worker_is_had_back),
+        cmocka_unit_test(test_no_trips_for_a_job_that_does_not_fit),
         cmocka_unit_test(test_canceled_without_a_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,6 +202,7 @@ struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind 
 void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had is free at once */
 
 /* sched_spill.c */
+void sy_sched_spilled_join_lanes(struct sy_sched *s); /* who may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
 bool sy_sched_guaranteed_wants(const struct sy_sched *s);
 bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);

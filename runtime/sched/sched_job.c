@@ -340,6 +340,7 @@ void sy_sched_step_jobs(struct sy_sched *s)
     s->policy_wake_ns = 0;
     sy_sched_step_leaving(s);
     prepare_jobs(s);
+    sy_sched_spilled_join_lanes(s);
     sy_sched_let_in(s);
     sy_sched_step_spills(s);
     for (const struct job *j = s->jobs; j; j = j->next)
@@ -418,7 +419,8 @@ int sy_sched_job_prepared(struct sy_sched *s, int worker, uint64_t id, uint64_t 
     if (!j->in_lanes) {
         j->persistent_bytes = persistent_bytes;
         j->ephemeral_bytes = ephemeral_bytes;
-        sy_sched_join_lanes(s, j);
+        if (!j->in_spill)
+            sy_sched_join_lanes(s, j);
     }
     sy_sched_step(s);
     return SY_OK;

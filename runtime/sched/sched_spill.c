@@ -2,6 +2,8 @@
  *
  *   RUNNING ──SPILL→ SPILLING ──spilled→ SPILLED (waits in the lanes' queue, behind guaranteed ones) ──RETURN→ RETURNING ──returned→ RUNNING
  *
+ * It joins that queue once no guaranteed one waits for memory: where one does not fit though enough is free, it would be let in only to be sent out again.
+ *
  * One trip at a time: the link is one. What is spilled outlives its worker: one that loses it, or lets it go (sched_leave.c), is prepared on another
  * and starts with what is in host memory:
  *
@@ -51,6 +53,16 @@ static void act(struct sy_sched *s, enum sy_sched_kind kind, struct job *j, enum
     sy_sched_sync_blocked(s, j);
 }
 
+void sy_sched_spilled_join_lanes(struct sy_sched *s)
+{
+    if (sy_sched_guaranteed_waits_for_memory(s))
+        return;
+    for (struct job *j = s->jobs; j; j = j->next)
+        if (j->in_spill && !j->in_lanes && !j->stop_wanted &&
+            (j->state == JOB_SPILLED || j->state == JOB_PREPARED))
+            sy_sched_join_lanes(s, j);
+}
+
 void sy_sched_step_spills(struct sy_sched *s)
 {
     struct job *back = NULL, *out;
@@ -88,7 +100,6 @@ int sy_sched_job_spilled(struct sy_sched *s, int worker, uint64_t id, bool worke
         j->in_lanes = j->admitted = j->in_memory = false;
         j->in_spill = true;
         j->state = JOB_SPILLED;
-        sy_sched_join_lanes(s, j);
     } else {
         j->cannot_spill = true; /* its memory is as it was */
         j->state = JOB_RUNNING;
