@@ -416,6 +416,10 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
 
 static int refuse(const struct sy_admission_request *r, const struct sy_prediction *p, sy_ns now)
 {
+    if (r->deadline_ns > 0 && r->deadline_ns <= now)
+        return sy_error_set(SY_EDEADLINE,
+                            "request %llu came %.3f ms after its deadline; allow more time",
+                            (unsigned long long)r->id, (double)(now - r->deadline_ns) / 1e6);
     if (p->breaks)
         return sy_error_set(
             SY_EDEADLINE,
@@ -429,7 +433,7 @@ static int refuse(const struct sy_admission_request *r, const struct sy_predicti
                         "another server",
                         (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6,
                         (double)p->queue_ns / 1e6, (double)(p->latest_ns - now) / 1e6,
-                        ((double)r->deadline_ns - (double)now) / 1e6);
+                        (double)(r->deadline_ns - now) / 1e6);
 }
 
 static int judge(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
