@@ -162,6 +162,30 @@ static void assert_progress_is_shown(struct fixture *f, const char *trace)
     close(terminal);
 }
 
+/* Interrupted, it reports what was answered by then. */
+static void assert_interrupted_reports(struct fixture *f, const char *trace)
+{
+    char command[2048], path[300], words[300], text[4096] = "";
+    snprintf(path, sizeof path, "%s/early.json", f->folder);
+    snprintf(words, sizeof words, "%s/early.txt", f->folder);
+    snprintf(command, sizeof command,
+             "timeout --preserve-status -s INT 4 '%s' replay %s --server %s --speed 0.01 --json "
+             "> %s 2> %s",
+             fixture_program("switchyard"), trace, f->address, path, words);
+    assert_int_equal(WEXITSTATUS(system(command)), 1);
+    json_t *measured = json_load_file(path, 0, NULL);
+    assert_in_range(integer(measured, "requests"), 1, 59);
+    assert_int_equal(integer(measured, "failed") + integer(measured, "refused"), 0);
+    json_decref(measured);
+    FILE *file = fopen(words, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    assert_non_null(strstr(text, "interrupted"));
+    unlink(path);
+    unlink(words);
+}
+
 static void replay_and_simulate(void **state)
 {
     (void)state;
@@ -203,6 +227,7 @@ static void replay_and_simulate(void **state)
 
     assert_served_is_what_the_device_was_used(&f, trace);
     assert_progress_is_shown(&f, trace);
+    assert_interrupted_reports(&f, trace);
     /* Half of them have a deadline that nobody can meet: refused, and counted so. The others have none, or years. */
     FILE *file = fopen(trace, "w");
     assert_non_null(file);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,19 @@ struct replay {
     sy_ns latest_ns;   /* the most that one was sent after its time */
     char failure[256]; /* the first request's that failed */
 };
+
+static atomic_bool interrupted; /* by SIGINT: what is under way is waited for, and reported */
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    atomic_store(&interrupted, true);
+}
+
+static bool gives_up(const struct replay *r)
+{
+    return atomic_load(&r->stop) || atomic_load(&interrupted);
+}
 
 /* ---- what is sent ---- */
 
@@ -130,12 +144,12 @@ static int prepare(struct replay *r, sy_client *client)
 /* False: all is given up meanwhile. */
 static bool sleep_until(const struct replay *r, sy_ns at)
 {
-    for (sy_ns now; (now = sy_clock_now()) < at && !atomic_load(&r->stop);) {
+    for (sy_ns now; (now = sy_clock_now()) < at && !gives_up(r);) {
         sy_ns next = SY_MIN(at, now + LOOK_UP_NS);
         struct timespec until = {(time_t)(next / SY_NS_PER_S), (long)(next % SY_NS_PER_S)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
-    return !atomic_load(&r->stop);
+    return !gives_up(r);
 }
 
 /* Returns how long it had the device, as the server says: answers come to threads in another order than requests end in. Not 0, which is for
@@ -247,12 +261,12 @@ static void *connection_main(void *arg)
 {
     struct replay *r = arg;
     sy_client *client = connect_again(r, NULL);
-    while (client && !atomic_load(&r->stop)) {
+    while (client && !gives_up(r)) {
         uint64_t i = atomic_fetch_add(&r->next, 1);
         if (i >= r->n_requests)
             break;
         /* Whatever went wrong, the next one gets a connection of its own. */
-        if (!send_one(r, client, &r->requests[i]))
+        if (!send_one(r, client, &r->requests[i]) && !gives_up(r))
             client = connect_again(r, client);
     }
     sy_client_close(client);
@@ -266,6 +280,9 @@ static int send_all(struct replay *r)
     int status = SY_OK;
     if (!threads)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %lld connections", (long long)wanted);
+    struct sigaction first = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
+                     before; /* the second one ends the process */
+    sigaction(SIGINT, &first, &before);
     r->begun = sy_clock_now() + START_NS;
     for (; n < wanted && status == SY_OK; n++)
         if (pthread_create(&threads[n], NULL, connection_main, r) != 0) {
@@ -276,6 +293,7 @@ static int send_all(struct replay *r)
         }
     while (n > 0)
         pthread_join(threads[--n], NULL);
+    sigaction(SIGINT, &before, NULL);
     free(threads);
     return status;
 }
@@ -321,10 +339,11 @@ static int report(const struct replay *r)
                 (double)r->latest_ns / 1e6);
     uint64_t n_left = r->n_requests - r->report->n_requests;
     if (r->report->n_failed + n_left > 0)
-        return sy_error_set(
-            SY_EIO, "%llu of %llu requests failed, %llu were not sent; the first: %s",
-            (unsigned long long)r->report->n_failed, (unsigned long long)r->n_requests,
-            (unsigned long long)n_left, r->failure);
+        return sy_error_set(SY_EIO,
+                            "%llu of %llu requests failed, %llu were not sent; the first: %s",
+                            (unsigned long long)r->report->n_failed,
+                            (unsigned long long)r->n_requests, (unsigned long long)n_left,
+                            r->failure[0] ? r->failure : "not sent, for this was interrupted");
     return SY_OK;
 }
 
