@@ -237,7 +237,8 @@ static int load_requests(const struct simulate_options *o, const struct sy_link_
     if (o->models)
         SY_TRY(sy_sim_read_models(o->models, &l->models, &l->in.n_models));
     else if (o->packages)
-        SY_TRY(sy_cli_package_models(o->packages, link, &l->models, &l->in.n_models));
+        SY_TRY(sy_cli_package_models(o->packages, link, o->config.pool_bytes, &l->models,
+                                     &l->in.n_models));
     else
         SY_TRY(sy_sim_example_models(l->in.n_models = generator.n_models, &l->models));
     if (o->requests)

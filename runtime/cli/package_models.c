@@ -7,31 +7,39 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/direct_read.h"
 #include "loader/package.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
 struct found {
     const struct sy_link_cost *link;
+    uint64_t pool_bytes;
     struct sy_sim_model *models;
     int n, max;
 };
 
-static int describe(const struct sy_package *package, const struct sy_link_cost *link,
+static int describe(const struct sy_package *package, const struct found *found,
                     struct sy_sim_model *out)
 {
     struct sy_plan_layer *layers = calloc((size_t)package->n_layers + 1, sizeof *layers);
-    struct sy_plan plan = {0};
-    if (!layers)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", package->n_layers);
+    uint64_t *reads = calloc((size_t)package->n_layers + 1, sizeof *reads); /* all is copied */
+    struct sy_direct_plan plan = {0};
+    int status = layers && reads
+                     ? SY_OK
+                     : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", package->n_layers);
     snprintf(out->name, sizeof out->name, "%s", package->name);
-    for (int i = 0; i < package->n_layers; i++) {
+    for (int i = 0; status == SY_OK && i < package->n_layers; i++) {
         layers[i] = (struct sy_plan_layer){.bytes = package->layers[i].bytes,
                                            .compute_ns = sy_package_layer_ns(package, i, 1)};
         out->compute_ns += layers[i].compute_ns;
     }
-    int status = sy_plan_make(layers, package->n_layers, link, SY_MAX_GROUPS, 0, &plan);
+    if (status == SY_OK)
+        status = sy_direct_plan_for_pool(layers, reads, package->n_layers, found->link,
+                                         found->pool_bytes, &plan);
     free(layers);
+    free(reads);
+    free(plan.groups);
     out->bytes = package->weights_bytes;
     out->n_groups = SY_MAX(plan.n_groups, 1);
     if (status == SY_OK && (!package->profile.layer_ns[0] || out->compute_ns == 0))
@@ -53,7 +61,7 @@ static int add_package(struct found *found, const char *path)
     struct sy_sim_model *model = &found->models[found->n];
     *model = (struct sy_sim_model){0};
     SY_TRY(sy_package_open(path, &package));
-    int status = describe(package, found->link, model);
+    int status = describe(package, found, model);
     sy_package_close(package);
     found->n += status == SY_OK;
     return status;
@@ -95,10 +103,10 @@ static int add_entry(struct found *found, const char *folder, const char *name)
     return newest(path, package, sizeof package) ? add_package(found, package) : SY_OK;
 }
 
-int sy_cli_package_models(const char *folder, const struct sy_link_cost *link,
+int sy_cli_package_models(const char *folder, const struct sy_link_cost *link, uint64_t pool_bytes,
                           struct sy_sim_model **out, int *n_out)
 {
-    struct found found = {.link = link};
+    struct found found = {.link = link, .pool_bytes = pool_bytes};
     struct dirent **entries;
     int status = SY_OK, n = scandir(folder, &entries, NULL, alphasort);
     if (n < 0)

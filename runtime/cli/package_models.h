@@ -5,9 +5,9 @@
 #include "loader/plan.h"
 #include "runtime/sim/sim.h"
 
-/* All packages under `folder`: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those that the planner makes for
- * `link`. *out is the caller's to free. ENOTFOUND: none there; EARG: one was not profiled. */
-int sy_cli_package_models(const char *folder, const struct sy_link_cost *link,
+/* All packages under `folder`: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those into which a server
+ * cuts a model for `link` and a pool of pool_bytes. *out is the caller's to free. ENOTFOUND: none there; EARG: one was not profiled. */
+int sy_cli_package_models(const char *folder, const struct sy_link_cost *link, uint64_t pool_bytes,
                           struct sy_sim_model **out, int *n);
 
 #endif
