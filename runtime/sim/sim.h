@@ -13,7 +13,8 @@
  * M4: Iterations and computations take their stated time times a lognormal factor of spread `noise`; computations of a model with
  *     samples take one of these instead, by chance.
  * M5: With `spill` (srtf), the admitted job with most left goes to host memory for a waiting one with less, at a boundary; its
- *     next iteration is longer by its persistent bytes ÷ link, twice. */
+ *     next iteration is longer by its persistent bytes ÷ link, twice.
+ * M6: Where there are requests, jobs may have the pool but for the largest model; all of it where that is as large as the pool. */
 #ifndef SY_SIM_SIM_H
 #define SY_SIM_SIM_H
 
