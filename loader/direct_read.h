@@ -14,12 +14,13 @@
 uint64_t sy_layer_read_bytes(const struct sy_graph *graph, const struct sy_layer *layer,
                              int64_t batch);
 
-/* The best plan for the careful link (sy_link_careful) in which layers may be read where they are. read_bytes[i]: what a batch reads of layer i, 0: it has to be copied.
+/* The best plan for the careful link (sy_link_careful) in which layers may be read where they are. read_bytes[i]: what a batch reads of layer i,
+ * 0: it has to be copied.
  * Largest first, a layer is read directly if the swap with nothing resident becomes shorter by more than the reading makes each
  * later run longer, both by simulation. Such a layer is a group of its own (direct), whose bytes are those in the image.
  * The plan may have more than max_groups groups, since each direct layer can cut one in two. `out` gets malloc'd groups, which the caller
- * frees. predicted_ns and bound_ns are of the pipeline with the direct reads, on the link
- * as it is. Errors as sy_plan_make. */
+ * frees. predicted_ns and bound_ns are of the pipeline with the direct reads, on the link as it is.
+ * Errors as sy_plan_make. */
 struct sy_direct_plan {
     int n_groups, n_direct;
     struct sy_group *groups;

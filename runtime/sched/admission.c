@@ -416,24 +416,22 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
 
 static int refuse(const struct sy_admission_request *r, const struct sy_prediction *p, sy_ns now)
 {
-    if (r->deadline_ns > 0 && r->deadline_ns <= now)
-        return sy_error_set(SY_EDEADLINE,
-                            "request %llu came %.3f ms after its deadline; allow more time",
-                            (unsigned long long)r->id, (double)(now - r->deadline_ns) / 1e6);
-    if (p->breaks)
+    bool past = r->deadline_ns > 0 && r->deadline_ns <= now;
+    if (p->breaks && !past)
         return sy_error_set(
             SY_EDEADLINE,
             "request %llu would be done in %.3f ms (%.3f ms in the queue), but would make request "
             "%llu, which was taken before, miss its deadline; send it later or to another server",
             (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6,
             (double)p->queue_ns / 1e6, (unsigned long long)p->would_break);
-    return sy_error_set(SY_EDEADLINE,
-                        "request %llu would be done in %.3f ms (%.3f ms in the queue, with margin "
-                        "%.3f ms), but its deadline is in %.3f ms; allow more time or send it to "
-                        "another server",
-                        (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6,
-                        (double)p->queue_ns / 1e6, (double)(p->latest_ns - now) / 1e6,
-                        (double)(r->deadline_ns - now) / 1e6);
+    return sy_error_set(
+        SY_EDEADLINE,
+        "request %llu would be done in %.3f ms (%.3f ms in the queue, with margin "
+        "%.3f ms), but its deadline %s %.3f ms%s; allow more time or send it to "
+        "another server",
+        (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6, (double)p->queue_ns / 1e6,
+        (double)(p->latest_ns - now) / 1e6, past ? "was" : "is in",
+        (double)(past ? now - r->deadline_ns : r->deadline_ns - now) / 1e6, past ? " ago" : "");
 }
 
 static int judge(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
