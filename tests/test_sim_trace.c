@@ -201,6 +201,59 @@ static void test_what_is_read(void **state)
     free(jobs);
 }
 
+/* As spreadsheets and other tools write it: a mark in front, fields in quotes, with commas and quotes within. */
+static void test_fields_in_quotes(void **state)
+{
+    (void)state;
+    struct sy_sim_job *jobs;
+    int n;
+    file_with("\xef\xbb\xbf# by hand\r\n\"name\",\"submit_s\",iterations, \"iteration_ms\" "
+              ",persistent_mb,\"ephemeral_mb\"\r\n"
+              "\"a, \"\"b\"\"\",0,\"10\",1,1,1\r\n5\" disk,0,1,1,1,\"2\"\r\n\"c,0,1,1,1,1\n"
+              "\"d\"e,0,1,1,1,1\n\"\"\"f\",0,1,1,1,1");
+    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(n, 5);
+    assert_string_equal(jobs[0].name, "a, \"b\"");
+    assert_int_equal(jobs[0].iterations, 10);
+    assert_string_equal(
+        jobs[1].name,
+        "5\" disk"); /* quotes that do not begin a field, or do not end it, are letters */
+    assert_int_equal(jobs[1].ephemeral_bytes, 2000000);
+    assert_string_equal(jobs[2].name, "\"c");
+    assert_string_equal(jobs[3].name, "\"d\"e");
+    assert_string_equal(jobs[4].name, "\"f");
+    free(jobs);
+    assert_refused(REQUESTS, "time_s,model\n0,\"\"\n", ":2: no model \"\"");
+    assert_refused(REQUESTS, "time_s,model\n\"0,a\"\n", ":2: time_s is \"0,a\"");
+}
+
+/* Priorities are a server's, whose most urgent is -1000; its models have names of up to 127 bytes. */
+static void test_priorities_and_names_as_a_server_has_them(void **state)
+{
+    (void)state;
+    struct sy_sim_job *jobs;
+    struct sy_sim_model *models;
+    char text[256], name[128];
+    int n;
+    file_with("name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,priority\n"
+              "a,0,1,1,1,1,-1000\nb,0,1,1,1,1,1000\nc,0,1,1,1,1,\n");
+    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(jobs[0].priority, -1000);
+    assert_int_equal(jobs[1].priority, 1000);
+    assert_int_equal(jobs[2].priority, 0);
+    free(jobs);
+    assert_refused(JOBS, JOB_COLUMNS ",priority\nj,0,1,1,1,1,1,-0.5\n", ":2: priority is -0.5");
+    memset(name, 'm', 127);
+    name[127] = '\0';
+    snprintf(text, sizeof text, "model,mb,compute_ms\n%s,1,1\n", name);
+    file_with(text);
+    assert_int_equal(sy_sim_read_models(path, &models, &n), SY_OK);
+    assert_string_equal(models[0].name, name);
+    free(models);
+    snprintf(text, sizeof text, "model,mb,compute_ms\nm%s,1,1\n", name);
+    assert_refused(MODELS, text, "1 to 127 letters");
+}
+
 static void test_sorting_is_stable_at_any_length(void **state)
 {
     (void)state;
@@ -321,6 +374,8 @@ int main(void)
         cmocka_unit_test(test_bytes_that_are_no_text),
         cmocka_unit_test(test_each_request_finds_its_model),
         cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_fields_in_quotes),
+        cmocka_unit_test(test_priorities_and_names_as_a_server_has_them),
         cmocka_unit_test(test_sorting_is_stable_at_any_length),
         cmocka_unit_test(test_generated_requests_are_as_asked_for),
         cmocka_unit_test(test_swing_and_bursts),

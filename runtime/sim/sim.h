@@ -25,7 +25,7 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sim/sim_report.h"
 
-#define SY_SIM_NAME_BYTES  48
+#define SY_SIM_NAME_BYTES  128 /* as long as a server's names of models */
 #define SY_SIM_MAX_SAMPLES 64
 
 struct sy_sim_model {

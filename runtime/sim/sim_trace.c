@@ -42,14 +42,38 @@ static char *trimmed(char *text)
     return text;
 }
 
+/* Where a field that begins with a quote ends behind the second one; NULL: nowhere, and it is a letter as others are. */
+static char *end_of_quoted(char *field)
+{
+    char *at = field + 1;
+    while ((at = strchr(at, '"')) && at[1] == '"')
+        at += 2;
+    if (!at)
+        return NULL;
+    at += 1 + strspn(at + 1, " \t\r\n");
+    return *at == ',' || *at == '\0' ? at : NULL;
+}
+
+/* In place; two quotes within are one. */
+static char *unquoted(char *field)
+{
+    char *to = field;
+    for (const char *from = field + 1; *from != '"' || *++from == '"';)
+        *to++ = *from++;
+    *to = '\0';
+    return field;
+}
+
 /* Cuts the next field off *rest, which is NULL behind the last. */
 static char *next_field(char **rest)
 {
-    char *field = *rest, *comma = strchr(field, ',');
+    char *field = *rest + strspn(*rest, " \t");
+    char *quoted = *field == '"' ? end_of_quoted(field) : NULL;
+    char *comma = strchr(quoted ? quoted : field, ',');
     if (comma)
         *comma = '\0';
     *rest = comma ? comma + 1 : NULL;
-    return trimmed(field);
+    return trimmed(quoted ? unquoted(field) : field);
 }
 
 static int next_line(struct csv *csv)
@@ -64,6 +88,9 @@ static int next_line(struct csv *csv)
             return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
                                 n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
                                                     : "a byte of 0 in it: this is no text");
+        static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
+        if (csv->n_lines == 1 && strncmp(csv->line, mark, 3) == 0)
+            memmove(csv->line, csv->line + 3, n - 2);
     } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');
     return 1;
 }
@@ -87,9 +114,7 @@ static int read_header(struct csv *csv)
         return got < 0 ? got : sy_error_set(SY_EARG, "%s is empty", csv->path);
     for (int i = 0; i < csv->n_columns; i++)
         csv->place_of[i] = -1;
-    static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
-    char *rest = csv->line + (strncmp(csv->line, mark, 3) == 0 ? 3 : 0);
-    for (; rest; place++)
+    for (char *rest = csv->line; rest; place++)
         SY_TRY(note_column(csv, next_field(&rest), place));
     csv->n_header = place;
     for (int i = 0; i < csv->n_columns; i++)
@@ -140,26 +165,39 @@ static int csv_next(struct csv *csv)
 }
 
 /* `otherwise` for an empty field. */
-static int number(const struct csv *csv, int column, double otherwise, double *out)
+static int number_from(const struct csv *csv, int column, double least, double otherwise,
+                       double *out)
 {
     char *end;
     *out = otherwise;
     if (csv->fields[column][0] == '\0' && !csv->columns[column].needed)
         return SY_OK;
     *out = strtod(csv->fields[column], &end);
-    if (end == csv->fields[column] || *end != '\0' || !(*out >= 0 && *out <= 1e12))
-        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from 0 to 1e12", csv->path,
-                            csv->n_lines, csv->columns[column].name, csv->fields[column]);
+    if (end == csv->fields[column] || *end != '\0' || !(*out >= least && *out <= 1e12))
+        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from %.0f to 1e12",
+                            csv->path, csv->n_lines, csv->columns[column].name, csv->fields[column],
+                            least);
     return SY_OK;
+}
+
+static int number(const struct csv *csv, int column, double otherwise, double *out)
+{
+    return number_from(csv, column, 0, otherwise, out);
+}
+
+static int whole_from(const struct csv *csv, int column, double least, double otherwise,
+                      double most, double *out)
+{
+    SY_TRY(number_from(csv, column, least, otherwise, out));
+    if (*out <= most && *out == floor(*out))
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of %.0f to %.0f", csv->path,
+                        csv->n_lines, csv->columns[column].name, csv->fields[column], least, most);
 }
 
 static int whole(const struct csv *csv, int column, double otherwise, double most, double *out)
 {
-    SY_TRY(number(csv, column, otherwise, out));
-    if (*out <= most && *out == floor(*out))
-        return SY_OK;
-    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of 0 to %.0f", csv->path,
-                        csv->n_lines, csv->columns[column].name, csv->fields[column], most);
+    return whole_from(csv, column, 0, otherwise, most, out);
 }
 
 /* A time in units of `unit_s` seconds; 0 for an empty field. */
@@ -417,7 +455,7 @@ static int job_row(const struct csv *csv, void *element, void *ctx)
         return sy_error_set(SY_EARG, "%s:%d: utilization is %s, not a number from 0 to 1",
                             csv->path, csv->n_lines, csv->fields[6]);
     SY_TRY(whole(csv, 7, 0, SY_POLICY_MAX_TENANTS - 1, &tenant));
-    SY_TRY(whole(csv, 8, 0, 1e6, &priority));
+    SY_TRY(whole_from(csv, 8, -1e6, 0, 1e6, &priority));
     SY_TRY(whole(csv, 9, 0, 1e6, &weight));
     j->iterations = (uint64_t)n;
     j->persistent_bytes = (uint64_t)(mb[0] * 1e6);

@@ -5,6 +5,7 @@
 #include "runtime/sim/sim.h"
 
 /* A CSV file has a first line with names of columns, in any order; lines that begin with # are skipped. Columns in brackets may be left out.
+ * Fields may stand in quotes, lines end in \r\n.
  *
  *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between]
  *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
