@@ -40,9 +40,9 @@ static const struct key keys[] = {
     {"", "evaluate_every_steps", KIND_COUNT, 0, AT(evaluate_every_steps), 0, HUGE_COUNT, 0},
     {"", "target_accuracy", KIND_NUMBER, 0, AT(target_accuracy), 0, 1, 0},
     {"", "seed", KIND_COUNT, 0, AT(seed), 0, HUGE_COUNT, 0},
-    {"", "class", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},             /* the runtime's */
-    {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
-    {"", "priority", KIND_NUMBER, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
+    {"", "class", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},            /* the runtime's */
+    {"", "tenant", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},           /* the runtime's */
+    {"", "priority", KIND_COUNT, 0, SIZE_MAX, -1000, 1000, 0}, /* the runtime's */
     {"optimizer", "kind", KIND_TEXT, 0, SIZE_MAX, 0, 0, 0},
     {"optimizer", "learning_rate", KIND_NUMBER, 1, AT(options.learning_rate), 0, 1e6, 0},
     {"optimizer", "momentum", KIND_NUMBER, 0, AT(options.momentum), 0, 1, 0},
