@@ -24,9 +24,9 @@ int sy_quota_charge(struct sy_quotas *q, int tenant, uint64_t bytes, const char 
     uint64_t limit = q->limit_bytes[tenant], used = q->used_bytes[tenant];
     if (limit > 0 && (bytes > limit || used > limit - bytes))
         return sy_error_set(bytes > limit ? SY_ENOMEM_DEVICE : SY_EBUSY,
-                            "%s needs %llu bytes, but tenant %d has %llu of its quota of %llu in "
+                            "%s needs %llu bytes, but %llu of the tenant's quota of %llu are in "
                             "use; %s",
-                            what, (unsigned long long)bytes, tenant, (unsigned long long)used,
+                            what, (unsigned long long)bytes, (unsigned long long)used,
                             (unsigned long long)limit,
                             bytes > limit ? "raise the quota or make it smaller"
                                           : "end some of the tenant's work or raise the quota");

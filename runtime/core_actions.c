@@ -409,7 +409,7 @@ void sy_core_pump(struct sy_core *core)
     while (sy_sched_next(core->sched, &a))
         act(core, &a);
     sy_core_models_leave(core);
-    while (sy_sched_next(core->sched, &a)) /* jobs that waited for their quota */
+    while (sy_sched_next(core->sched, &a)) /* for whoever waited for what models left */
         act(core, &a);
     core->pumping = false;
     set_alarm(core);

@@ -245,15 +245,17 @@ static bool name_is_taken(const struct sy_core *core, int self)
 /* All that it could take, whether others leave it that much or not: so no tenant's charge depends on what others do. */
 static int charge(struct sy_core *core, struct sy_core_model *m, const char *tenant)
 {
-    char what[SY_CORE_MODEL_NAME + SY_CORE_TENANT_NAME + 32];
+    char what[SY_CORE_MODEL_NAME + SY_CORE_TENANT_NAME + 128];
     int index;
-    uint64_t bytes = SY_MIN(m->heads.pool_bytes, sy_pool_size(core->pool));
-    bytes += core->unified ? 0 : m->package->weights_bytes;
-    bytes = SY_MAX(bytes, 1); /* whoever has models keeps his place */
+    uint64_t pool = SY_MIN(m->heads.pool_bytes, sy_pool_size(core->pool));
+    uint64_t image = core->unified ? 0 : m->package->weights_bytes;
+    uint64_t bytes = SY_MAX(pool + image, 1); /* whoever has models keeps his place */
     if (!tenant)
         return SY_OK;
     SY_TRY(sy_core_tenant_find(core, tenant, &index));
-    snprintf(what, sizeof what, "model '%s' of tenant '%s'", m->name, tenant);
+    snprintf(what, sizeof what,
+             "model '%s' of tenant '%s', with %llu bytes in the pool and %llu in the host image,",
+             m->name, tenant, (unsigned long long)pool, (unsigned long long)image);
     SY_TRY(sy_sched_charge(core->sched, index, bytes, what));
     m->tenant = index;
     m->charged_bytes = bytes;

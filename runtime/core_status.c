@@ -155,10 +155,13 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
                             "(serve --workers)",
                             core->n_workers);
     if (j->state == SY_JOB_PREPARING && view->persistent_bytes > 0 && !view->admitted)
-        return json_sprintf(
-            "memory: %llu bytes that last and %llu for an iteration, beside the other jobs, the "
-            "largest model and its tenant's quota",
-            (unsigned long long)view->persistent_bytes, (unsigned long long)view->ephemeral_bytes);
+        return json_sprintf("memory: %llu bytes that last and %llu for an iteration, in the pool "
+                            "of %llu, beside the "
+                            "other jobs and the %llu that models need at least",
+                            (unsigned long long)view->persistent_bytes,
+                            (unsigned long long)view->ephemeral_bytes,
+                            (unsigned long long)sy_pool_capacity_bytes(sy_sched_pool(core->sched)),
+                            (unsigned long long)sy_sched_least_room(core->sched));
     if (j->state == SY_JOB_TRAINING && j->opportunistic && !j->suspended && !view->has_turn &&
         guaranteed_trains(core))
         return json_string("the guaranteed jobs: of class 'opportunistic', it has what time and "

@@ -135,6 +135,9 @@ static void a_tenants_models_count_for_its_quota(void **state)
     assert_int_equal(load_for(&f, "mlp", "blue_1", "blue"), SY_ENOMEM_DEVICE);
     assert_non_null(strstr(sy_client_error(f.client), "quota"));
     assert_non_null(strstr(sy_client_error(f.client), "blue"));
+    /* Its 8192 bytes of weights are in the host image and in the pool: both are said, and no other tenant's number. */
+    assert_non_null(strstr(sy_client_error(f.client), "8192 bytes in the pool and 8192 in"));
+    assert_non_null(strstr(sy_client_error(f.client), "needs 16384 bytes, but 0 of the tenant's"));
     assert_int_equal(used_by(&f, "blue"), 0);
     limit(&f, "blue", 0);
     assert_int_equal(load_for(&f, "mlp", "blue_1", "blue"), SY_OK);

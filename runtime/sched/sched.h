@@ -230,6 +230,8 @@ bool sy_sched_job_view(const struct sy_sched *s, uint64_t job, struct sy_sched_j
 const struct sy_policy *sy_sched_policy(const struct sy_sched *s);
 const struct sy_lanes *sy_sched_lanes(const struct sy_sched *s);
 const struct sy_quotas *sy_sched_quotas(const struct sy_sched *s);
+/* What the most demanding model needs at least: its largest group and its smallest workspace. */
+uint64_t sy_sched_least_room(const struct sy_sched *s);
 /* The worker that computes a request now, or -1. */
 int sy_sched_computing(const struct sy_sched *s);
 const struct sy_pool *sy_sched_pool(const struct sy_sched *s);

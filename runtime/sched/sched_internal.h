@@ -174,8 +174,6 @@ int sy_sched_make_request(const struct sy_sched_request *wants, int n_groups, st
 
 /* Pool bytes that training jobs hold. */
 uint64_t sy_sched_job_bytes(const struct sy_sched *s);
-/* What the most demanding model needs at least: its largest group and its smallest workspace. */
-uint64_t sy_sched_least_room(const struct sy_sched *s);
 
 /* sched_job.c */
 void sy_sched_let_in(struct sy_sched *s); /* jobs that wait for memory */
