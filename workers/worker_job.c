@@ -30,6 +30,10 @@ static int prepare(struct sy_worker *w, const struct sy_msg_job_prepare *msg,
     w->job_id = msg->job;
     w->job_started = false;
     w->announced_epoch = 0;
+    /* What the job before left there is not this one's, also if it is refused before it starts. */
+    sy_page_set_longest(w->page, 0, "");
+    atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
     sy_train_run_needs(w->job, needs);
     return SY_OK;
 }
@@ -147,10 +151,6 @@ static int bind_job(struct sy_worker *w, const struct sy_msg_job_start *msg, int
     *file = -1;
     if (msg->spilled)
         SY_TRY(fetch_spilled(w, needs.persistent_bytes));
-    /* What the job before left there is not this one's. */
-    sy_page_set_longest(w->page, 0, "");
-    atomic_store_explicit(&w->page->snapshot_step, 0, memory_order_relaxed);
-    atomic_store_explicit(&w->page->train_busy_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&w->page->job, msg->job, memory_order_release);
     void *persistent = view(w, msg->persistent_offset), *ephemeral = view(w, msg->ephemeral_offset);
     return sy_train_run_start(w->job, persistent, ephemeral,

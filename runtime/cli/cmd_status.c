@@ -78,54 +78,73 @@ static void print_pool(json_t *status, FILE *to)
             amount(bytes, all), amount(sy_cli_number(pool, "free_bytes"), unused), map);
 }
 
+/* Lines of models and jobs fit into the 80 columns of a terminal. */
 static void print_models(json_t *status, double elapsed_ns, FILE *to)
 {
     json_t *item;
     size_t i;
 
+    if (json_array_size(json_object_get(status, "models")) > 0)
+        fprintf(
+            to,
+            "model                state        weights resident  head   req/s swap ms device\n");
     json_array_foreach(json_object_get(status, "models"), i, item)
     {
-        double weights = sy_cli_number(item, "weights_bytes"),
-               resident = sy_cli_number(item, "resident_bytes");
+        double pooled = sy_cli_number(item, "pool_bytes");
         char text[AMOUNT_TEXT];
-        double free_prefix = sy_cli_number(item, "free_prefix_bytes");
-        fprintf(to,
-                "model  %-20s %-11s %11s  resident %3.0f %%  free prefix %3.0f %%  "
-                "%7.2f requests/s  swap %7.1f ms  device %5.1f %%\n",
-                sy_cli_word(item, "name"), sy_cli_word(item, "state"), amount(weights, text),
-                weights > 0 ? 100 * resident / weights : 100,
-                weights > 0 ? 100 * free_prefix / weights : 100,
+        fprintf(to, "%-20s %-11s %8s %6.0f %% %3.0f %% %7.2f %7.1f %4.0f %%\n",
+                sy_cli_word(item, "name"), sy_cli_word(item, "state"),
+                amount(sy_cli_number(item, "weights_bytes"), text),
+                pooled > 0 ? 100 * sy_cli_number(item, "resident_bytes") / pooled : 100,
+                pooled > 0 ? 100 * sy_cli_number(item, "free_prefix_bytes") / pooled : 100,
                 sy_cli_number(item, "requests_per_s"),
                 sy_cli_number(item, "predicted_swap_ns") / 1e6,
                 elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
     }
+    if (i > 0)
+        fprintf(to, " resident, head that is free: of what the pool takes; swap: and computing\n");
 }
 
-static void print_jobs(json_t *status, double elapsed_ns, FILE *to)
+static bool is_over(const json_t *job)
 {
-    json_t *item;
-    size_t i;
+    const char *state = sy_cli_word(job, "state");
+    return strcmp(state, "ended") == 0 || strcmp(state, "failed") == 0;
+}
 
-    json_array_foreach(json_object_get(status, "jobs"), i, item)
+static void print_job(const json_t *job, double elapsed_ns, FILE *to)
+{
+    char lane[16] = "-";
+
+    if (json_integer_value(json_object_get(job, "lane")) >= 0 && json_object_get(job, "lane"))
+        snprintf(lane, sizeof(lane), "%.0f", sy_cli_number(job, "lane"));
+    fprintf(to, "%3.0f %-20s %-10s %8.0f /%8.0f %9.4f %4s %5.1f %%\n", sy_cli_number(job, "job"),
+            sy_cli_word(job, "name"), sy_cli_word(job, "state"), sy_cli_number(job, "step"),
+            sy_cli_number(job, "total_steps"), sy_cli_number(job, "loss"), lane,
+            elapsed_ns > 0 ? 100 * sy_cli_number(job, "device_ns") / elapsed_ns : 0);
+    if (json_is_string(json_object_get(job, "waits_for")))
+        fprintf(to, "    waits for %s\n", sy_cli_word(job, "waits_for"));
+    if (json_string_length(json_object_get(job, "error")) > 0)
+        fprintf(to, "    %s\n", sy_cli_word(job, "error"));
+    if (sy_cli_number(job, "longest_layer_ns") > 0)
+        fprintf(to, "    longest without a look at requests: %.2f ms (%s)\n",
+                sy_cli_number(job, "longest_layer_ns") / 1e6, sy_cli_word(job, "longest_layer"));
+}
+
+/* Those that are over, or the others: a terminal may have no room for both. */
+static void print_jobs(json_t *status, bool over, double elapsed_ns, FILE *to)
+{
+    json_t *job;
+    size_t i;
+    int n = 0;
+
+    json_array_foreach(json_object_get(status, "jobs"), i, job)
     {
-        char lane[16] = "-";
-        if (json_integer_value(json_object_get(item, "lane")) >= 0 && json_object_get(item, "lane"))
-            snprintf(lane, sizeof(lane), "%.0f", sy_cli_number(item, "lane"));
-        fprintf(to,
-                "job    %-3.0f %-16s %-10s step %.0f of %.0f  loss %.4f  lane %s  device %5.1f "
-                "%%\n",
-                sy_cli_number(item, "job"), sy_cli_word(item, "name"), sy_cli_word(item, "state"),
-                sy_cli_number(item, "step"), sy_cli_number(item, "total_steps"),
-                sy_cli_number(item, "loss"), lane,
-                elapsed_ns > 0 ? 100 * sy_cli_number(item, "device_ns") / elapsed_ns : 0);
-        if (json_is_string(json_object_get(item, "waits_for")))
-            fprintf(to, "           waits for %s\n", sy_cli_word(item, "waits_for"));
-        if (json_string_length(json_object_get(item, "error")) > 0)
-            fprintf(to, "           %s\n", sy_cli_word(item, "error"));
-        if (sy_cli_number(item, "longest_layer_ns") > 0)
-            fprintf(to, "           longest without a look at requests: %.2f ms (%s)\n",
-                    sy_cli_number(item, "longest_layer_ns") / 1e6,
-                    sy_cli_word(item, "longest_layer"));
+        if (is_over(job) != over)
+            continue;
+        if (n++ == 0)
+            fprintf(to, "job %-20s state          step /   total      loss lane  device\n",
+                    over ? "(that is over)" : "name");
+        print_job(job, elapsed_ns, to);
     }
 }
 
@@ -165,9 +184,10 @@ static void print_status(json_t *status, int columns, FILE *to)
     json_array_foreach(json_object_get(status, "workers"), i, item) fprintf(
         to, "worker %zu  pid %lld  %s\n", i,
         (long long)json_integer_value(json_object_get(item, "pid")), sy_cli_word(item, "state"));
+    print_jobs(status, false, elapsed, to);
     print_models(status, elapsed, to);
-    print_jobs(status, elapsed, to);
     print_counters(json_object_get(status, "counters"), columns, to);
+    print_jobs(status, true, elapsed, to);
 }
 
 /* Lines are cut at the terminal's edge, and the last ones left out: what scrolled away could not be seen. */
