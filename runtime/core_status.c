@@ -150,6 +150,8 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
 {
     if (j->state == SY_JOB_QUEUED && core->jobs_held)
         return json_string("the models that the server starts with: they are being loaded");
+    if (j->state == SY_JOB_QUEUED && j->suspended)
+        return json_string("'switchyard jobs resume': it was paused before it had a worker");
     if (j->state == SY_JOB_QUEUED)
         return json_sprintf("a worker: each job has one of the %d, the last is left to requests "
                             "(serve --workers)",
@@ -197,14 +199,14 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "class",
                         json_string(j->opportunistic ? "opportunistic" : "guaranteed"));
     json_object_set_new(json, "device_ns", count(j->account.used_ns));
-    struct sy_sched_job_view view;
-    if (!sy_sched_job_view(core->sched, j->id, &view))
-        return json;
-    json_object_set_new(json, "waits_for", waits_for(core, j, &view));
+    /* One that is over has the same keys. */
+    struct sy_sched_job_view view = {.lane = -1};
+    bool is_there = sy_sched_job_view(core->sched, j->id, &view);
+    json_object_set_new(json, "waits_for", is_there ? waits_for(core, j, &view) : json_null());
     json_object_set_new(json, "lane", json_integer(view.lane));
     json_object_set_new(json, "admitted", json_boolean(view.admitted));
     json_object_set_new(json, "persistent_offset", count(view.persistent_offset));
-    double left_s = left_of(j, &view);
+    double left_s = is_there ? left_of(j, &view) : -1;
     json_object_set_new(json, "left_s", left_s >= 0 ? json_real(left_s) : json_null());
     return json;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -82,6 +83,64 @@ static void a_refused_job_shows_nothing_of_the_one_before(void **state)
     fixture_finish(&f);
 }
 
+/* What the first job that is named so waits for; "" for nothing. Fails where the key is not there. */
+static void assert_waits_for(struct fixture *f, const char *name, const char *word)
+{
+    json_t *status = fixture_status(f), *job;
+    size_t i;
+    json_array_foreach(json_object_get(status, "jobs"), i, job)
+    {
+        if (strcmp(json_string_value(json_object_get(job, "name")), name) != 0)
+            continue;
+        const json_t *waits = json_object_get(job, "waits_for");
+        assert_true(waits &&
+                    (json_is_string(waits) ? *word && strstr(json_string_value(waits), word)
+                                           : json_is_null(waits) && !*word));
+        assert_non_null(json_object_get(job, "lane"));
+        assert_non_null(json_object_get(job, "left_s"));
+    }
+    json_decref(status);
+}
+
+/* On a connection of its own, which is answered when the job has a worker. */
+static void a_paused_job_says_that_it_is(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, "paused");
+    const char *const args[] = {
+        "--models", fixture_models(), "--pool-bytes", "64M", "--workers", "2", NULL};
+    fixture_start(&f, args);
+    uint64_t first = fixture_submit(&f, fixture_make_job(&f, "runs", 1000000000, 0));
+    const char *path = fixture_make_job(&f, "queued", 3, 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl(fixture_program("switchyard"), "switchyard", "train", path, "--socket", f.address,
+              NULL);
+        _exit(127);
+    }
+    for (bool is_there = false; !is_there; usleep(1000)) {
+        json_t *status = fixture_status(&f);
+        is_there = json_array_size(json_object_get(status, "jobs")) == 2;
+        json_decref(status);
+    }
+    assert_waits_for(&f, "queued", "a worker");
+    json_t *job = json_pack("{s:I}", "job", (json_int_t)first + 1);
+    json_decref(fixture_call(&f, "job_pause", json_incref(job)));
+    assert_waits_for(&f, "queued", "jobs resume");
+    json_decref(fixture_call(&f, "job_resume", job));
+    assert_waits_for(&f, "queued", "a worker");
+    fixture_end_job(&f, first);
+    fixture_wait_ended(&f, first + 1);
+    assert_waits_for(&f, "queued", "");
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 /* The text, in lines; ends in NULL. */
 static char **lines_of(const struct fixture *f, char *text, size_t size)
 {
@@ -151,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_job_shows_nothing_of_the_one_before),
+        cmocka_unit_test(a_paused_job_says_that_it_is),
         cmocka_unit_test(a_terminal_has_room_for_what_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,6 +170,8 @@ int sy_cli_bytes(const char *text, uint64_t *out)
     for (size_t i = 0; end != text && value >= 0 && i < SY_ARRAY_LEN(units); i++)
         if (strcmp(end, units[i].suffix) == 0 && value * units[i].factor < 1e18) {
             *out = (uint64_t)(value * units[i].factor);
+            if (value > 0 && *out == 0) /* which may mean: no limit */
+                break;
             return SY_OK;
         }
     return sy_error_set(SY_EARG, "\"%s\" is no size; write 400M (10^6) or 400Mi (2^20), K, M, G",
