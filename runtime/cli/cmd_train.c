@@ -147,8 +147,10 @@ static int run_here(struct sy_local_job *job, struct watch *w)
 
 static int start_here(const char *text, struct watch *w)
 {
-    struct sy_local_job job;
-    int status = sy_local_job_open(text, SY_HUGE_ALWAYS, &job);
+    struct sy_local_job job = {0};
+    int status = sy_local_job_pin_threads();
+    if (status == SY_OK)
+        status = sy_local_job_open(text, SY_HUGE_ALWAYS, &job);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     w->is_shown = true;

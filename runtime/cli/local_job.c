@@ -1,6 +1,8 @@
 #include "runtime/cli/local_job.h"
 
 #include <errno.h>
+#include <omp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +11,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "workers/engines.h"
 
 #define HUGE_PAGE (2ull << 20)
 
@@ -19,6 +22,23 @@ void sy_local_job_bound_spinning(char **argv)
     setenv("GOMP_SPINCOUNT", "20000", 1);
     execv("/proc/self/exe", argv);
     sy_log_warn("train", "threads spin for longer: /proc/self/exe: %s", strerror(errno));
+}
+
+int sy_local_job_pin_threads(void)
+{
+    int cores[CPU_SETSIZE], n = 0;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) < 0)
+        return SY_OK; /* more cores than the set has room for: they stay where the kernel puts them */
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set))
+            cores[n++] = core;
+    if (n != omp_get_max_threads() || getenv("OMP_PROC_BIND") || getenv("GOMP_CPU_AFFINITY"))
+        return SY_OK;
+    const struct sy_engine_ops *engine;
+    SY_TRY(sy_engine_for_device("host", &engine));
+    return engine->set_threads(cores, n);
 }
 
 int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job)

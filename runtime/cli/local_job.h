@@ -19,6 +19,11 @@ struct sy_local_job {
  * line; it returns in the new one, and where the environment says already how threads wait. */
 void sy_local_job_bound_spinning(char **argv);
 
+/* If the engine has a thread for each core that this process may use, each stays on its core, as a server's workers do; the calling thread and
+ * those that it makes from then on stay on the first. Left as they are: fewer threads, which are to share the cores with other processes, and where
+ * the environment says already where threads run. Errors: those of the engine's set_threads. */
+int sy_local_job_pin_threads(void);
+
 /* Memory, model, data, and the newest snapshot. Finish also after a failure. */
 int sy_local_job_open(const char *text, enum sy_huge_pages huge, struct sy_local_job *job);
 void sy_local_job_finish(struct sy_local_job *job);
