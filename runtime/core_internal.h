@@ -147,8 +147,10 @@ struct sy_core_job {
     int tenant, priority;
     bool stop_wanted, evaluate, suspended, opportunistic;
     int spill_file; /* where what lasts of it is spilled to, so that a worker may go meanwhile; -1: none */
-    bool priority_set;               /* while it ran: not what its text says */
-    sy_ns turn_began_ns;             /* account.used_ns when its turn began */
+    bool priority_set;   /* while it ran: not what its text says */
+    bool resumed;        /* it was in the state folder at this start, and has not begun since */
+    bool kept;           /* it is over here, but its file stays: the next start goes on with it */
+    sy_ns turn_began_ns; /* account.used_ns when its turn began */
     struct sy_account_owner account; /* uses: it computes now, as far as is known here */
     sy_ns since_ns;                  /* that it computes; 0: it stands still */
     uint64_t step, total_steps, first_step, snapshot_step, persistent_bytes, ephemeral_bytes,

@@ -30,6 +30,7 @@ static int started(struct sy_core *core, int worker, const struct sy_msg_job_sta
     j->state = SY_JOB_TRAINING;
     j->step = j->first_step = msg->step;
     j->started_ns = sy_clock_now();
+    j->resumed = false;
     sy_log_info("jobs", "event=started job=%llu name=%s worker=%d step=%llu",
                 (unsigned long long)j->id, j->name, worker, (unsigned long long)msg->step);
     sy_core_answer_start(j, SY_OK, NULL);

@@ -46,15 +46,15 @@ static bool is_over(const struct sy_core_job *j)
     return j->state == SY_JOB_ENDED || j->state == SY_JOB_FAILED;
 }
 
-/* Status remembers the last ones that ended; jobs are in the order of their ids. */
+/* Status remembers the last ones that ended, and all whose files stay; jobs are in the order of their ids. */
 static void forget_old(struct sy_core *core)
 {
     int n = 0;
     for (const struct sy_core_job *j = core->jobs; j; j = j->next)
-        n += is_over(j);
+        n += is_over(j) && !j->kept;
     for (struct sy_core_job **at = &core->jobs; *at && n > SY_CORE_ENDED_JOBS;) {
         struct sy_core_job *j = *at;
-        if (!is_over(j)) {
+        if (!is_over(j) || j->kept) {
             at = &j->next;
             continue;
         }
@@ -126,12 +126,13 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
 /* A job that ends because the runtime stops, or because its workers are gone, is not over: its file stays, and the next start goes on
- * with it. */
+ * with it. So it is with one of an earlier start that cannot begin in this one (a smaller pool, data that is not there): it has its snapshots. */
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
 {
     bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
     bool suspended =
         (core->stopping || hopeless) && !j->stop_wanted && (status < 0 || j->step < j->total_steps);
+    bool not_begun = j->resumed && status < 0 && !j->stop_wanted;
     bool canceled = status == SY_ECANCELED && j->stop_wanted;
     if (is_over(j))
         return;
@@ -142,10 +143,11 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     j->status = canceled ? SY_OK : status;
     if (j->status < 0)
         snprintf(j->error, sizeof j->error, "%s", error);
-    if (!suspended)
+    j->kept = suspended || not_begun;
+    if (!j->kept)
         sy_job_store_remove(core->store, j->id);
     sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"",
-                suspended ? "suspended" : "ended", (unsigned long long)j->id, j->name,
+                j->kept ? "suspended" : "ended", (unsigned long long)j->id, j->name,
                 (unsigned long long)j->step, status < 0 ? error : "");
     sy_core_answer_start(j, status < 0 ? status : SY_OK, error);
     if (j->stop_done)
@@ -288,6 +290,7 @@ static int resume_job(void *ctx, uint64_t id, const char *text, const json_t *se
         return SY_OK;
     }
     SY_TRY(status);
+    j->resumed = true;
     take_settings(core, j, set);
     sy_log_info("jobs", "event=resumed job=%llu name=%s", (unsigned long long)id, j->name);
     return SY_OK;
@@ -345,9 +348,22 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
     return SY_OK;
 }
 
+/* The next start knows nothing of it. */
+static void drop_kept(struct sy_core *core, struct sy_core_job *j)
+{
+    sy_job_store_remove(core->store, j->id);
+    j->kept = false;
+    sy_log_info("jobs", "event=dropped job=%llu name=%s", (unsigned long long)j->id, j->name);
+}
+
 int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
 {
-    struct sy_core_job *j;
+    struct sy_core_job *j = sy_core_find_job(core, id);
+    if (j && j->kept) {
+        drop_kept(core, j);
+        done(ctx, SY_OK, NULL);
+        return SY_OK;
+    }
     SY_TRY(find_live(core, id, &j));
     j->stop_wanted = true;
     j->evaluate = evaluate;

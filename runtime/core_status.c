@@ -192,6 +192,7 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     json_object_set_new(json, "accuracy", j->accuracy >= 0 ? json_real(j->accuracy) : json_null());
     json_object_set_new(json, "accuracy_step", count(j->accuracy_step));
     json_object_set_new(json, "error", json_string(j->error));
+    json_object_set_new(json, "kept", json_boolean(j->kept));
     json_object_set_new(json, "persistent_bytes", count(j->persistent_bytes));
     json_object_set_new(json, "ephemeral_bytes", count(j->ephemeral_bytes));
     json_object_set_new(json, "tenant", json_string(core->tenants[j->tenant].name));

@@ -384,7 +384,7 @@ bool world_advance_job(struct world *w, int worker)
         assert_int_equal(sy_sched_job_started(w->s, worker, job, w->iterations[job]), SY_OK);
         break;
     case SPILLING: {
-        bool worked = world_pick(w, 8) != 0 || w->spills_work;
+        bool worked = (world_pick(w, 8) != 0 || w->spills_work) && !w->spills_fail;
         w->workers[worker] = worked ? SPILLED : WAITING_TURN;
         w->away[job] = worked;
         w->cannot_spill[job] |= !worked;

@@ -240,6 +240,63 @@ static void a_stopped_runtime_snapshots_its_job(void **state)
     fixture_finish(&f);
 }
 
+/* The first job's {state, kept}; its number. */
+static uint64_t first_job(struct fixture *f, char *state, size_t bytes, bool *kept)
+{
+    json_t *status = fixture_status(f);
+    const json_t *job = json_array_get(json_object_get(status, "jobs"), 0);
+    uint64_t id = (uint64_t)json_integer_value(json_object_get(job, "job"));
+    snprintf(state, bytes, "%s", job ? json_string_value(json_object_get(job, "state")) : "");
+    *kept = json_is_true(json_object_get(job, "kept"));
+    json_decref(status);
+    return id;
+}
+
+static uint64_t start_with_too_small_a_pool(struct fixture *f, const char *folder)
+{
+    char state[32] = "";
+    bool kept = false;
+    uint64_t job = 0;
+    const char *const args[] = {"--pool-bytes", "256K", "--state", folder, NULL};
+    fixture_start(f, args);
+    for (int i = 0; i < 600 && strcmp(state, "failed") != 0; i++) {
+        job = first_job(f, state, sizeof state, &kept);
+        usleep(100000);
+    }
+    assert_string_equal(state, "failed");
+    assert_true(kept);
+    return job;
+}
+
+/* A start whose pool is too small for it refuses a job and loses nothing of it; who does not want it any more cancels it. */
+static void a_job_that_a_start_has_no_room_for_waits_for_the_next(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300], text[32];
+    bool kept;
+    fixture_init(&f, "room");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "room", 1000000, 1000000));
+    uint64_t seen = fixture_wait_step(&f, job, 5);
+    assert_int_equal(fixture_stop(&f), 0);
+    assert_int_equal(start_with_too_small_a_pool(&f, folder), job);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_start(&f, args);
+    assert_int_equal(first_job(&f, text, sizeof text, &kept), job);
+    assert_true(fixture_wait_step(&f, job, seen) >= seen);
+    assert_int_equal(fixture_stop(&f), 0);
+    (void)start_with_too_small_a_pool(&f, folder);
+    json_decref(fixture_call(&f, "train_stop", json_pack("{s:I}", "job", (json_int_t)job)));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_start(&f, args);
+    assert_int_equal(first_job(&f, text, sizeof text, &kept), 0);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
 static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
@@ -394,6 +451,7 @@ int main(void)
         cmocka_unit_test(workers_that_die_in_the_update_phase_lose_nothing),
         cmocka_unit_test(a_killed_runtime_resumes_its_jobs),
         cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
+        cmocka_unit_test(a_job_that_a_start_has_no_room_for_waits_for_the_next),
         cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
         cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
         cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),

@@ -363,13 +363,14 @@ static void submit(struct world *w, uint64_t id, bool opportunistic)
     world_settle(w);
 }
 
-/* Opportunistic jobs have all workers, one of them the turn, which it would keep: with its next iteration's end a guaranteed one has a worker. Who
- * gave way goes on from its own memory, where it stood, once there is a worker again. */
-static void test_opportunistic_job_gives_its_worker(void **state)
+/* Opportunistic jobs have all workers, one of them the turn, which it would keep: after its next iteration's end a guaranteed one has a worker. Who
+ * gave way goes on where it stood, once there is a worker again: with what was spilled, or if that fails from its memory, which stays. */
+static void opportunistic_job_gives_its_worker(bool spills_work)
 {
-    (void)state;
     static struct world w;
     world_make(&w, true, 400, 1);
+    w.spills_work = spills_work;
+    w.spills_fail = !spills_work;
     for (uint64_t id = 1; id <= 3; id++)
         submit(&w, id, true);
     advance_all(&w, 20);
@@ -377,23 +378,32 @@ static void test_opportunistic_job_gives_its_worker(void **state)
     uint64_t before[4];
     memcpy(before, w.iterations, sizeof before);
     submit(&w, 4, false);
-    for (int i = 0; i < N_WORKERS; i++) /* one thing of each: at most one iteration */
-        world_advance_job(&w, i);
+    for (int n = 0; n < (spills_work ? 2 : 4) && w.n_left == 0; n++)
+        for (int i = 0; i < N_WORKERS; i++) /* one thing of each: at most one iteration */
+            world_advance_job(&w, i);
     assert_int_equal(w.n_left, 1);
     assert_int_equal(n_of_class_on_workers(&w, false), 1);
     advance_all(&w, 20);
     uint64_t left = worker_of(&w, 1) < 0 ? 1 : worker_of(&w, 2) < 0 ? 2 : 3;
     struct sy_sched_job_view view;
     assert_true(sy_sched_job_view(w.s, left, &view));
-    assert_true(view.worker < 0 && view.admitted);
+    assert_true(view.worker < 0 && view.admitted == !spills_work && view.spilled == spills_work);
     assert_true(w.iterations[left] <= before[left] + 1);
     assert_int_equal(w.n_left, 1); /* nobody else had to */
     uint64_t at = view.persistent_offset;
     world_end_job(&w, worker_of(&w, 4));
     advance_all(&w, 20); /* the world checks that it is told of its memory */
     assert_true(sy_sched_job_view(w.s, left, &view));
-    assert_true(view.worker >= 0 && view.persistent_offset == at);
+    assert_true(view.worker >= 0 && (spills_work || view.persistent_offset == at));
+    assert_true(w.iterations[left] >= before[left]);
     sy_sched_destroy(w.s);
+}
+
+static void test_opportunistic_job_gives_its_worker(void **state)
+{
+    (void)state;
+    opportunistic_job_gives_its_worker(true);
+    opportunistic_job_gives_its_worker(false);
 }
 
 /* Four guaranteed ones want the three workers of three opportunistic ones; when two have ended, one of those is back. Canceled on its way out, it is
@@ -403,19 +413,22 @@ static void test_guaranteed_jobs_take_all_workers(void **state)
     (void)state;
     static struct world w;
     struct sy_sched_job_view view;
+    int leaving = -1;
     world_make(&w, true, 400, 1);
+    w.spills_work = true;
     for (uint64_t id = 1; id <= 3; id++)
         submit(&w, id, true);
     advance_all(&w, 20);
     for (uint64_t id = 4; id <= 7; id++)
         submit(&w, id, false);
-    for (int i = 0; i < N_WORKERS; i++)
-        if (w.workers[i] == LEAVING) {
-            (void)sy_sched_job_stop(w.s, w.job_of[i]);
-            world_settle(&w);
-            advance_all(&w, 1);
-            break;
-        }
+    for (int n = 0; n < 60 && leaving < 0; n++) {
+        world_advance_job(&w, n % N_WORKERS);
+        for (int i = 0; i < N_WORKERS; i++)
+            leaving = w.workers[i] == LEAVING ? i : leaving;
+    }
+    assert_true(leaving >= 0);
+    (void)sy_sched_job_stop(w.s, w.job_of[leaving]);
+    world_settle(&w);
     advance_all(&w, 20);
     assert_int_equal(w.n_left, 3);
     assert_int_equal(w.jobs_refused, 1);
@@ -435,6 +448,33 @@ static void test_guaranteed_jobs_take_all_workers(void **state)
     }
     assert_int_equal(n_of_class_on_workers(&w, false), 2);
     assert_int_equal(n_of_class_on_workers(&w, true), 1);
+    sy_sched_destroy(w.s);
+}
+
+/* Two that were suspended before they had workers leave them to others, and have them once they are let go. */
+static void test_suspended_before_it_has_a_worker(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 400, 1);
+    sy_sched_hold_jobs(w.s, true);
+    for (uint64_t id = 1; id <= 3; id++) {
+        submit(&w, id, id == 2);
+        assert_int_equal(sy_sched_job_suspend(w.s, id, true), SY_OK);
+    }
+    sy_sched_hold_jobs(w.s, false);
+    submit(&w, 4, false);
+    advance_all(&w, 20);
+    assert_true(worker_of(&w, 4) >= 0 && w.workers[worker_of(&w, 4)] == TRAINING);
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_true(worker_of(&w, id) < 0);
+    world_end_job(&w, worker_of(&w, 4));
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_int_equal(sy_sched_job_suspend(w.s, id, false), SY_OK);
+    world_settle(&w);
+    advance_all(&w, 20);
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_true(worker_of(&w, id) >= 0);
     sy_sched_destroy(w.s);
 }
 
@@ -511,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_suspended_job_gives_its_turns_away),
         cmocka_unit_test(test_jobs_share_a_lane_when_memory_is_scarce),
         cmocka_unit_test(test_training_keeps_its_share_under_a_flood),
+        cmocka_unit_test(test_suspended_before_it_has_a_worker),
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
         cmocka_unit_test(test_opportunistic_job_gives_way),
         cmocka_unit_test(test_spilled_job_is_not_refused),

@@ -172,30 +172,50 @@ static void test_what_is_spilled_outlives_its_worker(void **state)
     }
 }
 
-/* One of two jobs has left its worker to the guaranteed one, its memory in the pool; that one needs the memory of both. The only worker that it can be
- * given by is that of the other, which is out itself by then. */
+/* The third guaranteed job takes the last worker of an opportunistic one, and needs the memory that this one had: no worker would be left to give it. */
 static void test_memory_of_one_without_a_worker_is_had_back(void **state)
 {
     (void)state;
     static struct world w;
     world_make(&w, true, POOL, 3);
     w.spills_work = true;
-    submit(&w, 1, false, 1);
     for (uint64_t id = 2; id <= 3; id++)
-        submit(&w, id, true, 45);
+        submit(&w, id, false, 1);
+    advance_all(&w, 10);
+    submit(&w, 1, true, 60);
     advance_all(&w, 20);
+    assert_int_equal(doing(&w, 1), WAITING_TURN);
     submit(&w, 4, false, 90);
     for (int i = 0; i < 100 && w.iterations[4] == 0; i++)
         advance_all(&w, 1);
-    assert_true(w.iterations[4] > 0);
-    assert_true(w.away[2] && w.away[3]);
-    assert_int_equal(w.n_left, 2);
-    assert_int_equal(w.n_left_spilled, 1);
+    assert_true(w.iterations[4] > 0 && w.away[1]);
     advance_all(&w, 100);
-    assert_int_equal(w.n_left, 2); /* nobody comes and goes */
+    assert_true(w.n_spills == 1 && w.n_left == 1); /* nobody comes and goes */
     end(&w, 4);
     advance_all(&w, 60);
-    assert_true(doing(&w, 2) == WAITING_TURN && doing(&w, 3) == WAITING_TURN);
+    assert_true(doing(&w, 1) == WAITING_TURN && !w.away[1]);
+    sy_sched_destroy(w.s);
+}
+
+/* Its worker died, and another guaranteed job waited for one: it is brought to life first, and gives its memory. */
+static void test_memory_of_one_that_lost_its_worker_is_had_back(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, POOL, 3);
+    w.spills_work = true;
+    for (uint64_t id = 1; id <= 2; id++)
+        submit(&w, id, false, 1);
+    submit(&w, 3, true, 60);
+    advance_all(&w, 20);
+    assert_int_equal(doing(&w, 3), WAITING_TURN);
+    world_lose_worker(&w, worker_of(&w, 3));
+    submit(&w, 4, false, 90);
+    for (int i = 0; i < 8; i++) /* AWAY: ready again */
+        world_deliver(&w, false);
+    for (int i = 0; i < 200 && w.iterations[4] == 0; i++)
+        advance_all(&w, 1);
+    assert_true(w.iterations[4] > 0 && worker_of(&w, 3) < 0);
     sy_sched_destroy(w.s);
 }
 
@@ -254,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_on_its_way),
         cmocka_unit_test(test_what_is_spilled_outlives_its_worker),
         cmocka_unit_test(test_memory_of_one_without_a_worker_is_had_back),
+        cmocka_unit_test(test_memory_of_one_that_lost_its_worker_is_had_back),
         cmocka_unit_test(test_no_trips_for_a_job_that_does_not_fit),
         cmocka_unit_test(test_canceled_without_a_worker),
     };

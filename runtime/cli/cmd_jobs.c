@@ -29,6 +29,10 @@ static void print_job(const json_t *job, double elapsed_ns)
         printf("      waits for %s\n", sy_cli_word(job, "waits_for"));
     if (*sy_cli_word(job, "error") && strcmp(sy_cli_word(job, "error"), "-") != 0)
         printf("      %s\n", sy_cli_word(job, "error"));
+    if (json_is_true(json_object_get(job, "kept")))
+        printf("      the server's next start goes on with it; to forget it: switchyard jobs "
+               "cancel %.0f\n",
+               sy_cli_number(job, "job"));
 }
 
 static int list_jobs(sy_client *client)

@@ -21,7 +21,7 @@
  * S9: while no request waits or has started, heads that are missing come into the pool, the one worth most first, one at a time, at the
  *     cost of tails and lesser heads only. A request that comes ends that (at a chunk; what has come stays).
  * S10: no guaranteed job waits for a worker that an opportunistic one holds which can do nothing: one that is spilled lets it go, and what was
- *     spilled outlives every worker.
+ *     spilled outlives every worker. Nor for memory that lies with one without a worker: who gives up its worker is spilled before (if it can be).
  *
  * Before each event, say the time with sy_sched_set_time; after it, fetch all actions with sy_sched_next and carry them out in
  * order, before the next event. */

@@ -202,6 +202,9 @@ void sy_sched_remove_job(struct sy_sched *s, struct job *j); /* all that it had 
 /* sched_spill.c */
 void sy_sched_spilled_join_lanes(struct sy_sched *s); /* who may wait for memory again */
 void sy_sched_step_spills(struct sy_sched *s);
+bool sy_sched_trip_is_under_way(const struct sy_sched *s); /* out, or back */
+void sy_sched_spill(struct sy_sched *s,
+                    struct job *j); /* may be spilled, runs, has no turn; no trip is under way */
 bool sy_sched_guaranteed_wants(const struct sy_sched *s);
 bool sy_sched_guaranteed_waits_for_memory(const struct sy_sched *s);
 /* It has memory in the pool that it gives up by being spilled, for which it needs a worker. */

@@ -1,11 +1,14 @@
 /* Opportunistic jobs give way to guaranteed ones with their workers too: each job has one, and all may be taken.
  *
+ *   RUNNING ──turn over, SPILL→ SPILLING ──spilled→ SPILLED ──LEAVE→ LEAVING ──left→ QUEUED (waits for no memory) ──PREPARE, START spilled→ RUNNING
+ *
+ * Only a worker moves memory: what lay in the pool without one could not be had back while guaranteed jobs have them all. So whoever has computed in
+ * some is spilled first, and one that lost its worker in the middle of it is given the next. What cannot be spilled (no host memory for it) stays:
+ *
  *   RUNNING ──turn over, LEAVE→ LEAVING ──left→ QUEUED (its memory stays where it lies) ──PREPARE, START in_memory→ RUNNING
  *
- *   SPILLED ──LEAVE→ LEAVING ──left→ QUEUED (it waits for memory no more) ──PREPARE, START spilled→ RUNNING
- *
- * One that is spilled can do nothing, so its worker is anybody's who needs one to give memory, too: without one that cannot be had. Nobody leaves
- * twice for the same job, and whoever has no guaranteed job in front of it is given the next worker: so all come back. */
+ * One that is spilled can do nothing, so its worker is anybody's who needs one to give memory, too. Nobody leaves twice for the same job, and whoever
+ * has no guaranteed job in front of it is given the next worker: so all come back. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -18,19 +21,26 @@ bool sy_sched_jobs_hold_workers(const struct sy_sched *s)
     return n < 2;
 }
 
-/* Guaranteed ones first, then who lost its worker, then the most urgent, then who came first. But memory can be had back only of a job that
- * has a worker: while a guaranteed one waits for memory, who can give some is in front of all but those that have theirs. */
-static int worker_rank(const struct job *j, bool memory_is_wanted)
+static bool lacks_worker(const struct sy_sched *s, const struct job *j)
 {
-    if (memory_is_wanted && j->opportunistic && sy_sched_may_be_spilled(j))
-        return 1;
-    return j->opportunistic ? 3 : memory_is_wanted && j->admitted ? 0 : 2;
+    if (j->state != JOB_QUEUED)
+        return false;
+    return j->opportunistic ? sy_sched_may_be_spilled(j) && sy_sched_guaranteed_waits_for_memory(s)
+                            : !j->suspended;
 }
 
-static bool has_worker_before(const struct sy_sched *s, const struct job *a, const struct job *b)
+/* Guaranteed ones that have their memory, then who can give some, else guaranteed ones first. */
+static int worker_rank(const struct job *j)
 {
-    bool wanted = sy_sched_guaranteed_waits_for_memory(s);
-    int rank_a = worker_rank(a, wanted), rank_b = worker_rank(b, wanted);
+    if (j->opportunistic)
+        return sy_sched_may_be_spilled(j) ? 1 : 3;
+    return j->admitted ? 0 : 2;
+}
+
+/* Of these who has memory, then the most urgent, then who came first. */
+static bool has_worker_before(const struct job *a, const struct job *b)
+{
+    int rank_a = worker_rank(a), rank_b = worker_rank(b);
     if (rank_a != rank_b)
         return rank_a < rank_b;
     if (a->admitted != b->admitted)
@@ -38,31 +48,23 @@ static bool has_worker_before(const struct sy_sched *s, const struct job *a, con
     return sy_sched_job_rank(a) < sy_sched_job_rank(b);
 }
 
+/* One that is suspended needs none, but to give memory. */
 struct job *sy_sched_next_for_worker(const struct sy_sched *s)
 {
     struct job *best = NULL;
     for (struct job *j = s->jobs; j; j = j->next)
-        if (j->state == JOB_QUEUED && (!best || has_worker_before(s, j, best)))
+        if (j->state == JOB_QUEUED && (!j->suspended || lacks_worker(s, j)) &&
+            (!best || has_worker_before(j, best)))
             best = j;
     return best;
 }
 
-/* While a guaranteed one waits for memory, who has computed in some is spilled instead, for which it needs its worker. */
-static bool may_leave(const struct sy_sched *s, const struct job *j)
+/* What lies in the pool has to be brought to life before it can be spilled. */
+static bool may_leave(const struct job *j)
 {
-    bool is_there = j->state == JOB_RUNNING || (j->state == JOB_PREPARED && j->in_memory);
-    bool gives_memory =
-        is_there && sy_sched_may_be_spilled(j) && sy_sched_guaranteed_waits_for_memory(s);
-    return j->opportunistic && !j->stop_wanted && !gives_memory &&
+    bool comes_back = j->state == JOB_PREPARED && j->in_memory && sy_sched_may_be_spilled(j);
+    return j->opportunistic && !j->stop_wanted && !comes_back &&
            (j->state == JOB_PREPARED || j->state == JOB_RUNNING || j->state == JOB_SPILLED);
-}
-
-static bool lacks_worker(const struct sy_sched *s, const struct job *j)
-{
-    if (j->state != JOB_QUEUED)
-        return false;
-    return j->opportunistic ? sy_sched_may_be_spilled(j) && sy_sched_guaranteed_waits_for_memory(s)
-                            : !j->suspended;
 }
 
 /* How many workers guaranteed jobs lack, and those that are to give them memory. */
@@ -81,7 +83,7 @@ static int n_lacking(const struct sy_sched *s)
 bool sy_sched_worker_is_wanted(const struct sy_sched *s)
 {
     for (const struct job *j = s->jobs; j; j = j->next)
-        if (may_leave(s, j))
+        if (may_leave(j))
             return n_lacking(s) > 0;
     return false;
 }
@@ -91,7 +93,7 @@ static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;
     for (struct job *j = s->jobs; j; j = j->next) {
-        if (!may_leave(s, j) || j->has_turn)
+        if (!may_leave(j) || j->has_turn)
             continue;
         if (!found || j->admitted < found->admitted ||
             (j->admitted == found->admitted && sy_sched_job_rank(j) >= sy_sched_job_rank(found)))
@@ -100,14 +102,25 @@ static struct job *victim(const struct sy_sched *s)
     return found;
 }
 
+static void leave(struct sy_sched *s, struct job *j)
+{
+    (void)sy_sched_act_job(s, SY_DO_JOB_LEAVE, j);
+    j->in_memory |= j->state == JOB_RUNNING;
+    j->state = JOB_LEAVING;
+    sy_sched_sync_blocked(s, j);
+}
+
+/* While one is on its way out, or back, those with memory wait: it may be the one that goes. */
 void sy_sched_step_leaving(struct sy_sched *s)
 {
     struct job *j;
     while (n_lacking(s) > 0 && (j = victim(s))) {
-        (void)sy_sched_act_job(s, SY_DO_JOB_LEAVE, j);
-        j->in_memory |= j->state == JOB_RUNNING;
-        j->state = JOB_LEAVING;
-        sy_sched_sync_blocked(s, j);
+        if (j->admitted && sy_sched_trip_is_under_way(s))
+            return;
+        if (j->state == JOB_RUNNING && sy_sched_may_be_spilled(j))
+            sy_sched_spill(s, j);
+        else
+            leave(s, j);
     }
 }
 

@@ -33,14 +33,23 @@ bool sy_sched_may_be_spilled(const struct job *j)
     return j->opportunistic && j->admitted && !j->stop_wanted && !j->cannot_spill;
 }
 
-/* The one that came last. */
+/* The least urgent, of these the one that came last. */
 static struct job *victim(const struct sy_sched *s)
 {
     struct job *found = NULL;
     for (struct job *j = s->jobs; j; j = j->next)
-        if (sy_sched_may_be_spilled(j) && j->state == JOB_RUNNING && !j->has_turn)
+        if (sy_sched_may_be_spilled(j) && j->state == JOB_RUNNING && !j->has_turn &&
+            (!found || sy_sched_job_rank(j) >= sy_sched_job_rank(found)))
             found = j;
     return found;
+}
+
+bool sy_sched_trip_is_under_way(const struct sy_sched *s)
+{
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->state == JOB_SPILLING || j->state == JOB_RETURNING)
+            return true;
+    return false;
 }
 
 static void act(struct sy_sched *s, enum sy_sched_kind kind, struct job *j, enum job_state next)
@@ -53,6 +62,11 @@ static void act(struct sy_sched *s, enum sy_sched_kind kind, struct job *j, enum
     sy_sched_sync_blocked(s, j);
 }
 
+void sy_sched_spill(struct sy_sched *s, struct job *j)
+{
+    act(s, SY_DO_JOB_SPILL, j, JOB_SPILLING);
+}
+
 void sy_sched_spilled_join_lanes(struct sy_sched *s)
 {
     if (sy_sched_guaranteed_waits_for_memory(s))
@@ -63,19 +77,23 @@ void sy_sched_spilled_join_lanes(struct sy_sched *s)
             sy_sched_join_lanes(s, j);
 }
 
+static struct job *next_back(const struct sy_sched *s)
+{
+    struct job *j = s->jobs;
+    while (j && (j->state != JOB_SPILLED || !j->admitted))
+        j = j->next;
+    return j;
+}
+
 void sy_sched_step_spills(struct sy_sched *s)
 {
-    struct job *back = NULL, *out;
-    for (struct job *j = s->jobs; j; j = j->next) {
-        if (j->state == JOB_SPILLING || j->state == JOB_RETURNING)
-            return;
-        if (j->state == JOB_SPILLED && j->admitted && !back)
-            back = j;
-    }
-    if (sy_sched_guaranteed_waits_for_memory(s) && (out = victim(s)))
-        act(s, SY_DO_JOB_SPILL, out, JOB_SPILLING);
-    else if (back)
-        act(s, SY_DO_JOB_RETURN, back, JOB_RETURNING);
+    struct job *j;
+    if (sy_sched_trip_is_under_way(s))
+        return;
+    if (sy_sched_guaranteed_waits_for_memory(s) && (j = victim(s)))
+        sy_sched_spill(s, j);
+    else if ((j = next_back(s)))
+        act(s, SY_DO_JOB_RETURN, j, JOB_RETURNING);
 }
 
 static int find(struct sy_sched *s, int worker, uint64_t id, enum job_state state, struct job **out)
