@@ -319,10 +319,10 @@ static uint64_t nth(const uint32_t *order, uint64_t i)
     return order ? order[i] : i;
 }
 
-/* One device's requests lie far apart. */
+/* One device's requests lie far apart. Behind its last come the next device's: a device has few enough for its first ones to matter. */
 static void expect_in_order(const struct sim *s, const struct sy_sim_streams *at)
 {
-    if (at->request + FAR_AHEAD >= at->n_requests)
+    if (at->request + FAR_AHEAD >= s->in->n_requests)
         return;
     const struct sy_sim_request *r = &s->in->requests[at->requests[at->request + FAR_AHEAD]];
     sy_sim_expect(r);

@@ -25,15 +25,23 @@ static sy_ns deadline_of(const struct sim *s, sy_ns came_ns, sy_ns within_ns)
     return within_ns > 0 && !s->config->take_all ? came_ns + within_ns : 0;
 }
 
-struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request)
+static struct sy_admission_request ask_with(const struct sim *s, uint64_t request, uint64_t missing)
 {
     const struct sy_sim_request *r = request_of(s, request);
-    uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
     struct sy_admission_request ask = {.id = request, .class_ = r->class_};
     ask.deadline_ns = deadline_of(s, r->at_ns, r->deadline_ns);
     ask.duration = sy_predictor_correct(s->predictor, r->model, profiled_swap(s, r->model, missing),
                                         s->in->models[r->model].compute_ns);
     return ask;
+}
+
+const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
+                                                  struct sy_sim_asked *asked)
+{
+    uint64_t missing = sy_sim_missing_bytes(s, device, request_of(s, request)->model);
+    if (!asked->known || missing != asked->missing)
+        *asked = (struct sy_sim_asked){ask_with(s, request, missing), missing, true};
+    return &asked->is;
 }
 
 /* The next one's copies start as soon as the link is free. */
@@ -179,13 +187,14 @@ static int ask(struct sim *s, int device, const struct sy_admission_request *r, 
 int sy_sim_arrive(struct sim *s, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
-    int device = sy_sim_route(s, r);
+    struct sy_sim_asked asked = {.known = false};
+    int device = sy_sim_route(s, r, &asked);
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device, 0);
-    struct sy_admission_request asks = sy_sim_ask_for(s, device, request);
+    const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
     bool at_once = s->loads[device] == 0 && may_start(s, d);
     s->report->n_requests++;
-    if (ask(s, device, &asks, at_once) < 0) {
+    if (ask(s, device, asks, at_once) < 0) {
         s->report->n_refused++;
         tell(s, request, device, SY_SIM_REFUSED, 0);
         return device;
@@ -325,8 +334,9 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
         if (s->left_ns)
             s->left_ns[request] = 0;
         if (s->deaths[request]++ == 0) {
-            sy_admission_again(sy_sim_queue(s, (int)(d - s->devices)),
-                               sy_sim_ask_for(s, device, request).duration, s->now);
+            struct sy_sim_asked asked = {.known = false};
+            sy_admission_again(sy_sim_queue(s, device),
+                               sy_sim_ask_for(s, device, request, &asked)->duration, s->now);
         } else {
             s->report->n_failed++;
             tell(s, request, device, SY_SIM_FAILED, s->now - d->serve_from_ns);

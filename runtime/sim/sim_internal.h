@@ -90,11 +90,18 @@ struct place {
 
 /* Whom a request asks of those who have its model: drawn once, for what looks ahead too. */
 #define SY_SIM_CANDIDATES 4
-#define SY_SIM_DRAWN      16 /* requests; a power of two, more than are looked ahead */
+#define SY_SIM_DRAWN      32 /* requests; a power of two, more than are looked ahead */
 struct drawn {
     uint64_t next; /* the request's number + 1; 0: none yet */
     int n;         /* so many had the model */
     int at[SY_SIM_CANDIDATES];
+};
+
+/* What is predicted of a request is the same wherever as much is missing: mostly nothing, or all. */
+struct sy_sim_asked {
+    struct sy_admission_request is;
+    uint64_t missing;
+    bool known;
 };
 
 struct sy_sim_answers;
@@ -254,7 +261,8 @@ void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
 /* ---- sim_router.c ---- */
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
-int sy_sim_route(struct sim *s, const struct sy_sim_request *r);
+/* `asked` is empty, or known after it. */
+int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* It comes now, others after it: what deciding on those will look at comes out of memory meanwhile. */
 void sy_sim_expect_request(struct sim *s, uint64_t request);
@@ -263,7 +271,9 @@ int sy_sim_route_job(struct sim *s);
 void sy_sim_note_load(struct sim *s, int device, int change);
 
 /* ---- sim_device.c ---- */
-struct sy_admission_request sy_sim_ask_for(const struct sim *s, int device, uint64_t request);
+/* What admission is asked there; computed if `asked`, of this request and this moment, does not know it already. It is in `asked`. */
+const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int device, uint64_t request,
+                                                  struct sy_sim_asked *asked);
 int sy_sim_arrive(struct sim *s, uint64_t request);
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f);
 /* What is due on the device now. */

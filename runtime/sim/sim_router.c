@@ -8,8 +8,8 @@
 
 #define HASH_BOUND 1.25 /* times the mean load */
 #define MAX_BOUND  2.0  /* of a device that has the model */
-#define AHEAD      4    /* requests: about as long as memory takes */
-#define FAR_AHEAD  8
+#define AHEAD      8    /* requests: measured, with 4 memory has not come yet */
+#define FAR_AHEAD  16
 #define READ_AHEAD 64 /* requests lie in the order in which they come */
 
 static const char *const names[] = {"random", "hash", "least", "residency"};
@@ -88,47 +88,38 @@ static int least_loaded_holder(struct sim *s, uint64_t request)
     return best;
 }
 
-/* What is predicted of a request is the same wherever as much is missing: mostly nothing, or all. */
+/* is_best: the device that was looked at last is idle and misses nothing, so that nobody is done sooner. */
 struct look {
-    struct sy_admission_request asks;
-    uint64_t missing;
-    bool known, idle; /* idle: the device that was looked at last has nothing to do */
+    struct sy_sim_asked *asked;
+    bool is_best;
 };
 
 /* A device with nothing to do needs no look at its queue; nor one where it would not be done before `least` even so. */
 static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_request *r,
                           sy_ns least, struct look *look)
 {
-    uint64_t missing = sy_sim_missing_bytes(s, device, r->model);
-    if (!look->known || missing != look->missing) {
-        look->asks = sy_sim_ask_for(s, device, request_number(s, r));
-        look->missing = missing;
-        look->known = true;
-    }
-    sy_ns soonest = s->now + look->asks.duration.expected_ns;
-    look->idle = s->loads[device] == 0 && s->config->train_share <= 0;
-    return look->idle || soonest > least + 1 /* of rounding */
+    const struct sy_admission_request *asks =
+        sy_sim_ask_for(s, device, request_number(s, r), look->asked);
+    sy_ns soonest = s->now + asks->duration.expected_ns;
+    bool idle = s->loads[device] == 0 && s->config->train_share <= 0;
+    look->is_best = idle && look->asked->missing == 0;
+    return idle || soonest > least + 1 /* of rounding */
                ? soonest
-               : sy_admission_predict(sy_sim_queue(s, device), &look->asks, s->now).finish_ns;
+               : sy_admission_predict(sy_sim_queue(s, device), asks, s->now).finish_ns;
 }
 
-static bool is_best(const struct look *look)
-{
-    return look->idle && look->missing == 0; /* nobody is done sooner */
-}
-
-static int by_prediction(struct sim *s, const struct sy_sim_request *r)
+static int by_prediction(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked)
 {
     sy_sim_tree_settle(&s->load);
     int best = sy_sim_tree_first(&s->load), n = s->n_holders[r->model];
-    struct look look = {.known = false};
+    struct look look = {asked, false};
     if (n == 0)
         return best;
     sy_ns least = finish_there(s, best, r, NEVER - 1, &look);
-    if (is_best(&look))
+    if (look.is_best)
         return best;
     const int *at = candidates(s, request_number(s, r), n);
-    for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES) && !is_best(&look); i++) {
+    for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES) && !look.is_best; i++) {
         int device = s->holders[r->model][at[i]];
         sy_ns finish = finish_there(s, device, r, least, &look);
         if (finish < least) {
@@ -139,12 +130,12 @@ static int by_prediction(struct sim *s, const struct sy_sim_request *r)
     return best;
 }
 
-static int by_residency(struct sim *s, const struct sy_sim_request *r)
+static int by_residency(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked)
 {
     int best = least_loaded_holder(s, request_number(s, r));
     if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(s))
         return best;
-    return by_prediction(s, r);
+    return by_prediction(s, r, asked);
 }
 
 int sy_sim_route_at_random(const struct sim *s, uint64_t request)
@@ -177,16 +168,6 @@ static void expect_candidates(struct sim *s, uint64_t request)
     }
 }
 
-/* The least loaded one now has nothing to do and all of the model: so will the next be, and nobody else is asked. */
-static bool needs_candidates(const struct sim *s, uint64_t request)
-{
-    if (s->config->router != SY_SIM_LEAST)
-        return true;
-    int first = sy_sim_tree_first(&s->load);
-    return s->loads[first] > 0 ||
-           sy_sim_missing_bytes(s, first, s->in->requests[request].model) > 0;
-}
-
 void sy_sim_expect_request(struct sim *s, uint64_t request)
 {
     uint64_t far = request + FAR_AHEAD, near = request + AHEAD;
@@ -203,15 +184,13 @@ void sy_sim_expect_request(struct sim *s, uint64_t request)
         break;
     default:
         sy_sim_expect(&s->in->requests[SY_MIN(request + READ_AHEAD, s->in->n_requests - 1)]);
-        if (needs_candidates(s, far))
-            expect_holders(s, far);
-        if (needs_candidates(s, near))
-            expect_candidates(s, near);
+        expect_holders(s, far);
+        expect_candidates(s, near);
         break;
     }
 }
 
-int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
+int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked)
 {
     if (s->n_devices == 1)
         return 0;
@@ -219,9 +198,9 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r)
     case SY_SIM_HASH:
         return sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s));
     case SY_SIM_LEAST:
-        return by_prediction(s, r);
+        return by_prediction(s, r, asked);
     case SY_SIM_RESIDENCY:
-        return by_residency(s, r);
+        return by_residency(s, r, asked);
     default:
         return sy_sim_route_at_random(s, request_number(s, r));
     }
