@@ -6,11 +6,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
@@ -40,25 +42,32 @@ static int start(const char *device_spec, int *out_fd, pid_t *out_pid)
     return SY_OK;
 }
 
-static size_t read_answer(int fd, char *answer)
+/* False if it was not over in time; then it still runs. */
+static bool read_answer(int fd, char *answer)
 {
     sy_ns end = sy_clock_now() + TIMEOUT_NS;
+    bool is_over = false;
     size_t n = 0;
 
-    while (n + 1 < ANSWER_BYTES) {
+    while (!is_over && n + 1 < ANSWER_BYTES) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
         sy_ns now = sy_clock_now();
         ssize_t got;
+        int ready;
 
-        if (now >= end || poll(&poller, 1, (int)((end - now) / SY_NS_PER_MS) + 1) <= 0)
+        if (now >= end)
+            break;
+        ready = poll(&poller, 1, (int)((end - now) / SY_NS_PER_MS) + 1);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0)
             break;
         got = read(fd, answer + n, ANSWER_BYTES - 1 - n);
-        if (got <= 0)
-            break;
-        n += (size_t)got;
+        is_over = got <= 0;
+        n += (size_t)SY_MAX(got, 0);
     }
     answer[n] = 0;
-    return n;
+    return is_over;
 }
 
 static int parse(const char *answer, struct sy_link_cost *out)
@@ -83,15 +92,26 @@ int sy_link_probe(const char *device_spec, struct sy_link_cost *out)
 {
     char answer[ANSWER_BYTES];
     int fd, wait_status = 0;
+    bool is_over;
     pid_t pid;
 
     SY_TRY(start(device_spec, &fd, &pid));
-    if (read_answer(fd, answer) == 0)
-        kill(pid, SIGKILL); /* it has closed its output, or hangs */
+    is_over = read_answer(fd, answer);
+    if (!is_over)
+        kill(pid, SIGKILL);
     close(fd);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
-    if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0)
-        return sy_error_set(SY_EIO, "the measurement of the link of %s failed", device_spec);
+    if (!is_over)
+        return sy_error_set(SY_EIO, "the measurement of the link of %s was not over within %d s",
+                            device_spec, (int)(TIMEOUT_NS / SY_NS_PER_S));
+    if (WIFSIGNALED(wait_status))
+        return sy_error_set(SY_EIO, "the measurement of the link of %s ended by signal %d",
+                            device_spec, WTERMSIG(wait_status));
+    if (WEXITSTATUS(wait_status) != 0)
+        return sy_error_set(SY_EIO,
+                            "the measurement of the link of %s failed with exit status %d; "
+                            "switchyard bench-link says why",
+                            device_spec, WEXITSTATUS(wait_status));
     return parse(answer, out);
 }
