@@ -269,6 +269,7 @@ static void numbers_of_other_commands(void **state)
     }
     expect_end("simulate --generate rate=nan", 0, "rate=nan");
     expect_end("simulate --generate rate=-1", 0, "rate=-1");
+    expect_end("simulate --generate rate=1 --policy fair --spill", 0, "this is fair");
     expect_end("simulate --generate rate=1e300", 0, "rate");
     expect_end("simulate --generate rate=1,seconds=1e300", 0, "seconds");
 }

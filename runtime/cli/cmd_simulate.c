@@ -82,7 +82,8 @@ static const struct sy_cli_option options[] = {
     [O_WHOLE] = {"whole-models", NULL, "evict whole models, not tails first"},
     [O_TAKE_ALL] = {"take-all", NULL, "refuse nothing for its deadline"},
     [O_NO_REGROUP] = {"no-regroup", NULL, "lanes exactly as in Salus' paper"},
-    [O_SPILL] = {"spill", NULL, "srtf: long jobs go to host memory when shorter ones wait"},
+    [O_SPILL] = {"spill", NULL,
+                 "with --policy srtf: long jobs go to host memory when shorter ones wait"},
     [O_CONTENTION] = {"contention", "X", "each further lane slows all by this part (0)"},
     [O_NOISE] = {"noise", "X", "spread of durations, lognormal (0)"},
     [O_SHARE] = {"train-share", "X", "of the time, guaranteed to jobs beside requests (0)"},
@@ -417,6 +418,9 @@ int sy_cmd_simulate(int argc, char **argv)
         return sy_cli_usage("models from a file or from packages, not both: --models, --packages");
     if (o.requests && o.generate)
         return sy_cli_usage("requests are read or generated, not both: --requests, --generate");
+    if (o.config.spill && o.config.policy.kind != SY_POLICY_SRTF)
+        return sy_cli_usage("--spill goes with --policy srtf; this is %s",
+                            sy_policy_name(o.config.policy.kind));
     if (o.config.max_queue == 0)
         o.config.max_queue = o.config.n_devices <= 100 ? 1024 : many;
     return simulate(&o);
