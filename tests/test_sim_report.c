@@ -123,6 +123,38 @@ static void test_a_refusal_is_printed_whatever_the_name(void **state)
     sy_sim_report_free(r);
 }
 
+/* One is served for 100 ms and two wait; one cannot be in time; the queue has no place for seven. The text says it as JSON does. */
+static void test_refusals_by_rule(void **state)
+{
+    (void)state;
+    struct sy_sim_config c = sim_plain();
+    struct sy_sim_model model = {"m", GB, SY_NS_PER_S / 10, 10, 0, {0}};
+    struct sy_sim_request requests[11] = {{0}};
+    struct sy_sim_input in = {
+        .models = &model, .n_models = 1, .requests = requests, .n_requests = 11};
+    char *json, *text;
+    size_t n;
+    c.unified = true;
+    c.max_queue = 2;
+    requests[1].deadline_ns = SY_NS_PER_S / 20;
+    struct sy_sim_report *r = sim_run(&c, &in);
+    FILE *to = open_memstream(&json, &n);
+    assert_int_equal(sy_sim_print_json(r, 1, to), SY_OK);
+    fclose(to);
+    to = open_memstream(&text, &n);
+    assert_int_equal(sy_sim_print_text(r, 1, to), SY_OK);
+    fclose(to);
+    json_t *answer = json_loads(json, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(answer, "refused")), 8);
+    assert_int_equal(json_integer_value(json_object_get(answer, "queue_full")), 7);
+    assert_non_null(strstr(text, "refused    1 since"));
+    assert_non_null(strstr(text, "; 7 since the queue was full"));
+    json_decref(answer);
+    free(json);
+    free(text);
+    sy_sim_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_a_long_title_is_within_the_figure),
         cmocka_unit_test(test_each_class_has_a_colour_of_its_own),
         cmocka_unit_test(test_a_refusal_is_printed_whatever_the_name),
+        cmocka_unit_test(test_refusals_by_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,8 +194,10 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     const struct sy_admission_request *asks = sy_sim_ask_for(s, device, request, &asked);
     bool at_once = s->loads[device] == 0 && may_start(s, d);
     s->report->n_requests++;
-    if (ask(s, device, asks, at_once) < 0) {
+    int status = ask(s, device, asks, at_once);
+    if (status < 0) {
         s->report->n_refused++;
+        s->report->n_queue_full += status == SY_EBUSY;
         tell(s, request, device, SY_SIM_REFUSED, 0);
         return device;
     }

@@ -216,6 +216,8 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         sy_printable_make(refusal); /* names come from files, and it may be cut within a letter */
         json_object_set_new(answer, "first_refusal", json_string(refusal));
     }
+    if (answer)
+        json_object_set_new(answer, "queue_full", json_integer((json_int_t)r->n_queue_full));
     int written = answer ? json_dumpf(answer, to, JSON_INDENT(2)) : -1;
     json_decref(answer);
     if (written < 0 || fputc('\n', to) == EOF)
@@ -229,6 +231,12 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
             (unsigned long long)r->n_requests, (unsigned long long)r->n_done,
             (unsigned long long)r->n_refused, (unsigned long long)r->n_late,
             (unsigned long long)r->n_failed);
+    if (r->n_refused > 0)
+        fprintf(to,
+                "  refused    %llu since by prediction they, or others for them, would be late; "
+                "%llu since the queue was full\n",
+                (unsigned long long)(r->n_refused - r->n_queue_full),
+                (unsigned long long)r->n_queue_full);
     for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
         if (r->latency[i].n > 0)
             fprintf(to, "  class %d    mean %.3f ms, p50 %.3f ms, p99 %.3f ms of %llu\n", i,
