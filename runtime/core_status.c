@@ -117,7 +117,7 @@ static json_t *models_json(struct sy_core *core)
     return list;
 }
 
-/* A job that is started and does not compute. */
+/* A job that does not compute, being started, or suspended without a worker. */
 static const char *why_it_stands(const struct sy_core *core, const struct sy_core_job *j)
 {
     struct sy_sched_job_view at = {0};
@@ -151,7 +151,7 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
     if (j->state == SY_JOB_QUEUED && core->jobs_held)
         return json_string("the models that the server starts with: they are being loaded");
     if (j->state == SY_JOB_QUEUED && j->suspended)
-        return json_string("'switchyard jobs resume': it was paused before it had a worker");
+        return json_string("'switchyard jobs resume': it is paused, and has no worker");
     if (j->state == SY_JOB_QUEUED)
         return json_sprintf("a worker: each job has one of the %d, the last is left to requests "
                             "(serve --workers)",
@@ -177,7 +177,8 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
                                          "training", "ended",     "failed"};
     sy_core_job_look(core, j);
     const char *stands = why_it_stands(core, j);
-    bool held = j->state == SY_JOB_TRAINING && j->since_ns == 0;
+    bool held = (j->state == SY_JOB_TRAINING && j->since_ns == 0) ||
+                (j->state == SY_JOB_QUEUED && j->suspended);
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
                       ? (double)(j->step - j->first_step) / elapsed_s
