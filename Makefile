@@ -395,6 +395,7 @@ $(VENV_STAMP): tests/requirements.txt
 	@rm -f build/venv/made-with-*; touch $@
 
 test: deps
+	@sh tests/install_deps.sh libonnx-testdata
 	@$(MAKE) --no-print-directory venv binaries tests
 	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py)
 ifeq ($(SAN),)

@@ -525,7 +525,7 @@ int sy_graph_optimize(struct sy_graph *graph);
 
 /* After it: passes that make nodes which not every engine has (Attention, Swish, RMSNormalization), for those that `has` says it has. size:
  * of Attention the larger of its heads' sizes, for q and k and for v, INT64_MAX where the batch decides on them; 0 where none is known yet, and
- * of the others. */
+ * of the others. Last, depthwise convolutions of one dimension become two-dimensional ones, for which engines have fast code. */
 int sy_graph_fuse(struct sy_graph *graph, bool (*has)(enum sy_op op, int64_t size));
 
 /* The same after sy_graph_optimize_training, of Attention alone, and only where no mask that is added is trained or follows from what is.

@@ -475,6 +475,40 @@ static void test_every_operator_is_known_or_refused(void **state)
                 40); /* five inputs of one shape suit many, but not most */
 }
 
+/* oneDNN counts in 32 bits: it has ended the process where such a program was built. */
+static void test_more_than_32_bits_count(void **state)
+{
+    (void)state;
+    if (rig_engine.ops != &sy_host_engine)
+        skip();
+    const int64_t much = (int64_t)1 << 36, half = (int64_t)1 << 18;
+    for (int kind = 0; kind < 3; kind++) {
+        struct sy_graph *g = gb_new("too many");
+        struct sy_layer layer = {0};
+        if (kind == 0) {
+            int w = gb_constant(g, "w", DIMS(4, 12), &seed, -1, 1);
+            int x = gb_input(g, DIMS(1, much, 4));
+            gb_output(g, gb_node(g, SY_OP_MATMUL, 2, (const int[]){x, w}, DIMS(1, much, 12)));
+        } else if (kind == 1) {
+            int x = gb_input(g, DIMS(1, half, half)), y = gb_input(g, DIMS(1, half, half));
+            gb_output(g, gb_node(g, SY_OP_MATMUL, 2, (const int[]){x, y}, DIMS(1, half, half)));
+        } else {
+            int w = gb_constant(g, "w", DIMS(16, 16, 1, 1), &seed, -1, 1);
+            int x = gb_input(g, DIMS(1, 16, 8, much));
+            gb_output(g, gb_node(g, SY_OP_CONV, 2, (const int[]){x, w}, DIMS(1, 16, 8, much)));
+            gb_ints(g, "kernel_shape", 2, (const int64_t[]){1, 1});
+        }
+        int status = rig_engine.ops->layout_layer(g, &layer);
+        if (status != SY_EUNSUPPORTED || !strstr(sy_error_text(), "node0") ||
+            !strstr(sy_error_text(), "2^32"))
+            fail_msg("kind %d: %d, %s", kind, status, sy_error_text());
+        for (int k = 0; k < layer.n_params; k++)
+            free(layer.params[k].layout);
+        free(layer.params);
+        sy_graph_free(g);
+    }
+}
+
 static void test_describe(void **state)
 {
     (void)state;
@@ -502,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_programs_take_turns),
         cmocka_unit_test(test_damaged_layer_table),
         cmocka_unit_test(test_every_operator_is_known_or_refused),
+        cmocka_unit_test(test_more_than_32_bits_count),
         cmocka_unit_test(test_describe),
     };
     seed = rig_start();

@@ -189,6 +189,7 @@ static int optimized_rank(const struct sy_graph *graph)
     int rank = 0;
     assert_int_equal(sy_graph_clone(graph, &g), SY_OK);
     assert_int_equal(sy_graph_optimize(g), SY_OK);
+    assert_int_equal(sy_graph_fuse(g, rig_engine.ops->fuses), SY_OK);
     for (int n = 0; n < g->n_nodes && rank == 0; n++)
         if (g->nodes[n].op == SY_OP_CONV)
             rank = g->tensors[g->nodes[n].inputs[0]].shape.rank;

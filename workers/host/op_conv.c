@@ -150,6 +150,7 @@ int sy_conv_make_pd(const struct sy_node *node, const struct sy_conv_shape *c,
     dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, c->dst_type, c->data);
     dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, c->type, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
+    SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
     SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
                 &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
                 weights ? weights : &w, sy_conv_has_bias(node) ? &bias : NULL, &dst, c->strides,

@@ -105,6 +105,7 @@ static int make_pd(const struct sy_node *node, const struct deconv *d,
     dnnl_memory_desc_init_by_tag(&dst, d->rank, d->dst, dnnl_f32, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&w, d->weights_rank, d->weights, dnnl_f32, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, d->bias, dnnl_f32, dnnl_a);
+    SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
     dnnl_status_t status = dnnl_dilated_deconvolution_forward_desc_init(
         &desc, dnnl_forward_inference, dnnl_deconvolution_direct, &src, weights ? weights : &w,
         has_bias(node) ? &bias : NULL, &dst, d->strides, d->dilations, d->before, d->after);

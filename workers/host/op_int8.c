@@ -152,6 +152,7 @@ static int make_conv_pd(const struct product *p, const struct sy_conv_shape *c, 
     dnnl_memory_desc_init_by_tag(&dst, rank, c->dst, p->dst_type, channels_last(rank));
     dnnl_memory_desc_init_by_tag(&w, c->weights_rank, c->weights, dnnl_s8, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, c->bias, dnnl_f32, dnnl_a);
+    SY_TRY(sy_dnnl_check_sizes(p->node->name, &src, &w, &dst));
     SY_DNNL(dnnl_dilated_convolution_forward_desc_init(
                 &desc, dnnl_forward_inference, dnnl_convolution_direct, &src,
                 weights ? weights : &w, p->with_bias ? &bias : NULL, &dst, c->strides, c->dilations,
@@ -175,6 +176,7 @@ static int make_matmul_pd(const struct product *p, int64_t rows, int64_t depth,
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, p->columns});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){depth, p->columns}, dnnl_s8,
                                  dnnl_format_tag_any);
+    SY_TRY(sy_dnnl_check_sizes(p->node->name, &src, &w, &dst));
     SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, p->with_bias ? &bias : NULL,
                                   &dst),
             p->node->name);

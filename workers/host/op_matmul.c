@@ -51,6 +51,7 @@ static int make_pd(const struct sy_node *node, const struct matmul_shape *s,
     sy_dnnl_plain_md_of(&dst, s->dst_type, 2, (int64_t[]){s->m, s->n});
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->n});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->k, s->n}, s->type, dnnl_format_tag_any);
+    SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
     SY_DNNL(dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, s->with_bias ? &bias : NULL,
                                   &dst),
             node->name);
@@ -268,6 +269,7 @@ static int make_batched_pd(const struct sy_node *node, const dnnl_memory_desc_t 
     float alpha = sy_node_float(node, "alpha", 1);
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attr;
+    SY_TRY(sy_dnnl_check_sizes(node->name, mds[0], mds[1], mds[2]));
     SY_DNNL(dnnl_matmul_desc_init(&desc, mds[0], mds[1], NULL, mds[2]), node->name);
     SY_TRY(sy_dnnl_node_attr(node, sum_scale, &attr));
     dnnl_status_t status = dnnl_success;

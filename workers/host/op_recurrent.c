@@ -83,6 +83,7 @@ static int make_pd(const struct sy_node *node, const struct sizes *s, int64_t ro
     sy_dnnl_plain_md(&bias, 2, (int64_t[]){1, s->columns});
     dnnl_memory_desc_init_by_tag(&w, 2, (dnnl_dims_t){s->input, s->columns}, type,
                                  dnnl_format_tag_any);
+    SY_TRY(sy_dnnl_check_sizes(node->name, &src, &w, &dst));
     SY_DNNL(
         dnnl_matmul_desc_init(&desc, &src, weights ? weights : &w, with_bias ? &bias : NULL, &dst),
         node->name);

@@ -81,6 +81,19 @@ static int make_tables(struct sy_trainer *t)
     return SY_OK;
 }
 
+/* As in inference (sy_dnnl_counts). */
+static int check_sizes(const struct sy_trainer *t)
+{
+    const struct sy_graph *g = t->graph;
+    for (int i = 0; i < g->n_tensors; i++)
+        if (sy_shape_elements(&g->tensors[i].shape, t->options.batch) >= (int64_t)1 << 32)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "model '%s': tensor '%s' has 2^32 elements or more with batches of "
+                                "%lld, too many for oneDNN",
+                                g->name, g->tensors[i].name, (long long)t->options.batch);
+    return SY_OK;
+}
+
 static int prepare(struct sy_graph *graph)
 {
     SY_TRY(sy_graph_infer_training(graph));
@@ -109,6 +122,7 @@ static int create(const struct sy_graph *graph, const struct sy_train_options *o
         return sy_error_set(SY_ENOMEM_HOST, "model '%s': no room for a trainer", graph->name);
     t->graph = graph;
     t->options = *options;
+    SY_TRY_GOTO(check_sizes(t), fail);
     SY_TRY_GOTO(make_tables(t), fail);
     SY_TRY_GOTO(open_library(t), fail);
     SY_TRY_GOTO(sy_tr_build(t), fail);
