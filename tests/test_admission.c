@@ -393,6 +393,40 @@ static void test_who_may_break_promises(void **state)
 
 /* Q6: a class that asks for a third of the time, a second each, makes the next one's long waits a fifth longer, its short ones no
  * longer (one time in ten or more nobody comes meanwhile), and is forgotten. */
+/* Patient requests until no more are taken, then more urgent ones, class by class: each finds places of its own. */
+static void test_a_full_queue_keeps_places_for_urgent_ones(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 7, 63, 64, 100, 1024};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct sy_admission_config config = {.max_requests = sizes[k]};
+        struct sy_admission *a;
+        struct sy_prediction p;
+        int n = 0;
+        assert_int_equal(sy_admission_create(&config, &a), SY_OK);
+        for (int class_ = 12; class_ >= 0; class_--) {
+            int before = n, status;
+            struct sy_admission_request r = {.class_ = class_, .duration = {.expected_ns = 10}};
+            do {
+                r.id = (uint64_t)n + 1;
+                status = sy_admission_ask(a, &r, 0, &p);
+                n += status == SY_OK;
+            } while (status == SY_OK);
+            assert_int_equal(status, SY_EBUSY);
+            assert_true(class_ >= 8 || sizes[k] < 64 || n > before);
+            assert_true(class_ == 12 ? n >= sizes[k] - sizes[k] / 8 : class_ < 8 || n == before);
+            if (n < sizes[k]) {
+                char said[64];
+                snprintf(said, sizeof said, "%d of the queue's %d places", sizes[k] - n, sizes[k]);
+                assert_non_null(strstr(sy_error_text(), said));
+            }
+        }
+        assert_int_equal(n, sizes[k]);
+        assert_true(sy_admission_is_valid(a));
+        sy_admission_destroy(a);
+    }
+}
+
 static void test_urgent_demand_is_reserved(void **state)
 {
     (void)state;
@@ -537,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_who_gives_way_gets_through),
         cmocka_unit_test(test_stopping_is_predicted_as_it_was_seen),
         cmocka_unit_test(test_who_may_break_promises),
+        cmocka_unit_test(test_a_full_queue_keeps_places_for_urgent_ones),
         cmocka_unit_test(test_urgent_demand_is_reserved),
         cmocka_unit_test(test_quantiles_follow_what_was_observed),
         cmocka_unit_test(test_promises_under_noise),

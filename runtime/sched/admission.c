@@ -7,6 +7,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/sched/admission_refusal.h"
 #include "runtime/sched/class_demand.h"
 
 #define LINE          64
@@ -431,26 +432,6 @@ struct sy_prediction sy_admission_predict(const struct sy_admission *a,
     return out;
 }
 
-static int refuse(const struct sy_admission_request *r, const struct sy_prediction *p, sy_ns now)
-{
-    bool past = r->deadline_ns > 0 && r->deadline_ns <= now;
-    if (p->breaks && !past)
-        return sy_error_set(
-            SY_EDEADLINE,
-            "request %llu would be done in %.3f ms (%.3f ms in the queue), but would make request "
-            "%llu, which was taken before, miss its deadline; send it later or to another server",
-            (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6,
-            (double)p->queue_ns / 1e6, (unsigned long long)p->would_break);
-    return sy_error_set(
-        SY_EDEADLINE,
-        "request %llu would be done in %.3f ms (%.3f ms in the queue, with margin "
-        "%.3f ms), but its deadline %s %.3f ms%s; allow more time or send it to "
-        "another server",
-        (unsigned long long)r->id, (double)(p->finish_ns - now) / 1e6, (double)p->queue_ns / 1e6,
-        (double)(p->latest_ns - now) / 1e6, past ? "was" : "is in",
-        (double)(past ? now - r->deadline_ns : r->deadline_ns - now) / 1e6, past ? " ago" : "");
-}
-
 static int judge(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                  struct sy_prediction *out)
 {
@@ -459,7 +440,7 @@ static int judge(struct sy_admission *a, const struct sy_admission_request *r, s
         sy_class_demand_note(&a->demand, r->class_,
                              (float)r->duration.expected_ns * (float)a->rules->stretch, now);
     if (out->breaks || (r->deadline_ns != 0 && out->latest_ns > r->deadline_ns))
-        return refuse(r, out, now);
+        return sy_admission_refuse_late(r, out, now);
     return SY_OK;
 }
 
@@ -467,8 +448,8 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
                      struct sy_prediction *out)
 {
     struct entry e = {.is = *r};
-    if (a->n_waiting >= a->rules->config.max_requests)
-        return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", a->n_waiting);
+    if (a->n_waiting >= sy_admission_places(a->rules->config.max_requests, r->class_))
+        return sy_admission_refuse_full(a->n_waiting, a->rules->config.max_requests, r->class_);
     SY_TRY(judge(a, r, now, out));
     insert(a, &e);
     return SY_OK;
