@@ -373,7 +373,8 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
                       void *ctx, uint64_t *out_id)
 {
     int tenant;
-    if (b->n_gathered >= sy_admission_places(b->core->max_queue, options->class_))
+    if (b->n_gathered + (int)sy_admission_kept((uint64_t)b->core->max_queue, options->class_) >=
+        b->core->max_queue)
         return sy_error_set(SY_EBUSY, "%d requests wait to be gathered already; try again later",
                             b->n_gathered);
     if (options->tenant)

@@ -5,6 +5,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/rpc_infer_internal.h"
+#include "runtime/sched/admission.h"
 
 static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n)
 {
@@ -71,9 +72,33 @@ static int take_outputs(struct sy_rpc_infer *infer, struct sy_slab *slab)
     return SY_OK;
 }
 
+/* Patient requests leave a part of the slab to urgent ones, as of the queue (runtime/sched/admission.h, Q7); who is alone may have all of it. */
+static int check_slab_room(const struct sy_rpc_infer *infer, const struct sy_slab *slab,
+                           const struct sy_rpc_infer_inputs *inputs)
+{
+    uint64_t size = sy_slab_size(slab), used = sy_slab_used_bytes(slab), wants = 0, bytes,
+             kept = sy_admission_kept(size, infer->options.class_);
+
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        wants += inputs->data[i]->via.bin.size;
+    for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
+        SY_TRY(output_room(infer, i, &bytes));
+        wants += SY_MIN(bytes, size);
+    }
+    if (kept == 0 || used == 0 || wants > size || used + wants + kept <= size)
+        return SY_OK; /* what has no room at all is told so by who allocates it */
+    return sy_error_set(SY_ENOMEM_HOST,
+                        "no room for %llu bytes in the tensor slab: %llu of %llu in use, and %llu "
+                        "are kept for classes before %d; wait for requests to finish or make the "
+                        "slab larger (--slab-bytes)",
+                        (unsigned long long)wants, (unsigned long long)used,
+                        (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
+}
+
 static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
                      const struct sy_rpc_infer_inputs *inputs)
 {
+    SY_TRY(check_slab_room(infer, slab, inputs));
     for (int i = 0; i < infer->graph->n_inputs; i++) {
         const msgpack_object *data = inputs->data[i];
         uint64_t bytes = data->via.bin.size;

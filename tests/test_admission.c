@@ -397,7 +397,7 @@ static void test_who_may_break_promises(void **state)
 static void test_a_full_queue_keeps_places_for_urgent_ones(void **state)
 {
     (void)state;
-    static const int sizes[] = {1, 7, 63, 64, 100, 1024};
+    static const int sizes[] = {1, 7, 71, 72, 100, 1024};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         struct sy_admission_config config = {.max_requests = sizes[k]};
         struct sy_admission *a;
@@ -413,8 +413,8 @@ static void test_a_full_queue_keeps_places_for_urgent_ones(void **state)
                 n += status == SY_OK;
             } while (status == SY_OK);
             assert_int_equal(status, SY_EBUSY);
-            assert_true(class_ >= 8 || sizes[k] < 64 || n > before);
-            assert_true(class_ == 12 ? n >= sizes[k] - sizes[k] / 8 : class_ < 8 || n == before);
+            assert_true(class_ >= 9 || sizes[k] < 72 || n > before);
+            assert_true(class_ == 12 ? n >= sizes[k] - sizes[k] / 8 : class_ < 9 || n == before);
             if (n < sizes[k]) {
                 char said[64];
                 snprintf(said, sizeof said, "%d of the queue's %d places", sizes[k] - n, sizes[k]);

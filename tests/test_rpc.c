@@ -47,6 +47,19 @@ static struct sy_graph cut_graph = {.n_tensors = 2,
                                     .n_outputs = 1,
                                     .outputs = &tensor_index[1]};
 static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
+/* And with 16 KiB a row, held until it is canceled. */
+static struct sy_tensor wide_tensors[2] = {
+    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
+};
+static struct sy_graph wide_graph = {.n_tensors = 2,
+                                     .tensors = wide_tensors,
+                                     .n_inputs = 1,
+                                     .inputs = &tensor_index[0],
+                                     .n_outputs = 1,
+                                     .outputs = &tensor_index[1]};
+static struct sy_package wide_package = {
+    .name = "wide", .graph = &wide_graph, .usual = &wide_graph};
 static struct event_base *base;
 static _Atomic int n_running, n_held;
 
@@ -69,9 +82,12 @@ static struct sy_slab *fake_slab(void *core)
 static int fake_find(void *core, const char *name, const struct sy_package **out)
 {
     (void)core;
-    *out = strcmp(name, "cut") == 0 ? &cut_package : &package;
-    return strcmp(name, "double") == 0 || strcmp(name, "cut") == 0 || strcmp(name, "held") == 0 ||
-                   strcmp(name, "EPEER") == 0 || strcmp(name, "EDEADLINE") == 0
+    *out = strcmp(name, "cut") == 0    ? &cut_package
+           : strcmp(name, "wide") == 0 ? &wide_package
+                                       : &package;
+    return strcmp(name, "double") == 0 || strcmp(name, "wide") == 0 || strcmp(name, "cut") == 0 ||
+                   strcmp(name, "held") == 0 || strcmp(name, "EPEER") == 0 ||
+                   strcmp(name, "EDEADLINE") == 0
                ? SY_OK
                : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
 }
@@ -106,7 +122,7 @@ static int fake_infer(void *core, const char *model, int64_t batch, const uint64
     static uint64_t id;
 
     (void)core;
-    bool holds = strcmp(model, "held") == 0;
+    bool holds = strcmp(model, "held") == 0 || strcmp(model, "wide") == 0;
     if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0 &&
         !holds) { /* it is an error's name */
         free(job);
@@ -480,6 +496,52 @@ static void test_lost_while_not_read(void **state)
     assert_int_equal(n_held, 0);
 }
 
+/* Requests of 512 KiB in and out that stay: those of class 9 leave an eighth of the slab of 64 MiB, where one of class 0 has room. */
+static void test_a_full_slab_keeps_room_for_urgent_ones(void **state)
+{
+    static const char head[] = "\x94\x00\x05\xa5infer\x91\x83\xa5model\xa4"
+                               "wide\xa5"
+                               "class\x09\xa6inputs\x91\x84\xa4name\xa1x\xa5"
+                               "dtype\xa4"
+                               "FP32\xa5shape\x92\x20\xcd\x10\x00\xa4"
+                               "data\xc6\x00\x08\x00\x00";
+    static char data[1 << 19];
+    char answer[512];
+    size_t got = 0;
+    sy_client *client;
+    sy_client_result *result;
+    sy_client_tensor input = {"x", "FP32", 2, {1024, 4}, data, 1 << 14};
+    sy_client_options options = {.urgency_class = 9};
+    int fd = raw_socket(); /* may have 64 requests under way */
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(send(fd, head, sizeof(head) - 1, 0), sizeof(head) - 1);
+        assert_int_equal(send(fd, data, sizeof data, 0), sizeof data);
+    }
+    while (got < sizeof answer - 1) { /* only a refusal is answered */
+        ssize_t more = recv(fd, answer + got, sizeof answer - 1 - got, 0);
+        assert_true(more > 0);
+        got += (size_t)more;
+        answer[got] = 0;
+        if (memmem(answer, got, "--slab-bytes", 12))
+            break;
+    }
+    assert_non_null(memmem(answer, got, "kept for classes before 9", 25));
+    assert_int_equal(n_held, 56);
+    client = client_at(path);
+    assert_int_equal(sy_client_infer_with(client, "double", &input, 1, &options, &result),
+                     SY_ENOMEM_HOST);
+    options.urgency_class = 0;
+    assert_int_equal(sy_client_infer_with(client, "double", &input, 1, &options, &result), SY_OK);
+    sy_client_result_free(result);
+    sy_client_close(client);
+    close(fd);
+    for (int i = 0; i < 1000 && n_held > 0; i++)
+        usleep(10000);
+    assert_int_equal(n_held, 0);
+}
+
 static void *client_thread(void *ctx)
 {
     sy_client *client = client_at(path);
@@ -552,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_many_outstanding_and_lost_client),
         cmocka_unit_test(test_lost_while_not_read),
+        cmocka_unit_test(test_a_full_slab_keeps_room_for_urgent_ones),
         cmocka_unit_test(test_many_clients),
         cmocka_unit_test(test_too_many_clients),
         cmocka_unit_test(test_second_server_is_refused),

@@ -448,7 +448,8 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
                      struct sy_prediction *out)
 {
     struct entry e = {.is = *r};
-    if (a->n_waiting >= sy_admission_places(a->rules->config.max_requests, r->class_))
+    if (a->n_waiting + (int)sy_admission_kept((uint64_t)a->rules->config.max_requests, r->class_) >=
+        a->rules->config.max_requests)
         return sy_admission_refuse_full(a->n_waiting, a->rules->config.max_requests, r->class_);
     SY_TRY(judge(a, r, now, out));
     insert(a, &e);

@@ -18,7 +18,7 @@
  * Q6: with `reserves`, predictions leave to more urgent classes what they are likely to ask for meanwhile, as in the last half minute; of
  *     a wait in which one time in ten or more none comes, nothing.
  * Q7: a full queue of patient requests keeps no urgent one out: the last eighth of its places is kept back from the less urgent ones, so that
- *     from 64 places on each of the classes 0 to 7 has some that no class after it can take.
+ *     from 72 places on each class before 9 has some that no class after it can take.
  * Q4: of requests that are there at once, a set in one class is taken whole if any order would meet its deadlines. */
 #ifndef SY_SCHED_ADMISSION_H
 #define SY_SCHED_ADMISSION_H
@@ -78,8 +78,8 @@ int sy_admission_set_share(struct sy_admission *a, unsigned permille);
 /* What would become of it if it came now. Linear in the queue. */
 struct sy_prediction sy_admission_predict(const struct sy_admission *a,
                                           const struct sy_admission_request *r, sy_ns now);
-/* Q7: how many of the places of a queue may be taken when a request of this class comes. */
-int sy_admission_places(int max_requests, int class_);
+/* Q7: of so many places of a queue (or bytes for tensors), how many are kept from requests of this class. */
+uint64_t sy_admission_kept(uint64_t places, int class_);
 /* Takes it, or: EDEADLINE with the prediction in *out and in the error text; EBUSY: the queue is full for its class. `out` may not be NULL. */
 int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *r, sy_ns now,
                      struct sy_prediction *out);

@@ -4,16 +4,16 @@
 #include "runtime/base/status.h"
 
 #define KEPT_PART    8 /* of a queue one part in so many is not for all classes */
-#define KEPT_CLASSES 8 /* it is divided evenly among so many */
+#define KEPT_CLASSES 9 /* it is divided evenly among so many: requests have classes 0 to 9 */
 
-int sy_admission_places(int max_requests, int class_)
+uint64_t sy_admission_kept(uint64_t places, int class_)
 {
-    return max_requests - max_requests / KEPT_PART * SY_MIN(class_, KEPT_CLASSES) / KEPT_CLASSES;
+    return places / KEPT_PART * (uint64_t)SY_MIN(class_, KEPT_CLASSES) / KEPT_CLASSES;
 }
 
 int sy_admission_refuse_full(int n_waiting, int max_requests, int class_)
 {
-    int kept = max_requests - sy_admission_places(max_requests, class_);
+    int kept = (int)sy_admission_kept((uint64_t)max_requests, class_);
     if (kept == 0)
         return sy_error_set(SY_EBUSY, "%d requests wait already; try again later", n_waiting);
     return sy_error_set(SY_EBUSY,
@@ -22,7 +22,8 @@ int sy_admission_refuse_full(int n_waiting, int max_requests, int class_)
                         n_waiting, kept, max_requests, class_);
 }
 
-int sy_admission_refuse_late(const struct sy_admission_request *r, const struct sy_prediction *p, sy_ns now)
+int sy_admission_refuse_late(const struct sy_admission_request *r, const struct sy_prediction *p,
+                             sy_ns now)
 {
     bool past = r->deadline_ns > 0 && r->deadline_ns <= now;
     if (p->breaks && !past)
