@@ -390,8 +390,8 @@ venv: $(VENV_STAMP)
 $(VENV_STAMP): tests/requirements.txt
 	@sh tests/install_deps.sh python3 python3-venv
 	$(call say,VENV,build/venv)
-	$(Q)[ -x build/venv/bin/pip ] || python3 -m venv build/venv
-	$(Q)build/venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(Q)[ -x build/venv/bin/python ] || python3 -m venv build/venv
+	$(Q)build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@rm -f build/venv/made-with-*; touch $@
 
 test: deps
