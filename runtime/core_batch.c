@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/core_internal.h"
+#include "runtime/sched/admission_refusal.h"
 
 struct member {
     struct member *next;
@@ -375,8 +376,7 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
     int tenant;
     if (b->n_gathered + (int)sy_admission_kept((uint64_t)b->core->max_queue, options->class_) >=
         b->core->max_queue)
-        return sy_error_set(SY_EBUSY, "%d requests wait to be gathered already; try again later",
-                            b->n_gathered);
+        return sy_admission_refuse_full(b->n_gathered, b->core->max_queue, options->class_);
     if (options->tenant)
         SY_TRY(sy_core_tenant_find(b->core, options->tenant, &tenant));
     struct member *m = make_member(graph_of(b, model), rows, inputs, outputs);
