@@ -20,7 +20,7 @@ int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name)
                         "node %s: oneDNN status %d in %s", name, (int)status, what);
 }
 
-bool sy_dnnl_counts(const dnnl_memory_desc_t *md)
+static bool is_countable(const dnnl_memory_desc_t *md)
 {
     int64_t n = 1;
     for (int d = 0; d < md->ndims; d++)
@@ -35,7 +35,7 @@ int sy_dnnl_check_sizes(const char *name, const dnnl_memory_desc_t *source,
     const dnnl_memory_desc_t *const all[] = {source, weights, destination};
     static const char *const what[] = {"first input", "second input", "output"};
     for (size_t i = 0; i < SY_ARRAY_LEN(all); i++)
-        if (!sy_dnnl_counts(all[i]))
+        if (!is_countable(all[i]))
             return sy_error_set(SY_EUNSUPPORTED,
                                 "node %s: its %s has 2^32 elements or more, too many for oneDNN",
                                 name, what[i]);

@@ -168,10 +168,8 @@ int sy_program_add_expand(struct sy_program *p, int from, int to);
 
 /* ---- oneDNN ---- */
 int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name);
-/* False: 2^32 elements or more. oneDNN counts in 32 bits in places; what is larger has ended the process (2.6: a division by zero, an
- * exception of C++) or would be computed wrong. */
-bool sy_dnnl_counts(const dnnl_memory_desc_t *md);
-/* Before a product's or convolution's primitive descriptor is made. EUNSUPPORTED: one of them has too many elements. */
+/* Before a product's or convolution's primitive descriptor is made. EUNSUPPORTED: one of them has 2^32 elements or more. oneDNN counts in 32
+ * bits in places; what is larger has ended the process (2.6: a division by zero, an exception of C++) or would be computed wrong. */
 int sy_dnnl_check_sizes(const char *name, const dnnl_memory_desc_t *source,
                         const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *destination);
 #define SY_DNNL(expr, name) SY_TRY(sy_dnnl_check((expr), #expr, (name)))

@@ -81,7 +81,7 @@ static int make_tables(struct sy_trainer *t)
     return SY_OK;
 }
 
-/* As in inference (sy_dnnl_counts). */
+/* As in inference (sy_dnnl_check_sizes). */
 static int check_sizes(const struct sy_trainer *t)
 {
     const struct sy_graph *g = t->graph;
