@@ -74,7 +74,7 @@ static void run_requests(struct gb_state *state, void *arg)
     struct sy_sim_model *models = NULL;
     struct sy_sim_request *requests = NULL;
     sy_sim_config_default(&c);
-    c.n_devices = shape->n_devices;
+    c.device.n_devices = shape->n_devices;
     c.router = shape->router;
     if (make_requests(shape, &in, &models, &requests) < 0)
         gb_fail(state, sy_error_text());
@@ -88,10 +88,11 @@ static void run_jobs(struct gb_state *state, void *arg)
 {
     struct sy_sim_config c;
     struct sy_sim_input in = {0};
+    static struct sy_sim_tenants tenants;
     struct sy_sim_job *jobs = NULL;
     sy_sim_config_default(&c);
     c.policy.kind = *(const enum sy_policy_kind *)arg;
-    if (sy_sim_read_jobs("examples/traces/salus-100.csv", &jobs, &in.n_jobs) < 0) {
+    if (sy_sim_read_jobs("examples/traces/salus-100.csv", &tenants, &jobs, &in.n_jobs) < 0) {
         gb_fail(state, sy_error_text());
         return;
     }

@@ -17,7 +17,7 @@ struct sy_sim_config sim_plain(void)
     sy_sim_config_default(&c);
     c.pause_ns = 0;
     c.check = true;
-    c.link_gbps = 10;
+    c.device.link_gbps = 10;
     return c;
 }
 

@@ -41,10 +41,10 @@ static void assert_ms(double found, double expected)
 static struct sy_sim_report *queue_of(sy_ns gap, int n, sy_ns deadline_ns)
 {
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10};
     struct sy_sim_request *requests = calloc((size_t)n, sizeof *requests);
     struct sy_sim_input in = {.models = &model, .n_models = 1, .requests = requests};
-    c.unified = true;
+    c.device.unified = true;
     in.n_requests = (uint64_t)n;
     for (int i = 0; i < n; i++)
         requests[i] = (struct sy_sim_request){(sy_ns)i * gap, 0, 0, deadline_ns, 0};
@@ -77,10 +77,15 @@ static void test_computations_vary_as_they_were_seen(void **state)
     enum { N = 1000 };
     static struct sy_sim_request requests[N];
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 2, {0.5f, 1.5f}};
+    struct sy_sim_model model = {.name = "m",
+                                 .bytes = GB,
+                                 .compute_ns = 10 * MS,
+                                 .n_groups = 10,
+                                 .n_samples = 2,
+                                 .samples = {0.5f, 1.5f}};
     struct sy_sim_input in = {
         .models = &model, .n_models = 1, .requests = requests, .n_requests = N};
-    c.unified = true;
+    c.device.unified = true;
     for (int i = 0; i < N; i++)
         requests[i].at_ns = (sy_ns)i * 20 * MS;
     struct sy_sim_report *r = sim_run(&c, &in);
@@ -99,7 +104,7 @@ static void test_requests_may_say_how_long_they_were_served(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10};
     struct sy_sim_request requests[] = {
         {0, 0, 0, 0, 30 * MS}, {MS, 0, 0, 0, 5 * MS}, {2 * MS, 0, 0, 0, 0}};
     struct sy_sim_input in = {
@@ -132,11 +137,11 @@ static void test_poisson_arrivals_wait_as_theory_says(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10};
     struct sy_sim_input in = {.models = &model, .n_models = 1};
     struct sy_sim_generator g;
     struct sy_sim_request *requests;
-    c.unified = c.take_all = true;
+    c.device.unified = c.take_all = true;
     c.check = false;
     c.max_queue = 65534;
     for (int percent = 30; percent <= 80; percent += 25) {
@@ -159,8 +164,9 @@ static void test_poisson_arrivals_wait_as_theory_says(void **state)
 static struct sy_sim_report *two_models(const struct sy_sim_config *c, sy_ns second_at)
 {
     /* 100 ms and 50 ms over the link of 10 GB/s; 10 groups. */
-    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
-                                    {"b", GB / 2, 100 * MS, 10, 0, {0}}};
+    struct sy_sim_model models[] = {
+        {.name = "a", .bytes = GB, .compute_ns = 20 * MS, .n_groups = 10},
+        {.name = "b", .bytes = GB / 2, .compute_ns = 100 * MS, .n_groups = 10}};
     struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {second_at, 1, 1, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
@@ -182,10 +188,11 @@ static void test_swaps_take_what_the_pipeline_takes(void **state)
         &c, 0); /* copied from 100 ms on, 2 ms of it beside the first's end: 48 ms are left */
     assert_ms(sy_sim_mean_ms(&r->latency[1]), 102 + 100 + 4.8);
     sy_sim_report_free(r);
-    c.pool_bytes =
+    c.device.pool_bytes =
         GB; /* the second takes half of the first's place; a third run would copy that again */
-    struct sy_sim_model models[] = {{"a", GB, 20 * MS, 10, 0, {0}},
-                                    {"b", GB / 2, 100 * MS, 10, 0, {0}}};
+    struct sy_sim_model models[] = {
+        {.name = "a", .bytes = GB, .compute_ns = 20 * MS, .n_groups = 10},
+        {.name = "b", .bytes = GB / 2, .compute_ns = 100 * MS, .n_groups = 10}};
     struct sy_sim_request requests[] = {
         {0, 0, 0, 0, 0}, {S, 1, 1, 0, 0}, {2 * S, 0, 2, 0, 0}, {3 * S, 0, 3, 0, 0}};
     struct sy_sim_input in = {
@@ -202,12 +209,13 @@ static void test_copies_hold_computing_up(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB / 2, 100 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {
+        .name = "m", .bytes = GB / 2, .compute_ns = 100 * MS, .n_groups = 10};
     struct sy_sim_request request = {MS, 0, 0, 0, 0};
     struct sy_sim_fault slow = {0, S, 0, SY_SIM_LINK_SLOWS, 0.5};
     struct sy_sim_input in = {
         .models = &model, .n_models = 1, .requests = &request, .n_requests = 1, .faults = &slow};
-    c.lost_ns_per_byte = 0.02;
+    c.device.lost_ns_per_byte = 0.02;
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 110 + 5); /* C + T/G */
     sy_sim_report_free(r);
@@ -221,12 +229,13 @@ static void test_urgent_requests_preempt(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model models[] = {{"slow", GB, 100 * MS, 10, 0, {0}},
-                                    {"fast", GB, 10 * MS, 10, 0, {0}}};
+    struct sy_sim_model models[] = {
+        {.name = "slow", .bytes = GB, .compute_ns = 100 * MS, .n_groups = 10},
+        {.name = "fast", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10}};
     struct sy_sim_request requests[] = {{0, 0, 1, 0, 0}, {50 * MS, 1, 0, 0, 0}};
     struct sy_sim_input in = {
         .models = models, .n_models = 2, .requests = requests, .n_requests = 2};
-    c.unified = true;
+    c.device.unified = true;
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 60);
     sy_sim_report_free(r);
@@ -290,7 +299,7 @@ static void test_lanes_slow_each_other_as_stated(void **state)
     assert_jobs(&c, jobs, 2, (double[]){20, 20});
     jobs[0].utilization = jobs[1].utilization = 0.5;
     assert_jobs(&c, jobs, 2, (double[]){10, 10});
-    c.contention = 0.1;
+    c.device.contention = 0.1;
     assert_jobs(&c, jobs, 2, (double[]){11, 11});
     jobs[0].utilization = jobs[1].utilization = 0.75;
     assert_jobs(&c, jobs, 2, (double[]){16.5, 16.5});
@@ -305,13 +314,13 @@ static void test_memory_decides_who_runs_beside_whom(void **state)
     for (int i = 0; i < 3; i++)
         jobs[i].utilization = 0.3;
     c.policy.kind = SY_POLICY_PACK;
-    c.pool_bytes = 4 * GB; /* a lane each */
+    c.device.pool_bytes = 4 * GB; /* a lane each */
     assert_jobs(&c, jobs, 3, (double[]){4, 4, 4});
-    c.pool_bytes = 2 * GB; /* one lane for all: 0.3 GB of persistent parts, 1 GB */
+    c.device.pool_bytes = 2 * GB; /* one lane for all: 0.3 GB of persistent parts, 1 GB */
     assert_jobs(&c, jobs, 3, (double[]){10, 11, 12});
     jobs[2].ephemeral_bytes = 3 * GB; /* can never fit: refused, the others do not notice */
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = 3};
-    c.pool_bytes = 3 * GB;
+    c.device.pool_bytes = 3 * GB;
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_int_equal(r->n_jobs_refused, 1);
     assert_non_null(strstr(r->refusal, "job c: "));
@@ -329,7 +338,7 @@ static void test_srtf_may_spill(void **state)
     struct sy_sim_job jobs[] = {sim_job("long", 0, 10, S), sim_job("short", S / 2, 1, S)};
     jobs[0].persistent_bytes = 2 * GB;
     jobs[1].ephemeral_bytes = 2 * GB;
-    c.pool_bytes = 4 * GB;
+    c.device.pool_bytes = 4 * GB;
     c.policy.kind = SY_POLICY_SRTF;
     assert_jobs(&c, jobs, 2, (double[]){10, 10.5});
     c.spill =
@@ -342,7 +351,7 @@ static void test_requests_and_a_job_share_the_device(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 100 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 100 * MS, .n_groups = 10};
     struct sy_sim_request requests[1000];
     struct sy_sim_job one = sim_job("j", 0, 10, S);
     struct sy_sim_input in = {.models = &model,
@@ -351,7 +360,7 @@ static void test_requests_and_a_job_share_the_device(void **state)
                               .n_requests = 1000,
                               .jobs = &one,
                               .n_jobs = 1};
-    c.unified = c.take_all = true;
+    c.device.unified = c.take_all = true;
     c.max_queue = 2000;
     for (int i = 0; i < 1000; i++)
         requests[i] = (struct sy_sim_request){S / 2, 0, 0, 0, 0};
@@ -378,7 +387,7 @@ static void test_fair_and_weighted_after_a_minute(void **state)
     struct sy_sim_config c = sim_plain();
     c.policy.kind = SY_POLICY_FAIR;
     c.end_ns = 60 * S;
-    c.pool_bytes = 64 * GB;
+    c.device.pool_bytes = 64 * GB;
     for (int n = 2; n <= 8; n++) {
         struct sy_sim_job jobs[8];
         struct sy_sim_input in = {.jobs = jobs, .n_jobs = n};
@@ -409,7 +418,7 @@ static void test_a_worker_dies(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 10 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 10 * MS, .n_groups = 10};
     struct sy_sim_request request = {0, 0, 0, 0, 0};
     struct sy_sim_fault faults[] = {{5 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1},
                                     {12 * MS, 3 * MS, 0, SY_SIM_WORKER_DIES, 1}};
@@ -420,7 +429,7 @@ static void test_a_worker_dies(void **state)
                               .n_requests = 1,
                               .faults = faults,
                               .n_faults = 1};
-    c.unified = true;
+    c.device.unified = true;
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_ms(sy_sim_mean_ms(&r->latency[0]), 5 + 3 + 10); /* it runs again, once */
     sy_sim_report_free(r);
@@ -440,7 +449,7 @@ static void test_the_link_slows(void **state)
     (void)state;
     struct sy_sim_config c = sim_plain();
     struct sy_sim_fault fault = {0, 500 * MS, 0, SY_SIM_LINK_SLOWS, 0.5};
-    struct sy_sim_model model = {"m", GB, 20 * MS, 10, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 20 * MS, .n_groups = 10};
     struct sy_sim_request request = {5 * MS, 0, 0, 0, 0};
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,
@@ -496,7 +505,7 @@ static void test_bad_input_is_said(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, 0, 1, 0, {0}};
+    struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 0, .n_groups = 1};
     struct sy_sim_job jobs[] = {sim_job("first", S, 1, 1), sim_job("second", 0, 1, 1)};
     struct sy_sim_request request = {0, 1, 0, 0, 0};
     struct sy_sim_fault fault = {0, 0, 1, SY_SIM_LINK_SLOWS, 1};

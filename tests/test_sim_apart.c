@@ -54,6 +54,7 @@ static void note(void *ctx, const struct sy_sim_request *r, int device, enum sy_
 struct made {
     struct sy_sim_model models[N_MODELS];
     struct sy_sim_fault faults[80];
+    struct sy_sim_kind kinds[3];
     struct sy_sim_request *requests;
     struct sy_sim_config config;
     struct sy_sim_input in;
@@ -64,9 +65,9 @@ static void make(struct made *m)
     struct sy_sim_config *c = &m->config;
     struct sy_sim_generator g;
     *c = sim_plain();
-    c->n_devices = 2 + (int)below(9);
+    c->device.n_devices = 2 + (int)below(9);
     c->router = SY_SIM_RANDOM;
-    c->pool_bytes = 2000000000ull + below(6000000000ull);
+    c->device.pool_bytes = 2000000000ull + below(6000000000ull);
     c->whole_models = below(3) == 0;
     c->take_all = below(3) == 0;
     c->preempt_ns = below(2) * 2 * MS;
@@ -80,10 +81,18 @@ static void make(struct made *m)
                                              .n_groups = 1 + (int)below(30),
                                              .n_samples = (int)below(2),
                                              .samples = {1.5f}};
+    c->n_kinds = below(2) ? 0 : 1 + (int)below(SY_ARRAY_LEN(m->kinds));
+    for (int i = 0; i < c->n_kinds; i++)
+        m->kinds[i] = (struct sy_sim_kind){.n_devices = 1 + (int)below(4),
+                                           .pool_bytes = 2000000000 + below(2000000000),
+                                           .link_gbps = 1 + (double)below(40),
+                                           .lost_ns_per_byte = (double)below(2) / 50,
+                                           .speed = (1 + (double)below(30)) / 10};
+    c->kinds = m->kinds;
     sy_ns at = 0;
     for (m->in.n_faults = 0; m->in.n_faults < 80 && below(40); m->in.n_faults++)
         m->faults[m->in.n_faults] = (struct sy_sim_fault){at += below(S / 10), below(S / 5),
-                                                          (int)below((uint64_t)c->n_devices),
+                                                          (int)below((uint64_t)sy_sim_n_devices(c)),
                                                           (enum sy_sim_fault_kind)below(2), 0.3};
     assert_int_equal(
         sy_sim_generator_parse("rate=40,seconds=8,classes=3,deadline-ms=90,burst=5", &g), SY_OK);
@@ -104,12 +113,22 @@ static struct sy_sim_report *run(const struct sy_sim_config *config, const struc
     return sim_run(&c, in);
 }
 
+static struct sy_sim_kind kind_of(const struct sy_sim_config *c, int device)
+{
+    for (int i = 0; i < c->n_kinds; device -= c->kinds[i++].n_devices)
+        if (device < c->kinds[i].n_devices)
+            return c->kinds[i];
+    return c->device;
+}
+
 /* The requests and faults of one device; `which` says which they were. */
 static void pick(const struct made *m, const struct end *ends, int device, struct made *own,
                  uint64_t *which)
 {
     *own = *m;
-    own->config.n_devices = 1;
+    own->config.n_kinds = 0;
+    own->config.device = kind_of(&m->config, device);
+    own->config.device.n_devices = 1;
     own->requests = malloc((m->in.n_requests + 1) * sizeof *own->requests);
     assert_non_null(own->requests);
     own->in = (struct sy_sim_input){.models = own->models, .n_models = N_MODELS};
@@ -174,7 +193,7 @@ static void test_many_are_as_each_alone(void **state)
         uint64_t *which = calloc(n, sizeof *which);
         struct sums sums = {0};
         struct sy_sim_report *all = run(&m.config, &m.in, ends);
-        for (int device = 0; device < m.config.n_devices; device++) {
+        for (int device = 0; device < sy_sim_n_devices(&m.config); device++) {
             pick(&m, ends, device, &own, which);
             struct sy_sim_report *one = run(&own.config, &own.in, alone);
             add(&sums, one);
@@ -207,8 +226,13 @@ static void test_idle_faults_count_while_others_are_busy(void **state)
     struct sy_sim_model model = {.name = "m", .bytes = 1, .compute_ns = 100 * MS, .n_groups = 1};
     struct sy_sim_request request = {S, 0, 0, 0, 0};
     struct sy_sim_fault faults[64];
-    struct sy_sim_input in = {&model, 1, &request, 1, NULL, 0, faults, SY_ARRAY_LEN(faults)};
-    c.n_devices = 50;
+    struct sy_sim_input in = {.models = &model,
+                              .n_models = 1,
+                              .requests = &request,
+                              .n_requests = 1,
+                              .faults = faults,
+                              .n_faults = SY_ARRAY_LEN(faults)};
+    c.device.n_devices = 50;
     c.router = SY_SIM_RANDOM;
     for (int i = 0; i < 64; i++) /* half of them before the request is done */
         faults[i] = (struct sy_sim_fault){i < 32 ? S / 2 : 9 * S, MS, i % 50, SY_SIM_LINK_SLOWS, 1};

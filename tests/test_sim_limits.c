@@ -14,7 +14,8 @@
 #define S  SY_NS_PER_S
 #define GB 1000000000ull
 
-static const struct sy_sim_model one_gb = {"m", GB, 20 * MS, 10, 0, {0}};
+static const struct sy_sim_model one_gb = {
+    .name = "m", .bytes = GB, .compute_ns = 20 * MS, .n_groups = 10};
 
 /* Under srtf a job whose iterations x time is more than 64 bits hold comes last, also among those that wait for room. */
 static void test_a_job_of_centuries_is_not_the_shortest(void **state)
@@ -26,7 +27,7 @@ static void test_a_job_of_centuries_is_not_the_shortest(void **state)
                                 sim_job("10 s", 0, 10, S)};
     struct sy_sim_input in = {.jobs = jobs, .n_jobs = 2};
     c.policy.kind = SY_POLICY_SRTF;
-    c.pool_bytes = 3 * GB / 2; /* room for one */
+    c.device.pool_bytes = 3 * GB / 2; /* room for one */
     c.end_ns = 50 * S;
     struct sy_sim_report *r = sim_run(&c, &in);
     assert_int_equal(r->n_jct, 1);
@@ -56,7 +57,8 @@ static void test_what_no_clock_holds_is_refused(void **state)
         requests[i] = (struct sy_sim_request){.served_ns = 900000000 * S};
     assert_too_long(&(struct sy_sim_input){
         .models = &one_gb, .n_models = 1, .requests = requests, .n_requests = 30});
-    struct sy_sim_model model = {"petabytes", 1000000000 * GB, MS, 100000000, 0, {0}};
+    struct sy_sim_model model = {
+        .name = "petabytes", .bytes = 1000000000 * GB, .compute_ns = MS, .n_groups = 100000000};
     struct sy_sim_fault fault = {0, 3950000000 * S, 0, SY_SIM_LINK_SLOWS, 1e-300};
     struct sy_sim_request request = {0};
     assert_too_long(&(struct sy_sim_input){.models = &model,
@@ -125,7 +127,7 @@ static void test_progress_is_told(void **state)
         struct sy_sim_input in = {
             .models = &one_gb, .n_models = 1, .requests = requests, .n_requests = 100000};
         int n = 0;
-        c.n_devices = n_devices;
+        c.device.n_devices = n_devices;
         c.progress = count_calls;
         c.progress_ctx = &n;
         sy_sim_report_free(sim_run(&c, &in));

@@ -33,6 +33,9 @@ struct made {
     struct sy_sim_model models[12];
     struct sy_sim_job jobs[40];
     struct sy_sim_fault faults[30];
+    struct sy_sim_kind kinds[4];
+    struct sy_sim_profile profiles[6];
+    struct sy_sim_tenant tenants[3];
     struct sy_sim_request *requests;
     struct sy_sim_config config;
     struct sy_sim_input in;
@@ -45,15 +48,15 @@ static void make_config(struct made *m)
     c->policy.kind = (enum sy_policy_kind)below(SY_POLICY_N_KINDS);
     c->policy.n_parallel = (int)below(4);
     c->policy.max_wait_ns = below(3) ? 0 : 2 * S;
-    c->n_devices = 1 + (int)below(5);
+    c->device.n_devices = 1 + (int)below(5);
     c->router = (enum sy_sim_router)below(SY_SIM_N_ROUTERS);
-    c->pool_bytes = 4 * GB + below(8) * GB;
-    c->unified = below(8) == 0;
+    c->device.pool_bytes = 4 * GB + below(8) * GB;
+    c->device.unified = below(8) == 0;
     c->whole_models = below(4) == 0;
     c->take_all = below(4) == 0;
     c->regroup = below(2);
     c->spill = below(2);
-    c->contention = (double)below(3) / 10;
+    c->device.contention = (double)below(3) / 10;
     c->noise = (double)below(3) / 10;
     c->pause_ns = below(3) * MS;
     c->preempt_ns = below(2) * 2 * MS;
@@ -63,17 +66,53 @@ static void make_config(struct made *m)
     c->end_ns = below(4) ? 0 : 5 * S;
 }
 
+/* Half of all runs: unequal ones, some with little room, the first with room for all. */
+static void make_kinds(struct made *m)
+{
+    struct sy_sim_config *c = &m->config;
+    c->n_kinds = below(2) ? 0 : 1 + (int)below(SY_ARRAY_LEN(m->kinds));
+    for (int i = 0; i < c->n_kinds; i++)
+        m->kinds[i] = (struct sy_sim_kind){.name = "k",
+                                           .n_devices = 1 + (int)below(3),
+                                           .pool_bytes = (i ? 1 : 4) * GB + below(4) * GB,
+                                           .link_gbps = 1 + (double)below(50),
+                                           .unified = below(8) == 0,
+                                           .speed = (1 + (double)below(30)) / 10,
+                                           .contention = (double)below(3) / 10};
+    c->kinds = m->kinds;
+    m->in.profiles = m->profiles;
+    m->in.n_profiles = c->n_kinds ? (int)below(7) : 0;
+    for (int i = 0; i < m->in.n_profiles; i++)
+        m->profiles[i] = (struct sy_sim_profile){(int)below((uint64_t)m->in.n_models),
+                                                 (int)below((uint64_t)c->n_kinds), below(40 * MS),
+                                                 (int)below(30)};
+    m->in.tenants = m->tenants;
+    m->in.n_tenants = (int)below(4);
+    for (int i = 0; i < m->in.n_tenants; i++)
+        m->tenants[i] =
+            (struct sy_sim_tenant){.name = "t",
+                                   .weight = (unsigned)below(4),
+                                   .hard_permille = below(3) ? 0 : 100 + (unsigned)below(901),
+                                   .memory_bytes = below(2) * (1 + below(8 * GB))};
+}
+
 static void make_input(struct made *m)
 {
     sy_ns at = 0;
     struct sy_sim_generator g;
-    m->in = (struct sy_sim_input){m->models, 1 + (int)below(12), NULL,      0,
-                                  m->jobs,   (int)below(41),     m->faults, (int)below(31)};
+    m->in = (struct sy_sim_input){.models = m->models,
+                                  .n_models = 1 + (int)below(12),
+                                  .jobs = m->jobs,
+                                  .n_jobs = (int)below(41),
+                                  .faults = m->faults,
+                                  .n_faults = (int)below(31)};
     for (int i = 0; i < m->in.n_models; i++)
         m->models[i] = (struct sy_sim_model){.name = "m",
                                              .bytes = 1 + below(2 * GB),
                                              .compute_ns = 1 + below(40 * MS),
-                                             .n_groups = 1 + (int)below(30)};
+                                             .n_groups = 1 + (int)below(30),
+                                             .tenant = (int)below(3)};
+    make_kinds(m);
     for (int i = 0; i < m->in.n_jobs; i++) {
         struct sy_sim_job *j = &m->jobs[i];
         *j = sim_job("j", at += below(S), 1 + below(30), (1 + below(200)) * MS);
@@ -87,7 +126,7 @@ static void make_input(struct made *m)
     at = 0;
     for (int i = 0; i < m->in.n_faults; i++)
         m->faults[i] = (struct sy_sim_fault){
-            at += below(S), below(2 * S), (int)below((uint64_t)m->config.n_devices),
+            at += below(S), below(2 * S), (int)below((uint64_t)sy_sim_n_devices(&m->config)),
             (enum sy_sim_fault_kind)below(2), 0.1 + (double)below(10) / 10};
     assert_int_equal(
         sy_sim_generator_parse("rate=40,seconds=10,classes=3,deadline-ms=60,burst=5", &g), SY_OK);
@@ -120,10 +159,17 @@ static void assert_balanced(const struct made *m, const struct sy_sim_report *r)
     assert_true(r->n_requests >= r->n_done + r->n_refused + r->n_failed);
     /* No time twice: what was used is at most what there was, and tenants' times are the jobs' time, but for rounding. */
     assert_true(r->used_ns[0] + r->used_ns[1] <=
-                (r->makespan_ns + 1) * (uint64_t)m->config.n_devices);
+                (r->makespan_ns + 1) * (uint64_t)sy_sim_n_devices(&m->config));
     uint64_t off = tenants > r->used_ns[SY_SIM_USE_JOBS] ? tenants - r->used_ns[SY_SIM_USE_JOBS]
                                                          : r->used_ns[SY_SIM_USE_JOBS] - tenants;
     assert_true(off <= r->n_events + 1);
+    uint64_t used = 0;
+    for (int i = 0; i < r->n_kinds; i++) {
+        const struct sy_sim_kind_use *k = &r->kinds[i];
+        assert_true(k->used_ns[0] + k->used_ns[1] <= (r->makespan_ns + 1) * (uint64_t)k->n_devices);
+        used += k->used_ns[0] + k->used_ns[1];
+    }
+    assert_int_equal(used, r->used_ns[0] + r->used_ns[1]);
     assert_int_equal(r->copied_bytes, 0);
     assert_true(m->in.n_jobs == 0 || rates <= r->n_rates);
 }
@@ -204,9 +250,10 @@ static void test_json_has_its_keys(void **state)
     (void)state;
     struct made m = {0};
     make_config(&m);
-    m.config.n_devices = 1;
     make_input(&m);
     free(m.requests);
+    m.config.n_kinds = m.in.n_profiles = m.in.n_tenants = 0;
+    m.config.device.n_devices = 1;
     struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {0, 0, 2, 0, 0}};
     m.in.requests = requests;
     m.in.n_requests = 2;

@@ -109,7 +109,7 @@ static void test_a_refusal_is_printed_whatever_the_name(void **state)
     struct sy_sim_input in = {.jobs = &job, .n_jobs = 1};
     char *text;
     size_t n;
-    c.pool_bytes = GB / 2;
+    c.device.pool_bytes = GB / 2;
     struct sy_sim_report *r = sim_run(&c, &in);
     FILE *to = open_memstream(&text, &n);
     assert_int_equal(sy_sim_print_json(r, 1, to), SY_OK);
@@ -128,13 +128,14 @@ static void test_refusals_by_rule(void **state)
 {
     (void)state;
     struct sy_sim_config c = sim_plain();
-    struct sy_sim_model model = {"m", GB, SY_NS_PER_S / 10, 10, 0, {0}};
+    struct sy_sim_model model = {
+        .name = "m", .bytes = GB, .compute_ns = SY_NS_PER_S / 10, .n_groups = 10};
     struct sy_sim_request requests[11] = {{0}};
     struct sy_sim_input in = {
         .models = &model, .n_models = 1, .requests = requests, .n_requests = 11};
     char *json, *text;
     size_t n;
-    c.unified = true;
+    c.device.unified = true;
     c.max_queue = 2;
     requests[1].deadline_ns = SY_NS_PER_S / 20;
     struct sy_sim_report *r = sim_run(&c, &in);

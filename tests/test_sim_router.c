@@ -86,9 +86,9 @@ static struct sy_sim_report *run(enum sy_sim_router router, int n_devices, const
     struct sy_sim_input in = {.faults = faults, .n_faults = n_faults};
     struct sy_sim_report *r = sy_sim_report_new();
     sy_sim_config_default(&c);
-    c.n_devices = n_devices;
+    c.device.n_devices = n_devices;
     c.router = router;
-    c.pool_bytes = 4000000000ull;
+    c.device.pool_bytes = 4000000000ull;
     c.check = true;
     c.max_queue = 1000;
     assert_non_null(r);
@@ -195,7 +195,7 @@ static struct told hash_many(const char *requests, int max_queue, const struct s
     struct sy_sim_input in = {.faults = fault, .n_faults = fault ? 1 : 0};
     struct sy_sim_report *report = sy_sim_report_new();
     sy_sim_config_default(&c);
-    c.n_devices = 2500;
+    c.device.n_devices = 2500;
     c.router = SY_SIM_HASH;
     c.noise = 0.4;
     c.max_queue = max_queue;

@@ -14,6 +14,8 @@
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
 
+static struct sy_sim_tenants tenants;
+
 #define TRACES "examples/traces/"
 
 struct outcome {
@@ -24,15 +26,15 @@ static struct outcome run_jobs(enum sy_policy_kind policy, bool spill, double co
 {
     struct sy_sim_config c;
     struct sy_sim_job *jobs;
-    struct sy_sim_input in = {0};
+    struct sy_sim_input in = {};
     struct sy_sim_report *r = sy_sim_report_new();
     sy_sim_config_default(&c);
     c.policy.kind = policy;
     c.spill = spill;
     c.check = true;
-    c.contention = contention;
+    c.device.contention = contention;
     assert_non_null(r);
-    if (sy_sim_read_jobs(TRACES "salus-100.csv", &jobs, &in.n_jobs) < 0)
+    if (sy_sim_read_jobs(TRACES "salus-100.csv", &tenants, &jobs, &in.n_jobs) < 0)
         fail_msg("%s", sy_error_text());
     assert_int_equal(in.n_jobs, 100);
     in.jobs = jobs;
@@ -111,7 +113,7 @@ static void run_packing(const char *generate, double *over_ms, double *p99_ratio
     struct sy_sim_generator g;
     struct sy_sim_model *models;
     struct sy_sim_request *requests;
-    struct sy_sim_input in = {0};
+    struct sy_sim_input in = {};
     struct sy_sim_report *r = sy_sim_report_new();
     struct by_model by = {0};
     sy_sim_config_default(&c);
@@ -119,7 +121,7 @@ static void run_packing(const char *generate, double *over_ms, double *p99_ratio
     c.answered = note;
     c.answered_ctx = &by;
     assert_non_null(r);
-    if (sy_sim_read_models(TRACES "packing-42.csv", &models, &in.n_models) < 0)
+    if (sy_sim_read_models(TRACES "packing-42.csv", &tenants, &models, &in.n_models) < 0)
         fail_msg("%s", sy_error_text());
     assert_int_equal(in.n_models, 42);
     assert_int_equal(sy_sim_generator_parse(generate, &g), SY_OK);

@@ -15,6 +15,7 @@
 #include "runtime/sim/sim_trace.h"
 
 static char path[64];
+static struct sy_sim_tenants tenants; /* that files have named */
 
 static const char *file_with(const char *text)
 {
@@ -25,24 +26,39 @@ static const char *file_with(const char *text)
     return path;
 }
 
-enum kind { MODELS, JOBS, REQUESTS, FAULTS };
+enum kind { MODELS, JOBS, REQUESTS, FAULTS, DEVICES, TENANTS, PROFILES };
 
 static int read_one(enum kind kind, const char *text)
 {
-    static const struct sy_sim_model known[] = {{"a", 1, 1, 1, 0, {0}}, {"b", 1, 1, 1, 0, {0}}};
+    static const struct sy_sim_model known[] = {
+        {.name = "a", .bytes = 1, .compute_ns = 1, .n_groups = 1},
+        {.name = "b", .bytes = 1, .compute_ns = 1, .n_groups = 1}};
+    static const struct sy_sim_kind otherwise = {.pool_bytes = 1, .link_gbps = 1, .speed = 1};
+    static const struct sy_sim_input in = {.models = known, .n_models = 2};
+    static const struct sy_sim_config config = {.device = {.name = "d"}};
     void *out = NULL;
     uint64_t count;
     int n, status;
     file_with(text);
     switch (kind) {
     case MODELS:
-        status = sy_sim_read_models(path, (struct sy_sim_model **)&out, &n);
+        status = sy_sim_read_models(path, &tenants, (struct sy_sim_model **)&out, &n);
         break;
     case JOBS:
-        status = sy_sim_read_jobs(path, (struct sy_sim_job **)&out, &n);
+        status = sy_sim_read_jobs(path, &tenants, (struct sy_sim_job **)&out, &n);
         break;
     case REQUESTS:
         status = sy_sim_read_requests(path, known, 2, (struct sy_sim_request **)&out, &count);
+        break;
+    case DEVICES:
+        status = sy_sim_read_devices(path, &otherwise, (struct sy_sim_kind **)&out, &n);
+        break;
+    case TENANTS:
+        tenants.n = 0;
+        status = sy_sim_read_tenants(path, &tenants);
+        break;
+    case PROFILES:
+        status = sy_sim_read_profiles(path, &in, &config, (struct sy_sim_profile **)&out, &n);
         break;
     default:
         status = sy_sim_read_faults(path, (struct sy_sim_fault **)&out, &n);
@@ -68,7 +84,8 @@ static void test_bytes_that_are_no_text(void **state)
 {
     (void)state;
     static const char text[] = "time_s,model\n0,a\n1,a\0b\n2,b\n", *const says = ":3: a byte of 0";
-    const struct sy_sim_model known[] = {{"a", 1, 1, 1, 0, {0}}, {"b", 1, 1, 1, 0, {0}}};
+    const struct sy_sim_model known[] = {{.name = "a", .bytes = 1, .compute_ns = 1, .n_groups = 1},
+                                         {.name = "b", .bytes = 1, .compute_ns = 1, .n_groups = 1}};
     struct sy_sim_request *out;
     uint64_t n;
     FILE *file = fopen(path, "w");
@@ -123,10 +140,6 @@ static void test_errors_name_the_line(void **state)
     assert_refused(JOBS, "name,submit_s,iterations,iteration_ms,persistent_mb\n",
                    "names no column ephemeral_mb");
     assert_refused(JOBS,
-                   "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,tenant\n"
-                   "j,0,1,1,1,1,256\n",
-                   ":2: tenant is 256");
-    assert_refused(JOBS,
                    "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb\n"
                    "j,0,1.5,1,1,1\n",
                    ":2: iterations is 1.5");
@@ -148,7 +161,7 @@ static void test_errors_name_the_line(void **state)
     unlink(path);
     struct sy_sim_model *out;
     int n;
-    assert_int_equal(sy_sim_read_models(path, &out, &n), SY_EIO);
+    assert_int_equal(sy_sim_read_models(path, &tenants, &out, &n), SY_EIO);
     assert_non_null(strstr(sy_error_text(), path));
 }
 
@@ -163,7 +176,7 @@ static void test_what_is_read(void **state)
     int n;
     uint64_t count;
     file_with("# made by hand\r\ncompute_ms , model,mb\r\n\r\n 2.5 ,a, 100\r\n3,b,0.5\r\n");
-    assert_int_equal(sy_sim_read_models(path, &models, &n), SY_OK);
+    assert_int_equal(sy_sim_read_models(path, &tenants, &models, &n), SY_OK);
     assert_int_equal(n, 2);
     assert_string_equal(models[0].name, "a");
     assert_int_equal(models[0].compute_ns, 2500000);
@@ -173,7 +186,7 @@ static void test_what_is_read(void **state)
     assert_int_equal(models[0].n_samples, 0);
     struct sy_sim_model *seen;
     file_with("model,mb,compute_ms,samples_ms\na,1,2,1 2.5  4\nb,1,2,\n");
-    assert_int_equal(sy_sim_read_models(path, &seen, &n), SY_OK);
+    assert_int_equal(sy_sim_read_models(path, &tenants, &seen, &n), SY_OK);
     assert_int_equal(seen[0].n_samples, 3);
     assert_true(seen[0].samples[0] == 0.5f && seen[0].samples[1] == 1.25f &&
                 seen[0].samples[2] == 2);
@@ -193,7 +206,7 @@ static void test_what_is_read(void **state)
     free(models);
     file_with("name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,weight\n"
               "x,5,10,100,1,2,3\ny,0,1,1,1,1,1\n");
-    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(sy_sim_read_jobs(path, &tenants, &jobs, &n), SY_OK);
     assert_int_equal(n, 2);
     assert_string_equal(jobs[1].name, "x");
     assert_int_equal(jobs[1].weight, 3);
@@ -211,7 +224,7 @@ static void test_fields_in_quotes(void **state)
               ",persistent_mb,\"ephemeral_mb\"\r\n"
               "\"a, \"\"b\"\"\",0,\"10\",1,1,1\r\n5\" disk,0,1,1,1,\"2\"\r\n\"c,0,1,1,1,1\n"
               "\"d\"e,0,1,1,1,1\n\"\"\"f\",0,1,1,1,1");
-    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(sy_sim_read_jobs(path, &tenants, &jobs, &n), SY_OK);
     assert_int_equal(n, 5);
     assert_string_equal(jobs[0].name, "a, \"b\"");
     assert_int_equal(jobs[0].iterations, 10);
@@ -227,6 +240,102 @@ static void test_fields_in_quotes(void **state)
     assert_refused(REQUESTS, "time_s,model\n\"0,a\"\n", ":2: time_s is \"0,a\"");
 }
 
+/* What a line leaves out is as the options have it. */
+static void test_devices_and_profiles(void **state)
+{
+    (void)state;
+    const struct sy_sim_kind otherwise = {.name = "o",
+                                          .n_devices = 9,
+                                          .pool_bytes = 123456789,
+                                          .link_gbps = 7,
+                                          .lost_ns_per_byte = 0.5,
+                                          .unified = true,
+                                          .speed = 3,
+                                          .contention = 0.25};
+    const struct sy_sim_model models[] = {{.name = "b"}, {.name = "a"}};
+    struct sy_sim_kind *kinds;
+    struct sy_sim_profile *profiles;
+    int n;
+    file_with("speed,device,count,pool_mb,link_gbps,lost_ns_per_byte,unified,contention\n"
+              "0.5,\"one, two\",2,16000,25,0,0,0\n,rest,,,,,,\n");
+    assert_int_equal(sy_sim_read_devices(path, &otherwise, &kinds, &n), SY_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(kinds[0].name, "one, two");
+    assert_int_equal(kinds[0].n_devices, 2);
+    assert_int_equal(kinds[0].pool_bytes, 16000000000ull);
+    assert_true(kinds[0].link_gbps == 25 && kinds[0].lost_ns_per_byte == 0 && !kinds[0].unified);
+    assert_true(kinds[0].speed == 0.5 && kinds[0].contention == 0);
+    assert_string_equal(kinds[1].name, "rest");
+    assert_int_equal(kinds[1].n_devices, 1);
+    assert_int_equal(kinds[1].pool_bytes, 123456789);
+    assert_true(kinds[1].link_gbps == 7 && kinds[1].lost_ns_per_byte == 0.5 && kinds[1].unified);
+    assert_true(kinds[1].speed == 3 && kinds[1].contention == 0.25);
+    const struct sy_sim_input in = {.models = models, .n_models = 2};
+    const struct sy_sim_config config = {.kinds = kinds, .n_kinds = 2};
+    file_with("model,device,compute_ms,groups\na,rest,2.5,7\nb,\"one, two\",1,\n");
+    assert_int_equal(sy_sim_read_profiles(path, &in, &config, &profiles, &n), SY_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(profiles[0].model, 1);
+    assert_int_equal(profiles[0].kind, 1);
+    assert_int_equal(profiles[0].compute_ns, 2500000);
+    assert_int_equal(profiles[0].n_groups, 7);
+    assert_int_equal(profiles[1].model, 0);
+    assert_int_equal(profiles[1].kind, 0);
+    assert_int_equal(profiles[1].n_groups, 0);
+    free(profiles);
+    free(kinds);
+    assert_refused(DEVICES, "device\n", "describes 0 kinds");
+    assert_refused(DEVICES, "count\n1\n", "names no column device");
+    assert_refused(DEVICES, "device,count\na,0\n", ":2: count is 0");
+    assert_refused(DEVICES, "device,unified\na,2\n", ":2: unified is 2");
+    assert_refused(DEVICES, "device,speed\na,1\nb,x\n", ":3: speed is \"x\"");
+    assert_refused(DEVICES, "device\na\na\n", "two kinds of devices are called a");
+    assert_refused(PROFILES, "model,device,compute_ms\na,d,1\nc,d,1\n", ":3: no model c");
+    assert_refused(PROFILES, "model,device,compute_ms\na,e,1\n", ":2: no device e");
+    assert_refused(PROFILES, "model,device,compute_ms\na,d,0\n", ":2: compute_ms is 0");
+}
+
+/* Names get numbers in the order in which they are met, those of the file of tenants first. */
+static void test_tenants(void **state)
+{
+    (void)state;
+    struct sy_sim_job *jobs;
+    struct sy_sim_model *models;
+    char text[8192];
+    int n;
+    tenants = (struct sy_sim_tenants){0};
+    file_with("tenant,weight,hard_share,memory_mb\nbig team,3,0.25,1500\nz,,,\n");
+    assert_int_equal(sy_sim_read_tenants(path, &tenants), SY_OK);
+    assert_int_equal(tenants.n, 2);
+    assert_int_equal(tenants.all[0].weight, 3);
+    assert_int_equal(tenants.all[0].hard_permille, 250);
+    assert_int_equal(tenants.all[0].memory_bytes, 1500000000);
+    assert_int_equal(tenants.all[1].hard_permille, 0);
+    assert_int_equal(tenants.all[1].memory_bytes, 0);
+    file_with(JOB_COLUMNS ",tenant\nj,0,1,1,1,1,1,new\nj,0,1,1,1,1,1,z\nj,0,1,1,1,1,1,\n"
+                          "j,0,1,1,1,1,1,new\nj,0,1,1,1,1,1,big team\n");
+    assert_int_equal(sy_sim_read_jobs(path, &tenants, &jobs, &n), SY_OK);
+    static const int expected[] = {2, 1, 3, 2, 0};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(jobs[i].tenant, expected[i]);
+    assert_string_equal(tenants.all[2].name, "new");
+    assert_string_equal(tenants.all[3].name, "default");
+    free(jobs);
+    file_with("model,mb,compute_ms,tenant\na,1,1,new\nb,1,1,\n");
+    assert_int_equal(sy_sim_read_models(path, &tenants, &models, &n), SY_OK);
+    assert_int_equal(models[0].tenant, 2);
+    assert_int_equal(models[1].tenant, 3);
+    free(models);
+    size_t at = (size_t)snprintf(text, sizeof text, "tenant\n");
+    for (int i = 0; i <= SY_SIM_MAX_TENANTS; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "t%d\n", i);
+    assert_refused(TENANTS, text, ":258: tenant t256: there are 256 already");
+    assert_refused(TENANTS, "tenant,hard_share\na,1.5\n", ":2: hard_share is 1.5");
+    assert_refused(TENANTS, "tenant,hard_share\na,0.0001\n", ":2: hard_share is 0.0001");
+    assert_refused(TENANTS, "tenant,weight\na,0\n", ":2: weight is 0");
+    assert_refused(TENANTS, "tenant\na\na\n", ":3: a second tenant is called a");
+}
+
 /* Priorities are a server's, whose most urgent is -1000; its models have names of up to 127 bytes. */
 static void test_priorities_and_names_as_a_server_has_them(void **state)
 {
@@ -237,7 +346,7 @@ static void test_priorities_and_names_as_a_server_has_them(void **state)
     int n;
     file_with("name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,priority\n"
               "a,0,1,1,1,1,-1000\nb,0,1,1,1,1,1000\nc,0,1,1,1,1,\n");
-    assert_int_equal(sy_sim_read_jobs(path, &jobs, &n), SY_OK);
+    assert_int_equal(sy_sim_read_jobs(path, &tenants, &jobs, &n), SY_OK);
     assert_int_equal(jobs[0].priority, -1000);
     assert_int_equal(jobs[1].priority, 1000);
     assert_int_equal(jobs[2].priority, 0);
@@ -247,7 +356,7 @@ static void test_priorities_and_names_as_a_server_has_them(void **state)
     name[127] = '\0';
     snprintf(text, sizeof text, "model,mb,compute_ms\n%s,1,1\n", name);
     file_with(text);
-    assert_int_equal(sy_sim_read_models(path, &models, &n), SY_OK);
+    assert_int_equal(sy_sim_read_models(path, &tenants, &models, &n), SY_OK);
     assert_string_equal(models[0].name, name);
     free(models);
     snprintf(text, sizeof text, "model,mb,compute_ms\nm%s,1,1\n", name);
@@ -257,7 +366,7 @@ static void test_priorities_and_names_as_a_server_has_them(void **state)
 static void test_sorting_is_stable_at_any_length(void **state)
 {
     (void)state;
-    struct sy_sim_model a = {"a", 1, 1, 1, 0, {0}};
+    struct sy_sim_model a = {.name = "a", .bytes = 1, .compute_ns = 1, .n_groups = 1};
     struct sy_sim_request *r;
     uint64_t count;
     unsigned seed = 3;
@@ -375,6 +484,8 @@ int main(void)
         cmocka_unit_test(test_each_request_finds_its_model),
         cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_fields_in_quotes),
+        cmocka_unit_test(test_devices_and_profiles),
+        cmocka_unit_test(test_tenants),
         cmocka_unit_test(test_priorities_and_names_as_a_server_has_them),
         cmocka_unit_test(test_sorting_is_stable_at_any_length),
         cmocka_unit_test(test_generated_requests_are_as_asked_for),

@@ -164,7 +164,7 @@ static sy_ns note_answer(struct replay *r, const struct sy_sim_request *request,
     report->n_swaps += result->swapped != 0;
     report->moved_bytes += result->moved_bytes;
     sy_sim_note_latency(report, request->class_, latency);
-    sy_sim_note_use(report, SY_SIM_USE_REQUESTS, now - SY_MIN(served, now), now, 1);
+    sy_sim_note_use(report, 0, SY_SIM_USE_REQUESTS, now - SY_MIN(served, now), now);
     return served;
 }
 
@@ -376,8 +376,9 @@ static int replay(struct replay *r)
     sy_client_close(client);
     if (status == SY_OK)
         status = open_answers(r);
+    if (status == SY_OK)
+        status = sy_sim_report_add_kind(r->report, "server", 1);
     if (status == SY_OK) {
-        r->report->n_devices = 1;
         sy_cli_run_progress_begin(&r->progress);
         status = send_all(r);
         sy_cli_run_progress_end(&r->progress);

@@ -14,8 +14,13 @@
 #include "runtime/sim/sim.h"
 #include "runtime/sim/sim_trace.h"
 
+#define MANY_DEVICES  100 /* more have no memory for long queues */
+#define QUEUE_OF_FEW  1024
+#define QUEUE_OF_MANY 128
+
 struct simulate_options {
-    const char *jobs, *requests, *generate, *models, *packages, *faults, *plot, *like, *answers;
+    const char *jobs, *requests, *generate, *models, *packages, *profiles, *faults, *tenants,
+        *devices, *plot, *like, *answers;
     bool json;
     struct sy_sim_config config;
 };
@@ -26,6 +31,8 @@ enum simulate_option {
     O_GENERATE,
     O_MODELS,
     O_PACKAGES,
+    O_PROFILES,
+    O_TENANTS,
     O_FAULTS,
     O_POLICY,
     O_AT_ONCE,
@@ -56,7 +63,8 @@ enum simulate_option {
 
 static const struct sy_cli_option options[] = {
     [O_JOBS] = {"jobs", "FILE",
-                "CSV: name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb"},
+                "CSV: name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb"
+                "[,utilization,tenant,priority,weight]"},
     [O_REQUESTS] = {"requests", "FILE",
                     "CSV: time_s,model[,class,deadline_ms,served_ms: as replay's answers have it]"},
     [O_GENERATE] =
@@ -64,15 +72,23 @@ static const struct sy_cli_option options[] = {
          "requests by chance: rate=20,seconds=60,zipf=1,models=3,classes=1,deadline-ms=0,"
          "swing=0,period=86400,burst=1,burst-every=30,burst-last=2"},
     [O_MODELS] = {"models", "FILE",
-                  "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between]; "
-                  "else examples"},
+                  "CSV: model,mb,compute_ms[,groups,samples_ms: observed ones, spaces between,"
+                  "tenant]; else examples"},
     [O_PACKAGES] = {"packages", "DIR",
                     "models from packages as profiled: NAME/VERSION/model.sypkg, FILE.sypkg"},
-    [O_FAULTS] = {"faults", "FILE", "CSV: time_s,device,kind,duration_s[,factor]"},
+    [O_PROFILES] =
+        {"profiles", "FILE",
+         "CSV: model,device,compute_ms[,groups]: where a device's speed does not say it"},
+    [O_TENANTS] = {"tenants", "FILE",
+                   "CSV: tenant[,weight,hard_share,memory_mb]: shares and quotas on each device"},
+    [O_FAULTS] = {"faults", "FILE",
+                  "CSV: time_s,device,kind,duration_s[,factor]; kind: worker_dies, link_slows"},
     [O_POLICY] = {"policy", "P", "fifo (default), srtf, pack, fair, rr, weighted, priority"},
     [O_AT_ONCE] = {"at-once", "N", "iterations beside each other; 0: as the policy has it"},
     [O_MAX_WAIT] = {"max-wait", "SECONDS", "nobody who is ready waits longer; 0: off"},
-    [O_DEVICES] = {"devices", "N", "1 to 100000 (1)"},
+    [O_DEVICES] = {"devices", "N|FILE",
+                   "1 to 100000 alike (1), or CSV, a line for each kind: device[,count,pool_mb,"
+                   "link_gbps,lost_ns_per_byte,unified,speed,contention]; else the options"},
     [O_ROUTER] = {"router", "R", "random (default), hash, least, residency"},
     [O_POOL] = {"pool", "BYTES", "of each device (16G)"},
     [O_LINK] = {"link-gbps", "N", "host to device (12.3)"},
@@ -86,7 +102,7 @@ static const struct sy_cli_option options[] = {
                  "with --policy srtf: long jobs go to host memory when shorter ones wait"},
     [O_CONTENTION] = {"contention", "X", "each further lane slows all by this part (0)"},
     [O_NOISE] = {"noise", "X", "spread of durations, lognormal (0)"},
-    [O_SHARE] = {"train-share", "X", "of the time, guaranteed to jobs beside requests (0)"},
+    [O_SHARE] = {"train-share", "X", "0 to 1: of the time, guaranteed to jobs beside requests (0)"},
     [O_PREEMPT] = {"preempt-ms", "N", "urgent classes stop others within this; 0: never"},
     [O_PAUSE] = {"pause-ms", "N", "until a job stands still for a request (0.5)"},
     [O_QUEUE] = {"queue", "N",
@@ -140,7 +156,7 @@ static int set_switch(struct simulate_options *o, enum simulate_option option)
     struct sy_sim_config *c = &o->config;
     switch (option) {
     case O_UNIFIED:
-        c->unified = true;
+        c->device.unified = true;
         break;
     case O_WHOLE:
         c->whole_models = true;
@@ -167,8 +183,9 @@ static int set_switch(struct simulate_options *o, enum simulate_option option)
 static int set_text(struct simulate_options *o, enum simulate_option option, const char *value)
 {
     const char **texts[] = {
-        [O_JOBS] = &o->jobs,     [O_REQUESTS] = &o->requests, [O_GENERATE] = &o->generate,
-        [O_MODELS] = &o->models, [O_PACKAGES] = &o->packages, [O_FAULTS] = &o->faults};
+        [O_JOBS] = &o->jobs,       [O_REQUESTS] = &o->requests, [O_GENERATE] = &o->generate,
+        [O_MODELS] = &o->models,   [O_PACKAGES] = &o->packages, [O_PROFILES] = &o->profiles,
+        [O_TENANTS] = &o->tenants, [O_FAULTS] = &o->faults};
     if (option == O_PLOT)
         o->plot = value;
     else if (option == O_ANSWERS)
@@ -178,6 +195,14 @@ static int set_text(struct simulate_options *o, enum simulate_option option, con
     else
         *texts[option] = value;
     return SY_OK;
+}
+
+/* What is no number is a file. */
+static int set_devices(struct simulate_options *o, const char *value)
+{
+    size_t n = strspn(value, "0123456789-+");
+    o->devices = value[n] ? value : NULL;
+    return value[n] ? SY_OK : integer_option(value, 1, 100000, &o->config.device.n_devices);
 }
 
 static int set_option(struct simulate_options *o, enum simulate_option option, const char *value)
@@ -191,15 +216,15 @@ static int set_option(struct simulate_options *o, enum simulate_option option, c
     case O_MAX_WAIT:
         return ns_option(value, 1e9, &c->policy.max_wait_ns);
     case O_DEVICES:
-        return integer_option(value, 1, 100000, &c->n_devices);
+        return set_devices(o, value);
     case O_ROUTER:
         return sy_sim_router_parse(value, &c->router);
     case O_POOL:
-        return sy_cli_bytes(value, &c->pool_bytes);
+        return sy_cli_bytes(value, &c->device.pool_bytes);
     case O_LINK:
-        return real_option(value, 1, &c->link_gbps);
+        return real_option(value, 1, &c->device.link_gbps);
     case O_CONTENTION:
-        return real_option(value, 1, &c->contention);
+        return real_option(value, 1, &c->device.contention);
     case O_NOISE:
         return real_option(value, 1, &c->noise);
     case O_SHARE:
@@ -226,8 +251,86 @@ struct loaded {
     struct sy_sim_request *requests;
     struct sy_sim_job *jobs;
     struct sy_sim_fault *faults;
+    struct sy_sim_kind *kinds;
+    struct sy_sim_profile *profiles;
+    struct sy_sim_tenants tenants;
     struct sy_sim_input in;
 };
+
+static int grow_profiles(struct loaded *l, int more)
+{
+    size_t n = (size_t)l->in.n_profiles + (size_t)more;
+    struct sy_sim_profile *grown = realloc(l->profiles, (n + 1) * sizeof *grown);
+    if (!grown)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %zu profiles", n);
+    l->profiles = grown;
+    return SY_OK;
+}
+
+static const struct sy_sim_kind *kind_at(const struct sy_sim_config *c, int i)
+{
+    return c->n_kinds > 0 ? &c->kinds[i] : &c->device;
+}
+
+static int take_packages(const struct simulate_options *o, const struct sy_link_cost *link,
+                         int kind, struct sy_sim_model **models, int *n)
+{
+    const struct sy_sim_kind *k = kind_at(&o->config, kind);
+    struct sy_link_cost cost = *link;
+    cost.bytes_per_ns = k->link_gbps;
+    cost.lost_ns_per_byte = k->lost_ns_per_byte;
+    return sy_cli_package_models(o->packages, &cost, k, models, n);
+}
+
+/* A server cuts a model for its own link and pool: other kinds of devices than the first have other groups. */
+static int load_packages(const struct simulate_options *o, const struct sy_link_cost *link,
+                         struct loaded *l)
+{
+    SY_TRY(take_packages(o, link, 0, &l->models, &l->in.n_models));
+    for (int i = 1; i < o->config.n_kinds; i++) {
+        struct sy_sim_model *models;
+        int n;
+        SY_TRY(take_packages(o, link, i, &models, &n));
+        int status = n == l->in.n_models
+                         ? grow_profiles(l, n)
+                         : sy_error_set(SY_EBUSY, "%s changed while it was read", o->packages);
+        for (int m = 0; m < n && status == SY_OK; m++)
+            l->profiles[l->in.n_profiles++] =
+                (struct sy_sim_profile){.model = m, .kind = i, .n_groups = models[m].n_groups};
+        free(models);
+        SY_TRY(status);
+    }
+    return SY_OK;
+}
+
+/* Later ones hold. */
+static int load_profiles(const struct simulate_options *o, struct loaded *l)
+{
+    struct sy_sim_profile *more;
+    int n;
+    if (!o->profiles)
+        return SY_OK;
+    SY_TRY(sy_sim_read_profiles(o->profiles, &l->in, &o->config, &more, &n));
+    int status = grow_profiles(l, n);
+    if (status == SY_OK)
+        memcpy(l->profiles + l->in.n_profiles, more, (size_t)n * sizeof *more);
+    l->in.n_profiles += status == SY_OK ? n : 0;
+    free(more);
+    return status;
+}
+
+static int load_models(const struct simulate_options *o, const struct sy_link_cost *link,
+                       int n_examples, struct loaded *l)
+{
+    if (o->models)
+        SY_TRY(sy_sim_read_models(o->models, &l->tenants, &l->models, &l->in.n_models));
+    else if (o->packages)
+        SY_TRY(load_packages(o, link, l));
+    else
+        SY_TRY(sy_sim_example_models(l->in.n_models = n_examples, &l->models));
+    l->in.models = l->models;
+    return load_profiles(o, l);
+}
 
 static int load_requests(const struct simulate_options *o, const struct sy_link_cost *link,
                          struct loaded *l)
@@ -235,13 +338,7 @@ static int load_requests(const struct simulate_options *o, const struct sy_link_
     struct sy_sim_generator generator = {.n_models = 3};
     if (o->generate)
         SY_TRY(sy_sim_generator_parse(o->generate, &generator));
-    if (o->models)
-        SY_TRY(sy_sim_read_models(o->models, &l->models, &l->in.n_models));
-    else if (o->packages)
-        SY_TRY(sy_cli_package_models(o->packages, link, o->config.pool_bytes, &l->models,
-                                     &l->in.n_models));
-    else
-        SY_TRY(sy_sim_example_models(l->in.n_models = generator.n_models, &l->models));
+    SY_TRY(load_models(o, link, generator.n_models, l));
     if (o->requests)
         return sy_sim_read_requests(o->requests, l->models, l->in.n_models, &l->requests,
                                     &l->in.n_requests);
@@ -255,16 +352,28 @@ static int load_requests(const struct simulate_options *o, const struct sy_link_
 static int find_link(struct simulate_options *o, struct sy_link_cost *out)
 {
     *out = (struct sy_link_cost){
-        .alpha_ns = 10000, .bytes_per_ns = o->config.link_gbps, .sigma_ns = 5000};
+        .alpha_ns = 10000, .bytes_per_ns = o->config.device.link_gbps, .sigma_ns = 5000};
     if (!o->like)
         return SY_OK;
     if (strcmp(o->like, "host") == 0) {
-        o->config.unified = true;
+        o->config.device.unified = true;
         return SY_OK;
     }
     SY_TRY(sy_link_probe(o->like, out));
-    o->config.link_gbps = out->bytes_per_ns;
-    o->config.lost_ns_per_byte = out->lost_ns_per_byte;
+    o->config.device.link_gbps = out->bytes_per_ns;
+    o->config.device.lost_ns_per_byte = out->lost_ns_per_byte;
+    return SY_OK;
+}
+
+static int load_devices(struct simulate_options *o, struct loaded *l)
+{
+    struct sy_sim_config *c = &o->config;
+    if (o->devices) {
+        SY_TRY(sy_sim_read_devices(o->devices, &c->device, &l->kinds, &c->n_kinds));
+        c->kinds = l->kinds;
+    }
+    if (c->max_queue == 0)
+        c->max_queue = sy_sim_n_devices(c) <= MANY_DEVICES ? QUEUE_OF_FEW : QUEUE_OF_MANY;
     return SY_OK;
 }
 
@@ -272,15 +381,20 @@ static int load(struct simulate_options *o, struct loaded *l)
 {
     struct sy_link_cost link;
     SY_TRY(find_link(o, &link));
+    SY_TRY(load_devices(o, l));
+    if (o->tenants)
+        SY_TRY(sy_sim_read_tenants(o->tenants, &l->tenants));
     SY_TRY(load_requests(o, &link, l));
     if (o->jobs)
-        SY_TRY(sy_sim_read_jobs(o->jobs, &l->jobs, &l->in.n_jobs));
+        SY_TRY(sy_sim_read_jobs(o->jobs, &l->tenants, &l->jobs, &l->in.n_jobs));
     if (o->faults)
         SY_TRY(sy_sim_read_faults(o->faults, &l->faults, &l->in.n_faults));
-    l->in.models = l->models;
     l->in.requests = l->requests;
     l->in.jobs = l->jobs;
     l->in.faults = l->faults;
+    l->in.profiles = l->profiles;
+    l->in.tenants = l->tenants.all;
+    l->in.n_tenants = l->tenants.n;
     return SY_OK;
 }
 
@@ -290,6 +404,8 @@ static void unload(struct loaded *l)
     free(l->requests);
     free(l->jobs);
     free(l->faults);
+    free(l->kinds);
+    free(l->profiles);
 }
 
 /* ---- the command ---- */
@@ -303,8 +419,8 @@ static int plot(const struct simulate_options *o, const struct sy_sim_report *re
     const char *requests = o->requests ? o->requests : o->generate;
     snprintf(title, sizeof title, "%s%s%s, policy %s, %d device%s, router %s (simulated)",
              o->jobs ? o->jobs : "", o->jobs && requests ? " and " : "", requests ? requests : "",
-             sy_policy_name(o->config.policy.kind), o->config.n_devices,
-             o->config.n_devices == 1 ? "" : "s", sy_sim_router_name(o->config.router));
+             sy_policy_name(o->config.policy.kind), report->n_devices,
+             report->n_devices == 1 ? "" : "s", sy_sim_router_name(o->config.router));
     int status = sy_sim_plot_svg(report, title, file);
     if (fclose(file) != 0 && status == SY_OK)
         status = sy_error_set(SY_EIO, "cannot write %s: %s", o->plot, strerror(errno));
@@ -403,7 +519,6 @@ int sy_cmd_simulate(int argc, char **argv)
     int got;
 
     sy_sim_config_default(&o.config);
-    int many = o.config.max_queue; /* what many devices have memory for */
     o.config.max_queue = 0;
     while ((got = sy_cli_next(&parser, &value)) >= 0)
         if (set_option(&o, (enum simulate_option)got, value) < 0)
@@ -421,7 +536,5 @@ int sy_cmd_simulate(int argc, char **argv)
     if (o.config.spill && o.config.policy.kind != SY_POLICY_SRTF)
         return sy_cli_usage("--spill goes with --policy srtf; this is %s",
                             sy_policy_name(o.config.policy.kind));
-    if (o.config.max_queue == 0)
-        o.config.max_queue = o.config.n_devices <= 100 ? 1024 : many;
     return simulate(&o);
 }

@@ -14,7 +14,7 @@
 
 struct found {
     const struct sy_link_cost *link;
-    uint64_t pool_bytes;
+    const struct sy_sim_kind *kind;
     struct sy_sim_model *models;
     int n, max;
 };
@@ -30,13 +30,15 @@ static int describe(const struct sy_package *package, const struct found *found,
                      : sy_error_set(SY_ENOMEM_HOST, "no memory for %d layers", package->n_layers);
     snprintf(out->name, sizeof out->name, "%s", package->name);
     for (int i = 0; status == SY_OK && i < package->n_layers; i++) {
+        uint64_t compute_ns = sy_package_layer_ns(package, i, 1);
+        out->compute_ns += compute_ns;
         layers[i] = (struct sy_plan_layer){.bytes = package->layers[i].bytes,
-                                           .compute_ns = sy_package_layer_ns(package, i, 1)};
-        out->compute_ns += layers[i].compute_ns;
+                                           .compute_ns =
+                                               (uint64_t)((double)compute_ns / found->kind->speed)};
     }
     if (status == SY_OK)
         status = sy_direct_plan_for_pool(layers, reads, package->n_layers, found->link,
-                                         found->pool_bytes, &plan);
+                                         found->kind->pool_bytes, &plan);
     free(layers);
     free(reads);
     free(plan.groups);
@@ -103,10 +105,10 @@ static int add_entry(struct found *found, const char *folder, const char *name)
     return newest(path, package, sizeof package) ? add_package(found, package) : SY_OK;
 }
 
-int sy_cli_package_models(const char *folder, const struct sy_link_cost *link, uint64_t pool_bytes,
-                          struct sy_sim_model **out, int *n_out)
+int sy_cli_package_models(const char *folder, const struct sy_link_cost *link,
+                          const struct sy_sim_kind *kind, struct sy_sim_model **out, int *n_out)
 {
-    struct found found = {.link = link, .pool_bytes = pool_bytes};
+    struct found found = {.link = link, .kind = kind};
     struct dirent **entries;
     int status = SY_OK, n = scandir(folder, &entries, NULL, alphasort);
     if (n < 0)

@@ -5,9 +5,10 @@
 #include "loader/plan.h"
 #include "runtime/sim/sim.h"
 
-/* All packages under `folder`: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those into which a server
- * cuts a model for `link` and a pool of pool_bytes. *out is the caller's to free. ENOTFOUND: none there; EARG: one was not profiled. */
-int sy_cli_package_models(const char *folder, const struct sy_link_cost *link, uint64_t pool_bytes,
-                          struct sy_sim_model **out, int *n);
+/* All packages under `folder`, by name: FILE.sypkg, or NAME/VERSION/model.sypkg with the highest VERSION. Groups are those into which a
+ * server cuts a model for `link`, and the speed and the pool of `kind`. *out is the caller's to free. ENOTFOUND: none there; EARG: one was
+ * not profiled. */
+int sy_cli_package_models(const char *folder, const struct sy_link_cost *link,
+                          const struct sy_sim_kind *kind, struct sy_sim_model **out, int *n);
 
 #endif

@@ -1,7 +1,9 @@
 #include "runtime/sim/sim.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
@@ -19,9 +21,11 @@ void sy_sim_config_default(struct sy_sim_config *config)
 {
     *config = (struct sy_sim_config){
         .policy = {SY_POLICY_FIFO, 0, 0, 0},
-        .n_devices = 1,
-        .pool_bytes = 16000000000ull,
-        .link_gbps = 12.3,
+        .device = {.name = "device",
+                   .n_devices = 1,
+                   .pool_bytes = 16000000000ull,
+                   .link_gbps = 12.3,
+                   .speed = 1},
         .regroup = true,
         .pause_ns = SY_NS_PER_MS / 2,
         .max_queue = 128,
@@ -74,13 +78,14 @@ static void expect_waiting(const struct sim *s, int device)
 static void note_drained(struct sim *s, int device, sy_ns down)
 {
     sy_ns drained = SY_MAX(sy_admission_drained_ns(sy_sim_queue(s, device), s->now), down);
+    struct kind *kind = &s->kinds[s->kind_of ? s->kind_of[device] : 0];
     if (s->config->router == SY_SIM_RESIDENCY) {
-        sy_sim_tree_set_later(&s->load, device, drained);
+        sy_sim_tree_set_later(&kind->load, device - kind->first, drained);
         return;
     }
-    int soon = sy_sim_tree_set(&s->load, device, drained);
-    if (soon >= 0 && soon != device)
-        sy_sim_expect_device(s, soon, 0);
+    int soon = sy_sim_tree_set(&kind->load, device - kind->first, drained);
+    if (soon >= 0 && soon + kind->first != device)
+        sy_sim_expect_device(s, soon + kind->first, 0);
 }
 
 void sy_sim_reschedule(struct sim *s, int device)
@@ -109,7 +114,15 @@ void sy_sim_reschedule(struct sim *s, int device)
 
 /* ---- checking what comes in ---- */
 
-static int check_model(const struct sy_sim_config *c, const struct sy_sim_model *m)
+static int check_tenant_of(const char *what, const char *name, int tenant)
+{
+    if (tenant >= 0 && tenant < SY_POLICY_MAX_TENANTS)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s %s: tenant %d; 0 to %d", what, name, tenant,
+                        SY_POLICY_MAX_TENANTS - 1);
+}
+
+static int check_model(const struct sy_sim_model *m)
 {
     bool fine = m->n_samples >= 0 && m->n_samples <= SY_SIM_MAX_SAMPLES;
     for (int i = 0; fine && i < m->n_samples; i++)
@@ -121,13 +134,7 @@ static int check_model(const struct sy_sim_config *c, const struct sy_sim_model 
     if (m->compute_ns == 0 || m->n_groups < 1)
         return sy_error_set(SY_EARG, "model %s: it computes at least 1 ns, in at least one group",
                             m->name);
-    if (!c->unified && m->bytes / (uint64_t)m->n_groups > c->pool_bytes)
-        return sy_error_set(SY_EARG,
-                            "model %s: %llu bytes in %d groups, one of which is more than the "
-                            "pool of %llu bytes",
-                            m->name, (unsigned long long)m->bytes, m->n_groups,
-                            (unsigned long long)c->pool_bytes);
-    return SY_OK;
+    return check_tenant_of("model", m->name, m->tenant);
 }
 
 static int check_job(const struct sy_sim_job *j, sy_ns before)
@@ -140,10 +147,7 @@ static int check_job(const struct sy_sim_job *j, sy_ns before)
         return sy_error_set(SY_EARG, "job %s: jobs go by the time of their submission", j->name);
     if (!(j->utilization >= 0 && j->utilization <= 1))
         return sy_error_set(SY_EARG, "job %s: utilization %g; 0 to 1", j->name, j->utilization);
-    if (j->tenant < 0 || j->tenant >= SY_POLICY_MAX_TENANTS)
-        return sy_error_set(SY_EARG, "job %s: tenant %d; 0 to %d", j->name, j->tenant,
-                            SY_POLICY_MAX_TENANTS - 1);
-    return SY_OK;
+    return check_tenant_of("job", j->name, j->tenant);
 }
 
 static int check_request(const struct sy_sim_input *in, uint64_t i)
@@ -164,23 +168,63 @@ static int check_range(const char *what, double value, double least, double most
     return sy_error_set(SY_EARG, "%s: %g is not a number from %g to %g", what, value, least, most);
 }
 
+static int check_kind(const struct sy_sim_kind *k)
+{
+    SY_TRY(check_range("devices", k->n_devices, 1, MAX_DEVICES));
+    SY_TRY(check_range("GB/s of the link", k->link_gbps, 1e-6, 1e6));
+    SY_TRY(check_range("ns lost a byte", k->lost_ns_per_byte, 0, 1e6));
+    SY_TRY(check_range("speed", k->speed, 1e-6, 1e6));
+    return check_range("contention", k->contention, 0, 1e6);
+}
+
+static int check_kinds(const struct sy_sim_config *c)
+{
+    SY_TRY(check_range("kinds of devices", c->n_kinds, 0, SY_SIM_MAX_KINDS));
+    if (c->n_kinds == 0)
+        return check_kind(&c->device);
+    for (int i = 0; i < c->n_kinds; i++) {
+        char why[256];
+        if (check_kind(&c->kinds[i]) == SY_OK)
+            continue;
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        return sy_error_set(SY_EARG, "device %s: %s", c->kinds[i].name, why);
+    }
+    return check_range("devices", sy_sim_n_devices(c), 1, MAX_DEVICES);
+}
+
 static int check_config(const struct sy_sim_config *c)
 {
-    SY_TRY(check_range("devices", c->n_devices, 1, MAX_DEVICES));
-    SY_TRY(check_range("GB/s of the link", c->link_gbps, 1e-6, 1e6));
-    SY_TRY(check_range("ns lost a byte", c->lost_ns_per_byte, 0, 1e6));
-    SY_TRY(check_range("training's share", c->train_share, 0, 0.9));
+    SY_TRY(check_kinds(c));
+    SY_TRY(check_range("training's share", c->train_share, 0, 1));
     SY_TRY(check_range("noise", c->noise, 0, 2));
-    SY_TRY(check_range("contention", c->contention, 0, 1e6));
     return check_range("length of a queue", c->max_queue, 1, 65534);
+}
+
+static int check_profile(const struct sy_sim_config *c, const struct sy_sim_input *in,
+                         const struct sy_sim_profile *p)
+{
+    if (p->model >= 0 && p->model < in->n_models && p->kind >= 0 &&
+        p->kind < SY_MAX(c->n_kinds, 1) && p->n_groups >= 0)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "a profile of model %d of %d on kind %d of %d, in %d groups",
+                        p->model, in->n_models, p->kind, SY_MAX(c->n_kinds, 1), p->n_groups);
+}
+
+static int check_tenant(const struct sy_sim_tenant *t)
+{
+    if (t->weight <= 1000000 && t->hard_permille <= 1000)
+        return SY_OK;
+    return sy_error_set(SY_EARG,
+                        "tenant %s: weight %u, hard share %u per mille: 0 to 1000000, 0 to 1000",
+                        t->name, t->weight, t->hard_permille);
 }
 
 static int check_fault(const struct sy_sim_config *c, const struct sy_sim_fault *f, sy_ns before)
 {
     double at_s = (double)f->at_ns / 1e9;
-    if (f->device < 0 || f->device >= c->n_devices)
+    if (f->device < 0 || f->device >= sy_sim_n_devices(c))
         return sy_error_set(SY_EARG, "the fault at %.9g s: device %d of %d; the first is 0", at_s,
-                            f->device, c->n_devices);
+                            f->device, sy_sim_n_devices(c));
     if (!(f->factor > 0))
         return sy_error_set(SY_EARG, "the fault at %.9g s: factor %g; above 0", at_s, f->factor);
     if (f->at_ns < before)
@@ -194,7 +238,12 @@ static int check_input(const struct sy_sim_config *c, const struct sy_sim_input 
     SY_TRY(check_range("models", in->n_models, 0, MAX_MODELS));
     SY_TRY(check_range("requests", (double)in->n_requests, 0, USE_MAX_REQUESTS));
     for (int i = 0; i < in->n_models; i++)
-        SY_TRY(check_model(c, &in->models[i]));
+        SY_TRY(check_model(&in->models[i]));
+    SY_TRY(check_range("tenants", in->n_tenants, 0, SY_POLICY_MAX_TENANTS));
+    for (int i = 0; i < in->n_tenants; i++)
+        SY_TRY(check_tenant(&in->tenants[i]));
+    for (int i = 0; i < in->n_profiles; i++)
+        SY_TRY(check_profile(c, in, &in->profiles[i]));
     for (int i = 0; i < in->n_jobs; i++)
         SY_TRY(check_job(&in->jobs[i], i ? in->jobs[i - 1].submit_ns : 0));
     for (uint64_t i = 0; i < in->n_requests; i++)
@@ -223,9 +272,8 @@ int sy_sim_empty_device(struct sim *s, int device)
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
     sy_admission_share_rules(queue, sy_sim_queue(s, 0));
     if (s->config->train_share > 0 && s->in->n_jobs > 0)
-        SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - s->config->train_share))));
+        SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - sy_sim_train_share(s)))));
     sy_sim_tree_set(&s->due, device, NEVER);
-    sy_sim_tree_set(&s->load, device, 0);
     return SY_OK;
 }
 
@@ -242,7 +290,6 @@ static int open_devices(struct sim *s)
     if (!s->devices || !s->loads || !s->queues || !s->far_queues)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d devices", s->n_devices);
     SY_TRY(sy_sim_tree_init(&s->due, s->n_devices));
-    SY_TRY(sy_sim_tree_init(&s->load, s->n_devices));
     for (int i = 0; i < s->n_devices; i++)
         SY_TRY(sy_sim_empty_device(s, i));
     return SY_OK;
@@ -267,12 +314,14 @@ static int open_sim(struct sim *s)
         s->left_ns = calloc(n_requests, sizeof *s->left_ns);
     s->report->jct_s = calloc(n_jobs, sizeof(double));
     s->report->job_rate = calloc(n_jobs, sizeof(double));
-    s->report->n_devices = s->config->n_devices;
+    for (int i = 0; i < s->in->n_tenants; i++)
+        memcpy(s->report->tenant_names[i], s->in->tenants[i].name, SY_SIM_NAME_BYTES);
     if (!s->jobs || !s->deaths || (s->config->preempt_ns > 0 && !s->left_ns) || !s->report->jct_s ||
         !s->report->job_rate)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %llu requests and %d jobs",
                             (unsigned long long)s->in->n_requests, s->in->n_jobs);
     SY_TRY(sy_predictor_create(SY_MAX(s->in->n_models, 1), HIGH, &s->predictor));
+    SY_TRY(sy_sim_kinds_open(s));
     SY_TRY(open_devices(s));
     SY_TRY(open_idle(s));
     SY_TRY(sy_sim_residency_open(s));
@@ -290,6 +339,7 @@ static void close_device(struct sim *s, struct device *d)
     sy_policy_destroy(d->policy);
     sy_lanes_free(d->lanes);
     sy_pool_free(d->pool);
+    free(d->quotas);
     free(d->running);
 }
 
@@ -300,7 +350,7 @@ static void close_sim(struct sim *s)
     sy_sim_residency_close(s);
     sy_sim_router_close(s);
     sy_sim_tree_finish(&s->due);
-    sy_sim_tree_finish(&s->load);
+    sy_sim_kinds_close(s);
     sy_predictor_destroy(s->predictor);
     free(s->devices);
     free(s->loads);
@@ -412,10 +462,11 @@ int sy_sim_run(const struct sy_sim_config *config, const struct sy_sim_input *in
 {
     struct sim s = {.config = config, .in = input, .report = report, .random = config->seed};
     SY_TRY(check_input(config, input));
-    bool apart = sy_sim_is_apart(config, input);
+    s.n_all = sy_sim_n_devices(config);
+    bool apart = sy_sim_is_apart(&s);
     struct sy_sim_streams all = {.n_requests = input->n_requests,
                                  .n_faults = (uint64_t)input->n_faults};
-    s.n_devices = apart ? 1 : config->n_devices;
+    s.n_devices = apart ? 1 : s.n_all;
     int status = open_sim(&s);
     if (status == SY_OK)
         status = apart ? sy_sim_loop_apart(&s) : sy_sim_loop(&s, &all);

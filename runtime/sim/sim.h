@@ -14,7 +14,11 @@
  *     samples take one of these instead, by chance.
  * M5: With `spill` (srtf), the admitted job with most left goes to host memory for a waiting one with less, at a boundary; its
  *     next iteration is longer by its persistent bytes ÷ link, twice.
- * M6: Where there are requests, jobs may have the pool but for the largest model; all of it where that is as large as the pool. */
+ * M6: Where there are requests, jobs may have the pool but for the largest model; all of it where that is as large as the pool.
+ * M7: On a device of speed s computations and iterations take 1/s of what is stated; where a profile of a model on that kind of
+ *     device is given, what it says. A device serves the models of which its pool holds each group, and gets requests for those alone.
+ * M8: A tenant's models and jobs on a device together are at most its memory quota there: models are charged first, in their order. One
+ *     that is refused is on no device of that kind. */
 #ifndef SY_SIM_SIM_H
 #define SY_SIM_SIM_H
 
@@ -25,14 +29,15 @@
 #include "runtime/sched/policy.h"
 #include "runtime/sim/sim_report.h"
 
-#define SY_SIM_NAME_BYTES  128 /* as long as a server's names of models */
 #define SY_SIM_MAX_SAMPLES 64
+#define SY_SIM_MAX_KINDS   64
 
 struct sy_sim_model {
     char name[SY_SIM_NAME_BYTES];
     uint64_t bytes;
     sy_ns compute_ns;
     int n_groups; /* at least 1 */
+    int tenant;   /* whose memory it takes (M8) */
     int n_samples;
     float samples
         [SY_SIM_MAX_SAMPLES]; /* computations that were observed / compute_ns, each above 0 (M4) */
@@ -55,6 +60,32 @@ struct sy_sim_job {
     double utilization; /* of the device, alone: 0..1 (M3) */
     int tenant, priority;
     unsigned weight; /* of the tenant; 0: as it is */
+};
+
+/* Devices that are alike. */
+struct sy_sim_kind {
+    char name[SY_SIM_NAME_BYTES];
+    int n_devices;
+    uint64_t pool_bytes;
+    double link_gbps;
+    double lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile (M1) */
+    bool unified;            /* no copies: every model counts as resident */
+    double speed;            /* M7; 1: as stated */
+    double contention;       /* M3 */
+};
+
+/* What one model takes on one kind of device, where that is not what M7 makes of the model. */
+struct sy_sim_profile {
+    int model, kind;
+    sy_ns compute_ns; /* 0: by M7 */
+    int n_groups;     /* 0: as the model has */
+};
+
+struct sy_sim_tenant {
+    char name[SY_SIM_NAME_BYTES];
+    unsigned weight;        /* 0: as if never set */
+    unsigned hard_permille; /* of a device's time, at most, also when it is idle; 0: elastic */
+    uint64_t memory_bytes;  /* on each device (M8); 0: no limit */
 };
 
 enum sy_sim_fault_kind {
@@ -84,23 +115,22 @@ const char *sy_sim_outcome_name(enum sy_sim_outcome outcome);
 
 struct sy_sim_config {
     struct sy_policy_config policy; /* max_jobs is set by the simulator */
-    int n_devices;
+    struct sy_sim_kind device;      /* what there is, if it is all alike */
+    const struct sy_sim_kind
+        *kinds;  /* (optional) else; devices are numbered in their order, from 0 */
+    int n_kinds; /* 0: all are as `device`; at most SY_SIM_MAX_KINDS */
     enum sy_sim_router router;
-    uint64_t pool_bytes; /* of each device */
-    double link_gbps;
-    double lost_ns_per_byte; /* that computing is held up for each byte that moves meanwhile (M1) */
-    bool unified;            /* no copies: every model counts as resident */
-    bool whole_models;       /* evict whole models, least recently used, not tails first */
-    bool take_all;           /* refuse nothing for its deadline */
-    bool regroup;            /* lanes: allocator/lanes.h */
-    bool spill;              /* M5 */
-    bool check;              /* the invariants of the device after each event: EBUG */
-    double contention;       /* M3 */
-    double noise;            /* M4; 0: none */
-    sy_ns pause_ns;          /* M2 */
-    sy_ns preempt_ns;        /* admission: 0 never */
-    double train_share;      /* of the time, guaranteed to jobs beside requests: 0..0.9 */
-    int max_queue;           /* of requests a device */
+    bool whole_models; /* evict whole models, least recently used, not tails first */
+    bool take_all;     /* refuse nothing for its deadline */
+    bool regroup;      /* lanes: allocator/lanes.h */
+    bool spill;        /* M5 */
+    bool check;        /* the invariants of the device after each event: EBUG */
+    double noise;      /* M4; 0: none */
+    sy_ns pause_ns;    /* M2 */
+    sy_ns preempt_ns;  /* admission: 0 never */
+    double
+        train_share; /* of the time, guaranteed to jobs beside requests: 0..1; requests keep a thousandth */
+    int max_queue; /* of requests a device */
     uint64_t seed;
     /* (optional) Told of each request when it ends; latency_ns counts from its arrival, served_ns from when it last began to be served,
      * 0 if it never did. */
@@ -125,7 +155,15 @@ struct sy_sim_input {
     int n_jobs;
     const struct sy_sim_fault *faults; /* by time */
     int n_faults;
+    const struct sy_sim_profile *profiles;
+    int n_profiles;
+    const struct sy_sim_tenant
+        *tenants; /* by number; those that are not here are elastic, without a limit */
+    int n_tenants;
 };
+
+/* Of all kinds together. */
+int sy_sim_n_devices(const struct sy_sim_config *c);
 
 /* Runs it to its end. `report` is the caller's, empty (sy_sim_report_new). EARG with what is wrong in the input, ENOMEM_HOST, EBUG
  * when `check` found an invariant broken. */

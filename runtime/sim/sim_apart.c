@@ -17,9 +17,9 @@ struct order {
 };
 
 /* Routers but this one look at devices; jobs choose among them. */
-bool sy_sim_is_apart(const struct sy_sim_config *c, const struct sy_sim_input *in)
+bool sy_sim_is_apart(const struct sim *s)
 {
-    return c->n_devices > 1 && c->router == SY_SIM_RANDOM && in->n_jobs == 0;
+    return s->n_all > 1 && s->config->router == SY_SIM_RANDOM && s->in->n_jobs == 0;
 }
 
 static int request_device(const struct sim *s, uint64_t i)
@@ -36,7 +36,7 @@ static int fault_device(const struct sim *s, uint64_t i)
 static int sort(const struct sim *s, uint64_t n, int (*device_of)(const struct sim *, uint64_t),
                 struct order *out)
 {
-    size_t n_devices = (size_t)s->config->n_devices;
+    size_t n_devices = (size_t)s->n_all;
     uint32_t *devices = sy_sim_zeroed((size_t)n, sizeof *devices);
     out->items = sy_sim_zeroed((size_t)n, sizeof *out->items);
     out->begin = calloc(n_devices + 2, sizeof *out->begin);
@@ -96,7 +96,7 @@ static void count_idle_faults(struct sim *s)
 static int each_device(struct sim *s, const struct order *requests, const struct order *faults)
 {
     sy_ns end = 0;
-    for (int device = 0; device < s->config->n_devices; device++) {
+    for (int device = 0; device < s->n_all; device++) {
         bool idle = requests->begin[device] == requests->begin[device + 1];
         if (!idle)
             SY_TRY(one_device(s, device, requests, faults));

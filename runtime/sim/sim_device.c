@@ -12,11 +12,12 @@ static const struct sy_sim_request *request_of(const struct sim *s, uint64_t req
 }
 
 /* As the profile has it: a slow link is learned from what is observed. */
-static sy_ns profiled_swap(const struct sim *s, int model, uint64_t missing)
+static sy_ns profiled_swap(const struct sim *s, int device, int model, uint64_t missing)
 {
-    sy_ns compute = s->in->models[model].compute_ns;
-    sy_ns copy = sy_sim_ns((double)missing / s->config->link_gbps);
-    return sy_sim_service_ns(s, model, copy, missing, compute) - compute;
+    const struct kind *kind = sy_sim_kind_of(s, device);
+    sy_ns compute = kind->models[model].compute_ns;
+    sy_ns copy = sy_sim_ns((double)missing / kind->is->link_gbps);
+    return sy_sim_service_ns(s, device, model, copy, missing, compute) - compute;
 }
 
 /* 0: none. */
@@ -25,13 +26,15 @@ static sy_ns deadline_of(const struct sim *s, sy_ns came_ns, sy_ns within_ns)
     return within_ns > 0 && !s->config->take_all ? came_ns + within_ns : 0;
 }
 
-static struct sy_admission_request ask_with(const struct sim *s, uint64_t request, uint64_t missing)
+static struct sy_admission_request ask_with(const struct sim *s, int device, uint64_t request,
+                                            uint64_t missing)
 {
     const struct sy_sim_request *r = request_of(s, request);
     struct sy_admission_request ask = {.id = request, .class_ = r->class_};
     ask.deadline_ns = deadline_of(s, r->at_ns, r->deadline_ns);
-    ask.duration = sy_predictor_correct(s->predictor, r->model, profiled_swap(s, r->model, missing),
-                                        s->in->models[r->model].compute_ns);
+    ask.duration =
+        sy_predictor_correct(s->predictor, r->model, profiled_swap(s, device, r->model, missing),
+                             sy_sim_model_on(s, device, r->model)->compute_ns);
     return ask;
 }
 
@@ -39,8 +42,9 @@ const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int devic
                                                   struct sy_sim_asked *asked)
 {
     uint64_t missing = sy_sim_missing_bytes(s, device, request_of(s, request)->model);
-    if (!asked->known || missing != asked->missing)
-        *asked = (struct sy_sim_asked){ask_with(s, request, missing), missing, true};
+    const struct kind *kind = sy_sim_kind_of(s, device);
+    if (kind != asked->kind || missing != asked->missing)
+        *asked = (struct sy_sim_asked){ask_with(s, device, request, missing), missing, kind};
     return &asked->is;
 }
 
@@ -79,13 +83,23 @@ static sy_ns copy_left(const struct sim *s, const struct device *d, int model, u
 }
 
 /* M4 */
-static sy_ns compute_ns(const struct sim *s, uint64_t request)
+static sy_ns compute_ns(const struct sim *s, uint64_t request, sy_ns profile)
 {
     const struct sy_sim_model *m = &s->in->models[request_of(s, request)->model];
     if (m->n_samples == 0)
-        return sy_sim_ns((double)m->compute_ns * sy_sim_noise_of(s, request, NOISE_DRAW));
+        return sy_sim_ns((double)profile * sy_sim_noise_of(s, request, NOISE_DRAW));
     uint64_t which = sy_sim_draw(s, request, SAMPLE_DRAW) % (uint64_t)m->n_samples;
-    return sy_sim_ns((double)m->compute_ns * (double)m->samples[which]);
+    return sy_sim_ns((double)profile * (double)m->samples[which]);
+}
+
+/* R6: how long it was served where computing takes what the model says; 0: nothing was observed. */
+static sy_ns observed_ns(const struct sim *s, uint64_t request, sy_ns profile)
+{
+    const struct sy_sim_request *r = request_of(s, request);
+    sy_ns stated = s->in->models[r->model].compute_ns;
+    if (profile == stated || r->served_ns == 0)
+        return r->served_ns;
+    return SY_MAX(sy_sim_ns((double)r->served_ns * (double)profile / (double)stated), 1);
 }
 
 /* How long it is served; copies are counted. */
@@ -93,12 +107,12 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 {
     struct device *d = &s->devices[device];
     int model = request_of(s, request)->model;
-    sy_ns observed = request_of(s, request)->served_ns;
-    sy_ns profile = s->in->models[model].compute_ns;
+    sy_ns profile = sy_sim_model_on(s, device, model)->compute_ns;
+    sy_ns observed = observed_ns(s, request, profile);
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
     sy_ns copy = copy_left(s, d, model, missing);
-    sy_ns compute = compute_ns(s, request);
-    sy_ns service = sy_sim_service_ns(s, model, copy, missing, compute);
+    sy_ns compute = compute_ns(s, request, profile);
+    sy_ns service = sy_sim_service_ns(s, device, model, copy, missing, compute);
     if (observed > 0) {
         service = observed;
         compute = missing > 0 ? SY_MIN(compute, observed) : observed;
@@ -107,7 +121,7 @@ static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
         s->report->n_swaps++;
         s->report->moved_bytes += missing;
         sy_sim_bring_in(s, device, model);
-        sy_predictor_observe_swap(s->predictor, model, profiled_swap(s, model, missing),
+        sy_predictor_observe_swap(s->predictor, model, profiled_swap(s, device, model, missing),
                                   service - compute);
     } else {
         sy_sim_bring_in(s, device, model); /* it was used */
@@ -184,10 +198,23 @@ static int ask(struct sim *s, int device, const struct sy_admission_request *r, 
     return SY_OK;
 }
 
+/* Its tenant's quota refused the model, everywhere: M8. */
+static void refuse_unserved(struct sim *s, uint64_t request)
+{
+    s->report->n_requests++;
+    s->report->n_refused++;
+    s->report->n_not_loaded++;
+    tell(s, request, -1 - s->apart, SY_SIM_REFUSED, 0);
+}
+
 int sy_sim_arrive(struct sim *s, uint64_t request)
 {
     const struct sy_sim_request *r = request_of(s, request);
-    struct sy_sim_asked asked = {.known = false};
+    struct sy_sim_asked asked = {.kind = NULL};
+    if (sy_sim_fleet_of(s, r->model)->n_devices == 0) {
+        refuse_unserved(s, request);
+        return 0;
+    }
     int device = sy_sim_route(s, r, &asked);
     struct device *d = &s->devices[device];
     sy_sim_expect_device(s, device, 0);
@@ -211,7 +238,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
 
 static void stop_serving(struct sim *s, struct device *d)
 {
-    sy_sim_note_use(s->report, SY_SIM_USE_REQUESTS, d->serve_from_ns, s->now, 1);
+    sy_sim_note_used(s, d, SY_SIM_USE_REQUESTS, d->serve_from_ns);
     d->serving = false;
     if (d->n_running > 0)
         d->advanced_ns = s->now;
@@ -231,7 +258,7 @@ static void finish(struct sim *s, struct device *d)
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
     sy_ns latency = s->now - d->came_ns;
-    double share = s->config->train_share;
+    double share = sy_sim_train_share(s);
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
@@ -284,14 +311,25 @@ static void start_request(struct sim *s, int device)
     }
 }
 
+/* Requests wait for jobs of which none may run, as where their tenants' hard shares are used up. */
+static void give_up_share(struct sim *s, struct device *d)
+{
+    if (d->n_running > 0 || d->requests_from_ns <= s->now)
+        return;
+    d->requests_from_ns = 0;
+    start_request(s, (int)(d - s->devices));
+}
+
 void sy_sim_settle(struct sim *s, int device)
 {
     struct device *d = &s->devices[device];
     sy_sim_advance(s, d);
     start_request(s, device);
-    prefetch(s, d);
-    if (sy_sim_has_jobs(s, d) && !d->serving && s->now >= sy_sim_down_until(s, d))
+    if (sy_sim_has_jobs(s, d) && !d->serving && s->now >= sy_sim_down_until(s, d)) {
         sy_sim_begin_iterations(s, d);
+        give_up_share(s, d);
+    }
+    prefetch(s, d);
     sy_sim_reschedule(s, device);
 }
 
@@ -312,7 +350,7 @@ static void slow_link(struct sim *s, int device, const struct sy_sim_fault *f)
         return; /* R6 */
     int model = request_of(s, d->serves)->model;
     sy_ns copy = d->link_free_ns - d->serve_from_ns, missing = d->swap.missing;
-    sy_ns service = sy_sim_service_ns(s, model, copy, missing, d->swap.compute_ns);
+    sy_ns service = sy_sim_service_ns(s, device, model, copy, missing, d->swap.compute_ns);
     d->serve_until_ns = SY_MAX(d->serve_from_ns + service + d->swap.pause_ns, s->now);
     sy_admission_expect(sy_sim_queue(s, device),
                         (struct sy_duration){d->serve_until_ns - s->now, 0}, s->now);
@@ -336,7 +374,7 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
         if (s->left_ns)
             s->left_ns[request] = 0;
         if (s->deaths[request]++ == 0) {
-            struct sy_sim_asked asked = {.known = false};
+            struct sy_sim_asked asked = {.kind = NULL};
             sy_admission_again(sy_sim_queue(s, device),
                                sy_sim_ask_for(s, device, request, &asked)->duration, s->now);
         } else {
@@ -352,20 +390,22 @@ void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f)
 bool sy_sim_device_is_valid(const struct sim *s, int device)
 {
     const struct device *d = &s->devices[device];
+    const struct kind *kind = sy_sim_kind_of(s, device);
     uint64_t sum = 0,
              n_load = (uint64_t)sy_admission_n_waiting(sy_sim_queue(s, (int)(d - s->devices))) +
                       d->serving;
     for (int m = 0; m < s->in->n_models; m++) {
         const struct place *p = &s->places[(size_t)device * (size_t)s->in->n_models + (size_t)m];
-        if (p->bytes > s->in->models[m].bytes || (p->bytes > 0) != (p->holder >= 0))
+        if (p->bytes > s->in->models[m].bytes || (p->bytes > 0) != (p->holder >= 0) ||
+            (p->bytes > 0 && !kind->models[m].served))
             return false;
         if (sy_sim_missing_bytes(s, device, m) !=
-            (s->config->unified ? 0 : s->in->models[m].bytes - p->bytes))
+            (kind->is->unified ? 0 : s->in->models[m].bytes - p->bytes))
             return false;
         sum += p->bytes;
     }
     return sum == d->resident_bytes && n_load == s->loads[device] &&
-           sum + sy_sim_job_bytes(d) <= s->config->pool_bytes &&
+           sum + sy_sim_job_bytes(d) <= kind->is->pool_bytes &&
            (d->serving && !d->alone) ==
                sy_admission_is_busy(sy_sim_queue(s, (int)(d - s->devices))) &&
            sy_admission_is_valid(sy_sim_queue(s, (int)(d - s->devices))) &&

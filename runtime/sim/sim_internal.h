@@ -3,6 +3,8 @@
 #define SY_SIM_SIM_INTERNAL_H
 
 #include "allocator/lanes.h"
+#include "allocator/quota.h"
+#include "runtime/base/assert.h"
 #include "runtime/sched/admission.h"
 #include "runtime/sched/policy.h"
 #include "runtime/sched/predictor.h"
@@ -62,6 +64,7 @@ struct device {
     sy_ns again_ns;           /* when the policy asks to be asked */
     struct sy_policy *policy; /* NULL: no jobs were here */
     struct sy_pool *pool;
+    struct sy_quotas *quotas; /* NULL: no tenant has one */
     struct sy_lanes *lanes;
     struct running *running; /* one a lane */
     int n_jobs;
@@ -101,7 +104,32 @@ struct drawn {
 struct sy_sim_asked {
     struct sy_admission_request is;
     uint64_t missing;
-    bool known;
+    const struct kind *kind; /* of the device; NULL: not known */
+};
+
+/* A model on one kind of device. */
+struct model_here {
+    sy_ns compute_ns;
+    int n_groups;
+    bool fits, served; /* served: it fits, and its tenant's quota allows it */
+};
+
+struct kind {
+    const struct sy_sim_kind *is;
+    int first; /* device */
+    struct model_here *models;
+    struct sy_quotas *quotas; /* with the models charged; NULL: no tenant has one */
+    uint64_t largest_bytes;   /* of the models that fit */
+    struct sy_sim_tree load;  /* by device, from `first` on: when it is expected to be drained */
+};
+
+/* The devices that serve a model: whole kinds. */
+#define MAX_FLEETS 255
+struct fleet {
+    uint64_t kinds; /* a bit each */
+    int n_devices;
+    uint64_t n_requests;      /* on them */
+    struct sy_sim_ring *ring; /* of the router that hashes: places are those in the fleet */
 };
 
 struct sy_sim_answers;
@@ -110,8 +138,16 @@ struct sim {
     const struct sy_sim_config *config;
     const struct sy_sim_input *in;
     struct sy_sim_report *report;
+    int n_all;
     int n_devices; /* that are simulated at once: all, or one after the other (sim_apart.c) */
     int apart;     /* which one then is at place 0 */
+    struct kind *kinds;
+    int n_kinds;
+    uint8_t *kind_of; /* by device; NULL: there is one kind */
+    struct fleet fleets[MAX_FLEETS];
+    int n_fleets;
+    uint8_t *fleet_of; /* by model */
+    sy_ns *fastest_ns; /* by model: its computation where that is shortest */
     struct device *devices;
     uint16_t
         *loads; /* by device: requests waiting and served; side by side, for those who choose */
@@ -119,8 +155,8 @@ struct sim {
     struct sy_admission
         *idle; /* what every queue is in which nobody is; NULL: all are told of everyone */
     size_t queue_bytes, order_at;
-    struct sy_sim_tree due, load; /* by device: its next event; when it is expected to be drained */
-    struct place *places;         /* [device][model] */
+    struct sy_sim_tree due; /* by device: its next event */
+    struct place *places;   /* [device][model] */
     uint32_t
         *uses; /* [device][model]: tick of the last use; NULL: all models fit, nobody gives way */
     struct held *held; /* [device][model / 64] */
@@ -131,10 +167,9 @@ struct sim {
     uint8_t *deaths; /* by request */
     sy_ns *left_ns;  /* by request, when they are preempted: what is left; 0: all */
     struct sy_predictor *predictor;
-    uint64_t random, n_in_system;
+    uint64_t random;
     struct sy_sim_answers *answers; /* that are told at the end, by time; NULL: at once */
     uint32_t tick;                  /* of uses */
-    struct sy_sim_ring *ring;       /* of the router that hashes, else NULL */
     struct drawn drawn[SY_SIM_DRAWN];
     sy_ns now;
 };
@@ -157,6 +192,14 @@ static inline void sy_sim_expect(const void *at)
     __builtin_prefetch(at, 1);
     __asm__ volatile("");
 }
+static inline const struct kind *sy_sim_kind_of(const struct sim *s, int device)
+{
+    return s->kind_of ? &s->kinds[s->kind_of[s->apart + device]] : s->kinds;
+}
+static inline const struct model_here *sy_sim_model_on(const struct sim *s, int device, int model)
+{
+    return &sy_sim_kind_of(s, device)->models[model];
+}
 /* The device is needed soon: its state comes out of memory meanwhile. With thousands of devices each event finds another one's, and
  * waiting for memory would be most of its time. */
 static inline void sy_sim_expect_queue(const struct sim *s, int device)
@@ -176,14 +219,21 @@ static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_
     sy_sim_expect(&s->held[(size_t)device * s->n_held]);
     if (!s->idle || s->loads[device] > alone)
         sy_sim_expect_queue(s, device);
-    if (s->config->router >= SY_SIM_LEAST)
-        sy_sim_expect(&s->load.levels[0].keys[device]);
-    if (s->ring)
-        sy_sim_expect(sy_sim_ring_places(s->ring, device));
+    if (s->config->router >= SY_SIM_LEAST) {
+        const struct kind *kind = sy_sim_kind_of(s, device);
+        sy_sim_expect(&kind->load.levels[0].keys[device - kind->first]);
+    }
+    if (s->fleets[0].ring && s->fleets[0].n_devices == s->n_all)
+        sy_sim_expect(sy_sim_ring_places(s->fleets[0].ring, device));
 }
 static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
 {
     return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
+}
+/* Requests keep a thousandth, as at a server. */
+static inline double sy_sim_train_share(const struct sim *s)
+{
+    return SY_MIN(s->config->train_share, 0.999);
 }
 /* Without faults and without jobs, nothing but the first line of a device is looked at. */
 static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
@@ -217,9 +267,22 @@ struct sy_sim_streams {
 /* All of these events, and what follows from them. */
 int sy_sim_loop(struct sim *s, struct sy_sim_streams *at);
 
+/* ---- sim_kinds.c ---- */
+/* EARG: a model fits no device. */
+int sy_sim_kinds_open(struct sim *s);
+void sy_sim_kinds_close(struct sim *s);
+sy_ns sy_sim_iteration_ns(const struct kind *kind, const struct sy_sim_job *j);
+static inline const struct fleet *sy_sim_fleet_of(const struct sim *s, int model)
+{
+    return &s->fleets[s->fleet_of[model]];
+}
+/* The nth of its devices; and which one of them a device is, -1: it is not of the fleet. */
+int sy_sim_fleet_device(const struct sim *s, const struct fleet *f, int nth);
+int sy_sim_fleet_place(const struct sim *s, const struct fleet *f, int device);
+
 /* ---- sim_apart.c ---- */
 /* No device's events depend on another's. */
-bool sy_sim_is_apart(const struct sy_sim_config *c, const struct sy_sim_input *in);
+bool sy_sim_is_apart(const struct sim *s);
 int sy_sim_loop_apart(struct sim *s);
 
 /* ---- sim_answers.c ---- */
@@ -250,8 +313,8 @@ sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes
 uint64_t sy_sim_bytes_left(const struct sim *s, const struct device *d);
 /* The copy stops here: what has not come is not there. */
 void sy_sim_stop_copy(struct sim *s, int device, int model);
-/* By M1; copy_ns: of the missing bytes, what is left of it. */
-sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t missing,
+/* By M1, on that device; copy_ns: of the missing bytes, what is left of it. */
+sy_ns sy_sim_service_ns(const struct sim *s, int device, int model, sy_ns copy_ns, uint64_t missing,
                         sy_ns compute_ns);
 /* The whole model comes in, others give way. */
 void sy_sim_bring_in(struct sim *s, int device, int model);
@@ -261,12 +324,12 @@ void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model);
 /* ---- sim_router.c ---- */
 int sy_sim_router_open(struct sim *s);
 void sy_sim_router_close(struct sim *s);
-/* `asked` is empty, or known after it. */
+/* Of a model that some device serves. `asked` is empty, or known after it. */
 int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked);
 int sy_sim_route_at_random(const struct sim *s, uint64_t request);
 /* It comes now, others after it: what deciding on those will look at comes out of memory meanwhile. */
 void sy_sim_expect_request(struct sim *s, uint64_t request);
-int sy_sim_route_job(struct sim *s);
+int sy_sim_route_job(struct sim *s, const struct sy_sim_job *j);
 /* A request came to the device (1) or left it (-1). */
 void sy_sim_note_load(struct sim *s, int device, int change);
 
@@ -276,6 +339,13 @@ const struct sy_admission_request *sy_sim_ask_for(const struct sim *s, int devic
                                                   struct sy_sim_asked *asked);
 int sy_sim_arrive(struct sim *s, uint64_t request);
 void sy_sim_fault(struct sim *s, int device, const struct sy_sim_fault *f);
+/* The device was used for it until now. */
+static inline void sy_sim_note_used(struct sim *s, const struct device *d, enum sy_sim_use use,
+                                    sy_ns from)
+{
+    int kind = s->kind_of ? s->kind_of[s->apart + (int)(d - s->devices)] : 0;
+    sy_sim_note_use(s->report, kind, use, from, s->now);
+}
 /* What is due on the device now. */
 void sy_sim_turn(struct sim *s, int device);
 void sy_sim_settle(struct sim *s, int device); /* lets begin what can begin */
@@ -284,6 +354,8 @@ bool sy_sim_device_is_valid(const struct sim *s, int device);
 /* ---- sim_jobs.c ---- */
 int sy_sim_submit(struct sim *s, int job);
 void sy_sim_welcome(struct sim *s, struct device *d);
+/* The persistent and ephemeral bytes that jobs may have on such a device. */
+uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k);
 /* Running iterations advance to now. */
 void sy_sim_advance(struct sim *s, struct device *d);
 void sy_sim_end_iterations(struct sim *s, struct device *d);

@@ -11,22 +11,42 @@
 #define MAX_JOBS      512 /* waiting and running, a device */
 #define MAX_OVERTAKES 64
 
-static uint64_t largest_model(const struct sim *s)
+/* M6 */
+uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k)
 {
-    uint64_t bytes = 0;
-    for (int m = 0; s->in->n_requests > 0 && m < s->in->n_models; m++)
-        bytes = SY_MAX(bytes, s->in->models[m].bytes);
-    return bytes;
+    uint64_t pool = k->is->pool_bytes, model = s->in->n_requests > 0 ? k->largest_bytes : 0;
+    return model < pool ? pool - model : pool;
+}
+
+static int open_quotas(const struct sim *s, struct device *d)
+{
+    const struct kind *kind = sy_sim_kind_of(s, (int)(d - s->devices));
+    if (!kind->quotas)
+        return SY_OK;
+    d->quotas = malloc(sizeof *d->quotas);
+    if (!d->quotas)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for quotas");
+    *d->quotas = *kind->quotas;
+    return SY_OK;
+}
+
+static int set_tenants(const struct sim *s, struct device *d)
+{
+    for (int i = 0; i < s->in->n_tenants; i++) {
+        const struct sy_sim_tenant *t = &s->in->tenants[i];
+        SY_TRY(sy_policy_set_tenant(d->policy, i, SY_MAX(t->weight, 1), t->hard_permille));
+    }
+    return SY_OK;
 }
 
 /* What the first job on a device needs. */
 static int open_jobs(struct sim *s, struct device *d)
 {
     int n = SY_MIN(SY_MAX(s->in->n_jobs, 1), MAX_JOBS);
-    uint64_t pool = s->config->pool_bytes, model = largest_model(s);
+    const struct kind *kind = sy_sim_kind_of(s, (int)(d - s->devices));
     struct sy_policy_config policy = s->config->policy;
     /* First come, first served, in memory too; the other policies let who fits pass. */
-    struct sy_lanes_config lanes = {model < pool ? pool - model : pool, n,
+    struct sy_lanes_config lanes = {sy_sim_bytes_for_jobs(s, kind), n,
                                     policy.kind == SY_POLICY_FIFO ? 0 : MAX_OVERTAKES,
                                     s->config->regroup};
     if (d->policy)
@@ -36,9 +56,11 @@ static int open_jobs(struct sim *s, struct device *d)
     d->running = calloc((size_t)n, sizeof *d->running);
     if (!d->running)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for jobs");
-    SY_TRY(sy_pool_new(pool, &d->pool));
-    SY_TRY(sy_lanes_new(d->pool, NULL, &lanes, &d->lanes));
-    return sy_policy_create(&policy, &d->policy);
+    SY_TRY(open_quotas(s, d));
+    SY_TRY(sy_pool_new(kind->is->pool_bytes, &d->pool));
+    SY_TRY(sy_lanes_new(d->pool, d->quotas, &lanes, &d->lanes));
+    SY_TRY(sy_policy_create(&policy, &d->policy));
+    return set_tenants(s, d);
 }
 
 static const struct sy_sim_job *job_of(const struct sim *s, uint64_t id)
@@ -63,14 +85,22 @@ static uint64_t rank_of(const struct sim *s, const struct sy_sim_job *j)
     return 0;
 }
 
+static sy_ns iteration_ns(const struct sim *s, const struct device *d, const struct sy_sim_job *j)
+{
+    return sy_sim_iteration_ns(sy_sim_kind_of(s, (int)(d - s->devices)), j);
+}
+
 static void let_in(struct sim *s, struct device *d)
 {
     struct sy_lanes_change change;
     while (sy_lanes_next(d->lanes, &change)) {
         const struct sy_sim_job *j = job_of(s, change.job);
-        struct sy_policy_job job = {
-            change.job,     change.lane, j->tenant, j->priority, s->jobs[change.job - 1].left,
-            j->iteration_ns};
+        struct sy_policy_job job = {.id = change.job,
+                                    .lane = change.lane,
+                                    .tenant = j->tenant,
+                                    .priority = j->priority,
+                                    .iterations_left = s->jobs[change.job - 1].left,
+                                    .iteration_ns = iteration_ns(s, d, j)};
         int status = change.admitted ? sy_policy_join(d->policy, &job, s->now)
                                      : sy_policy_set_lane(d->policy, change.job, change.lane);
         assert(status == SY_OK);
@@ -186,20 +216,26 @@ void sy_sim_welcome(struct sim *s, struct device *d)
     d->has_newcomers = false;
 }
 
+static unsigned hard_permille(const struct sim *s, int tenant)
+{
+    return tenant < s->in->n_tenants ? s->in->tenants[tenant].hard_permille : 0;
+}
+
 int sy_sim_submit(struct sim *s, int job)
 {
     const struct sy_sim_job *j = &s->in->jobs[job];
-    int device = sy_sim_route_job(s);
+    int device = sy_sim_route_job(s, j);
     struct device *d = &s->devices[device];
     SY_TRY(open_jobs(s, d));
     sy_sim_advance(s, d);
     s->report->n_jobs++;
     if (j->weight > 0)
-        SY_TRY(sy_policy_set_tenant(d->policy, j->tenant, j->weight, 0));
+        SY_TRY(sy_policy_set_tenant(d->policy, j->tenant, j->weight, hard_permille(s, j->tenant)));
     if (put_into_lanes(s, d, job, rank_of(s, j)) < 0) {
-        if (s->report->n_jobs_refused++ == 0)
-            snprintf(s->report->refusal, sizeof s->report->refusal, "job %s: %s", j->name,
-                     sy_error_text());
+        char why[sizeof s->report->refusal];
+        snprintf(why, sizeof why, "job %s: %s", j->name, sy_error_text());
+        sy_sim_note_refusal(s->report, why);
+        s->report->n_jobs_refused++;
         return device;
     }
     s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};
@@ -221,7 +257,8 @@ static double sum_utilization(const struct sim *s, const struct device *d)
 static void set_rates(struct sim *s, struct device *d)
 {
     double sum = sum_utilization(s, d);
-    double rate = 1 / SY_MAX(1, sum) / (1 + s->config->contention * (d->n_running - 1));
+    double contention = sy_sim_kind_of(s, (int)(d - s->devices))->is->contention;
+    double rate = 1 / SY_MAX(1, sum) / (1 + contention * (d->n_running - 1));
     for (int i = 0; i < d->n_running; i++)
         d->running[i].rate = rate;
 }
@@ -241,7 +278,7 @@ void sy_sim_advance(struct sim *s, struct device *d)
         r->left_ns -= passed * r->rate;
         r->used_ns += passed * part;
     }
-    sy_sim_note_use(s->report, SY_SIM_USE_JOBS, from, s->now, 1);
+    sy_sim_note_used(s, d, SY_SIM_USE_JOBS, from);
 }
 
 sy_ns sy_sim_next_iteration_end(const struct sim *s, const struct device *d)
@@ -330,7 +367,7 @@ void sy_sim_begin_iterations(struct sim *s, struct device *d)
         j->owed_ns = 0;
         d->running[d->n_running++] = (struct running){
             .job = (int)id - 1,
-            .left_ns = owed + (double)job_of(s, id)->iteration_ns * sy_sim_noise(s)};
+            .left_ns = owed + (double)iteration_ns(s, d, job_of(s, id)) * sy_sim_noise(s)};
     }
     if (any)
         set_rates(s, d);
@@ -358,7 +395,7 @@ void sy_sim_close_books(struct sim *s)
         for (int k = 0; k < d->n_running; k++)
             count_part(s, &d->running[k]);
         if (d->serving)
-            sy_sim_note_use(s->report, SY_SIM_USE_REQUESTS, d->serve_from_ns, s->now, 1);
+            sy_sim_note_used(s, d, SY_SIM_USE_REQUESTS, d->serve_from_ns);
     }
     for (int i = 0; i < s->in->n_jobs; i++)
         if (s->jobs[i].left > 0)

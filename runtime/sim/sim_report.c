@@ -26,7 +26,28 @@ void sy_sim_report_free(struct sy_sim_report *r)
         return;
     free(r->jct_s);
     free(r->job_rate);
+    free(r->kinds);
     free(r);
+}
+
+int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devices)
+{
+    struct sy_sim_kind_use *kinds = realloc(r->kinds, ((size_t)r->n_kinds + 1) * sizeof *kinds);
+    if (!kinds)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a report of %d kinds of devices",
+                            r->n_kinds + 1);
+    r->kinds = kinds;
+    kinds[r->n_kinds] = (struct sy_sim_kind_use){.n_devices = n_devices};
+    snprintf(kinds[r->n_kinds].name, sizeof kinds->name, "%s", name);
+    r->n_kinds++;
+    r->n_devices += n_devices;
+    return SY_OK;
+}
+
+void sy_sim_note_refusal(struct sy_sim_report *r, const char *why)
+{
+    if (!*r->refusal)
+        snprintf(r->refusal, sizeof r->refusal, "%s", why);
 }
 
 /* ---- histogram: steps of equal ratio ---- */
@@ -83,17 +104,17 @@ static void widen(struct sy_sim_report *r)
     r->bin_ns *= 2;
 }
 
-void sy_sim_note_use(struct sy_sim_report *r, enum sy_sim_use use, sy_ns from, sy_ns to,
-                     double part)
+void sy_sim_note_use(struct sy_sim_report *r, int kind, enum sy_sim_use use, sy_ns from, sy_ns to)
 {
     if (to <= from)
         return;
-    r->used_ns[use] += (sy_ns)((double)(to - from) * part);
+    r->used_ns[use] += to - from;
+    r->kinds[kind].used_ns[use] += to - from;
     while (to > r->bin_ns * SY_SIM_BINS)
         widen(r);
     for (sy_ns at = from; at < to;) {
         sy_ns bin = at / r->bin_ns, end = SY_MIN((bin + 1) * r->bin_ns, to);
-        r->bins[bin][use] += (double)(end - at) * part;
+        r->bins[bin][use] += (double)(end - at);
         at = end;
     }
 }
@@ -162,15 +183,49 @@ static json_t *jct_quantiles(const struct sy_sim_report *r)
     return list;
 }
 
+static void name_of_tenant(const struct sy_sim_report *r, int tenant, char out[SY_SIM_NAME_BYTES])
+{
+    if (*r->tenant_names[tenant])
+        memcpy(out, r->tenant_names[tenant], SY_SIM_NAME_BYTES);
+    else
+        snprintf(out, SY_SIM_NAME_BYTES, "%d", tenant);
+    sy_printable_make(out);
+}
+
+/* Of the time of all devices of a kind. */
+static double share_of_kind(const struct sy_sim_report *r, const struct sy_sim_kind_use *kind,
+                            enum sy_sim_use use)
+{
+    double all = (double)r->makespan_ns * kind->n_devices;
+    return all > 0 ? (double)kind->used_ns[use] / all : 0;
+}
+
+static json_t *kinds_of(const struct sy_sim_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->n_kinds; i++) {
+        const struct sy_sim_kind_use *kind = &r->kinds[i];
+        double requests = share_of_kind(r, kind, SY_SIM_USE_REQUESTS);
+        double jobs = share_of_kind(r, kind, SY_SIM_USE_JOBS);
+        char name[SY_SIM_NAME_BYTES];
+        memcpy(name, kind->name, sizeof name);
+        sy_printable_make(name);
+        json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:f, s:f}", "device", name, "n",
+                                              kind->n_devices, "requests", requests, "jobs", jobs,
+                                              "idle", 1 - requests - jobs));
+    }
+    return list;
+}
+
 static json_t *shares_of(const struct sy_sim_report *r)
 {
     json_t *tenants = json_object(), *shares;
     double busy = 0;
     for (int i = 0; i < SY_SIM_N_USES; i++)
         busy += (double)r->used_ns[i];
-    for (int i = 0; i < 256; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%d", i);
+    for (int i = 0; i < SY_SIM_MAX_TENANTS; i++) {
+        char name[SY_SIM_NAME_BYTES];
+        name_of_tenant(r, i, name);
         if (r->tenant_ns[i] > 0)
             json_object_set_new(tenants, name, json_real(share(r, (double)r->tenant_ns[i])));
     }
@@ -216,8 +271,13 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         sy_printable_make(refusal); /* names come from files, and it may be cut within a letter */
         json_object_set_new(answer, "first_refusal", json_string(refusal));
     }
-    if (answer)
+    if (answer) {
         json_object_set_new(answer, "queue_full", json_integer((json_int_t)r->n_queue_full));
+        json_object_set_new(answer, "models_refused",
+                            json_integer((json_int_t)r->n_models_refused));
+        json_object_set_new(answer, "not_loaded", json_integer((json_int_t)r->n_not_loaded));
+        json_object_set_new(answer, "devices", kinds_of(r));
+    }
     int written = answer ? json_dumpf(answer, to, JSON_INDENT(2)) : -1;
     json_decref(answer);
     if (written < 0 || fputc('\n', to) == EOF)
@@ -235,8 +295,13 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
         fprintf(to,
                 "  refused    %llu since by prediction they, or others for them, would be late; "
                 "%llu since the queue was full\n",
-                (unsigned long long)(r->n_refused - r->n_queue_full),
+                (unsigned long long)(r->n_refused - r->n_queue_full - r->n_not_loaded),
                 (unsigned long long)r->n_queue_full);
+    if (r->n_models_refused > 0)
+        fprintf(
+            to,
+            "             %llu for %llu models that no device has, over their tenants' quotas\n",
+            (unsigned long long)r->n_not_loaded, (unsigned long long)r->n_models_refused);
     for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
         if (r->latency[i].n > 0)
             fprintf(to, "  class %d    mean %.3f ms, p50 %.3f ms, p99 %.3f ms of %llu\n", i,
@@ -244,6 +309,21 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
                     sy_sim_quantile_ms(&r->latency[i], 0.99), (unsigned long long)r->latency[i].n);
     fprintf(to, "swaps        %llu, %.3f GB over the link\n", (unsigned long long)r->n_swaps,
             (double)r->moved_bytes / 1e9);
+}
+
+/* Of one tenant alone there is nothing to say. */
+static void print_tenants(const struct sy_sim_report *r, FILE *to)
+{
+    int n = 0;
+    for (int i = 0; i < SY_SIM_MAX_TENANTS; i++)
+        n += r->tenant_ns[i] > 0;
+    for (int i = 0; i < SY_SIM_MAX_TENANTS && n > 1; i++) {
+        char name[SY_SIM_NAME_BYTES];
+        name_of_tenant(r, i, name);
+        if (r->tenant_ns[i] > 0)
+            fprintf(to, "  tenant     %s: %.1f %%\n", name,
+                    100 * share(r, (double)r->tenant_ns[i]));
+    }
 }
 
 int sy_sim_print_text(const struct sy_sim_report *r, double wall_s, FILE *to)
@@ -264,6 +344,11 @@ int sy_sim_print_text(const struct sy_sim_report *r, double wall_s, FILE *to)
             (double)r->makespan_ns / 1e9, r->n_devices, r->n_devices == 1 ? "" : "s",
             100 * share(r, (double)r->used_ns[SY_SIM_USE_REQUESTS]),
             100 * share(r, (double)r->used_ns[SY_SIM_USE_JOBS]));
+    for (int i = 0; i < r->n_kinds && r->n_kinds > 1; i++)
+        fprintf(to, "  %-10s %d: requests %.1f %%, jobs %.1f %%\n", r->kinds[i].name,
+                r->kinds[i].n_devices, 100 * share_of_kind(r, &r->kinds[i], SY_SIM_USE_REQUESTS),
+                100 * share_of_kind(r, &r->kinds[i], SY_SIM_USE_JOBS));
+    print_tenants(r, to);
     fprintf(to, "events       %llu, %.2f million a second\n", (unsigned long long)r->n_events,
             wall_s > 0 ? (double)r->n_events / wall_s / 1e6 : 0);
     return ferror(to) ? sy_error_set(SY_EIO, "cannot write the answer") : SY_OK;

@@ -13,12 +13,22 @@
 #define SY_SIM_STEPS       128 /* of the histogram, each octave: quantiles are within 0.8 % */
 #define SY_SIM_OCTAVES     58  /* all that 64 bits hold */
 
+#define SY_SIM_NAME_BYTES  128 /* as long as a server's names of models */
+#define SY_SIM_MAX_TENANTS 256 /* as policies have */
+
 enum sy_sim_use { SY_SIM_USE_REQUESTS, SY_SIM_USE_JOBS, SY_SIM_N_USES };
 
 struct sy_sim_histogram {
     uint64_t n;
     unsigned __int128 sum_ns; /* whole, so that the order does not matter */
     uint32_t counts[SY_SIM_OCTAVES * SY_SIM_STEPS];
+};
+
+/* Devices that are alike. */
+struct sy_sim_kind_use {
+    char name[SY_SIM_NAME_BYTES];
+    int n_devices;
+    sy_ns used_ns[SY_SIM_N_USES]; /* summed over them */
 };
 
 struct sy_sim_report {
@@ -28,29 +38,36 @@ struct sy_sim_report {
         n_late;       /* late: taken, and past its deadline */
     uint64_t n_swaps, n_preempted, n_faults, moved_bytes, spilled_bytes, n_events;
     uint64_t n_jobs, n_jobs_refused;
-    char refusal[256]; /* of the first job that was refused */
-    double *jct_s;     /* of finished jobs, in the order of finishing */
+    uint64_t n_models_refused, n_not_loaded; /* by quotas; requests for them, which were refused */
+    char refusal[256];                       /* of the first model or job that was refused */
+    double *jct_s;                           /* of finished jobs, in the order of finishing */
     int n_jct;
     double *
         job_rate; /* device time ÷ time in the system, by job; of those that finished or are there at the end */
     int n_rates;
     double queue_s;                            /* sum over jobs, until their first iteration */
     sy_ns makespan_ns, used_ns[SY_SIM_N_USES]; /* used: summed over devices */
-    sy_ns tenant_ns[256];
+    sy_ns tenant_ns[SY_SIM_MAX_TENANTS];
+    char tenant_names[SY_SIM_MAX_TENANTS][SY_SIM_NAME_BYTES]; /* "": its number */
     int n_devices;
+    struct sy_sim_kind_use *kinds;
+    int n_kinds;
     uint64_t n_lane_moves, copied_bytes, n_regrouped;
     sy_ns bin_ns; /* width */
     double bins[SY_SIM_BINS][SY_SIM_N_USES];
 };
 
-/* Zeroed. NULL: no memory. */
+/* Zeroed, of no devices. NULL: no memory. */
 struct sy_sim_report *sy_sim_report_new(void);
 void sy_sim_report_free(struct sy_sim_report *r); /* NULL is fine */
 
+/* Devices that are alike, after those that are there already; before anything is noted of them. ENOMEM_HOST. */
+int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devices);
+/* The first is kept. */
+void sy_sim_note_refusal(struct sy_sim_report *r, const char *why);
 void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns);
-/* A device was used from `from` to `to`, `part` of it. */
-void sy_sim_note_use(struct sy_sim_report *r, enum sy_sim_use use, sy_ns from, sy_ns to,
-                     double part);
+/* A device of the kind was used from `from` to `to`. */
+void sy_sim_note_use(struct sy_sim_report *r, int kind, enum sy_sim_use use, sy_ns from, sy_ns to);
 
 /* In milliseconds; 0 with nothing in it. */
 double sy_sim_quantile_ms(const struct sy_sim_histogram *h, double q);

@@ -12,7 +12,9 @@
 /* Who was used last matters where not all models fit: jobs take room as well. */
 static bool gives_way(const struct sim *s)
 {
-    uint64_t room = s->config->pool_bytes;
+    uint64_t room = UINT64_MAX;
+    for (int i = 0; i < s->n_kinds; i++)
+        room = SY_MIN(room, s->kinds[i].is->pool_bytes);
     for (int m = 0; m < s->in->n_models; m++) {
         if (s->in->models[m].bytes > room)
             return true;
@@ -36,7 +38,7 @@ int sy_sim_residency_open(struct sim *s)
     if (!s->places || (gives_way(s) && !s->uses) || !s->held || !s->holders || !s->n_holders ||
         !s->max_holders)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d models on %d devices",
-                            s->in->n_models, s->config->n_devices);
+                            s->in->n_models, s->n_devices);
     for (size_t i = 0; i < n; i++)
         s->places[i].holder = -1;
     return SY_OK;
@@ -126,7 +128,7 @@ uint64_t sy_sim_missing_bytes(const struct sim *s, int device, int model)
 {
     const struct held *held = held_of(s, device, model);
     uint64_t bit = bit_of(model);
-    if (s->config->unified || held->whole & bit)
+    if (sy_sim_kind_of(s, device)->is->unified || held->whole & bit)
         return 0;
     if (!(held->some & bit))
         return s->in->models[model].bytes;
@@ -159,10 +161,15 @@ static struct link_times link_from(const struct sim *s, const struct device *d, 
     return (struct link_times){SY_MAX(d->link_slow_from_ns, from_ns), d->link_slow_until_ns};
 }
 
+static double link_gbps(const struct sim *s, const struct device *d)
+{
+    return sy_sim_kind_of(s, (int)(d - s->devices))->is->link_gbps;
+}
+
 sy_ns sy_sim_copy_ns(const struct sim *s, const struct device *d, uint64_t bytes, sy_ns from_ns)
 {
     struct link_times link = link_from(s, d, from_ns);
-    double rate = s->config->link_gbps, left = (double)bytes;
+    double rate = link_gbps(s, d), left = (double)bytes;
     if (link.slow_until_ns == from_ns)
         return sy_sim_ns(left / rate);
     double before = (double)(link.slow_from_ns - from_ns) * rate;
@@ -181,7 +188,7 @@ uint64_t sy_sim_bytes_left(const struct sim *s, const struct device *d)
     sy_ns end = SY_MAX(d->link_free_ns, s->now), from = SY_MIN(link.slow_from_ns, end);
     sy_ns until = SY_MIN(link.slow_until_ns, end);
     double ns = (double)(end - s->now) - (double)(until - from) * (1 - d->link_factor);
-    return (uint64_t)SY_MIN(SY_MAX(ns, 0) * s->config->link_gbps, (double)d->swap.missing);
+    return (uint64_t)SY_MIN(SY_MAX(ns, 0) * link_gbps(s, d), (double)d->swap.missing);
 }
 
 void sy_sim_stop_copy(struct sim *s, int device, int model)
@@ -195,24 +202,26 @@ void sy_sim_stop_copy(struct sim *s, int device, int model)
         cut(s, device, model, there, p->bytes - there);
 }
 
-static sy_ns beside_copies(const struct sim *s, sy_ns copy_ns, uint64_t bytes, sy_ns compute_ns)
+static sy_ns beside_copies(const struct sy_sim_kind *kind, sy_ns copy_ns, uint64_t bytes,
+                           sy_ns compute_ns)
 {
     struct sy_link_cost cost = {.bytes_per_ns = (double)bytes / (double)copy_ns,
-                                .lost_ns_per_byte = s->config->lost_ns_per_byte};
+                                .lost_ns_per_byte = kind->lost_ns_per_byte};
     struct sy_compute_beside beside = sy_compute_beside(&cost, (double)bytes);
     return sy_sim_ns(sy_compute_until(&beside, (double)compute_ns));
 }
 
 /* M1 */
-sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t missing,
+sy_ns sy_sim_service_ns(const struct sim *s, int device, int model, sy_ns copy_ns, uint64_t missing,
                         sy_ns compute_ns)
 {
+    const struct kind *kind = sy_sim_kind_of(s, device);
     bool has_head = missing < s->in->models[model].bytes;
-    sy_ns n = (sy_ns)s->in->models[model].n_groups;
+    sy_ns n = (sy_ns)kind->models[model].n_groups;
     if (copy_ns == 0)
         return compute_ns;
-    if (s->config->lost_ns_per_byte > 0)
-        compute_ns = beside_copies(s, copy_ns, missing, compute_ns);
+    if (kind->is->lost_ns_per_byte > 0)
+        compute_ns = beside_copies(kind->is, copy_ns, missing, compute_ns);
     if (has_head)
         return SY_MAX(compute_ns, copy_ns + compute_ns / n);
     return SY_MAX(copy_ns + compute_ns / n, compute_ns + copy_ns / n);
@@ -221,15 +230,17 @@ sy_ns sy_sim_service_ns(const struct sim *s, int model, sy_ns copy_ns, uint64_t 
 /* The shortest head with which a swap costs nothing. */
 static uint64_t free_head(const struct sim *s, const struct device *d, int model)
 {
-    const struct sy_sim_model *m = &s->in->models[model];
+    const struct kind *kind = sy_sim_kind_of(s, (int)(d - s->devices));
+    const struct model_here *m = &kind->models[model];
+    uint64_t bytes = s->in->models[model].bytes;
     sy_ns hidden = m->compute_ns - m->compute_ns / (sy_ns)m->n_groups;
-    sy_ns copy = sy_sim_copy_ns(s, d, m->bytes, s->now);
+    sy_ns copy = sy_sim_copy_ns(s, d, bytes, s->now);
     double head = copy > hidden ? 1 - (double)hidden / (double)copy : 0;
-    double lost = s->config->lost_ns_per_byte * (double)m->bytes;
+    double lost = kind->is->lost_ns_per_byte * (double)bytes;
     double slack = (double)m->compute_ns / SY_FREE_PREFIX_SLACK_PART;
     head = lost > slack ? SY_MAX(head, 1 - slack / lost) : head;
     head = SY_MAX(head, 1.0 / m->n_groups);
-    return (uint64_t)(head * (double)m->bytes);
+    return (uint64_t)(head * (double)bytes);
 }
 
 static int victim(const struct sim *s, int device, int but_model, bool tails)
@@ -253,7 +264,7 @@ static int victim(const struct sim *s, int device, int but_model, bool tails)
 void sy_sim_make_room(struct sim *s, int device, uint64_t bytes, int but_model)
 {
     struct device *d = &s->devices[device];
-    uint64_t pool = s->config->pool_bytes, jobs = sy_sim_job_bytes(d);
+    uint64_t pool = sy_sim_kind_of(s, device)->is->pool_bytes, jobs = sy_sim_job_bytes(d);
     uint64_t room = pool > jobs + bytes ? pool - jobs - bytes : 0;
     bool tails = !s->config->whole_models;
     while (d->resident_bytes > room) {
@@ -275,7 +286,8 @@ void sy_sim_bring_in(struct sim *s, int device, int model)
         *use_of(s, device, model) = ++s->tick;
     if (held_of(s, device, model)->whole & bit_of(model))
         return;
-    uint64_t missing = s->in->models[model].bytes - p->bytes, pool = s->config->pool_bytes;
+    uint64_t missing = s->in->models[model].bytes - p->bytes;
+    uint64_t pool = sy_sim_kind_of(s, device)->is->pool_bytes;
     sy_sim_make_room(s, device, missing, model);
     uint64_t jobs = sy_sim_job_bytes(d), used = d->resident_bytes + jobs;
     /* A model larger than its room cycles: what fits stays. */

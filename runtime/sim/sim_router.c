@@ -31,28 +31,36 @@ int sy_sim_router_parse(const char *text, enum sy_sim_router *out)
 
 int sy_sim_router_open(struct sim *s)
 {
-    return s->config->router == SY_SIM_HASH
-               ? sy_sim_ring_create(s->config->n_devices, s->in->n_models, &s->ring)
-               : SY_OK;
+    for (int i = 0; s->config->router == SY_SIM_HASH && i < s->n_fleets; i++)
+        if (s->fleets[i].n_devices > 0)
+            SY_TRY(sy_sim_ring_create(s->fleets[i].n_devices, s->in->n_models, &s->fleets[i].ring));
+    return SY_OK;
 }
 
 void sy_sim_router_close(struct sim *s)
 {
-    sy_sim_ring_destroy(s->ring);
+    for (int i = 0; i < s->n_fleets; i++)
+        sy_sim_ring_destroy(s->fleets[i].ring);
 }
 
 void sy_sim_note_load(struct sim *s, int device, int change)
 {
     uint64_t before = s->loads[device];
     s->loads[device] = (uint16_t)(s->loads[device] + change);
-    s->n_in_system += (uint64_t)(int64_t)change;
-    if (s->ring)
-        sy_sim_ring_set_load(s->ring, device, before, s->loads[device]);
+    for (int i = 0; i < s->n_fleets; i++) {
+        struct fleet *f = &s->fleets[i];
+        int place = sy_sim_fleet_place(s, f, device);
+        if (place < 0)
+            continue;
+        f->n_requests += (uint64_t)(int64_t)change;
+        if (f->ring)
+            sy_sim_ring_set_load(f->ring, place, before, s->loads[device]);
+    }
 }
 
-static double mean_load(const struct sim *s)
+static double mean_load(const struct fleet *f)
 {
-    return ((double)s->n_in_system + 1) / s->config->n_devices;
+    return ((double)f->n_requests + 1) / f->n_devices;
 }
 
 static uint64_t request_number(const struct sim *s, const struct sy_sim_request *r)
@@ -88,7 +96,7 @@ static int least_loaded_holder(struct sim *s, uint64_t request)
     return best;
 }
 
-/* is_best: the device that was looked at last is idle and misses nothing, so that nobody is done sooner. */
+/* is_best: the device that was looked at last is idle, misses nothing and is of the fastest kind, so that nobody is done sooner. */
 struct look {
     struct sy_sim_asked *asked;
     bool is_best;
@@ -102,22 +110,40 @@ static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_r
         sy_sim_ask_for(s, device, request_number(s, r), look->asked);
     sy_ns soonest = s->now + asks->duration.expected_ns;
     bool idle = s->loads[device] == 0 && s->config->train_share <= 0;
-    look->is_best = idle && look->asked->missing == 0;
+    look->is_best = idle && look->asked->missing == 0 &&
+                    sy_sim_model_on(s, device, r->model)->compute_ns == s->fastest_ns[r->model];
     return idle || soonest > least + 1 /* of rounding */
                ? soonest
                : sy_admission_predict(sy_sim_queue(s, device), asks, s->now).finish_ns;
 }
 
+/* Which device of the kind has least to do; -1: it does not serve the model. */
+static int least_loaded_of(struct sim *s, int kind, int model)
+{
+    struct kind *k = &s->kinds[kind];
+    if (!k->models[model].served)
+        return -1;
+    sy_sim_tree_settle(&k->load);
+    return k->first + sy_sim_tree_first(&k->load);
+}
+
 static int by_prediction(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked)
 {
-    sy_sim_tree_settle(&s->load);
-    int best = sy_sim_tree_first(&s->load), n = s->n_holders[r->model];
+    int best = -1, n = s->n_holders[r->model];
     struct look look = {asked, false};
-    if (n == 0)
-        return best;
-    sy_ns least = finish_there(s, best, r, NEVER - 1, &look);
-    if (look.is_best)
-        return best;
+    sy_ns least = NEVER - 1;
+    for (int i = 0; i < s->n_kinds && !look.is_best; i++) {
+        int device = least_loaded_of(s, i, r->model);
+        if (device < 0)
+            continue;
+        if (n == 0 && s->n_kinds == 1)
+            return device;
+        sy_ns finish = finish_there(s, device, r, least, &look);
+        if (best < 0 || finish < least) {
+            least = finish;
+            best = device;
+        }
+    }
     const int *at = candidates(s, request_number(s, r), n);
     for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES) && !look.is_best; i++) {
         int device = s->holders[r->model][at[i]];
@@ -133,14 +159,17 @@ static int by_prediction(struct sim *s, const struct sy_sim_request *r, struct s
 static int by_residency(struct sim *s, const struct sy_sim_request *r, struct sy_sim_asked *asked)
 {
     int best = least_loaded_holder(s, request_number(s, r));
-    if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(s))
+    if (best >= 0 && (double)s->loads[best] < MAX_BOUND * mean_load(sy_sim_fleet_of(s, r->model)))
         return best;
     return by_prediction(s, r, asked);
 }
 
 int sy_sim_route_at_random(const struct sim *s, uint64_t request)
 {
-    return (int)(sy_sim_draw(s, request, 0) % (uint64_t)s->config->n_devices);
+    const struct fleet *f = sy_sim_fleet_of(s, s->in->requests[request].model);
+    if (f->n_devices == 0)
+        return 0; /* it is refused there */
+    return sy_sim_fleet_device(s, f, (int)(sy_sim_draw(s, request, 0) % (uint64_t)f->n_devices));
 }
 
 /* Which they are is in memory that comes first. */
@@ -168,6 +197,12 @@ static void expect_candidates(struct sim *s, uint64_t request)
     }
 }
 
+static int by_hash(const struct sim *s, int model)
+{
+    const struct fleet *f = sy_sim_fleet_of(s, model);
+    return sy_sim_fleet_device(s, f, sy_sim_ring_find(f->ring, model, HASH_BOUND * mean_load(f)));
+}
+
 void sy_sim_expect_request(struct sim *s, uint64_t request)
 {
     uint64_t far = request + FAR_AHEAD, near = request + AHEAD;
@@ -178,9 +213,8 @@ void sy_sim_expect_request(struct sim *s, uint64_t request)
         sy_sim_expect_device(s, sy_sim_route_at_random(s, near), 0);
         break;
     case SY_SIM_HASH:
-        sy_sim_expect_device(
-            s, sy_sim_ring_find(s->ring, s->in->requests[near].model, HASH_BOUND * mean_load(s)),
-            0);
+        if (sy_sim_fleet_of(s, s->in->requests[near].model)->ring)
+            sy_sim_expect_device(s, by_hash(s, s->in->requests[near].model), 0);
         break;
     default:
         sy_sim_expect(&s->in->requests[SY_MIN(request + READ_AHEAD, s->in->n_requests - 1)]);
@@ -196,7 +230,7 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_as
         return 0;
     switch (s->config->router) {
     case SY_SIM_HASH:
-        return sy_sim_ring_find(s->ring, r->model, HASH_BOUND * mean_load(s));
+        return by_hash(s, r->model);
     case SY_SIM_LEAST:
         return by_prediction(s, r, asked);
     case SY_SIM_RESIDENCY:
@@ -206,10 +240,47 @@ int sy_sim_route(struct sim *s, const struct sy_sim_request *r, struct sy_sim_as
     }
 }
 
-/* Of two at random, the one with fewer jobs. */
-int sy_sim_route_job(struct sim *s)
+/* ---- jobs ---- */
+
+static uint64_t job_bytes(const struct sy_sim_job *j)
 {
-    uint64_t n = (uint64_t)s->config->n_devices;
+    return SY_ALIGN_UP(j->persistent_bytes, SY_POOL_ALIGN) +
+           SY_ALIGN_UP(j->ephemeral_bytes, SY_POOL_ALIGN);
+}
+
+/* All devices, if it fits nowhere: one of them says so. */
+static struct fleet fleet_for_job(const struct sim *s, const struct sy_sim_job *j)
+{
+    struct fleet f = {.n_devices = 0};
+    for (int i = 0; i < s->n_kinds; i++) {
+        const struct kind *k = &s->kinds[i];
+        if (job_bytes(j) > sy_sim_bytes_for_jobs(s, k))
+            continue;
+        f.kinds |= 1ull << i;
+        f.n_devices += k->is->n_devices;
+    }
+    return f.n_devices > 0 ? f : (struct fleet){.n_devices = s->n_all};
+}
+
+static bool quota_has_room(const struct sim *s, int device, const struct sy_sim_job *j)
+{
+    const struct sy_quotas *q = s->devices[device].quotas;
+    q = q ? q : sy_sim_kind_of(s, device)->quotas;
+    return !q || q->limit_bytes[j->tenant] == 0 ||
+           q->used_bytes[j->tenant] + job_bytes(j) <= q->limit_bytes[j->tenant];
+}
+
+/* Of two at random where it fits: where its tenant's quota has room, then the one with fewer jobs for its speed. */
+int sy_sim_route_job(struct sim *s, const struct sy_sim_job *j)
+{
+    struct fleet f = fleet_for_job(s, j);
+    uint64_t n = (uint64_t)f.n_devices;
     int a = (int)(sy_sim_random(s) % n), b = (int)(sy_sim_random(s) % n);
-    return s->devices[b].n_jobs < s->devices[a].n_jobs ? b : a;
+    a = sy_sim_fleet_device(s, &f, a);
+    b = sy_sim_fleet_device(s, &f, b);
+    bool room = quota_has_room(s, a, j);
+    if (room != quota_has_room(s, b, j))
+        return room ? a : b;
+    double speed_a = sy_sim_kind_of(s, a)->is->speed, speed_b = sy_sim_kind_of(s, b)->is->speed;
+    return (s->devices[b].n_jobs + 1) * speed_a < (s->devices[a].n_jobs + 1) * speed_b ? b : a;
 }

@@ -1,7 +1,5 @@
 #include "runtime/sim/sim_trace.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,337 +7,80 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/sim/sim_memory.h"
+#include "runtime/sim/sim_csv.h"
 
-#define MAX_COLUMNS 12         /* that are read; a file may have more */
-#define MAX_SECONDS 1e9        /* 30 years; nanoseconds of it fit into 64 bits */
-#define MIN_FACTOR  1e-12      /* of a link that is slow */
-#define LINE_BYTES  (1u << 20) /* a file without line ends must not fill the memory */
+#define MIN_FACTOR 1e-12 /* of a link that is slow */
 
-/* ---- CSV ---- */
+/* ---- tenants ---- */
 
-struct column {
-    const char *name;
-    bool needed;
-};
-
-struct csv {
-    const char *path;
-    FILE *file;
-    const struct column *columns;
-    int n_columns, place_of[MAX_COLUMNS]; /* -1: not there */
-    int n_header;                         /* fields of the first line */
-    char *line;                           /* LINE_BYTES */
-    int n_lines;
-    char *fields[MAX_COLUMNS]; /* by column; "" if it is not there */
-};
-
-static char *trimmed(char *text)
+static int find_tenant(const struct sy_sim_tenants *tenants, const char *name)
 {
-    text += strspn(text, " \t");
-    for (size_t n = strlen(text); n > 0 && strchr(" \t\r\n", text[n - 1]);)
-        text[--n] = '\0';
-    return text;
+    for (int i = 0; i < tenants->n; i++)
+        if (strcmp(tenants->all[i].name, name) == 0)
+            return i;
+    return -1;
 }
 
-/* Where a field that begins with a quote ends behind the second one; NULL: nowhere, and it is a letter as others are. */
-static char *end_of_quoted(char *field)
+static int add_tenant(const struct sy_csv *csv, struct sy_sim_tenants *tenants, const char *name)
 {
-    char *at = field + 1;
-    while ((at = strchr(at, '"')) && at[1] == '"')
-        at += 2;
-    if (!at)
-        return NULL;
-    at += 1 + strspn(at + 1, " \t\r\n");
-    return *at == ',' || *at == '\0' ? at : NULL;
+    if (tenants->n == SY_SIM_MAX_TENANTS)
+        return sy_error_set(SY_EARG, "%s:%d: tenant %s: there are %d already", csv->path,
+                            csv->n_lines, name, SY_SIM_MAX_TENANTS);
+    snprintf(tenants->all[tenants->n].name, sizeof tenants->all[0].name, "%s", name);
+    return tenants->n++;
 }
 
-/* In place; two quotes within are one. */
-static char *unquoted(char *field)
+/* Whoever was not heard of is elastic, and without a limit. */
+static int tenant(const struct sy_csv *csv, int column, struct sy_sim_tenants *tenants, int *out)
 {
-    char *to = field;
-    for (const char *from = field + 1; *from != '"' || *++from == '"';)
-        *to++ = *from++;
-    *to = '\0';
-    return field;
+    char name[SY_SIM_NAME_BYTES] = "default";
+    if (csv->fields[column][0] != '\0')
+        SY_TRY(sy_csv_word(csv, column, name, sizeof name));
+    *out = find_tenant(tenants, name);
+    if (*out < 0)
+        *out = add_tenant(csv, tenants, name);
+    return SY_MIN(*out, SY_OK);
 }
 
-/* Cuts the next field off *rest, which is NULL behind the last. */
-static char *next_field(char **rest)
+static int tenant_row(const struct sy_csv *csv, void *element, void *ctx)
 {
-    char *field = *rest + strspn(*rest, " \t");
-    char *quoted = *field == '"' ? end_of_quoted(field) : NULL;
-    char *comma = strchr(quoted ? quoted : field, ',');
-    if (comma)
-        *comma = '\0';
-    *rest = comma ? comma + 1 : NULL;
-    return trimmed(quoted ? unquoted(field) : field);
-}
-
-static int next_line(struct csv *csv)
-{
-    do {
-        csv->n_lines++;
-        if (!fgets(csv->line, LINE_BYTES, csv->file))
-            return ferror(csv->file) ? sy_error_set(SY_EIO, "%s: %s", csv->path, strerror(errno))
-                                     : 0;
-        size_t n = strlen(csv->line);
-        if (n == 0 || (csv->line[n - 1] != '\n' && !feof(csv->file)))
-            return sy_error_set(SY_EARG, "%s:%d: %s", csv->path, csv->n_lines,
-                                n == LINE_BYTES - 1 ? "a line of more than 1048574 bytes"
-                                                    : "a byte of 0 in it: this is no text");
-        static const char mark[] = "\xef\xbb\xbf"; /* that some spreadsheets begin a file with */
-        if (csv->n_lines == 1 && strncmp(csv->line, mark, 3) == 0)
-            memmove(csv->line, csv->line + 3, n - 2);
-    } while (csv->line[0] == '#' || csv->line[strspn(csv->line, " \t\r\n")] == '\0');
-    return 1;
-}
-
-static int note_column(struct csv *csv, const char *name, int place)
-{
-    for (int i = 0; i < csv->n_columns; i++) {
-        if (strcmp(name, csv->columns[i].name) != 0)
-            continue;
-        if (csv->place_of[i] >= 0)
-            return sy_error_set(SY_EARG, "%s: two columns are called %s", csv->path, name);
-        csv->place_of[i] = place;
-    }
+    struct sy_sim_tenants *tenants = ctx;
+    char name[SY_SIM_NAME_BYTES];
+    double weight, hard_share, mb;
+    (void)element;
+    SY_TRY(sy_csv_word(csv, 0, name, sizeof name));
+    SY_TRY(sy_csv_counted(csv, 1, 1, 1e6, &weight));
+    SY_TRY(sy_csv_number(csv, 2, 0, &hard_share));
+    SY_TRY(sy_csv_number(csv, 3, 0, &mb));
+    if (hard_share > 1 || (hard_share > 0 && hard_share < 0.001))
+        return sy_error_set(SY_EARG, "%s:%d: hard_share is %s, not 0 or a number from 0.001 to 1",
+                            csv->path, csv->n_lines, csv->fields[2]);
+    if (find_tenant(tenants, name) >= 0)
+        return sy_error_set(SY_EARG, "%s:%d: a second tenant is called %s", csv->path, csv->n_lines,
+                            name);
+    int at = add_tenant(csv, tenants, name);
+    SY_TRY(at);
+    tenants->all[at].weight = (unsigned)weight;
+    tenants->all[at].hard_permille = (unsigned)(hard_share * 1000 + 0.5);
+    tenants->all[at].memory_bytes = (uint64_t)(mb * 1e6);
     return SY_OK;
 }
 
-static int read_header(struct csv *csv)
+int sy_sim_read_tenants(const char *path, struct sy_sim_tenants *tenants)
 {
-    int got = next_line(csv), place = 0;
-    if (got <= 0)
-        return got < 0 ? got : sy_error_set(SY_EARG, "%s is empty", csv->path);
-    for (int i = 0; i < csv->n_columns; i++)
-        csv->place_of[i] = -1;
-    for (char *rest = csv->line; rest; place++)
-        SY_TRY(note_column(csv, next_field(&rest), place));
-    csv->n_header = place;
-    for (int i = 0; i < csv->n_columns; i++)
-        if (csv->place_of[i] < 0 && csv->columns[i].needed)
-            return sy_error_set(SY_EARG, "%s: the first line names no column %s", csv->path,
-                                csv->columns[i].name);
-    return SY_OK;
-}
-
-static void csv_close(struct csv *csv)
-{
-    if (csv->file)
-        fclose(csv->file);
-    free(csv->line);
-}
-
-static int csv_open(struct csv *csv, const char *path, const struct column *columns, int n)
-{
-    *csv = (struct csv){.path = path, .columns = columns, .n_columns = n};
-    csv->line = malloc(LINE_BYTES);
-    if (!csv->line)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory for a line", path);
-    csv->file = fopen(path, "r");
-    if (!csv->file)
-        return sy_error_set(SY_EIO, "cannot read %s: %s", path, strerror(errno));
-    return read_header(csv);
-}
-
-/* 1: a row, 0: no more. */
-static int csv_next(struct csv *csv)
-{
-    static char nothing[] = "";
-    int got = next_line(csv), place = 0;
-    if (got <= 0)
-        return got;
-    for (int i = 0; i < csv->n_columns; i++)
-        csv->fields[i] = nothing;
-    for (char *rest = csv->line; rest; place++) {
-        char *field = next_field(&rest);
-        for (int i = 0; i < csv->n_columns; i++)
-            if (csv->place_of[i] == place)
-                csv->fields[i] = field;
-    }
-    if (place > csv->n_header)
-        return sy_error_set(SY_EARG, "%s:%d: %d fields; the first line names %d", csv->path,
-                            csv->n_lines, place, csv->n_header);
-    return 1;
-}
-
-/* `otherwise` for an empty field. */
-static int number_from(const struct csv *csv, int column, double least, double otherwise,
-                       double *out)
-{
-    char *end;
-    *out = otherwise;
-    if (csv->fields[column][0] == '\0' && !csv->columns[column].needed)
-        return SY_OK;
-    *out = strtod(csv->fields[column], &end);
-    if (end == csv->fields[column] || *end != '\0' || !(*out >= least && *out <= 1e12))
-        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from %.0f to 1e12",
-                            csv->path, csv->n_lines, csv->columns[column].name, csv->fields[column],
-                            least);
-    return SY_OK;
-}
-
-static int number(const struct csv *csv, int column, double otherwise, double *out)
-{
-    return number_from(csv, column, 0, otherwise, out);
-}
-
-static int whole_from(const struct csv *csv, int column, double least, double otherwise,
-                      double most, double *out)
-{
-    SY_TRY(number_from(csv, column, least, otherwise, out));
-    if (*out <= most && *out == floor(*out))
-        return SY_OK;
-    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of %.0f to %.0f", csv->path,
-                        csv->n_lines, csv->columns[column].name, csv->fields[column], least, most);
-}
-
-static int whole(const struct csv *csv, int column, double otherwise, double most, double *out)
-{
-    return whole_from(csv, column, 0, otherwise, most, out);
-}
-
-/* A time in units of `unit_s` seconds; 0 for an empty field. */
-static int duration(const struct csv *csv, int column, double unit_s, sy_ns *out)
-{
-    double value;
-    SY_TRY(number(csv, column, 0, &value));
-    if (value * unit_s > MAX_SECONDS)
-        return sy_error_set(SY_EARG, "%s:%d: %s is %s, more than %g seconds", csv->path,
-                            csv->n_lines, csv->columns[column].name, csv->fields[column],
-                            MAX_SECONDS);
-    *out = (sy_ns)(value * unit_s * 1e9 + 0.5);
-    return SY_OK;
-}
-
-/* What there is none of without it: at least 1 ns. */
-static int lasting(const struct csv *csv, int column, double unit_s, sy_ns *out)
-{
-    SY_TRY(duration(csv, column, unit_s, out));
-    if (*out > 0)
-        return SY_OK;
-    return sy_error_set(SY_EARG, "%s:%d: %s is %s, less than a nanosecond", csv->path, csv->n_lines,
-                        csv->columns[column].name, csv->fields[column]);
-}
-
-static int counted(const struct csv *csv, int column, double otherwise, double most, double *out)
-{
-    SY_TRY(whole(csv, column, otherwise, most, out));
-    if (*out >= 1)
-        return SY_OK;
-    return sy_error_set(SY_EARG, "%s:%d: %s is %s, not a whole number of 1 to %.0f", csv->path,
-                        csv->n_lines, csv->columns[column].name, csv->fields[column], most);
-}
-
-static int word(const struct csv *csv, int column, char out[SY_SIM_NAME_BYTES])
-{
-    const char *text = csv->fields[column];
-    if (text[0] == '\0' || strlen(text) >= SY_SIM_NAME_BYTES)
-        return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\": 1 to %d letters", csv->path,
-                            csv->n_lines, csv->columns[column].name, text, SY_SIM_NAME_BYTES - 1);
-    memcpy(out, text, strlen(text) + 1);
-    return SY_OK;
-}
-
-/* Reads all rows with `row`, which fills one element. */
-static int read_all(const char *path, const struct column *columns, int n_columns, size_t size,
-                    int (*row)(const struct csv *csv, void *element, void *ctx), void *ctx,
-                    void **out, uint64_t *n)
-{
-    struct csv csv;
-    char *all = NULL;
-    uint64_t max = 0;
-    *out = NULL;
-    *n = 0;
-    int status = csv_open(&csv, path, columns, n_columns);
-    while (status == SY_OK && (status = csv_next(&csv)) > 0) {
-        if (*n == max) {
-            max = max ? 2 * max : 256;
-            char *more = sy_sim_grow(all, *n * size, max * size);
-            if (!more) {
-                status = sy_error_set(SY_ENOMEM_HOST, "%s: no memory for more lines", path);
-                break;
-            }
-            all = more;
-        }
-        memset(all + *n * size, 0, size);
-        status = row(&csv, all + *n * size, ctx);
-        ++*n;
-    }
-    csv_close(&csv);
-    if (status < 0) {
-        free(all);
-        return status;
-    }
-    *out = all;
-    return SY_OK;
-}
-
-static sy_ns time_at(const char *all, uint64_t i, size_t size, size_t at)
-{
-    sy_ns ns;
-    memcpy(&ns, all + i * size + at, sizeof ns);
-    return ns;
-}
-
-/* By the time that each element has `at` bytes in. What is at one time stays in the file's order, which qsort does not promise. */
-static int sort_by_time(void *all, uint64_t n, size_t size, size_t at, const char *path)
-{
-    char *from = all, *spare, *to;
-    if (n < 2)
-        return SY_OK;
-    spare = to = malloc(n * size);
-    if (!spare)
-        return sy_error_set(SY_ENOMEM_HOST, "%s: no memory to sort %llu lines", path,
-                            (unsigned long long)n);
-    for (uint64_t run = 1; run < n; run *= 2) {
-        for (uint64_t begin = 0; begin < n; begin += 2 * run) {
-            uint64_t a = begin, a_end = SY_MIN(begin + run, n);
-            uint64_t b = a_end, b_end = SY_MIN(begin + 2 * run, n);
-            for (uint64_t k = begin; k < b_end; k++) {
-                bool first = b == b_end || (a < a_end && time_at(from, a, size, at) <=
-                                                             time_at(from, b, size, at));
-                memcpy(to + k * size, from + (first ? a++ : b++) * size, size);
-            }
-        }
-        char *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != all)
-        memcpy(all, from, n * size);
-    free(spare);
-    return SY_OK;
-}
-
-static int sorted_or_freed(void *all, uint64_t n, size_t size, size_t at, const char *path)
-{
-    int status = sort_by_time(all, n, size, at, path);
-    if (status < 0)
-        free(all);
-    return status;
-}
-
-static int read_counted(const char *path, const struct column *columns, int n_columns, size_t size,
-                        int (*row)(const struct csv *csv, void *element, void *ctx), void **out,
-                        int *n)
-{
-    uint64_t count;
-    SY_TRY(read_all(path, columns, n_columns, size, row, NULL, out, &count));
-    if (count > 1000000) {
-        free(*out);
-        return sy_error_set(SY_ETOOBIG, "%s has %llu lines; at most a million are read", path,
-                            (unsigned long long)count);
-    }
-    *n = (int)count;
+    static const struct sy_csv_column columns[] = {
+        {"tenant", true}, {"weight", false}, {"hard_share", false}, {"memory_mb", false}};
+    void *none;
+    int n;
+    SY_TRY(sy_csv_read(path, columns, SY_ARRAY_LEN(columns), 1, tenant_row, tenants, &none, &n));
+    free(none);
     return SY_OK;
 }
 
 /* ---- models ---- */
 
 /* Milliseconds with spaces between. */
-static int samples(const struct csv *csv, int column, struct sy_sim_model *m)
+static int samples(const struct sy_csv *csv, int column, struct sy_sim_model *m)
 {
     for (char *at = csv->fields[column], *end; *at; at = end + strspn(end, " ")) {
         double ms = strtod(at, &end);
@@ -355,18 +96,17 @@ static int samples(const struct csv *csv, int column, struct sy_sim_model *m)
     return SY_OK;
 }
 
-static int model_row(const struct csv *csv, void *element, void *ctx)
+static int model_row(const struct sy_csv *csv, void *element, void *ctx)
 {
     struct sy_sim_model *m = element;
     double mb, groups;
-    (void)ctx;
-    SY_TRY(word(csv, 0, m->name));
-    SY_TRY(number(csv, 1, 0, &mb));
-    SY_TRY(lasting(csv, 2, 1e-3, &m->compute_ns));
-    SY_TRY(counted(csv, 3, 16, 1e6, &groups));
+    SY_TRY(sy_csv_word(csv, 0, m->name, sizeof m->name));
+    SY_TRY(sy_csv_number(csv, 1, 0, &mb));
+    SY_TRY(sy_csv_lasting(csv, 2, 1e-3, &m->compute_ns));
+    SY_TRY(sy_csv_counted(csv, 3, 16, 1e6, &groups));
     m->bytes = (uint64_t)(mb * 1e6);
     m->n_groups = (int)groups;
-    m->n_samples = 0;
+    SY_TRY(tenant(csv, 5, ctx, &m->tenant));
     return samples(csv, 4, m);
 }
 
@@ -402,15 +142,15 @@ static int check_names(const char *path, const struct sy_sim_model *models, int 
     return status;
 }
 
-int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n)
+int sy_sim_read_models(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_model **out,
+                       int *n)
 {
-    static const struct column columns[] = {{"model", true},
-                                            {"mb", true},
-                                            {"compute_ms", true},
-                                            {"groups", false},
-                                            {"samples_ms", false}};
+    static const struct sy_csv_column columns[] = {{"model", true},       {"mb", true},
+                                                   {"compute_ms", true},  {"groups", false},
+                                                   {"samples_ms", false}, {"tenant", false}};
     void *all;
-    SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, &all, n));
+    SY_TRY(sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, model_row, tenants, &all,
+                       n));
     *out = all;
     int status = check_names(path, *out, *n);
     if (status == SY_OK)
@@ -437,46 +177,102 @@ int sy_sim_example_models(int n, struct sy_sim_model **out)
     return SY_OK;
 }
 
+/* ---- devices ---- */
+
+static int device_row(const struct sy_csv *csv, void *element, void *ctx)
+{
+    struct sy_sim_kind *k = element;
+    double n, mb, unified;
+    *k = *(const struct sy_sim_kind *)ctx;
+    SY_TRY(sy_csv_word(csv, 0, k->name, sizeof k->name));
+    SY_TRY(sy_csv_counted(csv, 1, 1, 1e6, &n));
+    SY_TRY(sy_csv_number(csv, 2, (double)k->pool_bytes / 1e6, &mb));
+    SY_TRY(sy_csv_number(csv, 3, k->link_gbps, &k->link_gbps));
+    SY_TRY(sy_csv_number(csv, 4, k->lost_ns_per_byte, &k->lost_ns_per_byte));
+    SY_TRY(sy_csv_whole(csv, 5, k->unified, 1, &unified));
+    SY_TRY(sy_csv_number(csv, 6, k->speed, &k->speed));
+    SY_TRY(sy_csv_number(csv, 7, k->contention, &k->contention));
+    k->n_devices = (int)n;
+    k->pool_bytes = csv->fields[2][0] ? (uint64_t)(mb * 1e6) : k->pool_bytes;
+    k->unified = unified > 0;
+    return SY_OK;
+}
+
+static int check_kinds(const char *path, const struct sy_sim_kind *kinds, int n)
+{
+    if (n < 1 || n > SY_SIM_MAX_KINDS)
+        return sy_error_set(SY_EARG, "%s describes %d kinds of devices: 1 to %d", path, n,
+                            SY_SIM_MAX_KINDS);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(kinds[i].name, kinds[k].name) == 0)
+                return sy_error_set(SY_EARG, "%s: two kinds of devices are called %s", path,
+                                    kinds[i].name);
+    return SY_OK;
+}
+
+int sy_sim_read_devices(const char *path, const struct sy_sim_kind *otherwise,
+                        struct sy_sim_kind **out, int *n)
+{
+    static const struct sy_csv_column columns[] = {{"device", true},
+                                                   {"count", false},
+                                                   {"pool_mb", false},
+                                                   {"link_gbps", false},
+                                                   {"lost_ns_per_byte", false},
+                                                   {"unified", false},
+                                                   {"speed", false},
+                                                   {"contention", false}};
+    struct sy_sim_kind base = *otherwise;
+    void *all;
+    SY_TRY(sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, device_row, &base, &all,
+                       n));
+    int status = check_kinds(path, all, *n);
+    *out = status == SY_OK ? all : NULL;
+    if (status < 0)
+        free(all);
+    return status;
+}
+
 /* ---- jobs ---- */
 
-static int job_row(const struct csv *csv, void *element, void *ctx)
+static int job_row(const struct sy_csv *csv, void *element, void *ctx)
 {
     struct sy_sim_job *j = element;
-    double n, mb[2], tenant, priority, weight;
-    (void)ctx;
-    SY_TRY(word(csv, 0, j->name));
-    SY_TRY(duration(csv, 1, 1, &j->submit_ns));
-    SY_TRY(counted(csv, 2, 0, 1e12, &n));
-    SY_TRY(lasting(csv, 3, 1e-3, &j->iteration_ns));
-    SY_TRY(number(csv, 4, 0, &mb[0]));
-    SY_TRY(number(csv, 5, 0, &mb[1]));
-    SY_TRY(number(csv, 6, 1, &j->utilization));
+    double n, mb[2], priority, weight;
+    SY_TRY(sy_csv_word(csv, 0, j->name, sizeof j->name));
+    SY_TRY(sy_csv_duration(csv, 1, 1, &j->submit_ns));
+    SY_TRY(sy_csv_counted(csv, 2, 0, 1e12, &n));
+    SY_TRY(sy_csv_lasting(csv, 3, 1e-3, &j->iteration_ns));
+    SY_TRY(sy_csv_number(csv, 4, 0, &mb[0]));
+    SY_TRY(sy_csv_number(csv, 5, 0, &mb[1]));
+    SY_TRY(sy_csv_number(csv, 6, 1, &j->utilization));
     if (j->utilization > 1)
         return sy_error_set(SY_EARG, "%s:%d: utilization is %s, not a number from 0 to 1",
                             csv->path, csv->n_lines, csv->fields[6]);
-    SY_TRY(whole(csv, 7, 0, SY_POLICY_MAX_TENANTS - 1, &tenant));
-    SY_TRY(whole_from(csv, 8, -1e6, 0, 1e6, &priority));
-    SY_TRY(whole(csv, 9, 0, 1e6, &weight));
+    SY_TRY(tenant(csv, 7, ctx, &j->tenant));
+    SY_TRY(sy_csv_whole_from(csv, 8, -1e6, 0, 1e6, &priority));
+    SY_TRY(sy_csv_whole(csv, 9, 0, 1e6, &weight));
     j->iterations = (uint64_t)n;
     j->persistent_bytes = (uint64_t)(mb[0] * 1e6);
     j->ephemeral_bytes = (uint64_t)(mb[1] * 1e6);
-    j->tenant = (int)tenant;
     j->priority = (int)priority;
     j->weight = (unsigned)weight;
     return SY_OK;
 }
 
-int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n)
+int sy_sim_read_jobs(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_job **out,
+                     int *n)
 {
-    static const struct column columns[] = {{"name", true},          {"submit_s", true},
-                                            {"iterations", true},    {"iteration_ms", true},
-                                            {"persistent_mb", true}, {"ephemeral_mb", true},
-                                            {"utilization", false},  {"tenant", false},
-                                            {"priority", false},     {"weight", false}};
+    static const struct sy_csv_column columns[] = {{"name", true},          {"submit_s", true},
+                                                   {"iterations", true},    {"iteration_ms", true},
+                                                   {"persistent_mb", true}, {"ephemeral_mb", true},
+                                                   {"utilization", false},  {"tenant", false},
+                                                   {"priority", false},     {"weight", false}};
     void *all;
-    SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, job_row, &all, n));
-    SY_TRY(sorted_or_freed(all, (uint64_t)*n, sizeof **out, offsetof(struct sy_sim_job, submit_ns),
-                           path));
+    SY_TRY(
+        sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, job_row, tenants, &all, n));
+    SY_TRY(sy_csv_sort_or_free(all, (uint64_t)*n, sizeof **out,
+                               offsetof(struct sy_sim_job, submit_ns), path));
     *out = all;
     return SY_OK;
 }
@@ -494,9 +290,9 @@ static int compare_to_name(const void *name, const void *model)
     return strcmp(name, (*(const struct sy_sim_model *const *)model)->name);
 }
 
-static int find_model(const struct csv *csv, struct names *names, int32_t *out)
+static int find_model(const struct sy_csv *csv, int column, struct names *names, int32_t *out)
 {
-    const char *name = csv->fields[1];
+    const char *name = csv->fields[column];
     if (!names->last || strcmp(names->last->name, name) != 0) {
         const struct sy_sim_model **found = bsearch(name, names->by_name, (size_t)names->n_models,
                                                     sizeof *names->by_name, compare_to_name);
@@ -509,15 +305,15 @@ static int find_model(const struct csv *csv, struct names *names, int32_t *out)
     return SY_OK;
 }
 
-static int request_row(const struct csv *csv, void *element, void *ctx)
+static int request_row(const struct sy_csv *csv, void *element, void *ctx)
 {
     struct sy_sim_request *r = element;
     double class_;
-    SY_TRY(duration(csv, 0, 1, &r->at_ns));
-    SY_TRY(find_model(csv, ctx, &r->model));
-    SY_TRY(whole(csv, 2, 0, SY_SIM_MAX_CLASSES - 1, &class_));
-    SY_TRY(duration(csv, 3, 1e-3, &r->deadline_ns));
-    SY_TRY(duration(csv, 4, 1e-3, &r->served_ns));
+    SY_TRY(sy_csv_duration(csv, 0, 1, &r->at_ns));
+    SY_TRY(find_model(csv, 1, ctx, &r->model));
+    SY_TRY(sy_csv_whole(csv, 2, 0, SY_SIM_MAX_CLASSES - 1, &class_));
+    SY_TRY(sy_csv_duration(csv, 3, 1e-3, &r->deadline_ns));
+    SY_TRY(sy_csv_duration(csv, 4, 1e-3, &r->served_ns));
     r->class_ = (int32_t)class_;
     return SY_OK;
 }
@@ -525,34 +321,84 @@ static int request_row(const struct csv *csv, void *element, void *ctx)
 int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
                          struct sy_sim_request **out, uint64_t *n)
 {
-    static const struct column columns[] = {{"time_s", true},
-                                            {"model", true},
-                                            {"class", false},
-                                            {"deadline_ms", false},
-                                            {"served_ms", false}};
+    static const struct sy_csv_column columns[] = {{"time_s", true},
+                                                   {"model", true},
+                                                   {"class", false},
+                                                   {"deadline_ms", false},
+                                                   {"served_ms", false}};
     struct names names = {.models = models, .n_models = n_models};
     void *all;
     SY_TRY(sort_names(path, models, n_models, &names.by_name));
-    int status =
-        read_all(path, columns, SY_ARRAY_LEN(columns), sizeof **out, request_row, &names, &all, n);
+    int status = sy_csv_read_all(path, columns, SY_ARRAY_LEN(columns), sizeof **out, request_row,
+                                 &names, &all, n);
     free(names.by_name);
     SY_TRY(status);
-    SY_TRY(sorted_or_freed(all, *n, sizeof **out, offsetof(struct sy_sim_request, at_ns), path));
+    SY_TRY(
+        sy_csv_sort_or_free(all, *n, sizeof **out, offsetof(struct sy_sim_request, at_ns), path));
     *out = all;
     return SY_OK;
 }
 
+/* ---- profiles ---- */
+
+struct profiled {
+    struct names names;
+    const struct sy_sim_kind *kinds;
+    int n_kinds;
+};
+
+static int find_kind(const struct sy_csv *csv, const struct profiled *of, int *out)
+{
+    for (int i = 0; i < of->n_kinds; i++)
+        if (strcmp(of->kinds[i].name, csv->fields[1]) == 0) {
+            *out = i;
+            return SY_OK;
+        }
+    return sy_error_set(SY_EARG, "%s:%d: no device %s among the %d kinds that are described",
+                        csv->path, csv->n_lines, csv->fields[1][0] ? csv->fields[1] : "\"\"",
+                        of->n_kinds);
+}
+
+static int profile_row(const struct sy_csv *csv, void *element, void *ctx)
+{
+    struct sy_sim_profile *p = element;
+    double groups;
+    SY_TRY(find_model(csv, 0, &((struct profiled *)ctx)->names, &p->model));
+    SY_TRY(find_kind(csv, ctx, &p->kind));
+    SY_TRY(sy_csv_lasting(csv, 2, 1e-3, &p->compute_ns));
+    SY_TRY(sy_csv_whole(csv, 3, 0, 1e6, &groups));
+    p->n_groups = (int)groups;
+    return SY_OK;
+}
+
+int sy_sim_read_profiles(const char *path, const struct sy_sim_input *in,
+                         const struct sy_sim_config *config, struct sy_sim_profile **out, int *n)
+{
+    static const struct sy_csv_column columns[] = {
+        {"model", true}, {"device", true}, {"compute_ms", true}, {"groups", false}};
+    struct profiled of = {{.models = in->models, .n_models = in->n_models},
+                          config->n_kinds > 0 ? config->kinds : &config->device,
+                          SY_MAX(config->n_kinds, 1)};
+    void *all;
+    SY_TRY(sort_names(path, in->models, in->n_models, &of.names.by_name));
+    int status =
+        sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, profile_row, &of, &all, n);
+    free(of.names.by_name);
+    *out = status == SY_OK ? all : NULL;
+    return status;
+}
+
 /* ---- faults ---- */
 
-static int fault_row(const struct csv *csv, void *element, void *ctx)
+static int fault_row(const struct sy_csv *csv, void *element, void *ctx)
 {
     struct sy_sim_fault *f = element;
     double device;
     (void)ctx;
-    SY_TRY(duration(csv, 0, 1, &f->at_ns));
-    SY_TRY(whole(csv, 1, 0, 1e6, &device));
-    SY_TRY(duration(csv, 3, 1, &f->duration_ns));
-    SY_TRY(number(csv, 4, 1, &f->factor));
+    SY_TRY(sy_csv_duration(csv, 0, 1, &f->at_ns));
+    SY_TRY(sy_csv_whole(csv, 1, 0, 1e6, &device));
+    SY_TRY(sy_csv_duration(csv, 3, 1, &f->duration_ns));
+    SY_TRY(sy_csv_number(csv, 4, 1, &f->factor));
     if (f->factor < MIN_FACTOR)
         return sy_error_set(SY_EARG, "%s:%d: factor is %s, not a number from %g to 1e12", csv->path,
                             csv->n_lines, csv->fields[4], MIN_FACTOR);
@@ -567,15 +413,16 @@ static int fault_row(const struct csv *csv, void *element, void *ctx)
 
 int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n)
 {
-    static const struct column columns[] = {{"time_s", true},
-                                            {"device", true},
-                                            {"kind", true},
-                                            {"duration_s", true},
-                                            {"factor", false}};
+    static const struct sy_csv_column columns[] = {{"time_s", true},
+                                                   {"device", true},
+                                                   {"kind", true},
+                                                   {"duration_s", true},
+                                                   {"factor", false}};
     void *all;
-    SY_TRY(read_counted(path, columns, SY_ARRAY_LEN(columns), sizeof **out, fault_row, &all, n));
-    SY_TRY(sorted_or_freed(all, (uint64_t)*n, sizeof **out, offsetof(struct sy_sim_fault, at_ns),
-                           path));
+    SY_TRY(
+        sy_csv_read(path, columns, SY_ARRAY_LEN(columns), sizeof **out, fault_row, NULL, &all, n));
+    SY_TRY(sy_csv_sort_or_free(all, (uint64_t)*n, sizeof **out,
+                               offsetof(struct sy_sim_fault, at_ns), path));
     *out = all;
     return SY_OK;
 }

@@ -4,21 +4,39 @@
 
 #include "runtime/sim/sim.h"
 
-/* A CSV file has a first line with names of columns, in any order; lines that begin with # are skipped. Columns in brackets may be left out.
- * Fields may stand in quotes, lines end in \r\n.
+/* CSV files: sim_csv.h. Columns in brackets may be left out. mb are 10^6 bytes.
  *
- *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between]
+ *   models    model,mb,compute_ms[,groups][,samples_ms: computations that were observed, spaces between][,tenant]
  *   jobs      name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb[,utilization,tenant,priority,weight]
  *   requests  time_s,model[,class,deadline_ms,served_ms]   deadline after arrival, how long it is served as observed (replay's
  *             answers); 0 or nothing: none, by the model
  *   faults    time_s,device,kind,duration_s[,factor]        kind: worker_dies, link_slows
+ *   devices   device[,count,pool_mb,link_gbps,lost_ns_per_byte,unified,speed,contention]   a line for each kind
+ *   profiles  model,device,compute_ms[,groups]              what a model takes on that kind of device
+ *   tenants   tenant[,weight,hard_share,memory_mb]          hard_share 0: elastic; memory_mb 0: no limit
  *
- * The arrays are the caller's to free. EIO, EARG with file and line, ENOMEM_HOST. mb are 10^6 bytes. */
-int sy_sim_read_models(const char *path, struct sy_sim_model **out, int *n);
-int sy_sim_read_jobs(const char *path, struct sy_sim_job **out, int *n);
+ * The arrays are the caller's to free. EIO, EARG with file and line, ENOMEM_HOST. */
+struct sy_sim_tenants {
+    int n;
+    struct sy_sim_tenant all[SY_SIM_MAX_TENANTS];
+};
+
+/* After those that are there. */
+int sy_sim_read_tenants(const char *path, struct sy_sim_tenants *tenants);
+/* `otherwise` is what fields say that are left out. */
+int sy_sim_read_devices(const char *path, const struct sy_sim_kind *otherwise,
+                        struct sy_sim_kind **out, int *n);
+/* Tenants that are not known become so; nothing there is "default". */
+int sy_sim_read_models(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_model **out,
+                       int *n);
+int sy_sim_read_jobs(const char *path, struct sy_sim_tenants *tenants, struct sy_sim_job **out,
+                     int *n);
 int sy_sim_read_requests(const char *path, const struct sy_sim_model *models, int n_models,
                          struct sy_sim_request **out, uint64_t *n);
 int sy_sim_read_faults(const char *path, struct sy_sim_fault **out, int *n);
+/* Of the models of `in` on the kinds of `config`. */
+int sy_sim_read_profiles(const char *path, const struct sy_sim_input *in,
+                         const struct sy_sim_config *config, struct sy_sim_profile **out, int *n);
 
 /* The example models (resnet152, inception_v3, bert_base) in turns, `n` of them, as PipeSwitch's paper has them. */
 int sy_sim_example_models(int n, struct sy_sim_model **out);

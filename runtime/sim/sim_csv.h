@@ -1,0 +1,58 @@
+/* CSV files, row by row into arrays. A file has a first line with names of columns, in any order; further columns are not looked at;
+ * lines that begin with # are skipped. Fields may stand in quotes, lines end in \r\n. All fail with EARG and file and line. */
+#ifndef SY_SIM_SIM_CSV_H
+#define SY_SIM_SIM_CSV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/clock.h"
+
+#define SY_CSV_MAX_COLUMNS 12 /* that are read */
+
+struct sy_csv_column {
+    const char *name;
+    bool needed;
+};
+
+struct sy_csv {
+    const char *path;
+    FILE *file;
+    const struct sy_csv_column *columns;
+    int n_columns, place_of[SY_CSV_MAX_COLUMNS]; /* -1: not there */
+    int n_header;                                /* fields of the first line */
+    char *line;
+    int n_lines;
+    char *fields[SY_CSV_MAX_COLUMNS]; /* by column; "" if it is not there */
+};
+
+/* Fills one element, which is zeroed. */
+typedef int sy_csv_row(const struct sy_csv *csv, void *element, void *ctx);
+
+/* All rows; *out is the caller's to free. EIO, ENOMEM_HOST, and what `row` gives. */
+int sy_csv_read_all(const char *path, const struct sy_csv_column *columns, int n_columns,
+                    size_t size, sy_csv_row *row, void *ctx, void **out, uint64_t *n);
+/* The same of at most a million rows: ETOOBIG. */
+int sy_csv_read(const char *path, const struct sy_csv_column *columns, int n_columns, size_t size,
+                sy_csv_row *row, void *ctx, void **out, int *n);
+/* By the time (sy_ns) that each element has `at` bytes in; of those at one time as they were. If it fails `all` is freed. ENOMEM_HOST. */
+int sy_csv_sort_or_free(void *all, uint64_t n, size_t size, size_t at, const char *path);
+
+/* ---- one field, by column; `otherwise` if it is empty and not needed ---- */
+int sy_csv_number(const struct sy_csv *csv, int column, double otherwise, double *out); /* 0..1e12 */
+/* A whole number from least (0) to most. */
+int sy_csv_whole(const struct sy_csv *csv, int column, double otherwise, double most, double *out);
+int sy_csv_whole_from(const struct sy_csv *csv, int column, double least, double otherwise,
+                      double most, double *out);
+int sy_csv_counted(const struct sy_csv *csv, int column, double otherwise, double most,
+                   double *out); /* the same from 1 */
+/* A time in units of `unit_s` seconds, up to 30 years; 0 for an empty field. */
+int sy_csv_duration(const struct sy_csv *csv, int column, double unit_s, sy_ns *out);
+int sy_csv_lasting(const struct sy_csv *csv, int column, double unit_s,
+                   sy_ns *out); /* at least 1 ns */
+/* A word of 1 to size - 1 bytes. */
+int sy_csv_word(const struct sy_csv *csv, int column, char *out, size_t size);
+
+#endif
