@@ -255,6 +255,7 @@ static void numbers_of_other_commands(void **state)
                                         "replay t.csv --seed -1",
                                         "simulate --jobs j.csv --devices 0",
                                         "simulate --jobs j.csv --devices 1e9",
+                                        "simulate --jobs j.csv --devices 1.5",
                                         "train j.json --steps -1"};
     char option[64];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

@@ -144,6 +144,76 @@ static void plan_draws_packages_and_onnx_files(void **state)
     assert_int_equal(unlink(folder), 0);
 }
 
+static json_t *simulated(const char *arguments)
+{
+    if (run("simulate --json %s", arguments) != 0)
+        fail_msg("simulate %s: %s", arguments, output);
+    json_t *json = json_loads(output, 0, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+/* Of so many devices of a kind, how much of their time was requests'. */
+static double assert_kind(json_t *answer, size_t at, const char *name, int n)
+{
+    json_t *kind = json_array_get(json_object_get(answer, "devices"), at);
+    assert_string_equal(json_string_value(json_object_get(kind, "device")), name);
+    assert_int_equal(json_integer_value(json_object_get(kind, "n")), n);
+    return json_real_value(json_object_get(kind, "requests"));
+}
+
+static void put_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void simulate_takes_unequal_devices_and_tenants(void **state)
+{
+    (void)state;
+    char path[64], arguments[1024];
+    json_t *answer = simulated("--devices examples/traces/devices.csv --router least "
+                               "--generate rate=100,seconds=20,models=9,zipf=1 --check");
+    assert_true(assert_kind(answer, 0, "large", 2) > assert_kind(answer, 1, "medium", 3));
+    assert_kind(answer, 2, "small", 4);
+    json_decref(answer);
+    snprintf(arguments, sizeof arguments,
+             "--devices examples/traces/devices.csv --router residency --packages %s "
+             "--generate rate=100,seconds=20",
+             fixture_models());
+    answer = simulated(arguments);
+    assert_int_equal(json_integer_value(json_object_get(answer, "refused")), 0);
+    json_decref(answer);
+    answer = simulated("--devices 3 --generate rate=9,seconds=9");
+    assert_int_equal(json_array_size(json_object_get(answer, "devices")), 1);
+    assert_kind(answer, 0, "device", 3);
+    json_decref(answer);
+
+    snprintf(path, sizeof path, "/tmp/sy-test-cli-%d.csv", (int)getpid());
+    put_text(path, "name,submit_s,iterations,iteration_ms,persistent_mb,ephemeral_mb,tenant\n"
+                   "a,0,100000,10,1000,1000,batch\nb,0,100000,10,1000,1000,research\n"
+                   "c,0,100000,10,5000,3000,batch\n");
+    snprintf(arguments, sizeof arguments,
+             "--jobs %s --tenants examples/traces/tenants.csv --policy fair --seconds 100", path);
+    answer = simulated(arguments);
+    json_t *tenants = json_object_get(json_object_get(answer, "shares"), "tenants");
+    assert_true(json_real_value(json_object_get(tenants, "batch")) < 0.31);
+    assert_true(json_real_value(json_object_get(tenants, "research")) > 0.69);
+    assert_non_null(strstr(json_string_value(json_object_get(answer, "first_refusal")),
+                           "job c: the job needs 8"));
+    json_decref(answer);
+    put_text(path, "device,count\nx,none\n");
+    assert_int_equal(run("simulate --generate rate=1 --devices %s", path), 1);
+    assert_non_null(strstr(output, ":2: count is \"none\""));
+    unlink(path);
+    assert_int_equal(run("simulate --generate rate=1 --devices %s", path), 1);
+    assert_non_null(strstr(output, path));
+    assert_usage("simulate --generate rate=1 --devices 0", "--devices");
+    assert_usage("simulate --generate rate=1 --devices -1", "--devices");
+}
+
 static void put_samples(const char *path, int64_t n, int64_t channels)
 {
     const int64_t dims[] = {n, channels, 16, 16};
@@ -363,6 +433,7 @@ int main(void)
         cmocka_unit_test(bad_usage_is_one_line_and_exit_2),
         cmocka_unit_test(failures_are_exit_1_and_name_the_thing),
         cmocka_unit_test(plan_draws_packages_and_onnx_files),
+        cmocka_unit_test(simulate_takes_unequal_devices_and_tenants),
         cmocka_unit_test(import_reports_and_keeps_its_precision),
         cmocka_unit_test(bench_link_measures_what_was_asked_for),
         cmocka_unit_test(train_runs_draws_and_explains_here),

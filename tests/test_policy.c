@@ -260,6 +260,32 @@ static void test_hard_and_elastic_shares(void **state)
     sy_policy_destroy(p);
 }
 
+/* Time is of use to training while a job runs, or may: not while its hard share is used up, nor while it is blocked. */
+static void test_who_can_use_time(void **state)
+{
+    (void)state;
+    struct load job;
+    uint64_t id;
+    sy_ns again;
+    struct sy_policy *p = make(SY_POLICY_FIFO, 0, 0);
+    make_unequal(&job, 1);
+    job.tenant = 0;
+    assert_int_equal(sy_policy_set_tenant(p, 0, 1, 100), SY_OK);
+    assert_false(sy_policy_can_use(p, 0));
+    join(p, &job, 0);
+    assert_true(sy_policy_can_use(p, 0));
+    assert_true(sy_policy_next(p, 0, &id, &again));
+    assert_true(sy_policy_can_use(p, 0));
+    assert_int_equal(sy_policy_done(p, id, SY_NS_PER_S, SY_NS_PER_S), SY_OK);
+    assert_false(sy_policy_next(p, SY_NS_PER_S, &id, &again));
+    assert_false(sy_policy_can_use(p, SY_NS_PER_S));
+    assert_false(sy_policy_can_use(p, again - 1));
+    assert_true(sy_policy_can_use(p, again));
+    assert_int_equal(sy_policy_block(p, id, true, again), SY_OK);
+    assert_false(sy_policy_can_use(p, again));
+    sy_policy_destroy(p);
+}
+
 /* ---- srtf and the others by their finishing times ---- */
 
 static double mean_finish(enum sy_policy_kind kind, const struct load *from, int n)
@@ -516,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_a_late_job_neither_monopolises_nor_starves),
         cmocka_unit_test(test_weighted_shares),
         cmocka_unit_test(test_hard_and_elastic_shares),
+        cmocka_unit_test(test_who_can_use_time),
         cmocka_unit_test(test_srtf_is_optimal),
         cmocka_unit_test(test_every_decision_is_the_naive_one),
         cmocka_unit_test(test_nobody_starves),

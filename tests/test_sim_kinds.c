@@ -31,10 +31,8 @@ static uint64_t below(uint64_t n)
 static struct sy_sim_kind kind(const char *name, int n, uint64_t pool_bytes, double link_gbps,
                                double speed)
 {
-    struct sy_sim_kind k = {.n_devices = n,
-                            .pool_bytes = pool_bytes,
-                            .link_gbps = link_gbps,
-                            .speed = speed};
+    struct sy_sim_kind k = {
+        .n_devices = n, .pool_bytes = pool_bytes, .link_gbps = link_gbps, .speed = speed};
     snprintf(k.name, sizeof k.name, "%s", name);
     return k;
 }
@@ -142,13 +140,13 @@ static void test_each_kind_takes_what_it_takes(void **state)
     (void)state;
     struct sy_sim_model model = {.name = "m", .bytes = GB, .compute_ns = 100 * MS, .n_groups = 10};
     struct sy_sim_kind kinds[] = {kind("as stated", 1, 4 * GB, 10, 1),
-                                  kind("fast", 1, 4 * GB, 10, 4),
-                                  kind("near", 1, 4 * GB, 100, 1),
+                                  kind("fast", 1, 4 * GB, 10, 4), kind("near", 1, 4 * GB, 100, 1),
                                   kind("unified", 1, 4 * GB, 1, 0.5),
                                   kind("profiled", 1, 4 * GB, 10, 4)};
     kinds[3].unified = true;
     struct sy_sim_profile profile = {0, 4, 60 * MS, 20};
-    static const double cold_ms[] = {110, 102.5, 101, 200, 103}, warm_ms[] = {100, 25, 100, 200, 60};
+    static const double cold_ms[] = {110, 102.5, 101, 200, 103},
+                        warm_ms[] = {100, 25, 100, 200, 60};
     struct sy_sim_request requests[] = {{0, 0, 0, 0, 0}, {S, 0, 0, 0, 0}};
     struct sy_sim_input in = {.models = &model,
                               .n_models = 1,

@@ -75,7 +75,8 @@ static void test_jobs_over_a_quota_are_refused_alone(void **state)
         n_refused += (int)r->n_jobs_refused;
         sy_sim_report_free(r);
     }
-    assert_true(n_refused > 0 && n_refused < 20); /* both that are asked are the full one: a quarter */
+    assert_true(n_refused > 0 &&
+                n_refused < 20); /* both that are asked are the full one: a quarter */
 }
 
 /* The second model is over its tenant's quota: no device has it, its requests are refused, the others' served. A job finds what the

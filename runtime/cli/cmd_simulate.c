@@ -200,9 +200,11 @@ static int set_text(struct simulate_options *o, enum simulate_option option, con
 /* What is no number is a file. */
 static int set_devices(struct simulate_options *o, const char *value)
 {
-    size_t n = strspn(value, "0123456789-+");
-    o->devices = value[n] ? value : NULL;
-    return value[n] ? SY_OK : integer_option(value, 1, 100000, &o->config.device.n_devices);
+    char *end;
+    strtod(value, &end);
+    bool is_number = end > value && *end == '\0';
+    o->devices = is_number ? NULL : value;
+    return is_number ? integer_option(value, 1, 100000, &o->config.device.n_devices) : SY_OK;
 }
 
 static int set_option(struct simulate_options *o, enum simulate_option option, const char *value)

@@ -451,6 +451,16 @@ int sy_policy_n_ready(const struct sy_policy *p)
     return p->n_active;
 }
 
+bool sy_policy_can_use(const struct sy_policy *p, sy_ns now)
+{
+    for (int i = 0; i < p->n_jobs; i++) {
+        const struct job *j = &p->jobs[i];
+        if (j->running || (!j->blocked && p->tenants[j->is.tenant].not_before_ns <= now))
+            return true;
+    }
+    return false;
+}
+
 sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job)
 {
     const struct job *j = find(p, job);

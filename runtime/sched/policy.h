@@ -108,6 +108,8 @@ int sy_policy_undo(struct sy_policy *p, uint64_t job);
 enum sy_policy_kind sy_policy_kind(const struct sy_policy *p);
 int sy_policy_n_jobs(const struct sy_policy *p);
 int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not */
+/* Some job runs, or is ready and not kept back by its tenant's hard share (P5): training can use time that it is given. */
+bool sy_policy_can_use(const struct sy_policy *p, sy_ns now);
 sy_ns sy_policy_job_ns(const struct sy_policy *p,
                        uint64_t job); /* device time so far; 0: no such job */
 sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);

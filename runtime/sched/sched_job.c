@@ -37,7 +37,7 @@ bool sy_sched_training_runs(const struct sy_sched *s)
 
 bool sy_sched_training_is_ready(const struct sy_sched *s)
 {
-    return sy_policy_n_ready(s->policy) > 0;
+    return sy_policy_can_use(s->policy, s->now);
 }
 
 struct sy_sched_action *sy_sched_act_job(struct sy_sched *s, enum sy_sched_kind kind,

@@ -1,6 +1,6 @@
 /* Training's guaranteed share of the time, against any flood of requests.
  *
- * While some job could compute, training earns `permille` of the time that passes, and pays for the time in which it computes. When it is
+ * While some job may compute (a hard share may forbid it), training earns `permille` of the time that passes, and pays for the time in which it computes. When it is
  * owed anything, requests that have not started wait until it is a slice ahead: so over any time it lacks at most what one request
  * takes. What it is owed is bounded: a claim to seconds that are gone would be a stall for requests. */
 #include "runtime/base/assert.h"

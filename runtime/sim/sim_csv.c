@@ -110,7 +110,8 @@ static void csv_close(struct sy_csv *csv)
     free(csv->line);
 }
 
-static int csv_open(struct sy_csv *csv, const char *path, const struct sy_csv_column *columns, int n)
+static int csv_open(struct sy_csv *csv, const char *path, const struct sy_csv_column *columns,
+                    int n)
 {
     *csv = (struct sy_csv){.path = path, .columns = columns, .n_columns = n};
     csv->line = malloc(LINE_BYTES);

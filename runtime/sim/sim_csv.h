@@ -41,7 +41,8 @@ int sy_csv_read(const char *path, const struct sy_csv_column *columns, int n_col
 int sy_csv_sort_or_free(void *all, uint64_t n, size_t size, size_t at, const char *path);
 
 /* ---- one field, by column; `otherwise` if it is empty and not needed ---- */
-int sy_csv_number(const struct sy_csv *csv, int column, double otherwise, double *out); /* 0..1e12 */
+int sy_csv_number(const struct sy_csv *csv, int column, double otherwise,
+                  double *out); /* 0..1e12 */
 /* A whole number from least (0) to most. */
 int sy_csv_whole(const struct sy_csv *csv, int column, double otherwise, double most, double *out);
 int sy_csv_whole_from(const struct sy_csv *csv, int column, double least, double otherwise,

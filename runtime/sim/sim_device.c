@@ -16,6 +16,8 @@ static sy_ns profiled_swap(const struct sim *s, int device, int model, uint64_t 
 {
     const struct kind *kind = sy_sim_kind_of(s, device);
     sy_ns compute = kind->models[model].compute_ns;
+    if (missing == 0)
+        return 0;
     sy_ns copy = sy_sim_ns((double)missing / kind->is->link_gbps);
     return sy_sim_service_ns(s, device, model, copy, missing, compute) - compute;
 }

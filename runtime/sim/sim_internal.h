@@ -128,7 +128,7 @@ struct kind {
 struct fleet {
     uint64_t kinds; /* a bit each */
     int n_devices;
-    uint64_t n_requests;      /* on them */
+    uint64_t n_requests;      /* on them; kept for routers that go by it */
     struct sy_sim_ring *ring; /* of the router that hashes: places are those in the fleet */
 };
 
@@ -276,9 +276,18 @@ static inline const struct fleet *sy_sim_fleet_of(const struct sim *s, int model
 {
     return &s->fleets[s->fleet_of[model]];
 }
+/* Of a fleet of some kinds. */
+int sy_sim_device_of_part(const struct sim *s, const struct fleet *f, int nth);
+int sy_sim_place_in_part(const struct sim *s, const struct fleet *f, int device);
 /* The nth of its devices; and which one of them a device is, -1: it is not of the fleet. */
-int sy_sim_fleet_device(const struct sim *s, const struct fleet *f, int nth);
-int sy_sim_fleet_place(const struct sim *s, const struct fleet *f, int device);
+static inline int sy_sim_fleet_device(const struct sim *s, const struct fleet *f, int nth)
+{
+    return f->n_devices == s->n_all ? nth : sy_sim_device_of_part(s, f, nth);
+}
+static inline int sy_sim_fleet_place(const struct sim *s, const struct fleet *f, int device)
+{
+    return f->n_devices == s->n_all ? device : sy_sim_place_in_part(s, f, device);
+}
 
 /* ---- sim_apart.c ---- */
 /* No device's events depend on another's. */

@@ -161,9 +161,9 @@ static int open_fleets(struct sim *s)
     return SY_OK;
 }
 
-int sy_sim_fleet_device(const struct sim *s, const struct fleet *f, int nth)
+int sy_sim_device_of_part(const struct sim *s, const struct fleet *f, int nth)
 {
-    for (int i = 0; i < s->n_kinds && f->n_devices < s->n_all; i++) {
+    for (int i = 0; i < s->n_kinds; i++) {
         const struct kind *k = &s->kinds[i];
         if (!(f->kinds >> i & 1))
             continue;
@@ -171,14 +171,12 @@ int sy_sim_fleet_device(const struct sim *s, const struct fleet *f, int nth)
             return k->first + nth;
         nth -= k->is->n_devices;
     }
-    return nth; /* all devices are in it */
+    return -1;
 }
 
-int sy_sim_fleet_place(const struct sim *s, const struct fleet *f, int device)
+int sy_sim_place_in_part(const struct sim *s, const struct fleet *f, int device)
 {
     int place = 0;
-    if (f->n_devices == s->n_all)
-        return device;
     for (int i = 0; i < s->n_kinds; i++) {
         const struct kind *k = &s->kinds[i];
         bool in = f->kinds >> i & 1;

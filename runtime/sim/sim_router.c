@@ -47,8 +47,9 @@ void sy_sim_note_load(struct sim *s, int device, int change)
 {
     uint64_t before = s->loads[device];
     s->loads[device] = (uint16_t)(s->loads[device] + change);
-    for (int i = 0; i < s->n_fleets; i++) {
-        struct fleet *f = &s->fleets[i];
+    if (s->config->router != SY_SIM_HASH && s->config->router != SY_SIM_RESIDENCY)
+        return; /* nobody asks */
+    for (struct fleet *f = s->fleets; f < s->fleets + s->n_fleets; f++) {
         int place = sy_sim_fleet_place(s, f, device);
         if (place < 0)
             continue;
@@ -111,7 +112,8 @@ static sy_ns finish_there(const struct sim *s, int device, const struct sy_sim_r
     sy_ns soonest = s->now + asks->duration.expected_ns;
     bool idle = s->loads[device] == 0 && s->config->train_share <= 0;
     look->is_best = idle && look->asked->missing == 0 &&
-                    sy_sim_model_on(s, device, r->model)->compute_ns == s->fastest_ns[r->model];
+                    (s->n_kinds == 1 ||
+                     sy_sim_model_on(s, device, r->model)->compute_ns == s->fastest_ns[r->model]);
     return idle || soonest > least + 1 /* of rounding */
                ? soonest
                : sy_admission_predict(sy_sim_queue(s, device), asks, s->now).finish_ns;
@@ -144,6 +146,8 @@ static int by_prediction(struct sim *s, const struct sy_sim_request *r, struct s
             best = device;
         }
     }
+    if (look.is_best)
+        return best;
     const int *at = candidates(s, request_number(s, r), n);
     for (int i = 0; i < SY_MIN(n, SY_SIM_CANDIDATES) && !look.is_best; i++) {
         int device = s->holders[r->model][at[i]];
