@@ -173,19 +173,25 @@ static void put_text(const char *path, const char *text)
 static void simulate_takes_unequal_devices_and_tenants(void **state)
 {
     (void)state;
-    char path[64], arguments[1024];
+    char folder[64], path[128], arguments[1024];
     json_t *answer = simulated("--devices examples/traces/devices.csv --router least "
                                "--generate rate=100,seconds=20,models=9,zipf=1 --check");
     assert_true(assert_kind(answer, 0, "large", 2) > assert_kind(answer, 1, "medium", 3));
     assert_kind(answer, 2, "small", 4);
     json_decref(answer);
+    snprintf(folder, sizeof folder, "/tmp/sy-test-cli-%d", (int)getpid());
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/tiny.sypkg", folder);
+    assert_int_equal(run("import %s/tiny_cnn/1/model.onnx -o %s", fixture_models(), path), 0);
     snprintf(arguments, sizeof arguments,
              "--devices examples/traces/devices.csv --router residency --packages %s "
              "--generate rate=100,seconds=20",
-             fixture_models());
+             folder);
     answer = simulated(arguments);
     assert_int_equal(json_integer_value(json_object_get(answer, "refused")), 0);
     json_decref(answer);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
     answer = simulated("--devices 3 --generate rate=9,seconds=9");
     assert_int_equal(json_array_size(json_object_get(answer, "devices")), 1);
     assert_kind(answer, 0, "device", 3);
