@@ -331,6 +331,7 @@ void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx)
         return;
     }
     sy_core_batch_flush(core->batches);
+    sy_core_hold_jobs(core, true);
     core->draining = true;
     core->drain_deadline = sy_clock_now() + grace_ns;
     core->drain_done = done;

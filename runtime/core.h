@@ -48,7 +48,7 @@ struct sy_core_config {
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);
 void sy_core_destroy(struct sy_core *core); /* kills what is left of the workers */
-/* No new requests (EBUSY "draining"); running ones finish; training snapshots; then done(ctx) is called. Bounded by grace_ns. */
+/* No new requests (EBUSY "draining"); running ones finish; training snapshots, jobs that wait do not start; then done(ctx) is called. Bounded by grace_ns. */
 void sy_core_drain(struct sy_core *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
 
 struct sy_slab *sy_core_slab(struct sy_core *core);
@@ -105,7 +105,7 @@ int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const 
  * called with ECANCELED, or as usual if it was done already. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);
 
-/* While held, no job that has not started does. For models that are to be there first: each has room in the pool beside all jobs, if it comes
+/* While held, no job that has not started does; no more is let go once the core drains. For models that are to be there first: each has room in the pool beside all jobs, if it comes
  * before them. */
 void sy_core_hold_jobs(struct sy_core *core, bool hold);
 /* Training jobs. text: the job file. *out_job is its id. done(ctx, status, error) when it was admitted and started, or refused. */

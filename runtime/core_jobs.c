@@ -306,6 +306,8 @@ int sy_core_resume_jobs(struct sy_core *core)
 
 void sy_core_hold_jobs(struct sy_core *core, bool hold)
 {
+    if (core->draining)
+        return; /* they are held, for good */
     sy_core_tick(core);
     core->jobs_held = hold;
     sy_sched_hold_jobs(core->sched, hold);

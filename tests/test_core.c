@@ -395,6 +395,38 @@ static void test_drain(void **state)
     }
 }
 
+/* A worker that becomes free while requests finish is nobody's: a job that started now would only be stopped. */
+static void test_no_job_starts_while_draining(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct core_answer answer;
+    uint64_t jobs[2];
+    struct core_done done = {0};
+    bool drained = false;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_submit(&r, NULL, &jobs[0]);
+    core_rig_submit(&r, &done, &jobs[1]);
+    atomic_store(&r.script->hold_runs, 1);
+    core_rig_infer(&r, "a", 1, &answer);
+    core_rig_await_state(&r, SY_WORKER_RUNNING);
+    assert_true(core_rig_job_is(&r, jobs[1], "queued"));
+    sy_core_drain(r.core, 60 * SY_NS_PER_S, note_drained, &drained);
+    sy_core_hold_jobs(r.core, false); /* models that were still loading are there */
+    core_rig_await_state(&r, SY_WORKER_PAUSED);
+    core_rig_kill(&r, core_rig_worker_in(&r, SY_WORKER_PAUSED));
+    core_rig_await_deaths(&r, 1);
+    core_rig_await_state(&r, SY_WORKER_IDLE);
+    core_rig_turn(&r, 300);
+    for (int i = 0; i < 2; i++)
+        assert_true(core_rig_job_is(&r, jobs[i], "queued"));
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &answer), SY_OK);
+    core_rig_until(&r, is_set, &drained, "drained");
+    core_rig_close(&r);
+}
+
 /* Requests that are under way when the core goes get their answer, too. */
 static void test_destroy_answers_everybody(void **state)
 {
@@ -540,6 +572,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_all_workers_given_up),
         cmocka_unit_test(test_model_that_is_refused),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_no_job_starts_while_draining),
         cmocka_unit_test(test_destroy_answers_everybody),
         cmocka_unit_test(test_cancel),
     };
