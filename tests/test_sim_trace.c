@@ -220,10 +220,11 @@ static void test_fields_in_quotes(void **state)
     (void)state;
     struct sy_sim_job *jobs;
     int n;
-    file_with("\xef\xbb\xbf# by hand\r\n\"name\",\"submit_s\",iterations, \"iteration_ms\" "
-              ",persistent_mb,\"ephemeral_mb\"\r\n"
-              "\"a, \"\"b\"\"\",0,\"10\",1,1,1\r\n5\" disk,0,1,1,1,\"2\"\r\n\"c,0,1,1,1,1\n"
-              "\"d\"e,0,1,1,1,1\n\"\"\"f\",0,1,1,1,1");
+    file_with(
+        "\xef\xbb\xbf# by hand\r\n\"name\",\"submit_s\",iterations, \"iteration_ms\" "
+        ",persistent_mb,\"ephemeral_mb\"\r\n"
+        "\"a, \"\"b\"\"\",0,\"10\",1,1,1\r\n5\" disk,0,1,1,1,\"2\"\r\n\" c \" ,0,\"1 \",1,1,1\n"
+        "\"d\"e,0,1,1,1,1\n\"\"\"f\",0,1,1,1,1");
     assert_int_equal(sy_sim_read_jobs(path, &tenants, &jobs, &n), SY_OK);
     assert_int_equal(n, 5);
     assert_string_equal(jobs[0].name, "a, \"b\"");
@@ -232,12 +233,14 @@ static void test_fields_in_quotes(void **state)
         jobs[1].name,
         "5\" disk"); /* quotes that do not begin a field, or do not end it, are letters */
     assert_int_equal(jobs[1].ephemeral_bytes, 2000000);
-    assert_string_equal(jobs[2].name, "\"c");
+    assert_string_equal(jobs[2].name, " c "); /* spaces in quotes are the field's */
     assert_string_equal(jobs[3].name, "\"d\"e");
     assert_string_equal(jobs[4].name, "\"f");
     free(jobs);
     assert_refused(REQUESTS, "time_s,model\n0,\"\"\n", ":2: no model \"\"");
     assert_refused(REQUESTS, "time_s,model\n\"0,a\"\n", ":2: time_s is \"0,a\"");
+    assert_refused(REQUESTS, "time_s,model\n0,\"a\n\"\n", ":2: a field begins with a quote");
+    assert_refused(REQUESTS, "time_s,\"model\n\"\n0,a\n", ":1: a field begins with a quote");
 }
 
 /* What a line leaves out is as the options have it. */

@@ -21,12 +21,14 @@ static char *trimmed(char *text)
     return text;
 }
 
-/* Where a field that begins with a quote ends behind the second one; NULL: nowhere, and it is a letter as others are. */
-static char *end_of_quoted(char *field)
+/* Where a field that begins with a quote ends behind the second one; NULL: nowhere, and it is a letter as others are. *is_open: there is no
+ * second one in this line. */
+static char *end_of_quoted(char *field, bool *is_open)
 {
     char *at = field + 1;
     while ((at = strchr(at, '"')) && at[1] == '"')
         at += 2;
+    *is_open = !at;
     if (!at)
         return NULL;
     at += 1 + strspn(at + 1, " \t\r\n");
@@ -43,16 +45,23 @@ static char *unquoted(char *field)
     return field;
 }
 
-/* Cuts the next field off *rest, which is NULL behind the last. */
-static char *next_field(char **rest)
+/* Cuts the next field off *rest, which is NULL behind the last. Spaces in quotes are the field's. */
+static int next_field(const struct sy_csv *csv, char **rest, char **out)
 {
     char *field = *rest + strspn(*rest, " \t");
-    char *quoted = *field == '"' ? end_of_quoted(field) : NULL;
+    bool is_open = false;
+    char *quoted = *field == '"' ? end_of_quoted(field, &is_open) : NULL;
+    if (is_open)
+        return sy_error_set(SY_EARG,
+                            "%s:%d: a field begins with a quote that does not end in this line; "
+                            "fields of several lines are not read",
+                            csv->path, csv->n_lines);
     char *comma = strchr(quoted ? quoted : field, ',');
     if (comma)
         *comma = '\0';
     *rest = comma ? comma + 1 : NULL;
-    return trimmed(quoted ? unquoted(field) : field);
+    *out = quoted ? unquoted(field) : trimmed(field);
+    return SY_OK;
 }
 
 static int next_line(struct sy_csv *csv)
@@ -93,8 +102,10 @@ static int read_header(struct sy_csv *csv)
         return got < 0 ? got : sy_error_set(SY_EARG, "%s is empty", csv->path);
     for (int i = 0; i < csv->n_columns; i++)
         csv->place_of[i] = -1;
-    for (char *rest = csv->line; rest; place++)
-        SY_TRY(note_column(csv, next_field(&rest), place));
+    for (char *rest = csv->line, *name; rest; place++) {
+        SY_TRY(next_field(csv, &rest, &name));
+        SY_TRY(note_column(csv, name, place));
+    }
     csv->n_header = place;
     for (int i = 0; i < csv->n_columns; i++)
         if (csv->place_of[i] < 0 && csv->columns[i].needed)
@@ -132,8 +143,8 @@ static int csv_next(struct sy_csv *csv)
         return got;
     for (int i = 0; i < csv->n_columns; i++)
         csv->fields[i] = nothing;
-    for (char *rest = csv->line; rest; place++) {
-        char *field = next_field(&rest);
+    for (char *rest = csv->line, *field; rest; place++) {
+        SY_TRY(next_field(csv, &rest, &field));
         for (int i = 0; i < csv->n_columns; i++)
             if (csv->place_of[i] == place)
                 csv->fields[i] = field;
@@ -153,6 +164,7 @@ static int number_from(const struct sy_csv *csv, int column, double least, doubl
     if (csv->fields[column][0] == '\0' && !csv->columns[column].needed)
         return SY_OK;
     *out = strtod(csv->fields[column], &end);
+    end += strspn(end, " \t"); /* in quotes */
     if (end == csv->fields[column] || *end != '\0' || !(*out >= least && *out <= 1e12))
         return sy_error_set(SY_EARG, "%s:%d: %s is \"%s\", not a number from %.0f to 1e12",
                             csv->path, csv->n_lines, csv->columns[column].name, csv->fields[column],

@@ -1,5 +1,5 @@
 /* CSV files, row by row into arrays. A file has a first line with names of columns, in any order; further columns are not looked at;
- * lines that begin with # are skipped. Fields may stand in quotes, lines end in \r\n. All fail with EARG and file and line. */
+ * lines that begin with # are skipped. Fields may stand in quotes (on one line), lines end in \r\n. All fail with EARG and file and line. */
 #ifndef SY_SIM_SIM_CSV_H
 #define SY_SIM_SIM_CSV_H
 
