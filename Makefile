@@ -328,6 +328,7 @@ $(B)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_LIB_OBJ) $(TEST_LIB_OBJ) $(B)/libswitc
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -lcmocka -pthread
 
+$(B)/tests/test_link_probe: $(OBJ)/runtime/cli/link_probe.o
 $(B)/tests/test_train_curve: $(OBJ)/runtime/cli/train_curve.o
 $(B)/tests/test_size_expr: $(OBJ)/runtime/cli/size_text.o
 $(B)/tests/test_random_inputs: $(OBJ)/runtime/cli/random_inputs.o $(OBJ)/runtime/cli/size_text.o

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
@@ -42,32 +43,46 @@ static int start(const char *device_spec, int *out_fd, pid_t *out_pid)
     return SY_OK;
 }
 
-/* False if it was not over in time; then it still runs. */
-static bool read_answer(int fd, char *answer)
-{
-    sy_ns end = sy_clock_now() + TIMEOUT_NS;
-    bool is_over = false;
-    size_t n = 0;
+/* How reading an answer ended. */
+enum reading { COMPLETE, TOO_LATE, TOO_LONG };
 
-    while (!is_over && n + 1 < ANSWER_BYTES) {
+static enum reading read_answer(int fd, sy_ns end, char *answer)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+    answer[0] = 0;
+    while (got > 0) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
         sy_ns now = sy_clock_now();
-        ssize_t got;
-        int ready;
-
         if (now >= end)
-            break;
-        ready = poll(&poller, 1, (int)((end - now) / SY_NS_PER_MS) + 1);
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            break;
+            return TOO_LATE;
+        if (n + 1 == ANSWER_BYTES)
+            return TOO_LONG;
+        if (poll(&poller, 1, (int)((end - now) / SY_NS_PER_MS) + 1) <= 0)
+            continue; /* a signal, or it is late */
         got = read(fd, answer + n, ANSWER_BYTES - 1 - n);
-        is_over = got <= 0;
-        n += (size_t)SY_MAX(got, 0);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else
+            n += (size_t)SY_MAX(got, 0);
+        answer[n] = 0;
     }
-    answer[n] = 0;
-    return is_over;
+    return COMPLETE;
+}
+
+/* False: it did not end in time, and was ended. It may have closed its output long before. */
+static bool await_end(pid_t pid, sy_ns end, int *wait_status)
+{
+    const struct timespec nap = {.tv_nsec = 5 * (long)SY_NS_PER_MS};
+    while (sy_clock_now() < end) {
+        if (waitpid(pid, wait_status, WNOHANG) == pid)
+            return true;
+        nanosleep(&nap, NULL);
+    }
+    kill(pid, SIGKILL);
+    while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR)
+        ;
+    return false;
 }
 
 static int parse(const char *answer, struct sy_link_cost *out)
@@ -88,30 +103,33 @@ static int parse(const char *answer, struct sy_link_cost *out)
     return status;
 }
 
+static int failed(const char *device_spec, int wait_status)
+{
+    if (WIFSIGNALED(wait_status))
+        return sy_error_set(SY_EIO, "the measurement of the link of %s ended by signal %d",
+                            device_spec, WTERMSIG(wait_status));
+    return sy_error_set(SY_EIO,
+                        "the measurement of the link of %s failed with exit status %d; "
+                        "switchyard bench-link says why",
+                        device_spec, WEXITSTATUS(wait_status));
+}
+
 int sy_link_probe(const char *device_spec, struct sy_link_cost *out)
 {
     char answer[ANSWER_BYTES];
     int fd, wait_status = 0;
-    bool is_over;
     pid_t pid;
 
     SY_TRY(start(device_spec, &fd, &pid));
-    is_over = read_answer(fd, answer);
-    if (!is_over)
-        kill(pid, SIGKILL);
+    sy_ns end = sy_clock_now() + TIMEOUT_NS;
+    enum reading reading = read_answer(fd, end, answer);
     close(fd);
-    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
-        ;
-    if (!is_over)
+    bool ended = await_end(pid, reading == COMPLETE ? end : 0, &wait_status);
+    if (reading == TOO_LONG)
+        return sy_error_set(SY_EIO, "the measurement of the link of %s says more than %d bytes",
+                            device_spec, ANSWER_BYTES - 1);
+    if (!ended)
         return sy_error_set(SY_EIO, "the measurement of the link of %s was not over within %d s",
                             device_spec, (int)(TIMEOUT_NS / SY_NS_PER_S));
-    if (WIFSIGNALED(wait_status))
-        return sy_error_set(SY_EIO, "the measurement of the link of %s ended by signal %d",
-                            device_spec, WTERMSIG(wait_status));
-    if (WEXITSTATUS(wait_status) != 0)
-        return sy_error_set(SY_EIO,
-                            "the measurement of the link of %s failed with exit status %d; "
-                            "switchyard bench-link says why",
-                            device_spec, WEXITSTATUS(wait_status));
-    return parse(answer, out);
+    return wait_status == 0 ? parse(answer, out) : failed(device_spec, wait_status);
 }
