@@ -125,8 +125,29 @@ void sy_core_answer_start(struct sy_core_job *j, int status, const char *error)
 
 #define FEWEST_WORKERS 2 /* one trains, one is left to requests */
 
+/* What stays is also in the log: not everybody who ends a job is there to be told. */
+static int remove_file(struct sy_core *core, uint64_t job)
+{
+    int status = sy_job_store_remove(core->store, job);
+    if (status < 0)
+        sy_log_error("jobs", "event=not_removed job=%llu why=\"%s\"", (unsigned long long)job,
+                     sy_error_text());
+    return status;
+}
+
+/* Who stops a job hears how it ended, or else that it would come back. */
+static void answer_stop(struct sy_core_job *j, int removed, const char *why)
+{
+    if (j->stop_done && j->status == SY_OK && removed < 0)
+        j->stop_done(j->stop_ctx, removed, why);
+    else if (j->stop_done)
+        j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
+    j->stop_done = NULL;
+}
+
 /* A job that ends because the runtime stops, or because its workers are gone, is not over: its file stays, and the next start goes on
- * with it. So it is with one of an earlier start that cannot begin in this one (a smaller pool, data that is not there): it has its snapshots. */
+ * with it. So it is with one of an earlier start that cannot begin in this one (a smaller pool, data that is not there, workers that die of it): it has its
+ * snapshots, and goes when somebody cancels it. */
 void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, const char *error)
 {
     bool hopeless = sy_core_n_left(core) < FEWEST_WORKERS && status == SY_EPEER;
@@ -144,15 +165,15 @@ void sy_core_end_job(struct sy_core *core, struct sy_core_job *j, int status, co
     if (j->status < 0)
         snprintf(j->error, sizeof j->error, "%s", error);
     j->kept = suspended || not_begun;
-    if (!j->kept)
-        sy_job_store_remove(core->store, j->id);
+    int removed = j->kept ? SY_OK : remove_file(core, j->id);
+    char why[512] = "";
+    if (removed < 0)
+        snprintf(why, sizeof why, "%s", sy_error_text());
     sy_log_info("jobs", "event=%s job=%llu name=%s step=%llu why=\"%s\"",
                 j->kept ? "suspended" : "ended", (unsigned long long)j->id, j->name,
                 (unsigned long long)j->step, status < 0 ? error : "");
     sy_core_answer_start(j, status < 0 ? status : SY_OK, error);
-    if (j->stop_done)
-        j->stop_done(j->stop_ctx, j->status, j->status < 0 ? j->error : NULL);
-    j->stop_done = NULL;
+    answer_stop(j, removed, why);
     forget_old(core);
 }
 
@@ -242,8 +263,10 @@ int sy_core_job_submit(struct sy_core *core, const char *text, sy_core_done done
     SY_TRY(sy_job_store_put(core->store, id, text, NULL));
     int status = add_job(core, id, text, &j);
     if (status < 0) {
-        sy_job_store_remove(core->store, id);
-        return status;
+        char why[512];
+        snprintf(why, sizeof why, "%s", sy_error_text());
+        (void)remove_file(core, id);
+        return sy_error_set(status, "%s", why);
     }
     j->done = done;
     j->done_ctx = ctx;
@@ -351,18 +374,19 @@ int sy_core_job_set_priority(struct sy_core *core, uint64_t id, int priority)
 }
 
 /* The next start knows nothing of it. */
-static void drop_kept(struct sy_core *core, struct sy_core_job *j)
+static int drop_kept(struct sy_core *core, struct sy_core_job *j)
 {
-    sy_job_store_remove(core->store, j->id);
+    SY_TRY(remove_file(core, j->id));
     j->kept = false;
     sy_log_info("jobs", "event=dropped job=%llu name=%s", (unsigned long long)j->id, j->name);
+    return SY_OK;
 }
 
 int sy_core_job_stop(struct sy_core *core, uint64_t id, bool evaluate, sy_core_done done, void *ctx)
 {
     struct sy_core_job *j = sy_core_find_job(core, id);
     if (j && j->kept) {
-        drop_kept(core, j);
+        SY_TRY(drop_kept(core, j));
         done(ctx, SY_OK, NULL);
         return SY_OK;
     }

@@ -113,13 +113,16 @@ int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text,
     return put_json(path, json, what);
 }
 
-void sy_job_store_remove(struct sy_job_store *store, uint64_t job)
+int sy_job_store_remove(struct sy_job_store *store, uint64_t job)
 {
     char path[PATH_BYTES];
-    if (!store->folder || make_path(store, job, path) < 0)
-        return;
-    if (unlink(path) < 0 && errno != ENOENT)
-        sy_log_warn("jobs", "event=remove_failed path=%s why=\"%s\"", path, strerror(errno));
+    if (!store->folder)
+        return SY_OK;
+    SY_TRY(make_path(store, job, path));
+    if (unlink(path) == 0 || errno == ENOENT)
+        return SY_OK;
+    return sy_error_set(SY_EIO, "cannot remove %s: %s; the next start would go on with job %llu",
+                        path, strerror(errno), (unsigned long long)job);
 }
 
 static int compare_ids(const void *a, const void *b)

@@ -15,7 +15,8 @@ void sy_job_store_close(struct sy_job_store *store); /* NULL is fine */
 /* set: what was set for the job since it came (an object; borrowed, NULL: nothing); kept beside its text. What was kept for this
  * job before is replaced, or stays if this fails. */
 int sy_job_store_put(struct sy_job_store *store, uint64_t job, const char *text, json_t *set);
-void sy_job_store_remove(struct sy_job_store *store, uint64_t job);
+/* What is not there is removed. EIO: the next start would go on with the job. */
+int sy_job_store_remove(struct sy_job_store *store, uint64_t job);
 /* Calls take for each stored job, ids ascending; what it returns, if negative, ends the walk. A file that cannot be read is
  * logged and left where it is. *last: the greatest id that a file has, also one that cannot be read (0: none). */
 int sy_job_store_load(struct sy_job_store *store,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -55,8 +56,9 @@ static void jobs_keep_what_was_set(void **state)
     assert_string_equal(seen.texts[1], "twelve");
     assert_int_equal(seen.priorities[0], 0);
     assert_int_equal(seen.priorities[1], -7);
-    sy_job_store_remove(store, 3);
-    sy_job_store_remove(store, 12);
+    for (int i = 0; i < 2; i++) /* twice: what is gone is removed */
+        assert_int_equal(sy_job_store_remove(store, 3), SY_OK);
+    assert_int_equal(sy_job_store_remove(store, 12), SY_OK);
     sy_job_store_close(store);
     fixture_finish(&f);
 }
@@ -190,6 +192,58 @@ static void what_cannot_be_kept_is_said(void **state)
     json_decref(status);
     assert_int_equal(rename(away, folder), 0);
     json_decref(fixture_call(&f, "policy", json_pack("{s:s}", "policy", "fair")));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
+/* A folder in the place of the job's file, which cannot be removed as one. */
+static void put_in_the_way(const char *folder, uint64_t job, bool there)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/job-%llu.json", folder, (unsigned long long)job);
+    if (there) {
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkdir(path, 0700), 0);
+    } else {
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
+/* Who cancels a job must hear that it would come back, whether it runs or is only kept. */
+static void what_cannot_be_forgotten_is_said(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char folder[300];
+    fixture_init(&f, "unforgotten");
+    snprintf(folder, sizeof folder, "%s/state", f.folder);
+    const char *const args[] = {"--pool-bytes", "64M", "--state", folder, NULL};
+    const char *const small[] = {"--pool-bytes", "1M", "--state", folder, NULL};
+    fixture_start(&f, args);
+    uint64_t job = fixture_submit(&f, fixture_make_job(&f, "stays", 1000000, 1000000));
+    fixture_wait_step(&f, job, 2);
+    put_in_the_way(folder, job, true);
+    assert_answer(&f, "train_stop", json_pack("{s:I}", "job", (json_int_t)job), SY_EIO,
+                  "the next start would go on with job");
+    put_in_the_way(folder, job, false);
+    uint64_t kept = fixture_submit(&f, fixture_make_job(&f, "kept", 1000000, 1000000));
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_start(&f, small); /* it cannot begin there, and is kept */
+    for (int i = 0; i < 300; i++) {
+        json_t *status = fixture_status(&f);
+        const char *text = json_string_value(json_object_get(first_job(status), "state"));
+        bool failed = strcmp(text, "failed") == 0;
+        json_decref(status);
+        if (failed)
+            break;
+        assert_true(i < 299);
+        usleep(100000);
+    }
+    put_in_the_way(folder, kept, true);
+    json_t *which = json_pack("{s:I}", "job", (json_int_t)kept);
+    assert_answer(&f, "train_stop", json_incref(which), SY_EIO, "cannot remove");
+    put_in_the_way(folder, kept, false);
+    json_decref(fixture_call(&f, "train_stop", which)); /* then it goes */
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
 }
@@ -333,6 +387,7 @@ int main(void)
         cmocka_unit_test(one_runtime_has_a_folder),
         cmocka_unit_test(what_was_set_holds_after_a_restart),
         cmocka_unit_test(what_cannot_be_kept_is_said),
+        cmocka_unit_test(what_cannot_be_forgotten_is_said),
         cmocka_unit_test(what_is_no_job_keeps_nobody_from_starting),
         cmocka_unit_test(models_come_before_jobs_that_go_on),
         cmocka_unit_test(rules_that_cannot_be_are_refused),

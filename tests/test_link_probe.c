@@ -16,7 +16,8 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/link_probe.h"
 
-#define ANSWER "{\"h2d_gbps\": 12.5, \"alpha_us\": 7, \"sigma_us\": 3, \"lost_ns_per_byte\": 0.02}\n"
+#define ANSWER \
+    "{\"h2d_gbps\": 12.5, \"alpha_us\": 7, \"sigma_us\": 3, \"lost_ns_per_byte\": 0.02}\n"
 
 static int play(const char *what)
 {
