@@ -72,12 +72,11 @@ static int take_outputs(struct sy_rpc_infer *infer, struct sy_slab *slab)
     return SY_OK;
 }
 
-/* Patient requests leave a part of the slab to urgent ones, as of the queue (runtime/sched/admission.h, Q7); who is alone may have all of it. */
-static int check_slab_room(const struct sy_rpc_infer *infer, const struct sy_slab *slab,
-                           const struct sy_rpc_infer_inputs *inputs)
+/* All that the request takes of the slab; more than its size is not counted to the end. */
+static int slab_bytes_wanted(const struct sy_rpc_infer *infer, uint64_t size,
+                             const struct sy_rpc_infer_inputs *inputs, uint64_t *out)
 {
-    uint64_t size = sy_slab_size(slab), used = sy_slab_used_bytes(slab), wants = 0, bytes,
-             kept = sy_admission_kept(size, infer->options.class_);
+    uint64_t wants = 0, bytes;
 
     for (int i = 0; i < infer->graph->n_inputs; i++)
         wants += inputs->data[i]->via.bin.size;
@@ -85,20 +84,29 @@ static int check_slab_room(const struct sy_rpc_infer *infer, const struct sy_sla
         SY_TRY(output_room(infer, i, &bytes));
         wants += SY_MIN(bytes, size);
     }
-    if (kept == 0 || used == 0 || wants > size || used + wants + kept <= size)
-        return SY_OK; /* what has no room at all is told so by who allocates it */
-    return sy_error_set(SY_ENOMEM_HOST,
+    *out = wants;
+    return SY_OK;
+}
+
+/* Patient requests leave a part of the slab to urgent ones, as of the queue (runtime/sched/admission.h, Q7). */
+static int check_kept_room(const struct sy_rpc_infer *infer, uint64_t size, uint64_t used,
+                           uint64_t wants)
+{
+    uint64_t kept = sy_admission_kept(size, infer->options.class_);
+
+    if (used + wants + kept <= size)
+        return SY_OK;
+    return sy_error_set(SY_EBUSY,
                         "no room for %llu bytes in the tensor slab: %llu of %llu in use, and %llu "
-                        "are kept for classes before %d; wait for requests to finish or make the "
-                        "slab larger (--slab-bytes)",
+                        "are kept for classes before %d; try again later or make the slab larger "
+                        "(--slab-bytes)",
                         (unsigned long long)wants, (unsigned long long)used,
                         (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
 }
 
-static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
-                     const struct sy_rpc_infer_inputs *inputs)
+static int take_tensors(struct sy_rpc_infer *infer, struct sy_slab *slab,
+                        const struct sy_rpc_infer_inputs *inputs)
 {
-    SY_TRY(check_slab_room(infer, slab, inputs));
     for (int i = 0; i < infer->graph->n_inputs; i++) {
         const msgpack_object *data = inputs->data[i];
         uint64_t bytes = data->via.bin.size;
@@ -109,6 +117,24 @@ static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
             memcpy(sy_slab_pointer(slab, infer->inputs[i]), data->via.bin.ptr, bytes);
     }
     return take_outputs(infer, slab);
+}
+
+/* Who is alone may have all of the slab, and is told what it lacks for ever; beside others there is room later: EBUSY. */
+static int fill_slab(struct sy_rpc_infer *infer, struct sy_slab *slab,
+                     const struct sy_rpc_infer_inputs *inputs)
+{
+    uint64_t size = sy_slab_size(slab), used = sy_slab_used_bytes(slab), wants;
+    char why[512];
+
+    SY_TRY(slab_bytes_wanted(infer, size, inputs, &wants));
+    if (used == 0 || wants > size)
+        return take_tensors(infer, slab, inputs);
+    SY_TRY(check_kept_room(infer, size, used, wants));
+    int status = take_tensors(infer, slab, inputs);
+    if (status != SY_ENOMEM_HOST)
+        return status;
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    return sy_error_set(SY_EBUSY, "%s", why);
 }
 
 /* ---- results that are larger than their room ---------------------------------------------------------------- */

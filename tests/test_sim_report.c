@@ -147,9 +147,9 @@ static void test_refusals_by_rule(void **state)
     fclose(to);
     json_t *answer = json_loads(json, 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(answer, "refused")), 8);
-    assert_int_equal(json_integer_value(json_object_get(answer, "queue_full")), 7);
+    assert_int_equal(json_integer_value(json_object_get(answer, "busy")), 7);
     assert_non_null(strstr(text, "refused    1 since"));
-    assert_non_null(strstr(text, "; 7 since the queue was full"));
+    assert_non_null(strstr(text, "; 7 since the queue or"));
     json_decref(answer);
     free(json);
     free(text);

@@ -220,7 +220,7 @@ static bool send_one(struct replay *r, sy_client *client, const struct sy_sim_re
     r->report->n_requests++;
     r->report->n_events += 2;
     r->report->n_refused += refused;
-    r->report->n_queue_full += status == SY_EBUSY;
+    r->report->n_busy += status == SY_EBUSY;
     r->n_sent_late += sent > due + LATE_NS;
     r->latest_ns = SY_MAX(r->latest_ns, sent - due);
     r->report->makespan_ns = SY_MAX(r->report->makespan_ns, now - r->begun);

@@ -226,7 +226,7 @@ int sy_sim_arrive(struct sim *s, uint64_t request)
     int status = ask(s, device, asks, at_once);
     if (status < 0) {
         s->report->n_refused++;
-        s->report->n_queue_full += status == SY_EBUSY;
+        s->report->n_busy += status == SY_EBUSY;
         tell(s, request, device, SY_SIM_REFUSED, 0);
         return device;
     }

@@ -272,7 +272,7 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         json_object_set_new(answer, "first_refusal", json_string(refusal));
     }
     if (answer) {
-        json_object_set_new(answer, "queue_full", json_integer((json_int_t)r->n_queue_full));
+        json_object_set_new(answer, "busy", json_integer((json_int_t)r->n_busy));
         json_object_set_new(answer, "models_refused",
                             json_integer((json_int_t)r->n_models_refused));
         json_object_set_new(answer, "not_loaded", json_integer((json_int_t)r->n_not_loaded));
@@ -294,9 +294,9 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
     if (r->n_refused > 0)
         fprintf(to,
                 "  refused    %llu since by prediction they, or others for them, would be late; "
-                "%llu since the queue was full\n",
-                (unsigned long long)(r->n_refused - r->n_queue_full - r->n_not_loaded),
-                (unsigned long long)r->n_queue_full);
+                "%llu since the queue or the tensors' memory was full\n",
+                (unsigned long long)(r->n_refused - r->n_busy - r->n_not_loaded),
+                (unsigned long long)r->n_busy);
     if (r->n_models_refused > 0)
         fprintf(
             to,

@@ -34,8 +34,8 @@ struct sy_sim_kind_use {
 struct sy_sim_report {
     struct sy_sim_histogram latency[SY_SIM_MAX_CLASSES];
     uint64_t n_requests, n_done, n_refused, n_failed,
-        n_queue_full, /* of those that were refused; the others by the prediction */
-        n_late;       /* late: taken, and past its deadline */
+        n_busy, /* of those that were refused: the queue, or a server, was full; the others by the prediction */
+        n_late; /* late: taken, and past its deadline */
     uint64_t n_swaps, n_preempted, n_faults, moved_bytes, spilled_bytes, n_events;
     uint64_t n_jobs, n_jobs_refused;
     uint64_t n_models_refused, n_not_loaded; /* by quotas; requests for them, which were refused */
