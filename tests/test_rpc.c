@@ -20,212 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/rpc_server.h"
 #include "runtime/switchyard.h"
-
-/* ---- the fake core: one model, output = 2 * input, answered 1 ms later ------------------------------------- */
-
-static struct sy_slab *slab;
-static int tensor_index[2] = {0, 1};
-static struct sy_tensor tensors[2] = {
-    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
-    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
-};
-static struct sy_graph graph = {.n_tensors = 2,
-                                .tensors = tensors,
-                                .n_inputs = 1,
-                                .inputs = &tensor_index[0],
-                                .n_outputs = 1,
-                                .outputs = &tensor_index[1]};
-static struct sy_package package = {.name = "double", .graph = &graph, .usual = &graph};
-/* The same with a size that the run says: as many rows as the first number of x. */
-static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
-static struct sy_graph cut_graph = {.n_tensors = 2,
-                                    .tensors = tensors,
-                                    .n_nodes = 1,
-                                    .nodes = &cut_node,
-                                    .n_inputs = 1,
-                                    .inputs = &tensor_index[0],
-                                    .n_outputs = 1,
-                                    .outputs = &tensor_index[1]};
-static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
-/* And with 16 KiB a row, held until it is canceled. */
-static struct sy_tensor wide_tensors[2] = {
-    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
-    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
-};
-static struct sy_graph wide_graph = {.n_tensors = 2,
-                                     .tensors = wide_tensors,
-                                     .n_inputs = 1,
-                                     .inputs = &tensor_index[0],
-                                     .n_outputs = 1,
-                                     .outputs = &tensor_index[1]};
-static struct sy_package wide_package = {
-    .name = "wide", .graph = &wide_graph, .usual = &wide_graph};
-static struct event_base *base;
-static _Atomic int n_running, n_held;
-
-struct job {
-    uint64_t id;
-    struct job *next; /* of those that are held */
-    bool is_cut;
-    uint64_t input, output;
-    int64_t batch;
-    sy_core_infer_done done;
-    void *ctx;
-};
-
-static struct sy_slab *fake_slab(void *core)
-{
-    (void)core;
-    return slab;
-}
-
-static int fake_find(void *core, const char *name, const struct sy_package **out)
-{
-    (void)core;
-    *out = strcmp(name, "cut") == 0    ? &cut_package
-           : strcmp(name, "wide") == 0 ? &wide_package
-                                       : &package;
-    return strcmp(name, "double") == 0 || strcmp(name, "wide") == 0 || strcmp(name, "cut") == 0 ||
-                   strcmp(name, "held") == 0 || strcmp(name, "EPEER") == 0 ||
-                   strcmp(name, "EDEADLINE") == 0
-               ? SY_OK
-               : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
-}
-
-static void fake_finish(evutil_socket_t fd, short what, void *ctx)
-{
-    struct job *job = ctx;
-    struct sy_request_report report = {
-        .id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
-    const float *x = sy_slab_pointer(slab, job->input);
-    float *y = sy_slab_pointer(slab, job->output);
-
-    (void)fd, (void)what;
-    for (int64_t i = 0; i < 4 * job->batch; i++)
-        y[i] = 2 * x[i];
-    if (job->is_cut)
-        memcpy(y + 4 * job->batch, ((const int64_t[]){2, (int64_t)x[0], 4}), 24);
-    n_running--;
-    job->done(job->ctx, SY_OK, NULL, &report);
-    free(job);
-}
-
-static struct job *held; /* that only canceling ends; the server's thread's */
-
-static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, const struct sy_core_infer_options *options,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
-{
-    (void)options;
-    struct timeval delay = {0, 1000};
-    struct job *job = malloc(sizeof(*job));
-    static uint64_t id;
-
-    (void)core;
-    bool holds = strcmp(model, "held") == 0 || strcmp(model, "wide") == 0;
-    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0 &&
-        !holds) { /* it is an error's name */
-        free(job);
-        return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
-    }
-    *job = (struct job){
-        ++id, holds ? held : NULL, *model == 'c', inputs[0], outputs[0], batch, done, ctx};
-    *out_id = id;
-    n_running++;
-    n_held += holds;
-    if (holds) {
-        held = job;
-        return SY_OK;
-    }
-    return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
-}
-
-static void fake_cancel(void *core, uint64_t id)
-{
-    struct timeval at_once = {0, 0};
-
-    (void)core; /* the others run on, as a request that has started does */
-    for (struct job **at = &held; *at; at = &(*at)->next)
-        if ((*at)->id == id) {
-            struct job *job = *at;
-
-            *at = job->next;
-            n_held--;
-            event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &at_once);
-            return;
-        }
-}
-
-static int fake_status(void *core, json_t **out)
-{
-    (void)core;
-    *out = json_pack("{s:[{s:s}]}", "models", "name", "double");
-    return SY_OK;
-}
-
-static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
-                                             .model_find = fake_find,
-                                             .infer = fake_infer,
-                                             .infer_cancel = fake_cancel,
-                                             .status = fake_status};
-
-/* ---- the server's thread ------------------------------------------------------------------------------------- */
-
-#define MOST_CLIENTS 32
-
-static char path[100], tcp[40];
-static pthread_t loop;
-static int stop_pipe[2];
-static struct sy_rpc_server *server;
-
-static void on_stop(evutil_socket_t fd, short what, void *ctx)
-{
-    (void)fd, (void)what, (void)ctx;
-    event_base_loopbreak(base);
-}
-
-static void *run_loop(void *ctx)
-{
-    struct event *stop = event_new(base, stop_pipe[0], EV_READ, on_stop, NULL);
-
-    event_add(stop, NULL);
-    event_base_dispatch(base);
-    while (n_running > 0)
-        event_base_loop(base, EVLOOP_ONCE);
-    event_free(stop);
-    return ctx;
-}
-
-static int start(void **state)
-{
-    struct sy_rpc_config config = {.socket_path = path,
-                                   .tcp_address = ":0",
-                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
-                                              .message_bytes = 1 << 20,
-                                              .max_connections = MOST_CLIENTS}};
-
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/test_rpc_%d.sock", (int)getpid());
-    assert_int_equal(pipe(stop_pipe), 0);
-    assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
-    base = event_base_new();
-    assert_int_equal(sy_rpc_server_create(base, &config, &fakes, NULL, &server), SY_OK);
-    snprintf(tcp, sizeof(tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
-    return pthread_create(&loop, NULL, run_loop, NULL);
-}
-
-static int finish(void **state)
-{
-    (void)state;
-    assert_int_equal(write(stop_pipe[1], "x", 1), 1);
-    pthread_join(loop, NULL);
-    sy_rpc_server_destroy(server);
-    assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
-    assert_int_not_equal(access(path, F_OK), 0);
-    event_base_free(base);
-    sy_slab_destroy(slab);
-    return 0;
-}
+#include "tests/fake_core.h"
 
 static sy_client *client_at(const char *address)
 {
@@ -241,7 +36,7 @@ static int raw_socket(void)
     struct timeval limit = {10, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-    strcpy(address.sun_path, path);
+    strcpy(address.sun_path, fake_core_path);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     return fd;
@@ -267,7 +62,7 @@ static void good_infer(sy_client *client, int64_t batch)
 
 static void test_good_calls(void **state)
 {
-    const char *const addresses[] = {path, tcp};
+    const char *const addresses[] = {fake_core_path, fake_core_tcp};
 
     (void)state;
     for (int a = 0; a < 2; a++) {
@@ -284,7 +79,7 @@ static void test_good_calls(void **state)
         assert_non_null(strstr(text, "\"shape\":[-1,4]"));
         free(text);
         sy_client_close(client);
-        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(stat(fake_core_path, &info), 0);
         assert_int_equal(info.st_mode & 0777, 0600);
     }
 }
@@ -293,7 +88,7 @@ static void test_good_calls(void **state)
 static void test_sizes_of_the_run(void **state)
 {
     (void)state;
-    sy_client *client = client_at(path);
+    sy_client *client = client_at(fake_core_path);
     sy_client_result *result;
     for (int rows = 0; rows < 6; rows++) {
         float x[12] = {(float)rows, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -327,7 +122,7 @@ static void refused(sy_client *client, const char *model, sy_client_tensor *inpu
 
 static void test_bad_requests(void **state)
 {
-    sy_client *client = client_at(path);
+    sy_client *client = client_at(fake_core_path);
     float x[80] = {0};
     const sy_client_tensor good = {"x", "FP32", 2, {2, 4}, x, 32};
     sy_client_tensor bad[2] = {good, good};
@@ -365,7 +160,7 @@ static void test_bad_requests(void **state)
 /* The server's own EPEER and EDEADLINE (workers died, too late by prediction) are answers: the connection goes on. */
 static void test_errors_of_the_server_leave_the_connection(void **state)
 {
-    sy_client *client = client_at(path);
+    sy_client *client = client_at(fake_core_path);
     float x[4] = {0};
     sy_client_tensor input = {"x", "FP32", 2, {1, 4}, x, 16};
 
@@ -380,7 +175,7 @@ static void test_errors_of_the_server_leave_the_connection(void **state)
 /* What is sent ends the connection, after an error answer; nobody else notices. */
 static void hostile(const char *bytes, size_t n, const char *words)
 {
-    sy_client *other = client_at(path);
+    sy_client *other = client_at(fake_core_path);
     char answer[600];
     ssize_t got, all = 0;
     int fd = raw_socket();
@@ -487,13 +282,13 @@ static void test_lost_while_not_read(void **state)
     (void)state;
     for (int i = 0; i < 70; i++)
         assert_int_equal(send(fd, head, n, 0), n);
-    for (int i = 0; i < 1000 && n_held < 64; i++)
+    for (int i = 0; i < 1000 && fake_core_n_held < 64; i++)
         usleep(10000);
-    assert_int_equal(n_held, 64);
+    assert_int_equal(fake_core_n_held, 64);
     close(fd);
-    for (int i = 0; i < 1000 && n_held > 0; i++)
+    for (int i = 0; i < 1000 && fake_core_n_held > 0; i++)
         usleep(10000);
-    assert_int_equal(n_held, 0);
+    assert_int_equal(fake_core_n_held, 0);
 }
 
 /* Requests of 512 KiB in and out that stay: those of class 9 leave an eighth of the slab of 64 MiB, where one of class 0 has room. */
@@ -528,8 +323,8 @@ static void test_a_full_slab_keeps_room_for_urgent_ones(void **state)
             break;
     }
     assert_non_null(memmem(answer, got, "kept for classes before 9", 25));
-    assert_int_equal(n_held, 56);
-    client = client_at(path);
+    assert_int_equal(fake_core_n_held, 56);
+    client = client_at(fake_core_path);
     assert_int_equal(sy_client_infer_with(client, "double", &input, 1, &options, &result),
                      SY_EBUSY);
     options.urgency_class = 0;
@@ -537,14 +332,14 @@ static void test_a_full_slab_keeps_room_for_urgent_ones(void **state)
     sy_client_result_free(result);
     sy_client_close(client);
     close(fd);
-    for (int i = 0; i < 1000 && n_held > 0; i++)
+    for (int i = 0; i < 1000 && fake_core_n_held > 0; i++)
         usleep(10000);
-    assert_int_equal(n_held, 0);
+    assert_int_equal(fake_core_n_held, 0);
 }
 
 static void *client_thread(void *ctx)
 {
-    sy_client *client = client_at(path);
+    sy_client *client = client_at(fake_core_path);
 
     for (int i = 0; i < 50; i++)
         good_infer(client, 1 + i % 64);
@@ -565,13 +360,13 @@ static void test_many_clients(void **state)
 
 static void test_too_many_clients(void **state)
 {
-    const char *const addresses[] = {path, tcp};
-    sy_client *in_time = client_at(path);
-    int others[MOST_CLIENTS - 1];
+    const char *const addresses[] = {fake_core_path, fake_core_tcp};
+    sy_client *in_time = client_at(fake_core_path);
+    int others[FAKE_CORE_MOST_CLIENTS - 1];
 
     (void)state;
     good_infer(in_time, 1);
-    for (int i = 0; i < MOST_CLIENTS - 1; i++)
+    for (int i = 0; i < FAKE_CORE_MOST_CLIENTS - 1; i++)
         others[i] = raw_socket();
     good_infer(in_time, 1);
     for (int i = 0; i < 20; i++) {
@@ -582,7 +377,7 @@ static void test_too_many_clients(void **state)
         sy_client_close(late);
     }
     good_infer(in_time, 1);
-    for (int i = 0; i < MOST_CLIENTS - 1; i++)
+    for (int i = 0; i < FAKE_CORE_MOST_CLIENTS - 1; i++)
         close(others[i]);
     good_infer(in_time, 1); /* by then the server has seen that they are gone */
     sy_client_close(in_time);
@@ -590,13 +385,14 @@ static void test_too_many_clients(void **state)
 
 static void test_second_server_is_refused(void **state)
 {
-    struct sy_rpc_config config = {.socket_path = path};
+    struct sy_rpc_config config = {.socket_path = fake_core_path};
     struct event_base *second = event_base_new();
+    const struct sy_rpc_handlers never_asked = {0};
     struct sy_rpc_server *out;
-    sy_client *client = client_at(path);
+    sy_client *client = client_at(fake_core_path);
 
     (void)state;
-    assert_int_equal(sy_rpc_server_create(second, &config, &fakes, NULL, &out), SY_EBUSY);
+    assert_int_equal(sy_rpc_server_create(second, &config, &never_asked, NULL, &out), SY_EBUSY);
     event_base_free(second);
     good_infer(client, 1);
     sy_client_close(client);
@@ -620,5 +416,5 @@ int main(void)
         cmocka_unit_test(test_second_server_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, start, finish);
+    return cmocka_run_group_tests(tests, fake_core_start, fake_core_finish);
 }

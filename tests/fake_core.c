@@ -1,0 +1,207 @@
+#include "tests/fake_core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/rpc_server.h"
+
+/* ---- the core ------------------------------------------------------------------------------------------------ */
+
+static struct sy_slab *slab;
+static int tensor_index[2] = {0, 1};
+static struct sy_tensor tensors[2] = {
+    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+};
+#define ONE_IN_ONE_OUT(of) \
+    .n_tensors = 2, .tensors = (of), .n_inputs = 1, .inputs = &tensor_index[0], .n_outputs = 1, .outputs = &tensor_index[1]
+static struct sy_graph graph = {ONE_IN_ONE_OUT(tensors)};
+static struct sy_package package = {.name = "double", .graph = &graph, .usual = &graph};
+static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
+static struct sy_graph cut_graph = {ONE_IN_ONE_OUT(tensors), .n_nodes = 1, .nodes = &cut_node};
+static struct sy_package cut_package = {.name = "cut", .graph = &cut_graph, .usual = &cut_graph};
+static struct sy_tensor wide_tensors[2] = {
+    {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4096, 0}}}},
+};
+static struct sy_graph wide_graph = {ONE_IN_ONE_OUT(wide_tensors)};
+static struct sy_package wide_package = {
+    .name = "wide", .graph = &wide_graph, .usual = &wide_graph};
+static struct event_base *base;
+static _Atomic int n_running;
+_Atomic int fake_core_n_held;
+char fake_core_path[100], fake_core_tcp[40];
+
+struct job {
+    uint64_t id;
+    struct job *next; /* of those that are held */
+    bool is_cut;
+    uint64_t input, output;
+    int64_t batch;
+    sy_core_infer_done done;
+    void *ctx;
+};
+
+static struct sy_slab *fake_slab(void *core)
+{
+    (void)core;
+    return slab;
+}
+
+static int fake_find(void *core, const char *name, const struct sy_package **out)
+{
+    (void)core;
+    *out = strcmp(name, "cut") == 0    ? &cut_package
+           : strcmp(name, "wide") == 0 ? &wide_package
+                                       : &package;
+    return strcmp(name, "double") == 0 || strcmp(name, "wide") == 0 || strcmp(name, "cut") == 0 ||
+                   strcmp(name, "held") == 0 || strcmp(name, "EPEER") == 0 ||
+                   strcmp(name, "EDEADLINE") == 0
+               ? SY_OK
+               : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
+}
+
+static void fake_finish(evutil_socket_t fd, short what, void *ctx)
+{
+    struct job *job = ctx;
+    struct sy_request_report report = {
+        .id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
+    const float *x = sy_slab_pointer(slab, job->input);
+    float *y = sy_slab_pointer(slab, job->output);
+
+    (void)fd, (void)what;
+    for (int64_t i = 0; i < 4 * job->batch; i++)
+        y[i] = 2 * x[i];
+    if (job->is_cut)
+        memcpy(y + 4 * job->batch, ((const int64_t[]){2, (int64_t)x[0], 4}), 24);
+    n_running--;
+    job->done(job->ctx, SY_OK, NULL, &report);
+    free(job);
+}
+
+static struct job *held; /* that only canceling ends; the server's thread's */
+
+static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
+                      const uint64_t *outputs, const struct sy_core_infer_options *options,
+                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
+{
+    (void)options;
+    struct timeval delay = {0, 1000};
+    struct job *job = malloc(sizeof(*job));
+    static uint64_t id;
+
+    (void)core;
+    bool holds = strcmp(model, "held") == 0 || strcmp(model, "wide") == 0;
+    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0 &&
+        !holds) { /* it is an error's name */
+        free(job);
+        return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
+    }
+    *job = (struct job){
+        ++id, holds ? held : NULL, *model == 'c', inputs[0], outputs[0], batch, done, ctx};
+    *out_id = id;
+    n_running++;
+    fake_core_n_held += holds;
+    if (holds) {
+        held = job;
+        return SY_OK;
+    }
+    return event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &delay);
+}
+
+static void fake_cancel(void *core, uint64_t id)
+{
+    struct timeval at_once = {0, 0};
+
+    (void)core; /* the others run on, as a request that has started does */
+    for (struct job **at = &held; *at; at = &(*at)->next)
+        if ((*at)->id == id) {
+            struct job *job = *at;
+
+            *at = job->next;
+            fake_core_n_held--;
+            event_base_once(base, -1, EV_TIMEOUT, fake_finish, job, &at_once);
+            return;
+        }
+}
+
+static int fake_status(void *core, json_t **out)
+{
+    (void)core;
+    *out = json_pack("{s:[{s:s}]}", "models", "name", "double");
+    return SY_OK;
+}
+
+static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
+                                             .model_find = fake_find,
+                                             .infer = fake_infer,
+                                             .infer_cancel = fake_cancel,
+                                             .status = fake_status};
+
+/* ---- the server's thread ------------------------------------------------------------------------------------- */
+
+static pthread_t loop;
+static int stop_pipe[2];
+static struct sy_rpc_server *server;
+
+static void on_stop(evutil_socket_t fd, short what, void *ctx)
+{
+    (void)fd, (void)what, (void)ctx;
+    event_base_loopbreak(base);
+}
+
+static void *run_loop(void *ctx)
+{
+    struct event *stop = event_new(base, stop_pipe[0], EV_READ, on_stop, NULL);
+
+    event_add(stop, NULL);
+    event_base_dispatch(base);
+    while (n_running > 0)
+        event_base_loop(base, EVLOOP_ONCE);
+    event_free(stop);
+    return ctx;
+}
+
+int fake_core_start(void **state)
+{
+    struct sy_rpc_config config = {.socket_path = fake_core_path,
+                                   .tcp_address = ":0",
+                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
+                                              .message_bytes = 1 << 20,
+                                              .max_connections = FAKE_CORE_MOST_CLIENTS}};
+
+    (void)state;
+    snprintf(fake_core_path, sizeof(fake_core_path), "/tmp/test_rpc_%d.sock", (int)getpid());
+    assert_int_equal(pipe(stop_pipe), 0);
+    assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
+    base = event_base_new();
+    assert_int_equal(sy_rpc_server_create(base, &config, &fakes, NULL, &server), SY_OK);
+    snprintf(fake_core_tcp, sizeof(fake_core_tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
+    return pthread_create(&loop, NULL, run_loop, NULL);
+}
+
+int fake_core_finish(void **state)
+{
+    (void)state;
+    assert_int_equal(write(stop_pipe[1], "x", 1), 1);
+    pthread_join(loop, NULL);
+    sy_rpc_server_destroy(server);
+    assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
+    assert_int_not_equal(access(fake_core_path, F_OK), 0);
+    event_base_free(base);
+    sy_slab_destroy(slab);
+    return 0;
+}

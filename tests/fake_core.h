@@ -1,0 +1,19 @@
+/* An RPC server in a thread of its own, on a core that answers from the loop a millisecond later:
+ *
+ *   "double"              y = 2 x, 4 numbers a row
+ *   "cut"                 the same with a size that the run says: as many rows as the first number of x
+ *   "held", "wide"        the same (wide: 16 KiB a row), held until it is canceled
+ *   "EPEER", "EDEADLINE"  end with this status */
+#ifndef SY_TESTS_FAKE_CORE_H
+#define SY_TESTS_FAKE_CORE_H
+
+#define FAKE_CORE_MOST_CLIENTS 32
+
+extern char fake_core_path[100], fake_core_tcp[40]; /* where it answers */
+extern _Atomic int fake_core_n_held;
+
+/* cmocka's setup and teardown: afterwards nothing is left in the slab, whatever the clients did. */
+int fake_core_start(void **state);
+int fake_core_finish(void **state);
+
+#endif
