@@ -12,6 +12,8 @@
  * X4: every wait ends: a failed arrival, a failed copy or sy_transfer_end ends the run with a status.
  * X5: a run that is not urgent copies chunk by chunk, each only when the link's rule lets it (runtime/wire/link_turn.h). While an urgent
  *     run has copies to make, the board says so.
+ * X6: a copy is queued while at most 16 MiB are under way in front of it. What is queued cannot be taken back, and a run that gives way keeps
+ *     the device until its copies are through.
  *
  * On a unified device nothing is copied: the compute thread waits for the arrival words themselves. */
 #ifndef SY_WORKERS_TRANSFER_H
