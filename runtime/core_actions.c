@@ -65,6 +65,15 @@ static void announce_groups(struct sy_core *core, const struct sy_sched_action *
     }
 }
 
+/* Groups that are in the pool, from the first one on. */
+static int n_leading(const struct sy_core_model *m, const struct sy_sched_action *a)
+{
+    int n = 0;
+    while (n < a->n_groups && (a->places[n].resident || m->direct[n]))
+        n++;
+    return n;
+}
+
 static void note_load(struct sy_core *core, const struct sy_sched_action *a)
 {
     struct sy_core_request *r = sy_core_find_request(core, a->request);
@@ -87,6 +96,7 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.bound_ns =
             sy_core_swap_bound(core, m, a->batch, r->sizes, a->places, a->n_groups);
         r->guess = sy_core_guess(core, m, a->batch, r->sizes, a->places, a->n_groups);
+        r->n_resident = n_leading(m, a);
         if (a->preempts)
             core->preempting_request = r->id;
         sy_trace_span(core->trace, SY_TRACE_QUEUE, m->name, r->report.arrived_ns,
@@ -257,8 +267,9 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
     sy_storage_thread_promote(core->storage, a->run);
     r->report.run_ns = sy_clock_now();
     core->models[a->model].account.tenant_ns = &core->tenants[r->tenant].used_ns;
-    if (a->first_layer == 0) /* else what was left when it was interrupted */
-        sy_sched_expect(core->sched, r->id, sy_core_duration(core, a->model, r->guess));
+    sy_sched_expect(core->sched, r->id,
+                    a->first_layer > 0 ? sy_core_rest(core, r, a->first_layer, r->n_resident)
+                                       : sy_core_duration(core, a->model, r->guess));
     sy_account_begin(&core->account, &core->models[a->model].account, r->report.run_ns);
 }
 

@@ -119,7 +119,8 @@ struct sy_core_request {
     int model, tenant, class_;
     sy_ns deadline_ns;
     struct sy_core_guess
-        guess; /* for what of its model is there: when it came, then when it started */
+        guess;      /* for what of its model is there: when it came, then when it started */
+    int n_resident; /* leading groups that were in the pool when it started */
     int64_t batch;
     struct sy_core_sizes *sizes; /* NULL: the usual ones */
     uint64_t *inputs, *outputs;
@@ -311,6 +312,12 @@ struct sy_core_guess sy_core_predict(const struct sy_core *core,
                                      const struct sy_core_request *wants);
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
                                     struct sy_core_guess guess);
+/* From this layer on, with so many leading groups in the pool. */
+struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
+                                int first_layer, int n_resident);
+/* The same of one that stopped there, with so many of its groups in the pool now: when its turn comes again, as the queue is. */
+struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
+                                      int first_layer, int n_arrived);
 void sy_core_learn(struct sy_core *core, int model, struct sy_core_guess guess, sy_ns took_ns);
 void sy_core_forget(struct sy_core *core, int model); /* what was learned of it */
 

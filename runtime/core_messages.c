@@ -101,7 +101,10 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
     if (msg->status == SY_OK || msg->status == SY_ECANCELED)
         sy_sched_arrived(core->sched, worker, msg->run, msg->n_arrived);
     if (r && msg->status == SY_ECANCELED)
-        sy_sched_stopped_at(core->sched, worker, msg->run, (int)msg->next_layer);
+        sy_sched_stopped_at(
+            core->sched, worker, msg->run, (int)msg->next_layer,
+            sy_core_rest_later(core, r, (int)msg->next_layer,
+                               (int)SY_MIN(msg->n_arrived, (uint64_t)SY_CORE_MAX_GROUPS)));
     SY_TRY(sy_sched_run_done(core->sched, worker, msg->run, (int)msg->status, msg->error));
     return sy_supervisor_event(core->supervisor, worker, SY_WORKER_EVENT_RUN_DONE);
 }

@@ -104,9 +104,10 @@ static void read_in_image(const struct sy_core_model *m, int64_t batch,
     layer->compute_ns += (uint64_t)(rows / link->bytes_per_ns);
 }
 
+/* Of a run that begins with `first_layer`: what comes in front of it crosses the link, but is not computed. */
 static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy_core_sizes *sizes,
                    double scale, struct sy_link_cost link, const struct sy_group_place *places,
-                   int n_places)
+                   int n_places, int first_layer)
 {
     struct sy_plan_layer *layers = scaled_layers(m->package, batch, sizes, scale);
     if (!layers)
@@ -118,6 +119,8 @@ static sy_ns bound(const struct sy_core_model *m, int64_t batch, const struct sy
         if (m->direct[g])
             read_in_image(m, batch, sizes, &link, &layers[m->groups[g].first_layer],
                           m->groups[g].first_layer);
+    for (int l = 0; l < first_layer; l++)
+        layers[l].compute_ns = 0;
     sy_ns at_least = sy_plan_bound(layers, m->package->n_layers, &link);
     free(layers);
     return at_least;
@@ -129,20 +132,29 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
 {
     struct sy_link_cost link = sy_core_link(core, m->package);
     link.lost_ns_per_byte = 0; /* what swaps may lose is not in what they are held against */
-    return bound(m, batch, sizes, thread_scale(core, m->package), link, places, n_places);
+    return bound(m, batch, sizes, thread_scale(core, m->package), link, places, n_places, 0);
 }
 
-struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
-                                   int64_t batch, const struct sy_core_sizes *sizes,
-                                   const struct sy_group_place *places, int n_places)
+static struct sy_core_guess guess_from(const struct sy_core *core, const struct sy_core_model *m,
+                                       int64_t batch, const struct sy_core_sizes *sizes,
+                                       const struct sy_group_place *places, int n_places,
+                                       int first_layer)
 {
     struct sy_core_guess guess = {.class_ = sizes ? sizes->class_ : SY_CORE_USUAL_SIZES};
     for (int g = 0; g < m->n_groups; g++)
         guess.moves |=
             (g >= n_places || !places[g].resident) && m->group_bytes[g] > 0 && !m->direct[g];
     double scale = guess.moves ? scale_of(core, m, guess.class_) : thread_scale(core, m->package);
-    guess.ns = bound(m, batch, sizes, scale, sy_core_link(core, m->package), places, n_places);
+    guess.ns = bound(m, batch, sizes, scale, sy_core_link(core, m->package), places, n_places,
+                     first_layer);
     return guess;
+}
+
+struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
+                                   int64_t batch, const struct sy_core_sizes *sizes,
+                                   const struct sy_group_place *places, int n_places)
+{
+    return guess_from(core, m, batch, sizes, places, n_places, 0);
 }
 
 struct sy_duration sy_core_duration(const struct sy_core *core, int model,
@@ -184,7 +196,7 @@ static struct ahead look_ahead(const struct sy_core *core, const struct sy_core_
     bool seen[SY_MAX_MODELS] = {false};
     struct ahead ahead = {0};
     for (const struct sy_core_request *r = core->requests; r; r = r->next) {
-        if (seen[r->model] || !runs_before(r, wants))
+        if (r == wants || seen[r->model] || !runs_before(r, wants))
             continue;
         seen[r->model] = true;
         if (r->model == wants->model) {
@@ -230,13 +242,34 @@ static int n_resident_then(const struct sy_core *core, const struct sy_core_requ
     return ahead.coming <= spare ? now : head;
 }
 
-struct sy_core_guess sy_core_predict(const struct sy_core *core,
-                                     const struct sy_core_request *wants)
+/* With the first `n_resident` groups in the pool. */
+static struct sy_core_guess guess_with(const struct sy_core *core,
+                                       const struct sy_core_request *wants, int n_resident,
+                                       int first_layer)
 {
     const struct sy_core_model *m = &core->models[wants->model];
     struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
-    int n = SY_MIN(m->n_groups, SY_CORE_MAX_GROUPS), n_resident = n_resident_then(core, wants);
+    int n = SY_MIN(m->n_groups, SY_CORE_MAX_GROUPS);
     for (int g = 0; g < n; g++)
         places[g].resident = g < n_resident;
-    return sy_core_guess(core, m, wants->batch, wants->sizes, places, n);
+    return guess_from(core, m, wants->batch, wants->sizes, places, n, first_layer);
+}
+
+struct sy_core_guess sy_core_predict(const struct sy_core *core,
+                                     const struct sy_core_request *wants)
+{
+    return guess_with(core, wants, n_resident_then(core, wants), 0);
+}
+
+struct sy_duration sy_core_rest(const struct sy_core *core, const struct sy_core_request *r,
+                                int first_layer, int n_resident)
+{
+    return sy_core_duration(core, r->model, guess_with(core, r, n_resident, first_layer));
+}
+
+struct sy_duration sy_core_rest_later(const struct sy_core *core, const struct sy_core_request *r,
+                                      int first_layer, int n_arrived)
+{
+    int n_resident = SY_MIN(n_resident_then(core, r), n_arrived);
+    return sy_core_rest(core, r, first_layer, n_resident);
 }

@@ -325,7 +325,7 @@ void world_finish_run(struct world *w, int worker, int status)
     if (w->interrupted[worker] && status == SY_ECANCELED) {
         int layer = w->stops_at ? w->stops_at : (int)world_pick(w, 10);
         w->stopped_at[w->request_of[worker]] = layer;
-        sy_sched_stopped_at(w->s, worker, w->run_of[worker], layer);
+        sy_sched_stopped_at(w->s, worker, w->run_of[worker], layer, w->left);
     }
     w->workers[worker] = IDLE;
     w->interrupted[worker] = w->fetching[worker] = false;

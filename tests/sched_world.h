@@ -54,6 +54,7 @@ struct world {
     uint64_t content
         [MAX_CELLS]; /* of the pool: the request that computed there last; 0: something else */
     int stops_at, stopped_at[MAX_IDS]; /* layers; stops_at 0: any */
+    struct sy_duration left;           /* what is said to be left from there on */
     int n_continued;
     uint64_t job_mib; /* 0: any */
     bool opportunistic[MAX_IDS];

@@ -282,6 +282,77 @@ static struct sy_admission *make_like_the_runtime(void)
     return a;
 }
 
+/* Q1: what runs takes longer than expected, so that a promise has less than its margin left: nobody is let in before it as long as it can be
+ * saved. */
+static void test_who_lost_margin_is_not_delayed(void **state)
+{
+    (void)state;
+    for (int saved = 0; saved < 2; saved++) {
+        struct sy_admission *a = make(0, false);
+        struct sy_admission_request first = {1, 1, 0, {50, 0}}, promised = {2, 1, 110, {20, 35}};
+        struct sy_admission_request urgent = {3, 0, 1000, {20, 0}}, patient = {4, 2, 1000, {20, 0}};
+        struct sy_admission_request got;
+        struct sy_prediction p;
+        assert_int_equal(sy_admission_ask(a, &first, 0, &p), SY_OK);
+        assert_int_equal(sy_admission_next(a, 0, &got), SY_ADMISSION_START);
+        assert_int_equal(sy_admission_ask(a, &promised, 0, &p), SY_OK); /* 70, at most 105 */
+        sy_admission_expect(a, (struct sy_duration){saved ? 60 : 95, 0}, 0);
+        assert_int_equal(sy_admission_ask(a, &patient, 0, &p), SY_OK); /* behind it */
+        assert_int_equal(sy_admission_ask(a, &urgent, 0, &p), saved ? SY_EDEADLINE : SY_OK);
+        assert_true(p.breaks == saved && (!saved || p.would_break == 2));
+        sy_admission_destroy(a);
+    }
+}
+
+/* What giving way costs is seen when one stops, and counted before the next one is made to. */
+static void test_what_giving_way_costs_is_predicted(void **state)
+{
+    (void)state;
+    struct sy_admission *a = make(2, false);
+    struct sy_admission_request got, low = {1, 1, 0, {1000, 0}}, high = {2, 0, 0, {100, 0}};
+    struct sy_prediction p;
+    sy_ns now = 0;
+    for (int i = 0; i < 60; i++, now += 5000) {
+        assert_int_equal(sy_admission_ask(a, &low, now, &p), SY_OK);
+        assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+        assert_int_equal(sy_admission_ask(a, &high, now + 100, &p), SY_OK);
+        assert_int_equal(sy_admission_next(a, now + 100, &got), SY_ADMISSION_PREEMPT);
+        /* 898 by the clock */
+        sy_admission_stopped(a, (struct sy_duration){898 + 400, 0}, now + 102);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(sy_admission_next(a, now + 102, &got), SY_ADMISSION_START);
+            assert_int_equal(got.duration.expected_ns, k ? 1298 : 100);
+            sy_admission_done(a);
+        }
+        assert_true(sy_admission_is_valid(a));
+    }
+    low.deadline_ns =
+        now + 1200; /* 1000 of its own, 100 of the urgent one's, about 400 of giving way */
+    assert_int_equal(sy_admission_ask(a, &low, now, &p), SY_OK);
+    assert_int_equal(sy_admission_next(a, now, &got), SY_ADMISSION_START);
+    high.deadline_ns = now + 5000;
+    assert_int_equal(sy_admission_ask(a, &high, now + 100, &p), SY_EDEADLINE);
+    assert_true(p.breaks && p.would_break == 1);
+    sy_admission_done(a);
+    sy_admission_destroy(a);
+}
+
+/* One that waits takes longer: so does who comes behind it. */
+static void test_one_that_waits_is_revised(void **state)
+{
+    (void)state;
+    struct sy_admission *a = make(0, false);
+    struct sy_admission_request low = {1, 1, 0, {50, 0}}, next = {2, 2, 0, {10, 0}};
+    struct sy_prediction p;
+    assert_int_equal(sy_admission_ask(a, &low, 0, &p), SY_OK);
+    sy_admission_revise(a, 1, (struct sy_duration){80, 0});
+    sy_admission_revise(a, 7, (struct sy_duration){80, 0}); /* nobody */
+    assert_int_equal(sy_admission_predict(a, &next, 0).finish_ns, 90);
+    assert_int_equal(sy_admission_drained_ns(a, 0), 80);
+    assert_true(sy_admission_is_valid(a));
+    sy_admission_destroy(a);
+}
+
 /* Q5: half done, it goes on, unless the urgent one would be late for it. */
 static void test_what_restarts_gives_way_early(void **state)
 {
@@ -562,6 +633,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prediction_and_refusal),
         cmocka_unit_test(test_urgent_classes_preempt),
+        cmocka_unit_test(test_who_lost_margin_is_not_delayed),
+        cmocka_unit_test(test_what_giving_way_costs_is_predicted),
+        cmocka_unit_test(test_one_that_waits_is_revised),
         cmocka_unit_test(test_taken_if_any_order_holds),
         cmocka_unit_test(test_taking_over_is_as_if_it_had_been_told_at_once),
         cmocka_unit_test(test_promises_hold_exactly),

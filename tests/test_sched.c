@@ -489,6 +489,41 @@ static void test_interrupted_goes_on_where_it_stopped(void **state)
     interrupt_in(81, 0);
 }
 
+/* Where the urgent one's room was that of its workspace, it starts over and takes all of its time, not only what was left. */
+static void interrupted_leaves(uint64_t pool_mib, sy_ns left_ns)
+{
+    static struct world w;
+    world_make(&w, true, pool_mib, 2);
+    w.check_fifo = false;
+    w.stops_at = 7;
+    w.left = (struct sy_duration){70 * SY_NS_PER_MS, 0};
+    each_takes_ns = 100 * SY_NS_PER_MS;
+    assert_int_equal(request_of(&w, 0, 2, 0), SY_OK);
+    for (int i = 0; i < 50 && world_n_running(&w) == 0; i++)
+        world_deliver(&w, false);
+    assert_int_equal(request_of(&w, 4, 0, 0), SY_OK);
+    for (int i = 0; i < N_WORKERS; i++)
+        if (w.workers[i] == RUNNING && w.interrupted[i]) {
+            w.now += 90 * SY_NS_PER_MS; /* of these it waited for a copy that was under way */
+            sy_sched_set_time(w.s, w.now);
+            world_finish_run(&w, i, SY_ECANCELED);
+        }
+    for (int i = 0; i < 50 && w.n_ends[2] == 0 && world_n_running(&w) == 0; i++)
+        world_deliver(&w, false);
+    sy_ns all_ns = left_ns + each_takes_ns; /* the urgent one's, of which some has passed */
+    assert_in_range(sy_sched_busy_ns(w.s), all_ns - 25 * SY_NS_PER_MS, all_ns);
+    world_drain(&w);
+    each_takes_ns = 10 * SY_NS_PER_MS;
+    sy_sched_destroy(w.s);
+}
+
+static void test_what_is_left_goes_by_layers(void **state)
+{
+    (void)state;
+    interrupted_leaves(400, 70 * SY_NS_PER_MS);
+    interrupted_leaves(81, 100 * SY_NS_PER_MS);
+}
+
 static int worker_of(const struct world *w, uint64_t request)
 {
     for (int i = 0; i < N_WORKERS; i++)
@@ -505,6 +540,7 @@ static void test_stopped_within_a_layer_gets_through(void **state)
     world_make(&w, true, 400, 1);
     w.check_fifo = false;
     w.stops_at = 7;
+    w.left = (struct sy_duration){100 * SY_NS_PER_MS, 0};
     each_takes_ns = 100 * SY_NS_PER_MS;
     assert_int_equal(request_of(&w, 0, 2, 0), SY_OK);
     int n = 0;
@@ -563,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_no_worker_left_ends_all),
         cmocka_unit_test(test_urgent_request_interrupts),
         cmocka_unit_test(test_interrupted_goes_on_where_it_stopped),
+        cmocka_unit_test(test_what_is_left_goes_by_layers),
         cmocka_unit_test(test_stopped_within_a_layer_gets_through),
         cmocka_unit_test(test_workspace_shrinks_below_what_is_prefetched),
         cmocka_unit_test(test_late_by_prediction_is_refused),

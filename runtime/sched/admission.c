@@ -40,6 +40,8 @@ struct gave_way {
     sy_ns expected_ns, lost_ns;   /* of the running one */
     sy_ns yields_from_ns;         /* while preempting */
     sy_ns yield_ns, yield_off_ns; /* until a running one stops, and how far off that usually is */
+    /* By so much giving way makes the rest longer, and how far off that usually is. */
+    sy_ns regain_ns, regain_off_ns;
 };
 
 /* The first line is all that events touch where nobody waits, and with few waiting the one of `first`: thousands of queues lie side by
@@ -306,6 +308,15 @@ struct walk {
     struct moment moment, rest; /* rest: when the running one ends, once it was counted */
 };
 
+/* Its weights may have to come again. */
+static struct sy_duration regain_of(const struct walk *w)
+{
+    const struct gave_way *g = &w->a->gave_way;
+    if (!w->gave_way)
+        return (struct sy_duration){0, 0};
+    return (struct sy_duration){g->regain_ns, (sy_ns)OFF_TO_MARGIN * g->regain_off_ns};
+}
+
 static void count_rest(struct walk *w)
 {
     struct sy_duration left = left_of_running(w->a, w->now);
@@ -313,7 +324,7 @@ static void count_rest(struct walk *w)
     if (w->rest_is_due && w->gave_way && w->a->rules->config.restarts)
         w->rest = w->moment = after(w->moment, whole_of_running(w->a), w->a->rules->stretch);
     else if (w->rest_is_due)
-        w->rest = w->moment = after(w->moment, left, 1);
+        w->rest = w->moment = after(after(w->moment, left, 1), regain_of(w), 1);
     w->rest_is_due = false;
 }
 
@@ -362,6 +373,7 @@ static struct sy_admission_request running_of(const struct sy_admission *a)
                                          .duration = whole_of_running(a)};
 }
 
+/* Q1. One whose margin is used up by what came otherwise can be saved yet: it is not delayed on top. */
 static bool breaks_promise(const struct sy_admission *a, const struct sy_admission_request *r,
                            const struct sy_admission_request *other, struct moment with,
                            struct moment without)
@@ -369,10 +381,12 @@ static bool breaks_promise(const struct sy_admission *a, const struct sy_admissi
     bool free =
         a->rules->config.may_break_lower && r->deadline_ns == 0 && other->class_ > r->class_;
     bool protected = other->deadline_ns != 0 && !free;
-    return protected && !holds(with, other) && holds(without, other);
+    bool can_be_saved = without.at_ns <= (double)deadline_of(other);
+    bool is_delayed = with.at_ns > without.at_ns || with.square > without.square;
+    return protected && is_delayed && !holds(with, other) && can_be_saved;
 }
 
-/* Q1: whoever held without the newcomer holds with it; so does the running one, if it would be preempted for it. */
+/* Q1: of all behind the newcomer, and of the running one, if it would be preempted for it. */
 static void look_behind(struct walk *with, struct walk *without, int at,
                         const struct sy_admission_request *r, struct sy_prediction *out)
 {
@@ -457,12 +471,11 @@ int sy_admission_ask(struct sy_admission *a, const struct sy_admission_request *
 }
 
 /* An eighth of each new one. */
-static void note_yield(struct sy_admission *a, sy_ns took)
+static void note(sy_ns seen, sy_ns *usual, sy_ns *usually_off)
 {
-    sy_ns off =
-        took > a->gave_way.yield_ns ? took - a->gave_way.yield_ns : a->gave_way.yield_ns - took;
-    a->gave_way.yield_off_ns += off / 8 - a->gave_way.yield_off_ns / 8;
-    a->gave_way.yield_ns += took / 8 - a->gave_way.yield_ns / 8;
+    sy_ns off = seen > *usual ? seen - *usual : *usual - seen;
+    *usually_off += off / 8 - *usually_off / 8;
+    *usual += seen / 8 - *usual / 8;
 }
 
 static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns now, bool loses)
@@ -470,7 +483,8 @@ static void put_back(struct sy_admission *a, struct sy_duration duration, sy_ns 
     struct entry e = {.is = running_of(a), .again = true, .lost_ns = a->gave_way.lost_ns};
     assert(a->busy);
     if (a->preempting) {
-        note_yield(a, now - SY_MIN(now, a->gave_way.yields_from_ns));
+        note(now - SY_MIN(now, a->gave_way.yields_from_ns), &a->gave_way.yield_ns,
+             &a->gave_way.yield_off_ns);
         e.lost_ns += loses ? now - SY_MIN(now, a->running.from_ns) : 0;
     }
     e.is.duration = duration;
@@ -550,6 +564,16 @@ void sy_admission_paused(struct sy_admission *a, sy_ns now)
     put_back(a, left, now, false);
 }
 
+void sy_admission_stopped(struct sy_admission *a, struct sy_duration left, sy_ns now)
+{
+    sy_ns thought = left_of_running(a, now).expected_ns;
+    sy_ns needs = (sy_ns)((double)left.expected_ns * a->rules->stretch);
+    if (a->preempting)
+        note(needs > thought ? needs - thought : 0, &a->gave_way.regain_ns,
+             &a->gave_way.regain_off_ns);
+    put_back(a, left, now, false);
+}
+
 void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now)
 {
     put_back(a, duration, now, true);
@@ -564,6 +588,18 @@ void sy_admission_done(struct sy_admission *a)
 {
     assert(a->busy);
     a->busy = a->preempting = false;
+}
+
+void sy_admission_revise(struct sy_admission *a, uint64_t id, struct sy_duration duration)
+{
+    for (int i = 0; i < a->n_waiting; i++) {
+        struct sy_admission_request *r = &entry_in(a, i)->is;
+        if (r->id != id)
+            continue;
+        a->queued_ns += duration.expected_ns - r->duration.expected_ns;
+        r->duration = duration;
+        return;
+    }
 }
 
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id)

@@ -8,8 +8,8 @@
  * expected duration and a margin up to a high quantile; margins of independent runs add up as squares do. A request is taken if its
  * finish, with the margin, is before its deadline.
  *
- * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or were
- *     past saving without it.
+ * Q1: a request that is taken breaks no promise: the deadlines of all that were taken before still hold with margin, or it does not delay them, or
+ *     they are expected to be missed without it. Who lost margin because others took longer is delayed no more.
  * Q2: a lower class number is more urgent, and never waits for a higher one, but for the one that runs: until it ends, or at most
  *     preempt_ns if that is not 0.
  * Q3: within a class, the earliest deadline is first; none at all is last.
@@ -103,11 +103,15 @@ bool sy_admission_peek(const struct sy_admission *a, struct sy_admission_request
 void sy_admission_expect(struct sy_admission *a, struct sy_duration left, sy_ns now);
 /* The running one stands still and is first in its class again, for what it still needs. */
 void sy_admission_paused(struct sy_admission *a, sy_ns now);
+/* The same where it is known how long it will take from there on. What giving way cost it beyond what was thought is predicted of the next one. */
+void sy_admission_stopped(struct sy_admission *a, struct sy_duration left, sy_ns now);
 /* The running one stopped, or its worker died: it is first in its class again, and takes so long. */
 void sy_admission_again(struct sy_admission *a, struct sy_duration duration, sy_ns now);
 /* Whether the running one would start over if it gave way now (as `restarts`). */
 void sy_admission_set_restarts(struct sy_admission *a, bool restarts);
 void sy_admission_done(struct sy_admission *a);
+/* One that waits will take so long, as is known better now. Who does not wait is left alone. */
+void sy_admission_revise(struct sy_admission *a, uint64_t id, struct sy_duration duration);
 /* Takes a waiting one out. False: it does not wait. */
 bool sy_admission_cancel(struct sy_admission *a, uint64_t id);
 

@@ -160,8 +160,9 @@ int sy_sched_run_done(struct sy_sched *s, int worker, uint64_t run, int status, 
 /* Before sy_sched_run_done: the leading n groups of the run are in the pool, whatever became of it. Discrete devices. */
 void sy_sched_arrived(struct sy_sched *s, int worker, uint64_t run, uint64_t n);
 /* Before sy_sched_run_done with ECANCELED, of one that was interrupted: its workspace holds what the layers in front of this one computed,
- * and any worker can go on from there. */
-void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer);
+ * and any worker can go on from there, which is expected to take so long. */
+void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer,
+                         struct sy_duration left);
 /* One READ is over; arrived: flags for its n groups, in order. */
 void sy_sched_read_done(struct sy_sched *s, uint64_t run, int first_group, int n_groups,
                         const bool *arrived);

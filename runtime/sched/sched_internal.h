@@ -47,10 +47,11 @@ struct request {
     int n_loaded, n_reads;
     bool prefetched; /* its groups come while another computes */
     bool pool_pinned, image_pinned, run_sent, restarting, worker_through, ended;
-    bool canceled;    /* while it was started: ends when its worker is through */
-    bool interrupted; /* S8, or canceled */
-    int next_layer;   /* where it goes on; 0: from its beginning */
-    int first_layer;  /* where its last run began */
+    bool canceled;           /* while it was started: ends when its worker is through */
+    bool interrupted;        /* S8, or canceled */
+    int next_layer;          /* where it goes on; 0: from its beginning */
+    struct sy_duration left; /* from there on */
+    int first_layer;         /* where its last run began */
     bool
         lost_layer; /* it stopped within that layer: such a one may be interrupted again and again without getting on (Q5) */
     uint64_t kept_offset, kept_bytes,

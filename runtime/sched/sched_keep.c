@@ -2,12 +2,14 @@
 #include "runtime/base/assert.h"
 #include "runtime/sched/sched_internal.h"
 
-void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer)
+void sy_sched_stopped_at(struct sy_sched *s, int worker, uint64_t run, int layer,
+                         struct sy_duration left)
 {
     struct request *r = s->active;
     if (!r || r->run != run || r->worker != worker || !r->interrupted || r->worker_through)
         return;
     r->next_layer = SY_MAX(layer, 0);
+    r->left = left;
     r->lost_layer = r->lost_layer || r->next_layer <= r->first_layer;
 }
 
@@ -21,12 +23,14 @@ void sy_sched_keep_workspace(struct sy_sched *s, struct request *r)
     s->lane_bytes = 0;
 }
 
+/* What is left goes by the layers, not by the clock: until it stopped it may have waited for its weights, or for the copy under way. */
 void sy_sched_leave_device(struct sy_sched *s, struct request *r)
 {
+    struct sy_duration left = r->next_layer > 0 ? r->left : r->duration;
     if (r->next_layer > 0 && !r->lost_layer)
-        sy_admission_paused(s->admission, s->now);
+        sy_admission_stopped(s->admission, left, s->now);
     else
-        sy_admission_again(s->admission, r->duration, s->now);
+        sy_admission_again(s->admission, left, s->now);
     sy_sched_keep_workspace(s, r);
 }
 
@@ -68,15 +72,17 @@ static struct request *earlier(struct request *a, struct request *b)
     return !a || b->kept_at < a->kept_at ? b : a;
 }
 
-/* The one that was interrupted first is the least urgent of them. */
+/* The one that was interrupted first is the least urgent of them. It starts over, which takes all of its time. */
 bool sy_sched_release_workspace(struct sy_sched *s)
 {
     struct request *first = earlier(NULL, s->next);
     for (struct request *r = s->waiting; r; r = r->next)
         first = earlier(first, r);
-    if (first)
-        sy_sched_forget_workspace(s, first);
-    return first != NULL;
+    if (!first)
+        return false;
+    sy_sched_forget_workspace(s, first);
+    sy_admission_revise(s->admission, first->id, first->duration);
+    return true;
 }
 
 bool sy_sched_give_workspaces(struct sy_sched *s)
