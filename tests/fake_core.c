@@ -26,8 +26,9 @@ static struct sy_tensor tensors[2] = {
     {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
     {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
 };
-#define ONE_IN_ONE_OUT(of) \
-    .n_tensors = 2, .tensors = (of), .n_inputs = 1, .inputs = &tensor_index[0], .n_outputs = 1, .outputs = &tensor_index[1]
+#define ONE_IN_ONE_OUT(of)                                                                      \
+    .n_tensors = 2, .tensors = (of), .n_inputs = 1, .inputs = &tensor_index[0], .n_outputs = 1, \
+    .outputs = &tensor_index[1]
 static struct sy_graph graph = {ONE_IN_ONE_OUT(tensors)};
 static struct sy_package package = {.name = "double", .graph = &graph, .usual = &graph};
 static struct sy_node cut_node = {.op = SY_OP_AT_RUN, .n_outputs = 1, .outputs = &tensor_index[1]};
