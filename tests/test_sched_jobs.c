@@ -212,6 +212,62 @@ static void test_what_a_hard_share_forbids_is_not_guaranteed(void **state)
     sy_sched_destroy(w.s);
 }
 
+static void end_turn_of(struct world *w, sy_ns took)
+{
+    for (int worker = 0; worker < N_WORKERS; worker++) {
+        uint64_t job = w->job_of[worker];
+        if (w->workers[worker] != TRAINING || w->still[worker] || w->held[worker])
+            continue;
+        w->workers[worker] = WAITING_TURN;
+        assert_int_equal(sy_sched_job_turn_over(w->s, worker, job, ++w->iterations[job], took),
+                         SY_OK);
+        world_settle(w);
+    }
+}
+
+/* What part of `n_ms` one job computes, in turns of 20 ms, with requests or alone. */
+static double trained_in_turns(struct world *w, bool requests, int n_ms)
+{
+    sy_ns trained = 0, turn = 0, begin = w->now;
+    for (int i = 0; i < n_ms && w->next_request < MAX_IDS - 1; i++) {
+        while (requests && sy_sched_n_waiting(w->s) < 20 && w->next_request < MAX_IDS - 1)
+            world_request(w, (int)world_pick(w, N_MODELS), 1);
+        sy_ns before = w->now;
+        bool runs = world_trains(w);
+        if (requests)
+            (void)world_deliver(w, false);
+        w->now += SY_NS_PER_MS;
+        sy_sched_set_time(w->s, w->now);
+        world_settle(w);
+        trained += runs ? w->now - before : 0;
+        turn += runs ? w->now - before : 0;
+        if (turn < 20 * SY_NS_PER_MS || !world_trains(w))
+            continue;
+        end_turn_of(w, turn);
+        turn = 0;
+    }
+    return (double)trained / (double)(w->now - begin);
+}
+
+/* A tenth is guaranteed. Whose hard share of a fifth was used up when requests come has a tenth then, not the fifth. */
+static void test_time_that_a_hard_share_forbids_does_not_settle_debts(void **state)
+{
+    (void)state;
+    static struct world w;
+    world_make(&w, true, 400, 1);
+    world_start_training(&w);
+    for (int tenant = 0; tenant < 3; tenant++)
+        assert_int_equal(sy_sched_set_tenant(w.s, tenant, 1, 200, 0), SY_OK);
+    assert_int_equal(sy_sched_set_train_share(w.s, 100), SY_OK);
+    world_settle(&w);
+    double alone = trained_in_turns(&w, false, 3000);
+    double share = trained_in_turns(&w, true, 20000);
+    print_message("alone %.4f, then %.4f\n", alone, share);
+    assert_true(alone > 0.19 && alone < 0.21);
+    assert_true(share > 0.08 && share < 0.11);
+    sy_sched_destroy(w.s);
+}
+
 /* A guaranteed job has no room beside an opportunistic one: that one's memory goes, and comes back. */
 static void test_opportunistic_job_gives_way(void **state)
 {
@@ -589,6 +645,7 @@ int main(void)
         cmocka_unit_test(test_jobs_share_a_lane_when_memory_is_scarce),
         cmocka_unit_test(test_training_keeps_its_share_under_a_flood),
         cmocka_unit_test(test_what_a_hard_share_forbids_is_not_guaranteed),
+        cmocka_unit_test(test_time_that_a_hard_share_forbids_does_not_settle_debts),
         cmocka_unit_test(test_suspended_before_it_has_a_worker),
         cmocka_unit_test(test_tenant_over_its_quota_is_refused),
         cmocka_unit_test(test_opportunistic_job_gives_way),

@@ -1,8 +1,9 @@
 /* Training's guaranteed share of the time, against any flood of requests.
  *
- * While some job may compute (a hard share may forbid it), training earns `permille` of the time that passes, and pays for the time in which it computes. When it is
- * owed anything, requests that have not started wait until it is a slice ahead: so over any time it lacks at most what one request
- * takes. What it is owed is bounded: a claim to seconds that are gone would be a stall for requests. */
+ * While some job may compute (a hard share may forbid it), training earns `permille` of the time that passes, and pays for the time in which it
+ * computes; while none may, it only earns off what it owes, which is not forgiven. When it is owed anything, requests that have not started wait
+ * until it is a slice ahead: so over any time it lacks at most what one request takes. What it is owed is bounded: a claim to seconds that are
+ * gone would be a stall for requests. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
@@ -14,12 +15,12 @@ void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
 {
     struct train_share *share = &s->share;
     int64_t passed = to > from ? (int64_t)(to - from) : 0;
+    share->credit_ns += passed / 1000 * (int64_t)share->permille;
     if (share->permille == 0 || !sy_sched_training_is_ready(s)) {
-        share->credit_ns = 0;
+        share->credit_ns = SY_MIN(share->credit_ns, 0);
         share->first = false;
         return;
     }
-    share->credit_ns += passed / 1000 * (int64_t)share->permille;
     if (sy_sched_training_runs(s))
         share->credit_ns -= passed;
     share->credit_ns = SY_MIN(SY_MAX(share->credit_ns, -SLICE_NS), MOST_OWED);
