@@ -131,6 +131,53 @@ static void test_models_count_for_the_quota(void **state)
     sy_sim_report_free(r);
 }
 
+/* What is refused is not there: jobs of others have the room that it would have taken. */
+static void test_a_refused_model_takes_no_room(void **state)
+{
+    (void)state;
+    struct sy_sim_model models[] = {
+        {.name = "over", .bytes = 3 * GB, .compute_ns = MS, .n_groups = 4},
+        {.name = "other", .bytes = GB, .compute_ns = MS, .n_groups = 4, .tenant = 1}};
+    struct sy_sim_tenant tenants[] = {{.name = "tight", .memory_bytes = GB}, {.name = "free"}};
+    struct sy_sim_job job = sim_job("j", 0, 10, MS); /* 1.1 GB */
+    struct sy_sim_request request = {.model = 1};
+    struct sy_sim_input in = {.models = models,
+                              .n_models = 2,
+                              .requests = &request,
+                              .n_requests = 1,
+                              .jobs = &job,
+                              .n_jobs = 1,
+                              .tenants = tenants,
+                              .n_tenants = 2};
+    struct sy_sim_config c = sim_plain();
+    c.device.pool_bytes = 4 * GB;
+    job.tenant = 1;
+    struct sy_sim_report *r = sim_run(&c, &in);
+    assert_int_equal(r->n_models_refused, 1);
+    assert_int_equal(r->n_jobs_refused, 0);
+    assert_int_equal(r->n_jct, 1);
+    sy_sim_report_free(r);
+}
+
+/* A job a second, each of which brings its tenant's weight: the share holds all the same. */
+static void test_a_weight_does_not_renew_a_hard_share(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    struct sy_sim_job jobs[N];
+    struct sy_sim_tenant tenant = {.name = "t", .hard_permille = 100};
+    struct sy_sim_config c = sim_plain();
+    for (int i = 0; i < N; i++) {
+        jobs[i] = sim_job("j", (sy_ns)i * S, 1, S);
+        jobs[i].weight = 1;
+    }
+    struct sy_sim_input in = {.jobs = jobs, .n_jobs = N, .tenants = &tenant, .n_tenants = 1};
+    struct sy_sim_report *r = sim_run(&c, &in);
+    assert_int_equal(r->n_jct, N);
+    assert_true(share_of(r, 0) < 0.11);
+    sy_sim_report_free(r);
+}
+
 static struct sy_sim_report *flood(double train_share, unsigned hard_permille)
 {
     enum { N = 4000 };
@@ -199,6 +246,8 @@ int main(void)
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_jobs_over_a_quota_are_refused_alone),
         cmocka_unit_test(test_models_count_for_the_quota),
+        cmocka_unit_test(test_a_refused_model_takes_no_room),
+        cmocka_unit_test(test_a_weight_does_not_renew_a_hard_share),
         cmocka_unit_test(test_training_has_its_share_and_requests_the_rest),
         cmocka_unit_test(test_tenants_are_checked),
     };

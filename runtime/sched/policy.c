@@ -131,9 +131,11 @@ int sy_policy_set_tenant(struct sy_policy *p, int tenant, unsigned weight, unsig
                             "tenant %d: weight %u, hard share %u per mille: 1 to 1000000, "
                             "0 to 1000",
                             tenant, weight, hard_permille);
+    if (hard_permille != p->tenants[tenant].hard_permille)
+        p->tenants[tenant].not_before_ns =
+            0; /* else what was used up stays so: a weight is no new share */
     p->tenants[tenant].weight = weight;
     p->tenants[tenant].hard_permille = hard_permille;
-    p->tenants[tenant].not_before_ns = 0;
     return SY_OK;
 }
 

@@ -119,7 +119,7 @@ struct kind {
     int first; /* device */
     struct model_here *models;
     struct sy_quotas *quotas; /* with the models charged; NULL: no tenant has one */
-    uint64_t largest_bytes;   /* of the models that fit */
+    uint64_t largest_bytes;   /* of the models that are served */
     struct sy_sim_tree load;  /* by device, from `first` on: when it is expected to be drained */
 };
 

@@ -88,7 +88,7 @@ static int open_models(struct sim *s, struct kind *k)
         struct model_here *here = &k->models[m];
         here->fits = fits(k, &in->models[m], here);
         here->served = here->fits && is_loaded(s, k, &in->models[m]);
-        if (here->fits) /* M6 */
+        if (here->served) /* M6 */
             k->largest_bytes = SY_MAX(k->largest_bytes, in->models[m].bytes);
     }
     return SY_OK;
