@@ -149,7 +149,8 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
                          const struct sy_sched_job_view *view)
 {
     if (j->state == SY_JOB_QUEUED && core->draining)
-        return json_string("the next start of the server: this one is stopping");
+        return json_string(
+            "nothing any more: the server is stopping (what it keeps goes on at its next start)");
     if (j->state == SY_JOB_QUEUED && core->jobs_held)
         return json_string("the models that the server starts with: they are being loaded");
     if (j->state == SY_JOB_QUEUED && j->suspended)

@@ -210,6 +210,11 @@ static void simulate_takes_unequal_devices_and_tenants(void **state)
     assert_non_null(strstr(json_string_value(json_object_get(answer, "first_refusal")),
                            "job c: the job needs 8"));
     json_decref(answer);
+    put_text(path, "tenant,memory_mb\nbatch,1\n"); /* nobody's models are not batch's */
+    snprintf(arguments, sizeof arguments, "--generate rate=9,seconds=9 --tenants %s", path);
+    answer = simulated(arguments);
+    assert_int_equal(json_integer_value(json_object_get(answer, "refused")), 0);
+    json_decref(answer);
     put_text(path, "device,count\nx,none\n");
     assert_int_equal(run("simulate --generate rate=1 --devices %s", path), 1);
     assert_non_null(strstr(output, ":2: count is \"none\""));

@@ -286,6 +286,47 @@ static void test_who_can_use_time(void **state)
     sy_policy_destroy(p);
 }
 
+static void test_how_much_can_be_used(void **state)
+{
+    (void)state;
+    struct load jobs[4];
+    struct sy_policy *p = make(SY_POLICY_FIFO, 0, 0);
+    make_unequal(jobs, 4);
+    assert_int_equal(sy_policy_usable_permille(p), 0);
+    for (int i = 0; i < 4; i++) {
+        jobs[i].tenant = i / 2; /* two each */
+        assert_int_equal(sy_policy_set_tenant(p, i / 2, 1, i < 2 ? 300 : 250), SY_OK);
+        join(p, &jobs[i], 0);
+        assert_int_equal(sy_policy_usable_permille(p), i < 2 ? 300 : 550);
+    }
+    assert_int_equal(sy_policy_set_tenant(p, 0, 1, 0), SY_OK);
+    assert_int_equal(sy_policy_usable_permille(p), 1000);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sy_policy_block(p, (uint64_t)i + 1, true, 0), SY_OK);
+    assert_int_equal(sy_policy_usable_permille(p), 250);
+    sy_policy_destroy(p);
+}
+
+/* Iterations of months: neither a share nor a weight forgets them. */
+static void test_long_iterations_are_counted_whole(void **state)
+{
+    (void)state;
+    struct load job;
+    uint64_t id;
+    sy_ns again;
+    const sy_ns months = 19000000ull * SY_NS_PER_S;
+    struct sy_policy *p = make(SY_POLICY_WEIGHTED, 0, 0);
+    make_unequal(&job, 1);
+    job.tenant = 0;
+    assert_int_equal(sy_policy_set_tenant(p, 0, 1, 100), SY_OK);
+    join(p, &job, 0);
+    assert_true(sy_policy_next(p, 0, &id, &again));
+    assert_int_equal(sy_policy_done(p, id, months, months), SY_OK);
+    assert_false(sy_policy_next(p, months, &id, &again));
+    assert_true(again > 9 * months && again < 11 * months);
+    sy_policy_destroy(p);
+}
+
 /* ---- srtf and the others by their finishing times ---- */
 
 static double mean_finish(enum sy_policy_kind kind, const struct load *from, int n)
@@ -543,6 +584,8 @@ int main(void)
         cmocka_unit_test(test_weighted_shares),
         cmocka_unit_test(test_hard_and_elastic_shares),
         cmocka_unit_test(test_who_can_use_time),
+        cmocka_unit_test(test_how_much_can_be_used),
+        cmocka_unit_test(test_long_iterations_are_counted_whole),
         cmocka_unit_test(test_srtf_is_optimal),
         cmocka_unit_test(test_every_decision_is_the_naive_one),
         cmocka_unit_test(test_nobody_starves),

@@ -188,8 +188,8 @@ static void test_each_kind_takes_what_it_takes(void **state)
     assert_true(seen[0] && seen[1] && seen[2] && seen[3] && seen[4]);
 }
 
-/* An observed time was observed where computing takes what the model says. */
-static void test_observed_times_go_by_speed(void **state)
+/* R6: whatever the device is. */
+static void test_observed_times_hold_everywhere(void **state)
 {
     (void)state;
     struct sy_sim_model model = {.name = "m", .bytes = 1, .compute_ns = 10 * MS, .n_groups = 1};
@@ -200,7 +200,7 @@ static void test_observed_times_go_by_speed(void **state)
     struct sy_sim_config c = of_kinds(&fast, 1, SY_SIM_RANDOM);
     struct went w;
     sy_sim_report_free(run(&c, &in, &w));
-    assert_int_equal(w.latency_ns[0], 10 * MS);
+    assert_int_equal(w.latency_ns[0], 50 * MS);
 }
 
 /* A large model in pieces that only the last kind's pool holds, beside one that is welcome everywhere. */
@@ -258,15 +258,64 @@ static void test_least_knows_who_is_faster(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(w.device[i], 3);
     assert_true(w.device[5] < 3);
-    /* One that has the model does not keep it from the faster one that has not. */
-    struct sy_sim_request two[] = {{0}, {.at_ns = S}};
-    in.requests = two;
-    in.n_requests = 2;
-    c.router = SY_SIM_LEAST;
-    kinds[1].pool_bytes = 50000000; /* half a group: not there */
+    /* One that has the model, and has nothing to do, does not keep a later request from the faster one that has it too. */
+    struct sy_sim_request later[] = {{0}, {0}, {.at_ns = S}};
+    kinds[1].link_gbps =
+        1; /* it takes a second to get there: the first goes to a slow one, the next ones too */
+    in.requests = later;
+    in.n_requests = 3;
     sy_sim_report_free(run(&c, &in, &w));
-    assert_true(w.device[0] < 3);
-    assert_int_equal(w.device[1], w.device[0]);
+    assert_true(w.device[0] < 3 && w.device[1] < 3 && w.device[2] < 3);
+    kinds[1].unified = true; /* nothing to copy: everything is sooner done there */
+    sy_sim_report_free(run(&c, &in, &w));
+    assert_int_equal(w.device[2], 3);
+}
+
+/* Two models take turns: who was used last matters on the small device, whatever the first one is. */
+static void test_a_small_device_evicts_the_oldest(void **state)
+{
+    (void)state;
+    struct sy_sim_model models[] = {{.name = "a", .bytes = GB, .compute_ns = MS, .n_groups = 4},
+                                    {.name = "b", .bytes = GB, .compute_ns = MS, .n_groups = 4},
+                                    {.name = "c", .bytes = GB, .compute_ns = MS, .n_groups = 4}};
+    struct sy_sim_kind kinds[] = {kind("large", 1, 8 * GB, 10, 1), kind("small", 1, 2 * GB, 10, 1)};
+    static const int models_of[] = {0, 1, 0, 2, 0};
+    struct sy_sim_request requests[5];
+    struct went w;
+    for (int i = 0; i < 5; i++)
+        requests[i] = (struct sy_sim_request){.at_ns = (sy_ns)i * S, .model = models_of[i]};
+    struct sy_sim_input in = {
+        .models = models, .n_models = 3, .requests = requests, .n_requests = 5};
+    struct sy_sim_config c = of_kinds(kinds + 1, 1, SY_SIM_RANDOM);
+    c.whole_models = true;
+    struct sy_sim_report *r = run(&c, &in, &w);
+    assert_int_equal(r->n_swaps, 3); /* c drives b out, and not a */
+    sy_sim_report_free(r);
+    /* Beside a large one, on which nobody gives way. */
+    struct sy_sim_request many[400];
+    for (int i = 0; i < 400; i++)
+        many[i] =
+            (struct sy_sim_request){.at_ns = (sy_ns)i * S, .model = i % 2 ? 0 : 1 + i / 2 % 2};
+    in.requests = many;
+    in.n_requests = 400;
+    c = of_kinds(kinds, 2, SY_SIM_RANDOM);
+    c.whole_models = true;
+    r = run(&c, &in, &w);
+    int n_asked = 0, n_swaps = 0;
+    int last[3] = {-1, -1, -1}; /* of each model on the small one */
+    for (int i = 0; i < 400; i++) {
+        if (w.device[i] != 1)
+            continue;
+        int m = many[i].model, newer = 0;
+        for (int k = 0; k < 3; k++)
+            newer += k != m && last[k] > last[m];
+        n_swaps += last[m] < 0 || newer > 1; /* two others were used since: it is gone */
+        last[m] = i;
+        n_asked++;
+    }
+    assert_true(n_asked > 100);
+    assert_int_equal(r->n_swaps, n_swaps + 3);
+    sy_sim_report_free(r);
 }
 
 static void test_jobs_go_where_they_fit_and_by_speed(void **state)
@@ -339,9 +388,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_description_twice_is_one),
         cmocka_unit_test(test_each_kind_takes_what_it_takes),
-        cmocka_unit_test(test_observed_times_go_by_speed),
+        cmocka_unit_test(test_observed_times_hold_everywhere),
         cmocka_unit_test(test_models_go_where_they_fit),
         cmocka_unit_test(test_least_knows_who_is_faster),
+        cmocka_unit_test(test_a_small_device_evicts_the_oldest),
         cmocka_unit_test(test_jobs_go_where_they_fit_and_by_speed),
         cmocka_unit_test(test_descriptions_are_checked),
     };

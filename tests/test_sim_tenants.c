@@ -107,7 +107,8 @@ static void test_models_count_for_the_quota(void **state)
             c.device.n_devices = n_devices;
             struct sy_sim_report *r = sim_run(&c, &in);
             assert_int_equal(r->n_models_refused, 1);
-            assert_non_null(strstr(r->refusal, "model second needs"));
+            assert_non_null(strstr(r->model_refusal, "model second needs"));
+            assert_string_equal(r->refusal, "");
             assert_int_equal(r->n_done, 60);
             assert_int_equal(r->n_refused, 30);
             assert_int_equal(r->n_not_loaded, 30);
@@ -178,6 +179,44 @@ static void test_a_weight_does_not_renew_a_hard_share(void **state)
     sy_sim_report_free(r);
 }
 
+/* With deadlines: what training may not use, or nobody wants, is not predicted to be gone. */
+static void test_predictions_leave_to_training_what_it_can_use(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static struct sy_sim_request requests[N];
+    struct sy_sim_model model = {.name = "m", .bytes = 1, .compute_ns = 10 * MS, .n_groups = 1};
+    struct sy_sim_tenant tenant = {.name = "t", .hard_permille = 10};
+    struct sy_sim_job jobs[] = {sim_job("short", 0, 10, 5 * MS),
+                                sim_job("long", 0, 100000, 5 * MS)};
+    struct sy_sim_config c = sim_plain();
+    for (int i = 0; i < N; i++)
+        requests[i] =
+            (struct sy_sim_request){.at_ns = S + (sy_ns)i * 30 * MS, .deadline_ns = 25 * MS};
+    struct sy_sim_input in = {.models = &model,
+                              .n_models = 1,
+                              .requests = requests,
+                              .n_requests = N,
+                              .jobs = jobs,
+                              .n_jobs = 1,
+                              .tenants = &tenant,
+                              .n_tenants = 1};
+    c.train_share = 0.8;
+    c.end_ns = 31 * S;
+    tenant.hard_permille = 0;
+    struct sy_sim_report *r = sim_run(&c, &in); /* the job is done before the first request */
+    assert_int_equal(r->n_refused, 0);
+    sy_sim_report_free(r);
+    in.jobs = &jobs[1];
+    r = sim_run(&c, &in); /* one that takes all it is given: 10 ms take 50 */
+    assert_int_equal(r->n_refused, N);
+    sy_sim_report_free(r);
+    tenant.hard_permille = 10;
+    r = sim_run(&c, &in);
+    assert_true(r->n_refused < N / 20 && r->n_late < N / 20);
+    sy_sim_report_free(r);
+}
+
 static struct sy_sim_report *flood(double train_share, unsigned hard_permille)
 {
     enum { N = 4000 };
@@ -235,6 +274,7 @@ static void test_tenants_are_checked(void **state)
     job.tenant = SY_SIM_MAX_TENANTS;
     assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
     assert_non_null(strstr(sy_error_text(), "job j: tenant 256"));
+    job.tenant = 0;
     c.train_share = 1.01;
     assert_int_equal(sy_sim_run(&c, &in, r), SY_EARG);
     sy_sim_report_free(r);
@@ -248,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_models_count_for_the_quota),
         cmocka_unit_test(test_a_refused_model_takes_no_room),
         cmocka_unit_test(test_a_weight_does_not_renew_a_hard_share),
+        cmocka_unit_test(test_predictions_leave_to_training_what_it_can_use),
         cmocka_unit_test(test_training_has_its_share_and_requests_the_rest),
         cmocka_unit_test(test_tenants_are_checked),
     };

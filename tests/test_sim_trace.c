@@ -292,6 +292,9 @@ static void test_devices_and_profiles(void **state)
     assert_refused(DEVICES, "device,count\na,0\n", ":2: count is 0");
     assert_refused(DEVICES, "device,unified\na,2\n", ":2: unified is 2");
     assert_refused(DEVICES, "device,speed\na,1\nb,x\n", ":3: speed is \"x\"");
+    assert_refused(DEVICES, "device,speed\na,1\nb,0\n", ":3: speed: 0 is not");
+    assert_refused(DEVICES, "device,link_gbps\na,0\n", ":2: GB/s of the link: 0 is not");
+    assert_refused(DEVICES, "device\na\001\n", ":2: a name has no control characters");
     assert_refused(DEVICES, "device\na\na\n", "two kinds of devices are called a");
     assert_refused(PROFILES, "model,device,compute_ms\na,d,1\nc,d,1\n", ":3: no model c");
     assert_refused(PROFILES, "model,device,compute_ms\na,e,1\n", ":2: no device e");
@@ -336,6 +339,9 @@ static void test_tenants(void **state)
     assert_refused(TENANTS, "tenant,hard_share\na,1.5\n", ":2: hard_share is 1.5");
     assert_refused(TENANTS, "tenant,hard_share\na,0.0001\n", ":2: hard_share is 0.0001");
     assert_refused(TENANTS, "tenant,weight\na,0\n", ":2: weight is 0");
+    assert_refused(TENANTS, "tenant,memory_mb\na,1e-7\n",
+                   ":2: memory_mb is 1e-7, less than a byte");
+    assert_refused(TENANTS, "tenant\na\033[1m\n", ":2: a name has no control characters");
     assert_refused(TENANTS, "tenant\na\na\n", ":3: a second tenant is called a");
 }
 

@@ -111,7 +111,8 @@ static const struct sy_cli_option options[] = {
     [O_SEED] = {"seed", "N", "equal seeds give equal results (1)"},
     [O_CHECK] = {"check", NULL, "walk the invariants after each event"},
     [O_ANSWERS] = {"answers", "FILE",
-                   "CSV of each request: time_s,model,class,device,outcome,latency_ms,served_ms"},
+                   "CSV of each request: time_s,model,class,device (-1: none has the model),"
+                   "outcome,latency_ms,served_ms"},
     [O_PLOT] = {"plot", "FILE", "SVG: devices over time, distribution"},
     [O_JSON] = {"json", NULL, "print JSON"},
     {NULL, NULL, NULL}};
@@ -321,6 +322,15 @@ static int load_profiles(const struct simulate_options *o, struct loaded *l)
     return status;
 }
 
+static int give_to_default(struct loaded *l)
+{
+    int tenant;
+    SY_TRY(sy_sim_default_tenant(&l->tenants, &tenant));
+    for (int m = 0; m < l->in.n_models; m++)
+        l->models[m].tenant = tenant;
+    return SY_OK;
+}
+
 static int load_models(const struct simulate_options *o, const struct sy_link_cost *link,
                        int n_examples, struct loaded *l)
 {
@@ -330,6 +340,8 @@ static int load_models(const struct simulate_options *o, const struct sy_link_co
         SY_TRY(load_packages(o, link, l));
     else
         SY_TRY(sy_sim_example_models(l->in.n_models = n_examples, &l->models));
+    if (!o->models)
+        SY_TRY(give_to_default(l));
     l->in.models = l->models;
     return load_profiles(o, l);
 }

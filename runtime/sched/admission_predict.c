@@ -35,7 +35,8 @@ static sy_ns likely_left(const struct sy_admission *a, sy_ns now)
 
 /* Q5. What starts over when it gives way does so while it has more before it than it lost in all: then no more is thrown away than is
  * won, and who is interrupted again and again gets through. After that only where a promise depends on it. */
-bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r, sy_ns now)
+bool sy_admission_gives_way(const struct sy_admission *a, const struct sy_admission_request *r,
+                            sy_ns now)
 {
     if (!a->busy || a->rules->config.preempt_ns == 0 || !r || r->class_ >= a->running_class)
         return false;
@@ -86,8 +87,10 @@ static void count_rest(struct walk *w)
 static struct walk begin_walk(const struct sy_admission *a, sy_ns now,
                               const struct sy_admission_request *first)
 {
-    struct walk w = {
-        a, now, 0, a->preempting || sy_admission_gives_way(a, first, now), a->busy, {(double)now, 0}, {0, 0}};
+    struct walk w = {a,       now,
+                     0,       a->preempting || sy_admission_gives_way(a, first, now),
+                     a->busy, {(double)now, 0},
+                     {0, 0}};
     if (w.gave_way) {
         sy_ns until = (a->preempting ? a->gave_way.yields_from_ns : now) + a->gave_way.yield_ns;
         w.yields_ns = SY_MIN(until > now ? until - now : 0, left_of_running(a, now).expected_ns);

@@ -23,7 +23,8 @@ struct job {
 struct tenant {
     unsigned weight, hard_permille;
     int n_active;        /* jobs that are not blocked */
-    uint64_t virtual_ns; /* weighted */
+    uint64_t virtual_ns; /* weighted: device time / weight */
+    sy_ns rest_ns;       /* of that division */
     sy_ns used_ns, not_before_ns;
 };
 
@@ -386,12 +387,16 @@ static int not_running(uint64_t job)
 
 static void charge_tenant(struct tenant *t, sy_ns ns, sy_ns now)
 {
+    sy_ns total = ns + t->rest_ns;
     t->used_ns += ns;
-    t->virtual_ns += ns * 1024 / t->weight;
+    t->virtual_ns += total / t->weight;
+    t->rest_ns = total % t->weight;
     if (t->hard_permille > 0) {
         sy_ns oldest = ns + HARD_CREDIT_NS;
         oldest = now > oldest ? now - oldest : 0;
-        t->not_before_ns = SY_MAX(t->not_before_ns, oldest) + ns * 1000 / t->hard_permille;
+        unsigned __int128 next = (unsigned __int128)ns * 1000 / t->hard_permille;
+        next += SY_MAX(t->not_before_ns, oldest);
+        t->not_before_ns = (sy_ns)SY_MIN(next, UINT64_MAX / 2); /* 292 years */
     }
 }
 
@@ -461,6 +466,21 @@ bool sy_policy_can_use(const struct sy_policy *p, sy_ns now)
             return true;
     }
     return false;
+}
+
+unsigned sy_policy_usable_permille(const struct sy_policy *p)
+{
+    bool seen[SY_POLICY_MAX_TENANTS] = {false};
+    unsigned sum = 0;
+    for (int i = 0; i < p->n_jobs; i++) {
+        const struct job *j = &p->jobs[i];
+        unsigned hard = p->tenants[j->is.tenant].hard_permille;
+        if ((j->blocked && !j->running) || seen[j->is.tenant])
+            continue;
+        seen[j->is.tenant] = true;
+        sum += hard > 0 ? hard : 1000;
+    }
+    return SY_MIN(sum, 1000);
 }
 
 sy_ns sy_policy_job_ns(const struct sy_policy *p, uint64_t job)

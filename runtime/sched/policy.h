@@ -110,6 +110,9 @@ int sy_policy_n_jobs(const struct sy_policy *p);
 int sy_policy_n_ready(const struct sy_policy *p); /* not blocked, running or not */
 /* Some job runs, or is ready and not kept back by its tenant's hard share (P5): training can use time that it is given. */
 bool sy_policy_can_use(const struct sy_policy *p, sy_ns now);
+/* So much of the time, per mille, training can use as long as the same jobs are ready: all of it, or what their tenants' hard shares are
+ * together. */
+unsigned sy_policy_usable_permille(const struct sy_policy *p);
 sy_ns sy_policy_job_ns(const struct sy_policy *p,
                        uint64_t job); /* device time so far; 0: no such job */
 sy_ns sy_policy_tenant_ns(const struct sy_policy *p, int tenant);

@@ -437,6 +437,7 @@ void sy_sched_set_time(struct sy_sched *s, sy_ns now)
         return;
     sy_sched_share_pass(s, s->now, now);
     s->now = now;
+    sy_sched_share_follow(s);
     if (first != s->share.first || (s->policy_wake_ns && now >= s->policy_wake_ns))
         sy_sched_step(s);
 }
@@ -449,6 +450,7 @@ sy_ns sy_sched_wake_at(const struct sy_sched *s)
 
 void sy_sched_step(struct sy_sched *s)
 {
+    sy_sched_share_follow(s);
     sy_sched_end_hopeless(s);
     if (s->admitting)
         sy_sched_let_in(s); /* between two runs */

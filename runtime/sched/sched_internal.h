@@ -91,7 +91,10 @@ struct job {
 struct train_share {
     unsigned permille;
     int64_t credit_ns;
-    bool first; /* requests wait */
+    bool first;         /* requests wait */
+    unsigned predicted; /* per mille: what predictions leave to training */
+    sy_ns used_at_ns;   /* when training last could use as much */
+    sy_ns from_ns;      /* it earns nothing before */
 };
 
 struct sy_sched {
@@ -183,6 +186,8 @@ void sy_sched_step_jobs(struct sy_sched *s);
 bool sy_sched_hold_training(struct sy_sched *s, bool hold);
 bool sy_sched_training_still(const struct sy_sched *s);
 bool sy_sched_training_is_ready(const struct sy_sched *s); /* some job could compute */
+/* After anything that may have changed who is ready, and before a request is asked for. */
+void sy_sched_share_follow(struct sy_sched *s);
 void sy_sched_free_jobs(struct sy_sched *s);
 bool sy_sched_jobs_are_valid(const struct sy_sched *s);
 void sy_sched_job_lost(struct sy_sched *s, int worker, bool state_intact, bool progressed,

@@ -3,17 +3,24 @@
  * While some job may compute (a hard share may forbid it), training earns `permille` of the time that passes, and pays for the time in which it
  * computes; while none may, it only earns off what it owes, which is not forgiven. When it is owed anything, requests that have not started wait
  * until it is a slice ahead: so over any time it lacks at most what one request takes. What it is owed is bounded: a claim to seconds that are
- * gone would be a stall for requests. */
+ * gone would be a stall for requests.
+ *
+ * Requests are predicted with what training can use of its share: nothing while no job is ready, no more than its tenants' hard shares. When it
+ * becomes more, training earns from when those are done that were promised with less, but at most half a second later; it becomes less when it has
+ * been less for a second, so that jobs that stop and go neither delay their share nor break promises. */
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/sched/sched_internal.h"
 
-#define SLICE_NS  (50 * (int64_t)SY_NS_PER_MS)
-#define MOST_OWED (500 * (int64_t)SY_NS_PER_MS)
+#define SLICE_NS   (50 * (int64_t)SY_NS_PER_MS)
+#define MOST_OWED  (500 * (int64_t)SY_NS_PER_MS)
+#define MOST_GRACE (500 * SY_NS_PER_MS)
+#define LINGERS    SY_NS_PER_S
 
 void sy_sched_share_pass(struct sy_sched *s, sy_ns from, sy_ns to)
 {
     struct train_share *share = &s->share;
+    from = SY_MAX(from, share->from_ns);
     int64_t passed = to > from ? (int64_t)(to - from) : 0;
     share->credit_ns += passed / 1000 * (int64_t)share->permille;
     if (share->permille == 0 || !sy_sched_training_is_ready(s)) {
@@ -39,12 +46,34 @@ sy_ns sy_sched_share_wake_at(const struct sy_sched *s)
            (sy_ns)SY_MIN(SY_MAX(s->share.credit_ns + SLICE_NS, (int64_t)SY_NS_PER_MS), SLICE_NS);
 }
 
+static void predict_with(struct sy_sched *s, unsigned permille)
+{
+    s->share.predicted = permille;
+    (void)sy_admission_set_share(s->admission, permille < 1000 ? 1000 - permille : 1);
+}
+
+void sy_sched_share_follow(struct sy_sched *s)
+{
+    struct train_share *share = &s->share;
+    if (share->permille == 0)
+        return;
+    unsigned usable = SY_MIN(share->permille, sy_policy_usable_permille(s->policy));
+    if (usable >= share->predicted)
+        share->used_at_ns = s->now;
+    if (usable > share->predicted) {
+        share->from_ns = SY_MIN(sy_admission_drained_ns(s->admission, s->now), s->now + MOST_GRACE);
+        predict_with(s, usable);
+    } else if (usable < share->predicted && s->now - share->used_at_ns >= LINGERS) {
+        predict_with(s, usable);
+    }
+}
+
 int sy_sched_set_train_share(struct sy_sched *s, unsigned permille)
 {
     if (permille > 1000)
         return sy_error_set(SY_EARG, "training's share %u: 0 to 1000 per mille", permille);
-    SY_TRY(sy_admission_set_share(s->admission, permille < 1000 ? 1000 - permille : 1));
     s->share = (struct train_share){.permille = permille};
+    predict_with(s, 0);
     sy_sched_step(s);
     return SY_OK;
 }

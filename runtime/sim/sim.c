@@ -168,7 +168,7 @@ static int check_range(const char *what, double value, double least, double most
     return sy_error_set(SY_EARG, "%s: %g is not a number from %g to %g", what, value, least, most);
 }
 
-static int check_kind(const struct sy_sim_kind *k)
+int sy_sim_check_kind(const struct sy_sim_kind *k)
 {
     SY_TRY(check_range("devices", k->n_devices, 1, MAX_DEVICES));
     SY_TRY(check_range("GB/s of the link", k->link_gbps, 1e-6, 1e6));
@@ -181,10 +181,10 @@ static int check_kinds(const struct sy_sim_config *c)
 {
     SY_TRY(check_range("kinds of devices", c->n_kinds, 0, SY_SIM_MAX_KINDS));
     if (c->n_kinds == 0)
-        return check_kind(&c->device);
+        return sy_sim_check_kind(&c->device);
     for (int i = 0; i < c->n_kinds; i++) {
         char why[256];
-        if (check_kind(&c->kinds[i]) == SY_OK)
+        if (sy_sim_check_kind(&c->kinds[i]) == SY_OK)
             continue;
         snprintf(why, sizeof why, "%s", sy_error_text());
         return sy_error_set(SY_EARG, "device %s: %s", c->kinds[i].name, why);
@@ -195,7 +195,8 @@ static int check_kinds(const struct sy_sim_config *c)
 static int check_config(const struct sy_sim_config *c)
 {
     SY_TRY(check_kinds(c));
-    SY_TRY(check_range("training's share", c->train_share, 0, 1));
+    if (c->train_share != 0)
+        SY_TRY(check_range("training's share", c->train_share, 0.001, 1));
     SY_TRY(check_range("noise", c->noise, 0, 2));
     return check_range("length of a queue", c->max_queue, 1, 65534);
 }
@@ -270,9 +271,8 @@ int sy_sim_empty_device(struct sim *s, int device)
     s->loads[at] = 0;
     SY_TRY(sy_admission_init(&admission, s->queues + at * s->queue_bytes,
                              s->far_queues + at * sy_admission_far_bytes(&admission), &queue));
-    sy_admission_share_rules(queue, sy_sim_queue(s, 0));
-    if (s->config->train_share > 0 && s->in->n_jobs > 0)
-        SY_TRY(sy_admission_set_share(queue, (unsigned)(1000 * (1 - sy_sim_train_share(s)))));
+    if (s->config->train_share <= 0 || s->in->n_jobs == 0) /* else by the jobs on each */
+        sy_admission_share_rules(queue, sy_sim_queue(s, 0));
     sy_sim_tree_set(&s->due, device, NEVER);
     return SY_OK;
 }

@@ -48,7 +48,8 @@ struct sy_sim_request {
     int32_t model;
     int32_t class_;    /* 0..SY_SIM_MAX_CLASSES-1 */
     sy_ns deadline_ns; /* after its arrival; 0: none */
-    sy_ns served_ns;   /* how long it is served, its swap with it, as observed; 0: by M1 and M4 */
+    sy_ns
+        served_ns; /* how long it is served, its swap with it, as observed, on whichever device; 0: by M1 and M4 */
 };
 
 struct sy_sim_job {
@@ -133,7 +134,7 @@ struct sy_sim_config {
     int max_queue; /* of requests a device */
     uint64_t seed;
     /* (optional) Told of each request when it ends; latency_ns counts from its arrival, served_ns from when it last began to be served,
-     * 0 if it never did. */
+     * 0 if it never did; device -1: none has the model (M8). */
     void (*answered)(void *ctx, const struct sy_sim_request *request, int device,
                      enum sy_sim_outcome outcome, sy_ns latency_ns, sy_ns served_ns);
     void *answered_ctx;
@@ -162,6 +163,8 @@ struct sy_sim_input {
     int n_tenants;
 };
 
+/* EARG: a device cannot be so; says what is out of its range. */
+int sy_sim_check_kind(const struct sy_sim_kind *kind);
 /* Of all kinds together. */
 int sy_sim_n_devices(const struct sy_sim_config *c);
 

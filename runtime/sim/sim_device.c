@@ -94,23 +94,13 @@ static sy_ns compute_ns(const struct sim *s, uint64_t request, sy_ns profile)
     return sy_sim_ns((double)profile * (double)m->samples[which]);
 }
 
-/* R6: how long it was served where computing takes what the model says; 0: nothing was observed. */
-static sy_ns observed_ns(const struct sim *s, uint64_t request, sy_ns profile)
-{
-    const struct sy_sim_request *r = request_of(s, request);
-    sy_ns stated = s->in->models[r->model].compute_ns;
-    if (profile == stated || r->served_ns == 0)
-        return r->served_ns;
-    return SY_MAX(sy_sim_ns((double)r->served_ns * (double)profile / (double)stated), 1);
-}
-
 /* How long it is served; copies are counted. */
 static sy_ns bring_and_compute(struct sim *s, int device, uint64_t request)
 {
     struct device *d = &s->devices[device];
     int model = request_of(s, request)->model;
     sy_ns profile = sy_sim_model_on(s, device, model)->compute_ns;
-    sy_ns observed = observed_ns(s, request, profile);
+    sy_ns observed = request_of(s, request)->served_ns; /* R6 */
     uint64_t missing = sy_sim_missing_bytes(s, device, model);
     sy_ns copy = copy_left(s, d, model, missing);
     sy_ns compute = compute_ns(s, request, profile);
@@ -260,16 +250,17 @@ static void finish(struct sim *s, struct device *d)
     int device = (int)(d - s->devices);
     uint64_t request = d->serves;
     sy_ns latency = s->now - d->came_ns;
-    double share = sy_sim_train_share(s);
     stop_serving(s, d);
     forget_request(s, d);
     s->report->n_done++;
     s->report->n_late += d->deadline_ns > 0 && latency > d->deadline_ns;
     sy_sim_note_latency(s->report, d->class_, latency);
     tell(s, request, device, SY_SIM_DONE, s->now - d->serve_from_ns);
-    if (share > 0 && sy_sim_has_jobs(s, d) && sy_policy_n_ready(d->policy) > 0)
+    if (sy_sim_has_jobs(s, d) && d->share_permille > 0) {
+        double share = d->share_permille / 1000.0;
         d->requests_from_ns =
             s->now + sy_sim_ns((double)(s->now - d->serve_from_ns) * share / (1 - share));
+    }
 }
 
 static void pause_request(struct sim *s, struct device *d)

@@ -60,6 +60,7 @@ struct device {
     double link_factor;
     /* jobs */
     sy_ns requests_from_ns;   /* jobs have their share until then */
+    unsigned share_permille;  /* that jobs can use of it */
     sy_ns advanced_ns;        /* of iterations, while any runs */
     sy_ns again_ns;           /* when the policy asks to be asked */
     struct sy_policy *policy; /* NULL: no jobs were here */
@@ -124,7 +125,7 @@ struct kind {
 };
 
 /* The devices that serve a model: whole kinds. */
-#define MAX_FLEETS 255
+#define MAX_FLEETS 64
 struct fleet {
     uint64_t kinds; /* a bit each */
     int n_devices;
@@ -229,11 +230,6 @@ static inline void sy_sim_expect_device(const struct sim *s, int device, uint32_
 static inline struct sy_admission *sy_sim_queue(const struct sim *s, int device)
 {
     return (struct sy_admission *)(void *)(s->queues + (size_t)device * s->queue_bytes);
-}
-/* Requests keep a thousandth, as at a server. */
-static inline double sy_sim_train_share(const struct sim *s)
-{
-    return SY_MIN(s->config->train_share, 0.999);
 }
 /* Without faults and without jobs, nothing but the first line of a device is looked at. */
 static inline sy_ns sy_sim_down_until(const struct sim *s, const struct device *d)
@@ -365,6 +361,8 @@ int sy_sim_submit(struct sim *s, int job);
 void sy_sim_welcome(struct sim *s, struct device *d);
 /* The persistent and ephemeral bytes that jobs may have on such a device. */
 uint64_t sy_sim_bytes_for_jobs(const struct sim *s, const struct kind *k);
+/* What jobs can use of training's share is predicted of requests from now on. */
+void sy_sim_follow_share(struct sim *s, struct device *d);
 /* Running iterations advance to now. */
 void sy_sim_advance(struct sim *s, struct device *d);
 void sy_sim_end_iterations(struct sim *s, struct device *d);

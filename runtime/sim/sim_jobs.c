@@ -63,6 +63,18 @@ static int open_jobs(struct sim *s, struct device *d)
     return set_tenants(s, d);
 }
 
+void sy_sim_follow_share(struct sim *s, struct device *d)
+{
+    unsigned share = (unsigned)(s->config->train_share * 1000 + 0.5);
+    if (share == 0 || !d->policy)
+        return;
+    unsigned usable = SY_MIN(SY_MIN(share, sy_policy_usable_permille(d->policy)), 999);
+    if (usable == d->share_permille)
+        return;
+    d->share_permille = usable;
+    (void)sy_admission_set_share(sy_sim_queue(s, (int)(d - s->devices)), 1000 - usable);
+}
+
 static const struct sy_sim_job *job_of(const struct sim *s, uint64_t id)
 {
     return &s->in->jobs[id - 1];
@@ -206,6 +218,7 @@ static void admit(struct sim *s, struct device *d)
             let_in(s, d);
     }
     sy_sim_make_room(s, (int)(d - s->devices), 0, -1);
+    sy_sim_follow_share(s, d);
 }
 
 /* Those that are submitted at one time are let in together, when the device has its turn: the policy chooses among all of them. */
@@ -234,8 +247,7 @@ int sy_sim_submit(struct sim *s, int job)
     if (put_into_lanes(s, d, job, rank_of(s, j)) < 0) {
         char why[sizeof s->report->refusal];
         snprintf(why, sizeof why, "job %s: %s", j->name, sy_error_text());
-        sy_sim_note_refusal(s->report, why);
-        s->report->n_jobs_refused++;
+        sy_sim_note_refused_job(s->report, why);
         return device;
     }
     s->jobs[job] = (struct job_state){.left = j->iterations, .device = device};

@@ -7,6 +7,10 @@
 #include "runtime/sim/sim_internal.h"
 #include "runtime/sim/sim_memory.h"
 
+static_assert(SY_SIM_MAX_TENANTS == SY_POLICY_MAX_TENANTS &&
+                  SY_SIM_MAX_TENANTS == SY_QUOTA_MAX_TENANTS,
+              "each indexes the others' books");
+
 int sy_sim_n_devices(const struct sy_sim_config *c)
 {
     int64_t n = c->n_kinds > 0 ? 0 : c->device.n_devices;
@@ -52,16 +56,14 @@ static int open_quotas(const struct sim *s, struct kind *k)
     return SY_OK;
 }
 
-/* M8. Models without requests are on no device. */
-static bool is_loaded(struct sim *s, struct kind *k, const struct sy_sim_model *m)
+/* M8. Without requests no model is loaded. */
+static int charge_model(const struct sim *s, struct kind *k, const struct sy_sim_model *m)
 {
     char what[SY_SIM_NAME_BYTES + 8];
     snprintf(what, sizeof what, "model %s", m->name);
-    if (!k->quotas || s->in->n_requests == 0 ||
-        sy_quota_charge(k->quotas, m->tenant, m->bytes, what) == SY_OK)
-        return true;
-    sy_sim_note_refusal(s->report, sy_error_text());
-    return false;
+    return k->quotas && s->in->n_requests > 0
+               ? sy_quota_charge(k->quotas, m->tenant, m->bytes, what)
+               : SY_OK;
 }
 
 static void take_profile(struct kind *k, const struct sy_sim_profile *p)
@@ -71,7 +73,7 @@ static void take_profile(struct kind *k, const struct sy_sim_profile *p)
     here->n_groups = p->n_groups > 0 ? p->n_groups : here->n_groups;
 }
 
-static int open_models(struct sim *s, struct kind *k)
+static int open_models(const struct sim *s, struct kind *k)
 {
     const struct sy_sim_input *in = s->in;
     k->models = calloc((size_t)in->n_models + 1, sizeof *k->models);
@@ -87,7 +89,7 @@ static int open_models(struct sim *s, struct kind *k)
     for (int m = 0; m < in->n_models; m++) {
         struct model_here *here = &k->models[m];
         here->fits = fits(k, &in->models[m], here);
-        here->served = here->fits && is_loaded(s, k, &in->models[m]);
+        here->served = here->fits && charge_model(s, k, &in->models[m]) == SY_OK;
         if (here->served) /* M6 */
             k->largest_bytes = SY_MAX(k->largest_bytes, in->models[m].bytes);
     }
@@ -144,6 +146,17 @@ static int find_fleet(struct sim *s, uint64_t kinds)
     return s->n_fleets++;
 }
 
+/* It fits, and was refused for its tenant's quota; the reason is still so. */
+static void note_refused(struct sim *s, int model)
+{
+    for (int i = 0; i < s->n_kinds; i++)
+        if (s->kinds[i].models[model].fits &&
+            charge_model(s, &s->kinds[i], &s->in->models[model]) < 0) {
+            sy_sim_note_refused_model(s->report, sy_error_text());
+            return;
+        }
+}
+
 static int open_fleets(struct sim *s)
 {
     s->fleet_of = calloc((size_t)s->in->n_models + 1, sizeof *s->fleet_of);
@@ -156,7 +169,8 @@ static int open_fleets(struct sim *s)
         if (fleet < 0)
             return fleet;
         s->fleet_of[m] = (uint8_t)fleet;
-        s->report->n_models_refused += s->fleets[fleet].n_devices == 0;
+        if (s->fleets[fleet].n_devices == 0)
+            note_refused(s, m);
     }
     return SY_OK;
 }

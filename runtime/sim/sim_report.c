@@ -44,10 +44,16 @@ int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devi
     return SY_OK;
 }
 
-void sy_sim_note_refusal(struct sy_sim_report *r, const char *why)
+void sy_sim_note_refused_job(struct sy_sim_report *r, const char *why)
 {
-    if (!*r->refusal)
+    if (r->n_jobs_refused++ == 0)
         snprintf(r->refusal, sizeof r->refusal, "%s", why);
+}
+
+void sy_sim_note_refused_model(struct sy_sim_report *r, const char *why)
+{
+    if (r->n_models_refused++ == 0)
+        snprintf(r->model_refusal, sizeof r->model_refusal, "%s", why);
 }
 
 /* ---- histogram: steps of equal ratio ---- */
@@ -236,6 +242,15 @@ static json_t *shares_of(const struct sy_sim_report *r)
     return shares;
 }
 
+/* Names come from files, and a text may be cut within a letter. */
+static void set_text(json_t *answer, const char *key, const char *text)
+{
+    char shown[512];
+    snprintf(shown, sizeof shown, "%s", text);
+    sy_printable_make(shown);
+    json_object_set_new(answer, key, json_string(shown));
+}
+
 int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
 {
     json_t *latency = json_object();
@@ -265,12 +280,10 @@ int sy_sim_print_json(const struct sy_sim_report *r, double wall_s, FILE *to)
         "makespan_s", (double)r->makespan_ns / 1e9, "shares", shares_of(r), "jain", sy_sim_jain(r),
         "lanes", "moves", (json_int_t)r->n_lane_moves, "copied_bytes", (json_int_t)r->copied_bytes,
         "regrouped", (json_int_t)r->n_regrouped, "spilled_bytes", (json_int_t)r->spilled_bytes);
-    if (answer && *r->refusal) {
-        char refusal[sizeof r->refusal];
-        memcpy(refusal, r->refusal, sizeof refusal);
-        sy_printable_make(refusal); /* names come from files, and it may be cut within a letter */
-        json_object_set_new(answer, "first_refusal", json_string(refusal));
-    }
+    if (answer && *r->refusal)
+        set_text(answer, "first_refusal", r->refusal);
+    if (answer && *r->model_refusal)
+        set_text(answer, "first_refused_model", r->model_refusal);
     if (answer) {
         json_object_set_new(answer, "busy", json_integer((json_int_t)r->n_busy));
         json_object_set_new(answer, "models_refused",
@@ -291,7 +304,7 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
             (unsigned long long)r->n_requests, (unsigned long long)r->n_done,
             (unsigned long long)r->n_refused, (unsigned long long)r->n_late,
             (unsigned long long)r->n_failed);
-    if (r->n_refused > 0)
+    if (r->n_refused > r->n_not_loaded)
         fprintf(to,
                 "  refused    %llu since by prediction they, or others for them, would be late; "
                 "%llu since the queue or the tensors' memory was full\n",
@@ -300,8 +313,10 @@ static void print_requests(const struct sy_sim_report *r, FILE *to)
     if (r->n_models_refused > 0)
         fprintf(
             to,
-            "             %llu for %llu models that no device has, over their tenants' quotas\n",
-            (unsigned long long)r->n_not_loaded, (unsigned long long)r->n_models_refused);
+            "  no device  has %llu of the models, over their tenants' quotas; %llu requests for "
+            "them were refused\n             the first: %s\n",
+            (unsigned long long)r->n_models_refused, (unsigned long long)r->n_not_loaded,
+            r->model_refusal);
     for (int i = 0; i < SY_SIM_MAX_CLASSES; i++)
         if (r->latency[i].n > 0)
             fprintf(to, "  class %d    mean %.3f ms, p50 %.3f ms, p99 %.3f ms of %llu\n", i,

@@ -39,8 +39,9 @@ struct sy_sim_report {
     uint64_t n_swaps, n_preempted, n_faults, moved_bytes, spilled_bytes, n_events;
     uint64_t n_jobs, n_jobs_refused;
     uint64_t n_models_refused, n_not_loaded; /* by quotas; requests for them, which were refused */
-    char refusal[256];                       /* of the first model or job that was refused */
-    double *jct_s;                           /* of finished jobs, in the order of finishing */
+    char refusal[256],
+        model_refusal[256]; /* of the first job, and of the first model, that was refused */
+    double *jct_s;          /* of finished jobs, in the order of finishing */
     int n_jct;
     double *
         job_rate; /* device time ÷ time in the system, by job; of those that finished or are there at the end */
@@ -63,8 +64,9 @@ void sy_sim_report_free(struct sy_sim_report *r); /* NULL is fine */
 
 /* Devices that are alike, after those that are there already; before anything is noted of them. ENOMEM_HOST. */
 int sy_sim_report_add_kind(struct sy_sim_report *r, const char *name, int n_devices);
-/* The first is kept. */
-void sy_sim_note_refusal(struct sy_sim_report *r, const char *why);
+/* Of a job, or of a model that no device has; the first is kept. */
+void sy_sim_note_refused_job(struct sy_sim_report *r, const char *why);
+void sy_sim_note_refused_model(struct sy_sim_report *r, const char *why);
 void sy_sim_note_latency(struct sy_sim_report *r, int class_, sy_ns ns);
 /* A device of the kind was used from `from` to `to`. */
 void sy_sim_note_use(struct sy_sim_report *r, int kind, enum sy_sim_use use, sy_ns from, sy_ns to);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 #include "runtime/sim/sim_csv.h"
 
@@ -21,25 +22,54 @@ static int find_tenant(const struct sy_sim_tenants *tenants, const char *name)
     return -1;
 }
 
-static int add_tenant(const struct sy_csv *csv, struct sy_sim_tenants *tenants, const char *name)
+/* They are shown on terminals and in JSON, by name. */
+static int check_shown(const struct sy_csv *csv, const char *name)
+{
+    if (name[sy_printable_length(name)] == '\0')
+        return SY_OK;
+    return sy_error_set(SY_EARG, "%s:%d: a name has no control characters, and is UTF-8", csv->path,
+                        csv->n_lines);
+}
+
+static int add_tenant(struct sy_sim_tenants *tenants, const char *name)
 {
     if (tenants->n == SY_SIM_MAX_TENANTS)
-        return sy_error_set(SY_EARG, "%s:%d: tenant %s: there are %d already", csv->path,
-                            csv->n_lines, name, SY_SIM_MAX_TENANTS);
+        return sy_error_set(SY_EARG, "tenant %s: there are %d already", name, SY_SIM_MAX_TENANTS);
     snprintf(tenants->all[tenants->n].name, sizeof tenants->all[0].name, "%s", name);
     return tenants->n++;
 }
 
 /* Whoever was not heard of is elastic, and without a limit. */
-static int tenant(const struct sy_csv *csv, int column, struct sy_sim_tenants *tenants, int *out)
+static int take_tenant(struct sy_sim_tenants *tenants, const char *name, int *out)
 {
-    char name[SY_SIM_NAME_BYTES] = "default";
-    if (csv->fields[column][0] != '\0')
-        SY_TRY(sy_csv_word(csv, column, name, sizeof name));
     *out = find_tenant(tenants, name);
     if (*out < 0)
-        *out = add_tenant(csv, tenants, name);
+        *out = add_tenant(tenants, name);
     return SY_MIN(*out, SY_OK);
+}
+
+int sy_sim_default_tenant(struct sy_sim_tenants *tenants, int *out)
+{
+    return take_tenant(tenants, "default", out);
+}
+
+static int in_line(const struct sy_csv *csv, int status)
+{
+    char why[512];
+    if (status == SY_OK)
+        return SY_OK;
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    return sy_error_set(status, "%s:%d: %s", csv->path, csv->n_lines, why);
+}
+
+static int tenant(const struct sy_csv *csv, int column, struct sy_sim_tenants *tenants, int *out)
+{
+    char name[SY_SIM_NAME_BYTES];
+    if (csv->fields[column][0] == '\0')
+        return in_line(csv, sy_sim_default_tenant(tenants, out));
+    SY_TRY(sy_csv_word(csv, column, name, sizeof name));
+    SY_TRY(check_shown(csv, name));
+    return in_line(csv, take_tenant(tenants, name, out));
 }
 
 static int tenant_row(const struct sy_csv *csv, void *element, void *ctx)
@@ -49,17 +79,21 @@ static int tenant_row(const struct sy_csv *csv, void *element, void *ctx)
     double weight, hard_share, mb;
     (void)element;
     SY_TRY(sy_csv_word(csv, 0, name, sizeof name));
+    SY_TRY(check_shown(csv, name));
     SY_TRY(sy_csv_counted(csv, 1, 1, 1e6, &weight));
     SY_TRY(sy_csv_number(csv, 2, 0, &hard_share));
     SY_TRY(sy_csv_number(csv, 3, 0, &mb));
     if (hard_share > 1 || (hard_share > 0 && hard_share < 0.001))
         return sy_error_set(SY_EARG, "%s:%d: hard_share is %s, not 0 or a number from 0.001 to 1",
                             csv->path, csv->n_lines, csv->fields[2]);
+    if (mb > 0 && mb < 1e-6)
+        return sy_error_set(SY_EARG, "%s:%d: memory_mb is %s, less than a byte", csv->path,
+                            csv->n_lines, csv->fields[3]);
     if (find_tenant(tenants, name) >= 0)
         return sy_error_set(SY_EARG, "%s:%d: a second tenant is called %s", csv->path, csv->n_lines,
                             name);
-    int at = add_tenant(csv, tenants, name);
-    SY_TRY(at);
+    int at = 0;
+    SY_TRY(in_line(csv, take_tenant(tenants, name, &at)));
     tenants->all[at].weight = (unsigned)weight;
     tenants->all[at].hard_permille = (unsigned)(hard_share * 1000 + 0.5);
     tenants->all[at].memory_bytes = (uint64_t)(mb * 1e6);
@@ -185,6 +219,7 @@ static int device_row(const struct sy_csv *csv, void *element, void *ctx)
     double n, mb, unified;
     *k = *(const struct sy_sim_kind *)ctx;
     SY_TRY(sy_csv_word(csv, 0, k->name, sizeof k->name));
+    SY_TRY(check_shown(csv, k->name));
     SY_TRY(sy_csv_counted(csv, 1, 1, 1e6, &n));
     SY_TRY(sy_csv_number(csv, 2, (double)k->pool_bytes / 1e6, &mb));
     SY_TRY(sy_csv_number(csv, 3, k->link_gbps, &k->link_gbps));
@@ -195,7 +230,7 @@ static int device_row(const struct sy_csv *csv, void *element, void *ctx)
     k->n_devices = (int)n;
     k->pool_bytes = csv->fields[2][0] ? (uint64_t)(mb * 1e6) : k->pool_bytes;
     k->unified = unified > 0;
-    return SY_OK;
+    return in_line(csv, sy_sim_check_kind(k));
 }
 
 static int check_kinds(const char *path, const struct sy_sim_kind *kinds, int n)
