@@ -1,5 +1,6 @@
 #include "bench/swap_child.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -269,8 +270,21 @@ static int victim_main(char **argv)
 
 /* ---- stop and start --------------------------------------------------------------------------------- */
 
+/* A child inherits the cores of the thread that starts it. */
+static int spawn_on(const cpu_set_t *cores, const char *program, char **argv, pid_t *pid)
+{
+    cpu_set_t own;
+    if (sched_getaffinity(0, sizeof own, &own) < 0 ||
+        sched_setaffinity(0, sizeof *cores, cores) < 0)
+        return errno;
+    int failed = posix_spawn(pid, program, NULL, NULL, argv, environ);
+    if (sched_setaffinity(0, sizeof own, &own) < 0)
+        sy_log_warn("bench", "event=affinity_failed what=%s", strerror(errno));
+    return failed;
+}
+
 int swap_child_restart(const char *program, const char *package, const char *device, int64_t batch,
-                       struct swap_child_times *out)
+                       const cpu_set_t *allowed, struct swap_child_times *out)
 {
     char batch_text[24], fd_text[16];
     int fds[2];
@@ -281,7 +295,7 @@ int swap_child_restart(const char *program, const char *package, const char *dev
     snprintf(fd_text, sizeof fd_text, "%d", fds[1]);
     char *argv[] = {(char *)program, "--child-restart", fd_text, (char *)package,
                     (char *)device,  batch_text,        NULL};
-    int failed = posix_spawn(&pid, program, NULL, NULL, argv, environ);
+    int failed = spawn_on(allowed, program, argv, &pid);
     close(fds[1]);
     ssize_t n = failed ? 0 : read(fds[0], out, sizeof *out);
     close(fds[0]);

@@ -2,6 +2,7 @@
 #ifndef SY_BENCH_SWAP_CHILD_H
 #define SY_BENCH_SWAP_CHILD_H
 
+#include <sched.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -36,9 +37,10 @@ struct swap_child_times {
     sy_ns first_layer_ns, end_ns; /* CLOCK_MONOTONIC */
 };
 
-/* Starts `program` anew, which opens the device, reads the package, makes the program, copies everything and computes once. */
+/* Starts `program` anew, on the cores `allowed` (the caller may be pinned to one of them), which opens the device, reads the package, makes
+ * the program, copies everything and computes once. */
 int swap_child_restart(const char *program, const char *package, const char *device, int64_t batch,
-                       struct swap_child_times *out);
+                       const cpu_set_t *allowed, struct swap_child_times *out);
 
 /* What the children run; argv[1] is "--child-...". Returns the exit status. */
 int swap_child_main(int argc, char **argv);

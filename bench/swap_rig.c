@@ -266,7 +266,8 @@ static int run_restart(struct swap_rig *r, struct swap_result *out)
     sy_ns start = sy_clock_now();
     swap_victim_kill(&r->victim);
     out->preempt_wait_ns = sy_clock_now() - start;
-    SY_TRY(swap_child_restart(r->program_path, r->package->path, r->device_text, r->batch, &times));
+    SY_TRY(swap_child_restart(r->program_path, r->package->path, r->device_text, r->batch,
+                              &r->allowed, &times));
     out->total_ns = times.end_ns - start;
     out->first_layer_ns = times.first_layer_ns - start;
     out->bytes = r->package->weights_bytes;

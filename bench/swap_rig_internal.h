@@ -2,6 +2,8 @@
 #ifndef SY_BENCH_SWAP_RIG_INTERNAL_H
 #define SY_BENCH_SWAP_RIG_INTERNAL_H
 
+#include <sched.h>
+
 #include "allocator/shared_memory.h"
 #include "bench/swap_child.h"
 #include "bench/swap_rig.h"
@@ -14,6 +16,7 @@ struct swap_rig {
     const char *program_path;
     char device_text[128];
     int64_t batch;
+    cpu_set_t allowed; /* what the calling thread may use where nothing is pinned */
     int cores[64], n_cores, link_core;
     const struct sy_engine_ops *engine;
     bool attached;

@@ -1,4 +1,5 @@
 /* The swap rig is made: device, model, victim; what is measured first, so that all modes are compared with it. */
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "loader/direct_read.h"
 #include "loader/storage.h"
 #include "runtime/base/assert.h"
+#include "runtime/base/log.h"
 #include "runtime/device/link_cost.h"
 #include "workers/engines.h"
 
@@ -19,23 +21,25 @@
 #define STORAGE_ALPHA_NS \
     5000.0 /* one more read range: its first chunk is queued behind the others */
 
-/* Once: set_threads pins this thread, and what is asked for afterwards is its own cores alone, without the link's. */
-static void choose_cores(struct swap_rig *r)
+/* Once: set_threads pins this thread, and what is asked for afterwards is its own cores alone, without the link's.
+ * Destroying the rig lets the thread go again, for the next model's. */
+static int choose_cores(struct swap_rig *r)
 {
-    cpu_set_t set;
-    sched_getaffinity(0, sizeof set, &set);
+    if (sched_getaffinity(0, sizeof r->allowed, &r->allowed) < 0)
+        return sy_error_set(SY_EIO, "sched_getaffinity: %s", strerror(errno));
     r->link_core = -1;
     for (int c = 0; c < CPU_SETSIZE && r->n_cores < (int)SY_ARRAY_LEN(r->cores); c++)
-        if (CPU_ISSET(c, &set))
+        if (CPU_ISSET(c, &r->allowed))
             r->cores[r->n_cores++] = c;
     if (sy_device_get_properties(r->device)->reserved_cores && r->n_cores > 1)
         r->link_core = r->cores[--r->n_cores];
+    return SY_OK;
 }
 
 static int use_cores(struct swap_rig *r)
 {
     if (r->n_cores == 0)
-        choose_cores(r);
+        SY_TRY(choose_cores(r));
     if (r->link_core >= 0)
         SY_TRY(sy_device_set_link_core(r->device, r->link_core));
     return r->engine->set_threads(r->cores, r->n_cores);
@@ -333,6 +337,8 @@ void swap_rig_destroy(struct swap_rig *r)
     sy_shared_memory_finish(&r->image);
     free(r->layers);
     free(r->read_bytes);
+    if (r->n_cores > 0 && sched_setaffinity(0, sizeof r->allowed, &r->allowed) < 0)
+        sy_log_warn("bench", "event=affinity_failed what=%s", strerror(errno));
     free(r);
 }
 
