@@ -18,7 +18,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
-#define DEFAULT_DEPTH       32
+#define DEFAULT_DEPTH       16 /* R5 */
 #define DEFAULT_CHUNK_BYTES (1024u * 1024u)
 #define MAX_CHUNK_BYTES     (1024u * 1024u * 1024u) /* one read moves 2 GiB at most */
 #define MAX_TRIES           1000                    /* of a read that the kernel asks to repeat */

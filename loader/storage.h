@@ -12,7 +12,7 @@
 
 struct sy_storage_reader;
 
-/* queue_depth 0: default 32. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
+/* queue_depth 0: default 16. chunk_bytes 0: default (1 MiB). Falls back to pread where io_uring is refused, saying so once. */
 int sy_storage_reader_create(unsigned queue_depth, uint64_t chunk_bytes,
                              struct sy_storage_reader **out);
 void sy_storage_reader_destroy(struct sy_storage_reader *reader);
