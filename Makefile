@@ -126,11 +126,11 @@ KERNEL_TEST_BIN := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_cuda_
 KERNEL_TEST_OBJ := $(CUDA_KERNEL_SRC:%.cu=$(OBJ)/on_cpu/256/%.o) $(OBJ)/tests/on_cpu/cpu_launch.o $(OBJ)/tests/on_cpu/kernel_rig.o $(OBJ)/tests/on_cpu/each_trial.o $(patsubst %.c,$(OBJ)/%.o,$(wildcard workers/cuda/each*.c))
 # The host engine's and trainer's tests once more, of the CUDA engine's on the CPU.
 FAKE_CUDA_BIN := $(patsubst tests/test_%.c,$(B)/tests/fake_cuda_%,$(wildcard tests/test_engine*.c tests/test_at_run*.c) tests/test_trainer.c \
-                   tests/test_train_run.c tests/test_train_gradients.c)
+                   tests/test_train_run.c $(wildcard tests/test_train_gradients*.c))
 
 # And on a GPU, through the plugin: made for gpu-check and dist only.
 GPU_BIN := $(patsubst tests/test_%.c,$(B)/tests/test_gpu_%,$(wildcard tests/test_engine*.c) tests/test_trainer.c \
-             tests/test_train_gradients.c)
+             $(wildcard tests/test_train_gradients*.c))
 
 CUDA_PART_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(filter-out $(CUDA_MAIN) $(CUDA_API) $(CUDA_ENTRY),$(CUDA_SRC)))
 CUDA_TEST_BIN := $(addprefix $(B)/tests/test_cuda_,parts in_flight device pinned failing_calls)
@@ -155,7 +155,7 @@ FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 FUZZ_SECONDS ?= 60
 # The thread sanitizer runs what has threads, or processes that have some. These have none but OpenMP's, which it cannot see into: they
 # would take most of its time and show nothing.
-ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_at_run% fake_cuda_train_gradients fake_cuda_trainer test_train_gradients test_train_split test_recurrence \
+ONE_THREAD := test_engine% fake_cuda_engine% fake_cuda_at_run% fake_cuda_train_gradients% fake_cuda_trainer test_train_gradients% test_train_split test_recurrence \
               test_cuda_kernels% test_cuda_engine test_cuda_trainer test_cuda_beside_host test_fusions test_folding test_control test_expand test_at_run% \
               test_open_sizes test_open_batches test_graph test_onnx_reader test_onnx_functions test_package test_package_changes test_safetensors test_bad_models test_bad_graphs \
               test_mutated_models test_sim% test_sched% test_lanes test_residency

@@ -62,7 +62,7 @@ def test_table():
 
 
 FAKES = ["test_cuda_plugin", "test_device", "test_gpu_device", "test_gpu_engine", "test_gpu_engine_candidates", "test_gpu_engine_conv",
-         "test_gpu_trainer", "test_gpu_train_gradients", "gpu_onnx_suite", "test_gpu_models", "test_end_to_end"]
+         "test_gpu_trainer", "test_gpu_train_gradients", "test_gpu_train_gradients_batch", "gpu_onnx_suite", "test_gpu_models", "test_end_to_end"]
 
 
 def gpu_check(scripts, **env):

@@ -175,7 +175,7 @@ if wanted sanitizer; then
             --target-processes application-only "$tests/test_device"
         # The operator table: what the engine's tests compute, each kernel's reads and writes checked; races between a block's threads.
         for tool in memcheck racecheck; do
-            for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer "$tests"/test_gpu_train_gradients; do
+            for test in "$tests"/test_gpu_engine* "$tests"/test_gpu_trainer "$tests"/test_gpu_train_gradients*; do
                 case $test in *.d | *.o) continue ;; esac
                 [ -x "$test" ] && step "sanitizer: $tool, $(basename "$test")" "$sanitizer" --tool $tool --launch-timeout 120 --error-exitcode 1 \
                     --report-api-errors no "$test"
