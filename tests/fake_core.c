@@ -16,7 +16,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 
 /* ---- the core ------------------------------------------------------------------------------------------------ */
 

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/status.h"
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 #include "runtime/switchyard.h"
 #include "tests/fake_core.h"
 

@@ -20,7 +20,7 @@
 #include "runtime/cli/link_probe.h"
 #include "runtime/core.h"
 #include "runtime/device/device.h"
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 #include "runtime/sched/policy.h"
 #include "workers/job.h"
 

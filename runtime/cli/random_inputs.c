@@ -7,7 +7,7 @@
 #include "loader/graph.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/size_text.h"
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 
 static uint64_t next_random(uint64_t *state)
 {

@@ -22,7 +22,7 @@
 
 #include "runtime/core.h"
 
-/* What the server needs of the core, as in runtime/core.h; runtime/rpc_core.c binds it, tests bind fakes. */
+/* What the server needs of the core, as in runtime/core.h; runtime/front/rpc/rpc_core.c binds it, tests bind fakes. */
 struct sy_rpc_handlers {
     struct sy_slab *(*slab)(void *core);
     int (*model_find)(void *core, const char *name, const struct sy_package **out);

@@ -7,7 +7,7 @@
 
 #include "loader/graph.h"
 #include "runtime/base/msgpack_scan.h"
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 
 #define SY_RPC_MAX_ELEMENTS 65536u      /* of one message; tensors are one element each */
 #define SY_RPC_MAX_TENSORS  SY_MAX_ENDS /* inputs, or outputs, of one request */

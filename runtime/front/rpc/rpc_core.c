@@ -1,5 +1,5 @@
 /* Binds the RPC server's table to the runtime's core. */
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 
 static struct sy_slab *core_slab(void *core)
 {

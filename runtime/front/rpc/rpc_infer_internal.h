@@ -3,7 +3,7 @@
 #define SY_RPC_INFER_INTERNAL_H
 
 #include "loader/graph_bind.h"
-#include "runtime/rpc_internal.h"
+#include "runtime/front/rpc/rpc_internal.h"
 
 /* A request, from its call until its answer is sent. */
 struct sy_rpc_infer {

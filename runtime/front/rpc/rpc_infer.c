@@ -4,7 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
-#include "runtime/rpc_infer_internal.h"
+#include "runtime/front/rpc/rpc_infer_internal.h"
 #include "runtime/sched/admission.h"
 
 static void release_pieces(struct sy_slab *slab, uint64_t *offsets, int *n)

@@ -9,7 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/json_msgpack.h"
-#include "runtime/rpc_internal.h"
+#include "runtime/front/rpc/rpc_internal.h"
 
 #define MAX_PARTS (2 * SY_RPC_MAX_TENSORS + 1)
 

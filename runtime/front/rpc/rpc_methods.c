@@ -7,7 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/json_msgpack.h"
-#include "runtime/rpc_internal.h"
+#include "runtime/front/rpc/rpc_internal.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
 #define MOST_PRIORITY  1000

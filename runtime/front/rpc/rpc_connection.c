@@ -11,7 +11,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/rpc_internal.h"
+#include "runtime/front/rpc/rpc_internal.h"
 
 #define FIRST_CAPACITY (16u * 1024u)
 #define KEPT_CAPACITY \

@@ -1,4 +1,4 @@
-#include "runtime/rpc_server.h"
+#include "runtime/front/rpc/rpc_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/tcp_port.h"
-#include "runtime/rpc_internal.h"
+#include "runtime/front/rpc/rpc_internal.h"
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
 
