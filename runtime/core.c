@@ -362,6 +362,7 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
 static void free_request(struct sy_core *core, struct sy_core_request *r)
 {
     sy_core_sizes_give(&core->models[r->model], r->sizes);
+    sy_core_model_let_go(core, r->model);
     free(r->inputs);
     free(r->outputs);
     free(r);
@@ -378,6 +379,7 @@ static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
     if (!r)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     r->model = model;
+    sy_core_model_hold(core, model);
     r->n_inputs = graph->n_inputs;
     r->n_outputs = graph->n_outputs;
     r->inputs = calloc((size_t)r->n_inputs + 1, sizeof *r->inputs);
@@ -455,19 +457,21 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct s
     return SY_OK;
 }
 
-int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
-                  const uint64_t *outputs, const struct sy_core_infer_options *options,
-                  sy_core_infer_done done, void *ctx, uint64_t *out_id)
+int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
+                  const uint64_t *inputs, const uint64_t *outputs,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *out_id)
 {
     static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
-    const struct sy_package *package;
     struct sy_core_sizes *sizes;
     uint64_t id;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
-    SY_TRY(sy_core_model_find(core, model, &package));
-    int index = sy_core_model_index(core, model);
-    struct sy_core_model *m = &core->models[index];
+    struct sy_core_model *m = (struct sy_core_model *)(uintptr_t)model;
+    int index = (int)(m - core->models);
+    if (m->state == SY_MODEL_UNAVAILABLE)
+        return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s",
+                            m->name, m->error);
     options = options ? options : &usual;
     SY_TRY(sy_core_sizes_take(core, m, options->sizes, &sizes));
     int status = sy_core_batch_wants(core->batches, index, batch, sizes, options)

@@ -55,17 +55,68 @@ struct sy_slab *sy_core_slab(struct sy_core *core);
 
 #define SY_CORE_MODEL_NAME 128 /* bytes of a model's name, with its end */
 
+#define SY_CORE_TENANT_NAME 64 /* bytes of a tenant's name, with its end */
+
+/* What requests of a model have that say nothing else; front ends apply it. */
+struct sy_core_model_defaults {
+    bool has_class;
+    int class_;
+    char tenant[SY_CORE_TENANT_NAME]; /* "": none */
+    sy_ns deadline_ns;                /* 0: none */
+    bool keeps_deadline;              /* a request's own deadline is not taken */
+    int64_t most_rows;                /* larger batches are refused; 0: any */
+};
+
+/* A version of a model, held: its package and memory stay until it is released, whatever is loaded, replaced or unloaded meanwhile. */
+struct sy_core_model_ref {
+    const struct sy_package *package;
+    const char *name;
+    int64_t version;
+    struct sy_core_model_defaults defaults;
+};
+
+struct sy_core_model_options {
+    const char *name;   /* NULL or "": the package's */
+    int64_t version;    /* 0: 1. One name may have several versions at once */
+    const char *tenant; /* whose memory quota it counts for; NULL: nobody's */
+    bool
+        replaces; /* one of this name and version that is ready serves until this one is, and is removed then; else EBUSY */
+    sy_ns
+        max_delay_ns; /* its requests are gathered for at most so long; 0: as the configuration of the core says */
+    int max_batch; /* rows of what is gathered; 0: likewise */
+    struct sy_core_model_defaults defaults;
+};
+
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
- * Refused when it can never fit: ENOMEM_DEVICE with the sizes. The name is the package's unless `name` is given. What it may take of pool
- * and image counts for the memory quota of `tenant` (NULL: nobody's); EBUSY or ENOMEM_DEVICE with the sizes when it is over that. */
+ * Refused when it can never fit: ENOMEM_DEVICE with the sizes. EBUSY: the name and version are there, or too many models are; EBUSY or
+ * ENOMEM_DEVICE with the sizes when the tenant is over its quota. options: NULL for none. */
 typedef void (*sy_core_done)(void *ctx, int status, const char *error);
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, const char *tenant,
-                      sy_core_done done, void *ctx);
-int sy_core_model_remove(struct sy_core *core, const char *name); /* EBUSY while it has requests */
-/* Borrowed until removed; ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
-int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out);
+int sy_core_model_add(struct sy_core *core, const char *path,
+                      const struct sy_core_model_options *options, sy_core_done done, void *ctx);
+/* No later acquire finds it; what is held, waits or runs ends as it began, and then its memory is free. version 0: all of the name.
+ * ENOTFOUND; EBUSY: it is loading. */
+int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version);
+/* To be released. version 0: the highest that is ready. ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
+int sy_core_model_acquire(struct sy_core *core, const char *name, int64_t version,
+                          struct sy_core_model_ref **out);
+void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref); /* NULL is fine */
 /* Drops an idle model's groups from the pool (and the image if `image_too`; on a unified device the pool is the image). For measuring. */
 int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too);
+
+/* Memory that a client shares, besides the slab: every worker maps it once, and tensors of requests may lie in it. */
+#define SY_CORE_MAX_REGIONS 1024
+/* `fd` is duplicated; `bytes` from `offset_bytes` on (a multiple of the page). is_sealed: the file cannot shrink. Where it can, and does, a run that
+ * touches what is gone fails with EIO, and nothing else does. *out_region: 1 or above. EARG, EBUSY (too many), ENOMEM_HOST. */
+int sy_core_region_add(struct sy_core *core, int fd, uint64_t offset_bytes, uint64_t bytes,
+                       bool is_sealed, uint64_t *out_region);
+/* Unmapped once the last request that uses it has ended. */
+void sy_core_region_drop(struct sy_core *core, uint64_t region);
+/* Where a tensor lies, as sy_core_infer takes it: in a region, or in the slab (region 0: the offset itself). */
+#define SY_CORE_REGION_SHIFT 44
+static inline uint64_t sy_core_tensor_at(uint64_t region, uint64_t offset)
+{
+    return region << SY_CORE_REGION_SHIFT | offset;
+}
 
 /* What happened to a request; times are CLOCK_MONOTONIC, 0 where there was none. */
 struct sy_request_report {
@@ -96,11 +147,12 @@ struct sy_core_infer_options {
 };
 #define SY_CORE_USUAL_CLASS 1
 
-/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: one slab offset per graph input, plain row-major for `batch` and the sizes; outputs likewise, allocated by the caller; all stay the caller's and must
- * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). */
-int sy_core_infer(struct sy_core *core, const char *model, int64_t batch, const uint64_t *inputs,
-                  const uint64_t *outputs, const struct sy_core_infer_options *options,
-                  sy_core_infer_done done, void *ctx, uint64_t *out_id);
+/* options: NULL for the usual class, no deadline, the usual sizes. EDEADLINE: late by prediction. inputs: where each of the graph's inputs lies (sy_core_tensor_at), plain row-major for `batch` and the sizes, 64-byte aligned; outputs likewise, allocated by the caller; all stay the caller's and must
+ * stay allocated until done is called (always exactly once, never from inside this call unless it fails: then not at all). The model stays held until then. */
+int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
+                  const uint64_t *inputs, const uint64_t *outputs,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *out_id);
 /* The client is gone: the request is dropped if it waits, and stopped between two layers if it computes, unless others are computed with it. done is
  * called with ECANCELED, or as usual if it was done already. */
 void sy_core_infer_cancel(struct sy_core *core, uint64_t id);

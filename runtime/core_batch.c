@@ -105,13 +105,25 @@ static bool takes_rows(const struct sy_core_model *m, const struct sy_core_sizes
     return all;
 }
 
+static sy_ns delay_of(const struct sy_core_batches *b, int model)
+{
+    sy_ns own = model_of(b, model)->max_delay_ns;
+    return own ? own : b->max_delay_ns;
+}
+
+static int64_t most_rows(const struct sy_core_batches *b, int model)
+{
+    int64_t own = model_of(b, model)->max_batch;
+    return own ? own : b->max_batch;
+}
+
 bool sy_core_batch_wants(const struct sy_core_batches *b, int model, int64_t rows,
                          const struct sy_core_sizes *sizes,
                          const struct sy_core_infer_options *options)
 {
     const struct sy_sched *s = b->core->sched;
     bool busy = sy_sched_n_started(s) > 0 || sy_sched_n_waiting(s) > 0;
-    return b->max_delay_ns > 0 && busy && rows >= 1 && rows < b->max_batch &&
+    return delay_of(b, model) > 0 && busy && rows >= 1 && rows < most_rows(b, model) &&
            options->deadline_ns == 0 && takes_rows(model_of(b, model), sizes);
 }
 
@@ -225,6 +237,7 @@ static void answer(struct batch *batch, int status, const char *error,
         m = next;
     }
     sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
+    sy_core_model_let_go(batch->of->core, batch->model);
     free(batch);
 }
 
@@ -350,7 +363,7 @@ static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t ro
     struct batch *at = b->batches;
     while (at &&
            (at->sent || at->model != model || at->sizes != sizes || at->class_ != options->class_ ||
-            at->rows + rows > b->max_batch || strcmp(at->tenant, tenant) != 0))
+            at->rows + rows > most_rows(b, model) || strcmp(at->tenant, tenant) != 0))
         at = at->next;
     if (at)
         return at;
@@ -362,8 +375,9 @@ static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t ro
                          .model = model,
                          .sizes = sy_core_sizes_again(sizes),
                          .class_ = options->class_,
-                         .due_ns = sy_clock_now() + b->max_delay_ns};
+                         .due_ns = sy_clock_now() + delay_of(b, model)};
     snprintf(at->tenant, sizeof at->tenant, "%s", tenant);
+    sy_core_model_hold(b->core, model);
     b->batches = at;
     return at;
 }
@@ -396,7 +410,7 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
     batch->rows += rows;
     b->n_gathered++;
     *out_id = m->id;
-    if (batch->rows == b->max_batch)
+    if (batch->rows == most_rows(b, model))
         batch->due_ns = 0; /* full: the next turn of the loop sends it, never this call */
     set_timer(b);
     return SY_OK;

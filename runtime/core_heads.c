@@ -104,7 +104,8 @@ void sy_core_heads_note(struct sy_core *core, struct sy_core_model *m)
 
 static bool has_head(const struct sy_core *core, int model)
 {
-    return core->models[model].used && core->models[model].state == SY_MODEL_READY;
+    return core->models[model].used && !core->models[model].leaving &&
+           core->models[model].state == SY_MODEL_READY;
 }
 
 /* What heads may take: beside jobs and workspace, and beside what the usual request brings along, so that it comes and goes without

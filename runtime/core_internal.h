@@ -58,9 +58,14 @@ struct sy_core_sizes {
 };
 
 struct sy_core_model {
+    struct sy_core_model_ref ref; /* first: what sy_core_model_acquire gives out */
     bool used;
     bool
-        leaving; /* unloaded, and gone once what was on its way for it is through; nobody sees it */
+        leaving; /* unloaded: nobody finds it any more, and it goes once nobody holds it and what was on its way for it is through */
+    int n_held;  /* by front ends, requests, batches */
+    bool replaces;
+    sy_ns max_delay_ns; /* of gathering; 0: as configured for all */
+    int64_t max_batch;
     enum sy_core_model_state state;
     char *name, *path;
     struct sy_core_sizes *sizes; /* the latest first */
@@ -87,8 +92,6 @@ struct sy_core_model {
         link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
     struct sy_account_owner account;
 };
-
-#define SY_CORE_TENANT_NAME 64
 
 struct sy_core_tenant {
     char name[SY_CORE_TENANT_NAME];
@@ -255,7 +258,9 @@ void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool 
                          const char *why);
 
 /* core_models.c */
-int sy_core_model_index(struct sy_core *core, const char *name); /* ENOTFOUND lists what there is */
+/* While held (n_held), a model that leaves stays. */
+void sy_core_model_hold(struct sy_core *core, int model);
+void sy_core_model_let_go(struct sy_core *core, int model);
 void sy_core_send_models(struct sy_core *core, int worker);
 int sy_core_model_added(struct sy_core *core, int worker, const struct sy_msg_model_added *m);
 int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg_prepared *m);

@@ -124,37 +124,106 @@ static int cut_groups(const struct sy_core *core, struct sy_core_model *m)
 
 /* ---- finding ---------------------------------------------------------------------------------- */
 
-int sy_core_model_index(struct sy_core *core, const char *name)
+static bool is_listed(const struct sy_core_model *m)
 {
-    char list[300] = "";
+    return m->used && !m->leaving;
+}
+
+static bool is_named(const struct sy_core_model *m, const char *name, int64_t version)
+{
+    return is_listed(m) && strcmp(m->name, name) == 0 &&
+           (version == 0 || m->ref.version == version);
+}
+
+/* The highest version that is ready, else the highest; -1. */
+static int best_match(const struct sy_core *core, const char *name, int64_t version)
+{
+    int best = -1;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        const struct sy_core_model *m = &core->models[i],
+                                   *b = best < 0 ? NULL : &core->models[best];
+        if (!is_named(m, name, version))
+            continue;
+        bool is_ready = m->state == SY_MODEL_READY, best_is = b && b->state == SY_MODEL_READY;
+        if (!b || is_ready > best_is || (is_ready == best_is && m->ref.version > b->ref.version))
+            best = i;
+    }
+    return best;
+}
+
+/* "a, b" or the versions of one name; at most 8. */
+static int list_models(const struct sy_core *core, const char *of, char *list, size_t bytes)
+{
     size_t used = 0;
     int n = 0;
+    *list = '\0';
     for (unsigned i = 0; i < SY_MAX_MODELS; i++) {
         const struct sy_core_model *m = &core->models[i];
-        if (!m->used || m->leaving)
+        if (!is_listed(m) || (of && strcmp(m->name, of) != 0))
             continue;
-        if (!strcmp(m->name, name))
-            return (int)i;
-        if (n++ < 8 && used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "",
-                                     m->name);
+        if (n++ >= 8 || used >= bytes)
+            continue;
+        const char *comma = n > 1 ? ", " : "";
+        used += (size_t)(of ? snprintf(list + used, bytes - used, "%s%lld", comma,
+                                       (long long)m->ref.version)
+                            : snprintf(list + used, bytes - used, "%s%s", comma, m->name));
     }
+    return n;
+}
+
+static int find_model(const struct sy_core *core, const char *name, int64_t version)
+{
+    char list[300];
+    int index = best_match(core, name, version);
+    if (index >= 0)
+        return index;
+    if (version != 0 && list_models(core, name, list, sizeof list) > 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "there is no version %lld of model '%.100s'; there are: %s",
+                            (long long)version, name, list);
+    int n = list_models(core, NULL, list, sizeof list);
     return sy_error_set(SY_ENOTFOUND, "there is no model '%.100s'; there %s %s", name,
                         n ? "are:" : "are none: load one first", list);
 }
 
-int sy_core_model_find(struct sy_core *core, const char *name, const struct sy_package **out)
+int sy_core_model_acquire(struct sy_core *core, const char *name, int64_t version,
+                          struct sy_core_model_ref **out)
 {
-    int index = sy_core_model_index(core, name);
+    int index = find_model(core, name, version);
     SY_TRY(index);
-    const struct sy_core_model *m = &core->models[index];
+    struct sy_core_model *m = &core->models[index];
     if (m->state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
     if (m->state == SY_MODEL_UNAVAILABLE)
         return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s",
                             name, m->error);
-    *out = m->package;
+    sy_core_model_hold(core, index);
+    *out = &m->ref;
     return SY_OK;
+}
+
+void sy_core_model_hold(struct sy_core *core, int model)
+{
+    core->models[model].n_held++;
+}
+
+void sy_core_model_let_go(struct sy_core *core, int model)
+{
+    struct sy_core_model *m = &core->models[model];
+    assert(m->n_held > 0);
+    if (--m->n_held == 0 && m->leaving)
+        sy_core_pump_soon(core); /* sy_core_models_leave */
+}
+
+static int index_of(const struct sy_core *core, const struct sy_core_model_ref *ref)
+{
+    return (int)((const struct sy_core_model *)ref - core->models);
+}
+
+void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
+{
+    if (ref)
+        sy_core_model_let_go(core, index_of(core, ref));
 }
 
 /* ---- adding ----------------------------------------------------------------------------------- */
@@ -191,7 +260,8 @@ static void send_model(struct sy_core *core, int worker, int model)
 void sy_core_send_models(struct sy_core *core, int worker)
 {
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used && !core->models[i].leaving && core->models[i].status == SY_OK)
+        if (core->models[i].used && core->models[i].status == SY_OK &&
+            (!core->models[i].leaving || core->models[i].n_held > 0))
             send_model(core, worker, i);
 }
 
@@ -201,12 +271,19 @@ static bool takes_models(const struct sy_core *core, int worker)
     return state >= SY_WORKER_LOADING_MODELS && state < SY_WORKER_STOPPING;
 }
 
-static int open_model(struct sy_core *core, const char *path, const char *name, int *out)
+static int open_model(struct sy_core *core, const char *path,
+                      const struct sy_core_model_options *options, int *out)
 {
+    const char *name = options->name;
     int id = free_id(core);
     SY_TRY(id);
     struct sy_core_model *m = &core->models[id];
-    *m = (struct sy_core_model){.used = true, .state = SY_MODEL_ADDING, .tenant = -1};
+    *m = (struct sy_core_model){.used = true,
+                                .state = SY_MODEL_ADDING,
+                                .tenant = -1,
+                                .replaces = options->replaces,
+                                .max_delay_ns = options->max_delay_ns,
+                                .max_batch = options->max_batch};
     sy_core_forget(core, id);
     int status = sy_package_open(path, &m->package);
     if (status == SY_OK) {
@@ -229,17 +306,34 @@ static int open_model(struct sy_core *core, const char *path, const char *name, 
         free_model(m);
         return status;
     }
+    m->ref = (struct sy_core_model_ref){.package = m->package,
+                                        .name = m->name,
+                                        .version = options->version ? options->version : 1,
+                                        .defaults = options->defaults};
     *out = id;
     return SY_OK;
 }
 
-static bool name_is_taken(const struct sy_core *core, int self)
+/* Another of this name and version; -1: none. */
+static int twin_of(const struct sy_core *core, int self)
 {
+    const struct sy_core_model *m = &core->models[self];
     for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (i != self && core->models[i].used && !core->models[i].leaving &&
-            !strcmp(core->models[i].name, core->models[self].name))
-            return true;
-    return false;
+        if (i != self && is_named(&core->models[i], m->name, m->ref.version))
+            return i;
+    return -1;
+}
+
+static int check_twin(const struct sy_core *core, int self)
+{
+    const struct sy_core_model *m = &core->models[self];
+    int twin = twin_of(core, self);
+    if (twin < 0 || (m->replaces && core->models[twin].state == SY_MODEL_READY))
+        return SY_OK;
+    if (m->replaces)
+        return sy_error_set(SY_EBUSY, "model '%s' is loading already", m->name);
+    return sy_error_set(
+        SY_EBUSY, "there is a model '%s' already; unload it first, or give another name", m->name);
 }
 
 /* All that it could take, whether others leave it that much or not: so no tenant's charge depends on what others do. */
@@ -284,26 +378,32 @@ static void drop_model(struct sy_core *core, int model)
     free_model(&core->models[model]);
 }
 
+/* Nobody holds it any more. */
+static void begin_leave(struct sy_core *core, int model)
+{
+    core->models[model].state = SY_MODEL_UNAVAILABLE;     /* its head is worth nothing any more */
+    (void)sy_sched_model_evict(core->sched, model, true); /* ends a fetch of its head */
+}
+
 void sy_core_models_leave(struct sy_core *core)
 {
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used && core->models[i].leaving &&
-            sy_sched_model_remove(core->sched, i) != SY_EBUSY)
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        struct sy_core_model *m = &core->models[i];
+        if (!m->used || !m->leaving || m->n_held > 0)
+            continue;
+        begin_leave(core, i);
+        if (sy_sched_model_remove(core->sched, i) != SY_EBUSY)
             drop_model(core, i);
+    }
 }
 
 static int remove_model(struct sy_core *core, int index)
 {
     struct sy_core_model *m = &core->models[index];
-    sy_core_batch_flush(core->batches); /* what is gathered for it counts as a request */
     if (m->state == SY_MODEL_ADDING)
         return sy_error_set(SY_EBUSY, "model '%s' is loading", m->name);
-    for (const struct sy_core_request *r = core->requests; r; r = r->next)
-        if (r->model == index)
-            return sy_error_set(SY_EBUSY, "model '%s' has requests that wait or run", m->name);
+    sy_core_batch_flush(core->batches); /* what is gathered for it need not wait for more */
     m->leaving = true;
-    m->state = SY_MODEL_UNAVAILABLE;                      /* its head is worth nothing any more */
-    (void)sy_sched_model_evict(core->sched, index, true); /* ends a fetch of its head */
     sy_core_models_leave(core);
     sy_core_heads_spend(core);
     sy_core_pump_soon(core);
@@ -311,13 +411,11 @@ static int remove_model(struct sy_core *core, int index)
 }
 
 /* A model that became unavailable gives its name back to the one that is loaded in its place. */
-static void make_way(struct sy_core *core, const char *name)
+static void make_way(struct sy_core *core, int self)
 {
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
-        struct sy_core_model *m = &core->models[i];
-        if (m->used && !m->leaving && m->state == SY_MODEL_UNAVAILABLE && !strcmp(m->name, name))
-            SY_CLEANUP(remove_model(core, i));
-    }
+    int twin = twin_of(core, self);
+    if (twin >= 0 && core->models[twin].state == SY_MODEL_UNAVAILABLE)
+        SY_CLEANUP(remove_model(core, twin));
 }
 
 int sy_core_n_left(const struct sy_core *core)
@@ -328,26 +426,28 @@ int sy_core_n_left(const struct sy_core *core)
     return n;
 }
 
-int sy_core_model_add(struct sy_core *core, const char *path, const char *name, const char *tenant,
-                      sy_core_done done, void *ctx)
+int sy_core_model_add(struct sy_core *core, const char *path,
+                      const struct sy_core_model_options *options, sy_core_done done, void *ctx)
 {
+    static const struct sy_core_model_options usual = {0};
     int id;
+    options = options ? options : &usual;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and loads no models");
+    if (options->version < 0)
+        return sy_error_set(SY_EARG, "version %lld of a model; 1 or above",
+                            (long long)options->version);
     if (sy_core_n_left(core) == 0)
         return sy_error_set(SY_EPEER, "no worker is left; see the log for why they died");
-    SY_TRY(open_model(core, path, name, &id));
+    SY_TRY(open_model(core, path, options, &id));
     struct sy_core_model *m = &core->models[id];
-    char own_name[256];
-    snprintf(own_name, sizeof own_name, "%s", m->name);
-    make_way(core, own_name);
-    if (name_is_taken(core, id)) {
+    make_way(core, id);
+    int twin = check_twin(core, id);
+    if (twin < 0) {
         free_model(m);
-        return sy_error_set(SY_EBUSY,
-                            "there is a model '%s' already; unload it first, or give another name",
-                            own_name);
+        return twin;
     }
-    int charged = charge(core, m, tenant);
+    int charged = charge(core, m, options->tenant);
     if (charged < 0) {
         free_model(m);
         return charged;
@@ -381,7 +481,10 @@ static void settle(struct sy_core *core, int model)
         sy_log_warn("models", "event=refused model=%s why=\"%s\"", m->name, error);
         drop_model(core, model);
     } else {
+        int twin = twin_of(core, model);
         m->state = SY_MODEL_READY;
+        if (twin >= 0)
+            SY_CLEANUP(remove_model(core, twin)); /* it was replaced */
         for (int i = 0; i < m->n_workspaces; i++) {
             struct sy_sched_prepared warm = {.worker = -1,
                                              .model = model,
@@ -521,24 +624,34 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
     return SY_OK;
 }
 
-int sy_core_model_remove(struct sy_core *core, const char *name)
+int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version)
 {
-    int index = sy_core_model_index(core, name);
-    SY_TRY(index);
-    return remove_model(core, index);
+    SY_TRY(find_model(core, name, version));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (is_named(&core->models[i], name, version))
+            SY_TRY(remove_model(core, i));
+    return SY_OK;
 }
 
-int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
+static int evict_model(struct sy_core *core, int index, bool image_too)
 {
-    int index = sy_core_model_index(core, name);
-    SY_TRY(index);
+    const char *name = core->models[index].name;
     int status = sy_sched_model_evict(core->sched, index, image_too);
     if (status == SY_EBUSY)
         return sy_error_set(status, "model '%s' streams or runs; try again later", name);
     if (status == SY_ENOTFOUND)
-        return sy_error_set(SY_EBUSY, "model '%s' is loading, or on its way out", name);
+        return sy_error_set(SY_EBUSY, "model '%s' is loading", name);
     SY_TRY(status);
     core->models[index].heads.out = true;
+    return SY_OK;
+}
+
+int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too)
+{
+    SY_TRY(find_model(core, name, 0));
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (is_named(&core->models[i], name, 0))
+            SY_TRY(evict_model(core, i, image_too));
     sy_core_heads_spend(core);
     sy_core_pump_soon(core); /* a fetch of it may have to end */
     return SY_OK;

@@ -101,6 +101,7 @@ static json_t *model_json(struct sy_core *core, int i)
         sy_residency_n_head(r, i), "requests_per_s", sy_core_heads_rate(m, sy_clock_now()),
         "predicted_swap_ns", count(sy_core_heads_predict(core, i)), "link_bytes",
         count(m->link_bytes), "device_ns", count(m->account.used_ns));
+    json_object_set_new(json, "version", json_integer(m->ref.version));
     json_object_set_new(json, "tenant",
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
     json_object_update(json, more);

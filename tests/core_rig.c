@@ -171,7 +171,7 @@ int core_rig_add(struct core_rig *r, const char *name, struct core_done *done)
     char path[128];
     snprintf(path, sizeof path, "%s/%s.sypkg", r->folder, name);
     *done = (struct core_done){0};
-    assert_int_equal(sy_core_model_add(r->core, path, NULL, NULL, core_rig_done, done), SY_OK);
+    assert_int_equal(sy_core_model_add(r->core, path, NULL, core_rig_done, done), SY_OK);
     return core_rig_wait_done(r, done, "the model's callback");
 }
 
@@ -208,14 +208,25 @@ static void make_input(struct core_rig *r, int64_t batch, struct core_answer *an
         in[i] = (float)(answer->in % 1000 + (uint64_t)i);
 }
 
+int core_rig_send(struct core_rig *r, const char *model, int64_t batch, uint64_t in, uint64_t out,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *id)
+{
+    struct sy_core_model_ref *ref;
+    SY_TRY(sy_core_model_acquire(r->core, model, 0, &ref));
+    int status = sy_core_infer(r->core, ref, batch, &in, &out, options, done, ctx, id);
+    sy_core_model_release(r->core, ref);
+    return status;
+}
+
 int core_rig_infer_by(struct core_rig *r, const char *model, int64_t batch, sy_ns deadline_ns,
                       struct core_answer *answer)
 {
     const struct sy_core_infer_options options = {.class_ = SY_CORE_USUAL_CLASS,
                                                   .deadline_ns = deadline_ns};
     make_input(r, batch, answer);
-    int status = sy_core_infer(r->core, model, batch, &answer->in, &answer->out, &options,
-                               on_answer, answer, &answer->id);
+    int status = core_rig_send(r, model, batch, answer->in, answer->out, &options, on_answer,
+                               answer, &answer->id);
     assert_false(answer->over); /* never inside the call */
     if (status < 0) {
         sy_slab_release(sy_core_slab(r->core), answer->in);
@@ -228,7 +239,7 @@ void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
                     struct core_answer *answer)
 {
     make_input(r, batch, answer);
-    if (sy_core_infer(r->core, model, batch, &answer->in, &answer->out, NULL, on_answer, answer,
+    if (core_rig_send(r, model, batch, answer->in, answer->out, NULL, on_answer, answer,
                       &answer->id) < 0)
         fail_msg("infer: %s", sy_error_text());
     assert_false(answer->over); /* never inside the call */

@@ -59,6 +59,11 @@ int core_rig_wait_done(struct core_rig *r, struct core_done *done, const char *w
 int core_rig_add(struct core_rig *r, const char *name, struct core_done *done);
 void core_rig_add_both(struct core_rig *r);
 
+/* sy_core_infer of the model's highest version, held during the call only. */
+int core_rig_send(struct core_rig *r, const char *model, int64_t batch, uint64_t in, uint64_t out,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *id);
+
 /* Starts a request; its input and the memory for its output are in the slab. */
 void core_rig_infer(struct core_rig *r, const char *model, int64_t batch,
                     struct core_answer *answer);

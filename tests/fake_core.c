@@ -62,17 +62,33 @@ static struct sy_slab *fake_slab(void *core)
     return slab;
 }
 
-static int fake_find(void *core, const char *name, const struct sy_package **out)
+#define MODEL(of, called)                               \
+    {                                                   \
+        .package = (of), .name = (called), .version = 1 \
+    }
+static struct sy_core_model_ref models[] = {
+    MODEL(&package, "double"),    MODEL(&package, "held"),    MODEL(&package, "EPEER"),
+    MODEL(&package, "EDEADLINE"), MODEL(&cut_package, "cut"), MODEL(&wide_package, "wide"),
+};
+static int n_model_refs; /* all are given back */
+
+static int fake_acquire(void *core, const char *name, int64_t version,
+                        struct sy_core_model_ref **out)
 {
     (void)core;
-    *out = strcmp(name, "cut") == 0    ? &cut_package
-           : strcmp(name, "wide") == 0 ? &wide_package
-                                       : &package;
-    return strcmp(name, "double") == 0 || strcmp(name, "wide") == 0 || strcmp(name, "cut") == 0 ||
-                   strcmp(name, "held") == 0 || strcmp(name, "EPEER") == 0 ||
-                   strcmp(name, "EDEADLINE") == 0
-               ? SY_OK
-               : sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strcmp(models[i].name, name) == 0 && (version == 0 || version == 1)) {
+            *out = &models[i];
+            n_model_refs++;
+            return SY_OK;
+        }
+    return sy_error_set(SY_ENOTFOUND, "no model \"%s\"; there is double", name);
+}
+
+static void fake_release(void *core, struct sy_core_model_ref *ref)
+{
+    (void)core;
+    n_model_refs -= ref != NULL;
 }
 
 static void fake_finish(evutil_socket_t fd, short what, void *ctx)
@@ -95,10 +111,12 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
 
 static struct job *held; /* that only canceling ends; the server's thread's */
 
-static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, const struct sy_core_infer_options *options,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
+static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t batch,
+                      const uint64_t *inputs, const uint64_t *outputs,
+                      const struct sy_core_infer_options *options, sy_core_infer_done done,
+                      void *ctx, uint64_t *out_id)
 {
+    const char *model = ref->name;
     (void)options;
     struct timeval delay = {0, 1000};
     struct job *job = malloc(sizeof(*job));
@@ -146,11 +164,13 @@ static int fake_status(void *core, json_t **out)
     return SY_OK;
 }
 
-static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
-                                             .model_find = fake_find,
-                                             .infer = fake_infer,
-                                             .infer_cancel = fake_cancel,
-                                             .status = fake_status};
+static const struct sy_core_handlers fakes = {.slab = fake_slab,
+                                              .model_acquire = fake_acquire,
+                                              .model_release = fake_release,
+                                              .infer = fake_infer,
+                                              .infer_cancel = fake_cancel,
+                                              .status = fake_status};
+static struct sy_front front;
 
 /* ---- the server's thread ------------------------------------------------------------------------------------- */
 
@@ -189,7 +209,8 @@ int fake_core_start(void **state)
     assert_int_equal(pipe(stop_pipe), 0);
     assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
     base = event_base_new();
-    assert_int_equal(sy_rpc_server_create(base, &config, &fakes, NULL, &server), SY_OK);
+    front = (struct sy_front){.base = base, .handlers = &fakes};
+    assert_int_equal(sy_rpc_server_create(&config, &front, &server), SY_OK);
     snprintf(fake_core_tcp, sizeof(fake_core_tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
     return pthread_create(&loop, NULL, run_loop, NULL);
 }
@@ -200,6 +221,7 @@ int fake_core_finish(void **state)
     assert_int_equal(write(stop_pipe[1], "x", 1), 1);
     pthread_join(loop, NULL);
     sy_rpc_server_destroy(server);
+    assert_int_equal(n_model_refs, 0);
     assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
     assert_int_not_equal(access(fake_core_path, F_OK), 0);
     event_base_free(base);

@@ -291,7 +291,7 @@ static void test_model_that_kills(void **state)
     core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1);
     assert_int_equal(core_rig_add(&r, "b", &done), SY_OK);
     core_rig_calm(&r);
-    assert_int_equal(sy_core_model_remove(r.core, "b"), SY_OK);
+    assert_int_equal(sy_core_model_remove(r.core, "b", 0), SY_OK);
 
     core_rig_fault(&r, FAKE_AT_MODEL_ADD, FAKE_DIE, 1000);
     assert_int_equal(core_rig_add(&r, "b", &done), SY_EPEER);
@@ -326,12 +326,12 @@ static void test_all_workers_given_up(void **state)
     core_rig_kill(&r, 1);
     core_rig_await_deaths(&r, 2);
     core_rig_submit(&r, &job_done, &job);
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, NULL, core_rig_done, &done), SY_OK);
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_OK);
     assert_int_equal(core_rig_wait_done(&r, &done, "the model's refusal"), SY_EPEER);
     assert_non_null(strstr(done.error, "no worker is left"));
     assert_int_equal(core_rig_wait_done(&r, &job_done, "the job's refusal"), SY_EPEER);
     assert_true(core_rig_job_is(&r, job, "failed"));
-    assert_int_equal(sy_core_model_add(r.core, path, NULL, NULL, core_rig_done, &done), SY_EPEER);
+    assert_int_equal(sy_core_model_add(r.core, path, NULL, core_rig_done, &done), SY_EPEER);
     assert_int_equal(sy_core_job_submit(r.core, "{}", NULL, NULL, &job), SY_EPEER);
     core_rig_close(&r);
 }
@@ -520,7 +520,7 @@ static void test_gathered_for_nobody(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(core_rig_wait(&r, &gone[i]), SY_ECANCELED);
     assert_int_equal(sy_core_batch_n_sent(r.core->batches), 0);
-    assert_int_equal(r.core->models[sy_core_model_index(r.core, "a")].n_requests, 0);
+    assert_int_equal(r.core->models[0].n_requests, 0);
     core_rig_calm(&r);
     core_rig_close(&r);
 }

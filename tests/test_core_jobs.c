@@ -204,11 +204,11 @@ static void test_many_tenants(void **state)
         char name[16];
         snprintf(name, sizeof name, "guest%d", i);
         struct sy_core_infer_options options = {.class_ = 99, .tenant = name};
-        assert_int_equal(sy_core_infer(r.core, "a", 1, &in, &out, &options, NULL, NULL, NULL),
+        assert_int_equal(core_rig_send(&r, "a", 1, in, out, &options, NULL, NULL, NULL),
                          SY_EARG); /* of the class */
         options.class_ = SY_CORE_USUAL_CLASS;
         options.deadline_ns = 1; /* refused, but its name was seen */
-        assert_int_equal(sy_core_infer(r.core, "a", 1, &in, &out, &options, NULL, NULL, NULL),
+        assert_int_equal(core_rig_send(&r, "a", 1, in, out, &options, NULL, NULL, NULL),
                          SY_EDEADLINE);
     }
     json_t *rules = sy_core_rules_json(r.core), *tenants = json_object_get(rules, "tenants");
@@ -267,7 +267,7 @@ static void test_hangs_while_it_waits(void **state)
     int worker = (int)json_integer_value(json_object_get(job, "worker"));
     json_decref(job);
     assert_int_equal(kill(sy_supervisor_pid(r.core->supervisor, worker), SIGSTOP), 0);
-    assert_int_equal(sy_core_model_remove(r.core, "b"), SY_OK);
+    assert_int_equal(sy_core_model_remove(r.core, "b", 0), SY_OK);
     assert_int_equal(core_rig_add(&r, "b", &added), SY_OK);
     assert_true(core_rig_deaths(&r) >= 1);
     assert_true(sy_core_account_is_valid(r.core)); /* with a model that is gone */

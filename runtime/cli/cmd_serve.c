@@ -20,6 +20,7 @@
 #include "runtime/cli/link_probe.h"
 #include "runtime/core.h"
 #include "runtime/device/device.h"
+#include "runtime/front/front_stats.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/sched/policy.h"
 #include "workers/job.h"
@@ -47,6 +48,7 @@ struct serve {
     struct package_path packages[MAX_PACKAGES];
     struct event_base *base;
     struct sy_core *core;
+    struct sy_front front;
     struct sy_rpc_server *rpc;
     bool draining;
     char why[512]; /* it ends; said last, below what is logged while it drains */
@@ -437,16 +439,19 @@ static int start(struct serve *serve)
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     SY_TRY(scan_models(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
-    SY_TRY(sy_rpc_server_create(serve->base, &serve->rpc_config, &sy_rpc_core_handlers, serve->core,
-                                &serve->rpc));
+    serve->front = (struct sy_front){
+        .base = serve->base, .handlers = &sy_core_own_handlers, .core = serve->core};
+    SY_TRY(sy_front_stats_create(&serve->front.stats));
+    SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->front, &serve->rpc));
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;
     for (int i = 0; i < serve->n_packages; i++) {
         const struct package_path *package = &serve->packages[i];
 
-        SY_TRY(sy_core_model_add(serve->core, package->path, *package->name ? package->name : NULL,
-                                 NULL, loaded, serve));
+        struct sy_core_model_options model = {.name = package->name};
+
+        SY_TRY(sy_core_model_add(serve->core, package->path, &model, loaded, serve));
     }
     if (serve->policy)
         SY_TRY(set_policy(serve));
@@ -476,6 +481,7 @@ static int run(struct serve *serve)
         event_base_dispatch(serve->base);
     sy_rpc_server_destroy(serve->rpc);
     sy_core_destroy(serve->core);
+    sy_front_stats_destroy(serve->front.stats);
     if (*serve->why)
         sy_cli_fail("%s", serve->why);
     for (int i = 0; i < 2; i++)

@@ -73,6 +73,15 @@ static void unlink_connection(struct sy_rpc_connection *connection)
     server->n_connections--;
 }
 
+/* The model that its first message asks for is loaded now, or never will be. */
+static void on_model_ready(void *ctx)
+{
+    struct sy_rpc_connection *connection = ctx;
+
+    connection->waits = false;
+    sy_rpc_connection_resume(connection);
+}
+
 int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
 {
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
@@ -82,12 +91,13 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
     connection->server = server;
     connection->fd = fd;
     connection->refs = 1;
+    connection->wait = (struct sy_repository_wait){.ready = on_model_ready, .ctx = connection};
     connection->progress_ns = sy_clock_now();
     connection->read_event =
-        event_new(server->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
+        event_new(server->front->base, fd, EV_READ | EV_PERSIST, on_readable, connection);
     connection->write_event =
-        event_new(server->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    connection->closed_event = event_new(server->base, fd, EV_CLOSED, on_closed, connection);
+        event_new(server->front->base, fd, EV_WRITE | EV_PERSIST, on_writable, connection);
+    connection->closed_event = event_new(server->front->base, fd, EV_CLOSED, on_closed, connection);
     if (!connection->read_event || !connection->write_event || !connection->closed_event ||
         event_add(connection->read_event, NULL)) {
         connection_free(connection);
@@ -116,10 +126,11 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
         struct sy_rpc_reply *reply = connection->first_reply;
 
         connection->first_reply = reply->next;
-        sy_rpc_reply_free(server, reply);
+        sy_rpc_reply_free(reply);
     }
     connection->last_reply = NULL;
     unlink_connection(connection);
+    sy_repository_wait_cancel(&connection->wait);
     sy_rpc_infer_cancel_all(connection);
     sy_rpc_connection_release(connection);
 }
@@ -180,7 +191,8 @@ static uint64_t process_messages(struct sy_rpc_connection *connection)
 {
     uint64_t at = 0;
 
-    while (connection->fd >= 0 && !connection->closing && at < connection->used &&
+    while (connection->fd >= 0 && !connection->closing && !connection->waits &&
+           at < connection->used &&
            connection->n_outstanding < connection->server->limits.max_outstanding) {
         int status =
             sy_msgpack_scan(&connection->scan, connection->buffer + at, connection->used - at);
@@ -190,6 +202,10 @@ static uint64_t process_messages(struct sy_rpc_connection *connection)
 
             start_scan(connection);
             status = dispatch_bytes(connection, connection->buffer + at, n);
+            if (status == SY_REPOSITORY_LOADS) {
+                connection->waits = true;
+                break;
+            }
             at += n;
             if (status == SY_OK)
                 continue;
@@ -227,7 +243,7 @@ static void process(struct sy_rpc_connection *connection)
             memmove(connection->buffer, connection->buffer + taken, connection->used);
         give_back_buffer(connection);
         want_read(connection,
-                  !connection->closing &&
+                  !connection->closing && !connection->waits &&
                       connection->n_outstanding < connection->server->limits.max_outstanding);
         if (connection->closing && connection->n_outstanding == 0 && !connection->first_reply)
             sy_rpc_connection_close(connection);

@@ -8,16 +8,13 @@
 #include "loader/graph.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/front/rpc/rpc_server.h"
+#include "runtime/repository/repository.h"
 
 #define SY_RPC_MAX_ELEMENTS 65536u      /* of one message; tensors are one element each */
 #define SY_RPC_MAX_TENSORS  SY_MAX_ENDS /* inputs, or outputs, of one request */
-#define SY_RPC_MAX_BATCH    1024
-#define SY_RPC_ROOMS        16 /* models that are remembered to need more room */
 
 struct sy_rpc_server {
-    struct event_base *base;
-    const struct sy_rpc_handlers *handlers;
-    void *core;
+    struct sy_front *front;
     struct sy_rpc_limits limits;
     struct evconnlistener *unix_listener, *tcp_listener;
     char *socket_path;
@@ -27,12 +24,6 @@ struct sy_rpc_server {
     int n_connections;
     bool full; /* the last client that came was refused */
     uint64_t buffered_bytes;
-    struct sy_rpc_room {
-        uint64_t content; /* the package's content_hash; 0: none */
-        int64_t times;
-    } rooms
-        [SY_RPC_ROOMS]; /* of models whose results were larger than their room: what they begin with */
-    int next_room;
     int refs; /* the owner's, each connection's */
 };
 
@@ -67,6 +58,8 @@ struct sy_rpc_connection {
     uint64_t unsent_bytes;
     sy_ns progress_ns;
     struct sy_rpc_infer *infers; /* at the core */
+    struct sy_repository_wait wait;
+    bool waits; /* its first message is for a model that is being loaded */
 };
 
 /* One request as its method sees it. Objects point into the connection's buffer: valid during the call only. */
@@ -89,7 +82,7 @@ void sy_rpc_server_release(struct sy_rpc_server *server); /* rpc_server.c */
 /* ---- rpc_reply.c ---- */
 /* A reply that begins as a response to `id`: after it the caller packs error and result. NULL: out of memory. */
 struct sy_rpc_reply *sy_rpc_reply_create(void);
-void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply);
+void sy_rpc_reply_free(struct sy_rpc_reply *reply);
 /* Sends: takes the reply over. A closed connection drops it. */
 void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply *reply);
 /* Writes what the socket takes; false: the connection is broken. */
@@ -102,15 +95,15 @@ void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uin
 void sy_rpc_refuse(int fd, int status, const char *message);
 
 /* ---- rpc_methods.c ---- */
-/* One whole message. EPROTO when it is no RPC message: the connection must end. */
+/* One whole message. EPROTO when it is no RPC message: the connection must end. SY_REPOSITORY_LOADS: not now, see sy_rpc_infer. */
 int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *message);
 /* The value of `key` in a map, or NULL. */
 const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key);
 
 /* ---- rpc_infer.c ---- */
-/* Negative: refused, the caller answers with the error text. */
+/* Negative: refused, the caller answers with the error text. SY_REPOSITORY_LOADS: its model is loaded first; the same message is dispatched again then. */
 int sy_rpc_infer(const struct sy_rpc_request *request);
-void sy_rpc_infer_free(struct sy_rpc_server *server, struct sy_rpc_infer *infer);
+void sy_rpc_infer_free(struct sy_rpc_infer *infer); /* NULL is fine */
 /* The client is gone. */
 void sy_rpc_infer_cancel_all(struct sy_rpc_connection *connection);
 

@@ -6,8 +6,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/json_msgpack.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
 #define MOST_PRIORITY  1000
@@ -38,12 +38,12 @@ const msgpack_object *sy_rpc_get(const msgpack_object *map, const char *key)
 
 static void *core_of(const struct sy_rpc_request *request)
 {
-    return request->connection->server->core;
+    return request->connection->server->front->core;
 }
 
-static const struct sy_rpc_handlers *handlers_of(const struct sy_rpc_request *request)
+static const struct sy_core_handlers *handlers_of(const struct sy_rpc_request *request)
 {
-    return request->connection->server->handlers;
+    return request->connection->server->front->handlers;
 }
 
 static int answer(const struct sy_rpc_request *request, json_t *result)
@@ -59,6 +59,17 @@ static int need_text(json_t *params, const char *key, const char **out)
     *out = json_string_value(json_object_get(params, key));
     return *out ? SY_OK
                 : sy_error_set(SY_EARG, "the parameter \"%s\" is missing or no string", key);
+}
+
+/* 0: none is named. */
+static int read_version(json_t *params, int64_t *out)
+{
+    json_t *version = json_object_get(params, "version");
+
+    *out = json_integer_value(version);
+    if (version && (!json_is_integer(version) || *out < 1))
+        return sy_error_set(SY_EARG, "the parameter \"version\": a whole number above 0");
+    return SY_OK;
 }
 
 /* ---- answers that come later -------------------------------------------------------------------------- */
@@ -175,16 +186,19 @@ static json_t *describe_sizes(const struct sy_graph *graph)
 static void describe_model(const struct sy_rpc_request *request, json_t *model)
 {
     const char *name = json_string_value(json_object_get(model, "name"));
-    const struct sy_package *package;
+    int64_t version = json_integer_value(json_object_get(model, "version"));
+    struct sy_core_model_ref *ref;
     const struct sy_graph *graph;
 
-    if (!name || handlers_of(request)->model_find(core_of(request), name, &package) < 0)
+    if (!name || handlers_of(request)->model_acquire(core_of(request), name, version, &ref) < 0)
         return; /* still loading, or unavailable */
-    graph = package->graph;
-    json_object_set_new(model, "inputs", describe_tensors(package, graph->inputs, graph->n_inputs));
+    graph = ref->package->graph;
+    json_object_set_new(model, "inputs",
+                        describe_tensors(ref->package, graph->inputs, graph->n_inputs));
     json_object_set_new(model, "outputs",
-                        describe_tensors(package, graph->outputs, graph->n_outputs));
+                        describe_tensors(ref->package, graph->outputs, graph->n_outputs));
     json_object_set_new(model, "sizes", describe_sizes(graph));
+    handlers_of(request)->model_release(core_of(request), ref);
 }
 
 static int do_models(const struct sy_rpc_request *request, json_t *params)
@@ -203,17 +217,19 @@ static int do_models(const struct sy_rpc_request *request, json_t *params)
 
 static int do_model_load(const struct sy_rpc_request *request, json_t *params)
 {
-    const char *path, *tenant = NULL;
+    struct sy_core_model_options options = {0};
+    const char *path;
     struct later *later = NULL;
     int status;
 
     SY_TRY(need_text(params, "path", &path));
     if (json_object_get(params, "tenant"))
-        SY_TRY(need_text(params, "tenant", &tenant));
+        SY_TRY(need_text(params, "tenant", &options.tenant));
+    SY_TRY(read_version(params, &options.version));
+    options.name = json_string_value(json_object_get(params, "name"));
+    options.replaces = json_is_true(json_object_get(params, "replace"));
     SY_TRY(later_create(request, &later));
-    status = handlers_of(request)->model_add(core_of(request), path,
-                                             json_string_value(json_object_get(params, "name")),
-                                             tenant, later_done, later);
+    status = handlers_of(request)->model_add(core_of(request), path, &options, later_done, later);
     if (status < 0)
         later_free(later);
     return status;
@@ -222,9 +238,11 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
 static int do_model_unload(const struct sy_rpc_request *request, json_t *params)
 {
     const char *name;
+    int64_t version;
 
     SY_TRY(need_text(params, "model", &name));
-    SY_TRY(handlers_of(request)->model_remove(core_of(request), name));
+    SY_TRY(read_version(params, &version));
+    SY_TRY(handlers_of(request)->model_remove(core_of(request), name, version));
     return answer(request, json_object());
 }
 
@@ -438,6 +456,10 @@ int sy_rpc_dispatch(struct sy_rpc_connection *connection, const msgpack_object *
     request.params = &item[n - 1];
     connection->n_outstanding++;
     status = call_method(&request, &item[n - 2]);
+    if (status == SY_REPOSITORY_LOADS) {
+        connection->n_outstanding--;
+        return status;
+    }
     if (status < 0)
         sy_rpc_answer_error(connection, request.answers, request.id, status, sy_error_text());
     return SY_OK;

@@ -8,8 +8,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/json_msgpack.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/json_msgpack.h"
 
 #define MAX_PARTS (2 * SY_RPC_MAX_TENSORS + 1)
 
@@ -26,11 +26,11 @@ struct sy_rpc_reply *sy_rpc_reply_create(void)
     return reply;
 }
 
-void sy_rpc_reply_free(struct sy_rpc_server *server, struct sy_rpc_reply *reply)
+void sy_rpc_reply_free(struct sy_rpc_reply *reply)
 {
     if (!reply)
         return;
-    sy_rpc_infer_free(server, reply->infer);
+    sy_rpc_infer_free(reply->infer);
     msgpack_sbuffer_destroy(&reply->head);
     free(reply);
 }
@@ -70,7 +70,7 @@ static void first_reply_done(struct sy_rpc_connection *connection)
     connection->sent = 0;
     if (reply->answers)
         connection->n_outstanding--;
-    sy_rpc_reply_free(connection->server, reply);
+    sy_rpc_reply_free(reply);
 }
 
 static void want_write(struct sy_rpc_connection *connection, bool wanted)
@@ -130,7 +130,7 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
     if (connection->fd < 0) {
         if (reply->answers)
             connection->n_outstanding--;
-        sy_rpc_reply_free(connection->server, reply);
+        sy_rpc_reply_free(reply);
         return;
     }
     enqueue(connection, reply);
@@ -193,7 +193,7 @@ void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint
         msgpack_pack_uint64(&packer, id);
         msgpack_pack_nil(&packer);
         if (sy_json_to_msgpack(&packer, result)) {
-            sy_rpc_reply_free(connection->server, reply);
+            sy_rpc_reply_free(reply);
             reply = NULL;
         }
     }

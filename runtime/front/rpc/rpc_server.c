@@ -126,7 +126,7 @@ static int clear_stale(const struct sockaddr_un *address)
 static int listen_on(struct sy_rpc_server *server, int fd, struct evconnlistener **out)
 {
     evutil_make_socket_nonblocking(fd);
-    *out = evconnlistener_new(server->base, on_accept, server, LISTENER_FLAGS, 128, fd);
+    *out = evconnlistener_new(server->front->base, on_accept, server, LISTENER_FLAGS, 128, fd);
     if (!*out) {
         close(fd);
         return sy_error_set(SY_EIO, "cannot listen: %s", strerror(errno));
@@ -252,14 +252,13 @@ static int start_tick(struct sy_rpc_server *server)
     struct timeval interval = {(time_t)(period / SY_NS_PER_S),
                                (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
 
-    server->tick = event_new(server->base, -1, EV_PERSIST, on_tick, server);
+    server->tick = event_new(server->front->base, -1, EV_PERSIST, on_tick, server);
     if (!server->tick || event_add(server->tick, &interval))
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a timer");
     return SY_OK;
 }
 
-int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *config,
-                         const struct sy_rpc_handlers *handlers, void *core,
+int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *front,
                          struct sy_rpc_server **out)
 {
     struct sy_rpc_server *server = calloc(1, sizeof(*server));
@@ -267,9 +266,7 @@ int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *co
 
     if (!server)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the RPC server");
-    server->base = base;
-    server->handlers = handlers;
-    server->core = core;
+    server->front = front;
     server->limits = config->limits;
     server->refs = 1;
     set_defaults(&server->limits);

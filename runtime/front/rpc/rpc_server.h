@@ -16,36 +16,10 @@
 #ifndef SY_RUNTIME_RPC_SERVER_H
 #define SY_RUNTIME_RPC_SERVER_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/core.h"
-
-/* What the server needs of the core, as in runtime/core.h; runtime/front/rpc/rpc_core.c binds it, tests bind fakes. */
-struct sy_rpc_handlers {
-    struct sy_slab *(*slab)(void *core);
-    int (*model_find)(void *core, const char *name, const struct sy_package **out);
-    int (*infer)(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                 const uint64_t *outputs, const struct sy_core_infer_options *options,
-                 sy_core_infer_done done, void *ctx, uint64_t *out_id);
-    void (*infer_cancel)(void *core, uint64_t id);
-    int (*model_add)(void *core, const char *path, const char *name, const char *tenant,
-                     sy_core_done done, void *ctx);
-    int (*model_remove)(void *core, const char *name);
-    int (*model_evict)(void *core, const char *name, bool image_too);
-    int (*job_submit)(void *core, const char *text, sy_core_done done, void *ctx,
-                      uint64_t *out_job);
-    int (*job_stop)(void *core, uint64_t job, bool evaluate, sy_core_done done, void *ctx);
-    int (*job_suspend)(void *core, uint64_t job, bool suspended);
-    int (*job_set_priority)(void *core, uint64_t job, int priority);
-    int (*policy_set)(void *core, json_t *params);
-    int (*tenant_set)(void *core, json_t *params);
-    int (*status)(void *core, json_t **out);
-    void (*trace_enable)(void *core, bool enable);
-    int (*trace_dump)(void *core, json_t **out);
-    void (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);
-};
+#include "runtime/front/front.h"
 
 #define SY_RPC_MESSAGE_BYTES (256ull << 20)
 
@@ -67,17 +41,13 @@ struct sy_rpc_config {
 
 struct sy_rpc_server;
 
-/* Listens. EBUSY: somebody answers on the socket already; EARG: bad address; EIO. `handlers` and `core` outlive the server. */
-int sy_rpc_server_create(struct event_base *base, const struct sy_rpc_config *config,
-                         const struct sy_rpc_handlers *handlers, void *core,
+/* Listens. EBUSY: somebody answers on the socket already; EARG: bad address; EIO. `front` outlives the server. */
+int sy_rpc_server_create(const struct sy_rpc_config *config, struct sy_front *front,
                          struct sy_rpc_server **out);
 /* Closes listeners and connections and removes the socket file. Requests at the core are cancelled; the server's memory goes when the
  * core has called back for the last of them, so destroy the server before the core, and the slab last. */
 void sy_rpc_server_destroy(struct sy_rpc_server *server);
 int sy_rpc_server_port(const struct sy_rpc_server *server); /* TCP port in use, 0: none */
 int sy_rpc_server_connections(const struct sy_rpc_server *server);
-
-/* The handlers that call sy_core_*; pass the struct sy_core as `core`. */
-extern const struct sy_rpc_handlers sy_rpc_core_handlers;
 
 #endif

@@ -1,19 +1,25 @@
-/* Binds the RPC server's table to the runtime's core. */
-#include "runtime/front/rpc/rpc_server.h"
+#include "runtime/core_handlers.h"
 
 static struct sy_slab *core_slab(void *core)
 {
     return sy_core_slab(core);
 }
 
-static int core_model_find(void *core, const char *name, const struct sy_package **out)
+static int core_model_acquire(void *core, const char *name, int64_t version,
+                              struct sy_core_model_ref **out)
 {
-    return sy_core_model_find(core, name, out);
+    return sy_core_model_acquire(core, name, version, out);
 }
 
-static int core_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, const struct sy_core_infer_options *options,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
+static void core_model_release(void *core, struct sy_core_model_ref *ref)
+{
+    sy_core_model_release(core, ref);
+}
+
+static int core_infer(void *core, const struct sy_core_model_ref *model, int64_t batch,
+                      const uint64_t *inputs, const uint64_t *outputs,
+                      const struct sy_core_infer_options *options, sy_core_infer_done done,
+                      void *ctx, uint64_t *out_id)
 {
     return sy_core_infer(core, model, batch, inputs, outputs, options, done, ctx, out_id);
 }
@@ -23,15 +29,15 @@ static void core_infer_cancel(void *core, uint64_t id)
     sy_core_infer_cancel(core, id);
 }
 
-static int core_model_add(void *core, const char *path, const char *name, const char *tenant,
+static int core_model_add(void *core, const char *path, const struct sy_core_model_options *options,
                           sy_core_done done, void *ctx)
 {
-    return sy_core_model_add(core, path, name, tenant, done, ctx);
+    return sy_core_model_add(core, path, options, done, ctx);
 }
 
-static int core_model_remove(void *core, const char *name)
+static int core_model_remove(void *core, const char *name, int64_t version)
 {
-    return sy_core_model_remove(core, name);
+    return sy_core_model_remove(core, name, version);
 }
 
 static int core_model_evict(void *core, const char *name, bool image_too)
@@ -90,9 +96,10 @@ static void core_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void
     sy_core_drain(core, grace_ns, done, ctx);
 }
 
-const struct sy_rpc_handlers sy_rpc_core_handlers = {
+const struct sy_core_handlers sy_core_own_handlers = {
     .slab = core_slab,
-    .model_find = core_model_find,
+    .model_acquire = core_model_acquire,
+    .model_release = core_model_release,
     .infer = core_infer,
     .infer_cancel = core_infer_cancel,
     .model_add = core_model_add,

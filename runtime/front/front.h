@@ -1,0 +1,40 @@
+/* What all front ends share: the core behind a table of functions, and what is remembered between requests.
+ *
+ *   rpc/  http/  grpc/            bytes of a protocol
+ *      \   |    /
+ *   front_infer.h                 one inference request: checked against its model, its tensors in the slab or a region
+ *          |
+ *   struct sy_core_handlers      runtime/core.h, or a fake in tests
+ *
+ * One thread, the event loop's. */
+#ifndef SY_RUNTIME_FRONT_FRONT_H
+#define SY_RUNTIME_FRONT_FRONT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/core_handlers.h"
+
+#define SY_FRONT_ROOMS 16 /* models that are remembered to need more room */
+
+struct event_base;
+struct sy_repository;
+struct sy_front_stats;
+struct sy_offload;
+
+/* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
+struct sy_front {
+    struct event_base *base;
+    const struct sy_core_handlers *handlers;
+    void *core;
+    struct sy_repository *repository; /* NULL: models are what the core has */
+    struct sy_front_stats *stats;     /* NULL: not counted */
+    struct sy_offload *offload;       /* threads for what takes longer than a millisecond (http, grpc) */
+    struct sy_front_room {
+        uint64_t content; /* the package's content_hash; 0: none */
+        int64_t times;
+    } rooms[SY_FRONT_ROOMS]; /* of models whose results were larger than their room: what they begin with */
+    int next_room;
+};
+
+#endif

@@ -1,0 +1,689 @@
+#include "runtime/front/front_infer.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/front/front_stats.h"
+#include "runtime/sched/admission.h"
+#include "runtime/switchyard.h"
+
+enum phase { ADDING, SOLVED, PREPARED, RUNNING, DONE };
+
+/* A tensor of the request: in the slab, taken by it, or in a region. */
+struct piece {
+    bool is_given; /* inputs: it was added */
+    bool in_slab;  /* and is to be given back */
+    uint64_t region, at, bytes;
+};
+
+struct sy_front_infer {
+    struct sy_front *front;
+    struct sy_core_model_ref *model;
+    const struct sy_graph *graph;
+    enum phase phase;
+    int64_t batch;
+    struct sy_sizes sizes; /* of the model's open dimensions */
+    struct sy_core_infer_options options;
+    char tenant[SY_CORE_TENANT_NAME];
+    uint64_t id; /* at the core */
+    sy_front_infer_done done;
+    void *ctx;
+    struct event *empty_event; /* answers a batch of 0 */
+    bool is_canceled, has_report;
+    struct sy_request_report report;
+    int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
+    struct piece *inputs, *outputs;
+};
+
+static struct sy_slab *slab_of(const struct sy_front_infer *infer)
+{
+    return infer->front->handlers->slab(infer->front->core);
+}
+
+static const struct sy_tensor *input_tensor(const struct sy_front_infer *infer, int input)
+{
+    return &infer->graph->tensors[infer->graph->inputs[input]];
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------------------- */
+
+/* One block: the request, its dims, its pieces. */
+static struct sy_front_infer *allocate(const struct sy_graph *graph)
+{
+    size_t n_in = (size_t)graph->n_inputs, n_out = (size_t)graph->n_outputs;
+    struct sy_front_infer *infer = calloc(
+        1, sizeof *infer + n_in * sizeof *infer->dims + (n_in + n_out) * sizeof(struct piece));
+
+    if (!infer)
+        return NULL;
+    infer->dims = (int64_t(*)[SY_MAX_RANK])(infer + 1);
+    infer->inputs = (struct piece *)(infer->dims + n_in);
+    infer->outputs = infer->inputs + n_in;
+    return infer;
+}
+
+static void set_defaults(struct sy_front_infer *infer)
+{
+    const struct sy_core_model_defaults *defaults = &infer->model->defaults;
+
+    infer->options.class_ = defaults->has_class ? defaults->class_ : SY_CORE_USUAL_CLASS;
+    infer->options.deadline_ns = defaults->deadline_ns;
+    memcpy(infer->tenant, defaults->tenant, sizeof infer->tenant);
+    infer->options.tenant = *infer->tenant ? infer->tenant : NULL;
+}
+
+int sy_front_infer_create(struct sy_front *front, const char *model, int64_t version,
+                          struct sy_repository_wait *wait, struct sy_front_infer **out)
+{
+    struct sy_core_model_ref *ref;
+    struct sy_front_infer *infer;
+    int found = front->handlers->model_acquire(front->core, model, version, &ref);
+
+    (void)wait;
+
+    if (found != SY_OK)
+        return found;
+    infer = allocate(ref->package->graph);
+    if (!infer) {
+        front->handlers->model_release(front->core, ref);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    }
+    infer->front = front;
+    infer->model = ref;
+    infer->graph = ref->package->graph;
+    set_defaults(infer);
+    if (infer->graph->n_inputs > SY_MAX_ENDS || infer->graph->n_outputs > SY_MAX_ENDS) {
+        sy_front_infer_destroy(infer);
+        return sy_error_set(SY_EUNSUPPORTED, "the model has more than %d inputs or outputs",
+                            SY_MAX_ENDS);
+    }
+    *out = infer;
+    return SY_OK;
+}
+
+static void give_back(struct sy_front_infer *infer, struct piece *pieces, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (pieces[i].in_slab)
+            sy_slab_release(slab_of(infer), pieces[i].at);
+        pieces[i].in_slab = false;
+    }
+}
+
+void sy_front_infer_destroy(struct sy_front_infer *infer)
+{
+    if (!infer)
+        return;
+    assert(infer->phase != RUNNING);
+    give_back(infer, infer->inputs, infer->graph->n_inputs);
+    give_back(infer, infer->outputs, infer->graph->n_outputs);
+    infer->front->handlers->model_release(infer->front->core, infer->model);
+    if (infer->empty_event)
+        event_free(infer->empty_event);
+    free(infer);
+}
+
+const struct sy_core_model_ref *sy_front_infer_model(const struct sy_front_infer *infer)
+{
+    return infer->model;
+}
+
+/* ---- what the client says ---------------------------------------------------------------------------------- */
+
+static void list_names(const struct sy_graph *graph, const int *tensors, int n, char *to,
+                       size_t bytes)
+{
+    size_t used = 0;
+
+    *to = '\0';
+    for (int i = 0; i < n && used < bytes; i++)
+        used += (size_t)snprintf(to + used, bytes - used, "%s%s", i ? ", " : "",
+                                 graph->tensors[tensors[i]].name);
+}
+
+static int find_tensor(const struct sy_graph *graph, const int *tensors, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(graph->tensors[tensors[i]].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int check_dims(const struct sy_tensor *tensor, int rank, const int64_t *dims)
+{
+    char expected[128];
+
+    if (rank != tensor->shape.rank)
+        return sy_error_set(SY_EARG, "input \"%s\" has %d dimensions; the model takes %s",
+                            tensor->name, rank,
+                            sy_shape_text(&tensor->shape, expected, sizeof(expected)));
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 0)
+            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is %" PRId64, tensor->name, i,
+                                dims[i]);
+    return SY_OK;
+}
+
+/* As many bytes as shape and dtype say. */
+static int count_bytes(const struct sy_tensor *tensor, int rank, const int64_t *dims, uint64_t *out)
+{
+    bool counts = true;
+
+    *out = sy_dtype_bytes(tensor->dtype);
+    for (int i = 0; i < rank; i++)
+        counts = !__builtin_mul_overflow(*out, (uint64_t)dims[i], out) && counts;
+    return counts ? SY_OK
+                  : sy_error_set(SY_EARG,
+                                 "input \"%s\" has a shape of more bytes than can be counted",
+                                 tensor->name);
+}
+
+int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, const char *dtype,
+                             int rank, const int64_t *dims, int *out_input)
+{
+    const struct sy_graph *graph = infer->graph;
+    const struct sy_tensor *tensor;
+    char names[300];
+    int index = find_tensor(graph, graph->inputs, graph->n_inputs, name);
+
+    assert(infer->phase == ADDING);
+    if (index < 0) {
+        list_names(graph, graph->inputs, graph->n_inputs, names, sizeof names);
+        return sy_error_set(SY_EARG, "the model has no input \"%.200s\"; it has %s", name, names);
+    }
+    if (infer->inputs[index].is_given)
+        return sy_error_set(SY_EARG, "input \"%s\" is given twice", name);
+    tensor = input_tensor(infer, index);
+    if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
+        return sy_error_set(SY_EARG, "input \"%s\" has dtype %.20s; the model takes %s",
+                            tensor->name, dtype, sy_dtype_wire_name(tensor->dtype));
+    SY_TRY(check_dims(tensor, rank, dims));
+    SY_TRY(count_bytes(tensor, rank, dims, &infer->inputs[index].bytes));
+    memcpy(infer->dims[index], dims, (size_t)rank * sizeof *dims);
+    infer->inputs[index].is_given = true;
+    *out_input = index;
+    return SY_OK;
+}
+
+int sy_front_infer_find_output(const struct sy_front_infer *infer, const char *name,
+                               int *out_output)
+{
+    const struct sy_graph *graph = infer->graph;
+    char names[300];
+
+    *out_output = find_tensor(graph, graph->outputs, graph->n_outputs, name);
+    if (*out_output >= 0)
+        return SY_OK;
+    list_names(graph, graph->outputs, graph->n_outputs, names, sizeof names);
+    return sy_error_set(SY_EARG, "the model has no output \"%.200s\"; it has %s", name, names);
+}
+
+void sy_front_infer_place_input(struct sy_front_infer *infer, int input, uint64_t region,
+                                uint64_t offset, uint64_t bytes)
+{
+    (void)bytes; /* the front end has checked that the input lies in them: its shape says how long it is */
+    infer->inputs[input].region = region;
+    infer->inputs[input].at = offset;
+}
+
+void sy_front_infer_place_output(struct sy_front_infer *infer, int output, uint64_t region,
+                                 uint64_t offset, uint64_t bytes)
+{
+    infer->outputs[output] = (struct piece){.region = region, .at = offset, .bytes = bytes};
+}
+
+int sy_front_infer_set_class(struct sy_front_infer *infer, int64_t class_)
+{
+    if (class_ < 0 || class_ > INT32_MAX)
+        return sy_error_set(SY_EARG, "class %" PRId64 ": a whole number, 0 for the most urgent",
+                            class_);
+    infer->options.class_ = (int)class_;
+    return SY_OK;
+}
+
+int sy_front_infer_set_deadline(struct sy_front_infer *infer, sy_ns deadline_ns)
+{
+    if (deadline_ns > (sy_ns)(SWITCHYARD_MAX_DEADLINE_MS * 1e6))
+        return sy_error_set(SY_EARG, "a deadline of %.0f ms; at most %g", (double)deadline_ns / 1e6,
+                            SWITCHYARD_MAX_DEADLINE_MS);
+    if (!infer->model->defaults.keeps_deadline)
+        infer->options.deadline_ns = deadline_ns;
+    return SY_OK;
+}
+
+int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
+{
+    if (strlen(tenant) >= sizeof infer->tenant)
+        return sy_error_set(SY_EARG, "a tenant's name of %zu bytes; at most %zu", strlen(tenant),
+                            sizeof infer->tenant - 1);
+    strcpy(infer->tenant, tenant);
+    infer->options.tenant = *infer->tenant ? infer->tenant : NULL;
+    return SY_OK;
+}
+
+/* ---- the slab ------------------------------------------------------------------------------------------------ */
+
+/* Of one output, with this request's sizes. */
+static int output_shape(const struct sy_front_infer *infer, int output, struct sy_shape *shape)
+{
+    return sy_graph_bind_shape(infer->graph, infer->graph->outputs[output], &infer->sizes, shape);
+}
+
+static int output_room(const struct sy_front_infer *infer, int output, uint64_t *bytes)
+{
+    int tensor = infer->graph->outputs[output];
+    struct sy_shape shape;
+
+    SY_TRY(output_shape(infer, output, &shape));
+    *bytes = sy_graph_shaped_room(infer->graph, tensor, &shape, infer->batch);
+    if (*bytes == UINT64_MAX)
+        return sy_error_set(SY_EARG, "output \"%s\" would have more bytes than can be counted",
+                            infer->graph->tensors[tensor].name);
+    return SY_OK;
+}
+
+static int take_piece(struct sy_front_infer *infer, struct piece *piece, uint64_t bytes)
+{
+    SY_TRY(sy_slab_alloc(slab_of(infer), SY_MAX(bytes, 1), &piece->at));
+    piece->in_slab = true;
+    return SY_OK;
+}
+
+static int take_output(struct sy_front_infer *infer, int output)
+{
+    struct piece *piece = &infer->outputs[output];
+    uint64_t bytes;
+
+    SY_TRY(output_room(infer, output, &bytes));
+    if (piece->region == 0)
+        return take_piece(infer, piece, bytes);
+    if (sy_graph_is_sized_at_run(infer->graph, infer->graph->outputs[output]))
+        return sy_error_set(SY_EUNSUPPORTED,
+                            "output \"%s\" has a size that only a run knows: it cannot be written "
+                            "to shared memory; ask for it in the answer",
+                            infer->graph->tensors[infer->graph->outputs[output]].name);
+    if (bytes > piece->bytes)
+        return sy_error_set(SY_EARG,
+                            "output \"%s\" has %" PRIu64
+                            " bytes; its place in shared memory has %" PRIu64,
+                            infer->graph->tensors[infer->graph->outputs[output]].name, bytes,
+                            piece->bytes);
+    return SY_OK;
+}
+
+static int take_tensors(struct sy_front_infer *infer)
+{
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (infer->inputs[i].region == 0)
+            SY_TRY(take_piece(infer, &infer->inputs[i], infer->inputs[i].bytes));
+    for (int i = 0; i < infer->graph->n_outputs; i++)
+        SY_TRY(take_output(infer, i));
+    return SY_OK;
+}
+
+/* All that the request takes of the slab; more than its size is not counted to the end. */
+static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, uint64_t *out)
+{
+    uint64_t wants = 0, bytes;
+
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (infer->inputs[i].region == 0)
+            wants += SY_MIN(infer->inputs[i].bytes, size);
+    for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
+        SY_TRY(output_room(infer, i, &bytes));
+        if (infer->outputs[i].region == 0)
+            wants += SY_MIN(bytes, size);
+    }
+    *out = wants;
+    return SY_OK;
+}
+
+/* Patient requests leave a part of the slab to urgent ones, as of the queue (runtime/sched/admission.h, Q7). */
+static int check_kept_room(const struct sy_front_infer *infer, uint64_t size, uint64_t used,
+                           uint64_t wants)
+{
+    uint64_t kept = sy_admission_kept(size, infer->options.class_);
+
+    if (used + wants + kept <= size)
+        return SY_OK;
+    return sy_error_set(SY_EBUSY,
+                        "no room for %llu bytes in the tensor slab: %llu of %llu in use, and %llu "
+                        "are kept for classes before %d; try again later or make the slab larger "
+                        "(--slab-bytes)",
+                        (unsigned long long)wants, (unsigned long long)used,
+                        (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
+}
+
+/* A request that is alone may take the whole slab, and learns what it can never get; beside others there is room later: EBUSY. */
+static int fill_slab(struct sy_front_infer *infer)
+{
+    struct sy_slab *slab = slab_of(infer);
+    uint64_t size = sy_slab_size(slab), used = sy_slab_used_bytes(slab), wants;
+    char why[512];
+
+    SY_TRY(slab_bytes_wanted(infer, size, &wants));
+    if (used == 0 || wants > size)
+        return take_tensors(infer);
+    SY_TRY(check_kept_room(infer, size, used, wants));
+    int status = take_tensors(infer);
+    if (status != SY_ENOMEM_HOST)
+        return status;
+    snprintf(why, sizeof why, "%s", sy_error_text());
+    return sy_error_set(SY_EBUSY, "%s", why);
+}
+
+/* ---- results that are larger than their room ---------------------------------------------------------------- */
+
+static struct sy_front_room *room_of(struct sy_front *front, uint64_t content)
+{
+    for (int i = 0; i < SY_FRONT_ROOMS; i++)
+        if (front->rooms[i].content == content)
+            return &front->rooms[i];
+    return NULL;
+}
+
+/* Requests of a model that needed more room begin with it: else each would run twice. Another content of the same name does not. */
+static void remember_room(struct sy_front_infer *infer)
+{
+    struct sy_front *front = infer->front;
+    uint64_t content = infer->model->package->content_hash;
+    struct sy_front_room *room = room_of(front, content);
+
+    if (!room) {
+        room = &front->rooms[front->next_room++ % SY_FRONT_ROOMS];
+        room->content = content;
+    }
+    room->times = infer->sizes.of[sy_graph_room_size(infer->graph)];
+}
+
+static void recall_room(struct sy_front_infer *infer)
+{
+    const struct sy_front_room *room = room_of(infer->front, infer->model->package->content_hash);
+    int size = sy_graph_room_size(infer->graph);
+
+    if (room && size >= 0)
+        infer->sizes.of[size] = SY_MAX(infer->sizes.of[size], room->times);
+}
+
+static void *piece_pointer(const struct sy_front_infer *infer, const struct piece *piece)
+{
+    return piece->in_slab ? sy_slab_pointer(slab_of(infer), piece->at) : NULL;
+}
+
+/* Sizes with room for what the run has; *more: it needs more than there is. ENOMEM_HOST where its room does not grow. */
+static int grow_room(struct sy_front_infer *infer, bool *more)
+{
+    struct sy_sizes sizes = infer->sizes;
+
+    *more = false;
+    for (int i = 0; i < infer->graph->n_outputs; i++) {
+        int tensor = infer->graph->outputs[i];
+        struct sy_shape room, shape;
+        uint64_t needs;
+
+        SY_TRY(output_shape(infer, i, &room));
+        if (!infer->outputs[i].in_slab ||
+            sy_graph_shaped_output(infer->graph, tensor, &room, infer->batch,
+                                   piece_pointer(infer, &infer->outputs[i]), &shape,
+                                   &needs) != SY_ENOMEM_HOST)
+            continue;
+        uint64_t has = (uint64_t)sy_shape_elements(&room, infer->batch) *
+                       sy_dtype_bytes(infer->graph->tensors[tensor].dtype);
+        struct sy_sizes grown = infer->sizes;
+        if (!sy_graph_grow_room(infer->graph, has, needs, &grown))
+            return SY_ENOMEM_HOST; /* the text says how much */
+        int size = sy_graph_room_size(infer->graph);
+        sizes.of[size] = SY_MAX(sizes.of[size], grown.of[size]);
+        *more = true;
+    }
+    infer->sizes = sizes;
+    return SY_OK;
+}
+
+/* ---- prepare ----------------------------------------------------------------------------------------------- */
+
+static int check_all_given(const struct sy_front_infer *infer)
+{
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        if (!infer->inputs[i].is_given)
+            return sy_error_set(SY_EARG, "input \"%s\" is missing; the model \"%s\" has %d inputs",
+                                input_tensor(infer, i)->name, infer->model->name,
+                                infer->graph->n_inputs);
+    return SY_OK;
+}
+
+static int solve_sizes(struct sy_front_infer *infer)
+{
+    struct sy_given_input given[SY_MAX_ENDS];
+
+    for (int i = 0; i < infer->graph->n_inputs; i++)
+        given[i] = (struct sy_given_input){
+            .input = i, .rank = input_tensor(infer, i)->shape.rank, .dims = infer->dims[i]};
+    return sy_graph_solve(infer->graph, infer->graph->n_inputs, given, &infer->batch,
+                          &infer->sizes);
+}
+
+/* I5: what does not go with the batch would have to be computed. */
+static int check_empty(const struct sy_front_infer *infer)
+{
+    for (int i = 0; i < infer->graph->n_outputs; i++) {
+        int tensor = infer->graph->outputs[i];
+        struct sy_shape shape;
+
+        SY_TRY(output_shape(infer, i, &shape));
+        if (sy_graph_is_sized_at_run(infer->graph, tensor) || sy_shape_elements(&shape, 0) != 0)
+            return sy_error_set(SY_EARG,
+                                "a batch of 0 rows: output \"%s\" of model \"%s\" does not follow "
+                                "from the rows alone; send 1 or more",
+                                infer->graph->tensors[tensor].name, infer->model->name);
+    }
+    return SY_OK;
+}
+
+static int check_rows(const struct sy_front_infer *infer)
+{
+    int64_t most = infer->model->defaults.most_rows;
+
+    if (infer->batch == 0)
+        return check_empty(infer);
+    if (most > 0 && infer->batch > most)
+        return sy_error_set(SY_EARG,
+                            "a batch of %" PRId64 " rows; the configuration of model \"%s\" allows "
+                            "%" PRId64 " (max_batch_size)",
+                            infer->batch, infer->model->name, most);
+    return SY_OK;
+}
+
+int sy_front_infer_solve(struct sy_front_infer *infer)
+{
+    assert(infer->phase == ADDING);
+    SY_TRY(check_all_given(infer));
+    SY_TRY(solve_sizes(infer));
+    SY_TRY(check_rows(infer));
+    infer->phase = SOLVED;
+    return SY_OK;
+}
+
+int sy_front_infer_prepare(struct sy_front_infer *infer)
+{
+    assert(infer->phase == SOLVED);
+    recall_room(infer);
+    SY_TRY(fill_slab(infer));
+    infer->phase = PREPARED;
+    return SY_OK;
+}
+
+uint64_t sy_front_infer_input_bytes(const struct sy_front_infer *infer, int input)
+{
+    return infer->inputs[input].bytes;
+}
+
+enum sy_dtype sy_front_infer_input_dtype(const struct sy_front_infer *infer, int input)
+{
+    return input_tensor(infer, input)->dtype;
+}
+
+void *sy_front_infer_input_data(struct sy_front_infer *infer, int input)
+{
+    assert(infer->phase == PREPARED);
+    return piece_pointer(infer, &infer->inputs[input]);
+}
+
+/* ---- running --------------------------------------------------------------------------------------------- */
+
+static void core_done(void *ctx, int status, const char *error,
+                      const struct sy_request_report *report);
+
+static int submit(struct sy_front_infer *infer)
+{
+    uint64_t at[2 * SY_MAX_ENDS];
+    int n_in = infer->graph->n_inputs;
+    struct sy_front *front = infer->front;
+
+    for (int i = 0; i < n_in; i++)
+        at[i] = sy_core_tensor_at(infer->inputs[i].region, infer->inputs[i].at);
+    for (int i = 0; i < infer->graph->n_outputs; i++)
+        at[n_in + i] = sy_core_tensor_at(infer->outputs[i].region, infer->outputs[i].at);
+    infer->options.sizes = infer->graph->n_symbols > 0 ? &infer->sizes : NULL;
+    return front->handlers->infer(front->core, infer->model, infer->batch, at, at + n_in,
+                                  &infer->options, core_done, infer, &infer->id);
+}
+
+/* The same request with more room for its results, if this run's do not fit; what is left of its deadline is its deadline. */
+static int run_again(struct sy_front_infer *infer, bool *again)
+{
+    const struct sy_request_report *report = &infer->report;
+    sy_ns took = report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns
+                                                          : 0;
+    bool more;
+
+    SY_TRY(grow_room(infer, &more));
+    if (!more)
+        return SY_OK;
+    give_back(infer, infer->outputs, infer->graph->n_outputs);
+    for (int i = 0; i < infer->graph->n_outputs; i++)
+        SY_TRY(take_output(infer, i));
+    remember_room(infer);
+    if (infer->options.deadline_ns > 0)
+        infer->options.deadline_ns =
+            infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
+    SY_TRY(submit(infer));
+    *again = true;
+    return SY_OK;
+}
+
+static void finish(struct sy_front_infer *infer, int status, const char *error)
+{
+    infer->phase = DONE;
+    give_back(infer, infer->inputs, infer->graph->n_inputs); /* only the outputs are still needed */
+    if (infer->front->stats)
+        sy_front_stats_note(infer->front->stats, infer->model, infer->batch, status,
+                            sy_front_infer_report(infer));
+    infer->done(infer->ctx, status, error);
+}
+
+static void core_done(void *ctx, int status, const char *error,
+                      const struct sy_request_report *report)
+{
+    struct sy_front_infer *infer = ctx;
+    bool again = false;
+
+    infer->report = *report;
+    infer->has_report = true;
+    if (status == SY_OK && !infer->is_canceled) {
+        status = run_again(infer, &again);
+        error = sy_error_text();
+    }
+    if (!again)
+        finish(infer, status, error);
+}
+
+static void on_empty(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_front_infer *infer = ctx;
+
+    (void)fd, (void)what;
+    finish(infer, infer->is_canceled ? SY_ECANCELED : SY_OK, "canceled");
+}
+
+static int start_empty(struct sy_front_infer *infer)
+{
+    struct timeval at_once = {0, 0};
+
+    infer->empty_event = event_new(infer->front->base, -1, 0, on_empty, infer);
+    if (!infer->empty_event || event_add(infer->empty_event, &at_once))
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request's answer");
+    return SY_OK;
+}
+
+int sy_front_infer_start(struct sy_front_infer *infer, sy_front_infer_done done, void *ctx)
+{
+    assert(infer->phase == PREPARED);
+    infer->done = done;
+    infer->ctx = ctx;
+    SY_TRY(infer->batch == 0 ? start_empty(infer) : submit(infer));
+    infer->phase = RUNNING;
+    return SY_OK;
+}
+
+void sy_front_infer_cancel(struct sy_front_infer *infer)
+{
+    assert(infer->phase == RUNNING);
+    infer->is_canceled = true;
+    if (infer->batch > 0)
+        infer->front->handlers->infer_cancel(infer->front->core, infer->id);
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------------- */
+
+int sy_front_infer_n_outputs(const struct sy_front_infer *infer)
+{
+    return infer->graph->n_outputs;
+}
+
+/* In a region its shape is what the sizes say: results that only a run can size are not placed there. */
+static int known_output(const struct sy_front_infer *infer, int output, struct sy_shape *shape,
+                        uint64_t *bytes)
+{
+    const struct sy_tensor *tensor = &infer->graph->tensors[infer->graph->outputs[output]];
+
+    *bytes = sy_dtype_bytes(tensor->dtype);
+    for (int d = 0; d < shape->rank; d++) {
+        shape->dims[d] = (struct sy_dim){.fixed = sy_dim_at(shape->dims[d], infer->batch)};
+        *bytes *= (uint64_t)shape->dims[d].fixed;
+    }
+    return SY_OK;
+}
+
+int sy_front_infer_output(const struct sy_front_infer *infer, int output,
+                          struct sy_front_tensor *out)
+{
+    int index = infer->graph->outputs[output];
+    const struct sy_tensor *tensor = &infer->graph->tensors[index];
+    struct sy_shape room, shape;
+
+    assert(infer->phase == DONE);
+    *out = (struct sy_front_tensor){.name = tensor->name,
+                                    .dtype = tensor->dtype,
+                                    .data = piece_pointer(infer, &infer->outputs[output])};
+    SY_TRY(output_shape(infer, output, &room));
+    shape = room;
+    SY_TRY(infer->batch == 0 || !out->data
+               ? known_output(infer, output, &shape, &out->bytes)
+               : sy_graph_shaped_output(infer->graph, index, &room, infer->batch, out->data, &shape,
+                                        &out->bytes));
+    out->rank = shape.rank;
+    for (int d = 0; d < shape.rank; d++)
+        out->dims[d] = shape.dims[d].fixed;
+    return SY_OK;
+}
+
+const struct sy_request_report *sy_front_infer_report(const struct sy_front_infer *infer)
+{
+    return infer->has_report ? &infer->report : NULL;
+}
