@@ -44,7 +44,7 @@ static int raw_socket(void)
 
 static void good_infer(sy_client *client, int64_t batch)
 {
-    static float x[4 * 2000];
+    static _Thread_local float x[4 * 2000];
     sy_client_tensor input = {"x", "FP32", 2, {batch, 4}, x, (size_t)batch * 16};
     sy_client_result *result;
 
