@@ -1,9 +1,7 @@
 #include "runtime/front/rpc/rpc_server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/listener.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -16,8 +14,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/base/tcp_port.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/tcp_listen.h"
 
 #define LISTENER_FLAGS (LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC)
 
@@ -159,69 +157,11 @@ static int listen_unix(struct sy_rpc_server *server, const char *path)
     return listen_on(server, fd, &server->unix_listener);
 }
 
-static int split_tcp(const char *text, char *host, size_t host_bytes, const char **port)
-{
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : 0;
-
-    if (!colon || !colon[1] || n >= host_bytes)
-        return sy_error_set(SY_EARG, "\"%s\" is no HOST:PORT", text);
-    if (n > 1 && text[0] == '[' && text[n - 1] == ']') { /* [::1]:port */
-        text++;
-        n -= 2;
-    }
-    snprintf(host, host_bytes, "%.*s", (int)n, n ? text : "");
-    if (n == 0)
-        snprintf(host, host_bytes, "127.0.0.1");
-    *port = colon + 1;
-    return SY_OK;
-}
-
-static int bind_tcp(const struct addrinfo *info, const char *text, int *out)
-{
-    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(fd, info->ai_addr, info->ai_addrlen)) {
-        int error = errno;
-
-        close(fd);
-        return sy_error_set(SY_EIO, "cannot bind to %s: %s", text, strerror(error));
-    }
-    *out = fd;
-    return SY_OK;
-}
-
-static int port_of(int fd)
-{
-    struct sockaddr_storage address;
-    socklen_t n = sizeof(address);
-
-    if (getsockname(fd, (struct sockaddr *)&address, &n))
-        return 0;
-    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
-                                         : ntohs(((struct sockaddr_in *)&address)->sin_port);
-}
-
 static int listen_tcp(struct sy_rpc_server *server, const char *text)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info;
-    char host[256];
-    const char *port = NULL;
-    int fd = -1, status, failed;
+    int fd;
 
-    SY_TRY(split_tcp(text, host, sizeof(host), &port));
-    if (!sy_tcp_port_is_possible(port))
-        return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", text, port);
-    failed = getaddrinfo(host, port, &hints, &info);
-    if (failed)
-        return sy_error_set(SY_EARG, "cannot resolve %s: %s", text, gai_strerror(failed));
-    status = bind_tcp(info, text, &fd);
-    freeaddrinfo(info);
-    SY_TRY(status);
-    server->port = port_of(fd);
+    SY_TRY(sy_tcp_bind(text, &fd, &server->port));
     return listen_on(server, fd, &server->tcp_listener);
 }
 

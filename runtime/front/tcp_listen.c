@@ -1,0 +1,80 @@
+#include "runtime/front/tcp_listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/status.h"
+#include "runtime/base/tcp_port.h"
+
+static int split_tcp(const char *text, char *host, size_t host_bytes, const char **port)
+{
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+
+    if (!colon || !colon[1] || n >= host_bytes)
+        return sy_error_set(SY_EARG, "\"%s\" is no HOST:PORT", text);
+    if (n > 1 && text[0] == '[' && text[n - 1] == ']') { /* [::1]:port */
+        text++;
+        n -= 2;
+    }
+    snprintf(host, host_bytes, "%.*s", (int)n, n ? text : "");
+    if (n == 0)
+        snprintf(host, host_bytes, "127.0.0.1");
+    *port = colon + 1;
+    return SY_OK;
+}
+
+static int bind_tcp(const struct addrinfo *info, const char *text, int *out)
+{
+    int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return sy_error_set(SY_EIO, "cannot make a socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, info->ai_addr, info->ai_addrlen)) {
+        int error = errno;
+
+        close(fd);
+        return sy_error_set(error == EADDRINUSE ? SY_EBUSY : SY_EIO, "cannot listen on %s: %s", text,
+                            strerror(error));
+    }
+    *out = fd;
+    return SY_OK;
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t n = sizeof(address);
+
+    if (getsockname(fd, (struct sockaddr *)&address, &n))
+        return 0;
+    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
+                                         : ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+int sy_tcp_bind(const char *address, int *out_fd, int *out_port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info;
+    char host[256];
+    const char *port = NULL;
+    int status, failed;
+
+    SY_TRY(split_tcp(address, host, sizeof(host), &port));
+    if (!sy_tcp_port_is_possible(port))
+        return sy_error_set(SY_EARG, "%s: '%s' is no port; 0 to 65535", address, port);
+    failed = getaddrinfo(host, port, &hints, &info);
+    if (failed)
+        return sy_error_set(SY_EARG, "cannot resolve %s: %s", address, gai_strerror(failed));
+    status = bind_tcp(info, address, out_fd);
+    freeaddrinfo(info);
+    SY_TRY(status);
+    *out_port = port_of(*out_fd);
+    return SY_OK;
+}
