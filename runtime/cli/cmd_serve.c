@@ -18,9 +18,9 @@
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/link_probe.h"
+#include "runtime/cli/serve_fronts.h"
 #include "runtime/core.h"
 #include "runtime/device/device.h"
-#include "runtime/front/front_stats.h"
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/sched/policy.h"
 #include "workers/job.h"
@@ -48,7 +48,7 @@ struct serve {
     struct package_path packages[MAX_PACKAGES];
     struct event_base *base;
     struct sy_core *core;
-    struct sy_front front;
+    struct sy_serve_fronts fronts;
     struct sy_rpc_server *rpc;
     bool draining;
     char why[512]; /* it ends; said last, below what is logged while it drains */
@@ -90,6 +90,7 @@ static const struct sy_cli_option options[] = {
     {"policy", "NAME",
      "among training jobs: fifo, srtf, pack, fair, rr, weighted or priority; default: as --state "
      "remembers, else fair"},
+    SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
 /* ---- options ------------------------------------------------------------------------------------------- */
@@ -219,9 +220,11 @@ static int set_option(struct serve *serve, int index, const char *value)
                    : sy_error_set(SY_EARG, "\"%s\" is more than %g", value, MAX_DELAY_MS);
     case 20:
         return set_count(value, 1024, &core->max_batch);
-    default:
+    case 21:
         serve->policy = value;
         return sy_policy_parse(value, &policy);
+    default:
+        return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }
 }
 
@@ -326,6 +329,7 @@ static void stop(struct serve *serve)
     if (!serve->draining)
         sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
     serve->draining = true;
+    serve->fronts.front.is_ready = false;
 }
 
 static void on_signal(evutil_socket_t number, short what, void *ctx)
@@ -349,6 +353,7 @@ static void loaded(void *ctx, int status, const char *error)
     if (--serve->n_loading > 0 || serve->result)
         return;
     sy_core_hold_jobs(serve->core, false);
+    serve->fronts.front.is_ready = true;
     printf("ready\n");
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
@@ -439,10 +444,10 @@ static int start(struct serve *serve)
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
     SY_TRY(scan_models(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
-    serve->front = (struct sy_front){
+    serve->fronts.front = (struct sy_front){
         .base = serve->base, .handlers = &sy_core_own_handlers, .core = serve->core};
-    SY_TRY(sy_front_stats_create(&serve->front.stats));
-    SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->front, &serve->rpc));
+    SY_TRY(sy_serve_fronts_start(&serve->fronts));
+    SY_TRY(sy_rpc_server_create(&serve->rpc_config, &serve->fronts.front, &serve->rpc));
     /* Jobs that were there before, or come meanwhile, would take the room that these models are sure to have beside jobs. */
     sy_core_hold_jobs(serve->core, true);
     serve->n_loading = serve->n_packages + 1;
@@ -479,9 +484,10 @@ static int run(struct serve *serve)
         event_add(signals[i], NULL);
     if (status == SY_OK)
         event_base_dispatch(serve->base);
+    sy_serve_fronts_stop(&serve->fronts);
     sy_rpc_server_destroy(serve->rpc);
     sy_core_destroy(serve->core);
-    sy_front_stats_destroy(serve->front.stats);
+    sy_serve_fronts_finish(&serve->fronts);
     if (*serve->why)
         sy_cli_fail("%s", serve->why);
     for (int i = 0; i < 2; i++)
@@ -505,6 +511,7 @@ int sy_cmd_serve(int argc, char **argv)
     serve->ready_fd = -1;
     serve->core_config.fetch_heads = true;
     serve->core_config.device = "host";
+    sy_serve_fronts_init(&serve->fronts);
     serve->rpc_config.socket_path = sy_cli_default_socket();
     while ((got = sy_cli_next(&parser, &value)) >= 0)
         if (set_option(serve, got, value) < 0) {

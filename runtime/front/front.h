@@ -21,6 +21,7 @@ struct event_base;
 struct sy_repository;
 struct sy_front_stats;
 struct sy_offload;
+struct sy_shared_regions;
 
 /* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
 struct sy_front {
@@ -29,11 +30,14 @@ struct sy_front {
     void *core;
     struct sy_repository *repository; /* NULL: models are what the core has */
     struct sy_front_stats *stats;     /* NULL: not counted */
-    struct sy_offload *offload;       /* threads for what takes longer than a millisecond (http, grpc) */
+    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
+    struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
+    struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;
-    } rooms[SY_FRONT_ROOMS]; /* of models whose results were larger than their room: what they begin with */
+    } rooms
+        [SY_FRONT_ROOMS]; /* of models whose results were larger than their room: what they begin with */
     int next_room;
 };
 

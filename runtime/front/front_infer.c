@@ -56,8 +56,8 @@ static const struct sy_tensor *input_tensor(const struct sy_front_infer *infer, 
 static struct sy_front_infer *allocate(const struct sy_graph *graph)
 {
     size_t n_in = (size_t)graph->n_inputs, n_out = (size_t)graph->n_outputs;
-    struct sy_front_infer *infer = calloc(
-        1, sizeof *infer + n_in * sizeof *infer->dims + (n_in + n_out) * sizeof(struct piece));
+    struct sy_front_infer *infer = calloc(1, sizeof *infer + n_in * sizeof *infer->dims +
+                                                 (n_in + n_out) * sizeof(struct piece));
 
     if (!infer)
         return NULL;
@@ -177,10 +177,10 @@ static int count_bytes(const struct sy_tensor *tensor, int rank, const int64_t *
     *out = sy_dtype_bytes(tensor->dtype);
     for (int i = 0; i < rank; i++)
         counts = !__builtin_mul_overflow(*out, (uint64_t)dims[i], out) && counts;
-    return counts ? SY_OK
-                  : sy_error_set(SY_EARG,
-                                 "input \"%s\" has a shape of more bytes than can be counted",
-                                 tensor->name);
+    return counts
+               ? SY_OK
+               : sy_error_set(SY_EARG, "input \"%s\" has a shape of more bytes than can be counted",
+                              tensor->name);
 }
 
 int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, const char *dtype,
@@ -226,7 +226,8 @@ int sy_front_infer_find_output(const struct sy_front_infer *infer, const char *n
 void sy_front_infer_place_input(struct sy_front_infer *infer, int input, uint64_t region,
                                 uint64_t offset, uint64_t bytes)
 {
-    (void)bytes; /* the front end has checked that the input lies in them: its shape says how long it is */
+    (void)
+        bytes; /* the front end has checked that the input lies in them: its shape says how long it is */
     infer->inputs[input].region = region;
     infer->inputs[input].at = offset;
 }
@@ -308,11 +309,9 @@ static int take_output(struct sy_front_infer *infer, int output)
                             "to shared memory; ask for it in the answer",
                             infer->graph->tensors[infer->graph->outputs[output]].name);
     if (bytes > piece->bytes)
-        return sy_error_set(SY_EARG,
-                            "output \"%s\" has %" PRIu64
-                            " bytes; its place in shared memory has %" PRIu64,
-                            infer->graph->tensors[infer->graph->outputs[output]].name, bytes,
-                            piece->bytes);
+        return sy_error_set(
+            SY_EARG, "output \"%s\" has %" PRIu64 " bytes; its place in shared memory has %" PRIu64,
+            infer->graph->tensors[infer->graph->outputs[output]].name, bytes, piece->bytes);
     return SY_OK;
 }
 
@@ -558,8 +557,8 @@ static int submit(struct sy_front_infer *infer)
 static int run_again(struct sy_front_infer *infer, bool *again)
 {
     const struct sy_request_report *report = &infer->report;
-    sy_ns took = report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns
-                                                          : 0;
+    sy_ns took =
+        report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns : 0;
     bool more;
 
     SY_TRY(grow_room(infer, &more));

@@ -42,7 +42,8 @@ void sy_front_infer_place_output(struct sy_front_infer *infer, int output, uint6
 
 /* To be set before start. Where nothing is called, the model's defaults; else class SY_CORE_USUAL_CLASS, no deadline, no tenant. EARG. */
 int sy_front_infer_set_class(struct sy_front_infer *infer, int64_t class_);
-int sy_front_infer_set_deadline(struct sy_front_infer *infer, sy_ns deadline_ns); /* from start on */
+int sy_front_infer_set_deadline(struct sy_front_infer *infer,
+                                sy_ns deadline_ns); /* from start on */
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant);
 
 /* All inputs were added: works out batch and sizes from their shapes. EARG: one is missing, or shapes contradict each other. */

@@ -69,7 +69,8 @@ static void wake_loop(struct sy_offload *offload)
 {
     uint64_t one = 1;
 
-    (void)!write(offload->wake_fd, &one, sizeof one); /* fails only where the loop is awake anyway */
+    (void)!write(offload->wake_fd, &one,
+                 sizeof one); /* fails only where the loop is awake anyway */
 }
 
 /* With the lock held, and again on return. */
@@ -130,7 +131,8 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 
 static int start_threads(struct sy_offload *offload, int n_threads)
 {
-    for (; offload->n_threads < n_threads && offload->n_threads < MAX_THREADS; offload->n_threads++) {
+    for (; offload->n_threads < n_threads && offload->n_threads < MAX_THREADS;
+         offload->n_threads++) {
         int error =
             pthread_create(&offload->threads[offload->n_threads], NULL, run_thread, offload);
 
@@ -213,6 +215,7 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
     if (!is_full)
         return SY_OK;
     free(piece);
-    return sy_error_set(SY_EBUSY, "%d large bodies wait to be read or written already; try again later",
+    return sy_error_set(SY_EBUSY,
+                        "%d large bodies wait to be read or written already; try again later",
                         offload->most_waiting);
 }

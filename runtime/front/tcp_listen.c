@@ -41,8 +41,8 @@ static int bind_tcp(const struct addrinfo *info, const char *text, int *out)
         int error = errno;
 
         close(fd);
-        return sy_error_set(error == EADDRINUSE ? SY_EBUSY : SY_EIO, "cannot listen on %s: %s", text,
-                            strerror(error));
+        return sy_error_set(error == EADDRINUSE ? SY_EBUSY : SY_EIO, "cannot listen on %s: %s",
+                            text, strerror(error));
     }
     *out = fd;
     return SY_OK;

@@ -65,7 +65,8 @@ struct sy_http_stream;
  * client is gone already, closed is not called. */
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx);
-/* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one. */
+/* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.
+ * A client that is found gone: closed is called from inside, and the stream is gone. */
 bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes);
 void sy_http_stream_end(struct sy_http_stream *stream); /* closed is not called */
 

@@ -1,0 +1,125 @@
+#include "runtime/cli/serve_fronts.h"
+
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/cli/cli.h"
+#include "runtime/front/front_stats.h"
+#include "runtime/front/http/http_protocol.h"
+#include "runtime/front/offload.h"
+#include "runtime/front/shared_regions.h"
+
+#define DEFAULT_HTTP    "127.0.0.1:8000"
+#define DEFAULT_METRICS "127.0.0.1:8002"
+#define MOST_SECONDS    1e6
+#define MOST_OFFLOADED  256 /* large bodies that wait for a thread */
+#define OFFLOAD_THREADS 1   /* what it does not do the loop's core would have to share */
+
+void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
+{
+    fronts->http.address = DEFAULT_HTTP;
+    fronts->metrics.address = DEFAULT_METRICS;
+}
+
+static int set_address(const char **to, const char *value)
+{
+    *to = strcmp(value, "off") == 0 ? NULL : value;
+    return SY_OK;
+}
+
+static int set_seconds(sy_ns *to, const char *value)
+{
+    double seconds;
+
+    SY_TRY(sy_cli_real(value, &seconds));
+    if (seconds < 0.1 || seconds > MOST_SECONDS)
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value, MOST_SECONDS);
+    *to = (sy_ns)(seconds * 1e9);
+    return SY_OK;
+}
+
+static int set_size(uint64_t *to, const char *value)
+{
+    SY_TRY(sy_cli_bytes(value, to));
+    return *to > 0 ? SY_OK : sy_error_set(SY_EARG, "\"%s\" is no room at all", value);
+}
+
+static int set_number(int *to, const char *value, int64_t most)
+{
+    int64_t number;
+
+    SY_TRY(sy_cli_integer(value, 1, most, &number));
+    *to = (int)number;
+    return SY_OK;
+}
+
+int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value)
+{
+    struct sy_http_limits *limits = &fronts->http.limits;
+    struct {
+        const char *name;
+        uint64_t *size;
+        sy_ns *seconds;
+    } known[] = {
+        {"http-header-bytes", &limits->header_bytes, NULL},
+        {"http-body-bytes", &limits->body_bytes, NULL},
+        {"http-buffered-bytes", &limits->buffered_bytes, NULL},
+        {"http-idle", NULL, &limits->idle_ns},
+        {"http-header-time", NULL, &limits->header_ns},
+        {"http-stall", NULL, &limits->stall_ns},
+    };
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
+        if (strcmp(known[i].name, name) == 0)
+            return known[i].size ? set_size(known[i].size, value)
+                                 : set_seconds(known[i].seconds, value);
+    if (strcmp(name, "http") == 0)
+        return set_address(&fronts->http.address, value);
+    if (strcmp(name, "metrics") == 0)
+        return set_address(&fronts->metrics.address, value);
+    if (strcmp(name, "http-json-depth") == 0)
+        return set_number(&limits->json_depth, value, 10000);
+    if (strcmp(name, "http-connections") == 0)
+        return set_number(&limits->max_connections, value, 1 << 20);
+    return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
+}
+
+static int start_http(struct sy_serve_fronts *fronts)
+{
+    if (!fronts->http.address)
+        return SY_OK;
+    if (sy_http_server_create(&fronts->http, &fronts->front, &fronts->http_server) < 0)
+        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)", fronts->http.address);
+    SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
+    sy_log_info("serve", "event=listening protocol=http port=%d",
+                sy_http_server_port(fronts->http_server));
+    return SY_OK;
+}
+
+int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
+{
+    struct sy_front *front = &fronts->front;
+
+    SY_TRY(sy_front_stats_create(&front->stats));
+    SY_TRY(sy_offload_create(front->base, OFFLOAD_THREADS, MOST_OFFLOADED, &front->offload));
+    if (front->handlers->region_add)
+        SY_TRY(sy_shared_regions_create(front, &front->regions));
+    return start_http(fronts);
+}
+
+void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
+{
+    sy_offload_destroy(fronts->front.offload); /* first: what it works on belongs to requests */
+    fronts->front.offload = NULL;
+    sy_http_server_destroy(fronts->http_server);
+    sy_http_server_destroy(fronts->metrics_server);
+    sy_shared_regions_destroy(fronts->front.regions);
+    fronts->front.regions = NULL;
+}
+
+void sy_serve_fronts_finish(struct sy_serve_fronts *fronts)
+{
+    sy_front_stats_destroy(fronts->front.stats);
+}

@@ -1,0 +1,115 @@
+#include "runtime/front/classify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/half.h"
+#include "runtime/base/status.h"
+
+static bool value_at(enum sy_dtype dtype, const void *data, int64_t i, double *out)
+{
+    switch (dtype) {
+    case SY_DTYPE_F32:
+        *out = (double)((const float *)data)[i];
+        return true;
+    case SY_DTYPE_F64:
+        *out = ((const double *)data)[i];
+        return true;
+    case SY_DTYPE_F16:
+        *out = (double)sy_half_to_float(((const uint16_t *)data)[i]);
+        return true;
+    case SY_DTYPE_BF16:
+        *out = (double)sy_bf16_to_float(((const uint16_t *)data)[i]);
+        return true;
+    case SY_DTYPE_I8:
+        *out = ((const int8_t *)data)[i];
+        return true;
+    case SY_DTYPE_U8:
+        *out = ((const uint8_t *)data)[i];
+        return true;
+    case SY_DTYPE_I32:
+        *out = ((const int32_t *)data)[i];
+        return true;
+    case SY_DTYPE_I64:
+        *out = (double)((const int64_t *)data)[i];
+        return true;
+    default:
+        return false;
+    }
+}
+
+struct best {
+    double value;
+    int64_t index;
+};
+
+static bool is_better(const struct best *a, const struct best *b)
+{
+    return a->value > b->value || (a->value == b->value && a->index < b->index);
+}
+
+/* The k best of n, in order: insertion into a sorted list; k is small. */
+static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int64_t n,
+                      struct best *best, int64_t k)
+{
+    int64_t n_best = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        struct best here = {.index = i};
+        int64_t at = n_best;
+
+        value_at(dtype, data, first + i, &here.value);
+        if (isnan(here.value))
+            here.value = -INFINITY;
+        if (n_best == k && !is_better(&here, &best[k - 1]))
+            continue;
+        n_best += n_best < k;
+        at = n_best - 1;
+        for (; at > 0 && is_better(&here, &best[at - 1]); at--)
+            best[at] = best[at - 1];
+        best[at] = here;
+    }
+}
+
+static int fill(const struct sy_front_tensor *tensor, int64_t n_classes, struct sy_classes *out)
+{
+    struct best *best = calloc((size_t)out->k + 1, sizeof(*best));
+
+    if (!best)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
+    for (int64_t row = 0; row < out->rows; row++) {
+        find_best(tensor->dtype, tensor->data, row * n_classes, n_classes, best, out->k);
+        for (int64_t i = 0; i < out->k; i++)
+            snprintf(out->texts[row * out->k + i], SY_CLASSIFY_TEXT, "%.6f:%lld", best[i].value,
+                     (long long)best[i].index);
+    }
+    free(best);
+    return SY_OK;
+}
+
+int sy_classify(const struct sy_front_tensor *tensor, bool has_rows, int64_t k,
+                struct sy_classes *out)
+{
+    double value;
+    int64_t n = 1;
+
+    if (k < 1 || !value_at(tensor->dtype, &(double){0}, 0, &value))
+        return sy_error_set(SY_EARG, "output \"%s\": %lld classes of dtype %s", tensor->name,
+                            (long long)k, sy_dtype_wire_name(tensor->dtype));
+    for (int d = 0; d < tensor->rank; d++)
+        n *= tensor->dims[d];
+    has_rows = has_rows && tensor->rank > 0;
+    *out = (struct sy_classes){.rows = has_rows ? tensor->dims[0] : 1, .has_rows = has_rows};
+    int64_t n_classes = out->rows > 0 ? n / out->rows : 0;
+    out->k = SY_MIN(k, n_classes);
+    out->texts = calloc((size_t)(out->rows * out->k) + 1, SY_CLASSIFY_TEXT);
+    if (!out->texts)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes of output \"%s\"", tensor->name);
+    int status = fill(tensor, n_classes, out);
+    if (status < 0)
+        free(out->texts);
+    return status;
+}

@@ -1,0 +1,231 @@
+/* The answer of an inference request: JSON, with the tensors in it or behind it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/front/classify.h"
+#include "runtime/front/http/http_infer_internal.h"
+#include "runtime/front/shared_regions.h"
+
+uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < infer->n_outputs; i++) {
+        const struct sy_http_infer_output *output = &infer->outputs[i];
+        struct sy_front_tensor tensor;
+
+        bool is_copied = !output->binary || output->classes > 0 || infer->coding != SY_HTTP_PLAIN;
+
+        if (is_copied && !output->region &&
+            sy_front_infer_output(infer->request, output->index, &tensor) == SY_OK)
+            bytes += 2 * tensor.bytes;
+    }
+    return bytes;
+}
+
+int sy_http_infer_copy_out(struct sy_http_infer *infer)
+{
+    for (int i = 0; i < infer->n_outputs; i++) {
+        const struct sy_http_infer_output *output = &infer->outputs[i];
+        struct sy_front_tensor tensor;
+
+        if (!output->region || output->is_placed)
+            continue;
+        SY_TRY(sy_front_infer_output(infer->request, output->index, &tensor));
+        if (tensor.bytes > output->region_bytes)
+            return sy_error_set(SY_EARG,
+                                "output \"%s\" has %llu bytes; its place in shared memory has %llu",
+                                tensor.name, (unsigned long long)tensor.bytes,
+                                (unsigned long long)output->region_bytes);
+        SY_TRY(sy_shared_regions_write(infer->server->front->regions, output->region,
+                                       output->region_offset, tensor.bytes, tensor.data));
+    }
+    return SY_OK;
+}
+
+/* ---- parts of the JSON ---- */
+
+static void add_key(struct sy_text *text, const char *key)
+{
+    sy_text_add_json_string(text, key);
+    sy_text_add(text, ":", 1);
+}
+
+static void add_head(struct sy_text *text, const char *name, const char *dtype, int rank,
+                     const int64_t *dims)
+{
+    sy_text_add_string(text, "{\"name\":");
+    sy_text_add_json_string(text, name);
+    sy_text_add_string(text, ",\"datatype\":\"");
+    sy_text_add_string(text, dtype);
+    sy_text_add_string(text, "\",\"shape\":[");
+    for (int d = 0; d < rank; d++) {
+        if (d > 0)
+            sy_text_add(text, ",", 1);
+        sy_text_add_int(text, dims[d]);
+    }
+    sy_text_add(text, "]", 1);
+}
+
+static void add_binary_size(struct sy_text *text, uint64_t bytes)
+{
+    sy_text_add_string(text, ",\"parameters\":{\"binary_data_size\":");
+    sy_text_add_int(text, (long long)bytes);
+    sy_text_add_string(text, "}}");
+}
+
+static void add_region(struct sy_text *text, const struct sy_http_infer_output *output,
+                       uint64_t bytes)
+{
+    sy_text_add_string(text, ",\"parameters\":{\"shared_memory_region\":");
+    sy_text_add_json_string(text, output->region);
+    sy_text_add_string(text, ",\"shared_memory_byte_size\":");
+    sy_text_add_int(text, (long long)bytes);
+    if (output->region_offset > 0) {
+        sy_text_add_string(text, ",\"shared_memory_offset\":");
+        sy_text_add_int(text, (long long)output->region_offset);
+    }
+    sy_text_add_string(text, "}}");
+}
+
+static void add_segment(struct sy_http_infer *infer, const void *data, uint64_t bytes)
+{
+    infer->tensors[infer->n_tensors++] = (struct sy_http_segment){data, bytes};
+}
+
+/* ---- classes ---- */
+
+/* As BYTES: each text behind its length in 4 bytes, little-endian. */
+static int pack_classes(struct sy_http_infer *infer, struct sy_http_infer_output *output,
+                        const struct sy_classes *classes)
+{
+    int64_t n = classes->rows * classes->k;
+    uint64_t bytes = 0;
+
+    output->packed = malloc((size_t)n * (4 + SY_CLASSIFY_TEXT) + 1);
+    if (!output->packed)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t length = (uint32_t)strlen(classes->texts[i]);
+
+        memcpy(output->packed + bytes, &length, 4);
+        memcpy(output->packed + bytes + 4, classes->texts[i], length);
+        bytes += 4 + length;
+    }
+    add_binary_size(&infer->answer, bytes);
+    add_segment(infer, output->packed, bytes);
+    return SY_OK;
+}
+
+static void print_classes(struct sy_text *text, const struct sy_classes *classes)
+{
+    sy_text_add_string(text, ",\"data\":[");
+    for (int64_t i = 0; i < classes->rows * classes->k; i++) {
+        if (i > 0)
+            sy_text_add(text, ",", 1);
+        sy_text_add_json_string(text, classes->texts[i]);
+    }
+    sy_text_add_string(text, "]}");
+}
+
+static int add_classes(struct sy_http_infer *infer, struct sy_http_infer_output *output,
+                       const struct sy_front_tensor *tensor)
+{
+    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
+    const struct sy_shape *shape = &graph->tensors[graph->outputs[output->index]].shape;
+    bool has_rows = shape->rank > 1 && !sy_dim_is_number(shape->dims[0]);
+    struct sy_classes classes;
+    int status = SY_OK;
+
+    SY_TRY(sy_classify(tensor, has_rows, output->classes, &classes));
+    const int64_t dims[2] = {classes.rows, classes.k};
+    add_head(&infer->answer, tensor->name, "BYTES", 1 + classes.has_rows,
+             dims + !classes.has_rows);
+    if (output->binary)
+        status = pack_classes(infer, output, &classes);
+    else
+        print_classes(&infer->answer, &classes);
+    free(classes.texts);
+    return status;
+}
+
+/* ---- all ---- */
+
+static int add_output(struct sy_http_infer *infer, struct sy_http_infer_output *output)
+{
+    struct sy_text *text = &infer->answer;
+    struct sy_front_tensor tensor;
+    uint64_t n;
+
+    SY_TRY(sy_front_infer_output(infer->request, output->index, &tensor));
+    if (output->classes > 0)
+        return add_classes(infer, output, &tensor);
+    add_head(text, tensor.name, sy_dtype_wire_name(tensor.dtype), tensor.rank, tensor.dims);
+    if (output->region) {
+        add_region(text, output, tensor.bytes);
+    } else if (output->binary) {
+        add_binary_size(text, tensor.bytes);
+        add_segment(infer, tensor.data, tensor.bytes);
+    } else {
+        n = tensor.bytes / sy_dtype_bytes(tensor.dtype);
+        sy_text_add_string(text, ",\"data\":");
+        SY_TRY(sy_tensor_to_json(text, tensor.name, tensor.dtype, tensor.data, n));
+        sy_text_add(text, "}", 1);
+    }
+    return SY_OK;
+}
+
+#define LEAST_COMPRESSED 1024 /* bytes of an answer; less would not get shorter on the wire */
+
+/* The whole answer becomes one compressed text. */
+static int compress_answer(struct sy_http_infer *infer)
+{
+    struct sy_http_segment all[SY_MAX_ENDS + 1] = {{infer->answer.at, infer->answer.used}};
+    uint64_t bytes = infer->answer.used, packed_bytes;
+    unsigned char *packed;
+
+    for (int i = 0; i < infer->n_tensors; i++) {
+        all[i + 1] = infer->tensors[i];
+        bytes += infer->tensors[i].bytes;
+    }
+    if (bytes < LEAST_COMPRESSED) {
+        infer->coding = SY_HTTP_PLAIN;
+        return SY_OK;
+    }
+    SY_TRY(sy_http_compress(infer->coding, all, infer->n_tensors + 1, &packed, &packed_bytes));
+    sy_text_finish(&infer->answer);
+    infer->answer = (struct sy_text){(char *)packed, packed_bytes, packed_bytes, false};
+    return SY_OK;
+}
+
+int sy_http_infer_build(struct sy_http_infer *infer)
+{
+    const struct sy_core_model_ref *model = sy_front_infer_model(infer->request);
+    struct sy_text *text = &infer->answer;
+
+    sy_text_add(text, "{", 1);
+    if (infer->id) {
+        add_key(text, "id");
+        sy_text_add_json_string(text, infer->id);
+        sy_text_add(text, ",", 1);
+    }
+    add_key(text, "model_name");
+    sy_text_add_json_string(text, model->name);
+    sy_text_add_string(text, ",\"model_version\":\"");
+    sy_text_add_int(text, model->version);
+    sy_text_add_string(text, "\",\"outputs\":[");
+    for (int i = 0; i < infer->n_outputs; i++) {
+        if (i > 0)
+            sy_text_add(text, ",", 1);
+        SY_TRY(add_output(infer, &infer->outputs[i]));
+    }
+    sy_text_add_string(text, "]}");
+    for (int i = 0; i < infer->n_tensors; i++)
+        infer->cuts[i] = text->used;
+    infer->json_bytes = text->used;
+    if (text->failed)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    return infer->coding == SY_HTTP_PLAIN ? SY_OK : compress_answer(infer);
+}

@@ -1,0 +1,99 @@
+/* What the infer route's files share. */
+#ifndef SY_FRONT_HTTP_INFER_INTERNAL_H
+#define SY_FRONT_HTTP_INFER_INTERNAL_H
+
+#include "runtime/front/front_infer.h"
+#include "runtime/front/http/http_deflate.h"
+#include "runtime/front/http/http_internal.h"
+#include "runtime/front/tensor_json.h"
+#include "runtime/front/text_builder.h"
+
+enum sy_http_infer_phase {
+    SY_HTTP_COLLECTING, /* waits for: the JSON's last byte */
+    SY_HTTP_PARSING,    /* a thread */
+    SY_HTTP_LOADING,    /* the repository */
+    SY_HTTP_CONVERTING, /* a thread */
+    SY_HTTP_STREAMING,  /* the body's last byte */
+    SY_HTTP_RUNNING,    /* the core */
+    SY_HTTP_ANSWERED    /* a thread that writes JSON, then the socket */
+};
+
+enum sy_http_source { SY_HTTP_JSON, SY_HTTP_BINARY, SY_HTTP_REGION };
+
+/* An input in the order of the request. */
+struct sy_http_infer_input {
+    const char *name; /* the graph's */
+    int index;        /* in the graph's order */
+    enum sy_http_source source;
+    enum sy_dtype dtype;
+    uint64_t bytes;
+    int64_t cut; /* JSON: of the request's "data"s */
+    void *to;    /* JSON: in the slab */
+    const char *region; /* copied from there once there is a place; NULL: used where it lies */
+    uint64_t region_offset;
+};
+
+/* An output that was asked for. */
+struct sy_http_infer_output {
+    int index; /* in the graph's order */
+    bool binary;
+    int64_t classes; /* 0: the tensor itself */
+    const char *region; /* in json: shared memory that it goes to; NULL: none */
+    uint64_t region_offset, region_bytes;
+    bool is_placed;         /* the worker writes it there */
+    unsigned char *packed;  /* classes as BYTES; owned */
+};
+
+struct sy_http_infer {
+    struct sy_http_server *server;
+    struct sy_http_call *call; /* NULL: nobody waits for the answer */
+    enum sy_http_infer_phase phase;
+    bool is_whole, is_raw;
+    uint64_t raw_bytes;
+    char model[SY_CORE_MODEL_NAME];
+    int64_t version;
+    unsigned char *text; /* the JSON, and what came behind it in the same read */
+    uint64_t text_used, text_size, header_bytes /* UINT64_MAX: all of the body */;
+    struct sy_request_json json;
+    struct sy_repository_wait wait;
+    struct sy_front_infer *request;
+    const char *id; /* in json, or NULL */
+    /* One block, as many as the model has. */
+    struct sy_http_infer_input *inputs;
+    struct sy_http_infer_output *outputs;
+    struct sy_http_segment *tensors; /* of the answer, behind its JSON */
+    uint64_t *cuts;                  /* for each, the JSON's length */
+    int n_inputs, n_outputs, n_tensors;
+    int streaming; /* the input that comes from the socket now */
+    uint64_t streamed;
+    /* on a thread */
+    bool on_thread;
+    int (*work)(struct sy_http_infer *infer);
+    void (*after)(struct sy_http_infer *infer, int status);
+    int status;
+    char why[512];
+    enum sy_http_coding coding; /* of the answer */
+    struct sy_text answer;      /* JSON; compressed: all of the answer */
+    size_t json_bytes;
+};
+
+/* The route's handler, by which it is known. */
+void sy_http_infer_handle(void *ctx, struct sy_http_call *call);
+
+/* ---- http_infer_read.c ---- */
+/* A version in a path: "3"; NULL: 0. EARG. */
+int sy_http_read_version(const char *text, int64_t *out);
+/* Inference-Header-Content-Length: 0. bytes: of the body; 0: not known before its end. */
+void sy_http_infer_expect_raw(struct sy_http_infer *infer, uint64_t bytes);
+/* The request's JSON (or the raw body's length) to infer->request: inputs, outputs, options; solved and prepared. */
+int sy_http_infer_read(struct sy_http_infer *infer);
+
+/* ---- http_infer_build.c ---- */
+/* A measure of the work: bytes that become JSON numbers, or are compressed. It decides whether a thread does it. */
+uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer);
+/* Fills answer, tensors, cuts. Touches nothing but the request's own memory; any thread. */
+int sy_http_infer_build(struct sy_http_infer *infer);
+/* What goes to shared memory but could not be written there by the worker. On the loop. */
+int sy_http_infer_copy_out(struct sy_http_infer *infer);
+
+#endif

@@ -1,0 +1,205 @@
+/* What the HTTP server's files share: server, connection, call, reply.
+ *
+ *   socket ─ http_connection.c ─ http-parser ─> http_call.c (header lines, route) ─> http_body.c (inflate) ─> sink
+ *   socket <─ http_reply.c <───────────────────────────── segments: text, or tensors where they lie <──────── handler
+ *
+ * A connection has one call at a time; what a client sends behind it (pipelining) waits in `held`, at most SY_HTTP_HELD_BYTES, then the socket is not read. */
+#ifndef SY_FRONT_HTTP_INTERNAL_H
+#define SY_FRONT_HTTP_INTERNAL_H
+
+#include <event2/event.h>
+#include <http_parser.h>
+#include <zlib.h>
+
+#include "runtime/front/http/http_server.h"
+
+#define SY_HTTP_INFLATE_BYTES 512u        /* of compressed bytes at once: at most half a megabyte of others */
+#define SY_HTTP_INFLATED_TURN (512u << 10) /* inflated in one turn of the loop */
+#define SY_HTTP_READ_BYTES  (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
+#define SY_HTTP_HELD_BYTES  (64u << 10)
+#define SY_HTTP_MAX_ROUTES  96
+#define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
+#define SY_HTTP_MAX_QUERIES 16
+#define SY_HTTP_TURN_BYTES  (1u << 20) /* of one connection before the others get their turn */
+
+struct sy_http_route_entry {
+    const struct sy_http_route *route;
+    void *ctx;
+};
+
+struct sy_http_server {
+    struct sy_front *front;
+    struct sy_http_limits limits;
+    struct evconnlistener *listener;
+    int port;
+    struct event *tick;
+    struct sy_http_connection *connections;
+    int n_connections;
+    bool full; /* the last client that came was refused */
+    uint64_t buffered_bytes;
+    struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
+    int n_routes;
+    unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, of whoever reads just now */
+    int refs;                   /* the owner's, each connection's */
+};
+
+/* ---- bodies ---- */
+
+/* Where the bytes of a body go. */
+struct sy_http_sink {
+    /* n bytes, inflated. SY_OK, or the status to answer with (the rest is discarded). */
+    int (*take)(void *ctx, const unsigned char *bytes, uint64_t n);
+    /* (optional) Where the next bytes may be received to at once; how many. 0: nowhere. What comes is given to take as well, which finds it there. */
+    uint64_t (*room)(void *ctx, unsigned char **to);
+    /* (optional) True: take no more until sy_http_connection_go_on. */
+    bool (*waits)(void *ctx);
+    void *ctx;
+};
+
+
+
+/* ---- a call ---- */
+
+struct sy_http_field {
+    uint32_t name, value; /* in `text` */
+};
+
+struct sy_http_segment {
+    const void *data;
+    uint64_t bytes;
+};
+
+struct sy_http_call {
+    struct sy_http_server *server;
+    struct sy_http_connection *connection; /* NULL: the client is gone, and the reply will be dropped */
+    /* the request */
+    unsigned method, http_minor;
+    bool keeps_alive, expects_continue, has_body, is_head;
+    char *text; /* URL, then names (small letters) and values, each with its 0 */
+    uint32_t text_used, text_size, url_bytes;
+    struct sy_http_field fields[SY_HTTP_MAX_FIELDS];
+    int n_fields;
+    bool in_value;
+    uint32_t path;
+    struct sy_http_field queries[SY_HTTP_MAX_QUERIES]; /* decoded */
+    int n_queries;
+    uint32_t segments[SY_HTTP_MAX_SEGMENTS];
+    int n_segments;
+    const struct sy_http_route_entry *entry;
+    /* its body */
+    struct sy_http_sink sink;
+    uint64_t announced_bytes; /* Content-Length; 0: none or chunked */
+    uint64_t taken_bytes;     /* inflated so far */
+    bool discards;            /* the reply is decided already */
+    bool is_whole;            /* the message has ended */
+    bool has_inflate, inflate_ended;
+    z_stream inflate;
+    unsigned char *body; /* of calls whose body is collected */
+    uint64_t body_used, body_size;
+    /* the reply */
+    bool replied;
+    char *extra_headers; /* lines, or NULL */
+    void (*gone)(void *ctx);
+    void *gone_ctx;
+    void *infer; /* http_infer.c's, while the body is one of tensors */
+};
+
+/* ---- a reply ---- */
+
+struct sy_http_reply {
+    struct sy_http_reply *next;
+    struct sy_http_segment *segments; /* n_segments */
+    int n_segments;
+    uint64_t bytes, sent;
+    char *head; /* owned: status line and header lines, and what is text of the body */
+    void (*release)(void *ctx); /* (optional) when it is sent or dropped */
+    void *ctx;
+};
+
+struct sy_http_stream {
+    struct sy_http_connection *connection;
+    bool is_chunked;
+    void (*closed)(void *ctx);
+    void *ctx;
+};
+
+/* ---- a connection ---- */
+
+struct sy_http_connection {
+    struct sy_http_server *server;
+    struct sy_http_connection *next, *previous;
+    int fd;   /* -1: closed */
+    int refs; /* the server's list, a running callback */
+    struct event *read_event, *write_event, *closed_event;
+    struct event *again_event; /* goes on in the loop's next turn; NULL: was never needed */
+    uint64_t inflated_bytes;   /* in this turn of the loop */
+    bool reading, writing, in_parser, closing /* when the replies are out */, lingers;
+    http_parser parser;
+    struct sy_http_call *call;   /* the one that is read or answered */
+    struct sy_http_stream *stream;
+    unsigned char *held; /* received, not yet parsed */
+    uint32_t held_at, held_used;
+    struct sy_http_reply *first_reply, *last_reply;
+    uint64_t unsent_bytes;
+    sy_ns progress_ns; /* a byte came, was sent, or we let it wait */
+    sy_ns begun_ns;    /* the first byte of the request whose header lines are being read; 0: none */
+};
+
+/* ---- http_connection.c ---- */
+int sy_http_connection_create(struct sy_http_server *server, int fd);
+void sy_http_connection_close(struct sy_http_connection *connection);
+void sy_http_connection_release(struct sy_http_connection *connection);
+/* Looks at the limits of time; closes it, or answers 408. */
+void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
+/* The call's sink takes bytes again, or its call was answered. */
+void sy_http_connection_go_on(struct sy_http_connection *connection);
+void sy_http_server_release(struct sy_http_server *server); /* http_server.c */
+
+/* ---- http_call.c ---- */
+struct sy_http_call *sy_http_call_create(struct sy_http_connection *connection);
+void sy_http_call_free(struct sy_http_call *call);
+/* Header text as the parser gives it. ETOOBIG. */
+int sy_http_call_add_url(struct sy_http_call *call, const char *at, size_t n);
+int sy_http_call_add_field(struct sy_http_call *call, const char *at, size_t n, bool is_value);
+/* All header lines are there: finds the route. The HTTP code to refuse with, or 0; *why says why. */
+int sy_http_call_route(struct sy_http_call *call, const char **why);
+/* Value of a whole number in a header. False: there is none; *out is UINT64_MAX for one that is no number. */
+bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint64_t *out);
+
+/* EARG: no JSON, or nested deeper than most_depth; names line and column. Any thread. */
+int sy_http_parse_json(const char *text, uint64_t bytes, int most_depth, json_t **out);
+
+/* ---- http_body.c ---- */
+/* Sets the sink and what inflates in front of it. The HTTP code to refuse with, or 0. */
+int sy_http_body_begin(struct sy_http_call *call, const char **why);
+/* Bytes as they came. SY_OK, or what to answer with. */
+int sy_http_body_take(struct sy_http_call *call, const unsigned char *bytes, uint64_t n);
+int sy_http_body_end(struct sy_http_call *call); /* ECORRUPT: the compressed stream has no end */
+void sy_http_body_finish(struct sy_http_call *call);
+
+/* ---- http_reply.c ---- */
+/* Frees the call: header lines, then `text` (owned by the reply from now on, malloc'd) cut by tensors: `tensors[i]` comes behind the first `cuts[i]` bytes of
+ * the text. release(ctx) is called once. */
+void sy_http_reply_tensors(struct sy_http_call *call, const char *type, char *text,
+                           uint64_t text_bytes, const struct sy_http_segment *tensors,
+                           const uint64_t *cuts, int n_tensors, void (*release)(void *ctx),
+                           void *ctx);
+/* An error answer of the server itself, in words; takes the call. */
+void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why);
+/* Says why to a socket that is no connection yet, if it takes that at once. */
+void sy_http_refuse(int fd, int code, const char *why);
+/* Writes what the socket takes; false: the connection is broken. */
+bool sy_http_reply_flush(struct sy_http_connection *connection);
+void sy_http_reply_drop_all(struct sy_http_connection *connection);
+int sy_http_status_code(int status); /* of an error: 400, 404, ... */
+
+/* ---- http_infer.c ---- */
+bool sy_http_infer_is_route(const struct sy_http_call *call);
+/* The sink of an inference request. The HTTP code to refuse with, or 0; *why says why. */
+int sy_http_infer_begin(struct sy_http_call *call, const char **why);
+/* The body has ended. */
+void sy_http_infer_end(struct sy_http_call *call);
+/* The client is gone, or the call was refused while its body came: called once, before the call is freed. */
+void sy_http_infer_drop(struct sy_http_call *call);
+
+#endif

@@ -1,0 +1,484 @@
+/* Answers on their way out: header lines, text, and tensors from where they lie. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/front/http/http_internal.h"
+
+#define MAX_PARTS    64
+#define DISCARD_MOST (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
+
+int sy_http_status_code(int status)
+{
+    switch (status) {
+    case SY_OK:
+        return 200;
+    case SY_ENOTFOUND:
+        return 404;
+    case SY_ETOOBIG:
+        return 413;
+    case SY_EBUSY:
+    case SY_EPEER:
+    case SY_ENODEVICE:
+        return 503;
+    case SY_EDEADLINE:
+        return 504;
+    case SY_EUNSUPPORTED:
+        return 501;
+    case SY_ECANCELED:
+        return 499;
+    case SY_EDEVICE:
+    case SY_EBUG:
+    case SY_EIO:
+    case SY_ENOMEM_HOST:
+        return 500;
+    default:
+        return 400;
+    }
+}
+
+static const char *reason_of(int code)
+{
+    return code == 499 ? "Client Closed Request" : http_status_str((enum http_status)code);
+}
+
+/* ---- header lines ------------------------------------------------------------------------------------- */
+
+/* Of this second; formatted once. */
+static const char *date_now(void)
+{
+    static char text[40];
+    static time_t of;
+    struct timespec now;
+    struct tm parts;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (now.tv_sec != of) {
+        of = now.tv_sec;
+        gmtime_r(&of, &parts);
+        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    }
+    return text;
+}
+
+/* Status line and header lines, and room for `more` bytes behind them; NULL: no memory. *used: without those. length UINT64_MAX: no Content-Length. */
+static char *make_head(const struct sy_http_call *call, int code, const char *type, uint64_t length,
+                       uint64_t more, size_t *used)
+{
+    const char *extra = call->extra_headers ? call->extra_headers : "";
+    size_t size = strlen(extra) + (type ? strlen(type) : 0) + 320 + more;
+    char *head = malloc(size);
+    size_t n;
+
+    if (!head)
+        return NULL;
+    n = (size_t)snprintf(head, size, "HTTP/1.1 %d %s\r\nDate: %s\r\n", code, reason_of(code),
+                         date_now());
+    if (type)
+        n += (size_t)snprintf(head + n, size - n, "Content-Type: %s\r\n", type);
+    if (length != UINT64_MAX)
+        n += (size_t)snprintf(head + n, size - n, "Content-Length: %llu\r\n",
+                              (unsigned long long)length);
+    if (!call->keeps_alive)
+        n += (size_t)snprintf(head + n, size - n, "Connection: close\r\n");
+    else if (call->http_minor == 0)
+        n += (size_t)snprintf(head + n, size - n, "Connection: keep-alive\r\n");
+    n += (size_t)snprintf(head + n, size - n, "%s\r\n", extra);
+    *used = n;
+    return head;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------- */
+
+static void reply_free(struct sy_http_reply *reply)
+{
+    if (reply->release)
+        reply->release(reply->ctx);
+    free(reply->head);
+    free(reply);
+}
+
+void sy_http_reply_drop_all(struct sy_http_connection *connection)
+{
+    while (connection->first_reply) {
+        struct sy_http_reply *reply = connection->first_reply;
+
+        connection->first_reply = reply->next;
+        reply_free(reply);
+    }
+    connection->last_reply = NULL;
+    connection->unsent_bytes = 0;
+}
+
+/* The first parts of what is left of all replies. */
+static int next_parts(const struct sy_http_connection *connection, struct iovec *parts)
+{
+    int n = 0;
+
+    for (const struct sy_http_reply *reply = connection->first_reply; reply; reply = reply->next) {
+        uint64_t skip = reply->sent;
+
+        for (int i = 0; i < reply->n_segments && n < MAX_PARTS; i++) {
+            const struct sy_http_segment *s = &reply->segments[i];
+            uint64_t drop = SY_MIN(skip, s->bytes);
+
+            skip -= drop;
+            if (s->bytes > drop)
+                parts[n++] = (struct iovec){(char *)(uintptr_t)s->data + drop, s->bytes - drop};
+        }
+        if (n == MAX_PARTS)
+            break;
+    }
+    return n;
+}
+
+static void note_sent(struct sy_http_connection *connection, uint64_t n)
+{
+    connection->progress_ns = sy_clock_now();
+    connection->unsent_bytes -= n;
+    while (connection->first_reply) {
+        struct sy_http_reply *reply = connection->first_reply;
+        uint64_t part = SY_MIN(n, reply->bytes - reply->sent);
+
+        reply->sent += part;
+        n -= part;
+        if (reply->sent < reply->bytes)
+            return;
+        connection->first_reply = reply->next;
+        if (!reply->next)
+            connection->last_reply = NULL;
+        reply_free(reply);
+    }
+}
+
+static void want_write(struct sy_http_connection *connection, bool wanted)
+{
+    if (wanted == connection->writing)
+        return;
+    connection->writing = wanted;
+    if (wanted)
+        event_add(connection->write_event, NULL);
+    else
+        event_del(connection->write_event);
+}
+
+bool sy_http_reply_flush(struct sy_http_connection *connection)
+{
+    uint64_t turn = 0;
+
+    while (connection->first_reply && turn < 4 * SY_HTTP_TURN_BYTES) {
+        struct iovec parts[MAX_PARTS];
+        struct msghdr header = {.msg_iov = parts};
+        ssize_t n;
+
+        header.msg_iovlen = (size_t)next_parts(connection, parts);
+        n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            return false;
+        if (n < 0)
+            break;
+        turn += (uint64_t)n;
+        note_sent(connection, (uint64_t)n);
+    }
+    want_write(connection, connection->first_reply != NULL);
+    return true;
+}
+
+/* A reply of `head` (owned from now on) and these segments behind its first `cuts`; NULL: no memory, and all was given back. */
+static struct sy_http_reply *make_reply(char *head, uint64_t head_bytes,
+                                        const struct sy_http_segment *tensors, const uint64_t *cuts,
+                                        int n_tensors)
+{
+    size_t n_segments = 2 * (size_t)n_tensors + 1;
+    struct sy_http_reply *reply =
+        calloc(1, sizeof(*reply) + n_segments * sizeof(*reply->segments));
+    uint64_t from = 0;
+
+    if (!reply)
+        return NULL;
+    reply->head = head;
+    reply->segments = (struct sy_http_segment *)(reply + 1);
+    for (int i = 0; i <= n_tensors; i++) {
+        uint64_t to = i < n_tensors ? cuts[i] : head_bytes;
+
+        reply->segments[reply->n_segments++] = (struct sy_http_segment){head + from, to - from};
+        from = to;
+        if (i < n_tensors)
+            reply->segments[reply->n_segments++] = tensors[i];
+    }
+    for (int i = 0; i < reply->n_segments; i++)
+        reply->bytes += reply->segments[i].bytes;
+    return reply;
+}
+
+/* NULL: the client cannot be answered, so the connection goes. */
+static void enqueue(struct sy_http_connection *connection, struct sy_http_reply *reply)
+{
+    bool idle = connection->first_reply == NULL;
+
+    if (!reply) {
+        sy_http_connection_close(connection);
+        return;
+    }
+    if (connection->last_reply)
+        connection->last_reply->next = reply;
+    else
+        connection->first_reply = reply;
+    connection->last_reply = reply;
+    connection->unsent_bytes += reply->bytes;
+    if (idle)
+        connection->progress_ns = sy_clock_now();
+    if (idle && !sy_http_reply_flush(connection))
+        sy_http_connection_close(connection);
+}
+
+/* The call is over: its reply is on its way. What is left of its body is read, or the connection ends. */
+static void end_call(struct sy_http_call *call)
+{
+    struct sy_http_connection *connection = call->connection;
+
+    call->replied = true;
+    call->discards = true;
+    if (connection && connection->fd >= 0) {
+        if (!call->is_whole && call->announced_bytes > DISCARD_MOST)
+            call->keeps_alive = false;
+        connection->closing |= !call->keeps_alive;
+    }
+    if (!call->is_whole)
+        return; /* the parser ends it, or the connection */
+    if (connection)
+        connection->call = NULL;
+    sy_http_call_free(call);
+    if (connection)
+        sy_http_connection_go_on(connection);
+}
+
+/* Sends and ends the call; `head` is malloc'd, or NULL: no memory. */
+static void send_head(struct sy_http_call *call, char *head, uint64_t bytes)
+{
+    struct sy_http_connection *connection = call->connection;
+    struct sy_http_reply *reply =
+        connection && head ? make_reply(head, bytes, NULL, NULL, 0) : NULL;
+
+    if (!reply)
+        free(head);
+    if (!connection) {
+        call->is_whole = true; /* nobody else has it any more */
+        end_call(call);
+        return;
+    }
+    connection->refs++;
+    enqueue(connection, reply); /* may close, which takes the call's connection away */
+    end_call(call);
+    sy_http_connection_release(connection);
+}
+
+/* ---- replies -------------------------------------------------------------------------------------------- */
+
+void sy_http_reply(struct sy_http_call *call, int code, const char *type, const void *body,
+                   size_t bytes)
+{
+    size_t used = 0, with_body = call->is_head ? 0 : bytes;
+
+    if (!call->is_whole && call->announced_bytes > DISCARD_MOST)
+        call->keeps_alive = false;
+    char *head = make_head(call, code, type, bytes, with_body, &used);
+    if (head && with_body)
+        memcpy(head + used, body, with_body);
+    send_head(call, head, used + with_body);
+}
+
+void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text)
+{
+    sy_http_reply(call, code, type, text, strlen(text));
+}
+
+void sy_http_reply_json(struct sy_http_call *call, int code, json_t *body)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    json_decref(body);
+    if (text)
+        sy_http_reply_text(call, code, "application/json", text);
+    else
+        sy_http_reply_text(call, 500, "application/json", "{\"error\":\"no memory for the answer\"}");
+    free(text);
+}
+
+/* Text of outside in JSON: what is no UTF-8 is shown as '?'. */
+static json_t *error_json(const char *message)
+{
+    json_t *text = json_string(message);
+    char plain[512];
+
+    if (!text) {
+        snprintf(plain, sizeof(plain), "%s", message);
+        for (char *c = plain; *c; c++)
+            if (*c & 0x80)
+                *c = '?';
+        text = json_string(plain);
+    }
+    return json_pack("{s:o}", "error", text);
+}
+
+void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why)
+{
+    char copy[600];
+
+    snprintf(copy, sizeof(copy), "%s", why); /* it may be the error text, which others overwrite */
+    if (call->infer)
+        sy_http_infer_drop(call);
+    sy_http_reply_json(call, code, error_json(copy));
+}
+
+void sy_http_reply_error(struct sy_http_call *call, int status, const char *message)
+{
+    if (!message || !*message)
+        message = *sy_error_text() ? sy_error_text() : sy_status_text(status);
+    sy_http_reply_refuse(call, sy_http_status_code(status), message);
+}
+
+void sy_http_reply_tensors(struct sy_http_call *call, const char *type, char *text,
+                           uint64_t text_bytes, const struct sy_http_segment *tensors,
+                           const uint64_t *cuts, int n_tensors, void (*release)(void *ctx),
+                           void *ctx)
+{
+    struct sy_http_connection *connection = call->connection;
+    struct sy_http_reply *reply = NULL;
+    uint64_t moved[SY_MAX_ENDS], length = text_bytes;
+    size_t used = 0;
+
+    for (int i = 0; i < n_tensors; i++)
+        length += tensors[i].bytes;
+    char *head = connection ? make_head(call, 200, type, length, text_bytes, &used) : NULL;
+    if (head) {
+        memcpy(head + used, text, text_bytes);
+        for (int i = 0; i < n_tensors; i++)
+            moved[i] = cuts[i] + used;
+        reply = make_reply(head, used + text_bytes, tensors, moved, n_tensors);
+    }
+    free(text);
+    if (reply) {
+        reply->release = release;
+        reply->ctx = ctx;
+    } else {
+        free(head);
+        release(ctx);
+    }
+    if (connection) {
+        connection->refs++;
+        enqueue(connection, reply);
+    }
+    end_call(call);
+    if (connection)
+        sy_http_connection_release(connection);
+}
+
+void sy_http_refuse(int fd, int code, const char *why)
+{
+    char text[1024], body[640];
+    json_t *json = error_json(why);
+    size_t n = json ? json_dumpb(json, body, sizeof(body), JSON_COMPACT) : 0;
+
+    json_decref(json);
+    n = SY_MIN(n, sizeof(body));
+    int used = snprintf(text, sizeof(text),
+                        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: "
+                        "%zu\r\nConnection: close\r\n\r\n%.*s",
+                        code, reason_of(code), n, (int)n, body);
+    (void)!send(fd, text, (size_t)used, MSG_NOSIGNAL | MSG_DONTWAIT); /* it is closed anyway */
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+#define STREAM_UNSENT_MOST (256u << 10)
+
+static bool stream_send(struct sy_http_stream *stream, char *text, uint64_t bytes)
+{
+    struct sy_http_reply *reply = text ? make_reply(text, bytes, NULL, NULL, 0) : NULL;
+
+    if (!reply) {
+        free(text);
+        return false;
+    }
+    enqueue(stream->connection, reply);
+    return true;
+}
+
+struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
+                                            void (*closed)(void *ctx), void *ctx)
+{
+    struct sy_http_connection *connection = call->connection;
+    struct sy_http_stream *stream = connection ? calloc(1, sizeof(*stream)) : NULL;
+    size_t used = 0;
+
+    if (!stream) {
+        sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for a stream");
+        return NULL;
+    }
+    *stream = (struct sy_http_stream){.connection = connection,
+                                      .is_chunked = call->http_minor > 0,
+                                      .closed = closed,
+                                      .ctx = ctx};
+    if (stream->is_chunked)
+        sy_http_call_add_header(call, "Transfer-Encoding", "chunked");
+    sy_http_call_add_header(call, "Cache-Control", "no-store");
+    call->keeps_alive &= stream->is_chunked;
+    char *head = make_head(call, 200, type, UINT64_MAX, 0, &used);
+    connection->refs++;
+    connection->call = NULL;
+    call->connection = NULL;
+    sy_http_call_free(call);
+    bool is_open = head && stream_send(stream, head, used) && connection->fd >= 0;
+    if (is_open) {
+        connection->stream = stream;
+    } else {
+        sy_http_connection_close(connection);
+        free(stream);
+    }
+    sy_http_connection_release(connection);
+    return is_open ? stream : NULL;
+}
+
+bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes)
+{
+    char *text;
+    int n = 0;
+
+    if (stream->connection->unsent_bytes + bytes > STREAM_UNSENT_MOST &&
+        stream->connection->unsent_bytes > 0)
+        return false;
+    text = malloc(bytes + 24);
+    if (!text)
+        return false;
+    if (stream->is_chunked)
+        n = sprintf(text, "%zx\r\n", bytes);
+    memcpy(text + n, data, bytes);
+    n += (int)bytes;
+    if (stream->is_chunked)
+        n += sprintf(text + n, "\r\n");
+    return stream_send(stream, text, (uint64_t)n);
+}
+
+void sy_http_stream_end(struct sy_http_stream *stream)
+{
+    struct sy_http_connection *connection = stream->connection;
+
+    connection->refs++;
+    connection->stream = NULL;
+    if (stream->is_chunked)
+        stream_send(stream, strdup("0\r\n\r\n"), 5);
+    connection->closing |= !stream->is_chunked;
+    free(stream);
+    sy_http_connection_go_on(connection);
+    sy_http_connection_release(connection);
+}

@@ -1,0 +1,282 @@
+#include "runtime/front/model_info.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/graph.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/front/front_stats.h"
+#include "runtime/repository/repository.h"
+#include "runtime/switchyard.h"
+
+#define MOST_VERSIONS 256
+
+int sy_model_info_server(struct sy_front *front, json_t **out)
+{
+    (void)front;
+    *out = json_pack("{s:s, s:s, s:[s, s, s, s, s, s, s, s, s, s]}", "name", "switchyard", "version",
+                     SWITCHYARD_VERSION, "extensions", "classification", "model_configuration",
+                     "model_repository", "model_repository(unload_dependents)", "schedule_policy",
+                     "system_shared_memory", "binary_tensor_data", "parameters", "statistics",
+                     "logging");
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+}
+
+/* ---- the core's models ------------------------------------------------------------------------------------- */
+
+/* Names and versions that the core has: [{"name", "version", "state", "error", ...}] */
+static int core_models(struct sy_front *front, json_t **out)
+{
+    json_t *status;
+
+    SY_TRY(front->handlers->status(front->core, &status));
+    *out = json_incref(json_object_get(status, "models"));
+    json_decref(status);
+    return *out ? SY_OK : sy_error_set(SY_EBUG, "the status lists no models");
+}
+
+static int core_versions(struct sy_front *front, const char *name, int64_t *versions)
+{
+    json_t *models, *model;
+    int n = 0;
+    size_t i;
+
+    SY_TRY(core_models(front, &models));
+    json_array_foreach(models, i, model)
+    {
+        int64_t version = json_integer_value(json_object_get(model, "version"));
+        const char *state = json_string_value(json_object_get(model, "state"));
+        int at = n;
+
+        if (strcmp(json_string_value(json_object_get(model, "name")), name) != 0 ||
+            (state && strcmp(state, "ready") != 0) || n == MOST_VERSIONS)
+            continue;
+        for (; at > 0 && versions[at - 1] > version; at--)
+            versions[at] = versions[at - 1];
+        versions[at] = version;
+        n++;
+    }
+    json_decref(models);
+    return n;
+}
+
+static json_t *index_entry(const json_t *model, bool only_ready)
+{
+    const char *state = json_string_value(json_object_get(model, "state")),
+               *error = json_string_value(json_object_get(model, "error"));
+    bool ready = !state || strcmp(state, "ready") == 0,
+         loading = state && strcmp(state, "loading") == 0;
+
+    if (only_ready && !ready)
+        return NULL;
+    return json_pack("{s:O, s:o, s:s, s:s}", "name", json_object_get(model, "name"), "version",
+                     json_sprintf("%lld", (long long)json_integer_value(
+                                              json_object_get(model, "version"))),
+                     "state", ready ? "READY" : loading ? "LOADING" : "UNAVAILABLE", "reason",
+                     error ? error : "");
+}
+
+static int core_index(struct sy_front *front, bool only_ready, json_t **out)
+{
+    json_t *models, *model;
+    size_t i;
+
+    SY_TRY(core_models(front, &models));
+    *out = json_array();
+    json_array_foreach(models, i, model)
+    {
+        json_t *entry = index_entry(model, only_ready);
+
+        if (entry)
+            json_array_append_new(*out, entry);
+    }
+    json_decref(models);
+    return SY_OK;
+}
+
+/* ---- with and without a repository ---------------------------------------------------------------------------- */
+
+static int acquire(struct sy_front *front, const char *name, int64_t version,
+                   struct sy_core_model_ref **out)
+{
+    return front->handlers->model_acquire(front->core, name, version, out);
+}
+
+static int versions_of(struct sy_front *front, const char *name, int64_t *versions)
+{
+    return core_versions(front, name, versions);
+}
+
+int sy_model_info_index(struct sy_front *front, bool only_ready, json_t **out)
+{
+    return core_index(front, only_ready, out);
+}
+
+int sy_model_info_ready(struct sy_front *front, const char *name, int64_t version)
+{
+    struct sy_core_model_ref *ref;
+
+    SY_TRY(acquire(front, name, version, &ref));
+    front->handlers->model_release(front->core, ref);
+    return SY_OK;
+}
+
+static int no_repository(void)
+{
+    return sy_error_set(SY_EUNSUPPORTED,
+                        "this server has no model repository (serve --models): models come and go by "
+                        "'switchyard models load'");
+}
+
+int sy_model_info_load(struct sy_front *front, const char *name, const char *config,
+                       sy_core_done done, void *ctx)
+{
+    (void)front, (void)name, (void)config, (void)done, (void)ctx;
+    return no_repository();
+}
+
+int sy_model_info_unload(struct sy_front *front, const char *name)
+{
+    return front->handlers->model_remove(front->core, name, 0);
+}
+
+/* ---- metadata -------------------------------------------------------------------------------------------------- */
+
+static json_t *describe_shape(const struct sy_graph *graph, int index)
+{
+    const struct sy_shape *shape = &graph->tensors[index].shape;
+    bool at_run = sy_graph_is_sized_at_run(graph, index);
+    json_t *list = json_array();
+
+    for (int d = 0; d < shape->rank; d++)
+        json_array_append_new(list, json_integer(!at_run && sy_dim_is_number(shape->dims[d])
+                                                     ? shape->dims[d].fixed
+                                                     : -1));
+    return list;
+}
+
+static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:o}", "name", graph->tensors[indices[i]].name, "datatype",
+                            sy_dtype_wire_name(graph->tensors[indices[i]].dtype), "shape",
+                            describe_shape(graph, indices[i])));
+    return list;
+}
+
+int sy_model_info_metadata(struct sy_front *front, const char *name, int64_t version, json_t **out)
+{
+    struct sy_core_model_ref *ref;
+    int64_t versions[MOST_VERSIONS];
+    json_t *list;
+    int n;
+
+    SY_TRY(acquire(front, name, version, &ref));
+    const struct sy_graph *graph = ref->package->graph;
+    n = versions_of(front, name, versions);
+    list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_sprintf("%lld", (long long)versions[i]));
+    *out = json_pack("{s:s, s:o, s:s, s:o, s:o}", "name", ref->name, "versions", list, "platform",
+                     "onnxruntime_onnx", "inputs",
+                     describe_tensors(graph, graph->inputs, graph->n_inputs), "outputs",
+                     describe_tensors(graph, graph->outputs, graph->n_outputs));
+    front->handlers->model_release(front->core, ref);
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+}
+
+static json_t *config_tensors(const struct sy_graph *graph, const int *indices, int n)
+{
+    json_t *list = describe_tensors(graph, indices, n), *tensor;
+    size_t i;
+
+    json_array_foreach(list, i, tensor)
+    {
+        const char *dtype = json_string_value(json_object_get(tensor, "datatype"));
+
+        json_object_set_new(tensor, "data_type", json_sprintf("TYPE_%s", dtype));
+        json_object_del(tensor, "datatype");
+        json_object_set(tensor, "dims", json_object_get(tensor, "shape"));
+        json_object_del(tensor, "shape");
+    }
+    return list;
+}
+
+int sy_model_info_config(struct sy_front *front, const char *name, int64_t version, json_t **out)
+{
+    struct sy_core_model_ref *ref;
+
+    SY_TRY(acquire(front, name, version, &ref));
+    const struct sy_graph *graph = ref->package->graph;
+    *out = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o}", "name", ref->name, "platform",
+                     "onnxruntime_onnx", "backend", "onnxruntime", "max_batch_size", 0, "input",
+                     config_tensors(graph, graph->inputs, graph->n_inputs), "output",
+                     config_tensors(graph, graph->outputs, graph->n_outputs));
+    front->handlers->model_release(front->core, ref);
+    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+static json_t *duration_json(const struct sy_front_duration *duration)
+{
+    return json_pack("{s:I, s:I}", "count", (json_int_t)duration->count, "ns",
+                     (json_int_t)duration->ns);
+}
+
+static json_t *stats_json(const struct sy_front_model_stats *of)
+{
+    json_t *parts = json_object();
+
+#define X(part) json_object_set_new(parts, #part, duration_json(&of->part));
+    SY_FRONT_DURATIONS(X)
+#undef X
+    /* Triton's caches: there is none here. */
+    json_object_set_new(parts, "cache_hit", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
+    json_object_set_new(parts, "cache_miss", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:[], s:[], s:{}}", "name", of->name, "version",
+                     json_sprintf("%lld", (long long)of->version), "last_inference",
+                     (json_int_t)of->last_inference_ms, "inference_count",
+                     (json_int_t)of->n_inferences, "execution_count", (json_int_t)of->n_executions,
+                     "inference_stats", parts, "batch_stats", "memory_usage", "response_stats");
+}
+
+/* Of each version that is ready, and that matches. */
+static void add_stats(struct sy_front *front, json_t *list, const json_t *entry, int64_t version)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    int64_t own = strtoll(json_string_value(json_object_get(entry, "version")), NULL, 10);
+    struct sy_front_model_stats stats = {.name = name, .version = own};
+
+    if (version != 0 && own != version)
+        return;
+    if (front->stats)
+        sy_front_stats_of(front->stats, name, own, &stats);
+    json_array_append_new(list, stats_json(&stats));
+}
+
+int sy_model_info_stats(struct sy_front *front, const char *name, int64_t version, json_t **out)
+{
+    json_t *index, *list = json_array(), *entry;
+    size_t i;
+
+    SY_TRY(sy_model_info_index(front, true, &index));
+    json_array_foreach(index, i, entry)
+    {
+        if (!name || strcmp(json_string_value(json_object_get(entry, "name")), name) == 0)
+            add_stats(front, list, entry, version);
+    }
+    json_decref(index);
+    if (name && json_array_size(list) == 0) {
+        json_decref(list);
+        return sy_error_set(SY_ENOTFOUND,
+                            "requested model name '%.200s' and version are not found, or not ready",
+                            name);
+    }
+    *out = json_pack("{s:o}", "model_stats", list);
+    return SY_OK;
+}

@@ -1,0 +1,242 @@
+#include "runtime/front/shared_regions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+
+#define NAME_BYTES 256
+#define PAGE       4096u
+
+struct entry {
+    char name[NAME_BYTES], key[NAME_BYTES];
+    uint64_t offset, bytes;
+    uint64_t region; /* the core's; from `offset` rounded down to the page */
+    int fd;
+};
+
+struct sy_shared_regions {
+    struct sy_front *front;
+    struct entry *entries[SY_SHARED_REGIONS_MOST];
+    int n;
+};
+
+int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for shared memory regions");
+    (*out)->front = front;
+    return SY_OK;
+}
+
+static void entry_free(struct sy_shared_regions *regions, struct entry *entry)
+{
+    if (entry->region)
+        regions->front->handlers->region_drop(regions->front->core, entry->region);
+    if (entry->fd >= 0)
+        close(entry->fd);
+    free(entry);
+}
+
+void sy_shared_regions_destroy(struct sy_shared_regions *regions)
+{
+    if (!regions)
+        return;
+    sy_shared_regions_unregister(regions, NULL);
+    free(regions);
+}
+
+static int index_of(const struct sy_shared_regions *regions, const char *name)
+{
+    for (int i = 0; i < regions->n; i++)
+        if (strcmp(regions->entries[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- registering -------------------------------------------------------------------------------------- */
+
+static int open_object(struct entry *entry)
+{
+    struct stat info;
+    uint64_t end;
+
+    entry->fd = shm_open(entry->key, O_RDWR | O_CLOEXEC, 0);
+    if (entry->fd < 0)
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EARG,
+                            "unable to open shared memory object '%s' of region '%s': %s", entry->key,
+                            entry->name, strerror(errno));
+    if (fstat(entry->fd, &info) != 0)
+        return sy_error_set(SY_EIO, "shared memory object '%s': %s", entry->key, strerror(errno));
+    if (__builtin_add_overflow(entry->offset, entry->bytes, &end) || end > (uint64_t)info.st_size)
+        return sy_error_set(SY_EARG,
+                            "region '%s': %llu bytes from %llu on do not lie in shared memory object "
+                            "'%s' of %llu bytes",
+                            entry->name, (unsigned long long)entry->bytes,
+                            (unsigned long long)entry->offset, entry->key,
+                            (unsigned long long)info.st_size);
+    return SY_OK;
+}
+
+static int share(struct sy_shared_regions *regions, struct entry *entry)
+{
+    const struct sy_core_handlers *handlers = regions->front->handlers;
+    uint64_t before = entry->offset % PAGE;
+
+    if (!handlers->region_add)
+        return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
+    return handlers->region_add(regions->front->core, entry->fd, entry->offset - before,
+                                entry->bytes + before, false, &entry->region);
+}
+
+static int check_names(const struct sy_shared_regions *regions, const char *name, const char *key,
+                       uint64_t bytes)
+{
+    if (!*name || strlen(name) >= NAME_BYTES)
+        return sy_error_set(SY_EARG, "a shared memory region's name has 1 to %d bytes",
+                            NAME_BYTES - 1);
+    if (!*key || strlen(key) >= NAME_BYTES)
+        return sy_error_set(SY_EARG, "a shared memory object's key has 1 to %d bytes",
+                            NAME_BYTES - 1);
+    if (index_of(regions, name) >= 0)
+        return sy_error_set(SY_EARG, "shared memory region '%s' already in manager", name);
+    if (bytes == 0)
+        return sy_error_set(SY_EARG, "shared memory region '%s' has no bytes", name);
+    if (regions->n == SY_SHARED_REGIONS_MOST)
+        return sy_error_set(SY_EBUSY, "%d shared memory regions are registered; unregister one first",
+                            regions->n);
+    return SY_OK;
+}
+
+int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name,
+                               const char *key, uint64_t offset, uint64_t bytes)
+{
+    struct entry *entry;
+    int status;
+
+    SY_TRY(check_names(regions, name, key, bytes));
+    entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a shared memory region");
+    *entry = (struct entry){.offset = offset, .bytes = bytes, .fd = -1};
+    strcpy(entry->name, name);
+    strcpy(entry->key, key);
+    status = open_object(entry);
+    if (status == SY_OK)
+        status = share(regions, entry);
+    if (status < 0) {
+        entry_free(regions, entry);
+        return status;
+    }
+    regions->entries[regions->n++] = entry;
+    return SY_OK;
+}
+
+void sy_shared_regions_unregister(struct sy_shared_regions *regions, const char *name)
+{
+    for (int i = regions->n - 1; i >= 0; i--) {
+        if (name && strcmp(regions->entries[i]->name, name) != 0)
+            continue;
+        entry_free(regions, regions->entries[i]);
+        regions->entries[i] = regions->entries[--regions->n];
+    }
+}
+
+int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name, json_t **out)
+{
+    if (name && index_of(regions, name) < 0)
+        return sy_error_set(SY_ENOTFOUND,
+                            "unable to find system shared memory region: '%.200s'", name);
+    *out = json_array();
+    for (int i = 0; i < regions->n; i++) {
+        const struct entry *entry = regions->entries[i];
+
+        if (!name || strcmp(entry->name, name) == 0)
+            json_array_append_new(*out, json_pack("{s:s, s:s, s:I, s:I}", "name", entry->name, "key",
+                                                  entry->key, "offset", (json_int_t)entry->offset,
+                                                  "byte_size", (json_int_t)entry->bytes));
+    }
+    return SY_OK;
+}
+
+/* ---- using ----------------------------------------------------------------------------------------------- */
+
+static int find(const struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                uint64_t bytes, const struct entry **out)
+{
+    int index = index_of(regions, name);
+
+    if (index < 0)
+        return sy_error_set(SY_EARG, "Unable to find shared memory region: '%.200s'", name);
+    *out = regions->entries[index];
+    if (offset > (*out)->bytes || bytes > (*out)->bytes - offset)
+        return sy_error_set(SY_EARG,
+                            "Invalid offset + byte size for shared memory region: '%s' has %llu bytes; "
+                            "%llu from %llu on are asked for",
+                            name, (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
+                            (unsigned long long)offset);
+    return SY_OK;
+}
+
+int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                           uint64_t bytes, uint64_t *region, uint64_t *at)
+{
+    const struct entry *entry;
+
+    SY_TRY(find(regions, name, offset, bytes, &entry));
+    *region = entry->region;
+    *at = entry->offset % PAGE + offset;
+    return SY_OK;
+}
+
+static int is_short(const struct entry *entry)
+{
+    return sy_error_set(SY_EIO, "shared memory object '%s' of region '%s' is shorter than it was registered",
+                        entry->key, entry->name);
+}
+
+int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                           uint64_t bytes, void *to)
+{
+    const struct entry *entry;
+
+    SY_TRY(find(regions, name, offset, bytes, &entry));
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pread(entry->fd, (char *)to + done, bytes - done,
+                          (off_t)(entry->offset + offset + done));
+
+        if (n <= 0)
+            return is_short(entry);
+        done += (uint64_t)n;
+    }
+    return SY_OK;
+}
+
+int sy_shared_regions_write(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                            uint64_t bytes, const void *from)
+{
+    const struct entry *entry;
+    struct stat info;
+
+    SY_TRY(find(regions, name, offset, bytes, &entry));
+    /* Writing would make the object longer again. */
+    if (fstat(entry->fd, &info) != 0 || (uint64_t)info.st_size < entry->offset + entry->bytes)
+        return is_short(entry);
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(entry->fd, (const char *)from + done, bytes - done,
+                           (off_t)(entry->offset + offset + done));
+
+        if (n <= 0)
+            return is_short(entry);
+        done += (uint64_t)n;
+    }
+    return SY_OK;
+}

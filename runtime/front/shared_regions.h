@@ -1,0 +1,40 @@
+/* System shared memory of clients, as Triton's extension has it: a client makes a POSIX shared memory object, registers it by name, and its requests say where in it
+ * their tensors lie.
+ *
+ * G1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
+ * G2: the file is its owner's, who may shorten it: it is never touched through a mapping here, and a worker that finds less than was registered fails the request alone.
+ *
+ * One thread, the event loop's. */
+#ifndef SY_RUNTIME_FRONT_SHARED_REGIONS_H
+#define SY_RUNTIME_FRONT_SHARED_REGIONS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "runtime/front/front.h"
+
+#define SY_SHARED_REGIONS_MOST 512
+
+struct sy_shared_regions;
+
+int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **out);
+void sy_shared_regions_destroy(struct sy_shared_regions *regions); /* NULL is fine */
+
+/* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY: too many. */
+int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name,
+                               const char *key, uint64_t offset, uint64_t bytes);
+/* name NULL: all. One that is not there is fine, as in Triton. */
+void sy_shared_regions_unregister(struct sy_shared_regions *regions, const char *name);
+/* [{"name", "key", "offset", "byte_size"}]; name NULL: all. ENOTFOUND. */
+int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name, json_t **out);
+
+/* Where bytes [offset, offset + bytes) of a name lie for the core: *region, and *at in it (a multiple of 64 or not). EARG: no such name, or outside of it. */
+int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                           uint64_t bytes, uint64_t *region, uint64_t *at);
+/* Copies, for what does not lie at a multiple of 64. EIO: the object is shorter than it was registered. */
+int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                           uint64_t bytes, void *to);
+int sy_shared_regions_write(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                            uint64_t bytes, const void *from);
+
+#endif
