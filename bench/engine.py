@@ -132,7 +132,7 @@ class Server:
         ready_read, ready_write = os.pipe()
         sock = os.path.join(self.folder, "sock")
         self.log = os.path.join(self.folder, "log")
-        self.process = subprocess.Popen([f"{build}/switchyard", "serve", "--models", self.folder, "--pool-bytes", "2G", "--cores",
+        self.process = subprocess.Popen([f"{build}/switchyard", "serve", "--http", "off", "--grpc", "off", "--metrics", "off", "--models", self.folder, "--pool-bytes", "2G", "--cores",
                                          ",".join(map(str, cores)), "--socket", sock, "--ready-fd", str(ready_write)],
                                         pass_fds=[ready_write], stdout=subprocess.DEVNULL, stderr=open(self.log, "w"))
         os.close(ready_write)

@@ -57,8 +57,9 @@ static pid_t start_server(const char *program, const char *package, const char *
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execl(program, program, "serve", "--package", package, "--pool-bytes", "16M", "--socket",
-              socket, "--ready-fd", ready, (char *)NULL);
+        execl(program, program, "serve", "--package", package, "--pool-bytes", "16M", "--http",
+              "off", "--grpc", "off", "--metrics", "off", "--socket", socket, "--ready-fd", ready,
+              (char *)NULL);
         _exit(127);
     }
     close(fds[1]);

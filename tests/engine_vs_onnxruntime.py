@@ -100,7 +100,7 @@ def median_latency(client, name, session, batch, rng, runs=15):
 def start_server(build, models, folder):
     ready_read, ready_write = os.pipe()
     path = os.path.join(folder, "sock")
-    server = subprocess.Popen([os.path.join(build, "switchyard"), "serve", "--models", models, "--pool-bytes", "2G",
+    server = subprocess.Popen([os.path.join(build, "switchyard"), "serve", "--http", "off", "--grpc", "off", "--metrics", "off", "--models", models, "--pool-bytes", "2G",
                                "--socket", path, "--ready-fd", str(ready_write)], pass_fds=[ready_write],
                               stdout=subprocess.DEVNULL, stderr=open(os.path.join(folder, "log"), "w"))
     os.close(ready_write)

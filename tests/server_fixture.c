@@ -150,11 +150,17 @@ static void exec_server(const struct fixture *f, const char *const *args, int re
 {
     const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5,
                             "--ready-fd"};
+    static const char *const ports[] = {"--http", "--grpc", "--metrics"};
     char ready[16];
     int n = 5;
     snprintf(ready, sizeof ready, "%d", ready_fd);
     argv[n++] = ready;
-    for (int i = 0; args[i] && n < 55; i++)
+    for (int i = 0; i < 3; i++)
+        if (!has_argument(args, ports[i])) { /* tests run side by side */
+            argv[n++] = ports[i];
+            argv[n++] = "off";
+        }
+    for (int i = 0; args[i] && n < 58; i++)
         argv[n++] = args[i];
     if (!has_argument(args, "--hang-timeout")) {
         argv[n++] = "--hang-timeout";

@@ -19,7 +19,7 @@ class Server:
         self.socket, log = f"{self.folder.name}/socket", f"{self.folder.name}/log"
         self.options, self.jobs = options, {}
         with open(log, "w", encoding="utf-8") as out:
-            self.process = subprocess.Popen([f"{options.build}/switchyard", "serve", "--socket", self.socket, *map(str, arguments)],
+            self.process = subprocess.Popen([f"{options.build}/switchyard", "serve", "--http", "off", "--grpc", "off", "--metrics", "off", "--socket", self.socket, *map(str, arguments)],
                                             stdout=subprocess.PIPE, stderr=out)
         why = self.not_ready()
         if why:

@@ -16,16 +16,17 @@
 static void exec_server(const struct demo *demo, const char *socket, const char *pool,
                         const char *log, int ready_fd, const char *const *extra)
 {
-    const char *argv[48];
+    const char *argv[56];
     char ready[16];
     int n = 0;
     snprintf(ready, sizeof ready, "%d", ready_fd);
-    const char *const fixed[] = {demo->binary,   "serve", "--device", demo->device,
-                                 "--pool-bytes", pool,    "--socket", socket,
-                                 "--ready-fd",   ready,   NULL};
+    const char *const fixed[] = {demo->binary, "serve",    "--device", demo->device, "--pool-bytes",
+                                 pool,         "--socket", socket,     "--ready-fd", ready,
+                                 "--http",     "off",      "--grpc",   "off",        "--metrics",
+                                 "off",        NULL};
     for (int i = 0; fixed[i]; i++)
         argv[n++] = fixed[i];
-    for (int i = 0; extra[i] && n < 46; i++)
+    for (int i = 0; extra[i] && n < 54; i++)
         argv[n++] = extra[i];
     argv[n] = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);

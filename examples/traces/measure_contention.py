@@ -60,7 +60,7 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/socket"
-        server = subprocess.Popen([arguments.binary, "serve", "--device", arguments.device, "--pool-bytes", "1G",
+        server = subprocess.Popen([arguments.binary, "serve", "--http", "off", "--grpc", "off", "--metrics", "off", "--device", arguments.device, "--pool-bytes", "1G",
                                    "--workers", "4", "--socket", f"{folder}/socket"],
                                   stdout=subprocess.PIPE, stderr=open(f"{folder}/log", "w"), text=True)
         try:

@@ -36,7 +36,7 @@ def run(*words):
 class Server:
     def __init__(self, binary, folder, models, device, pool):
         self.binary, self.address, log = binary, f"unix:{folder}/socket", f"{folder}/log"
-        self.process = subprocess.Popen([binary, "serve", "--models", models, "--device", device, "--pool-bytes", pool, "--socket",
+        self.process = subprocess.Popen([binary, "serve", "--http", "off", "--grpc", "off", "--metrics", "off", "--models", models, "--device", device, "--pool-bytes", pool, "--socket",
                                          f"{folder}/socket"], stdout=subprocess.PIPE, stderr=open(log, "w"), text=True)
         while "ready" not in (line := self.process.stdout.readline()):
             if not line:

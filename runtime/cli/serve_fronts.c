@@ -12,6 +12,7 @@
 #include "runtime/front/shared_regions.h"
 
 #define DEFAULT_HTTP    "127.0.0.1:8000"
+#define DEFAULT_GRPC    "127.0.0.1:8001"
 #define DEFAULT_METRICS "127.0.0.1:8002"
 #define MOST_SECONDS    1e6
 #define MOST_OFFLOADED  256 /* large bodies that wait for a thread */
@@ -20,6 +21,7 @@
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
 {
     fronts->http.address = DEFAULT_HTTP;
+    fronts->grpc_address = DEFAULT_GRPC;
     fronts->metrics.address = DEFAULT_METRICS;
 }
 
@@ -35,7 +37,8 @@ static int set_seconds(sy_ns *to, const char *value)
 
     SY_TRY(sy_cli_real(value, &seconds));
     if (seconds < 0.1 || seconds > MOST_SECONDS)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value, MOST_SECONDS);
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value,
+                            MOST_SECONDS);
     *to = (sy_ns)(seconds * 1e9);
     return SY_OK;
 }
@@ -77,6 +80,8 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
                                  : set_seconds(known[i].seconds, value);
     if (strcmp(name, "http") == 0)
         return set_address(&fronts->http.address, value);
+    if (strcmp(name, "grpc") == 0)
+        return set_address(&fronts->grpc_address, value);
     if (strcmp(name, "metrics") == 0)
         return set_address(&fronts->metrics.address, value);
     if (strcmp(name, "http-json-depth") == 0)
@@ -91,7 +96,8 @@ static int start_http(struct sy_serve_fronts *fronts)
     if (!fronts->http.address)
         return SY_OK;
     if (sy_http_server_create(&fronts->http, &fronts->front, &fronts->http_server) < 0)
-        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)", fronts->http.address);
+        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)",
+                               fronts->http.address);
     SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
     sy_log_info("serve", "event=listening protocol=http port=%d",
                 sy_http_server_port(fronts->http_server));

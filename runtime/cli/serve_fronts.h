@@ -7,6 +7,7 @@
 struct sy_serve_fronts {
     struct sy_front front;
     struct sy_http_config http, metrics; /* address NULL: off */
+    const char *grpc_address;
     struct sy_http_server *http_server, *metrics_server;
 };
 
@@ -14,6 +15,7 @@ struct sy_serve_fronts {
 #define SY_SERVE_FRONT_OPTIONS                                                                     \
     {"http", "HOST:PORT",                                                                          \
      "HTTP: Open Inference Protocol, live page, metrics; default 127.0.0.1:8000; off: none"},      \
+        {"grpc", "HOST:PORT", "gRPC, as Triton's; default 127.0.0.1:8001; off: none"},             \
         {"metrics", "HOST:PORT", "metrics alone; default 127.0.0.1:8002; off: none"},              \
         {"http-header-bytes", "SIZE", "request line and header lines; default 32Ki; more is 431"}, \
         {"http-body-bytes", "SIZE", "a request's body, inflated; default 1Gi; more is 413"},       \

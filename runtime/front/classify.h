@@ -7,7 +7,7 @@
 #define SY_CLASSIFY_TEXT 48 /* bytes of one, with its end */
 
 struct sy_classes {
-    int64_t rows, k;              /* shape [rows, k], or [k] if !has_rows */
+    int64_t rows, k; /* shape [rows, k], or [k] if !has_rows */
     bool has_rows;
     char (*texts)[SY_CLASSIFY_TEXT]; /* rows * k, malloc'd */
 };

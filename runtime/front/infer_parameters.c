@@ -11,9 +11,8 @@
 /* A number, also one in a string, as some clients send 64 bits. */
 static int read_whole(const json_t *value, const char *name, int64_t *out)
 {
-    json_t *parsed = json_is_string(value)
-                         ? json_loads(json_string_value(value), JSON_DECODE_ANY, NULL)
-                         : NULL;
+    json_t *parsed =
+        json_is_string(value) ? json_loads(json_string_value(value), JSON_DECODE_ANY, NULL) : NULL;
     const json_t *number = parsed ? parsed : value;
     bool good = json_is_integer(number) && json_integer_value(number) >= 0;
 
@@ -76,8 +75,9 @@ static int refuse_sequence(struct sy_front_infer *request, const json_t *value)
     if (json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0) ||
         (json_is_string(value) && !*json_string_value(value)))
         return SY_OK;
-    return sy_error_set(SY_EUNSUPPORTED,
-                        "the request is part of a sequence: no model here keeps state between requests");
+    return sy_error_set(
+        SY_EUNSUPPORTED,
+        "the request is part of a sequence: no model here keeps state between requests");
 }
 
 int sy_infer_parameters_set(struct sy_front_infer *request, const json_t *parameters)
@@ -86,10 +86,14 @@ int sy_infer_parameters_set(struct sy_front_infer *request, const json_t *parame
         const char *name;
         int (*set)(struct sy_front_infer *request, const json_t *value);
     } known[] = {
-        {"priority", set_priority},          {"timeout", set_timeout},
-        {"tenant", set_tenant},              {"class", set_class},
-        {"deadline_ms", set_deadline},       {"sequence_id", refuse_sequence},
-        {"sequence_start", refuse_sequence}, {"sequence_end", refuse_sequence},
+        {"priority", set_priority},
+        {"timeout", set_timeout},
+        {"tenant", set_tenant},
+        {"class", set_class},
+        {"deadline_ms", set_deadline},
+        {"sequence_id", refuse_sequence},
+        {"sequence_start", refuse_sequence},
+        {"sequence_end", refuse_sequence},
     };
 
     if (!json_is_object(parameters))

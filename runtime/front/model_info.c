@@ -15,11 +15,11 @@
 int sy_model_info_server(struct sy_front *front, json_t **out)
 {
     (void)front;
-    *out = json_pack("{s:s, s:s, s:[s, s, s, s, s, s, s, s, s, s]}", "name", "switchyard", "version",
-                     SWITCHYARD_VERSION, "extensions", "classification", "model_configuration",
-                     "model_repository", "model_repository(unload_dependents)", "schedule_policy",
-                     "system_shared_memory", "binary_tensor_data", "parameters", "statistics",
-                     "logging");
+    *out = json_pack(
+        "{s:s, s:s, s:[s, s, s, s, s, s, s, s, s, s]}", "name", "switchyard", "version",
+        SWITCHYARD_VERSION, "extensions", "classification", "model_configuration",
+        "model_repository", "model_repository(unload_dependents)", "schedule_policy",
+        "system_shared_memory", "binary_tensor_data", "parameters", "statistics", "logging");
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
 }
 
@@ -70,11 +70,14 @@ static json_t *index_entry(const json_t *model, bool only_ready)
 
     if (only_ready && !ready)
         return NULL;
-    return json_pack("{s:O, s:o, s:s, s:s}", "name", json_object_get(model, "name"), "version",
-                     json_sprintf("%lld", (long long)json_integer_value(
-                                              json_object_get(model, "version"))),
-                     "state", ready ? "READY" : loading ? "LOADING" : "UNAVAILABLE", "reason",
-                     error ? error : "");
+    return json_pack(
+        "{s:O, s:o, s:s, s:s}", "name", json_object_get(model, "name"), "version",
+        json_sprintf("%lld", (long long)json_integer_value(json_object_get(model, "version"))),
+        "state",
+        ready     ? "READY"
+        : loading ? "LOADING"
+                  : "UNAVAILABLE",
+        "reason", error ? error : "");
 }
 
 static int core_index(struct sy_front *front, bool only_ready, json_t **out)
@@ -124,9 +127,10 @@ int sy_model_info_ready(struct sy_front *front, const char *name, int64_t versio
 
 static int no_repository(void)
 {
-    return sy_error_set(SY_EUNSUPPORTED,
-                        "this server has no model repository (serve --models): models come and go by "
-                        "'switchyard models load'");
+    return sy_error_set(
+        SY_EUNSUPPORTED,
+        "this server has no model repository (serve --models): models come and go by "
+        "'switchyard models load'");
 }
 
 int sy_model_info_load(struct sy_front *front, const char *name, const char *config,
@@ -150,9 +154,9 @@ static json_t *describe_shape(const struct sy_graph *graph, int index)
     json_t *list = json_array();
 
     for (int d = 0; d < shape->rank; d++)
-        json_array_append_new(list, json_integer(!at_run && sy_dim_is_number(shape->dims[d])
-                                                     ? shape->dims[d].fixed
-                                                     : -1));
+        json_array_append_new(
+            list,
+            json_integer(!at_run && sy_dim_is_number(shape->dims[d]) ? shape->dims[d].fixed : -1));
     return list;
 }
 
@@ -161,10 +165,10 @@ static json_t *describe_tensors(const struct sy_graph *graph, const int *indices
     json_t *list = json_array();
 
     for (int i = 0; i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:o}", "name", graph->tensors[indices[i]].name, "datatype",
-                            sy_dtype_wire_name(graph->tensors[indices[i]].dtype), "shape",
-                            describe_shape(graph, indices[i])));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name",
+                                              graph->tensors[indices[i]].name, "datatype",
+                                              sy_dtype_wire_name(graph->tensors[indices[i]].dtype),
+                                              "shape", describe_shape(graph, indices[i])));
     return list;
 }
 
@@ -238,8 +242,8 @@ static json_t *stats_json(const struct sy_front_model_stats *of)
     /* Triton's caches: there is none here. */
     json_object_set_new(parts, "cache_hit", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
     json_object_set_new(parts, "cache_miss", json_pack("{s:i, s:i}", "count", 0, "ns", 0));
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:[], s:[], s:{}}", "name", of->name, "version",
-                     json_sprintf("%lld", (long long)of->version), "last_inference",
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:[], s:[], s:{}}", "name", of->name,
+                     "version", json_sprintf("%lld", (long long)of->version), "last_inference",
                      (json_int_t)of->last_inference_ms, "inference_count",
                      (json_int_t)of->n_inferences, "execution_count", (json_int_t)of->n_executions,
                      "inference_stats", parts, "batch_stats", "memory_usage", "response_stats");

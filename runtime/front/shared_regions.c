@@ -72,17 +72,17 @@ static int open_object(struct entry *entry)
     entry->fd = shm_open(entry->key, O_RDWR | O_CLOEXEC, 0);
     if (entry->fd < 0)
         return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EARG,
-                            "unable to open shared memory object '%s' of region '%s': %s", entry->key,
-                            entry->name, strerror(errno));
+                            "unable to open shared memory object '%s' of region '%s': %s",
+                            entry->key, entry->name, strerror(errno));
     if (fstat(entry->fd, &info) != 0)
         return sy_error_set(SY_EIO, "shared memory object '%s': %s", entry->key, strerror(errno));
     if (__builtin_add_overflow(entry->offset, entry->bytes, &end) || end > (uint64_t)info.st_size)
-        return sy_error_set(SY_EARG,
-                            "region '%s': %llu bytes from %llu on do not lie in shared memory object "
-                            "'%s' of %llu bytes",
-                            entry->name, (unsigned long long)entry->bytes,
-                            (unsigned long long)entry->offset, entry->key,
-                            (unsigned long long)info.st_size);
+        return sy_error_set(
+            SY_EARG,
+            "region '%s': %llu bytes from %llu on do not lie in shared memory object "
+            "'%s' of %llu bytes",
+            entry->name, (unsigned long long)entry->bytes, (unsigned long long)entry->offset,
+            entry->key, (unsigned long long)info.st_size);
     return SY_OK;
 }
 
@@ -111,13 +111,13 @@ static int check_names(const struct sy_shared_regions *regions, const char *name
     if (bytes == 0)
         return sy_error_set(SY_EARG, "shared memory region '%s' has no bytes", name);
     if (regions->n == SY_SHARED_REGIONS_MOST)
-        return sy_error_set(SY_EBUSY, "%d shared memory regions are registered; unregister one first",
-                            regions->n);
+        return sy_error_set(
+            SY_EBUSY, "%d shared memory regions are registered; unregister one first", regions->n);
     return SY_OK;
 }
 
-int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name,
-                               const char *key, uint64_t offset, uint64_t bytes)
+int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
+                               uint64_t offset, uint64_t bytes)
 {
     struct entry *entry;
     int status;
@@ -153,16 +153,17 @@ void sy_shared_regions_unregister(struct sy_shared_regions *regions, const char 
 int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name, json_t **out)
 {
     if (name && index_of(regions, name) < 0)
-        return sy_error_set(SY_ENOTFOUND,
-                            "unable to find system shared memory region: '%.200s'", name);
+        return sy_error_set(SY_ENOTFOUND, "unable to find system shared memory region: '%.200s'",
+                            name);
     *out = json_array();
     for (int i = 0; i < regions->n; i++) {
         const struct entry *entry = regions->entries[i];
 
         if (!name || strcmp(entry->name, name) == 0)
-            json_array_append_new(*out, json_pack("{s:s, s:s, s:I, s:I}", "name", entry->name, "key",
-                                                  entry->key, "offset", (json_int_t)entry->offset,
-                                                  "byte_size", (json_int_t)entry->bytes));
+            json_array_append_new(*out,
+                                  json_pack("{s:s, s:s, s:I, s:I}", "name", entry->name, "key",
+                                            entry->key, "offset", (json_int_t)entry->offset,
+                                            "byte_size", (json_int_t)entry->bytes));
     }
     return SY_OK;
 }
@@ -178,11 +179,12 @@ static int find(const struct sy_shared_regions *regions, const char *name, uint6
         return sy_error_set(SY_EARG, "Unable to find shared memory region: '%.200s'", name);
     *out = regions->entries[index];
     if (offset > (*out)->bytes || bytes > (*out)->bytes - offset)
-        return sy_error_set(SY_EARG,
-                            "Invalid offset + byte size for shared memory region: '%s' has %llu bytes; "
-                            "%llu from %llu on are asked for",
-                            name, (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
-                            (unsigned long long)offset);
+        return sy_error_set(
+            SY_EARG,
+            "Invalid offset + byte size for shared memory region: '%s' has %llu bytes; "
+            "%llu from %llu on are asked for",
+            name, (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
+            (unsigned long long)offset);
     return SY_OK;
 }
 
@@ -199,8 +201,9 @@ int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, 
 
 static int is_short(const struct entry *entry)
 {
-    return sy_error_set(SY_EIO, "shared memory object '%s' of region '%s' is shorter than it was registered",
-                        entry->key, entry->name);
+    return sy_error_set(
+        SY_EIO, "shared memory object '%s' of region '%s' is shorter than it was registered",
+        entry->key, entry->name);
 }
 
 int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,

@@ -21,8 +21,8 @@ int sy_shared_regions_create(struct sy_front *front, struct sy_shared_regions **
 void sy_shared_regions_destroy(struct sy_shared_regions *regions); /* NULL is fine */
 
 /* key: of shm_open. EARG: a name that is there already, or none; nothing to map; ENOTFOUND: no such object; EUNSUPPORTED: the core shares no memory; EBUSY: too many. */
-int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name,
-                               const char *key, uint64_t offset, uint64_t bytes);
+int sy_shared_regions_register(struct sy_shared_regions *regions, const char *name, const char *key,
+                               uint64_t offset, uint64_t bytes);
 /* name NULL: all. One that is not there is fine, as in Triton. */
 void sy_shared_regions_unregister(struct sy_shared_regions *regions, const char *name);
 /* [{"name", "key", "offset", "byte_size"}]; name NULL: all. ENOTFOUND. */

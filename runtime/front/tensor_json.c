@@ -117,10 +117,11 @@ static int cut_value(struct scanner *s, struct sy_text *rest, struct sy_request_
     skip_space(s);
     from = s->at;
     if (!skip_value(s))
-        return sy_error_set(SY_EARG,
-                            "failed to parse the request JSON: \"data\" of tensor %d is no JSON, does "
-                            "not end, or is nested deeper than %d",
-                            out->n_cuts, s->most_depth);
+        return sy_error_set(
+            SY_EARG,
+            "failed to parse the request JSON: \"data\" of tensor %d is no JSON, does "
+            "not end, or is nested deeper than %d",
+            out->n_cuts, s->most_depth);
     sy_text_add(rest, ":", 1);
     sy_text_add_int(rest, out->n_cuts);
     return add_cut(out, from, (uint64_t)(s->at - from));
@@ -142,7 +143,8 @@ static int cut_all(struct scanner *s, struct sy_text *rest, struct sy_request_js
         }
         s->depth += is_opening(c) - (c == ']' || c == '}');
         if (s->depth > s->most_depth)
-            return sy_error_set(SY_EARG, "the request JSON is nested deeper than %d", s->most_depth);
+            return sy_error_set(SY_EARG, "the request JSON is nested deeper than %d",
+                                s->most_depth);
         sy_text_add(rest, from, 1);
         s->at++;
     }
@@ -196,8 +198,8 @@ struct reader {
 
 static int bad_element(const struct reader *r, const char *what)
 {
-    return sy_error_set(SY_EARG, "input \"%s\": element %" PRIu64 " of \"data\" %s %s", r->name, r->i,
-                        what, sy_dtype_wire_name(r->dtype));
+    return sy_error_set(SY_EARG, "input \"%s\": element %" PRIu64 " of \"data\" %s %s", r->name,
+                        r->i, what, sy_dtype_wire_name(r->dtype));
 }
 
 static bool is_float(enum sy_dtype dtype)
@@ -324,7 +326,8 @@ static int read_element(struct reader *r, struct scanner *s)
                             " elements that its shape says",
                             r->name, r->n);
     for (size_t w = 0; w < SY_ARRAY_LEN(words) && r->dtype == SY_DTYPE_BOOL; w++)
-        if ((size_t)(s->end - s->at) >= words[w].n && memcmp(s->at, words[w].word, words[w].n) == 0) {
+        if ((size_t)(s->end - s->at) >= words[w].n &&
+            memcmp(s->at, words[w].word, words[w].n) == 0) {
             s->at += words[w].n;
             SY_TRY(put_int(r, words[w].value));
             r->i++;
@@ -339,7 +342,8 @@ static int read_element(struct reader *r, struct scanner *s)
 
 static int bad_array(const struct reader *r)
 {
-    return sy_error_set(SY_EARG, "input \"%s\": \"data\" is no array of numbers (at element %" PRIu64 ")",
+    return sy_error_set(SY_EARG,
+                        "input \"%s\": \"data\" is no array of numbers (at element %" PRIu64 ")",
                         r->name, r->i);
 }
 
@@ -384,9 +388,9 @@ int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum s
         place = AFTER_VALUE;
     }
     if (r.i < n)
-        return sy_error_set(SY_EARG,
-                            "input \"%s\": \"data\" has %" PRIu64 " elements; its shape says %" PRIu64,
-                            name, r.i, n);
+        return sy_error_set(
+            SY_EARG, "input \"%s\": \"data\" has %" PRIu64 " elements; its shape says %" PRIu64,
+            name, r.i, n);
     return SY_OK;
 }
 
@@ -407,8 +411,7 @@ static double float_at(enum sy_dtype dtype, const char *at)
         return (double)single;
     default:
         memcpy(&half, at, sizeof(half));
-        return (double)(dtype == SY_DTYPE_F16 ? sy_half_to_float(half)
-                                              : sy_bf16_to_float(half));
+        return (double)(dtype == SY_DTYPE_F16 ? sy_half_to_float(half) : sy_bf16_to_float(half));
     }
 }
 
@@ -452,8 +455,8 @@ static bool add_float(struct sy_text *text, double value, int digits)
     return true;
 }
 
-int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype,
-                      const void *data, uint64_t n)
+int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype, const void *data,
+                      uint64_t n)
 {
     const char *at = data;
     size_t bytes = sy_dtype_bytes(dtype);

@@ -19,7 +19,7 @@ struct sy_json_cut {
 };
 
 struct sy_request_json {
-    json_t *root;            /* "data" is an integer there: an index into cuts */
+    json_t *root; /* "data" is an integer there: an index into cuts */
     struct sy_json_cut *cuts;
     int n_cuts;
 };
@@ -35,7 +35,7 @@ void sy_request_json_finish(struct sy_request_json *request); /* zeroed is fine 
 int sy_tensor_from_json(const struct sy_json_cut *data, const char *name, enum sy_dtype dtype,
                         uint64_t n, void *to);
 /* "[1.5,2.0]" of n elements. EARG: a value that JSON has no number for (NaN, infinity). */
-int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype,
-                      const void *data, uint64_t n);
+int sy_tensor_to_json(struct sy_text *text, const char *name, enum sy_dtype dtype, const void *data,
+                      uint64_t n);
 
 #endif

@@ -45,7 +45,8 @@ void sy_text_add_string(struct sy_text *text, const char *string)
 void sy_text_add_int(struct sy_text *text, long long value)
 {
     char digits[24], *at = digits + sizeof(digits);
-    unsigned long long left = value < 0 ? 0ull - (unsigned long long)value : (unsigned long long)value;
+    unsigned long long left =
+        value < 0 ? 0ull - (unsigned long long)value : (unsigned long long)value;
 
     do
         *--at = (char)('0' + left % 10);
@@ -73,7 +74,8 @@ static size_t plain_length(const char *string)
 {
     size_t n = 0, printable = sy_printable_length(string);
 
-    while (n < printable && string[n] != '"' && string[n] != '\\' && (unsigned char)string[n] >= 0x20)
+    while (n < printable && string[n] != '"' && string[n] != '\\' &&
+           (unsigned char)string[n] >= 0x20)
         n++;
     return n;
 }

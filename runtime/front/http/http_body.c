@@ -7,9 +7,9 @@
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 
-#define INFLATE_BYTES  (64u << 10) /* a piece given to the sink */
-#define GZIP_OR_ZLIB   (15 + 32)
-#define FIRST_BODY     4096u
+#define INFLATE_BYTES (64u << 10) /* a piece given to the sink */
+#define GZIP_OR_ZLIB  (15 + 32)
+#define FIRST_BODY    4096u
 
 /* ---- collected bodies ---- */
 
@@ -25,9 +25,9 @@ static int make_room(struct sy_http_call *call, uint64_t n)
         return SY_OK;
     size = SY_MAX(size, needs);
     if (server->buffered_bytes + size - call->body_size > server->limits.buffered_bytes)
-        return sy_error_set(SY_EBUSY,
-                            "%llu bytes of unfinished requests are buffered already; try again later",
-                            (unsigned long long)server->buffered_bytes);
+        return sy_error_set(
+            SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
+            (unsigned long long)server->buffered_bytes);
     unsigned char *body = realloc(call->body, size);
     if (!body)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %llu bytes",
@@ -129,8 +129,9 @@ static int inflate_bytes(struct sy_http_call *call, const unsigned char *bytes, 
         SY_TRY(give(call, out, sizeof(out) - z->avail_out));
         call->inflate_ended = result == Z_STREAM_END;
     } while (!call->inflate_ended && (z->avail_in > 0 || z->avail_out == 0));
-    return z->avail_in > 0 ? sy_error_set(SY_ECORRUPT, "bytes behind the end of the compressed body")
-                           : SY_OK;
+    return z->avail_in > 0
+               ? sy_error_set(SY_ECORRUPT, "bytes behind the end of the compressed body")
+               : SY_OK;
 }
 
 int sy_http_body_take(struct sy_http_call *call, const unsigned char *bytes, uint64_t n)

@@ -126,8 +126,8 @@ bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint
 
     if (!text)
         return false;
-    *out = n > 0 && n < 20 && strspn(text, "0123456789") == n ? strtoull(text, NULL, 10)
-                                                              : UINT64_MAX;
+    *out =
+        n > 0 && n < 20 && strspn(text, "0123456789") == n ? strtoull(text, NULL, 10) : UINT64_MAX;
     return true;
 }
 
@@ -135,9 +135,10 @@ bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F'                                  ? c - 'A' + 10
-                                                                   : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* In place; a zero byte is none of a name's. False: a '%' without two digits, or a zero byte. */

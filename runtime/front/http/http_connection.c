@@ -182,8 +182,8 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now)
         if (quiet_ns > LINGER_NS)
             sy_http_connection_close(connection);
     } else if ((in_header || in_body) && call && !call->replied) {
-        sy_http_reply_refuse(call, 408, in_header ? "the header lines came too slowly"
-                                                  : "the body came too slowly");
+        sy_http_reply_refuse(
+            call, 408, in_header ? "the header lines came too slowly" : "the body came too slowly");
     } else if (in_header || (connection->first_reply && quiet_ns > limits->stall_ns) ||
                (!call && !connection->stream && !connection->first_reply &&
                 quiet_ns > limits->idle_ns)) {
@@ -283,7 +283,8 @@ static int on_headers(http_parser *parser)
     call->is_head = parser->method == HTTP_HEAD;
     call->keeps_alive = http_should_keep_alive(parser);
     bool chunked = parser->flags & F_CHUNKED;
-    call->announced_bytes = chunked || parser->content_length == UINT64_MAX ? 0 : parser->content_length;
+    call->announced_bytes =
+        chunked || parser->content_length == UINT64_MAX ? 0 : parser->content_length;
     call->has_body = chunked || call->announced_bytes > 0;
     int code = sy_http_call_route(call, &why);
     if (!code)
@@ -305,8 +306,8 @@ static int on_body(http_parser *parser, const char *at, size_t n)
 
     if (status < 0)
         refuse(connection, sy_http_status_code(status), sy_error_text());
-    if (connection->fd >= 0 && connection->call == call && call->sink.waits &&
-        !call->discards && call->sink.waits(call->sink.ctx))
+    if (connection->fd >= 0 && connection->call == call && call->sink.waits && !call->discards &&
+        call->sink.waits(call->sink.ctx))
         http_parser_pause(parser, 1);
     return 0;
 }

@@ -141,8 +141,7 @@ static int add_classes(struct sy_http_infer *infer, struct sy_http_infer_output 
 
     SY_TRY(sy_classify(tensor, has_rows, output->classes, &classes));
     const int64_t dims[2] = {classes.rows, classes.k};
-    add_head(&infer->answer, tensor->name, "BYTES", 1 + classes.has_rows,
-             dims + !classes.has_rows);
+    add_head(&infer->answer, tensor->name, "BYTES", 1 + classes.has_rows, dims + !classes.has_rows);
     if (output->binary)
         status = pack_classes(infer, output, &classes);
     else

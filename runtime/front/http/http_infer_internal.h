@@ -27,8 +27,8 @@ struct sy_http_infer_input {
     enum sy_http_source source;
     enum sy_dtype dtype;
     uint64_t bytes;
-    int64_t cut; /* JSON: of the request's "data"s */
-    void *to;    /* JSON: in the slab */
+    int64_t cut;        /* JSON: of the request's "data"s */
+    void *to;           /* JSON: in the slab */
     const char *region; /* copied from there once there is a place; NULL: used where it lies */
     uint64_t region_offset;
 };
@@ -37,11 +37,11 @@ struct sy_http_infer_input {
 struct sy_http_infer_output {
     int index; /* in the graph's order */
     bool binary;
-    int64_t classes; /* 0: the tensor itself */
+    int64_t classes;    /* 0: the tensor itself */
     const char *region; /* in json: shared memory that it goes to; NULL: none */
     uint64_t region_offset, region_bytes;
-    bool is_placed;         /* the worker writes it there */
-    unsigned char *packed;  /* classes as BYTES; owned */
+    bool is_placed;        /* the worker writes it there */
+    unsigned char *packed; /* classes as BYTES; owned */
 };
 
 struct sy_http_infer {

@@ -16,8 +16,9 @@ int sy_http_read_version(const char *text, int64_t *out)
     if (!text)
         return SY_OK;
     if (n < 1 || n > 18 || strspn(text, "0123456789") != n || (*out = atoll(text)) < 1)
-        return sy_error_set(SY_EARG, "failed to get model version from specified version string "
-                                     "'%.40s': a whole number above 0",
+        return sy_error_set(SY_EARG,
+                            "failed to get model version from specified version string "
+                            "'%.40s': a whole number above 0",
                             text);
     return SY_OK;
 }
@@ -51,8 +52,7 @@ static int take_arrays(struct sy_http_infer *infer)
 static int need_string(const json_t *object, const char *key, const char *of, const char **out)
 {
     *out = json_string_value(json_object_get(object, key));
-    return *out ? SY_OK
-                : sy_error_set(SY_EARG, "%s: \"%s\" is missing or no string", of, key);
+    return *out ? SY_OK : sy_error_set(SY_EARG, "%s: \"%s\" is missing or no string", of, key);
 }
 
 /* A whole number of at least 0; absent: `usual`. */
@@ -89,8 +89,8 @@ static int read_shape(const json_t *input, const char *name, int64_t dims[SY_MAX
     if (!json_is_array(shape))
         return sy_error_set(SY_EARG, "input \"%s\": \"shape\" is missing or no array", name);
     if (json_array_size(shape) > SY_MAX_RANK)
-        return sy_error_set(SY_EARG, "input \"%s\" has %zu dimensions; at most %d are possible", name,
-                            json_array_size(shape), SY_MAX_RANK);
+        return sy_error_set(SY_EARG, "input \"%s\" has %zu dimensions; at most %d are possible",
+                            name, json_array_size(shape), SY_MAX_RANK);
     json_array_foreach(shape, i, dim)
     {
         if (!json_is_integer(dim))
@@ -168,7 +168,8 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
     SY_TRY(read_shape(json, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input->index));
     input->name = graph->tensors[graph->inputs[input->index]].name;
-    infer->n_inputs++; /* add_input refuses what is given twice, so there are as many as the model has */
+    infer
+        ->n_inputs++; /* add_input refuses what is given twice, so there are as many as the model has */
     return read_source(infer, input, json);
 }
 
@@ -178,8 +179,8 @@ static int check_bytes(struct sy_http_infer *infer)
     for (int i = 0; i < infer->n_inputs; i++) {
         struct sy_http_infer_input *input = &infer->inputs[i];
         uint64_t wanted = sy_front_infer_input_bytes(infer->request, input->index);
-        bool is_short = input->source == SY_HTTP_REGION ? input->bytes < wanted
-                                                         : input->bytes != wanted;
+        bool is_short =
+            input->source == SY_HTTP_REGION ? input->bytes < wanted : input->bytes != wanted;
 
         input->dtype = sy_front_infer_input_dtype(infer->request, input->index);
         if (input->source == SY_HTTP_JSON) {
@@ -191,10 +192,9 @@ static int check_bytes(struct sy_http_infer *infer)
                                     input->name);
             input->bytes = wanted;
         } else if (is_short) {
-            return sy_error_set(SY_EARG,
-                                "input \"%s\" has %llu bytes of data; its shape and datatype need %llu",
-                                input->name, (unsigned long long)input->bytes,
-                                (unsigned long long)wanted);
+            return sy_error_set(
+                SY_EARG, "input \"%s\" has %llu bytes of data; its shape and datatype need %llu",
+                input->name, (unsigned long long)input->bytes, (unsigned long long)wanted);
         }
     }
     return SY_OK;
@@ -212,7 +212,8 @@ static int place_output(struct sy_http_infer *infer, struct sy_http_infer_output
     if (output->classes > 0)
         return sy_error_set(SY_EUNSUPPORTED, "classes cannot be written to shared memory");
     if (!infer->server->front->regions || output->region_bytes == UINT64_MAX)
-        return sy_error_set(SY_EARG, "an output in shared memory needs \"shared_memory_byte_size\"");
+        return sy_error_set(SY_EARG,
+                            "an output in shared memory needs \"shared_memory_byte_size\"");
     SY_TRY(sy_shared_regions_find(infer->server->front->regions, output->region,
                                   output->region_offset, output->region_bytes, &id, &at));
     const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
@@ -313,7 +314,8 @@ static int read_inputs(struct sy_http_infer *infer, const json_t *root)
 
 static int read_options(struct sy_http_infer *infer, const json_t *root)
 {
-    const json_t *parameters = json_object_get(root, "parameters"), *id = json_object_get(root, "id");
+    const json_t *parameters = json_object_get(root, "parameters"),
+                 *id = json_object_get(root, "id");
     const char *tenant = sy_http_call_header(infer->call, "switchyard-tenant");
 
     if (id && !json_is_string(id))

@@ -13,9 +13,11 @@
 
 #include "runtime/front/http/http_server.h"
 
-#define SY_HTTP_INFLATE_BYTES 512u        /* of compressed bytes at once: at most half a megabyte of others */
+#define SY_HTTP_INFLATE_BYTES \
+    512u /* of compressed bytes at once: at most half a megabyte of others */
 #define SY_HTTP_INFLATED_TURN (512u << 10) /* inflated in one turn of the loop */
-#define SY_HTTP_READ_BYTES  (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
+#define SY_HTTP_READ_BYTES \
+    (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
 #define SY_HTTP_HELD_BYTES  (64u << 10)
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
@@ -56,8 +58,6 @@ struct sy_http_sink {
     void *ctx;
 };
 
-
-
 /* ---- a call ---- */
 
 struct sy_http_field {
@@ -71,7 +71,8 @@ struct sy_http_segment {
 
 struct sy_http_call {
     struct sy_http_server *server;
-    struct sy_http_connection *connection; /* NULL: the client is gone, and the reply will be dropped */
+    struct sy_http_connection
+        *connection; /* NULL: the client is gone, and the reply will be dropped */
     /* the request */
     unsigned method, http_minor;
     bool keeps_alive, expects_continue, has_body, is_head;
@@ -135,14 +136,14 @@ struct sy_http_connection {
     uint64_t inflated_bytes;   /* in this turn of the loop */
     bool reading, writing, in_parser, closing /* when the replies are out */, lingers;
     http_parser parser;
-    struct sy_http_call *call;   /* the one that is read or answered */
+    struct sy_http_call *call; /* the one that is read or answered */
     struct sy_http_stream *stream;
     unsigned char *held; /* received, not yet parsed */
     uint32_t held_at, held_used;
     struct sy_http_reply *first_reply, *last_reply;
     uint64_t unsent_bytes;
     sy_ns progress_ns; /* a byte came, was sent, or we let it wait */
-    sy_ns begun_ns;    /* the first byte of the request whose header lines are being read; 0: none */
+    sy_ns begun_ns; /* the first byte of the request whose header lines are being read; 0: none */
 };
 
 /* ---- http_connection.c ---- */

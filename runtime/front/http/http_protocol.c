@@ -160,13 +160,14 @@ static int check_load(const json_t *parameters)
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
     {
         if (strncmp(key, "file:", 5) == 0)
-            return sy_error_set(SY_EUNSUPPORTED,
-                                "load parameter '%.100s': model files are not taken from requests; put "
-                                "them into the model repository",
-                                key);
+            return sy_error_set(
+                SY_EUNSUPPORTED,
+                "load parameter '%.100s': model files are not taken from requests; put "
+                "them into the model repository",
+                key);
         if (strcmp(key, "config") != 0 || !json_is_string(value))
-            return sy_error_set(SY_EARG,
-                                "load parameter '%.100s': only \"config\", a string, is understood", key);
+            return sy_error_set(
+                SY_EARG, "load parameter '%.100s': only \"config\", a string, is understood", key);
     }
     return SY_OK;
 }
@@ -181,8 +182,8 @@ static void on_load(void *ctx, struct sy_http_call *call)
     int status = check_load(parameters);
     if (status == SY_OK)
         status = sy_model_info_load(ctx, sy_http_call_segment(call, 0),
-                                    json_string_value(json_object_get(parameters, "config")), loaded,
-                                    call);
+                                    json_string_value(json_object_get(parameters, "config")),
+                                    loaded, call);
     json_decref(params);
     if (status < 0)
         sy_http_reply_error(call, status, NULL);
@@ -228,8 +229,8 @@ static int read_region(const json_t *params, const char **key, uint64_t *offset,
     *key = json_string_value(json_object_get(params, "key"));
     if (!*key)
         return sy_error_set(SY_EARG, "\"key\" is missing or no string");
-    if ((from && !json_is_integer(from)) || json_integer_value(from) < 0 || !json_is_integer(size) ||
-        json_integer_value(size) < 0)
+    if ((from && !json_is_integer(from)) || json_integer_value(from) < 0 ||
+        !json_is_integer(size) || json_integer_value(size) < 0)
         return sy_error_set(SY_EARG, "\"offset\" and \"byte_size\": whole numbers from 0 on");
     *offset = (uint64_t)json_integer_value(from);
     *bytes = (uint64_t)json_integer_value(size);
@@ -272,9 +273,10 @@ static void on_cuda_status(void *ctx, struct sy_http_call *call)
 static void on_cuda_register(void *ctx, struct sy_http_call *call)
 {
     (void)ctx;
-    sy_error_set(SY_EUNSUPPORTED,
-                 "CUDA shared memory is not supported: the server's process has no CUDA context; use "
-                 "system shared memory");
+    sy_error_set(
+        SY_EUNSUPPORTED,
+        "CUDA shared memory is not supported: the server's process has no CUDA context; use "
+        "system shared memory");
     sy_http_reply_error(call, SY_EUNSUPPORTED, NULL);
 }
 

@@ -12,8 +12,9 @@
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
 
-#define MAX_PARTS    64
-#define DISCARD_MOST (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
+#define MAX_PARTS 64
+#define DISCARD_MOST \
+    (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
 
 int sy_http_status_code(int status)
 {
@@ -199,8 +200,7 @@ static struct sy_http_reply *make_reply(char *head, uint64_t head_bytes,
                                         int n_tensors)
 {
     size_t n_segments = 2 * (size_t)n_tensors + 1;
-    struct sy_http_reply *reply =
-        calloc(1, sizeof(*reply) + n_segments * sizeof(*reply->segments));
+    struct sy_http_reply *reply = calloc(1, sizeof(*reply) + n_segments * sizeof(*reply->segments));
     uint64_t from = 0;
 
     if (!reply)
@@ -310,7 +310,8 @@ void sy_http_reply_json(struct sy_http_call *call, int code, json_t *body)
     if (text)
         sy_http_reply_text(call, code, "application/json", text);
     else
-        sy_http_reply_text(call, 500, "application/json", "{\"error\":\"no memory for the answer\"}");
+        sy_http_reply_text(call, 500, "application/json",
+                           "{\"error\":\"no memory for the answer\"}");
     free(text);
 }
 
@@ -425,10 +426,8 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
         sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for a stream");
         return NULL;
     }
-    *stream = (struct sy_http_stream){.connection = connection,
-                                      .is_chunked = call->http_minor > 0,
-                                      .closed = closed,
-                                      .ctx = ctx};
+    *stream = (struct sy_http_stream){
+        .connection = connection, .is_chunked = call->http_minor > 0, .closed = closed, .ctx = ctx};
     if (stream->is_chunked)
         sy_http_call_add_header(call, "Transfer-Encoding", "chunked");
     sy_http_call_add_header(call, "Cache-Control", "no-store");

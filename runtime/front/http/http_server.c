@@ -79,9 +79,9 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 
 static void set_defaults(struct sy_http_limits *limits)
 {
-#define OR(field, value)            \
-    do {                            \
-        if (!limits->field)         \
+#define OR(field, value)             \
+    do {                             \
+        if (!limits->field)          \
             limits->field = (value); \
     } while (0)
     OR(header_bytes, 32u << 10);
