@@ -42,6 +42,8 @@ const char *sy_http_call_segment(const struct sy_http_call *call, int index); /*
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */
+/* The client's address is a loopback one: it is on this machine. False also where the client is gone. */
+bool sy_http_call_is_local(const struct sy_http_call *call);
 const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
