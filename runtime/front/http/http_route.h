@@ -64,7 +64,7 @@ void sy_http_call_add_header(struct sy_http_call *call, const char *name, const 
 /* ---- replies without an end (server-sent events) ---- */
 struct sy_http_stream;
 /* Ends the call: from now on it is the stream. closed(ctx) is called once, when the client is gone or the server ends it; the stream is gone then. NULL: the
- * client is gone already, closed is not called. */
+ * client is gone already, or asked for the header lines only (HEAD); closed is not called. */
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx);
 /* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.

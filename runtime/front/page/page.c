@@ -134,7 +134,6 @@ static void on_events(void *ctx, struct sy_http_call *call)
         sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for one more page");
         return;
     }
-    sy_http_call_add_header(call, "Cache-Control", "no-store");
     listener->stream = sy_http_stream_begin(call, "text/event-stream", stream_closed, listener);
     if (!listener->stream) {
         free(listener);
