@@ -212,6 +212,9 @@ $(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN)/onnx.pb-c.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) $(KERNEL_CFLAGS) -MMD -MP -c $< -o $@
 
+# What the live page consists of is part of the program.
+$(OBJ)/runtime/front/page/page_files.o: $(wildcard runtime/front/page/page.html runtime/front/page/*.css runtime/front/page/*.js runtime/front/page/*.svg)
+
 # The version string changes with each commit; only this file follows it.
 $(OBJ)/runtime/cli/version.o: CPPFLAGS += -DSY_COMMIT='"$(COMMIT)"'
 $(OBJ)/runtime/cli/version.o: build/commit

@@ -178,6 +178,22 @@ int sy_core_job_stop(struct sy_core *core, uint64_t job, bool evaluate, sy_core_
  * with resident bytes and requests, queue, jobs with step, loss, accuracy, steps per second, counters (requests, failed, swaps, evictions, preemptions,
  * moved bytes), preempt_wait_ns {n,p50,p99,max}. examples and keys in runtime/README.md. */
 int sy_core_status(struct sy_core *core, json_t **out);
+/* What the status says, in pieces that take well under a millisecond however many models and jobs there are: for who asks several times a second. */
+struct sy_core_status_part {
+    int first_model;    /* from this place of the model table on, of SY_CORE_MODEL_PLACES */
+    int n_models;       /* at most */
+    uint64_t after_job; /* jobs with larger ids, in their order */
+    int n_jobs;         /* at most */
+    uint64_t gap_bytes; /* a free block up to this size is shown as used */
+};
+#define SY_CORE_MODEL_PLACES 256
+/* As sy_core_status, with these models (each with its `place`) and jobs only; caller decrefs. ENOMEM_HOST. */
+int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out);
+/* The device's timeline, for one reader. watch: recording begins, or ends and is forgotten; ENOMEM_HOST. take: what was recorded since the last call,
+ * {"now_ns", "spans": [[lane, name, start_ns, end_ns, busy_ns, n]], "under_way": [[lane, name, start_ns]]}; lanes are those of runtime/trace.h, spans those of
+ * runtime/timeline.h; caller decrefs. ENOMEM_HOST. */
+int sy_core_timeline_watch(struct sy_core *core, bool on);
+int sy_core_timeline_take(struct sy_core *core, json_t **out);
 /* Chrome trace events since the trace was started, at most 200 000 kept. enable=true clears and starts. */
 void sy_core_trace_enable(struct sy_core *core, bool enable);
 int sy_core_trace_dump(struct sy_core *core, json_t **out);

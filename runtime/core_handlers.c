@@ -81,6 +81,21 @@ static int core_status(void *core, json_t **out)
     return sy_core_status(core, out);
 }
 
+static int core_status_part(void *core, const struct sy_core_status_part *part, json_t **out)
+{
+    return sy_core_status_part(core, part, out);
+}
+
+static int core_timeline_watch(void *core, bool on)
+{
+    return sy_core_timeline_watch(core, on);
+}
+
+static int core_timeline_take(void *core, json_t **out)
+{
+    return sy_core_timeline_take(core, out);
+}
+
 static void core_trace_enable(void *core, bool enable)
 {
     sy_core_trace_enable(core, enable);
@@ -112,6 +127,9 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .policy_set = core_policy_set,
     .tenant_set = core_tenant_set,
     .status = core_status,
+    .status_part = core_status_part,
+    .timeline_watch = core_timeline_watch,
+    .timeline_take = core_timeline_take,
     .trace_enable = core_trace_enable,
     .trace_dump = core_trace_dump,
     .drain = core_drain,

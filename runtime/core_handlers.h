@@ -30,6 +30,9 @@ struct sy_core_handlers {
     int (*policy_set)(void *core, json_t *params);
     int (*tenant_set)(void *core, json_t *params);
     int (*status)(void *core, json_t **out);
+    int (*status_part)(void *core, const struct sy_core_status_part *part, json_t **out);
+    int (*timeline_watch)(void *core, bool on);
+    int (*timeline_take)(void *core, json_t **out);
     void (*trace_enable)(void *core, bool enable);
     int (*trace_dump)(void *core, json_t **out);
     void (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);

@@ -1,5 +1,7 @@
 /* Status as JSON: what a person or a tool wants to know. Keys: runtime/README.md. */
+#include <assert.h>
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,12 +28,43 @@ static void add_block(void *blocks, uint64_t offset, uint64_t bytes, bool used)
                                             count(bytes), "used", (int)used));
 }
 
-static json_t *pool_json(const struct sy_pool *pool)
+/* The pool's map, coarser: blocks that are used, or free and small, are one. */
+struct coarse_map {
+    json_t *blocks;
+    uint64_t gap_bytes, offset, bytes; /* the used stretch so far */
+};
+
+static void end_stretch(struct coarse_map *map)
+{
+    if (map->bytes)
+        add_block(map->blocks, map->offset, map->bytes, true);
+    map->bytes = 0;
+}
+
+static void add_coarse(void *ctx, uint64_t offset, uint64_t bytes, bool used)
+{
+    struct coarse_map *map = ctx;
+    if (used || (map->bytes && bytes <= map->gap_bytes)) {
+        map->offset = map->bytes ? map->offset : offset;
+        map->bytes += bytes;
+        return;
+    }
+    end_stretch(map);
+    add_block(map->blocks, offset, bytes, false);
+}
+
+/* gap_bytes 0: every block as it is. */
+static json_t *pool_json(const struct sy_pool *pool, uint64_t gap_bytes)
 {
     if (!pool)
         return json_null();
     json_t *blocks = json_array();
-    sy_pool_walk(pool, add_block, blocks);
+    struct coarse_map map = {.blocks = blocks, .gap_bytes = gap_bytes};
+    if (gap_bytes > 0)
+        sy_pool_walk(pool, add_coarse, &map);
+    else
+        sy_pool_walk(pool, add_block, blocks);
+    end_stretch(&map);
     return json_pack("{s:o, s:o, s:o, s:o}", "bytes", count(sy_pool_capacity_bytes(pool)),
                      "free_bytes", count(sy_pool_free_bytes(pool)), "largest_free_bytes",
                      count(sy_pool_largest_free_bytes(pool)), "blocks", blocks);
@@ -101,6 +134,7 @@ static json_t *model_json(struct sy_core *core, int i)
         sy_residency_n_head(r, i), "requests_per_s", sy_core_heads_rate(m, sy_clock_now()),
         "predicted_swap_ns", count(sy_core_heads_predict(core, i)), "link_bytes",
         count(m->link_bytes), "device_ns", count(m->account.used_ns));
+    json_object_set_new(json, "place", json_integer(i));
     json_object_set_new(json, "version", json_integer(m->ref.version));
     json_object_set_new(json, "tenant",
                         m->tenant < 0 ? json_null() : json_string(core->tenants[m->tenant].name));
@@ -109,12 +143,17 @@ static json_t *model_json(struct sy_core *core, int i)
     return json;
 }
 
-static json_t *models_json(struct sy_core *core)
+static_assert(SY_CORE_MODEL_PLACES == SY_MAX_MODELS, "places of the model table");
+
+static json_t *models_json(struct sy_core *core, const struct sy_core_status_part *part)
 {
     json_t *list = json_array();
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (core->models[i].used && !core->models[i].leaving)
+    int n = 0;
+    for (int i = SY_MAX(part->first_model, 0); i < (int)SY_MAX_MODELS && n < part->n_models; i++)
+        if (core->models[i].used && !core->models[i].leaving) {
             json_array_append_new(list, model_json(core, i));
+            n++;
+        }
     return list;
 }
 
@@ -217,11 +256,15 @@ static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
     return json;
 }
 
-static json_t *jobs_json(struct sy_core *core)
+static json_t *jobs_json(struct sy_core *core, const struct sy_core_status_part *part)
 {
     json_t *list = json_array();
-    for (struct sy_core_job *j = core->jobs; j; j = j->next)
-        json_array_append_new(list, job_json(core, j));
+    int n = 0;
+    for (struct sy_core_job *j = core->jobs; j && n < part->n_jobs; j = j->next)
+        if (j->id > part->after_job) {
+            json_array_append_new(list, job_json(core, j));
+            n++;
+        }
     return list;
 }
 
@@ -294,17 +337,25 @@ static json_t *counters_json(const struct sy_core *core)
 
 int sy_core_status(struct sy_core *core, json_t **out)
 {
+    struct sy_core_status_part all = {.n_models = SY_CORE_MODEL_PLACES, .n_jobs = INT_MAX};
+    return sy_core_status_part(core, &all, out);
+}
+
+int sy_core_status_part(struct sy_core *core, const struct sy_core_status_part *part, json_t **out)
+{
+    uint64_t gap_bytes = part->gap_bytes;
     json_t *slab = json_pack("{s:o, s:o}", "bytes", count(sy_slab_size(core->slab)), "used_bytes",
                              count(sy_slab_used_bytes(core->slab)));
     json_t *queue = json_pack("{s:i, s:i}", "waiting", sy_sched_n_waiting(core->sched), "started",
                               sy_sched_n_started(core->sched));
     json_t *account = account_json(core); /* first: it brings device_ns of all up to now */
-    *out = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "device",
-        device_json(core), "account", account, "rules", sy_core_rules_json(core), "lanes",
-        lanes_json(core), "pool", pool_json(sy_sched_pool(core->sched)), "image",
-        pool_json(sy_sched_image(core->sched)), "slab", slab, "workers", workers_json(core),
-        "models", models_json(core), "queue", queue, "jobs", jobs_json(core), "counters",
-        counters_json(core), "preempt_wait_ns", waits_json(core), "draining", (int)core->draining);
+    *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+                     "device", device_json(core), "account", account, "rules",
+                     sy_core_rules_json(core), "lanes", lanes_json(core), "pool",
+                     pool_json(sy_sched_pool(core->sched), gap_bytes), "image",
+                     pool_json(sy_sched_image(core->sched), gap_bytes), "slab", slab, "workers",
+                     workers_json(core), "models", models_json(core, part), "queue", queue, "jobs",
+                     jobs_json(core, part), "counters", counters_json(core), "preempt_wait_ns",
+                     waits_json(core), "draining", (int)core->draining);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the status");
 }

@@ -18,6 +18,7 @@ struct sy_trace {
     struct span *spans;
     size_t n, capacity, n_dropped;
     sy_ns origin;
+    struct sy_timeline *timeline; /* NULL: not watched */
 };
 
 int sy_trace_create(struct sy_trace **out)
@@ -31,6 +32,7 @@ void sy_trace_destroy(struct sy_trace *t)
     if (!t)
         return;
     free(t->spans);
+    free(t->timeline);
     free(t);
 }
 
@@ -59,6 +61,8 @@ static bool grow(struct sy_trace *t)
 void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name, sy_ns start,
                    sy_ns end, uint64_t request)
 {
+    if (t->timeline && lane < SY_TIMELINE_LANES)
+        sy_timeline_add(t->timeline, lane, name, start, end);
     if (!t->enabled || end <= start || end <= t->origin)
         return;
     if (t->n == t->capacity && !grow(t)) {
@@ -107,4 +111,22 @@ int sy_trace_dump(const struct sy_trace *t, json_t **out)
     if (status < 0 || !*out)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a trace of %zu events", t->n);
     return SY_OK;
+}
+
+int sy_trace_watch(struct sy_trace *t, bool on)
+{
+    if (!on) {
+        free(t->timeline);
+        t->timeline = NULL;
+    } else if (!t->timeline) {
+        t->timeline = calloc(1, sizeof *t->timeline);
+        if (!t->timeline)
+            return sy_error_set(SY_ENOMEM_HOST, "no memory for the timeline");
+    }
+    return SY_OK;
+}
+
+struct sy_timeline *sy_trace_timeline(struct sy_trace *t)
+{
+    return t->timeline;
 }

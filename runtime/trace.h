@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "runtime/base/clock.h"
+#include "runtime/timeline.h"
 
 #define SY_TRACE_MAX_EVENTS 200000
 
@@ -32,5 +32,11 @@ void sy_trace_span(struct sy_trace *t, enum sy_trace_lane lane, const char *name
                    sy_ns end, uint64_t request);
 /* {"traceEvents": [...], "displayTimeUnit": "ms"}: the lanes' names first; the caller decrefs. ENOMEM_HOST. */
 int sy_trace_dump(const struct sy_trace *t, json_t **out);
+
+/* On: from now on the spans of the first SY_TIMELINE_LANES lanes also go to the timeline, whether the trace is enabled or not. Off: it is forgotten.
+ * ENOMEM_HOST. */
+int sy_trace_watch(struct sy_trace *t, bool on);
+/* NULL: not watched. Whoever reads it clears it. */
+struct sy_timeline *sy_trace_timeline(struct sy_trace *t);
 
 #endif

@@ -419,9 +419,14 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
                                             void (*closed)(void *ctx), void *ctx)
 {
     struct sy_http_connection *connection = call->connection;
-    struct sy_http_stream *stream = connection ? calloc(1, sizeof(*stream)) : NULL;
+    struct sy_http_stream *stream;
     size_t used = 0;
 
+    if (call->is_head) {
+        sy_http_reply(call, 200, type, NULL, 0);
+        return NULL;
+    }
+    stream = connection ? calloc(1, sizeof(*stream)) : NULL;
     if (!stream) {
         sy_http_reply_error(call, SY_ENOMEM_HOST, "no memory for a stream");
         return NULL;

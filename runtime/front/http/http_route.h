@@ -42,6 +42,8 @@ const char *sy_http_call_segment(const struct sy_http_call *call, int index); /*
 /* The value of a query parameter, decoded; "" for one without a value; NULL: there is none. */
 const char *sy_http_call_query(const struct sy_http_call *call, const char *name);
 const char *sy_http_call_header(const struct sy_http_call *call, const char *name); /* NULL: none */
+/* The client's address is a loopback one: it is on this machine. False also where the client is gone. */
+bool sy_http_call_is_local(const struct sy_http_call *call);
 const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes);
 /* The body as JSON, the caller's reference. EARG says where it is none; an empty body gives an empty object. */
 int sy_http_call_json(const struct sy_http_call *call, json_t **out);
@@ -62,7 +64,7 @@ void sy_http_call_add_header(struct sy_http_call *call, const char *name, const 
 /* ---- replies without an end (server-sent events) ---- */
 struct sy_http_stream;
 /* Ends the call: from now on it is the stream. closed(ctx) is called once, when the client is gone or the server ends it; the stream is gone then. NULL: the
- * client is gone already, closed is not called. */
+ * client is gone already, or asked for the header lines only (HEAD); closed is not called. */
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx);
 /* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.

@@ -1,0 +1,31 @@
+/* The live page: what the device does, shown in a browser, and a few buttons.
+ *
+ *   GET /  /page/NAME               the page's files, part of this program (page_files.h)
+ *   GET /events                     server-sent events: page_event.c makes one text a tick, for everybody who listens
+ *   POST /api/...                   the buttons (page_actions.c), if page_guard.h lets them
+ *
+ * P1: nothing is done while nobody listens: no timer runs, and the device's timeline is not recorded.
+ * P2: a tick costs the loop well under a millisecond: at most SY_PAGE_SLICE models and as many jobs are in it, the others follow in the next ones.
+ * P3: at most SY_PAGE_LISTENERS listen; more are answered 503. Who does not read skips ticks and holds up nobody.
+ *
+ * One thread, the event loop's. */
+#ifndef SY_FRONT_PAGE_H
+#define SY_FRONT_PAGE_H
+
+#include "runtime/front/front.h"
+
+#define SY_PAGE_LISTENERS 64
+#define SY_PAGE_TICK_MS   250
+#define SY_PAGE_SLICE     32 /* models, and jobs, of one tick */
+
+struct sy_http_server;
+struct sy_page;
+
+/* Adds the page's routes to the server. token: what POSTs need as "Authorization: Bearer TOKEN", copied; NULL: none, and then only this machine's own
+ * pages may send them (page_guard.h). EARG: a token with control characters or none at all; ENOMEM_HOST. */
+int sy_page_create(struct sy_front *front, struct sy_http_server *server, const char *token,
+                   struct sy_page **out);
+/* After the server's destroy, which ends the streams. NULL is fine. */
+void sy_page_destroy(struct sy_page *page);
+
+#endif

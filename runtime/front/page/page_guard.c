@@ -1,0 +1,90 @@
+#include "runtime/front/page/page_guard.h"
+
+#include <arpa/inet.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* "application/json", with or without parameters. */
+static bool is_json(const char *type)
+{
+    static const char json[] = "application/json";
+    size_t n = sizeof(json) - 1;
+
+    return type && strncasecmp(type, json, n) == 0 &&
+           (type[n] == '\0' || type[n] == ';' || type[n] == ' ');
+}
+
+/* Takes as long whichever byte differs. */
+static bool is_same_secret(const char *a, const char *b)
+{
+    size_t n_a = strlen(a), n_b = strlen(b);
+    unsigned char differs = n_a != n_b;
+
+    for (size_t i = 0; i < n_a; i++)
+        differs |= (unsigned char)(a[i] ^ b[n_b ? i % n_b : 0]);
+    return !differs;
+}
+
+static bool has_token(const char *authorization, const char *token)
+{
+    static const char bearer[] = "bearer ";
+    size_t n = sizeof(bearer) - 1;
+
+    if (!authorization || strncasecmp(authorization, bearer, n) != 0)
+        return false;
+    return is_same_secret(authorization + n + strspn(authorization + n, " "), token);
+}
+
+/* The host without its port: [::1]:8000, 127.0.0.1:8000, localhost. */
+static bool is_address_or_localhost(const char *host)
+{
+    char name[64];
+    struct in6_addr address;
+    size_t n;
+
+    if (!host)
+        return false;
+    if (*host == '[') {
+        host++;
+        n = strcspn(host, "]");
+    } else {
+        n = strcspn(host, ":");
+    }
+    if (n >= sizeof(name))
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)n, host);
+    return strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, &address) == 1 ||
+           inet_pton(AF_INET6, name, &address) == 1;
+}
+
+static bool is_own_origin(const char *origin, const char *host)
+{
+    const char *at = strstr(origin, "://");
+
+    return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+int sy_page_guard(const char *token, const struct sy_page_post *post, const char **why)
+{
+    if (!is_json(post->content_type)) {
+        *why = "Content-Type must be application/json";
+        return 415;
+    }
+    if (token) {
+        *why = "needs the header \"Authorization: Bearer TOKEN\" with the server's --page-token";
+        return has_token(post->authorization, token) ? 0 : 401;
+    }
+    *why = "from other machines only with a token: serve --page-token";
+    if (!post->is_local)
+        return 403;
+    *why = "a page of another site may not do this";
+    if (post->fetch_site && strcmp(post->fetch_site, "same-origin") != 0 &&
+        strcmp(post->fetch_site, "none") != 0)
+        return 403;
+    if (post->origin && !is_own_origin(post->origin, post->host))
+        return 403;
+    *why = "without a token (serve --page-token) the Host must be localhost or an address";
+    return is_address_or_localhost(post->host) ? 0 : 403;
+}

@@ -1,0 +1,42 @@
+/* What the page's files share. */
+#ifndef SY_FRONT_PAGE_INTERNAL_H
+#define SY_FRONT_PAGE_INTERNAL_H
+
+#include <jansson.h>
+
+#include "runtime/front/http/http_route.h"
+#include "runtime/front/page/page.h"
+
+struct event;
+
+struct sy_page_listener {
+    struct sy_page_listener *next, **previous;
+    struct sy_page *page;
+    struct sy_http_stream *stream;
+};
+
+struct sy_page {
+    struct sy_front *front;
+    char *token; /* NULL: none */
+    struct event *timer;
+    struct sy_page_listener *listeners;
+    int n_listeners;
+    sy_ns instance; /* when it was made: a page that is open over a restart sees another one */
+    /* where the next tick goes on */
+    uint64_t n_ticks;
+    int next_model;
+    uint64_t after_job;
+    uint64_t pool_bytes; /* of the tick before */
+};
+
+/* ---- page_event.c ---- */
+/* "data: {...}\n\n", what runtime/front/page/README.md says; malloc'd, zero-terminated. */
+int sy_page_event(struct sy_page *page, char **out);
+/* What a listener is told first. */
+int sy_page_hello(const struct sy_page *page, char **out);
+
+/* ---- page_actions.c ---- */
+extern const struct sy_http_route sy_page_action_routes[];
+extern const int sy_page_n_action_routes;
+
+#endif
