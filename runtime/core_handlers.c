@@ -81,6 +81,11 @@ static int core_status(void *core, json_t **out)
     return sy_core_status(core, out);
 }
 
+static int core_metrics(void *core, struct sy_core_metrics **out)
+{
+    return sy_core_metrics(core, out);
+}
+
 static void core_trace_enable(void *core, bool enable)
 {
     sy_core_trace_enable(core, enable);
@@ -112,6 +117,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .policy_set = core_policy_set,
     .tenant_set = core_tenant_set,
     .status = core_status,
+    .metrics = core_metrics,
     .trace_enable = core_trace_enable,
     .trace_dump = core_trace_dump,
     .drain = core_drain,
