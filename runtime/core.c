@@ -457,17 +457,16 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct s
     return SY_OK;
 }
 
-int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
-                  const uint64_t *inputs, const uint64_t *outputs,
-                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
-                  uint64_t *out_id)
+static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t batch,
+                        const uint64_t *inputs, const uint64_t *outputs,
+                        const struct sy_core_infer_options *options, sy_core_infer_done done,
+                        void *ctx, uint64_t *out_id)
 {
     static const struct sy_core_infer_options usual = {.class_ = SY_CORE_USUAL_CLASS};
     struct sy_core_sizes *sizes;
     uint64_t id;
     if (core->draining)
         return sy_error_set(SY_EBUSY, "draining: the runtime stops and takes no new requests");
-    struct sy_core_model *m = (struct sy_core_model *)(uintptr_t)model;
     int index = (int)(m - core->models);
     if (m->state == SY_MODEL_UNAVAILABLE)
         return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s",
@@ -482,6 +481,18 @@ int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, i
     sy_core_sizes_give(m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;
+    return status;
+}
+
+int sy_core_infer(struct sy_core *core, const struct sy_core_model_ref *model, int64_t batch,
+                  const uint64_t *inputs, const uint64_t *outputs,
+                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
+                  uint64_t *out_id)
+{
+    struct sy_core_model *m = (struct sy_core_model *)(uintptr_t)model;
+    int status = take_request(core, m, batch, inputs, outputs, options, done, ctx, out_id);
+    if (status < 0)
+        sy_core_note_refusal(core, m, status);
     return status;
 }
 
@@ -520,6 +531,8 @@ void sy_core_end_request(struct sy_core *core, struct sy_core_request *r, int st
     core->moved_bytes += r->report.moved_bytes;
     m->n_failed += status < 0;
     m->n_swaps += status == SY_OK && r->report.swapped;
+    if (!sy_core_batch_is_run(r->done))
+        sy_core_note_end(core, r->model, status, &r->report);
     r->done(r->ctx, status, status < 0 ? error : NULL, &r->report);
     free_request(core, r);
 }

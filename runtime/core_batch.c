@@ -232,6 +232,7 @@ static void answer(struct batch *batch, int status, const char *error,
         own.served_ns = m->canceled ? 0 : served_ns;
         served_ns = m->canceled ? served_ns : 0;
         int result = m->canceled ? SY_ECANCELED : status;
+        sy_core_note_end(batch->of->core, batch->model, result, &own);
         m->done(m->ctx, result, result < 0 ? (m->canceled ? "canceled" : error) : NULL, &own);
         free_member(m);
         m = next;
@@ -441,6 +442,17 @@ bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)
 int sy_core_batch_n_gathered(const struct sy_core_batches *b)
 {
     return b->n_gathered;
+}
+
+void sy_core_batch_count_gathered(const struct sy_core_batches *b, int *by_model)
+{
+    for (const struct batch *at = b->batches; at; at = at->next)
+        by_model[at->model] += at->sent ? 0 : at->n_members;
+}
+
+bool sy_core_batch_is_run(sy_core_infer_done done)
+{
+    return done == batch_done;
 }
 
 uint64_t sy_core_batch_n_sent(const struct sy_core_batches *b)

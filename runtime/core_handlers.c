@@ -94,6 +94,9 @@ static int core_timeline_watch(void *core, bool on)
 static int core_timeline_take(void *core, json_t **out)
 {
     return sy_core_timeline_take(core, out);
+static int core_metrics(void *core, struct sy_core_metrics **out)
+{
+    return sy_core_metrics(core, out);
 }
 
 static void core_trace_enable(void *core, bool enable)
@@ -130,6 +133,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .status_part = core_status_part,
     .timeline_watch = core_timeline_watch,
     .timeline_take = core_timeline_take,
+    .metrics = core_metrics,
     .trace_enable = core_trace_enable,
     .trace_dump = core_trace_dump,
     .drain = core_drain,

@@ -3,6 +3,7 @@
 #define SY_RUNTIME_CORE_HANDLERS_H
 
 #include "runtime/core.h"
+#include "runtime/core_metrics.h"
 
 /* What front ends and the repository need of the core, each as in runtime/core.h. Tests bind fakes. */
 struct sy_core_handlers {
@@ -33,6 +34,7 @@ struct sy_core_handlers {
     int (*status_part)(void *core, const struct sy_core_status_part *part, json_t **out);
     int (*timeline_watch)(void *core, bool on);
     int (*timeline_take)(void *core, json_t **out);
+    int (*metrics)(void *core, struct sy_core_metrics **out);
     void (*trace_enable)(void *core, bool enable);
     int (*trace_dump)(void *core, json_t **out);
     void (*drain)(void *core, sy_ns grace_ns, void (*done)(void *ctx), void *ctx);

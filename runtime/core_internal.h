@@ -4,13 +4,15 @@
  *   core_models.c    the model table                        core_messages.c  what workers say
  *   core_jobs.c      training jobs                          core_status.c    status JSON
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
- *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes */
+ *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes
+ *   core_metrics.c   what is counted, for scrapers */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
 
 #include "allocator/shared_memory.h"
 #include "loader/plan.h"
 #include "runtime/core.h"
+#include "runtime/core_metrics.h"
 #include "runtime/device/device.h"
 #include "runtime/job_store.h"
 #include "runtime/sched/account.h"
@@ -91,6 +93,7 @@ struct sy_core_model {
     uint64_t
         link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */
     struct sy_account_owner account;
+    struct sy_phase_histograms phases; /* of its requests */
 };
 
 struct sy_core_tenant {
@@ -170,6 +173,15 @@ struct sy_core_job {
     void *done_ctx, *stop_ctx;
 };
 
+/* Counted as it happens; see core_metrics.h. */
+struct sy_core_counts {
+    struct sy_phase_histograms phases;
+    struct sy_histogram preempt_wait;
+    struct sy_refusals refused;
+    uint64_t failed[SY_CORE_N_STATUS];
+    sy_ns gone_jobs_ns; /* of gone_ns: jobs */
+};
+
 struct sy_core {
     struct event_base *base;
     struct event *pump_event, *drain_event;
@@ -232,6 +244,7 @@ struct sy_core {
     uint64_t n_done, n_failed, n_swaps, n_preemptions, moved_bytes, storage_bytes;
     uint64_t waits[SY_CORE_WAITS]; /* the last preempt waits, ns; a ring */
     uint64_t n_waits;
+    struct sy_core_counts counts;
 };
 
 /* core.c */
@@ -374,7 +387,15 @@ json_t *sy_core_rules_json(struct sy_core *core);
 /* Rules that were kept; those that cannot be used are logged. */
 void sy_core_resume_rules(struct sy_core *core);
 
+/* core_metrics.c */
+/* A request of this model has ended: gathered ones are noted each, not their common run. */
+void sy_core_note_end(struct sy_core *core, int model, int status,
+                      const struct sy_request_report *report);
+/* One was not taken, with this status. */
+void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status);
+
 /* core_status.c */
+const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_core_job *j);
 /* A1 for what the status lists: charged_ns is the device_ns of all models and jobs that are listed, and gone_ns. */
 bool sy_core_account_is_valid(const struct sy_core *core);
 

@@ -94,6 +94,7 @@ static void note_wait(struct sy_core *core, sy_ns paused)
     sy_ns wait = paused > core->preempted_ns ? paused - core->preempted_ns : 0;
     struct sy_core_request *r = sy_core_find_request(core, core->preempting_request);
     core->waits[core->n_waits++ % SY_CORE_WAITS] = wait;
+    sy_histogram_add(&core->counts.preempt_wait, wait);
     if (r)
         r->report.preempt_wait_ns = wait;
 }

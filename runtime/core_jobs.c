@@ -60,6 +60,7 @@ static void forget_old(struct sy_core *core)
         }
         *at = j->next;
         core->gone_ns += j->account.used_ns;
+        core->counts.gone_jobs_ns += j->account.used_ns;
         free_job(j);
         n--;
     }

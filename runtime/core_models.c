@@ -449,6 +449,7 @@ int sy_core_model_add(struct sy_core *core, const char *path,
     }
     int charged = charge(core, m, options->tenant);
     if (charged < 0) {
+        core->counts.refused.n[SY_REFUSED_QUOTA]++;
         free_model(m);
         return charged;
     }

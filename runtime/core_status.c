@@ -165,6 +165,15 @@ static const char *why_it_stands(const struct sy_core *core, const struct sy_cor
     return j->suspended ? "suspended" : at.spilled ? "spilled" : at.has_turn ? "paused" : "waiting";
 }
 
+const char *sy_core_job_state_name(const struct sy_core *core, const struct sy_core_job *j)
+{
+    static const char *const states[] = {"queued",   "preparing", "starting",
+                                         "training", "ended",     "failed"};
+    bool held = (j->state == SY_JOB_TRAINING && j->since_ns == 0) ||
+                (j->state == SY_JOB_QUEUED && j->suspended);
+    return held ? why_it_stands(core, j) : states[j->state];
+}
+
 /* Device time, in seconds: as the policy has measured, else as all its steps together have taken; < 0: not known. */
 static double left_of(const struct sy_core_job *j, const struct sy_sched_job_view *view)
 {
@@ -216,19 +225,14 @@ static json_t *waits_for(const struct sy_core *core, const struct sy_core_job *j
 
 static json_t *job_json(struct sy_core *core, struct sy_core_job *j)
 {
-    static const char *const states[] = {"queued",   "preparing", "starting",
-                                         "training", "ended",     "failed"};
     sy_core_job_look(core, j);
-    const char *stands = why_it_stands(core, j);
-    bool held = (j->state == SY_JOB_TRAINING && j->since_ns == 0) ||
-                (j->state == SY_JOB_QUEUED && j->suspended);
     double elapsed_s = j->started_ns ? (double)(sy_clock_now() - j->started_ns) / 1e9 : 0;
     double rate = j->state == SY_JOB_TRAINING && elapsed_s > 0
                       ? (double)(j->step - j->first_step) / elapsed_s
                       : 0;
     json_t *json = json_pack(
         "{s:o, s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "job", count(j->id), "name",
-        j->name, "state", held ? stands : states[j->state], "worker", j->worker, "step",
+        j->name, "state", sy_core_job_state_name(core, j), "worker", j->worker, "step",
         count(j->step), "total_steps", count(j->total_steps), "snapshot_step",
         count(j->snapshot_step), "loss", j->loss == j->loss ? j->loss : 0.0, "steps_per_s", rate,
         "busy_ns", count(j->busy_ns), "longest_layer_ns", count(j->longest_layer_ns));

@@ -10,14 +10,24 @@
 #ifndef SY_BASE_LOG_H
 #define SY_BASE_LOG_H
 
-enum sy_log_level { SY_LOG_ERROR, SY_LOG_WARN, SY_LOG_INFO, SY_LOG_DEBUG };
+#include <stdbool.h>
 
+enum sy_log_level { SY_LOG_ERROR, SY_LOG_WARN, SY_LOG_INFO, SY_LOG_DEBUG, SY_LOG_N_LEVELS };
+
+/* Levels above it are not shown; of those below, all but what sy_log_show hid. */
 extern enum sy_log_level sy_log_threshold;
 
 /* Reads SY_LOG; call once at process start. `process` (copied, 31 bytes) is shown in every line. */
 void sy_log_init(const char *process);
 void sy_log_write(enum sy_log_level level, const char *component, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* A level alone, on or off; moves the threshold as needed. */
+void sy_log_show(enum sy_log_level level, bool on);
+bool sy_log_shows(enum sy_log_level level);
+/* Lines begin with date and time in ISO 8601; else, as at first, with the time. UTC. */
+void sy_log_set_dates(bool on);
+bool sy_log_has_dates(void);
 
 #define sy_log_at(level, ...)                   \
     do {                                        \

@@ -58,6 +58,7 @@ struct sy_device_properties {
     unsigned queue_entries;  /* copies, launches, records and waits that one stream holds */
     int numa_node;           /* of the host's memory that is nearest; -1: not known, or no matter */
     bool host_reads;         /* computing reads host memory where it lies, at the link's rate */
+    char uuid[48];           /* of the hardware, "GPU-..."; "" where there is none */
     bool own_addresses; /* a pool's address may differ from process to process (cuda's fallback) */
 };
 

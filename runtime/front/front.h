@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "runtime/core_handlers.h"
+#include "runtime/metrics/refusal.h"
 
 #define SY_FRONT_ROOMS 16 /* models that are remembered to need more room */
 
@@ -22,17 +23,22 @@ struct sy_repository;
 struct sy_front_stats;
 struct sy_offload;
 struct sy_shared_regions;
+struct sy_otlp;
+struct sy_trace_settings;
 
 /* The caller's memory, zeroed but for what the caller sets; outlives the front ends. */
 struct sy_front {
     struct event_base *base;
     const struct sy_core_handlers *handlers;
     void *core;
-    struct sy_repository *repository; /* NULL: models are what the core has */
-    struct sy_front_stats *stats;     /* NULL: not counted */
-    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
+    struct sy_repository *repository;         /* NULL: models are what the core has */
+    struct sy_front_stats *stats;             /* NULL: not counted */
+    struct sy_otlp *otlp;                     /* NULL: no traces are sent */
+    struct sy_trace_settings *trace_settings; /* NULL: all requests are traced */
+    struct sy_refusals refused;               /* of requests that never reached the core */
     struct sy_offload *offload; /* threads for what takes longer than a millisecond (http, grpc) */
     struct sy_shared_regions *regions; /* system shared memory of clients; NULL: not served */
+    bool is_ready; /* what is loaded at start is loaded, and nothing is being drained */
     struct sy_front_room {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;

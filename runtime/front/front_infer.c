@@ -8,7 +8,10 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/front_room.h"
 #include "runtime/front/front_stats.h"
+#include "runtime/front/front_tensor.h"
+#include "runtime/front/front_trace.h"
 #include "runtime/sched/admission.h"
 #include "runtime/switchyard.h"
 
@@ -36,6 +39,7 @@ struct sy_front_infer {
     struct event *empty_event; /* answers a batch of 0 */
     bool is_canceled, has_report;
     struct sy_request_report report;
+    struct sy_front_trace trace;
     int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
     struct piece *inputs, *outputs;
 };
@@ -77,6 +81,16 @@ static void set_defaults(struct sy_front_infer *infer)
     infer->options.tenant = *infer->tenant ? infer->tenant : NULL;
 }
 
+static int refuse(struct sy_front *front, enum sy_refusal reason, int status)
+{
+    return sy_refusals_note(&front->refused, reason, status);
+}
+
+static enum sy_refusal why_not_acquired(int status)
+{
+    return status == SY_ENOTFOUND ? SY_REFUSED_NOT_FOUND : SY_REFUSED_UNAVAILABLE;
+}
+
 int sy_front_infer_create(struct sy_front *front, const char *model, int64_t version,
                           struct sy_repository_wait *wait, struct sy_front_infer **out)
 {
@@ -87,7 +101,7 @@ int sy_front_infer_create(struct sy_front *front, const char *model, int64_t ver
     (void)wait;
 
     if (found != SY_OK)
-        return found;
+        return refuse(front, why_not_acquired(found), found);
     infer = allocate(ref->package->graph);
     if (!infer) {
         front->handlers->model_release(front->core, ref);
@@ -125,6 +139,7 @@ void sy_front_infer_destroy(struct sy_front_infer *infer)
     infer->front->handlers->model_release(infer->front->core, infer->model);
     if (infer->empty_event)
         event_free(infer->empty_event);
+    sy_front_trace_finish(&infer->trace);
     free(infer);
 }
 
@@ -135,65 +150,17 @@ const struct sy_core_model_ref *sy_front_infer_model(const struct sy_front_infer
 
 /* ---- what the client says ---------------------------------------------------------------------------------- */
 
-static void list_names(const struct sy_graph *graph, const int *tensors, int n, char *to,
-                       size_t bytes)
-{
-    size_t used = 0;
-
-    *to = '\0';
-    for (int i = 0; i < n && used < bytes; i++)
-        used += (size_t)snprintf(to + used, bytes - used, "%s%s", i ? ", " : "",
-                                 graph->tensors[tensors[i]].name);
-}
-
-static int find_tensor(const struct sy_graph *graph, const int *tensors, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(graph->tensors[tensors[i]].name, name) == 0)
-            return i;
-    return -1;
-}
-
-static int check_dims(const struct sy_tensor *tensor, int rank, const int64_t *dims)
-{
-    char expected[128];
-
-    if (rank != tensor->shape.rank)
-        return sy_error_set(SY_EARG, "input \"%s\" has %d dimensions; the model takes %s",
-                            tensor->name, rank,
-                            sy_shape_text(&tensor->shape, expected, sizeof(expected)));
-    for (int i = 0; i < rank; i++)
-        if (dims[i] < 0)
-            return sy_error_set(SY_EARG, "input \"%s\": dimension %d is %" PRId64, tensor->name, i,
-                                dims[i]);
-    return SY_OK;
-}
-
-/* As many bytes as shape and dtype say. */
-static int count_bytes(const struct sy_tensor *tensor, int rank, const int64_t *dims, uint64_t *out)
-{
-    bool counts = true;
-
-    *out = sy_dtype_bytes(tensor->dtype);
-    for (int i = 0; i < rank; i++)
-        counts = !__builtin_mul_overflow(*out, (uint64_t)dims[i], out) && counts;
-    return counts
-               ? SY_OK
-               : sy_error_set(SY_EARG, "input \"%s\" has a shape of more bytes than can be counted",
-                              tensor->name);
-}
-
-int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, const char *dtype,
-                             int rank, const int64_t *dims, int *out_input)
+static int add_input(struct sy_front_infer *infer, const char *name, const char *dtype, int rank,
+                     const int64_t *dims, int *out_input)
 {
     const struct sy_graph *graph = infer->graph;
     const struct sy_tensor *tensor;
     char names[300];
-    int index = find_tensor(graph, graph->inputs, graph->n_inputs, name);
+    int index = sy_front_tensor_find(graph, graph->inputs, graph->n_inputs, name);
 
     assert(infer->phase == ADDING);
     if (index < 0) {
-        list_names(graph, graph->inputs, graph->n_inputs, names, sizeof names);
+        sy_front_tensor_names(graph, graph->inputs, graph->n_inputs, names, sizeof names);
         return sy_error_set(SY_EARG, "the model has no input \"%.200s\"; it has %s", name, names);
     }
     if (infer->inputs[index].is_given)
@@ -202,12 +169,19 @@ int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, con
     if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
         return sy_error_set(SY_EARG, "input \"%s\" has dtype %.20s; the model takes %s",
                             tensor->name, dtype, sy_dtype_wire_name(tensor->dtype));
-    SY_TRY(check_dims(tensor, rank, dims));
-    SY_TRY(count_bytes(tensor, rank, dims, &infer->inputs[index].bytes));
+    SY_TRY(sy_front_tensor_check_dims(tensor, rank, dims));
+    SY_TRY(sy_front_tensor_bytes(tensor, rank, dims, &infer->inputs[index].bytes));
     memcpy(infer->dims[index], dims, (size_t)rank * sizeof *dims);
     infer->inputs[index].is_given = true;
     *out_input = index;
     return SY_OK;
+}
+
+int sy_front_infer_add_input(struct sy_front_infer *infer, const char *name, const char *dtype,
+                             int rank, const int64_t *dims, int *out_input)
+{
+    return refuse(infer->front, SY_REFUSED_INPUT,
+                  add_input(infer, name, dtype, rank, dims, out_input));
 }
 
 int sy_front_infer_find_output(const struct sy_front_infer *infer, const char *name,
@@ -216,10 +190,11 @@ int sy_front_infer_find_output(const struct sy_front_infer *infer, const char *n
     const struct sy_graph *graph = infer->graph;
     char names[300];
 
-    *out_output = find_tensor(graph, graph->outputs, graph->n_outputs, name);
+    *out_output = sy_front_tensor_find(graph, graph->outputs, graph->n_outputs, name);
     if (*out_output >= 0)
         return SY_OK;
-    list_names(graph, graph->outputs, graph->n_outputs, names, sizeof names);
+    sy_front_tensor_names(graph, graph->outputs, graph->n_outputs, names, sizeof names);
+    (void)refuse(infer->front, SY_REFUSED_INPUT, SY_EARG);
     return sy_error_set(SY_EARG, "the model has no output \"%.200s\"; it has %s", name, names);
 }
 
@@ -255,6 +230,12 @@ int sy_front_infer_set_deadline(struct sy_front_infer *infer, sy_ns deadline_ns)
     if (!infer->model->defaults.keeps_deadline)
         infer->options.deadline_ns = deadline_ns;
     return SY_OK;
+}
+
+void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol, sy_ns received_ns,
+                              const char *traceparent, const char *tracestate)
+{
+    sy_front_trace_take(&infer->trace, protocol, received_ns, traceparent, tracestate);
 }
 
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
@@ -378,35 +359,14 @@ static int fill_slab(struct sy_front_infer *infer)
 
 /* ---- results that are larger than their room ---------------------------------------------------------------- */
 
-static struct sy_front_room *room_of(struct sy_front *front, uint64_t content)
-{
-    for (int i = 0; i < SY_FRONT_ROOMS; i++)
-        if (front->rooms[i].content == content)
-            return &front->rooms[i];
-    return NULL;
-}
-
-/* Requests of a model that needed more room begin with it: else each would run twice. Another content of the same name does not. */
-static void remember_room(struct sy_front_infer *infer)
-{
-    struct sy_front *front = infer->front;
-    uint64_t content = infer->model->package->content_hash;
-    struct sy_front_room *room = room_of(front, content);
-
-    if (!room) {
-        room = &front->rooms[front->next_room++ % SY_FRONT_ROOMS];
-        room->content = content;
-    }
-    room->times = infer->sizes.of[sy_graph_room_size(infer->graph)];
-}
-
+/* Requests of a model that needed more room begin with it: else each would run twice. */
 static void recall_room(struct sy_front_infer *infer)
 {
-    const struct sy_front_room *room = room_of(infer->front, infer->model->package->content_hash);
+    int64_t times = sy_front_room_recall(infer->front, infer->model->package->content_hash);
     int size = sy_graph_room_size(infer->graph);
 
-    if (room && size >= 0)
-        infer->sizes.of[size] = SY_MAX(infer->sizes.of[size], room->times);
+    if (size >= 0)
+        infer->sizes.of[size] = SY_MAX(infer->sizes.of[size], times);
 }
 
 static void *piece_pointer(const struct sy_front_infer *infer, const struct piece *piece)
@@ -501,9 +461,9 @@ static int check_rows(const struct sy_front_infer *infer)
 int sy_front_infer_solve(struct sy_front_infer *infer)
 {
     assert(infer->phase == ADDING);
-    SY_TRY(check_all_given(infer));
-    SY_TRY(solve_sizes(infer));
-    SY_TRY(check_rows(infer));
+    SY_TRY(refuse(infer->front, SY_REFUSED_INPUT, check_all_given(infer)));
+    SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, solve_sizes(infer)));
+    SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, check_rows(infer)));
     infer->phase = SOLVED;
     return SY_OK;
 }
@@ -512,7 +472,7 @@ int sy_front_infer_prepare(struct sy_front_infer *infer)
 {
     assert(infer->phase == SOLVED);
     recall_room(infer);
-    SY_TRY(fill_slab(infer));
+    SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, fill_slab(infer)));
     infer->phase = PREPARED;
     return SY_OK;
 }
@@ -567,7 +527,8 @@ static int run_again(struct sy_front_infer *infer, bool *again)
     give_back(infer, infer->outputs, infer->graph->n_outputs);
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(take_output(infer, i));
-    remember_room(infer);
+    sy_front_room_remember(infer->front, infer->model->package->content_hash,
+                           infer->sizes.of[sy_graph_room_size(infer->graph)]);
     if (infer->options.deadline_ns > 0)
         infer->options.deadline_ns =
             infer->options.deadline_ns > took ? infer->options.deadline_ns - took : 1;
@@ -576,13 +537,21 @@ static int run_again(struct sy_front_infer *infer, bool *again)
     return SY_OK;
 }
 
+/* For statistics and traces: it has ended, or was not taken. */
+static void note_end(struct sy_front_infer *infer, int status, const char *error)
+{
+    if (infer->front->stats)
+        sy_front_stats_note(infer->front->stats, infer->model, infer->batch, status,
+                            sy_front_infer_report(infer));
+    sy_front_trace_note(infer->front, &infer->trace, infer->model, status, error,
+                        sy_front_infer_report(infer));
+}
+
 static void finish(struct sy_front_infer *infer, int status, const char *error)
 {
     infer->phase = DONE;
     give_back(infer, infer->inputs, infer->graph->n_inputs); /* only the outputs are still needed */
-    if (infer->front->stats)
-        sy_front_stats_note(infer->front->stats, infer->model, infer->batch, status,
-                            sy_front_infer_report(infer));
+    note_end(infer, status, error);
     infer->done(infer->ctx, status, error);
 }
 
@@ -625,7 +594,11 @@ int sy_front_infer_start(struct sy_front_infer *infer, sy_front_infer_done done,
     assert(infer->phase == PREPARED);
     infer->done = done;
     infer->ctx = ctx;
-    SY_TRY(infer->batch == 0 ? start_empty(infer) : submit(infer));
+    int status = infer->batch == 0 ? start_empty(infer) : submit(infer);
+    if (status < 0) {
+        note_end(infer, status, sy_error_text());
+        return status;
+    }
     infer->phase = RUNNING;
     return SY_OK;
 }

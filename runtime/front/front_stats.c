@@ -94,6 +94,12 @@ static void add(struct sy_front_duration *duration, sy_ns from, sy_ns to)
     duration->ns += from && to > from ? to - from : 0;
 }
 
+static bool is_of_backend(int status)
+{
+    return status == SY_ENOMEM_DEVICE || status == SY_EDEVICE || status == SY_EPEER ||
+           status == SY_ECORRUPT || status == SY_EIO || status == SY_EBUG;
+}
+
 void sy_front_stats_note(struct sy_front_stats *stats, const struct sy_core_model_ref *model,
                          int64_t rows, int status, const struct sy_request_report *report)
 {
@@ -107,6 +113,8 @@ void sy_front_stats_note(struct sy_front_stats *stats, const struct sy_core_mode
     if (status < 0) {
         of->n_failures++;
         of->n_rejected += status == SY_EBUSY || status == SY_EDEADLINE;
+        of->n_canceled += status == SY_ECANCELED;
+        of->n_backend_failures += is_of_backend(status);
         add(&of->fail, from, to);
         return;
     }

@@ -28,7 +28,8 @@ struct sy_front_model_stats {
     uint64_t n_inferences; /* rows */
     uint64_t n_executions; /* runs: of what was gathered, one */
     uint64_t n_successes, n_failures;
-    uint64_t n_rejected;        /* of the failures: refused for a full queue or a deadline */
+    /* Of the failures: refused for a full queue or a deadline; canceled; not the request's fault. */
+    uint64_t n_rejected, n_canceled, n_backend_failures;
     uint64_t last_inference_ms; /* wall clock since 1970; 0: none */
 #define X(part) struct sy_front_duration part;
     SY_FRONT_DURATIONS(X)

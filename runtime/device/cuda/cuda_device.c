@@ -173,6 +173,15 @@ static int check_mode(struct sy_cuda_device *device)
         ordinal, mode == SY_CUDA_MODE_EXCLUSIVE ? "exclusive-process" : "prohibited", ordinal);
 }
 
+/* As NVIDIA's tools write it. */
+static void write_uuid(const unsigned char uuid[SY_CUDA_UUID_BYTES], char *to, size_t bytes)
+{
+    size_t used = (size_t)snprintf(to, bytes, "GPU-");
+    for (int i = 0; i < SY_CUDA_UUID_BYTES && used < bytes; i++)
+        used += (size_t)snprintf(to + used, bytes - used, "%s%02x",
+                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
 static int read_properties(struct sy_cuda_device *device, const char *name)
 {
     struct sy_device_properties *p = &device->base.properties;
@@ -184,6 +193,7 @@ static int read_properties(struct sy_cuda_device *device, const char *name)
                    "cannot read its memory's size"));
     SY_TRY(
         refused(device, device->api->device_uuid(ordinal, device->uuid), "cannot read its UUID"));
+    write_uuid(device->uuid, p->uuid, sizeof p->uuid);
     SY_TRY(refused(device, device->api->device_pci(ordinal, pci, sizeof pci),
                    "cannot read its PCI address"));
     SY_TRY(attribute(device, SY_CUDA_READ_ONLY_REGISTER, &read_only));
