@@ -101,8 +101,8 @@ int sy_pbtxt_integer(const struct sy_pbtxt *field, int64_t least, int64_t most, 
 
 int sy_pbtxt_bool(const struct sy_pbtxt *field, bool *out)
 {
-    static const char *const words[] = {"false", "true", "f",     "t",   "False",
-                                        "True",  "0",    "1",     "0x0", "0x1"};
+    static const char *const words[] = {"false", "true", "f", "t",   "False",
+                                        "True",  "0",    "1", "0x0", "0x1"};
 
     for (size_t i = 0; field->kind != SY_PBTXT_MESSAGE && field->kind != SY_PBTXT_STRING &&
                        i < sizeof words / sizeof *words;

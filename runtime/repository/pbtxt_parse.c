@@ -98,9 +98,8 @@ static bool goes_on(const struct parser *p, bool number)
         return true;
     if (!number)
         return false;
-    return c == '.' ||
-           ((c == '+' || c == '-') && (p->at[-1] == 'e' || p->at[-1] == 'E') &&
-            !(p->start[0] == '0' && p->at - p->start > 1 && (p->start[1] | 32) == 'x'));
+    return c == '.' || ((c == '+' || c == '-') && (p->at[-1] == 'e' || p->at[-1] == 'E') &&
+                        !(p->start[0] == '0' && p->at - p->start > 1 && (p->start[1] | 32) == 'x'));
 }
 
 static int next_token(struct parser *p)
@@ -141,7 +140,9 @@ static bool is_sign(const struct parser *p, char sign)
 
 static int digit_of(char c, int base)
 {
-    int digit = is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
+    int digit = is_digit(c)                          ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                     : 99;
 
     return digit < base ? digit : -1;
 }

@@ -30,16 +30,16 @@ struct sy_repository;
 /* As Triton's --model-control-mode. In each, a request for a model that is there and not loaded loads it (EXPLICIT: only if it was loaded
  * once and has been evicted from the table since, so that unload means unload). */
 enum sy_repository_control {
-    SY_REPOSITORY_NONE,    /* all models are loaded at start, in the background of those that are asked for */
-    SY_REPOSITORY_POLL,    /* besides, the folder is looked at again and again: what is new, changed or gone */
+    SY_REPOSITORY_NONE, /* all models are loaded at start, in the background of those that are asked for */
+    SY_REPOSITORY_POLL, /* besides, the folder is looked at again and again: what is new, changed or gone */
     SY_REPOSITORY_EXPLICIT /* only what load and unload say */
 };
 
 struct sy_repository_config {
     const char *folder;
     enum sy_repository_control control;
-    sy_ns poll_ns;                       /* 0: 15 s */
-    const char *const *startup_models;   /* EXPLICIT: loaded at start; "*": all */
+    sy_ns poll_ns;                     /* 0: 15 s */
+    const char *const *startup_models; /* EXPLICIT: loaded at start; "*": all */
     int n_startup_models;
     const char *device; /* that packages are made for */
     /* Ends (started(ctx, ...)) when what is loaded at start is loaded or has failed. status < 0: the first that failed, and why. */
