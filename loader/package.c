@@ -117,20 +117,26 @@ static int bind_usual(struct sy_package *package)
 
 int sy_package_open(const char *path, struct sy_package **out)
 {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (fd < 0)
+        return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
+                            strerror(errno));
+    return sy_package_open_file(path, fd, out);
+}
+
+int sy_package_open_file(const char *path, int fd, struct sy_package **out)
+{
     struct sy_package *package = calloc(1, sizeof *package);
     char *name = strdup(path);
     if (!package || !name) {
         free(package);
         free(name);
+        close(fd);
         return sy_error_set(SY_ENOMEM_HOST, "no memory to open %s", path);
     }
     package->path = name;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
-    int status = fd < 0 ? sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO,
-                                       "cannot open %s: %s", path, strerror(errno))
-                        : read_all(fd, package);
-    if (fd >= 0)
-        close(fd);
+    package->fd = fd;
+    int status = read_all(fd, package);
     if (status == SY_OK)
         status = bind_usual(package);
     if (status < 0) {
@@ -161,6 +167,8 @@ void sy_package_close(struct sy_package *package)
     free(package->packed_for);
     free(package->name);
     free(package->path);
+    if (package->fd >= 0)
+        close(package->fd);
     free(package);
 }
 

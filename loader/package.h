@@ -31,6 +31,7 @@ struct sy_profile {
 
 struct sy_package {
     char *path;
+    int fd; /* open until close: what is read later is of this content, whatever lies at `path` by then; -1: none */
     char *name;
     char *packed_for; /* sy_package_packed_for at import */
     struct sy_graph *graph;
@@ -61,6 +62,8 @@ int sy_package_set_profile(const char *path, const struct sy_profile *profile);
 /* Reads and checks header and meta, and that the file has its full length. ECORRUPT names file, section and what did not
  * match. Weights are not read. */
 int sy_package_open(const char *path, struct sy_package **out);
+/* The same of a file that is open already, at `path` when it was: takes `fd` over, also on failure. */
+int sy_package_open_file(const char *path, int fd, struct sy_package **out);
 void sy_package_close(struct sy_package *package);
 /* Checks layers [first, first+n) lying at `weights` against their hashes. ECORRUPT names file and layer. */
 int sy_package_verify(const struct sy_package *package, int first, int n, const void *weights);

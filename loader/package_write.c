@@ -49,6 +49,7 @@ static int check_readable(const struct sy_package *package, const void *meta, si
     struct sy_package *again = calloc(1, sizeof *again);
     if (!again)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to check package %s", package->name);
+    again->fd = -1;
     int status = sy_package_meta_decode(meta, bytes, again);
     sy_package_close(again);
     return status < 0

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,6 +45,7 @@ struct chunk {
 
 struct file {
     const char *path;
+    int given_fd;             /* the caller's; -1: what lies at `path` is opened */
     int cached_fd, direct_fd; /* direct_fd -1: the file system refuses O_DIRECT */
     uint64_t bytes;
 };
@@ -162,17 +164,24 @@ static void say_no_direct(const char *path, int why)
                     strerror(why));
 }
 
-static int open_file(const char *path, struct file *file)
+static int open_file(const char *path, int given_fd, struct file *file)
 {
     struct stat st;
-    *file = (struct file){.path = path, .direct_fd = -1};
-    file->cached_fd = open(path, O_RDONLY | O_CLOEXEC);
+    char given[32];
+    const char *at = path;
+    *file = (struct file){.path = path, .given_fd = given_fd, .direct_fd = -1};
+    if (given_fd >= 0) { /* O_DIRECT needs an open file description of its own */
+        snprintf(given, sizeof given, "/proc/self/fd/%d", given_fd);
+        at = given;
+    }
+    file->cached_fd =
+        given_fd >= 0 ? fcntl(given_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
     if (file->cached_fd < 0)
         return sy_error_set(errno == ENOENT ? SY_ENOTFOUND : SY_EIO, "cannot open %s: %s", path,
                             strerror(errno));
     if (fstat(file->cached_fd, &st) == 0)
         file->bytes = (uint64_t)st.st_size;
-    file->direct_fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    file->direct_fd = open(at, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (file->direct_fd < 0)
         say_no_direct(path, errno);
     return SY_OK;
@@ -432,7 +441,7 @@ static void fail_the_rest(struct reading *r)
 
 static int read_file(struct reading *r)
 {
-    int status = open_file(r->file.path, &r->file);
+    int status = open_file(r->file.path, r->file.given_fd, &r->file);
     if (status < 0) {
         r->status = status;
         strncpy(r->error, sy_error_text(), sizeof r->error - 1);
@@ -472,8 +481,16 @@ int sy_storage_read(struct sy_storage_reader *reader, const char *path,
                     const struct sy_storage_range *ranges, int n_ranges,
                     const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result)
 {
+    return sy_storage_read_file(reader, -1, path, ranges, n_ranges, callbacks, result);
+}
+
+int sy_storage_read_file(struct sy_storage_reader *reader, int fd, const char *path,
+                         const struct sy_storage_range *ranges, int n_ranges,
+                         const struct sy_storage_callbacks *callbacks,
+                         struct sy_storage_result *result)
+{
     struct reading r = {.reader = reader,
-                        .file = {.path = path, .cached_fd = -1, .direct_fd = -1},
+                        .file = {.path = path, .given_fd = fd, .cached_fd = -1, .direct_fd = -1},
                         .ranges = ranges,
                         .callbacks = callbacks,
                         .n_ranges = n_ranges,

@@ -44,6 +44,11 @@ struct sy_storage_result {
 int sy_storage_read(struct sy_storage_reader *reader, const char *path,
                     const struct sy_storage_range *ranges, int n_ranges,
                     const struct sy_storage_callbacks *callbacks, struct sy_storage_result *result);
+/* The same of an open file (-1: what lies at `path`), whatever lies at `path` by now; `path` is for error texts. */
+int sy_storage_read_file(struct sy_storage_reader *reader, int fd, const char *path,
+                         const struct sy_storage_range *ranges, int n_ranges,
+                         const struct sy_storage_callbacks *callbacks,
+                         struct sy_storage_result *result);
 /* Part of [offset, offset+bytes) that is in the page cache, 0..1. EIO. */
 int sy_storage_cached_share(const char *path, uint64_t offset, uint64_t bytes, double *out);
 /* The rate (10^9 bytes a second) at which the first `max_bytes` of `path`, or all of it, are read from the storage, past the page

@@ -85,8 +85,12 @@ struct sy_core_model_options {
         max_delay_ns; /* its requests are gathered for at most so long; 0: as the configuration of the core says */
     int max_batch; /* rows of what is gathered; 0: likewise */
     struct sy_core_model_defaults defaults;
+    struct sy_package *
+        package; /* what lies at `path`, opened already: taken over unless add fails; NULL: it is opened */
 };
 
+/* How many more models there is a place for, of SY_MAX_MODELS. One that was removed has its place until nobody holds it. */
+int sy_core_model_room(const struct sy_core *core);
 /* Models. add: opens the package, plans its groups; done(ctx, status, error) when every live worker has it (or not).
  * Refused when it can never fit: ENOMEM_DEVICE with the sizes. EBUSY: the name and version are there, or too many models are; EBUSY or
  * ENOMEM_DEVICE with the sizes when the tenant is over its quota. options: NULL for none. */
@@ -94,7 +98,7 @@ typedef void (*sy_core_done)(void *ctx, int status, const char *error);
 int sy_core_model_add(struct sy_core *core, const char *path,
                       const struct sy_core_model_options *options, sy_core_done done, void *ctx);
 /* No later acquire finds it; what is held, waits or runs ends as it began, and then its memory is free. version 0: all of the name.
- * ENOTFOUND; EBUSY: it is loading. */
+ * ENOTFOUND; EBUSY: it is loading (what it was to replace is removed). */
 int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version);
 /* To be released. version 0: the highest that is ready. ENOTFOUND names the model and lists up to 8 that there are. EBUSY while loading, EIO/ECORRUPT when unavailable, with the reason. */
 int sy_core_model_acquire(struct sy_core *core, const char *name, int64_t version,

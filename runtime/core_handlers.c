@@ -29,6 +29,11 @@ static void core_infer_cancel(void *core, uint64_t id)
     sy_core_infer_cancel(core, id);
 }
 
+static int core_model_room(void *core)
+{
+    return sy_core_model_room(core);
+}
+
 static int core_model_add(void *core, const char *path, const struct sy_core_model_options *options,
                           sy_core_done done, void *ctx)
 {
@@ -94,6 +99,8 @@ static int core_timeline_watch(void *core, bool on)
 static int core_timeline_take(void *core, json_t **out)
 {
     return sy_core_timeline_take(core, out);
+}
+
 static int core_metrics(void *core, struct sy_core_metrics **out)
 {
     return sy_core_metrics(core, out);
@@ -120,6 +127,7 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .model_release = core_model_release,
     .infer = core_infer,
     .infer_cancel = core_infer_cancel,
+    .model_room = core_model_room,
     .model_add = core_model_add,
     .model_remove = core_model_remove,
     .model_evict = core_model_evict,

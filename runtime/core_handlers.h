@@ -16,6 +16,7 @@ struct sy_core_handlers {
                  const struct sy_core_infer_options *options, sy_core_infer_done done, void *ctx,
                  uint64_t *out_id);
     void (*infer_cancel)(void *core, uint64_t id);
+    int (*model_room)(void *core);
     int (*model_add)(void *core, const char *path, const struct sy_core_model_options *options,
                      sy_core_done done, void *ctx);
     int (*model_remove)(void *core, const char *name, int64_t version);

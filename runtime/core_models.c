@@ -229,15 +229,27 @@ void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref)
 /* ---- adding ----------------------------------------------------------------------------------- */
 
 /* An id is free when no worker still has an answer for it on the way. */
+static bool is_free(const struct sy_core *core, int id)
+{
+    bool taken = core->models[id].used;
+    for (int w = 0; w < core->n_workers; w++)
+        taken |= core->workers[w].has[id] != SY_HAS_NOT;
+    return !taken;
+}
+
+int sy_core_model_room(const struct sy_core *core)
+{
+    int n = 0;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        n += is_free(core, i);
+    return n;
+}
+
 static int free_id(const struct sy_core *core)
 {
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
-        bool taken = core->models[i].used;
-        for (int w = 0; w < core->n_workers; w++)
-            taken |= core->workers[w].has[i] != SY_HAS_NOT;
-        if (!taken)
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
+        if (is_free(core, i))
             return i;
-    }
     return sy_error_set(SY_EBUSY, "%u models are loaded; unload one first", SY_MAX_MODELS);
 }
 
@@ -253,8 +265,8 @@ static void send_model(struct sy_core *core, int worker, int model)
     };
     core->workers[worker].has[model] = SY_HAS_SENT;
     core->workers[worker].n_pending++;
-    (void)sy_supervisor_send(core->supervisor, worker, &message, NULL,
-                             0); /* a failure kills it: sy_core_worker_lost */
+    (void)sy_supervisor_send(core->supervisor, worker, &message, &m->package->fd,
+                             1); /* a failure kills it: sy_core_worker_lost */
 }
 
 void sy_core_send_models(struct sy_core *core, int worker)
@@ -271,6 +283,16 @@ static bool takes_models(const struct sy_core *core, int worker)
     return state >= SY_WORKER_LOADING_MODELS && state < SY_WORKER_STOPPING;
 }
 
+/* A package that was given stays the caller's. */
+static int refuse_model(struct sy_core_model *m, const struct sy_core_model_options *options,
+                        int status)
+{
+    if (options->package)
+        m->package = NULL;
+    free_model(m);
+    return status;
+}
+
 static int open_model(struct sy_core *core, const char *path,
                       const struct sy_core_model_options *options, int *out)
 {
@@ -285,7 +307,8 @@ static int open_model(struct sy_core *core, const char *path,
                                 .max_delay_ns = options->max_delay_ns,
                                 .max_batch = options->max_batch};
     sy_core_forget(core, id);
-    int status = sy_package_open(path, &m->package);
+    m->package = options->package;
+    int status = m->package ? SY_OK : sy_package_open(path, &m->package);
     if (status == SY_OK) {
         m->path = strdup(path);
         m->name = strdup(name && *name ? name : m->package->name);
@@ -302,10 +325,8 @@ static int open_model(struct sy_core *core, const char *path,
         status = cut_groups(core, m);
     if (status == SY_OK)
         m->rows_are_apart = sy_graph_rows_are_apart(m->package->graph, m->package->usual);
-    if (status < 0) {
-        free_model(m);
-        return status;
-    }
+    if (status < 0)
+        return refuse_model(m, options, status);
     m->ref = (struct sy_core_model_ref){.package = m->package,
                                         .name = m->name,
                                         .version = options->version ? options->version : 1,
@@ -443,15 +464,12 @@ int sy_core_model_add(struct sy_core *core, const char *path,
     struct sy_core_model *m = &core->models[id];
     make_way(core, id);
     int twin = check_twin(core, id);
-    if (twin < 0) {
-        free_model(m);
-        return twin;
-    }
+    if (twin < 0)
+        return refuse_model(m, options, twin);
     int charged = charge(core, m, options->tenant);
     if (charged < 0) {
         core->counts.refused.n[SY_REFUSED_QUOTA]++;
-        free_model(m);
-        return charged;
+        return refuse_model(m, options, charged);
     }
     m->done = done;
     m->done_ctx = ctx;
@@ -627,11 +645,13 @@ int sy_core_model_prepared(struct sy_core *core, int worker, const struct sy_msg
 
 int sy_core_model_remove(struct sy_core *core, const char *name, int64_t version)
 {
+    int status = SY_OK;
     SY_TRY(find_model(core, name, version));
-    for (int i = 0; i < (int)SY_MAX_MODELS; i++)
-        if (is_named(&core->models[i], name, version))
-            SY_TRY(remove_model(core, i));
-    return SY_OK;
+    for (int i = 0; i < (int)SY_MAX_MODELS; i++) {
+        int removed = is_named(&core->models[i], name, version) ? remove_model(core, i) : SY_OK;
+        status = removed < 0 ? removed : status;
+    }
+    return status;
 }
 
 static int evict_model(struct sy_core *core, int index, bool image_too)

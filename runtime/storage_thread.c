@@ -148,9 +148,10 @@ static int read_piece(struct sy_storage_thread *t, struct sy_storage_job *job, u
     if (!piece.ranges)
         return sy_error_set(SY_ENOMEM_HOST, "no memory to read %d groups", job->n_groups);
     cut_piece(&piece, budget);
-    int status = piece.n == 0 ? SY_OK
-                              : sy_storage_read(t->reader, job->package->path, piece.ranges,
-                                                piece.n, &callbacks, &result);
+    int status = piece.n == 0
+                     ? SY_OK
+                     : sy_storage_read_file(t->reader, job->package->fd, job->package->path,
+                                            piece.ranges, piece.n, &callbacks, &result);
     if (status == SY_OK && piece.n > 0)
         advance(job, &piece);
     free(piece.ranges);

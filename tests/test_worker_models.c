@@ -1,4 +1,5 @@
 /* A worker's programs: bounded by count and by bytes, the least recently used goes, those that are kept stay, and what was used last is there. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +63,7 @@ static struct sy_worker_models *open_models(uint64_t limit)
     engine.program_destroy = destroy;
     assert_int_equal(sy_worker_models_create(&engine, limit, &m), SY_OK);
     for (uint64_t id = 0; id < N_MODELS; id++)
-        if (sy_worker_models_add(m, id, pr_path, &cut, 1) < 0)
+        if (sy_worker_models_add(m, id, open(pr_path, O_RDONLY | O_CLOEXEC), pr_path, &cut, 1) < 0)
             fail_msg("%s", sy_error_text());
     return m;
 }

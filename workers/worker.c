@@ -149,9 +149,14 @@ static int prepare(struct sy_worker *w, const struct sy_msg_prepare *msg, bool k
     return sy_worker_send(w, &answer);
 }
 
-static int add_model(struct sy_worker *w, const struct sy_msg_model_add *add)
+/* file: the package's, which may lie elsewhere by now; taken over. */
+static int add_model(struct sy_worker *w, const struct sy_msg_model_add *add, int *file)
 {
-    int status = sy_worker_models_add(w->models, add->model, add->path, add->group_layers.v,
+    int fd = *file;
+    *file = -1;
+    if (fd < 0)
+        return sy_error_set(SY_EPROTO, "MODEL_ADD came without its package's file");
+    int status = sy_worker_models_add(w->models, add->model, fd, add->path, add->group_layers.v,
                                       add->group_layers.n);
     struct sy_message answer = {.id = SY_MSG_MODEL_ADDED};
     answer.model_added = (struct sy_msg_model_added){
@@ -186,7 +191,7 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
 {
     switch (m->id) {
     case SY_MSG_MODEL_ADD:
-        return add_model(w, &m->model_add);
+        return add_model(w, &m->model_add, file);
     case SY_MSG_MODEL_REGROUP:
         return regroup(w, &m->model_regroup);
     case SY_MSG_MODEL_DROP:

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jemalloc/jemalloc.h>
 
@@ -93,14 +94,16 @@ static int copy_cuts(const struct sy_package *package, const uint64_t *group_lay
     return SY_OK;
 }
 
-int sy_worker_models_add(struct sy_worker_models *m, uint64_t id, const char *path,
+int sy_worker_models_add(struct sy_worker_models *m, uint64_t id, int fd, const char *path,
                          const uint64_t *group_layers, size_t n_groups)
 {
-    if (id >= SY_MAX_MODELS || m->entries[id].model.package)
+    if (id >= SY_MAX_MODELS || m->entries[id].model.package) {
+        close(fd);
         return sy_error_set(SY_EARG, "model id %llu is taken or not below %u",
                             (unsigned long long)id, SY_MAX_MODELS);
+    }
     struct sy_package *package = NULL;
-    SY_TRY(sy_package_open(path, &package));
+    SY_TRY(sy_package_open_file(path, fd, &package));
     int *cuts = NULL;
     int status = sy_package_check_engine(package, m->engine);
     if (status == SY_OK && m->engine->use_choices && package->profile.choices)

@@ -36,8 +36,8 @@ int sy_worker_models_create(const struct sy_engine_ops *engine, uint64_t program
                             struct sy_worker_models **out);
 void sy_worker_models_destroy(struct sy_worker_models *models);
 
-/* Opens the package. EARG: id taken or out of range, or cuts that do not ascend from 0. */
-int sy_worker_models_add(struct sy_worker_models *models, uint64_t id, const char *path,
+/* fd: the package's file, taken over, also on failure; `path` is for error texts. EARG: id taken or out of range, or cuts that do not ascend from 0. */
+int sy_worker_models_add(struct sy_worker_models *models, uint64_t id, int fd, const char *path,
                          const uint64_t *group_layers, size_t n_groups);
 int sy_worker_models_regroup(struct sy_worker_models *models, uint64_t id,
                              const uint64_t *group_layers, size_t n_groups);

@@ -25,6 +25,7 @@ static void check_meta(const struct sy_package *package)
     size_t n = 0, m = 0;
     struct sy_package *again = calloc(1, sizeof *again);
     FUZZ_CHECK(again);
+    again->fd = -1;
     FUZZ_CHECK(sy_package_meta_encode(package, &first, &n) == SY_OK);
     FUZZ_CHECK(sy_package_meta_decode(first, n, again) == SY_OK);
     FUZZ_CHECK(sy_package_meta_encode(again, &second, &m) == SY_OK);
@@ -83,6 +84,7 @@ static void open_meta(const uint8_t *data, size_t size)
 {
     struct sy_package *package = calloc(1, sizeof *package);
     FUZZ_CHECK(package);
+    package->fd = -1;
     if (sy_package_meta_decode(data, size, package) == SY_OK) {
         check_layers(package);
         check_meta(package);

@@ -1,0 +1,22 @@
+/* What the parts of a model's configuration share. */
+#ifndef SY_REPOSITORY_MODEL_CONFIG_INTERNAL_H
+#define SY_REPOSITORY_MODEL_CONFIG_INTERNAL_H
+
+#include "runtime/repository/model_config.h"
+
+/* Dims of a list of numbers, -1 for open ones. EARG names `what`. */
+int sy_config_read_dims(const json_t *list, const char *what, int64_t dims[SY_MAX_RANK], int *rank);
+
+/* ---- config_batching.c ---- */
+/* dynamic_batching and parameters: defaults of requests, how they are gathered. EARG. */
+int sy_config_read_batching(struct sy_model_config *config);
+int sy_config_read_parameters(struct sy_model_config *config);
+
+/* ---- config_warmup.c ---- */
+int sy_config_read_warmups(struct sy_model_config *config);
+void sy_config_free_warmups(struct sy_model_config *config);
+
+/* A model's shape as a list of numbers, -1 for what is open, from dimension `from` on. */
+json_t *sy_config_dims_json(const struct sy_shape *shape, int from, bool all_open);
+
+#endif
