@@ -8,12 +8,16 @@
 #include "runtime/cli/cli.h"
 #include "runtime/front/front_stats.h"
 #include "runtime/front/http/http_protocol.h"
+#include "runtime/front/metrics/metrics_routes.h"
 #include "runtime/front/offload.h"
+#include "runtime/front/page/page.h"
 #include "runtime/front/shared_regions.h"
+#include "runtime/front/trace_settings.h"
 
 #define DEFAULT_HTTP    "127.0.0.1:8000"
 #define DEFAULT_GRPC    "127.0.0.1:8001"
 #define DEFAULT_METRICS "127.0.0.1:8002"
+#define OTLP_DRAIN_NS   (2 * SY_NS_PER_S)
 #define MOST_SECONDS    1e6
 #define MOST_OFFLOADED  256 /* large bodies that wait for a thread */
 #define OFFLOAD_THREADS 1   /* what it does not do the loop's core would have to share */
@@ -23,12 +27,25 @@ void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
     fronts->http.address = DEFAULT_HTTP;
     fronts->grpc_address = DEFAULT_GRPC;
     fronts->metrics.address = DEFAULT_METRICS;
+    fronts->otlp_sample = 1;
 }
 
 static int set_address(const char **to, const char *value)
 {
     *to = strcmp(value, "off") == 0 ? NULL : value;
     return SY_OK;
+}
+
+static int set_text(const char **to, const char *value)
+{
+    *to = value;
+    return SY_OK;
+}
+
+static int set_ratio(double *to, const char *value)
+{
+    SY_TRY(sy_cli_real(value, to));
+    return *to <= 1 ? SY_OK : sy_error_set(SY_EARG, "\"%s\" is no ratio from 0 to 1", value);
 }
 
 static int set_seconds(sy_ns *to, const char *value)
@@ -84,6 +101,12 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         return set_address(&fronts->grpc_address, value);
     if (strcmp(name, "metrics") == 0)
         return set_address(&fronts->metrics.address, value);
+    if (strcmp(name, "page-token") == 0)
+        return set_text(&fronts->page_token, value);
+    if (strcmp(name, "otlp") == 0)
+        return set_text(&fronts->otlp.url, value);
+    if (strcmp(name, "otlp-sample") == 0)
+        return set_ratio(&fronts->otlp_sample, value);
     if (strcmp(name, "http-json-depth") == 0)
         return set_number(&limits->json_depth, value, 10000);
     if (strcmp(name, "http-connections") == 0)
@@ -91,17 +114,38 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
     return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
 }
 
+static int listen_http(struct sy_serve_fronts *fronts, const char *option,
+                       const struct sy_http_config *config, struct sy_http_server **out)
+{
+    int status = sy_http_server_create(config, &fronts->front, out);
+
+    if (status < 0)
+        return sy_error_prefix(status, "--%s %s (name another address, or 'off')", option,
+                               config->address);
+    SY_TRY(sy_metrics_routes_add(fronts->metrics_routes, *out));
+    sy_log_info("serve", "event=listening what=%s port=%d", option, sy_http_server_port(*out));
+    return SY_OK;
+}
+
 static int start_http(struct sy_serve_fronts *fronts)
 {
+    if (fronts->metrics.address)
+        SY_TRY(listen_http(fronts, "metrics", &fronts->metrics, &fronts->metrics_server));
     if (!fronts->http.address)
         return SY_OK;
-    if (sy_http_server_create(&fronts->http, &fronts->front, &fronts->http_server) < 0)
-        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)",
-                               fronts->http.address);
+    SY_TRY(listen_http(fronts, "http", &fronts->http, &fronts->http_server));
     SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
-    sy_log_info("serve", "event=listening protocol=http port=%d",
-                sy_http_server_port(fronts->http_server));
-    return SY_OK;
+    return sy_page_create(&fronts->front, fronts->http_server, fronts->page_token, &fronts->page);
+}
+
+static int start_tracing(struct sy_serve_fronts *fronts)
+{
+    struct sy_front *front = &fronts->front;
+
+    SY_TRY(sy_trace_settings_create(fronts->otlp.url != NULL, fronts->otlp_sample,
+                                    &front->trace_settings));
+    fronts->otlp.version = SWITCHYARD_VERSION;
+    return fronts->otlp.url ? sy_otlp_create(front->base, &fronts->otlp, &front->otlp) : SY_OK;
 }
 
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
@@ -112,6 +156,8 @@ int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
     SY_TRY(sy_offload_create(front->base, OFFLOAD_THREADS, MOST_OFFLOADED, &front->offload));
     if (front->handlers->region_add)
         SY_TRY(sy_shared_regions_create(front, &front->regions));
+    SY_TRY(start_tracing(fronts));
+    SY_TRY(sy_metrics_routes_create(front, SWITCHYARD_VERSION, &fronts->metrics_routes));
     return start_http(fronts);
 }
 
@@ -121,11 +167,17 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
     fronts->front.offload = NULL;
     sy_http_server_destroy(fronts->http_server);
     sy_http_server_destroy(fronts->metrics_server);
+    sy_page_destroy(fronts->page);
+    sy_metrics_routes_destroy(fronts->metrics_routes);
+    if (fronts->front.otlp)
+        sy_otlp_drain(fronts->front.otlp, OTLP_DRAIN_NS);
     sy_shared_regions_destroy(fronts->front.regions);
     fronts->front.regions = NULL;
 }
 
 void sy_serve_fronts_finish(struct sy_serve_fronts *fronts)
 {
+    sy_otlp_destroy(fronts->front.otlp);
+    sy_trace_settings_destroy(fronts->front.trace_settings);
     sy_front_stats_destroy(fronts->front.stats);
 }

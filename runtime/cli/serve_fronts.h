@@ -3,12 +3,17 @@
 #define SY_CLI_SERVE_FRONTS_H
 
 #include "runtime/front/http/http_server.h"
+#include "runtime/telemetry/otlp.h"
 
 struct sy_serve_fronts {
     struct sy_front front;
     struct sy_http_config http, metrics; /* address NULL: off */
-    const char *grpc_address;
+    const char *grpc_address, *page_token;
+    struct sy_otlp_config otlp; /* url NULL: off */
+    double otlp_sample;
     struct sy_http_server *http_server, *metrics_server;
+    struct sy_metrics_routes *metrics_routes;
+    struct sy_page *page;
 };
 
 /* Rows of serve's option table; they end it. */
@@ -17,6 +22,10 @@ struct sy_serve_fronts {
      "HTTP: Open Inference Protocol, live page, metrics; default 127.0.0.1:8000; off: none"},      \
         {"grpc", "HOST:PORT", "gRPC, as Triton's; default 127.0.0.1:8001; off: none"},             \
         {"metrics", "HOST:PORT", "metrics alone; default 127.0.0.1:8002; off: none"},              \
+        {"page-token", "TOKEN",                                                                    \
+         "what the live page's buttons need; default none: this machine's own pages only"},        \
+        {"otlp", "URL", "send each request's spans to this collector: http://HOST:4318"},          \
+        {"otlp-sample", "RATIO", "of requests without a traceparent, 0 to 1; default 1"},          \
         {"http-header-bytes", "SIZE", "request line and header lines; default 32Ki; more is 431"}, \
         {"http-body-bytes", "SIZE", "a request's body, inflated; default 1Gi; more is 413"},       \
         {"http-buffered-bytes", "SIZE", "unfinished requests together; default 2Gi; more is 503"}, \

@@ -392,6 +392,7 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
         return 503;
     infer->server = call->server;
     infer->server->refs++;
+    infer->received_ns = sy_clock_now();
     infer->wait = (struct sy_repository_wait){.ready = on_loaded, .ctx = infer};
     if (sy_http_call_number(call, "inference-header-content-length", &header) &&
         header > call->server->limits.body_bytes) {

@@ -49,6 +49,7 @@ struct sy_http_infer {
     struct sy_http_call *call; /* NULL: nobody waits for the answer */
     enum sy_http_infer_phase phase;
     bool is_whole, is_raw;
+    sy_ns received_ns; /* its header lines were there */
     uint64_t raw_bytes;
     char model[SY_CORE_MODEL_NAME];
     int64_t version;

@@ -6,9 +6,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/front/model_info.h"
 #include "runtime/front/page/page_guard.h"
 #include "runtime/front/page/page_internal.h"
-#include "runtime/repository/repository.h"
 
 /* False: it was refused, and the call has ended. */
 static bool is_allowed(const struct sy_page *page, struct sy_http_call *call)
@@ -54,11 +54,7 @@ static void on_load(void *ctx, struct sy_http_call *call)
 
     if (!is_allowed(page, call))
         return;
-    status = page->front->repository
-                 ? sy_repository_load(page->front->repository, sy_http_call_segment(call, 0), NULL,
-                                      loaded, call)
-                 : sy_error_set(SY_EUNSUPPORTED, "the server has no model repository to load from "
-                                                 "(serve --models)");
+    status = sy_model_info_load(page->front, sy_http_call_segment(call, 0), NULL, loaded, call);
     if (status < 0)
         reply(call, status, NULL);
 }
@@ -66,15 +62,9 @@ static void on_load(void *ctx, struct sy_http_call *call)
 static void on_unload(void *ctx, struct sy_http_call *call)
 {
     struct sy_page *page = ctx;
-    const struct sy_front *front = page->front;
-    const char *name = sy_http_call_segment(call, 0);
 
-    if (!is_allowed(page, call))
-        return;
-    reply(call,
-          front->repository ? sy_repository_unload(front->repository, name)
-                            : front->handlers->model_remove(front->core, name, 0),
-          NULL);
+    if (is_allowed(page, call))
+        reply(call, sy_model_info_unload(page->front, sy_http_call_segment(call, 0)), NULL);
 }
 
 static void on_evict(void *ctx, struct sy_http_call *call)

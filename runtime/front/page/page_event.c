@@ -6,9 +6,9 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/front_stats.h"
+#include "runtime/front/model_info.h"
 #include "runtime/front/page/page_files.h"
 #include "runtime/front/page/page_internal.h"
-#include "runtime/repository/repository.h"
 
 #define MAP_PARTS        1024 /* of the pool's map: more than a screen has columns */
 #define REPOSITORY_TICKS 8    /* its index comes every so many ticks */
@@ -78,7 +78,7 @@ static void add_repository(const struct sy_page *page, json_t *event)
     json_t *index;
 
     if (page->front->repository && page->n_ticks % REPOSITORY_TICKS == 0 &&
-        sy_repository_index(page->front->repository, false, &index) == SY_OK)
+        sy_model_info_index(page->front, false, &index) == SY_OK)
         json_object_set_new(event, "repository", index);
 }
 
