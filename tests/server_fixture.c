@@ -148,14 +148,21 @@ static bool has_argument(const char *const *args, const char *option)
 
 static void exec_server(const struct fixture *f, const char *const *args, int ready_fd)
 {
+    static const char *const listeners[] = {"--http", "--metrics"};
     const char *argv[64] = {fixture_program("switchyard"), "serve", "--socket", f->address + 5,
                             "--ready-fd"};
     char ready[16];
     int n = 5;
     snprintf(ready, sizeof ready, "%d", ready_fd);
     argv[n++] = ready;
-    for (int i = 0; args[i] && n < 55; i++)
+    for (int i = 0; args[i] && n < 50; i++)
         argv[n++] = args[i];
+    /* Servers of tests run side by side: none has a port that was not asked for. */
+    for (size_t i = 0; i < sizeof listeners / sizeof *listeners; i++)
+        if (!has_argument(args, listeners[i])) {
+            argv[n++] = listeners[i];
+            argv[n++] = "off";
+        }
     if (!has_argument(args, "--hang-timeout")) {
         argv[n++] = "--hang-timeout";
         argv[n++] = "60";

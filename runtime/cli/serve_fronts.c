@@ -8,19 +8,26 @@
 #include "runtime/cli/cli.h"
 #include "runtime/front/front_stats.h"
 #include "runtime/front/http/http_protocol.h"
+#include "runtime/front/http/http_settings.h"
+#include "runtime/front/metrics/metrics_routes.h"
 #include "runtime/front/offload.h"
 #include "runtime/front/shared_regions.h"
+#include "runtime/front/trace_settings.h"
+#include "runtime/switchyard.h"
+#include "runtime/telemetry/otlp.h"
 
 #define DEFAULT_HTTP    "127.0.0.1:8000"
 #define DEFAULT_METRICS "127.0.0.1:8002"
 #define MOST_SECONDS    1e6
-#define MOST_OFFLOADED  256 /* large bodies that wait for a thread */
-#define OFFLOAD_THREADS 1   /* what it does not do the loop's core would have to share */
+#define MOST_OFFLOADED  256         /* large bodies that wait for a thread */
+#define LAST_TRACES_NS  SY_NS_PER_S /* for what waits to be sent when the server stops */
+#define OFFLOAD_THREADS 1           /* what it does not do the loop's core would have to share */
 
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
 {
     fronts->http.address = DEFAULT_HTTP;
     fronts->metrics.address = DEFAULT_METRICS;
+    fronts->otlp_sample = 1;
 }
 
 static int set_address(const char **to, const char *value)
@@ -35,9 +42,17 @@ static int set_seconds(sy_ns *to, const char *value)
 
     SY_TRY(sy_cli_real(value, &seconds));
     if (seconds < 0.1 || seconds > MOST_SECONDS)
-        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value, MOST_SECONDS);
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.1 to %g seconds", value,
+                            MOST_SECONDS);
     *to = (sy_ns)(seconds * 1e9);
     return SY_OK;
+}
+
+static int set_ratio(double *to, const char *value)
+{
+    SY_TRY(sy_cli_real(value, to));
+    return *to >= 0 && *to <= 1 ? SY_OK
+                                : sy_error_set(SY_EARG, "\"%s\" is no ratio from 0 to 1", value);
 }
 
 static int set_size(uint64_t *to, const char *value)
@@ -79,6 +94,12 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         return set_address(&fronts->http.address, value);
     if (strcmp(name, "metrics") == 0)
         return set_address(&fronts->metrics.address, value);
+    if (strcmp(name, "otlp-sample") == 0)
+        return set_ratio(&fronts->otlp_sample, value);
+    if (strcmp(name, "otlp") == 0) {
+        fronts->otlp_url = value;
+        return SY_OK;
+    }
     if (strcmp(name, "http-json-depth") == 0)
         return set_number(&limits->json_depth, value, 10000);
     if (strcmp(name, "http-connections") == 0)
@@ -91,10 +112,39 @@ static int start_http(struct sy_serve_fronts *fronts)
     if (!fronts->http.address)
         return SY_OK;
     if (sy_http_server_create(&fronts->http, &fronts->front, &fronts->http_server) < 0)
-        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)", fronts->http.address);
+        return sy_error_prefix(SY_EBUSY, "--http %s (another address, or off)",
+                               fronts->http.address);
     SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
+    SY_TRY(sy_http_settings_add(fronts->http_server, &fronts->front));
+    SY_TRY(sy_metrics_routes_add(fronts->metrics_routes, fronts->http_server));
     sy_log_info("serve", "event=listening protocol=http port=%d",
                 sy_http_server_port(fronts->http_server));
+    return SY_OK;
+}
+
+/* The same text on a port of its own, as Triton has it. */
+static int start_metrics(struct sy_serve_fronts *fronts)
+{
+    if (!fronts->metrics.address)
+        return SY_OK;
+    if (sy_http_server_create(&fronts->metrics, &fronts->front, &fronts->metrics_server) < 0)
+        return sy_error_prefix(SY_EBUSY, "--metrics %s (another address, or off)",
+                               fronts->metrics.address);
+    SY_TRY(sy_metrics_routes_add(fronts->metrics_routes, fronts->metrics_server));
+    sy_log_info("serve", "event=listening protocol=metrics port=%d",
+                sy_http_server_port(fronts->metrics_server));
+    return SY_OK;
+}
+
+static int start_traces(struct sy_serve_fronts *fronts)
+{
+    struct sy_otlp_config config = {.url = fronts->otlp_url, .version = SWITCHYARD_VERSION};
+    struct sy_front *front = &fronts->front;
+
+    SY_TRY(sy_trace_settings_create(fronts->otlp_url != NULL, fronts->otlp_sample,
+                                    &front->trace_settings));
+    if (fronts->otlp_url && sy_otlp_create(front->base, &config, &front->otlp) < 0)
+        return sy_error_prefix(SY_EARG, "--otlp");
     return SY_OK;
 }
 
@@ -106,12 +156,18 @@ int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
     SY_TRY(sy_offload_create(front->base, OFFLOAD_THREADS, MOST_OFFLOADED, &front->offload));
     if (front->handlers->region_add)
         SY_TRY(sy_shared_regions_create(front, &front->regions));
-    return start_http(fronts);
+    SY_TRY(start_traces(fronts));
+    SY_TRY(sy_metrics_routes_create(front, SWITCHYARD_VERSION, &fronts->metrics_routes));
+    SY_TRY(start_http(fronts));
+    return start_metrics(fronts);
 }
 
 void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
 {
-    sy_offload_destroy(fronts->front.offload); /* first: what it works on belongs to requests */
+    if (fronts->front.otlp)
+        sy_otlp_drain(fronts->front.otlp, LAST_TRACES_NS);
+    sy_offload_destroy(
+        fronts->front.offload); /* before the servers: what it works on belongs to requests */
     fronts->front.offload = NULL;
     sy_http_server_destroy(fronts->http_server);
     sy_http_server_destroy(fronts->metrics_server);
@@ -121,5 +177,8 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
 
 void sy_serve_fronts_finish(struct sy_serve_fronts *fronts)
 {
+    sy_metrics_routes_destroy(fronts->metrics_routes);
+    sy_otlp_destroy(fronts->front.otlp);
+    sy_trace_settings_destroy(fronts->front.trace_settings);
     sy_front_stats_destroy(fronts->front.stats);
 }

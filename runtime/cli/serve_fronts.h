@@ -8,6 +8,9 @@ struct sy_serve_fronts {
     struct sy_front front;
     struct sy_http_config http, metrics; /* address NULL: off */
     struct sy_http_server *http_server, *metrics_server;
+    struct sy_metrics_routes *metrics_routes;
+    const char *otlp_url; /* NULL: no traces are sent */
+    double otlp_sample;   /* of requests without a traceparent; 0 to 1 */
 };
 
 /* Rows of serve's option table; they end it. */
@@ -15,6 +18,10 @@ struct sy_serve_fronts {
     {"http", "HOST:PORT",                                                                          \
      "HTTP: Open Inference Protocol, live page, metrics; default 127.0.0.1:8000; off: none"},      \
         {"metrics", "HOST:PORT", "metrics alone; default 127.0.0.1:8002; off: none"},              \
+        {"otlp", "URL",                                                                            \
+         "send traces to this collector, OTLP over HTTP: http://HOST:4318; default: none"},        \
+        {"otlp-sample", "RATIO",                                                                   \
+         "of the requests that come without a traceparent, trace so many; 0 to 1, default 1"},     \
         {"http-header-bytes", "SIZE", "request line and header lines; default 32Ki; more is 431"}, \
         {"http-body-bytes", "SIZE", "a request's body, inflated; default 1Gi; more is 413"},       \
         {"http-buffered-bytes", "SIZE", "unfinished requests together; default 2Gi; more is 503"}, \

@@ -391,6 +391,7 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
         return 503;
     infer->server = call->server;
     infer->server->refs++;
+    infer->received_ns = infer->server->front->otlp ? sy_clock_now() : 0;
     infer->wait = (struct sy_repository_wait){.ready = on_loaded, .ctx = infer};
     if (sy_http_call_number(call, "inference-header-content-length", &header) &&
         header > call->server->limits.body_bytes) {

@@ -319,6 +319,9 @@ static int read_options(struct sy_http_infer *infer, const json_t *root)
     if (id && !json_is_string(id))
         return sy_error_set(SY_EARG, "\"id\" is no string");
     infer->id = json_string_value(id);
+    sy_front_infer_set_trace(infer->request, "http", infer->received_ns,
+                             sy_http_call_header(infer->call, "traceparent"),
+                             sy_http_call_header(infer->call, "tracestate"));
     if (tenant)
         SY_TRY(sy_front_infer_set_tenant(infer->request, tenant));
     return parameters ? sy_infer_parameters_set(infer->request, parameters) : SY_OK;
