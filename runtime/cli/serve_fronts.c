@@ -8,6 +8,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/front/front_stats.h"
 #include "runtime/front/http/http_protocol.h"
+#include "runtime/front/http/http_settings.h"
 #include "runtime/front/metrics/metrics_routes.h"
 #include "runtime/front/offload.h"
 #include "runtime/front/page/page.h"
@@ -135,6 +136,7 @@ static int start_http(struct sy_serve_fronts *fronts)
         return SY_OK;
     SY_TRY(listen_http(fronts, "http", &fronts->http, &fronts->http_server));
     SY_TRY(sy_http_protocol_add(fronts->http_server, &fronts->front));
+    SY_TRY(sy_http_settings_add(fronts->http_server, &fronts->front));
     return sy_page_create(&fronts->front, fronts->http_server, fronts->page_token, &fronts->page);
 }
 
@@ -145,7 +147,9 @@ static int start_tracing(struct sy_serve_fronts *fronts)
     SY_TRY(sy_trace_settings_create(fronts->otlp.url != NULL, fronts->otlp_sample,
                                     &front->trace_settings));
     fronts->otlp.version = SWITCHYARD_VERSION;
-    return fronts->otlp.url ? sy_otlp_create(front->base, &fronts->otlp, &front->otlp) : SY_OK;
+    if (fronts->otlp.url && sy_otlp_create(front->base, &fronts->otlp, &front->otlp) < 0)
+        return sy_error_prefix(SY_EARG, "--otlp");
+    return SY_OK;
 }
 
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts)

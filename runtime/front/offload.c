@@ -205,7 +205,7 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
         return sy_error_set(SY_ENOMEM_HOST, "no memory for work beside the loop");
     *piece = (struct piece){.work = work, .done = done, .ctx = ctx};
     pthread_mutex_lock(&offload->lock);
-    is_full = offload->n_waiting >= offload->most_waiting;
+    is_full = offload->stops || offload->n_waiting >= offload->most_waiting;
     if (!is_full) {
         queue_add(&offload->waiting, piece);
         offload->n_waiting++;

@@ -10,7 +10,7 @@ struct sy_offload;
 
 int sy_offload_create(struct event_base *base, int n_threads, int most_waiting,
                       struct sy_offload **out);
-/* Waits for what runs; what waits is not run, but its `done` is called. */
+/* Waits for what runs; what waits is not run, but its `done` is called. What a `done` hands over then is refused with EBUSY. */
 void sy_offload_destroy(struct sy_offload *offload); /* NULL is fine */
 /* `work` runs on a thread (of lower priority than the loop's), then `done` on the loop. EBUSY, ENOMEM_HOST: neither is called. */
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),

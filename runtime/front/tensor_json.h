@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "loader/graph.h"
-#include "runtime/front/text_builder.h"
+#include "runtime/base/text_builder.h"
 
 struct sy_json_cut {
     const char *text; /* in the request's text */

@@ -1,17 +1,14 @@
 #include "runtime/metrics/exposition.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/status.h"
 
-#define FIRST_BYTES (64u << 10)
-#define NOT_SHOWN   "\xef\xbf\xbd" /* U+FFFD */
+#define NOT_SHOWN "\xef\xbf\xbd" /* U+FFFD */
 
 void sy_exposition_init(struct sy_exposition *e, enum sy_exposition_format format,
                         size_t most_bytes)
@@ -23,43 +20,23 @@ void sy_exposition_init(struct sy_exposition *e, enum sy_exposition_format forma
 
 void sy_exposition_finish(struct sy_exposition *e)
 {
-    free(e->text);
-    e->text = NULL;
+    sy_text_finish(&e->text);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
-static bool has_room(struct sy_exposition *e, size_t bytes)
-{
-    size_t wants = e->used + bytes, size = SY_MAX(e->size, FIRST_BYTES);
-
-    if (e->status < 0)
-        return false;
-    if (wants > e->most) {
-        e->status =
-            sy_error_set(SY_ETOOBIG, "the metrics are longer than %zu bytes of text", e->most);
-        return false;
-    }
-    if (wants <= e->size)
-        return true;
-    while (size < wants)
-        size *= 2;
-    char *text = realloc(e->text, size);
-    if (!text) {
-        e->status = sy_error_set(SY_ENOMEM_HOST, "no memory for %zu bytes of metrics", size);
-        return false;
-    }
-    e->text = text;
-    e->size = size;
-    return true;
-}
-
+/* E3 */
 static void put(struct sy_exposition *e, const char *bytes, size_t n)
 {
-    if (!has_room(e, n))
+    if (e->status < 0)
         return;
-    memcpy(e->text + e->used, bytes, n);
-    e->used += n;
+    if (e->text.used + n > e->most)
+        e->status =
+            sy_error_set(SY_ETOOBIG, "the metrics are longer than %zu bytes of text", e->most);
+    else
+        sy_text_add(&e->text, bytes, n);
+    if (e->text.failed)
+        e->status = sy_error_set(SY_ENOMEM_HOST, "no memory for the metrics");
 }
 
 static void put_text(struct sy_exposition *e, const char *text)
@@ -67,20 +44,15 @@ static void put_text(struct sy_exposition *e, const char *text)
     put(e, text, strlen(text));
 }
 
-/* Decimal digits from the end of `to` backwards: snprintf would be half of the time of a large exposition. */
-static char *digits(char *end, uint64_t value)
-{
-    do {
-        *--end = (char)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    return end;
-}
-
+/* Not by snprintf: it would be half of the time of a large exposition. */
 static void put_count(struct sy_exposition *e, uint64_t value)
 {
-    char text[24], *end = text + sizeof text, *from = digits(end, value);
+    char text[24], *end = text + sizeof text, *from = end;
 
+    do {
+        *--from = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
     put(e, from, (size_t)(end - from));
 }
 
@@ -304,9 +276,8 @@ int sy_exposition_end(struct sy_exposition *e, char **out_text, size_t *out_byte
         put_text(e, "# EOF\n");
     if (e->status < 0)
         return e->status;
-    *out_text = e->text;
-    *out_bytes = e->used;
-    e->text = NULL;
-    e->used = e->size = 0;
+    *out_text = e->text.at;
+    *out_bytes = e->text.used;
+    e->text = (struct sy_text){0};
     return SY_OK;
 }

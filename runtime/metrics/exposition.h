@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/text_builder.h"
 #include "runtime/metrics/histogram.h"
 
 enum sy_exposition_format { SY_EXPOSITION_TEXT, SY_EXPOSITION_OPENMETRICS };
@@ -40,8 +41,8 @@ struct sy_label {
 
 struct sy_exposition {
     enum sy_exposition_format format;
-    char *text;
-    size_t used, size, most;
+    struct sy_text text;
+    size_t most;
     int status;
     enum sy_metric_kind kind;
     const char *name;                  /* of the family */

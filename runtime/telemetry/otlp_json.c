@@ -3,15 +3,13 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
-#include "runtime/base/printable.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_builder.h"
 #include "runtime/metrics/phases.h"
 
-#define FIRST_BYTES   (16u << 10)
 #define KIND_INTERNAL 1
 #define KIND_SERVER   2
 #define STATUS_ERROR  2
@@ -21,42 +19,11 @@
 
 /* ---- text ---------------------------------------------------------------------------------------------------------- */
 
-struct text {
-    char *bytes;
-    size_t used, size;
-    bool failed; /* no memory: nothing is added any more */
-};
-
-static bool has_room(struct text *t, size_t n)
-{
-    size_t size = SY_MAX(t->size, FIRST_BYTES);
-
-    if (t->failed || t->used + n <= t->size)
-        return !t->failed;
-    while (size < t->used + n)
-        size *= 2;
-    char *bytes = realloc(t->bytes, size);
-    t->failed = !bytes;
-    if (!bytes)
-        return false;
-    t->bytes = bytes;
-    t->size = size;
-    return true;
-}
-
-static void put(struct text *t, const char *bytes, size_t n)
-{
-    if (!has_room(t, n))
-        return;
-    memcpy(t->bytes + t->used, bytes, n);
-    t->used += n;
-}
-
-static void put_format(struct text *t, const char *format, ...)
+static void put_format(struct sy_text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Short pieces only: numbers and fixed text. */
-static void put_format(struct text *t, const char *format, ...)
+static void put_format(struct sy_text *t, const char *format, ...)
 {
     char piece[256];
     va_list args;
@@ -65,64 +32,44 @@ static void put_format(struct text *t, const char *format, ...)
     int n = vsnprintf(piece, sizeof piece, format, args);
     va_end(args);
     sy_assert_internal(n >= 0 && (size_t)n < sizeof piece);
-    put(t, piece, SY_MIN((size_t)n, sizeof piece - 1));
+    sy_text_add(t, piece, SY_MIN((size_t)n, sizeof piece - 1));
 }
 
-/* What cannot be shown becomes '?': JSON takes UTF-8 only. */
-static void put_string(struct text *t, const char *value)
-{
-    put(t, "\"", 1);
-    while (*value) {
-        size_t n = SY_MIN(sy_printable_length(value), strcspn(value, "\\\""));
-
-        put(t, value, n);
-        value += n;
-        if (!*value)
-            break;
-        if (*value == '\\' || *value == '"')
-            put(t, (char[]){'\\', *value}, 2);
-        else
-            put(t, "?", 1);
-        value++;
-    }
-    put(t, "\"", 1);
-}
-
-static void put_hex(struct text *t, const uint8_t *bytes, int n)
+static void put_hex(struct sy_text *t, const uint8_t *bytes, int n)
 {
     static const char hex[] = "0123456789abcdef";
 
-    put(t, "\"", 1);
+    sy_text_add(t, "\"", 1);
     for (int i = 0; i < n; i++)
-        put(t, (char[]){hex[bytes[i] >> 4], hex[bytes[i] & 15]}, 2);
-    put(t, "\"", 1);
+        sy_text_add(t, (char[]){hex[bytes[i] >> 4], hex[bytes[i] & 15]}, 2);
+    sy_text_add(t, "\"", 1);
 }
 
 /* ---- attributes ---------------------------------------------------------------------------------------------------- */
 
-static void begin_attribute(struct text *t, const char *key)
+static void begin_attribute(struct sy_text *t, const char *key)
 {
-    if (t->used > 0 && t->bytes[t->used - 1] != '[')
-        put(t, ",", 1);
+    if (t->used > 0 && t->at[t->used - 1] != '[')
+        sy_text_add(t, ",", 1);
     put_format(t, "{\"key\":\"%s\",\"value\":", key);
 }
 
-static void attribute_text(struct text *t, const char *key, const char *value)
+static void attribute_text(struct sy_text *t, const char *key, const char *value)
 {
     begin_attribute(t, key);
     put_format(t, "{\"stringValue\":");
-    put_string(t, value);
+    sy_text_add_json_string(t, value);
     put_format(t, "}}");
 }
 
 /* 64-bit numbers are strings in OTLP's JSON. */
-static void attribute_count(struct text *t, const char *key, uint64_t value)
+static void attribute_count(struct sy_text *t, const char *key, uint64_t value)
 {
     begin_attribute(t, key);
     put_format(t, "{\"intValue\":\"%" PRIu64 "\"}}", SY_MIN(value, (uint64_t)INT64_MAX));
 }
 
-static void attribute_flag(struct text *t, const char *key, bool value)
+static void attribute_flag(struct sy_text *t, const char *key, bool value)
 {
     begin_attribute(t, key);
     put_format(t, "{\"boolValue\":%s}}", value ? "true" : "false");
@@ -141,17 +88,17 @@ static uint64_t child_id(uint64_t span_id, int phase)
     return z ? z : 1;
 }
 
-static void put_span_id(struct text *t, uint64_t id)
+static void put_span_id(struct sy_text *t, uint64_t id)
 {
     put_format(t, "\"%016" PRIx64 "\"", id);
 }
 
-static void put_time(struct text *t, const char *key, const struct sy_otlp_record *r, sy_ns at)
+static void put_time(struct sy_text *t, const char *key, const struct sy_otlp_record *r, sy_ns at)
 {
     put_format(t, ",\"%s\":\"%" PRIu64 "\"", key, (uint64_t)((int64_t)at + r->wall_offset_ns));
 }
 
-static void begin_span(struct text *t, const struct sy_otlp_record *r, uint64_t id)
+static void begin_span(struct sy_text *t, const struct sy_otlp_record *r, uint64_t id)
 {
     put_format(t, "{\"traceId\":");
     put_hex(t, r->context.trace_id, SY_TRACE_ID_BYTES);
@@ -159,17 +106,17 @@ static void begin_span(struct text *t, const struct sy_otlp_record *r, uint64_t 
     put_span_id(t, id);
     if (*r->tracestate) {
         put_format(t, ",\"traceState\":");
-        put_string(t, r->tracestate);
+        sy_text_add_json_string(t, r->tracestate);
     }
 }
 
-static void put_phase(struct text *t, const struct sy_otlp_record *r, enum sy_phase phase,
+static void put_phase(struct sy_text *t, const struct sy_otlp_record *r, enum sy_phase phase,
                       const struct sy_phase_span *span)
 {
     sy_ns from = SY_MIN(SY_MAX(span->from_ns, r->from_ns), r->to_ns);
     sy_ns to = SY_MAX(SY_MIN(span->to_ns, r->to_ns), from);
 
-    put(t, ",", 1);
+    sy_text_add(t, ",", 1);
     begin_span(t, r, child_id(r->span_id, (int)phase));
     put_format(t, ",\"parentSpanId\":");
     put_span_id(t, r->span_id);
@@ -182,7 +129,7 @@ static void put_phase(struct text *t, const struct sy_otlp_record *r, enum sy_ph
     put_format(t, "]}");
 }
 
-static void put_report(struct text *t, const struct sy_request_report *report)
+static void put_report(struct sy_text *t, const struct sy_request_report *report)
 {
     attribute_count(t, "switchyard.request", report->id);
     attribute_count(t, "switchyard.moved_bytes", report->moved_bytes);
@@ -197,16 +144,16 @@ static void put_report(struct text *t, const struct sy_request_report *report)
         attribute_count(t, "switchyard.worker", (uint64_t)report->worker);
 }
 
-static void put_status(struct text *t, const struct sy_otlp_record *r)
+static void put_status(struct sy_text *t, const struct sy_otlp_record *r)
 {
     if (r->status >= 0)
         return;
     put_format(t, ",\"status\":{\"code\":%d,\"message\":", STATUS_ERROR);
-    put_string(t, r->error);
+    sy_text_add_json_string(t, r->error);
     put_format(t, "}");
 }
 
-static void put_server_span(struct text *t, const struct sy_otlp_record *r)
+static void put_server_span(struct sy_text *t, const struct sy_otlp_record *r)
 {
     begin_span(t, r, r->span_id);
     if (r->context.is_given) {
@@ -217,7 +164,7 @@ static void put_server_span(struct text *t, const struct sy_otlp_record *r)
                PARENT_IS_KNOWN | (r->context.is_given ? PARENT_IS_REMOTE : 0) | r->context.flags);
     char name[SY_CORE_MODEL_NAME + 8];
     snprintf(name, sizeof name, "infer %s", r->model);
-    put_string(t, name);
+    sy_text_add_json_string(t, name);
     put_format(t, ",\"kind\":%d", KIND_SERVER);
     put_time(t, "startTimeUnixNano", r, r->from_ns);
     put_time(t, "endTimeUnixNano", r, r->to_ns);
@@ -233,7 +180,7 @@ static void put_server_span(struct text *t, const struct sy_otlp_record *r)
     put_format(t, "}");
 }
 
-static void put_request(struct text *t, const struct sy_otlp_record *r)
+static void put_request(struct sy_text *t, const struct sy_otlp_record *r)
 {
     struct sy_phase_span spans[SY_N_PHASES];
 
@@ -249,25 +196,25 @@ static void put_request(struct text *t, const struct sy_otlp_record *r)
 int sy_otlp_json(const char *service_version, const struct sy_otlp_record *const *records, int n,
                  char **out_text, size_t *out_bytes)
 {
-    struct text t = {0};
+    struct sy_text t = {0};
 
     put_format(&t, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
     attribute_text(&t, "service.name", "switchyard");
     attribute_text(&t, "service.version", service_version);
     put_format(&t, "]},\"scopeSpans\":[{\"scope\":{\"name\":\"switchyard\",\"version\":");
-    put_string(&t, service_version);
+    sy_text_add_json_string(&t, service_version);
     put_format(&t, "},\"spans\":[");
     for (int i = 0; i < n; i++) {
         if (i > 0)
-            put(&t, ",", 1);
+            sy_text_add(&t, ",", 1);
         put_request(&t, records[i]);
     }
     put_format(&t, "]}]}]}");
     if (t.failed) {
-        free(t.bytes);
+        sy_text_finish(&t);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for the spans of %d requests", n);
     }
-    *out_text = t.bytes;
+    *out_text = t.at;
     *out_bytes = t.used;
     return SY_OK;
 }

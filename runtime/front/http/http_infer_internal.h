@@ -6,7 +6,7 @@
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/tensor_json.h"
-#include "runtime/front/text_builder.h"
+#include "runtime/base/text_builder.h"
 
 enum sy_http_infer_phase {
     SY_HTTP_COLLECTING, /* waits for: the JSON's last byte */
@@ -49,10 +49,10 @@ struct sy_http_infer {
     struct sy_http_call *call; /* NULL: nobody waits for the answer */
     enum sy_http_infer_phase phase;
     bool is_whole, is_raw;
-    sy_ns received_ns; /* its header lines were there */
     uint64_t raw_bytes;
     char model[SY_CORE_MODEL_NAME];
     int64_t version;
+    sy_ns received_ns; /* when its header lines were read, where traces are sent; else 0 */
     unsigned char *text; /* the JSON, and what came behind it in the same read */
     uint64_t text_used, text_size, header_bytes /* UINT64_MAX: all of the body */;
     struct sy_request_json json;

@@ -1,4 +1,4 @@
-#include "runtime/front/text_builder.h"
+#include "runtime/base/text_builder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A text that grows: answers are built in one. Out of memory is remembered, and said at the end. */
-#ifndef SY_RUNTIME_FRONT_TEXT_BUILDER_H
-#define SY_RUNTIME_FRONT_TEXT_BUILDER_H
+#ifndef SY_BASE_TEXT_BUILDER_H
+#define SY_BASE_TEXT_BUILDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
