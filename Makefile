@@ -96,7 +96,7 @@ say = @:
 endif
 
 # ---- sources ----------------------------------------------------------------------------------
-LIB_SRC   := $(sort $(wildcard runtime/base/*.c runtime/device/*.c runtime/wire/*.c runtime/sched/*.c runtime/sim/*.c runtime/metrics/*.c runtime/telemetry/*.c runtime/repository/*.c runtime/front/*.c runtime/front/*/*.c runtime/*.c \
+LIB_SRC   := $(sort $(wildcard runtime/base/*.c runtime/device/*.c runtime/wire/*.c runtime/sched/*.c runtime/sim/*.c runtime/metrics/*.c runtime/telemetry/*.c runtime/repository/*.c runtime/doctor/*.c runtime/front/*.c runtime/front/*/*.c runtime/*.c \
                allocator/*.c loader/*.c workers/*.c workers/host/*.c))
 CLI_SRC   := $(sort $(wildcard runtime/cli/*.c))
 TEST_SRC  := $(sort $(wildcard tests/test_*.c))

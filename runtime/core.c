@@ -141,9 +141,8 @@ static int open_device(struct sy_core *core, const struct sy_core_config *config
 }
 
 /* Memory of its own is there for the pool, but for what libraries take in each worker; of the host's, half. */
-static uint64_t usual_pool(const struct sy_core *core)
+uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device)
 {
-    const struct sy_device_properties *device = sy_device_get_properties(core->device);
     if (device->unified || device->emulated)
         return half_of_memory();
     return SY_ALIGN_UP(device->memory_bytes / 4 * 3, 2 * MIB);
@@ -151,7 +150,9 @@ static uint64_t usual_pool(const struct sy_core *core)
 
 static int take_memory(struct sy_core *core, const struct sy_core_config *config)
 {
-    uint64_t pool_bytes = config->pool_bytes ? config->pool_bytes : usual_pool(core);
+    uint64_t pool_bytes = config->pool_bytes
+                              ? config->pool_bytes
+                              : sy_core_usual_pool_bytes(sy_device_get_properties(core->device));
     uint64_t image_bytes = config->image_bytes ? config->image_bytes : half_of_memory();
     SY_TRY(sy_pool_create(core->device, pool_bytes, &core->pool));
     SY_TRY(sy_pool_export(core->pool, &core->pool_fd));

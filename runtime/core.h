@@ -18,10 +18,9 @@ struct event_base;
 struct sy_core;
 
 struct sy_core_config {
-    const char *device; /* "host", "emulated,link-gbps=..." */
-    uint64_t
-        pool_bytes; /* 0: half of the machine's memory, at most 8 GiB; three quarters of a GPU's */
-    uint64_t image_bytes; /* discrete devices; 0: default as above */
+    const char *device;   /* "host", "emulated,link-gbps=..." */
+    uint64_t pool_bytes;  /* 0: sy_core_usual_pool_bytes */
+    uint64_t image_bytes; /* discrete devices; 0: half of the machine's memory, at most 8 GiB */
     uint64_t slab_bytes;  /* 0: 256 MiB */
     int n_workers;        /* 0: 4 */
     const char
@@ -44,6 +43,9 @@ struct sy_core_config {
     const char *grouping; /* NULL or "planned"; "per_layer", "whole": for comparison */
 };
 
+struct sy_device_properties;
+/* The pool of a core that is not told its size: half of the machine's memory, at most 8 GiB; three quarters of a GPU's. */
+uint64_t sy_core_usual_pool_bytes(const struct sy_device_properties *device);
 /* Starts: opens the device, takes pool, image and slab, spawns workers, resumes jobs found in the state folder. */
 int sy_core_create(struct event_base *base, const struct sy_core_config *config,
                    struct sy_core **out);

@@ -59,7 +59,7 @@ static void every_command_explains_itself(void **state)
     (void)state;
     static const char *const commands[] = {"serve",    "import",     "plan",    "infer", "train",
                                            "status",   "bench-link", "version", "jobs",  "policy",
-                                           "simulate", "replay",     "models"};
+                                           "simulate", "replay",     "models",  "doctor"};
     assert_int_equal(run("help"), 0);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         assert_non_null(strstr(output, commands[i]));

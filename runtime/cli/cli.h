@@ -22,6 +22,7 @@ int sy_cmd_status(int argc, char **argv);
 int sy_cmd_simulate(int argc, char **argv);
 int sy_cmd_replay(int argc, char **argv);
 int sy_cmd_bench_link(int argc, char **argv);
+int sy_cmd_doctor(int argc, char **argv);
 int sy_cmd_version(int argc, char **argv);
 int sy_cmd_worker(int argc, char **argv);
 

@@ -25,6 +25,7 @@ static const struct {
     {"simulate", sy_cmd_simulate, "what a policy would do with jobs and requests"},
     {"replay", sy_cmd_replay, "send a trace of requests to a server, each at its time"},
     {"bench-link", sy_cmd_bench_link, "measure the link between host and device"},
+    {"doctor", sy_cmd_doctor, "what this machine can do, what limits a swap here, what to change"},
     {"version", sy_cmd_version, "version, commit, libraries"},
     {"worker", sy_cmd_worker, NULL},
 };

@@ -1,0 +1,62 @@
+/* Descriptors, disk, ports: what runs out. */
+#include <math.h>
+#include <stdio.h>
+
+#include "runtime/doctor/findings_internal.h"
+
+#define LEAST_FILES 64.0   /* a server with four workers and its listeners holds about 32 */
+#define USUAL_FILES 1100.0 /* that, and 1000 connections */
+#define LEAST_DISK  (1e9)  /* a package or a snapshot of 240 MB, written beside the old one */
+
+static void files(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    char most[SY_SIZE_TEXT_BYTES] = "unlimited";
+    if (isnan(f->files_limit))
+        return;
+    enum sy_finding_level level = f->files_limit < LEAST_FILES   ? SY_FINDING_FAIL
+                                  : f->files_limit < USUAL_FILES ? SY_FINDING_WARN
+                                                                 : SY_FINDING_OK;
+    if (!isinf(f->files_most))
+        snprintf(most, sizeof most, "%.0f", f->files_most);
+    struct sy_finding *finding = sy_finding_add(out, SY_GROUP_LIMITS, "open_files", level,
+                                                "%.0f (hard limit %s)", f->files_limit, most);
+    if (level != SY_FINDING_OK)
+        sy_finding_advise(finding,
+                          "ulimit -n 65536: %.0f for the server itself, one for each "
+                          "connection",
+                          LEAST_FILES);
+}
+
+static void disk(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    char bytes[SY_SIZE_TEXT_BYTES];
+    if (isnan(f->disk_free_bytes))
+        return;
+    bool full = f->disk_free_bytes < LEAST_DISK;
+    struct sy_finding *finding =
+        sy_finding_add(out, SY_GROUP_LIMITS, "disk", full ? SY_FINDING_WARN : SY_FINDING_OK,
+                       "%s free in %s", sy_finding_bytes(f->disk_free_bytes, bytes), f->folder);
+    if (full)
+        sy_finding_advise(finding, "free 1 GB: a package is written beside the model that it is "
+                                   "made of");
+}
+
+static void ports(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    if (!*f->ports_busy) {
+        sy_finding_add(out, SY_GROUP_LIMITS, "ports", SY_FINDING_OK,
+                       "8000 (HTTP), 8001 (gRPC) and 8002 (metrics) are free");
+        return;
+    }
+    sy_finding_advise(
+        sy_finding_add(out, SY_GROUP_LIMITS, "ports", SY_FINDING_WARN, "taken: %s", f->ports_busy),
+        "stop what listens there (ss -ltnp), or name others: serve --http "
+        "127.0.0.1:PORT --grpc 127.0.0.1:PORT");
+}
+
+void sy_findings_limits(const struct sy_doctor_facts *f, struct sy_findings *out)
+{
+    files(f, out);
+    disk(f, out);
+    ports(f, out);
+}
