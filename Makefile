@@ -141,7 +141,7 @@ endif
 
 GEN_SRC   := $(GEN)/onnx.pb-c.c
 LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/onnx.pb-c.o
-CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,runtime/client.c runtime/client_model.c runtime/json_msgpack.c $(sort $(wildcard runtime/base/*.c)))
+CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client*.c)) runtime/json_msgpack.c $(sort $(wildcard runtime/base/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
 EXAMPLE_OBJ := $(EXAMPLE_SRC:%.c=$(OBJ)/%.o)

@@ -30,15 +30,6 @@
 #define MAX_ANSWER_ELEMENTS (8ull << 20) /* a long trace */
 #define FIRST_CAPACITY      (64u * 1024u)
 
-struct sy_client {
-    int fd;
-    sy_ns timeout_ns, deadline;
-    uint64_t next_id;
-    unsigned char *buffer; /* the answer being received */
-    uint64_t used, capacity;
-    char error[512];
-};
-
 /* ---- the socket ---------------------------------------------------------------------------------------- */
 
 static int wait_for(sy_client *client, short events)
@@ -120,7 +111,7 @@ int sy_client_connect(const char *address, unsigned timeout_ms, sy_client **out)
     *out = client; /* also on failure: it holds the error's words, and is closed as usual */
     if (!client)
         return SY_ENOMEM_HOST;
-    client->fd = -1;
+    client->fd = client->received_fd = -1;
     client->timeout_ns = (timeout_ms ? timeout_ms : DEFAULT_TIMEOUT_MS) * SY_NS_PER_MS;
     client->deadline = sy_clock_now() + client->timeout_ns;
     if (strncmp(address, "tcp:", 4) == 0)
@@ -138,6 +129,7 @@ void sy_client_close(sy_client *client)
         return;
     if (client->fd >= 0)
         close(client->fd);
+    sy_client_region_orphan_all(client);
     free(client->buffer);
     free(client);
 }
@@ -185,6 +177,33 @@ static int make_room(sy_client *client)
     return SY_OK;
 }
 
+/* What has come, and a descriptor with it if the call expects one; where it does not, the kernel drops it. */
+static ssize_t receive_some(sy_client *client)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {client->buffer + client->used, client->capacity - client->used};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    struct cmsghdr *header;
+    ssize_t n;
+
+    if (client->expects_fd) {
+        message.msg_control = control.space;
+        message.msg_controllen = sizeof control.space;
+    }
+    n = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
+    header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+        if (client->received_fd >= 0) /* a server that passes two */
+            close(client->received_fd);
+        memcpy(&client->received_fd, CMSG_DATA(header), sizeof(int));
+    }
+    return n;
+}
+
 static int receive_answer(sy_client *client, uint64_t *out_bytes)
 {
     struct sy_msgpack_scan scan;
@@ -196,7 +215,7 @@ static int receive_answer(sy_client *client, uint64_t *out_bytes)
         ssize_t n;
 
         SY_TRY(make_room(client));
-        n = recv(client->fd, client->buffer + client->used, client->capacity - client->used, 0);
+        n = receive_some(client);
         if (n < 0 && errno == EAGAIN) {
             SY_TRY(wait_for(client, POLLIN));
             continue;
@@ -215,7 +234,7 @@ static int receive_answer(sy_client *client, uint64_t *out_bytes)
 
 /* ---- requests and answers ------------------------------------------------------------------------------- */
 
-static const msgpack_object *get(const msgpack_object *map, const char *key)
+const msgpack_object *sy_client_get(const msgpack_object *map, const char *key)
 {
     size_t n = strlen(key);
 
@@ -229,23 +248,24 @@ static const msgpack_object *get(const msgpack_object *map, const char *key)
     return NULL;
 }
 
-static void pack_text(msgpack_packer *packer, const char *text)
+void sy_client_pack_text(msgpack_packer *packer, const char *text)
 {
     msgpack_pack_str(packer, strlen(text));
     msgpack_pack_str_body(packer, text, strlen(text));
 }
 
-static void pack_request(sy_client *client, msgpack_packer *packer, const char *method)
+void sy_client_pack_request(sy_client *client, msgpack_packer *packer, const char *method)
 {
     msgpack_pack_array(packer, 4);
     msgpack_pack_int(packer, 0);
     msgpack_pack_uint64(packer, client->next_id);
-    pack_text(packer, method);
+    sy_client_pack_text(packer, method);
 }
 
 static int server_error(const msgpack_object *error)
 {
-    const msgpack_object *name = get(error, "status"), *message = get(error, "message");
+    const msgpack_object *name = sy_client_get(error, "status"),
+                         *message = sy_client_get(error, "message");
     int status = SY_EPROTO;
 
     if (name && name->type == MSGPACK_OBJECT_STR) {
@@ -289,10 +309,10 @@ static int exchange(sy_client *client, struct iovec *parts, int n_parts, msgpack
     return SY_OK;
 }
 
-/* As exchange, and gives the result inside the response. After a broken exchange, what comes next on the socket is unknown: the
- * connection is closed. An error that the server answers with, whatever its code, leaves the connection as it is. */
-static int ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
-               const msgpack_object **result)
+/* After a broken exchange, what comes next on the socket is unknown: the connection is closed. An error that the server answers with,
+ * whatever its code, leaves the connection as it is. */
+int sy_client_ask(sy_client *client, struct iovec *parts, int n_parts, msgpack_unpacked *unpacked,
+                  const msgpack_object **result)
 {
     const msgpack_object *response = NULL;
     int status;
@@ -317,7 +337,7 @@ int sy_client_fail(sy_client *client, int status)
     return status;
 }
 
-static int finish(sy_client *client, int status)
+int sy_client_finish(sy_client *client, int status)
 {
     client->next_id++;
     return status < 0 ? sy_client_fail(client, status) : status;
@@ -361,225 +381,13 @@ int sy_client_call(sy_client *client, const char *method, const char *params_jso
     msgpack_sbuffer_init(&buffer);
     msgpack_unpacked_init(&unpacked);
     msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
-    pack_request(client, &packer, method);
+    sy_client_pack_request(client, &packer, method);
     SY_TRY_GOTO(pack_params(&packer, params_json), done);
     part = (struct iovec){buffer.data, buffer.size};
-    SY_TRY_GOTO(ask(client, &part, 1, &unpacked, &result), done);
+    SY_TRY_GOTO(sy_client_ask(client, &part, 1, &unpacked, &result), done);
     status = result_text(result, out_json);
 done:
     msgpack_unpacked_destroy(&unpacked);
     msgpack_sbuffer_destroy(&buffer);
-    return finish(client, status);
-}
-
-/* ---- infer ------------------------------------------------------------------------------------------------ */
-
-static void pack_input(msgpack_packer *packer, const sy_client_tensor *input)
-{
-    msgpack_pack_map(packer, 4);
-    pack_text(packer, "name");
-    pack_text(packer, input->name);
-    pack_text(packer, "dtype");
-    pack_text(packer, input->dtype);
-    pack_text(packer, "shape");
-    msgpack_pack_array(packer, (size_t)input->rank);
-    for (int i = 0; i < input->rank; i++)
-        msgpack_pack_int64(packer, input->shape[i]);
-    pack_text(packer, "data");
-    msgpack_pack_bin(packer, input->bytes);
-}
-
-static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
-{
-    if (n_inputs < 0 || n_inputs > SWITCHYARD_MAX_TENSORS)
-        return sy_error_set(SY_EARG, "%d inputs; at most %d are possible", n_inputs,
-                            SWITCHYARD_MAX_TENSORS);
-    for (int i = 0; i < n_inputs; i++) {
-        const sy_client_tensor *x = &inputs[i];
-        if (!x->name || !x->dtype)
-            return sy_error_set(SY_EARG, "input %d has no %s", i, x->name ? "dtype" : "name");
-        if (x->rank < 0 || x->rank > SWITCHYARD_MAX_RANK)
-            return sy_error_set(SY_EARG,
-                                "input '%.100s' has %d dimensions; at most %d are possible",
-                                x->name, x->rank, SWITCHYARD_MAX_RANK);
-        if (x->bytes > UINT32_MAX)
-            return sy_error_set(SY_EARG, "input '%.100s' has %llu bytes; a message holds %u",
-                                x->name, (unsigned long long)x->bytes, UINT32_MAX);
-    }
-    return SY_OK;
-}
-
-static void pack_options(msgpack_packer *packer, const sy_client_options *options)
-{
-    pack_text(packer, "class");
-    msgpack_pack_int(packer, options->urgency_class);
-    pack_text(packer, "deadline_ms");
-    if (options->deadline_ms > 0)
-        msgpack_pack_double(packer, options->deadline_ms);
-    else
-        msgpack_pack_nil(packer);
-    if (!options->tenant)
-        return;
-    pack_text(packer, "tenant");
-    pack_text(packer, options->tenant);
-}
-
-/* Tensors stay where they are: the packed bytes are cut at each tensor's place. */
-static int infer_ask(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                     int n_inputs, const sy_client_options *options, msgpack_sbuffer *buffer,
-                     msgpack_unpacked *unpacked, const msgpack_object **result)
-{
-    struct iovec parts[2 * SWITCHYARD_MAX_TENSORS + 1];
-    size_t cut[SWITCHYARD_MAX_TENSORS + 1], from = 0;
-    msgpack_packer packer;
-    int n = 0;
-
-    SY_TRY(check_inputs(inputs, n_inputs));
-    msgpack_packer_init(&packer, buffer, msgpack_sbuffer_write);
-    pack_request(client, &packer, "infer");
-    msgpack_pack_array(&packer, 1);
-    msgpack_pack_map(&packer, options ? 4 + (options->tenant != NULL) : 2);
-    pack_text(&packer, "model");
-    pack_text(&packer, model);
-    if (options)
-        pack_options(&packer, options);
-    pack_text(&packer, "inputs");
-    msgpack_pack_array(&packer, (size_t)n_inputs);
-    cut[0] = buffer->size;
-    for (int i = 0; i < n_inputs; i++) {
-        pack_input(&packer, &inputs[i]);
-        cut[i] = buffer->size;
-    }
-    for (int i = 0; i < n_inputs; i++) {
-        parts[n++] = (struct iovec){buffer->data + from, cut[i] - from};
-        parts[n++] = (struct iovec){(void *)inputs[i].data, inputs[i].bytes};
-        from = cut[i];
-    }
-    if (n_inputs == 0)
-        parts[n++] = (struct iovec){buffer->data, buffer->size};
-    return ask(client, parts, n, unpacked, result);
-}
-
-static uint64_t number(const msgpack_object *map, const char *key)
-{
-    const msgpack_object *value = get(map, key);
-
-    if (value && value->type == MSGPACK_OBJECT_BOOLEAN)
-        return value->via.boolean;
-    return value && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? value->via.u64 : 0;
-}
-
-static char *text_of(const msgpack_object *map, const char *key)
-{
-    const msgpack_object *value = get(map, key);
-
-    return value && value->type == MSGPACK_OBJECT_STR && value->via.str.ptr
-               ? strndup(value->via.str.ptr, value->via.str.size)
-               : NULL;
-}
-
-/* Copies one output out of the client's buffer, where it is not aligned. */
-static int take_output(const msgpack_object *map, sy_client_tensor *out)
-{
-    const msgpack_object *shape = get(map, "shape"), *data = get(map, "data");
-    void *copy;
-
-    out->name = text_of(map, "name");
-    out->dtype = text_of(map, "dtype");
-    if (!out->name || !out->dtype || !shape || shape->type != MSGPACK_OBJECT_ARRAY ||
-        shape->via.array.size > SWITCHYARD_MAX_RANK || !data || data->type != MSGPACK_OBJECT_BIN)
-        return sy_error_set(SY_EPROTO,
-                            "the server's answer has an output without name, dtype, shape or data");
-    out->rank = (int)shape->via.array.size;
-    for (int i = 0; i < out->rank; i++)
-        out->shape[i] = shape->via.array.ptr[i].via.i64;
-    out->bytes = data->via.bin.size;
-    copy = aligned_alloc(64, SY_ALIGN_UP(out->bytes + 1, 64));
-    if (!copy)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for an output of %zu bytes", out->bytes);
-    if (out->bytes > 0)
-        memcpy(copy, data->via.bin.ptr, out->bytes);
-    out->data = copy;
-    return SY_OK;
-}
-
-static void take_timing(const msgpack_object *timing, sy_client_result *result)
-{
-    result->queue_ns = number(timing, "queue_ns");
-    result->preempt_wait_ns = number(timing, "preempt_wait_ns");
-    result->swap_ns = number(timing, "swap_ns");
-    result->total_ns = number(timing, "total_ns");
-    result->first_layer_ns = number(timing, "first_layer_ns");
-    result->bound_ns = number(timing, "bound_ns");
-    result->predicted_ns = number(timing, "predicted_ns");
-    result->served_ns = number(timing, "served_ns");
-    result->moved_bytes = number(timing, "moved_bytes");
-    result->swapped = (int)number(timing, "swapped");
-    result->preempted = (int)number(timing, "preempted");
-    result->attempts = (int)number(timing, "attempts");
-}
-
-static int take_result(const msgpack_object *answer, sy_client_result **out)
-{
-    const msgpack_object *outputs = get(answer, "outputs");
-    sy_client_result *result = calloc(1, sizeof(*result));
-    int status = SY_OK;
-
-    if (!result)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
-    if (!outputs || outputs->type != MSGPACK_OBJECT_ARRAY) {
-        free(result);
-        return sy_error_set(SY_EPROTO, "the server's answer has no outputs");
-    }
-    result->outputs = calloc(outputs->via.array.size + 1, sizeof(*result->outputs));
-    if (!result->outputs)
-        status = sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
-    for (uint32_t i = 0; status == SY_OK && i < outputs->via.array.size; i++) {
-        result->n_outputs++;
-        status = take_output(&outputs->via.array.ptr[i], &result->outputs[i]);
-    }
-    take_timing(get(answer, "timing"), result);
-    if (status < 0)
-        sy_client_result_free(result);
-    else
-        *out = result;
-    return status;
-}
-
-int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                    int n_inputs, sy_client_result **out)
-{
-    return sy_client_infer_with(client, model, inputs, n_inputs, NULL, out);
-}
-
-int sy_client_infer_with(sy_client *client, const char *model, const sy_client_tensor *inputs,
-                         int n_inputs, const sy_client_options *options, sy_client_result **out)
-{
-    const msgpack_object *answer = NULL;
-    msgpack_unpacked unpacked;
-    msgpack_sbuffer buffer;
-    int status;
-
-    *out = NULL;
-    msgpack_sbuffer_init(&buffer);
-    msgpack_unpacked_init(&unpacked);
-    status = infer_ask(client, model, inputs, n_inputs, options, &buffer, &unpacked, &answer);
-    if (status == SY_OK)
-        status = take_result(answer, out);
-    msgpack_unpacked_destroy(&unpacked);
-    msgpack_sbuffer_destroy(&buffer);
-    return finish(client, status);
-}
-
-void sy_client_result_free(sy_client_result *result)
-{
-    if (!result)
-        return;
-    for (int i = 0; i < result->n_outputs; i++) {
-        free((void *)result->outputs[i].name);
-        free((void *)result->outputs[i].dtype);
-        free((void *)result->outputs[i].data);
-    }
-    free(result->outputs);
-    free(result);
+    return sy_client_finish(client, status);
 }

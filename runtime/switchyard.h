@@ -17,6 +17,7 @@ extern "C" {
 #define SWITCHYARD_MAX_RANK        8
 #define SWITCHYARD_MAX_TENSORS     256   /* inputs, or outputs, of a model */
 #define SWITCHYARD_MAX_DEADLINE_MS 3.6e6 /* an hour: a request's deadline is at most so long */
+#define SWITCHYARD_REGION_ALIGN    64    /* bytes: of tensors in shared memory */
 
 typedef struct sy_client sy_client;
 
@@ -49,11 +50,20 @@ SY_API const char *sy_client_error(const sy_client *client);
 /* One batch. The result is the caller's until sy_client_result_free. */
 SY_API int sy_client_infer(sy_client *client, const char *model, const sy_client_tensor *inputs,
                            int n_inputs, sy_client_result **out);
+/* Where an output is to be written: `bytes` at `data`, in a region of this client, aligned to SWITCHYARD_REGION_ALIGN. */
+typedef struct {
+    const char *name;
+    void *data;
+    size_t bytes; /* at least as many as the output has (SY_EARG says how many) */
+} sy_client_place;
+
 typedef struct {
     int urgency_class; /* 0: the most urgent .. 9; a request is never delayed by higher ones */
     double
         deadline_ms; /* 0: none. A request that would be late by prediction is refused at once, with the prediction (SY_EDEADLINE) */
-    const char *tenant; /* NULL: the server's default */
+    const char *tenant;            /* NULL: the server's default */
+    const sy_client_place *places; /* outputs that are written to shared memory; NULL: none */
+    int n_places;
 } sy_client_options;
 #define SWITCHYARD_USUAL_CLASS 1
 
@@ -62,6 +72,27 @@ SY_API int sy_client_infer_with(sy_client *client, const char *model,
                                 const sy_client_tensor *inputs, int n_inputs,
                                 const sy_client_options *options, sy_client_result **out);
 SY_API void sy_client_result_free(sy_client_result *result);
+
+/* Memory that the client and the server share, so that large tensors are not copied. Only over a Unix socket.
+ *
+ *   sy_client_region_create(client, bytes, &region);
+ *   float *x = sy_client_region_data(region);       write the input there
+ *   sy_client_infer_with(...)                       with sy_client_tensor.data = x: found to be shared, and sent by reference;
+ *                                                   outputs with a sy_client_place are written there
+ *
+ * An input is sent by reference if all of it lies in a region, at a multiple of SWITCHYARD_REGION_ALIGN bytes; else its bytes are sent. A placed output's
+ * `data` in the result points to its place, which stays the caller's: sy_client_result_free leaves it. Inputs must not change, and places must not be read, until the
+ * call has returned; places overlap neither each other nor an input. After a call that ended without an answer (SY_EDEADLINE of the client, SY_EPEER) what is placed may still
+ * change.
+ *
+ * EUNSUPPORTED: over TCP, or the server shares none. EBUSY, ETOOBIG: the server's limits. The memory is zeroed at first. */
+typedef struct sy_client_region sy_client_region;
+
+SY_API int sy_client_region_create(sy_client *client, size_t bytes, sy_client_region **out);
+SY_API void *sy_client_region_data(const sy_client_region *region); /* aligned to a page */
+SY_API size_t sy_client_region_bytes(const sy_client_region *region);
+/* Unmaps it, and tells the server, if the client is still open; also to be called after sy_client_close, until when the memory stays. NULL is fine. */
+SY_API void sy_client_region_destroy(sy_client_region *region);
 
 /* What a model takes and gives. A dimension of -1 is open: the batch ("N" in dims), or a size that each request chooses by the shapes of
  * the inputs that it sends ("seq"; the same name is the same size everywhere), or what follows from these ("2*seq+1"), or what only a

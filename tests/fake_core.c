@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "allocator/shared_memory.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_server.h"
@@ -51,7 +52,7 @@ struct job {
     struct job *next; /* of those that are held */
     bool is_cut;
     uint64_t input, output;
-    int64_t batch;
+    int64_t batch, row; /* row: numbers a row */
     sy_core_infer_done done;
     void *ctx;
 };
@@ -60,6 +61,64 @@ static struct sy_slab *fake_slab(void *core)
 {
     (void)core;
     return slab;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------- */
+
+static struct region {
+    struct sy_shared_memory memory;
+    int refs;                      /* the front end's, each running job's tensors' */
+} regions[FAKE_CORE_MOST_REGIONS]; /* region i + 1 */
+_Atomic int fake_core_n_regions;
+
+static int fake_region_add(void *core, int fd, uint64_t offset, uint64_t bytes, bool is_sealed,
+                           uint64_t *out)
+{
+    (void)core, (void)offset, (void)is_sealed;
+    for (int i = 0; i < FAKE_CORE_MOST_REGIONS; i++) {
+        if (regions[i].refs > 0)
+            continue;
+        SY_TRY(sy_shared_memory_map(&regions[i].memory, dup(fd), bytes, true));
+        regions[i].refs = 1;
+        fake_core_n_regions++;
+        *out = (uint64_t)i + 1;
+        return SY_OK;
+    }
+    return sy_error_set(SY_EBUSY, "%d regions", FAKE_CORE_MOST_REGIONS);
+}
+
+static void region_release(uint64_t id)
+{
+    if (id == 0 || --regions[id - 1].refs > 0)
+        return;
+    sy_shared_memory_finish(&regions[id - 1].memory);
+    fake_core_n_regions--;
+}
+
+static void fake_region_drop(void *core, uint64_t id)
+{
+    (void)core;
+    region_release(id);
+}
+
+static uint64_t region_of(uint64_t at)
+{
+    return at >> SY_CORE_REGION_SHIFT;
+}
+
+static void hold_tensor(uint64_t at)
+{
+    if (region_of(at) > 0)
+        regions[region_of(at) - 1].refs++;
+}
+
+static void *tensor(uint64_t at)
+{
+    uint64_t id = region_of(at);
+
+    return id == 0
+               ? sy_slab_pointer(slab, at)
+               : (char *)regions[id - 1].memory.base + (at & ((1ull << SY_CORE_REGION_SHIFT) - 1));
 }
 
 #define MODEL(of, called)                               \
@@ -96,15 +155,17 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
     struct job *job = ctx;
     struct sy_request_report report = {
         .id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
-    const float *x = sy_slab_pointer(slab, job->input);
-    float *y = sy_slab_pointer(slab, job->output);
+    const float *x = tensor(job->input);
+    float *y = tensor(job->output);
 
     (void)fd, (void)what;
-    for (int64_t i = 0; i < 4 * job->batch; i++)
+    for (int64_t i = 0; i < job->row * job->batch; i++)
         y[i] = 2 * x[i];
     if (job->is_cut)
         memcpy(y + 4 * job->batch, ((const int64_t[]){2, (int64_t)x[0], 4}), 24);
     n_running--;
+    region_release(region_of(job->input));
+    region_release(region_of(job->output));
     job->done(job->ctx, SY_OK, NULL, &report);
     free(job);
 }
@@ -129,8 +190,17 @@ static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t b
         free(job);
         return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
     }
-    *job = (struct job){
-        ++id, holds ? held : NULL, *model == 'c', inputs[0], outputs[0], batch, done, ctx};
+    *job = (struct job){++id,
+                        holds ? held : NULL,
+                        *model == 'c',
+                        inputs[0],
+                        outputs[0],
+                        batch,
+                        ref->package->graph->tensors[0].shape.dims[1].fixed,
+                        done,
+                        ctx};
+    hold_tensor(inputs[0]);
+    hold_tensor(outputs[0]);
     *out_id = id;
     n_running++;
     fake_core_n_held += holds;
@@ -169,6 +239,8 @@ static const struct sy_core_handlers fakes = {.slab = fake_slab,
                                               .model_release = fake_release,
                                               .infer = fake_infer,
                                               .infer_cancel = fake_cancel,
+                                              .region_add = fake_region_add,
+                                              .region_drop = fake_region_drop,
                                               .status = fake_status};
 static struct sy_front front;
 
@@ -202,7 +274,10 @@ int fake_core_start(void **state)
                                    .tcp_address = ":0",
                                    .limits = {.stall_ns = 2 * SY_NS_PER_S,
                                               .message_bytes = 1 << 20,
-                                              .max_connections = FAKE_CORE_MOST_CLIENTS}};
+                                              .max_connections = FAKE_CORE_MOST_CLIENTS,
+                                              .region_bytes = 8 << 20,
+                                              .all_region_bytes = 20 << 20,
+                                              .max_regions = 4}};
 
     (void)state;
     snprintf(fake_core_path, sizeof(fake_core_path), "/tmp/test_rpc_%d.sock", (int)getpid());
@@ -222,6 +297,7 @@ int fake_core_finish(void **state)
     pthread_join(loop, NULL);
     sy_rpc_server_destroy(server);
     assert_int_equal(n_model_refs, 0);
+    assert_int_equal(fake_core_n_regions, 0);
     assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
     assert_int_not_equal(access(fake_core_path, F_OK), 0);
     event_base_free(base);

@@ -8,11 +8,14 @@
 #define SY_TESTS_FAKE_CORE_H
 
 #define FAKE_CORE_MOST_CLIENTS 32
+#define FAKE_CORE_MOST_REGIONS 64
 
 extern char fake_core_path[100], fake_core_tcp[40]; /* where it answers */
-extern _Atomic int fake_core_n_held;
+extern _Atomic int fake_core_n_held;                /* requests that only canceling ends */
+extern _Atomic int
+    fake_core_n_regions; /* of shared memory; each connection: 4, of 8 MiB in all; all: 20 MiB */
 
-/* cmocka's setup and teardown: afterwards nothing is left in the slab, whatever the clients did. */
+/* cmocka's setup and teardown: afterwards nothing is left in the slab nor of regions, whatever the clients did. */
 int fake_core_start(void **state);
 int fake_core_finish(void **state);
 

@@ -12,6 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_region.h"
 
 #define FIRST_CAPACITY (16u * 1024u)
 #define KEPT_CAPACITY \
@@ -82,7 +83,7 @@ static void on_model_ready(void *ctx)
     sy_rpc_connection_resume(connection);
 }
 
-int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
+int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local)
 {
     struct sy_rpc_connection *connection = calloc(1, sizeof(*connection));
 
@@ -90,6 +91,7 @@ int sy_rpc_connection_create(struct sy_rpc_server *server, int fd)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a connection");
     connection->server = server;
     connection->fd = fd;
+    connection->is_local = is_local;
     connection->refs = 1;
     connection->wait = (struct sy_repository_wait){.ready = on_model_ready, .ctx = connection};
     connection->progress_ns = sy_clock_now();
@@ -132,6 +134,7 @@ void sy_rpc_connection_close(struct sy_rpc_connection *connection)
     unlink_connection(connection);
     sy_repository_wait_cancel(&connection->wait);
     sy_rpc_infer_cancel_all(connection);
+    sy_rpc_region_drop_all(connection);
     sy_rpc_connection_release(connection);
 }
 

@@ -1,4 +1,4 @@
-/* The method infer: writes a request's tensors to the slab, runs it, answers from the slab. */
+/* The method infer: writes a request's tensors to the slab, runs it, answers from the slab; what lies in the client's memory stays there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +11,7 @@ void sy_rpc_infer_free(struct sy_rpc_infer *infer)
     if (!infer)
         return;
     sy_front_infer_destroy(infer->request);
+    sy_rpc_infer_free_places(infer);
     free(infer);
 }
 
@@ -45,8 +46,10 @@ static int pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, int o
 {
     struct sy_front_tensor tensor;
 
+    const struct sy_rpc_place *place = sy_rpc_infer_output_place(reply->infer, output);
+
     SY_TRY(sy_front_infer_output(reply->infer->request, output, &tensor));
-    msgpack_pack_map(packer, 4);
+    msgpack_pack_map(packer, place ? 6 : 4);
     pack_text(packer, "name");
     pack_text(packer, tensor.name);
     pack_text(packer, "dtype");
@@ -55,6 +58,12 @@ static int pack_output(struct sy_rpc_reply *reply, msgpack_packer *packer, int o
     msgpack_pack_array(packer, (size_t)tensor.rank);
     for (int i = 0; i < tensor.rank; i++)
         msgpack_pack_int64(packer, tensor.dims[i]);
+    if (place) {
+        pack_number(packer, "region", place->region->id);
+        pack_number(packer, "offset", place->offset);
+        pack_number(packer, "bytes", tensor.bytes);
+        return SY_OK;
+    }
     pack_text(packer, "data");
     msgpack_pack_bin(packer, tensor.bytes);
     reply->cut[reply->n_tensors] = reply->head.size;
@@ -186,7 +195,7 @@ static int prepare(struct sy_rpc_infer *infer, const msgpack_object *params)
     if (found != SY_OK)
         return found;
     SY_TRY(sy_rpc_infer_read_options(infer->request, params));
-    return sy_rpc_infer_read_inputs(infer->request, params);
+    return sy_rpc_infer_read_tensors(infer, params);
 }
 
 int sy_rpc_infer(const struct sy_rpc_request *request)

@@ -43,21 +43,22 @@ static int read_shape(const msgpack_object *map, const char *name, int64_t dims[
     return SY_OK;
 }
 
-/* As many bytes as shape and dtype say; so what is claimed is bounded by what came. */
-static int check_data(const struct sy_front_infer *request, int input, const msgpack_object *data)
+/* As many bytes as shape and dtype say; so what is claimed is bounded by what came, or is there. data NULL: it is placed. */
+static int check_data(const struct sy_rpc_infer *infer, int input, const msgpack_object *data)
 {
-    const struct sy_graph *graph = sy_front_infer_model(request)->package->graph;
+    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
     const char *name = graph->tensors[graph->inputs[input]].name;
-    uint64_t bytes = sy_front_infer_input_bytes(request, input);
+    uint64_t needs = sy_front_infer_input_bytes(infer->request, input);
+    uint64_t bytes = data ? data->via.bin.size : infer->places[input].bytes;
 
-    if (data->via.bin.size == bytes)
+    if (bytes == needs)
         return SY_OK;
-    return sy_error_set(SY_EARG,
-                        "input \"%s\" has %u bytes of data; its shape and dtype need %" PRIu64,
-                        name, data->via.bin.size, bytes);
+    return sy_error_set(
+        SY_EARG, "input \"%s\" has %" PRIu64 " bytes of data; its shape and dtype need %" PRIu64,
+        name, bytes, needs);
 }
 
-static int add_input(struct sy_front_infer *request, const msgpack_object *map,
+static int add_input(struct sy_rpc_infer *infer, const msgpack_object *map,
                      const msgpack_object **by_input)
 {
     const msgpack_object *data = sy_rpc_get(map, "data");
@@ -68,30 +69,40 @@ static int add_input(struct sy_front_infer *request, const msgpack_object *map,
     SY_TRY(sy_rpc_infer_read_text(map, "name", name, sizeof(name)));
     SY_TRY(sy_rpc_infer_read_text(map, "dtype", dtype, sizeof(dtype)));
     SY_TRY(read_shape(map, name, dims, &rank));
-    SY_TRY(sy_front_infer_add_input(request, name, dtype, rank, dims, &input));
+    SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input));
+    by_input[input] = NULL;
+    if (sy_rpc_get(map, "region"))
+        return sy_rpc_infer_place_input(infer, input, map);
     if (!data || data->type != MSGPACK_OBJECT_BIN)
         return sy_error_set(SY_EARG, "input \"%s\": \"data\" is missing or no bin", name);
     by_input[input] = data;
     return SY_OK;
 }
 
-int sy_rpc_infer_read_inputs(struct sy_front_infer *request, const msgpack_object *params)
+static void write_inputs(struct sy_front_infer *request, const msgpack_object *const *by_input,
+                         int n_inputs)
+{
+    for (int i = 0; i < n_inputs; i++)
+        if (by_input[i] && by_input[i]->via.bin.size > 0)
+            memcpy(sy_front_infer_input_data(request, i), by_input[i]->via.bin.ptr,
+                   by_input[i]->via.bin.size);
+}
+
+int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params)
 {
     const msgpack_object *list = sy_rpc_get(params, "inputs"), *by_input[SY_RPC_MAX_TENSORS];
-    int n_inputs = sy_front_infer_model(request)->package->graph->n_inputs;
+    int n_inputs = sy_front_infer_model(infer->request)->package->graph->n_inputs;
 
     if (!list || list->type != MSGPACK_OBJECT_ARRAY)
         return sy_error_set(SY_EARG, "\"inputs\" is missing or no array");
     for (uint32_t i = 0; i < list->via.array.size; i++)
-        SY_TRY(add_input(request, &list->via.array.ptr[i], by_input));
-    SY_TRY(sy_front_infer_solve(request));
+        SY_TRY(add_input(infer, &list->via.array.ptr[i], by_input));
+    SY_TRY(sy_front_infer_solve(infer->request));
     for (int i = 0; i < n_inputs; i++)
-        SY_TRY(check_data(request, i, by_input[i]));
-    SY_TRY(sy_front_infer_prepare(request));
-    for (int i = 0; i < n_inputs; i++)
-        if (by_input[i]->via.bin.size > 0)
-            memcpy(sy_front_infer_input_data(request, i), by_input[i]->via.bin.ptr,
-                   by_input[i]->via.bin.size);
+        SY_TRY(check_data(infer, i, by_input[i]));
+    SY_TRY(sy_rpc_infer_place_outputs(infer, params));
+    SY_TRY(sy_front_infer_prepare(infer->request));
+    write_inputs(infer->request, by_input, n_inputs);
     return SY_OK;
 }
 
@@ -149,8 +160,8 @@ static bool is_word(const msgpack_object *key, const char *word)
 
 int sy_rpc_infer_check_keys(const msgpack_object *params)
 {
-    static const char *const known[] = {"model",       "version", "inputs", "class",
-                                        "deadline_ms", "tenant",  NULL};
+    static const char *const known[] = {"model", "version",     "inputs", "outputs",
+                                        "class", "deadline_ms", "tenant", NULL};
 
     for (uint32_t i = 0; params->type == MSGPACK_OBJECT_MAP && i < params->via.map.size; i++) {
         const msgpack_object *key = &params->via.map.ptr[i].key;
@@ -162,7 +173,7 @@ int sy_rpc_infer_check_keys(const msgpack_object *params)
         if (!known[k])
             return sy_error_set(SY_EARG,
                                 "infer has no parameter \"%.*s\"; it has model, version, inputs, "
-                                "class, deadline_ms and tenant",
+                                "outputs, class, deadline_ms and tenant",
                                 is_text ? (int)SY_MIN(key->via.str.size, 60u) : 0,
                                 is_text ? key->via.str.ptr : "");
     }

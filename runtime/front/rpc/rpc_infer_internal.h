@@ -4,6 +4,13 @@
 
 #include "runtime/front/front_infer.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_region.h"
+
+/* Where a tensor lies in its client's memory. */
+struct sy_rpc_place {
+    struct sy_rpc_region *region; /* held; NULL: not there, but in the message */
+    uint64_t offset, bytes;
+};
 
 /* A request, from its call until its answer is sent. */
 struct sy_rpc_infer {
@@ -12,6 +19,8 @@ struct sy_rpc_infer {
     struct sy_front_infer *request;
     uint64_t message_id;
     bool answers;
+    struct sy_rpc_place *places; /* of the inputs, then of the outputs; NULL: none is used */
+    int n_places;
 };
 
 /* ---- rpc_infer_check.c: all EARG, with what is wrong ---- */
@@ -19,11 +28,20 @@ struct sy_rpc_infer {
 int sy_rpc_infer_check_keys(const msgpack_object *params);
 /* A string of the map that fits into `to`, zero-terminated. */
 int sy_rpc_infer_read_text(const msgpack_object *map, const char *key, char *to, size_t bytes);
-/* All that "inputs" says, added to the request, prepared and written. */
-int sy_rpc_infer_read_inputs(struct sy_front_infer *request, const msgpack_object *params);
+/* All that "inputs" and "outputs" say: the request is prepared, and its inputs that came in the message are written. */
+int sy_rpc_infer_read_tensors(struct sy_rpc_infer *infer, const msgpack_object *params);
 /* Class, deadline, tenant. */
 int sy_rpc_infer_read_options(struct sy_front_infer *request, const msgpack_object *params);
 /* 0: none is named. */
 int sy_rpc_infer_read_version(const msgpack_object *params, int64_t *out);
+
+/* ---- rpc_infer_place.c ---- */
+/* The input lies where `map` says: {region, offset, bytes}. */
+int sy_rpc_infer_place_input(struct sy_rpc_infer *infer, int input, const msgpack_object *map);
+/* All that "outputs" says, if it is there: [{name, region, offset, bytes}]. After the inputs. */
+int sy_rpc_infer_place_outputs(struct sy_rpc_infer *infer, const msgpack_object *params);
+/* NULL: the output goes into the answer. */
+const struct sy_rpc_place *sy_rpc_infer_output_place(const struct sy_rpc_infer *infer, int output);
+void sy_rpc_infer_free_places(struct sy_rpc_infer *infer);
 
 #endif

@@ -24,7 +24,8 @@ struct sy_rpc_server {
     int n_connections;
     bool full; /* the last client that came was refused */
     uint64_t buffered_bytes;
-    int refs; /* the owner's, each connection's */
+    uint64_t region_bytes; /* of all connections */
+    int refs;              /* the owner's, each connection's */
 };
 
 struct sy_rpc_infer;
@@ -40,6 +41,7 @@ struct sy_rpc_reply {
     uint64_t tensor_bytes[SY_RPC_MAX_TENSORS];
     uint64_t bytes;             /* of all */
     struct sy_rpc_infer *infer; /* whose outputs these are, or NULL; freed when sent */
+    int fd;                     /* goes with the first byte (Unix sockets), the reply's; -1: none */
 };
 
 struct sy_rpc_connection {
@@ -58,6 +60,10 @@ struct sy_rpc_connection {
     uint64_t unsent_bytes;
     sy_ns progress_ns;
     struct sy_rpc_infer *infers; /* at the core */
+    bool is_local;               /* on the Unix socket: it can be passed descriptors */
+    struct sy_rpc_region *regions;
+    int n_regions; /* these, and those that are dropped and in use */
+    uint64_t region_bytes;
     struct sy_repository_wait wait;
     bool waits; /* its first message is for a model that is being loaded */
 };
@@ -71,7 +77,7 @@ struct sy_rpc_request {
 };
 
 /* ---- rpc_connection.c ---- */
-int sy_rpc_connection_create(struct sy_rpc_server *server, int fd);
+int sy_rpc_connection_create(struct sy_rpc_server *server, int fd, bool is_local);
 void sy_rpc_connection_close(struct sy_rpc_connection *connection);
 /* After an answer of the core: reads on if it had to wait. */
 void sy_rpc_connection_resume(struct sy_rpc_connection *connection);
@@ -89,6 +95,9 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection);
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result); /* steals */
+/* The same with a descriptor, which is taken over. */
+void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                                json_t *result, int fd);
 void sy_rpc_answer_error(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                          int status, const char *message);
 /* Says why to a socket that is no connection yet, if it takes that at once; the caller closes it. */

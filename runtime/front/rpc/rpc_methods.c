@@ -2,11 +2,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
+#include "runtime/front/rpc/rpc_region.h"
 #include "runtime/json_msgpack.h"
 
 #define DRAIN_GRACE_NS (30 * SY_NS_PER_S)
@@ -256,6 +258,45 @@ static int do_evict(const struct sy_rpc_request *request, json_t *params)
     return answer(request, json_object());
 }
 
+/* The answer carries the descriptor: without an answer there is nothing to make. */
+static int do_region_create(const struct sy_rpc_request *request, json_t *params)
+{
+    json_t *bytes = json_object_get(params, "bytes"), *result;
+    struct sy_rpc_region *region = NULL;
+    int fd = -1;
+
+    if (!request->answers)
+        return sy_error_set(SY_EARG, "region_create needs an answer: call it, do not notify");
+    if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
+        return sy_error_set(SY_EARG, "the parameter \"bytes\" is missing or no number of bytes");
+    SY_TRY(sy_rpc_region_create(request->connection, (uint64_t)json_integer_value(bytes), &region,
+                                &fd));
+    result = json_pack("{s:I, s:I}", "region", (json_int_t)region->id, "bytes",
+                       (json_int_t)region->bytes);
+    if (!result) {
+        close(fd);
+        sy_rpc_region_drop(region);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    }
+    sy_rpc_answer_json_with_fd(request->connection, request->answers, request->id, result, fd);
+    return SY_OK;
+}
+
+static int do_region_drop(const struct sy_rpc_request *request, json_t *params)
+{
+    json_t *id = json_object_get(params, "region");
+    struct sy_rpc_region *region;
+
+    if (!json_is_integer(id) || json_integer_value(id) < 0)
+        return sy_error_set(SY_EARG, "the parameter \"region\" is missing or no region's number");
+    region = sy_rpc_region_find(request->connection, (uint64_t)json_integer_value(id));
+    if (!region)
+        return sy_error_set(SY_ENOTFOUND, "this connection has no region %" JSON_INTEGER_FORMAT,
+                            json_integer_value(id));
+    sy_rpc_region_drop(region);
+    return answer(request, json_object());
+}
+
 static int do_train(const struct sy_rpc_request *request, json_t *params)
 {
     const char *text;
@@ -377,6 +418,8 @@ static const struct {
     {"model_load", do_model_load},
     {"model_unload", do_model_unload},
     {"evict", do_evict},
+    {"region_create", do_region_create},
+    {"region_drop", do_region_drop},
     {"train", do_train},
     {"train_stop", do_train_stop},
     {"job_pause", do_job_pause},
@@ -426,8 +469,8 @@ static int call_method(const struct sy_rpc_request *request, const msgpack_objec
     return sy_error_set(
         SY_ENOTFOUND,
         "unknown method \"%.*s\"; there are infer, ping, status, models, model_load, model_unload, "
-        "evict, train, train_stop, job_pause, job_resume, job_priority, policy, tenant, trace, "
-        "drain",
+        "evict, region_create, region_drop, train, train_stop, job_pause, job_resume, "
+        "job_priority, policy, tenant, trace, drain",
         (int)SY_MIN(name->via.str.size, 64u), name->via.str.ptr ? name->via.str.ptr : "");
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
@@ -22,6 +23,7 @@ struct sy_rpc_reply *sy_rpc_reply_create(void)
         return NULL;
     }
     reply->answers = true;
+    reply->fd = -1;
     msgpack_sbuffer_init(&reply->head);
     return reply;
 }
@@ -31,6 +33,8 @@ void sy_rpc_reply_free(struct sy_rpc_reply *reply)
     if (!reply)
         return;
     sy_rpc_infer_free(reply->infer);
+    if (reply->fd >= 0)
+        close(reply->fd);
     msgpack_sbuffer_destroy(&reply->head);
     free(reply);
 }
@@ -84,15 +88,38 @@ static void want_write(struct sy_rpc_connection *connection, bool wanted)
         event_del(connection->write_event);
 }
 
+/* Space for one descriptor in a message. */
+union passed_fd {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(sizeof(int))];
+};
+
+static void attach_fd(struct msghdr *message, union passed_fd *control, int fd)
+{
+    struct cmsghdr *header;
+
+    memset(control, 0, sizeof *control);
+    message->msg_control = control->space;
+    message->msg_controllen = sizeof control->space;
+    header = CMSG_FIRSTHDR(message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+}
+
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
 {
     while (connection->first_reply) {
         struct sy_rpc_reply *reply = connection->first_reply;
         struct iovec parts[MAX_PARTS];
         struct msghdr header = {.msg_iov = parts};
+        union passed_fd control;
         ssize_t n;
 
         header.msg_iovlen = (size_t)reply_parts(reply, connection->sent, parts);
+        if (reply->fd >= 0 && connection->sent == 0)
+            attach_fd(&header, &control, reply->fd);
         n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
@@ -183,6 +210,12 @@ static void give_up(struct sy_rpc_connection *connection)
 void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint64_t id,
                         json_t *result)
 {
+    sy_rpc_answer_json_with_fd(connection, answers, id, result, -1);
+}
+
+void sy_rpc_answer_json_with_fd(struct sy_rpc_connection *connection, bool answers, uint64_t id,
+                                json_t *result, int fd)
+{
     struct sy_rpc_reply *reply = answers ? sy_rpc_reply_create() : NULL;
     msgpack_packer packer;
 
@@ -198,6 +231,10 @@ void sy_rpc_answer_json(struct sy_rpc_connection *connection, bool answers, uint
         }
     }
     json_decref(result);
+    if (reply)
+        reply->fd = fd;
+    else if (fd >= 0)
+        close(fd);
     if (reply)
         sy_rpc_reply_send(connection, reply);
     else if (answers)

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
@@ -47,7 +48,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     server->full = false;
     if (address->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (sy_rpc_connection_create(server, fd) < 0) {
+    if (sy_rpc_connection_create(server, fd, address->sa_family == AF_UNIX) < 0) {
         sy_log_warn("rpc", "event=refused why=\"%s\"", sy_error_text());
         close(fd);
     }
@@ -183,6 +184,12 @@ static void set_defaults(struct sy_rpc_limits *limits)
         limits->stall_ns = 30 * SY_NS_PER_S;
     if (!limits->unsent_bytes)
         limits->unsent_bytes = 512ull << 20;
+    if (!limits->region_bytes)
+        limits->region_bytes = SY_RPC_REGION_BYTES;
+    if (!limits->all_region_bytes)
+        limits->all_region_bytes = SY_MAX(SY_RPC_ALL_REGION_BYTES, limits->region_bytes);
+    if (!limits->max_regions)
+        limits->max_regions = 64;
 }
 
 static int start_tick(struct sy_rpc_server *server)

@@ -1,7 +1,7 @@
 /* The msgpack-RPC front end: requests from sockets to the core, tensors straight between socket and slab.
  *
- *   socket -> buffer -> scan (bounded) -> request -> checks against the package -> slab -> core
- *   socket <- writev  <------------------ head + tensors lying in the slab <-------------- done
+ *   socket -> buffer -> scan (bounded) -> request -> checks against the package -> slab, or region -> core
+ *   socket <- writev  <------------------ head + tensors lying in the slab <------------------------ done
  *
  * The public specification: request [0, id, method, params], response [1, id, error, result], notification
  * [2, method, params]. An error is {"status": "EARG", "message": "..."}. The methods are listed in runtime/README.md.
@@ -11,6 +11,7 @@
  * F3: a connection with max_outstanding requests is not read until one of them is answered. Where its client closes it before, they are canceled, and
  *     what was not read is lost.
  * F4: slab tensors belong to the request until its outputs are sent, also when its client is gone: workers may still write.
+ * F5: a local client may share memory, and then its tensors stay there (rpc_region.h). A client that never asks for it needs to know nothing of it.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_RPC_SERVER_H
@@ -21,7 +22,9 @@
 
 #include "runtime/front/front.h"
 
-#define SY_RPC_MESSAGE_BYTES (256ull << 20)
+#define SY_RPC_MESSAGE_BYTES    (256ull << 20)
+#define SY_RPC_REGION_BYTES     (1ull << 30)
+#define SY_RPC_ALL_REGION_BYTES (4ull << 30)
 
 struct sy_rpc_limits {
     uint64_t message_bytes;  /* 0: SY_RPC_MESSAGE_BYTES */
@@ -31,6 +34,10 @@ struct sy_rpc_limits {
     sy_ns stall_ns;          /* half a message, or an unread answer, without progress; 0: 30 s */
     uint64_t
         unsent_bytes; /* answers of one connection waiting to be read; 0: 512 MiB; more closes it */
+    uint64_t region_bytes; /* of shared memory, of one connection; 0: SY_RPC_REGION_BYTES */
+    uint64_t
+        all_region_bytes; /* of all connections together; 0: SY_RPC_ALL_REGION_BYTES, at least region_bytes */
+    int max_regions; /* of one connection; 0: 64 */
 };
 
 struct sy_rpc_config {
