@@ -10,7 +10,6 @@
     X(LATE, "late", "core: its deadline would pass, by prediction")                               \
     X(DRAINING, "draining", "core: the server stops")                                             \
     X(UNAVAILABLE, "unavailable", "core, front ends: the model did not load, or no longer reads") \
-    X(TENANT, "tenant", "core: no such name, or more tenants than are remembered")                \
     X(QUOTA, "quota", "core: a model over its tenant's memory quota")                             \
     X(NO_ROOM, "no_room", "core: host memory, or sizes that the pool can never hold")             \
     X(NOT_FOUND, "not_found", "front ends: no such model or version")                             \

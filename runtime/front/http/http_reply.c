@@ -336,6 +336,7 @@ void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why)
     char copy[600];
 
     snprintf(copy, sizeof(copy), "%s", why); /* it may be the error text, which others overwrite */
+    call->server->front->refused.n[SY_REFUSED_LIMIT] += code == 408 || code == 413 || code == 431;
     if (call->infer)
         sy_http_infer_drop(call);
     sy_http_reply_json(call, code, error_json(copy));

@@ -46,6 +46,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         sy_error_set(SY_EBUSY, "%d connections are open already; try again later",
                      server->n_connections);
         refuse_client(server, fd, 503);
+        server->front->refused.n[SY_REFUSED_LIMIT]++;
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

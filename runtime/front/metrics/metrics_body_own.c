@@ -1,5 +1,5 @@
 /* switchyard_*: what Triton has no names for. */
-#include <math.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,6 +76,17 @@ static void write_rooms(struct sy_exposition *e, const struct sy_core_metrics *c
     }
 }
 
+/* "loading_models", as the status says it. */
+static const char *in_small_letters(const char *name, char *to, size_t bytes)
+{
+    size_t n = 0;
+
+    for (; name[n] && n < bytes - 1; n++)
+        to[n] = (char)tolower((unsigned char)name[n]);
+    to[n] = '\0';
+    return to;
+}
+
 static void write_workers(struct sy_exposition *e, const struct sy_core_metrics *core)
 {
     static const char *const states[] = {
@@ -83,7 +94,7 @@ static void write_workers(struct sy_exposition *e, const struct sy_core_metrics 
         SY_WORKER_STATE_TABLE(X)
 #undef X
     };
-    char number[16];
+    char text[32];
 
     sy_exposition_family(e, SY_METRIC_GAUGE, "switchyard_workers", "Worker processes by state.");
     for (int s = 0; s < SY_WORKER_N_STATES; s++) {
@@ -91,14 +102,14 @@ static void write_workers(struct sy_exposition *e, const struct sy_core_metrics 
 
         for (int w = 0; w < core->n_workers; w++)
             n += (int)core->workers[w].state == s;
-        label(e, "state", states[s]);
+        label(e, "state", in_small_letters(states[s], text, sizeof text));
         sy_exposition_count(e, n);
     }
     sy_exposition_family(e, SY_METRIC_COUNTER, "switchyard_worker_deaths",
                          "Times that a worker process ended without being told to.");
     for (int w = 0; w < core->n_workers; w++) {
-        snprintf(number, sizeof number, "%d", w);
-        label(e, "worker", number);
+        snprintf(text, sizeof text, "%d", w);
+        label(e, "worker", text);
         sy_exposition_count(e, (uint64_t)core->workers[w].n_deaths);
     }
 }
