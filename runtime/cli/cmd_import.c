@@ -123,6 +123,12 @@ done:
     return profile_package(package, engine, options->device, n_threads);
 }
 
+static bool older_than(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec < b->st_mtim.tv_sec
+                                                  : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
+}
+
 bool sy_cli_is_imported(const char *onnx, const char *package, const char *device)
 {
     const struct sy_engine_ops *engine;
@@ -136,7 +142,7 @@ bool sy_cli_is_imported(const char *onnx, const char *package, const char *devic
         sy_error_set(SY_ENOTFOUND, "it has no package yet");
         return false;
     }
-    if (stat(onnx, &source) == 0 && made.st_mtime < source.st_mtime) {
+    if (stat(onnx, &source) == 0 && older_than(&made, &source)) {
         sy_error_set(SY_EUNSUPPORTED, "it is newer than %s", package);
         return false;
     }

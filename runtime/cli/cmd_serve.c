@@ -1,15 +1,12 @@
 /* serve: puts the core, the RPC server and the models together, and runs the loop until a signal. */
-#include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <jansson.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "loader/package.h"
@@ -22,15 +19,15 @@
 #include "runtime/core.h"
 #include "runtime/device/device.h"
 #include "runtime/front/rpc/rpc_server.h"
+#include "runtime/repository/repository.h"
 #include "runtime/sched/policy.h"
 #include "workers/job.h"
 
 #define MAX_PACKAGES   256
 #define MAX_JOBS       16
+#define MAX_STARTUP    256
 #define MAX_DELAY_MS   1e6
 #define DRAIN_GRACE_NS (20 * SY_NS_PER_S)
-
-extern char **environ;
 
 struct package_path {
     char path[1024], name[128]; /* name "": the package's own */
@@ -43,12 +40,15 @@ struct serve {
     int64_t warm_batches[8];
     int n_threads;
     char threads_cores[8 * CPU_SETSIZE];
-    const char *models_folder, *policy, *jobs[MAX_JOBS];
+    const char *policy, *jobs[MAX_JOBS], *startup[MAX_STARTUP];
+    struct sy_repository_config repository_config; /* folder NULL: none */
+    bool strict;
     int n_packages, n_jobs, n_loading, ready_fd, result;
     struct package_path packages[MAX_PACKAGES];
     struct event_base *base;
     struct sy_core *core;
     struct sy_serve_fronts fronts;
+    struct sy_repository *repository;
     struct sy_rpc_server *rpc;
     bool draining;
     char why[512]; /* it ends; said last, below what is logged while it drains */
@@ -56,8 +56,8 @@ struct serve {
 
 static const struct sy_cli_option options[] = {
     {"models", "DIR",
-     "models laid out as NAME/VERSION/model.onnx or model.sypkg; what has no up-to-date package is "
-     "imported first"},
+     "models laid out as Triton's, NAME/VERSION/model.onnx or model.sypkg, and NAME/config.pbtxt; "
+     "what has no up-to-date package is imported first"},
     {"package", "FILE", "one package; may be given again"},
     {"device", "SPEC",
      "host, or emulated[,link-gbps=12.3][,link-alpha-us=10], or cuda:N; default host"},
@@ -90,6 +90,13 @@ static const struct sy_cli_option options[] = {
     {"policy", "NAME",
      "among training jobs: fifo, srtf, pack, fair, rr, weighted or priority; default: as --state "
      "remembers, else fair"},
+    {"model-control", "MODE",
+     "none: the folder of --models is read at start; poll: again and again; explicit: a model is "
+     "loaded by 'models load' only; default none"},
+    {"poll-seconds", "N", "with poll: how often; default 15"},
+    {"load-model", "NAME", "with explicit: loaded at start; may be given again; '*': all"},
+    {"strict", NULL, "a model of --models that cannot be loaded ends the server"},
+    {"import-limit", "SECONDS", "an import that takes longer is ended; default 3600"},
     SY_SERVE_FRONT_OPTIONS,
     {NULL, NULL, NULL}};
 
@@ -149,6 +156,37 @@ static int set_hang_timeout(struct serve *serve, const char *value)
     return SY_OK;
 }
 
+static int set_control(struct serve *serve, const char *value)
+{
+    static const char *const names[] = {"none", "poll", "explicit"};
+
+    for (size_t i = 0; i < SY_ARRAY_LEN(names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            serve->repository_config.control = (enum sy_repository_control)i;
+            return SY_OK;
+        }
+    return sy_error_set(SY_EARG, "\"%s\" is not none, poll or explicit", value);
+}
+
+static int set_seconds(const char *value, sy_ns *out)
+{
+    double seconds;
+
+    SY_TRY(sy_cli_real(value, &seconds));
+    if (seconds < 0.01 || seconds > 1e6)
+        return sy_error_set(SY_EARG, "\"%s\" is no time from 0.01 to 1e6 seconds", value);
+    *out = (sy_ns)(seconds * 1e9);
+    return SY_OK;
+}
+
+static int add_startup(struct serve *serve, const char *value)
+{
+    if (serve->repository_config.n_startup_models == MAX_STARTUP)
+        return sy_error_set(SY_EARG, "more than %d of them; '*' is all", MAX_STARTUP);
+    serve->startup[serve->repository_config.n_startup_models++] = value;
+    return SY_OK;
+}
+
 static int set_text(const char **to, const char *value)
 {
     *to = value;
@@ -172,7 +210,7 @@ static int set_option(struct serve *serve, int index, const char *value)
 
     switch (index) {
     case 0:
-        return set_text(&serve->models_folder, value);
+        return set_text(&serve->repository_config.folder, value);
     case 1:
         return add_package(serve, value, "");
     case 2:
@@ -223,98 +261,20 @@ static int set_option(struct serve *serve, int index, const char *value)
     case 21:
         serve->policy = value;
         return sy_policy_parse(value, &policy);
+    case 22:
+        return set_control(serve, value);
+    case 23:
+        return set_seconds(value, &serve->repository_config.poll_ns);
+    case 24:
+        return add_startup(serve, value);
+    case 25:
+        serve->strict = true;
+        return SY_OK;
+    case 26:
+        return set_seconds(value, &serve->repository_config.importer.limit_ns);
     default:
         return sy_serve_fronts_option(&serve->fronts, options[index].name, value);
     }
-}
-
-/* ---- the models folder ------------------------------------------------------------------------------------ */
-
-/* The thread's error text says why. In a process of its own: importing pins threads and fills memory, which the server should not inherit. */
-static int import_in_child(char *onnx, char *package, char *name, char *device)
-{
-    const char *why = sy_error_text();
-    fprintf(stderr, "switchyard: importing %s: %s\n", onnx, why);
-    const char *precision = sy_precision_name(sy_cli_kept_precision(package, device));
-    char *argv[] = {"switchyard",
-                    "import",
-                    onnx,
-                    "-o",
-                    package,
-                    "--name",
-                    name,
-                    "--device",
-                    device,
-                    "--precision",
-                    (char *)(uintptr_t)precision,
-                    NULL};
-    int status = 0;
-    pid_t pid;
-
-    if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ))
-        return sy_error_set(SY_EIO, "cannot start the import of %s", onnx);
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return sy_error_set(SY_EIO, "the import of %s failed", onnx);
-    return SY_OK;
-}
-
-static int add_version(struct serve *serve, const char *folder, char *name)
-{
-    char *device = (char *)(uintptr_t)serve->core_config.device; /* argv knows no const */
-    char onnx[1000], package[1000];
-    bool has_source, has_package;
-
-    snprintf(onnx, sizeof(onnx), "%s/model.onnx", folder);
-    snprintf(package, sizeof(package), "%s/model" SY_PACKAGE_SUFFIX, folder);
-    has_source = access(onnx, F_OK) == 0;
-    has_package = access(package, F_OK) == 0;
-    if (!has_source && !has_package)
-        return SY_OK;
-    if (has_source && !sy_cli_is_imported(onnx, package, device))
-        SY_TRY(import_in_child(onnx, package, name, device));
-    return add_package(serve, package, name);
-}
-
-/* The highest version is served, as Triton does by default. */
-static int add_model_folder(struct serve *serve, char *name)
-{
-    char folder[900];
-    struct dirent **entries;
-    long best = 0;
-    int n;
-
-    snprintf(folder, sizeof(folder), "%s/%s", serve->models_folder, name);
-    n = scandir(folder, &entries, NULL, NULL);
-    for (int i = 0; i < n; i++) {
-        best = SY_MAX(best, strtol(entries[i]->d_name, NULL, 10));
-        free(entries[i]);
-    }
-    if (n >= 0)
-        free(entries);
-    if (best <= 0)
-        return SY_OK;
-    snprintf(folder + strlen(folder), sizeof(folder) - strlen(folder), "/%ld", best);
-    return add_version(serve, folder, name);
-}
-
-static int scan_models(struct serve *serve)
-{
-    struct dirent **entries;
-    int status = SY_OK, n;
-
-    if (!serve->models_folder)
-        return SY_OK;
-    n = scandir(serve->models_folder, &entries, NULL, alphasort);
-    if (n < 0)
-        return sy_error_set(SY_EARG, "cannot read the models folder %s: %s", serve->models_folder,
-                            strerror(errno));
-    for (int i = 0; i < n; i++) {
-        if (status == SY_OK && entries[i]->d_name[0] != '.')
-            status = add_model_folder(serve, entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
-    return status;
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
@@ -358,6 +318,14 @@ static void loaded(void *ctx, int status, const char *error)
     fflush(stdout);
     if (serve->ready_fd >= 0 && write(serve->ready_fd, "ready\n", 6) != 6)
         sy_log_warn("serve", "event=ready_fd why=\"nobody reads it\"");
+}
+
+/* Without --strict a model of the folder that is not loaded is listed as unavailable, and the rest is served. */
+static void repository_started(void *ctx, int status, const char *error)
+{
+    struct serve *serve = ctx;
+
+    loaded(ctx, serve->strict ? status : SY_OK, error);
 }
 
 static void job_started(void *ctx, int status, const char *error)
@@ -438,11 +406,29 @@ static int set_policy(struct serve *serve)
     return status;
 }
 
+static int start_repository(struct serve *serve)
+{
+    struct sy_repository_config *config = &serve->repository_config;
+
+    if (!config->folder)
+        return SY_OK;
+    config->startup_models = serve->startup;
+    config->device = serve->core_config.device;
+    config->importer.is_imported = sy_cli_is_imported;
+    config->importer.kept_precision = sy_cli_kept_precision;
+    config->started = repository_started;
+    config->ctx = serve;
+    serve->n_loading++;
+    SY_TRY(sy_repository_create(serve->base, config, &sy_core_own_handlers, serve->core,
+                                &serve->repository));
+    serve->fronts.front.repository = serve->repository;
+    return SY_OK;
+}
+
 static int start(struct serve *serve)
 {
     SY_TRY(choose_threads(serve));
     SY_TRY(measure_link(serve)); /* first: a device that is not there is all there is to say */
-    SY_TRY(scan_models(serve));
     SY_TRY(sy_core_create(serve->base, &serve->core_config, &serve->core));
     serve->fronts.front = (struct sy_front){
         .base = serve->base, .handlers = &sy_core_own_handlers, .core = serve->core};
@@ -458,6 +444,7 @@ static int start(struct serve *serve)
 
         SY_TRY(sy_core_model_add(serve->core, package->path, &model, loaded, serve));
     }
+    SY_TRY(start_repository(serve));
     if (serve->policy)
         SY_TRY(set_policy(serve));
     for (int i = 0; i < serve->n_jobs; i++)
@@ -486,6 +473,7 @@ static int run(struct serve *serve)
         event_base_dispatch(serve->base);
     sy_serve_fronts_stop(&serve->fronts);
     sy_rpc_server_destroy(serve->rpc);
+    sy_repository_destroy(serve->repository);
     sy_core_destroy(serve->core);
     sy_serve_fronts_finish(&serve->fronts);
     if (*serve->why)
@@ -498,10 +486,12 @@ static int run(struct serve *serve)
 
 int sy_cmd_serve(int argc, char **argv)
 {
-    struct sy_cli_parser parser = {"serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
-                                   "which drain it. Prints \"ready\" when all models are loaded; "
-                                   "one that cannot be loaded ends it, with the reason.",
-                                   options, argc, argv, 0};
+    struct sy_cli_parser parser = {
+        "serve [options]\n\nRuns the server until SIGTERM or SIGINT, "
+        "which drain it. Prints \"ready\" when all models that are loaded at "
+        "start are; one of --models that cannot be is listed with its "
+        "reason, and the others are served (--strict: it ends the server).",
+        options, argc, argv, 0};
     struct serve *serve = calloc(1, sizeof(*serve));
     const char *value;
     int got, result;

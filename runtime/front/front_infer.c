@@ -96,9 +96,9 @@ int sy_front_infer_create(struct sy_front *front, const char *model, int64_t ver
 {
     struct sy_core_model_ref *ref;
     struct sy_front_infer *infer;
-    int found = front->handlers->model_acquire(front->core, model, version, &ref);
-
-    (void)wait;
+    int found = front->repository
+                    ? sy_repository_acquire(front->repository, model, version, wait, &ref)
+                    : front->handlers->model_acquire(front->core, model, version, &ref);
 
     if (found != SY_OK)
         return refuse(front, why_not_acquired(found), found);

@@ -103,17 +103,24 @@ static int core_index(struct sy_front *front, bool only_ready, json_t **out)
 static int acquire(struct sy_front *front, const char *name, int64_t version,
                    struct sy_core_model_ref **out)
 {
+    if (front->repository)
+        SY_TRY(sy_repository_is_ready(front->repository, name, version));
     return front->handlers->model_acquire(front->core, name, version, out);
 }
 
 static int versions_of(struct sy_front *front, const char *name, int64_t *versions)
 {
-    return core_versions(front, name, versions);
+    int n = front->repository
+                ? sy_repository_versions(front->repository, name, versions, MOST_VERSIONS)
+                : 0;
+
+    return n > 0 ? n : core_versions(front, name, versions);
 }
 
 int sy_model_info_index(struct sy_front *front, bool only_ready, json_t **out)
 {
-    return core_index(front, only_ready, out);
+    return front->repository ? sy_repository_index(front->repository, only_ready, out)
+                             : core_index(front, only_ready, out);
 }
 
 int sy_model_info_ready(struct sy_front *front, const char *name, int64_t version)
@@ -136,13 +143,14 @@ static int no_repository(void)
 int sy_model_info_load(struct sy_front *front, const char *name, const char *config,
                        sy_core_done done, void *ctx)
 {
-    (void)front, (void)name, (void)config, (void)done, (void)ctx;
-    return no_repository();
+    return front->repository ? sy_repository_load(front->repository, name, config, done, ctx)
+                             : no_repository();
 }
 
 int sy_model_info_unload(struct sy_front *front, const char *name)
 {
-    return front->handlers->model_remove(front->core, name, 0);
+    return front->repository ? sy_repository_unload(front->repository, name)
+                             : front->handlers->model_remove(front->core, name, 0);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------------------------- */
@@ -214,6 +222,8 @@ int sy_model_info_config(struct sy_front *front, const char *name, int64_t versi
 {
     struct sy_core_model_ref *ref;
 
+    if (front->repository)
+        return sy_repository_config(front->repository, name, version, out);
     SY_TRY(acquire(front, name, version, &ref));
     const struct sy_graph *graph = ref->package->graph;
     *out = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o}", "name", ref->name, "platform",

@@ -80,7 +80,7 @@ static const struct sy_config_field version_policy[] = {
 
 static const struct sy_config_field queue_policy[] = {
     ENUM("timeout_action", timeout_actions), ONE("default_timeout_microseconds", COUNT),
-    ONE("allow_timeout_override", BOOL), ONE("max_queue_size", COUNT), END};
+    ONE("allow_timeout_override", BOOL), UNUSED("max_queue_size"), END};
 static const struct sy_config_field dynamic_batching[] = {
     MANY("preferred_batch_size", INTEGER),
     ONE("max_queue_delay_microseconds", COUNT),

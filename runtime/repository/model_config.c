@@ -323,9 +323,15 @@ int sy_model_config_parse_json(const char *json, const char *name, struct sy_mod
     return SY_OK;
 }
 
+struct sy_model_config *sy_model_config_hold(struct sy_model_config *config)
+{
+    config->n_held++;
+    return config;
+}
+
 void sy_model_config_free(struct sy_model_config *config)
 {
-    if (!config)
+    if (!config || config->n_held-- > 0)
         return;
     sy_config_free_warmups(config);
     free(config->inputs);

@@ -51,6 +51,7 @@ struct sy_config_warmup {
 };
 
 struct sy_model_config {
+    int n_held;             /* besides its first owner */
     json_t *json;           /* the fields that have an effect, as the configuration says them */
     bool is_given;          /* by a file or a client; else all follows from the model */
     char *warning;          /* fields without effect, "a, b"; NULL: none */
@@ -74,6 +75,8 @@ int sy_model_config_parse(const char *text, size_t bytes, const char *name,
                           struct sy_model_config **out);
 /* The same of Triton's JSON form. */
 int sy_model_config_parse_json(const char *json, const char *name, struct sy_model_config **out);
+/* One more owner, who frees it too; by one thread only. */
+struct sy_model_config *sy_model_config_hold(struct sy_model_config *config);
 void sy_model_config_free(struct sy_model_config *config); /* NULL is fine */
 
 /* Whether the model is what the configuration says: EARG names the tensor and both. */

@@ -144,10 +144,10 @@ static void send_answer(struct sy_http_infer *infer, int status)
     char *text = infer->answer.at;
     uint64_t bytes = infer->answer.used;
     infer->answer = (struct sy_text){0};
-    sy_http_reply_tensors(call, infer->n_tensors > 0 ? "application/octet-stream" : "application/json",
-                          text, bytes, infer->tensors, infer->cuts,
-                          infer->coding == SY_HTTP_PLAIN ? infer->n_tensors : 0, release_answer,
-                          infer);
+    sy_http_reply_tensors(
+        call, infer->n_tensors > 0 ? "application/octet-stream" : "application/json", text, bytes,
+        infer->tensors, infer->cuts, infer->coding == SY_HTTP_PLAIN ? infer->n_tensors : 0,
+        release_answer, infer);
 }
 
 static void core_done(void *ctx, int status, const char *error)
@@ -206,9 +206,10 @@ static int stream(struct sy_http_infer *infer, const unsigned char *bytes, uint6
         uint64_t part = SY_MIN(stream_room(infer, &to), n);
 
         if (part == 0)
-            return sy_error_set(SY_EARG,
-                                "the body is %llu bytes longer than its JSON and the binary data of its inputs",
-                                (unsigned long long)n);
+            return sy_error_set(
+                SY_EARG,
+                "the body is %llu bytes longer than its JSON and the binary data of its inputs",
+                (unsigned long long)n);
         if (bytes != to) /* else it was received there */
             memcpy(to, bytes, part);
         infer->streamed += part;
@@ -318,9 +319,9 @@ static int make_room(struct sy_http_infer *infer, uint64_t n)
     if (infer->header_bytes != UINT64_MAX) /* what follows the JSON in one read besides */
         size = SY_MAX(needs, SY_MIN(size, infer->header_bytes + 2 * SY_HTTP_READ_BYTES));
     if (server->buffered_bytes + size - infer->text_size > server->limits.buffered_bytes)
-        return sy_error_set(SY_EBUSY,
-                            "%llu bytes of unfinished requests are buffered already; try again later",
-                            (unsigned long long)server->buffered_bytes);
+        return sy_error_set(
+            SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
+            (unsigned long long)server->buffered_bytes);
     unsigned char *text = realloc(infer->text, size);
     if (!text)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %llu bytes",
@@ -429,10 +430,9 @@ void sy_http_infer_end(struct sy_http_call *call)
             start(infer);
     } else if (infer->phase == SY_HTTP_COLLECTING) {
         if (infer->header_bytes != UINT64_MAX && infer->header_bytes > infer->text_used) {
-            sy_error_set(SY_EARG,
-                         "Inference-Header-Content-Length is %llu; the body has %llu bytes",
-                         (unsigned long long)infer->header_bytes,
-                         (unsigned long long)infer->text_used);
+            sy_error_set(
+                SY_EARG, "Inference-Header-Content-Length is %llu; the body has %llu bytes",
+                (unsigned long long)infer->header_bytes, (unsigned long long)infer->text_used);
             fail(infer, SY_EARG);
             return;
         }

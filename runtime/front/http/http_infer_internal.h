@@ -2,11 +2,11 @@
 #ifndef SY_FRONT_HTTP_INFER_INTERNAL_H
 #define SY_FRONT_HTTP_INFER_INTERNAL_H
 
+#include "runtime/base/text_builder.h"
 #include "runtime/front/front_infer.h"
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
 #include "runtime/front/tensor_json.h"
-#include "runtime/base/text_builder.h"
 
 enum sy_http_infer_phase {
     SY_HTTP_COLLECTING, /* waits for: the JSON's last byte */
@@ -52,7 +52,7 @@ struct sy_http_infer {
     uint64_t raw_bytes;
     char model[SY_CORE_MODEL_NAME];
     int64_t version;
-    sy_ns received_ns; /* when its header lines were read, where traces are sent; else 0 */
+    sy_ns received_ns;   /* when its header lines were read, where traces are sent; else 0 */
     unsigned char *text; /* the JSON, and what came behind it in the same read */
     uint64_t text_used, text_size, header_bytes /* UINT64_MAX: all of the body */;
     struct sy_request_json json;

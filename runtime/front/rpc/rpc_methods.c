@@ -203,10 +203,65 @@ static void describe_model(const struct sy_rpc_request *request, json_t *model)
     handlers_of(request)->model_release(core_of(request), ref);
 }
 
+static bool is_listed(json_t *models, const char *name, json_int_t version)
+{
+    json_t *model;
+    size_t i;
+
+    json_array_foreach(models, i, model)
+    {
+        const char *listed = json_string_value(json_object_get(model, "name"));
+
+        if (listed && strcmp(listed, name) == 0 &&
+            (version == 0 || json_integer_value(json_object_get(model, "version")) == version))
+            return true;
+    }
+    return false;
+}
+
+/* "READY" -> "ready" */
+static json_t *small_letters(const char *state)
+{
+    char text[32];
+    size_t n = 0;
+
+    for (; state[n] && n + 1 < sizeof text; n++)
+        text[n] = (char)(state[n] | 32);
+    text[n] = '\0';
+    return json_string(text);
+}
+
+/* Models of the repository that the core does not have: their states and reasons. */
+static int add_repository_models(const struct sy_rpc_request *request, json_t *models)
+{
+    struct sy_repository *repository = request->connection->server->front->repository;
+    json_t *index, *entry;
+    size_t i;
+
+    if (!repository)
+        return SY_OK;
+    SY_TRY(sy_repository_index(repository, false, &index));
+    json_array_foreach(index, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        json_int_t version =
+            strtoll(json_string_value(json_object_get(entry, "version")), NULL, 10);
+
+        if (!is_listed(models, name, version))
+            json_array_append_new(
+                models, json_pack("{s:s, s:I, s:o, s:O}", "name", name, "version", version, "state",
+                                  small_letters(json_string_value(json_object_get(entry, "state"))),
+                                  "error", json_object_get(entry, "reason")));
+    }
+    json_decref(index);
+    return SY_OK;
+}
+
 static int do_models(const struct sy_rpc_request *request, json_t *params)
 {
     json_t *status, *models, *model;
     size_t i;
+    int added;
 
     (void)params;
     SY_TRY(handlers_of(request)->status(core_of(request), &status));
@@ -214,7 +269,34 @@ static int do_models(const struct sy_rpc_request *request, json_t *params)
     models = models ? json_incref(models) : json_array();
     json_decref(status);
     json_array_foreach(models, i, model) describe_model(request, model);
+    added = add_repository_models(request, models);
+    if (added < 0) {
+        json_decref(models);
+        return added;
+    }
     return answer(request, models);
+}
+
+/* {"model": NAME}: of the repository. */
+static int load_from_repository(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_repository *repository = request->connection->server->front->repository;
+    const char *name;
+    struct later *later = NULL;
+    int status;
+
+    SY_TRY(need_text(params, "model", &name));
+    if (!repository)
+        return sy_error_set(SY_ENOTFOUND,
+                            "the server has no model repository (serve --models) to load '%.100s' "
+                            "from; give the path of a package",
+                            name);
+    SY_TRY(later_create(request, &later));
+    status = sy_repository_load(
+        repository, name, json_string_value(json_object_get(params, "config")), later_done, later);
+    if (status < 0)
+        later_free(later);
+    return status;
 }
 
 static int do_model_load(const struct sy_rpc_request *request, json_t *params)
@@ -224,6 +306,8 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
     struct later *later = NULL;
     int status;
 
+    if (json_object_get(params, "model"))
+        return load_from_repository(request, params);
     SY_TRY(need_text(params, "path", &path));
     if (json_object_get(params, "tenant"))
         SY_TRY(need_text(params, "tenant", &options.tenant));
@@ -239,12 +323,14 @@ static int do_model_load(const struct sy_rpc_request *request, json_t *params)
 
 static int do_model_unload(const struct sy_rpc_request *request, json_t *params)
 {
+    struct sy_repository *repository = request->connection->server->front->repository;
     const char *name;
     int64_t version;
 
     SY_TRY(need_text(params, "model", &name));
     SY_TRY(read_version(params, &version));
-    SY_TRY(handlers_of(request)->model_remove(core_of(request), name, version));
+    SY_TRY(repository ? sy_repository_unload_version(repository, name, version)
+                      : handlers_of(request)->model_remove(core_of(request), name, version));
     return answer(request, json_object());
 }
 

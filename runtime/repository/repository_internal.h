@@ -1,0 +1,185 @@
+/* What the repository's files share.
+ *
+ *   repository.c           create, destroy, acquire, unload
+ *   repository_index.c     what is said of models
+ *   repository_models.c    the table of models and versions, by name
+ *   repository_load.c      loads and scans: what the folder has becomes what is wanted of each version
+ *   repository_version.c   one version's way: its states, and what is done in each
+ *   repository_task.c      what the thread does for a version: is it imported, open its package
+ *   repository_warmup.c    a version's warm-up runs */
+#ifndef SY_REPOSITORY_INTERNAL_H
+#define SY_REPOSITORY_INTERNAL_H
+
+#include <limits.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/front/front.h"
+#include "runtime/repository/import_process.h"
+#include "runtime/repository/model_config.h"
+#include "runtime/repository/repository.h"
+#include "runtime/repository/repository_scan.h"
+#include "runtime/repository/version_state.h"
+
+#define SY_REPOSITORY_MOST_LOADS 4096
+
+struct sy_offload;
+struct sy_warmup;
+
+/* What a version is made of: another number, another content. */
+struct sy_repository_content {
+    uint64_t source, package; /* stamps; 0: there is none */
+    uint64_t config;          /* of the model's config_serial */
+};
+
+struct sy_repository_version {
+    struct sy_repository_version *next; /* of its model, ascending */
+    struct sy_repository_model *model;
+    int64_t version;
+    enum sy_version_state state;
+    bool serves;   /* the core has it and answers requests on it, whatever is loaded beside it */
+    bool chosen;   /* by the version policy */
+    bool off;      /* unloaded by command: only a load turns it on */
+    bool evicted;  /* was served, and lost its place to another */
+    bool dropped;  /* what is on its way for it ends in UNLOADED */
+    bool again;    /* what was on its way is old already: once more behind it */
+    bool gone;     /* the folder has it no more: freed once it rests */
+    bool at_start; /* counts for `started` */
+    struct sy_repository_content has;     /* as the folder was read last */
+    struct sy_repository_content loading; /* what is on its way is made of */
+    struct sy_repository_content served;
+    uint64_t package_of; /* the source's stamp that the package is made of; 0: not known */
+    sy_ns used_ns;       /* last acquired */
+    sy_ns failed_ns;     /* when it became UNAVAILABLE */
+    int status;          /* UNAVAILABLE: why */
+    char reason[512];
+    enum sy_precision precision;    /* of the import */
+    struct sy_model_config *config; /* that it is loaded with; held */
+    struct sy_package *package;     /* PLACING */
+    struct sy_import_process *import;
+    struct sy_repository_version *next_import; /* QUEUED */
+    struct event *place_event;                 /* PLACING: asks again */
+    int n_asked;
+    struct sy_warmup *warmup;
+};
+
+struct sy_repository_model {
+    struct sy_repository_model *next; /* in its bucket */
+    struct sy_repository *repository;
+    char *name;
+    struct sy_model_config *config; /* NULL: refused */
+    uint64_t config_stamp, config_serial;
+    bool config_is_given; /* by load */
+    bool seen;            /* by the scan that is being looked at */
+    int status;           /* of the model as a whole; reason below */
+    char reason[512];
+    struct sy_repository_version *versions;
+    int n_loads; /* that are under way or wait for it */
+    int n_busy;  /* callers that walk it: it stays, and no load of it ends */
+    struct sy_repository_wait *waits;
+};
+
+/* One call of sy_repository_load, or a model that is loaded at start. */
+struct sy_repository_load {
+    struct sy_repository_load *next;
+    struct sy_repository *repository;
+    struct sy_repository_model *model;
+    enum { SY_LOAD_WAITS, SY_LOAD_SCANS, SY_LOAD_RUNS, SY_LOAD_OVER } state;
+    bool unloaded; /* meanwhile */
+    char *config;  /* JSON, or NULL */
+    struct sy_scanned_model scanned;
+    int status;
+    char error[512];
+    bool ran; /* on the thread */
+    sy_core_done done;
+    void *ctx;
+};
+
+struct sy_repository {
+    struct event_base *base;
+    char *folder, *device;
+    enum sy_repository_control control;
+    sy_ns poll_ns;
+    struct sy_repository_importer importer;
+    char **startup;
+    int n_startup;
+    sy_core_done started;
+    void *started_ctx;
+    int n_starting; /* versions and loads that `started` waits for */
+    int start_status;
+    char start_error[512];
+    const struct sy_core_handlers *handlers;
+    void *core;
+    struct sy_front front; /* for warm-up runs: no repository, no statistics */
+    struct sy_offload *thread;
+    struct sy_repository_model **buckets;
+    int n_models, n_buckets;
+    struct sy_repository_load *loads;
+    int n_loads;
+    struct sy_repository_version *imports, **imports_end; /* QUEUED, in turn */
+    bool importing;
+    struct sy_repository_wait *woken;
+    int n_waits;
+    struct event *wake_event, *poll_event;
+    char ignored[512]; /* said */
+    bool stops;
+};
+
+/* ---- repository_models.c ---- */
+struct sy_repository_model *sy_repository_find(const struct sy_repository *r, const char *name);
+int sy_repository_model_make(struct sy_repository *r, const char *name,
+                             struct sy_repository_model **out);
+/* Forgotten if the folder has it no more and nothing of it is left. */
+void sy_repository_model_tidy(struct sy_repository_model *model);
+void sy_repository_model_free(struct sy_repository_model *model);
+struct sy_repository_version *sy_repository_version_find(const struct sy_repository_model *model,
+                                                         int64_t version);
+int sy_repository_version_make(struct sy_repository_model *model, int64_t version,
+                               struct sy_repository_version **out);
+/* All models in the order of their names; the caller frees the list. NULL: no memory. */
+struct sy_repository_model **sy_repository_models_sorted(const struct sy_repository *r);
+/* Those that wait for the model are called by the next sy_repository_call_woken. */
+void sy_repository_wake(struct sy_repository_model *model);
+void sy_repository_call_woken(struct sy_repository *r);
+int sy_repository_park(struct sy_repository_model *model, struct sy_repository_wait *wait);
+
+/* ---- repository_load.c ---- */
+/* A version rests: loads that waited for it go on. The model may be gone afterwards. */
+void sy_repository_version_rests(struct sy_repository_version *v);
+/* Ends the load of the model that runs if all rests, and begins the next. The model may be gone afterwards. */
+void sy_repository_loads_check(struct sy_repository_model *model);
+/* Reads the folder for the first time, and begins to load what is loaded at start. */
+int sy_repository_begin(struct sy_repository *r);
+/* Calls `done` of loads that are over, and `started`. */
+void sy_repository_tell(struct sy_repository *r);
+void sy_repository_tell_soon(struct sy_repository *r);
+int sy_repository_poll(struct sy_repository *r);
+void sy_repository_poll_later(struct sy_repository *r); /* repository.c */
+void sy_repository_loads_drop(struct sy_repository *r);
+/* Loads of the model that wait end with SY_OK: unload came behind them. */
+void sy_repository_loads_overtaken(struct sy_repository_model *model);
+
+/* ---- repository_version.c ---- */
+/* To be served with what the folder has now. */
+void sy_repository_version_want(struct sy_repository_version *v);
+/* Not any more. */
+void sy_repository_version_drop(struct sy_repository_version *v);
+/* What was under way for it has ended: with this event, unless it was dropped meanwhile. It may be gone afterwards, as after the next one. */
+void sy_repository_version_go_on(struct sy_repository_version *v, enum sy_version_event event);
+void sy_repository_version_fail(struct sy_repository_version *v, int status, const char *why);
+bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */
+void sy_repository_version_free(struct sy_repository_version *v);
+
+/* ---- repository_task.c: each ends in an event ---- */
+int sy_repository_look(struct sy_repository_version *v);
+int sy_repository_open(struct sy_repository_version *v);
+
+/* ---- repository_warmup.c ---- */
+/* done(ctx, status, error) comes later, once. */
+int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config,
+                    struct sy_core_model_ref *ref /* taken over */, sy_core_done done, void *ctx,
+                    struct sy_warmup **out);
+void sy_warmup_stop(struct sy_warmup *warmup); /* done comes early */
+/* done does not come any more: it ends by itself, at the latest when the core goes. NULL is fine. */
+void sy_warmup_leave(struct sy_warmup *warmup);
+
+#endif

@@ -1,0 +1,211 @@
+/* What the thread does for a version: whether it is to be imported, and its package opened and held against the configuration. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loader/package.h"
+#include "runtime/base/status.h"
+#include "runtime/front/offload.h"
+#include "runtime/repository/repository_internal.h"
+
+struct task {
+    struct sy_repository_version *version; /* the loop's: the thread does not look */
+    struct sy_repository *repository;
+    struct sy_model_config *config; /* held */
+    char source[PATH_MAX], package_path[PATH_MAX];
+    bool forced;
+    /* what came out */
+    bool ran, is_current;
+    enum sy_precision precision;
+    struct sy_package *package;
+    uint64_t stamp;
+    int status;
+    char error[512];
+};
+
+static int task_create(struct sy_repository_version *v, struct task **out)
+{
+    struct sy_repository *r = v->model->repository;
+    struct task *task = calloc(1, sizeof *task);
+    int status;
+
+    if (!task)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory to load a model");
+    task->version = v;
+    task->repository = r;
+    task->config = sy_model_config_hold(v->config);
+    status = sy_repository_source_path(r->folder, v->model->name, v->version, v->config->model_file,
+                                       task->source);
+    if (status == SY_OK)
+        status =
+            sy_repository_package_path(r->folder, v->model->name, v->version, task->package_path);
+    if (status < 0) {
+        sy_model_config_free(task->config);
+        free(task);
+        return status;
+    }
+    *out = task;
+    return SY_OK;
+}
+
+static void task_free(struct task *task)
+{
+    sy_model_config_free(task->config);
+    sy_package_close(task->package);
+    free(task);
+}
+
+static int run_task(struct task *task, void (*work)(void *ctx), void (*done)(void *ctx))
+{
+    int status = sy_offload_run(task->repository->thread, work, done, task);
+
+    if (status < 0)
+        task_free(task);
+    return status;
+}
+
+static void note_error(struct task *task, int status)
+{
+    task->ran = true;
+    task->status = status;
+    if (status < 0)
+        snprintf(task->error, sizeof task->error, "%s", sy_error_text());
+}
+
+/* ---- is it imported? ------------------------------------------------------------------------------------------ */
+
+static int package_precision(const char *path, enum sy_precision *out)
+{
+    struct sy_package *package;
+
+    SY_TRY(sy_package_open(path, &package));
+    *out = package->graph->precision;
+    sy_package_close(package);
+    return SY_OK;
+}
+
+/* Its configuration may ask for another precision than the package has. */
+static int look_at_precision(struct task *task, bool has_source)
+{
+    enum sy_precision wanted = task->config->precision, is;
+
+    if (!task->is_current || !task->config->has_precision ||
+        package_precision(task->package_path, &is) < 0 || is == wanted)
+        return SY_OK;
+    if (!has_source)
+        return sy_error_set(SY_EARG,
+                            "parameter precision: %s; the package is in %s, and there is "
+                            "no model to import anew",
+                            sy_precision_name(wanted), sy_precision_name(is));
+    task->is_current = false;
+    snprintf(task->error, sizeof task->error, "it is in %s, to be in %s", sy_precision_name(is),
+             sy_precision_name(wanted));
+    return SY_OK;
+}
+
+static int look(struct task *task)
+{
+    const struct sy_repository_importer *importer = &task->repository->importer;
+    const char *device = task->repository->device;
+    bool has_source = access(task->source, F_OK) == 0;
+
+    if (!has_source && access(task->package_path, F_OK) != 0)
+        return sy_error_set(SY_ENOTFOUND, "its folder holds neither %s nor model" SY_PACKAGE_SUFFIX,
+                            task->config->model_file);
+    task->is_current =
+        !has_source ||
+        (!task->forced && importer->is_imported(task->source, task->package_path, device));
+    if (!task->is_current)
+        snprintf(task->error, sizeof task->error, "%s",
+                 task->forced ? "its source changed" : sy_error_text());
+    SY_TRY(look_at_precision(task, has_source));
+    task->precision = task->config->precision;
+    if (!task->is_current && !task->config->has_precision)
+        task->precision = importer->kept_precision(task->package_path, device);
+    return SY_OK;
+}
+
+static void look_work(void *ctx)
+{
+    struct task *task = ctx;
+
+    note_error(task, look(task));
+}
+
+static void look_done(void *ctx)
+{
+    struct task *task = ctx;
+    struct sy_repository_version *v = task->version;
+
+    if (task->repository->stops) {
+        task_free(task);
+        return;
+    }
+    v->precision = task->precision;
+    if (task->ran && task->status == SY_OK && !task->is_current)
+        snprintf(v->reason, sizeof v->reason, "%s", task->error);
+    if (!task->ran || task->status < 0)
+        sy_repository_version_fail(v, task->status, task->error);
+    else
+        sy_repository_version_go_on(v, task->is_current ? SY_VERSION_EVENT_CURRENT
+                                                        : SY_VERSION_EVENT_STALE);
+    task_free(task);
+}
+
+int sy_repository_look(struct sy_repository_version *v)
+{
+    struct task *task;
+
+    SY_TRY(task_create(v, &task));
+    task->forced = v->package_of != 0 && v->package_of != v->loading.source;
+    return run_task(task, look_work, look_done);
+}
+
+/* ---- the package ------------------------------------------------------------------------------------------------ */
+
+static int open_package(struct task *task)
+{
+    int status;
+
+    SY_TRY(sy_package_open(task->package_path, &task->package));
+    task->stamp = sy_repository_file_stamp(task->package->fd);
+    status = sy_model_config_check(task->config, task->package->graph);
+    return status < 0 ? sy_error_prefix(status, "config.pbtxt") : SY_OK;
+}
+
+static void open_work(void *ctx)
+{
+    struct task *task = ctx;
+
+    note_error(task, open_package(task));
+}
+
+static void open_done(void *ctx)
+{
+    struct task *task = ctx;
+    struct sy_repository_version *v = task->version;
+
+    if (task->repository->stops) {
+        task_free(task);
+        return;
+    }
+    if (!task->ran || task->status < 0) {
+        sy_repository_version_fail(v, task->status, task->error);
+    } else {
+        v->loading.package = task->stamp;
+        v->package = task->package;
+        task->package = NULL;
+        sy_repository_version_go_on(v, SY_VERSION_EVENT_OPENED);
+    }
+    task_free(task);
+}
+
+int sy_repository_open(struct sy_repository_version *v)
+{
+    struct task *task;
+
+    SY_TRY(task_create(v, &task));
+    return run_task(task, open_work, open_done);
+}

@@ -1,0 +1,200 @@
+/* A version's warm-up: the runs of model_warmup, one after the other, on the model that the core has already. */
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/half.h"
+#include "runtime/base/status.h"
+#include "runtime/front/front_infer.h"
+#include "runtime/repository/repository_internal.h"
+
+struct sy_warmup {
+    struct sy_front front;          /* its own: it may outlive the repository */
+    struct sy_model_config *config; /* held */
+    struct sy_core_model_ref *ref;
+    struct sy_front_infer *infer; /* that runs */
+    struct event *next_event;
+    int at, n_run; /* of config->warmups[at] */
+    bool stops;
+    uint64_t random;
+    sy_core_done done; /* NULL: nobody wants to know */
+    void *ctx;
+};
+
+static void end(struct sy_warmup *w, int status, const char *why)
+{
+    sy_core_done done = w->done;
+    void *ctx = w->ctx;
+    char text[512];
+
+    snprintf(text, sizeof text, "model_warmup '%s': %s",
+             w->at < w->config->n_warmups ? w->config->warmups[w->at].name : "", why);
+    sy_front_infer_destroy(w->infer);
+    w->front.handlers->model_release(w->front.core, w->ref);
+    sy_model_config_free(w->config);
+    event_free(w->next_event);
+    free(w);
+    if (done)
+        done(ctx, status, text);
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t next_random(struct sy_warmup *w)
+{
+    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
+    return w->random >> 33;
+}
+
+/* Numbers from 0 to 1: indices stay within any table. */
+static void fill_random(struct sy_warmup *w, enum sy_dtype dtype, void *data, uint64_t bytes)
+{
+    uint64_t n = bytes / sy_dtype_bytes(dtype);
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t r = next_random(w);
+        float unit = (float)(r & 0xffffff) / 16777216.0f;
+
+        switch (dtype) {
+        case SY_DTYPE_F32:
+            ((float *)data)[i] = unit;
+            break;
+        case SY_DTYPE_F64:
+            ((double *)data)[i] = (double)unit;
+            break;
+        case SY_DTYPE_F16:
+            ((uint16_t *)data)[i] = sy_float_to_half(unit);
+            break;
+        case SY_DTYPE_BF16:
+            ((uint16_t *)data)[i] = sy_float_to_bf16(unit);
+            break;
+        default: /* little endian: the first byte of an integer */
+            ((unsigned char *)data)[i * sy_dtype_bytes(dtype)] = r & 1;
+        }
+    }
+}
+
+/* The batch goes before dims where the configuration counts it apart. */
+static int add_input(struct sy_warmup *w, const struct sy_config_warmup *warmup,
+                     const struct sy_config_warmup_input *input, int *index)
+{
+    int64_t dims[SY_MAX_RANK + 1] = {warmup->batch};
+    int lead = w->config->max_batch_size > 0 && warmup->batch > 0;
+
+    memcpy(dims + lead, input->dims, (size_t)input->rank * sizeof *dims);
+    if (input->rank + lead > SY_MAX_RANK)
+        return sy_error_set(SY_EARG, "input '%s' has more than %d dimensions", input->name,
+                            SY_MAX_RANK);
+    return sy_front_infer_add_input(w->infer, input->name, sy_dtype_wire_name(input->dtype),
+                                    input->rank + lead, dims, index);
+}
+
+static int fill_inputs(struct sy_warmup *w, const struct sy_config_warmup *warmup,
+                       const int *indices)
+{
+    for (int i = 0; i < warmup->n_inputs; i++) {
+        void *data = sy_front_infer_input_data(w->infer, indices[i]);
+        uint64_t bytes = sy_front_infer_input_bytes(w->infer, indices[i]);
+
+        memset(data, 0, bytes);
+        if (warmup->inputs[i].is_random)
+            fill_random(w, warmup->inputs[i].dtype, data, bytes);
+    }
+    return SY_OK;
+}
+
+static void run_done(void *ctx, int status, const char *error);
+
+static int run(struct sy_warmup *w)
+{
+    const struct sy_config_warmup *warmup = &w->config->warmups[w->at];
+    int indices[SY_MAX_ENDS];
+
+    if (warmup->n_inputs > SY_MAX_ENDS)
+        return sy_error_set(SY_EARG, "%d inputs", warmup->n_inputs);
+    SY_TRY(sy_front_infer_create(&w->front, w->ref->name, w->ref->version, NULL, &w->infer));
+    for (int i = 0; i < warmup->n_inputs; i++)
+        SY_TRY(add_input(w, warmup, &warmup->inputs[i], &indices[i]));
+    SY_TRY(sy_front_infer_solve(w->infer));
+    SY_TRY(sy_front_infer_prepare(w->infer));
+    SY_TRY(fill_inputs(w, warmup, indices));
+    SY_TRY(sy_front_infer_set_deadline(w->infer, 0));
+    return sy_front_infer_start(w->infer, run_done, w);
+}
+
+/* ---- one after the other -------------------------------------------------------------------------------------------- */
+
+static void go_on(struct sy_warmup *w)
+{
+    if (w->stops || w->at == w->config->n_warmups) {
+        end(w, SY_OK, "");
+        return;
+    }
+    int status = run(w);
+    if (status < 0)
+        end(w, status, sy_error_text());
+}
+
+static void run_done(void *ctx, int status, const char *error)
+{
+    struct sy_warmup *w = ctx;
+
+    sy_front_infer_destroy(w->infer);
+    w->infer = NULL;
+    if (status < 0 && !w->stops) {
+        end(w, status, error);
+        return;
+    }
+    if (++w->n_run >= w->config->warmups[w->at].count) {
+        w->n_run = 0;
+        w->at++;
+    }
+    go_on(w);
+}
+
+static void on_next(evutil_socket_t fd, short what, void *ctx)
+{
+    (void)fd, (void)what;
+    go_on(ctx);
+}
+
+int sy_warmup_start(const struct sy_front *front, struct sy_model_config *config,
+                    struct sy_core_model_ref *ref, sy_core_done done, void *ctx,
+                    struct sy_warmup **out)
+{
+    struct sy_warmup *w = calloc(1, sizeof *w);
+
+    if (w)
+        w->next_event = event_new(front->base, -1, 0, on_next, w);
+    if (!w || !w->next_event) {
+        free(w);
+        front->handlers->model_release(front->core, ref);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a warm-up");
+    }
+    w->front = *front;
+    w->config = sy_model_config_hold(config);
+    w->ref = ref;
+    w->done = done;
+    w->ctx = ctx;
+    event_active(w->next_event, EV_TIMEOUT, 0);
+    *out = w;
+    return SY_OK;
+}
+
+void sy_warmup_stop(struct sy_warmup *warmup)
+{
+    warmup->stops = true;
+    if (warmup->infer)
+        sy_front_infer_cancel(warmup->infer);
+}
+
+void sy_warmup_leave(struct sy_warmup *warmup)
+{
+    if (!warmup)
+        return;
+    warmup->done = NULL;
+    sy_warmup_stop(warmup);
+    if (!warmup->infer) /* else its run's end ends it */
+        end(warmup, SY_OK, "");
+}
