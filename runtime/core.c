@@ -369,28 +369,37 @@ static void free_request(struct sy_core *core, struct sy_core_request *r)
     free(r);
 }
 
-static int make_request(struct sy_core *core, int model, const uint64_t *inputs,
-                        const uint64_t *outputs, struct sy_core_request **out)
+static uint64_t *copy_addresses(const uint64_t *from, int n)
 {
-    const struct sy_graph *graph = core->models[model].package->graph;
+    uint64_t *copy = malloc(((size_t)n + 1) * sizeof *copy);
+    if (copy)
+        memcpy(copy, from, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+static int make_request(struct sy_core *core, const struct sy_core_work *work,
+                        struct sy_core_request **out)
+{
+    const struct sy_graph *graph = core->models[work->model].package->graph;
     if (graph->n_inputs > SY_MAX_ENDS || graph->n_outputs > SY_MAX_ENDS)
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
-                            core->models[model].name, SY_MAX_ENDS);
+                            core->models[work->model].name, SY_MAX_ENDS);
     struct sy_core_request *r = calloc(1, sizeof *r);
     if (!r)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
-    r->model = model;
-    sy_core_model_hold(core, model);
-    r->n_inputs = graph->n_inputs;
-    r->n_outputs = graph->n_outputs;
-    r->inputs = calloc((size_t)r->n_inputs + 1, sizeof *r->inputs);
-    r->outputs = calloc((size_t)r->n_outputs + 1, sizeof *r->outputs);
+    r->model = work->model;
+    sy_core_model_hold(core, work->model);
+    r->batch = work->batch;
+    r->sizes = sy_core_sizes_again(work->sizes);
+    r->n_parts = work->n_parts;
+    r->n_inputs = work->n_parts * graph->n_inputs;
+    r->n_outputs = work->n_parts * graph->n_outputs;
+    r->inputs = copy_addresses(work->inputs, r->n_inputs);
+    r->outputs = copy_addresses(work->outputs, r->n_outputs);
     if (!r->inputs || !r->outputs) {
         free_request(core, r);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     }
-    memcpy(r->inputs, inputs, (size_t)r->n_inputs * sizeof *inputs);
-    memcpy(r->outputs, outputs, (size_t)r->n_outputs * sizeof *outputs);
     *out = r;
     return SY_OK;
 }
@@ -407,16 +416,14 @@ static int take_options(struct sy_core *core, struct sy_core_request *r,
     return options->tenant ? sy_core_tenant_find(core, options->tenant, &r->tenant) : SY_OK;
 }
 
-int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct sy_core_sizes *sizes,
-                        const uint64_t *inputs, const uint64_t *outputs,
+int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
                         const struct sy_core_infer_options *options, sy_core_infer_done done,
                         void *ctx, uint64_t *out_id)
 {
     struct sy_core_request *r = NULL;
-    SY_TRY(make_request(core, index, inputs, outputs, &r));
-    r->id = r->report.id = ++core->last_request;
-    r->batch = batch;
-    r->sizes = sy_core_sizes_again(sizes);
+    int index = work->model;
+    SY_TRY(make_request(core, work, &r));
+    r->id = r->report.id = work->id ? work->id : ++core->last_request;
     r->done = done;
     r->ctx = ctx;
     r->report.arrived_ns = sy_clock_now();
@@ -432,8 +439,8 @@ int sy_core_infer_alone(struct sy_core *core, int index, int64_t batch, struct s
     sy_core_tick(core);
     struct sy_sched_request wants = {.id = r->id,
                                      .model = index,
-                                     .batch = batch,
-                                     .sizes = sizes ? sizes->id : 0,
+                                     .batch = r->batch,
+                                     .sizes = r->sizes ? r->sizes->id : 0,
                                      .class_ = r->class_,
                                      .deadline_ns = r->deadline_ns,
                                      .duration = sy_core_whole_duration(core, r)};
@@ -474,11 +481,17 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
                             m->name, m->error);
     options = options ? options : &usual;
     SY_TRY(sy_core_sizes_take(core, m, options->sizes, &sizes));
-    int status = sy_core_batch_wants(core->batches, index, batch, sizes, options)
-                     ? sy_core_batch_add(core->batches, index, batch, sizes, inputs, outputs,
-                                         options, done, ctx, &id)
-                     : sy_core_infer_alone(core, index, batch, sizes, inputs, outputs, options,
-                                           done, ctx, &id);
+    struct sy_core_work work = {.model = index,
+                                .batch = batch,
+                                .sizes = sizes,
+                                .inputs = inputs,
+                                .outputs = outputs,
+                                .n_parts = 1};
+    enum sy_batch_way way = sy_core_batch_way(core->batches, index, batch, sizes, options);
+    int status = way == SY_BATCH_ALONE
+                     ? sy_core_infer_alone(core, &work, options, done, ctx, &id)
+                     : sy_core_batch_add(core->batches, way, index, batch, sizes, inputs, outputs,
+                                         options, done, ctx, &id);
     sy_core_sizes_give(m, sizes);
     if (status == SY_OK && out_id)
         *out_id = id;

@@ -95,7 +95,8 @@ static void note_load(struct sy_core *core, const struct sy_sched_action *a)
         r->report.preempted |= a->preempts;
         r->report.bound_ns =
             sy_core_swap_bound(core, m, a->batch, r->sizes, a->places, a->n_groups);
-        r->guess = sy_core_guess(core, m, a->batch, r->sizes, a->places, a->n_groups);
+        r->guess = sy_core_guess_parts(
+            sy_core_guess(core, m, a->batch, r->sizes, a->places, a->n_groups), r->n_parts);
         r->n_resident = n_leading(m, a);
         if (a->preempts)
             core->preempting_request = r->id;
@@ -257,6 +258,7 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .batch = (uint64_t)a->batch,
         .workspace_offset = a->workspace_offset,
         .first_layer = (uint64_t)a->first_layer,
+        .parts = (uint64_t)r->n_parts,
         .sizes = {n_sizes, sizes},
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},

@@ -1,6 +1,7 @@
 #include "runtime/core_batch.h"
 
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,16 +23,19 @@ struct member {
 struct batch {
     struct batch *next;
     struct sy_core_batches *of;
+    enum sy_batch_way way;
     int model, class_;
     char tenant[SY_CORE_TENANT_NAME];
-    int64_t rows;
+    int64_t rows;      /* APART: of each */
+    sy_ns expected_ns; /* APART: of one */
     struct sy_core_sizes *sizes;
     struct member *members; /* the latest first */
     int n_members;
     sy_ns due_ns;
     bool sent;
-    uint64_t request;           /* once it is sent */
-    uint64_t *inputs, *outputs; /* slab offsets of its own, once it is sent */
+    uint64_t request; /* once it is sent */
+    uint64_t *inputs,
+        *outputs; /* once it is sent. ROWS: slab offsets of its own; APART: those of all members, one after the other */
 };
 
 struct sy_core_batches {
@@ -43,6 +47,9 @@ struct sy_core_batches {
     int n_gathered;
     uint64_t n_sent;
 };
+
+#define MOST_APART_ENDS \
+    16 /* inputs and outputs of a model: of all members they fit into one message */
 
 static void on_timer(int fd, short what, void *batches);
 
@@ -117,14 +124,40 @@ static int64_t most_rows(const struct sy_core_batches *b, int model)
     return own ? own : b->max_batch;
 }
 
-bool sy_core_batch_wants(const struct sy_core_batches *b, int model, int64_t rows,
-                         const struct sy_core_sizes *sizes,
-                         const struct sy_core_infer_options *options)
+/* Of one run, with what of the model is in the pool. */
+static sy_ns expected_run(const struct sy_core_batches *b, int model, int64_t batch,
+                          struct sy_core_sizes *sizes)
+{
+    const struct sy_core_request wants = {
+        .model = model, .batch = batch, .sizes = sizes, .n_parts = 1};
+    return sy_core_duration(b->core, model, sy_core_predict(b->core, &wants)).expected_ns;
+}
+
+/* B4 */
+static bool runs_apart(const struct sy_core_batches *b, int model, int64_t batch,
+                       struct sy_core_sizes *sizes)
+{
+    const struct sy_core_model *m = model_of(b, model);
+    const struct sy_graph *g = m->package->graph;
+    int n_ends = g->n_inputs + g->n_outputs;
+    return n_ends <= MOST_APART_ENDS && !m->leaving &&
+           sy_residency_n_resident(sy_sched_residency(b->core->sched), model) == m->n_groups &&
+           sy_sched_is_ready(b->core->sched, model, batch, sizes ? sizes->id : 0) &&
+           expected_run(b, model, batch, sizes) <= SY_BATCH_APART_RUN_NS;
+}
+
+enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *b, int model, int64_t rows,
+                                    struct sy_core_sizes *sizes,
+                                    const struct sy_core_infer_options *options)
 {
     const struct sy_sched *s = b->core->sched;
     bool busy = sy_sched_n_started(s) > 0 || sy_sched_n_waiting(s) > 0;
-    return delay_of(b, model) > 0 && busy && rows >= 1 && rows < most_rows(b, model) &&
-           options->deadline_ns == 0 && takes_rows(model_of(b, model), sizes);
+    if (!busy || rows < 1 || options->deadline_ns != 0)
+        return SY_BATCH_ALONE;
+    if (delay_of(b, model) > 0 && rows < most_rows(b, model) &&
+        takes_rows(model_of(b, model), sizes))
+        return SY_BATCH_ROWS;
+    return runs_apart(b, model, rows, sizes) ? SY_BATCH_APART : SY_BATCH_ALONE;
 }
 
 static void free_member(struct member *m)
@@ -166,10 +199,11 @@ static void give_slab(struct batch *batch)
 {
     const struct sy_graph *g = graph_of(batch->of, batch->model);
     struct sy_slab *slab = batch->of->core->slab;
-    for (int i = 0; batch->inputs && i < g->n_inputs; i++)
+    bool owns = batch->way == SY_BATCH_ROWS; /* APART: the members' */
+    for (int i = 0; owns && batch->inputs && i < g->n_inputs; i++)
         if (batch->inputs[i] != UINT64_MAX)
             sy_slab_release(slab, batch->inputs[i]);
-    for (int i = 0; batch->outputs && i < g->n_outputs; i++)
+    for (int i = 0; owns && batch->outputs && i < g->n_outputs; i++)
         if (batch->outputs[i] != UINT64_MAX)
             sy_slab_release(slab, batch->outputs[i]);
     free(batch->inputs);
@@ -218,6 +252,13 @@ static void unlink_batch(struct batch *batch)
     *at = batch->next;
 }
 
+static void free_batch(struct batch *batch)
+{
+    sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
+    sy_core_model_let_go(batch->of->core, batch->model);
+    free(batch);
+}
+
 static void answer(struct batch *batch, int status, const char *error,
                    const struct sy_request_report *report)
 {
@@ -237,19 +278,59 @@ static void answer(struct batch *batch, int status, const char *error,
         free_member(m);
         m = next;
     }
-    sy_core_sizes_give(&batch->of->core->models[batch->model], batch->sizes);
-    sy_core_model_let_go(batch->of->core, batch->model);
-    free(batch);
+    free_batch(batch);
+}
+
+/* Of one part. */
+static struct sy_core_work work_of(const struct batch *batch)
+{
+    return (struct sy_core_work){.model = batch->model,
+                                 .batch = batch->rows,
+                                 .sizes = batch->sizes,
+                                 .inputs = batch->inputs,
+                                 .outputs = batch->outputs,
+                                 .n_parts = 1};
+}
+
+/* B5 */
+static void run_each_alone(struct batch *batch, const struct sy_request_report *report)
+{
+    struct sy_core *core = batch->of->core;
+    struct sy_core_infer_options options = {.class_ = batch->class_,
+                                            .tenant = *batch->tenant ? batch->tenant : NULL};
+    struct member *m = batch->members;
+    unlink_batch(batch);
+    while (m) {
+        struct member *next = m->next;
+        struct sy_request_report own = *report;
+        struct sy_core_work work = work_of(batch);
+        work.inputs = m->inputs;
+        work.outputs = m->outputs;
+        work.id = own.id = m->id;
+        int status = m->canceled
+                         ? sy_error_set(SY_ECANCELED, "canceled")
+                         : sy_core_infer_alone(core, &work, &options, m->done, m->ctx, NULL);
+        if (status < 0)
+            m->done(m->ctx, status, sy_error_text(), &own);
+        free_member(m);
+        m = next;
+    }
+    free_batch(batch);
 }
 
 static void batch_done(void *ctx, int status, const char *error,
                        const struct sy_request_report *report)
 {
     struct batch *batch = ctx;
-    if (status == SY_OK)
+    bool again = batch->way == SY_BATCH_APART && batch->n_members > 1 && status < 0 &&
+                 status != SY_ECANCELED && !batch->of->core->stopping;
+    if (status == SY_OK && batch->way == SY_BATCH_ROWS)
         move_rows(batch, true);
     give_slab(batch);
-    answer(batch, status, error, report);
+    if (again)
+        run_each_alone(batch, report);
+    else
+        answer(batch, status, error, report);
 }
 
 static bool has_slab(const struct batch *batch, const struct sy_graph *g)
@@ -277,10 +358,39 @@ static void answer_unsent(struct batch *batch, int status, const char *why)
     answer(batch, status, why, &report);
 }
 
+static int join_rows(struct batch *batch)
+{
+    const struct sy_graph *g = graph_of(batch->of, batch->model);
+    batch->inputs = take_slab(batch, g->inputs, g->n_inputs);
+    batch->outputs = take_slab(batch, g->outputs, g->n_outputs);
+    if (!has_slab(batch, g))
+        return sy_error_set(SY_ENOMEM_HOST,
+                            "no room in the slab for a batch of %lld rows; make it larger "
+                            "(--slab-bytes)",
+                            (long long)batch->rows);
+    move_rows(batch, false);
+    return SY_OK;
+}
+
+/* All members' tensors, those of one member together. */
+static int list_members(struct batch *batch)
+{
+    const struct sy_graph *g = graph_of(batch->of, batch->model);
+    size_t n_in = (size_t)g->n_inputs, n_out = (size_t)g->n_outputs, i = 0;
+    batch->inputs = calloc((size_t)batch->n_members * n_in + 1, sizeof *batch->inputs);
+    batch->outputs = calloc((size_t)batch->n_members * n_out + 1, sizeof *batch->outputs);
+    if (!batch->inputs || !batch->outputs)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d requests", batch->n_members);
+    for (const struct member *m = batch->members; m; m = m->next, i++) {
+        memcpy(batch->inputs + i * n_in, m->inputs, n_in * sizeof *m->inputs);
+        memcpy(batch->outputs + i * n_out, m->outputs, n_out * sizeof *m->outputs);
+    }
+    return SY_OK;
+}
+
 static void send_batch(struct batch *batch)
 {
     struct sy_core_batches *b = batch->of;
-    const struct sy_graph *g = graph_of(b, batch->model);
     struct sy_core_infer_options options = {.class_ = batch->class_,
                                             .tenant = *batch->tenant ? batch->tenant : NULL};
     batch->sent = true;
@@ -290,19 +400,11 @@ static void send_batch(struct batch *batch)
         return;
     }
     b->n_sent += batch->n_members > 1;
-    batch->inputs = take_slab(batch, g->inputs, g->n_inputs);
-    batch->outputs = take_slab(batch, g->outputs, g->n_outputs);
-    int status = has_slab(batch, g) ? SY_OK
-                                    : sy_error_set(SY_ENOMEM_HOST,
-                                                   "no room in the slab for a batch of %lld rows; "
-                                                   "make it larger (--slab-bytes)",
-                                                   (long long)batch->rows);
-    if (status == SY_OK) {
-        move_rows(batch, false);
-        status =
-            sy_core_infer_alone(b->core, batch->model, batch->rows, batch->sizes, batch->inputs,
-                                batch->outputs, &options, batch_done, batch, &batch->request);
-    }
+    int status = batch->way == SY_BATCH_ROWS ? join_rows(batch) : list_members(batch);
+    struct sy_core_work work = work_of(batch);
+    work.n_parts = batch->way == SY_BATCH_ROWS ? 1 : batch->n_members;
+    if (status == SY_OK)
+        status = sy_core_infer_alone(b->core, &work, &options, batch_done, batch, &batch->request);
     if (status == SY_OK)
         return;
     char why[256];
@@ -311,6 +413,14 @@ static void send_batch(struct batch *batch)
 }
 
 /* ---- gathering -------------------------------------------------------------------------------- */
+
+static bool is_full(const struct batch *batch)
+{
+    if (batch->way == SY_BATCH_ROWS)
+        return batch->rows == most_rows(batch->of, batch->model);
+    return batch->n_members == SY_BATCH_APART_MOST ||
+           (sy_ns)(batch->n_members + 1) * batch->expected_ns > SY_BATCH_APART_SUM_NS;
+}
 
 static void set_timer(struct sy_core_batches *b)
 {
@@ -356,34 +466,52 @@ void sy_core_batch_flush(struct sy_core_batches *b)
     send_due(b, UINT64_MAX);
 }
 
-static struct batch *find_batch(struct sy_core_batches *b, int model, int64_t rows,
-                                struct sy_core_sizes *sizes,
+/* Whether one more of these rows fits. */
+static bool has_place(const struct batch *batch, int64_t rows)
+{
+    if (batch->way == SY_BATCH_ROWS)
+        return batch->rows + rows <= most_rows(batch->of, batch->model);
+    return batch->rows == rows && !is_full(batch);
+}
+
+static struct batch *find_batch(struct sy_core_batches *b, enum sy_batch_way way, int model,
+                                int64_t rows, const struct sy_core_sizes *sizes,
                                 const struct sy_core_infer_options *options)
 {
     const char *tenant = options->tenant ? options->tenant : "";
     struct batch *at = b->batches;
-    while (at &&
-           (at->sent || at->model != model || at->sizes != sizes || at->class_ != options->class_ ||
-            at->rows + rows > most_rows(b, model) || strcmp(at->tenant, tenant) != 0))
+    while (at && (at->sent || at->way != way || at->model != model || at->sizes != sizes ||
+                  at->class_ != options->class_ || !has_place(at, rows) ||
+                  strcmp(at->tenant, tenant) != 0))
         at = at->next;
-    if (at)
-        return at;
-    at = calloc(1, sizeof *at);
-    if (!at)
-        return NULL;
-    *at = (struct batch){.next = b->batches,
-                         .of = b,
-                         .model = model,
-                         .sizes = sy_core_sizes_again(sizes),
-                         .class_ = options->class_,
-                         .due_ns = sy_clock_now() + delay_of(b, model)};
-    snprintf(at->tenant, sizeof at->tenant, "%s", tenant);
-    sy_core_model_hold(b->core, model);
-    b->batches = at;
     return at;
 }
 
-int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
+static struct batch *make_batch(struct sy_core_batches *b, enum sy_batch_way way, int model,
+                                int64_t rows, struct sy_core_sizes *sizes,
+                                const struct sy_core_infer_options *options)
+{
+    struct batch *batch = calloc(1, sizeof *batch);
+    bool is_apart = way == SY_BATCH_APART;
+    if (!batch)
+        return NULL;
+    *batch = (struct batch){.next = b->batches,
+                            .of = b,
+                            .way = way,
+                            .model = model,
+                            .rows = is_apart ? rows : 0,
+                            .expected_ns = is_apart ? expected_run(b, model, rows, sizes) : 0,
+                            .sizes = sy_core_sizes_again(sizes),
+                            .class_ = options->class_,
+                            .due_ns = sy_clock_now() +
+                                      (is_apart ? SY_BATCH_APART_DELAY_NS : delay_of(b, model))};
+    snprintf(batch->tenant, sizeof batch->tenant, "%s", options->tenant ? options->tenant : "");
+    sy_core_model_hold(b->core, model);
+    b->batches = batch;
+    return batch;
+}
+
+int sy_core_batch_add(struct sy_core_batches *b, enum sy_batch_way way, int model, int64_t rows,
                       struct sy_core_sizes *sizes, const uint64_t *inputs, const uint64_t *outputs,
                       const struct sy_core_infer_options *options, sy_core_infer_done done,
                       void *ctx, uint64_t *out_id)
@@ -395,7 +523,9 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
     if (options->tenant)
         SY_TRY(sy_core_tenant_find(b->core, options->tenant, &tenant));
     struct member *m = make_member(graph_of(b, model), rows, inputs, outputs);
-    struct batch *batch = m ? find_batch(b, model, rows, sizes, options) : NULL;
+    struct batch *batch = m ? find_batch(b, way, model, rows, sizes, options) : NULL;
+    if (m && !batch)
+        batch = make_batch(b, way, model, rows, sizes, options);
     if (!batch) {
         if (m)
             free_member(m);
@@ -408,10 +538,10 @@ int sy_core_batch_add(struct sy_core_batches *b, int model, int64_t rows,
     m->next = batch->members;
     batch->members = m;
     batch->n_members++;
-    batch->rows += rows;
+    batch->rows += way == SY_BATCH_ROWS ? rows : 0;
     b->n_gathered++;
     *out_id = m->id;
-    if (batch->rows == most_rows(b, model))
+    if (is_full(batch))
         batch->due_ns = 0; /* full: the next turn of the loop sends it, never this call */
     set_timer(b);
     return SY_OK;

@@ -129,8 +129,9 @@ struct sy_core_request {
     int n_resident; /* leading groups that were in the pool when it started */
     int64_t batch;
     struct sy_core_sizes *sizes; /* NULL: the usual ones */
+    int n_parts; /* requests that run back to back as this one (core_batch.h): all tensors of the first, then of the second ... */
     uint64_t *inputs, *outputs;
-    int n_inputs, n_outputs;
+    int n_inputs, n_outputs; /* of all parts */
     sy_core_infer_done done;
     void *ctx;
     struct sy_request_report report;
@@ -251,9 +252,17 @@ struct sy_core {
 void sy_core_tick(struct sy_core *core); /* before each event: says the time to the scheduler */
 void sy_core_pump_soon(
     struct sy_core *core); /* from the API: callbacks must not be made inside the call */
-/* As sy_core_infer, by the model's index and never gathered with others. */
-int sy_core_infer_alone(struct sy_core *core, int model, int64_t batch, struct sy_core_sizes *sizes,
-                        const uint64_t *inputs, const uint64_t *outputs,
+/* What one run of a model computes. */
+struct sy_core_work {
+    int model; /* its index */
+    int64_t batch;
+    struct sy_core_sizes *sizes;
+    const uint64_t *inputs, *outputs; /* of all parts */
+    int n_parts;
+    uint64_t id; /* that its client knows already; 0: a new one */
+};
+/* As sy_core_infer, and never gathered with others. */
+int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
                         const struct sy_core_infer_options *options, sy_core_infer_done done,
                         void *ctx, uint64_t *out_id);
 struct sy_core_request *sy_core_find_run(struct sy_core *core, uint64_t run);
@@ -325,6 +334,8 @@ sy_ns sy_core_swap_bound(const struct sy_core *core, const struct sy_core_model 
 struct sy_core_guess sy_core_guess(const struct sy_core *core, const struct sy_core_model *m,
                                    int64_t batch, const struct sy_core_sizes *sizes,
                                    const struct sy_group_place *places, int n_places);
+/* Of so many runs back to back; the first one's weights are there for the others, so that it is a little too much where some move. */
+struct sy_core_guess sy_core_guess_parts(struct sy_core_guess guess, int n_parts);
 /* This request, not yet taken, with what of its model will be resident when its turn comes: as the queue is now. */
 struct sy_core_guess sy_core_predict(const struct sy_core *core,
                                      const struct sy_core_request *wants);

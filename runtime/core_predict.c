@@ -243,16 +243,24 @@ static int n_resident_then(const struct sy_core *core, const struct sy_core_requ
 }
 
 /* With the first `n_resident` groups in the pool. */
+struct sy_core_guess sy_core_guess_parts(struct sy_core_guess guess, int n_parts)
+{
+    guess.ns *= (sy_ns)n_parts;
+    return guess;
+}
+
 static struct sy_core_guess guess_with(const struct sy_core *core,
                                        const struct sy_core_request *wants, int n_resident,
                                        int first_layer)
 {
     const struct sy_core_model *m = &core->models[wants->model];
-    struct sy_group_place places[SY_CORE_MAX_GROUPS] = {{0}};
+    struct sy_group_place places[SY_CORE_MAX_GROUPS];
     int n = SY_MIN(m->n_groups, SY_CORE_MAX_GROUPS);
     for (int g = 0; g < n; g++)
-        places[g].resident = g < n_resident;
-    return guess_from(core, m, wants->batch, wants->sizes, places, n, first_layer);
+        places[g] = (struct sy_group_place){.resident = g < n_resident};
+    struct sy_core_guess guess =
+        guess_from(core, m, wants->batch, wants->sizes, places, n, first_layer);
+    return sy_core_guess_parts(guess, wants->n_parts);
 }
 
 struct sy_core_guess sy_core_predict(const struct sy_core *core,

@@ -22,6 +22,7 @@
 #include "runtime/wire/messages.h"
 
 #define SCRIPT_VARIABLE "SY_TEST_FAKE_SCRIPT"
+#define MAX_PARTS 64
 #define MAX_GROUPS      1024
 #define MAGIC           0x6661736b72617774ull
 #define PERSISTENT      65536u
@@ -84,7 +85,7 @@ struct fake {
     struct sy_control_page *page;
     _Atomic uint32_t *arrivals;
     /* the run that is loaded or computes */
-    uint64_t run, batch, words[MAX_GROUPS], input, output;
+    uint64_t run, batch, words[MAX_GROUPS], inputs[MAX_PARTS], outputs[MAX_PARTS], n_parts;
     size_t n_groups, n_computed;
     bool told_to_run;
     /* the job */
@@ -290,8 +291,13 @@ static void load(struct fake *f, const struct sy_msg_load *msg)
 static void run(struct fake *f, const struct sy_msg_run *msg)
 {
     f->batch = msg->batch;
-    f->input = msg->inputs.v[0];
-    f->output = msg->outputs.v[0];
+    f->n_parts = msg->parts < MAX_PARTS ? msg->parts : MAX_PARTS;
+    if (msg->inputs.n != msg->parts || msg->outputs.n != msg->parts)
+        _exit(6);
+    memcpy(f->inputs, msg->inputs.v, f->n_parts * sizeof *f->inputs);
+    memcpy(f->outputs, msg->outputs.v, f->n_parts * sizeof *f->outputs);
+    if (f->n_parts > 1)
+        atomic_fetch_add(&f->script->n_back_to_back, 1);
     for (size_t g = 0; g < f->n_groups; g++)
         if (atomic_load(&f->arrivals[f->words[g]]) == SY_ARRIVAL_ABSENT)
             atomic_fetch_add(&f->script->n_absent, 1);
@@ -312,11 +318,17 @@ static void publish_progress(struct fake *f)
     strike(f, FAKE_AT_GROUP);
 }
 
+static void compute_part(struct fake *f, uint64_t part)
+{
+    const float *in = (const float *)((char *)f->slab.base + f->inputs[part]);
+    float *out = (float *)((char *)f->slab.base + f->outputs[part]);
+    for (uint64_t i = 0; i < f->batch * FAKE_ROW; i++)
+        out[i] = 2 * in[i] + 1;
+}
+
 /* As far as groups are there. */
 static void compute(struct fake *f)
 {
-    const float *in = (const float *)((char *)f->slab.base + f->input);
-    float *out = (float *)((char *)f->slab.base + f->output);
     int64_t status = SY_OK;
     for (; f->n_computed < f->n_groups && status == SY_OK; publish_progress(f)) {
         _Atomic uint32_t *word = &f->arrivals[f->words[f->n_computed]];
@@ -327,8 +339,8 @@ static void compute(struct fake *f)
             return;
         f->n_computed++;
     }
-    for (uint64_t i = 0; status == SY_OK && i < f->batch * FAKE_ROW; i++)
-        out[i] = 2 * in[i] + 1;
+    for (uint64_t part = 0; status == SY_OK && part < f->n_parts; part++)
+        compute_part(f, part);
     f->told_to_run = false;
     send_run_done(f, f->run, status, 4 * f->n_groups);
 }

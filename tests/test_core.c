@@ -543,7 +543,7 @@ static void test_gathering_ends_in_time(void **state)
     assert_int_equal(sy_core_batch_n_gathered(r.core->batches), 0);
     assert_int_equal(sy_sched_n_waiting(r.core->sched) + sy_sched_n_started(r.core->sched), 2);
     struct sy_core_infer_options in_time = {.class_ = 1, .deadline_ns = SY_NS_PER_S};
-    assert_false(sy_core_batch_wants(r.core->batches, 0, 1, NULL, &in_time));
+    assert_int_equal(sy_core_batch_way(r.core->batches, 0, 1, NULL, &in_time), SY_BATCH_ALONE);
     atomic_store(&r.script->hold_runs, 0);
     assert_int_equal(core_rig_wait(&r, &first), SY_OK);
     assert_int_equal(core_rig_wait(&r, &second), SY_OK);
@@ -551,10 +551,75 @@ static void test_gathering_ends_in_time(void **state)
     core_rig_close(&r);
 }
 
+/* Holds the device by a run of "a", and asks for n more of it. */
+static void ask_behind(struct core_rig *r, struct core_answer *first, struct core_answer *answers,
+                       int n)
+{
+    atomic_store(&r->script->hold_runs, 1);
+    core_rig_infer(r, "a", 1, first);
+    core_rig_await_state(r, SY_WORKER_RUNNING);
+    for (int i = 0; i < n; i++)
+        core_rig_infer(r, "a", 1, &answers[i]);
+}
+
+/* Short runs of one model that come while the device is busy are one message; each has its own tensors and answer. */
+static void test_runs_back_to_back(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    static struct core_answer first, answers[N], other[2];
+    struct core_rig r;
+    core_rig_open(&r, "host", 2);
+    core_rig_add_both(&r);
+    core_rig_must_infer(&r, "a", &first); /* it lies in the pool from now on */
+    ask_behind(&r, &first, answers, N);
+    core_rig_infer(&r, "a", 3, &other[0]); /* another batch, another model: runs of their own */
+    core_rig_infer(&r, "b", 1, &other[1]);
+    sy_core_infer_cancel(r.core, answers[4].id);
+    atomic_store(&r.script->hold_runs, 0);
+    assert_int_equal(core_rig_wait(&r, &first), SY_OK);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(core_rig_wait(&r, &answers[i]), i == 4 ? SY_ECANCELED : SY_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(core_rig_wait(&r, &other[i]), SY_OK);
+    uint64_t n = atomic_load(&r.script->n_back_to_back);
+    assert_true(n >= 2 && n < N / 2); /* at most 64 a run */
+    core_rig_must_infer(&r, "a", &first); /* on an idle device: alone, at once */
+    assert_int_equal(atomic_load(&r.script->n_back_to_back), n);
+    core_rig_calm(&r);
+    core_rig_close(&r);
+}
+
+/* A run of several that fails, or whose workers die of it, is done again one by one: each has its own fate. */
+static void test_back_to_back_runs_that_fail(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    static struct core_answer first, answers[N];
+    static const enum fake_fault faults[] = {FAKE_FAIL, FAKE_DIE};
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
+        struct core_rig r;
+        core_rig_open(&r, "host", 3);
+        core_rig_add_both(&r);
+        core_rig_must_infer(&r, "a", &first);
+        core_rig_calm(&r);
+        ask_behind(&r, &first, answers, N);
+        core_rig_fault(&r, FAKE_AT_RUN, faults[f], faults[f] == FAKE_DIE ? 2 : 1);
+        atomic_store(&r.script->hold_runs, 0);
+        assert_int_equal(core_rig_wait(&r, &first), SY_OK);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(core_rig_wait(&r, &answers[i]), SY_OK);
+        core_rig_calm(&r);
+        core_rig_close(&r);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests_without_faults),
+        cmocka_unit_test(test_runs_back_to_back),
+        cmocka_unit_test(test_back_to_back_runs_that_fail),
         cmocka_unit_test(test_gathering),
         cmocka_unit_test(test_gathered_for_nobody),
         cmocka_unit_test(test_gathering_ends_in_time),

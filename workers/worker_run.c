@@ -6,6 +6,8 @@
 #include "runtime/base/log.h"
 #include "workers/infer_run.h"
 
+#define MOST_PARTS 1024
+
 static int check_range(const char *what, uint64_t offset, uint64_t bytes, uint64_t limit)
 {
     if (offset > limit || bytes > limit - offset)
@@ -233,13 +235,10 @@ static void touch_workspace(struct sy_worker *w, uint64_t offset, uint64_t bytes
     }
 }
 
-static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_infer_times *times,
-                   struct sy_u64s *spans)
+/* What RUN says, against what was LOADed and what there is. */
+static int check_run(const struct sy_worker *w, const struct sy_msg_run *msg,
+                     const struct sy_worker_model *model)
 {
-    struct sy_worker_model *model;
-    struct sy_worker_program of;
-    void *tensors[2][SY_MAX_ENDS];
-    SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
     if (model->package->graph->n_inputs > SY_MAX_ENDS ||
         model->package->graph->n_outputs > SY_MAX_ENDS)
         return sy_error_set(SY_EUNSUPPORTED, "model %s has more than %d inputs or outputs",
@@ -250,23 +249,71 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
                             "RUN %llu of model %s before all of its %d groups were LOADed",
                             (unsigned long long)msg->run, model->package->name, model->n_groups);
     if (msg->first_layer >= (uint64_t)model->package->n_layers ||
-        (msg->first_layer > 0 && w->engine->attach))
+        (msg->first_layer > 0 && (w->engine->attach || msg->parts > 1)))
         return sy_error_set(SY_EPROTO, "RUN %llu of model %s from layer %llu on",
                             (unsigned long long)msg->run, model->package->name,
                             (unsigned long long)msg->first_layer);
+    if (msg->parts < 1 || msg->parts > MOST_PARTS)
+        return sy_error_set(SY_EPROTO, "RUN %llu with %llu parts", (unsigned long long)msg->run,
+                            (unsigned long long)msg->parts);
+    for (int g = 0; msg->parts > 1 && g < model->n_groups; g++)
+        if (sy_transfer_group(w->transfer, g)->after_group >= 0)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "%llu runs back to back of model %s, whose groups cycle",
+                                (unsigned long long)msg->parts, model->package->name);
+    return SY_OK;
+}
+
+/* The tensors of one part. */
+static struct sy_u64s part_of(const struct sy_u64s *all, uint64_t part, uint64_t parts)
+{
+    size_t n = all->n / parts;
+    return (struct sy_u64s){.n = n, .v = all->v + part * n};
+}
+
+/* One part after the other; of the times the first one's beginning and the last one's end. */
+static int run_parts(struct sy_worker *w, const struct sy_msg_run *msg,
+                     const struct sy_infer_run *of, struct sy_infer_times *times)
+{
+    const struct sy_graph *graph = of->graph;
+    void *tensors[2][SY_MAX_ENDS];
+    struct sy_infer_times each = {.compute_spans = times->compute_spans};
+    struct sy_infer_run run = *of;
+    run.inputs = (const void *const *)tensors[0];
+    run.outputs = tensors[1];
+    for (uint64_t part = 0; part < msg->parts; part++) {
+        struct sy_u64s inputs = part_of(&msg->inputs, part, msg->parts),
+                       outputs = part_of(&msg->outputs, part, msg->parts);
+        SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &inputs, run.batch,
+                              tensors[0]));
+        SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &outputs, run.batch,
+                              tensors[1]));
+        int status = sy_infer_run(&run, &each);
+        times->first_layer_ns = part == 0 ? each.first_layer_ns : times->first_layer_ns;
+        times->end_ns = each.end_ns;
+        times->wait_ns += each.wait_ns;
+        times->read_bytes += each.read_bytes;
+        times->next_layer = msg->parts == 1 ? each.next_layer : 0;
+        SY_TRY(status);
+    }
+    return SY_OK;
+}
+
+static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_infer_times *times,
+                   struct sy_u64s *spans)
+{
+    struct sy_worker_model *model;
+    struct sy_worker_program of;
+    SY_TRY(sy_worker_models_find(w->models, msg->model, &model));
+    SY_TRY(check_run(w, msg, model));
     SY_TRY(sy_worker_models_program(w->models, msg->model, msg->batch, msg->sizes.v, msg->sizes.n,
                                     false, &of));
-    const struct sy_graph *graph = of.graph;
     uint64_t workspace = w->engine->program_workspace_bytes(of.program);
     SY_TRY(check_range("workspace", msg->workspace_offset, workspace, sy_pool_size(w->pool)));
-    SY_TRY(locate_tensors(w, graph, graph->inputs, graph->n_inputs, &msg->inputs,
-                          (int64_t)msg->batch, tensors[0]));
-    SY_TRY(locate_tensors(w, graph, graph->outputs, graph->n_outputs, &msg->outputs,
-                          (int64_t)msg->batch, tensors[1]));
     struct sy_infer_run run = {
         .engine = w->engine,
         .package = model->package,
-        .graph = graph,
+        .graph = of.graph,
         .program = of.program,
         .device = w->device,
         .pool = w->pool,
@@ -278,8 +325,6 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
         .first_layer = (int)msg->first_layer,
         .batch = (int64_t)msg->batch,
         .workspace_offset = msg->workspace_offset,
-        .inputs = (const void *const *)tensors[0],
-        .outputs = tensors[1],
         .is_interrupted = is_interrupted,
         .beat = sy_worker_beat,
         .group_done = group_done,
@@ -293,7 +338,7 @@ static int execute(struct sy_worker *w, const struct sy_msg_run *msg, struct sy_
     times->compute_spans = room;
     spans->v = room;
     w->is_running = true;
-    int status = sy_infer_run(&run, times);
+    int status = run_parts(w, msg, &run, times);
     w->is_running = false;
     sy_transfer_end(w->transfer);
     if (status == SY_OK)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SY_WIRE_VERSION      6
+#define SY_WIRE_VERSION      7
 #define SY_MESSAGE_MAX_BYTES (64u * 1024u)
 #define SY_MESSAGE_MAX_FDS   8
 
@@ -62,10 +62,11 @@ struct sy_u64s {
 enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT = 2 };
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
  * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset.
+ * parts: as many runs one after the other, each with its own tensors (inputs and outputs list them part by part); 1 where groups cycle, or first_layer is not 0.
  * first_layer: what the layers in front of it computed is in the workspace and the outputs (a run that was interrupted; its groups do not cycle). */
 /* clang-format off */
 #define SY_FIELDS_RUN(F) \
-    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, first_layer) \
+    F(U64, run) F(U64, model) F(U64, batch) F(U64, workspace_offset) F(U64, first_layer) F(U64, parts) \
     F(U64S, sizes) F(U64S, inputs) F(U64S, outputs)
 /* clang-format on */
 /* A run that was LOADed and will not RUN: RUN_DONE as soon as its groups are there. */
