@@ -188,6 +188,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_core_batches_create(core, config->max_delay_ns,
                                   config->max_batch ? config->max_batch : USUAL_MAX_BATCH,
                                   &core->batches));
+    SY_TRY(sy_core_regions_create(core));
     SY_TRY(sy_trace_create(&core->trace));
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
@@ -265,6 +266,7 @@ void sy_core_destroy(struct sy_core *core)
     while (core->requests)
         sy_core_end_request(core, core->requests, SY_ECANCELED, "the runtime has stopped");
     sy_core_batches_destroy(core->batches);
+    sy_core_regions_destroy(core);
     sy_core_free_jobs(core);
     sy_sched_destroy(core->sched);
     sy_core_free_models(core);
@@ -362,6 +364,10 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
 
 static void free_request(struct sy_core *core, struct sy_core_request *r)
 {
+    if (r->holds_regions) {
+        sy_core_regions_release(core, r->inputs, r->n_inputs);
+        sy_core_regions_release(core, r->outputs, r->n_outputs);
+    }
     sy_core_sizes_give(&core->models[r->model], r->sizes);
     sy_core_model_let_go(core, r->model);
     free(r->inputs);
@@ -400,6 +406,9 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
         free_request(core, r);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     }
+    sy_core_regions_hold(core, r->inputs, r->n_inputs);
+    sy_core_regions_hold(core, r->outputs, r->n_outputs);
+    r->holds_regions = true;
     *out = r;
     return SY_OK;
 }
@@ -465,6 +474,13 @@ int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
     return SY_OK;
 }
 
+static bool lies_in_slab(const struct sy_graph *graph, const uint64_t *inputs,
+                         const uint64_t *outputs)
+{
+    return !sy_core_regions_any(inputs, graph->n_inputs) &&
+           !sy_core_regions_any(outputs, graph->n_outputs);
+}
+
 static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t batch,
                         const uint64_t *inputs, const uint64_t *outputs,
                         const struct sy_core_infer_options *options, sy_core_infer_done done,
@@ -480,6 +496,8 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
         return sy_error_set(m->status, "model '%s' is not available until it is loaded again: %s",
                             m->name, m->error);
     options = options ? options : &usual;
+    SY_TRY(sy_core_regions_check(core, inputs, m->package->graph->n_inputs));
+    SY_TRY(sy_core_regions_check(core, outputs, m->package->graph->n_outputs));
     SY_TRY(sy_core_sizes_take(core, m, options->sizes, &sizes));
     struct sy_core_work work = {.model = index,
                                 .batch = batch,
@@ -488,6 +506,8 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
                                 .outputs = outputs,
                                 .n_parts = 1};
     enum sy_batch_way way = sy_core_batch_way(core->batches, index, batch, sizes, options);
+    if (way == SY_BATCH_ROWS && !lies_in_slab(m->package->graph, inputs, outputs))
+        way = SY_BATCH_ALONE; /* B2 */
     int status = way == SY_BATCH_ALONE
                      ? sy_core_infer_alone(core, &work, options, done, ctx, &id)
                      : sy_core_batch_add(core->batches, way, index, batch, sizes, inputs, outputs,

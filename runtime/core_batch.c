@@ -13,7 +13,7 @@ struct member {
     struct member *next;
     uint64_t id;
     int64_t rows;
-    uint64_t *inputs, *outputs; /* slab offsets, the caller's */
+    uint64_t *inputs, *outputs; /* the caller's places; their regions are held */
     sy_core_infer_done done;
     void *ctx;
     sy_ns arrived_ns;
@@ -160,16 +160,22 @@ enum sy_batch_way sy_core_batch_way(const struct sy_core_batches *b, int model, 
     return runs_apart(b, model, rows, sizes) ? SY_BATCH_APART : SY_BATCH_ALONE;
 }
 
-static void free_member(struct member *m)
+static void free_member(struct sy_core *core, int model, struct member *m)
 {
+    const struct sy_graph *g = core->models[model].package->graph;
+    if (m->inputs && m->outputs) {
+        sy_core_regions_release(core, m->inputs, g->n_inputs);
+        sy_core_regions_release(core, m->outputs, g->n_outputs);
+    }
     free(m->inputs);
     free(m->outputs);
     free(m);
 }
 
-static struct member *make_member(const struct sy_graph *g, int64_t rows, const uint64_t *inputs,
-                                  const uint64_t *outputs)
+static struct member *make_member(struct sy_core *core, int model, int64_t rows,
+                                  const uint64_t *inputs, const uint64_t *outputs)
 {
+    const struct sy_graph *g = core->models[model].package->graph;
     struct member *m = calloc(1, sizeof *m);
     if (!m)
         return NULL;
@@ -177,11 +183,13 @@ static struct member *make_member(const struct sy_graph *g, int64_t rows, const 
     m->inputs = calloc((size_t)g->n_inputs, sizeof *m->inputs);
     m->outputs = calloc((size_t)g->n_outputs, sizeof *m->outputs);
     if (!m->inputs || !m->outputs) {
-        free_member(m);
+        free_member(core, model, m);
         return NULL;
     }
     memcpy(m->inputs, inputs, (size_t)g->n_inputs * sizeof *inputs);
     memcpy(m->outputs, outputs, (size_t)g->n_outputs * sizeof *outputs);
+    sy_core_regions_hold(core, m->inputs, g->n_inputs);
+    sy_core_regions_hold(core, m->outputs, g->n_outputs);
     return m;
 }
 
@@ -275,7 +283,7 @@ static void answer(struct batch *batch, int status, const char *error,
         int result = m->canceled ? SY_ECANCELED : status;
         sy_core_note_end(batch->of->core, batch->model, result, &own);
         m->done(m->ctx, result, result < 0 ? (m->canceled ? "canceled" : error) : NULL, &own);
-        free_member(m);
+        free_member(batch->of->core, batch->model, m);
         m = next;
     }
     free_batch(batch);
@@ -312,7 +320,7 @@ static void run_each_alone(struct batch *batch, const struct sy_request_report *
                          : sy_core_infer_alone(core, &work, &options, m->done, m->ctx, NULL);
         if (status < 0)
             m->done(m->ctx, status, sy_error_text(), &own);
-        free_member(m);
+        free_member(core, batch->model, m);
         m = next;
     }
     free_batch(batch);
@@ -522,13 +530,13 @@ int sy_core_batch_add(struct sy_core_batches *b, enum sy_batch_way way, int mode
         return sy_admission_refuse_full(b->n_gathered, b->core->max_queue, options->class_);
     if (options->tenant)
         SY_TRY(sy_core_tenant_find(b->core, options->tenant, &tenant));
-    struct member *m = make_member(graph_of(b, model), rows, inputs, outputs);
+    struct member *m = make_member(b->core, model, rows, inputs, outputs);
     struct batch *batch = m ? find_batch(b, way, model, rows, sizes, options) : NULL;
     if (m && !batch)
         batch = make_batch(b, way, model, rows, sizes, options);
     if (!batch) {
         if (m)
-            free_member(m);
+            free_member(b->core, model, m);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     }
     m->id = ++b->core->last_request;
