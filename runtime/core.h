@@ -109,13 +109,14 @@ void sy_core_model_release(struct sy_core *core, struct sy_core_model_ref *ref);
 /* Drops an idle model's groups from the pool (and the image if `image_too`; on a unified device the pool is the image). For measuring. */
 int sy_core_model_evict(struct sy_core *core, const char *name, bool image_too);
 
-/* Memory that a client shares, besides the slab: every worker maps it once, and tensors of requests may lie in it. */
+/* Memory that a client shares, besides the slab: tensors of requests may lie in it. A worker maps it once, with its first run that names it. */
 #define SY_CORE_MAX_REGIONS 1024
-/* `fd` is duplicated; `bytes` from `offset_bytes` on (a multiple of the page). is_sealed: the file cannot shrink. Where it can, and does, a run that
- * touches what is gone fails with EIO, and nothing else does. *out_region: 1 or above. EARG, EBUSY (too many), ENOMEM_HOST. */
+/* `fd` is duplicated: a memfd or POSIX shared memory, to read and write; `bytes` from `offset_bytes` on (a multiple of the page). is_sealed: the file
+ * cannot shrink (held against its seals). Where it can, and does, a run that touches what is gone fails with EIO, and nothing else does; so do later ones of
+ * this region. *out_region: 1 or above; an id is given out again after 1023 others at the earliest. EARG, EBUSY (too many), ENOMEM_HOST. */
 int sy_core_region_add(struct sy_core *core, int fd, uint64_t offset_bytes, uint64_t bytes,
                        bool is_sealed, uint64_t *out_region);
-/* Unmapped once the last request that uses it has ended. */
+/* Not found from now on, and unmapped soon (0.1 s) after the last request that uses it has ended. Unknown ids are fine. */
 void sy_core_region_drop(struct sy_core *core, uint64_t region);
 /* Where a tensor lies, as sy_core_infer takes it: in a region, or in the slab (region 0: the offset itself). */
 #define SY_CORE_REGION_SHIFT 44

@@ -72,8 +72,19 @@ void core_rig_open_small(struct core_rig *r, const char *device, int n_workers, 
 void core_rig_open_gathering(struct core_rig *r, const char *device, int n_workers,
                              uint64_t pool_bytes, sy_ns max_delay_ns)
 {
+    struct sy_core_config config = {.device = device,
+                                    .pool_bytes = pool_bytes,
+                                    .n_workers = n_workers,
+                                    .hang_timeout_ns = 1500 * SY_NS_PER_MS,
+                                    .max_delay_ns = max_delay_ns};
+    core_rig_open_with(r, &config);
+}
+
+void core_rig_open_with(struct core_rig *r, const struct sy_core_config *wants)
+{
     static bool at_exit;
-    *r = (struct core_rig){.n_workers = n_workers, .pool_bytes = pool_bytes};
+    struct sy_core_config config = *wants;
+    *r = (struct core_rig){.n_workers = config.n_workers, .pool_bytes = config.pool_bytes};
     snprintf(r->folder, sizeof r->folder, "/tmp/switchyard-core-XXXXXX");
     remove_folder();
     assert_non_null(mkdtemp(r->folder));
@@ -87,15 +98,10 @@ void core_rig_open_gathering(struct core_rig *r, const char *device, int n_worke
     make_package(r, "b", 3);
     r->base = event_base_new();
     assert_non_null(r->base);
-    struct sy_core_config config = {.device = device,
-                                    .pool_bytes = pool_bytes,
-                                    .image_bytes = POOL_BYTES,
-                                    .slab_bytes = SLAB_BYTES,
-                                    .n_workers = n_workers,
-                                    .hang_timeout_ns = 1500 * SY_NS_PER_MS,
-                                    .max_queue = 200,
-                                    .max_delay_ns = max_delay_ns,
-                                    .grouping = "per_layer"};
+    config.image_bytes = POOL_BYTES;
+    config.slab_bytes = SLAB_BYTES;
+    config.max_queue = 200;
+    config.grouping = "per_layer";
     if (sy_core_create(r->base, &config, &r->core) < 0)
         fail_msg("core: %s", sy_error_text());
 }

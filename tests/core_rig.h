@@ -43,6 +43,8 @@ void core_rig_open_small(struct core_rig *r, const char *device, int n_workers,
                          uint64_t pool_bytes);
 void core_rig_open_gathering(struct core_rig *r, const char *device, int n_workers,
                              uint64_t pool_bytes, sy_ns max_delay_ns);
+/* Device, pool, workers, patience and gathering as in `config`; the rest is the rig's. */
+void core_rig_open_with(struct core_rig *r, const struct sy_core_config *config);
 void core_rig_close(struct core_rig *r);
 /* Forgets the fault and sets another one: `times` times, on any worker. */
 void core_rig_fault(struct core_rig *r, enum fake_moment moment, enum fake_fault fault, int times);

@@ -85,8 +85,9 @@ int sy_worker_region_add(struct sy_device *device, const struct sy_msg_region_ad
 {
     struct region *r = &table[sy_region_slot(add->region)];
     if (add->region == 0 || r->id != 0 || add->bytes == 0 || add->bytes >= SY_REGION_MAX_BYTES)
-        return sy_error_set(SY_EPROTO, "REGION_ADD of region %llu with %llu bytes, while its slot "
-                                       "has region %llu",
+        return sy_error_set(SY_EPROTO,
+                            "REGION_ADD of region %llu with %llu bytes, while its slot "
+                            "has region %llu",
                             (unsigned long long)add->region, (unsigned long long)add->bytes,
                             (unsigned long long)r->id);
     void *base = mmap(NULL, add->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
