@@ -18,6 +18,7 @@
 #include "allocator/shared_memory.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 #include "tests/core_rig.h"
 #include "workers/worker.h"
@@ -361,6 +362,38 @@ static void test_cut_file_while_running(void **state)
     core_rig_close(&r);
 }
 
+/* Requests that run back to back (core_batch.h): who names the file that was cut gets EIO, nobody else does; and what is dropped
+ * while it is gathered is there for its run. */
+static void test_back_to_back(void **state)
+{
+    (void)state;
+    struct core_rig r;
+    struct client whole, cut;
+    struct core_answer a[24];
+    open_rig(&r, "host");
+    float *expected = result_by_slab(&r);
+    client_open(&whole, &r, true);
+    for (int round = 0; round < 4; round++) {
+        client_open(&cut, &r, false);
+        if (round % 2)
+            assert_int_equal(client_ask(&cut, &r, &a[0]), SY_OK);
+        for (int i = 0; i < 24; i++)
+            assert_int_equal(client_send(i % 5 == 3 ? &cut : &whole, &r, &a[i]), SY_OK);
+        sy_core_region_drop(r.core, cut.region);
+        assert_int_equal(ftruncate(cut.fd, FILE_AT), 0);
+        for (int i = 0; i < 24; i++)
+            assert_int_equal(wait_for(&r, &a[i]), i % 5 == 3 ? SY_EIO : SY_OK);
+        assert_memory_equal(output_of(&whole), expected, TENSOR);
+        client_close(&cut);
+    }
+    assert_true(sy_core_batch_n_sent(r.core->batches) >= 1);
+    assert_int_equal(core_rig_deaths(&r), 0);
+    drop_and_close(&r, &whole);
+    core_rig_calm(&r);
+    free(expected);
+    core_rig_close(&r);
+}
+
 static void test_bound(void **state)
 {
     (void)state;
@@ -468,6 +501,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cut_file_on_host),
         cmocka_unit_test(test_cut_file_on_emulated),
         cmocka_unit_test(test_cut_file_while_running),
+        cmocka_unit_test(test_back_to_back),
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_refusals),
