@@ -125,6 +125,35 @@ static void test_gathered_requests_count_each(void **state)
     core_rig_close(&r);
 }
 
+/* A copy of everything that is counted, as the loop takes it. */
+static void test_as_many_models_as_there_may_be(void **state)
+{
+    struct core_rig r;
+    struct core_done done = {0};
+    char path[128], name[16];
+    int n = 0;
+
+    (void)state;
+    core_rig_open(&r, "host", 2);
+    snprintf(path, sizeof path, "%s/a.sypkg", r.folder);
+    for (int i = 0; i < 256; i++) {
+        struct sy_core_model_options options = {.name = name};
+
+        snprintf(name, sizeof name, "m%d", i);
+        n += sy_core_model_add(r.core, path, &options, core_rig_done, &done) == SY_OK;
+    }
+    while (done.n_calls < n)
+        core_rig_turn(&r, 10);
+    sy_ns begun = sy_clock_now();
+    struct sy_core_metrics *m = look(&r);
+    print_message("%d models: a copy in %.3f ms\n", m->n_models,
+                  (double)(sy_clock_now() - begun) / 1e6);
+    assert_int_equal(n, 256);
+    assert_int_equal(m->n_models, 256);
+    free(m);
+    core_rig_close(&r);
+}
+
 static void test_a_job_and_its_preemptions(void **state)
 {
     struct core_rig r;
@@ -289,6 +318,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_refusals_and_failures),
         cmocka_unit_test(test_gathered_requests_count_each),
         cmocka_unit_test(test_a_job_and_its_preemptions),
+        cmocka_unit_test(test_as_many_models_as_there_may_be),
         cmocka_unit_test(test_256_models),
         cmocka_unit_test(test_host_usage),
     };
