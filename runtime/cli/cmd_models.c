@@ -164,14 +164,13 @@ static int parse(const char *const *words, int n, int *verb)
 static int check_choices(const struct choices *choices, int verb, const char *what)
 {
     bool loads_file = verb == LOAD && is_file(what);
+    bool wrong = ((choices->name || choices->tenant) && !loads_file) ||
+                 (choices->image && verb != EVICT) ||
+                 (choices->version > 0 && !loads_file && verb != UNLOAD);
 
-    if ((choices->name || choices->tenant) && !loads_file)
-        return sy_cli_usage("models: --name and --tenant go with load of a file");
-    if (choices->image && verb != EVICT)
-        return sy_cli_usage("models: --image goes with evict");
-    if (choices->version > 0 && !loads_file && verb != UNLOAD)
-        return sy_cli_usage("models: --version goes with unload, and load of a file");
-    return 0;
+    return wrong ? sy_cli_usage("models: --name and --tenant go with load of a file, --image with "
+                                "evict, --version with unload or load of a file")
+                 : 0;
 }
 
 static const struct sy_cli_option options[] = {
