@@ -108,6 +108,7 @@ int sy_page_event(struct sy_page *page, char **out)
     json_t *event;
 
     SY_TRY(page->front->handlers->status_part(page->front->core, &part, &event));
+    json_object_del(json_object_get(event, "image"), "blocks"); /* not shown */
     page->pool_bytes = (uint64_t)integer_of(json_object_get(event, "pool"), "bytes");
     add_models(page, event);
     add_timeline(page, event);
