@@ -45,8 +45,9 @@ static void add_slices(struct sy_page *page, json_t *event)
     int from = page->next_model;
     uint64_t after = page->after_job;
 
-    page->next_model =
-        json_array_size(models) == SY_PAGE_SLICE ? (int)last_of(models, "place") + 1 : 0;
+    page->next_model = json_array_size(models) == SY_PAGE_SLICE
+                           ? ((int)last_of(models, "place") + 1) % SY_CORE_MODEL_PLACES
+                           : 0;
     page->after_job = json_array_size(jobs) == SY_PAGE_SLICE ? (uint64_t)last_of(jobs, "job") : 0;
     json_object_set_new(event, "models_from", json_integer(from));
     json_object_set_new(event, "models_to",
