@@ -398,10 +398,20 @@ $(VENV_STAMP): tests/requirements.txt
 	$(Q)build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@rm -f build/venv/made-with-*; touch $@
 
+# The Python package; its version is the C library's.
+PYTHON_SRC := $(wildcard runtime/python/switchyard/*) runtime/python/pyproject.toml runtime/python/README.md runtime/switchyard.h
+WHEEL    := build/wheel/switchyard-$(shell sed -n 's/^.define SWITCHYARD_VERSION *"\(.*\)"/\1/p' runtime/switchyard.h)-py3-none-any.whl
+.PHONY: wheel
+wheel: venv
+	@$(MAKE) --no-print-directory $(WHEEL)
+$(WHEEL): $(PYTHON_SRC)
+	$(call say,WHEEL,$@)
+	$(Q)build/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(@D) runtime/python
+
 test: deps
 	@sh tests/install_deps.sh libonnx-testdata prometheus
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py) tests/metrics_check.py
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/python_client_check.py) tests/metrics_check.py
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
@@ -586,6 +596,7 @@ endif
 
 help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
+	@echo 'make wheel      the Python package, build/wheel/switchyard-VERSION-py3-none-any.whl'
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
 	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'

@@ -188,6 +188,7 @@ static int start_parts(struct sy_core *core, const struct sy_core_config *config
     SY_TRY(sy_core_batches_create(core, config->max_delay_ns,
                                   config->max_batch ? config->max_batch : USUAL_MAX_BATCH,
                                   &core->batches));
+    SY_TRY(sy_core_regions_create(core));
     SY_TRY(sy_trace_create(&core->trace));
     SY_TRY(sy_job_store_open(config->state_folder, &core->store));
     SY_TRY(sy_storage_thread_create(core->base, sy_core_read_done, core, &core->storage));
@@ -265,6 +266,7 @@ void sy_core_destroy(struct sy_core *core)
     while (core->requests)
         sy_core_end_request(core, core->requests, SY_ECANCELED, "the runtime has stopped");
     sy_core_batches_destroy(core->batches);
+    sy_core_regions_destroy(core);
     sy_core_free_jobs(core);
     sy_sched_destroy(core->sched);
     sy_core_free_models(core);
@@ -362,11 +364,25 @@ struct sy_core_request *sy_core_find_request(struct sy_core *core, uint64_t id)
 
 static void free_request(struct sy_core *core, struct sy_core_request *r)
 {
+    if (r->holds_regions) {
+        sy_core_regions_release(core, r->inputs, r->n_inputs);
+        sy_core_regions_release(core, r->outputs, r->n_outputs);
+    }
     sy_core_sizes_give(&core->models[r->model], r->sizes);
     sy_core_model_let_go(core, r->model);
     free(r->inputs);
     free(r->outputs);
     free(r);
+}
+
+static int hold_regions(struct sy_core *core, struct sy_core_request *r)
+{
+    SY_TRY(sy_core_regions_hold(core, r->inputs, r->n_inputs));
+    int status = sy_core_regions_hold(core, r->outputs, r->n_outputs);
+    if (status < 0)
+        sy_core_regions_release(core, r->inputs, r->n_inputs);
+    r->holds_regions = status == SY_OK;
+    return status;
 }
 
 static uint64_t *copy_addresses(const uint64_t *from, int n)
@@ -399,6 +415,11 @@ static int make_request(struct sy_core *core, const struct sy_core_work *work,
     if (!r->inputs || !r->outputs) {
         free_request(core, r);
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+    }
+    int status = hold_regions(core, r);
+    if (status < 0) {
+        free_request(core, r);
+        return status;
     }
     *out = r;
     return SY_OK;
@@ -465,6 +486,13 @@ int sy_core_infer_alone(struct sy_core *core, const struct sy_core_work *work,
     return SY_OK;
 }
 
+static bool lies_in_slab(const struct sy_graph *graph, const uint64_t *inputs,
+                         const uint64_t *outputs)
+{
+    return !sy_core_regions_any(inputs, graph->n_inputs) &&
+           !sy_core_regions_any(outputs, graph->n_outputs);
+}
+
 static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t batch,
                         const uint64_t *inputs, const uint64_t *outputs,
                         const struct sy_core_infer_options *options, sy_core_infer_done done,
@@ -487,7 +515,10 @@ static int take_request(struct sy_core *core, struct sy_core_model *m, int64_t b
                                 .inputs = inputs,
                                 .outputs = outputs,
                                 .n_parts = 1};
-    enum sy_batch_way way = sy_core_batch_way(core->batches, index, batch, sizes, options);
+    enum sy_batch_way way =
+        lies_in_slab(m->package->graph, inputs, outputs) /* B2 */
+            ? sy_core_batch_way(core->batches, index, batch, sizes, options)
+            : SY_BATCH_ALONE;
     int status = way == SY_BATCH_ALONE
                      ? sy_core_infer_alone(core, &work, options, done, ctx, &id)
                      : sy_core_batch_add(core->batches, way, index, batch, sizes, inputs, outputs,

@@ -263,6 +263,8 @@ static void run(struct sy_core *core, const struct sy_sched_action *a)
         .inputs = {(size_t)r->n_inputs, r->inputs},
         .outputs = {(size_t)r->n_outputs, r->outputs},
     };
+    sy_core_regions_send(core, a->worker, r->inputs, r->n_inputs);
+    sy_core_regions_send(core, a->worker, r->outputs, r->n_outputs);
     if (sy_supervisor_send(core->supervisor, a->worker, &message, NULL, 0) == SY_OK)
         (void)sy_supervisor_event(core->supervisor, a->worker, SY_WORKER_EVENT_RUN);
     core->n_continued += a->first_layer > 0;

@@ -50,6 +50,17 @@ static int core_model_evict(void *core, const char *name, bool image_too)
     return sy_core_model_evict(core, name, image_too);
 }
 
+static int core_region_add(void *core, int fd, uint64_t offset_bytes, uint64_t bytes,
+                           bool is_sealed, uint64_t *out_region)
+{
+    return sy_core_region_add(core, fd, offset_bytes, bytes, is_sealed, out_region);
+}
+
+static void core_region_drop(void *core, uint64_t region)
+{
+    sy_core_region_drop(core, region);
+}
+
 static int core_job_submit(void *core, const char *text, sy_core_done done, void *ctx,
                            uint64_t *out_job)
 {
@@ -131,6 +142,8 @@ const struct sy_core_handlers sy_core_own_handlers = {
     .model_add = core_model_add,
     .model_remove = core_model_remove,
     .model_evict = core_model_evict,
+    .region_add = core_region_add,
+    .region_drop = core_region_drop,
     .job_submit = core_job_submit,
     .job_stop = core_job_stop,
     .job_suspend = core_job_suspend,

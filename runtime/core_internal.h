@@ -5,6 +5,7 @@
  *   core_jobs.c      training jobs                          core_status.c    status JSON
  *   core_batch.c     requests that run together             core_predict.c   how long a request takes
  *   core_rules.c     policy, tenants, shares                core_sizes.c     choices of open sizes
+ *   core_regions.c   memory that clients share
  *   core_metrics.c   what is counted, for scrapers */
 #ifndef SY_CORE_INTERNAL_H
 #define SY_CORE_INTERNAL_H
@@ -132,6 +133,7 @@ struct sy_core_request {
     int n_parts; /* requests that run back to back as this one (core_batch.h): all tensors of the first, then of the second ... */
     uint64_t *inputs, *outputs;
     int n_inputs, n_outputs; /* of all parts */
+    bool holds_regions;      /* those that its tensors lie in */
     sy_core_infer_done done;
     void *ctx;
     struct sy_request_report report;
@@ -225,6 +227,7 @@ struct sy_core {
     void *drain_ctx;
 
     struct sy_core_batches *batches;
+    struct sy_core_regions *regions;
     struct sy_predictor *predictor;
     struct sy_predictor *preparing; /* by model: programs for batches and sizes that are new */
     sy_ns last_finish_ns, last_served_ns; /* of a request; of one's turn on the device */
@@ -315,6 +318,19 @@ bool sy_core_sizes_find(const struct sy_core_model *m, const struct sy_u64s *wor
 /* ", seq 77", or "" for a model without open sizes. */
 const char *sy_core_sizes_text(const struct sy_core_model *m, const struct sy_core_sizes *sizes,
                                char *buffer, size_t bytes);
+
+/* core_regions.c */
+int sy_core_regions_create(struct sy_core *core); /* ENOMEM_HOST */
+void sy_core_regions_destroy(struct sy_core *core);
+/* Those that n tensors lie in stay until they are released. EARG: one is not there, or the place is none in it; then nothing is held. */
+int sy_core_regions_hold(struct sy_core *core, const uint64_t *at, int n);
+void sy_core_regions_release(struct sy_core *core, const uint64_t *at, int n);
+bool sy_core_regions_any(const uint64_t *at, int n); /* one of n tensors is not in the slab */
+/* Before a RUN with these tensors: the worker is told of regions that it does not map. */
+void sy_core_regions_send(struct sy_core *core, int worker, const uint64_t *at, int n);
+void sy_core_regions_worker_lost(struct sy_core *core, int worker);
+int sy_core_regions_n_mapped(const struct sy_core *core, int worker);
+int sy_core_regions_n(const struct sy_core *core); /* slots that are taken */
 
 /* core_predict.c */
 struct sy_link_cost sy_core_link(const struct sy_core *core, const struct sy_package *p);

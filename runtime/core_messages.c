@@ -167,6 +167,7 @@ void sy_core_worker_lost(void *ctx, int worker, enum sy_worker_state was, bool c
     sy_core_tick(core);
     end_its_use(core, worker);
     sy_link_board_set(core->board, worker, SY_LINK_NONE);
+    sy_core_regions_worker_lost(core, worker);
     sy_core_models_worker_lost(core, worker, comes_back, why);
     sy_core_job_lost(core, worker, &intact, &progressed);
     sy_sched_worker_lost(core->sched, worker, intact, progressed, comes_back, why);

@@ -10,6 +10,7 @@
 #include "runtime/base/log.h"
 #include "workers/engines.h"
 #include "workers/worker_internal.h"
+#include "workers/worker_regions.h"
 
 #define IDLE_POLL_MS     200
 #define FETCH_POLL_MS    5
@@ -186,6 +187,13 @@ static int shut_down(struct sy_worker *w, const struct sy_msg_shutdown *msg)
     return sy_worker_job_wind_up(w, sy_clock_now() + msg->grace_ns);
 }
 
+static int drop_regions(struct sy_worker *w, const struct sy_msg_region_drop *msg)
+{
+    for (size_t i = 0; i < msg->regions.n; i++)
+        sy_worker_region_drop(w->device, msg->regions.v[i]);
+    return SY_OK;
+}
+
 /* file: what came with it, or -1; who takes it over makes it -1. */
 static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
 {
@@ -221,6 +229,10 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
         return sy_worker_job_leave(w, &m->job_leave);
     case SY_MSG_JOB_STOP:
         return sy_worker_job_stop(w, &m->job_stop);
+    case SY_MSG_REGION_ADD:
+        return sy_worker_region_add(w->device, &m->region_add, *file);
+    case SY_MSG_REGION_DROP:
+        return drop_regions(w, &m->region_drop);
     case SY_MSG_SHUTDOWN:
         return shut_down(w, &m->shutdown);
     default:
@@ -283,6 +295,7 @@ static void finish(struct sy_worker *w)
     if (w->run_done)
         sy_event_destroy(w->run_done);
     sy_stream_destroy(w->compute);
+    sy_worker_regions_finish(w->device);
     sy_pool_destroy(w->pool);
     sy_device_close(w->device);
     sy_shared_memory_finish(&w->image);
@@ -310,7 +323,9 @@ int sy_worker_main(int fd, int index)
     w->fd = fd;
     w->index = index;
     w->page_memory.fd = w->arrivals_memory.fd = w->slab.fd = w->image.fd = w->spill_file = -1;
-    int status = start(w);
+    int status = sy_worker_regions_start();
+    if (status == SY_OK)
+        status = start(w);
     if (status == SY_OK)
         status = serve(w);
     if (status < 0)

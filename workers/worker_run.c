@@ -4,7 +4,9 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
+#include "runtime/wire/tensor_at.h"
 #include "workers/infer_run.h"
+#include "workers/worker_regions.h"
 
 #define MOST_PARTS 1024
 
@@ -186,18 +188,25 @@ static void group_done(void *worker, int group)
     sy_futex_wake(&w->page->progress_futex);
 }
 
-/* Slab offsets of the graph's inputs or outputs as pointers. */
-static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, const int *tensors,
-                          int n, const struct sy_u64s *offsets, int64_t batch, void **out)
+static int locate_tensor(struct sy_worker *w, const struct sy_tensor *tensor, uint64_t at,
+                         uint64_t bytes, void **out)
 {
-    if (offsets->n != (size_t)n)
-        return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", offsets->n, n);
-    for (int i = 0; i < n; i++) {
-        const struct sy_tensor *tensor = &graph->tensors[tensors[i]];
-        uint64_t bytes = sy_graph_tensor_room(graph, tensors[i], batch);
-        SY_TRY(check_range(tensor->name, offsets->v[i], bytes, w->slab.bytes));
-        out[i] = (char *)w->slab.base + offsets->v[i];
-    }
+    if (sy_tensor_region(at) != 0)
+        return sy_worker_region_locate(at, bytes, tensor->name, out);
+    SY_TRY(check_range(tensor->name, at, bytes, w->slab.bytes));
+    *out = (char *)w->slab.base + at;
+    return SY_OK;
+}
+
+/* Places of the graph's inputs or outputs as pointers. */
+static int locate_tensors(struct sy_worker *w, const struct sy_graph *graph, const int *tensors,
+                          int n, const struct sy_u64s *at, int64_t batch, void **out)
+{
+    if (at->n != (size_t)n)
+        return sy_error_set(SY_EPROTO, "RUN with %zu tensors for %d", at->n, n);
+    for (int i = 0; i < n; i++)
+        SY_TRY(locate_tensor(w, &graph->tensors[tensors[i]], at->v[i],
+                             sy_graph_tensor_room(graph, tensors[i], batch), &out[i]));
     return SY_OK;
 }
 
@@ -351,6 +360,10 @@ int sy_worker_run(struct sy_worker *w, const struct sy_msg_run *msg)
     struct sy_infer_times times = {0};
     struct sy_u64s spans = {0};
     int status = execute(w, msg, &times, &spans);
+    if (status != SY_EDEVICE && sy_worker_regions_check(&msg->inputs) < 0)
+        status = SY_EIO; /* what it read were zeros */
+    else if (status != SY_EDEVICE && sy_worker_regions_check(&msg->outputs) < 0)
+        status = SY_EIO; /* E1 */
     status = status < 0 ? fail_run_at(w, msg->run, status, times.next_layer)
                         : send_done(w, msg->run, status, &times, spans);
     free(spans.v);

@@ -61,7 +61,7 @@ struct sy_u64s {
 /* clang-format on */
 enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT = 2 };
 /* Compute: layer after layer, each group behind its arrival (on a unified device the arrival word of the group's place in the pool; on a
- * discrete one the copy, which waits for the arrival word of the image). Tensors are slab offsets in the graph's order; workspace is a pool offset.
+ * discrete one the copy, which waits for the arrival word of the image). Tensors are places (tensor_at.h) in the graph's order; workspace is a pool offset.
  * parts: as many runs one after the other, each with its own tensors (inputs and outputs list them part by part); 1 where groups cycle, or first_layer is not 0.
  * first_layer: what the layers in front of it computed is in the workspace and the outputs (a run that was interrupted; its groups do not cycle). */
 /* clang-format off */
@@ -117,6 +117,11 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
 #define SY_FIELDS_JOB_ENDED(F) \
     F(U64, job) F(I64, status) F(STR, error) F(U64, step) F(F64, loss) F(F64, accuracy)
 #define SY_FIELDS_SHUTDOWN(F) F(U64, grace_ns)
+/* Client memory that tensors may lie in (tensor_at.h): `bytes` of the one fd that comes with it, from offset_bytes on. sealed 0: the file may
+ * shrink at any time. It is not answered: a run that names a region which could not be mapped fails with the reason. */
+#define SY_FIELDS_REGION_ADD(F) F(U64, region) F(U64, offset_bytes) F(U64, bytes) F(U64, sealed)
+/* No run names them any more. */
+#define SY_FIELDS_REGION_DROP(F) F(U64S, regions)
 
 /* M(NAME, struct and function suffix, id, direction) */
 /* clang-format off */
@@ -151,7 +156,9 @@ enum sy_load_resident { SY_LOAD_COMES = 0, SY_LOAD_RESIDENT = 1, SY_LOAD_DIRECT 
     M(JOB_RETURN, job_return, 28, TO_WORKER) \
     M(JOB_RETURNED, job_returned, 29, TO_RUNTIME) \
     M(JOB_LEAVE, job_leave, 30, TO_WORKER) \
-    M(JOB_LEFT, job_left, 31, TO_RUNTIME)
+    M(JOB_LEFT, job_left, 31, TO_RUNTIME) \
+    M(REGION_ADD, region_add, 32, TO_WORKER) \
+    M(REGION_DROP, region_drop, 33, TO_WORKER)
 /* clang-format on */
 
 enum sy_message_id {
