@@ -398,10 +398,20 @@ $(VENV_STAMP): tests/requirements.txt
 	$(Q)build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@rm -f build/venv/made-with-*; touch $@
 
+# The Python package; its version is the C library's.
+PYTHON_SRC := $(wildcard runtime/python/switchyard/*) runtime/python/pyproject.toml runtime/python/README.md runtime/switchyard.h
+WHEEL    := build/wheel/switchyard-$(shell sed -n 's/^.define SWITCHYARD_VERSION *"\(.*\)"/\1/p' runtime/switchyard.h)-py3-none-any.whl
+.PHONY: wheel
+wheel: venv
+	@$(MAKE) --no-print-directory $(WHEEL)
+$(WHEEL): $(PYTHON_SRC)
+	$(call say,WHEEL,$@)
+	$(Q)build/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(@D) runtime/python
+
 test: deps
-	@sh tests/install_deps.sh libonnx-testdata
+	@sh tests/install_deps.sh libonnx-testdata prometheus
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py)
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/python_client_check.py) tests/metrics_check.py
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
@@ -540,6 +550,12 @@ test-train: deps
 	@if $(MAKE) --no-print-directory build/venv-bench/made; then \
 	    build/venv-bench/bin/python bench/train/compare.py $(B)/switchyard build/models $(TEST_TRAIN_ARGS); \
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
+# Load generators of bench-serve; grpc_load wants libnghttp2.
+SERVE_LOADS := $(addprefix $(B)/bench/,http_load grpc_load)
+$(SERVE_LOADS): $(B)/bench/%: $(OBJ)/bench/serve/%.o $(OBJ)/bench/serve/load_core.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(if $(findstring grpc,$@),-lnghttp2) -lm -pthread
 $(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -553,6 +569,14 @@ bench-sched: deps
 	@$(MAKE) --no-print-directory binaries $(B)/bench/spill
 	$(Q)$(B)/bench/spill --benchmark_out=$(B)/bench/sched-spill.json --benchmark_out_format=json
 	$(Q)python3 bench/sched/rows.py --build $(B) $(BENCH_SCHED_ARGS) all
+
+# Serving, each row beside its baseline: build/bench/serve.json, and its table in bench/RESULTS.md. BENCH_SERVE_ARGS='--only http --quick'.
+.PHONY: bench-serve
+bench-serve: deps
+	@sh tests/install_deps.sh python3 python3-venv wrk nghttp2-client libnghttp2-dev procps
+	@$(MAKE) --no-print-directory binaries $(SERVE_LOADS) $(B)/bench/ready
+	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
+	$(Q)python3 bench/results_md.py $(B)/bench/serve.json bench/RESULTS.md
 
 format:
 	@sh tests/install_deps.sh clang-format
@@ -572,6 +596,7 @@ endif
 
 help:
 	@echo 'make            build/switchyard, build/libswitchyard.a, build/libswitchyard.so (installs what is missing)'
+	@echo 'make wheel      the Python package, build/wheel/switchyard-VERSION-py3-none-any.whl'
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
 	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'
@@ -586,6 +611,7 @@ help:
 	@echo 'make bench-train     training steps beside PyTorch, build/bench/train.json'
 	@echo 'make test-train  gradients and losses against PyTorch: MLP, CNN, BiLSTM, transformer, BERT with its three inputs'
 	@echo 'make bench-sched     the scheduler on real servers: shares, deadlines, switches, residency; BENCH_SCHED_ARGS=--quick'
+	@echo 'make bench-serve     HTTP, gRPC, shared memory, throughput, a storm, beside baselines: build/bench/serve.json; BENCH_SERVE_ARGS=--quick'
 	@echo 'make models     the example models as ONNX files and packages'
 	@echo 'make gpu-check  the tests that need a GPU, on cuda:0 (SY_TEST_DEVICE=cuda:N for another; PART="device engine" for some)'
 	@echo 'make gpu-bench  the numbers of a GPU beside PyTorch, into bench/results/DEVICE-DATE.json (GPU_BENCH_ARGS="--device cuda:1 --part swaps")'

@@ -76,8 +76,14 @@ static int check_inputs(const sy_client_tensor *inputs, int n_inputs)
 
 static void pack_options(msgpack_packer *packer, const sy_client_options *options)
 {
-    sy_client_pack_text(packer, "class");
-    msgpack_pack_int(packer, options->urgency_class);
+    if (options->urgency_class != SWITCHYARD_MODEL_CLASS) {
+        sy_client_pack_text(packer, "class");
+        msgpack_pack_int(packer, options->urgency_class);
+    }
+    if (options->version != 0) {
+        sy_client_pack_text(packer, "version");
+        msgpack_pack_int64(packer, options->version);
+    }
     sy_client_pack_text(packer, "deadline_ms");
     if (options->deadline_ms > 0)
         msgpack_pack_double(packer, options->deadline_ms);
@@ -87,6 +93,15 @@ static void pack_options(msgpack_packer *packer, const sy_client_options *option
         return;
     sy_client_pack_text(packer, "tenant");
     sy_client_pack_text(packer, options->tenant);
+}
+
+/* What pack_options packs. */
+static uint32_t n_options(const sy_client_options *options)
+{
+    if (!options)
+        return 0;
+    return 1u + (options->urgency_class != SWITCHYARD_MODEL_CLASS) + (options->version != 0) +
+           (options->tenant != NULL);
 }
 
 static int pack_outputs(msgpack_packer *packer, const sy_client *client,
@@ -129,7 +144,7 @@ static int pack_infer(struct request *request, sy_client *client, const char *mo
     msgpack_packer_init(&packer, request->buffer, msgpack_sbuffer_write);
     sy_client_pack_request(client, &packer, "infer");
     msgpack_pack_array(&packer, 1);
-    msgpack_pack_map(&packer, options ? 4u + (options->tenant != NULL) + places : 2u);
+    msgpack_pack_map(&packer, 2u + n_options(options) + places);
     sy_client_pack_text(&packer, "model");
     sy_client_pack_text(&packer, model);
     if (options)

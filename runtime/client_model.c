@@ -90,7 +90,13 @@ int sy_client_model_find(sy_client *client, const char *name, sy_client_model **
     char *text = NULL;
     sy_client_model *model;
     *out = NULL;
-    SY_TRY(sy_client_call(client, "models", "{}", &text));
+    json_t *params = json_pack("{s:s}", "model", name);
+    char *asks = params ? json_dumps(params, JSON_COMPACT) : NULL;
+    json_decref(params);
+    int asked = asks ? sy_client_call(client, "models", asks, &text)
+                     : sy_client_fail(client, sy_error_set(SY_EARG, "a name that is not UTF-8"));
+    free(asks);
+    SY_TRY(asked);
     model = calloc(1, sizeof *model);
     json_t *models = json_loads(text, 0, NULL);
     free(text);

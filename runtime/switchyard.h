@@ -58,13 +58,15 @@ typedef struct {
 } sy_client_place;
 
 typedef struct {
-    int urgency_class; /* 0: the most urgent .. 9; a request is never delayed by higher ones */
+    int urgency_class; /* 0: the most urgent .. 9; a request is never delayed by higher ones. SWITCHYARD_MODEL_CLASS: as the model's configuration says */
     double
         deadline_ms; /* 0: none. A request that would be late by prediction is refused at once, with the prediction (SY_EDEADLINE) */
     const char *tenant;            /* NULL: the server's default */
     const sy_client_place *places; /* outputs that are written to shared memory; NULL: none */
     int n_places;
+    long long version; /* of the model; 0: as its version policy says, the highest that is served */
 } sy_client_options;
+#define SWITCHYARD_MODEL_CLASS (-1)
 #define SWITCHYARD_USUAL_CLASS 1
 
 /* The same with options; NULL: the usual class, no deadline. */

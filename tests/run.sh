@@ -23,7 +23,7 @@ longest="test_end_to_end test_many_jobs test_interrupts test_train_kills test_cl
 fuzz_edits fuzz_engine test_mutated_models test_bad_graphs test_bad_jobs_served test_bad_jobs test_recurrence test_engine_precision fake_cuda_engine_precision"
 
 # They compute next to nothing: one after another beside the others, so that no core idles for them.
-waiting="test_core gpu_bench_check.py test_model_memory test_core_jobs test_unload"
+waiting="test_core gpu_bench_check.py metrics_check.py test_model_memory test_core_jobs test_unload"
 
 skip_reason() {
     local reason

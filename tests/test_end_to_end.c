@@ -297,6 +297,33 @@ static void a_job_that_a_start_has_no_room_for_waits_for_the_next(void **state)
     fixture_finish(&f);
 }
 
+/* More clients than workers, of small models: their runs go back to back, and every answer has the bits that it has alone. */
+static void many_clients_of_small_models_get_their_own_bits(void **state)
+{
+    (void)state;
+    enum { N = 16 };
+    struct fixture f;
+    struct references references;
+    struct asker askers[N];
+    fixture_init(&f, "small");
+    const char *const args[] = {"--models", fixture_models(), "--pool-bytes", "64M", NULL};
+    fixture_start(&f, args);
+    references_take(&f, &references);
+    for (int i = 0; i < N; i++) {
+        askers[i] = (struct asker){.f = &f, .references = &references, .seed = i, .n = 60};
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, asker_main, &askers[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        pthread_join(askers[i].thread, NULL);
+        if (askers[i].n_failed)
+            fail_msg("%d failed; the first: %s", askers[i].n_failed, askers[i].error);
+        assert_int_equal(askers[i].n_wrong, 0);
+    }
+    references_free(&references);
+    assert_int_equal(fixture_stop(&f), 0);
+    fixture_finish(&f);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
 static void bad_requests_are_refused_and_nothing_else_is_disturbed(void **state)
@@ -451,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_killed_runtime_resumes_its_jobs),
         cmocka_unit_test(a_stopped_runtime_snapshots_its_job),
         cmocka_unit_test(a_job_that_a_start_has_no_room_for_waits_for_the_next),
+        cmocka_unit_test(many_clients_of_small_models_get_their_own_bits),
         cmocka_unit_test(bad_requests_are_refused_and_nothing_else_is_disturbed),
         cmocka_unit_test(a_model_larger_than_the_pool_cycles_through_it),
         cmocka_unit_test(a_model_that_can_never_fit_is_refused_with_the_sizes),

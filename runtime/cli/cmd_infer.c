@@ -180,16 +180,16 @@ static int request(struct infer *infer, bool last)
 
 static int run(struct infer *infer)
 {
-    char *text;
-    json_t *models;
+    json_t *models, *params = json_pack("{s:s}", "model", infer->model);
     int result = 0;
 
-    if (sy_client_call(infer->client, "models", "{}", &text) < 0)
-        return sy_cli_fail("%s", sy_client_error(infer->client));
-    models = json_loads(text, 0, NULL);
-    free(text);
+    if (!params)
+        return sy_cli_fail("a name that is not UTF-8");
+    if (infer->options.version > 0)
+        json_object_set_new(params, "version", json_integer(infer->options.version));
+    if (sy_cli_call(infer->client, "models", params, &models))
+        return 1;
     infer->list = sy_cli_inputs_of(models, infer->model);
-    /* A name that the server does not know gets the server's own answer. */
     if (infer->list &&
         (sy_cli_complete_sizes(models, infer->model, &infer->sizes) < 0 || make_inputs(infer) < 0))
         result = sy_cli_fail_status();
@@ -208,13 +208,23 @@ static const struct sy_cli_option options[] = {
     {"seed", "N", "of the random inputs; default 1"},
     {"batch", "N", "batch size of the random inputs; default 1"},
     {"repeat", "N", "so many requests, one after the other; default 1"},
-    {"class", "N", "0, the most urgent, to 9; default 1"},
+    {"class", "N", "0, the most urgent, to 9; default: the model's, mostly 1"},
     {"deadline-ms", "N", "refused at once if it would be late by prediction"},
     {"tenant", "NAME", "whose request it is"},
     {"dim", "NAME=SIZE",
      "of the random inputs: an open size of the model, as a sequence's length; once for each, the "
      "others are the usual ones (switchyard models shows them)"},
+    {"version", "N", "of the model; default: as its version policy says, the highest"},
     {NULL, NULL, NULL}};
+
+static int read_version(const char *value, long long *out)
+{
+    int64_t version;
+
+    SY_TRY(sy_cli_integer(value, 1, INT64_MAX, &version));
+    *out = version;
+    return SY_OK;
+}
 
 static int set_option(struct infer *infer, int index, const char *value, const char **address)
 {
@@ -247,6 +257,8 @@ static int set_option(struct infer *infer, int index, const char *value, const c
     case 8:
         infer->options.tenant = value;
         return SY_OK;
+    case 10:
+        return read_version(value, &infer->options.version);
     default:
         return sy_cli_dim(value, infer->sizes.dims, &infer->sizes.n);
     }
@@ -271,7 +283,7 @@ int sy_cmd_infer(int argc, char **argv)
         "times. Inputs are .npy files, or random.",
         options, argc, argv, 0};
     struct infer infer = {
-        .batch = 1, .times = 1, .options = {.urgency_class = SWITCHYARD_USUAL_CLASS}};
+        .batch = 1, .times = 1, .options = {.urgency_class = SWITCHYARD_MODEL_CLASS}};
     const char *value, *address = NULL;
     int got, result;
 

@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/package.h"
+#include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 
 #define LOAD_TIMEOUT_MS 600000u /* every worker builds its programs */
 
 static void print_model(const json_t *model)
 {
-    printf("%-20.20s %-11s %9.1f %9.1f %9.0f %7.0f %7.0f %9.2f %9.1f  %s\n",
-           sy_cli_word(model, "name"), sy_cli_word(model, "state"),
+    printf("%-20.20s %7.0f %-11s %9.1f %9.1f %9.0f %7.0f %7.0f %9.2f %9.1f  %s\n",
+           sy_cli_word(model, "name"), sy_cli_number(model, "version"), sy_cli_word(model, "state"),
            sy_cli_number(model, "weights_bytes") / 1e6,
            sy_cli_number(model, "resident_bytes") / 1e6, sy_cli_number(model, "requests"),
            sy_cli_number(model, "failed"), sy_cli_number(model, "swaps"),
@@ -70,8 +72,8 @@ static int list_models(sy_client *client)
     if (json_array_size(models) == 0)
         printf("no models; load one with: switchyard models load FILE.sypkg\n");
     else
-        printf("%-20s %-11s %9s %9s %9s %7s %7s %9s %9s  %s\n", "name", "state", "MB", "in pool",
-               "requests", "failed", "swaps", "a second", "swap ms", "package");
+        printf("%-20s %7s %-11s %9s %9s %9s %7s %7s %9s %9s  %s\n", "name", "version", "state",
+               "MB", "in pool", "requests", "failed", "swaps", "a second", "swap ms", "package");
     json_array_foreach(models, i, model)
     {
         print_model(model);
@@ -81,28 +83,59 @@ static int list_models(sy_client *client)
     return 0;
 }
 
-enum { LOAD, UNLOAD, EVICT };
-static const char *const verbs[] = {"load", "unload", "evict", NULL};
+enum { LOAD, UNLOAD, EVICT, LIST };
+static const char *const verbs[] = {"load", "unload", "evict", "list", NULL};
 static const char *const methods[] = {"model_load", "model_unload", "evict"};
 
+struct choices {
+    const char *address, *name, *tenant;
+    int64_t version; /* 0: none */
+    bool image;
+};
+
+/* A package's file ends in .sypkg, or has a folder before it; else it is a model of the server's repository. */
+static bool is_file(const char *word)
+{
+    size_t n = strlen(word), suffix = strlen(SY_PACKAGE_SUFFIX);
+
+    return strchr(word, '/') || (n > suffix && strcmp(word + n - suffix, SY_PACKAGE_SUFFIX) == 0);
+}
+
 /* The server opens the file, from where it stands: a name that means something here is made whole, unless the server is elsewhere. */
-static json_t *load_params(const char *path, const char *name, const char *tenant,
-                           const char *address)
+static json_t *load_params(const char *what, const struct choices *choices)
 {
     char whole[PATH_MAX];
+    const char *address = choices->address, *name = choices->name, *tenant = choices->tenant;
     bool is_here = !address || strncmp(address, "tcp:", 4) != 0;
-    json_t *params = json_pack("{s:s}", "path", is_here && realpath(path, whole) ? whole : path);
+
+    if (!is_file(what))
+        return json_pack("{s:s}", "model", what);
+    json_t *params = json_pack("{s:s}", "path", is_here && realpath(what, whole) ? whole : what);
 
     if (params && name)
         json_object_set_new(params, "name", json_string(name));
     if (params && tenant)
         json_object_set_new(params, "tenant", json_string(tenant));
+    if (params && choices->version > 0)
+        json_object_set_new(params, "version", json_integer(choices->version));
     return params;
 }
 
-static int act(sy_client *client, int verb, json_t *params)
+static json_t *unload_params(const char *what, const struct choices *choices)
 {
-    json_t *answer;
+    json_t *params = json_pack("{s:s}", "model", what);
+
+    if (params && choices->version > 0)
+        json_object_set_new(params, "version", json_integer(choices->version));
+    return params;
+}
+
+static int act(sy_client *client, int verb, const char *what, const struct choices *choices)
+{
+    json_t *answer, *params = verb == LOAD    ? load_params(what, choices)
+                              : verb == EVICT ? json_pack("{s:s, s:b}", "model", what, "image",
+                                                          (int)choices->image)
+                                              : unload_params(what, choices);
 
     if (!params)
         return sy_cli_fail("a name that is not UTF-8");
@@ -117,61 +150,102 @@ static int parse(const char *const *words, int n, int *verb)
         ++*verb;
     if (!verbs[*verb]) {
         const char *near = sy_cli_nearest(words[0], verbs);
-        return sy_cli_usage("models: '%s' is not load, unload or evict%s%s%s", words[0],
+        return sy_cli_usage("models: '%s' is not list, load, unload or evict%s%s%s", words[0],
                             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
+    if (*verb == LIST)
+        return n == 1 ? 0 : sy_cli_usage("models list: '%s' is too much", words[1]);
     return n == 2 ? 0
                   : sy_cli_usage("models %s takes %s", verbs[*verb],
-                                 *verb == LOAD ? "a package's file" : "a model's name");
+                                 *verb == LOAD ? "a package's file, or a model's name"
+                                               : "a model's name");
+}
+
+static int check_choices(const struct choices *choices, int verb, const char *what)
+{
+    bool loads_file = verb == LOAD && is_file(what);
+    bool wrong = ((choices->name || choices->tenant) && !loads_file) ||
+                 (choices->image && verb != EVICT) ||
+                 (choices->version > 0 && !loads_file && verb != UNLOAD);
+
+    return wrong ? sy_cli_usage("models: --name and --tenant go with load of a file, --image with "
+                                "evict, --version with unload or load of a file")
+                 : 0;
+}
+
+static const struct sy_cli_option options[] = {
+    {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
+    {"name", "NAME",
+     "with load of a file: what the model is to be called; default: the package's name"},
+    {"image", NULL, "with evict: out of the host image too"},
+    {"tenant", "NAME", "with load of a file: whose memory quota it counts for; default: nobody's"},
+    {"version", "N",
+     "with unload: only this one of the model's; with load of a file: its number, default 1"},
+    {NULL, NULL, NULL}};
+
+static int set_option(struct choices *choices, int index, const char *value)
+{
+    switch (index) {
+    case 0:
+        choices->address = value;
+        return SY_OK;
+    case 1:
+        choices->name = value;
+        return SY_OK;
+    case 2:
+        choices->image = true;
+        return SY_OK;
+    case 3:
+        choices->tenant = value;
+        return SY_OK;
+    default:
+        return sy_cli_integer(value, 1, INT64_MAX, &choices->version);
+    }
+}
+
+static int run(const char *const *words, int n, const struct choices *choices)
+{
+    int verb = LIST, result = 0;
+    sy_client *client;
+
+    if (n > 0 && (result = parse(words, n, &verb)) != 0)
+        return result;
+    if ((result = check_choices(choices, verb, n > 1 ? words[1] : "")) != 0)
+        return result;
+    if (sy_cli_connect(choices->address, verb == LOAD ? LOAD_TIMEOUT_MS : 0, &client))
+        return 1;
+    result = verb == LIST ? list_models(client) : act(client, verb, words[1], choices);
+    sy_client_close(client);
+    return result;
 }
 
 int sy_cmd_models(int argc, char **argv)
 {
-    static const struct sy_cli_option options[] = {
-        {"socket", "ADDRESS", "unix:PATH or tcp:HOST:PORT of the server"},
-        {"name", "NAME", "with load: what the model is to be called; default: the package's name"},
-        {"image", NULL, "with evict: out of the host image too"},
-        {"tenant", "NAME", "with load: whose memory quota it counts for; default: nobody's"},
-        {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {
         "models [VERB WHAT] [options]\n\n"
         "Lists the models of a server (of those with open sizes, what they take: NAME~USUAL is a "
         "size that each request chooses), or does something with one, while requests run:\n\n"
-        "  models                    the list\n"
+        "  models [list]             the list, with what is not served and why\n"
+        "  models load NAME          a model of the server's repository (serve --models), as its "
+        "folder is now\n"
         "  models load FILE.sypkg    a package that 'switchyard import' made; with a tcp: server, "
-        "a "
-        "file there\n"
-        "  models unload NAME        refused while it has requests\n"
+        "a file there\n"
+        "  models unload NAME        no new request finds it; those that run end\n"
         "  models evict NAME         its weights leave the pool until it is asked for",
         options, argc, argv, 0};
-    const char *value, *address = NULL, *name = NULL, *tenant = NULL, *words[2];
-    int got, result = 0, n = 0, verb = -1;
-    bool image = false;
-    sy_client *client;
+    const char *value, *words[2];
+    struct choices choices = {0};
+    int got, n = 0;
 
     while ((got = sy_cli_next(&parser, &value)) >= 0 || got == SY_CLI_WORD) {
-        address = got == 0 ? value : address;
-        name = got == 1 ? value : name;
-        image |= got == 2;
-        tenant = got == 3 ? value : tenant;
         if (got == SY_CLI_WORD && n == 2)
             return sy_cli_usage("models: '%s' is too much", value);
         if (got == SY_CLI_WORD)
             words[n++] = value;
+        else if (set_option(&choices, got, value) < 0)
+            return sy_cli_usage("--%s: %s", options[got].name, sy_error_text());
     }
     if (got != SY_CLI_END)
         return got == SY_CLI_HELP ? 0 : 2;
-    if (n > 0 && (result = parse(words, n, &verb)) != 0)
-        return result;
-    if (((name || tenant) && verb != LOAD) || (image && verb != EVICT))
-        return sy_cli_usage("models: --name and --tenant go with load, --image with evict");
-    if (sy_cli_connect(address, verb == LOAD ? LOAD_TIMEOUT_MS : 0, &client))
-        return 1;
-    result = n == 0          ? list_models(client)
-             : verb == LOAD  ? act(client, verb, load_params(words[1], name, tenant, address))
-             : verb == EVICT ? act(client, verb,
-                                   json_pack("{s:s, s:b}", "model", words[1], "image", (int)image))
-                             : act(client, verb, json_pack("{s:s}", "model", words[1]));
-    sy_client_close(client);
-    return result;
+    return run(words, n, &choices);
 }

@@ -219,10 +219,14 @@ static struct sy_repository_version *least_used(const struct sy_repository *r)
     return least;
 }
 
-static void evict_one(struct sy_repository *r)
+/* For `waiting`. Where all others are being loaded again too, its own older content goes: requests wait for the new one then. */
+static void evict_one(struct sy_repository_version *waiting)
 {
+    struct sy_repository *r = waiting->model->repository;
     struct sy_repository_version *v = least_used(r);
 
+    if (!v && waiting->serves)
+        leave_core(waiting);
     if (!v)
         return;
     sy_log_info("repository",
@@ -258,7 +262,7 @@ static void wait_for_place(struct sy_repository_version *v)
         return;
     }
     if (v->n_asked++ % EVICT_EVERY == 0)
-        evict_one(r);
+        evict_one(v);
     if (!v->place_event)
         v->place_event = event_new(r->base, -1, 0, on_place, v);
     if (!v->place_event || event_add(v->place_event, &soon))

@@ -41,11 +41,15 @@ struct sy_otlp {
 
 /* ---- create --------------------------------------------------------------------------------------------------------- */
 
-/* evhttp would look names up in the loop's thread at each connection. */
+/* evhttp would look names up in the loop's thread at each connection. An IPv6 address stands in brackets. */
 static int look_up(const char *host, char *to, size_t bytes)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    int failed = getaddrinfo(host, NULL, &hints, &found);
+    char bare[256];
+
+    snprintf(bare, sizeof bare, "%s", host + (*host == '['));
+    bare[strcspn(bare, "]")] = '\0';
+    int failed = getaddrinfo(bare, NULL, &hints, &found);
 
     if (failed)
         return sy_error_set(SY_EARG, "the collector's host %s: %s", host, gai_strerror(failed));
@@ -78,7 +82,7 @@ static int take_uri(struct sy_otlp *otlp, const struct evhttp_uri *uri)
     int port = evhttp_uri_get_port(uri) > 0 ? evhttp_uri_get_port(uri) : USUAL_PORT;
     char address[128], name[300];
 
-    snprintf(name, sizeof name, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+    snprintf(name, sizeof name, "%s:%d", host, port);
     SY_TRY(look_up(host, address, sizeof address));
     otlp->host = strdup(name);
     otlp->path = strdup(path && *path && strcmp(path, "/") != 0 ? path : TRACES_PATH);

@@ -11,63 +11,78 @@ const BEHIND_NS = 350e6; // what is drawn as now: by then its spans have come
 const FRAME_MS = 50; // on this machine others compute: 20 pictures a second are enough
 
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
-let colours = {};
+const SHADES = [1, 0.84, 0.7];
+const colours = {};
+let shades = [];
 let heldNs = 0; // the time that is held, 0: it moves
 let cursor = null; // 0..1 of the timeline's width
 let drawnAt = 0;
 
+function mixed(over, under, part) {
+  const [a, b] = [over, under].map((colour) => colour.match(/[\d.]+/g).map(Number));
+  return `rgb(${[0, 1, 2].map((i) => Math.round(a[i] * part + b[i] * (1 - part))).join(' ')})`;
+}
+
+// From page.css, where they depend on the theme.
 export function readColours() {
   const probe = el('span', { hidden: '' });
   document.body.append(probe);
-  for (const [name, value] of [...LANES.map((lane) => [lane, lane]), ['quiet', 'quiet'], ['line', 'line'], ['sunk', 'sunk'], ['onColour', 'on-colour'], ['text', 'text']]) {
-    probe.style.color = `var(--${value})`;
-    colours[name] = getComputedStyle(probe).color;
+  for (const name of [...LANES, 'quiet', 'line', 'sunk', 'text', 'on-colour']) {
+    probe.style.color = `var(--${name})`;
+    colours[name === 'on-colour' ? 'onColour' : name] = getComputedStyle(probe).color;
   }
   probe.remove();
+  shades = LANES.map((lane) => SHADES.map((part) => mixed(colours[lane], colours.sunk, part)));
 }
 
 const serverNow = () => (known.clockOffsetNs === null ? 0 : performance.now() * 1e6 + known.clockOffsetNs);
 const windowNs = () => Number(byId('window').value) * 1e9;
 const shownNow = () => heldNs || (calm.matches && known.tick?.timeline ? known.tick.timeline.now_ns : serverNow() - BEHIND_NS);
 
-function drawAxis(context, width, endNs) {
+function drawAxis(context, width) {
   const seconds = windowNs() / 1e9;
-  const step = seconds / (width < 500 ? 2 : 5);
+  const step = seconds / (width < 500 ? 2 : 6);
   context.fillStyle = colours.quiet;
   context.textBaseline = 'middle';
   context.textAlign = 'right';
   for (let s = 0; s < seconds; s += step) {
     const x = LABEL_WIDTH + (width - LABEL_WIDTH) * (1 - s / seconds);
-    context.fillText(s === 0 ? (heldNs ? 'held' : 'now') : `−${s} s`, x - 3, 4 * ROW + AXIS / 2 + 3);
+    context.fillText(s === 0 ? (heldNs ? 'held' : 'now') : `−${Math.round(10 * s) / 10} s`, x - 3, 4 * ROW + AXIS / 2 + 3);
     context.fillStyle = colours.line;
     context.fillRect(Math.round(x) - 1, 0, 1, 4 * ROW + AXIS);
     context.fillStyle = colours.quiet;
   }
-  return endNs;
 }
 
-// A name's own shade, so that neighbours of a lane can be told apart.
-function shadeOf(name) {
+// A name's own shade, so that neighbours of a lane can be told apart. Opaque: spans may overlap by a pixel.
+function shadeOf(lane, name) {
   let hash = 0;
   for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
-  return [1, 0.8, 0.65][Math.abs(hash) % 3];
+  return shades[lane][Math.abs(hash) % SHADES.length];
 }
 
 // Height is the busy part: runs that were drawn together because they are close do not look like one long one.
 function drawSpan(context, lane, span, fromX, toX) {
   const height = ROW - 6;
   const busy = Math.max(0.12, Math.min(1, span.busy / Math.max(1, span.end - span.start)));
-  const top = lane * ROW + 3;
-  context.globalAlpha = shadeOf(span.name);
-  context.fillStyle = colours[LANES[lane]];
-  context.fillRect(fromX, top + height * (1 - busy), Math.max(1, toX - fromX), height * busy);
-  context.globalAlpha = 1;
-  const text = span.name || 'several';
-  if (busy > 0.7 && toX - fromX > 24 && context.measureText(text).width < toX - fromX - 8) {
-    context.fillStyle = colours.onColour;
-    context.textAlign = 'left';
-    context.fillText(text, Math.max(fromX, LABEL_WIDTH) + 4, top + height / 2 + 1);
-  }
+  context.fillStyle = shadeOf(lane, span.name);
+  context.fillRect(fromX, lane * ROW + 3 + height * (1 - busy), Math.max(1, toX - fromX), height * busy);
+}
+
+// One label for spans of one name that follow each other closely, where it fits.
+function drawLabel(context, lane, label) {
+  const text = label.name || 'several';
+  if (label.toX - label.fromX < 24 || context.measureText(text).width > label.toX - label.fromX - 8) return;
+  context.fillStyle = colours.onColour;
+  context.textAlign = 'left';
+  context.fillText(text, label.fromX + 4, lane * ROW + ROW / 2 + 1);
+}
+
+function addLabel(labels, span, fromX, toX) {
+  const last = labels.at(-1);
+  if (span.busy < 0.7 * (span.end - span.start)) return;
+  if (last && last.name === span.name && fromX - last.toX < 1.5) last.toX = toX;
+  else labels.push({ name: span.name, fromX, toX });
 }
 
 function spansOf(lane, endNs) {
@@ -81,12 +96,15 @@ function drawLane(context, lane, width, startNs, endNs) {
   const scale = (width - LABEL_WIDTH) / (endNs - startNs);
   context.fillStyle = colours.sunk;
   context.fillRect(LABEL_WIDTH, lane * ROW + 3, width - LABEL_WIDTH, ROW - 6);
+  const labels = [];
   for (const span of spansOf(lane, endNs)) {
     if (span.end < startNs || span.start > endNs) continue;
     const from = LABEL_WIDTH + Math.max(0, (span.start - startNs) * scale);
     const to = LABEL_WIDTH + Math.min(width - LABEL_WIDTH, (span.end - startNs) * scale);
     drawSpan(context, lane, span, from, to);
+    addLabel(labels, span, from, to);
   }
+  for (const label of labels) drawLabel(context, lane, label);
   context.fillStyle = colours[LANES[lane]];
   context.fillRect(0, lane * ROW + 9, 3, ROW - 18);
   context.fillStyle = colours.text;
@@ -109,7 +127,7 @@ export function drawTimeline() {
   context.textBaseline = 'middle';
   const endNs = shownNow();
   for (let lane = 0; lane < LANES.length; lane++) drawLane(context, lane, width, endNs - windowNs(), endNs);
-  drawAxis(context, width, endNs);
+  drawAxis(context, width);
   if (cursor !== null) {
     context.fillStyle = colours.text;
     context.fillRect(Math.round(LABEL_WIDTH + cursor * (width - LABEL_WIDTH)), 0, 1, 4 * ROW);
@@ -189,7 +207,8 @@ export function showShares(tick) {
   const words = `inference ${percentText(inferred)}, training ${percentText(trained)}, idle ${percentText(idle)}`;
   bar.setAttribute('aria-label', `Lately: ${words}`);
   const has = known.underWay.map(([lane, name]) => `${LANES[lane]}: ${name}`).join(', ');
-  byId('now').replaceChildren(el('b', { text: has || 'idle' }), ` · last ${WINDOW_NS / 1e9} s: ${words}`);
+  setText(byId('now'), has || 'idle');
+  setText(byId('lately'), `last ${WINDOW_NS / 1e9} s: ${words}`);
 }
 
 // After a tick: what does not move by itself.

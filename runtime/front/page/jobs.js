@@ -20,8 +20,9 @@ function makeChart() {
     svg.append(line);
     return line;
   });
-  const labels = ['top', 'bottom', 'steps'].map((name) => el('span', { class: name }));
-  return { node: el('div', { class: 'chart', role: 'img' }, svg, ...labels), lines, labels };
+  const [top, bottom, first, last] = ['top', 'bottom', 'first', 'last'].map((name) => el('span', { class: name }));
+  const node = el('div', { class: 'chart', role: 'img' }, top, svg, bottom, el('div', { class: 'steps' }, first, last));
+  return { node, lines, top, bottom, first, last };
 }
 
 function smoothed(values) {
@@ -30,10 +31,12 @@ function smoothed(values) {
 }
 
 function drawChart(chart, curve) {
-  const [top, bottom, steps] = chart.labels;
   const points = curve.filter(([, loss]) => Number.isFinite(loss));
+  chart.node.classList.toggle('empty', points.length < 2);
   if (points.length < 2) {
-    setText(steps, 'the loss curve begins when this page is opened');
+    setText(chart.first, 'the loss curve begins when the page is opened');
+    setText(chart.top, '');
+    setText(chart.bottom, '');
     return;
   }
   const losses = points.map(([, loss]) => loss);
@@ -45,9 +48,10 @@ function drawChart(chart, curve) {
   const path = (values) => values.map((loss, i) => `${x(points[i][0]).toFixed(2)},${y(loss).toFixed(2)}`).join(' ');
   chart.lines[0].setAttribute('points', path(losses));
   chart.lines[1].setAttribute('points', path(smoothed(losses)));
-  setText(top, numberText(most));
-  setText(bottom, numberText(least));
-  setText(steps, `steps ${countText(first)} to ${countText(last)}`);
+  setText(chart.top, numberText(most));
+  setText(chart.bottom, numberText(least));
+  setText(chart.first, `loss from step ${countText(first)}`);
+  setText(chart.last, `to ${countText(last)}`);
   chart.node.setAttribute('aria-label', `Loss from step ${first} to ${last}: between ${numberText(least)} and ${numberText(most)}, now ${numberText(losses.at(-1))}`);
 }
 
@@ -104,6 +108,7 @@ function fillJobCard(card, job, tick) {
   setText(card.about, `job ${job.job} · ${job.class} · ${job.tenant}`);
   const why = job.error || job.waits_for || '';
   card.why.hidden = !why;
+  card.why.className = job.error ? 'why' : 'why note';
   setText(card.why, job.error ? why : why && `waits for ${why}`);
   card.fill.style.width = `${job.total_steps ? (100 * job.step) / job.total_steps : 0}%`;
   setText(card.steps, `step ${countText(job.step)} of ${countText(job.total_steps)}${job.snapshot_step ? `, snapshot of ${countText(job.snapshot_step)}` : ''}`);

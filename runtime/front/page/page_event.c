@@ -45,8 +45,9 @@ static void add_slices(struct sy_page *page, json_t *event)
     int from = page->next_model;
     uint64_t after = page->after_job;
 
-    page->next_model =
-        json_array_size(models) == SY_PAGE_SLICE ? (int)last_of(models, "place") + 1 : 0;
+    page->next_model = json_array_size(models) == SY_PAGE_SLICE
+                           ? ((int)last_of(models, "place") + 1) % SY_CORE_MODEL_PLACES
+                           : 0;
     page->after_job = json_array_size(jobs) == SY_PAGE_SLICE ? (uint64_t)last_of(jobs, "job") : 0;
     json_object_set_new(event, "models_from", json_integer(from));
     json_object_set_new(event, "models_to",
@@ -108,6 +109,7 @@ int sy_page_event(struct sy_page *page, char **out)
     json_t *event;
 
     SY_TRY(page->front->handlers->status_part(page->front->core, &part, &event));
+    json_object_del(json_object_get(event, "image"), "blocks"); /* not shown */
     page->pool_bytes = (uint64_t)integer_of(json_object_get(event, "pool"), "bytes");
     add_models(page, event);
     add_timeline(page, event);

@@ -185,21 +185,26 @@ static json_t *describe_sizes(const struct sy_graph *graph)
     return list;
 }
 
-static void describe_model(const struct sy_rpc_request *request, json_t *model)
+static void describe_ref(const struct sy_core_model_ref *ref, json_t *model)
 {
-    const char *name = json_string_value(json_object_get(model, "name"));
-    int64_t version = json_integer_value(json_object_get(model, "version"));
-    struct sy_core_model_ref *ref;
-    const struct sy_graph *graph;
+    const struct sy_graph *graph = ref->package->graph;
 
-    if (!name || handlers_of(request)->model_acquire(core_of(request), name, version, &ref) < 0)
-        return; /* still loading, or unavailable */
-    graph = ref->package->graph;
     json_object_set_new(model, "inputs",
                         describe_tensors(ref->package, graph->inputs, graph->n_inputs));
     json_object_set_new(model, "outputs",
                         describe_tensors(ref->package, graph->outputs, graph->n_outputs));
     json_object_set_new(model, "sizes", describe_sizes(graph));
+}
+
+static void describe_model(const struct sy_rpc_request *request, json_t *model)
+{
+    const char *name = json_string_value(json_object_get(model, "name"));
+    int64_t version = json_integer_value(json_object_get(model, "version"));
+    struct sy_core_model_ref *ref;
+
+    if (!name || handlers_of(request)->model_acquire(core_of(request), name, version, &ref) < 0)
+        return; /* still loading, or unavailable */
+    describe_ref(ref, model);
     handlers_of(request)->model_release(core_of(request), ref);
 }
 
@@ -257,13 +262,38 @@ static int add_repository_models(const struct sy_rpc_request *request, json_t *m
     return SY_OK;
 }
 
+/* {"model": NAME, "version": N}: one that a request would run on; loaded for that, if it is not. */
+static int answer_one_model(const struct sy_rpc_request *request, json_t *params)
+{
+    struct sy_rpc_connection *connection = request->connection;
+    struct sy_front *front = connection->server->front;
+    struct sy_core_model_ref *ref;
+    const char *name;
+    int64_t version;
+
+    SY_TRY(need_text(params, "model", &name));
+    SY_TRY(read_version(params, &version));
+    int found =
+        front->repository
+            ? sy_repository_acquire(front->repository, name, version, &connection->wait, &ref)
+            : front->handlers->model_acquire(front->core, name, version, &ref);
+    if (found != SY_OK)
+        return found;
+    json_t *model = json_pack("{s:s, s:I, s:s}", "name", ref->name, "version",
+                              (json_int_t)ref->version, "state", "ready");
+    describe_ref(ref, model);
+    front->handlers->model_release(front->core, ref);
+    return answer(request, json_pack("[o]", model));
+}
+
 static int do_models(const struct sy_rpc_request *request, json_t *params)
 {
     json_t *status, *models, *model;
     size_t i;
     int added;
 
-    (void)params;
+    if (json_object_get(params, "model"))
+        return answer_one_model(request, params);
     SY_TRY(handlers_of(request)->status(core_of(request), &status));
     models = json_object_get(status, "models");
     models = models ? json_incref(models) : json_array();

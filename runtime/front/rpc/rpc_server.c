@@ -163,6 +163,7 @@ static int listen_tcp(struct sy_rpc_server *server, const char *text)
     int fd;
 
     SY_TRY(sy_tcp_bind(text, &fd, &server->port));
+    sy_log_info("rpc", "event=listening what=tcp port=%d", server->port);
     return listen_on(server, fd, &server->tcp_listener);
 }
 

@@ -1,0 +1,347 @@
+#include "bench/serve/load_core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+
+#define SPIN_NS      (200 * SY_NS_PER_US) /* a sleep's end is that much late at times */
+#define GRACE_NS     (5 * SY_NS_PER_S)    /* for the last answers */
+#define MAX_SAMPLES  20000000u
+#define MAX_EVENTS   256
+#define MAX_FAILURES 100 /* then it is given up */
+
+struct load {
+    struct load_options options;
+    const struct load_protocol *protocol;
+    int epoll_fd;
+    struct load_connection *connections, **free_list;
+    int n_free, n_busy;
+    uint64_t n_due; /* sent so far: the schedule's k */
+    uint64_t n_answered /* within the time that counts */, n_unserved, n_errors;
+    sy_ns start_ns, count_from_ns, end_ns;
+    uint32_t *latency_ns, *late_ns; /* of those counted, in order of their answers */
+    uint64_t n_latency, n_late;
+    char error[256];
+};
+
+/* ---- counting ------------------------------------------------------------------------------------------ */
+
+static void sample(uint32_t *list, uint64_t *n, sy_ns value)
+{
+    if (*n < MAX_SAMPLES)
+        list[(*n)++] = (uint32_t)SY_MIN(value, (sy_ns)UINT32_MAX);
+}
+
+void load_answered(struct load_connection *connection, bool right)
+{
+    struct load *load = connection->load;
+    sy_ns now = sy_clock_now();
+    if (!connection->busy)
+        return;
+    connection->busy = false;
+    load->n_busy--;
+    load->free_list[load->n_free++] = connection;
+    if (!right)
+        load->n_errors++;
+    load->n_answered += now >= load->count_from_ns && now < load->end_ns;
+    if (connection->due_ns >= load->count_from_ns)
+        sample(load->latency_ns, &load->n_latency, now - connection->due_ns);
+}
+
+int load_fail(struct load_connection *connection, const char *format, ...)
+{
+    struct load *load = connection->load;
+    va_list arguments;
+    va_start(arguments, format);
+    if (!*load->error)
+        vsnprintf(load->error, sizeof load->error, format, arguments);
+    va_end(arguments);
+    load->n_errors++;
+    return -1;
+}
+
+void *load_context(const struct load_connection *connection)
+{
+    return connection->load->options.context;
+}
+
+/* ---- connections --------------------------------------------------------------------------------------- */
+
+static int connect_to(const struct load_options *options)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int fd = -1, on = 1;
+    if (getaddrinfo(options->host, options->port, &hints, &found) == 0) {
+        fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+            close(fd);
+            fd = -1;
+        }
+        freeaddrinfo(found);
+    }
+    if (fd >= 0) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    }
+    return fd;
+}
+
+static int watch(struct load_connection *connection, int how)
+{
+    struct epoll_event event = {.events = EPOLLIN | (connection->wants_write ? EPOLLOUT : 0),
+                                .data.ptr = connection};
+    return epoll_ctl(connection->load->epoll_fd, how, connection->fd, &event);
+}
+
+static int flush(struct load_connection *connection)
+{
+    bool wanted = connection->wants_write;
+    connection->wants_write = false;
+    if (connection->load->protocol->flush(connection) < 0)
+        return -1;
+    if (wanted != connection->wants_write)
+        watch(connection, EPOLL_CTL_MOD);
+    return 0;
+}
+
+static int open_connection(struct load *load, struct load_connection *connection)
+{
+    *connection = (struct load_connection){.load = load, .fd = connect_to(&load->options)};
+    if (connection->fd < 0)
+        return load_fail(connection, "cannot connect to %s:%s: %s", load->options.host,
+                         load->options.port, strerror(errno));
+    load->free_list[load->n_free++] = connection;
+    watch(connection, EPOLL_CTL_ADD);
+    return load->protocol->open(connection) < 0 ? -1 : flush(connection);
+}
+
+/* It failed: its request is lost, and another takes its place. */
+static int renew(struct load_connection *connection)
+{
+    struct load *load = connection->load;
+    load_answered(connection, true); /* load_fail has counted it */
+    for (int i = 0; i < load->n_free; i++)
+        if (load->free_list[i] == connection) {
+            load->free_list[i] = load->free_list[--load->n_free];
+            break;
+        }
+    load->protocol->close(connection);
+    close(connection->fd);
+    return load->n_errors > MAX_FAILURES ? -1 : open_connection(load, connection);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------ */
+
+static sy_ns due_at(const struct load *load, uint64_t k)
+{
+    return load->start_ns + (sy_ns)((double)k * 1e9 / load->options.rate);
+}
+
+/* Whether a request is to be sent now, and when it was due. */
+static bool take_due(struct load *load, sy_ns now, sy_ns *due_ns)
+{
+    if (now >= load->end_ns || load->n_free == 0)
+        return false;
+    *due_ns = load->options.rate > 0 ? due_at(load, load->n_due) : now;
+    if (*due_ns > now || *due_ns >= load->end_ns)
+        return false;
+    load->n_due++;
+    return true;
+}
+
+static int send_due(struct load *load)
+{
+    sy_ns now = sy_clock_now(), due_ns;
+    while (take_due(load, now, &due_ns)) {
+        struct load_connection *connection = load->free_list[--load->n_free];
+        connection->busy = true;
+        connection->due_ns = due_ns;
+        load->n_busy++;
+        if (due_ns >= load->count_from_ns)
+            sample(load->late_ns, &load->n_late, now - due_ns);
+        if (load->protocol->start(connection) < 0 || flush(connection) < 0)
+            if (renew(connection) < 0)
+                return -1;
+        now = sy_clock_now();
+    }
+    return 0;
+}
+
+/* Milliseconds that epoll may wait: 0 when the next request is due soon. */
+static int patience(const struct load *load)
+{
+    sy_ns now = sy_clock_now();
+    if (load->options.rate <= 0 || load->n_free == 0 || now >= load->end_ns)
+        return 20;
+    sy_ns due = due_at(load, load->n_due);
+    return due <= now + SPIN_NS ? 0 : (int)((due - now - SPIN_NS) / SY_NS_PER_MS);
+}
+
+static int handle(struct load_connection *connection, uint32_t events)
+{
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) &&
+        connection->load->protocol->receive(connection) < 0)
+        return renew(connection);
+    return flush(connection) < 0 ? renew(connection) : 0;
+}
+
+static bool goes_on(const struct load *load)
+{
+    sy_ns now = sy_clock_now();
+    return now < load->end_ns || (load->n_busy > 0 && now < load->end_ns + GRACE_NS);
+}
+
+/* Requests that were due and never sent, for want of a free connection, have waited to the end at least. */
+static void count_unserved(struct load *load)
+{
+    for (uint64_t k = load->n_due; load->options.rate > 0 && due_at(load, k) < load->end_ns; k++) {
+        load->n_unserved++;
+        if (due_at(load, k) >= load->count_from_ns)
+            sample(load->latency_ns, &load->n_latency, load->end_ns - due_at(load, k));
+    }
+}
+
+static int loop(struct load *load)
+{
+    struct epoll_event events[MAX_EVENTS];
+    while (goes_on(load)) {
+        if (send_due(load) < 0)
+            return -1;
+        int n = epoll_wait(load->epoll_fd, events, MAX_EVENTS, patience(load));
+        for (int i = 0; i < n; i++)
+            if (handle(events[i].data.ptr, events[i].events) < 0)
+                return -1;
+    }
+    load->n_errors += (uint64_t)load->n_busy; /* never answered */
+    count_unserved(load);
+    return 0;
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile_us(const uint32_t *sorted, uint64_t n, double q)
+{
+    return n ? sorted[SY_MIN((uint64_t)(q * (double)n), n - 1)] / 1e3 : 0;
+}
+
+static void print(struct load *load)
+{
+    uint32_t *l = load->latency_ns;
+    uint64_t n = load->n_latency;
+    qsort(l, n, sizeof *l, compare);
+    qsort(load->late_ns, load->n_late, sizeof *l, compare);
+    printf("{\"n\": %llu, \"errors\": %llu, \"error\": \"%s\", \"unserved\": %llu, \"rps\": "
+           "%.1f, \"min_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, "
+           "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f}\n",
+           (unsigned long long)n, (unsigned long long)load->n_errors, load->error,
+           (unsigned long long)load->n_unserved, (double)load->n_answered / load->options.seconds,
+           quantile_us(l, n, 0), quantile_us(l, n, 0.5), quantile_us(l, n, 0.9),
+           quantile_us(l, n, 0.99), quantile_us(l, n, 0.999), quantile_us(l, n, 1),
+           quantile_us(load->late_ns, load->n_late, 0.99));
+}
+
+static int take_memory(struct load *load)
+{
+    size_t n = (size_t)load->options.n_connections;
+    load->connections = calloc(n, sizeof *load->connections);
+    load->free_list = calloc(n, sizeof(struct load_connection *));
+    load->latency_ns = malloc(MAX_SAMPLES * sizeof(uint32_t)); /* touched as it is filled */
+    load->late_ns = malloc(MAX_SAMPLES * sizeof(uint32_t));
+    load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return load->connections && load->free_list && load->latency_ns && load->late_ns &&
+                   load->epoll_fd >= 0
+               ? 0
+               : -1;
+}
+
+int load_run(const struct load_options *options, const struct load_protocol *protocol)
+{
+    struct load load = {.options = *options, .protocol = protocol};
+    int failed = take_memory(&load);
+    for (int i = 0; !failed && i < options->n_connections; i++)
+        failed = open_connection(&load, &load.connections[i]);
+    load.start_ns = sy_clock_now();
+    load.count_from_ns = load.start_ns + (sy_ns)(options->warm_up_seconds * 1e9);
+    load.end_ns = load.count_from_ns + (sy_ns)(options->seconds * 1e9);
+    if (!failed)
+        failed = loop(&load);
+    if (failed || load.n_latency == 0) {
+        fprintf(stderr, "load: nothing measured: %s\n", *load.error ? load.error : "no answer");
+        return 1;
+    }
+    print(&load);
+    return 0;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+char *load_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *data = NULL;
+    long size = -1;
+    if (file && fseek(file, 0, SEEK_END) == 0)
+        size = ftell(file);
+    if (size >= 0)
+        data = malloc((size_t)size + 1);
+    rewind(file ? file : stdin);
+    if (!data || fread(data, 1, (size_t)size, file) != (size_t)size) {
+        fprintf(stderr, "load: cannot read %s\n", path);
+        exit(2);
+    }
+    fclose(file);
+    *bytes = (size_t)size;
+    return data;
+}
+
+static void usage(const char *program, const char *word)
+{
+    fprintf(stderr,
+            "%s: %s?\nusage: %s HOST PORT [--connections N] [--seconds S] [--warm-up S] [--rate "
+            "PER_SECOND] [--NAME VALUE of the protocol]\n",
+            program, word, program);
+    exit(2);
+}
+
+void load_parse(int argc, char **argv, struct load_options *options,
+                bool (*extra)(void *context, const char *name, const char *value))
+{
+    if (argc < 3)
+        usage(argv[0], "HOST PORT");
+    options->host = argv[1];
+    options->port = argv[2];
+    options->n_connections = 64;
+    options->seconds = 5;
+    options->warm_up_seconds = 1;
+    for (int i = 3; i < argc; i += 2) {
+        if (i + 1 == argc)
+            usage(argv[0], argv[i]);
+        if (strcmp(argv[i], "--connections") == 0)
+            options->n_connections = SY_MIN(SY_MAX(atoi(argv[i + 1]), 1), 10000);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            options->seconds = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--warm-up") == 0)
+            options->warm_up_seconds = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--rate") == 0)
+            options->rate = atof(argv[i + 1]);
+        else if (!extra(options->context, argv[i], argv[i + 1]))
+            usage(argv[0], argv[i]);
+    }
+}

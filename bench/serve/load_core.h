@@ -1,0 +1,63 @@
+/* A load generator's loop, whatever the protocol: connections, when requests are sent, what is counted.
+ *
+ *   rate 0   closed loop: each connection sends its next request when it has its answer
+ *   rate R   open loop: request k is due at start + k / R, whoever is late; it is sent on a free connection, or waits for one. Its latency counts
+ *            from when it was due, so a server that stalls is charged for all that had to wait (no coordinated omission)
+ *
+ * One thread. It spins while a request is due within SPIN_NS: give it a core of its own. */
+#ifndef SY_BENCH_LOAD_CORE_H
+#define SY_BENCH_LOAD_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/clock.h"
+
+struct load;
+
+struct load_connection {
+    struct load *load;
+    int fd;
+    void *state; /* the protocol's */
+    bool busy, wants_write;
+    sy_ns due_ns; /* of the request under way */
+};
+
+/* What a protocol does. All return 0, or -1 after load_fail. */
+struct load_protocol {
+    int (*open)(struct load_connection *connection);  /* connected; may send its greeting */
+    int (*start)(struct load_connection *connection); /* begins a request; the loop flushes */
+    /* Writes as much as the socket takes; sets wants_write if there is more. */
+    int (*flush)(struct load_connection *connection);
+    /* Reads what there is; load_answered for each answer. */
+    int (*receive)(struct load_connection *connection);
+    void (*close)(struct load_connection *connection);
+};
+
+struct load_options {
+    const char *host, *port;
+    int n_connections;
+    double seconds, warm_up_seconds, rate;
+    void *context; /* the protocol's */
+};
+
+/* The options that all generators have; `extra(name, value)` is asked for others. Ends the program on bad usage. */
+void load_parse(int argc, char **argv, struct load_options *options,
+                bool (*extra)(void *context, const char *name, const char *value));
+/* Runs and prints a line of JSON: n (latencies), errors, error (the first), unserved (due, and never sent: their latency is what they waited at least), rps
+ * (answers a second), min_us, p50_us, p90_us, p99_us, p999_us, max_us, late_p99_us (how late requests were sent). The exit status: 0, 1 if nothing could
+ * be measured. */
+int load_run(const struct load_options *options, const struct load_protocol *protocol);
+
+void *load_context(const struct load_connection *connection);
+/* The request under way has its answer. */
+void load_answered(struct load_connection *connection, bool right);
+/* Keeps the first reason. Returns -1. */
+int load_fail(struct load_connection *connection, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The whole file, malloc'd; ends the program when it cannot be read. */
+char *load_file(const char *path, size_t *bytes);
+
+#endif

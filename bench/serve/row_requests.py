@@ -1,0 +1,127 @@
+"""Requests a second of a model that computes nothing, and the tail at half that rate. The server has core 0, the client core 1."""
+import os
+import re
+import shutil
+import struct
+import subprocess
+
+import messages
+from served import Missing, Served, make_packages, median, must, ask, run_json, without_errors
+
+SERVER, CLIENT, CONNECTIONS = [0], [1], 64
+SCRIPT = 'wrk.method = "POST"\nwrk.body = [[%s]]\nwrk.headers["Content-Type"] = "application/json"\n'
+DATA = [1.0, 2.0, 3.0, 4.0]
+
+
+def need_cores():
+    if not {0, 1} <= os.sched_getaffinity(0):
+        raise Missing("needs cores 0 and 1")
+
+
+def need_tool(name, package):
+    if not shutil.which(name):
+        raise Missing(f"{name} is not installed (Debian package {package})")
+
+
+def identity(options, *arguments):
+    package = make_packages(options, "identity")["identity"]
+    return Served(options, "--package", package, "--pool-bytes", "64M", *arguments, cores=SERVER)
+
+
+def write(folder, name, data):
+    path = f"{folder}/{name}"
+    with open(path, "wb") as out:
+        out.write(data)
+    return path
+
+
+# ---- HTTP ----
+
+def wrk(port, path, seconds, script=None):
+    words = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", *(["-s", script] if script else []), f"http://127.0.0.1:{port}{path}"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True).stdout
+    bad = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: (.*)", said)
+    if bad:
+        raise Missing(f"wrk: {bad.group(0)}")
+    return float(re.search(r"Requests/sec:\s*([\d.]+)", said).group(1))
+
+
+def check_http(server, body):
+    connection = server.connect()
+    got = must(*ask(connection, "POST", messages.infer_path("identity"), body)[:2], "infer")
+    if b'"data":[1' not in got.replace(b" ", b""):
+        raise Missing(f"another answer than was sent: {got[:200]!r}")
+
+
+def http(bench):
+    need_cores()
+    need_tool("wrk", "wrk")
+    body = messages.json_body("input", "FP32", [1, 4], DATA)
+    with identity(bench.options) as server:
+        port, folder, path = server.need("http"), server.folder.name, messages.infer_path("identity")
+        check_http(server, body)
+        script = write(folder, "post.lua", (SCRIPT % body.decode()).encode())
+        infer, live = [], []
+        for _ in range(bench.rounds):
+            infer.append(wrk(port, path, bench.seconds, script))
+            live.append(wrk(port, "/v2/health/live", bench.seconds))
+        rate = max(median(infer), bench.bar("http_rps")) / 2
+        request = write(folder, "request", messages.http_request(path, body))
+        alive = write(folder, "live", messages.http_request("/v2/health/live", method="GET"))
+
+        def tail(file, at):
+            words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", port, "--connections", CONNECTIONS, "--seconds", bench.seconds]
+            return without_errors(run_json(*words, "--rate", at, "--request", file, cores=CLIENT))
+        tails = [(tail(request, rate), tail(alive, rate)) for _ in range(bench.rounds)]
+    return {
+        "http_rps": bench.result(median(infer), len(infer), f"GET /v2/health/live: {median(live):.0f}", tool="wrk", all=infer),
+        "http_p99": tail_result(bench, tails, rate, "GET /v2/health/live at that rate"),
+    }
+
+
+def tail_result(bench, tails, rate, beside):
+    mine = median([one["p99_us"] for one, _ in tails]) / 1e3
+    other = median([one["p99_us"] for _, one in tails]) / 1e3
+    reached = median([one["rps"] for one, _ in tails])
+    return bench.result(mine, len(tails), f"{beside}: {other:.3f} ms", rate=rate, reached=reached,
+                        sent_late_p99_ms=median([one["late_p99_us"] for one, _ in tails]) / 1e3)
+
+
+# ---- gRPC ----
+
+def h2load(port, body, seconds):
+    words = ["taskset", "-c", "1", "h2load", "-t1", f"-c{CONNECTIONS}", "-m1", f"-D{seconds}", "--warm-up-time=1", "-d", body, "-H", "content-type: application/grpc",
+             "-H", "te: trailers", f"http://127.0.0.1:{port}/inference.GRPCInferenceService/ModelInfer"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True).stdout
+    counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", said)
+    rate = re.search(r"finished in [^,]*, ([\d.]+) req/s", said)
+    if not rate or not counts or int(counts.group(1)) == 0 or counts.group(2) != "0":
+        raise Missing(f"h2load: {said[-300:]}")
+    return float(rate.group(1))
+
+
+def grpc(bench):
+    need_cores()
+    need_tool("h2load", "nghttp2-client")
+    data = struct.pack("<4f", *DATA)
+    with identity(bench.options) as server:
+        port, folder = server.need("grpc"), server.folder.name
+        body = write(folder, "body", messages.grpc_request("identity", "input", "FP32", [1, 4], data))
+        # A message without a model, on a method that reads nothing: what the protocol alone costs.
+        live = write(folder, "live", b"\0\0\0\0\0")
+
+        def load(file, method, **more):
+            words = [f"{bench.options.build}/bench/grpc_load", "127.0.0.1", port, "--connections", CONNECTIONS, "--seconds", bench.seconds, "--body", file,
+                     "--path", f"/inference.GRPCInferenceService/{method}"]
+            return without_errors(run_json(*words, *(word for key, value in more.items() for word in (f"--{key}", value)), cores=CLIENT))
+        load(body, "ModelInfer")  # whose answers are looked at; h2load sees HTTP's status alone
+        infer, alive = [], []
+        for _ in range(bench.rounds):
+            infer.append(h2load(port, body, bench.seconds))
+            alive.append(load(live, "ServerLive")["rps"])
+        rate = max(median(infer), bench.bar("grpc_rps")) / 2
+        tails = [(load(body, "ModelInfer", rate=rate), load(live, "ServerLive", rate=rate)) for _ in range(bench.rounds)]
+    return {
+        "grpc_rps": bench.result(median(infer), len(infer), f"ServerLive: {median(alive):.0f}", tool="h2load", all=infer),
+        "grpc_p99": tail_result(bench, tails, rate, "ServerLive at that rate"),
+    }

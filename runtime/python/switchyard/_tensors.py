@@ -1,0 +1,62 @@
+"""Arrays as the protocol's tensors and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import InvalidArgument, ProtocolError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "FP64": np.dtype("<f8"), "FP32": np.dtype("<f4"), "FP16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "INT64": np.dtype("<i8"),
+    "INT32": np.dtype("<i4"), "INT16": np.dtype("<i2"), "INT8": np.dtype("i1"), "UINT64": np.dtype("<u8"), "UINT32": np.dtype("<u4"),
+    "UINT16": np.dtype("<u2"), "UINT8": np.dtype("u1"), "BOOL": np.dtype("?"),
+}
+try:
+    import ml_dtypes
+    _DTYPES["BF16"] = np.dtype(ml_dtypes.bfloat16)
+except ImportError:
+    pass  # their bits, as uint16
+
+_NAMES = {dtype.newbyteorder("=") if dtype.kind != "V" else dtype: name for name, dtype in _DTYPES.items() if name != "BF16"}
+if _DTYPES["BF16"].kind == "V":
+    _NAMES[_DTYPES["BF16"]] = "BF16"
+
+
+def wire_dtype(name: str, dtype: np.dtype[Any], expected: str | None) -> str:
+    """The protocol's name of an array's dtype. uint16 stands for BF16 where the model takes that."""
+    if expected == "BF16" and dtype == np.uint16:
+        return "BF16"
+    known = _NAMES.get(dtype.newbyteorder("=") if dtype.kind != "V" else dtype)
+    if known is None:
+        raise InvalidArgument(f'"{name}" is an array of {dtype}; there are {", ".join(_DTYPES)}')
+    return known
+
+
+def numpy_dtype(wire: str) -> np.dtype[Any]:
+    if wire not in _DTYPES:
+        raise ProtocolError(f"the server's answer has dtype {wire}, which this version of the package does not know")
+    return _DTYPES[wire]
+
+
+def as_array(name: str, value: object) -> Array:
+    array = np.asarray(value)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    if array.dtype.hasobject:
+        raise InvalidArgument(f'"{name}" is an array of objects')
+    return array
+
+
+def as_bytes(array: Array) -> memoryview:
+    """Its bytes in order, without a copy where it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def typed(memory: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The first bytes of `memory` as an array, which keeps it alive."""
+    n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    return memory[:n_bytes].view(dtype).reshape(shape)
