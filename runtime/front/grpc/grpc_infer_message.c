@@ -84,27 +84,6 @@ static bool is_set(const struct parameter *parameter)
     return parameter->kind == PARAM_STRING ? parameter->text.n > 0 : parameter->number != 0;
 }
 
-static int take_request_parameter(const struct parameter *parameter,
-                                  struct sy_grpc_request_view *out)
-{
-    if (sy_grpc_bytes_equal(parameter->key, "priority"))
-        return whole_number(parameter, "priority", &out->priority);
-    if (sy_grpc_bytes_equal(parameter->key, "timeout"))
-        return whole_number(parameter, "timeout", &out->timeout_us);
-    if (sy_grpc_bytes_equal(parameter->key, "tenant")) {
-        if (parameter->kind != PARAM_STRING)
-            return sy_error_set(SY_EARG, "parameter \"tenant\" must be a string");
-        out->tenant = parameter->text;
-    }
-    if (sy_grpc_bytes_equal(parameter->key, "sequence_id") ||
-        sy_grpc_bytes_equal(parameter->key, "sequence_start") ||
-        sy_grpc_bytes_equal(parameter->key, "sequence_end"))
-        out->is_sequence = out->is_sequence || is_set(parameter);
-    if (sy_grpc_bytes_equal(parameter->key, "triton_enable_empty_final_response"))
-        out->wants_final = is_set(parameter);
-    return SY_OK;
-}
-
 static int take_region_parameter(const struct parameter *parameter,
                                  struct sy_grpc_region_view *out)
 {
@@ -141,7 +120,10 @@ static int take_request_field(const struct sy_grpc_field *field, struct sy_grpc_
         break;
     case PARAMETERS:
         SY_TRY(read_parameter(field->bytes, &parameter));
-        return take_request_parameter(&parameter, out);
+        out->n_parameters++;
+        if (sy_grpc_bytes_equal(parameter.key, "triton_enable_empty_final_response"))
+            out->wants_final = is_set(&parameter);
+        break;
     case INPUTS:
         out->n_inputs++;
         break;
@@ -165,8 +147,9 @@ int sy_grpc_request_read(struct sy_grpc_bytes message, struct sy_grpc_request_vi
     *out = (struct sy_grpc_request_view){0};
     while ((got = sy_grpc_wire_next(&message, &field)) == SY_GRPC_FIELD) {
         SY_TRY(take_request_field(&field, out));
-        if (out->n_inputs > SY_MAX_ENDS || out->n_outputs > SY_MAX_ENDS || out->n_raw > SY_MAX_ENDS)
-            return sy_error_set(SY_EARG, "the request has more than %d inputs or outputs",
+        if (out->n_inputs > SY_MAX_ENDS || out->n_outputs > SY_MAX_ENDS ||
+            out->n_raw > SY_MAX_ENDS || out->n_parameters > SY_MAX_ENDS)
+            return sy_error_set(SY_EARG, "the request has more than %d inputs, outputs or parameters",
                                 SY_MAX_ENDS);
     }
     return got == SY_GRPC_END ? SY_OK : bad_wire("the request");
@@ -196,6 +179,61 @@ static int next_of(struct sy_grpc_bytes *at, uint32_t number, struct sy_grpc_byt
             return SY_GRPC_FIELD;
         }
     return got == SY_GRPC_END ? SY_GRPC_END : bad_wire("the request");
+}
+
+static json_t *parameter_value(const struct parameter *parameter)
+{
+    double real;
+
+    switch (parameter->kind) {
+    case PARAM_BOOL:
+        return json_boolean(parameter->number != 0);
+    case PARAM_INT64:
+        return json_integer((json_int_t)parameter->number);
+    case PARAM_UINT64: /* larger than any that means something */
+        return json_integer((json_int_t)SY_MIN(parameter->number, (uint64_t)INT64_MAX));
+    case PARAM_DOUBLE:
+        memcpy(&real, &parameter->number, sizeof real);
+        return json_real(real);
+    case PARAM_STRING:
+        return json_stringn((const char *)parameter->text.data, parameter->text.n);
+    default:
+        return json_null();
+    }
+}
+
+static int add_parameter(json_t *to, struct sy_grpc_bytes entry)
+{
+    struct parameter parameter;
+    char key[64];
+
+    SY_TRY(read_parameter(entry, &parameter));
+    if (!sy_grpc_bytes_copy(parameter.key, key, sizeof key))
+        return SY_OK; /* longer than any that means something */
+    if (json_object_set_new(to, key, parameter_value(&parameter)))
+        return sy_error_set(SY_EARG, "a parameter's name or value is not UTF-8, or no number");
+    return SY_OK;
+}
+
+int sy_grpc_request_parameters(struct sy_grpc_bytes message, json_t **out)
+{
+    struct sy_grpc_bytes entry;
+    json_t *parameters = json_object();
+    int got = SY_GRPC_FIELD;
+
+    if (!parameters)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for parameters");
+    while (got == SY_GRPC_FIELD) {
+        got = next_of(&message, PARAMETERS, &entry);
+        if (got == SY_GRPC_FIELD && add_parameter(parameters, entry) < 0)
+            got = SY_EARG;
+    }
+    if (got < 0) {
+        json_decref(parameters);
+        return got;
+    }
+    *out = parameters;
+    return SY_OK;
 }
 
 static int add_dim(struct sy_grpc_input_view *input, uint64_t dim)

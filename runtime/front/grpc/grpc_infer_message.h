@@ -1,4 +1,4 @@
-/* A ModelInferRequest read where it lies: nothing is allocated, tensors stay in the message's bytes.
+/* A ModelInferRequest read where it lies: nothing is allocated but for its parameters, tensors stay in the message's bytes.
  *
  *   | model_name, version, id, parameters, inputs, outputs (fields 1 to 6) | raw_input_contents (7) | raw_input_contents | ...
  *   '---------------------------- head ----------------------------------'
@@ -8,6 +8,8 @@
  * Pure. What is read points into the message. EARG says what is wrong with it. */
 #ifndef SY_FRONT_GRPC_INFER_MESSAGE_H
 #define SY_FRONT_GRPC_INFER_MESSAGE_H
+
+#include <jansson.h>
 
 #include "loader/graph.h"
 #include "runtime/front/grpc/grpc_wire.h"
@@ -22,12 +24,8 @@ struct sy_grpc_region_view {
 
 struct sy_grpc_request_view {
     struct sy_grpc_bytes model, version, id;
-    struct sy_grpc_bytes tenant; /* data NULL: not named */
-    uint64_t priority;           /* 0: the default */
-    uint64_t timeout_us;         /* 0: none */
-    bool is_sequence;            /* sequence_id, sequence_start or sequence_end is set */
-    bool wants_final;            /* triton_enable_empty_final_response */
-    int n_inputs, n_outputs, n_raw;
+    bool wants_final; /* the parameter triton_enable_empty_final_response */
+    int n_parameters, n_inputs, n_outputs, n_raw;
 };
 
 struct sy_grpc_input_view {
@@ -50,6 +48,9 @@ int sy_grpc_request_read(struct sy_grpc_bytes message, struct sy_grpc_request_vi
 int sy_grpc_request_next_input(struct sy_grpc_bytes *at, struct sy_grpc_input_view *out);
 int sy_grpc_request_next_output(struct sy_grpc_bytes *at, struct sy_grpc_output_view *out);
 int sy_grpc_request_next_raw(struct sy_grpc_bytes *at, struct sy_grpc_bytes *out);
+
+/* The request's parameters, {name: value}; the caller's. */
+int sy_grpc_request_parameters(struct sy_grpc_bytes message, json_t **out);
 
 /* Whether the head ends within these first bytes of a message, at *at: there begins the first raw_input_contents. *at is where to look from,
  * 0 at first, and moves on over whole fields. */

@@ -109,6 +109,7 @@ struct sy_grpc_stream {
     sy_ns deadline_ns; /* when; 0: none */
     struct event *deadline_event;
     char tenant[SY_CORE_TENANT_NAME]; /* "": none */
+    char *traceparent, *tracestate;   /* NULL: none */
     enum sy_grpc_code refused;        /* for its headers; OK: not */
     const char *why;
     struct sy_grpc_incoming incoming;
@@ -120,9 +121,10 @@ struct sy_grpc_stream {
     bool is_reset;
     enum sy_grpc_code code;
     char *message; /* NULL: none */
-    sy_ns progress_ns;
+    sy_ns created_ns, progress_ns;
     /* of methods */
     struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
+    struct sy_grpc_infer *receiving; /* whose tensors come now */
     int n_infers;
     bool infers_hold;
     struct sy_grpc_inflate *inflate;
@@ -183,6 +185,10 @@ struct sy_grpc_reply *sy_grpc_reply_create(int n_segments);
 void sy_grpc_reply_unref(struct sy_grpc_reply *reply);
 /* Takes the reply over. A stream that is done drops it. */
 void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *reply);
+/* Messages to this client are compressed, as its own are. */
+bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream);
+/* What stands in front of a message of n bytes. */
+void sy_grpc_write_prefix(uint8_t *to, bool is_compressed, uint64_t n);
 /* A message as it stands in `message`, which is taken over; the first SY_GRPC_PREFIX bytes of it are left for the prefix. */
 #define SY_GRPC_PREFIX 5
 void sy_grpc_stream_send_buffer(struct sy_grpc_stream *stream, struct sy_grpc_buffer *message);
@@ -203,11 +209,38 @@ void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
 
 /* ---- grpc_methods.c ---- */
 const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n);
+/* A version as a text; "": 0. EARG. */
+int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out);
 void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
 /* An answer that comes later. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
 struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream);
 void sy_grpc_later_done(void *later, int status, const char *error);
 void sy_grpc_later_drop(struct sy_grpc_stream *stream);
+void sy_grpc_later_forget(struct sy_grpc_later *later); /* done will not be called */
+
+/* ---- grpc_calls_model.c, grpc_calls_server.c: calls of the table in grpc_methods.c, each as `call` of struct sy_grpc_method ---- */
+#define SY_GRPC_CALLS(X)        \
+    X(ServerLive)               \
+    X(ServerReady)              \
+    X(ServerMetadata)           \
+    X(ModelReady)               \
+    X(ModelMetadata)            \
+    X(ModelConfig)              \
+    X(ModelStatistics)          \
+    X(RepositoryIndex)          \
+    X(RepositoryModelLoad)      \
+    X(RepositoryModelUnload)    \
+    X(SystemSharedMemoryStatus) \
+    X(SystemSharedMemoryRegister) \
+    X(SystemSharedMemoryUnregister) \
+    X(CudaSharedMemoryStatus)   \
+    X(CudaSharedMemoryRegister) \
+    X(CudaSharedMemoryUnregister) \
+    X(TraceSetting)             \
+    X(LogSettings)
+#define X(name) int sy_grpc_call_##name(struct sy_grpc_stream *, const json_t *, json_t **);
+SY_GRPC_CALLS(X)
+#undef X
 
 /* ---- grpc_infer.c ---- */
 void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
@@ -220,6 +253,7 @@ bool sy_grpc_infer_try_direct(struct sy_grpc_stream *stream, struct sy_grpc_byte
 void sy_grpc_infer_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes, bool is_last);
 
 /* ---- grpc_health.c, grpc_reflection.c ---- */
+bool sy_grpc_server_is_ready(const struct sy_grpc_server *server);
 int sy_grpc_health_check(struct sy_grpc_stream *stream, const json_t *request, json_t **out);
 void sy_grpc_health_watch(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
 /* Tells those that watch, if it has changed. */

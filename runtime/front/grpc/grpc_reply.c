@@ -1,4 +1,5 @@
 /* Answers: messages in the order they were given, then the status. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,11 @@ ssize_t sy_grpc_reply_read(nghttp2_session *session, int32_t id, uint8_t *to, si
     return (ssize_t)n;
 }
 
+bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream)
+{
+    return stream->encoding != SY_GRPC_IDENTITY && (stream->accepted >> stream->encoding & 1);
+}
+
 /* The response's headers, and what follows as it comes. */
 static void begin(struct sy_grpc_stream *stream)
 {
@@ -141,7 +147,7 @@ static void begin(struct sy_grpc_stream *stream)
     nghttp2_nv pairs[3];
     size_t n = (size_t)(add_head(pairs) - pairs);
 
-    if (stream->encoding != SY_GRPC_IDENTITY)
+    if (sy_grpc_stream_compresses(stream))
         pairs[n++] = pair("grpc-encoding", encoding, strlen(encoding));
     stream->has_begun = true;
     nghttp2_submit_response(stream->connection->session, stream->id, pairs, n, &provider);
@@ -212,21 +218,11 @@ void sy_grpc_stream_fail(struct sy_grpc_stream *stream, int status)
     sy_grpc_stream_finish(stream, sy_grpc_code_of(status), sy_error_text());
 }
 
-static void write_prefix(uint8_t *to, bool is_compressed, uint64_t n)
+void sy_grpc_write_prefix(uint8_t *to, bool is_compressed, uint64_t n)
 {
     to[0] = is_compressed;
     for (int i = 0; i < 4; i++)
         to[1 + i] = (uint8_t)(n >> (24 - 8 * i));
-}
-
-bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream)
-{
-    return stream->encoding != SY_GRPC_IDENTITY && (stream->accepted >> stream->encoding & 1);
-}
-
-void sy_grpc_write_prefix(struct sy_grpc_buffer *message, bool is_compressed)
-{
-    write_prefix(message->data, is_compressed, message->n - SY_GRPC_PREFIX);
 }
 
 /* In place of the message, if that is worth it. */
@@ -239,7 +235,7 @@ static void compress(struct sy_grpc_stream *stream, struct sy_grpc_buffer *messa
         return;
     if (sy_grpc_buffer_extend(&small, SY_GRPC_PREFIX) &&
         sy_grpc_deflate(&piece, 1, stream->encoding, &small) == SY_OK && small.n < message->n) {
-        sy_grpc_write_prefix(&small, true);
+        sy_grpc_write_prefix(small.data, true, small.n - SY_GRPC_PREFIX);
         sy_grpc_buffer_free(message);
         *message = small;
         return;
@@ -256,7 +252,7 @@ void sy_grpc_stream_send_buffer(struct sy_grpc_stream *stream, struct sy_grpc_bu
         sy_grpc_stream_finish(stream, SY_GRPC_RESOURCE_EXHAUSTED, "no memory for an answer");
         return;
     }
-    sy_grpc_write_prefix(message, false);
+    sy_grpc_write_prefix(message->data, false, message->n - SY_GRPC_PREFIX);
     compress(stream, message);
     reply->head = *message;
     reply->segments[0] = (struct sy_grpc_bytes){message->data, message->n};

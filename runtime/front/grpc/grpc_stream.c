@@ -21,7 +21,7 @@ struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connecti
     stream->infers_end = &stream->infers;
     stream->health = -1;
     stream->accepted = 1u << SY_GRPC_IDENTITY;
-    stream->progress_ns = connection->active_ns = sy_clock_now();
+    stream->created_ns = stream->progress_ns = connection->active_ns = sy_clock_now();
     stream->next = connection->streams;
     stream->previous = &connection->streams;
     if (stream->next)
@@ -60,6 +60,8 @@ void sy_grpc_stream_destroy(struct sy_grpc_stream *stream)
         stream->next->previous = stream->previous;
     if (nghttp2_session_get_stream_user_data(connection->session, stream->id) == stream)
         nghttp2_session_set_stream_user_data(connection->session, stream->id, NULL);
+    free(stream->traceparent);
+    free(stream->tracestate);
     free(stream->message);
     free(stream);
 }
@@ -141,6 +143,22 @@ static void take_tenant(struct sy_grpc_stream *stream, const char *value, size_t
         refuse(stream, SY_GRPC_INVALID_ARGUMENT, "switchyard-tenant: at most 63 bytes");
 }
 
+static void take_text(char **to, const char *value, size_t n)
+{
+    free(*to); /* the last one counts */
+    *to = strndup(value, n);
+}
+
+static void take_traceparent(struct sy_grpc_stream *stream, const char *value, size_t n)
+{
+    take_text(&stream->traceparent, value, n);
+}
+
+static void take_tracestate(struct sy_grpc_stream *stream, const char *value, size_t n)
+{
+    take_text(&stream->tracestate, value, n);
+}
+
 static void take_error_mode(struct sy_grpc_stream *stream, const char *value, size_t n)
 {
     stream->wants_status = n == 4 && memcmp(value, "true", 4) == 0;
@@ -163,6 +181,8 @@ static const struct header {
     HEADER("grpc-accept-encoding", take_accepted),
     HEADER("switchyard-tenant", take_tenant),
     HEADER("triton_grpc_error", take_error_mode),
+    HEADER("traceparent", take_traceparent),
+    HEADER("tracestate", take_tracestate),
 };
 
 #define HEADER_OVERHEAD 32 /* as HTTP/2 counts SETTINGS_MAX_HEADER_LIST_SIZE */
