@@ -20,7 +20,8 @@ static int count(struct sy_grpc_budget *budget, size_t n)
         return SY_OK;
     budget->used_bytes -= n;
     return sy_error_set(SY_EBUSY,
-                        "%" PRIu64 " bytes of unfinished gRPC messages are held already, of at most "
+                        "%" PRIu64
+                        " bytes of unfinished gRPC messages are held already, of at most "
                         "%" PRIu64 "; try again later",
                         used - n, budget->most_bytes);
 }

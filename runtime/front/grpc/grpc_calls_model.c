@@ -23,7 +23,8 @@ static int read_model(const json_t *request, const char **name, int64_t *version
     const char *text = text_of(request, "version");
 
     *name = text_of(request, "name");
-    return sy_grpc_read_version((struct sy_grpc_bytes){(const uint8_t *)text, strlen(text)}, version);
+    return sy_grpc_read_version((struct sy_grpc_bytes){(const uint8_t *)text, strlen(text)},
+                                version);
 }
 
 static int no_memory(void)
@@ -45,8 +46,8 @@ int sy_grpc_call_ModelReady(struct sy_grpc_stream *stream, const json_t *request
     int64_t version;
 
     SY_TRY(read_model(request, &name, &version));
-    return wrap("ready", json_boolean(sy_model_info_ready(front_of(stream), name, version) == SY_OK),
-                out);
+    return wrap("ready",
+                json_boolean(sy_model_info_ready(front_of(stream), name, version) == SY_OK), out);
 }
 
 int sy_grpc_call_ModelMetadata(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
@@ -82,10 +83,10 @@ static int check_repository(const json_t *request)
 {
     const char *name = text_of(request, "repository_name");
 
-    return *name == '\0' ? SY_OK
-                         : sy_error_set(SY_EUNSUPPORTED,
-                                        "repository \"%.100s\": this server has one, without a name",
-                                        name);
+    return *name == '\0'
+               ? SY_OK
+               : sy_error_set(SY_EUNSUPPORTED,
+                              "repository \"%.100s\": this server has one, without a name", name);
 }
 
 int sy_grpc_call_RepositoryIndex(struct sy_grpc_stream *stream, const json_t *request, json_t **out)

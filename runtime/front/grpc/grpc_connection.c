@@ -13,8 +13,8 @@
 #include "runtime/front/grpc/grpc_internal.h"
 #include "runtime/front/grpc/grpc_out.h"
 
-#define MOST_ROUNDS 4            /* writevs of one connection in one turn of the loop */
-#define MOST_QUEUED (20u << 10)  /* nghttp2 hands out no more than 16 KiB and a head at a time */
+#define MOST_ROUNDS 4           /* writevs of one connection in one turn of the loop */
+#define MOST_QUEUED (20u << 10) /* nghttp2 hands out no more than 16 KiB and a head at a time */
 
 /* ---- sending --------------------------------------------------------------------------------------------------- */
 

@@ -28,9 +28,8 @@ static int inflate_step(z_stream *stream, struct sy_grpc_bytes *in, uint64_t mos
     int got;
 
     if (out->n > most)
-        return sy_error_set(SY_ETOOBIG,
-                            "a compressed message has more than %" PRIu64 " bytes when inflated",
-                            most);
+        return sy_error_set(
+            SY_ETOOBIG, "a compressed message has more than %" PRIu64 " bytes when inflated", most);
     room = SY_MIN(SY_MIN(room, MOST_AVAIL), (size_t)(most - out->n) + 1);
     SY_TRY(sy_grpc_block_extend(out, room, &to));
     stream->next_in = (Bytef *)(uintptr_t)in->data;
@@ -61,9 +60,8 @@ int sy_grpc_inflate(struct sy_grpc_bytes in, uint64_t most, struct sy_grpc_block
         status = inflate_step(&stream, &in, most, out, &ended);
     inflateEnd(&stream);
     if (status == SY_OK && out->n > most)
-        status = sy_error_set(SY_ETOOBIG,
-                              "a compressed message has more than %" PRIu64 " bytes when inflated",
-                              most);
+        status = sy_error_set(
+            SY_ETOOBIG, "a compressed message has more than %" PRIu64 " bytes when inflated", most);
     if (status == SY_OK && in.n > 0)
         status = sy_error_set(SY_EARG, "a compressed message has %zu bytes behind its end", in.n);
     return status;
@@ -104,8 +102,8 @@ int sy_grpc_deflate(const struct sy_grpc_bytes *pieces, int n, enum sy_grpc_enco
     for (int i = 0; i < n && status == SY_OK; i++)
         status = deflate_piece(&stream, pieces[i], Z_NO_FLUSH, out);
     if (status == SY_OK)
-        status = deflate_piece(&stream, (struct sy_grpc_bytes){(const uint8_t *)"", 0}, Z_FINISH,
-                               out);
+        status =
+            deflate_piece(&stream, (struct sy_grpc_bytes){(const uint8_t *)"", 0}, Z_FINISH, out);
     deflateEnd(&stream);
     return status;
 }

@@ -10,8 +10,9 @@
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_internal.h"
 
-#define DIRECT_FROM (64u << 10) /* bytes of a message; below, one copy more costs less than what direct needs */
-#define STEAL_FROM  (64u << 10)
+#define DIRECT_FROM \
+    (64u << 10) /* bytes of a message; below, one copy more costs less than what direct needs */
+#define STEAL_FROM (64u << 10)
 
 uint64_t sy_grpc_most_bytes(const struct sy_grpc_stream *stream)
 {
@@ -77,7 +78,8 @@ static bool can_go_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
     return stream->method->is_infer && bytes.data[0] == 0 && length >= DIRECT_FROM &&
            !stream->incoming.no_direct &&
            sy_grpc_infer_try_direct(
-               stream, (struct sy_grpc_bytes){bytes.data + SY_GRPC_PREFIX, bytes.n - SY_GRPC_PREFIX},
+               stream,
+               (struct sy_grpc_bytes){bytes.data + SY_GRPC_PREFIX, bytes.n - SY_GRPC_PREFIX},
                length);
 }
 
@@ -134,8 +136,8 @@ static size_t take_messages(struct sy_grpc_stream *stream, struct sy_grpc_bytes 
 /* Of the message that `bytes` begins with. */
 static size_t missing(struct sy_grpc_bytes bytes)
 {
-    size_t whole = bytes.n < SY_GRPC_PREFIX ? SY_GRPC_PREFIX
-                                            : SY_GRPC_PREFIX + (size_t)message_length(bytes);
+    size_t whole =
+        bytes.n < SY_GRPC_PREFIX ? SY_GRPC_PREFIX : SY_GRPC_PREFIX + (size_t)message_length(bytes);
 
     return whole > bytes.n ? whole - bytes.n : SIZE_MAX;
 }

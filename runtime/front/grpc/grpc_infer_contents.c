@@ -68,8 +68,8 @@ static bool fits(const struct filler *filler, uint64_t value)
 
 static int too_many(const struct filler *filler)
 {
-    return sy_error_set(SY_EARG, "input \"%s\" has more contents than the %" PRIu64
-                                 " elements of its shape",
+    return sy_error_set(SY_EARG,
+                        "input \"%s\" has more contents than the %" PRIu64 " elements of its shape",
                         filler->input, filler->n);
 }
 

@@ -23,9 +23,9 @@ struct sy_grpc_infer_input {
     int index;        /* in the graph's order */
     enum sy_grpc_source source;
     enum sy_dtype dtype;
-    uint64_t bytes;             /* by its shape */
-    struct sy_grpc_bytes from;  /* RAW, CONTENTS: in the message */
-    char *region;               /* owned: is copied from there; NULL: it is not, or is used where it lies */
+    uint64_t bytes;            /* by its shape */
+    struct sy_grpc_bytes from; /* RAW, CONTENTS: in the message */
+    char *region; /* owned: is copied from there; NULL: it is not, or is used where it lies */
     uint64_t region_offset, region_bytes;
     void *to; /* in the slab; NULL: it is used where it lies */
 };
@@ -56,9 +56,9 @@ struct sy_grpc_infer {
     struct sy_grpc_infer_output *outputs;
     int n_inputs, n_outputs;
     /* while RECEIVING */
-    uint64_t to_skip;   /* of the head, which was read */
-    int next_input;     /* that no raw content came for yet */
-    uint64_t raw_left;  /* of the content that is coming */
+    uint64_t to_skip;  /* of the head, which was read */
+    int next_input;    /* that no raw content came for yet */
+    uint64_t raw_left; /* of the content that is coming */
     uint8_t *raw_to;
     uint8_t tag[12]; /* of the next content, as far as it came */
     size_t n_tag;

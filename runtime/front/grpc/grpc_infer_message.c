@@ -76,7 +76,8 @@ static int whole_number(const struct parameter *parameter, const char *name, uin
         *out = parameter->number;
     }
     return fits ? SY_OK
-                : sy_error_set(SY_EARG, "parameter \"%s\" must be a whole number of 0 or more", name);
+                : sy_error_set(SY_EARG, "parameter \"%s\" must be a whole number of 0 or more",
+                               name);
 }
 
 static bool is_set(const struct parameter *parameter)
@@ -84,8 +85,7 @@ static bool is_set(const struct parameter *parameter)
     return parameter->kind == PARAM_STRING ? parameter->text.n > 0 : parameter->number != 0;
 }
 
-static int take_region_parameter(const struct parameter *parameter,
-                                 struct sy_grpc_region_view *out)
+static int take_region_parameter(const struct parameter *parameter, struct sy_grpc_region_view *out)
 {
     if (sy_grpc_bytes_equal(parameter->key, "shared_memory_region")) {
         if (parameter->kind != PARAM_STRING || parameter->text.n == 0)
@@ -149,8 +149,8 @@ int sy_grpc_request_read(struct sy_grpc_bytes message, struct sy_grpc_request_vi
         SY_TRY(take_request_field(&field, out));
         if (out->n_inputs > SY_MAX_ENDS || out->n_outputs > SY_MAX_ENDS ||
             out->n_raw > SY_MAX_ENDS || out->n_parameters > SY_MAX_ENDS)
-            return sy_error_set(SY_EARG, "the request has more than %d inputs, outputs or parameters",
-                                SY_MAX_ENDS);
+            return sy_error_set(
+                SY_EARG, "the request has more than %d inputs, outputs or parameters", SY_MAX_ENDS);
     }
     return got == SY_GRPC_END ? SY_OK : bad_wire("the request");
 }
@@ -306,8 +306,7 @@ int sy_grpc_request_next_input(struct sy_grpc_bytes *at, struct sy_grpc_input_vi
     return got == SY_GRPC_END ? SY_GRPC_FIELD : bad_wire("an input");
 }
 
-static int take_output_parameter(const struct parameter *parameter,
-                                 struct sy_grpc_output_view *out)
+static int take_output_parameter(const struct parameter *parameter, struct sy_grpc_output_view *out)
 {
     if (sy_grpc_bytes_equal(parameter->key, "classification"))
         return whole_number(parameter, "classification", &out->classes);

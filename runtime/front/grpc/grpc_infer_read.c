@@ -33,16 +33,22 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
                                  &infer->request);
 }
 
+/* For the answer, also one that is an error. */
+static int read_id(struct sy_grpc_infer *infer, struct sy_grpc_bytes id)
+{
+    free(infer->id); /* of a first time, before the model was loaded */
+    infer->id = strndup(id.n ? (const char *)id.data : "", id.n);
+    return infer->id ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
+}
+
 /* One block: as many inputs as the request has, as many outputs as it can ask for. */
 static int take_arrays(struct sy_grpc_infer *infer, const struct sy_grpc_request_view *view)
 {
     size_t n_in = (size_t)view->n_inputs;
     size_t n_out = (size_t)(view->n_outputs ? view->n_outputs : graph_of(infer)->n_outputs);
 
-    infer->inputs =
-        calloc(1, n_in * sizeof *infer->inputs + n_out * sizeof *infer->outputs + 1);
-    infer->id = strndup((const char *)(view->id.n ? view->id.data : (const uint8_t *)""), view->id.n);
-    if (!infer->inputs || !infer->id)
+    infer->inputs = calloc(1, n_in * sizeof *infer->inputs + n_out * sizeof *infer->outputs + 1);
+    if (!infer->inputs)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
     infer->outputs = (struct sy_grpc_infer_output *)(infer->inputs + n_in);
     return SY_OK;
@@ -92,9 +98,8 @@ static int read_source(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *
     if (view->region.name.data)
         return place_input(infer, input, &view->region);
     if (view->has_contents && has_raw)
-        return sy_error_set(SY_EARG,
-                            "input \"%s\" has contents in a request with raw_input_contents",
-                            input->name);
+        return sy_error_set(
+            SY_EARG, "input \"%s\" has contents in a request with raw_input_contents", input->name);
     if (view->has_contents || !has_raw) {
         input->source = SY_GRPC_CONTENTS;
         input->from = view->contents;
@@ -105,7 +110,8 @@ static int read_source(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *
         return SY_OK;
     got = sy_grpc_request_next_raw(raws, &input->from);
     if (got == SY_GRPC_END)
-        return sy_error_set(SY_EARG, "input \"%s\" has no entry in raw_input_contents", input->name);
+        return sy_error_set(SY_EARG, "input \"%s\" has no entry in raw_input_contents",
+                            input->name);
     return got < 0 ? got : SY_OK;
 }
 
@@ -267,10 +273,9 @@ static int check_bytes(struct sy_grpc_infer *infer, uint64_t announced)
                                 input->name, has, input->bytes);
     }
     if (announced != UINT64_MAX && raw_bytes > announced)
-        return sy_error_set(SY_EARG,
-                            "raw_input_contents has %" PRIu64
-                            " bytes; shapes and datatypes need %" PRIu64,
-                            announced, raw_bytes);
+        return sy_error_set(
+            SY_EARG, "raw_input_contents has %" PRIu64 " bytes; shapes and datatypes need %" PRIu64,
+            announced, raw_bytes);
     return SY_OK;
 }
 
@@ -292,6 +297,7 @@ int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
     struct sy_grpc_request_view view;
 
     SY_TRY(sy_grpc_request_read(infer->message, &view));
+    SY_TRY(read_id(infer, view.id));
     int found = find_model(infer, &view);
     if (found != SY_OK)
         return found;
@@ -348,7 +354,8 @@ static int begin_raw(struct sy_grpc_infer *infer, uint64_t tag, uint64_t n)
         input = input->source == SY_GRPC_RAW ? input : NULL;
     }
     if (!input)
-        return sy_error_set(SY_EARG, "raw_input_contents has more entries than inputs that need one");
+        return sy_error_set(SY_EARG,
+                            "raw_input_contents has more entries than inputs that need one");
     if (n != input->bytes)
         return sy_error_set(SY_EARG,
                             "input \"%s\" has %" PRIu64

@@ -124,7 +124,7 @@ struct sy_grpc_stream {
     sy_ns created_ns, progress_ns;
     /* of methods */
     struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
-    struct sy_grpc_infer *receiving; /* whose tensors come now */
+    struct sy_grpc_infer *receiving;            /* whose tensors come now */
     int n_infers;
     bool infers_hold;
     struct sy_grpc_inflate *inflate;
@@ -219,24 +219,24 @@ void sy_grpc_later_drop(struct sy_grpc_stream *stream);
 void sy_grpc_later_forget(struct sy_grpc_later *later); /* done will not be called */
 
 /* ---- grpc_calls_model.c, grpc_calls_server.c: calls of the table in grpc_methods.c, each as `call` of struct sy_grpc_method ---- */
-#define SY_GRPC_CALLS(X)        \
-    X(ServerLive)               \
-    X(ServerReady)              \
-    X(ServerMetadata)           \
-    X(ModelReady)               \
-    X(ModelMetadata)            \
-    X(ModelConfig)              \
-    X(ModelStatistics)          \
-    X(RepositoryIndex)          \
-    X(RepositoryModelLoad)      \
-    X(RepositoryModelUnload)    \
-    X(SystemSharedMemoryStatus) \
-    X(SystemSharedMemoryRegister) \
+#define SY_GRPC_CALLS(X)            \
+    X(ServerLive)                   \
+    X(ServerReady)                  \
+    X(ServerMetadata)               \
+    X(ModelReady)                   \
+    X(ModelMetadata)                \
+    X(ModelConfig)                  \
+    X(ModelStatistics)              \
+    X(RepositoryIndex)              \
+    X(RepositoryModelLoad)          \
+    X(RepositoryModelUnload)        \
+    X(SystemSharedMemoryStatus)     \
+    X(SystemSharedMemoryRegister)   \
     X(SystemSharedMemoryUnregister) \
-    X(CudaSharedMemoryStatus)   \
-    X(CudaSharedMemoryRegister) \
-    X(CudaSharedMemoryUnregister) \
-    X(TraceSetting)             \
+    X(CudaSharedMemoryStatus)       \
+    X(CudaSharedMemoryRegister)     \
+    X(CudaSharedMemoryUnregister)   \
+    X(TraceSetting)                 \
     X(LogSettings)
 #define X(name) int sy_grpc_call_##name(struct sy_grpc_stream *, const json_t *, json_t **);
 SY_GRPC_CALLS(X)

@@ -20,8 +20,7 @@ static bool is_map(const ProtobufCFieldDescriptor *field)
         return false;
     n = strlen(entry->short_name);
     return entry->n_fields == 2 && n > 5 && strcmp(entry->short_name + n - 5, "Entry") == 0 &&
-           strcmp(entry->fields[0].name, "key") == 0 &&
-           strcmp(entry->fields[1].name, "value") == 0;
+           strcmp(entry->fields[0].name, "key") == 0 && strcmp(entry->fields[1].name, "value") == 0;
 }
 
 static enum sy_grpc_wire_type wire_type(ProtobufCType type)
@@ -207,9 +206,9 @@ static int read_fields(struct reader *reader, const ProtobufCMessageDescriptor *
         if (field)
             SY_TRY(read_field(reader, field, &from, object));
     }
-    return got == SY_GRPC_END ? SY_OK
-                              : sy_error_set(SY_EARG, "the bytes are no message of type %s",
-                                             type->name);
+    return got == SY_GRPC_END
+               ? SY_OK
+               : sy_error_set(SY_EARG, "the bytes are no message of type %s", type->name);
 }
 
 static int read_message(struct reader *reader, const ProtobufCMessageDescriptor *type,
@@ -270,8 +269,8 @@ static int enum_number(const ProtobufCFieldDescriptor *field, const json_t *valu
 
     if (!json_is_string(value))
         return integer_of(field, value, out);
-    found = protobuf_c_enum_descriptor_get_value_by_name(field->descriptor,
-                                                         json_string_value(value));
+    found =
+        protobuf_c_enum_descriptor_get_value_by_name(field->descriptor, json_string_value(value));
     if (!found)
         return misfit(field);
     *out = (uint64_t)found->value;
@@ -345,7 +344,8 @@ static int write_map(const ProtobufCFieldDescriptor *field, const json_t *map,
     const char *key;
     json_t *value;
 
-    json_object_foreach ((json_t *)(uintptr_t)map, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)map, key, value)
+    {
         size_t start = sy_grpc_put_begin(out, field->id);
         json_t *name = json_string(key);
         int status = name ? write_value(&fields[0], name, out)
@@ -369,12 +369,12 @@ static int write_list(const ProtobufCFieldDescriptor *field, const json_t *list,
     json_t *value;
 
     if (type == SY_GRPC_BYTES) {
-        json_array_foreach (list, i, value)
-            SY_TRY(write_value(field, value, out));
+        json_array_foreach(list, i, value) SY_TRY(write_value(field, value, out));
         return SY_OK;
     }
     start = sy_grpc_put_begin(out, field->id);
-    json_array_foreach (list, i, value) {
+    json_array_foreach(list, i, value)
+    {
         SY_TRY(number_bits(field, value, &bits));
         put_bits(out, type, bits);
     }

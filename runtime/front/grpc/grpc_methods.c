@@ -13,21 +13,21 @@
 #define INFERENCE "/inference.GRPCInferenceService/"
 
 /* protoc-c's names of descriptors, from "ServerLive" and "server_live". */
-#define DESCRIPTORS(name)                               \
+#define DESCRIPTORS(name)                                \
     .request = &inference__##name##_request__descriptor, \
     .response = &inference__##name##_response__descriptor
-#define JSON_CALL(method, name)                                                \
-    {                                                                          \
-        .path = INFERENCE #method, .on_message = sy_grpc_call_json,            \
-        .call = sy_grpc_call_##method, DESCRIPTORS(name)                       \
+#define JSON_CALL(method, name)                                                                    \
+    {                                                                                              \
+        .path = INFERENCE #method, .on_message = sy_grpc_call_json, .call = sy_grpc_call_##method, \
+        DESCRIPTORS(name)                                                                          \
     }
-#define REFLECTION(version)                                                                 \
-    {                                                                                       \
-        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo",       \
-        .is_stream = true, .on_message = sy_grpc_reflection_message,                        \
-        .on_end = sy_grpc_reflection_end,                                                   \
-        .request = &grpc__reflection__v1__server_reflection_request__descriptor,            \
-        .response = &grpc__reflection__v1__server_reflection_response__descriptor           \
+#define REFLECTION(version)                                                           \
+    {                                                                                 \
+        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo", \
+        .is_stream = true, .on_message = sy_grpc_reflection_message,                  \
+        .on_end = sy_grpc_reflection_end,                                             \
+        .request = &grpc__reflection__v1__server_reflection_request__descriptor,      \
+        .response = &grpc__reflection__v1__server_reflection_response__descriptor     \
     }
 
 /* Those called most often first. */

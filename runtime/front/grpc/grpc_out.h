@@ -11,7 +11,7 @@
 struct sy_grpc_out;
 struct sy_grpc_reply;
 
-struct sy_grpc_out *sy_grpc_out_create(void); /* NULL: no memory */
+struct sy_grpc_out *sy_grpc_out_create(void);      /* NULL: no memory */
 void sy_grpc_out_destroy(struct sy_grpc_out *out); /* NULL is fine */
 bool sy_grpc_out_is_empty(const struct sy_grpc_out *out);
 /* For a frame of n bytes, however it is made up. */

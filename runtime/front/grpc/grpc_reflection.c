@@ -12,7 +12,14 @@
 
 /* Field numbers of FileDescriptorSet and what it holds. */
 enum { SET_FILE = 1 };
-enum { FILE_NAME = 1, FILE_PACKAGE = 2, FILE_IMPORT = 3, FILE_MESSAGE = 4, FILE_ENUM = 5, FILE_SERVICE = 6 };
+enum {
+    FILE_NAME = 1,
+    FILE_PACKAGE = 2,
+    FILE_IMPORT = 3,
+    FILE_MESSAGE = 4,
+    FILE_ENUM = 5,
+    FILE_SERVICE = 6
+};
 enum { MESSAGE_NAME = 1, MESSAGE_NESTED = 3, MESSAGE_ENUM = 4 };
 enum { SERVICE_NAME = 1, SERVICE_METHOD = 2 };
 
@@ -157,10 +164,9 @@ static json_t *answer_file(bool (*is_it)(struct sy_grpc_bytes file, const char *
 
 static void add_service(json_t *services, struct sy_grpc_bytes package, struct sy_grpc_bytes name)
 {
-    json_array_append_new(services,
-                          json_pack("{s:o}", "name",
-                                    json_sprintf("%.*s.%.*s", (int)package.n, package.data,
-                                                 (int)name.n, name.data)));
+    json_array_append_new(services, json_pack("{s:o}", "name",
+                                              json_sprintf("%.*s.%.*s", (int)package.n,
+                                                           package.data, (int)name.n, name.data)));
 }
 
 static json_t *answer_services(void)
@@ -191,7 +197,8 @@ static json_t *answer_to(const json_t *request)
         struct sy_grpc_bytes file;
 
         return find_file(has_symbol, name, &file)
-                   ? json_pack("{s:{s:s}}", "all_extension_numbers_response", "base_type_name", name)
+                   ? json_pack("{s:{s:s}}", "all_extension_numbers_response", "base_type_name",
+                               name)
                    : error(SY_GRPC_NOT_FOUND, "there is no such type");
     }
     if (json_object_get(request, "file_containing_extension"))

@@ -119,8 +119,8 @@ static void set_defaults(struct sy_grpc_limits *limits)
 
 static int start_events(struct sy_grpc_server *server)
 {
-    sy_ns period = SY_MIN(SY_MIN(server->limits.stall_ns, server->limits.header_ns) / 2,
-                          SY_NS_PER_S);
+    sy_ns period =
+        SY_MIN(SY_MIN(server->limits.stall_ns, server->limits.header_ns) / 2, SY_NS_PER_S);
     struct timeval interval = {(time_t)(period / SY_NS_PER_S),
                                (suseconds_t)(period % SY_NS_PER_S / SY_NS_PER_US)};
 

@@ -11,18 +11,21 @@
 #include "runtime/front/front.h"
 
 struct sy_grpc_limits {
-    uint64_t message_bytes;  /* of one inference request, inflated; 0: 1 GiB; more is RESOURCE_EXHAUSTED */
-    uint64_t small_bytes;    /* of any other message; 0: 4 MiB; likewise */
-    uint64_t buffered_bytes; /* of unfinished messages of all connections; 0: 2 GiB; more is UNAVAILABLE */
-    uint64_t unsent_bytes;   /* answers of one connection that its client does not read; 0: 512 MiB; more closes it */
-    uint64_t header_bytes;   /* of one request, decompressed; 0: 16 KiB; more is RESOURCE_EXHAUSTED */
-    int max_connections;     /* 0: 4096; more are closed at once */
-    int max_streams;         /* calls of one connection at a time; 0: 256; more are refused by HTTP/2's REFUSED_STREAM */
-    int max_outstanding;     /* requests of one ModelStreamInfer at a time; 0: 64; more are not read until one is answered */
-    int pings_per_s;         /* PING and SETTINGS of one connection, also calls that it resets; 0: 1000; more ends it with ENHANCE_YOUR_CALM */
-    sy_ns idle_ns;           /* a connection without a call; 0: 30 min; then GOAWAY */
-    sy_ns header_ns;         /* from connecting to HTTP/2's preface; 0: 10 s */
-    sy_ns stall_ns;          /* half a message, or an answer, without progress; 0: 30 s; the call is reset */
+    uint64_t
+        message_bytes; /* of one inference request, inflated; 0: 1 GiB; more is RESOURCE_EXHAUSTED */
+    uint64_t small_bytes; /* of any other message; 0: 4 MiB; likewise */
+    uint64_t
+        buffered_bytes; /* of unfinished messages of all connections; 0: 2 GiB; more is UNAVAILABLE */
+    uint64_t
+        unsent_bytes; /* answers of one connection that its client does not read; 0: 512 MiB; more closes it */
+    uint64_t header_bytes; /* of one request, decompressed; 0: 16 KiB; more is RESOURCE_EXHAUSTED */
+    int max_connections;   /* 0: 4096; more are closed at once */
+    int max_streams; /* calls of one connection at a time; 0: 256; more are refused by HTTP/2's REFUSED_STREAM */
+    int max_outstanding; /* requests of one ModelStreamInfer at a time; 0: 64; more are not read until one is answered */
+    int pings_per_s; /* PING and SETTINGS of one connection, also calls that it resets; 0: 1000; more ends it with ENHANCE_YOUR_CALM */
+    sy_ns idle_ns;   /* a connection without a call; 0: 30 min; then GOAWAY */
+    sy_ns header_ns; /* from connecting to HTTP/2's preface; 0: 10 s */
+    sy_ns stall_ns; /* half a message, or an answer, without progress; 0: 30 s; the call is reset */
 };
 
 struct sy_grpc_config {

@@ -174,8 +174,8 @@ int sy_grpc_session_create(struct sy_grpc_connection *connection)
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
 
-    if (nghttp2_session_server_new2(&connection->session, connection->server->callbacks,
-                                    connection, connection->server->options) ||
+    if (nghttp2_session_server_new2(&connection->session, connection->server->callbacks, connection,
+                                    connection->server->options) ||
         nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, settings,
                                 SY_ARRAY_LEN(settings)) ||
         nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
