@@ -238,6 +238,11 @@ void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol
     sy_front_trace_take(&infer->trace, protocol, received_ns, traceparent, tracestate);
 }
 
+sy_ns sy_front_infer_deadline(const struct sy_front_infer *infer)
+{
+    return infer->options.deadline_ns;
+}
+
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
 {
     if (strlen(tenant) >= sizeof infer->tenant)
