@@ -567,11 +567,15 @@ test-train: deps
 	    build/venv-bench/bin/python bench/train/compare.py $(B)/switchyard build/models $(TEST_TRAIN_ARGS); \
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 # Load generators of bench-serve; grpc_load wants libnghttp2.
-SERVE_LOADS := $(addprefix $(B)/bench/,http_load grpc_load)
-$(SERVE_LOADS): $(B)/bench/%: $(OBJ)/bench/serve/%.o $(OBJ)/bench/serve/load_core.o $(B)/libswitchyard.a
+SERVE_LOADS := $(addprefix $(B)/bench/,http_load grpc_load native_shared)
+$(filter %_load,$(SERVE_LOADS)): $(B)/bench/%: $(OBJ)/bench/serve/%.o $(OBJ)/bench/serve/load_core.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(if $(findstring grpc,$@),-lnghttp2) -lm -pthread
+$(B)/bench/native_shared: $(OBJ)/bench/serve/native_shared.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 $(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
