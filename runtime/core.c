@@ -375,16 +375,6 @@ static void free_request(struct sy_core *core, struct sy_core_request *r)
     free(r);
 }
 
-static int hold_regions(struct sy_core *core, struct sy_core_request *r)
-{
-    SY_TRY(sy_core_regions_hold(core, r->inputs, r->n_inputs));
-    int status = sy_core_regions_hold(core, r->outputs, r->n_outputs);
-    if (status < 0)
-        sy_core_regions_release(core, r->inputs, r->n_inputs);
-    r->holds_regions = status == SY_OK;
-    return status;
-}
-
 static uint64_t *copy_addresses(const uint64_t *from, int n)
 {
     uint64_t *copy = malloc(((size_t)n + 1) * sizeof *copy);
