@@ -84,7 +84,7 @@ KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum | cut -d' ' -f1)
 OBJ      := build/obj/$(HASH)
 
-LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng \
+LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng \
             -fopenmp -lm -ldl
 
 ifeq ($(V),0)
@@ -139,8 +139,10 @@ ifneq ($(WITH_CUDA),)
 CUDA_BIN  := $(B)/libswitchyard-cuda.so $(B)/switchyard-cuda-keeper
 endif
 
-GEN_SRC   := $(GEN)/onnx.pb-c.c
-LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/onnx.pb-c.o
+GRPC_PROTO := $(sort $(wildcard runtime/front/grpc/*.proto))
+GRPC_GEN  := $(patsubst runtime/front/grpc/%.proto,$(GEN)/%.pb-c.c,$(GRPC_PROTO)) $(GEN)/grpc_descriptors.c
+GEN_HDR   := $(GEN)/onnx.pb-c.h $(patsubst %.c,%.h,$(filter %.pb-c.c,$(GRPC_GEN)))
+LIB_OBJ   := $(LIB_SRC:%.c=$(OBJ)/%.o) $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN)/onnx.pb-c.c $(GRPC_GEN))
 CLIENT_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard runtime/client*.c)) runtime/json_msgpack.c $(sort $(wildcard runtime/base/*.c)))
 CLI_OBJ   := $(CLI_SRC:%.c=$(OBJ)/%.o)
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OBJ)/%.o)
@@ -202,12 +204,26 @@ $(GEN)/onnx.pb-c.c $(GEN)/onnx.pb-c.h &: /usr/include/onnx/onnx.proto
 	@mkdir -p $(GEN)
 	$(Q)protoc-c --proto_path=/usr/include/onnx --c_out=$(GEN) onnx.proto
 
-$(OBJ)/gen/onnx.pb-c.o: $(GEN)/onnx.pb-c.c
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: runtime/front/grpc/%.proto $(GRPC_PROTO)
+	$(call say,PROTOC,$<)
+	@mkdir -p $(GEN)
+	$(Q)protoc-c --proto_path=runtime/front/grpc --c_out=$(GEN) $(<F)
+
+# The same files as their compiler sees them, for gRPC's reflection.
+$(GEN)/grpc_descriptors.c: $(GRPC_PROTO)
+	$(call say,PROTOC,$@)
+	@mkdir -p $(GEN)
+	$(Q)protoc-c --proto_path=runtime/front/grpc --descriptor_set_out=$(GEN)/grpc_descriptors.pb $(notdir $(GRPC_PROTO))
+	$(Q){ echo '#include "runtime/front/grpc/grpc_descriptors.h"'; echo 'const uint8_t sy_grpc_descriptor_set[] = {'; \
+	    od -An -v -tu1 $(GEN)/grpc_descriptors.pb | sed 's/  */,/g; s/^,//; s/$$/,/'; \
+	    echo '};'; echo 'const size_t sy_grpc_descriptor_set_bytes = sizeof sy_grpc_descriptor_set;'; } > $@
+
+$(OBJ)/gen/%.o: $(GEN)/%.c | $(GEN_HDR)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(WARNINGS),$(CFLAGS_)) -c $< -o $@
 
-$(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN)/onnx.pb-c.h
+$(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN_HDR)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) $(KERNEL_CFLAGS) -MMD -MP -c $< -o $@
@@ -221,7 +237,7 @@ $(OBJ)/runtime/cli/version.o: build/commit
 build/commit: FORCE
 	@mkdir -p build; echo $(COMMIT) | cmp -s - $@ || echo $(COMMIT) > $@
 
-$(OBJ)/%.o: %.c | $(GEN)/onnx.pb-c.h
+$(OBJ)/%.o: %.c | $(GEN_HDR)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) -MMD -MP -c $< -o $@
@@ -260,7 +276,7 @@ CUDA_LINK := -Wl,--exclude-libs,ALL -Wl,--no-undefined $(CUDART) -pthread -ldl -
 NVCC      := $(CUDA_HOME)/bin/nvcc
 NVCCFLAGS := -std=c++17 -O2 -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
              -Werror cross-execution-space-call -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
-$(OBJ)/%.o: %.cu | $(GEN)/onnx.pb-c.h
+$(OBJ)/%.o: %.cu | $(GEN_HDR)
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -I/proc/self/cwd $(NVCCFLAGS) $(CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -c /proc/self/cwd/$< -o $@
@@ -492,7 +508,7 @@ dist: deps
 
 lint:
 	@sh tests/install_deps.sh clang-format clang-tidy
-	@$(MAKE) --no-print-directory $(GEN)/onnx.pb-c.h
+	@$(MAKE) --no-print-directory $(GEN_HDR)
 	@bash tests/lint.sh
 
 check: lint
@@ -551,11 +567,15 @@ test-train: deps
 	    build/venv-bench/bin/python bench/train/compare.py $(B)/switchyard build/models $(TEST_TRAIN_ARGS); \
 	else echo 'test-train: skipped: PyTorch cannot be installed here, as said above'; fi
 # Load generators of bench-serve; grpc_load wants libnghttp2.
-SERVE_LOADS := $(addprefix $(B)/bench/,http_load grpc_load)
-$(SERVE_LOADS): $(B)/bench/%: $(OBJ)/bench/serve/%.o $(OBJ)/bench/serve/load_core.o $(B)/libswitchyard.a
+SERVE_LOADS := $(addprefix $(B)/bench/,http_load grpc_load native_shared)
+$(filter %_load,$(SERVE_LOADS)): $(B)/bench/%: $(OBJ)/bench/serve/%.o $(OBJ)/bench/serve/load_core.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDSAN) -o $@ $^ $(if $(findstring grpc,$@),-lnghttp2) -lm -pthread
+$(B)/bench/native_shared: $(OBJ)/bench/serve/native_shared.o $(B)/libswitchyard.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDSAN) -o $@ $^ $(LIBS) -pthread
 $(B)/bench/train_steps: $(OBJ)/bench/train/train_steps.o $(OBJ)/runtime/cli/local_job.o $(B)/libswitchyard.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

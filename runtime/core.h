@@ -64,9 +64,18 @@ struct sy_core_model_defaults {
     bool has_class;
     int class_;
     char tenant[SY_CORE_TENANT_NAME]; /* "": none */
-    sy_ns deadline_ns;                /* 0: none */
+    sy_ns deadline_ns;                /* a request's own may be earlier; 0: none */
     bool keeps_deadline;              /* a request's own deadline is not taken */
     int64_t most_rows;                /* larger batches are refused; 0: any */
+};
+
+/* A tensor that requests see in another shape than the model: the same elements (runtime/front/front_reshape.h). The core keeps it with the model, no more. */
+struct sy_core_reshape {
+    bool is_output;
+    int index;      /* of the graph's inputs, or outputs */
+    bool has_batch; /* both have the batch first, which is not counted here */
+    int rank, model_rank;
+    int64_t dims[SY_MAX_RANK], model_dims[SY_MAX_RANK]; /* -1: open */
 };
 
 /* A version of a model, held: its package and memory stay until it is released, whatever is loaded, replaced or unloaded meanwhile. */
@@ -75,6 +84,8 @@ struct sy_core_model_ref {
     const char *name;
     int64_t version;
     struct sy_core_model_defaults defaults;
+    int n_reshapes;
+    const struct sy_core_reshape *reshapes;
 };
 
 struct sy_core_model_options {
@@ -87,6 +98,8 @@ struct sy_core_model_options {
         max_delay_ns; /* its requests are gathered for at most so long; 0: as the configuration of the core says */
     int max_batch; /* rows of what is gathered; 0: likewise */
     struct sy_core_model_defaults defaults;
+    int n_reshapes; /* copied */
+    const struct sy_core_reshape *reshapes;
     struct sy_package *
         package; /* what lies at `path`, opened already: taken over unless add fails; NULL: it is opened */
 };

@@ -20,8 +20,7 @@ void sy_core_note_end(struct sy_core *core, int model, int status,
         core->counts.failed[SY_MIN(-status, SY_CORE_N_STATUS - 1)]++;
         return;
     }
-    sy_phases_add(&core->models[model].phases, report);
-    sy_phases_add(&core->counts.phases, report);
+    sy_phases_add(&core->models[model].phases, &core->counts.phases, report);
 }
 
 void sy_core_note_refusal(struct sy_core *core, const struct sy_core_model *m, int status)

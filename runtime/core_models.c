@@ -17,6 +17,7 @@ static void free_model(struct sy_core_model *m)
 {
     free(m->name);
     free(m->path);
+    free((void *)(uintptr_t)m->ref.reshapes);
     free(m->groups);
     free(m->group_layers);
     free(m->group_bytes);
@@ -293,6 +294,20 @@ static int refuse_model(struct sy_core_model *m, const struct sy_core_model_opti
     return status;
 }
 
+static int copy_reshapes(const struct sy_core_model_options *options,
+                         const struct sy_core_reshape **out)
+{
+    size_t bytes = (size_t)options->n_reshapes * sizeof **out;
+    if (options->n_reshapes == 0)
+        return SY_OK;
+    struct sy_core_reshape *copy = malloc(bytes);
+    if (!copy)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for %d reshapes", options->n_reshapes);
+    memcpy(copy, options->reshapes, bytes);
+    *out = copy;
+    return SY_OK;
+}
+
 static int open_model(struct sy_core *core, const char *path,
                       const struct sy_core_model_options *options, int *out)
 {
@@ -325,9 +340,13 @@ static int open_model(struct sy_core *core, const char *path,
         status = cut_groups(core, m);
     if (status == SY_OK)
         m->rows_are_apart = sy_graph_rows_are_apart(m->package->graph, m->package->usual);
+    if (status == SY_OK)
+        status = copy_reshapes(options, &m->ref.reshapes);
     if (status < 0)
         return refuse_model(m, options, status);
-    m->ref = (struct sy_core_model_ref){.package = m->package,
+    m->ref = (struct sy_core_model_ref){.n_reshapes = options->n_reshapes,
+                                        .reshapes = m->ref.reshapes,
+                                        .package = m->package,
                                         .name = m->name,
                                         .version = options->version ? options->version : 1,
                                         .defaults = options->defaults};

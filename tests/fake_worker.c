@@ -22,7 +22,7 @@
 #include "runtime/wire/messages.h"
 
 #define SCRIPT_VARIABLE "SY_TEST_FAKE_SCRIPT"
-#define MAX_PARTS 64
+#define MAX_PARTS       64
 #define MAX_GROUPS      1024
 #define MAGIC           0x6661736b72617774ull
 #define PERSISTENT      65536u

@@ -77,7 +77,7 @@ struct fake_script {
     _Atomic uint64_t n_seen[FAKE_N_MOMENTS];
     _Atomic uint64_t n_struck;                     /* faults that happened */
     _Atomic uint64_t n_in_memory, n_from_snapshot; /* JOB_STARTs */
-    _Atomic uint64_t n_back_to_back; /* runs of more than one part */
+    _Atomic uint64_t n_back_to_back;               /* runs of more than one part */
     _Atomic uint64_t n_absent; /* groups that were not there when a run was told to compute */
 };
 

@@ -57,7 +57,7 @@ class Server:
         for _ in range(1200):
             text = open(self.folder + "/log").read()
             if re.search("^ready$", text, re.M):
-                return {name: int(port) for name, port in re.findall(r"event=listening protocol=(\w+) port=(\d+)", text)}
+                return {name: int(port) for name, port in re.findall(r"event=listening what=(\w+) port=(\d+)", text)}
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)

@@ -185,7 +185,8 @@ def test_same_as_over_tcp(server):
             assert np.array_equal(expected, x + x)
             for given in (x, shared[1:], columns, x.astype(">f4")):
                 y = local.infer("double", {"x": given})["y"]
-                assert y.dtype == np.float32 and y.tobytes() == expected.tobytes()
+                assert y.dtype == np.float32 and y.tobytes() == expected.tobytes() and local.is_shared(y)
+            assert local.is_shared(shared[1:]) and not local.is_shared(shared[:, :5]) and not local.is_shared(x)
         assert local.shared_bytes > 0 and remote.shared_bytes == 0
         assert np.array_equal(remote.infer("double", {"x": remote.empty((1, ROW))})["y"].shape, (1, ROW))
 
@@ -226,9 +227,10 @@ def test_empty_batches(server):
 def test_sizes_that_requests_choose(server):
     """The first answer of new shapes comes in the message, later ones in shared memory; what only a run sizes always in the message."""
     with switchyard.Client(server.socket) as client:
-        for size in (20000, 30000, 20000, 30000):
+        for size, is_new in ((20000, True), (30000, True), (20000, False), (30000, False)):
             x = np.arange(size, dtype=np.float32).reshape(1, size)
             y = client.infer("twice", {"x": x})["y"]
+            assert client.is_shared(y) != is_new
             assert np.array_equal(y, np.concatenate([x, x], 1))
         for step in (2, 3, 2):
             x = np.zeros(30000, np.float32)
@@ -370,6 +372,100 @@ def test_a_connection_leaves_nothing(server):
         assert client.status()["slab"]["used_bytes"] == before
 
 
+# ---- clients and workers that die ----
+
+
+def mapped(pid):
+    """How many regions of clients a process has mapped."""
+    with open(f"/proc/{pid}/maps") as maps:
+        return len({line.split()[4] for line in maps if "memfd:switchyard-region" in line})
+
+
+def opened(pid):
+    count = 0
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            count += "memfd:switchyard-region" in os.readlink(f"/proc/{pid}/fd/{number}")
+        except FileNotFoundError:
+            pass
+    return count
+
+
+def wait_until(holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def workers(client):
+    return [worker["pid"] for worker in client.status()["workers"] if worker["pid"] > 0]
+
+
+DYING = """import sys, threading, numpy as np, switchyard
+client = switchyard.Client(sys.argv[1])
+x = client.empty((8, %d))
+x[...] = 1
+def work():
+    while True:
+        client.infer("double", {"x": x})
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+client.infer("double", {"x": x})
+print("runs", flush=True)
+""" % ROW
+
+
+def test_a_killed_client_leaves_nothing(server):
+    """With requests at the server and in workers: its memory is gone everywhere, and others are served."""
+    with switchyard.Client(server.socket) as client:
+        for _ in range(3):
+            child = subprocess.Popen([sys.executable, "-c", DYING, server.socket], env=dict(os.environ, PYTHONPATH=SITE),
+                                     stdout=subprocess.PIPE, text=True)
+            assert child.stdout.readline() == "runs\n"
+            assert opened(server.process.pid) > 0 and any(mapped(pid) for pid in workers(client))
+            child.kill()
+            child.wait()
+            child.stdout.close()
+            assert client.infer("double", {"x": np.ones((1, ROW), np.float32)})["y"][0, 0] == 2
+            client.trim()
+            wait_until(lambda: opened(server.process.pid) == 0)
+            wait_until(lambda: not any(mapped(pid) for pid in workers(client)))
+        wait_until(lambda: client.status()["slab"]["used_bytes"] == 0)
+
+
+def test_killed_workers(server):
+    """The ones that come instead map what they need; each request runs again once, or ends in words."""
+    failed, done, stop = [], [], threading.Event()
+
+    def work(client, seed):
+        x = client.empty((2, ROW))
+        x[...] = seed
+        while not stop.is_set():
+            try:
+                assert (client.infer("double", {"x": x})["y"] == 2 * seed).all()
+                done.append(seed)
+            except switchyard.PeerGone as error:  # two workers died under it
+                assert not isinstance(error, switchyard.ConnectionLost)
+            except BaseException:
+                failed.append(traceback.format_exc())
+                return
+
+    with switchyard.Client(server.socket) as client:
+        threads = [threading.Thread(target=work, args=(client, seed)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            n = len(done)
+            wait_until(lambda: len(done) > n + 10 or failed)
+            os.kill(workers(client)[0], signal.SIGKILL)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not failed, failed[0]
+        assert (client.infer("double", {"x": client.empty((1, ROW))})["y"].shape) == (1, ROW)
+
+
 # ---- models, jobs, rules ----
 
 
@@ -489,7 +585,7 @@ def main():
         server.tcp = f"tcp:127.0.0.1:{server.port()}"
         on_server = [test_wheel, test_types, test_readme, test_command, test_same_as_over_tcp, test_dtypes, test_empty_batches,
                      test_sizes_that_requests_choose, test_chosen_outputs, test_errors, test_results_keep_their_memory,
-                     test_memory_is_used_again, test_random_lifetimes, test_many_threads, test_fork, test_a_connection_leaves_nothing,
+                     test_memory_is_used_again, test_random_lifetimes, test_many_threads, test_fork, test_a_connection_leaves_nothing, test_a_killed_client_leaves_nothing, test_killed_workers,
                      test_models, test_jobs, test_stopped_server]
         failed = run([(test, server) for test in on_server] + [(test_bf16,), (test_killed_server,)])
         if failed:

@@ -583,7 +583,7 @@ static void test_runs_back_to_back(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(core_rig_wait(&r, &other[i]), SY_OK);
     uint64_t n = atomic_load(&r.script->n_back_to_back);
-    assert_true(n >= 2 && n < N / 2); /* at most 64 a run */
+    assert_true(n >= 2 && n < N / 2);     /* at most 64 a run */
     core_rig_must_infer(&r, "a", &first); /* on an idle device: alone, at once */
     assert_int_equal(atomic_load(&r.script->n_back_to_back), n);
     core_rig_calm(&r);

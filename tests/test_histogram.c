@@ -120,7 +120,7 @@ static void test_phases_of_a_swap(void **state)
                                   .copy_end_ns = 800,
                                   .compute_wait_ns = 200};
     struct sy_phase_span spans[SY_N_PHASES];
-    struct sy_phase_histograms h = {0};
+    struct sy_phase_histograms h = {0}, also = {0};
 
     (void)state;
     sy_phases_of(&r, spans);
@@ -130,13 +130,14 @@ static void test_phases_of_a_swap(void **state)
     assert_int_equal(spans[SY_PHASE_WAIT].ns, 200); /* 150 before the first layer, 50 later */
     assert_int_equal(spans[SY_PHASE_COMPUTE].ns, 400);
     assert_int_equal(spans[SY_PHASE_COMPUTE].from_ns, 550);
-    sy_phases_add(&h, &r);
+    sy_phases_add(&h, &also, &r);
     r.storage_start_ns = r.copy_start_ns = 0; /* all was resident */
-    sy_phases_add(&h, &r);
+    sy_phases_add(&h, &also, &r);
     assert_int_equal(sy_histogram_count(&h.of[SY_PHASE_QUEUE]), 2);
     assert_int_equal(sy_histogram_count(&h.of[SY_PHASE_STORAGE]), 1);
     assert_int_equal(sy_histogram_count(&h.of[SY_PHASE_LINK]), 1);
     assert_int_equal(h.total.sum_ns, 1800);
+    assert_memory_equal(&h, &also, sizeof h);
 }
 
 int main(void)

@@ -189,6 +189,42 @@ static void versions_and_configurations_are_honoured(void **state)
        f.address);
 }
 
+/* Requests see [2, 2] where the model has [4], with the same numbers in them. */
+static void reshaped_tensors_go_in_and_out(void **state)
+{
+    (void)state;
+    float numbers[12];
+    sy_client_tensor input = {.name = "input",
+                              .dtype = "FP32",
+                              .rank = 3,
+                              .shape = {3, 2, 2},
+                              .data = numbers,
+                              .bytes = sizeof numbers};
+    sy_client_result *result;
+
+    for (int i = 0; i < 12; i++)
+        numbers[i] = (float)i;
+    sh("cat > %s/identity/config.pbtxt <<'E'\nmax_batch_size: 8\n"
+       "input { name: \"input\" data_type: TYPE_FP32 dims: [ 2, 2 ] reshape { shape: [ 4 ] } }\n"
+       "output { name: \"output\" data_type: TYPE_FP32 dims: [ 1, 4 ] reshape { shape: [ 4 ] } }\n"
+       "model_warmup { name: \"w\" batch_size: 2 inputs { key: \"input\" value { data_type: "
+       "TYPE_FP32 dims: [ 2, 2 ] zero_data: true } } }\nE\n",
+       models);
+    start(NULL);
+    if (sy_client_infer(f.client, "identity", &input, 1, &result) < 0)
+        fail_msg("%s", sy_client_error(f.client));
+    assert_int_equal(result->outputs[0].rank, 3);
+    assert_int_equal(result->outputs[0].shape[0], 3);
+    assert_int_equal(result->outputs[0].shape[1], 1);
+    assert_int_equal(result->outputs[0].shape[2], 4);
+    assert_memory_equal(result->outputs[0].data, numbers, sizeof numbers);
+    sy_client_result_free(result);
+    input.rank = 2;
+    input.shape[1] = 4;
+    assert_int_equal(sy_client_infer(f.client, "identity", &input, 1, &result), SY_EARG);
+    expect_error("are not those of [N, 2, 2]");
+}
+
 static void a_request_loads_what_it_asks_for(void **state)
 {
     (void)state;
@@ -311,6 +347,7 @@ int main(void)
         TEST(what_is_broken_is_listed_and_the_rest_served),
         TEST(strict_ends_the_server),
         TEST(versions_and_configurations_are_honoured),
+        TEST(reshaped_tensors_go_in_and_out),
         TEST(a_request_loads_what_it_asks_for),
         TEST(explicit_loads_what_is_said),
         TEST(changed_models_move_over_without_a_failure),

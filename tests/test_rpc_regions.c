@@ -249,7 +249,7 @@ static void test_bad_places(void **state)
     } bad[] = {
         {X("\"region\":%lld,\"offset\":8,\"bytes\":32") "]", "offset 8 is no multiple of 64"},
         {X("\"region\":%lld,\"offset\":4096,\"bytes\":32") "]", "32 bytes at offset 4096 are not"},
-        {X("\"region\":%lld,\"offset\":8192,\"bytes\":0") "]", "which has 4096"},
+        {X("\"region\":%lld,\"offset\":4096,\"bytes\":0") "]", "which has 4096"},
         {X("\"region\":%lld,\"offset\":4032,\"bytes\":65") "]", "65 bytes at offset 4032"},
         {X("\"region\":%lld,\"offset\":64,\"bytes\":9223372036854775807") "]", "not in region"},
         {X("\"region\":%lld,\"offset\":9223372036854775744,\"bytes\":64") "]", "not in region"},

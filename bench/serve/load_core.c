@@ -16,7 +16,7 @@
 #include "runtime/base/assert.h"
 
 #define SPIN_NS      (200 * SY_NS_PER_US) /* a sleep's end is that much late at times */
-#define GRACE_NS     (5 * SY_NS_PER_S)    /* for the last answers */
+#define GRACE_NS     (30 * SY_NS_PER_S)   /* for the last answers */
 #define MAX_SAMPLES  20000000u
 #define MAX_EVENTS   256
 #define MAX_FAILURES 100 /* then it is given up */

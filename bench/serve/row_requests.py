@@ -9,7 +9,7 @@ import messages
 from served import Missing, Served, make_packages, median, must, ask, run_json, without_errors
 
 SERVER, CLIENT, CONNECTIONS = [0], [1], 64
-SCRIPT = 'wrk.method = "POST"\nwrk.body = [[%s]]\nwrk.headers["Content-Type"] = "application/json"\n'
+SCRIPT = 'wrk.method = "POST"\nwrk.body = [==[%s]==]\nwrk.headers["Content-Type"] = "application/json"\n'
 DATA = [1.0, 2.0, 3.0, 4.0]
 
 
@@ -43,7 +43,10 @@ def wrk(port, path, seconds, script=None):
     bad = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: (.*)", said)
     if bad:
         raise Missing(f"wrk: {bad.group(0)}")
-    return float(re.search(r"Requests/sec:\s*([\d.]+)", said).group(1))
+    rate = float(re.search(r"Requests/sec:\s*([\d.]+)", said).group(1))
+    if rate == 0:
+        raise Missing(f"wrk had no answer: {said}")
+    return rate
 
 
 def check_http(server, body):

@@ -84,10 +84,11 @@ def watch(server, begun, end):
 
 
 def growth(seen, first_s):
-    """Memory at the end over what it was after the first minute: means of a tenth of the samples, of which one is as another."""
+    """(bytes more at the end than after the first minute, bytes then): means of a tenth of the samples each, for single ones jump."""
     later = [size for at, size in seen if at >= first_s] or [size for _, size in seen]
     n = max(len(later) // 10, 1)
-    return sum(later[-n:]) / sum(later[:n]), sum(later[:n]) / n
+    first = sum(later[:n]) / n
+    return sum(later[-n:]) / n - first, first
 
 
 def storm(bench):
@@ -112,11 +113,11 @@ def storm(bench):
 
 def results(bench, counts, examples, seen, first_s, seconds):
     told = ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "refused", "load", "unload"))
-    ratio, base = growth(seen, first_s)
+    more, base = growth(seen, first_s)
     n, asked = sum(counts.values()), counts["right"] > 0
     why = None if asked else f"no request was answered rightly: {examples}"
     return {
         "storm_wrong": bench.result(counts["wrong"] if asked else None, n, f"{told} in {seconds} s", why=why, example=examples.get("wrong")),
         "storm_lost": bench.result(counts["lost"] if asked else None, n, told, why=why, example=examples.get("lost"), refusal=examples.get("refused")),
-        "storm_memory": bench.result(ratio if asked else None, len(seen), f"after {first_s} s: {base / 1e6:.1f} MB, runtime and workers", why=why),
+        "storm_memory": bench.result(more / 1e6 if asked else None, len(seen), f"after {first_s} s: {base / 1e6:.1f} MB, runtime and workers", why=why),
     }

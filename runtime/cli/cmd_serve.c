@@ -290,6 +290,7 @@ static void stop(struct serve *serve)
         sy_core_drain(serve->core, DRAIN_GRACE_NS, drained, serve);
     serve->draining = true;
     serve->fronts.front.is_ready = false;
+    sy_serve_fronts_drain(&serve->fronts);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *ctx)

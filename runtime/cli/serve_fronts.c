@@ -26,7 +26,7 @@
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts)
 {
     fronts->http.address = DEFAULT_HTTP;
-    fronts->grpc_address = DEFAULT_GRPC;
+    fronts->grpc.address = DEFAULT_GRPC;
     fronts->metrics.address = DEFAULT_METRICS;
     fronts->otlp_sample = 1;
 }
@@ -79,6 +79,7 @@ static int set_number(int *to, const char *value, int64_t most)
 int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value)
 {
     struct sy_http_limits *limits = &fronts->http.limits;
+    struct sy_grpc_limits *grpc = &fronts->grpc.limits;
     struct {
         const char *name;
         uint64_t *size;
@@ -90,6 +91,13 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         {"http-idle", NULL, &limits->idle_ns},
         {"http-header-time", NULL, &limits->header_ns},
         {"http-stall", NULL, &limits->stall_ns},
+        {"grpc-message-bytes", &grpc->message_bytes, NULL},
+        {"grpc-buffered-bytes", &grpc->buffered_bytes, NULL},
+        {"grpc-unsent-bytes", &grpc->unsent_bytes, NULL},
+        {"grpc-header-bytes", &grpc->header_bytes, NULL},
+        {"grpc-idle", NULL, &grpc->idle_ns},
+        {"grpc-header-time", NULL, &grpc->header_ns},
+        {"grpc-stall", NULL, &grpc->stall_ns},
     };
 
     for (size_t i = 0; i < SY_ARRAY_LEN(known); i++)
@@ -99,7 +107,7 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
     if (strcmp(name, "http") == 0)
         return set_address(&fronts->http.address, value);
     if (strcmp(name, "grpc") == 0)
-        return set_address(&fronts->grpc_address, value);
+        return set_address(&fronts->grpc.address, value);
     if (strcmp(name, "metrics") == 0)
         return set_address(&fronts->metrics.address, value);
     if (strcmp(name, "page-token") == 0)
@@ -112,6 +120,14 @@ int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, con
         return set_number(&limits->json_depth, value, 10000);
     if (strcmp(name, "http-connections") == 0)
         return set_number(&limits->max_connections, value, 1 << 20);
+    if (strcmp(name, "grpc-connections") == 0)
+        return set_number(&grpc->max_connections, value, 1 << 20);
+    if (strcmp(name, "grpc-streams") == 0)
+        return set_number(&grpc->max_streams, value, 1 << 16);
+    if (strcmp(name, "grpc-outstanding") == 0)
+        return set_number(&grpc->max_outstanding, value, 1 << 16);
+    if (strcmp(name, "grpc-pings") == 0)
+        return set_number(&grpc->pings_per_s, value, 1 << 30);
     return sy_error_set(SY_ENOTFOUND, "no option --%s", name);
 }
 
@@ -140,6 +156,21 @@ static int start_http(struct sy_serve_fronts *fronts)
     return sy_page_create(&fronts->front, fronts->http_server, fronts->page_token, &fronts->page);
 }
 
+static int start_grpc(struct sy_serve_fronts *fronts)
+{
+    int status;
+
+    if (!fronts->grpc.address)
+        return SY_OK;
+    status = sy_grpc_server_create(&fronts->grpc, &fronts->front, &fronts->grpc_server);
+    if (status < 0)
+        return sy_error_prefix(status, "--grpc %s (name another address, or 'off')",
+                               fronts->grpc.address);
+    sy_log_info("serve", "event=listening what=grpc port=%d",
+                sy_grpc_server_port(fronts->grpc_server));
+    return SY_OK;
+}
+
 static int start_tracing(struct sy_serve_fronts *fronts)
 {
     struct sy_front *front = &fronts->front;
@@ -162,7 +193,13 @@ int sy_serve_fronts_start(struct sy_serve_fronts *fronts)
         SY_TRY(sy_shared_regions_create(front, &front->regions));
     SY_TRY(start_tracing(fronts));
     SY_TRY(sy_metrics_routes_create(front, SWITCHYARD_VERSION, &fronts->metrics_routes));
-    return start_http(fronts);
+    SY_TRY(start_http(fronts));
+    return start_grpc(fronts);
+}
+
+void sy_serve_fronts_drain(struct sy_serve_fronts *fronts)
+{
+    sy_grpc_server_drain(fronts->grpc_server);
 }
 
 void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
@@ -171,6 +208,7 @@ void sy_serve_fronts_stop(struct sy_serve_fronts *fronts)
     fronts->front.offload = NULL;
     sy_http_server_destroy(fronts->http_server);
     sy_http_server_destroy(fronts->metrics_server);
+    sy_grpc_server_destroy(fronts->grpc_server);
     sy_page_destroy(fronts->page);
     sy_metrics_routes_destroy(fronts->metrics_routes);
     if (fronts->front.otlp)

@@ -1,17 +1,20 @@
-/* serve's HTTP side: the servers, their limits, and what they share. */
+/* serve's HTTP and gRPC side: the servers, their limits, and what they share. */
 #ifndef SY_CLI_SERVE_FRONTS_H
 #define SY_CLI_SERVE_FRONTS_H
 
+#include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/http/http_server.h"
 #include "runtime/telemetry/otlp.h"
 
 struct sy_serve_fronts {
     struct sy_front front;
     struct sy_http_config http, metrics; /* address NULL: off */
-    const char *grpc_address, *page_token;
+    struct sy_grpc_config grpc;          /* likewise */
+    const char *page_token;
     struct sy_otlp_config otlp; /* url NULL: off */
     double otlp_sample;
     struct sy_http_server *http_server, *metrics_server;
+    struct sy_grpc_server *grpc_server;
     struct sy_metrics_routes *metrics_routes;
     struct sy_page *page;
 };
@@ -33,8 +36,19 @@ struct sy_serve_fronts {
         {"http-connections", "N", "open connections; default 4096; more are told 503"},            \
         {"http-idle", "SECONDS", "a connection without a request is closed; default 75"},          \
         {"http-header-time", "SECONDS", "for a request's header lines; default 10; more is 408"},  \
+        {"http-stall", "SECONDS", "a body or an answer that does not move; default 30; 408"},      \
+        {"grpc-message-bytes", "SIZE", "a request of gRPC, inflated; default 1Gi"},                \
+        {"grpc-buffered-bytes", "SIZE", "unfinished messages together; default 2Gi"},              \
+        {"grpc-unsent-bytes", "SIZE", "answers that one client does not read; default 512Mi"},     \
+        {"grpc-header-bytes", "SIZE", "a gRPC request's headers; default 16Ki"},                   \
+        {"grpc-connections", "N", "open gRPC connections; default 4096"},                          \
+        {"grpc-streams", "N", "calls of one connection at a time; default 256"},                   \
+        {"grpc-outstanding", "N", "requests of one ModelStreamInfer at a time; default 64"},       \
+        {"grpc-pings", "N", "PING, SETTINGS, resets of one connection a second; default 1000"},    \
+        {"grpc-idle", "SECONDS", "a connection without a call gets GOAWAY; default 1800"},         \
+        {"grpc-header-time", "SECONDS", "for HTTP/2's preface; default 10"},                       \
     {                                                                                              \
-        "http-stall", "SECONDS", "a body or an answer that does not move; default 30; 408"         \
+        "grpc-stall", "SECONDS", "a message or an answer that does not move; default 30"           \
     }
 
 void sy_serve_fronts_init(struct sy_serve_fronts *fronts);
@@ -42,6 +56,8 @@ void sy_serve_fronts_init(struct sy_serve_fronts *fronts);
 int sy_serve_fronts_option(struct sy_serve_fronts *fronts, const char *name, const char *value);
 /* front.base, handlers, core (and repository) are set. Listens, and prints where. */
 int sy_serve_fronts_start(struct sy_serve_fronts *fronts);
+/* Nothing new from clients that can go elsewhere. */
+void sy_serve_fronts_drain(struct sy_serve_fronts *fronts);
 void sy_serve_fronts_stop(struct sy_serve_fronts *fronts);   /* before the core goes */
 void sy_serve_fronts_finish(struct sy_serve_fronts *fronts); /* after it */
 

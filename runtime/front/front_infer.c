@@ -8,6 +8,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/front_reshape.h"
 #include "runtime/front/front_room.h"
 #include "runtime/front/front_stats.h"
 #include "runtime/front/front_tensor.h"
@@ -169,9 +170,17 @@ static int add_input(struct sy_front_infer *infer, const char *name, const char 
     if (sy_dtype_from_wire_name(dtype) != tensor->dtype)
         return sy_error_set(SY_EARG, "input \"%s\" has dtype %.20s; the model takes %s",
                             tensor->name, dtype, sy_dtype_wire_name(tensor->dtype));
-    SY_TRY(sy_front_tensor_check_dims(tensor, rank, dims));
-    SY_TRY(sy_front_tensor_bytes(tensor, rank, dims, &infer->inputs[index].bytes));
+    const struct sy_core_reshape *reshape = sy_front_reshape_of(infer->model, false, index);
+    if (!reshape)
+        SY_TRY(sy_front_tensor_check_dims(tensor, rank, dims));
+    if (rank > SY_MAX_RANK)
+        return sy_error_set(SY_EARG, "input \"%s\" has %d dimensions; at most %d are possible",
+                            tensor->name, rank, SY_MAX_RANK);
     memcpy(infer->dims[index], dims, (size_t)rank * sizeof *dims);
+    if (reshape)
+        SY_TRY(sy_front_reshape_input(reshape, tensor->name, &rank, infer->dims[index]));
+    SY_TRY(sy_front_tensor_check_dims(tensor, rank, infer->dims[index]));
+    SY_TRY(sy_front_tensor_bytes(tensor, rank, infer->dims[index], &infer->inputs[index].bytes));
     infer->inputs[index].is_given = true;
     *out_input = index;
     return SY_OK;
@@ -227,8 +236,11 @@ int sy_front_infer_set_deadline(struct sy_front_infer *infer, sy_ns deadline_ns)
     if (deadline_ns > (sy_ns)(SWITCHYARD_MAX_DEADLINE_MS * 1e6))
         return sy_error_set(SY_EARG, "a deadline of %.0f ms; at most %g", (double)deadline_ns / 1e6,
                             SWITCHYARD_MAX_DEADLINE_MS);
-    if (!infer->model->defaults.keeps_deadline)
-        infer->options.deadline_ns = deadline_ns;
+    const struct sy_core_model_defaults *defaults = &infer->model->defaults;
+    if (!defaults->keeps_deadline)
+        infer->options.deadline_ns = defaults->deadline_ns && deadline_ns
+                                         ? SY_MIN(defaults->deadline_ns, deadline_ns)
+                                         : deadline_ns;
     return SY_OK;
 }
 
@@ -236,6 +248,11 @@ void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol
                               const char *traceparent, const char *tracestate)
 {
     sy_front_trace_take(&infer->trace, protocol, received_ns, traceparent, tracestate);
+}
+
+sy_ns sy_front_infer_deadline(const struct sy_front_infer *infer)
+{
+    return infer->options.deadline_ns;
 }
 
 int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
@@ -652,6 +669,9 @@ int sy_front_infer_output(const struct sy_front_infer *infer, int output,
     out->rank = shape.rank;
     for (int d = 0; d < shape.rank; d++)
         out->dims[d] = shape.dims[d].fixed;
+    const struct sy_core_reshape *reshape = sy_front_reshape_of(infer->model, true, output);
+    if (reshape)
+        sy_front_reshape_output(reshape, &out->rank, out->dims);
     return SY_OK;
 }
 

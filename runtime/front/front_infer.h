@@ -43,7 +43,8 @@ void sy_front_infer_place_output(struct sy_front_infer *infer, int output, uint6
 /* To be set before start. Where nothing is called, the model's defaults; else class SY_CORE_USUAL_CLASS, no deadline, no tenant. EARG. */
 int sy_front_infer_set_class(struct sy_front_infer *infer, int64_t class_);
 int sy_front_infer_set_deadline(struct sy_front_infer *infer,
-                                sy_ns deadline_ns); /* from start on */
+                                sy_ns deadline_ns);                /* from start on */
+sy_ns sy_front_infer_deadline(const struct sy_front_infer *infer); /* 0: none */
 /* What the client sent along for traces: front_trace.h, sy_front_trace_take. */
 void sy_front_infer_set_trace(struct sy_front_infer *infer, const char *protocol, sy_ns received_ns,
                               const char *traceparent, const char *tracestate);

@@ -6,7 +6,9 @@
 #include "loader/graph.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/front_reshape.h"
 #include "runtime/front/front_stats.h"
+#include "runtime/repository/model_config.h"
 #include "runtime/repository/repository.h"
 #include "runtime/switchyard.h"
 
@@ -168,15 +170,32 @@ static json_t *describe_shape(const struct sy_graph *graph, int index)
     return list;
 }
 
-static json_t *describe_tensors(const struct sy_graph *graph, const int *indices, int n)
+/* As requests see it. */
+static json_t *describe_reshape(const struct sy_core_reshape *reshape)
 {
+    json_t *list = reshape->has_batch ? json_pack("[i]", -1) : json_array();
+
+    for (int d = 0; d < reshape->rank; d++)
+        json_array_append_new(list, json_integer(reshape->dims[d]));
+    return list;
+}
+
+static json_t *describe_tensors(const struct sy_core_model_ref *ref, bool outputs)
+{
+    const struct sy_graph *graph = ref->package->graph;
+    const int *indices = outputs ? graph->outputs : graph->inputs;
+    int n = outputs ? graph->n_outputs : graph->n_inputs;
     json_t *list = json_array();
 
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name",
-                                              graph->tensors[indices[i]].name, "datatype",
-                                              sy_dtype_wire_name(graph->tensors[indices[i]].dtype),
-                                              "shape", describe_shape(graph, indices[i])));
+    for (int i = 0; i < n; i++) {
+        const struct sy_core_reshape *reshape = sy_front_reshape_of(ref, outputs, i);
+
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:o}", "name", graph->tensors[indices[i]].name, "datatype",
+                      sy_dtype_wire_name(graph->tensors[indices[i]].dtype), "shape",
+                      reshape ? describe_reshape(reshape) : describe_shape(graph, indices[i])));
+    }
     return list;
 }
 
@@ -188,50 +207,33 @@ int sy_model_info_metadata(struct sy_front *front, const char *name, int64_t ver
     int n;
 
     SY_TRY(acquire(front, name, version, &ref));
-    const struct sy_graph *graph = ref->package->graph;
     n = versions_of(front, name, versions);
     list = json_array();
     for (int i = 0; i < n; i++)
         json_array_append_new(list, json_sprintf("%lld", (long long)versions[i]));
     *out = json_pack("{s:s, s:o, s:s, s:o, s:o}", "name", ref->name, "versions", list, "platform",
-                     "onnxruntime_onnx", "inputs",
-                     describe_tensors(graph, graph->inputs, graph->n_inputs), "outputs",
-                     describe_tensors(graph, graph->outputs, graph->n_outputs));
+                     "onnxruntime_onnx", "inputs", describe_tensors(ref, false), "outputs",
+                     describe_tensors(ref, true));
     front->handlers->model_release(front->core, ref);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
-}
-
-static json_t *config_tensors(const struct sy_graph *graph, const int *indices, int n)
-{
-    json_t *list = describe_tensors(graph, indices, n), *tensor;
-    size_t i;
-
-    json_array_foreach(list, i, tensor)
-    {
-        const char *dtype = json_string_value(json_object_get(tensor, "datatype"));
-
-        json_object_set_new(tensor, "data_type", json_sprintf("TYPE_%s", dtype));
-        json_object_del(tensor, "datatype");
-        json_object_set(tensor, "dims", json_object_get(tensor, "shape"));
-        json_object_del(tensor, "shape");
-    }
-    return list;
 }
 
 int sy_model_info_config(struct sy_front *front, const char *name, int64_t version, json_t **out)
 {
     struct sy_core_model_ref *ref;
+    struct sy_model_config *config;
+    int status;
 
     if (front->repository)
         return sy_repository_config(front->repository, name, version, out);
     SY_TRY(acquire(front, name, version, &ref));
-    const struct sy_graph *graph = ref->package->graph;
-    *out = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o}", "name", ref->name, "platform",
-                     "onnxruntime_onnx", "backend", "onnxruntime", "max_batch_size", 0, "input",
-                     config_tensors(graph, graph->inputs, graph->n_inputs), "output",
-                     config_tensors(graph, graph->outputs, graph->n_outputs));
+    status = sy_model_config_parse(NULL, 0, name, &config); /* all follows from the model */
+    if (status == SY_OK) {
+        status = sy_model_config_complete(config, name, ref->package->graph, out);
+        sy_model_config_free(config);
+    }
     front->handlers->model_release(front->core, ref);
-    return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for the answer");
+    return status;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */

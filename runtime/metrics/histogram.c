@@ -17,20 +17,19 @@ sy_ns sy_histogram_bound_ns(int bucket)
     return bounds[bucket];
 }
 
-/* 19 compares without a branch: fewer nanoseconds than a mispredicted search. */
+/* From below: most durations that are counted often are short. */
 int sy_histogram_bucket(sy_ns duration)
 {
     int bucket = 0;
 
-    for (int i = 0; i < SY_HISTOGRAM_BOUNDS; i++)
-        bucket += duration > bounds[i];
+    while (bucket < SY_HISTOGRAM_BOUNDS && duration > bounds[bucket])
+        bucket++;
     return bucket;
 }
 
 void sy_histogram_add(struct sy_histogram *h, sy_ns duration)
 {
-    h->counts[sy_histogram_bucket(duration)]++;
-    h->sum_ns += duration;
+    sy_histogram_add_to(h, sy_histogram_bucket(duration), duration);
 }
 
 uint64_t sy_histogram_count(const struct sy_histogram *h)

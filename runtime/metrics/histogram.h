@@ -20,6 +20,12 @@ sy_ns sy_histogram_bound_ns(int bucket);
 /* Where a duration counts; 0 .. SY_HISTOGRAM_BOUNDS. */
 int sy_histogram_bucket(sy_ns duration);
 void sy_histogram_add(struct sy_histogram *h, sy_ns duration);
+/* The same where the bucket is known already. */
+static inline void sy_histogram_add_to(struct sy_histogram *h, int bucket, sy_ns duration)
+{
+    h->counts[bucket]++;
+    h->sum_ns += duration;
+}
 uint64_t sy_histogram_count(const struct sy_histogram *h);
 
 #endif

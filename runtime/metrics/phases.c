@@ -41,14 +41,23 @@ void sy_phases_of(const struct sy_request_report *r, struct sy_phase_span spans[
     compute->ns = both - wait->ns;
 }
 
-void sy_phases_add(struct sy_phase_histograms *h, const struct sy_request_report *report)
+static void add(struct sy_histogram *h, struct sy_histogram *also, sy_ns duration)
+{
+    int bucket = sy_histogram_bucket(duration);
+
+    sy_histogram_add_to(h, bucket, duration);
+    sy_histogram_add_to(also, bucket, duration);
+}
+
+void sy_phases_add(struct sy_phase_histograms *h, struct sy_phase_histograms *also,
+                   const struct sy_request_report *report)
 {
     struct sy_phase_span spans[SY_N_PHASES];
 
     sy_phases_of(report, spans);
     for (int i = 0; i < SY_N_PHASES; i++)
         if (spans[i].from_ns)
-            sy_histogram_add(&h->of[i], spans[i].ns);
-    sy_histogram_add(&h->total,
-                     report->finished_ns - SY_MIN(report->arrived_ns, report->finished_ns));
+            add(&h->of[i], &also->of[i], spans[i].ns);
+    add(&h->total, &also->total,
+        report->finished_ns - SY_MIN(report->arrived_ns, report->finished_ns));
 }

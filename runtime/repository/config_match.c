@@ -144,6 +144,46 @@ int sy_model_config_check(const struct sy_model_config *config, const struct sy_
     return SY_OK;
 }
 
+/* ---- reshapes ----------------------------------------------------------------------------------------------- */
+
+static void add_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
+                         bool is_output, struct sy_core_reshape *out, int *n)
+{
+    const struct sy_config_tensor *tensors = is_output ? config->outputs : config->inputs;
+    const int *indices = is_output ? graph->outputs : graph->inputs;
+    int n_tensors = is_output ? config->n_outputs : config->n_inputs,
+        n_indices = is_output ? graph->n_outputs : graph->n_inputs;
+
+    for (int i = 0; i < n_tensors; i++)
+        for (int k = 0; k < n_indices; k++) {
+            const struct sy_config_tensor *said = &tensors[i];
+            struct sy_core_reshape *to = &out[*n];
+
+            if (!said->has_reshape || strcmp(graph->tensors[indices[k]].name, said->name) != 0)
+                continue;
+            *to = (struct sy_core_reshape){.is_output = is_output,
+                                           .index = k,
+                                           .has_batch = config->max_batch_size > 0,
+                                           .rank = said->rank,
+                                           .model_rank = said->reshape_rank};
+            memcpy(to->dims, said->dims, sizeof to->dims);
+            memcpy(to->model_dims, said->reshape, sizeof to->model_dims);
+            ++*n;
+        }
+}
+
+int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
+                             struct sy_core_reshape **out, int *n)
+{
+    *n = 0;
+    *out = calloc((size_t)(config->n_inputs + config->n_outputs) + 1, sizeof **out);
+    if (!*out)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a model's reshapes");
+    add_reshapes(config, graph, false, *out, n);
+    add_reshapes(config, graph, true, *out, n);
+    return SY_OK;
+}
+
 /* ---- complete ---------------------------------------------------------------------------------------------------------- */
 
 json_t *sy_config_dims_json(const struct sy_shape *shape, int from, bool all_open)

@@ -81,6 +81,9 @@ void sy_model_config_free(struct sy_model_config *config); /* NULL is fine */
 
 /* Whether the model is what the configuration says: EARG names the tensor and both. */
 int sy_model_config_check(const struct sy_model_config *config, const struct sy_graph *graph);
+/* Its reshapes, of a model that it fits: malloc'd, *n of them. ENOMEM_HOST. */
+int sy_model_config_reshapes(const struct sy_model_config *config, const struct sy_graph *graph,
+                             struct sy_core_reshape **out, int *n);
 /* Triton's ModelConfig in JSON, completed from the model. ENOMEM_HOST. */
 int sy_model_config_complete(const struct sy_model_config *config, const char *name,
                              const struct sy_graph *graph, json_t **out);

@@ -288,6 +288,10 @@ static void added(void *ctx, int status, const char *error)
 static int add_to_core(struct sy_repository_version *v)
 {
     struct sy_repository *r = v->model->repository;
+    struct sy_core_reshape *reshapes;
+    int n_reshapes, status;
+
+    SY_TRY(sy_model_config_reshapes(v->config, v->package->graph, &reshapes, &n_reshapes));
     struct sy_core_model_options options = {
         .name = v->model->name,
         .version = v->version,
@@ -296,12 +300,15 @@ static int add_to_core(struct sy_repository_version *v)
         .max_delay_ns = v->config->max_delay_ns,
         .max_batch = (int)v->config->max_gathered,
         .defaults = v->config->defaults,
+        .n_reshapes = n_reshapes,
+        .reshapes = reshapes,
         .package = v->package,
     };
-
-    SY_TRY(r->handlers->model_add(r->core, v->package->path, &options, added, v));
-    v->package = NULL;
-    return SY_OK;
+    status = r->handlers->model_add(r->core, v->package->path, &options, added, v);
+    free(reshapes);
+    if (status == SY_OK)
+        v->package = NULL;
+    return status;
 }
 
 static void try_to_place(struct sy_repository_version *v)

@@ -16,7 +16,7 @@
 
 #define SY_PAGE_LISTENERS 64
 #define SY_PAGE_TICK_MS   250
-#define SY_PAGE_SLICE     32 /* models, and jobs, of one tick */
+#define SY_PAGE_SLICE     16 /* models, and jobs, of one tick */
 
 struct sy_http_server;
 struct sy_page;

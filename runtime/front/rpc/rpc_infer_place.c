@@ -47,7 +47,7 @@ static int check_range(const struct sy_rpc_infer *infer, int place,
     if (offset % SY_RPC_REGION_ALIGN != 0)
         return sy_error_set(SY_EARG, "%s \"%s\": offset %" PRIu64 " is no multiple of %d", kind,
                             name, offset, SY_RPC_REGION_ALIGN);
-    if (offset > region->bytes || bytes > region->bytes - offset)
+    if (offset >= region->bytes || bytes > region->bytes - offset)
         return sy_error_set(SY_EARG,
                             "%s \"%s\": %" PRIu64 " bytes at offset %" PRIu64
                             " are not in region %" PRIu64 ", which has %" PRIu64,

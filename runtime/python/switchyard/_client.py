@@ -149,6 +149,10 @@ class Client:
             return np.empty(shape, kind)
         return typed(self._pool.take(kind.itemsize * int(np.prod(shape, dtype=np.int64))), kind, shape)
 
+    def is_shared(self, array: Array) -> bool:
+        """It lies where the server reads and writes it: as an input, or in `outputs`, it is not copied."""
+        return array.flags.c_contiguous and self._pool.find(array) is not None
+
     def trim(self) -> int:
         """Gives shared memory that no array refers to back to the server; how many bytes."""
         return self._pool.trim()

@@ -1,0 +1,152 @@
+/* Calls about models: runtime/front/model_info.h in gRPC's messages. */
+#include <string.h>
+
+#include "runtime/base/status.h"
+#include "runtime/front/grpc/grpc_internal.h"
+#include "runtime/front/model_info.h"
+
+static struct sy_front *front_of(const struct sy_grpc_stream *stream)
+{
+    return stream->connection->server->front;
+}
+
+static const char *text_of(const json_t *request, const char *key)
+{
+    const char *text = json_string_value(json_object_get(request, key));
+
+    return text ? text : "";
+}
+
+/* "name" and "version" of most requests. */
+static int read_model(const json_t *request, const char **name, int64_t *version)
+{
+    const char *text = text_of(request, "version");
+
+    *name = text_of(request, "name");
+    return sy_grpc_read_version((struct sy_grpc_bytes){(const uint8_t *)text, strlen(text)},
+                                version);
+}
+
+static int no_memory(void)
+{
+    return sy_error_set(SY_ENOMEM_HOST, "no memory for an answer");
+}
+
+/* {key: value}; steals. */
+static int wrap(const char *key, json_t *value, json_t **out)
+{
+    *out = json_pack("{s:o}", key, value);
+    return *out ? SY_OK : no_memory();
+}
+
+/* Not an error where there is no such model: it is not ready. */
+int sy_grpc_call_ModelReady(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
+{
+    const char *name;
+    int64_t version;
+
+    SY_TRY(read_model(request, &name, &version));
+    return wrap("ready",
+                json_boolean(sy_model_info_ready(front_of(stream), name, version) == SY_OK), out);
+}
+
+int sy_grpc_call_ModelMetadata(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
+{
+    const char *name;
+    int64_t version;
+
+    SY_TRY(read_model(request, &name, &version));
+    return sy_model_info_metadata(front_of(stream), name, version, out);
+}
+
+int sy_grpc_call_ModelConfig(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
+{
+    const char *name;
+    int64_t version;
+    json_t *config;
+
+    SY_TRY(read_model(request, &name, &version));
+    SY_TRY(sy_model_info_config(front_of(stream), name, version, &config));
+    return wrap("config", config, out);
+}
+
+int sy_grpc_call_ModelStatistics(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
+{
+    const char *name;
+    int64_t version;
+
+    SY_TRY(read_model(request, &name, &version));
+    return sy_model_info_stats(front_of(stream), *name ? name : NULL, version, out);
+}
+
+static int check_repository(const json_t *request)
+{
+    const char *name = text_of(request, "repository_name");
+
+    return *name == '\0'
+               ? SY_OK
+               : sy_error_set(SY_EUNSUPPORTED,
+                              "repository \"%.100s\": this server has one, without a name", name);
+}
+
+int sy_grpc_call_RepositoryIndex(struct sy_grpc_stream *stream, const json_t *request, json_t **out)
+{
+    json_t *models;
+
+    SY_TRY(check_repository(request));
+    SY_TRY(sy_model_info_index(front_of(stream), json_is_true(json_object_get(request, "ready")),
+                               &models));
+    return wrap("models", models, out);
+}
+
+/* The model configuration among the parameters, or NULL. */
+static int read_load_parameters(const json_t *request, const char **config)
+{
+    json_t *parameters = json_object_get(request, "parameters"), *value;
+    const char *key;
+
+    *config = NULL;
+    json_object_foreach(parameters, key, value)
+    {
+        if (strncmp(key, "file:", 5) == 0)
+            return sy_error_set(SY_EUNSUPPORTED,
+                                "parameter \"%.100s\": files of a model are read from the "
+                                "repository's folder, not taken from a request",
+                                key);
+        if (strcmp(key, "config") != 0)
+            continue;
+        *config = json_string_value(json_object_get(value, "string_param"));
+        if (!*config)
+            return sy_error_set(SY_EARG, "parameter \"config\" is no string");
+    }
+    return SY_OK;
+}
+
+int sy_grpc_call_RepositoryModelLoad(struct sy_grpc_stream *stream, const json_t *request,
+                                     json_t **out)
+{
+    struct sy_grpc_later *later;
+    const char *config;
+
+    (void)out;
+    SY_TRY(check_repository(request));
+    SY_TRY(read_load_parameters(request, &config));
+    later = sy_grpc_later_create(stream);
+    if (!later)
+        return SY_ENOMEM_HOST;
+    int status = sy_model_info_load(front_of(stream), text_of(request, "model_name"), config,
+                                    sy_grpc_later_done, later);
+    if (status < 0) {
+        sy_grpc_later_forget(later);
+        return status;
+    }
+    return SY_GRPC_LATER;
+}
+
+int sy_grpc_call_RepositoryModelUnload(struct sy_grpc_stream *stream, const json_t *request,
+                                       json_t **out)
+{
+    (void)out;
+    SY_TRY(check_repository(request));
+    return sy_model_info_unload(front_of(stream), text_of(request, "model_name"));
+}

@@ -1,0 +1,267 @@
+/* One connection: bytes between its socket and nghttp2.
+ *
+ * What becomes ready to be sent in one turn of the loop goes out at its end, in one writev: see sy_grpc_connection_mark. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/front/grpc/grpc_internal.h"
+#include "runtime/front/grpc/grpc_out.h"
+
+#define MOST_ROUNDS 4           /* writevs of one connection in one turn of the loop */
+#define MOST_QUEUED (20u << 10) /* nghttp2 hands out no more than 16 KiB and a head at a time */
+
+/* ---- sending --------------------------------------------------------------------------------------------------- */
+
+void sy_grpc_connection_mark(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    if (connection->is_dirty)
+        return;
+    connection->is_dirty = true;
+    connection->next_dirty = server->dirty;
+    server->dirty = connection;
+    if (!connection->next_dirty)
+        event_active(server->flush_event, EV_TIMEOUT, 0);
+}
+
+static bool take_out(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    if (connection->out)
+        return true;
+    connection->out = server->spare_out ? server->spare_out : sy_grpc_out_create();
+    server->spare_out = NULL;
+    return connection->out != NULL;
+}
+
+static void put_out(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    if (server->spare_out || !sy_grpc_out_is_empty(connection->out))
+        sy_grpc_out_destroy(connection->out);
+    else
+        server->spare_out = connection->out;
+    connection->out = NULL;
+}
+
+/* Frames from nghttp2, until it has none or there is no room. False: no memory, or its state is broken. */
+static bool fill(struct sy_grpc_connection *connection)
+{
+    const uint8_t *data;
+    ssize_t n = 1;
+
+    connection->in_library = true;
+    while (n > 0 && sy_grpc_out_has_room(connection->out, MOST_QUEUED)) {
+        n = nghttp2_session_mem_send(connection->session, &data);
+        if (n > 0)
+            sy_grpc_out_copy(connection->out, data, (size_t)n);
+    }
+    connection->in_library = false;
+    return n >= 0;
+}
+
+/* False: the connection must be closed. */
+static bool flush(struct sy_grpc_connection *connection)
+{
+    for (int round = 0; round < MOST_ROUNDS; round++) {
+        long n;
+
+        if (!take_out(connection) || !fill(connection))
+            return false;
+        if (sy_grpc_out_is_empty(connection->out)) {
+            put_out(connection);
+            return nghttp2_session_want_read(connection->session) ||
+                   nghttp2_session_want_write(connection->session);
+        }
+        n = sy_grpc_out_write(connection->out, connection->fd);
+        if (n < 0)
+            return false;
+        if (n > 0)
+            connection->written_ns = sy_clock_now();
+        if (n == 0 || !sy_grpc_out_is_empty(connection->out))
+            break;
+    }
+    return event_add(connection->write_event, NULL) == 0;
+}
+
+void sy_grpc_connection_flush_all(struct sy_grpc_server *server)
+{
+    while (server->dirty) {
+        struct sy_grpc_connection *connection = server->dirty;
+
+        server->dirty = connection->next_dirty;
+        connection->is_dirty = false;
+        if (connection->closes || !flush(connection))
+            sy_grpc_connection_close(connection);
+    }
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *ctx)
+{
+    (void)fd, (void)what;
+    sy_grpc_connection_mark(ctx);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------------- */
+
+static void on_readable(evutil_socket_t fd, short what, void *ctx)
+{
+    struct sy_grpc_connection *connection = ctx;
+    uint8_t *received = connection->server->received;
+    ssize_t n = recv(fd, received, SY_GRPC_READ_BYTES, 0), taken;
+
+    (void)what;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        sy_grpc_connection_close(connection);
+        return;
+    }
+    connection->in_library = true;
+    taken = nghttp2_session_mem_recv(connection->session, received, (size_t)n);
+    connection->in_library = false;
+    if (taken < 0) { /* no HTTP/2, or a flood */
+        sy_log_debug("grpc", "event=bad_connection why=\"%s\"", nghttp2_strerror((int)taken));
+        connection->closes = true;
+    }
+    sy_grpc_connection_mark(connection);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+static void link_connection(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    connection->next = server->connections;
+    connection->previous = &server->connections;
+    if (connection->next)
+        connection->next->previous = &connection->next;
+    server->connections = connection;
+    server->n_connections++;
+    server->refs++;
+}
+
+static int start_events(struct sy_grpc_connection *connection)
+{
+    struct event_base *base = connection->server->front->base;
+
+    connection->read_event =
+        event_new(base, connection->fd, EV_READ | EV_PERSIST, on_readable, connection);
+    connection->write_event = event_new(base, connection->fd, EV_WRITE, on_writable, connection);
+    if (!connection->read_event || !connection->write_event ||
+        event_add(connection->read_event, NULL))
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
+    return SY_OK;
+}
+
+static void connection_free(struct sy_grpc_connection *connection)
+{
+    if (connection->read_event)
+        event_free(connection->read_event);
+    if (connection->write_event)
+        event_free(connection->write_event);
+    nghttp2_session_del(connection->session);
+    sy_grpc_out_destroy(connection->out);
+    free(connection);
+}
+
+int sy_grpc_connection_create(struct sy_grpc_server *server, int fd)
+{
+    struct sy_grpc_connection *connection = calloc(1, sizeof *connection);
+    int status;
+
+    if (!connection)
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a gRPC connection");
+    connection->server = server;
+    connection->fd = fd;
+    connection->opened_ns = connection->active_ns = connection->written_ns = sy_clock_now();
+    SY_TRY_GOTO(sy_grpc_session_create(connection), fail);
+    SY_TRY_GOTO(start_events(connection), fail);
+    link_connection(connection);
+    sy_grpc_connection_mark(connection);
+    return SY_OK;
+fail:
+    connection_free(connection);
+    return status;
+}
+
+static void unlink_dirty(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_connection **at = &connection->server->dirty;
+
+    while (connection->is_dirty && *at != connection)
+        at = &(*at)->next_dirty;
+    if (connection->is_dirty)
+        *at = connection->next_dirty;
+}
+
+void sy_grpc_connection_close(struct sy_grpc_connection *connection)
+{
+    struct sy_grpc_server *server = connection->server;
+
+    if (connection->in_library) {
+        connection->closes = true;
+        sy_grpc_connection_mark(connection);
+        return;
+    }
+    while (connection->streams)
+        sy_grpc_stream_destroy(connection->streams);
+    unlink_dirty(connection);
+    *connection->previous = connection->next;
+    if (connection->next)
+        connection->next->previous = connection->previous;
+    close(connection->fd);
+    connection_free(connection);
+    server->n_connections--;
+    sy_grpc_server_release(server);
+}
+
+void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t code)
+{
+    int32_t last = nghttp2_session_get_last_proc_stream_id(connection->session);
+
+    if (connection->is_leaving)
+        return;
+    connection->is_leaving = true;
+    nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, last, code, NULL, 0);
+    sy_grpc_connection_mark(connection);
+}
+
+void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now)
+{
+    const struct sy_grpc_limits *limits = &connection->server->limits;
+    struct sy_grpc_stream *stream = connection->streams, *next;
+
+    connection->n_pings = 0;
+    if (!connection->has_spoken && now > connection->opened_ns + limits->header_ns) {
+        sy_grpc_connection_close(connection);
+        return;
+    }
+    if (connection->out && now > connection->written_ns + limits->stall_ns) {
+        sy_log_info("grpc", "event=stalled unsent_bytes=%llu",
+                    (unsigned long long)connection->unsent_bytes);
+        sy_grpc_connection_close(connection);
+        return;
+    }
+    if (!stream && now > connection->active_ns + limits->idle_ns) {
+        if (connection->is_leaving) /* and the client has not gone since the last tick */
+            sy_grpc_connection_close(connection);
+        else
+            sy_grpc_connection_leave(connection, NGHTTP2_NO_ERROR);
+        return;
+    }
+    for (; stream; stream = next) {
+        next = stream->next;
+        sy_grpc_stream_tick(stream, now);
+    }
+}

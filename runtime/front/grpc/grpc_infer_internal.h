@@ -1,0 +1,98 @@
+/* What the files of ModelInfer and ModelStreamInfer share. */
+#ifndef SY_FRONT_GRPC_INFER_INTERNAL_H
+#define SY_FRONT_GRPC_INFER_INTERNAL_H
+
+#include "runtime/front/grpc/grpc_infer_message.h"
+#include "runtime/front/grpc/grpc_internal.h"
+
+enum sy_grpc_infer_phase {
+    SY_GRPC_READING,   /* nothing: it is read where it stands */
+    SY_GRPC_LOADING,   /* waits for: the repository */
+    SY_GRPC_RECEIVING, /* tensors from the socket */
+    SY_GRPC_COPYING,   /* a thread, or nothing */
+    SY_GRPC_RUNNING,   /* the core */
+    SY_GRPC_BUILDING,  /* a thread, or nothing */
+    SY_GRPC_OVER       /* earlier requests of the stream, then the socket */
+};
+
+enum sy_grpc_source { SY_GRPC_RAW, SY_GRPC_CONTENTS, SY_GRPC_REGION };
+
+/* An input in the order of the request. */
+struct sy_grpc_infer_input {
+    const char *name; /* the graph's */
+    int index;        /* in the graph's order */
+    enum sy_grpc_source source;
+    enum sy_dtype dtype;
+    uint64_t bytes;            /* by its shape */
+    struct sy_grpc_bytes from; /* RAW, CONTENTS: in the message */
+    char *region; /* owned: is copied from there; NULL: it is not, or is used where it lies */
+    uint64_t region_offset, region_bytes;
+    void *to; /* in the slab; NULL: it is used where it lies */
+};
+
+/* An output that is answered. */
+struct sy_grpc_infer_output {
+    int index;       /* in the graph's order */
+    int64_t classes; /* 0: the tensor itself */
+    char *region;    /* owned; NULL: none */
+    uint64_t region_offset, region_bytes;
+    bool is_placed;               /* the worker writes it there */
+    struct sy_grpc_buffer packed; /* classes */
+};
+
+struct sy_grpc_infer {
+    struct sy_grpc_server *server;
+    struct sy_grpc_stream *stream; /* NULL: nobody waits for the answer */
+    struct sy_grpc_infer *next;    /* of the stream */
+    enum sy_grpc_infer_phase phase;
+    bool on_thread, is_stream, wants_final;
+    enum sy_grpc_encoding encoding; /* of the answer */
+    struct sy_repository_wait wait;
+    struct sy_front_infer *request;
+    struct sy_grpc_block kept; /* the message, once it is needed after its call */
+    struct sy_grpc_bytes message;
+    char *id; /* owned */
+    struct sy_grpc_infer_input *inputs;
+    struct sy_grpc_infer_output *outputs;
+    int n_inputs, n_outputs;
+    /* while RECEIVING */
+    uint64_t to_skip;  /* of the head, which was read */
+    int next_input;    /* that no raw content came for yet */
+    uint64_t raw_left; /* of the content that is coming */
+    uint8_t *raw_to;
+    uint8_t tag[12]; /* of the next content, as far as it came */
+    size_t n_tag;
+    /* of a thread, and the end */
+    int (*work)(struct sy_grpc_infer *infer);
+    void (*after)(struct sy_grpc_infer *infer, int status);
+    struct sy_grpc_reply *reply; /* owns the request then */
+    int status;
+    char *why; /* owned; of a status that is an error */
+};
+
+/* ---- grpc_infer.c ---- */
+void sy_grpc_infer_free(void *infer);
+/* Sets status and why from the thread's error text. */
+void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status);
+
+/* ---- grpc_infer_read.c ---- */
+/* infer->message to infer->request: inputs, outputs, options; solved and prepared, so that inputs have their places. announced: bytes of raw contents that
+ * are to come and are not in the message; UINT64_MAX: all of it is there. SY_REPOSITORY_LOADS: see sy_front_infer_create. */
+int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced);
+/* Nanoseconds that sy_grpc_infer_fill takes, roughly. */
+uint64_t sy_grpc_infer_fill_ns(const struct sy_grpc_infer *infer);
+/* Writes inputs from the message to their places. Any thread. */
+int sy_grpc_infer_fill(struct sy_grpc_infer *infer);
+/* The next bytes of raw contents, which come without the message. */
+int sy_grpc_infer_place(struct sy_grpc_infer *infer, struct sy_grpc_bytes bytes);
+/* There are no more of them. */
+int sy_grpc_infer_check_placed(struct sy_grpc_infer *infer);
+
+/* ---- grpc_infer_build.c ---- */
+uint64_t sy_grpc_infer_build_ns(const struct sy_grpc_infer *infer);
+/* Makes infer->reply. Touches the request's own memory alone; any thread. */
+int sy_grpc_infer_build(struct sy_grpc_infer *infer);
+/* What goes to shared memory but could not be written there by the worker. On the loop. */
+int sy_grpc_infer_copy_out(struct sy_grpc_infer *infer);
+
+#endif

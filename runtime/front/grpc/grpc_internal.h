@@ -1,0 +1,264 @@
+/* What the gRPC front end's files share. */
+#ifndef SY_FRONT_GRPC_INTERNAL_H
+#define SY_FRONT_GRPC_INTERNAL_H
+
+#include <event2/event.h>
+#include <jansson.h>
+#include <nghttp2/nghttp2.h>
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+
+#include "runtime/front/front_infer.h"
+#include "runtime/front/grpc/grpc_block.h"
+#include "runtime/front/grpc/grpc_server.h"
+#include "runtime/front/grpc/grpc_status.h"
+
+#define SY_GRPC_READ_BYTES (256u << 10) /* of a socket in one go */
+
+struct evconnlistener;
+struct sy_grpc_connection;
+struct sy_grpc_infer;
+struct sy_grpc_inflate;
+struct sy_grpc_later;
+struct sy_grpc_stream;
+
+struct sy_grpc_server {
+    struct sy_front *front;
+    struct sy_grpc_limits limits;
+    struct sy_grpc_budget budget;
+    int refs; /* its owner, connections, requests that are not over */
+    int n_connections, port;
+    struct evconnlistener *listener;
+    struct event *tick, *flush_event;
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *options;
+    struct sy_grpc_connection *connections, *dirty;
+    struct sy_grpc_out *spare_out;
+    uint8_t *received; /* SY_GRPC_READ_BYTES: what was read last */
+    bool is_full, is_draining;
+};
+
+struct sy_grpc_connection {
+    struct sy_grpc_server *server;
+    struct sy_grpc_connection *next, **previous, *next_dirty;
+    nghttp2_session *session;
+    int fd;
+    struct event *read_event, *write_event;
+    struct sy_grpc_stream *streams;
+    struct sy_grpc_out *out; /* what the socket has not taken; NULL: nothing */
+    uint64_t unsent_bytes;   /* replies of its streams */
+    bool is_dirty;           /* in server->dirty */
+    bool in_library;         /* nghttp2 is running: it must not be closed */
+    bool closes;             /* when nghttp2 has returned */
+    bool has_spoken, is_leaving;
+    sy_ns opened_ns, active_ns; /* when the last call began or ended */
+    sy_ns written_ns;           /* when the socket took something last */
+    int n_pings;                /* since the last tick */
+};
+
+/* A message on its way to the client: segments of memory, with whoever owns it. */
+struct sy_grpc_reply {
+    struct sy_grpc_reply *next;
+    int refs; /* its stream's queue, and pieces that wait for the socket */
+    int n_segments, at;
+    struct sy_grpc_buffer head; /* freed with it */
+    void (*release)(void *ctx); /* NULL: none */
+    void *ctx;
+    struct sy_grpc_bytes segments[];
+};
+
+/* A message that is being received; what follows a held one waits in `bytes`. */
+struct sy_grpc_incoming {
+    struct sy_grpc_block bytes;
+    struct sy_grpc_block *source; /* that holds the message that is being handled, or NULL */
+    size_t n_unread;              /* of bytes: the stream's window is not opened for them yet */
+    uint64_t direct;              /* bytes of the message that go to the slab as they come */
+    size_t scanned;               /* of its head, by sy_grpc_infer_try_direct */
+    bool no_direct;
+    bool ended;   /* the client has half-closed */
+    bool is_over; /* the method was told so */
+    int holds;    /* the next message must wait, for so many reasons */
+    int n_messages;
+};
+
+struct sy_grpc_method {
+    const char *path;
+    bool is_stream; /* of requests */
+    bool is_infer;  /* its messages may have message_bytes */
+    /* A whole message, inflated: valid during the call, or see sy_grpc_keep. */
+    void (*on_message)(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+    void (*on_end)(struct sy_grpc_stream *stream); /* no more messages; NULL: nothing to do */
+    /* Calls whose messages pass as JSON (on_message is sy_grpc_call_json). SY_OK: *out is the answer, NULL for an empty one. SY_GRPC_LATER: see
+     * sy_grpc_later_create. Else an error. */
+    int (*call)(struct sy_grpc_stream *stream, const json_t *request, json_t **out);
+    const ProtobufCMessageDescriptor *request, *response;
+};
+#define SY_GRPC_LATER 1
+
+struct sy_grpc_stream {
+    struct sy_grpc_connection *connection;
+    struct sy_grpc_stream *next, **previous;
+    int32_t id;
+    const struct sy_grpc_method *method; /* NULL: refused */
+    /* of the request's headers */
+    uint64_t header_bytes;
+    bool is_post, is_grpc;
+    bool wants_status; /* triton_grpc_error: an error ends its ModelStreamInfer */
+    enum sy_grpc_encoding encoding;
+    unsigned accepted; /* encodings, a bit each */
+    sy_ns deadline_ns; /* when; 0: none */
+    struct event *deadline_event;
+    char tenant[SY_CORE_TENANT_NAME]; /* "": none */
+    char *traceparent, *tracestate;   /* NULL: none */
+    enum sy_grpc_code refused;        /* for its headers; OK: not */
+    const char *why;
+    struct sy_grpc_incoming incoming;
+    /* to the client */
+    struct sy_grpc_reply *replies, **end;
+    uint64_t unsent_bytes;
+    bool has_begun; /* response headers are out */
+    bool is_done;   /* the status stands: nothing follows it */
+    bool is_reset;
+    enum sy_grpc_code code;
+    char *message; /* NULL: none */
+    sy_ns created_ns, progress_ns;
+    /* of methods */
+    struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
+    struct sy_grpc_infer *receiving;            /* whose tensors come now */
+    int n_infers;
+    bool infers_hold;
+    struct sy_grpc_inflate *inflate;
+    struct sy_grpc_later *later;
+    bool is_watching;
+    int health;
+};
+
+/* ---- grpc_server.c ---- */
+void sy_grpc_server_release(struct sy_grpc_server *server);
+
+/* ---- grpc_connection.c ---- */
+int sy_grpc_connection_create(struct sy_grpc_server *server, int fd);
+/* At once, or when nghttp2 has returned. */
+void sy_grpc_connection_close(struct sy_grpc_connection *connection);
+/* There is something to be sent: at the end of this turn of the loop. */
+void sy_grpc_connection_mark(struct sy_grpc_connection *connection);
+void sy_grpc_connection_flush_all(struct sy_grpc_server *server);
+void sy_grpc_connection_tick(struct sy_grpc_connection *connection, sy_ns now);
+/* No new streams: GOAWAY. */
+void sy_grpc_connection_leave(struct sy_grpc_connection *connection, uint32_t code);
+
+/* ---- grpc_session.c: nghttp2's callbacks ---- */
+int sy_grpc_session_set_up(struct sy_grpc_server *server);
+int sy_grpc_session_create(struct sy_grpc_connection *connection);
+
+/* ---- grpc_stream.c ---- */
+struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connection, int32_t id);
+/* The stream is over, for whatever reason: its requests are canceled. */
+void sy_grpc_stream_destroy(struct sy_grpc_stream *stream);
+/* All headers are there. */
+void sy_grpc_stream_begin(struct sy_grpc_stream *stream);
+void sy_grpc_stream_header(struct sy_grpc_stream *stream, const char *name, size_t name_bytes,
+                           const char *value, size_t value_bytes);
+void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
+
+/* ---- grpc_incoming.c ---- */
+void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes);
+void sy_grpc_incoming_end(struct sy_grpc_stream *stream);
+/* Messages behind the one that is being handled wait until go_on; as often as hold was called. */
+void sy_grpc_incoming_hold(struct sy_grpc_stream *stream);
+void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream);
+void sy_grpc_incoming_finish(struct sy_grpc_stream *stream);
+/* The message that is being handled, for a method that needs it after its call: *out owns it then, *view is the message in it. Large ones are not copied. */
+int sy_grpc_keep(struct sy_grpc_stream *stream, struct sy_grpc_bytes message,
+                 struct sy_grpc_block *out, struct sy_grpc_bytes *view);
+/* The most bytes that a message of this stream may have, inflated. */
+uint64_t sy_grpc_most_bytes(const struct sy_grpc_stream *stream);
+
+/* ---- grpc_inflate.c ---- */
+/* A compressed message: handed to the method when it is inflated, here or on a thread. */
+void sy_grpc_inflate_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+void sy_grpc_inflate_drop(struct sy_grpc_stream *stream);
+
+/* ---- grpc_reply.c ---- */
+/* NULL: no memory. */
+struct sy_grpc_reply *sy_grpc_reply_create(int n_segments);
+void sy_grpc_reply_unref(struct sy_grpc_reply *reply);
+/* Takes the reply over. A stream that is done drops it. */
+void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *reply);
+/* Messages to this client are compressed, as its own are. */
+bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream);
+/* What stands in front of a message of n bytes. */
+void sy_grpc_write_prefix(uint8_t *to, bool is_compressed, uint64_t n);
+/* A message as it stands in `message`, which is taken over; the first SY_GRPC_PREFIX bytes of it are left for the prefix. */
+#define SY_GRPC_PREFIX 5
+void sy_grpc_stream_send_buffer(struct sy_grpc_stream *stream, struct sy_grpc_buffer *message);
+/* Ends the call with what was sent before. The first one counts. message NULL: none. */
+void sy_grpc_stream_finish(struct sy_grpc_stream *stream, enum sy_grpc_code code,
+                           const char *message);
+/* With a status of ours, and the thread's error text. */
+void sy_grpc_stream_fail(struct sy_grpc_stream *stream, int status);
+/* An answer in JSON, and OK; or the status if it is negative. Steals. */
+void sy_grpc_stream_answer(struct sy_grpc_stream *stream, int status, json_t *answer);
+ssize_t sy_grpc_reply_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
+                           uint32_t *flags, nghttp2_data_source *source, void *ctx);
+/* Hands on n bytes of the stream's replies, piece by piece. */
+void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
+                        void (*piece)(void *ctx, const uint8_t *data, size_t n,
+                                      struct sy_grpc_reply *reply),
+                        void *ctx);
+
+/* ---- grpc_methods.c ---- */
+const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n);
+/* A version as a text; "": 0. EARG. */
+int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out);
+void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+/* An answer that comes later. done(ctx, status, error) is as sy_core_done; it may come when the stream is gone. NULL: no memory. */
+struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream);
+void sy_grpc_later_done(void *later, int status, const char *error);
+void sy_grpc_later_drop(struct sy_grpc_stream *stream);
+void sy_grpc_later_forget(struct sy_grpc_later *later); /* done will not be called */
+
+/* ---- grpc_calls_model.c, grpc_calls_server.c: calls of the table in grpc_methods.c, each as `call` of struct sy_grpc_method ---- */
+#define SY_GRPC_CALLS(X)            \
+    X(ServerLive)                   \
+    X(ServerReady)                  \
+    X(ServerMetadata)               \
+    X(ModelReady)                   \
+    X(ModelMetadata)                \
+    X(ModelConfig)                  \
+    X(ModelStatistics)              \
+    X(RepositoryIndex)              \
+    X(RepositoryModelLoad)          \
+    X(RepositoryModelUnload)        \
+    X(SystemSharedMemoryStatus)     \
+    X(SystemSharedMemoryRegister)   \
+    X(SystemSharedMemoryUnregister) \
+    X(CudaSharedMemoryStatus)       \
+    X(CudaSharedMemoryRegister)     \
+    X(CudaSharedMemoryUnregister)   \
+    X(TraceSetting)                 \
+    X(LogSettings)
+#define X(name) int sy_grpc_call_##name(struct sy_grpc_stream *, const json_t *, json_t **);
+SY_GRPC_CALLS(X)
+#undef X
+
+/* ---- grpc_infer.c ---- */
+void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+void sy_grpc_infer_end(struct sy_grpc_stream *stream);
+void sy_grpc_infer_drop_all(struct sy_grpc_stream *stream);
+/* A message of `bytes` bytes of which these are there. True: from now on all of it comes by sy_grpc_infer_direct, these too. */
+bool sy_grpc_infer_try_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes begun,
+                              uint64_t bytes);
+/* The next bytes of it. The last one ends the message. */
+void sy_grpc_infer_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes, bool is_last);
+
+/* ---- grpc_health.c, grpc_reflection.c ---- */
+bool sy_grpc_server_is_ready(const struct sy_grpc_server *server);
+int sy_grpc_health_check(struct sy_grpc_stream *stream, const json_t *request, json_t **out);
+void sy_grpc_health_watch(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+/* Tells those that watch, if it has changed. */
+void sy_grpc_health_tick(struct sy_grpc_stream *stream);
+void sy_grpc_reflection_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
+void sy_grpc_reflection_end(struct sy_grpc_stream *stream);
+
+#endif

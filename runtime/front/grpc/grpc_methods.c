@@ -1,0 +1,155 @@
+/* The calls that there are, and those whose messages pass as JSON. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "grpc_service.pb-c.h"
+#include "health.pb-c.h"
+#include "reflection_v1.pb-c.h"
+#include "runtime/base/assert.h"
+#include "runtime/base/status.h"
+#include "runtime/front/grpc/grpc_internal.h"
+#include "runtime/front/grpc/grpc_json.h"
+
+#define INFERENCE "/inference.GRPCInferenceService/"
+
+/* protoc-c's names of descriptors, from "ServerLive" and "server_live". */
+#define DESCRIPTORS(name)                                \
+    .request = &inference__##name##_request__descriptor, \
+    .response = &inference__##name##_response__descriptor
+#define JSON_CALL(method, name)                                                                    \
+    {                                                                                              \
+        .path = INFERENCE #method, .on_message = sy_grpc_call_json, .call = sy_grpc_call_##method, \
+        DESCRIPTORS(name)                                                                          \
+    }
+#define REFLECTION(version)                                                           \
+    {                                                                                 \
+        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo", \
+        .is_stream = true, .on_message = sy_grpc_reflection_message,                  \
+        .on_end = sy_grpc_reflection_end,                                             \
+        .request = &grpc__reflection__v1__server_reflection_request__descriptor,      \
+        .response = &grpc__reflection__v1__server_reflection_response__descriptor     \
+    }
+
+/* Those called most often first. */
+static const struct sy_grpc_method methods[] = {
+    {.path = INFERENCE "ModelInfer", .is_infer = true, .on_message = sy_grpc_infer_message},
+    {.path = INFERENCE "ModelStreamInfer",
+     .is_infer = true,
+     .is_stream = true,
+     .on_message = sy_grpc_infer_message,
+     .on_end = sy_grpc_infer_end},
+    JSON_CALL(ServerLive, server_live),
+    JSON_CALL(ServerReady, server_ready),
+    JSON_CALL(ServerMetadata, server_metadata),
+    JSON_CALL(ModelReady, model_ready),
+    JSON_CALL(ModelMetadata, model_metadata),
+    JSON_CALL(ModelConfig, model_config),
+    JSON_CALL(ModelStatistics, model_statistics),
+    JSON_CALL(RepositoryIndex, repository_index),
+    JSON_CALL(RepositoryModelLoad, repository_model_load),
+    JSON_CALL(RepositoryModelUnload, repository_model_unload),
+    JSON_CALL(SystemSharedMemoryStatus, system_shared_memory_status),
+    JSON_CALL(SystemSharedMemoryRegister, system_shared_memory_register),
+    JSON_CALL(SystemSharedMemoryUnregister, system_shared_memory_unregister),
+    JSON_CALL(CudaSharedMemoryStatus, cuda_shared_memory_status),
+    JSON_CALL(CudaSharedMemoryRegister, cuda_shared_memory_register),
+    JSON_CALL(CudaSharedMemoryUnregister, cuda_shared_memory_unregister),
+    JSON_CALL(TraceSetting, trace_setting),
+    JSON_CALL(LogSettings, log_settings),
+    {.path = "/grpc.health.v1.Health/Check",
+     .on_message = sy_grpc_call_json,
+     .call = sy_grpc_health_check,
+     .request = &grpc__health__v1__health_check_request__descriptor,
+     .response = &grpc__health__v1__health_check_response__descriptor},
+    {.path = "/grpc.health.v1.Health/Watch",
+     .on_message = sy_grpc_health_watch,
+     .request = &grpc__health__v1__health_check_request__descriptor,
+     .response = &grpc__health__v1__health_check_response__descriptor},
+    REFLECTION("v1"),
+    REFLECTION("v1alpha"), /* the same messages under another name */
+};
+
+const struct sy_grpc_method *sy_grpc_method_find(const char *path, size_t n)
+{
+    for (size_t i = 0; i < SY_ARRAY_LEN(methods); i++)
+        if (strlen(methods[i].path) == n && memcmp(methods[i].path, path, n) == 0)
+            return &methods[i];
+    return NULL;
+}
+
+int sy_grpc_read_version(struct sy_grpc_bytes text, int64_t *out)
+{
+    char digits[20];
+
+    *out = 0;
+    if (text.n == 0)
+        return SY_OK;
+    if (!sy_grpc_bytes_copy(text, digits, sizeof digits - 1) ||
+        strspn(digits, "0123456789") != text.n || (*out = atoll(digits)) < 1)
+        return sy_error_set(SY_EARG,
+                            "failed to get model version from specified version string '%.*s': a "
+                            "whole number above 0",
+                            (int)SY_MIN(text.n, (size_t)40), (const char *)text.data);
+    return SY_OK;
+}
+
+void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes message)
+{
+    json_t *request = NULL, *answer = NULL;
+    int status = sy_grpc_json_read(stream->method->request, message, &request);
+
+    if (status == SY_OK)
+        status = stream->method->call(stream, request, &answer);
+    json_decref(request);
+    if (status != SY_GRPC_LATER)
+        sy_grpc_stream_answer(stream, status, answer);
+}
+
+/* ---- answers that come later --------------------------------------------------------------------------------------- */
+
+struct sy_grpc_later {
+    struct sy_grpc_server *server;
+    struct sy_grpc_stream *stream; /* NULL: gone */
+};
+
+struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream)
+{
+    struct sy_grpc_later *later = malloc(sizeof *later);
+
+    if (!later) {
+        sy_error_set(SY_ENOMEM_HOST, "no memory for a call");
+        return NULL;
+    }
+    *later = (struct sy_grpc_later){stream->connection->server, stream};
+    later->server->refs++;
+    stream->later = later;
+    return later;
+}
+
+void sy_grpc_later_drop(struct sy_grpc_stream *stream)
+{
+    if (stream->later)
+        stream->later->stream = NULL;
+    stream->later = NULL;
+}
+
+void sy_grpc_later_forget(struct sy_grpc_later *later)
+{
+    if (later->stream)
+        later->stream->later = NULL;
+    sy_grpc_server_release(later->server);
+    free(later);
+}
+
+void sy_grpc_later_done(void *ctx, int status, const char *error)
+{
+    struct sy_grpc_later *later = ctx;
+    struct sy_grpc_stream *stream = later->stream;
+
+    sy_grpc_later_forget(later);
+    if (!stream)
+        return;
+    if (status < 0)
+        sy_error_set(status, "%s", error && *error ? error : sy_status_text(status));
+    sy_grpc_stream_answer(stream, status, NULL);
+}
