@@ -313,8 +313,6 @@ static void publish_progress(struct fake *f)
 {
     atomic_store_explicit(&f->page->run_progress, f->run << 16 | f->n_computed,
                           memory_order_release);
-    atomic_fetch_add(&f->page->progress_futex, 1);
-    sy_futex_wake(&f->page->progress_futex);
     strike(f, FAKE_AT_GROUP);
 }
 

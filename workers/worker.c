@@ -1,9 +1,12 @@
 #include "workers/worker.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/assert.h"
@@ -240,18 +243,25 @@ static int handle(struct sy_worker *w, const struct sy_message *m, int *file)
     }
 }
 
+/* Waits up to timeout_ms (IDLE_POLL_MS: as the socket does by itself, a system call less a message). EBUSY: nothing came. */
+static int receive(struct sy_worker *w, int timeout_ms, struct sy_message *message, int *fds,
+                   int *n_fds)
+{
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    if (timeout_ms != IDLE_POLL_MS && poll(&p, 1, timeout_ms) <= 0)
+        return SY_EBUSY;
+    return sy_message_receive(w->fd, SY_TO_WORKER, message, fds, n_fds);
+}
+
 /* Waits up to timeout_ms for one message and handles it; EBUSY when none came. */
 static int serve_one(struct sy_worker *w, int timeout_ms)
 {
-    struct pollfd p = {.fd = w->fd, .events = POLLIN};
     struct sy_message message;
-    int n = poll(&p, 1, timeout_ms);
-    sy_worker_beat(w);
-    if (n <= 0)
-        return SY_EBUSY;
     int fds[SY_MESSAGE_MAX_FDS] = {-1}, n_fds = SY_MESSAGE_MAX_FDS;
-    SY_TRY(sy_message_receive(w->fd, SY_TO_WORKER, &message, fds, &n_fds));
-    int status = handle(w, &message, &fds[0]);
+    int status = receive(w, timeout_ms, &message, fds, &n_fds);
+    sy_worker_beat(w);
+    SY_TRY(status);
+    status = handle(w, &message, &fds[0]);
     sy_message_finish(&message);
     for (int i = 0; i < n_fds; i++)
         if (fds[i] >= 0)
@@ -263,7 +273,10 @@ static int serve_one(struct sy_worker *w, int timeout_ms)
 
 static int serve(struct sy_worker *w)
 {
+    const struct timeval idle = {.tv_usec = IDLE_POLL_MS * 1000};
     sy_ns next_look = 0;
+    if (setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof idle) < 0)
+        return sy_error_set(SY_EIO, "receive timeout of the control socket: %s", strerror(errno));
     while (!w->shutdown) {
         bool training = sy_worker_job_can_advance(w);
         int status = SY_OK;

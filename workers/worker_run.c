@@ -184,8 +184,6 @@ static void group_done(void *worker, int group)
     struct sy_worker *w = worker;
     atomic_store_explicit(&w->page->run_progress, w->run << 16 | (uint64_t)(group + 1),
                           memory_order_release);
-    atomic_fetch_add_explicit(&w->page->progress_futex, 1, memory_order_release);
-    sy_futex_wake(&w->page->progress_futex);
 }
 
 static int locate_tensor(struct sy_worker *w, const struct sy_tensor *tensor, uint64_t at,

@@ -26,10 +26,8 @@ struct sy_control_page {
     /* --- written by the worker -------------------------------------------------------------- */
     _Alignas(64) _Atomic uint64_t
         heartbeat_ns; /* relaxed; at least every 500 ms and between layers */
-    /* (run << 16) | groups computed of that run: release after each group, and woken as a futex on
-     * progress_futex, which counts the changes. The storage reader waits here before it writes over a group. */
+    /* (run << 16) | groups computed of that run: release after each group. The storage reader looks at it before it writes over a group. */
     _Atomic uint64_t run_progress;
-    _Atomic uint32_t progress_futex;
     _Atomic uint32_t paused_epoch; /* the odd epoch at which training stands still; release */
     _Atomic uint64_t paused_ns;    /* when it stood still */
 

@@ -12,7 +12,8 @@
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/json_msgpack.h"
 
-#define MAX_PARTS (2 * SY_RPC_MAX_TENSORS + 1)
+#define MAX_PARTS      (2 * SY_RPC_MAX_TENSORS + 1)
+#define TOGETHER_BYTES (16u * 1024u) /* larger ones: the call is little beside their copy */
 
 struct sy_rpc_reply *sy_rpc_reply_create(void)
 {
@@ -108,6 +109,35 @@ static void attach_fd(struct msghdr *message, union passed_fd *control, int fd)
     memcpy(CMSG_DATA(header), &fd, sizeof fd);
 }
 
+/* Of as many replies as go out in one call, those after the first whole. A descriptor goes with its reply alone. */
+static size_t queued_parts(const struct sy_rpc_connection *connection, struct iovec *parts)
+{
+    const struct sy_rpc_reply *reply = connection->first_reply;
+    size_t n = (size_t)reply_parts(reply, connection->sent, parts);
+
+    if (reply->fd >= 0)
+        return n;
+    for (reply = reply->next; reply && reply->fd < 0; reply = reply->next) {
+        if (n + 2 * (size_t)reply->n_tensors + 1 > MAX_PARTS)
+            break;
+        n += (size_t)reply_parts(reply, 0, parts + n);
+    }
+    return n;
+}
+
+static void note_sent(struct sy_rpc_connection *connection, uint64_t n)
+{
+    connection->progress_ns = sy_clock_now();
+    connection->unsent_bytes -= n;
+    connection->sent += n;
+    while (connection->first_reply && connection->sent >= connection->first_reply->bytes) {
+        uint64_t next = connection->sent - connection->first_reply->bytes;
+
+        first_reply_done(connection);
+        connection->sent = next;
+    }
+}
+
 bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
 {
     while (connection->first_reply) {
@@ -117,7 +147,7 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
         union passed_fd control;
         ssize_t n;
 
-        header.msg_iovlen = (size_t)reply_parts(reply, connection->sent, parts);
+        header.msg_iovlen = queued_parts(connection, parts);
         if (reply->fd >= 0 && connection->sent == 0)
             attach_fd(&header, &control, reply->fd);
         n = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -127,13 +157,19 @@ bool sy_rpc_reply_flush(struct sy_rpc_connection *connection)
             return false;
         if (n < 0)
             break;
-        connection->progress_ns = sy_clock_now();
-        connection->sent += (uint64_t)n;
-        connection->unsent_bytes -= (uint64_t)n;
-        if (connection->sent == reply->bytes)
-            first_reply_done(connection);
+        note_sent(connection, (uint64_t)n);
     }
     want_write(connection, connection->first_reply != NULL);
+    return true;
+}
+
+/* Answers that come together go out in one call, at the end of the loop's turn: a call for each is what small requests cost most. A client
+ * that waits for this answer only has it at once. */
+static bool flush_in_time(struct sy_rpc_connection *connection, const struct sy_rpc_reply *reply)
+{
+    if (connection->n_outstanding <= 1 || reply->bytes > TOGETHER_BYTES)
+        return sy_rpc_reply_flush(connection);
+    event_active(connection->write_event, EV_WRITE, 0);
     return true;
 }
 
@@ -163,7 +199,7 @@ void sy_rpc_reply_send(struct sy_rpc_connection *connection, struct sy_rpc_reply
     enqueue(connection, reply);
     if (idle)
         connection->progress_ns = sy_clock_now();
-    if (idle && !sy_rpc_reply_flush(connection)) {
+    if (idle && !flush_in_time(connection, reply)) {
         sy_rpc_connection_close(connection);
         return;
     }

@@ -244,8 +244,10 @@ void sy_rpc_server_destroy(struct sy_rpc_server *server)
     if (server->tick)
         event_free(server->tick);
     server->tick = NULL;
-    while (server->connections)
+    while (server->connections) {
+        (void)sy_rpc_reply_flush(server->connections); /* what the loop's last turn was to send */
         sy_rpc_connection_close(server->connections);
+    }
     sy_rpc_server_release(server);
 }
 
