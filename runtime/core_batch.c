@@ -124,13 +124,18 @@ static int64_t most_rows(const struct sy_core_batches *b, int model)
     return own ? own : b->max_batch;
 }
 
-/* Of one run, with what of the model is in the pool. */
+/* What one run computes, as workers measured it: by the round trip a busy machine would take each for a long one. Of a model without a profile
+ * the longest that was seen. UINT64_MAX: not known. */
 static sy_ns expected_run(const struct sy_core_batches *b, int model, int64_t batch,
                           struct sy_core_sizes *sizes)
 {
+    const struct sy_core_model *m = model_of(b, model);
     const struct sy_core_request wants = {
         .model = model, .batch = batch, .sizes = sizes, .n_parts = 1};
-    return sy_core_duration(b->core, model, sy_core_predict(b->core, &wants)).expected_ns;
+    if (!m->package->profile.layer_ns[0])
+        return m->was_run ? m->longest_run_ns : UINT64_MAX;
+    double scale = m->run_scale > 0 ? m->run_scale : 1;
+    return (sy_ns)(scale * (double)sy_core_predict(b->core, &wants).ns);
 }
 
 /* B4 */

@@ -12,7 +12,7 @@
  *     the first dimension of each), each result's row following from each input's alone (loader/row_apart.h): nobody's answer depends on who else asked. One with a deadline is on its own, and so is one with a tensor in a region: rows are copied by the slab.
  * B3: a gathered request gets exactly one answer, canceled or not.
  * B4: APART: only requests of equal batch and sizes, one class and tenant, without a deadline, of a model that lies in the pool whole, whose run is expected
- *     to take at most SY_BATCH_APART_RUN_NS; together at most SY_BATCH_APART_SUM_NS, so that who is more urgent waits no longer than for one usual run.
+ *     to take at most SY_BATCH_APART_RUN_NS (without a profile: none that was seen took longer, and one was seen); together at most SY_BATCH_APART_SUM_NS, so that who is more urgent waits no longer than for one usual run.
  * B5: APART: where the run fails, each is run again alone: nobody's answer depends on who else asked.
  *
  * Rows of a batch are not always bit for bit what they are alone: libraries choose other kernels for other sizes. So ROWS is off unless a delay is

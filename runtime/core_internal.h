@@ -90,6 +90,10 @@ struct sy_core_model {
     int n_lost; /* workers that died while it was being added */
     sy_core_done done;
     void *done_ctx;
+    /* What workers measured of its runs since it was loaded, without the way there and back: of each part of several. */
+    bool was_run;
+    sy_ns longest_run_ns;
+    double run_scale; /* of the last ones that moved nothing: measured / guessed; 0: none yet */
     uint64_t n_requests, n_failed, n_swaps;
     uint64_t
         link_bytes; /* given to the link for it: groups, and rows of tables that stay in the image */

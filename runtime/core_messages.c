@@ -66,6 +66,18 @@ static void report_run(struct sy_core_request *r, const struct sy_msg_run_done *
     }
 }
 
+static void note_run(struct sy_core_model *m, const struct sy_core_request *r,
+                     const struct sy_msg_run_done *msg)
+{
+    sy_ns took = msg->end_ns > msg->first_layer_ns ? msg->end_ns - msg->first_layer_ns : 0;
+    m->longest_run_ns = SY_MAX(m->longest_run_ns, took / (sy_ns)r->n_parts);
+    m->was_run = true;
+    if (r->guess.moves || r->guess.ns == 0)
+        return;
+    double scale = (double)took / (double)r->guess.ns;
+    m->run_scale += m->run_scale > 0 ? (scale - m->run_scale) / 8 : scale;
+}
+
 /* Interrupted ones too: what they computed until then is theirs. */
 static void note_served(struct sy_core *core, struct sy_core_request *r, sy_ns now)
 {
@@ -86,6 +98,7 @@ static int run_done(struct sy_core *core, int worker, const struct sy_msg_run_do
                             core->models[r->model].package->n_layers);
     if (r && r->report.worker == worker && msg->status == SY_OK) {
         report_run(r, msg);
+        note_run(&core->models[r->model], r, msg);
         r->report.moved_bytes += msg->read_bytes;
         core->models[r->model].link_bytes += msg->read_bytes;
         core->link_bytes += msg->read_bytes;
