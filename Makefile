@@ -427,7 +427,7 @@ $(WHEEL): $(PYTHON_SRC)
 test: deps
 	@sh tests/install_deps.sh libonnx-testdata prometheus
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/python_client_check.py) tests/metrics_check.py
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/python_client_check.py) tests/metrics_check.py $(if $(findstring thread,$(SAN)),,tests/grpc_client_check.py)
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)
