@@ -399,9 +399,9 @@ $(VENV_STAMP): tests/requirements.txt
 	@rm -f build/venv/made-with-*; touch $@
 
 test: deps
-	@sh tests/install_deps.sh libonnx-testdata prometheus
+	@sh tests/install_deps.sh libonnx-testdata prometheus chromium
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py) tests/metrics_check.py
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/page_check.py) tests/metrics_check.py
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)

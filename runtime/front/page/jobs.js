@@ -118,7 +118,7 @@ function fillJobCard(card, job, tick) {
   card.controls.hidden = isOver(job);
   if (document.activeElement !== card.priority && !card.priority.disabled) card.priority.value = String(job.priority);
   showFacts(card, job, tick);
-  drawChart(card.chart, known.curves.get(job.job) ?? []);
+  drawChart(card.chart, known.curves.get(job.job)?.points ?? []);
 }
 
 export function showJobs(tick) {

@@ -66,11 +66,13 @@ function fillModelRow(row, model, tick) {
 
 // In the folder, and not with the core.
 function fillRepositoryRow(row, entry) {
-  const state = (entry.state || 'UNLOADED').toLowerCase();
+  // As in Triton's index: what was unloaded is unavailable for this reason.
+  const isUnloaded = !entry.state || entry.state === 'UNLOADED' || entry.reason === 'unloaded';
+  const state = isUnloaded ? 'unloaded' : entry.state.toLowerCase();
   setText(row.version, entry.version ? `v${entry.version}` : '');
   setText(row.state, state);
   row.state.className = `state ${STATES[state] ?? ''}`;
-  row.why.hidden = !entry.reason;
+  row.why.hidden = isUnloaded || !entry.reason;
   setText(row.why, entry.reason || '');
   row.fill.style.width = '0';
   for (const name of ['residentText', 'rate', 'latency', 'swap', 'swaps', 'failed']) setText(row[name], '–');
