@@ -219,6 +219,7 @@ def test_pause_and_resume(server, tab):
     tab.key("Enter")
     tab.wait(f"{state} !== 'suspended'", "it goes on")
     assert server.job("first")["state"] != "suspended"
+    assert tab.js(f"document.activeElement === {card('first')}.querySelector('button')"), "the focus stays on the button"
 
 
 def test_priority(server, tab):
@@ -479,6 +480,10 @@ def token_by_hand(server, tab):
     give = "(() => {{ document.getElementById('token').value = {0}; document.querySelector('#ask [type=submit]').click(); }})()"
     tab.click(button(card("first"), "Pause"))
     tab.wait("document.getElementById('ask').open", "it asks for the token")
+    tab.click("document.getElementById('ask-cancel')")
+    tab.wait("!document.getElementById('ask').open && /no token/.test(document.getElementById('said').textContent)", "nobody gave one")
+    tab.click(button(card("first"), "Pause"))
+    tab.wait("document.getElementById('ask').open", "it asks again")
     tab.js(give.format(json.dumps("wrong")))
     tab.wait("document.getElementById('ask').open && /does not take/.test(document.getElementById('ask-why').textContent)", "it asks again")
     assert server.job("first")["state"] != "suspended"

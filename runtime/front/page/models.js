@@ -96,9 +96,14 @@ export function showModels(tick) {
   const entries = word ? all.filter((entry) => entry.name.toLowerCase().includes(word)) : all;
   const names = new Map(entries.map((entry) => [entry.key, entry.name]));
   keepRows(byId('models').tBodies[0], modelRows, entries.map((entry) => entry.key), (key) => makeModelRow(names.get(key)));
-  for (const entry of entries)
-    if (entry.model) fillModelRow(modelRows.get(entry.key), entry.model, tick);
-    else fillRepositoryRow(modelRows.get(entry.key), entry.entry);
+  const told = new Set(tick.models);
+  for (const { key, model, entry } of entries) {
+    const row = modelRows.get(key);
+    // What this tick does not tell of stays as it was: a rate of old numbers would sink.
+    if (model && (told.has(model) || !row.isFilled)) fillModelRow(row, model, tick);
+    else if (entry) fillRepositoryRow(row, entry);
+    row.isFilled = true;
+  }
   byId('models').hidden = all.length === 0;
   byId('no-models').hidden = all.length > 0;
   const ready = all.filter((entry) => entry.model?.state === 'ready').length;
