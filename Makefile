@@ -414,6 +414,14 @@ $(VENV_STAMP): tests/requirements.txt
 	$(Q)build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@rm -f build/venv/made-with-*; touch $@
 
+# Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
+CLIENT_CHECKS := tests/metrics_check.py
+ifeq ($(SAN),)
+CLIENT_CHECKS += tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py
+else ifeq ($(findstring thread,$(SAN)),)
+CLIENT_CHECKS += tests/grpc_client_check.py
+endif
+
 # The Python package; its version is the C library's.
 PYTHON_SRC := $(wildcard runtime/python/switchyard/*) runtime/python/pyproject.toml runtime/python/README.md runtime/switchyard.h
 WHEEL    := build/wheel/switchyard-$(shell sed -n 's/^.define SWITCHYARD_VERSION *"\(.*\)"/\1/p' runtime/switchyard.h)-py3-none-any.whl
@@ -425,9 +433,9 @@ $(WHEEL): $(PYTHON_SRC)
 	$(Q)build/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(@D) runtime/python
 
 test: deps
-	@sh tests/install_deps.sh libonnx-testdata prometheus
+	@sh tests/install_deps.sh libonnx-testdata prometheus chromium
 	@$(MAKE) --no-print-directory venv binaries tests
-	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(if $(SAN),,tests/gpu_bench_check.py tests/python_client_check.py) tests/metrics_check.py
+	@$(TEST_ENV) SY_BINARY=$(B)/switchyard bash tests/run.sh $(TEST_RUN) $(CLIENT_CHECKS)
 ifeq ($(SAN),)
 	@$(MAKE) --no-print-directory models
 	@build/venv/bin/python tests/engine_vs_onnxruntime.py $(B) build/models $(MODELS)

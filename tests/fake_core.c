@@ -17,6 +17,8 @@
 #include "allocator/shared_memory.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/front/grpc/grpc_server.h"
+#include "runtime/front/offload.h"
 #include "runtime/front/rpc/rpc_server.h"
 
 /* ---- the core ------------------------------------------------------------------------------------------------ */
@@ -249,6 +251,8 @@ static struct sy_front front;
 static pthread_t loop;
 static int stop_pipe[2];
 static struct sy_rpc_server *server;
+static struct sy_grpc_server *grpc_server;
+int fake_core_grpc_port;
 
 static void on_stop(evutil_socket_t fd, short what, void *ctx)
 {
@@ -266,6 +270,24 @@ static void *run_loop(void *ctx)
         event_base_loop(base, EVLOOP_ONCE);
     event_free(stop);
     return ctx;
+}
+
+static void start_grpc(void)
+{
+    struct sy_grpc_config config = {.address = ":0",
+                                    .limits = {.message_bytes = 4 << 20,
+                                               .buffered_bytes = 8 << 20,
+                                               .max_connections = FAKE_CORE_MOST_CLIENTS,
+                                               .max_streams = 16,
+                                               .max_outstanding = 4,
+                                               .pings_per_s = 200,
+                                               .header_ns = SY_NS_PER_S,
+                                               .stall_ns = SY_NS_PER_S}};
+
+    front.is_ready = true;
+    assert_int_equal(sy_offload_create(base, 1, 16, &front.offload), SY_OK);
+    assert_int_equal(sy_grpc_server_create(&config, &front, &grpc_server), SY_OK);
+    fake_core_grpc_port = sy_grpc_server_port(grpc_server);
 }
 
 int fake_core_start(void **state)
@@ -287,6 +309,7 @@ int fake_core_start(void **state)
     front = (struct sy_front){.base = base, .handlers = &fakes};
     assert_int_equal(sy_rpc_server_create(&config, &front, &server), SY_OK);
     snprintf(fake_core_tcp, sizeof(fake_core_tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
+    start_grpc();
     return pthread_create(&loop, NULL, run_loop, NULL);
 }
 
@@ -296,6 +319,10 @@ int fake_core_finish(void **state)
     assert_int_equal(write(stop_pipe[1], "x", 1), 1);
     pthread_join(loop, NULL);
     sy_rpc_server_destroy(server);
+    sy_offload_destroy(front.offload);
+    sy_grpc_server_destroy(grpc_server);
+    while (n_running > 0) /* what their clients had canceled */
+        event_base_loop(base, EVLOOP_ONCE);
     assert_int_equal(n_model_refs, 0);
     assert_int_equal(fake_core_n_regions, 0);
     assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */

@@ -1,4 +1,4 @@
-/* An RPC server in a thread of its own, on a core that answers from the loop a millisecond later:
+/* An RPC server and a gRPC server in a thread of their own, on a core that answers from the loop a millisecond later:
  *
  *   "double"              y = 2 x, 4 numbers a row
  *   "cut"                 the same with a size that the run says: as many rows as the first number of x
@@ -11,6 +11,7 @@
 #define FAKE_CORE_MOST_REGIONS 64
 
 extern char fake_core_path[100], fake_core_tcp[40]; /* where it answers */
+extern int fake_core_grpc_port;                            /* likewise */
 extern _Atomic int fake_core_n_held;                /* requests that only canceling ends */
 extern _Atomic int
     fake_core_n_regions; /* of shared memory; each connection: 4, of 8 MiB in all; all: 20 MiB */

@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,6 +52,16 @@ def named_markup(folder):
     subprocess.run([BINARY, "import", os.path.join(BUILD, "test-models/identity/1/model.onnx"), "-o", path, "--name", MARKUP], check=True,
                    stdout=subprocess.DEVNULL)
     return path
+
+
+def repository(folder):
+    """One model that can be served, one that cannot."""
+    for name in ("in_folder", "broken"):
+        os.makedirs(os.path.join(folder, "models", name, "1"))
+    shutil.copy(os.path.join(BUILD, "test-models/tiny_cnn/1/model.onnx"), os.path.join(folder, "models/in_folder/1/model.onnx"))
+    with open(os.path.join(folder, "models/broken/1/model.onnx"), "w", encoding="utf-8") as out:
+        out.write("no model")
+    return os.path.join(folder, "models")
 
 
 class Server:
@@ -149,7 +160,7 @@ def ready(tab):
 
 def test_shows_and_changes(server, tab):
     ready(tab)
-    assert tab.js("document.querySelectorAll('#models tbody tr').length") == 4
+    assert tab.js("document.querySelectorAll('#models tbody tr').length") == 6
     assert tab.js("document.querySelectorAll('#workers tbody tr').length") == 3
     step = f"{card('first')}.textContent.match(/step ([0-9,]+)/)[1]"
     before = tab.js(step)
@@ -208,6 +219,7 @@ def test_pause_and_resume(server, tab):
     tab.key("Enter")
     tab.wait(f"{state} !== 'suspended'", "it goes on")
     assert server.job("first")["state"] != "suspended"
+    assert tab.js(f"document.activeElement === {card('first')}.querySelector('button')"), "the focus stays on the button"
 
 
 def test_priority(server, tab):
@@ -238,6 +250,23 @@ def test_evict_and_unload(server, tab):
     tab.click(button(row("mlp"), "Unload"))
     tab.wait(f"!{row('mlp')}", "the row is gone")
     assert server.model("mlp") is None
+
+
+def test_repository(server, tab):
+    state = "{0} && {0}.querySelector('.state').textContent === '{1}'"
+    tab.wait(state.format(row("broken"), "unavailable"), "a model that cannot be loaded is listed")
+    assert tab.js(f"{row('broken')}.querySelector('.why').textContent.length") > 10, "with its reason"
+    tab.click(button(row("broken"), "Load"))
+    tab.wait("/^load broken: ./.test(document.getElementById('said').textContent)", "why it still cannot")
+    assert tab.js("document.getElementById('said').className") == "bad"
+    tab.wait(state.format(row("in_folder"), "ready"), "the other one is served")
+    tab.click(button(row("in_folder"), "Unload"))
+    tab.wait(state.format(row("in_folder"), "unloaded"), "unloaded")
+    assert server.model("in_folder") is None
+    tab.click(button(row("in_folder"), "Load"))
+    tab.wait(state.format(row("in_folder"), "ready"), "loaded again")
+    assert server.model("in_folder")["state"] == "ready"
+    tab.errors()  # the refused POST's 4xx
 
 
 def test_map_by_keyboard(server, tab):
@@ -451,6 +480,10 @@ def token_by_hand(server, tab):
     give = "(() => {{ document.getElementById('token').value = {0}; document.querySelector('#ask [type=submit]').click(); }})()"
     tab.click(button(card("first"), "Pause"))
     tab.wait("document.getElementById('ask').open", "it asks for the token")
+    tab.click("document.getElementById('ask-cancel')")
+    tab.wait("!document.getElementById('ask').open && /no token/.test(document.getElementById('said').textContent)", "nobody gave one")
+    tab.click(button(card("first"), "Pause"))
+    tab.wait("document.getElementById('ask').open", "it asks again")
     tab.js(give.format(json.dumps("wrong")))
     tab.wait("document.getElementById('ask').open && /does not take/.test(document.getElementById('ask-why').textContent)", "it asks again")
     assert server.job("first")["state"] != "suspended"
@@ -512,7 +545,7 @@ def main():
     alone = {name: tests[name] for name in ("test_token", "test_comes_back") if name in tests}
     bad = 0
     with Browser() as browser, tempfile.TemporaryDirectory(prefix="switchyard-page-") as folder:
-        server = Server(folder, {**made, MARKUP: named_markup(folder)})
+        server = Server(folder, {**made, MARKUP: named_markup(folder)}, arguments=("--models", repository(folder)))
         try:
             for name, test in tests.items():
                 if name not in alone:

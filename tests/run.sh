@@ -19,7 +19,7 @@ trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 [ "$jobs" -gt 1 ] && export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 # They wait for slow links, killed workers, or compute much.
-longest="test_end_to_end test_many_jobs test_interrupts test_train_kills test_cli
+longest="page_check.py test_end_to_end test_many_jobs test_interrupts test_train_kills test_cli
 fuzz_edits fuzz_engine test_mutated_models test_bad_graphs test_bad_jobs_served test_bad_jobs test_recurrence test_engine_precision fake_cuda_engine_precision"
 
 # They compute next to nothing: one after another beside the others, so that no core idles for them.

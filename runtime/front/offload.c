@@ -40,6 +40,11 @@ struct sy_offload {
     pthread_t threads[MAX_THREADS];
 };
 
+static void free_block(void *ctx)
+{
+    free(ctx);
+}
+
 static void queue_init(struct queue *queue)
 {
     queue->first = NULL;
@@ -183,8 +188,11 @@ void sy_offload_destroy(struct sy_offload *offload)
     pthread_mutex_unlock(&offload->lock);
     for (int i = 0; i < offload->n_threads; i++)
         pthread_join(offload->threads[i], NULL);
-    while ((piece = queue_take(&offload->waiting)))
+    while ((piece = queue_take(&offload->waiting))) {
+        if (piece->work == free_block)
+            piece->work(piece->ctx);
         queue_add(&offload->over, piece);
+    }
     tell_loop(offload);
     if (offload->wake_event)
         event_free(offload->wake_event);
@@ -218,4 +226,17 @@ int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*d
     return sy_error_set(SY_EBUSY,
                         "%d large bodies wait to be read or written already; try again later",
                         offload->most_waiting);
+}
+
+#define LARGE_BLOCK (1u << 20)
+
+static void nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+void sy_free_beside(struct sy_offload *offload, void *block, size_t bytes)
+{
+    if (!offload || bytes < LARGE_BLOCK || sy_offload_run(offload, free_block, nothing, block) < 0)
+        free(block);
 }

@@ -5,6 +5,8 @@
 #ifndef SY_RUNTIME_FRONT_OFFLOAD_H
 #define SY_RUNTIME_FRONT_OFFLOAD_H
 
+#include <stddef.h>
+
 struct event_base;
 struct sy_offload;
 
@@ -15,5 +17,7 @@ void sy_offload_destroy(struct sy_offload *offload); /* NULL is fine */
 /* `work` runs on a thread (of lower priority than the loop's), then `done` on the loop. EBUSY, ENOMEM_HOST: neither is called. */
 int sy_offload_run(struct sy_offload *offload, void (*work)(void *ctx), void (*done)(void *ctx),
                    void *ctx);
+/* Frees a malloc'd block; on a thread where giving its pages back would hold the loop. offload, block: NULL is fine. */
+void sy_free_beside(struct sy_offload *offload, void *block, size_t bytes);
 
 #endif

@@ -199,47 +199,87 @@ int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, 
     return SY_OK;
 }
 
-static int is_short(const struct entry *entry)
+/* ---- copies ----------------------------------------------------------------------------------------------- */
+
+static int find_file(const struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                     uint64_t bytes, struct sy_region_file *out)
 {
-    return sy_error_set(
-        SY_EIO, "shared memory object '%s' of region '%s' is shorter than it was registered",
-        entry->key, entry->name);
+    const struct entry *entry;
+
+    SY_TRY(find(regions, name, offset, bytes, &entry));
+    *out = (struct sy_region_file){.fd = entry->fd,
+                                   .at = entry->offset + offset,
+                                   .bytes = bytes,
+                                   .least_object = entry->offset + entry->bytes};
+    return SY_OK;
+}
+
+static int is_short(void)
+{
+    return sy_error_set(SY_EIO, "a shared memory object is shorter than it was registered");
+}
+
+int sy_region_file_read(const struct sy_region_file *file, void *to, uint64_t n)
+{
+    for (uint64_t done = 0; done < n;) {
+        ssize_t part = pread(file->fd, (char *)to + done, n - done, (off_t)(file->at + done));
+
+        if (part <= 0)
+            return is_short();
+        done += (uint64_t)part;
+    }
+    return SY_OK;
+}
+
+int sy_region_file_write(const struct sy_region_file *file, const void *from, uint64_t n)
+{
+    struct stat info;
+
+    /* Writing would make the object longer again. */
+    if (fstat(file->fd, &info) != 0 || (uint64_t)info.st_size < file->least_object)
+        return is_short();
+    for (uint64_t done = 0; done < n;) {
+        ssize_t part =
+            pwrite(file->fd, (const char *)from + done, n - done, (off_t)(file->at + done));
+
+        if (part <= 0)
+            return is_short();
+        done += (uint64_t)part;
+    }
+    return SY_OK;
+}
+
+int sy_region_file_open(struct sy_shared_regions *regions, const char *name, uint64_t offset,
+                        uint64_t bytes, struct sy_region_file *out)
+{
+    SY_TRY(find_file(regions, name, offset, bytes, out));
+    out->fd = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
+    return out->fd >= 0 ? SY_OK
+                        : sy_error_set(SY_EBUSY, "no file descriptor to copy from a region: %s",
+                                       strerror(errno));
+}
+
+void sy_region_file_close(struct sy_region_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
 }
 
 int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                            uint64_t bytes, void *to)
 {
-    const struct entry *entry;
+    struct sy_region_file file;
 
-    SY_TRY(find(regions, name, offset, bytes, &entry));
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = pread(entry->fd, (char *)to + done, bytes - done,
-                          (off_t)(entry->offset + offset + done));
-
-        if (n <= 0)
-            return is_short(entry);
-        done += (uint64_t)n;
-    }
-    return SY_OK;
+    SY_TRY(find_file(regions, name, offset, bytes, &file));
+    return sy_region_file_read(&file, to, bytes);
 }
 
 int sy_shared_regions_write(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                             uint64_t bytes, const void *from)
 {
-    const struct entry *entry;
-    struct stat info;
+    struct sy_region_file file;
 
-    SY_TRY(find(regions, name, offset, bytes, &entry));
-    /* Writing would make the object longer again. */
-    if (fstat(entry->fd, &info) != 0 || (uint64_t)info.st_size < entry->offset + entry->bytes)
-        return is_short(entry);
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(entry->fd, (const char *)from + done, bytes - done,
-                           (off_t)(entry->offset + offset + done));
-
-        if (n <= 0)
-            return is_short(entry);
-        done += (uint64_t)n;
-    }
-    return SY_OK;
+    SY_TRY(find_file(regions, name, offset, bytes, &file));
+    return sy_region_file_write(&file, from, bytes);
 }

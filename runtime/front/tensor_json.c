@@ -1,18 +1,20 @@
 #include "runtime/front/tensor_json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
+#include "runtime/front/json_limits.h"
 
 #define CUTS_AT_ONCE 8
+#define MOST_REST    (1u << 20) /* bytes of a request without its tensors */
 #define MOST_CUTS    1024 /* "data"s of one request: four times the inputs that a model can have */
 
 /* ---- cutting ---------------------------------------------------------------------------------------------- */
@@ -116,7 +118,7 @@ static int cut_value(struct scanner *s, struct sy_text *rest, struct sy_request_
     s->at++;
     skip_space(s);
     from = s->at;
-    if (!skip_value(s))
+    if (!skip_value(s) || s->at == from)
         return sy_error_set(
             SY_EARG,
             "failed to parse the request JSON: \"data\" of tensor %d is no JSON, does "
@@ -141,6 +143,9 @@ static int cut_all(struct scanner *s, struct sy_text *rest, struct sy_request_js
                 SY_TRY(cut_value(s, rest, out));
             continue;
         }
+        if (rest->used > MOST_REST)
+            return sy_error_set(SY_EARG, "the request JSON has more than %u bytes besides its tensors",
+                                MOST_REST);
         s->depth += is_opening(c) - (c == ']' || c == '}');
         if (s->depth > s->most_depth)
             return sy_error_set(SY_EARG, "the request JSON is nested deeper than %d",
@@ -151,17 +156,14 @@ static int cut_all(struct scanner *s, struct sy_text *rest, struct sy_request_js
     return rest->failed ? sy_error_set(SY_ENOMEM_HOST, "no memory for the request's JSON") : SY_OK;
 }
 
-static int parse_rest(const struct sy_text *rest, json_t **out)
+static int parse_rest(const struct sy_text *rest, int most_depth, json_t **out)
 {
-    json_error_t error;
-
-    *out = json_loadb(rest->at ? rest->at : "", rest->used, JSON_REJECT_DUPLICATES, &error);
-    if (!*out)
-        return sy_error_set(SY_EARG, "failed to parse the request JSON: line %d, column %d: %.200s",
-                            error.line, error.column, error.text);
-    if (!json_is_object(*out))
-        return sy_error_set(SY_EARG, "failed to parse the request JSON: it is no object");
-    return SY_OK;
+    SY_TRY(sy_json_parse_limited(rest->at ? rest->at : "", rest->used, most_depth, out));
+    if (json_is_object(*out))
+        return SY_OK;
+    json_decref(*out);
+    *out = NULL;
+    return sy_error_set(SY_EARG, "failed to parse the request JSON: it is no object");
 }
 
 int sy_request_json_parse(const char *text, uint64_t bytes, int most_depth,
@@ -173,7 +175,7 @@ int sy_request_json_parse(const char *text, uint64_t bytes, int most_depth,
     *out = (struct sy_request_json){0};
     int status = cut_all(&scanner, &rest, out);
     if (status == SY_OK)
-        status = parse_rest(&rest, &out->root);
+        status = parse_rest(&rest, most_depth, &out->root);
     sy_text_finish(&rest);
     if (status < 0)
         sy_request_json_finish(out);
@@ -208,27 +210,32 @@ static bool is_float(enum sy_dtype dtype)
            dtype == SY_DTYPE_BF16;
 }
 
-static void put_float(struct reader *r, double value)
+static int put_float(struct reader *r, double value)
 {
     char *to = r->to + r->i * sy_dtype_bytes(r->dtype);
     float single = (float)value;
     uint16_t half;
+    bool fits = isfinite(single);
 
     switch (r->dtype) {
     case SY_DTYPE_F64:
+        fits = isfinite(value);
         memcpy(to, &value, sizeof(value));
         break;
     case SY_DTYPE_F16:
         half = sy_float_to_half(single);
+        fits = fits && isfinite(sy_half_to_float(half));
         memcpy(to, &half, sizeof(half));
         break;
     case SY_DTYPE_BF16:
         half = sy_float_to_bf16(single);
+        fits = fits && isfinite(sy_bf16_to_float(half));
         memcpy(to, &half, sizeof(half));
         break;
     default:
         memcpy(to, &single, sizeof(single));
     }
+    return fits ? SY_OK : bad_element(r, "is out of the range of");
 }
 
 static int put_int(struct reader *r, int64_t value)
@@ -250,65 +257,115 @@ static int put_int(struct reader *r, int64_t value)
     return SY_OK;
 }
 
-/* A number's text is at most this long; longer ones are cut by nobody but fuzzers. */
-#define MOST_DIGITS 64
+#define MOST_DIGITS 1100 /* a double has at most 1077 digits; longer texts are no numbers of anybody */
 
-/* "-12.5e3": sign, digits, fraction, exponent; copied, so that strtod ends where it does. */
-static size_t number_length(const char *at, const char *end)
+/* A number of JSON: its text, and its value where that takes no more than 19 digits. */
+struct number {
+    size_t length; /* 0: none */
+    bool is_negative, is_whole, fits;
+    uint64_t digits; /* times 10^exponent */
+    int exponent;
+};
+
+static void add_digit(struct number *number, char c, bool in_fraction)
 {
-    size_t n = 0;
+    uint64_t more;
 
-    while (at + n < end && n < MOST_DIGITS && is_word(at[n]))
-        n++;
-    return n > 0 && (*at == '-' || (*at >= '0' && *at <= '9')) && !memchr(at, 'x', n) &&
-                   !memchr(at, 'X', n)
-               ? n
-               : 0;
+    number->fits = number->fits && !__builtin_mul_overflow(number->digits, 10u, &more) &&
+                   !__builtin_add_overflow(more, (uint64_t)(c - '0'), &number->digits);
+    number->exponent -= in_fraction;
 }
 
-/* Short whole numbers without a sign for strtod: most of what images are made of. */
-static bool short_int(const char *at, size_t n, int64_t *out)
+/* Digits from `at` on; where they end. */
+static const char *scan_digits(struct number *number, const char *at, const char *end,
+                               bool in_fraction)
 {
-    bool negative = *at == '-';
-    int64_t value = 0;
-
-    if (n - negative < 1 || n - negative > 18)
-        return false;
-    for (size_t i = negative; i < n; i++) {
-        if (at[i] < '0' || at[i] > '9')
-            return false;
-        value = value * 10 + (at[i] - '0');
-    }
-    *out = negative ? -value : value;
-    return true;
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        add_digit(number, *at, in_fraction);
+    return at;
 }
 
-static int read_number(struct reader *r, const char *at, size_t n)
+/* Behind an 'e'; NULL: no digits. */
+static const char *scan_exponent(struct number *number, const char *at, const char *end)
 {
-    char copy[MOST_DIGITS + 1], *end;
-    int64_t whole;
+    bool is_negative = at < end && *at == '-';
+    int value = 0;
 
-    if (n == 0 || n == MOST_DIGITS)
-        return bad_element(r, "is no number of");
-    if (short_int(at, n, &whole)) {
-        if (!is_float(r->dtype))
-            return put_int(r, whole);
-        put_float(r, (double)whole);
-        return SY_OK;
-    }
-    memcpy(copy, at, n);
-    copy[n] = '\0';
-    errno = 0;
-    if (is_float(r->dtype)) {
-        double value = strtod(copy, &end);
+    at += at < end && (*at == '-' || *at == '+');
+    const char *from = at;
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        value = SY_MIN(value * 10 + (*at - '0'), 100000);
+    number->exponent += is_negative ? -value : value;
+    return at > from ? at : NULL;
+}
 
-        put_float(r, value);
-        return *end ? bad_element(r, "is no number of") : SY_OK;
+/* As JSON has them: no '+', no zeros in front, digits on both sides of a point. */
+static struct number scan_number(const char *text, const char *end)
+{
+    struct number number = {.is_whole = true, .fits = true};
+    const char *at = text, *from;
+
+    number.is_negative = at < end && *at == '-';
+    from = at += number.is_negative;
+    at = scan_digits(&number, at, end, false);
+    if (at == from || (*from == '0' && at > from + 1))
+        return number;
+    if (at < end && *at == '.') {
+        number.is_whole = false;
+        from = at + 1;
+        at = scan_digits(&number, from, end, true);
+        if (at == from)
+            return number;
     }
-    whole = strtoll(copy, &end, 10);
-    if (*end)
+    if (at < end && (*at | 0x20) == 'e') {
+        number.is_whole = false;
+        at = scan_exponent(&number, at + 1, end);
+    }
+    if (at && at - text <= MOST_DIGITS)
+        number.length = (size_t)(at - text);
+    return number;
+}
+
+/* Exact for up to 53 bits of digits and powers of ten that a double has; the rest is strtod's. */
+static double float_value(const struct number *number, const char *text)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    char copy[MOST_DIGITS + 1];
+    int exponent = number->exponent;
+
+    if (number->fits && number->digits <= 1ull << 53 && abs(exponent) < (int)SY_ARRAY_LEN(powers)) {
+        double value = (double)number->digits;
+
+        value = exponent < 0 ? value / powers[-exponent] : value * powers[exponent];
+        return number->is_negative ? -value : value;
+    }
+    memcpy(copy, text, number->length); /* so that strtod ends where the number does */
+    copy[number->length] = '\0';
+    return strtod(copy, NULL);
+}
+
+static int put_whole(struct reader *r, const struct number *number)
+{
+    uint64_t most = (uint64_t)INT64_MAX + number->is_negative;
+
+    if (!number->is_whole)
         return bad_element(r, "is no whole number, as is wanted of");
-    return errno ? bad_element(r, "is out of the range of") : put_int(r, whole);
+    if (!number->fits || number->digits > most)
+        return bad_element(r, "is out of the range of");
+    return put_int(r, (int64_t)(number->is_negative ? 0 - number->digits : number->digits));
+}
+
+static int read_number(struct reader *r, struct scanner *s)
+{
+    const struct number number = scan_number(s->at, s->end);
+    const char *text = s->at;
+
+    if (number.length == 0)
+        return bad_element(r, "is no number of");
+    s->at += number.length;
+    return is_float(r->dtype) ? put_float(r, float_value(&number, text)) : put_whole(r, &number);
 }
 
 static int read_element(struct reader *r, struct scanner *s)
@@ -318,7 +375,6 @@ static int read_element(struct reader *r, struct scanner *s)
         size_t n;
         int64_t value;
     } words[] = {{"true", 4, 1}, {"false", 5, 0}};
-    size_t n;
 
     if (r->i == r->n)
         return sy_error_set(SY_EARG,
@@ -333,9 +389,7 @@ static int read_element(struct reader *r, struct scanner *s)
             r->i++;
             return SY_OK;
         }
-    n = number_length(s->at, s->end);
-    SY_TRY(read_number(r, s->at, n));
-    s->at += n;
+    SY_TRY(read_number(r, s));
     r->i++;
     return SY_OK;
 }

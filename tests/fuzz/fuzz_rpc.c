@@ -2,7 +2,7 @@
  * came, what is answered is msgpack-RPC, and nothing stays behind when the client is gone.
  *
  * input = [flags] bytes of the stream. Flags: 1..7: length of the pieces (0: all at once); 8: the client goes without reading; 16: the
- * core answers at once instead of from the loop; 32: the core refuses; 64: two requests at a time. */
+ * core answers at once instead of from the loop; 32: the core refuses; 64: two requests at a time; 128: as over TCP. */
 #include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,13 +13,14 @@
 #include "allocator/slab.h"
 #include "loader/graph_bind.h"
 #include "loader/size_expr.h"
+#include "runtime/base/assert.h"
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
 #include "runtime/front/rpc/rpc_internal.h"
 #include "runtime/json_msgpack.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { FLAG_GOES = 8, FLAG_AT_ONCE = 16, FLAG_REFUSES = 32, FLAG_TWO = 64 };
+enum { FLAG_GOES = 8, FLAG_AT_ONCE = 16, FLAG_REFUSES = 32, FLAG_TWO = 64, FLAG_REMOTE = 128 };
 
 static struct event_base *base;
 static struct sy_slab *slab;
@@ -61,6 +62,7 @@ struct pending {
     void *ctx;
     uint64_t output;
     int64_t batch;
+    bool is_shared; /* the output is no slab memory */
 };
 
 static void answer(evutil_socket_t fd, short what, void *ctx)
@@ -71,7 +73,8 @@ static void answer(evutil_socket_t fd, short what, void *ctx)
     n_pending--;
     int status = flags & FLAG_REFUSES ? SY_EBUSY : SY_OK;
     if (p->infer_done) {
-        memset(sy_slab_pointer(slab, p->output), 'y', (size_t)p->batch * 16);
+        if (!p->is_shared)
+            memset(sy_slab_pointer(slab, p->output), 'y', (size_t)p->batch * 16);
         p->infer_done(p->ctx, status, "busy", &report);
     } else if (p->done) {
         p->done(p->ctx, status, "busy");
@@ -97,25 +100,82 @@ static struct sy_slab *fake_slab(void *core)
     return slab;
 }
 
-static int fake_find(void *core, const char *name, const struct sy_package **out)
+static struct sy_core_model_ref model = {.package = &package, .name = "m", .version = 1};
+static int n_model_refs;
+
+static int fake_acquire(void *core, const char *name, int64_t version,
+                        struct sy_core_model_ref **out)
 {
     (void)core;
-    *out = &package;
-    return strcmp(name, "m") == 0 ? SY_OK : sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
+    if (strcmp(name, "m") != 0 || version > 1)
+        return sy_error_set(SY_ENOTFOUND, "no model \"%s\"", name);
+    n_model_refs++;
+    *out = &model;
+    return SY_OK;
 }
 
-static int fake_infer(void *core, const char *model, int64_t batch, const uint64_t *inputs,
-                      const uint64_t *outputs, const struct sy_core_infer_options *options,
-                      sy_core_infer_done done, void *ctx, uint64_t *out_id)
+static void fake_release(void *core, struct sy_core_model_ref *ref)
 {
-    (void)options;
+    (void)core;
+    n_model_refs -= ref != NULL;
+}
+
+static uint64_t region_bytes[64]; /* of region i + 1; 0: none */
+static int n_regions;
+
+static int fake_region_add(void *core, int fd, uint64_t offset, uint64_t bytes, bool is_sealed,
+                           uint64_t *out)
+{
+    (void)core;
+    FUZZ_CHECK(fcntl(fd, F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+    FUZZ_CHECK(offset == 0 && bytes > 0 && is_sealed);
+    for (uint64_t i = 0; i < SY_ARRAY_LEN(region_bytes); i++)
+        if (region_bytes[i] == 0) {
+            region_bytes[i] = bytes;
+            n_regions++;
+            *out = i + 1;
+            return SY_OK;
+        }
+    return sy_error_set(SY_EBUSY, "no more regions");
+}
+
+static void fake_region_drop(void *core, uint64_t region)
+{
+    (void)core;
+    FUZZ_CHECK(region_bytes[region - 1] > 0);
+    region_bytes[region - 1] = 0;
+    n_regions--;
+}
+
+/* True: in a region, and wholly. False: in the slab. */
+static bool check_place(uint64_t at, uint64_t bytes)
+{
+    uint64_t region = at >> SY_CORE_REGION_SHIFT, offset = at - sy_core_tensor_at(region, 0);
+    if (region == 0)
+        return false;
+    FUZZ_CHECK(region <= SY_ARRAY_LEN(region_bytes) && offset % 64 == 0);
+    FUZZ_CHECK(offset < region_bytes[region - 1] && bytes <= region_bytes[region - 1] - offset);
+    return true;
+}
+
+static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t batch,
+                      const uint64_t *inputs, const uint64_t *outputs,
+                      const struct sy_core_infer_options *options, sy_core_infer_done done,
+                      void *ctx, uint64_t *out_id)
+{
     static uint64_t id;
-    (void)core, (void)model, (void)inputs;
+    (void)core;
+    FUZZ_CHECK(ref == &model && batch > 0);
+    check_place(inputs[0], (uint64_t)batch * (uint64_t)options->sizes->of[0] * 4);
+    check_place(inputs[1], 3);
     if (flags & FLAG_AT_ONCE && flags & FLAG_REFUSES)
         return sy_error_set(SY_EBUSY, "the queue is full");
     *out_id = ++id;
-    return owe(
-        (struct pending){.infer_done = done, .ctx = ctx, .output = outputs[0], .batch = batch});
+    return owe((struct pending){.infer_done = done,
+                                .ctx = ctx,
+                                .output = outputs[0],
+                                .batch = batch,
+                                .is_shared = check_place(outputs[0], (uint64_t)batch * 16)});
 }
 
 static void fake_cancel(void *core, uint64_t id)
@@ -130,23 +190,25 @@ static int fake_later(sy_core_done done, void *ctx)
     return sy_error_set(SY_EARG, "refused at once");
 }
 
-static int fake_model_add(void *core, const char *path, const char *name, const char *tenant,
+static int fake_model_add(void *core, const char *path, const struct sy_core_model_options *options,
                           sy_core_done done, void *ctx)
 {
-    (void)core, (void)path, (void)name, (void)tenant;
+    (void)core, (void)path, (void)options;
     return fake_later(done, ctx);
 }
 
-static int fake_model_remove(void *core, const char *name)
+static int fake_model_remove(void *core, const char *name, int64_t version)
 {
-    const struct sy_package *found;
-    return fake_find(core, name, &found);
+    struct sy_core_model_ref *found;
+    SY_TRY(fake_acquire(core, name, version, &found));
+    fake_release(core, found);
+    return SY_OK;
 }
 
 static int fake_model_evict(void *core, const char *name, bool image_too)
 {
     (void)image_too;
-    return fake_model_remove(core, name);
+    return fake_model_remove(core, name, 0);
 }
 
 static int fake_job_submit(void *core, const char *text, sy_core_done done, void *ctx,
@@ -188,30 +250,38 @@ static void fake_drain(void *core, sy_ns grace_ns, void (*done)(void *ctx), void
     owe((struct pending){.drained = done, .ctx = ctx});
 }
 
-static const struct sy_rpc_handlers fakes = {.slab = fake_slab,
-                                             .model_find = fake_find,
-                                             .infer = fake_infer,
-                                             .infer_cancel = fake_cancel,
-                                             .model_add = fake_model_add,
-                                             .model_remove = fake_model_remove,
-                                             .model_evict = fake_model_evict,
-                                             .job_submit = fake_job_submit,
-                                             .job_stop = fake_job_stop,
-                                             .status = fake_status,
-                                             .trace_enable = fake_trace_enable,
-                                             .trace_dump = fake_trace_dump,
-                                             .drain = fake_drain};
+static const struct sy_core_handlers fakes = {.slab = fake_slab,
+                                              .model_acquire = fake_acquire,
+                                              .model_release = fake_release,
+                                              .region_add = fake_region_add,
+                                              .region_drop = fake_region_drop,
+                                              .infer = fake_infer,
+                                              .infer_cancel = fake_cancel,
+                                              .model_add = fake_model_add,
+                                              .model_remove = fake_model_remove,
+                                              .model_evict = fake_model_evict,
+                                              .job_submit = fake_job_submit,
+                                              .job_stop = fake_job_stop,
+                                              .status = fake_status,
+                                              .trace_enable = fake_trace_enable,
+                                              .trace_dump = fake_trace_dump,
+                                              .drain = fake_drain};
+static struct sy_front front = {.handlers = &fakes};
 
 static void set_up(void)
 {
-    const struct sy_rpc_config config = {
-        .limits = {.message_bytes = 1 << 20, .buffered_bytes = 4 << 20, .unsent_bytes = 1 << 20}};
+    const struct sy_rpc_config config = {.limits = {.message_bytes = 1 << 20,
+                                                    .buffered_bytes = 4 << 20,
+                                                    .unsent_bytes = 1 << 20,
+                                                    .region_bytes = 1 << 20,
+                                                    .max_regions = 8}};
     if (server)
         return;
     base = event_base_new();
     FUZZ_CHECK(base && sy_slab_create(16 << 20, &slab) == SY_OK);
     open_length();
-    FUZZ_CHECK(sy_rpc_server_create(base, &config, &fakes, NULL, &server) == SY_OK);
+    front.base = base;
+    FUZZ_CHECK(sy_rpc_server_create(&config, &front, &server) == SY_OK);
 }
 
 /* At exit, for the leak checker. */
@@ -309,7 +379,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     answers_bytes = 0;
     server->limits.max_outstanding = flags & FLAG_TWO ? 2 : 64;
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
-    FUZZ_CHECK(sy_rpc_connection_create(server, fds[0]) == SY_OK);
+    FUZZ_CHECK(sy_rpc_connection_create(server, fds[0], !(flags & FLAG_REMOTE)) == SY_OK);
     send_in_pieces(fds[1], data + 1, size - 1);
     if (!(flags & FLAG_GOES)) {
         settle(fds[1]);
@@ -323,6 +393,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(sy_rpc_server_connections(server) == 0);
     FUZZ_CHECK(server->buffered_bytes == 0 && server->refs == 1);
     FUZZ_CHECK(sy_slab_used_bytes(slab) == 0);
+    FUZZ_CHECK(n_regions == 0 && server->region_bytes == 0 && n_model_refs == 0);
     return 0;
 }
 
@@ -338,6 +409,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     "dtype\xa5UINT8\xa5shape\x91\x03\xa4"                       \
     "data\xc4\x03"                                              \
     "abc"
+#define REGION                                  \
+    "\x94\x00\x01\xadregion_create\x91\x81\xa5" \
+    "bytes\xcd\x10\x00"
+#define SHARED                                                  \
+    "\x94\x00\x05\xa5infer\x91\x83\xa5model\xa1m\xa6inputs\x92" \
+    "\x86\xa4name\xa1x\xa5"                                     \
+    "dtype\xa4"                                                 \
+    "FP32\xa5shape\x92\x01\x02\xa6region\x01\xa6"               \
+    "offset\x00\xa5"                                            \
+    "bytes\x08\x84\xa4name\xa1k\xa5"                            \
+    "dtype\xa5UINT8\xa5shape\x91\x03\xa4"                       \
+    "data\xc4\x03"                                              \
+    "abc\xa7outputs\x91\x84\xa4name\xa1y\xa6region\x01\xa6"     \
+    "offset\x40\xa5"                                            \
+    "bytes\x10"
+#define DROP   "\x94\x00\x06\xabregion_drop\x91\x81\xa6region\x01"
 #define NOTIFY "\x93\x02\xa4ping\x90"
 #define SEED(text)            \
     {                         \
@@ -354,6 +441,8 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
         SEED("\x94\x00\x01\xa6status\x91\x80\x94\x00\x02\xa6models\x90"),
         SEED(INFER),
         SEED(INFER INFER INFER NOTIFY INFER INFER),
+        SEED(REGION SHARED DROP),
+        SEED(REGION REGION SHARED INFER SHARED DROP SHARED),
         SEED("\x94\x00\x01\xaamodel_load\x91\x82\xa4path\xa4/a/b\xa4name\xa1n"),
         SEED("\x94\x00\x01\xacmodel_unload\x91\x81\xa5model\xa1m"),
         SEED("\x94\x00\x01\xa5"
@@ -372,7 +461,8 @@ size_t fuzz_seed(int i, uint8_t *to, size_t room)
              "b\x92\xc0\xd0\x80\xa1"
              "c\xd9\x03xyz"),
     };
-    static const uint8_t flag_sets[] = {0, 1, 2 | FLAG_TWO, FLAG_GOES, FLAG_AT_ONCE, FLAG_REFUSES};
+    static const uint8_t flag_sets[] = {
+        0, 1, 2 | FLAG_TWO, FLAG_GOES, FLAG_AT_ONCE, FLAG_REFUSES, FLAG_REMOTE};
     int n_seeds = (int)(sizeof seeds / sizeof *seeds), n_flags = (int)sizeof flag_sets;
     if (i >= n_seeds * n_flags || room < 1)
         return 0;

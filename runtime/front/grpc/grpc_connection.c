@@ -208,6 +208,7 @@ static void unlink_dirty(struct sy_grpc_connection *connection)
 void sy_grpc_connection_close(struct sy_grpc_connection *connection)
 {
     struct sy_grpc_server *server = connection->server;
+    int fd = connection->fd;
 
     if (connection->in_library) {
         connection->closes = true;
@@ -220,8 +221,8 @@ void sy_grpc_connection_close(struct sy_grpc_connection *connection)
     *connection->previous = connection->next;
     if (connection->next)
         connection->next->previous = connection->previous;
-    close(connection->fd);
-    connection_free(connection);
+    connection_free(connection); /* its events before its descriptor */
+    close(fd);
     server->n_connections--;
     sy_grpc_server_release(server);
 }

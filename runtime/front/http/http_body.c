@@ -6,6 +6,8 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
+#include "runtime/front/json_limits.h"
+#include "runtime/front/offload.h"
 
 #define INFLATE_BYTES (64u << 10) /* a piece given to the sink */
 #define GZIP_OR_ZLIB  (15 + 32)
@@ -85,6 +87,8 @@ int sy_http_body_begin(struct sy_http_call *call, const char **why)
 
 static int give(struct sy_http_call *call, const unsigned char *bytes, uint64_t n)
 {
+    if (call->discards)
+        return SY_OK; /* the sink answered while it took the piece before */
     call->taken_bytes += n;
     if (call->has_inflate && call->connection)
         call->connection->inflated_bytes += n;
@@ -134,8 +138,18 @@ static int inflate_bytes(struct sy_http_call *call, const unsigned char *bytes, 
                : SY_OK;
 }
 
+/* A body of unknown length may have no end. */
+static void discard(struct sy_http_call *call, uint64_t n)
+{
+    call->discarded_bytes += n;
+    if (call->discarded_bytes > SY_HTTP_DISCARD_MOST && call->connection)
+        call->connection->closing = true;
+}
+
 int sy_http_body_take(struct sy_http_call *call, const unsigned char *bytes, uint64_t n)
 {
+    if (call->discards)
+        discard(call, n);
     if (call->discards || n == 0)
         return SY_OK;
     return call->has_inflate ? inflate_bytes(call, bytes, n) : give(call, bytes, n);
@@ -148,12 +162,53 @@ int sy_http_body_end(struct sy_http_call *call)
     return SY_OK;
 }
 
+/* ---- the end ---- */
+
+static void handle(struct sy_http_call *call)
+{
+    call->entry->route->handle(call->entry->ctx, call);
+}
+
+static void parse_beside(void *ctx)
+{
+    struct sy_http_call *call = ctx;
+
+    call->parse_status = sy_json_parse_limited((const char *)call->body, call->body_used,
+                                               call->server->limits.json_depth, &call->parsed);
+    if (call->parse_status < 0)
+        call->parse_why = strdup(sy_error_text());
+}
+
+static void parsed_beside(void *ctx)
+{
+    struct sy_http_call *call = ctx;
+
+    if (call->parsed || call->parse_why)
+        handle(call);
+    else
+        sy_http_reply_error(call, SY_EBUSY, "the server stops, or has no memory");
+}
+
+void sy_http_body_handle(struct sy_http_call *call)
+{
+    struct sy_offload *offload = call->server->front->offload;
+
+    if (call->body_used > SY_HTTP_SMALL_JSON && offload) {
+        call->parse_status = SY_EBUSY; /* as long as the thread has not run */
+        int status = sy_offload_run(offload, parse_beside, parsed_beside, call);
+        if (status < 0)
+            sy_http_reply_error(call, status, NULL);
+    } else {
+        handle(call);
+    }
+}
+
 void sy_http_body_finish(struct sy_http_call *call)
 {
     if (call->has_inflate)
         inflateEnd(&call->inflate);
     call->has_inflate = false;
-    free(call->body);
+    sy_free_beside(call->server->front->offload, call->body, call->body_size);
     call->server->buffered_bytes -= call->body_size;
     call->body = NULL;
     call->body_used = call->body_size = 0;

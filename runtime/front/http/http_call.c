@@ -10,6 +10,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
+#include "runtime/front/json_limits.h"
 
 #define FIRST_TEXT 1024u
 
@@ -37,6 +38,8 @@ void sy_http_call_free(struct sy_http_call *call)
         return;
     sy_http_body_finish(call);
     sy_http_server_release(call->server);
+    json_decref(call->parsed);
+    free(call->parse_why);
     free(call->extra_headers);
     free(call->text);
     free(call);
@@ -334,45 +337,17 @@ const void *sy_http_call_body(const struct sy_http_call *call, uint64_t *bytes)
     return call->body;
 }
 
-static bool is_nested_too_deep(const char *text, uint64_t bytes, int most)
-{
-    int depth = 0;
-    bool in_string = false;
-
-    for (uint64_t i = 0; i < bytes; i++) {
-        if (in_string) {
-            i += text[i] == '\\';
-            in_string = text[i] != '"' || i >= bytes;
-        } else if (text[i] == '"') {
-            in_string = true;
-        } else if (text[i] == '[' || text[i] == '{') {
-            if (++depth > most)
-                return true;
-        } else if (text[i] == ']' || text[i] == '}') {
-            depth--;
-        }
-    }
-    return false;
-}
-
-int sy_http_parse_json(const char *text, uint64_t bytes, int most_depth, json_t **out)
-{
-    json_error_t error;
-
-    if (is_nested_too_deep(text, bytes, most_depth))
-        return sy_error_set(SY_EARG, "the JSON is nested deeper than %d", most_depth);
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (*out)
-        return SY_OK;
-    return sy_error_set(SY_EARG, "failed to parse the request JSON: line %d, column %d: %.200s",
-                        error.line, error.column, error.text);
-}
-
 int sy_http_call_json(const struct sy_http_call *call, json_t **out)
 {
+    if (call->parsed) {
+        *out = json_incref(call->parsed);
+        return SY_OK;
+    }
+    if (call->parse_status < 0)
+        return sy_error_set(call->parse_status, "%s", call->parse_why);
     if (call->body_used > 0)
-        return sy_http_parse_json((const char *)call->body, call->body_used,
-                                  call->server->limits.json_depth, out);
+        return sy_json_parse_limited((const char *)call->body, call->body_used,
+                                     call->server->limits.json_depth, out);
     *out = json_object();
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for JSON");
 }

@@ -16,11 +16,18 @@
 #include "runtime/front/http/http_infer_internal.h"
 #include "runtime/front/offload.h"
 
-#define SMALL_JSON (16u << 10) /* cut, parsed and converted within 0.2 ms */
-
 static void go(struct sy_http_infer *infer);
 
 /* ---- life ------------------------------------------------------------------------------------------------- */
+
+static void drop_text(struct sy_http_infer *infer)
+{
+    struct sy_offload *offload = infer->server->front->offload;
+
+    infer->server->buffered_bytes -= infer->text.used + infer->late.used;
+    sy_body_buffer_finish(&infer->text, offload);
+    sy_body_buffer_finish(&infer->late, offload);
+}
 
 static void infer_free(struct sy_http_infer *infer)
 {
@@ -28,11 +35,16 @@ static void infer_free(struct sy_http_infer *infer)
     sy_request_json_finish(&infer->json);
     sy_front_infer_destroy(infer->request);
     sy_text_finish(&infer->answer);
-    for (int i = 0; i < infer->n_outputs; i++)
+    for (int i = 0; i < infer->n_inputs; i++)
+        if (infer->inputs[i].is_copied)
+            sy_region_file_close(&infer->inputs[i].file);
+    for (int i = 0; i < infer->n_outputs; i++) {
         free(infer->outputs[i].packed);
+        if (infer->outputs[i].is_copied)
+            sy_region_file_close(&infer->outputs[i].file);
+    }
     free(infer->inputs);
-    infer->server->buffered_bytes -= infer->text_size;
-    free(infer->text);
+    drop_text(infer);
     sy_http_server_release(infer->server);
     free(infer);
 }
@@ -97,13 +109,15 @@ static void run_work(struct sy_http_infer *infer, uint64_t bytes,
 {
     struct sy_offload *offload = infer->server->front->offload;
 
-    if (bytes <= SMALL_JSON || !offload) {
+    if (bytes <= SY_HTTP_SMALL_JSON || !offload) {
         after(infer, work(infer));
         return;
     }
     infer->work = work;
     infer->after = after;
     infer->on_thread = true;
+    infer->status = SY_EBUSY; /* as long as it has not run */
+    strcpy(infer->why, "the server stops");
     int status = sy_offload_run(offload, thread_work, thread_done, infer);
     if (status == SY_OK)
         return;
@@ -112,11 +126,6 @@ static void run_work(struct sy_http_infer *infer, uint64_t bytes,
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
-
-static int build_answer(struct sy_http_infer *infer)
-{
-    return sy_http_infer_build(infer);
-}
 
 static void release_answer(void *ctx)
 {
@@ -141,11 +150,10 @@ static void send_answer(struct sy_http_infer *infer, int status)
     call->infer = NULL;
     infer->call = NULL;
     infer->phase = SY_HTTP_ANSWERED;
-    char *text = infer->answer.at;
-    uint64_t bytes = infer->answer.used;
+    struct sy_text text = infer->answer;
     infer->answer = (struct sy_text){0};
     sy_http_reply_tensors(
-        call, infer->n_tensors > 0 ? "application/octet-stream" : "application/json", text, bytes,
+        call, infer->n_tensors > 0 ? "application/octet-stream" : "application/json", &text,
         infer->tensors, infer->cuts, infer->coding == SY_HTTP_PLAIN ? infer->n_tensors : 0,
         release_answer, infer);
 }
@@ -161,11 +169,7 @@ static void core_done(void *ctx, int status, const char *error)
         sy_error_set(status, "%s", error && *error ? error : sy_status_text(status));
         fail(infer, status);
     } else {
-        status = sy_http_infer_copy_out(infer);
-        if (status < 0)
-            fail(infer, status);
-        else
-            run_work(infer, sy_http_infer_answer_bytes(infer), build_answer, send_answer);
+        run_work(infer, sy_http_infer_answer_bytes(infer), sy_http_infer_build, send_answer);
     }
 }
 
@@ -235,9 +239,13 @@ static void begin_streaming(struct sy_http_infer *infer, int status)
 {
     if (status == SY_OK) {
         infer->phase = SY_HTTP_STREAMING;
-        status = stream(infer, infer->text + infer->header_bytes,
-                        infer->text_used - infer->header_bytes);
+        status = stream(infer, infer->text.at + infer->header_bytes,
+                        infer->text.used - infer->header_bytes);
     }
+    if (status == SY_OK)
+        status = stream(infer, infer->late.at, infer->late.used);
+    if (status == SY_OK)
+        drop_text(infer);
     if (status == SY_OK && infer->is_whole)
         status = check_end(infer);
     if (status < 0)
@@ -249,18 +257,6 @@ static void begin_streaming(struct sy_http_infer *infer, int status)
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
-
-static int convert_numbers(struct sy_http_infer *infer)
-{
-    for (int i = 0; i < infer->n_inputs; i++) {
-        const struct sy_http_infer_input *input = &infer->inputs[i];
-
-        if (input->source == SY_HTTP_JSON)
-            SY_TRY(sy_tensor_from_json(&infer->json.cuts[input->cut], input->name, input->dtype,
-                                       input->bytes / sy_dtype_bytes(input->dtype), input->to));
-    }
-    return SY_OK;
-}
 
 static void on_loaded(void *ctx)
 {
@@ -282,7 +278,8 @@ static void go(struct sy_http_infer *infer)
     if (status < 0)
         fail(infer, status);
     else
-        run_work(infer, infer->header_bytes, convert_numbers, begin_streaming);
+        run_work(infer, sy_http_infer_convert_bytes(infer), sy_http_infer_convert,
+                 begin_streaming);
 }
 
 static void parsed(struct sy_http_infer *infer, int status)
@@ -297,7 +294,7 @@ static int parse_json(struct sy_http_infer *infer)
 {
     if (infer->header_bytes == 0)
         return SY_OK; /* raw: the body is the one input */
-    return sy_request_json_parse((const char *)infer->text, infer->header_bytes,
+    return sy_request_json_parse((const char *)infer->text.at, infer->header_bytes,
                                  infer->server->limits.json_depth, &infer->json);
 }
 
@@ -309,39 +306,45 @@ static void begin_parsing(struct sy_http_infer *infer)
 
 /* ---- the sink -------------------------------------------------------------------------------------------------- */
 
-static int make_room(struct sy_http_infer *infer, uint64_t n)
+/* How long the text will be, as far as the client says; 0: it does not. */
+static uint64_t expected_bytes(const struct sy_http_infer *infer)
+{
+    uint64_t announced = infer->call->has_inflate ? 0 : infer->call->announced_bytes;
+
+    if (infer->header_bytes == UINT64_MAX)
+        return announced;
+    /* What follows the JSON in one piece besides. */
+    uint64_t expected = infer->header_bytes + SY_HTTP_READ_BYTES;
+    return announced > 0 ? SY_MIN(expected, announced) : expected;
+}
+
+static int keep(struct sy_http_infer *infer, struct sy_body_buffer *buffer, uint64_t expected,
+                const unsigned char *bytes, uint64_t n)
 {
     struct sy_http_server *server = infer->server;
-    uint64_t needs = infer->text_used + n, size = SY_MAX(2 * infer->text_size, needs);
 
-    if (needs <= infer->text_size)
-        return SY_OK;
-    if (infer->header_bytes != UINT64_MAX) /* what follows the JSON in one read besides */
-        size = SY_MAX(needs, SY_MIN(size, infer->header_bytes + 2 * SY_HTTP_READ_BYTES));
-    if (server->buffered_bytes + size - infer->text_size > server->limits.buffered_bytes)
+    if (server->buffered_bytes + n > server->limits.buffered_bytes)
         return sy_error_set(
             SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
             (unsigned long long)server->buffered_bytes);
-    unsigned char *text = realloc(infer->text, size);
-    if (!text)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a body of %llu bytes",
-                            (unsigned long long)needs);
-    server->buffered_bytes += size - infer->text_size;
-    infer->text = text;
-    infer->text_size = size;
+    SY_TRY(sy_body_buffer_room(buffer, n, expected));
+    memcpy(buffer->at + buffer->used, bytes, n);
+    buffer->used += n;
+    server->buffered_bytes += n;
     return SY_OK;
 }
 
+/* What was inflated comes in several pieces, also when the sink waits already: behind the JSON, whose text stays where it is, since it is read by then. */
 static int take(void *ctx, const unsigned char *bytes, uint64_t n)
 {
     struct sy_http_infer *infer = ctx;
 
     if (infer->phase == SY_HTTP_STREAMING)
         return stream(infer, bytes, n);
-    SY_TRY(make_room(infer, n));
-    memcpy(infer->text + infer->text_used, bytes, n);
-    infer->text_used += n;
-    if (infer->phase == SY_HTTP_COLLECTING && infer->text_used >= infer->header_bytes)
+    if (infer->phase != SY_HTTP_COLLECTING)
+        return keep(infer, &infer->late, 0, bytes, n);
+    SY_TRY(keep(infer, &infer->text, expected_bytes(infer), bytes, n));
+    if (infer->text.used >= infer->header_bytes)
         begin_parsing(infer);
     return SY_OK;
 }
@@ -416,28 +419,38 @@ int sy_http_infer_begin(struct sy_http_call *call, const char **why)
     return 0;
 }
 
+/* All of the body is there, and it is all JSON, or all tensor. */
+static int end_text(struct sy_http_infer *infer)
+{
+    if (infer->header_bytes == UINT64_MAX && infer->is_raw) {
+        infer->raw_bytes = infer->text.used;
+        infer->header_bytes = 0;
+    } else if (infer->header_bytes == UINT64_MAX) {
+        infer->header_bytes = infer->text.used;
+    }
+    if (infer->header_bytes <= infer->text.used)
+        return SY_OK;
+    return sy_error_set(SY_EARG, "Inference-Header-Content-Length is %llu; the body has %llu bytes",
+                        (unsigned long long)infer->header_bytes,
+                        (unsigned long long)infer->text.used);
+}
+
 void sy_http_infer_end(struct sy_http_call *call)
 {
     struct sy_http_infer *infer = call->infer;
-    int status;
+    int status = SY_OK;
 
     infer->is_whole = true;
-    if (infer->phase == SY_HTTP_STREAMING) {
+    if (infer->phase == SY_HTTP_STREAMING)
         status = check_end(infer);
-        if (status < 0)
-            fail(infer, status);
-        else
-            start(infer);
-    } else if (infer->phase == SY_HTTP_COLLECTING) {
-        if (infer->header_bytes != UINT64_MAX && infer->header_bytes > infer->text_used) {
-            sy_error_set(
-                SY_EARG, "Inference-Header-Content-Length is %llu; the body has %llu bytes",
-                (unsigned long long)infer->header_bytes, (unsigned long long)infer->text_used);
-            fail(infer, SY_EARG);
-            return;
-        }
-        if (infer->header_bytes == UINT64_MAX)
-            infer->header_bytes = infer->text_used;
+    else if (infer->phase == SY_HTTP_COLLECTING)
+        status = end_text(infer);
+    else
+        return; /* on_loaded, or a thread, goes on */
+    if (status < 0)
+        fail(infer, status);
+    else if (infer->phase == SY_HTTP_STREAMING)
+        start(infer);
+    else
         begin_parsing(infer);
-    }
 }

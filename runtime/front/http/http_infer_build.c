@@ -6,7 +6,6 @@
 #include "runtime/base/status.h"
 #include "runtime/front/classify.h"
 #include "runtime/front/http/http_infer_internal.h"
-#include "runtime/front/shared_regions.h"
 
 uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
 {
@@ -14,35 +13,29 @@ uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
 
     for (int i = 0; i < infer->n_outputs; i++) {
         const struct sy_http_infer_output *output = &infer->outputs[i];
+        bool is_text = !output->binary || output->classes > 0 || infer->coding != SY_HTTP_PLAIN;
         struct sy_front_tensor tensor;
 
-        bool is_copied = !output->binary || output->classes > 0 || infer->coding != SY_HTTP_PLAIN;
-
-        if (is_copied && !output->region &&
-            sy_front_infer_output(infer->request, output->index, &tensor) == SY_OK)
+        if (output->is_placed ||
+            sy_front_infer_output(infer->request, output->index, &tensor) < 0)
+            continue;
+        if (output->is_copied)
+            bytes += tensor.bytes / 16;
+        else if (is_text)
             bytes += 2 * tensor.bytes;
     }
     return bytes;
 }
 
-int sy_http_infer_copy_out(struct sy_http_infer *infer)
+static int copy_to_region(const struct sy_http_infer_output *output,
+                          const struct sy_front_tensor *tensor)
 {
-    for (int i = 0; i < infer->n_outputs; i++) {
-        const struct sy_http_infer_output *output = &infer->outputs[i];
-        struct sy_front_tensor tensor;
-
-        if (!output->region || output->is_placed)
-            continue;
-        SY_TRY(sy_front_infer_output(infer->request, output->index, &tensor));
-        if (tensor.bytes > output->region_bytes)
-            return sy_error_set(SY_EARG,
-                                "output \"%s\" has %llu bytes; its place in shared memory has %llu",
-                                tensor.name, (unsigned long long)tensor.bytes,
-                                (unsigned long long)output->region_bytes);
-        SY_TRY(sy_shared_regions_write(infer->server->front->regions, output->region,
-                                       output->region_offset, tensor.bytes, tensor.data));
-    }
-    return SY_OK;
+    if (tensor->bytes > output->region_bytes)
+        return sy_error_set(
+            SY_EARG, "output \"%s\" has %llu bytes; its place in shared memory has %llu",
+            tensor->name, (unsigned long long)tensor->bytes,
+            (unsigned long long)output->region_bytes);
+    return sy_region_file_write(&output->file, tensor->data, tensor->bytes);
 }
 
 /* ---- parts of the JSON ---- */
@@ -162,6 +155,8 @@ static int add_output(struct sy_http_infer *infer, struct sy_http_infer_output *
     if (output->classes > 0)
         return add_classes(infer, output, &tensor);
     add_head(text, tensor.name, sy_dtype_wire_name(tensor.dtype), tensor.rank, tensor.dims);
+    if (output->is_copied)
+        SY_TRY(copy_to_region(output, &tensor));
     if (output->region) {
         add_region(text, output, tensor.bytes);
     } else if (output->binary) {

@@ -3,9 +3,11 @@
 #define SY_FRONT_HTTP_INFER_INTERNAL_H
 
 #include "runtime/base/text_builder.h"
+#include "runtime/front/body_buffer.h"
 #include "runtime/front/front_infer.h"
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
+#include "runtime/front/shared_regions.h"
 #include "runtime/front/tensor_json.h"
 
 enum sy_http_infer_phase {
@@ -28,9 +30,9 @@ struct sy_http_infer_input {
     enum sy_dtype dtype;
     uint64_t bytes;
     int64_t cut;        /* JSON: of the request's "data"s */
-    void *to;           /* JSON: in the slab */
-    const char *region; /* copied from there once there is a place; NULL: used where it lies */
-    uint64_t region_offset;
+    void *to;           /* JSON, copied: in the slab */
+    bool is_copied;     /* from shared memory, which lies at no multiple of 64 */
+    struct sy_region_file file;
 };
 
 /* An output that was asked for. */
@@ -41,6 +43,8 @@ struct sy_http_infer_output {
     const char *region; /* in json: shared memory that it goes to; NULL: none */
     uint64_t region_offset, region_bytes;
     bool is_placed;        /* the worker writes it there */
+    bool is_copied;        /* else it is copied there */
+    struct sy_region_file file;
     unsigned char *packed; /* classes as BYTES; owned */
 };
 
@@ -52,9 +56,10 @@ struct sy_http_infer {
     uint64_t raw_bytes;
     char model[SY_CORE_MODEL_NAME];
     int64_t version;
-    sy_ns received_ns;   /* when its header lines were read, where traces are sent; else 0 */
-    unsigned char *text; /* the JSON, and what came behind it in the same read */
-    uint64_t text_used, text_size, header_bytes /* UINT64_MAX: all of the body */;
+    sy_ns received_ns; /* when its header lines were read, where traces are sent; else 0 */
+    uint64_t header_bytes;      /* of JSON; UINT64_MAX: all of the body */
+    struct sy_body_buffer text; /* the JSON, and what came behind it in the same piece */
+    struct sy_body_buffer late; /* what came after the last byte of JSON, before its tensors had a place */
     struct sy_request_json json;
     struct sy_repository_wait wait;
     struct sy_front_infer *request;
@@ -88,13 +93,13 @@ int sy_http_read_version(const char *text, int64_t *out);
 void sy_http_infer_expect_raw(struct sy_http_infer *infer, uint64_t bytes);
 /* The request's JSON (or the raw body's length) to infer->request: inputs, outputs, options; solved and prepared. */
 int sy_http_infer_read(struct sy_http_infer *infer);
+/* Behind it: JSON numbers to the slab, and what is copied from shared memory. Any thread. */
+int sy_http_infer_convert(struct sy_http_infer *infer);
+uint64_t sy_http_infer_convert_bytes(const struct sy_http_infer *infer); /* a measure of it */
 
 /* ---- http_infer_build.c ---- */
-/* A measure of the work: bytes that become JSON numbers, or are compressed. It decides whether a thread does it. */
+/* A measure of the work: bytes that become JSON numbers, are copied to shared memory, or are compressed. It decides whether a thread does it. */
 uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer);
-/* Fills answer, tensors, cuts. Touches nothing but the request's own memory; any thread. */
+/* Fills answer, tensors, cuts, shared memory. Touches nothing but the request's own memory; any thread. */
 int sy_http_infer_build(struct sy_http_infer *infer);
-/* What goes to shared memory but could not be written there by the worker. On the loop. */
-int sy_http_infer_copy_out(struct sy_http_infer *infer);
-
 #endif

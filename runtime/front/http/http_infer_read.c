@@ -104,22 +104,24 @@ static int read_shape(const json_t *input, const char *name, int64_t dims[SY_MAX
 static int place_input(struct sy_http_infer *infer, struct sy_http_infer_input *input,
                        const json_t *parameters, const char *region)
 {
-    uint64_t id, at;
+    struct sy_shared_regions *regions = infer->server->front->regions;
+    uint64_t id, at, offset;
 
-    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &input->region_offset));
+    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &offset));
     SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &input->bytes));
     if (input->bytes == UINT64_MAX)
         return sy_error_set(SY_EARG, "input \"%s\": \"shared_memory_byte_size\" is missing",
                             input->name);
-    if (!infer->server->front->regions)
+    if (!regions)
         return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
-    SY_TRY(sy_shared_regions_find(infer->server->front->regions, region, input->region_offset,
-                                  input->bytes, &id, &at));
-    if (at % 64 == 0)
-        sy_front_infer_place_input(infer->request, input->index, id, at, input->bytes);
-    else
-        input->region = region;
+    SY_TRY(sy_shared_regions_find(regions, region, offset, input->bytes, &id, &at));
     input->source = SY_HTTP_REGION;
+    if (at % 64 == 0) {
+        sy_front_infer_place_input(infer->request, input->index, id, at, input->bytes);
+        return SY_OK;
+    }
+    SY_TRY(sy_region_file_open(regions, region, offset, input->bytes, &input->file));
+    input->is_copied = true;
     return SY_OK;
 }
 
@@ -190,12 +192,12 @@ static int check_bytes(struct sy_http_infer *infer)
                 return sy_error_set(SY_EARG,
                                     "input \"%s\": \"data\" has fewer elements than its shape says",
                                     input->name);
-            input->bytes = wanted;
         } else if (is_short) {
             return sy_error_set(
                 SY_EARG, "input \"%s\" has %llu bytes of data; its shape and datatype need %llu",
                 input->name, (unsigned long long)input->bytes, (unsigned long long)wanted);
         }
+        input->bytes = wanted;
     }
     return SY_OK;
 }
@@ -205,22 +207,30 @@ static int check_bytes(struct sy_http_infer *infer)
 static int place_output(struct sy_http_infer *infer, struct sy_http_infer_output *output,
                         const json_t *parameters)
 {
+    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
+    struct sy_shared_regions *regions = infer->server->front->regions;
     uint64_t id, at;
 
     SY_TRY(read_size(parameters, "shared_memory_offset", 0, &output->region_offset));
     SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &output->region_bytes));
     if (output->classes > 0)
         return sy_error_set(SY_EUNSUPPORTED, "classes cannot be written to shared memory");
-    if (!infer->server->front->regions || output->region_bytes == UINT64_MAX)
+    if (!regions)
+        return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
+    if (output->region_bytes == UINT64_MAX)
         return sy_error_set(SY_EARG,
                             "an output in shared memory needs \"shared_memory_byte_size\"");
-    SY_TRY(sy_shared_regions_find(infer->server->front->regions, output->region,
-                                  output->region_offset, output->region_bytes, &id, &at));
-    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
+    SY_TRY(sy_shared_regions_find(regions, output->region, output->region_offset,
+                                  output->region_bytes, &id, &at));
     output->is_placed =
         at % 64 == 0 && !sy_graph_is_sized_at_run(graph, graph->outputs[output->index]);
-    if (output->is_placed)
+    if (output->is_placed) {
         sy_front_infer_place_output(infer->request, output->index, id, at, output->region_bytes);
+        return SY_OK;
+    }
+    SY_TRY(sy_region_file_open(regions, output->region, output->region_offset,
+                               output->region_bytes, &output->file));
+    output->is_copied = true;
     return SY_OK;
 }
 
@@ -329,19 +339,12 @@ static int read_options(struct sy_http_infer *infer, const json_t *root)
     return parameters ? sy_infer_parameters_set(infer->request, parameters) : SY_OK;
 }
 
-/* Behind prepare: pointers into the slab, and what has to be copied into it. */
-static int fill_places(struct sy_http_infer *infer)
+/* A request that the slab can never hold is too large, for whatever reason. */
+static int prepare(struct sy_http_infer *infer)
 {
-    for (int i = 0; i < infer->n_inputs; i++) {
-        struct sy_http_infer_input *input = &infer->inputs[i];
+    int status = sy_front_infer_prepare(infer->request);
 
-        input->to = sy_front_infer_input_data(infer->request, input->index);
-        if (input->region)
-            SY_TRY(sy_shared_regions_read(
-                infer->server->front->regions, input->region, input->region_offset,
-                sy_front_infer_input_bytes(infer->request, input->index), input->to));
-    }
-    return SY_OK;
+    return status == SY_ENOMEM_HOST ? SY_ETOOBIG : status;
 }
 
 int sy_http_infer_read(struct sy_http_infer *infer)
@@ -354,6 +357,32 @@ int sy_http_infer_read(struct sy_http_infer *infer)
     SY_TRY(read_options(infer, root));
     SY_TRY(sy_front_infer_solve(infer->request));
     SY_TRY(check_bytes(infer));
-    SY_TRY(sy_front_infer_prepare(infer->request));
-    return fill_places(infer);
+    SY_TRY(prepare(infer));
+    for (int i = 0; i < infer->n_inputs; i++)
+        infer->inputs[i].to = sy_front_infer_input_data(infer->request, infer->inputs[i].index);
+    return SY_OK;
+}
+
+uint64_t sy_http_infer_convert_bytes(const struct sy_http_infer *infer)
+{
+    uint64_t bytes = infer->header_bytes;
+
+    for (int i = 0; i < infer->n_inputs; i++)
+        bytes += infer->inputs[i].is_copied ? infer->inputs[i].bytes / 16 : 0;
+    return bytes;
+}
+
+int sy_http_infer_convert(struct sy_http_infer *infer)
+{
+    for (int i = 0; i < infer->n_inputs; i++) {
+        const struct sy_http_infer_input *input = &infer->inputs[i];
+
+        if (input->source == SY_HTTP_JSON)
+            SY_TRY(sy_tensor_from_json(&infer->json.cuts[input->cut], input->name, input->dtype,
+                                       input->bytes / sy_dtype_bytes(input->dtype), input->to));
+        if (input->is_copied)
+            SY_TRY(sy_region_file_read(&input->file, input->to, input->bytes));
+    }
+    sy_body_buffer_forget(&infer->text, infer->header_bytes);
+    return SY_OK;
 }

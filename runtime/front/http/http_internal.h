@@ -1,6 +1,6 @@
 /* What the HTTP server's files share: server, connection, call, reply.
  *
- *   socket ─ http_connection.c ─ http-parser ─> http_call.c (header lines, route) ─> http_body.c (inflate) ─> sink
+ *   socket ─ http_connection.c ─ http_parse.c ─> http_call.c (header lines, route) ─> http_body.c (inflate) ─> sink
  *   socket <─ http_reply.c <───────────────────────────── segments: text, or tensors where they lie <──────── handler
  *
  * A connection has one call at a time; what a client sends behind it (pipelining) waits in `held`, at most SY_HTTP_HELD_BYTES, then the socket is not read. */
@@ -11,17 +11,20 @@
 #include <http_parser.h>
 #include <zlib.h>
 
+#include "runtime/base/text_builder.h"
 #include "runtime/front/http/http_server.h"
 
 #define SY_HTTP_INFLATE_BYTES \
     512u /* of compressed bytes at once: at most half a megabyte of others */
-#define SY_HTTP_INFLATED_TURN (512u << 10) /* inflated in one turn of the loop */
+#define SY_HTTP_INFLATED_TURN (256u << 10) /* inflated in one turn of the loop, and one piece more */
 #define SY_HTTP_READ_BYTES \
     (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
 #define SY_HTTP_HELD_BYTES  (64u << 10)
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
+#define SY_HTTP_DISCARD_MOST (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
+#define SY_HTTP_SMALL_JSON   (16u << 10) /* is parsed on the loop: within 0.2 ms */
 #define SY_HTTP_TURN_BYTES  (1u << 20) /* of one connection before the others get their turn */
 
 struct sy_http_route_entry {
@@ -95,8 +98,12 @@ struct sy_http_call {
     bool is_whole;            /* the message has ended */
     bool has_inflate, inflate_ended;
     z_stream inflate;
-    unsigned char *body; /* of calls whose body is collected */
+    uint64_t discarded_bytes; /* after the reply */
+    unsigned char *body;      /* of calls whose body is collected */
     uint64_t body_used, body_size;
+    json_t *parsed; /* a long body that a thread has parsed; or why not */
+    int parse_status;
+    char *parse_why;
     /* the reply */
     bool replied;
     char *extra_headers; /* lines, or NULL */
@@ -109,17 +116,19 @@ struct sy_http_call {
 
 struct sy_http_reply {
     struct sy_http_reply *next;
+    struct sy_http_server *server;
     struct sy_http_segment *segments; /* n_segments */
     int n_segments;
     uint64_t bytes, sent;
-    char *head; /* owned: status line and header lines, and what is text of the body */
+    char *head; /* owned: status line and header lines, and a short text */
+    struct sy_text text; /* owned: a long one */
     void (*release)(void *ctx); /* (optional) when it is sent or dropped */
     void *ctx;
 };
 
 struct sy_http_stream {
     struct sy_http_connection *connection;
-    bool is_chunked;
+    bool is_chunked, keeps_alive;
     void (*closed)(void *ctx);
     void *ctx;
 };
@@ -134,7 +143,11 @@ struct sy_http_connection {
     struct event *read_event, *write_event, *closed_event;
     struct event *again_event; /* goes on in the loop's next turn; NULL: was never needed */
     uint64_t inflated_bytes;   /* in this turn of the loop */
-    bool reading, writing, in_parser, closing /* when the replies are out */, lingers;
+    bool reading, writing, in_parser;
+    bool closing; /* when the replies are out; what comes is thrown away */
+    bool lingers; /* they are: waits for the client to close */
+    bool ended;   /* the client has said that it sends no more */
+    bool broken;  /* a reply could not be sent or made: closed as soon as the parser has returned */
     http_parser parser;
     struct sy_http_call *call; /* the one that is read or answered */
     struct sy_http_stream *stream;
@@ -156,6 +169,15 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now);
 void sy_http_connection_go_on(struct sy_http_connection *connection);
 void sy_http_server_release(struct sy_http_server *server); /* http_server.c */
 
+/* ---- http_parse.c ---- */
+/* Whether the parser may go on: nothing is being answered, the sink takes bytes, and others had their turn. */
+bool sy_http_takes_bytes(const struct sy_http_connection *connection);
+/* Parses as far as it may; how many bytes. Those behind an error count as parsed. */
+uint32_t sy_http_parse(struct sy_http_connection *connection, const unsigned char *bytes,
+                       uint32_t n);
+/* The client sends no more: a request that is not whole is refused. */
+void sy_http_parse_end(struct sy_http_connection *connection);
+
 /* ---- http_call.c ---- */
 struct sy_http_call *sy_http_call_create(struct sy_http_connection *connection);
 void sy_http_call_free(struct sy_http_call *call);
@@ -167,24 +189,22 @@ int sy_http_call_route(struct sy_http_call *call, const char **why);
 /* Value of a whole number in a header. False: there is none; *out is UINT64_MAX for one that is no number. */
 bool sy_http_call_number(const struct sy_http_call *call, const char *name, uint64_t *out);
 
-/* EARG: no JSON, or nested deeper than most_depth; names line and column. Any thread. */
-int sy_http_parse_json(const char *text, uint64_t bytes, int most_depth, json_t **out);
-
 /* ---- http_body.c ---- */
 /* Sets the sink and what inflates in front of it. The HTTP code to refuse with, or 0. */
 int sy_http_body_begin(struct sy_http_call *call, const char **why);
 /* Bytes as they came. SY_OK, or what to answer with. */
 int sy_http_body_take(struct sy_http_call *call, const unsigned char *bytes, uint64_t n);
 int sy_http_body_end(struct sy_http_call *call); /* ECORRUPT: the compressed stream has no end */
+/* The message is whole: calls the route's handler; behind a thread that parses the body, where it is long. */
+void sy_http_body_handle(struct sy_http_call *call);
 void sy_http_body_finish(struct sy_http_call *call);
 
 /* ---- http_reply.c ---- */
-/* Frees the call: header lines, then `text` (owned by the reply from now on, malloc'd) cut by tensors: `tensors[i]` comes behind the first `cuts[i]` bytes of
- * the text. release(ctx) is called once. */
-void sy_http_reply_tensors(struct sy_http_call *call, const char *type, char *text,
-                           uint64_t text_bytes, const struct sy_http_segment *tensors,
-                           const uint64_t *cuts, int n_tensors, void (*release)(void *ctx),
-                           void *ctx);
+/* Frees the call: header lines, then `text` (the reply's from now on), cut by tensors: `tensors[i]` comes behind the first `cuts[i]` bytes of the text.
+ * release(ctx) is called once. */
+void sy_http_reply_tensors(struct sy_http_call *call, const char *type, struct sy_text *text,
+                           const struct sy_http_segment *tensors, const uint64_t *cuts,
+                           int n_tensors, void (*release)(void *ctx), void *ctx);
 /* An error answer of the server itself, in words; takes the call. */
 void sy_http_reply_refuse(struct sy_http_call *call, int code, const char *why);
 /* Says why to a socket that is no connection yet, if it takes that at once. */

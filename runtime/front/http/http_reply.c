@@ -11,11 +11,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_internal.h"
+#include "runtime/front/offload.h"
 
 #define MAX_PARTS 64
-#define DISCARD_MOST \
-    (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
-
 int sy_http_status_code(int status)
 {
     switch (status) {
@@ -102,6 +100,7 @@ static void reply_free(struct sy_http_reply *reply)
 {
     if (reply->release)
         reply->release(reply->ctx);
+    sy_free_beside(reply->server->front->offload, reply->text.at, reply->text.size);
     free(reply->head);
     free(reply);
 }
@@ -194,39 +193,41 @@ bool sy_http_reply_flush(struct sy_http_connection *connection)
     return true;
 }
 
-/* A reply of `head` (owned from now on) and these segments behind its first `cuts`; NULL: no memory, and all was given back. */
-static struct sy_http_reply *make_reply(char *head, uint64_t head_bytes,
-                                        const struct sy_http_segment *tensors, const uint64_t *cuts,
-                                        int n_tensors)
+/* A reply of `head` (owned from now on). NULL: no memory, and head is freed. */
+static struct sy_http_reply *make_reply(struct sy_http_server *server, char *head, uint64_t bytes,
+                                        int more_segments)
 {
-    size_t n_segments = 2 * (size_t)n_tensors + 1;
-    struct sy_http_reply *reply = calloc(1, sizeof(*reply) + n_segments * sizeof(*reply->segments));
-    uint64_t from = 0;
+    size_t n = 1 + (size_t)more_segments;
+    struct sy_http_reply *reply =
+        head ? calloc(1, sizeof(*reply) + n * sizeof(*reply->segments)) : NULL;
 
-    if (!reply)
+    if (!reply) {
+        free(head);
         return NULL;
+    }
+    reply->server = server;
     reply->head = head;
     reply->segments = (struct sy_http_segment *)(reply + 1);
-    for (int i = 0; i <= n_tensors; i++) {
-        uint64_t to = i < n_tensors ? cuts[i] : head_bytes;
-
-        reply->segments[reply->n_segments++] = (struct sy_http_segment){head + from, to - from};
-        from = to;
-        if (i < n_tensors)
-            reply->segments[reply->n_segments++] = tensors[i];
-    }
-    for (int i = 0; i < reply->n_segments; i++)
-        reply->bytes += reply->segments[i].bytes;
+    reply->segments[reply->n_segments++] = (struct sy_http_segment){head, bytes};
+    reply->bytes = bytes;
     return reply;
 }
 
-/* NULL: the client cannot be answered, so the connection goes. */
+static void add_segment(struct sy_http_reply *reply, const void *data, uint64_t bytes)
+{
+    reply->segments[reply->n_segments++] = (struct sy_http_segment){data, bytes};
+    reply->bytes += bytes;
+}
+
+/* Owns the reply. NULL: the client cannot be answered, so the connection goes. */
 static void enqueue(struct sy_http_connection *connection, struct sy_http_reply *reply)
 {
     bool idle = connection->first_reply == NULL;
 
-    if (!reply) {
-        sy_http_connection_close(connection);
+    if (!reply || connection->broken) {
+        connection->broken = true;
+        if (reply)
+            reply_free(reply);
         return;
     }
     if (connection->last_reply)
@@ -238,47 +239,29 @@ static void enqueue(struct sy_http_connection *connection, struct sy_http_reply 
     if (idle)
         connection->progress_ns = sy_clock_now();
     if (idle && !sy_http_reply_flush(connection))
-        sy_http_connection_close(connection);
+        connection->broken = true;
 }
 
-/* The call is over: its reply is on its way. What is left of its body is read, or the connection ends. */
-static void end_call(struct sy_http_call *call)
+/* Sends and ends the call: what is left of its body is read, or the connection ends. reply NULL: no memory. */
+static void end_call(struct sy_http_call *call, struct sy_http_reply *reply)
 {
     struct sy_http_connection *connection = call->connection;
 
-    call->replied = true;
-    call->discards = true;
-    if (connection && connection->fd >= 0) {
-        if (!call->is_whole && call->announced_bytes > DISCARD_MOST)
-            call->keeps_alive = false;
-        connection->closing |= !call->keeps_alive;
-    }
-    if (!call->is_whole)
-        return; /* the parser ends it, or the connection */
-    if (connection)
-        connection->call = NULL;
-    sy_http_call_free(call);
-    if (connection)
-        sy_http_connection_go_on(connection);
-}
-
-/* Sends and ends the call; `head` is malloc'd, or NULL: no memory. */
-static void send_head(struct sy_http_call *call, char *head, uint64_t bytes)
-{
-    struct sy_http_connection *connection = call->connection;
-    struct sy_http_reply *reply =
-        connection && head ? make_reply(head, bytes, NULL, NULL, 0) : NULL;
-
-    if (!reply)
-        free(head);
+    call->replied = call->discards = true;
     if (!connection) {
-        call->is_whole = true; /* nobody else has it any more */
-        end_call(call);
+        if (reply)
+            reply_free(reply);
+        sy_http_call_free(call);
         return;
     }
     connection->refs++;
-    enqueue(connection, reply); /* may close, which takes the call's connection away */
-    end_call(call);
+    enqueue(connection, reply);
+    connection->closing |= !call->keeps_alive;
+    if (call->is_whole) {
+        connection->call = NULL;
+        sy_http_call_free(call);
+    }
+    sy_http_connection_go_on(connection);
     sy_http_connection_release(connection);
 }
 
@@ -289,12 +272,12 @@ void sy_http_reply(struct sy_http_call *call, int code, const char *type, const 
 {
     size_t used = 0, with_body = call->is_head ? 0 : bytes;
 
-    if (!call->is_whole && call->announced_bytes > DISCARD_MOST)
+    if (!call->is_whole && call->announced_bytes > SY_HTTP_DISCARD_MOST)
         call->keeps_alive = false;
     char *head = make_head(call, code, type, bytes, with_body, &used);
     if (head && with_body)
         memcpy(head + used, body, with_body);
-    send_head(call, head, used + with_body);
+    end_call(call, make_reply(call->server, head, used + with_body, 0));
 }
 
 void sy_http_reply_text(struct sy_http_call *call, int code, const char *type, const char *text)
@@ -349,40 +332,57 @@ void sy_http_reply_error(struct sy_http_call *call, int status, const char *mess
     sy_http_reply_refuse(call, sy_http_status_code(status), message);
 }
 
-void sy_http_reply_tensors(struct sy_http_call *call, const char *type, char *text,
-                           uint64_t text_bytes, const struct sy_http_segment *tensors,
-                           const uint64_t *cuts, int n_tensors, void (*release)(void *ctx),
-                           void *ctx)
+#define SHORT_TEXT (16u << 10) /* is copied behind the header lines: one allocation and one piece less */
+
+/* Header lines, text and tensors; NULL: no memory. */
+static struct sy_http_reply *tensors_reply(const struct sy_http_call *call, const char *type,
+                                           struct sy_text *text,
+                                           const struct sy_http_segment *tensors,
+                                           const uint64_t *cuts, int n_tensors)
 {
-    struct sy_http_connection *connection = call->connection;
-    struct sy_http_reply *reply = NULL;
-    uint64_t moved[SY_MAX_ENDS], length = text_bytes;
-    size_t used = 0;
+    uint64_t length = text->used, from = 0;
+    size_t used = 0, copied = text->used <= SHORT_TEXT ? text->used : 0;
 
     for (int i = 0; i < n_tensors; i++)
         length += tensors[i].bytes;
-    char *head = connection ? make_head(call, 200, type, length, text_bytes, &used) : NULL;
-    if (head) {
-        memcpy(head + used, text, text_bytes);
-        for (int i = 0; i < n_tensors; i++)
-            moved[i] = cuts[i] + used;
-        reply = make_reply(head, used + text_bytes, tensors, moved, n_tensors);
+    char *head = make_head(call, 200, type, length, copied, &used);
+    if (head)
+        memcpy(head + used, text->at, copied);
+    const char *at = copied ? head + used : text->at;
+    struct sy_http_reply *reply = make_reply(call->server, head, used, 2 * n_tensors + 1);
+    if (!reply)
+        return NULL;
+    for (int i = 0; i <= n_tensors; i++) {
+        uint64_t to = i < n_tensors ? cuts[i] : text->used;
+
+        add_segment(reply, at + from, to - from);
+        from = to;
+        if (i < n_tensors)
+            add_segment(reply, tensors[i].data, tensors[i].bytes);
     }
-    free(text);
+    if (!copied) {
+        reply->text = *text;
+        *text = (struct sy_text){0};
+    }
+    return reply;
+}
+
+void sy_http_reply_tensors(struct sy_http_call *call, const char *type, struct sy_text *text,
+                           const struct sy_http_segment *tensors, const uint64_t *cuts,
+                           int n_tensors, void (*release)(void *ctx), void *ctx)
+{
+    struct sy_http_reply *reply = NULL;
+
+    if (call->connection)
+        reply = tensors_reply(call, type, text, tensors, cuts, n_tensors);
+    sy_text_finish(text);
     if (reply) {
         reply->release = release;
         reply->ctx = ctx;
     } else {
-        free(head);
         release(ctx);
     }
-    if (connection) {
-        connection->refs++;
-        enqueue(connection, reply);
-    }
-    end_call(call);
-    if (connection)
-        sy_http_connection_release(connection);
+    end_call(call, reply);
 }
 
 void sy_http_refuse(int fd, int code, const char *why)
@@ -404,16 +404,10 @@ void sy_http_refuse(int fd, int code, const char *why)
 
 #define STREAM_UNSENT_MOST (256u << 10)
 
-static bool stream_send(struct sy_http_stream *stream, char *text, uint64_t bytes)
+/* `text` is the reply's. */
+static void stream_send(struct sy_http_connection *connection, char *text, uint64_t bytes)
 {
-    struct sy_http_reply *reply = text ? make_reply(text, bytes, NULL, NULL, 0) : NULL;
-
-    if (!reply) {
-        free(text);
-        return false;
-    }
-    enqueue(stream->connection, reply);
-    return true;
+    enqueue(connection, make_reply(connection->server, text, bytes, 0));
 }
 
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
@@ -438,29 +432,23 @@ struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const cha
         sy_http_call_add_header(call, "Transfer-Encoding", "chunked");
     sy_http_call_add_header(call, "Cache-Control", "no-store");
     call->keeps_alive &= stream->is_chunked;
+    stream->keeps_alive = call->keeps_alive;
     char *head = make_head(call, 200, type, UINT64_MAX, 0, &used);
-    connection->refs++;
     connection->call = NULL;
-    call->connection = NULL;
+    connection->stream = stream;
     sy_http_call_free(call);
-    bool is_open = head && stream_send(stream, head, used) && connection->fd >= 0;
-    if (is_open) {
-        connection->stream = stream;
-    } else {
-        sy_http_connection_close(connection);
-        free(stream);
-    }
-    sy_http_connection_release(connection);
-    return is_open ? stream : NULL;
+    stream_send(connection, head, used);
+    return stream;
 }
 
 bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes)
 {
+    struct sy_http_connection *connection = stream->connection;
     char *text;
     int n = 0;
 
-    if (stream->connection->unsent_bytes + bytes > STREAM_UNSENT_MOST &&
-        stream->connection->unsent_bytes > 0)
+    if (connection->broken || (connection->unsent_bytes > 0 &&
+                               connection->unsent_bytes + bytes > STREAM_UNSENT_MOST))
         return false;
     text = malloc(bytes + 24);
     if (!text)
@@ -471,7 +459,8 @@ bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_
     n += (int)bytes;
     if (stream->is_chunked)
         n += sprintf(text + n, "\r\n");
-    return stream_send(stream, text, (uint64_t)n);
+    stream_send(connection, text, (uint64_t)n);
+    return true;
 }
 
 void sy_http_stream_end(struct sy_http_stream *stream)
@@ -481,8 +470,8 @@ void sy_http_stream_end(struct sy_http_stream *stream)
     connection->refs++;
     connection->stream = NULL;
     if (stream->is_chunked)
-        stream_send(stream, strdup("0\r\n\r\n"), 5);
-    connection->closing |= !stream->is_chunked;
+        stream_send(connection, strdup("0\r\n\r\n"), 5);
+    connection->closing |= !stream->keeps_alive;
     free(stream);
     sy_http_connection_go_on(connection);
     sy_http_connection_release(connection);

@@ -68,7 +68,7 @@ struct sy_http_stream;
 struct sy_http_stream *sy_http_stream_begin(struct sy_http_call *call, const char *type,
                                             void (*closed)(void *ctx), void *ctx);
 /* Copies. False: the client does not read and has `unsent` bytes or more waiting already (then nothing is added), so skip this one.
- * A client that is found gone: closed is called from inside, and the stream is gone. */
+ * False too where the client is found gone; closed is called from the loop then, never from inside. */
 bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_t bytes);
 void sy_http_stream_end(struct sy_http_stream *stream); /* closed is not called */
 

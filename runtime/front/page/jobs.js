@@ -116,15 +116,15 @@ function fillJobCard(card, job, tick) {
   setText(card.pause, card.verb === 'resume' ? 'Resume' : 'Pause');
   card.pause.setAttribute('aria-label', `${card.verb} ${job.name}`);
   card.controls.hidden = isOver(job);
-  if (document.activeElement !== card.priority && !card.priority.disabled) card.priority.value = String(job.priority);
+  if (document.activeElement !== card.priority && card.priority.ariaBusy !== 'true') card.priority.value = String(job.priority);
   showFacts(card, job, tick);
-  drawChart(card.chart, known.curves.get(job.job) ?? []);
+  drawChart(card.chart, known.curves.get(job.job)?.points ?? []);
 }
 
 export function showJobs(tick) {
   const jobs = [...known.jobs.values()].sort((a, b) => isOver(a) - isOver(b) || a.job - b.job);
   keepRows(byId('jobs'), jobCards, jobs.map((job) => job.job), (id) => makeJobCard(known.jobs.get(id)));
-  for (const job of jobs) fillJobCard(jobCards.get(job.job), job, tick);
+  for (const job of tick.jobs) fillJobCard(jobCards.get(job.job), job, tick);
   byId('no-jobs').hidden = jobs.length > 0;
   const n = jobs.filter((job) => !isOver(job)).length;
   setText(byId('jobs-sum'), jobs.length ? `${n} under way, ${jobs.length - n} over` : '');

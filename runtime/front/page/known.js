@@ -18,7 +18,7 @@ function fresh() {
     spans: LANES.map(() => []),
     underWay: [],
     samples: new Map(), // of cumulative numbers, by name: [[ns, value]]
-    curves: new Map(), // by job: [[step, loss]]
+    curves: new Map(), // by job: {points: [[step, loss]], gap: steps}
     clockOffsetNs: null, // the server's clock less this page's
   };
 }
@@ -41,14 +41,18 @@ function takeSlice(map, list, key, isInside) {
   for (const item of list) map.set(item[key], item);
 }
 
+// At most MOST_POINTS, evenly apart over all steps that were seen: when there are too many, every other goes and the gap doubles.
 function addPoint(job) {
   let curve = known.curves.get(job.job);
-  if (!curve) known.curves.set(job.job, (curve = []));
-  const last = curve.at(-1);
+  const last = curve?.points.at(-1);
+  if (!curve || (last && job.step < last[0])) known.curves.set(job.job, (curve = { points: [], gap: 0 })); // new, or back at a snapshot
   if (job.step === 0 || (last && job.step === last[0])) return;
-  if (last && job.step < last[0]) curve.length = 0; // it went back to a snapshot
-  curve.push([job.step, job.loss]);
-  if (curve.length > MOST_POINTS) known.curves.set(job.job, curve.filter((_, i) => i % 2 === 0 || i === curve.length - 1));
+  const { points } = curve;
+  if (points.length > 1 && points.at(-1)[0] - points.at(-2)[0] < curve.gap) points.pop();
+  points.push([job.step, job.loss]);
+  if (points.length <= MOST_POINTS) return;
+  curve.points = points.filter((_, i) => i % 2 === 0);
+  curve.gap = (points.at(-1)[0] - points[0][0]) / (MOST_POINTS / 2);
 }
 
 function takeTimeline(timeline) {

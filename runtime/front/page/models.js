@@ -66,11 +66,13 @@ function fillModelRow(row, model, tick) {
 
 // In the folder, and not with the core.
 function fillRepositoryRow(row, entry) {
-  const state = (entry.state || 'UNLOADED').toLowerCase();
+  // As in Triton's index: what was unloaded is unavailable for this reason.
+  const isUnloaded = !entry.state || entry.state === 'UNLOADED' || entry.reason === 'unloaded';
+  const state = isUnloaded ? 'unloaded' : entry.state.toLowerCase();
   setText(row.version, entry.version ? `v${entry.version}` : '');
   setText(row.state, state);
   row.state.className = `state ${STATES[state] ?? ''}`;
-  row.why.hidden = !entry.reason;
+  row.why.hidden = isUnloaded || !entry.reason;
   setText(row.why, entry.reason || '');
   row.fill.style.width = '0';
   for (const name of ['residentText', 'rate', 'latency', 'swap', 'swaps', 'failed']) setText(row[name], '–');
@@ -94,9 +96,14 @@ export function showModels(tick) {
   const entries = word ? all.filter((entry) => entry.name.toLowerCase().includes(word)) : all;
   const names = new Map(entries.map((entry) => [entry.key, entry.name]));
   keepRows(byId('models').tBodies[0], modelRows, entries.map((entry) => entry.key), (key) => makeModelRow(names.get(key)));
-  for (const entry of entries)
-    if (entry.model) fillModelRow(modelRows.get(entry.key), entry.model, tick);
-    else fillRepositoryRow(modelRows.get(entry.key), entry.entry);
+  const told = new Set(tick.models);
+  for (const { key, model, entry } of entries) {
+    const row = modelRows.get(key);
+    // What this tick does not tell of stays as it was: a rate of old numbers would sink.
+    if (model && (told.has(model) || !row.isFilled)) fillModelRow(row, model, tick);
+    else if (entry) fillRepositoryRow(row, entry);
+    row.isFilled = true;
+  }
   byId('models').hidden = all.length === 0;
   byId('no-models').hidden = all.length > 0;
   const ready = all.filter((entry) => entry.model?.state === 'ready').length;

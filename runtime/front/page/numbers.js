@@ -69,20 +69,15 @@ export function showHead(tick) {
   setText(byId('device'), `${device.name.startsWith(device.kind) ? '' : `${device.kind} · `}${device.name}${link} · up ${timeText(account.elapsed_ns)}${tick.draining ? ' · stopping' : ''}`);
   const select = byId('policy');
   if (!select.options.length) select.append(...POLICIES.map((name) => el('option', { text: name })));
-  if (document.activeElement !== select || select.dataset.shown !== rules.policy) {
-    select.value = rules.policy;
-    select.dataset.shown = rules.policy;
-  }
-  if (!select.dataset.acting) select.disabled = false;
+  if (select.dataset.shown !== rules.policy && select.ariaBusy !== 'true') select.value = select.dataset.shown = rules.policy;
+  select.disabled = false;
 }
 
 export function setUpPolicy() {
   const select = byId('policy');
   select.addEventListener('change', async () => {
     const policy = select.value;
-    select.dataset.acting = '1';
     const done = await act(select, `policy ${policy}`, '/api/policy', { policy });
-    delete select.dataset.acting;
     if (!done) select.value = known.tick?.rules.policy ?? policy;
   });
 }

@@ -73,6 +73,7 @@ function onHello(said) {
 
 function connect() {
   source = new EventSource('/events');
+  heard(); // a server that takes the connection and says nothing is taken for gone, too
   source.addEventListener('hello', (event) => {
     heard();
     onHello(JSON.parse(event.data));

@@ -32,26 +32,34 @@ function askToken(why) {
   });
 }
 
+const REFUSED_TOKEN = 'The server does not take this token. It is the one that serve --page-token was started with.';
+
+async function send(path, body, token) {
+  const headers = { 'Content-Type': 'application/json', ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  return fetch(path, { method: 'POST', headers, body: JSON.stringify(body) });
+}
+
+// Null, or what went wrong. Where a token is needed it is asked for until it is right, or nobody gives one.
 async function post(path, body) {
-  const headers = { 'Content-Type': 'application/json' };
-  if (server.hello?.needs_token) headers.Authorization = `Bearer ${storedToken() || (await askToken()) || ''}`;
-  let reply = await fetch(path, { method: 'POST', headers, body: JSON.stringify(body) });
-  if (reply.status === 401) {
+  let token = storedToken();
+  if (!token && server.hello?.needs_token) token = await askToken();
+  if (!token && server.hello?.needs_token) return 'no token was given';
+  let reply = await send(path, body, token);
+  while (reply.status === 401) {
     sessionStorage.removeItem('switchyard-token');
-    const token = await askToken('The server does not take this token. It is the one that serve --page-token was started with.');
-    if (!token) return 'no token';
-    headers.Authorization = `Bearer ${token}`;
-    reply = await fetch(path, { method: 'POST', headers, body: JSON.stringify(body) });
+    token = await askToken(REFUSED_TOKEN);
+    if (!token) return 'no token was given';
+    reply = await send(path, body, token);
   }
   if (reply.ok) return null;
-  if (reply.status === 401) sessionStorage.removeItem('switchyard-token');
   const answer = await reply.json().catch(() => ({}));
   return answer.error || `HTTP ${reply.status}`;
 }
 
-// control: disabled until the server has answered.
+// control: busy until the server has answered. It is not disabled, which would take the focus away.
 export async function act(control, what, path, body = {}) {
-  control.disabled = true;
+  if (control.ariaBusy === 'true') return false;
+  control.ariaBusy = 'true';
   try {
     const error = await post(path, body);
     say(error ? `${what}: ${error}` : `${what}: done`, Boolean(error));
@@ -60,7 +68,7 @@ export async function act(control, what, path, body = {}) {
     say(`${what}: the server does not answer`, true);
     return false;
   } finally {
-    control.disabled = false;
+    control.ariaBusy = null;
   }
 }
 

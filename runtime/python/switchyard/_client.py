@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from threading import Lock
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -15,16 +14,15 @@ from numpy.typing import ArrayLike, DTypeLike
 from ._jobs import Jobs
 from ._memory import Pool
 from ._models import Model, Shape, Shapes, read_model
-from ._tensors import Array, as_array, as_bytes, numpy_dtype, typed, wire_dtype
-from ._wire import Connection
+from ._tensors import Array, as_array, as_bytes, n_bytes, numpy_dtype, typed, wire_dtype
+from ._wire import CUT_BYTES, Connection
 from .errors import Busy, InvalidArgument, NotFound, OutOfMemory, TooLarge, Unsupported
 
 SHARED_BYTES = 64 << 10  # tensors from here on go through shared memory, where there is any
 _NO_ROOM = (Busy, TooLarge, OutOfMemory, Unsupported)
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """A request as the server saw it, in nanoseconds and bytes. total_ns: from its arrival to its end. bound_ns: the least that its swap
     could have taken; predicted_ns: what total_ns was expected to be."""
 
@@ -147,7 +145,7 @@ class Client:
         kind = np.dtype(dtype)
         if not self._wire.is_local:
             return np.empty(shape, kind)
-        return typed(self._pool.take(kind.itemsize * int(np.prod(shape, dtype=np.int64))), kind, shape)
+        return typed(self._pool.take(n_bytes(kind, shape)), kind, shape)
 
     def is_shared(self, array: Array) -> bool:
         """It lies where the server reads and writes it: as an input, or in `outputs`, it is not copied."""
@@ -247,7 +245,8 @@ class Client:
         if class_ is not None:
             params["class"] = class_
         keep += [memory for memory, _ in places.values()]
-        answer = self._wire.call("infer", params, self.timeout if timeout is None else timeout, keep)
+        has_long = any("data" in row and row["data"].nbytes >= CUT_BYTES for row in params["inputs"])
+        answer = self._wire.call("infer", params, self.timeout if timeout is None else timeout, keep, has_long)
         results = {row["name"]: self._output(row, places, into) for row in answer["outputs"]}
         if known:
             self._shapes.remember(known, shapes, {name: array.shape for name, array in results.items()})
@@ -284,16 +283,16 @@ class Client:
         places = {}
         dtypes = {port.name: numpy_dtype(port.dtype) for port in known.outputs}
         for name, shape in (self._shapes.predict(known, shapes) if self._wire.is_local else {}).items():
-            n_bytes = dtypes[name].itemsize * int(np.prod(shape, dtype=np.int64))
+            size = n_bytes(dtypes[name], shape)
             memory: Optional[Array] = None
-            if name in into and into[name].shape == shape and into[name].nbytes == n_bytes and into[name].flags.c_contiguous:
+            if name in into and into[name].shape == shape and into[name].nbytes == size and into[name].flags.c_contiguous:
                 memory = into[name]
-            elif n_bytes >= SHARED_BYTES and name not in into:
+            elif size >= SHARED_BYTES and name not in into:
                 try:
-                    memory = self._pool.take(n_bytes)
+                    memory = self._pool.take(size)
                 except _NO_ROOM:
                     continue
-            at = self._pool.find(memory) if memory is not None and n_bytes > 0 else None
+            at = self._pool.find(memory) if memory is not None and size > 0 else None
             if memory is not None and at:
                 places[name] = (memory, at)
         return places
@@ -329,8 +328,5 @@ def _choose(model: str, results: dict[str, Array], names: Union[Sequence[str], M
     return {name: results[name] for name in names}
 
 
-_TIMING = {field.name for field in fields(Timing)}
-
-
 def _timing(row: dict[str, Any]) -> Timing:
-    return Timing(**{key: value for key, value in row.items() if key in _TIMING})
+    return Timing(*(row.get(name, 0) for name in Timing._fields))

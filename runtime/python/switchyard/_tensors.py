@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,10 @@ def as_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
+def n_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    return dtype.itemsize * math.prod(shape)
+
+
 def typed(memory: np.ndarray[Any, np.dtype[np.uint8]], dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """The first bytes of `memory` as an array, which keeps it alive."""
-    n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    return memory[:n_bytes].view(dtype).reshape(shape)
+    return memory[:n_bytes(dtype, shape)].view(dtype).reshape(shape)

@@ -20,13 +20,16 @@ from .errors import ConnectionLost, NoAnswer, ProtocolError, SwitchyardError, Un
 
 _READ_BYTES = 1 << 18
 _MOST_BYTES = (1 << 32) - 1  # of a tensor in a message
-_CUT_BYTES = 1 << 12  # shorter tensors are copied into the message
+CUT_BYTES = 1 << 12  # shorter tensors are copied into the message
 
 Part = Union[bytes, memoryview]
 
 
-def encode(message: object) -> list[Part]:
-    """A message as parts to be sent one after the other; memoryviews in it (flat, of bytes) become bins, long ones without a copy."""
+def encode(message: object, has_long: bool = True) -> list[Part]:
+    """A message as parts to be sent one after the other; memoryviews in it (flat, of bytes) become bins, long ones without a copy.
+    has_long: there may be long ones; what has none is packed in one go."""
+    if not has_long:
+        return [msgpack.packb(message, use_bin_type=True)]
     packer = msgpack.Packer(autoreset=False, use_bin_type=True)
     parts: list[Part] = []
 
@@ -44,7 +47,7 @@ def encode(message: object) -> list[Part]:
             packer.pack_array_header(len(value))
             for item in value:
                 add(item)
-        elif isinstance(value, memoryview) and value.nbytes >= _CUT_BYTES:
+        elif isinstance(value, memoryview) and value.nbytes >= CUT_BYTES:
             if value.nbytes > _MOST_BYTES:
                 raise Unsupported(f"a tensor of {value.nbytes} bytes; a message holds {_MOST_BYTES}")
             flush()
@@ -122,8 +125,9 @@ class Connection:
     def is_open(self) -> bool:
         return self._broken is None
 
-    def call(self, method: str, params: dict[str, Any], timeout: float, keep: object = None) -> Any:
-        """The result, or the server's error. `keep` stays alive until the server has answered, also if this call gives up before."""
+    def call(self, method: str, params: dict[str, Any], timeout: float, keep: object = None, has_long: bool = False) -> Any:
+        """The result, or the server's error. `keep` stays alive until the server has answered, also if this call gives up before. has_long:
+        there are memoryviews of CUT_BYTES or more in params."""
         if os.getpid() != self._process:
             raise ConnectionLost("this Client was made by another process; make one in this process, after the fork")
         deadline = time.monotonic() + timeout
@@ -135,7 +139,7 @@ class Connection:
             call_id = self._next_id
             self._pending[call_id] = pending
         try:
-            self._exchange(call_id, encode([0, call_id, method, [params] if params else []]), pending, deadline, timeout)
+            self._exchange(call_id, encode([0, call_id, method, [params] if params else []], has_long), pending, deadline, timeout)
         finally:
             with self._changed:
                 self._n_calls -= 1
