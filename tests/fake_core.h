@@ -11,7 +11,7 @@
 #define FAKE_CORE_MOST_REGIONS 64
 
 extern char fake_core_path[100], fake_core_tcp[40]; /* where it answers */
-extern int fake_core_grpc_port;                            /* likewise */
+extern int fake_core_grpc_port;                     /* likewise */
 extern _Atomic int fake_core_n_held;                /* requests that only canceling ends */
 extern _Atomic int
     fake_core_n_regions; /* of shared memory; each connection: 4, of 8 MiB in all; all: 20 MiB */

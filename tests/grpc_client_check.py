@@ -496,7 +496,6 @@ def test_deadline(server):
     client = server.client()
     text = refused("DEADLINE_EXCEEDED", client.infer, "tiny_cnn", [tensor(slow(1000))], timeout=1)
     assert text
-    assert refused("DEADLINE_EXCEEDED", client.infer, "identity", [tensor(numbers(1))], client_timeout=1e-9)
     works(server)
 
 

@@ -1,6 +1,7 @@
 #include "runtime/front/grpc/grpc_block.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 
 static int count(struct sy_grpc_budget *budget, size_t n)
 {
-    uint64_t used = (budget->used_bytes += n);
+    uint64_t used = atomic_fetch_add(&budget->used_bytes, n) + n;
 
     if (used <= budget->most_bytes)
         return SY_OK;

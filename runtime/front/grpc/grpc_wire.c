@@ -93,7 +93,7 @@ bool sy_grpc_bytes_equal(struct sy_grpc_bytes bytes, const char *text)
 {
     size_t n = strlen(text);
 
-    return bytes.n == n && memcmp(bytes.data, text, n) == 0;
+    return bytes.n == n && (n == 0 || memcmp(bytes.data, text, n) == 0);
 }
 
 bool sy_grpc_bytes_copy(struct sy_grpc_bytes bytes, char *to, size_t room)
