@@ -241,6 +241,14 @@ static double quantile_us(const uint32_t *sorted, uint64_t n, double q)
     return n ? sorted[SY_MIN((uint64_t)(q * (double)n), n - 1)] / 1e3 : 0;
 }
 
+static double mean_us(const uint32_t *samples, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += samples[i] / 1e3;
+    return n ? sum / (double)n : 0;
+}
+
 static void print(struct load *load)
 {
     uint32_t *l = load->latency_ns;
@@ -248,11 +256,12 @@ static void print(struct load *load)
     qsort(l, n, sizeof *l, compare);
     qsort(load->late_ns, load->n_late, sizeof *l, compare);
     printf("{\"n\": %llu, \"errors\": %llu, \"error\": \"%s\", \"unserved\": %llu, \"rps\": "
-           "%.1f, \"min_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, "
+           "%.1f, \"mean_us\": %.2f, \"min_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, "
+           "\"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f}\n",
            (unsigned long long)n, (unsigned long long)load->n_errors, load->error,
            (unsigned long long)load->n_unserved, (double)load->n_answered / load->options.seconds,
-           quantile_us(l, n, 0), quantile_us(l, n, 0.5), quantile_us(l, n, 0.9),
+           mean_us(l, n), quantile_us(l, n, 0), quantile_us(l, n, 0.5), quantile_us(l, n, 0.9),
            quantile_us(l, n, 0.99), quantile_us(l, n, 0.999), quantile_us(l, n, 1),
            quantile_us(load->late_ns, load->n_late, 0.99));
 }

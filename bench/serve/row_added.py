@@ -1,7 +1,7 @@
 """What protocols add to a model's own time: a tensor of a megabyte in and out over HTTP, binary and in shared memory, and 100 MB over the native protocol.
 
-The model's own time is what the server reports of native requests of the same tensors, in turns with those that are timed: from when the request is
-started to when its outputs are there.
+The model's own time is what the server counts of the same requests, from when one is started to when its outputs are there. Of HTTP both are means of a
+second, the median of several is the result.
 """
 import contextlib
 import json
@@ -9,7 +9,7 @@ import os
 import random
 
 import messages
-from served import Missing, Served, ask, make_identity, median, must, pack, run_json, without_errors
+from served import Missing, Served, ask, make_identity, median, must, run_json, without_errors
 
 WIDTH = 250000  # float32: 1 MB a row
 ROUNDS = 9
@@ -22,10 +22,10 @@ def tensor(size):
     return (block * (size // len(block) + 1))[:size]
 
 
-def own_times(client, model, data, n):
-    """Nanoseconds of each of n native requests, as the server saw them."""
-    client.inputs[model] = pack([{"name": "input", "dtype": "FP32", "shape": [1, WIDTH], "data": data}])
-    return [client.ask(model).timing["run_ns"] for _ in range(n)]
+def own_ms(connection, model):
+    """(requests, milliseconds) so far, as the server counts them."""
+    told = json.loads(must(*ask(connection, "GET", f"/v2/models/{model}/stats")[:2], "statistics"))["model_stats"][0]["inference_stats"]
+    return told["success"]["count"], sum(told[part]["ns"] for part in ("compute_input", "compute_infer", "compute_output")) / 1e6
 
 
 def expected_body(server, model, request, headers, data):
@@ -52,21 +52,22 @@ def region(server, name, data):
         os.unlink(path)
 
 
-def loads(bench, server, request, expect=None):
-    """One connection, one request after the other."""
-    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", server.need("http"), "--connections", 1, "--warm-up", 0.2, "--seconds", 1,
+def one_round(bench, server, connection, model, request, expect):
+    """(all, the model's own) milliseconds a request, of one connection, one request after the other."""
+    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", server.need("http"), "--connections", 1, "--warm-up", 0, "--seconds", 1,
              "--request", request, *(["--expect", expect] if expect else [])]
-    return without_errors(run_json(*words))["p50_us"]
+    before = own_ms(connection, model)
+    took = without_errors(run_json(*words))["mean_us"] / 1e3
+    after = own_ms(connection, model)
+    return took, (after[1] - before[1]) / (after[0] - before[0])
 
 
-def added(bench, server, client, model, data, request, expect=None):
-    """Milliseconds, round by round."""
-    total, own = [], []
-    for _ in range(ROUNDS if not bench.options.quick else 2):
-        total.append(loads(bench, server, request, expect) / 1e3)
-        own.append(median(own_times(client, model, data, 100)) / 1e6)
-    differences = [all_of_it - alone for all_of_it, alone in zip(total, own)]
-    return bench.result(median(differences), len(differences), f"the model alone: {median(own):.3f} ms; with HTTP {median(total):.3f} ms", all=differences)
+def added(bench, server, model, request, expect=None):
+    connection = server.connect()
+    one_round(bench, server, connection, model, request, expect)  # warms up
+    rounds = [one_round(bench, server, connection, model, request, expect) for _ in range(2 if bench.options.quick else ROUNDS)]
+    more, own = [took - alone for took, alone in rounds], [alone for _, alone in rounds]
+    return bench.result(median(more), len(more), f"the model alone: {median(own):.3f} ms", all=more)
 
 
 def write(folder, name, data):
@@ -77,29 +78,29 @@ def write(folder, name, data):
 
 @contextlib.contextmanager
 def served(options):
-    """The server, a native connection, the model's name, a megabyte to send."""
+    """The server, the model's name, a megabyte to send."""
     model, package = make_identity(options, WIDTH)
-    with Served(options, "--package", package, "--pool-bytes", "256M") as server, server.native() as client:
-        yield server, client, model, tensor(WIDTH * 4)
+    with Served(options, "--package", package, "--pool-bytes", "256M") as server:
+        yield server, model, tensor(WIDTH * 4)
 
 
 def http_binary(bench):
-    with served(bench.options) as (server, client, model, data):
+    with served(bench.options) as (server, model, data):
         body, headers = messages.binary_body("input", "FP32", [1, WIDTH], data)
         expect = write(server.folder.name, "expect", expected_body(server, model, body, headers, data))
         request = write(server.folder.name, "request", messages.http_request(messages.infer_path(model), body, headers))
-        return {"http_1mb": added(bench, server, client, model, data, request, expect)}
+        return {"http_1mb": added(bench, server, model, request, expect)}
 
 
 def http_shared(bench):
-    with served(bench.options) as (server, client, model, data), region(server, f"switchyard-{os.getpid()}", data) as path:
+    with served(bench.options) as (server, model, data), region(server, f"switchyard-{os.getpid()}", data) as path:
         body = messages.shared_body("input", "FP32", [1, WIDTH], "output", os.path.basename(path), len(data))
         must(*ask(server.connect(), "POST", messages.infer_path(model), body)[:2], "infer in shared memory")
         with open(path, "rb") as both:
             if both.read()[len(data):] != data:
                 raise Missing("the output in shared memory is not the input")
         request = write(server.folder.name, "request", messages.http_request(messages.infer_path(model), body))
-        return {"http_1mb_shared": added(bench, server, client, model, data, request)}
+        return {"http_1mb_shared": added(bench, server, model, request)}
 
 
 def native_shared(bench):
@@ -110,5 +111,5 @@ def native_shared(bench):
     model, package = make_identity(bench.options, 100 * WIDTH)
     with Served(bench.options, "--package", package, "--pool-bytes", "1G", "--slab-bytes", "1G") as server:
         found = run_json(program, server.socket, model, 20 if bench.options.quick else 100)
-    return {"native_100mb": bench.result(found["added_ms"], found["n"], f"the model alone: {found['own_ms']:.2f} ms; sent through the socket it adds "
-                                                                        f"{found['sent_added_ms']:.1f} ms", **found)}
+    beside = f"the model alone: {found['own_ms']:.2f} ms; sent through the socket it adds {found['sent_added_ms']:.1f} ms"
+    return {"native_100mb": bench.result(found["added_ms"], found["n"], beside, bytes=found["bytes"])}

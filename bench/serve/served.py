@@ -1,19 +1,14 @@
 """A server of this build for a bench: its ports, its memory, requests to it over HTTP."""
-import contextlib
 import http.client
 import json
 import os
 import re
 import select
 import subprocess
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "sched"))
-
-import small_onnx  # noqa: E402
-from rpc import Client, pack  # noqa: E402, F401: row_added has it from here
+import small_onnx
 
 READY_SECONDS = 120
 
@@ -80,9 +75,6 @@ class Served:
             self.process.wait()
         self.process.stdout.close()
         self.folder.cleanup()
-
-    def native(self):
-        return contextlib.closing(Client(self.socket))
 
     def pids(self):
         """The runtime's, then its workers'."""
