@@ -44,8 +44,7 @@ static bool is_float(enum sy_dtype dtype)
 static bool float_bits(enum sy_dtype dtype, double value, char *to)
 {
     float single = (float)value;
-    uint16_t half =
-        dtype == SY_DTYPE_F16 ? sy_float_to_half(single) : sy_float_to_bf16(single);
+    uint16_t half = dtype == SY_DTYPE_F16 ? sy_float_to_half(single) : sy_float_to_bf16(single);
 
     if (dtype == SY_DTYPE_F64)
         memcpy(to, &value, 8);
@@ -126,19 +125,22 @@ static void add_space(struct text *text)
 static void add_number(struct text *text)
 {
     static const char *const odd[] = {
-        "0", "-0", "-0.0", "1e5", "1E-3", "-1.5e+2", "255", "256", "-128", "-129", "true", "false", "1",
-        "2147483647", "-2147483649", "9223372036854775807", "-9223372036854775808",
-        "9223372036854775808", "65504", "65520", "3.4028235e38", "3.5e38", "1e308", "1e309", "4.9e-324",
-        "1e-400", "0.1", "123456789012345678901234567890", "0.30000000000000004", "1.7976931348623157e308",
-        "9007199254740993", "0.000000000000000000000000000000000000011754942106924411",
+        "0", "-0", "-0.0", "1e5", "1E-3", "-1.5e+2", "255", "256", "-128", "-129", "true", "false",
+        "1", "2147483647", "-2147483649", "9223372036854775807", "-9223372036854775808",
+        "9223372036854775808", "65504", "65520", "3.4028235e38", "3.5e38", "1e308", "1e309",
+        "4.9e-324", "1e-400", "0.1", "123456789012345678901234567890", "0.30000000000000004",
+        "1.7976931348623157e308", "9007199254740993",
+        "0.000000000000000000000000000000000000011754942106924411",
         /* no numbers */
-        "01", "1.", ".5", "+1", "1e", "1e+", "-", "nan", "-inf", "Infinity", "0x1", "null", "\"1\"", "1 2", "tru"};
+        "01", "1.", ".5", "+1", "1e", "1e+", "-", "nan", "-inf", "Infinity", "0x1", "null", "\"1\"",
+        "1 2", "tru"};
     char number[64];
 
     if (below(4) == 0)
         snprintf(number, sizeof number, "%s", odd[below(below(8) ? 33 : SY_ARRAY_LEN(odd))]);
     else if (below(2) == 0)
-        snprintf(number, sizeof number, "%lld", (long long)(int64_t)seed_next(&chance) >> below(64));
+        snprintf(number, sizeof number, "%lld",
+                 (long long)(int64_t)seed_next(&chance) >> below(64));
     else
         snprintf(number, sizeof number, "%.*g", (int)below(20),
                  ldexp((double)seed_next(&chance), (int)below(200) - 164));
@@ -191,8 +193,8 @@ static void check_tensor(const struct text *text, enum sy_dtype dtype)
     memset(got, 0x5a, sizeof got);
     int status = sy_tensor_from_json(&cut, "x", dtype, n < 0 ? 1024 : (uint64_t)n, got);
     if (n < 0 ? status == SY_OK : status < 0 || memcmp(wanted, got, bytes) != 0)
-        fail_msg("%s: \"%.*s\": %d elements; %s", sy_dtype_wire_name(dtype), (int)text->n, text->at, n,
-                 status < 0 ? sy_error_text() : "other bits");
+        fail_msg("%s: \"%.*s\": %d elements; %s", sy_dtype_wire_name(dtype), (int)text->n, text->at,
+                 n, status < 0 ? sy_error_text() : "other bits");
     if (n >= 0) { /* nothing behind them, and no other number of elements */
         assert_int_equal((unsigned char)got[bytes], 0x5a);
         assert_int_equal(sy_tensor_from_json(&cut, "x", dtype, (uint64_t)n + 1, got), SY_EARG);
@@ -320,7 +322,9 @@ static void test_messages(void **state)
 static void test_zero_bytes(void **state)
 {
     float to[2];
-    struct sy_json_cut cut = {"[1,\0" "2]", 7};
+    struct sy_json_cut cut = {"[1,\0"
+                              "2]",
+                              7};
 
     (void)state;
     assert_int_equal(sy_tensor_from_json(&cut, "x", SY_DTYPE_F32, 2, to), SY_EARG);
@@ -332,8 +336,9 @@ static void add_value(struct text *text, int depth);
 
 static void add_object(struct text *text, int depth)
 {
-    static const char *const keys[] = {"data", "data",  "name",          "shape",      "inputs",
-                                       "id",   "datas", "d\\u0061ta", "a\\\"data\\\":[1]", ""};
+    static const char *const keys[] = {
+        "data", "data", "name", "shape", "inputs", "id", "datas", "d\\u0061ta", "a\\\"data\\\":[1]",
+        ""};
     int n = (int)below(5);
 
     add(text, "{");
@@ -355,7 +360,8 @@ static void add_object(struct text *text, int depth)
 
 static void add_value(struct text *text, int depth)
 {
-    static const char *const strings[] = {"\"data\"", "\"\\\"data\\\":[1,2]\"", "\"a\\\\\"", "\"}]\"", "\"\\u00e9\""};
+    static const char *const strings[] = {"\"data\"", "\"\\\"data\\\":[1,2]\"", "\"a\\\\\"",
+                                          "\"}]\"", "\"\\u00e9\""};
 
     if (depth <= 0 || below(4) == 0) {
         add(text, below(2) ? strings[below(SY_ARRAY_LEN(strings))] : "17");
@@ -389,7 +395,8 @@ static bool mend(json_t *tree, int depth, const struct sy_request_json *request)
         if (depth == 3 && strcmp(key, "data") == 0 && json_is_integer(value)) {
             const struct sy_json_cut *cut = &request->cuts[json_integer_value(value)];
 
-            value = json_loadb(cut->text, cut->bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+            value =
+                json_loadb(cut->text, cut->bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
             if (!value)
                 return false;
             json_object_set_new(tree, "data", value);
@@ -469,10 +476,21 @@ static void test_cut(void **state)
 
 static void test_refused_requests(void **state)
 {
-    static const char *const texts[] = {
-        "", " ", "[", "[]", "1", "{", "{\"inputs\":[{\"data\":}]}", "{\"inputs\":[{\"data\":,\"a\":1}]}",
-        "{\"inputs\":[{\"data\":[1}]}", "{\"inputs\":[{\"data\":[1],\"data\":[2]}]}", "{\"a\":\"b",
-        "{\"inputs\":[{\"data\":\"\\", "{} {}", "\xff\xfe", "{\"inputs\":[{\"data\":[1] 2}]}"};
+    static const char *const texts[] = {"",
+                                        " ",
+                                        "[",
+                                        "[]",
+                                        "1",
+                                        "{",
+                                        "{\"inputs\":[{\"data\":}]}",
+                                        "{\"inputs\":[{\"data\":,\"a\":1}]}",
+                                        "{\"inputs\":[{\"data\":[1}]}",
+                                        "{\"inputs\":[{\"data\":[1],\"data\":[2]}]}",
+                                        "{\"a\":\"b",
+                                        "{\"inputs\":[{\"data\":\"\\",
+                                        "{} {}",
+                                        "\xff\xfe",
+                                        "{\"inputs\":[{\"data\":[1] 2}]}"};
     struct sy_request_json request;
 
     (void)state;
@@ -518,10 +536,14 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_tensors), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_no_number),      cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_zero_bytes),     cmocka_unit_test(test_random_requests),
-        cmocka_unit_test(test_cut),            cmocka_unit_test(test_refused_requests),
+        cmocka_unit_test(test_random_tensors),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_zero_bytes),
+        cmocka_unit_test(test_random_requests),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_refused_requests),
         cmocka_unit_test(test_bounds),
     };
 

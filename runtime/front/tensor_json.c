@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/assert.h"
@@ -144,8 +143,8 @@ static int cut_all(struct scanner *s, struct sy_text *rest, struct sy_request_js
             continue;
         }
         if (rest->used > MOST_REST)
-            return sy_error_set(SY_EARG, "the request JSON has more than %u bytes besides its tensors",
-                                MOST_REST);
+            return sy_error_set(
+                SY_EARG, "the request JSON has more than %u bytes besides its tensors", MOST_REST);
         s->depth += is_opening(c) - (c == ']' || c == '}');
         if (s->depth > s->most_depth)
             return sy_error_set(SY_EARG, "the request JSON is nested deeper than %d",
@@ -257,7 +256,8 @@ static int put_int(struct reader *r, int64_t value)
     return SY_OK;
 }
 
-#define MOST_DIGITS 1100 /* a double has at most 1077 digits; longer texts are no numbers of anybody */
+#define MOST_DIGITS \
+    1100 /* a double has at most 1077 digits; longer texts are no numbers of anybody */
 
 /* A number of JSON: its text, and its value where that takes no more than 19 digits. */
 struct number {

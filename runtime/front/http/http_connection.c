@@ -282,8 +282,7 @@ static bool read_some(struct sy_http_connection *connection)
 
 static bool may_read(const struct sy_http_connection *connection)
 {
-    return connection->fd >= 0 && connection->reading &&
-           connection->held_used < SY_HTTP_HELD_BYTES;
+    return connection->fd >= 0 && connection->reading && connection->held_used < SY_HTTP_HELD_BYTES;
 }
 
 static void on_again(evutil_socket_t fd, short what, void *ctx)

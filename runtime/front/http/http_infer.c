@@ -278,8 +278,7 @@ static void go(struct sy_http_infer *infer)
     if (status < 0)
         fail(infer, status);
     else
-        run_work(infer, sy_http_infer_convert_bytes(infer), sy_http_infer_convert,
-                 begin_streaming);
+        run_work(infer, sy_http_infer_convert_bytes(infer), sy_http_infer_convert, begin_streaming);
 }
 
 static void parsed(struct sy_http_infer *infer, int status)

@@ -16,8 +16,7 @@ uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
         bool is_text = !output->binary || output->classes > 0 || infer->coding != SY_HTTP_PLAIN;
         struct sy_front_tensor tensor;
 
-        if (output->is_placed ||
-            sy_front_infer_output(infer->request, output->index, &tensor) < 0)
+        if (output->is_placed || sy_front_infer_output(infer->request, output->index, &tensor) < 0)
             continue;
         if (output->is_copied)
             bytes += tensor.bytes / 16;
@@ -31,10 +30,10 @@ static int copy_to_region(const struct sy_http_infer_output *output,
                           const struct sy_front_tensor *tensor)
 {
     if (tensor->bytes > output->region_bytes)
-        return sy_error_set(
-            SY_EARG, "output \"%s\" has %llu bytes; its place in shared memory has %llu",
-            tensor->name, (unsigned long long)tensor->bytes,
-            (unsigned long long)output->region_bytes);
+        return sy_error_set(SY_EARG,
+                            "output \"%s\" has %llu bytes; its place in shared memory has %llu",
+                            tensor->name, (unsigned long long)tensor->bytes,
+                            (unsigned long long)output->region_bytes);
     return sy_region_file_write(&output->file, tensor->data, tensor->bytes);
 }
 

@@ -29,9 +29,9 @@ struct sy_http_infer_input {
     enum sy_http_source source;
     enum sy_dtype dtype;
     uint64_t bytes;
-    int64_t cut;        /* JSON: of the request's "data"s */
-    void *to;           /* JSON, copied: in the slab */
-    bool is_copied;     /* from shared memory, which lies at no multiple of 64 */
+    int64_t cut;    /* JSON: of the request's "data"s */
+    void *to;       /* JSON, copied: in the slab */
+    bool is_copied; /* from shared memory, which lies at no multiple of 64 */
     struct sy_region_file file;
 };
 
@@ -42,8 +42,8 @@ struct sy_http_infer_output {
     int64_t classes;    /* 0: the tensor itself */
     const char *region; /* in json: shared memory that it goes to; NULL: none */
     uint64_t region_offset, region_bytes;
-    bool is_placed;        /* the worker writes it there */
-    bool is_copied;        /* else it is copied there */
+    bool is_placed; /* the worker writes it there */
+    bool is_copied; /* else it is copied there */
     struct sy_region_file file;
     unsigned char *packed; /* classes as BYTES; owned */
 };
@@ -56,10 +56,11 @@ struct sy_http_infer {
     uint64_t raw_bytes;
     char model[SY_CORE_MODEL_NAME];
     int64_t version;
-    sy_ns received_ns; /* when its header lines were read, where traces are sent; else 0 */
+    sy_ns received_ns;          /* when its header lines were read, where traces are sent; else 0 */
     uint64_t header_bytes;      /* of JSON; UINT64_MAX: all of the body */
     struct sy_body_buffer text; /* the JSON, and what came behind it in the same piece */
-    struct sy_body_buffer late; /* what came after the last byte of JSON, before its tensors had a place */
+    struct sy_body_buffer
+        late; /* what came after the last byte of JSON, before its tensors had a place */
     struct sy_request_json json;
     struct sy_repository_wait wait;
     struct sy_front_infer *request;

@@ -228,8 +228,8 @@ static int place_output(struct sy_http_infer *infer, struct sy_http_infer_output
         sy_front_infer_place_output(infer->request, output->index, id, at, output->region_bytes);
         return SY_OK;
     }
-    SY_TRY(sy_region_file_open(regions, output->region, output->region_offset,
-                               output->region_bytes, &output->file));
+    SY_TRY(sy_region_file_open(regions, output->region, output->region_offset, output->region_bytes,
+                               &output->file));
     output->is_copied = true;
     return SY_OK;
 }

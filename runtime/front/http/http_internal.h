@@ -16,16 +16,18 @@
 
 #define SY_HTTP_INFLATE_BYTES \
     512u /* of compressed bytes at once: at most half a megabyte of others */
-#define SY_HTTP_INFLATED_TURN (256u << 10) /* inflated in one turn of the loop, and one piece more */
+#define SY_HTTP_INFLATED_TURN \
+    (256u << 10) /* inflated in one turn of the loop, and one piece more */
 #define SY_HTTP_READ_BYTES \
     (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
 #define SY_HTTP_HELD_BYTES  (64u << 10)
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
-#define SY_HTTP_DISCARD_MOST (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
-#define SY_HTTP_SMALL_JSON   (16u << 10) /* is parsed on the loop: within 0.2 ms */
-#define SY_HTTP_TURN_BYTES  (1u << 20) /* of one connection before the others get their turn */
+#define SY_HTTP_DISCARD_MOST \
+    (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
+#define SY_HTTP_SMALL_JSON (16u << 10) /* is parsed on the loop: within 0.2 ms */
+#define SY_HTTP_TURN_BYTES (1u << 20)  /* of one connection before the others get their turn */
 
 struct sy_http_route_entry {
     const struct sy_http_route *route;
@@ -120,8 +122,8 @@ struct sy_http_reply {
     struct sy_http_segment *segments; /* n_segments */
     int n_segments;
     uint64_t bytes, sent;
-    char *head; /* owned: status line and header lines, and a short text */
-    struct sy_text text; /* owned: a long one */
+    char *head;                 /* owned: status line and header lines, and a short text */
+    struct sy_text text;        /* owned: a long one */
     void (*release)(void *ctx); /* (optional) when it is sent or dropped */
     void *ctx;
 };

@@ -332,7 +332,8 @@ void sy_http_reply_error(struct sy_http_call *call, int status, const char *mess
     sy_http_reply_refuse(call, sy_http_status_code(status), message);
 }
 
-#define SHORT_TEXT (16u << 10) /* is copied behind the header lines: one allocation and one piece less */
+#define SHORT_TEXT \
+    (16u << 10) /* is copied behind the header lines: one allocation and one piece less */
 
 /* Header lines, text and tensors; NULL: no memory. */
 static struct sy_http_reply *tensors_reply(const struct sy_http_call *call, const char *type,
@@ -447,8 +448,8 @@ bool sy_http_stream_write(struct sy_http_stream *stream, const void *data, size_
     char *text;
     int n = 0;
 
-    if (connection->broken || (connection->unsent_bytes > 0 &&
-                               connection->unsent_bytes + bytes > STREAM_UNSENT_MOST))
+    if (connection->broken ||
+        (connection->unsent_bytes > 0 && connection->unsent_bytes + bytes > STREAM_UNSENT_MOST))
         return false;
     text = malloc(bytes + 24);
     if (!text)
