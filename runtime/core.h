@@ -16,6 +16,7 @@
 
 struct event_base;
 struct sy_core;
+struct sy_class_labels;
 
 struct sy_core_config {
     const char *device;   /* "host", "emulated,link-gbps=..." */
@@ -86,6 +87,7 @@ struct sy_core_model_ref {
     struct sy_core_model_defaults defaults;
     int n_reshapes;
     const struct sy_core_reshape *reshapes;
+    const struct sy_class_labels *labels; /* class_labels.h; NULL: none */
 };
 
 struct sy_core_model_options {
@@ -102,6 +104,7 @@ struct sy_core_model_options {
     const struct sy_core_reshape *reshapes;
     struct sy_package *
         package; /* what lies at `path`, opened already: taken over unless add fails; NULL: it is opened */
+    struct sy_class_labels *labels; /* taken over unless add fails; NULL: none */
 };
 
 /* How many more models there is a place for, of SY_MAX_MODELS. One that was removed has its place until nobody holds it. */

@@ -65,7 +65,8 @@ struct sy_core_model {
     bool used;
     bool
         leaving; /* unloaded: nobody finds it any more, and it goes once nobody holds it and what was on its way for it is through */
-    int n_held;  /* by front ends, requests, batches */
+    struct sy_class_labels *labels; /* ref.labels, owned */
+    int n_held;                     /* by front ends, requests, batches */
     bool replaces;
     sy_ns max_delay_ns; /* of gathering; 0: as configured for all */
     int64_t max_batch;

@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
+#include "runtime/class_labels.h"
 #include "runtime/core_batch.h"
 #include "runtime/core_internal.h"
 
@@ -18,6 +19,7 @@ static void free_model(struct sy_core_model *m)
     free(m->name);
     free(m->path);
     free((void *)(uintptr_t)m->ref.reshapes);
+    sy_class_labels_free(m->labels);
     free(m->groups);
     free(m->group_layers);
     free(m->group_bytes);
@@ -354,6 +356,13 @@ static int open_model(struct sy_core *core, const char *path,
     return SY_OK;
 }
 
+/* It is added: what the caller gave along is its own. */
+static void take_labels(struct sy_core_model *m, const struct sy_core_model_options *options)
+{
+    m->labels = options->labels;
+    m->ref.labels = options->labels;
+}
+
 /* Another of this name and version; -1: none. */
 static int twin_of(const struct sy_core *core, int self)
 {
@@ -490,6 +499,7 @@ int sy_core_model_add(struct sy_core *core, const char *path,
         core->counts.refused.n[SY_REFUSED_QUOTA]++;
         return refuse_model(m, options, charged);
     }
+    take_labels(m, options);
     m->done = done;
     m->done_ctx = ctx;
     for (int w = 0; w < core->n_workers; w++)

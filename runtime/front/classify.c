@@ -8,6 +8,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
+#include "runtime/class_labels.h"
 
 static bool value_at(enum sy_dtype dtype, const void *data, int64_t i, double *out)
 {
@@ -74,7 +75,14 @@ static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int6
     }
 }
 
-static int fill(const struct sy_front_tensor *tensor, int64_t n_classes, struct sy_classes *out)
+static void print_class(char *to, const struct best *best, const char *label)
+{
+    snprintf(to, SY_CLASSIFY_TEXT, "%.6f:%lld%s%s", best->value, (long long)best->index,
+             label ? ":" : "", label ? label : "");
+}
+
+static int fill(const struct sy_front_tensor *tensor, int output,
+                const struct sy_class_labels *labels, int64_t n_classes, struct sy_classes *out)
 {
     struct best *best = calloc((size_t)out->k + 1, sizeof(*best));
 
@@ -83,14 +91,15 @@ static int fill(const struct sy_front_tensor *tensor, int64_t n_classes, struct 
     for (int64_t row = 0; row < out->rows; row++) {
         find_best(tensor->dtype, tensor->data, row * n_classes, n_classes, best, out->k);
         for (int64_t i = 0; i < out->k; i++)
-            snprintf(out->texts[row * out->k + i], SY_CLASSIFY_TEXT, "%.6f:%lld", best[i].value,
-                     (long long)best[i].index);
+            print_class(out->texts[row * out->k + i], &best[i],
+                        sy_class_labels_name(labels, output, best[i].index));
     }
     free(best);
     return SY_OK;
 }
 
-int sy_classify(const struct sy_front_tensor *tensor, bool has_rows, int64_t k,
+int sy_classify(const struct sy_front_tensor *tensor, int output,
+                const struct sy_class_labels *labels, bool has_rows, int64_t k,
                 struct sy_classes *out)
 {
     double value;
@@ -108,7 +117,7 @@ int sy_classify(const struct sy_front_tensor *tensor, bool has_rows, int64_t k,
     out->texts = calloc((size_t)(out->rows * out->k) + 1, SY_CLASSIFY_TEXT);
     if (!out->texts)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for classes of output \"%s\"", tensor->name);
-    int status = fill(tensor, n_classes, out);
+    int status = fill(tensor, output, labels, n_classes, out);
     if (status < 0)
         free(out->texts);
     return status;

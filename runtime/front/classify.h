@@ -1,10 +1,12 @@
-/* Triton's classification extension: the best K classes of each row of a result, as texts "value:index". Pure. */
+/* Triton's classification extension: the best K classes of each row of a result, as texts "value:index", or "value:index:label". Pure. */
 #ifndef SY_RUNTIME_FRONT_CLASSIFY_H
 #define SY_RUNTIME_FRONT_CLASSIFY_H
 
 #include "runtime/front/front_infer.h"
 
-#define SY_CLASSIFY_TEXT 48 /* bytes of one, with its end */
+#define SY_CLASSIFY_TEXT 192 /* bytes of one, with its end; a longer label is cut */
+
+struct sy_class_labels;
 
 struct sy_classes {
     int64_t rows, k; /* shape [rows, k], or [k] if !has_rows */
@@ -12,9 +14,10 @@ struct sy_classes {
     char (*texts)[SY_CLASSIFY_TEXT]; /* rows * k, malloc'd */
 };
 
-/* Of a tensor whose first dimension counts rows if has_rows. k is cut to the classes that there are. EARG: k < 1, a dtype that has no order; ENOMEM_HOST. The
+/* Of output `output` of a model with these labels (NULL: none), a tensor whose first dimension counts rows if has_rows. k is cut to the classes that there are. EARG: k < 1, a dtype that has no order; ENOMEM_HOST. The
  * caller frees out->texts. */
-int sy_classify(const struct sy_front_tensor *tensor, bool has_rows, int64_t k,
+int sy_classify(const struct sy_front_tensor *tensor, int output,
+                const struct sy_class_labels *labels, bool has_rows, int64_t k,
                 struct sy_classes *out);
 
 #endif

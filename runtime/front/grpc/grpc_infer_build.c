@@ -126,7 +126,8 @@ static int classify(struct sy_grpc_infer *infer, struct sy_grpc_infer_output *ou
     bool has_rows = shape->rank > 1 && !sy_dim_is_number(shape->dims[0]);
     struct sy_classes classes;
 
-    SY_TRY(sy_classify(tensor, has_rows, output->classes, &classes));
+    SY_TRY(sy_classify(tensor, output->index, sy_front_infer_model(infer->request)->labels,
+                       has_rows, output->classes, &classes));
     int status = pack_classes(output, &classes);
     free(classes.texts);
     tensor->rank = 0;

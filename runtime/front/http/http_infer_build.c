@@ -131,7 +131,8 @@ static int add_classes(struct sy_http_infer *infer, struct sy_http_infer_output 
     struct sy_classes classes;
     int status = SY_OK;
 
-    SY_TRY(sy_classify(tensor, has_rows, output->classes, &classes));
+    SY_TRY(sy_classify(tensor, output->index, sy_front_infer_model(infer->request)->labels,
+                       has_rows, output->classes, &classes));
     const int64_t dims[2] = {classes.rows, classes.k};
     add_head(&infer->answer, tensor->name, "BYTES", 1 + classes.has_rows, dims + !classes.has_rows);
     if (output->binary)
