@@ -154,6 +154,16 @@ static int best_match(const struct sy_core *core, const char *name, int64_t vers
     return best;
 }
 
+/* Another version of its name. */
+static bool is_listed_before(const struct sy_core *core, unsigned model)
+{
+    for (unsigned i = 0; i < model; i++)
+        if (is_listed(&core->models[i]) &&
+            strcmp(core->models[i].name, core->models[model].name) == 0)
+            return true;
+    return false;
+}
+
 /* "a, b" or the versions of one name; at most 8. */
 static int list_models(const struct sy_core *core, const char *of, char *list, size_t bytes)
 {
@@ -162,7 +172,7 @@ static int list_models(const struct sy_core *core, const char *of, char *list, s
     *list = '\0';
     for (unsigned i = 0; i < SY_MAX_MODELS; i++) {
         const struct sy_core_model *m = &core->models[i];
-        if (!is_listed(m) || (of && strcmp(m->name, of) != 0))
+        if (!is_listed(m) || (of ? strcmp(m->name, of) != 0 : is_listed_before(core, i)))
             continue;
         if (n++ >= 8 || used >= bytes)
             continue;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "loader/package.h"
@@ -454,12 +455,25 @@ static int start(struct serve *serve)
     return SY_OK;
 }
 
+/* Each connection and each shared region takes a descriptor. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        sy_log_warn("serve", "event=descriptors why=\"%s\"", strerror(errno));
+}
+
 static int run(struct serve *serve)
 {
     struct event *signals[2];
     int status;
 
     signal(SIGPIPE, SIG_IGN);
+    allow_descriptors();
     serve->base = event_base_new();
     if (!serve->base)
         return sy_cli_fail("no event loop");
