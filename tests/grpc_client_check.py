@@ -162,6 +162,24 @@ def test_load_and_unload(server):
     assert client.infer("mlp", [tensor(numbers(2, 16))]).as_numpy("output").shape == (2, 4)
 
 
+def test_loaded_by_its_first_request(server):
+    """Messages wait for the model: small ones, large ones that come meanwhile, compressed ones, those of a stream in their order."""
+    client = server.client()
+    for rows, options in ((1, {}), (40, {}), (40, {"compression_algorithm": "gzip"})):
+        client.unload_model("wide")
+        assert not client.is_model_ready("wide")
+        x = numbers(rows, WIDE)
+        assert np.array_equal(client.infer("wide", [tensor(x)], **options).as_numpy("output"), x), rows
+    client.unload_model("wide")
+    stream = Stream(server)
+    for i in range(6):
+        stream.send("wide" if i % 2 == 0 else "identity", numbers(i + 1, WIDE if i % 2 == 0 else 4), request_id=str(i))
+    for i in range(6):
+        result, error = stream.next()
+        assert error is None and result.get_response().id == str(i), error
+    stream.client.stop_stream()
+
+
 def test_index_says_why(server):
     index = {m.name: m for m in server.client().get_model_repository_index().models}
     assert index["broken"].state == "UNAVAILABLE" and index["broken"].reason
