@@ -72,7 +72,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* The connection's window opens at once, so that a stream that is not read holds up no other; the stream's when it was read. */
+/* GR2: the connection's window opens at once, the stream's when its bytes were used. */
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
                    size_t n, void *ctx)
 {
