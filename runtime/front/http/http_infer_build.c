@@ -68,20 +68,6 @@ static void add_binary_size(struct sy_text *text, uint64_t bytes)
     sy_text_add_string(text, "}}");
 }
 
-static void add_region(struct sy_text *text, const struct sy_http_infer_output *output,
-                       uint64_t bytes)
-{
-    sy_text_add_string(text, ",\"parameters\":{\"shared_memory_region\":");
-    sy_text_add_json_string(text, output->region);
-    sy_text_add_string(text, ",\"shared_memory_byte_size\":");
-    sy_text_add_int(text, (long long)bytes);
-    if (output->region_offset > 0) {
-        sy_text_add_string(text, ",\"shared_memory_offset\":");
-        sy_text_add_int(text, (long long)output->region_offset);
-    }
-    sy_text_add_string(text, "}}");
-}
-
 static void add_segment(struct sy_http_infer *infer, const void *data, uint64_t bytes)
 {
     infer->tensors[infer->n_tensors++] = (struct sy_http_segment){data, bytes};
@@ -158,7 +144,8 @@ static int add_output(struct sy_http_infer *infer, struct sy_http_infer_output *
     if (output->is_copied)
         SY_TRY(copy_to_region(output, &tensor));
     if (output->region) {
-        add_region(text, output, tensor.bytes);
+        /* No parameters, as Triton: stock clients take an output that has some for one with binary data. */
+        sy_text_add(text, "}", 1);
     } else if (output->binary) {
         add_binary_size(text, tensor.bytes);
         add_segment(infer, tensor.data, tensor.bytes);
