@@ -288,6 +288,12 @@ void sy_core_worker_lost(void *core, int worker, enum sy_worker_state was, bool 
                          const char *why);
 
 /* core_models.c */
+/* core_model_names.c */
+/* Whether it can be found: not leaving, of this name and version (0: any). */
+bool sy_core_model_is_named(const struct sy_core_model *m, const char *name, int64_t version);
+/* The index of the highest version that is ready, else the highest. ENOTFOUND lists what there is. */
+int sy_core_model_lookup(const struct sy_core *core, const char *name, int64_t version);
+int sy_core_model_index(const struct sy_core *core, const struct sy_core_model_ref *ref);
 /* While held (n_held), a model that leaves stays. */
 void sy_core_model_hold(struct sy_core *core, int model);
 void sy_core_model_let_go(struct sy_core *core, int model);

@@ -52,27 +52,22 @@ static bool is_better(const struct best *a, const struct best *b)
     return a->value > b->value || (a->value == b->value && a->index < b->index);
 }
 
-/* The k best of n, in order: insertion into a sorted list; k is small. */
-static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int64_t n,
-                      struct best *best, int64_t k)
+static int compare_best(const void *a, const void *b)
 {
-    int64_t n_best = 0;
+    return is_better(a, b) ? -1 : 1; /* no two are equal: their indices differ */
+}
 
+/* Room for n; the k best come first, in order. */
+static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int64_t n,
+                      struct best *best)
+{
     for (int64_t i = 0; i < n; i++) {
-        struct best here = {.index = i};
-        int64_t at = n_best;
-
-        value_at(dtype, data, first + i, &here.value);
-        if (isnan(here.value))
-            here.value = -INFINITY;
-        if (n_best == k && !is_better(&here, &best[k - 1]))
-            continue;
-        n_best += n_best < k;
-        at = n_best - 1;
-        for (; at > 0 && is_better(&here, &best[at - 1]); at--)
-            best[at] = best[at - 1];
-        best[at] = here;
+        best[i].index = i;
+        value_at(dtype, data, first + i, &best[i].value);
+        if (isnan(best[i].value))
+            best[i].value = -INFINITY;
     }
+    qsort(best, (size_t)n, sizeof(*best), compare_best);
 }
 
 static void print_class(char *to, const struct best *best, const char *label)
@@ -84,12 +79,12 @@ static void print_class(char *to, const struct best *best, const char *label)
 static int fill(const struct sy_front_tensor *tensor, int output,
                 const struct sy_class_labels *labels, int64_t n_classes, struct sy_classes *out)
 {
-    struct best *best = calloc((size_t)out->k + 1, sizeof(*best));
+    struct best *best = malloc(((size_t)n_classes + 1) * sizeof(*best));
 
     if (!best)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
     for (int64_t row = 0; row < out->rows; row++) {
-        find_best(tensor->dtype, tensor->data, row * n_classes, n_classes, best, out->k);
+        find_best(tensor->dtype, tensor->data, row * n_classes, n_classes, best);
         for (int64_t i = 0; i < out->k; i++)
             print_class(out->texts[row * out->k + i], &best[i],
                         sy_class_labels_name(labels, output, best[i].index));
@@ -114,6 +109,10 @@ int sy_classify(const struct sy_front_tensor *tensor, int output,
     *out = (struct sy_classes){.rows = has_rows ? tensor->dims[0] : 1, .has_rows = has_rows};
     int64_t n_classes = out->rows > 0 ? n / out->rows : 0;
     out->k = SY_MIN(k, n_classes);
+    if (out->rows * out->k > SY_CLASSIFY_MOST)
+        return sy_error_set(
+            SY_EARG, "output \"%s\": %lld classes of %lld rows; at most %d together", tensor->name,
+            (long long)out->k, (long long)out->rows, SY_CLASSIFY_MOST);
     out->texts = calloc((size_t)(out->rows * out->k) + 1, SY_CLASSIFY_TEXT);
     if (!out->texts)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for classes of output \"%s\"", tensor->name);

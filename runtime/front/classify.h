@@ -6,6 +6,8 @@
 
 #define SY_CLASSIFY_TEXT 192 /* bytes of one, with its end; a longer label is cut */
 
+#define SY_CLASSIFY_MOST 65536 /* of all rows */
+
 struct sy_class_labels;
 
 struct sy_classes {
