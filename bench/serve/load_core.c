@@ -300,6 +300,20 @@ static int take_memory(struct load *load)
                : -1;
 }
 
+static void give_back(struct load *load)
+{
+    for (int i = 0; load->connections && i < load->options.n_connections; i++)
+        if (load->connections[i].load && load->connections[i].fd >= 0) {
+            load->protocol->close(&load->connections[i]);
+            close(load->connections[i].fd);
+        }
+    close(load->epoll_fd);
+    free(load->connections);
+    free(load->free_list);
+    free(load->latency_ns);
+    free(load->late_ns);
+}
+
 int load_run(const struct load_options *options, const struct load_protocol *protocol)
 {
     struct load load = {.options = *options, .protocol = protocol};
@@ -311,12 +325,13 @@ int load_run(const struct load_options *options, const struct load_protocol *pro
     load.end_ns = load.count_from_ns + (sy_ns)(options->seconds * 1e9);
     if (!failed)
         failed = loop(&load);
-    if (failed || load.n_latency == 0) {
+    failed = failed || load.n_latency == 0;
+    if (failed)
         fprintf(stderr, "load: nothing measured: %s\n", *load.error ? load.error : "no answer");
-        return 1;
-    }
-    print(&load);
-    return 0;
+    else
+        print(&load);
+    give_back(&load);
+    return failed;
 }
 
 /* ---- options ------------------------------------------------------------------------------------------- */
