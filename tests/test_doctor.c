@@ -136,7 +136,7 @@ static void limits_are_noticed(void **state)
 {
     (void)state;
     json_t *root = answer("prlimit --nofile=40:40", "", 1);
-    assert_level(root, "open_files", "fail", "ulimit -n");
+    assert_level(root, "open_files", "fail", "ulimit -Hn");
     json_decref(root);
     root = answer("prlimit --nofile=200:200 --memlock=65536:65536", "", 0);
     assert_level(root, "open_files", "warn", "200");

@@ -189,5 +189,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "grpc_load: --body FILE says what is sent\n");
         return 2;
     }
-    return load_run(&options, &protocol);
+    int result = load_run(&options, &protocol);
+    free(call.body);
+    return result;
 }

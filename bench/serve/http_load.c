@@ -167,5 +167,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "http_load: --request FILE says what is sent\n");
         return 2;
     }
-    return load_run(&options, &protocol);
+    int result = load_run(&options, &protocol);
+    free(request.bytes);
+    free(request.expect);
+    return result;
 }

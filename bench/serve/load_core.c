@@ -27,9 +27,10 @@ struct load {
     int epoll_fd;
     struct load_connection *connections, **free_list;
     int n_free, n_busy;
-    uint64_t n_due; /* sent so far: the schedule's k */
-    uint64_t n_answered /* within the time that counts */, n_unserved, n_errors;
-    sy_ns start_ns, count_from_ns, end_ns;
+    uint64_t n_due;      /* sent so far: the schedule's k */
+    uint64_t n_answered; /* from first_ns, exclusive, to last_ns: see count_rate */
+    uint64_t n_unserved, n_errors;
+    sy_ns start_ns, count_from_ns, end_ns, first_ns, last_ns;
     uint32_t *latency_ns, *late_ns; /* of those counted, in order of their answers */
     uint64_t n_latency, n_late;
     char error[256];
@@ -43,6 +44,25 @@ static void sample(uint32_t *list, uint64_t *n, sy_ns value)
         list[(*n)++] = (uint32_t)SY_MIN(value, (sy_ns)UINT32_MAX);
 }
 
+/* The rate is that from the first answer that counts to the first behind the end: between answers, so that few of them are a rate, too; and a server
+ * that stalls at the end is charged for it. */
+static void count_rate(struct load *load, sy_ns now)
+{
+    if (now < load->count_from_ns || load->last_ns >= load->end_ns)
+        return;
+    load->n_answered += load->first_ns != 0;
+    load->first_ns = load->first_ns ? load->first_ns : now;
+    load->last_ns = now;
+}
+
+static double rate(const struct load *load)
+{
+    sy_ns end = SY_MAX(load->last_ns, load->end_ns);
+    return load->first_ns && end > load->first_ns
+               ? (double)load->n_answered * 1e9 / (double)(end - load->first_ns)
+               : 0;
+}
+
 void load_answered(struct load_connection *connection, bool right)
 {
     struct load *load = connection->load;
@@ -54,7 +74,7 @@ void load_answered(struct load_connection *connection, bool right)
     load->free_list[load->n_free++] = connection;
     if (!right)
         load->n_errors++;
-    load->n_answered += now >= load->count_from_ns && now < load->end_ns;
+    count_rate(load, now);
     if (connection->due_ns >= load->count_from_ns)
         sample(load->latency_ns, &load->n_latency, now - connection->due_ns);
 }
@@ -260,9 +280,9 @@ static void print(struct load *load)
            "\"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"max_us\": %.1f, \"late_p99_us\": %.1f}\n",
            (unsigned long long)n, (unsigned long long)load->n_errors, load->error,
-           (unsigned long long)load->n_unserved, (double)load->n_answered / load->options.seconds,
-           mean_us(l, n), quantile_us(l, n, 0), quantile_us(l, n, 0.5), quantile_us(l, n, 0.9),
-           quantile_us(l, n, 0.99), quantile_us(l, n, 0.999), quantile_us(l, n, 1),
+           (unsigned long long)load->n_unserved, rate(load), mean_us(l, n), quantile_us(l, n, 0),
+           quantile_us(l, n, 0.5), quantile_us(l, n, 0.9), quantile_us(l, n, 0.99),
+           quantile_us(l, n, 0.999), quantile_us(l, n, 1),
            quantile_us(load->late_ns, load->n_late, 0.99));
 }
 
@@ -280,6 +300,20 @@ static int take_memory(struct load *load)
                : -1;
 }
 
+static void give_back(struct load *load)
+{
+    for (int i = 0; load->connections && i < load->options.n_connections; i++)
+        if (load->connections[i].load && load->connections[i].fd >= 0) {
+            load->protocol->close(&load->connections[i]);
+            close(load->connections[i].fd);
+        }
+    close(load->epoll_fd);
+    free(load->connections);
+    free(load->free_list);
+    free(load->latency_ns);
+    free(load->late_ns);
+}
+
 int load_run(const struct load_options *options, const struct load_protocol *protocol)
 {
     struct load load = {.options = *options, .protocol = protocol};
@@ -291,12 +325,13 @@ int load_run(const struct load_options *options, const struct load_protocol *pro
     load.end_ns = load.count_from_ns + (sy_ns)(options->seconds * 1e9);
     if (!failed)
         failed = loop(&load);
-    if (failed || load.n_latency == 0) {
+    failed = failed || load.n_latency == 0;
+    if (failed)
         fprintf(stderr, "load: nothing measured: %s\n", *load.error ? load.error : "no answer");
-        return 1;
-    }
-    print(&load);
-    return 0;
+    else
+        print(&load);
+    give_back(&load);
+    return failed;
 }
 
 /* ---- options ------------------------------------------------------------------------------------------- */

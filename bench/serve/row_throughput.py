@@ -45,7 +45,7 @@ def describe(server):
 
 def load(bench, port, request, seconds):
     """Images a second."""
-    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", port, "--connections", CONCURRENCY, "--warm-up", 1 if bench.options.quick else 3, "--seconds", seconds,
+    words = [f"{bench.options.build}/bench/http_load", "127.0.0.1", port, "--connections", CONCURRENCY, "--warm-up", 2 if bench.options.quick else 3, "--seconds", seconds,
              "--request", request]
     return without_errors(run_json(*words))["rps"] * BATCH
 
@@ -68,7 +68,7 @@ def engine_images(options):
 
 
 def beside_engine(bench):
-    rounds, seconds, served, engine = (1, 4, [], []) if bench.options.quick else (5, 10, [], [])
+    rounds, seconds, served, engine = (1, 8, [], []) if bench.options.quick else (5, 10, [], [])
     with resnet(bench.options) as server:
         request = request_file(server)
         for _ in range(rounds):
@@ -128,7 +128,7 @@ def await_port(process, port):
 
 
 def beside_fastapi(bench):
-    rounds, seconds, ours, theirs = (1, 4, [], []) if bench.options.quick else (5, 10, [], [])
+    rounds, seconds, ours, theirs = (1, 8, [], []) if bench.options.quick else (5, 10, [], [])
     with resnet(bench.options) as server:
         request, model = request_file(server), f"{bench.options.build}/bench/models/resnet50/1/model.onnx"
         with fastapi(bench.options, model) as (port, process):

@@ -8,22 +8,24 @@
 #define USUAL_FILES 1100.0 /* that, and 1000 connections */
 #define LEAST_DISK  (1e9)  /* a package or a snapshot of 240 MB, written beside the old one */
 
+/* serve raises its limit as far as the system lets it: the hard one counts. */
 static void files(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
-    char most[SY_SIZE_TEXT_BYTES] = "unlimited";
-    if (isnan(f->files_limit))
+    double most = isnan(f->files_most) ? f->files_limit : f->files_most;
+    char text[SY_SIZE_TEXT_BYTES] = "unlimited";
+    if (isnan(most))
         return;
-    enum sy_finding_level level = f->files_limit < LEAST_FILES   ? SY_FINDING_FAIL
-                                  : f->files_limit < USUAL_FILES ? SY_FINDING_WARN
-                                                                 : SY_FINDING_OK;
-    if (!isinf(f->files_most))
-        snprintf(most, sizeof most, "%.0f", f->files_most);
+    enum sy_finding_level level = most < LEAST_FILES   ? SY_FINDING_FAIL
+                                  : most < USUAL_FILES ? SY_FINDING_WARN
+                                                       : SY_FINDING_OK;
+    if (!isinf(most))
+        snprintf(text, sizeof text, "%.0f", most);
     struct sy_finding *finding = sy_finding_add(out, SY_GROUP_LIMITS, "open_files", level,
-                                                "%.0f (hard limit %s)", f->files_limit, most);
+                                                "%s (serve raises its limit so far)", text);
     if (level != SY_FINDING_OK)
         sy_finding_advise(finding,
-                          "ulimit -n 65536: %.0f for the server itself, one for each "
-                          "connection",
+                          "ulimit -Hn 65536, as systemd LimitNOFILE=65536: %.0f for the server "
+                          "itself, one for each connection",
                           LEAST_FILES);
 }
 
