@@ -70,9 +70,12 @@ static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int6
     qsort(best, (size_t)n, sizeof(*best), compare_best);
 }
 
+/* Fixed point, as Triton has it, as far as it stays short. */
 static void print_class(char *to, const struct best *best, const char *label)
 {
-    snprintf(to, SY_CLASSIFY_TEXT, "%.6f:%lld%s%s", best->value, (long long)best->index,
+    const char *format = fabs(best->value) < 1e15 ? "%.6f:%lld%s%s" : "%.17g:%lld%s%s";
+
+    snprintf(to, SY_CLASSIFY_TEXT, format, best->value, (long long)best->index,
              label ? ":" : "", label ? label : "");
 }
 
