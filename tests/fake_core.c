@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "allocator/shared_memory.h"
+#include "allocator/slab.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/front/front.h"
-#include "allocator/slab.h"
 
 /* ---- the core ------------------------------------------------------------------------------------------------ */
 

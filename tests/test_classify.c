@@ -24,7 +24,8 @@ static double row[MOST]; /* that `order` compares */
 static int order(const void *a, const void *b)
 {
     int i = *(const int *)a, j = *(const int *)b;
-    double x = isnan(row[i]) ? (double)-INFINITY : row[i], y = isnan(row[j]) ? (double)-INFINITY : row[j];
+    double x = isnan(row[i]) ? (double)-INFINITY : row[i],
+           y = isnan(row[j]) ? (double)-INFINITY : row[j];
 
     return x > y ? -1 : x < y ? 1 : i - j;
 }
@@ -83,7 +84,8 @@ static void test_random(void **state)
         enum sy_dtype dtype = dtypes[seed_below(&chance, 8)];
         int rows = (int)seed_below(&chance, 10), n = (int)seed_below(&chance, MOST);
         int64_t k = 1 + (int64_t)seed_below(&chance, 300);
-        struct sy_front_tensor tensor = {.name = "y", .dtype = dtype, .rank = 2, .dims = {rows, n}, .data = data};
+        struct sy_front_tensor tensor = {
+            .name = "y", .dtype = dtype, .rank = 2, .dims = {rows, n}, .data = data};
         struct sy_classes classes;
 
         for (int i = 0; i < rows * n; i++)
@@ -127,7 +129,8 @@ static void test_shapes(void **state)
 static void test_refused(void **state)
 {
     const char data[8] = {0};
-    struct sy_front_tensor tensor = {.name = "y", .dtype = SY_DTYPE_BOOL, .rank = 1, .dims = {8}, .data = data};
+    struct sy_front_tensor tensor = {
+        .name = "y", .dtype = SY_DTYPE_BOOL, .rank = 1, .dims = {8}, .data = data};
     struct sy_classes classes;
 
     (void)state;

@@ -18,7 +18,8 @@
 #include "tests/seed.h"
 
 #define LIVE "GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
-#define ROW  "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}"
+#define ROW \
+    "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}"
 
 static void expect_text(int code, const char *request)
 {
@@ -49,15 +50,16 @@ static void test_pipelining(void **state)
 
     (void)state;
     for (int i = 0; i < 2000; i++) { /* more than is held while one is answered */
-        int length = snprintf(body, sizeof body,
-                              "{\"id\":\"%d\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,"
-                              "4],\"data\":[%d,2,3,4]}]}",
-                              i, i);
+        int length = snprintf(
+            body, sizeof body,
+            "{\"id\":\"%d\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,"
+            "4],\"data\":[%d,2,3,4]}]}",
+            i, i);
         if (i % 3 == 0)
             fprintf(all, "GET /v2/none/%d HTTP/1.1\r\n\r\n", i);
         else
-            fprintf(all, "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", length,
-                    body);
+            fprintf(all, "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s",
+                    length, body);
     }
     fclose(all);
     if (fork() == 0) { /* it is sent while we read */
@@ -90,7 +92,8 @@ static void send_slowly(int fd, const char *text, size_t n)
 static void test_byte_by_byte(void **state)
 {
     int fd = http_connect(fake_http_port);
-    static const char text[] = "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n" ROW LIVE;
+    static const char text[] =
+        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 74\r\n\r\n" ROW LIVE;
 
     (void)state;
     assert_int_equal(sizeof ROW - 1, 74);
@@ -119,7 +122,8 @@ static void test_continue(void **state)
     close(fd);
     expect_text(505, "GET /v2 HTTP/9.9\r\n\r\n");
     expect_text(505, "GET /v2\r\n\r\n");
-    expect_text(417, "POST /v2/models/double/infer HTTP/1.1\r\nExpect: gold\r\nContent-Length: 74\r\n\r\n");
+    expect_text(
+        417, "POST /v2/models/double/infer HTTP/1.1\r\nExpect: gold\r\nContent-Length: 74\r\n\r\n");
 }
 
 static void test_chunks(void **state)
@@ -193,7 +197,8 @@ static void test_routes(void **state)
     for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
         int fd = http_connect(fake_http_port);
 
-        http_say(fd, "%s HTTP/1.1\r\nHost: h\r\nUpgrade: h2c, websocket\r\nConnection: Upgrade\r\n\r\n",
+        http_say(fd,
+                 "%s HTTP/1.1\r\nHost: h\r\nUpgrade: h2c, websocket\r\nConnection: Upgrade\r\n\r\n",
                  cases[i].line);
         assert_true(http_read(fd, false, &answer));
         if (answer.code != cases[i].code)
@@ -228,8 +233,8 @@ static void test_close(void **state)
     int fd = http_connect(fake_http_port);
 
     (void)state;
-    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nConnection: close\r\nContent-Length: 74\r\n\r\n" ROW
-                 LIVE LIVE);
+    http_say(fd, "POST /v2/models/double/infer HTTP/1.1\r\nConnection: close\r\nContent-Length: "
+                 "74\r\n\r\n" ROW LIVE LIVE);
     http_expect(fd, 200);
     assert_true(http_is_closed(fd));
     close(fd);
@@ -240,14 +245,20 @@ static void test_close(void **state)
 static void test_garbage(void **state)
 {
     static const char *const texts[] = {
-        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "GET\r\n\r\n", "get /v2 HTTP/1.1\r\n\r\n",
-        "GET /v2 HTTP/1.1\r\nno colon\r\n\r\n", "GET /v2\x01 HTTP/1.1\r\n\r\n",
-        "GET /v2 HTTP/1.1\r\nContent-Length: x\r\n\r\n", "GET /v2 HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        "GET\r\n\r\n",
+        "get /v2 HTTP/1.1\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /v2\x01 HTTP/1.1\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n",
         "POST /v2/models/double/infer HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
         "POST /v2/models/double/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        "GET /v2 HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", "\r\n\r\n {}"};
+        "GET /v2 HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "\r\n\r\n {}"};
 
     (void)state;
     for (size_t i = 0; i < SY_ARRAY_LEN(texts); i++) {
@@ -376,20 +387,13 @@ static void test_information(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keep_alive),
-        cmocka_unit_test(test_pipelining),
-        cmocka_unit_test(test_byte_by_byte),
-        cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_http_1_0),
-        cmocka_unit_test(test_close),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_random_bytes),
-        cmocka_unit_test(test_refused_body_is_read),
-        cmocka_unit_test(test_half_close),
-        cmocka_unit_test(test_half_close_behind_answers),
+        cmocka_unit_test(test_keep_alive),   cmocka_unit_test(test_pipelining),
+        cmocka_unit_test(test_byte_by_byte), cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_head),
+        cmocka_unit_test(test_routes),       cmocka_unit_test(test_http_1_0),
+        cmocka_unit_test(test_close),        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_refused_body_is_read),
+        cmocka_unit_test(test_half_close),   cmocka_unit_test(test_half_close_behind_answers),
         cmocka_unit_test(test_information),
     };
 

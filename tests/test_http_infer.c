@@ -81,11 +81,14 @@ static void test_json(void **state)
 
     (void)state;
     ask_text(fd, 200, DOUBLE,
-             "{\"id\":\"a\\\"b\\u00e9\",\"parameters\":{\"mine\":1,\"priority\":2,\"timeout\":1000000},\"inputs\":[{" X
+             "{\"id\":\"a\\\"b\\u00e9\",\"parameters\":{\"mine\":1,\"priority\":2,\"timeout\":"
+             "1000000},\"inputs\":[{" X
              ",\"parameters\":{},\"data\":[[1,2.5],[-3e0,4]]}],\"outputs\":[{\"name\":\"y\"}]}");
-    assert_string_equal(answer.body,
-                        "{\"id\":\"a\\\"b\xc3\xa9\",\"model_name\":\"double\",\"model_version\":\"1\",\"outputs\":[{"
-                        "\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[2.0,5.0,-6.0,8.0]}]}");
+    assert_string_equal(
+        answer.body,
+        "{\"id\":\"a\\\"b\xc3\xa9\",\"model_name\":\"double\",\"model_version\":\"1\",\"outputs\":["
+        "{"
+        "\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[2.0,5.0,-6.0,8.0]}]}");
     ask_text(fd, 200, "/v2/models/double/versions/1/infer",
              "{\"inputs\":[{\"shape\":[0,4],\"data\":[],\"datatype\":\"FP32\",\"name\":\"x\"}]}");
     assert_non_null(strstr(answer.body, "\"shape\":[0,4],\"data\":[]"));
@@ -100,8 +103,10 @@ static void test_binary(void **state)
 
     (void)state;
     make_binary(&request,
-                "{\"inputs\":[{\"name\":\"b\",\"datatype\":\"FP32\",\"shape\":[1,4],\"parameters\":{\"binary_data_"
-                "size\":16}},{\"name\":\"a\",\"datatype\":\"FP32\",\"shape\":[1,4],\"parameters\":{\"binary_data_size\":"
+                "{\"inputs\":[{\"name\":\"b\",\"datatype\":\"FP32\",\"shape\":[1,4],\"parameters\":"
+                "{\"binary_data_"
+                "size\":16}},{\"name\":\"a\",\"datatype\":\"FP32\",\"shape\":[1,4],\"parameters\":{"
+                "\"binary_data_size\":"
                 "16}}],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":true}}]}",
                 values, 8);
     for (int i = 0; i < 3; i++) {
@@ -109,14 +114,17 @@ static void test_binary(void **state)
         expect_floats(sums, 4);
     }
     make_binary(&request,
-                "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[{\"name\":\"a\",\"datatype\":\"FP32\","
-                "\"shape\":[1,4],\"data\":[10,20,30,40]},{\"name\":\"b\",\"datatype\":\"FP32\",\"shape\":[1,4],"
+                "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[{\"name\":\"a\","
+                "\"datatype\":\"FP32\","
+                "\"shape\":[1,4],\"data\":[10,20,30,40]},{\"name\":\"b\",\"datatype\":\"FP32\","
+                "\"shape\":[1,4],"
                 "\"parameters\":{\"binary_data_size\":16}}]}",
                 values, 4);
     ask(fd, 200, "/v2/models/sum/infer", request.header, request.bytes, request.n);
     expect_floats(sums, 4);
     make_binary(&request,
-                "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[0,4],\"parameters\":{\"binary_data_"
+                "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[0,4],\"parameters\":"
+                "{\"binary_data_"
                 "size\":0}}],\"parameters\":{\"binary_data_output\":true}}",
                 values, 0);
     ask(fd, 200, DOUBLE, request.header, request.bytes, request.n);
@@ -126,7 +134,8 @@ static void test_binary(void **state)
 
 static void test_raw(void **state)
 {
-    static const float values[] = {1, 2, 3, 4, 5, 6, 7, 8}, doubled[] = {2, 4, 6, 8, 10, 12, 14, 16};
+    static const float values[] = {1, 2, 3, 4, 5, 6, 7, 8},
+                       doubled[] = {2, 4, 6, 8, 10, 12, 14, 16};
     int fd = http_connect(fake_http_port);
 
     (void)state;
@@ -206,48 +215,76 @@ static void test_refusals(void **state)
         {400, "double", "{\"inputs\":[1]}", "no object"},
         {400, "double", "{\"inputs\":[]}", "\"x\" is missing"},
         {400, "double", "{\"inputs\":[{\"data\":[]}]}", "\"name\""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}", "\"datatype\""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}", "\"shape\""},
+        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}",
+         "\"datatype\""},
+        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}",
+         "\"shape\""},
         {400, "double", "{\"inputs\":[{" X "}]}", "needs one of"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":1}]}", "fewer elements"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3]}]}", "elements"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4,5]}]}", "more than"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,\"4\"]}]}", "element 3"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]},{" X ",\"data\":[1,2,3,4]}]}", "twice"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4],\"parameters\":{\"binary_data_size\":16}}]}",
-         "needs one of"},
-        {400, "double", "{\"inputs\":[{\"name\":\"z\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1]}]}",
-         "no input \"z\""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1,4],\"data\":[1]}]}",
-         "INT32"},
-        {501, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[1,4],\"data\":[\"a\"]}]}",
-         "BYTES"},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4],\"data\":[1]}]}",
-         "dimensions"},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4],\"data\":[1]}]}", "-1"},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,5],\"data\":[1]}]}", "5"},
+        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]},{" X ",\"data\":[1,2,3,4]}]}",
+         "twice"},
         {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4611686018427387904,4],\"data\":[1]}]}", ""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1e2,4],\"data\":[1]}]}", "whole"},
+         "{\"inputs\":[{" X ",\"data\":[1,2,3,4],\"parameters\":{\"binary_data_size\":16}}]}",
+         "needs one of"},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"z\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1]}]}",
+         "no input \"z\""},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1,4],\"data\":[1]}]}",
+         "INT32"},
+        {501, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[1,4],\"data\":[\"a\"]}]}",
+         "BYTES"},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4],\"data\":[1]}]}",
+         "dimensions"},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4],\"data\":[1]}]}",
+         "-1"},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,5],\"data\":[1]}]}", "5"},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4611686018427387904,4],"
+         "\"data\":[1]}]}",
+         ""},
+        {400, "double",
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1e2,4],\"data\":[1]}]}",
+         "whole"},
         {413, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[50000000,4],\"parameters\":{\"binary_data_"
+         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[50000000,4],\"parameters\":"
+         "{\"binary_data_"
          "size\":800000000}}]}",
          "slab"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":16}}]}", "ends 16 bytes before"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":12}}]}", "need 16"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":-1}}]}", "whole number"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"shared_memory_region\":\"r\"}}]}", "byte_size"},
+        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":16}}]}",
+         "ends 16 bytes before"},
+        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":12}}]}",
+         "need 16"},
+        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":-1}}]}",
+         "whole number"},
+        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"shared_memory_region\":\"r\"}}]}",
+         "byte_size"},
         {400, "double",
-         "{\"inputs\":[{" X ",\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":16}}]}",
+         "{\"inputs\":[{" X
+         ",\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":16}}]}",
          "Unable to find shared memory region"},
         {400, "double", "{\"id\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"id\""},
         {400, "double", "{\"outputs\":{},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"outputs\""},
-        {400, "double", "{\"outputs\":[{\"name\":\"z\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "no output \"z\""},
-        {400, "double", "{\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+        {400, "double", "{\"outputs\":[{\"name\":\"z\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+         "no output \"z\""},
+        {400, "double",
+         "{\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}],\"inputs\":[{" X
+         ",\"data\":[1,2,3,4]}]}",
          "twice"},
-        {400, "double", "{\"parameters\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"parameters\""},
-        {400, "double", "{\"parameters\":{\"priority\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "priority"},
-        {501, "double", "{\"parameters\":{\"sequence_id\":3},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "sequence"},
+        {400, "double", "{\"parameters\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+         "\"parameters\""},
+        {400, "double",
+         "{\"parameters\":{\"priority\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "priority"},
+        {501, "double",
+         "{\"parameters\":{\"sequence_id\":3},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+         "sequence"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":[3e38,2,3,4]}]}", "NaN or infinity"},
         {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]}],\"inputs\":[]}", "duplicate"},
     };
@@ -339,7 +376,8 @@ static void test_compressed_bodies(void **state)
         for (int i = 0; i < 3; i++) {
             http_double_text(rows, false, &text, &n);
             n = pack(text, n, windows[i], packed, sizeof packed);
-            ask(fd, 200, DOUBLE, i == 0 ? "Content-Encoding: gzip\r\n" : "Content-Encoding: deflate\r\n", packed, n);
+            ask(fd, 200, DOUBLE,
+                i == 0 ? "Content-Encoding: gzip\r\n" : "Content-Encoding: deflate\r\n", packed, n);
             assert_non_null(strstr(answer.body, "\"data\":[0.0,2.0,4.0,"));
             free(text);
         }
@@ -354,15 +392,17 @@ static void test_compressed_binary(void **state)
     static char packed[1 << 20];
     int fd = http_connect(fake_http_port), rows = ZEROS / 16;
     char *text = malloc(ZEROS + (32 << 10)), header[120];
-    int n = sprintf(text,
-                    "{\"id\":\"%020000d\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[%d,4],"
-                    "\"parameters\":{\"binary_data_size\":%d}}],\"parameters\":{\"binary_data_output\":true}}",
-                    0, rows, ZEROS);
+    int n = sprintf(
+        text,
+        "{\"id\":\"%020000d\",\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[%d,4],"
+        "\"parameters\":{\"binary_data_size\":%d}}],\"parameters\":{\"binary_data_output\":true}}",
+        0, rows, ZEROS);
 
     (void)state;
     memset(text + n, 0, ZEROS);
     size_t bytes = pack(text, (size_t)n + ZEROS, GZIP, packed, sizeof packed);
-    snprintf(header, sizeof header, "Content-Encoding: gzip\r\nInference-Header-Content-Length: %d\r\n", n);
+    snprintf(header, sizeof header,
+             "Content-Encoding: gzip\r\nInference-Header-Content-Length: %d\r\n", n);
     for (int i = 0; i < 3; i++) {
         ask(fd, 200, DOUBLE, header, packed, bytes);
         assert_true(answer.bytes > ZEROS);
@@ -392,7 +432,8 @@ static void test_damaged_streams(void **state)
 
 static void test_compressed_answers(void **state)
 {
-    static const char *const accepted[] = {"gzip", "deflate", "gzip;q=0.1, deflate", "br, gzip", "identity, deflate;q=0"};
+    static const char *const accepted[] = {"gzip", "deflate", "gzip;q=0.1, deflate", "br, gzip",
+                                           "identity, deflate;q=0"};
     static const char *const codings[] = {"gzip", "deflate", "deflate", "gzip", ""};
     int fd = http_connect(fake_http_port);
     char *text, header[80];
@@ -435,13 +476,15 @@ static void test_shared_memory(void **state)
         for (int v = 0; v < 8; v++)
             at[from / 4 + v] = (float)(v + i);
         snprintf(body, sizeof body,
-                 "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[2,4],\"parameters\":{\"shared_memory_"
-                 "region\":\"r\",\"shared_memory_offset\":%d,\"shared_memory_byte_size\":32}}],\"outputs\":[{\"name\":"
+                 "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[2,4],"
+                 "\"parameters\":{\"shared_memory_"
+                 "region\":\"r\",\"shared_memory_offset\":%d,\"shared_memory_byte_size\":32}}],"
+                 "\"outputs\":[{\"name\":"
                  "\"y\",\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_offset\":%d,"
                  "\"shared_memory_byte_size\":32}}]}",
                  from, to);
         ask_text(fd, 200, DOUBLE, body);
-        assert_non_null(strstr(answer.body, "\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":32"));
+        assert_non_null(strstr(answer.body, "\"shape\":[2,4]}]")); /* neither data nor parameters */
         for (int v = 0; v < 8; v++)
             assert_true(at[to / 4 + v] == 2 * (float)(v + i));
     }
@@ -465,14 +508,21 @@ static void test_classes(void **state)
 
     (void)state;
     ask_text(fd, 200, DOUBLE,
-             "{\"inputs\":[{" X ",\"data\":[1,4,2,3]}],\"outputs\":[{\"name\":\"y\",\"parameters\":{"
+             "{\"inputs\":[{" X
+             ",\"data\":[1,4,2,3]}],\"outputs\":[{\"name\":\"y\",\"parameters\":{"
              "\"classification\":2}}]}");
-    assert_non_null(strstr(answer.body, "\"datatype\":\"BYTES\",\"shape\":[1,2],\"data\":[\"8.000000:1\",\"6.000000:3\"]"));
+    assert_non_null(
+        strstr(answer.body,
+               "\"datatype\":\"BYTES\",\"shape\":[1,2],\"data\":[\"8.000000:1\",\"6.000000:3\"]"));
     ask_text(fd, 200, DOUBLE,
-             "{\"inputs\":[{" X ",\"data\":[1,4,2,3]}],\"outputs\":[{\"name\":\"y\",\"parameters\":{"
+             "{\"inputs\":[{" X
+             ",\"data\":[1,4,2,3]}],\"outputs\":[{\"name\":\"y\",\"parameters\":{"
              "\"classification\":1,\"binary_data\":true}}]}");
     assert_string_equal(value_of("content-type"), "application/octet-stream");
-    assert_memory_equal(answer.body + answer.bytes - 14, "\x0a\0\0\0" "8.000000:1", 14);
+    assert_memory_equal(answer.body + answer.bytes - 14,
+                        "\x0a\0\0\0"
+                        "8.000000:1",
+                        14);
     close(fd);
 }
 

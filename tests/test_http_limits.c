@@ -19,7 +19,7 @@
 #include "tests/fake_http.h"
 
 #define DOUBLE "/v2/models/double/infer"
-#define ROW                                                                                        \
+#define ROW \
     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}"
 #define LIVE "GET /v2/health/live HTTP/1.1\r\n\r\n"
 
@@ -79,12 +79,14 @@ static void test_body(void **state)
     http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n");
     expect_closed(fd, 413);
     fd = tight(); /* what nobody announced */
-    http_say(fd, "POST " DOUBLE " HTTP/1.1\r\nInference-Header-Content-Length: 0\r\n"
-                 "Transfer-Encoding: chunked\r\n\r\n%zx\r\n",
+    http_say(fd,
+             "POST " DOUBLE " HTTP/1.1\r\nInference-Header-Content-Length: 0\r\n"
+             "Transfer-Encoding: chunked\r\n\r\n%zx\r\n",
              sizeof zeros);
     http_send(fd, zeros, sizeof zeros);
     http_say(fd, "\r\n0\r\n\r\n");
-    assert_non_null(strstr(http_expect(fd, 503), "buffered")); /* buffered, since its length is unknown */
+    assert_non_null(
+        strstr(http_expect(fd, 503), "buffered")); /* buffered, since its length is unknown */
     http_say(fd, "POST /v2/repository/index HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n",
              TIGHT_SMALL_BYTES + 1);
     http_send(fd, zeros, TIGHT_SMALL_BYTES + 1);
@@ -102,7 +104,8 @@ static void test_buffered(void **state)
 
     (void)state;
     memset(spaces, ' ', sizeof spaces);
-    http_say(first, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: %u\r\n\r\n", TIGHT_BUFFERED - 1000);
+    http_say(first, "POST " DOUBLE " HTTP/1.1\r\nContent-Length: %u\r\n\r\n",
+             TIGHT_BUFFERED - 1000);
     http_send(first, spaces, TIGHT_BUFFERED - 1100 - sizeof ROW);
     usleep(50000);
     http_post(second, DOUBLE, "", spaces, 3000);
@@ -131,11 +134,12 @@ static void test_bomb(void **state)
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
     deflateEnd(&z);
     for (int i = 0; i < 2; i++) {
-        http_post(fd, i ? "/v2/repository/index" : DOUBLE, "Content-Encoding: deflate\r\n", packed, z.total_out);
+        http_post(fd, i ? "/v2/repository/index" : DOUBLE, "Content-Encoding: deflate\r\n", packed,
+                  z.total_out);
         http_expect(fd, i ? 413 : 503);
     }
-    http_post(fd, DOUBLE, "Inference-Header-Content-Length: 0\r\nContent-Encoding: deflate\r\n", packed,
-              z.total_out);
+    http_post(fd, DOUBLE, "Inference-Header-Content-Length: 0\r\nContent-Encoding: deflate\r\n",
+              packed, z.total_out);
     http_expect(fd, 503);
     http_say(fd, LIVE);
     http_expect(fd, 200);
@@ -147,9 +151,10 @@ static void test_bomb(void **state)
 static void test_json_depth(void **state)
 {
     int fd = tight();
-    static const char deep[] = "{\"a\":[[[[[[[[1]]]]]]]]}", at_limit[] = "{\"parameters\":{\"a\":[[[[[\"]]\"]]]]]}}";
-    static const char deep_data[] =
-        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[[[[[[1,2,3,4]]]]]]}]}";
+    static const char deep[] = "{\"a\":[[[[[[[[1]]]]]]]]}",
+                      at_limit[] = "{\"parameters\":{\"a\":[[[[[\"]]\"]]]]]}}";
+    static const char deep_data[] = "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":["
+                                    "1,4],\"data\":[[[[[[1,2,3,4]]]]]]}]}";
 
     (void)state;
     http_post(fd, "/v2/repository/index", "", at_limit, sizeof at_limit - 1);

@@ -26,7 +26,8 @@ static struct sy_shared_regions *regions;
 static int n_regions, add_status;
 static uint64_t last_offset, last_bytes, last_id;
 
-static int fake_add(void *core, int fd, uint64_t offset, uint64_t bytes, bool is_sealed, uint64_t *out)
+static int fake_add(void *core, int fd, uint64_t offset, uint64_t bytes, bool is_sealed,
+                    uint64_t *out)
 {
     (void)core, (void)fd;
     if (add_status < 0)
@@ -46,7 +47,8 @@ static void fake_drop(void *core, uint64_t region)
     n_regions--;
 }
 
-static const struct sy_core_handlers fakes = {.region_add = fake_add, .region_drop = fake_drop}, without = {0};
+static const struct sy_core_handlers fakes = {.region_add = fake_add, .region_drop = fake_drop},
+                                     without = {0};
 static struct sy_front front;
 
 static int set_up(void **state)
@@ -95,7 +97,8 @@ static void test_register(void **state)
     assert_int_equal(add("b", 0, OBJECT_BYTES + 1), SY_EARG);
     assert_int_equal(add("b", UINT64_MAX, 2), SY_EARG);
     assert_int_equal(add("b", OBJECT_BYTES, 1), SY_EARG);
-    assert_int_equal(sy_shared_regions_register(regions, "b", "/test_regions_none", 0, 1), SY_ENOTFOUND);
+    assert_int_equal(sy_shared_regions_register(regions, "b", "/test_regions_none", 0, 1),
+                     SY_ENOTFOUND);
     assert_int_equal(sy_shared_regions_register(regions, "b", "/../etc/passwd", 0, 1), SY_EARG);
     assert_int_equal(sy_shared_regions_register(regions, "b", "", 0, 1), SY_EARG);
     assert_int_equal(sy_shared_regions_register(regions, "b", long_name, 0, 1), SY_EARG);

@@ -20,8 +20,9 @@
     (256u << 10) /* inflated in one turn of the loop, and one piece more */
 #define SY_HTTP_READ_BYTES \
     (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
-#define SY_HTTP_HELD_BYTES  (64u << 10)
-#define SY_HTTP_UNSENT_MOST (256u << 10) /* of answers that a client does not read, before the next request is looked at */
+#define SY_HTTP_HELD_BYTES (64u << 10)
+#define SY_HTTP_UNSENT_MOST \
+    (256u << 10) /* of answers that a client does not read, before the next request is looked at */
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
