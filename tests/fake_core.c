@@ -15,16 +15,15 @@
 #include <cmocka.h>
 
 #include "allocator/shared_memory.h"
+#include "allocator/slab.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/front/grpc/grpc_server.h"
-#include "runtime/front/offload.h"
-#include "runtime/front/rpc/rpc_server.h"
+#include "runtime/front/front.h"
 
 /* ---- the core ------------------------------------------------------------------------------------------------ */
 
 static struct sy_slab *slab;
-static int tensor_index[2] = {0, 1};
+static int tensor_index[3] = {0, 1, 2};
 static struct sy_tensor tensors[2] = {
     {.name = "x", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
     {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
@@ -44,17 +43,28 @@ static struct sy_tensor wide_tensors[2] = {
 static struct sy_graph wide_graph = {ONE_IN_ONE_OUT(wide_tensors)};
 static struct sy_package wide_package = {
     .name = "wide", .graph = &wide_graph, .usual = &wide_graph};
+static struct sy_tensor sum_tensors[3] = {
+    {.name = "a", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+    {.name = "b", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+    {.name = "y", .dtype = SY_DTYPE_F32, .shape = {2, {{0, 1}, {4, 0}}}},
+};
+static struct sy_graph sum_graph = {.n_tensors = 3,
+                                    .tensors = sum_tensors,
+                                    .n_inputs = 2,
+                                    .inputs = &tensor_index[0],
+                                    .n_outputs = 1,
+                                    .outputs = &tensor_index[2]};
+static struct sy_package sum_package = {.name = "sum", .graph = &sum_graph, .usual = &sum_graph};
 static struct event_base *base;
 static _Atomic int n_running;
 _Atomic int fake_core_n_held;
-char fake_core_path[100], fake_core_tcp[40];
 
 struct job {
     uint64_t id;
     struct job *next; /* of those that are held */
     bool is_cut;
-    uint64_t input, output;
-    int64_t batch, row; /* row: numbers a row */
+    uint64_t input, second, output; /* second: UINT64_MAX if there is none */
+    int64_t batch, row;             /* row: numbers a row */
     sy_core_infer_done done;
     void *ctx;
 };
@@ -130,6 +140,7 @@ static void *tensor(uint64_t at)
 static struct sy_core_model_ref models[] = {
     MODEL(&package, "double"),    MODEL(&package, "held"),    MODEL(&package, "EPEER"),
     MODEL(&package, "EDEADLINE"), MODEL(&cut_package, "cut"), MODEL(&wide_package, "wide"),
+    MODEL(&sum_package, "sum"),
 };
 static int n_model_refs; /* all are given back */
 
@@ -157,16 +168,19 @@ static void fake_finish(evutil_socket_t fd, short what, void *ctx)
     struct job *job = ctx;
     struct sy_request_report report = {
         .id = 1, .arrived_ns = 1000, .started_ns = 2000, .finished_ns = 9000, .attempts = 1};
-    const float *x = tensor(job->input);
+    const float *x = tensor(job->input),
+                *other = job->second == UINT64_MAX ? x : tensor(job->second);
     float *y = tensor(job->output);
 
     (void)fd, (void)what;
     for (int64_t i = 0; i < job->row * job->batch; i++)
-        y[i] = 2 * x[i];
+        y[i] = x[i] + other[i];
     if (job->is_cut)
         memcpy(y + 4 * job->batch, ((const int64_t[]){2, (int64_t)x[0], 4}), 24);
     n_running--;
     region_release(region_of(job->input));
+    if (job->second != UINT64_MAX)
+        region_release(region_of(job->second));
     region_release(region_of(job->output));
     job->done(job->ctx, SY_OK, NULL, &report);
     free(job);
@@ -187,21 +201,23 @@ static int fake_infer(void *core, const struct sy_core_model_ref *ref, int64_t b
 
     (void)core;
     bool holds = strcmp(model, "held") == 0 || strcmp(model, "wide") == 0;
-    if (strcmp(model, "double") != 0 && strcmp(model, "cut") != 0 &&
-        !holds) { /* it is an error's name */
+    if (*model == 'E') { /* it is an error's name */
         free(job);
         return sy_error_set(model[1] == 'P' ? SY_EPEER : SY_EDEADLINE, "ended: %s", model);
     }
-    *job = (struct job){++id,
-                        holds ? held : NULL,
-                        *model == 'c',
-                        inputs[0],
-                        outputs[0],
-                        batch,
-                        ref->package->graph->tensors[0].shape.dims[1].fixed,
-                        done,
-                        ctx};
+    *job = (struct job){.id = ++id,
+                        .next = holds ? held : NULL,
+                        .is_cut = *model == 'c',
+                        .input = inputs[0],
+                        .second = *model == 's' ? inputs[1] : UINT64_MAX,
+                        .output = outputs[0],
+                        .batch = batch,
+                        .row = ref->package->graph->tensors[0].shape.dims[1].fixed,
+                        .done = done,
+                        .ctx = ctx};
     hold_tensor(inputs[0]);
+    if (job->second != UINT64_MAX)
+        hold_tensor(inputs[1]);
     hold_tensor(outputs[0]);
     *out_id = id;
     n_running++;
@@ -232,7 +248,7 @@ static void fake_cancel(void *core, uint64_t id)
 static int fake_status(void *core, json_t **out)
 {
     (void)core;
-    *out = json_pack("{s:[{s:s}]}", "models", "name", "double");
+    *out = json_pack("{s:[{s:s, s:i}]}", "models", "name", "double", "version", 1);
     return SY_OK;
 }
 
@@ -250,9 +266,6 @@ static struct sy_front front;
 
 static pthread_t loop;
 static int stop_pipe[2];
-static struct sy_rpc_server *server;
-static struct sy_grpc_server *grpc_server;
-int fake_core_grpc_port;
 
 static void on_stop(evutil_socket_t fd, short what, void *ctx)
 {
@@ -272,62 +285,40 @@ static void *run_loop(void *ctx)
     return ctx;
 }
 
-static void start_grpc(void)
+struct sy_front *fake_core_open(void)
 {
-    struct sy_grpc_config config = {.address = ":0",
-                                    .limits = {.message_bytes = 4 << 20,
-                                               .buffered_bytes = 8 << 20,
-                                               .max_connections = FAKE_CORE_MOST_CLIENTS,
-                                               .max_streams = 16,
-                                               .max_outstanding = 4,
-                                               .pings_per_s = 200,
-                                               .header_ns = SY_NS_PER_S,
-                                               .stall_ns = SY_NS_PER_S}};
-
-    front.is_ready = true;
-    assert_int_equal(sy_offload_create(base, 1, 16, &front.offload), SY_OK);
-    assert_int_equal(sy_grpc_server_create(&config, &front, &grpc_server), SY_OK);
-    fake_core_grpc_port = sy_grpc_server_port(grpc_server);
-}
-
-int fake_core_start(void **state)
-{
-    struct sy_rpc_config config = {.socket_path = fake_core_path,
-                                   .tcp_address = ":0",
-                                   .limits = {.stall_ns = 2 * SY_NS_PER_S,
-                                              .message_bytes = 1 << 20,
-                                              .max_connections = FAKE_CORE_MOST_CLIENTS,
-                                              .region_bytes = 8 << 20,
-                                              .all_region_bytes = 20 << 20,
-                                              .max_regions = 4}};
-
-    (void)state;
-    snprintf(fake_core_path, sizeof(fake_core_path), "/tmp/test_rpc_%d.sock", (int)getpid());
     assert_int_equal(pipe(stop_pipe), 0);
     assert_int_equal(sy_slab_create(64 << 20, &slab), SY_OK);
     base = event_base_new();
-    front = (struct sy_front){.base = base, .handlers = &fakes};
-    assert_int_equal(sy_rpc_server_create(&config, &front, &server), SY_OK);
-    snprintf(fake_core_tcp, sizeof(fake_core_tcp), "tcp:127.0.0.1:%d", sy_rpc_server_port(server));
-    start_grpc();
-    return pthread_create(&loop, NULL, run_loop, NULL);
+    front = (struct sy_front){.base = base, .handlers = &fakes, .is_ready = true};
+    return &front;
 }
 
-int fake_core_finish(void **state)
+void fake_core_run(void)
 {
-    (void)state;
+    assert_int_equal(pthread_create(&loop, NULL, run_loop, NULL), 0);
+}
+
+void fake_core_stop(void)
+{
     assert_int_equal(write(stop_pipe[1], "x", 1), 1);
     pthread_join(loop, NULL);
-    sy_rpc_server_destroy(server);
-    sy_offload_destroy(front.offload);
-    sy_grpc_server_destroy(grpc_server);
-    while (n_running > 0) /* what their clients had canceled */
+    close(stop_pipe[0]);
+    close(stop_pipe[1]);
+}
+
+uint64_t fake_core_slab_bytes(void)
+{
+    return sy_slab_used_bytes(slab);
+}
+
+void fake_core_close(void)
+{
+    while (n_running > 0) /* what was canceled when its server went */
         event_base_loop(base, EVLOOP_ONCE);
     assert_int_equal(n_model_refs, 0);
     assert_int_equal(fake_core_n_regions, 0);
     assert_int_equal(sy_slab_used_bytes(slab), 0); /* nothing is lost, whatever the clients did */
-    assert_int_not_equal(access(fake_core_path, F_OK), 0);
     event_base_free(base);
     sy_slab_destroy(slab);
-    return 0;
 }

@@ -17,6 +17,7 @@
 #include "runtime/front/grpc/grpc_gzip.h"
 #include "runtime/front/grpc/grpc_status.h"
 #include "tests/fake_core.h"
+#include "tests/fake_rpc.h"
 #include "tests/grpc_client.h"
 
 #define LIMIT_NS (20 * SY_NS_PER_S)

@@ -21,6 +21,7 @@
 #include "runtime/front/rpc/rpc_server.h"
 #include "runtime/switchyard.h"
 #include "tests/fake_core.h"
+#include "tests/fake_rpc.h"
 
 static sy_client *client_at(const char *address)
 {

@@ -19,6 +19,7 @@
 #include "runtime/base/status.h"
 #include "runtime/switchyard.h"
 #include "tests/fake_core.h"
+#include "tests/fake_rpc.h"
 
 #define ROW (4 * sizeof(float))
 

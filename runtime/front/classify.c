@@ -70,10 +70,14 @@ static void find_best(enum sy_dtype dtype, const void *data, int64_t first, int6
     qsort(best, (size_t)n, sizeof(*best), compare_best);
 }
 
+/* Fixed point, as Triton has it, as far as it stays short. */
 static void print_class(char *to, const struct best *best, const char *label)
 {
-    snprintf(to, SY_CLASSIFY_TEXT, "%.6f:%lld%s%s", best->value, (long long)best->index,
-             label ? ":" : "", label ? label : "");
+    char value[40];
+
+    snprintf(value, sizeof value, fabs(best->value) < 1e15 ? "%.6f" : "%.17g", best->value);
+    snprintf(to, SY_CLASSIFY_TEXT, "%s:%lld%s%s", value, (long long)best->index, label ? ":" : "",
+             label ? label : "");
 }
 
 static int fill(const struct sy_front_tensor *tensor, int output,

@@ -245,15 +245,20 @@ static bool split_query(struct sy_http_call *call, char *at)
     return true;
 }
 
-/* "/path?query" or "http://host/path?query", which proxies send. */
+/* "/path?query" or "http://host/path?query", which proxies send; a host alone is its "/". */
 static bool split_url(struct sy_http_call *call)
 {
     struct http_parser_url url;
 
     http_parser_url_init(&url);
-    if (http_parser_parse_url(call->text, call->url_bytes, call->method == HTTP_CONNECT, &url) ||
-        !(url.field_set & 1 << UF_PATH))
+    if (call->method == HTTP_CONNECT ||
+        http_parser_parse_url(call->text, call->url_bytes, false, &url))
         return false;
+    if (!(url.field_set & 1 << UF_PATH)) {
+        call->text[0] = '/';
+        url.field_data[UF_PATH].off = 0;
+        url.field_data[UF_PATH].len = 1;
+    }
     call->path = url.field_data[UF_PATH].off;
     call->text[call->path + url.field_data[UF_PATH].len] = '\0';
     char *query = call->text + url.field_data[UF_QUERY].off;

@@ -291,8 +291,8 @@ static void parsed(struct sy_http_infer *infer, int status)
 
 static int parse_json(struct sy_http_infer *infer)
 {
-    if (infer->header_bytes == 0)
-        return SY_OK; /* raw: the body is the one input */
+    if (infer->is_raw)
+        return SY_OK; /* the body is the one input */
     return sy_request_json_parse((const char *)infer->text.at, infer->header_bytes,
                                  infer->server->limits.json_depth, &infer->json);
 }

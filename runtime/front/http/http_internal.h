@@ -20,7 +20,9 @@
     (256u << 10) /* inflated in one turn of the loop, and one piece more */
 #define SY_HTTP_READ_BYTES \
     (64u << 10) /* of one recv: parsing and inflating it stays below a millisecond */
-#define SY_HTTP_HELD_BYTES  (64u << 10)
+#define SY_HTTP_HELD_BYTES (64u << 10)
+#define SY_HTTP_UNSENT_MOST \
+    (256u << 10) /* of answers that a client does not read, before the next request is looked at */
 #define SY_HTTP_MAX_ROUTES  96
 #define SY_HTTP_MAX_FIELDS  100 /* header lines of a request */
 #define SY_HTTP_MAX_QUERIES 16
@@ -172,7 +174,7 @@ void sy_http_connection_go_on(struct sy_http_connection *connection);
 void sy_http_server_release(struct sy_http_server *server); /* http_server.c */
 
 /* ---- http_parse.c ---- */
-/* Whether the parser may go on: nothing is being answered, the sink takes bytes, and others had their turn. */
+/* Whether the parser may go on: nothing is being answered, the sink takes bytes, the client reads its answers, and others had their turn. */
 bool sy_http_takes_bytes(const struct sy_http_connection *connection);
 /* Parses as far as it may; how many bytes. Those behind an error count as parsed. */
 uint32_t sy_http_parse(struct sy_http_connection *connection, const unsigned char *bytes,

@@ -67,6 +67,15 @@ static int on_value(http_parser *parser, const char *at, size_t n)
     return fail_header(connection, sy_http_call_add_field(connection->call, at, n, true));
 }
 
+static int check_version(struct sy_http_call *call, const http_parser *parser, const char **why)
+{
+    *why = "HTTP/1.1 and HTTP/1.0 are spoken here";
+    if (parser->http_major == 1)
+        return 0;
+    call->keeps_alive = false;
+    return 505;
+}
+
 static int check_expectation(struct sy_http_call *call, const char **why)
 {
     const char *expect = sy_http_call_header(call, "expect");
@@ -111,7 +120,9 @@ static int on_headers(http_parser *parser)
     connection->begun_ns = 0;
     parser->upgrade = 0; /* a client that offers another protocol is answered in this one */
     read_framing(call, parser);
-    int code = sy_http_call_route(call, &why);
+    int code = check_version(call, parser, &why);
+    if (!code)
+        code = sy_http_call_route(call, &why);
     if (!code)
         code = check_expectation(call, &why);
     if (!code)
@@ -179,7 +190,8 @@ bool sy_http_takes_bytes(const struct sy_http_connection *connection)
     const struct sy_http_call *call = connection->call;
 
     if (connection->fd < 0 || connection->broken || connection->closing || connection->stream ||
-        connection->inflated_bytes >= SY_HTTP_INFLATED_TURN)
+        connection->inflated_bytes >= SY_HTTP_INFLATED_TURN ||
+        connection->unsent_bytes > SY_HTTP_UNSENT_MOST)
         return false;
     if (!call || connection->begun_ns)
         return true;
