@@ -80,16 +80,16 @@ static struct region *find(const struct sy_core *core, uint64_t id)
     return id && r->id == id ? r : NULL;
 }
 
-/* A page that is not there must never wait for a file system: only memory is taken. */
+/* A page fault must neither wait for a file system nor find no page: a disk's files and reserved huge pages (hugetlbfs), which run out, are refused. */
 static int check_kind(int fd)
 {
     struct statfs of;
     if (fstatfs(fd, &of) < 0)
         return sy_error_set(SY_EARG, "shared memory fd %d: %s", fd, strerror(errno));
-    if (of.f_type != TMPFS_MAGIC && of.f_type != HUGETLBFS_MAGIC)
+    if (of.f_type != TMPFS_MAGIC)
         return sy_error_set(SY_EARG,
-                            "shared memory fd %d is a file on a disk; it must be a memfd "
-                            "or POSIX shared memory (shm_open)",
+                            "shared memory fd %d is neither a memfd of ordinary pages nor POSIX "
+                            "shared memory (shm_open)",
                             fd);
     return SY_OK;
 }

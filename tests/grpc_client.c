@@ -101,13 +101,17 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
     struct grpc_call *call = call_of(ctx, id);
     size_t n = call->to_send.n - call->sent;
 
-    (void)session, (void)source;
+    (void)source;
     n = n < room ? n : room;
     if (n > 0)
         memcpy(to, call->to_send.data + call->sent, n);
     call->sent += n;
     if (call->sent == call->to_send.n && call->half_closes)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (*flags && call->trailer.name) {
+        *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        nghttp2_submit_trailer(session, id, &call->trailer, 1);
+    }
     return n > 0 || call->half_closes ? (ssize_t)n : NGHTTP2_ERR_DEFERRED;
 }
 
@@ -260,6 +264,15 @@ void grpc_client_half_close(struct grpc_client *client, struct grpc_call *call)
 {
     call->half_closes = true;
     grpc_client_send(client, call, NULL, 0);
+}
+
+void grpc_client_trailer(struct grpc_client *client, struct grpc_call *call, const char *name,
+                         const char *value)
+{
+    size_t n = 0;
+
+    set_header(&call->trailer, &n, name, value);
+    grpc_client_half_close(client, call);
 }
 
 void grpc_client_reset(struct grpc_client *client, struct grpc_call *call)

@@ -20,6 +20,7 @@ struct grpc_call {
     bool half_closes, is_over;
     int http, status;   /* status -1: none came */
     uint32_t reset;     /* code of RST_STREAM */
+    nghttp2_nv trailer; /* name NULL: none */
     char message[2048]; /* still encoded */
     char encoding[16];
 };
@@ -44,6 +45,9 @@ void grpc_client_send(struct grpc_client *client, struct grpc_call *call, const 
 void grpc_client_message(struct grpc_client *client, struct grpc_call *call, const void *bytes,
                          size_t n);
 void grpc_client_half_close(struct grpc_client *client, struct grpc_call *call);
+/* Headers behind the messages that were sent, which end the request. */
+void grpc_client_trailer(struct grpc_client *client, struct grpc_call *call, const char *name,
+                         const char *value);
 void grpc_client_reset(struct grpc_client *client, struct grpc_call *call);
 /* Writes all that may be written, and reads until the call is over (10 s at most, or the test fails). */
 void grpc_client_wait(struct grpc_client *client, struct grpc_call *call);

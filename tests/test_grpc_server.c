@@ -219,6 +219,32 @@ static void test_fields_behind_tensors(void **state)
     sy_grpc_buffer_free(&request);
 }
 
+/* They change nothing of what the headers said, and are no error. */
+static void test_trailers(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"grpc-encoding", "none-such"}, {"grpc-timeout", "1n"}, {"triton_grpc_error", "true"}};
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+    struct grpc_call *call;
+
+    (void)state;
+    open_client(&client);
+    grpc_client_put_request(&request, "double", 3, 4, numbers);
+    for (size_t i = 0; i < 2 * sizeof pairs / sizeof *pairs; i++) {
+        call = grpc_client_call(&client, i % 2 ? STREAM_INFER : INFER, NULL);
+        memcpy(sy_grpc_buffer_extend(&call->to_send, 4), "\0\0\0", 4);
+        *(uint8_t *)sy_grpc_buffer_extend(&call->to_send, 1) = (uint8_t)request.n;
+        memcpy(sy_grpc_buffer_extend(&call->to_send, request.n), request.data, request.n);
+        grpc_client_trailer(&client, call, pairs[i / 2][0], pairs[i / 2][1]);
+        grpc_client_wait(&client, call);
+        assert_int_equal(call->status, SY_GRPC_OK);
+        assert_non_null(grpc_client_answer(call, 0).data);
+    }
+    sy_grpc_buffer_free(&request);
+    grpc_client_close(&client);
+}
+
 static void test_compressed(void **state)
 {
     struct sy_grpc_buffer request = {0}, packed = {0};
@@ -484,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_wrong_frames),
         cmocka_unit_test(test_two_messages_in_a_unary_call),
         cmocka_unit_test(test_fields_behind_tensors),
+        cmocka_unit_test(test_trailers),
         cmocka_unit_test(test_compressed),
         cmocka_unit_test(test_deadline_cancels),
         cmocka_unit_test(test_reset_and_close_cancel),

@@ -467,11 +467,16 @@ static void test_refusals(void **state)
     refuse(&r, c.fd, UINT64_MAX - PAGE + 1, PAGE, "does not lie in its file");
     refuse(&r, c.fd, 0, 1ull << 44, "a region of");
     int disk = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), folder = open("/", O_RDONLY);
-    refuse(&r, disk, 0, PAGE, "a file on a disk");
+    refuse(&r, disk, 0, PAGE, "neither a memfd");
     refuse(&r, folder, 0, PAGE, "not a file");
     snprintf(read_only, sizeof read_only, "/proc/self/fd/%d", c.fd);
     int reader = open(read_only, O_RDONLY | O_CLOEXEC);
     refuse(&r, reader, 0, PAGE, "to read and write");
+    int huge = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB); /* runs out of pages at a fault */
+    if (huge >= 0 && ftruncate(huge, 2 << 20) == 0)
+        refuse(&r, huge, 0, PAGE, "neither a memfd");
+    if (huge >= 0)
+        close(huge);
     close(disk);
     close(folder);
     close(reader);

@@ -36,10 +36,12 @@ const char *sy_status_text(int status)
 
 void sy_error_write(const char *format, ...)
 {
+    char text[sizeof error_text]; /* the arguments may be the error text itself */
     va_list args;
     va_start(args, format);
-    vsnprintf(error_text, sizeof error_text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    memcpy(error_text, text, strlen(text) + 1);
     sy_printable_make(error_text); /* it may quote a file or a client */
 }
 

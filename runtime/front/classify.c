@@ -125,3 +125,34 @@ int sy_classify(const struct sy_front_tensor *tensor, int output,
         free(out->texts);
     return status;
 }
+
+int sy_classify_output(const struct sy_front_infer *infer, int output,
+                       const struct sy_front_tensor *tensor, int64_t k, struct sy_classes *out)
+{
+    const struct sy_core_model_ref *model = sy_front_infer_model(infer);
+    const struct sy_graph *graph = model->package->graph;
+    const struct sy_shape *shape = &graph->tensors[graph->outputs[output]].shape;
+    bool has_rows = shape->rank > 1 && !sy_dim_is_number(shape->dims[0]);
+
+    return sy_classify(tensor, output, model->labels, has_rows, k, out);
+}
+
+uint64_t sy_classes_packed_bytes(const struct sy_classes *classes)
+{
+    uint64_t bytes = 0;
+
+    for (int64_t i = 0; i < classes->rows * classes->k; i++)
+        bytes += sizeof(uint32_t) + strlen(classes->texts[i]);
+    return bytes;
+}
+
+void sy_classes_pack(const struct sy_classes *classes, unsigned char *to)
+{
+    for (int64_t i = 0; i < classes->rows * classes->k; i++) {
+        uint32_t n = (uint32_t)strlen(classes->texts[i]);
+
+        memcpy(to, &n, sizeof n);
+        memcpy(to + sizeof n, classes->texts[i], n);
+        to += sizeof n + n;
+    }
+}

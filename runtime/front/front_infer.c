@@ -577,12 +577,14 @@ static void core_done(void *ctx, int status, const char *error,
 {
     struct sy_front_infer *infer = ctx;
     bool again = false;
+    char why[512];
 
     infer->report = *report;
     infer->has_report = true;
     if (status == SY_OK && !infer->is_canceled) {
         status = run_again(infer, &again);
-        error = sy_error_text();
+        snprintf(why, sizeof why, "%s", sy_error_text()); /* others overwrite it */
+        error = why;
     }
     if (!again)
         finish(infer, status, error);

@@ -201,19 +201,6 @@ int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, 
 
 /* ---- copies ----------------------------------------------------------------------------------------------- */
 
-static int find_file(const struct sy_shared_regions *regions, const char *name, uint64_t offset,
-                     uint64_t bytes, struct sy_region_file *out)
-{
-    const struct entry *entry;
-
-    SY_TRY(find(regions, name, offset, bytes, &entry));
-    *out = (struct sy_region_file){.fd = entry->fd,
-                                   .at = entry->offset + offset,
-                                   .bytes = bytes,
-                                   .least_object = entry->offset + entry->bytes};
-    return SY_OK;
-}
-
 static int is_short(void)
 {
     return sy_error_set(SY_EIO, "a shared memory object is shorter than it was registered");
@@ -252,8 +239,12 @@ int sy_region_file_write(const struct sy_region_file *file, const void *from, ui
 int sy_region_file_open(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                         uint64_t bytes, struct sy_region_file *out)
 {
-    SY_TRY(find_file(regions, name, offset, bytes, out));
-    out->fd = fcntl(out->fd, F_DUPFD_CLOEXEC, 0);
+    const struct entry *entry;
+
+    SY_TRY(find(regions, name, offset, bytes, &entry));
+    *out = (struct sy_region_file){.fd = fcntl(entry->fd, F_DUPFD_CLOEXEC, 0),
+                                   .at = entry->offset + offset,
+                                   .least_object = entry->offset + entry->bytes};
     return out->fd >= 0 ? SY_OK
                         : sy_error_set(SY_EBUSY, "no file descriptor to copy from a region: %s",
                                        strerror(errno));
@@ -264,22 +255,4 @@ void sy_region_file_close(struct sy_region_file *file)
     if (file->fd >= 0)
         close(file->fd);
     file->fd = -1;
-}
-
-int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,
-                           uint64_t bytes, void *to)
-{
-    struct sy_region_file file;
-
-    SY_TRY(find_file(regions, name, offset, bytes, &file));
-    return sy_region_file_read(&file, to, bytes);
-}
-
-int sy_shared_regions_write(struct sy_shared_regions *regions, const char *name, uint64_t offset,
-                            uint64_t bytes, const void *from)
-{
-    struct sy_region_file file;
-
-    SY_TRY(find_file(regions, name, offset, bytes, &file));
-    return sy_region_file_write(&file, from, bytes);
 }

@@ -31,22 +31,17 @@ int sy_shared_regions_status(struct sy_shared_regions *regions, const char *name
 /* Where bytes [offset, offset + bytes) of a name lie for the core: *region, and *at in it (a multiple of 64 or not). EARG: no such name, or outside of it. */
 int sy_shared_regions_find(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                            uint64_t bytes, uint64_t *region, uint64_t *at);
-/* Copies, for what does not lie at a multiple of 64. EIO: the object is shorter than it was registered. */
-int sy_shared_regions_read(struct sy_shared_regions *regions, const char *name, uint64_t offset,
-                           uint64_t bytes, void *to);
-int sy_shared_regions_write(struct sy_shared_regions *regions, const char *name, uint64_t offset,
-                            uint64_t bytes, const void *from);
 
 /* Bytes of a region for copies beside the loop: stays usable when the region is unregistered. */
 struct sy_region_file {
     int fd;
-    uint64_t at, bytes;    /* in the object */
-    uint64_t least_object; /* the object's size as it was registered; at least */
+    uint64_t at;           /* in the object */
+    uint64_t least_object; /* bytes that the object had when it was registered; at least */
 };
 /* EARG: no such name, or outside of it; EBUSY: no file descriptors. close once. */
 int sy_region_file_open(struct sy_shared_regions *regions, const char *name, uint64_t offset,
                         uint64_t bytes, struct sy_region_file *out);
-/* n bytes, at most its own. Any thread. EIO: the object is shorter than it was registered. */
+/* n bytes, at most those that it was opened with. Any thread. EIO: the object is shorter than it was registered. */
 int sy_region_file_read(const struct sy_region_file *file, void *to, uint64_t n);
 int sy_region_file_write(const struct sy_region_file *file, const void *from, uint64_t n);
 void sy_region_file_close(struct sy_region_file *file);

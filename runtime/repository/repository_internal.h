@@ -22,6 +22,7 @@
 
 #define SY_REPOSITORY_MOST_LOADS 4096
 
+struct sy_class_labels;
 struct sy_offload;
 struct sy_warmup;
 
@@ -54,7 +55,8 @@ struct sy_repository_version {
     char reason[512];
     enum sy_precision precision;    /* of the import */
     struct sy_model_config *config; /* that it is loaded with; held */
-    struct sy_package *package;     /* PLACING */
+    struct sy_package *package;     /* PLACING, with its labels */
+    struct sy_class_labels *labels;
     struct sy_import_process *import;
     struct sy_repository_version *next_import; /* QUEUED */
     struct event *place_event;                 /* PLACING: asks again */

@@ -308,7 +308,9 @@ void sy_repository_loads_check(struct sy_repository_model *model)
             return;
         if (load->state == SY_LOAD_WAITS) {
             start_load(load);
-            return;
+            if (load->state == SY_LOAD_SCANS)
+                return;
+            continue; /* it could not begin: the next one */
         }
         int status = load->unloaded ? SY_OK : result_of(model, why);
         load_over(load, status, status < 0 ? why : "");

@@ -7,6 +7,7 @@
 
 #include "loader/package.h"
 #include "runtime/base/status.h"
+#include "runtime/class_labels.h"
 #include "runtime/front/offload.h"
 #include "runtime/repository/repository_internal.h"
 
@@ -14,12 +15,13 @@ struct task {
     struct sy_repository_version *version; /* the loop's: the thread does not look */
     struct sy_repository *repository;
     struct sy_model_config *config; /* held */
-    char source[PATH_MAX], package_path[PATH_MAX];
+    char folder[PATH_MAX], source[PATH_MAX], package_path[PATH_MAX];
     bool forced;
     /* what came out */
     bool ran, is_current;
     enum sy_precision precision;
     struct sy_package *package;
+    struct sy_class_labels *labels;
     uint64_t stamp;
     int status;
     char error[512];
@@ -36,6 +38,7 @@ static int task_create(struct sy_repository_version *v, struct task **out)
     task->version = v;
     task->repository = r;
     task->config = sy_model_config_hold(v->config);
+    snprintf(task->folder, sizeof task->folder, "%s/%s", r->folder, v->model->name);
     status = sy_repository_source_path(r->folder, v->model->name, v->version, v->config->model_file,
                                        task->source);
     if (status == SY_OK)
@@ -54,6 +57,7 @@ static void task_free(struct task *task)
 {
     sy_model_config_free(task->config);
     sy_package_close(task->package);
+    sy_class_labels_free(task->labels);
     free(task);
 }
 
@@ -165,6 +169,43 @@ int sy_repository_look(struct sy_repository_version *v)
 
 /* ---- the package ------------------------------------------------------------------------------------------------ */
 
+/* Beside config.pbtxt, or below it. */
+static int labels_path(const struct task *task, const char *file, char to[PATH_MAX])
+{
+    if (*file == '/' || strstr(file, "..") ||
+        snprintf(to, PATH_MAX, "%s/%s", task->folder, file) >= PATH_MAX)
+        return sy_error_set(SY_EARG, "label_filename \"%.200s\": a file within the model's folder",
+                            file);
+    return SY_OK;
+}
+
+static int find_output(const struct sy_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->n_outputs; i++)
+        if (strcmp(graph->tensors[graph->outputs[i]].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Of all outputs that have some. */
+static int read_labels(struct task *task)
+{
+    for (int i = 0; i < task->config->n_outputs; i++) {
+        const struct sy_config_tensor *said = &task->config->outputs[i];
+        int output = find_output(task->package->graph, said->name);
+        struct sy_class_labels *labels;
+        char path[PATH_MAX];
+
+        if (!said->labels || !*said->labels || output < 0)
+            continue;
+        SY_TRY(labels_path(task, said->labels, path));
+        SY_TRY(sy_class_labels_read(path, output, &labels));
+        labels->next = task->labels;
+        task->labels = labels;
+    }
+    return SY_OK;
+}
+
 static int open_package(struct task *task)
 {
     int status;
@@ -172,7 +213,9 @@ static int open_package(struct task *task)
     SY_TRY(sy_package_open(task->package_path, &task->package));
     task->stamp = sy_repository_file_stamp(task->package->fd);
     status = sy_model_config_check(task->config, task->package->graph);
-    return status < 0 ? sy_error_prefix(status, "config.pbtxt") : SY_OK;
+    if (status < 0)
+        return sy_error_prefix(status, "config.pbtxt");
+    return read_labels(task);
 }
 
 static void open_work(void *ctx)
@@ -196,7 +239,9 @@ static void open_done(void *ctx)
     } else {
         v->loading.package = task->stamp;
         v->package = task->package;
+        v->labels = task->labels;
         task->package = NULL;
+        task->labels = NULL;
         sy_repository_version_go_on(v, SY_VERSION_EVENT_OPENED);
     }
     task_free(task);

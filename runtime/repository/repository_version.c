@@ -286,62 +286,13 @@ static void added(void *ctx, int status, const char *error)
     sy_repository_version_go_on(v, SY_VERSION_EVENT_ADDED);
 }
 
-/* Beside config.pbtxt, or below it. */
-static int labels_path(const struct sy_repository_version *v, const char *file, char *to,
-                       size_t bytes)
-{
-    const char *folder = v->model->repository->folder;
-
-    if (*file == '/' || strstr(file, "..") ||
-        snprintf(to, bytes, "%s/%s/%s", folder, v->model->name, file) >= (int)bytes)
-        return sy_error_set(SY_EARG, "label_filename \"%.200s\": a file within the model's folder",
-                            file);
-    return SY_OK;
-}
-
-/* Of all outputs that have some. */
-static int read_labels(const struct sy_repository_version *v, struct sy_class_labels **out)
-{
-    const struct sy_graph *graph = v->package->graph;
-
-    *out = NULL;
-    for (int i = 0; i < v->config->n_outputs; i++) {
-        const struct sy_config_tensor *said = &v->config->outputs[i];
-        struct sy_class_labels *labels;
-        char path[1024];
-        int output = 0;
-
-        while (output < graph->n_outputs &&
-               strcmp(graph->tensors[graph->outputs[output]].name, said->name) != 0)
-            output++;
-        if (!said->labels || !*said->labels || output == graph->n_outputs)
-            continue;
-        int status = labels_path(v, said->labels, path, sizeof path);
-        if (status == SY_OK)
-            status = sy_class_labels_read(path, output, &labels);
-        if (status < 0) {
-            sy_class_labels_free(*out);
-            return status;
-        }
-        labels->next = *out;
-        *out = labels;
-    }
-    return SY_OK;
-}
-
 static int add_to_core(struct sy_repository_version *v)
 {
     struct sy_repository *r = v->model->repository;
     struct sy_core_reshape *reshapes;
-    struct sy_class_labels *labels;
     int n_reshapes, status;
 
-    SY_TRY(read_labels(v, &labels));
-    status = sy_model_config_reshapes(v->config, v->package->graph, &reshapes, &n_reshapes);
-    if (status < 0) {
-        sy_class_labels_free(labels);
-        return status;
-    }
+    SY_TRY(sy_model_config_reshapes(v->config, v->package->graph, &reshapes, &n_reshapes));
     struct sy_core_model_options options = {
         .name = v->model->name,
         .version = v->version,
@@ -353,15 +304,15 @@ static int add_to_core(struct sy_repository_version *v)
         .n_reshapes = n_reshapes,
         .reshapes = reshapes,
         .package = v->package,
-        .labels = labels,
+        .labels = v->labels,
     };
     status = r->handlers->model_add(r->core, v->package->path, &options, added, v);
     free(reshapes);
-    if (status == SY_OK)
-        v->package = NULL;
-    else
-        sy_class_labels_free(labels);
-    return status;
+    if (status < 0)
+        return status;
+    v->package = NULL; /* both are the core's now */
+    v->labels = NULL;
+    return SY_OK;
 }
 
 static void try_to_place(struct sy_repository_version *v)
@@ -454,12 +405,19 @@ static int enter_importing(struct sy_repository_version *v)
     return status;
 }
 
+static void close_package(struct sy_repository_version *v)
+{
+    sy_package_close(v->package);
+    sy_class_labels_free(v->labels);
+    v->package = NULL;
+    v->labels = NULL;
+}
+
 static void enter_rest(struct sy_repository_version *v)
 {
     if (v->place_event)
         event_del(v->place_event);
-    sy_package_close(v->package);
-    v->package = NULL;
+    close_package(v);
     v->dropped = false;
     if (v->state == SY_VERSION_READY) {
         v->serves = true;
@@ -511,7 +469,7 @@ void sy_repository_version_free(struct sy_repository_version *v)
     sy_warmup_leave(v->warmup);
     if (v->place_event)
         event_free(v->place_event);
-    sy_package_close(v->package);
+    close_package(v);
     sy_model_config_free(v->config);
     free(v);
 }

@@ -28,8 +28,9 @@ void sy_grpc_infer_free(void *ctx)
     sy_repository_wait_cancel(&infer->wait);
     sy_front_infer_destroy(infer->request);
     for (int i = 0; i < infer->n_inputs; i++)
-        free(infer->inputs[i].region);
+        sy_infer_region_close(&infer->inputs[i].place);
     for (int i = 0; i < infer->n_outputs; i++) {
+        sy_infer_region_close(&infer->outputs[i].place);
         free(infer->outputs[i].region);
         sy_grpc_buffer_free(&infer->outputs[i].packed);
     }
@@ -182,6 +183,7 @@ static void finish(struct sy_grpc_infer *infer, int status)
     struct sy_grpc_stream *stream = infer->stream;
 
     infer->phase = SY_GRPC_OVER;
+    sy_repository_wait_cancel(&infer->wait); /* of a request that failed while it was parked */
     if (status < 0)
         sy_grpc_infer_set_error(infer, status);
     if (!stream) {
@@ -212,10 +214,9 @@ static void finish_later(struct sy_grpc_infer *infer, int status)
 static void thread_work(void *ctx)
 {
     struct sy_grpc_infer *infer = ctx;
-    int status = infer->work(infer);
-
-    if (status < 0)
-        sy_grpc_infer_set_error(infer, status);
+    infer->status = infer->work(infer);
+    if (infer->status < 0)
+        sy_grpc_infer_set_error(infer, infer->status);
 }
 
 static void thread_done(void *ctx)
@@ -250,10 +251,12 @@ static void run_work(struct sy_grpc_infer *infer, uint64_t ns,
     infer->work = work;
     infer->after = after;
     infer->on_thread = true;
+    infer->status = SY_EBUSY; /* unless it runs: the server stops */
     status = sy_offload_run(offload, thread_work, thread_done, infer);
     if (status == SY_OK)
         return;
     infer->on_thread = false;
+    infer->status = SY_OK;
     after(infer, status);
 }
 
@@ -266,8 +269,6 @@ static void core_done(void *ctx, int status, const char *error)
     infer->phase = SY_GRPC_BUILDING;
     if (status < 0)
         sy_error_set(status, "%s", error && *error ? error : sy_status_text(status));
-    else if (infer->stream)
-        status = sy_grpc_infer_copy_out(infer);
     if (status < 0 || !infer->stream)
         finish_later(infer, status);
     else
@@ -375,7 +376,11 @@ void sy_grpc_infer_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
         status = sy_grpc_infer_check_placed(infer);
     if (infer && (is_last || status < 0)) {
         stream->receiving = NULL;
-        start(infer, status);
+        infer->phase = SY_GRPC_COPYING;
+        if (status < 0)
+            start(infer, status);
+        else
+            run_work(infer, sy_grpc_infer_fill_ns(infer), sy_grpc_infer_fill, start);
     }
     if (is_last)
         check_hold(stream);

@@ -4,6 +4,7 @@
 
 #include "runtime/front/grpc/grpc_infer_message.h"
 #include "runtime/front/grpc/grpc_internal.h"
+#include "runtime/front/infer_region.h"
 
 enum sy_grpc_infer_phase {
     SY_GRPC_READING,   /* nothing: it is read where it stands */
@@ -25,18 +26,16 @@ struct sy_grpc_infer_input {
     enum sy_dtype dtype;
     uint64_t bytes;            /* by its shape */
     struct sy_grpc_bytes from; /* RAW, CONTENTS: in the message */
-    char *region; /* owned: is copied from there; NULL: it is not, or is used where it lies */
-    uint64_t region_offset, region_bytes;
-    void *to; /* in the slab; NULL: it is used where it lies */
+    struct sy_infer_region place;
+    void *to; /* in the slab; NULL: the worker reads it where it lies */
 };
 
 /* An output that is answered. */
 struct sy_grpc_infer_output {
     int index;       /* in the graph's order */
     int64_t classes; /* 0: the tensor itself */
-    char *region;    /* owned; NULL: none */
-    uint64_t region_offset, region_bytes;
-    bool is_placed;               /* the worker writes it there */
+    char *region;    /* shared memory that it goes to; owned; NULL: none */
+    struct sy_infer_region place;
     struct sy_grpc_buffer packed; /* classes */
 };
 
@@ -81,7 +80,7 @@ void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status);
 int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced);
 /* Nanoseconds that sy_grpc_infer_fill takes, roughly. */
 uint64_t sy_grpc_infer_fill_ns(const struct sy_grpc_infer *infer);
-/* Writes inputs from the message to their places. Any thread. */
+/* Writes inputs from the message and from shared memory to their places. Any thread. */
 int sy_grpc_infer_fill(struct sy_grpc_infer *infer);
 /* The next bytes of raw contents, which come without the message. */
 int sy_grpc_infer_place(struct sy_grpc_infer *infer, struct sy_grpc_bytes bytes);
@@ -90,9 +89,7 @@ int sy_grpc_infer_check_placed(struct sy_grpc_infer *infer);
 
 /* ---- grpc_infer_build.c ---- */
 uint64_t sy_grpc_infer_build_ns(const struct sy_grpc_infer *infer);
-/* Makes infer->reply. Touches the request's own memory alone; any thread. */
+/* Makes infer->reply, and copies to shared memory what the worker could not write there. Touches the request's own memory alone; any thread. */
 int sy_grpc_infer_build(struct sy_grpc_infer *infer);
-/* What goes to shared memory but could not be written there by the worker. On the loop. */
-int sy_grpc_infer_copy_out(struct sy_grpc_infer *infer);
 
 #endif

@@ -7,7 +7,6 @@
 #include "runtime/base/status.h"
 #include "runtime/front/grpc/grpc_infer_internal.h"
 #include "runtime/front/infer_parameters.h"
-#include "runtime/front/shared_regions.h"
 #include "runtime/switchyard.h"
 
 #define TENSOR_NAME 512 /* bytes of a name that is looked up */
@@ -56,34 +55,26 @@ static int take_arrays(struct sy_grpc_infer *infer, const struct sy_grpc_request
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static int find_region(struct sy_grpc_infer *infer, const struct sy_grpc_region_view *view,
-                       char **name, uint64_t *region, uint64_t *at)
+/* *name is the caller's to free. */
+static int region_name(const struct sy_grpc_region_view *view, char **name)
 {
-    struct sy_shared_regions *regions = infer->server->front->regions;
-
-    if (!regions)
-        return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
     *name = strndup((const char *)view->name.data, view->name.n);
-    if (!*name)
-        return sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
-    return sy_shared_regions_find(regions, *name, view->offset, view->bytes, region, at);
+    return *name ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
 }
 
 static int place_input(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *input,
                        const struct sy_grpc_region_view *view)
 {
-    uint64_t region, at;
+    char *name;
 
     input->source = SY_GRPC_REGION;
-    input->region_offset = view->offset;
-    input->region_bytes = view->bytes;
-    SY_TRY(find_region(infer, view, &input->region, &region, &at));
-    if (at % 64 != 0) /* it is copied */
-        return SY_OK;
-    sy_front_infer_place_input(infer->request, input->index, region, at, view->bytes);
-    free(input->region);
-    input->region = NULL;
-    return SY_OK;
+    input->place.offset = view->offset;
+    input->place.bytes = view->bytes;
+    SY_TRY(region_name(view, &name));
+    int status = sy_infer_region_input(infer->server->front, infer->request, input->index, name,
+                                       &input->place);
+    free(name);
+    return status;
 }
 
 static int read_source(struct sy_grpc_infer *infer, struct sy_grpc_infer_input *input,
@@ -158,19 +149,13 @@ static int read_inputs(struct sy_grpc_infer *infer, bool has_raw, bool comes_lat
 static int place_output(struct sy_grpc_infer *infer, struct sy_grpc_infer_output *output,
                         const struct sy_grpc_region_view *view)
 {
-    const struct sy_graph *graph = graph_of(infer);
-    uint64_t region, at;
-
     if (output->classes > 0)
         return sy_error_set(SY_EUNSUPPORTED, "classes cannot be written to shared memory");
-    output->region_offset = view->offset;
-    output->region_bytes = view->bytes;
-    SY_TRY(find_region(infer, view, &output->region, &region, &at));
-    output->is_placed =
-        at % 64 == 0 && !sy_graph_is_sized_at_run(graph, graph->outputs[output->index]);
-    if (output->is_placed)
-        sy_front_infer_place_output(infer->request, output->index, region, at, view->bytes);
-    return SY_OK;
+    output->place.offset = view->offset;
+    output->place.bytes = view->bytes;
+    SY_TRY(region_name(view, &output->region));
+    return sy_infer_region_output(infer->server->front, infer->request, output->index,
+                                  output->region, &output->place);
 }
 
 static int read_output(struct sy_grpc_infer *infer, const struct sy_grpc_output_view *view)
@@ -257,7 +242,7 @@ static int check_bytes(struct sy_grpc_infer *infer, uint64_t announced)
 
         input->bytes = sy_front_infer_input_bytes(infer->request, input->index);
         if (input->source == SY_GRPC_REGION) {
-            has = input->region_bytes;
+            has = input->place.bytes;
             good = has >= input->bytes;
         } else if (input->source == SY_GRPC_CONTENTS) { /* each element has a byte at least */
             good = has >= input->bytes / sy_dtype_bytes(input->dtype);
@@ -279,17 +264,10 @@ static int check_bytes(struct sy_grpc_infer *infer, uint64_t announced)
     return SY_OK;
 }
 
-static int take_places(struct sy_grpc_infer *infer)
+static void take_places(struct sy_grpc_infer *infer)
 {
-    for (int i = 0; i < infer->n_inputs; i++) {
-        struct sy_grpc_infer_input *input = &infer->inputs[i];
-
-        input->to = sy_front_infer_input_data(infer->request, input->index);
-        if (input->region)
-            SY_TRY(sy_shared_regions_read(infer->server->front->regions, input->region,
-                                          input->region_offset, input->bytes, input->to));
-    }
-    return SY_OK;
+    for (int i = 0; i < infer->n_inputs; i++)
+        infer->inputs[i].to = sy_front_infer_input_data(infer->request, infer->inputs[i].index);
 }
 
 int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
@@ -309,7 +287,8 @@ int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
     SY_TRY(sy_front_infer_solve(infer->request));
     SY_TRY(check_bytes(infer, announced));
     SY_TRY(sy_front_infer_prepare(infer->request));
-    return take_places(infer);
+    take_places(infer);
+    return SY_OK;
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -319,9 +298,12 @@ uint64_t sy_grpc_infer_fill_ns(const struct sy_grpc_infer *infer)
 {
     uint64_t ns = 0;
 
-    for (int i = 0; i < infer->n_inputs; i++)
-        ns += infer->inputs[i].source == SY_GRPC_CONTENTS ? 2 * infer->inputs[i].from.n
-                                                          : infer->inputs[i].from.n / 8;
+    for (int i = 0; i < infer->n_inputs; i++) {
+        const struct sy_grpc_infer_input *input = &infer->inputs[i];
+        uint64_t copied = input->place.is_copied ? input->bytes : input->from.n;
+
+        ns += input->source == SY_GRPC_CONTENTS ? 2 * input->from.n : copied / 8;
+    }
     return ns;
 }
 
@@ -330,8 +312,10 @@ int sy_grpc_infer_fill(struct sy_grpc_infer *infer)
     for (int i = 0; i < infer->n_inputs; i++) {
         struct sy_grpc_infer_input *input = &infer->inputs[i];
 
-        if (input->source == SY_GRPC_RAW && input->bytes > 0)
+        if (input->from.data && input->source == SY_GRPC_RAW && input->bytes > 0)
             memcpy(input->to, input->from.data, input->bytes);
+        if (input->place.is_copied)
+            SY_TRY(sy_infer_region_read(&input->place, input->to, input->bytes));
         if (input->source == SY_GRPC_CONTENTS)
             SY_TRY(sy_grpc_contents_read(input->from, input->name, input->dtype,
                                          input->bytes / sy_dtype_bytes(input->dtype), input->to));

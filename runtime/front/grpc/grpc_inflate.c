@@ -77,7 +77,9 @@ static int start_job(struct sy_grpc_stream *stream, struct sy_grpc_bytes message
     *job = (struct sy_grpc_inflate){.server = server,
                                     .stream = stream,
                                     .inflated.budget = &server->budget,
-                                    .most = sy_grpc_most_bytes(stream)};
+                                    .most = sy_grpc_most_bytes(stream),
+                                    .status = SY_EBUSY, /* unless the thread runs */
+                                    .why = "the server stops"};
     SY_TRY_GOTO(sy_grpc_keep(stream, message, &job->kept, &job->message), fail);
     SY_TRY_GOTO(sy_offload_run(server->front->offload, work, done, job), fail);
     stream->inflate = job;

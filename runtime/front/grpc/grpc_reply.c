@@ -1,4 +1,5 @@
 /* Answers: messages in the order they were given, then the status. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,11 +170,23 @@ static void submit_status(struct sy_grpc_stream *stream)
 
 /* ---- what methods call ----------------------------------------------------------------------------------------------- */
 
+static void refuse_large(struct sy_grpc_stream *stream, uint64_t n)
+{
+    char why[120];
+
+    snprintf(why, sizeof why,
+             "an answer of %" PRIu64 " bytes; at most %" PRIu64 " are sent (--grpc-unsent-bytes)",
+             n, stream->connection->server->limits.unsent_bytes);
+    sy_grpc_stream_finish(stream, SY_GRPC_RESOURCE_EXHAUSTED, why);
+}
+
 void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *reply)
 {
     struct sy_grpc_connection *connection = stream->connection;
     uint64_t n = reply_bytes(reply);
 
+    if (n > connection->server->limits.unsent_bytes)
+        refuse_large(stream, n);
     if (stream->is_done) {
         sy_grpc_reply_unref(reply);
         return;

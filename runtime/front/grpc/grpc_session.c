@@ -32,6 +32,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
+/* Trailers of a request say nothing here, and must not change what its headers said. */
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_bytes, const uint8_t *value, size_t value_bytes, uint8_t flags,
                      void *ctx)
@@ -39,7 +40,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     struct sy_grpc_stream *stream = stream_of(session, frame->hd.stream_id);
 
     (void)flags, (void)ctx;
-    if (stream)
+    if (stream && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
         sy_grpc_stream_header(stream, (const char *)name, name_bytes, (const char *)value,
                               value_bytes);
     return 0;

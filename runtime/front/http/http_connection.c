@@ -193,8 +193,11 @@ void sy_http_connection_look(struct sy_http_connection *connection, sy_ns now)
 
 /* ---- bytes ------------------------------------------------------------------------------------------------ */
 
+/* False: no memory, or no room. */
 static bool hold(struct sy_http_connection *connection, const unsigned char *bytes, uint32_t n)
 {
+    if (n > SY_HTTP_HELD_BYTES - connection->held_used)
+        return false;
     if (!connection->held)
         connection->held = malloc(SY_HTTP_HELD_BYTES);
     if (!connection->held)

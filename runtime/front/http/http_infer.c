@@ -36,12 +36,10 @@ static void infer_free(struct sy_http_infer *infer)
     sy_front_infer_destroy(infer->request);
     sy_text_finish(&infer->answer);
     for (int i = 0; i < infer->n_inputs; i++)
-        if (infer->inputs[i].is_copied)
-            sy_region_file_close(&infer->inputs[i].file);
+        sy_infer_region_close(&infer->inputs[i].place);
     for (int i = 0; i < infer->n_outputs; i++) {
         free(infer->outputs[i].packed);
-        if (infer->outputs[i].is_copied)
-            sy_region_file_close(&infer->outputs[i].file);
+        sy_infer_region_close(&infer->outputs[i].place);
     }
     free(infer->inputs);
     drop_text(infer);

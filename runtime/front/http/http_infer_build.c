@@ -16,25 +16,16 @@ uint64_t sy_http_infer_answer_bytes(const struct sy_http_infer *infer)
         bool is_text = !output->binary || output->classes > 0 || infer->coding != SY_HTTP_PLAIN;
         struct sy_front_tensor tensor;
 
-        if (output->is_placed || sy_front_infer_output(infer->request, output->index, &tensor) < 0)
+        if (output->region && !output->place.is_copied)
+            continue; /* the worker wrote it there */
+        if (sy_front_infer_output(infer->request, output->index, &tensor) < 0)
             continue;
-        if (output->is_copied)
+        if (output->place.is_copied)
             bytes += tensor.bytes / 16;
         else if (is_text)
             bytes += 2 * tensor.bytes;
     }
     return bytes;
-}
-
-static int copy_to_region(const struct sy_http_infer_output *output,
-                          const struct sy_front_tensor *tensor)
-{
-    if (tensor->bytes > output->region_bytes)
-        return sy_error_set(SY_EARG,
-                            "output \"%s\" has %llu bytes; its place in shared memory has %llu",
-                            tensor->name, (unsigned long long)tensor->bytes,
-                            (unsigned long long)output->region_bytes);
-    return sy_region_file_write(&output->file, tensor->data, tensor->bytes);
 }
 
 /* ---- parts of the JSON ---- */
@@ -75,23 +66,15 @@ static void add_segment(struct sy_http_infer *infer, const void *data, uint64_t 
 
 /* ---- classes ---- */
 
-/* As BYTES: each text behind its length in 4 bytes, little-endian. */
 static int pack_classes(struct sy_http_infer *infer, struct sy_http_infer_output *output,
                         const struct sy_classes *classes)
 {
-    int64_t n = classes->rows * classes->k;
-    uint64_t bytes = 0;
+    uint64_t bytes = sy_classes_packed_bytes(classes);
 
-    output->packed = malloc((size_t)n * (4 + SY_CLASSIFY_TEXT) + 1);
+    output->packed = malloc((size_t)bytes + 1);
     if (!output->packed)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for classes");
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t length = (uint32_t)strlen(classes->texts[i]);
-
-        memcpy(output->packed + bytes, &length, 4);
-        memcpy(output->packed + bytes + 4, classes->texts[i], length);
-        bytes += 4 + length;
-    }
+    sy_classes_pack(classes, output->packed);
     add_binary_size(&infer->answer, bytes);
     add_segment(infer, output->packed, bytes);
     return SY_OK;
@@ -111,14 +94,10 @@ static void print_classes(struct sy_text *text, const struct sy_classes *classes
 static int add_classes(struct sy_http_infer *infer, struct sy_http_infer_output *output,
                        const struct sy_front_tensor *tensor)
 {
-    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
-    const struct sy_shape *shape = &graph->tensors[graph->outputs[output->index]].shape;
-    bool has_rows = shape->rank > 1 && !sy_dim_is_number(shape->dims[0]);
     struct sy_classes classes;
     int status = SY_OK;
 
-    SY_TRY(sy_classify(tensor, output->index, sy_front_infer_model(infer->request)->labels,
-                       has_rows, output->classes, &classes));
+    SY_TRY(sy_classify_output(infer->request, output->index, tensor, output->classes, &classes));
     const int64_t dims[2] = {classes.rows, classes.k};
     add_head(&infer->answer, tensor->name, "BYTES", 1 + classes.has_rows, dims + !classes.has_rows);
     if (output->binary)
@@ -141,8 +120,8 @@ static int add_output(struct sy_http_infer *infer, struct sy_http_infer_output *
     if (output->classes > 0)
         return add_classes(infer, output, &tensor);
     add_head(text, tensor.name, sy_dtype_wire_name(tensor.dtype), tensor.rank, tensor.dims);
-    if (output->is_copied)
-        SY_TRY(copy_to_region(output, &tensor));
+    if (output->place.is_copied)
+        SY_TRY(sy_infer_region_write(&output->place, &tensor));
     if (output->region) {
         /* No parameters, as Triton: stock clients take an output that has some for one with binary data. */
         sy_text_add(text, "}", 1);

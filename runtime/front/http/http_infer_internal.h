@@ -7,7 +7,7 @@
 #include "runtime/front/front_infer.h"
 #include "runtime/front/http/http_deflate.h"
 #include "runtime/front/http/http_internal.h"
-#include "runtime/front/shared_regions.h"
+#include "runtime/front/infer_region.h"
 #include "runtime/front/tensor_json.h"
 
 enum sy_http_infer_phase {
@@ -29,10 +29,9 @@ struct sy_http_infer_input {
     enum sy_http_source source;
     enum sy_dtype dtype;
     uint64_t bytes;
-    int64_t cut;    /* JSON: of the request's "data"s */
-    void *to;       /* JSON, copied: in the slab */
-    bool is_copied; /* from shared memory, which lies at no multiple of 64 */
-    struct sy_region_file file;
+    int64_t cut; /* JSON: of the request's "data"s */
+    void *to;    /* in the slab; NULL: the worker reads it where it lies */
+    struct sy_infer_region place;
 };
 
 /* An output that was asked for. */
@@ -41,10 +40,7 @@ struct sy_http_infer_output {
     bool binary;
     int64_t classes;    /* 0: the tensor itself */
     const char *region; /* in json: shared memory that it goes to; NULL: none */
-    uint64_t region_offset, region_bytes;
-    bool is_placed; /* the worker writes it there */
-    bool is_copied; /* else it is copied there */
-    struct sy_region_file file;
+    struct sy_infer_region place;
     unsigned char *packed; /* classes as BYTES; owned */
 };
 

@@ -6,7 +6,6 @@
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_infer_internal.h"
 #include "runtime/front/infer_parameters.h"
-#include "runtime/front/shared_regions.h"
 
 int sy_http_read_version(const char *text, int64_t *out)
 {
@@ -104,25 +103,15 @@ static int read_shape(const json_t *input, const char *name, int64_t dims[SY_MAX
 static int place_input(struct sy_http_infer *infer, struct sy_http_infer_input *input,
                        const json_t *parameters, const char *region)
 {
-    struct sy_shared_regions *regions = infer->server->front->regions;
-    uint64_t id, at, offset;
-
-    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &offset));
-    SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &input->bytes));
-    if (input->bytes == UINT64_MAX)
+    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &input->place.offset));
+    SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &input->place.bytes));
+    if (input->place.bytes == UINT64_MAX)
         return sy_error_set(SY_EARG, "input \"%s\": \"shared_memory_byte_size\" is missing",
                             input->name);
-    if (!regions)
-        return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
-    SY_TRY(sy_shared_regions_find(regions, region, offset, input->bytes, &id, &at));
     input->source = SY_HTTP_REGION;
-    if (at % 64 == 0) {
-        sy_front_infer_place_input(infer->request, input->index, id, at, input->bytes);
-        return SY_OK;
-    }
-    SY_TRY(sy_region_file_open(regions, region, offset, input->bytes, &input->file));
-    input->is_copied = true;
-    return SY_OK;
+    input->bytes = input->place.bytes;
+    return sy_infer_region_input(infer->server->front, infer->request, input->index, region,
+                                 &input->place);
 }
 
 /* Where its bytes come from: exactly one of "data", binary data, shared memory. */
@@ -170,8 +159,7 @@ static int read_input(struct sy_http_infer *infer, const json_t *json)
     SY_TRY(read_shape(json, name, dims, &rank));
     SY_TRY(sy_front_infer_add_input(infer->request, name, dtype, rank, dims, &input->index));
     input->name = graph->tensors[graph->inputs[input->index]].name;
-    infer
-        ->n_inputs++; /* add_input refuses what is given twice, so there are as many as the model has */
+    infer->n_inputs++; /* at most as many as the model has: add_input refuses duplicates */
     return read_source(infer, input, json);
 }
 
@@ -207,31 +195,15 @@ static int check_bytes(struct sy_http_infer *infer)
 static int place_output(struct sy_http_infer *infer, struct sy_http_infer_output *output,
                         const json_t *parameters)
 {
-    const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;
-    struct sy_shared_regions *regions = infer->server->front->regions;
-    uint64_t id, at;
-
-    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &output->region_offset));
-    SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &output->region_bytes));
+    SY_TRY(read_size(parameters, "shared_memory_offset", 0, &output->place.offset));
+    SY_TRY(read_size(parameters, "shared_memory_byte_size", UINT64_MAX, &output->place.bytes));
     if (output->classes > 0)
         return sy_error_set(SY_EUNSUPPORTED, "classes cannot be written to shared memory");
-    if (!regions)
-        return sy_error_set(SY_EUNSUPPORTED, "this server shares no memory with its clients");
-    if (output->region_bytes == UINT64_MAX)
+    if (output->place.bytes == UINT64_MAX)
         return sy_error_set(SY_EARG,
                             "an output in shared memory needs \"shared_memory_byte_size\"");
-    SY_TRY(sy_shared_regions_find(regions, output->region, output->region_offset,
-                                  output->region_bytes, &id, &at));
-    output->is_placed =
-        at % 64 == 0 && !sy_graph_is_sized_at_run(graph, graph->outputs[output->index]);
-    if (output->is_placed) {
-        sy_front_infer_place_output(infer->request, output->index, id, at, output->region_bytes);
-        return SY_OK;
-    }
-    SY_TRY(sy_region_file_open(regions, output->region, output->region_offset, output->region_bytes,
-                               &output->file));
-    output->is_copied = true;
-    return SY_OK;
+    return sy_infer_region_output(infer->server->front, infer->request, output->index,
+                                  output->region, &output->place);
 }
 
 static int read_output(struct sy_http_infer *infer, const json_t *json, bool binary)
@@ -368,7 +340,7 @@ uint64_t sy_http_infer_convert_bytes(const struct sy_http_infer *infer)
     uint64_t bytes = infer->header_bytes;
 
     for (int i = 0; i < infer->n_inputs; i++)
-        bytes += infer->inputs[i].is_copied ? infer->inputs[i].bytes / 16 : 0;
+        bytes += infer->inputs[i].place.is_copied ? infer->inputs[i].bytes / 16 : 0;
     return bytes;
 }
 
@@ -380,8 +352,8 @@ int sy_http_infer_convert(struct sy_http_infer *infer)
         if (input->source == SY_HTTP_JSON)
             SY_TRY(sy_tensor_from_json(&infer->json.cuts[input->cut], input->name, input->dtype,
                                        input->bytes / sy_dtype_bytes(input->dtype), input->to));
-        if (input->is_copied)
-            SY_TRY(sy_region_file_read(&input->file, input->to, input->bytes));
+        if (input->place.is_copied)
+            SY_TRY(sy_infer_region_read(&input->place, input->to, input->bytes));
     }
     sy_body_buffer_forget(&infer->text, infer->header_bytes);
     return SY_OK;
