@@ -229,6 +229,7 @@ $(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN_HDR)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) $(KERNEL_CFLAGS) -MMD -MP -c $< -o $@
 
 # What the live page consists of is part of the program.
+$(OBJ)/runtime/front/http/http_openapi.o: runtime/front/http/openapi.json
 $(OBJ)/runtime/front/page/page_files.o: $(wildcard runtime/front/page/page.html runtime/front/page/*.css runtime/front/page/*.js runtime/front/page/*.svg)
 
 # The version string changes with each commit; only this file follows it.
@@ -417,7 +418,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py tests/http_client_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/grpc_client_check.py tests/http_client_check.py
 endif
