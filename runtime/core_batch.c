@@ -576,7 +576,7 @@ bool sy_core_batch_cancel(struct sy_core_batches *b, uint64_t id)
         batch = batch->next;
     if (!m)
         return false;
-    m->canceled = true; /* its rows go along; they would have to be moved otherwise */
+    m->canceled = true; /* its rows stay in the batch: removing them would move the others */
     if (batch->sent && !is_wanted(batch))
         sy_sched_cancel(b->core->sched, batch->request);
     return true;

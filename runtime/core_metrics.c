@@ -87,7 +87,7 @@ static void look_at_counters(const struct sy_core *core, struct sy_core_metrics 
     memcpy(m->failed, core->counts.failed, sizeof m->failed);
 }
 
-/* Of the time that somebody was charged, what is no job's is models'. */
+/* Device time charged to models: all charged time less that of jobs. */
 static void look_at_account(struct sy_core *core, struct sy_core_metrics *m)
 {
     sy_account_pass(&core->account, sy_clock_now());

@@ -1,4 +1,4 @@
-/* Models by name and version, and who holds them. */
+/* Models by name and version, and references to them. */
 #include <stdio.h>
 #include <string.h>
 

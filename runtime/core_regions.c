@@ -1,7 +1,7 @@
-/* Memory that clients share (core.h): which regions there are, who uses them, and which worker maps which.
+/* Memory that clients share (core.h): the table of regions, their users, and which worker maps which.
  *
  *   add ──> known to the core ──(first run on a worker that names it: REGION_ADD)──> mapped there
- *   drop ─> nobody finds it ──(the last request that names it ends)──> closed ──(REGION_DROP, every worker)──> slot free
+ *   drop ─> no new request may name it ──(the last request that does ends)──> closed ──(REGION_DROP, every worker)──> slot free
  *
  * A worker maps a region with its first run that names it: a new worker costs nothing for regions that it never sees, and no call sends a
  * burst of messages. Drops are gathered for DROP_DELAY_US, one message a worker, and wait for workers that do not read their socket soon (a
@@ -117,7 +117,7 @@ static int check_range(int fd, uint64_t offset_bytes, uint64_t bytes)
     return SY_OK;
 }
 
-/* What workers will do: who may not write, or has no address space for it, is told now. */
+/* Maps it once as workers will, so that a read-only fd or a lack of address space fails here. */
 static int check_mapping(int fd, uint64_t offset_bytes, uint64_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
@@ -142,7 +142,7 @@ static struct region *free_slot(struct sy_core_regions *regions)
     return NULL;
 }
 
-/* Slots whose region nobody maps any more are free. True: some worker is still to be told of a drop. */
+/* Sends pending drops to workers that read soon; a slot that no worker maps becomes free. True: drops are left. */
 static bool tell_workers(struct sy_core *core);
 
 static int take_slot(struct sy_core *core, struct region **out)
@@ -222,7 +222,7 @@ void sy_core_region_drop(struct sy_core *core, uint64_t region)
         end_region(core, r);
 }
 
-/* It looks at its socket within some milliseconds. */
+/* The worker reads its socket within some milliseconds. */
 static bool reads_soon(const struct sy_core *core, int worker)
 {
     switch (sy_supervisor_state(core->supervisor, worker)) {

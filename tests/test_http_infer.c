@@ -198,106 +198,102 @@ static void test_large_json(void **state)
 
 /* ---- what is refused ---------------------------------------------------------------------------------------- */
 
+static const struct refusal {
+    int code;
+    const char *model, *body, *says;
+} refusals[] = {
+    {404, "none", ROW, "none"},
+    {504, "EDEADLINE", ROW, "EDEADLINE"},
+    {503, "EPEER", ROW, "EPEER"},
+    {400, "double", "", "failed to parse"},
+    {400, "double", "{", "failed to parse"},
+    {400, "double", "[]", "no object"},
+    {400, "double", "{}", "\"inputs\""},
+    {400, "double", "{\"inputs\":{}}", "\"inputs\""},
+    {400, "double", "{\"inputs\":[1]}", "no object"},
+    {400, "double", "{\"inputs\":[]}", "\"x\" is missing"},
+    {400, "double", "{\"inputs\":[{\"data\":[]}]}", "\"name\""},
+    {400, "double", "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}",
+     "\"datatype\""},
+    {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}",
+     "\"shape\""},
+    {400, "double", "{\"inputs\":[{" X "}]}", "needs one of"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":1}]}", "fewer elements"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3]}]}", "elements"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4,5]}]}", "more than"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,\"4\"]}]}", "element 3"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]},{" X ",\"data\":[1,2,3,4]}]}",
+     "twice"},
+    {400, "double",
+     "{\"inputs\":[{" X ",\"data\":[1,2,3,4],\"parameters\":{\"binary_data_size\":16}}]}",
+     "needs one of"},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"z\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1]}]}",
+     "no input \"z\""},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1,4],\"data\":[1]}]}",
+     "INT32"},
+    {501, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[1,4],\"data\":[\"a\"]}]}",
+     "BYTES"},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4],\"data\":[1]}]}",
+     "dimensions"},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4],\"data\":[1]}]}", "-1"},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,5],\"data\":[1]}]}", "5"},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4611686018427387904,4],"
+     "\"data\":[1]}]}",
+     ""},
+    {400, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1e2,4],\"data\":[1]}]}",
+     "whole"},
+    {413, "double",
+     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[50000000,4],\"parameters\":"
+     "{\"binary_data_"
+     "size\":800000000}}]}",
+     "slab"},
+    {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":16}}]}",
+     "ends 16 bytes before"},
+    {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":12}}]}", "need 16"},
+    {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":-1}}]}",
+     "whole number"},
+    {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"shared_memory_region\":\"r\"}}]}",
+     "byte_size"},
+    {400, "double",
+     "{\"inputs\":[{" X
+     ",\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":16}}]}",
+     "Unable to find shared memory region"},
+    {400, "double", "{\"id\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"id\""},
+    {400, "double", "{\"outputs\":{},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"outputs\""},
+    {400, "double", "{\"outputs\":[{\"name\":\"z\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "no output \"z\""},
+    {400, "double",
+     "{\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "twice"},
+    {400, "double", "{\"parameters\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"parameters\""},
+    {400, "double", "{\"parameters\":{\"priority\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "priority"},
+    {501, "double", "{\"parameters\":{\"sequence_id\":3},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
+     "sequence"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[3e38,2,3,4]}]}", "NaN or infinity"},
+    {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]}],\"inputs\":[]}", "duplicate"},
+};
+
 static void test_refusals(void **state)
 {
-    static const struct {
-        int code;
-        const char *model, *body, *says;
-    } cases[] = {
-        {404, "none", ROW, "none"},
-        {504, "EDEADLINE", ROW, "EDEADLINE"},
-        {503, "EPEER", ROW, "EPEER"},
-        {400, "double", "", "failed to parse"},
-        {400, "double", "{", "failed to parse"},
-        {400, "double", "[]", "no object"},
-        {400, "double", "{}", "\"inputs\""},
-        {400, "double", "{\"inputs\":{}}", "\"inputs\""},
-        {400, "double", "{\"inputs\":[1]}", "no object"},
-        {400, "double", "{\"inputs\":[]}", "\"x\" is missing"},
-        {400, "double", "{\"inputs\":[{\"data\":[]}]}", "\"name\""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"data\":[1,2,3,4]}]}",
-         "\"datatype\""},
-        {400, "double", "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}",
-         "\"shape\""},
-        {400, "double", "{\"inputs\":[{" X "}]}", "needs one of"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":1}]}", "fewer elements"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3]}]}", "elements"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4,5]}]}", "more than"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,\"4\"]}]}", "element 3"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]},{" X ",\"data\":[1,2,3,4]}]}",
-         "twice"},
-        {400, "double",
-         "{\"inputs\":[{" X ",\"data\":[1,2,3,4],\"parameters\":{\"binary_data_size\":16}}]}",
-         "needs one of"},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"z\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1]}]}",
-         "no input \"z\""},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1,4],\"data\":[1]}]}",
-         "INT32"},
-        {501, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[1,4],\"data\":[\"a\"]}]}",
-         "BYTES"},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4],\"data\":[1]}]}",
-         "dimensions"},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4],\"data\":[1]}]}",
-         "-1"},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,5],\"data\":[1]}]}", "5"},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4611686018427387904,4],"
-         "\"data\":[1]}]}",
-         ""},
-        {400, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1e2,4],\"data\":[1]}]}",
-         "whole"},
-        {413, "double",
-         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[50000000,4],\"parameters\":"
-         "{\"binary_data_"
-         "size\":800000000}}]}",
-         "slab"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":16}}]}",
-         "ends 16 bytes before"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":12}}]}",
-         "need 16"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"binary_data_size\":-1}}]}",
-         "whole number"},
-        {400, "double", "{\"inputs\":[{" X ",\"parameters\":{\"shared_memory_region\":\"r\"}}]}",
-         "byte_size"},
-        {400, "double",
-         "{\"inputs\":[{" X
-         ",\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":16}}]}",
-         "Unable to find shared memory region"},
-        {400, "double", "{\"id\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"id\""},
-        {400, "double", "{\"outputs\":{},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "\"outputs\""},
-        {400, "double", "{\"outputs\":[{\"name\":\"z\"}],\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
-         "no output \"z\""},
-        {400, "double",
-         "{\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}],\"inputs\":[{" X
-         ",\"data\":[1,2,3,4]}]}",
-         "twice"},
-        {400, "double", "{\"parameters\":1,\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
-         "\"parameters\""},
-        {400, "double",
-         "{\"parameters\":{\"priority\":-1},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}", "priority"},
-        {501, "double",
-         "{\"parameters\":{\"sequence_id\":3},\"inputs\":[{" X ",\"data\":[1,2,3,4]}]}",
-         "sequence"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[3e38,2,3,4]}]}", "NaN or infinity"},
-        {400, "double", "{\"inputs\":[{" X ",\"data\":[1,2,3,4]}],\"inputs\":[]}", "duplicate"},
-    };
     int fd = http_connect(fake_http_port);
     char path[64];
 
     (void)state;
-    for (size_t i = 0; i < SY_ARRAY_LEN(cases); i++) {
-        snprintf(path, sizeof path, "/v2/models/%s/infer", cases[i].model);
-        ask_text(fd, cases[i].code, path, cases[i].body);
+    for (size_t i = 0; i < SY_ARRAY_LEN(refusals); i++) {
+        snprintf(path, sizeof path, "/v2/models/%s/infer", refusals[i].model);
+        ask_text(fd, refusals[i].code, path, refusals[i].body);
         if (!strstr(answer.body, "{\"error\":") ||
-            (!strstr(answer.body, cases[i].says) && !strchr(cases[i].says, '"')))
-            fail_msg("%s: %s", cases[i].body, answer.body);
+            (!strstr(answer.body, refusals[i].says) && !strchr(refusals[i].says, '"')))
+            fail_msg("%s: %s", refusals[i].body, answer.body);
     }
     ask_text(fd, 200, DOUBLE, ROW);
     ask(fd, 400, DOUBLE, "Inference-Header-Content-Length: 75\r\n", ROW, sizeof ROW - 1);

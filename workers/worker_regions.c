@@ -38,7 +38,7 @@ static struct region *region_at(const unsigned char *address)
     return NULL;
 }
 
-/* E1. From the page that is gone on: what is in front of it stays the client's. */
+/* E1. Maps zeros from the faulting page to the end of the region; pages before it stay shared with the client. */
 static bool replace_rest(struct region *r, unsigned char *address)
 {
     unsigned char *from = address - ((uintptr_t)address & (page_bytes - 1));

@@ -1,7 +1,7 @@
 /* Memory that clients share, mapped in this worker (runtime/wire/tensor_at.h). One table a process, since the fault handler must find it.
  *
- * E1: a file that its owner may cut (not sealed) never kills the worker: whoever touches what is gone, this process's threads included, finds zeros
- *     from there on, and the region is broken. Runs that name a broken region fail with EIO.
+ * E1: truncating a file that is not sealed never kills the worker: an access beyond its end, by any thread, finds zeros, and the region is broken.
+ *     Runs that name a broken region fail with EIO.
  * E2: every other SIGBUS ends the process, as without this.
  * E3: mapped and unmapped between runs only, by the thread that reads the socket. */
 #ifndef SY_WORKERS_WORKER_REGIONS_H

@@ -118,7 +118,7 @@ static void name_step(int number)
     if (write(STDERR_FILENO, before, sizeof before - 1) < 0 ||
         write(STDERR_FILENO, step, strlen(step)) < 0 ||
         write(STDERR_FILENO, after, sizeof after - 1) < 0)
-        return; /* nobody reads */
+        return; /* stdout is closed */
 }
 
 static void run_steps(struct doctor *doctor)
@@ -213,7 +213,7 @@ int sy_cmd_doctor(int argc, char **argv)
         sy_cli_usage("--device: %s", sy_error_text());
     else if (got == SY_CLI_END) {
         if (!getenv("SY_LOG"))
-            sy_log_threshold = SY_LOG_ERROR; /* what is refused stands in the table */
+            sy_log_threshold = SY_LOG_ERROR; /* the table reports refused probes */
         result = run(doctor);
     }
     free(doctor);

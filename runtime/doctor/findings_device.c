@@ -19,7 +19,7 @@ static void device(const struct sy_doctor_facts *f, struct sy_findings *out)
                       "put that right, or serve with --device host");
 }
 
-/* No failure of its own: whoever wants the GPU asks for it as the device, and has the reason there. */
+/* Not a failure: --device cuda reports why the GPU cannot be used. */
 static void gpu_driver(const struct sy_doctor_facts *f, struct sy_findings *out)
 {
     if (strncmp(f->device, "cuda", 4) == 0)

@@ -19,7 +19,7 @@ static double number(rlim_t value)
     return value == RLIM_INFINITY ? INFINITY : (double)value;
 }
 
-/* 0, or why nobody can listen there. */
+/* 0, or the errno of bind. */
 static int try_port(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,

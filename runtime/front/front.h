@@ -16,7 +16,7 @@
 #include "runtime/core_handlers.h"
 #include "runtime/metrics/refusal.h"
 
-#define SY_FRONT_ROOMS 16 /* models that are remembered to need more room */
+#define SY_FRONT_ROOMS 16 /* models whose learned output sizes are kept */
 
 struct event_base;
 struct sy_repository;
@@ -43,7 +43,7 @@ struct sy_front {
         uint64_t content; /* the package's content_hash; 0: none */
         int64_t times;
     } rooms
-        [SY_FRONT_ROOMS]; /* of models whose results were larger than their room: what they begin with */
+        [SY_FRONT_ROOMS]; /* output sizes learned from earlier runs; requests of these models begin with them */
     int next_room;
 };
 

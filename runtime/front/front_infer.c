@@ -8,47 +8,12 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/front/front_infer_internal.h"
 #include "runtime/front/front_reshape.h"
 #include "runtime/front/front_room.h"
 #include "runtime/front/front_stats.h"
 #include "runtime/front/front_tensor.h"
-#include "runtime/front/front_trace.h"
-#include "runtime/sched/admission.h"
 #include "runtime/switchyard.h"
-
-enum phase { ADDING, SOLVED, PREPARED, RUNNING, DONE };
-
-/* A tensor of the request: in the slab, taken by it, or in a region. */
-struct piece {
-    bool is_given; /* inputs: it was added */
-    bool in_slab;  /* and is to be given back */
-    uint64_t region, at, bytes;
-};
-
-struct sy_front_infer {
-    struct sy_front *front;
-    struct sy_core_model_ref *model;
-    const struct sy_graph *graph;
-    enum phase phase;
-    int64_t batch;
-    struct sy_sizes sizes; /* of the model's open dimensions */
-    struct sy_core_infer_options options;
-    char tenant[SY_CORE_TENANT_NAME];
-    uint64_t id; /* at the core */
-    sy_front_infer_done done;
-    void *ctx;
-    struct event *empty_event; /* answers a batch of 0 */
-    bool is_canceled, has_report;
-    struct sy_request_report report;
-    struct sy_front_trace trace;
-    int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
-    struct piece *inputs, *outputs;
-};
-
-static struct sy_slab *slab_of(const struct sy_front_infer *infer)
-{
-    return infer->front->handlers->slab(infer->front->core);
-}
 
 static const struct sy_tensor *input_tensor(const struct sy_front_infer *infer, int input)
 {
@@ -62,12 +27,12 @@ static struct sy_front_infer *allocate(const struct sy_graph *graph)
 {
     size_t n_in = (size_t)graph->n_inputs, n_out = (size_t)graph->n_outputs;
     struct sy_front_infer *infer = calloc(1, sizeof *infer + n_in * sizeof *infer->dims +
-                                                 (n_in + n_out) * sizeof(struct piece));
+                                                 (n_in + n_out) * sizeof(struct sy_front_piece));
 
     if (!infer)
         return NULL;
     infer->dims = (int64_t(*)[SY_MAX_RANK])(infer + 1);
-    infer->inputs = (struct piece *)(infer->dims + n_in);
+    infer->inputs = (struct sy_front_piece *)(infer->dims + n_in);
     infer->outputs = infer->inputs + n_in;
     return infer;
 }
@@ -121,22 +86,13 @@ int sy_front_infer_create(struct sy_front *front, const char *model, int64_t ver
     return SY_OK;
 }
 
-static void give_back(struct sy_front_infer *infer, struct piece *pieces, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (pieces[i].in_slab)
-            sy_slab_release(slab_of(infer), pieces[i].at);
-        pieces[i].in_slab = false;
-    }
-}
-
 void sy_front_infer_destroy(struct sy_front_infer *infer)
 {
     if (!infer)
         return;
-    assert(infer->phase != RUNNING);
-    give_back(infer, infer->inputs, infer->graph->n_inputs);
-    give_back(infer, infer->outputs, infer->graph->n_outputs);
+    assert(infer->phase != SY_FRONT_RUNNING);
+    sy_front_infer_give_back(infer, infer->inputs, infer->graph->n_inputs);
+    sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
     infer->front->handlers->model_release(infer->front->core, infer->model);
     if (infer->empty_event)
         event_free(infer->empty_event);
@@ -159,7 +115,7 @@ static int add_input(struct sy_front_infer *infer, const char *name, const char 
     char names[300];
     int index = sy_front_tensor_find(graph, graph->inputs, graph->n_inputs, name);
 
-    assert(infer->phase == ADDING);
+    assert(infer->phase == SY_FRONT_ADDING);
     if (index < 0) {
         sy_front_tensor_names(graph, graph->inputs, graph->n_inputs, names, sizeof names);
         return sy_error_set(SY_EARG, "the model has no input \"%.200s\"; it has %s", name, names);
@@ -219,7 +175,8 @@ void sy_front_infer_place_input(struct sy_front_infer *infer, int input, uint64_
 void sy_front_infer_place_output(struct sy_front_infer *infer, int output, uint64_t region,
                                  uint64_t offset, uint64_t bytes)
 {
-    infer->outputs[output] = (struct piece){.region = region, .at = offset, .bytes = bytes};
+    infer->outputs[output] =
+        (struct sy_front_piece){.region = region, .at = offset, .bytes = bytes};
 }
 
 int sy_front_infer_set_class(struct sy_front_infer *infer, int64_t class_)
@@ -265,162 +222,6 @@ int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant)
     return SY_OK;
 }
 
-/* ---- the slab ------------------------------------------------------------------------------------------------ */
-
-/* Of one output, with this request's sizes. */
-static int output_shape(const struct sy_front_infer *infer, int output, struct sy_shape *shape)
-{
-    return sy_graph_bind_shape(infer->graph, infer->graph->outputs[output], &infer->sizes, shape);
-}
-
-static int output_room(const struct sy_front_infer *infer, int output, uint64_t *bytes)
-{
-    int tensor = infer->graph->outputs[output];
-    struct sy_shape shape;
-
-    SY_TRY(output_shape(infer, output, &shape));
-    *bytes = sy_graph_shaped_room(infer->graph, tensor, &shape, infer->batch);
-    if (*bytes == UINT64_MAX)
-        return sy_error_set(SY_EARG, "output \"%s\" would have more bytes than can be counted",
-                            infer->graph->tensors[tensor].name);
-    return SY_OK;
-}
-
-static int take_piece(struct sy_front_infer *infer, struct piece *piece, uint64_t bytes)
-{
-    SY_TRY(sy_slab_alloc(slab_of(infer), SY_MAX(bytes, 1), &piece->at));
-    piece->in_slab = true;
-    return SY_OK;
-}
-
-static int take_output(struct sy_front_infer *infer, int output)
-{
-    struct piece *piece = &infer->outputs[output];
-    uint64_t bytes;
-
-    SY_TRY(output_room(infer, output, &bytes));
-    if (piece->region == 0)
-        return take_piece(infer, piece, bytes);
-    if (sy_graph_is_sized_at_run(infer->graph, infer->graph->outputs[output]))
-        return sy_error_set(SY_EUNSUPPORTED,
-                            "output \"%s\" has a size that only a run knows: it cannot be written "
-                            "to shared memory; ask for it in the answer",
-                            infer->graph->tensors[infer->graph->outputs[output]].name);
-    if (bytes > piece->bytes)
-        return sy_error_set(
-            SY_EARG, "output \"%s\" has %" PRIu64 " bytes; its place in shared memory has %" PRIu64,
-            infer->graph->tensors[infer->graph->outputs[output]].name, bytes, piece->bytes);
-    return SY_OK;
-}
-
-static int take_tensors(struct sy_front_infer *infer)
-{
-    for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
-            SY_TRY(take_piece(infer, &infer->inputs[i], infer->inputs[i].bytes));
-    for (int i = 0; i < infer->graph->n_outputs; i++)
-        SY_TRY(take_output(infer, i));
-    return SY_OK;
-}
-
-/* All that the request takes of the slab; more than its size is not counted to the end. */
-static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, uint64_t *out)
-{
-    uint64_t wants = 0, bytes;
-
-    for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
-            wants += SY_MIN(infer->inputs[i].bytes, size);
-    for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
-        SY_TRY(output_room(infer, i, &bytes));
-        if (infer->outputs[i].region == 0)
-            wants += SY_MIN(bytes, size);
-    }
-    *out = wants;
-    return SY_OK;
-}
-
-/* Patient requests leave a part of the slab to urgent ones, as of the queue (runtime/sched/admission.h, Q7). */
-static int check_kept_room(const struct sy_front_infer *infer, uint64_t size, uint64_t used,
-                           uint64_t wants)
-{
-    uint64_t kept = sy_admission_kept(size, infer->options.class_);
-
-    if (used + wants + kept <= size)
-        return SY_OK;
-    return sy_error_set(SY_EBUSY,
-                        "no room for %llu bytes in the tensor slab: %llu of %llu in use, and %llu "
-                        "are kept for classes before %d; try again later or make the slab larger "
-                        "(--slab-bytes)",
-                        (unsigned long long)wants, (unsigned long long)used,
-                        (unsigned long long)size, (unsigned long long)kept, infer->options.class_);
-}
-
-/* A request that is alone may take the whole slab, and learns what it can never get; beside others there is room later: EBUSY. */
-static int fill_slab(struct sy_front_infer *infer)
-{
-    struct sy_slab *slab = slab_of(infer);
-    uint64_t size = sy_slab_size(slab), used = sy_slab_used_bytes(slab), wants;
-    char why[512];
-
-    SY_TRY(slab_bytes_wanted(infer, size, &wants));
-    if (used == 0 || wants > size)
-        return take_tensors(infer);
-    SY_TRY(check_kept_room(infer, size, used, wants));
-    int status = take_tensors(infer);
-    if (status != SY_ENOMEM_HOST)
-        return status;
-    snprintf(why, sizeof why, "%s", sy_error_text());
-    return sy_error_set(SY_EBUSY, "%s", why);
-}
-
-/* ---- results that are larger than their room ---------------------------------------------------------------- */
-
-/* Requests of a model that needed more room begin with it: else each would run twice. */
-static void recall_room(struct sy_front_infer *infer)
-{
-    int64_t times = sy_front_room_recall(infer->front, infer->model->package->content_hash);
-    int size = sy_graph_room_size(infer->graph);
-
-    if (size >= 0)
-        infer->sizes.of[size] = SY_MAX(infer->sizes.of[size], times);
-}
-
-static void *piece_pointer(const struct sy_front_infer *infer, const struct piece *piece)
-{
-    return piece->in_slab ? sy_slab_pointer(slab_of(infer), piece->at) : NULL;
-}
-
-/* Sizes with room for what the run has; *more: it needs more than there is. ENOMEM_HOST where its room does not grow. */
-static int grow_room(struct sy_front_infer *infer, bool *more)
-{
-    struct sy_sizes sizes = infer->sizes;
-
-    *more = false;
-    for (int i = 0; i < infer->graph->n_outputs; i++) {
-        int tensor = infer->graph->outputs[i];
-        struct sy_shape room, shape;
-        uint64_t needs;
-
-        SY_TRY(output_shape(infer, i, &room));
-        if (!infer->outputs[i].in_slab ||
-            sy_graph_shaped_output(infer->graph, tensor, &room, infer->batch,
-                                   piece_pointer(infer, &infer->outputs[i]), &shape,
-                                   &needs) != SY_ENOMEM_HOST)
-            continue;
-        uint64_t has = (uint64_t)sy_shape_elements(&room, infer->batch) *
-                       sy_dtype_bytes(infer->graph->tensors[tensor].dtype);
-        struct sy_sizes grown = infer->sizes;
-        if (!sy_graph_grow_room(infer->graph, has, needs, &grown))
-            return SY_ENOMEM_HOST; /* the text says how much */
-        int size = sy_graph_room_size(infer->graph);
-        sizes.of[size] = SY_MAX(sizes.of[size], grown.of[size]);
-        *more = true;
-    }
-    infer->sizes = sizes;
-    return SY_OK;
-}
-
 /* ---- prepare ----------------------------------------------------------------------------------------------- */
 
 static int check_all_given(const struct sy_front_infer *infer)
@@ -451,7 +252,7 @@ static int check_empty(const struct sy_front_infer *infer)
         int tensor = infer->graph->outputs[i];
         struct sy_shape shape;
 
-        SY_TRY(output_shape(infer, i, &shape));
+        SY_TRY(sy_front_infer_output_shape(infer, i, &shape));
         if (sy_graph_is_sized_at_run(infer->graph, tensor) || sy_shape_elements(&shape, 0) != 0)
             return sy_error_set(SY_EARG,
                                 "a batch of 0 rows: output \"%s\" of model \"%s\" does not follow "
@@ -477,20 +278,20 @@ static int check_rows(const struct sy_front_infer *infer)
 
 int sy_front_infer_solve(struct sy_front_infer *infer)
 {
-    assert(infer->phase == ADDING);
+    assert(infer->phase == SY_FRONT_ADDING);
     SY_TRY(refuse(infer->front, SY_REFUSED_INPUT, check_all_given(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, solve_sizes(infer)));
     SY_TRY(refuse(infer->front, SY_REFUSED_SHAPE, check_rows(infer)));
-    infer->phase = SOLVED;
+    infer->phase = SY_FRONT_SOLVED;
     return SY_OK;
 }
 
 int sy_front_infer_prepare(struct sy_front_infer *infer)
 {
-    assert(infer->phase == SOLVED);
-    recall_room(infer);
-    SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, fill_slab(infer)));
-    infer->phase = PREPARED;
+    assert(infer->phase == SY_FRONT_SOLVED);
+    sy_front_infer_recall_room(infer);
+    SY_TRY(refuse(infer->front, SY_REFUSED_SLAB_FULL, sy_front_infer_take_slab(infer)));
+    infer->phase = SY_FRONT_PREPARED;
     return SY_OK;
 }
 
@@ -506,8 +307,8 @@ enum sy_dtype sy_front_infer_input_dtype(const struct sy_front_infer *infer, int
 
 void *sy_front_infer_input_data(struct sy_front_infer *infer, int input)
 {
-    assert(infer->phase == PREPARED);
-    return piece_pointer(infer, &infer->inputs[input]);
+    assert(infer->phase == SY_FRONT_PREPARED);
+    return sy_front_infer_pointer(infer, &infer->inputs[input]);
 }
 
 /* ---- running --------------------------------------------------------------------------------------------- */
@@ -538,12 +339,12 @@ static int run_again(struct sy_front_infer *infer, bool *again)
         report->finished_ns > report->arrived_ns ? report->finished_ns - report->arrived_ns : 0;
     bool more;
 
-    SY_TRY(grow_room(infer, &more));
+    SY_TRY(sy_front_infer_grow_room(infer, &more));
     if (!more)
         return SY_OK;
-    give_back(infer, infer->outputs, infer->graph->n_outputs);
+    sy_front_infer_give_back(infer, infer->outputs, infer->graph->n_outputs);
     for (int i = 0; i < infer->graph->n_outputs; i++)
-        SY_TRY(take_output(infer, i));
+        SY_TRY(sy_front_infer_take_output(infer, i));
     sy_front_room_remember(infer->front, infer->model->package->content_hash,
                            infer->sizes.of[sy_graph_room_size(infer->graph)]);
     if (infer->options.deadline_ns > 0)
@@ -566,8 +367,9 @@ static void note_end(struct sy_front_infer *infer, int status, const char *error
 
 static void finish(struct sy_front_infer *infer, int status, const char *error)
 {
-    infer->phase = DONE;
-    give_back(infer, infer->inputs, infer->graph->n_inputs); /* only the outputs are still needed */
+    infer->phase = SY_FRONT_DONE;
+    sy_front_infer_give_back(infer, infer->inputs,
+                             infer->graph->n_inputs); /* only the outputs are still needed */
     note_end(infer, status, error);
     infer->done(infer->ctx, status, error);
 }
@@ -610,7 +412,7 @@ static int start_empty(struct sy_front_infer *infer)
 
 int sy_front_infer_start(struct sy_front_infer *infer, sy_front_infer_done done, void *ctx)
 {
-    assert(infer->phase == PREPARED);
+    assert(infer->phase == SY_FRONT_PREPARED);
     infer->done = done;
     infer->ctx = ctx;
     int status = infer->batch == 0 ? start_empty(infer) : submit(infer);
@@ -618,13 +420,13 @@ int sy_front_infer_start(struct sy_front_infer *infer, sy_front_infer_done done,
         note_end(infer, status, sy_error_text());
         return status;
     }
-    infer->phase = RUNNING;
+    infer->phase = SY_FRONT_RUNNING;
     return SY_OK;
 }
 
 void sy_front_infer_cancel(struct sy_front_infer *infer)
 {
-    assert(infer->phase == RUNNING);
+    assert(infer->phase == SY_FRONT_RUNNING);
     infer->is_canceled = true;
     if (infer->batch > 0)
         infer->front->handlers->infer_cancel(infer->front->core, infer->id);
@@ -658,11 +460,11 @@ int sy_front_infer_output(const struct sy_front_infer *infer, int output,
     const struct sy_tensor *tensor = &infer->graph->tensors[index];
     struct sy_shape room, shape;
 
-    assert(infer->phase == DONE);
+    assert(infer->phase == SY_FRONT_DONE);
     *out = (struct sy_front_tensor){.name = tensor->name,
                                     .dtype = tensor->dtype,
-                                    .data = piece_pointer(infer, &infer->outputs[output])};
-    SY_TRY(output_shape(infer, output, &room));
+                                    .data = sy_front_infer_pointer(infer, &infer->outputs[output])};
+    SY_TRY(sy_front_infer_output_shape(infer, output, &room));
     shape = room;
     SY_TRY(infer->batch == 0 || !out->data
                ? known_output(infer, output, &shape, &out->bytes)

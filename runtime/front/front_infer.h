@@ -6,7 +6,7 @@
  * I1: the model's version is held from create to destroy: what is loaded or unloaded meanwhile does not touch the request.
  * I2: slab memory belongs to the request until destroy, also when its client is gone: workers may still write.
  * I3: done is called exactly once after a start that returned SY_OK, never inside start or cancel; destroy comes after it, or without a start.
- * I4: a result that is larger than its room makes the request run again, with more; what the slab cannot give is refused with both numbers.
+ * I4: a result larger than its buffer makes the request run again with a larger one; if the slab cannot hold that, the request fails with both sizes.
  * I5: a batch of 0 rows is answered with results of 0 rows, without a run.
  *
  * Errors set the thread's error text, with names and numbers. One thread, the event loop's. */
@@ -52,7 +52,7 @@ int sy_front_infer_set_tenant(struct sy_front_infer *infer, const char *tenant);
 
 /* All inputs were added: works out batch and sizes from their shapes. EARG: one is missing, or shapes contradict each other. */
 int sy_front_infer_solve(struct sy_front_infer *infer);
-/* Takes the slab memory: the caller has checked that the data of each input is there or announced, so that what is claimed alone takes nothing. ENOMEM_HOST: it can never fit
+/* Takes the slab memory: the caller has checked that the data of each input is there or announced, so that a claim alone reserves no memory. ENOMEM_HOST: it can never fit
  * into the slab; EBUSY: not now. */
 int sy_front_infer_prepare(struct sy_front_infer *infer);
 /* Bytes that the input has by its shape and dtype. */

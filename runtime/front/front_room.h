@@ -1,4 +1,4 @@
-/* Models whose results were larger than their room: what their requests begin with. By content: another of the same name is another model.
+/* Output buffer sizes learned for models with data-dependent shapes; their next requests begin with them. Keyed by content hash, not by name.
  *
  * One thread, the event loop's. */
 #ifndef SY_FRONT_FRONT_ROOM_H

@@ -3,7 +3,7 @@
  * | parameter                   | means                                                                                     |
  * | priority                    | 1 is the most urgent: class priority - 1, at most 9; 0: the model's                        |
  * | timeout                     | microseconds from now: the deadline; 0: none                                               |
- * | tenant                      | whose request it is                                                                        |
+ * | tenant                      | the tenant that the request counts for                                                     |
  * | class, deadline_ms          | as the native protocol has them                                                            |
  * | sequence_id, _start, _end   | refused unless they say "no sequence" (0, "", false): no model here keeps state            |
  *

@@ -53,10 +53,9 @@ int sy_infer_region_write(const struct sy_infer_region *region,
                           const struct sy_front_tensor *tensor)
 {
     if (tensor->bytes > region->bytes)
-        return sy_error_set(SY_EARG,
-                            "output \"%s\" has %llu bytes; its place in shared memory has %llu",
-                            tensor->name, (unsigned long long)tensor->bytes,
-                            (unsigned long long)region->bytes);
+        return sy_error_set(
+            SY_EARG, "output \"%s\" has %llu bytes; its place in shared memory has %llu",
+            tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)region->bytes);
     return sy_region_file_write(&region->file, tensor->data, tensor->bytes);
 }
 

@@ -16,7 +16,7 @@
 #include "runtime/base/status.h"
 
 #define MAX_THREADS 16
-#define NICENESS    10 /* the loop comes first where both want one core */
+#define NICENESS    10 /* the loop has priority on a shared core */
 
 struct piece {
     struct piece *next;
@@ -75,7 +75,7 @@ static void wake_loop(struct sy_offload *offload)
     uint64_t one = 1;
 
     (void)!write(offload->wake_fd, &one,
-                 sizeof one); /* fails only where the loop is awake anyway */
+                 sizeof one); /* fails only while the counter is full: the loop is awake then */
 }
 
 /* With the lock held, and again on return. */

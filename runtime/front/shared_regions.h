@@ -2,7 +2,7 @@
  * their tensors lie.
  *
  * G1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
- * G2: the file is its owner's, who may shorten it: it is never touched through a mapping here, and a worker that finds less than was registered fails the request alone.
+ * G2: the client may truncate the file: it is never accessed through a mapping here, and a worker that finds it shorter fails that request only.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_FRONT_SHARED_REGIONS_H

@@ -1,7 +1,7 @@
 /* Tensors as JSON numbers, and the JSON of inference requests without them.
  *
  * A request of 100 MB of JSON is numbers almost whole. So what is parsed as JSON is the rest: the value of each "data" within the objects of a list of the
- * top object is cut out and stands there as its place in `data`, and its text becomes a tensor number by number, with nothing allocated.
+ * top object is cut out and replaced by its index, and its text becomes a tensor number by number, with nothing allocated.
  *
  * Pure; any thread. */
 #ifndef SY_RUNTIME_FRONT_TENSOR_JSON_H

@@ -38,7 +38,7 @@ static const struct {
 #undef X
 };
 
-/* Settings that were given; the others are those of what stands behind. */
+/* Settings that were given; unset ones inherit from the global settings. */
 struct given {
     bool has_level, is_on;
     bool has[N_NUMBERS];
@@ -279,7 +279,7 @@ int sy_trace_settings_update(struct sy_trace_settings *settings, const char *mod
 
 /* ---- requests -------------------------------------------------------------------------------------------------------- */
 
-/* By the ratio while nobody has set a rate. */
+/* By the ratio until a rate is set. */
 static bool is_due(struct sy_trace_settings *settings, struct entry *entry, int64_t rate)
 {
     bool is_set = settings->entries[0].given.has[NUMBER_rate] || entry->given.has[NUMBER_rate];

@@ -35,7 +35,7 @@ static bool is(struct range r, const char *text)
     return (size_t)(r.end - r.at) == n && strncasecmp(r.at, text, n) == 0;
 }
 
-/* Up to `separator`, which is gone from *rest then. */
+/* Cuts *rest at `separator`. */
 static struct range next(struct range *rest, char separator)
 {
     const char *end = memchr(rest->at, separator, (size_t)(rest->end - rest->at));

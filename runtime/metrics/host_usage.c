@@ -10,7 +10,7 @@
 #define KIB    1024u
 #define FIELDS 8 /* of a line of /proc/stat: user nice system idle iowait irq softirq steal */
 
-/* The beginning of a file; what matters stands there. */
+/* Reads the beginning of a file, which has all needed fields. */
 static void read_start(const char *path, char *to, size_t bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -120,7 +120,7 @@ static int read_precision(struct sy_model_config *config, const char *text)
     return SY_OK;
 }
 
-/* Those that are not ours are somebody else's: of a backend, of a client. */
+/* Unknown keys are ignored: they belong to backends or clients. */
 int sy_config_read_parameters(struct sy_model_config *config)
 {
     json_t *parameters = json_object_get(config->json, "parameters"), *parameter;

@@ -143,7 +143,7 @@ bool sy_repository_has(const struct sy_repository *r, const char *name)
     return sy_repository_find(r, name) != NULL;
 }
 
-/* What may be over by itself: a full table, a worker that died. */
+/* Transient failures: a full table, a worker that died. */
 static bool may_pass(const struct sy_repository_version *v)
 {
     bool passes = v->status == SY_EBUSY || v->status == SY_EPEER || v->status == SY_ENOMEM_HOST;
@@ -151,7 +151,7 @@ static bool may_pass(const struct sy_repository_version *v)
     return passes && sy_clock_now() > v->failed_ns + RETRY_NS;
 }
 
-/* A request for it loads it. */
+/* A request may load it. */
 static bool loads_itself(const struct sy_repository_version *v)
 {
     if (!v->chosen || v->gone || v->model->config == NULL)
@@ -162,7 +162,7 @@ static bool loads_itself(const struct sy_repository_version *v)
            (v->evicted || v->model->repository->control != SY_REPOSITORY_EXPLICIT);
 }
 
-/* The highest that answers; if none does, the highest that will; one that lost its place comes back before a lower one stands in for it. NULL: there is no version. */
+/* The highest version that serves; if none does, the highest that loads or can. An evicted version is reloaded rather than replaced by a lower one. NULL: no version. */
 static struct sy_repository_version *best_version(const struct sy_repository_model *model)
 {
     struct sy_repository_version *serving = NULL, *coming = NULL, *any = NULL;
@@ -271,7 +271,7 @@ static bool is_meant(const struct sy_repository_version *v, int64_t version)
     return version == 0 || v->version == version;
 }
 
-/* Versions may go while they are walked. */
+/* A version may be freed in the walk. */
 static bool drop_versions(struct sy_repository_model *model, int64_t version)
 {
     struct sy_repository_version *v, *next;

@@ -12,7 +12,7 @@
  *
  * R1: a model that does not load keeps no other from being served; its reason stands in the index.
  * R2: a request that was begun on a version ends on it, whatever is loaded or unloaded meanwhile (core.h holds it).
- * R3: at most one import runs at a time; who waits for a model waits for that model only.
+ * R3: at most one import runs at a time; a request waits for its own model only.
  * R4: the folder is read on a thread of its own: nothing here holds the loop longer than a millisecond.
  *
  * README.md has the rest. One thread, the event loop's. */
@@ -76,7 +76,7 @@ struct sy_repository_wait {
 };
 #define SY_REPOSITORY_LOADS      1    /* what acquire returns then */
 #define SY_REPOSITORY_MOST_WAITS 8192 /* at once, over all models */
-/* Nobody waits any more; fine for one that was never set or is over. */
+/* Unparks it; fine for one that was never parked or was woken. */
 void sy_repository_wait_cancel(struct sy_repository_wait *wait);
 
 /* A version to run a request on, held (to be released at the core). version 0: as the version policy says, the highest that is served. SY_REPOSITORY_LOADS: it is being

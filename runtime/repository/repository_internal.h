@@ -40,13 +40,13 @@ struct sy_repository_version {
     bool serves;   /* the core has it and answers requests on it, whatever is loaded beside it */
     bool chosen;   /* by the version policy */
     bool off;      /* unloaded by command: only a load turns it on */
-    bool evicted;  /* was served, and lost its place to another */
-    bool dropped;  /* what is on its way for it ends in UNLOADED */
-    bool again;    /* what was on its way is old already: once more behind it */
-    bool gone;     /* the folder has it no more: freed once it rests */
+    bool evicted;  /* was served, and was evicted for another */
+    bool dropped;  /* the load in progress ends in UNLOADED */
+    bool again;    /* the load in progress is outdated: load once more afterwards */
+    bool gone;     /* removed from the folder: freed once it rests */
     bool at_start; /* counts for `started` */
-    struct sy_repository_content has;     /* as the folder was read last */
-    struct sy_repository_content loading; /* what is on its way is made of */
+    struct sy_repository_content has;     /* at the last scan of the folder */
+    struct sy_repository_content loading; /* of the load in progress */
     struct sy_repository_content served;
     uint64_t package_of; /* the source's stamp that the package is made of; 0: not known */
     sy_ns used_ns;       /* last acquired */
@@ -145,9 +145,9 @@ void sy_repository_call_woken(struct sy_repository *r);
 int sy_repository_park(struct sy_repository_model *model, struct sy_repository_wait *wait);
 
 /* ---- repository_load.c ---- */
-/* A version rests: loads that waited for it go on. The model may be gone afterwards. */
+/* A version rests: continues loads that waited for it. May free the model. */
 void sy_repository_version_rests(struct sy_repository_version *v);
-/* Ends the load of the model that runs if all rests, and begins the next. The model may be gone afterwards. */
+/* Ends the model's running load if all its versions rest, and begins the next. May free the model. */
 void sy_repository_loads_check(struct sy_repository_model *model);
 /* Reads the folder for the first time, and begins to load what is loaded at start. */
 int sy_repository_begin(struct sy_repository *r);
@@ -165,7 +165,7 @@ void sy_repository_loads_overtaken(struct sy_repository_model *model);
 void sy_repository_version_want(struct sy_repository_version *v);
 /* Not any more. */
 void sy_repository_version_drop(struct sy_repository_version *v);
-/* What was under way for it has ended: with this event, unless it was dropped meanwhile. It may be gone afterwards, as after the next one. */
+/* Its work has ended with this event, or with DROP if it was dropped meanwhile. This and fail may free the version. */
 void sy_repository_version_go_on(struct sy_repository_version *v, enum sy_version_event event);
 void sy_repository_version_fail(struct sy_repository_version *v, int status, const char *why);
 bool sy_repository_version_moves(const struct sy_repository_version *v); /* is on its way */

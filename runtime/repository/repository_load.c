@@ -165,7 +165,7 @@ static void apply_version(struct sy_repository_version *v, enum reason reason)
     sy_repository_version_want(v);
 }
 
-/* Versions may go while they are walked: each is looked up by its number. */
+/* A version may be freed in the walk: each is looked up by its number. */
 static int apply_busy(struct sy_repository_model *model, struct sy_scanned_model *scanned,
                       enum reason reason, bool config_is_given)
 {

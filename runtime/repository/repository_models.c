@@ -1,4 +1,4 @@
-/* Models by name, their versions, and who waits for them. */
+/* Models by name, their versions, and parked requests. */
 #include <assert.h>
 #include <event2/event.h>
 #include <inttypes.h>
@@ -163,7 +163,7 @@ int sy_repository_version_make(struct sy_repository_model *model, int64_t versio
     return SY_OK;
 }
 
-/* ---- who waits ------------------------------------------------------------------------------------------------- */
+/* ---- parked requests ------------------------------------------------------------------------------------------------- */
 
 static void link_wait(struct sy_repository_wait **list, struct sy_repository_wait *wait)
 {
@@ -221,7 +221,7 @@ void sy_repository_wake(struct sy_repository_model *model)
     sy_repository_tell_soon(r);
 }
 
-/* Only those that were woken before: who parks again meanwhile is called by another. */
+/* Only those woken before: a request that parks again meanwhile waits for the next wake. */
 void sy_repository_call_woken(struct sy_repository *r)
 {
     struct sy_repository_wait *wait;

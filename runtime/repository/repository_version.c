@@ -13,7 +13,7 @@
 #include "runtime/repository/repository_internal.h"
 
 #define ASK_AGAIN_MS   20
-#define EVICT_EVERY    50  /* asked so often in vain, one more model goes */
+#define EVICT_EVERY    50  /* attempts in vain before one more model is evicted */
 #define MOST_ASKED     500 /* 10 s */
 #define IMPORT_LIMIT_S 3600
 
@@ -206,7 +206,7 @@ static void start_imports(struct sy_repository *r)
 
 /* ---- a place in the core ------------------------------------------------------------------------------------------ */
 
-/* Of those that rest and were asked for longest ago. */
+/* The least recently used version that is ready. */
 static struct sy_repository_version *least_used(const struct sy_repository *r)
 {
     struct sy_repository_version *least = NULL;
@@ -220,7 +220,7 @@ static struct sy_repository_version *least_used(const struct sy_repository *r)
     return least;
 }
 
-/* For `waiting`. Where all others are being loaded again too, its own older content goes: requests wait for the new one then. */
+/* Frees a place for `waiting`. If no other version can be evicted, its own older content is: requests then wait for the new one. */
 static void evict_one(struct sy_repository_version *waiting)
 {
     struct sy_repository *r = waiting->model->repository;
@@ -251,7 +251,7 @@ static void wait_for_place(struct sy_repository_version *v)
     struct sy_repository *r = v->model->repository;
     struct timeval soon = {0, ASK_AGAIN_MS * 1000};
 
-    if (v->at_start) { /* what was loaded before it is worth as much; the first request for it loads it */
+    if (v->at_start) { /* loading at start evicts nothing; the first request loads it */
         v->evicted = true;
         move(v, SY_VERSION_EVENT_DROP);
         return;
@@ -333,7 +333,7 @@ static void try_to_place(struct sy_repository_version *v)
 
 /* ---- warm-up ------------------------------------------------------------------------------------------------------- */
 
-/* One that was replaced is served already: a run that fails is said, and no more. */
+/* A version that replaced another serves already: a failed warm-up run is only logged. */
 static void warmed(void *ctx, int status, const char *error)
 {
     struct sy_repository_version *v = ctx;

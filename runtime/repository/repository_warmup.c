@@ -18,7 +18,7 @@ struct sy_warmup {
     int at, n_run; /* of config->warmups[at] */
     bool stops;
     uint64_t random;
-    sy_core_done done; /* NULL: nobody wants to know */
+    sy_core_done done; /* NULL: abandoned */
     void *ctx;
 };
 

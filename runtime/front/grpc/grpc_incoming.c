@@ -95,7 +95,7 @@ static size_t take_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
     return part;
 }
 
-/* One step of what stands at the front; 0: it is not whole. */
+/* Consumes one message, or a part of one that goes to the slab; 0: the front message is incomplete. */
 static size_t take_front(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes)
 {
     struct sy_grpc_incoming *incoming = &stream->incoming;
@@ -119,7 +119,7 @@ static size_t take_front(struct sy_grpc_stream *stream, struct sy_grpc_bytes byt
     return SY_GRPC_PREFIX + (size_t)length;
 }
 
-/* How many bytes of the front are done with. */
+/* Returns how many bytes were consumed. */
 static size_t take_messages(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes)
 {
     size_t used = 0, step = 1;

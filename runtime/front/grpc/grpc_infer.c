@@ -1,9 +1,9 @@
 /* ModelInfer and ModelStreamInfer: requests of a stream run side by side, their answers go out in the requests' order.
  *
- *   READING ─> (LOADING ─> READING) ─> COPYING* ─> RUNNING ─> BUILDING* ─> OVER, in its turn: sent
+ *   READING ─> (LOADING ─> READING) ─> COPYING* ─> RUNNING ─> BUILDING* ─> OVER, sent in order
  *      '─────> RECEIVING: tensors from the socket to the slab ──^
  *
- *   *: on a thread where it takes longer than ON_LOOP_NS */
+ *   *: on an offload thread where it takes longer than ON_LOOP_NS */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static struct sy_grpc_infer *create(struct sy_grpc_stream *stream, struct sy_grp
     return infer;
 }
 
-/* The one that was created last is as if it had never been. */
+/* Removes the request that was created last from its stream. */
 static void undo(struct sy_grpc_infer *infer)
 {
     struct sy_grpc_stream *stream = infer->stream;
@@ -94,7 +94,7 @@ static struct sy_grpc_infer *take_first(struct sy_grpc_stream *stream)
     return infer;
 }
 
-/* What a thread or the core still has is freed when it comes back. */
+/* A request that a thread or the core still uses is freed by its callback. */
 static void drop(struct sy_grpc_infer *infer)
 {
     infer->stream = NULL;
@@ -177,7 +177,7 @@ void sy_grpc_infer_set_error(struct sy_grpc_infer *infer, int status)
         infer->status = SY_ENOMEM_HOST;
 }
 
-/* The request has its answer, or its error: sent in its turn. */
+/* The request is answered or failed; sent when all earlier ones of the stream are. */
 static void finish(struct sy_grpc_infer *infer, int status)
 {
     struct sy_grpc_stream *stream = infer->stream;
@@ -197,7 +197,7 @@ static void finish(struct sy_grpc_infer *infer, int status)
         send_answer(stream, take_first(stream));
 }
 
-/* As finish, outside of the stream's reading. */
+/* finish, from a callback: may also end the stream, or resume reading it. */
 static void finish_later(struct sy_grpc_infer *infer, int status)
 {
     struct sy_grpc_stream *stream = infer->stream;
@@ -289,7 +289,7 @@ static void start(struct sy_grpc_infer *infer, int status)
 
 /* ---- a whole message --------------------------------------------------------------------------------------------- */
 
-/* The message outlives its call from now on. */
+/* The message stays valid after the callback that delivered it. */
 static int keep(struct sy_grpc_infer *infer)
 {
     struct sy_grpc_bytes view;

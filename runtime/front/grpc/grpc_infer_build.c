@@ -95,7 +95,7 @@ static int pack_classes(struct sy_grpc_infer_output *output, const struct sy_cla
     return SY_OK;
 }
 
-/* The best classes take the tensor's place. */
+/* Replaces the tensor by its best classes. */
 static int classify(struct sy_grpc_infer *infer, struct sy_grpc_infer_output *output,
                     struct sy_front_tensor *tensor)
 {
@@ -152,7 +152,7 @@ static int put_outputs(struct sy_grpc_infer *infer, struct sy_grpc_reply *reply)
     return SY_OK;
 }
 
-/* Tags between the tensors, in the head's buffer too: segments' offsets first, since it may move. */
+/* Appends the tags between tensors to the head's buffer. Segments get their lengths first, their pointers when the buffer no longer moves. */
 static int put_raws(struct sy_grpc_infer *infer, struct sy_grpc_reply *reply, uint64_t *bytes)
 {
     struct sy_grpc_buffer *head = &reply->head;

@@ -7,7 +7,7 @@
 #include "runtime/front/infer_region.h"
 
 enum sy_grpc_infer_phase {
-    SY_GRPC_READING,   /* nothing: it is read where it stands */
+    SY_GRPC_READING,   /* nothing: parsed synchronously */
     SY_GRPC_LOADING,   /* waits for: the repository */
     SY_GRPC_RECEIVING, /* tensors from the socket */
     SY_GRPC_COPYING,   /* a thread, or nothing */
@@ -41,7 +41,7 @@ struct sy_grpc_infer_output {
 
 struct sy_grpc_infer {
     struct sy_grpc_server *server;
-    struct sy_grpc_stream *stream; /* NULL: nobody waits for the answer */
+    struct sy_grpc_stream *stream; /* NULL: the call has ended */
     struct sy_grpc_infer *next;    /* of the stream */
     enum sy_grpc_infer_phase phase;
     bool on_thread, is_stream, wants_final;

@@ -14,7 +14,7 @@
 
 struct sy_grpc_inflate {
     struct sy_grpc_server *server;
-    struct sy_grpc_stream *stream; /* NULL: gone */
+    struct sy_grpc_stream *stream; /* NULL: the call has ended */
     struct sy_grpc_block kept, inflated;
     struct sy_grpc_bytes message; /* in kept */
     uint64_t most;

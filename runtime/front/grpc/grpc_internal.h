@@ -13,7 +13,7 @@
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
 
-#define SY_GRPC_READ_BYTES (256u << 10) /* of a socket in one go */
+#define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
 
 struct evconnlistener;
 struct sy_grpc_connection;
@@ -56,7 +56,7 @@ struct sy_grpc_connection {
     int n_pings;                /* since the last tick */
 };
 
-/* A message on its way to the client: segments of memory, with whoever owns it. */
+/* A message that is being sent: segments of memory, and the owner to release afterwards. */
 struct sy_grpc_reply {
     struct sy_grpc_reply *next;
     int refs; /* its stream's queue, and pieces that wait for the socket */
@@ -77,7 +77,7 @@ struct sy_grpc_incoming {
     bool no_direct;
     bool ended;   /* the client has half-closed */
     bool is_over; /* the method was told so */
-    int holds;    /* the next message must wait, for so many reasons */
+    int holds;    /* above 0: the next message waits */
     int n_messages;
 };
 
@@ -117,14 +117,14 @@ struct sy_grpc_stream {
     struct sy_grpc_reply *replies, **end;
     uint64_t unsent_bytes;
     bool has_begun; /* response headers are out */
-    bool is_done;   /* the status stands: nothing follows it */
+    bool is_done;   /* the status is final: no more messages */
     bool is_reset;
     enum sy_grpc_code code;
     char *message; /* NULL: none */
     sy_ns created_ns, progress_ns;
     /* of methods */
     struct sy_grpc_infer *infers, **infers_end; /* in the order of the requests */
-    struct sy_grpc_infer *receiving;            /* whose tensors come now */
+    struct sy_grpc_infer *receiving;            /* its raw contents are being received */
     int n_infers;
     bool infers_hold;
     struct sy_grpc_inflate *inflate;
@@ -164,7 +164,7 @@ void sy_grpc_stream_tick(struct sy_grpc_stream *stream, sy_ns now);
 /* ---- grpc_incoming.c ---- */
 void sy_grpc_incoming_data(struct sy_grpc_stream *stream, struct sy_grpc_bytes bytes);
 void sy_grpc_incoming_end(struct sy_grpc_stream *stream);
-/* Messages behind the one that is being handled wait until go_on; as often as hold was called. */
+/* Later messages of the stream wait until go_on; holds are counted. */
 void sy_grpc_incoming_hold(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_go_on(struct sy_grpc_stream *stream);
 void sy_grpc_incoming_finish(struct sy_grpc_stream *stream);
@@ -187,9 +187,9 @@ void sy_grpc_reply_unref(struct sy_grpc_reply *reply);
 void sy_grpc_stream_send(struct sy_grpc_stream *stream, struct sy_grpc_reply *reply);
 /* Messages to this client are compressed, as its own are. */
 bool sy_grpc_stream_compresses(const struct sy_grpc_stream *stream);
-/* What stands in front of a message of n bytes. */
+/* The gRPC prefix of a message of n bytes. */
 void sy_grpc_write_prefix(uint8_t *to, bool is_compressed, uint64_t n);
-/* A message as it stands in `message`, which is taken over; the first SY_GRPC_PREFIX bytes of it are left for the prefix. */
+/* Takes over `message`, whose first SY_GRPC_PREFIX bytes are reserved for the prefix. */
 #define SY_GRPC_PREFIX 5
 void sy_grpc_stream_send_buffer(struct sy_grpc_stream *stream, struct sy_grpc_buffer *message);
 /* Ends the call with what was sent before. The first one counts. message NULL: none. */

@@ -1,4 +1,4 @@
-/* The calls that there are, and those whose messages pass as JSON. */
+/* The table of gRPC methods, and the generic handler for those that exchange JSON. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ void sy_grpc_call_json(struct sy_grpc_stream *stream, struct sy_grpc_bytes messa
 
 struct sy_grpc_later {
     struct sy_grpc_server *server;
-    struct sy_grpc_stream *stream; /* NULL: gone */
+    struct sy_grpc_stream *stream; /* NULL: the call has ended */
 };
 
 struct sy_grpc_later *sy_grpc_later_create(struct sy_grpc_stream *stream)

@@ -32,7 +32,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* Trailers of a request say nothing here, and must not change what its headers said. */
+/* A request's trailers are ignored: they must not change what its headers set. */
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_bytes, const uint8_t *value, size_t value_bytes, uint8_t flags,
                      void *ctx)
@@ -88,7 +88,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-/* After the last answer a client that still sends is told that nobody reads it. */
+/* The call has ended while the client still sends: RST_STREAM tells it to stop. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct sy_grpc_stream *stream;

@@ -30,7 +30,7 @@ struct sy_grpc_stream *sy_grpc_stream_create(struct sy_grpc_connection *connecti
     return stream;
 }
 
-/* What still works for it is told that nobody waits. */
+/* Cancels all work of the call. */
 static void drop_work(struct sy_grpc_stream *stream)
 {
     sy_grpc_infer_drop_all(stream);

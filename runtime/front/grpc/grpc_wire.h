@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of somebody else's. */
+/* A view of bytes; not owned. */
 struct sy_grpc_bytes {
     const uint8_t *data;
     size_t n;

@@ -102,7 +102,7 @@ static void unlink_connection(struct sy_http_connection *connection)
     server->n_connections--;
 }
 
-/* A handler has the call until it replies; any other is nobody's. */
+/* The call belongs to its handler until that replies; otherwise it is freed here. */
 static void lose_call(struct sy_http_connection *connection)
 {
     struct sy_http_call *call = connection->call;
@@ -154,7 +154,7 @@ static void want_read(struct sy_http_connection *connection, bool wanted)
     if (wanted == connection->reading || connection->ended)
         return;
     connection->reading = wanted;
-    connection->progress_ns = sy_clock_now(); /* a pause of ours is no stall of theirs */
+    connection->progress_ns = sy_clock_now(); /* the server paused, not the client */
     if (wanted) {
         event_del(connection->closed_event);
         event_add(connection->read_event, NULL);
@@ -232,7 +232,7 @@ static uint64_t direct_room(struct sy_http_connection *connection, unsigned char
     return room >= DIRECT_BYTES ? SY_MIN(room, (uint64_t)SY_HTTP_TURN_BYTES) : 0;
 }
 
-/* As long as something is held nothing may overtake it. */
+/* Held bytes come first: new ones are appended to them. */
 static ssize_t receive(struct sy_http_connection *connection, unsigned char **at, uint64_t *room)
 {
     *room = direct_room(connection, at);
@@ -315,7 +315,7 @@ static void on_again(evutil_socket_t fd, short what, void *ctx)
     sy_http_connection_go_on(connection);
 }
 
-/* What was inflated in this turn is enough: the rest in the next one. */
+/* This turn's inflate budget is spent: continues in the next turn of the loop. */
 static void go_on_later(struct sy_http_connection *connection)
 {
     struct timeval at_once = {0, 0};
@@ -327,7 +327,7 @@ static void go_on_later(struct sy_http_connection *connection)
         sy_http_connection_close(connection);
 }
 
-/* A request may end within what was held, and be answered at once: begins again until nothing moves. */
+/* Several pipelined requests may be held: parses until no more bytes are consumed. */
 static void parse_all_held(struct sy_http_connection *connection)
 {
     uint32_t left;
@@ -345,7 +345,7 @@ static void parse_all_held(struct sy_http_connection *connection)
     connection->held_at = 0;
 }
 
-/* All is sent: the client reads the answer before a reset if it may close first. False: it has, so the connection is closed. */
+/* All replies are sent: waits for the client to close, since closing with unread input resets the connection and may lose the reply. False: closed. */
 static bool linger(struct sy_http_connection *connection)
 {
     if (connection->ended) {
@@ -361,7 +361,7 @@ static bool linger(struct sy_http_connection *connection)
     return true;
 }
 
-/* After whatever happened, outside the parser: goes on with what is held, and wants what is to be wanted; or the end. */
+/* Outside the parser, after any event: parses held bytes, re-arms the events, or closes. */
 static void settle(struct sy_http_connection *connection)
 {
     parse_all_held(connection);
@@ -388,7 +388,7 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     (void)fd, (void)what;
     connection->refs++;
     connection->in_parser = true;
-    /* Bounded, so that one client that sends without end does not hold the loop. */
+    /* Bounded: a client that sends without pause must not monopolize the loop. */
     for (uint64_t all = 0, n = 1; n > 0 && all < SY_HTTP_TURN_BYTES && may_read(connection); all += n)
         n = read_some(connection);
     if (connection->fd >= 0)
@@ -421,7 +421,7 @@ static void on_closed(evutil_socket_t fd, short what, void *ctx)
 void sy_http_connection_go_on(struct sy_http_connection *connection)
 {
     if (connection->in_parser || connection->fd < 0)
-        return; /* whoever reads looks again */
+        return; /* the caller that is reading calls settle() itself */
     connection->refs++;
     connection->in_parser = true;
     if (connection->call && !connection->call->is_whole)

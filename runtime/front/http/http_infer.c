@@ -47,7 +47,7 @@ static void infer_free(struct sy_http_infer *infer)
     free(infer);
 }
 
-/* What a thread or the core still has is freed when it comes back. */
+/* A request that a thread or the core still uses is freed by its callback. */
 static bool is_elsewhere(const struct sy_http_infer *infer)
 {
     return infer->on_thread || infer->phase == SY_HTTP_RUNNING;
@@ -100,7 +100,7 @@ static void thread_done(void *ctx)
     infer->after(infer, infer->status);
 }
 
-/* Here if it is short, else on a thread; then after(infer, status of work). */
+/* Runs work here if it is short, else on an offload thread; then after(infer, its status). */
 static void run_work(struct sy_http_infer *infer, uint64_t bytes,
                      int (*work)(struct sy_http_infer *infer),
                      void (*after)(struct sy_http_infer *infer, int status))
@@ -114,7 +114,7 @@ static void run_work(struct sy_http_infer *infer, uint64_t bytes,
     infer->work = work;
     infer->after = after;
     infer->on_thread = true;
-    infer->status = SY_EBUSY; /* as long as it has not run */
+    infer->status = SY_EBUSY; /* unless it runs */
     strcpy(infer->why, "the server stops");
     int status = sy_offload_run(offload, thread_work, thread_done, infer);
     if (status == SY_OK)
@@ -232,7 +232,7 @@ static int check_end(struct sy_http_infer *infer)
                         (unsigned long long)room, infer->inputs[infer->streaming].name);
 }
 
-/* All JSON is in the slab: what came meanwhile goes there too. */
+/* The JSON is converted: binary data received meanwhile is copied to the slab. */
 static void begin_streaming(struct sy_http_infer *infer, int status)
 {
     if (status == SY_OK) {
@@ -303,7 +303,7 @@ static void begin_parsing(struct sy_http_infer *infer)
 
 /* ---- the sink -------------------------------------------------------------------------------------------------- */
 
-/* How long the text will be, as far as the client says; 0: it does not. */
+/* Expected bytes of text, from what the client announced; 0: unknown. */
 static uint64_t expected_bytes(const struct sy_http_infer *infer)
 {
     uint64_t announced = infer->call->has_inflate ? 0 : infer->call->announced_bytes;
@@ -332,7 +332,7 @@ static int keep(struct sy_http_infer *infer, struct sy_body_buffer *buffer, uint
     return SY_OK;
 }
 
-/* What was inflated comes in several pieces, also when the sink waits already: behind the JSON, whose text stays where it is, since it is read by then. */
+/* Inflated data may still arrive while the sink waits. It goes to `late`: a thread may be reading the JSON in `text`, which must not move. */
 static int take(void *ctx, const unsigned char *bytes, uint64_t n)
 {
     struct sy_http_infer *infer = ctx;

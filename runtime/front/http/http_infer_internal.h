@@ -46,7 +46,7 @@ struct sy_http_infer_output {
 
 struct sy_http_infer {
     struct sy_http_server *server;
-    struct sy_http_call *call; /* NULL: nobody waits for the answer */
+    struct sy_http_call *call; /* NULL: the client is gone */
     enum sy_http_infer_phase phase;
     bool is_whole, is_raw;
     uint64_t raw_bytes;

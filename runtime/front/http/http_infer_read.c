@@ -270,7 +270,7 @@ static int read_outputs(struct sy_http_infer *infer, const json_t *root)
 
 /* ---- the request ---- */
 
-/* The one input of the model, whose shape has at most one open dimension: the bytes say it. */
+/* The body is the model's one input; its size determines the one open dimension. */
 static int read_raw(struct sy_http_infer *infer)
 {
     const struct sy_graph *graph = sy_front_infer_model(infer->request)->package->graph;

@@ -48,7 +48,7 @@ struct sy_http_server {
     uint64_t buffered_bytes;
     struct sy_http_route_entry routes[SY_HTTP_MAX_ROUTES];
     int n_routes;
-    unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, of whoever reads just now */
+    unsigned char *read_buffer; /* SY_HTTP_READ_BYTES, shared: valid during one callback */
     int refs;                   /* the owner's, each connection's */
 };
 
@@ -153,7 +153,7 @@ struct sy_http_connection {
     bool ended;   /* the client has said that it sends no more */
     bool broken;  /* a reply could not be sent or made: closed as soon as the parser has returned */
     http_parser parser;
-    struct sy_http_call *call; /* the one that is read or answered */
+    struct sy_http_call *call; /* being received or answered */
     struct sy_http_stream *stream;
     unsigned char *held; /* received, not yet parsed */
     uint32_t held_at, held_used;

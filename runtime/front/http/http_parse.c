@@ -1,4 +1,4 @@
-/* What the HTTP parser calls, and how far it may run: a call is made, routed, given its body, and handed to whoever answers it.
+/* What the HTTP parser calls, and how far it may run: a call is made, routed, given its body, and handed to its handler.
  *
  * P1: nothing here closes the connection: a call lives until the parser has returned (http_connection.c, settle). */
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void say_continue(struct sy_http_connection *connection)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-    /* Behind other bytes it would have to wait; a client goes on by itself after a while then. */
+    /* Not queued behind other replies: clients continue after a timeout without it. */
     if (!connection->first_reply)
         (void)!send(connection->fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -128,7 +128,7 @@ static int on_headers(http_parser *parser)
     if (!code)
         code = sy_http_body_begin(call, &why);
     if (code && sy_http_call_header(call, "expect"))
-        call->keeps_alive = false; /* whether its body still comes nobody can know */
+        call->keeps_alive = false; /* the client may or may not send the body */
     if (code)
         refuse(connection, code, why);
     else if (call->expects_continue)
@@ -151,7 +151,7 @@ static int on_body(http_parser *parser, const char *at, size_t n)
     return 0;
 }
 
-/* The parser stands still until the call is answered. */
+/* Pauses the parser until the call is answered. */
 static int on_whole(http_parser *parser)
 {
     struct sy_http_connection *connection = parser->data;
@@ -200,7 +200,7 @@ bool sy_http_takes_bytes(const struct sy_http_connection *connection)
     return call->discards || !call->sink.waits || !call->sink.waits(call->sink.ctx);
 }
 
-/* A request that is none, or one that was refused within its header lines: the bytes behind it mean nothing. */
+/* Not HTTP, or refused within its header lines: the following bytes cannot be framed. */
 static void end_after_error(struct sy_http_connection *connection, enum http_errno error)
 {
     struct sy_http_call *call = connection->call;

@@ -1,4 +1,4 @@
-/* What an HTTP request is to whoever answers it: a table of routes, and the call that is answered.
+/* HTTP requests as handlers see them: a table of routes, and the call to answer.
  *
  *   static const struct sy_http_route routes[] = {
  *       {"GET", "/v2/models/{}/ready", on_ready},          {} is one segment, percent-decoded

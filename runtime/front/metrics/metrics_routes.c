@@ -8,7 +8,7 @@
 #include "runtime/front/metrics/metrics_snapshot.h"
 #include "runtime/front/offload.h"
 
-/* Who asked, and for what. */
+/* A pending scrape. */
 struct ask {
     struct sy_http_call *call;
     enum sy_exposition_format format;

@@ -91,7 +91,7 @@ static void add_listener(struct sy_page *page, struct sy_page_listener *listener
         watch(page, true);
 }
 
-/* One text for all. A write may find that its client is gone, and take the listener away. */
+/* Sends one text to all listeners. A failed write removes its listener. */
 static void on_tick(evutil_socket_t fd, short what, void *ctx)
 {
     struct sy_page *page = ctx;

@@ -4,10 +4,10 @@
  *   GET /events                     server-sent events: page_event.c makes one text a tick, for everybody who listens
  *   POST /api/...                   the buttons (page_actions.c), if page_guard.h lets them
  *
- * P1: nothing is done while nobody listens: no timer runs, and the device's timeline is not recorded.
+ * P1: without listeners no timer runs, and the device's timeline is not recorded.
  * P2: a tick costs the loop well under a millisecond: at most SY_PAGE_SLICE models and as many jobs are in it, the others follow in the next ones
  *     (256 models: 0.3 ms with one listener, 0.8 with 64).
- * P3: at most SY_PAGE_LISTENERS listen; more are answered 503. Who does not read skips ticks and holds up nobody.
+ * P3: at most SY_PAGE_LISTENERS listen; more are answered 503. A slow reader skips ticks and delays no other.
  *
  * One thread, the event loop's. */
 #ifndef SY_FRONT_PAGE_H

@@ -28,7 +28,7 @@ static void add_stats(const struct sy_page *page, json_t *model)
 {
     struct sy_front_model_stats stats;
 
-    json_object_del(model, "path"); /* of no use in a browser, and nobody's business there */
+    json_object_del(model, "path"); /* paths of this machine stay private */
     if (!page->front->stats)
         return;
     sy_front_stats_of(page->front->stats, json_string_value(json_object_get(model, "name")),

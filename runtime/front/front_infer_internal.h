@@ -1,0 +1,60 @@
+/* A request of the front end, and its memory in the slab (front_infer.h, I2 and I4). */
+#ifndef SY_RUNTIME_FRONT_INFER_INTERNAL_H
+#define SY_RUNTIME_FRONT_INFER_INTERNAL_H
+
+#include "runtime/front/front_infer.h"
+#include "runtime/front/front_trace.h"
+
+enum sy_front_phase {
+    SY_FRONT_ADDING,
+    SY_FRONT_SOLVED,
+    SY_FRONT_PREPARED,
+    SY_FRONT_RUNNING,
+    SY_FRONT_DONE
+};
+
+/* A tensor of the request: in the slab, taken by it, or in a region. */
+struct sy_front_piece {
+    bool is_given; /* inputs: it was added */
+    bool in_slab;  /* and is to be given back */
+    uint64_t region, at, bytes;
+};
+
+struct sy_front_infer {
+    struct sy_front *front;
+    struct sy_core_model_ref *model;
+    const struct sy_graph *graph;
+    enum sy_front_phase phase;
+    int64_t batch;
+    struct sy_sizes sizes; /* of the model's open dimensions */
+    struct sy_core_infer_options options;
+    char tenant[SY_CORE_TENANT_NAME];
+    uint64_t id; /* at the core */
+    sy_front_infer_done done;
+    void *ctx;
+    struct event *empty_event; /* answers a batch of 0 */
+    bool is_canceled, has_report;
+    struct sy_request_report report;
+    struct sy_front_trace trace;
+    int64_t (*dims)[SY_MAX_RANK]; /* of inputs, n_inputs */
+    struct sy_front_piece *inputs, *outputs;
+};
+
+/* ---- front_infer_slab.c ---- */
+/* Takes all that the request needs of the slab. ENOMEM_HOST: it can never fit; EBUSY: not now. What was taken before a failure goes with the request. */
+int sy_front_infer_take_slab(struct sy_front_infer *infer);
+/* Of one output, by the sizes as they are now; or checks that its place in a region has enough bytes. */
+int sy_front_infer_take_output(struct sy_front_infer *infer, int output);
+void sy_front_infer_give_back(struct sy_front_infer *infer, struct sy_front_piece *pieces, int n);
+/* NULL: it lies in a region. */
+void *sy_front_infer_pointer(const struct sy_front_infer *infer,
+                             const struct sy_front_piece *piece);
+/* With this request's sizes. */
+int sy_front_infer_output_shape(const struct sy_front_infer *infer, int output,
+                                struct sy_shape *shape);
+/* A request begins with the output sizes that its model needed before: else each would run twice. */
+void sy_front_infer_recall_room(struct sy_front_infer *infer);
+/* After a run: sets the sizes that its results need; *more: these are larger than before. ENOMEM_HOST: the model has no size that could grow. */
+int sy_front_infer_grow_room(struct sy_front_infer *infer, bool *more);
+
+#endif
