@@ -436,6 +436,33 @@ static void test_client_that_does_not_read(void **state)
 }
 
 /* And one whose socket is full: the connection goes. */
+/* A stream's client that does not read: its answers would fill the slab, so its next requests wait. None is lost once it reads. */
+static void test_unread_answers_hold_the_stream(void **state)
+{
+    enum { N = 120, ROWS = 40000 }; /* 640 kB each: more than the slab together */
+    struct sy_grpc_buffer request = {0};
+    struct grpc_client client;
+    struct grpc_call *call;
+
+    (void)state;
+    grpc_client_open(&client, fake_core_grpc_port, 0);
+    grpc_client_put_request(&request, "double", ROWS, 4, numbers);
+    call = grpc_client_call(&client, STREAM_INFER, NULL);
+    for (int i = 0; i < N; i++)
+        grpc_client_message(&client, call, request.data, request.n);
+    grpc_client_half_close(&client, call);
+    grpc_client_run(&client, 300);
+    assert_true(call->sent < call->to_send.n / 4);
+    assert_int_equal(status_of(INFER, request.data, request.n, NULL, NULL), SY_GRPC_OK);
+    nghttp2_session_set_local_window_size(client.session, 0, call->id, 1 << 30);
+    grpc_client_wait(&client, call);
+    assert_int_equal(call->status, SY_GRPC_OK);
+    assert_non_null(grpc_client_answer(call, N - 1).data);
+    assert_null(grpc_client_answer(call, N).data);
+    sy_grpc_buffer_free(&request);
+    grpc_client_close(&client);
+}
+
 static void test_client_that_stops(void **state)
 {
     struct sy_grpc_buffer request = {0};
@@ -518,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_stream_order),
         cmocka_unit_test(test_half_a_message),
         cmocka_unit_test(test_client_that_does_not_read),
+        cmocka_unit_test(test_unread_answers_hold_the_stream),
         cmocka_unit_test(test_client_that_stops),
         cmocka_unit_test(test_floods),
         cmocka_unit_test(test_silent_connections),

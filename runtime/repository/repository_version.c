@@ -91,12 +91,16 @@ void sy_repository_version_want(struct sy_repository_version *v)
     }
 }
 
+/* Content that is being added to the core stays, which says EBUSY: `added` sees to it. */
 static void leave_core(struct sy_repository_version *v)
 {
     struct sy_repository *r = v->model->repository;
+    int status = r->handlers->model_remove(r->core, v->model->name, v->version);
 
     v->serves = false;
-    SY_CLEANUP(r->handlers->model_remove(r->core, v->model->name, v->version));
+    if (status < 0 && !(status == SY_EBUSY && v->state == SY_VERSION_ADDING))
+        sy_log_warn("repository", "event=not_removed model=%s version=%" PRId64 " why=\"%s\"",
+                    v->model->name, v->version, sy_error_text());
 }
 
 static void leave_queue(struct sy_repository_version *v)

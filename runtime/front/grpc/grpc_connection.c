@@ -93,6 +93,14 @@ static bool flush(struct sy_grpc_connection *connection)
     return event_add(connection->write_event, NULL) == 0;
 }
 
+/* Answers have gone: streams whose requests waited for that go on. */
+static void go_on(struct sy_grpc_connection *connection)
+{
+    connection->is_read = false;
+    for (struct sy_grpc_stream *stream = connection->streams; stream; stream = stream->next)
+        sy_grpc_infer_check_hold(stream);
+}
+
 void sy_grpc_connection_flush_all(struct sy_grpc_server *server)
 {
     while (server->dirty) {
@@ -102,6 +110,8 @@ void sy_grpc_connection_flush_all(struct sy_grpc_server *server)
         connection->is_dirty = false;
         if (connection->closes || !flush(connection))
             sy_grpc_connection_close(connection);
+        else if (connection->is_read)
+            go_on(connection);
     }
 }
 

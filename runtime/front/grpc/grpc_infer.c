@@ -152,11 +152,11 @@ static void check_end(struct sy_grpc_stream *stream)
         sy_grpc_stream_finish(stream, SY_GRPC_OK, NULL);
 }
 
-/* A stream with many requests is not read until one is answered. */
-static void check_hold(struct sy_grpc_stream *stream)
+void sy_grpc_infer_check_hold(struct sy_grpc_stream *stream)
 {
-    bool is_full = stream->method->is_stream &&
-                   stream->n_infers >= stream->connection->server->limits.max_outstanding;
+    bool is_full = stream->method && stream->method->is_stream &&
+                   (stream->n_infers >= stream->connection->server->limits.max_outstanding ||
+                    (stream->unsent_bytes >= SY_GRPC_UNSENT_MOST && !stream->is_done));
 
     if (is_full == stream->infers_hold)
         return;
@@ -205,7 +205,7 @@ static void finish_later(struct sy_grpc_infer *infer, int status)
     finish(infer, status);
     if (!stream)
         return;
-    check_hold(stream);
+    sy_grpc_infer_check_hold(stream);
     check_end(stream);
 }
 
@@ -330,7 +330,7 @@ void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes m
     if (!infer)
         return;
     begin(infer);
-    check_hold(stream);
+    sy_grpc_infer_check_hold(stream);
 }
 
 void sy_grpc_infer_end(struct sy_grpc_stream *stream)
@@ -383,5 +383,5 @@ void sy_grpc_infer_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes by
             run_work(infer, sy_grpc_infer_fill_ns(infer), sy_grpc_infer_fill, start);
     }
     if (is_last)
-        check_hold(stream);
+        sy_grpc_infer_check_hold(stream);
 }

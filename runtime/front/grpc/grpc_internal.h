@@ -13,7 +13,8 @@
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
 
-#define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
+#define SY_GRPC_READ_BYTES  (256u << 10) /* of one recv */
+#define SY_GRPC_UNSENT_MOST (1u << 20)   /* of a ModelStreamInfer's answers, which lie in the slab, until its next request is read */
 
 struct evconnlistener;
 struct sy_grpc_connection;
@@ -50,6 +51,7 @@ struct sy_grpc_connection {
     bool is_dirty;           /* in server->dirty */
     bool in_library;         /* nghttp2 is running: it must not be closed */
     bool closes;             /* when nghttp2 has returned */
+    bool is_read;            /* a stream that holds has sent some of its answers */
     bool has_spoken, is_leaving;
     sy_ns opened_ns, active_ns; /* when the last call began or ended */
     sy_ns written_ns;           /* when the socket took something last */
@@ -245,6 +247,8 @@ SY_GRPC_CALLS(X)
 /* ---- grpc_infer.c ---- */
 void sy_grpc_infer_message(struct sy_grpc_stream *stream, struct sy_grpc_bytes message);
 void sy_grpc_infer_end(struct sy_grpc_stream *stream);
+/* A stream with many requests is not read until one is answered, nor one whose client does not read the answers. */
+void sy_grpc_infer_check_hold(struct sy_grpc_stream *stream);
 void sy_grpc_infer_drop_all(struct sy_grpc_stream *stream);
 /* A message of `bytes` bytes of which these are there. True: from now on all of it comes by sy_grpc_infer_direct, these too. */
 bool sy_grpc_infer_try_direct(struct sy_grpc_stream *stream, struct sy_grpc_bytes begun,

@@ -55,6 +55,7 @@ void sy_grpc_reply_take(struct sy_grpc_stream *stream, size_t n,
 {
     stream->unsent_bytes -= n;
     stream->connection->unsent_bytes -= n;
+    stream->connection->is_read |= stream->infers_hold;
     stream->progress_ns = sy_clock_now();
     while (n > 0) {
         struct sy_grpc_reply *reply = stream->replies;
