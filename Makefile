@@ -229,6 +229,7 @@ $(OBJ)/workers/host/%.o: workers/host/%.c | $(GEN_HDR)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_) $(KERNEL_CFLAGS) -MMD -MP -c $< -o $@
 
 # What the live page consists of is part of the program.
+$(OBJ)/runtime/front/http/http_openapi.o: runtime/front/http/openapi.json
 $(OBJ)/runtime/front/page/page_files.o: $(wildcard runtime/front/page/page.html runtime/front/page/*.css runtime/front/page/*.js runtime/front/page/*.svg)
 
 # The version string changes with each commit; only this file follows it.

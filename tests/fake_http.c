@@ -131,6 +131,7 @@ static size_t head_length(const char *bytes, size_t n)
 static bool read_head(int fd, struct http_answer *out)
 {
     size_t n = 0, length = 0;
+    int waited = 0;
 
     while (length == 0) {
         ssize_t part = recv(fd, out->head, sizeof(out->head) - 1, MSG_PEEK);
@@ -141,6 +142,8 @@ static bool read_head(int fd, struct http_answer *out)
             fail_msg("an answer ends within its header lines: \"%.*s\"", (int)n, out->head);
         length = head_length(out->head, (size_t)part);
         assert_true(length > 0 || (size_t)part < sizeof(out->head) - 1);
+        if (length == 0 && (size_t)part == n && ++waited == 10000)
+            fail_msg("an answer stops within its header lines: \"%.*s\"", (int)n, out->head);
         if (length == 0)
             usleep(1000); /* the rest is on its way */
         n = (size_t)part;

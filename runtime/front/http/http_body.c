@@ -87,8 +87,8 @@ int sy_http_body_begin(struct sy_http_call *call, const char **why)
 
 static int give(struct sy_http_call *call, const unsigned char *bytes, uint64_t n)
 {
-    if (call->discards)
-        return SY_OK; /* the sink answered while it took the piece before */
+    if (call->discards || n == 0)
+        return SY_OK; /* the sink may have answered while it took the piece before */
     call->taken_bytes += n;
     if (call->has_inflate && call->connection)
         call->connection->inflated_bytes += n;

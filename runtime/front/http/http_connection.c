@@ -244,17 +244,34 @@ static ssize_t receive(struct sy_http_connection *connection, unsigned char **at
     return recv(connection->fd, *at, *room, MSG_DONTWAIT);
 }
 
-/* The client sends no more: what waits for an answer is canceled, as when it is gone; what is not whole is refused; answers on their way are sent. */
+/* An answer that is waited for, or a body that waits for its place. */
+static bool is_waited_for(const struct sy_http_connection *connection)
+{
+    const struct sy_http_call *call = connection->call;
+
+    return call && !call->replied &&
+           (call->is_whole || (call->sink.waits && call->sink.waits(call->sink.ctx)));
+}
+
+/* The client sends no more. */
 static void on_end(struct sy_http_connection *connection)
 {
     event_del(connection->read_event);
     connection->reading = false;
     connection->ended = true;
-    if (!connection->lingers)
-        sy_http_parse_end(connection);
-    connection->closing = true;
-    if (!connection->first_reply || (connection->call && !connection->call->replied))
+}
+
+/* C3: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
+static void settle_end(struct sy_http_connection *connection)
+{
+    if (connection->closing)
+        return;
+    if (is_waited_for(connection)) {
         sy_http_connection_close(connection);
+    } else if (connection->held_used == 0) {
+        sy_http_parse_end(connection);
+        connection->closing = true;
+    }
 }
 
 /* False: nothing more now, or the end. */
@@ -347,10 +364,12 @@ static bool linger(struct sy_http_connection *connection)
 static void settle(struct sy_http_connection *connection)
 {
     parse_all_held(connection);
-    if (connection->broken) {
+    if (connection->broken)
         sy_http_connection_close(connection);
+    else if (connection->ended)
+        settle_end(connection);
+    if (connection->fd < 0)
         return;
-    }
     if (connection->inflated_bytes >= SY_HTTP_INFLATED_TURN) {
         go_on_later(connection);
         if (connection->fd < 0)
@@ -389,10 +408,14 @@ static void on_writable(evutil_socket_t fd, short what, void *ctx)
     sy_http_connection_release(connection);
 }
 
+/* While nothing is read. What is left to be read comes before the end: only what is waited for ends now. */
 static void on_closed(evutil_socket_t fd, short what, void *ctx)
 {
+    struct sy_http_connection *connection = ctx;
+
     (void)fd, (void)what;
-    sy_http_connection_close(ctx);
+    if (is_waited_for(connection))
+        sy_http_connection_close(connection);
 }
 
 void sy_http_connection_go_on(struct sy_http_connection *connection)

@@ -114,15 +114,35 @@ static int place_input(struct sy_http_infer *infer, struct sy_http_infer_input *
                                  &input->place);
 }
 
+/* The parameters of an input or output; *out is NULL where it has none. */
+static int read_parameters(const json_t *of, const char *name, const json_t **out)
+{
+    *out = json_object_get(of, "parameters");
+    return !*out || json_is_object(*out)
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\": \"parameters\" is no object", name);
+}
+
+static int read_region(const json_t *parameters, const char *name, const char **out)
+{
+    const json_t *region = json_object_get(parameters, "shared_memory_region");
+
+    *out = json_string_value(region);
+    return !region || *out
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"%s\": \"shared_memory_region\" is no string", name);
+}
+
 /* Where its bytes come from: exactly one of "data", binary data, shared memory. */
 static int read_source(struct sy_http_infer *infer, struct sy_http_infer_input *input,
                        const json_t *json)
 {
-    const json_t *parameters = json_object_get(json, "parameters"),
-                 *data = json_object_get(json, "data"),
-                 *binary = json_object_get(parameters, "binary_data_size");
-    const char *region = json_string_value(json_object_get(parameters, "shared_memory_region"));
+    const json_t *parameters, *data = json_object_get(json, "data"), *binary;
+    const char *region;
 
+    SY_TRY(read_parameters(json, input->name, &parameters));
+    SY_TRY(read_region(parameters, input->name, &region));
+    binary = json_object_get(parameters, "binary_data_size");
     if ((data != NULL) + (binary != NULL) + (region != NULL) != 1)
         return sy_error_set(SY_EARG,
                             "input \"%s\" needs one of \"data\", and the parameters "
@@ -208,13 +228,14 @@ static int place_output(struct sy_http_infer *infer, struct sy_http_infer_output
 
 static int read_output(struct sy_http_infer *infer, const json_t *json, bool binary)
 {
-    const json_t *parameters = json_object_get(json, "parameters");
+    const json_t *parameters;
     struct sy_http_infer_output *output = &infer->outputs[infer->n_outputs];
     const char *name;
     uint64_t classes;
     int index;
 
     SY_TRY(need_string(json, "name", "an output", &name));
+    SY_TRY(read_parameters(json, name, &parameters));
     SY_TRY(sy_front_infer_find_output(infer->request, name, &index));
     for (int i = 0; i < infer->n_outputs; i++)
         if (infer->outputs[i].index == index)
@@ -224,7 +245,7 @@ static int read_output(struct sy_http_infer *infer, const json_t *json, bool bin
     SY_TRY(read_bool(parameters, "binary_data", binary, &output->binary));
     SY_TRY(read_size(parameters, "classification", 0, &classes));
     output->classes = (int64_t)SY_MIN(classes, (uint64_t)INT64_MAX);
-    output->region = json_string_value(json_object_get(parameters, "shared_memory_region"));
+    SY_TRY(read_region(parameters, name, &output->region));
     return output->region ? place_output(infer, output, parameters) : SY_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 #include "runtime/front/http/http_infer_internal.h"
+#include "runtime/front/http/http_openapi.h"
 #include "runtime/front/model_info.h"
 #include "runtime/front/shared_regions.h"
 
@@ -114,16 +115,27 @@ static void on_all_stats(void *ctx, struct sy_http_call *call)
 
 /* ---- the repository -------------------------------------------------------------------------------------------- */
 
+static int check_object(const json_t *body)
+{
+    const json_t *parameters = json_object_get(body, "parameters");
+
+    if (!json_is_object(body))
+        return sy_error_set(SY_EARG, "the body is no JSON object");
+    return !parameters || json_is_object(parameters)
+               ? SY_OK
+               : sy_error_set(SY_EARG, "\"parameters\" is no object");
+}
+
 /* An object, or nothing. False: the call is answered. */
 static bool read_object(struct sy_http_call *call, json_t **out)
 {
     int status = sy_http_call_json(call, out);
 
-    if (status == SY_OK && json_is_object(*out))
-        return true;
     if (status == SY_OK) {
+        status = check_object(*out);
+        if (status == SY_OK)
+            return true;
         json_decref(*out);
-        status = sy_error_set(SY_EARG, "the body is no JSON object");
     }
     sy_http_reply_error(call, status, NULL);
     return false;
@@ -135,9 +147,12 @@ static void on_index(void *ctx, struct sy_http_call *call)
 
     if (!read_object(call, &params))
         return;
-    bool only_ready = json_is_true(json_object_get(params, "ready"));
+    const json_t *ready = json_object_get(params, "ready");
+    bool only_ready = json_is_true(ready);
+    int status = ready && !json_is_boolean(ready)
+                     ? sy_error_set(SY_EARG, "\"ready\" is neither true nor false")
+                     : sy_model_info_index(ctx, only_ready, &body);
     json_decref(params);
-    int status = sy_model_info_index(ctx, only_ready, &body);
     answer(call, status, body);
 }
 
@@ -325,5 +340,6 @@ static const struct sy_http_route routes[] = {
 
 int sy_http_protocol_add(struct sy_http_server *server, struct sy_front *front)
 {
+    SY_TRY(sy_http_openapi_add(server));
     return sy_http_server_add_routes(server, routes, (int)SY_ARRAY_LEN(routes), front);
 }
