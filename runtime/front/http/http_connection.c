@@ -274,30 +274,31 @@ static void settle_end(struct sy_http_connection *connection)
     }
 }
 
-/* False: nothing more now, or the end. */
-static bool read_some(struct sy_http_connection *connection)
+/* How many bytes; 0: nothing more now, or the end. */
+static uint64_t read_some(struct sy_http_connection *connection)
 {
     unsigned char *at;
     uint64_t room;
     ssize_t n = receive(connection, &at, &room);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
+        return 0;
     if (n < 0)
         sy_http_connection_close(connection);
     else if (n == 0)
         on_end(connection);
     if (n <= 0)
-        return false;
+        return 0;
+    uint64_t more = (uint64_t)n == room ? room : 0;
     if (connection->closing || connection->broken)
-        return (uint64_t)n == room; /* thrown away, for so long as it may linger */
+        return more; /* thrown away, for so long as it may linger */
     connection->progress_ns = sy_clock_now();
     uint32_t parsed = connection->held_used > 0 ? 0 : sy_http_parse(connection, at, (uint32_t)n);
     if (parsed < (uint32_t)n && !hold(connection, at + parsed, (uint32_t)n - parsed)) {
         sy_http_connection_close(connection);
-        return false;
+        return 0;
     }
-    return (uint64_t)n == room;
+    return more;
 }
 
 static bool may_read(const struct sy_http_connection *connection)
@@ -388,9 +389,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     connection->refs++;
     connection->in_parser = true;
     /* Bounded, so that one client that sends without end does not hold the loop. */
-    for (unsigned i = 0; i < SY_HTTP_TURN_BYTES / SY_HTTP_READ_BYTES && may_read(connection); i++)
-        if (!read_some(connection))
-            break;
+    for (uint64_t all = 0, n = 1; n > 0 && all < SY_HTTP_TURN_BYTES && may_read(connection); all += n)
+        n = read_some(connection);
     if (connection->fd >= 0)
         settle(connection);
     connection->in_parser = false;

@@ -325,7 +325,8 @@ static int keep(struct sy_http_infer *infer, struct sy_body_buffer *buffer, uint
             SY_EBUSY, "%llu bytes of unfinished requests are buffered already; try again later",
             (unsigned long long)server->buffered_bytes);
     SY_TRY(sy_body_buffer_room(buffer, n, expected));
-    memcpy(buffer->at + buffer->used, bytes, n);
+    if (bytes != buffer->at + buffer->used) /* else it was received there */
+        memcpy(buffer->at + buffer->used, bytes, n);
     buffer->used += n;
     server->buffered_bytes += n;
     return SY_OK;
@@ -349,8 +350,14 @@ static int take(void *ctx, const unsigned char *bytes, uint64_t n)
 static uint64_t room(void *ctx, unsigned char **to)
 {
     struct sy_http_infer *infer = ctx;
+    struct sy_body_buffer *text = &infer->text;
 
-    return infer->phase == SY_HTTP_STREAMING ? stream_room(infer, to) : 0;
+    if (infer->phase == SY_HTTP_STREAMING)
+        return stream_room(infer, to);
+    if (infer->phase != SY_HTTP_COLLECTING)
+        return 0;
+    *to = text->at + text->used;
+    return SY_MIN(text->size, infer->header_bytes) - text->used;
 }
 
 static bool waits(void *ctx)
