@@ -1,8 +1,8 @@
 /* System shared memory of clients, as Triton's extension has it: a client makes a POSIX shared memory object, registers it by name, and its requests say where in it
  * their tensors lie.
  *
- * G1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
- * G2: the file is its owner's, who may shorten it: it is never touched through a mapping here, and a worker that finds less than was registered fails the request alone.
+ * SM1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
+ * SM2: the file is its owner's, who may shorten it: it is never touched through a mapping here, and a worker that finds less than was registered fails the request alone.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_FRONT_SHARED_REGIONS_H

@@ -261,7 +261,7 @@ static void on_end(struct sy_http_connection *connection)
     connection->ended = true;
 }
 
-/* C3: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
+/* HT4: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
 static void settle_end(struct sy_http_connection *connection)
 {
     if (connection->closing)
