@@ -1,8 +1,8 @@
 /* System shared memory of clients, as Triton's extension has it: a client makes a POSIX shared memory object, registers it by name, and its requests say where in it
  * their tensors lie.
  *
- * G1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
- * G2: the client may truncate the file: it is never accessed through a mapping here, and a worker that finds it shorter fails that request only.
+ * SM1: names are the server's, for all clients. A request that was begun keeps what it uses, whatever is unregistered meanwhile (core.h).
+ * SM2: the client may truncate the file: it is never accessed through a mapping here, and a worker that finds it shorter fails that request only.
  *
  * One thread, the event loop's. */
 #ifndef SY_RUNTIME_FRONT_SHARED_REGIONS_H

@@ -13,8 +13,10 @@
 #include "runtime/front/grpc/grpc_server.h"
 #include "runtime/front/grpc/grpc_status.h"
 
-#define SY_GRPC_READ_BYTES  (256u << 10) /* of one recv */
-#define SY_GRPC_UNSENT_MOST (1u << 20)   /* of a ModelStreamInfer's answers, which lie in the slab, until its next request is read */
+#define SY_GRPC_READ_BYTES (256u << 10) /* of one recv */
+#define SY_GRPC_UNSENT_MOST \
+    (1u                     \
+     << 20) /* of a ModelStreamInfer's answers, which lie in the slab, until its next request is read */
 
 struct evconnlistener;
 struct sy_grpc_connection;

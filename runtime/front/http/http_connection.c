@@ -261,7 +261,7 @@ static void on_end(struct sy_http_connection *connection)
     connection->ended = true;
 }
 
-/* C3: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
+/* HT4: what the client waits for is canceled, as when it is gone; what is held is answered first; a request that is not whole is refused. */
 static void settle_end(struct sy_http_connection *connection)
 {
     if (connection->closing)
@@ -389,7 +389,8 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
     connection->refs++;
     connection->in_parser = true;
     /* Bounded: a client that sends without pause must not monopolize the loop. */
-    for (uint64_t all = 0, n = 1; n > 0 && all < SY_HTTP_TURN_BYTES && may_read(connection); all += n)
+    for (uint64_t all = 0, n = 1; n > 0 && all < SY_HTTP_TURN_BYTES && may_read(connection);
+         all += n)
         n = read_some(connection);
     if (connection->fd >= 0)
         settle(connection);

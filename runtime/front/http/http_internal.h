@@ -28,7 +28,7 @@
 #define SY_HTTP_MAX_QUERIES 16
 #define SY_HTTP_DISCARD_MOST \
     (64ull << 20) /* of a refused body that is read to its end, so that the connection goes on */
-#define SY_HTTP_SMALL_JSON (16u << 10) /* is parsed on the loop: within 0.2 ms */
+#define SY_HTTP_SMALL_JSON (16u << 10)  /* is parsed on the loop: within 0.2 ms */
 #define SY_HTTP_TURN_BYTES (256u << 10) /* of one connection before the others get their turn */
 
 struct sy_http_route_entry {

@@ -14,8 +14,7 @@ extern const char sy_openapi_end[] __attribute__((visibility("hidden")));
 static void on_openapi(void *ctx, struct sy_http_call *call)
 {
     (void)ctx;
-    sy_http_reply(call, 200, "application/json", sy_openapi,
-                  (size_t)(sy_openapi_end - sy_openapi));
+    sy_http_reply(call, 200, "application/json", sy_openapi, (size_t)(sy_openapi_end - sy_openapi));
 }
 
 int sy_http_openapi_add(struct sy_http_server *server)

@@ -1,6 +1,6 @@
 /* What the HTTP parser calls, and how far it may run: a call is made, routed, given its body, and handed to its handler.
  *
- * P1: nothing here closes the connection: a call lives until the parser has returned (http_connection.c, settle). */
+ * HT3: nothing here closes the connection: a call lives until the parser has returned (http_connection.c, settle). */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
