@@ -251,6 +251,8 @@ static void test_garbage(void **state)
         "GET /v2 HTTP/1.1\r\nno colon\r\n\r\n",
         "GET /v2\x01 HTTP/1.1\r\n\r\n",
         "GET /v2 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length : 5\r\n\r\n{\"a\":",
+        "GET /v2 HTTP/1.1\r\nHost : a\r\n\r\n",
         "GET /v2 HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         "POST /v2/models/double/infer HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "

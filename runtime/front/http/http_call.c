@@ -289,12 +289,26 @@ static void add_allowed(char *allowed, size_t bytes, const char *method)
         strcat(allowed, ", HEAD");
 }
 
+/* A proxy in front may have read "Content-Length : 5" otherwise than the parser: RFC 9112, 5.1. */
+static bool names_are_tokens(const struct sy_http_call *call)
+{
+    for (int i = 0; i < call->n_fields; i++)
+        if (strpbrk(call->text + call->fields[i].name, " \t"))
+            return false;
+    return true;
+}
+
 int sy_http_call_route(struct sy_http_call *call, const char **why)
 {
     struct sy_http_server *server = call->server;
     char allowed[64] = "";
 
     end_text(call);
+    if (!names_are_tokens(call)) {
+        call->keeps_alive = false;
+        *why = "a header line's name has a space in it";
+        return 400;
+    }
     if (!split_url(call)) {
         *why = "the request's target is no path, or its query no list of NAME=VALUE";
         return 400;
