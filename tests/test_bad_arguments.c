@@ -76,7 +76,7 @@ static void serve_refused(const char *option, const char *value, int status, con
 {
     struct fixture f;
     fixture_init(&f, "arguments");
-    const char *const args[] = {option, value, NULL};
+    const char *const args[] = {option, value, "--strict", NULL};
     int got = fixture_start_refused(&f, args);
     if (got != status || !fixture_log_has(&f, word))
         fail_msg("serve %s '%s': ended with %d, %d and \"%s\" were expected", option, value, got,
@@ -192,12 +192,16 @@ static void serve_models(void **state)
     mkdir(path, 0777);
     snprintf(path, sizeof path, "%s/m/latest", models);
     mkdir(path, 0777);
-    /* Nothing in it that is a model: a server without models. */
+    /* Nothing in it that can be served: a server without models, which says why. */
     fixture_init(&f, "arguments");
     const char *const args[] = {"--models", models, "--pool-bytes", "16M", NULL};
     fixture_start(&f, args);
     json_t *list = fixture_call(&f, "models", json_object());
-    assert_int_equal(json_array_size(list), 0);
+    assert_int_equal(json_array_size(list), 1);
+    json_t *model = json_array_get(list, 0);
+    assert_string_equal(json_string_value(json_object_get(model, "name")), "m");
+    assert_string_equal(json_string_value(json_object_get(model, "state")), "unavailable");
+    assert_non_null(strstr(json_string_value(json_object_get(model, "error")), "model.onnx"));
     json_decref(list);
     assert_int_equal(fixture_stop(&f), 0);
     fixture_finish(&f);
