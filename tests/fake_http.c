@@ -74,6 +74,7 @@ int fake_http_finish(void **state)
         assert_int_equal(servers[i]->refs, 1);
         sy_http_server_destroy(servers[i]);
     }
+    http_forget(&http_last);
     sy_shared_regions_destroy(front->regions);
     sy_front_stats_destroy(front->stats);
     fake_core_close();
@@ -242,6 +243,30 @@ void http_post(int fd, const char *path, const char *headers, const void *body, 
 {
     http_say(fd, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n%s\r\n", path, n, headers);
     http_send(fd, body, n);
+}
+
+struct http_answer http_last;
+
+void http_ask(int fd, int code, const char *path, const char *headers, const void *body, size_t n)
+{
+    http_forget(&http_last);
+    http_post(fd, path, headers, body, n);
+    assert_true(http_read(fd, false, &http_last));
+    if (http_last.code != code)
+        fail_msg("%d was expected: %s%.*s", code, http_last.head, (int)http_last.bytes,
+                 http_last.body);
+}
+
+void http_ask_text(int fd, int code, const char *path, const char *body)
+{
+    http_ask(fd, code, path, "", body, strlen(body));
+}
+
+const char *http_value(const char *header)
+{
+    const char *value = http_header(&http_last, header);
+
+    return value ? value : "";
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------- */

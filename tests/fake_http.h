@@ -49,6 +49,11 @@ const char *http_expect_of(int port, int code, const char *request, size_t n);
 
 /* "POST ... infer" with Content-Length. headers: lines, or "". */
 void http_post(int fd, const char *path, const char *headers, const void *body, size_t n);
+/* A POST whose answer must have this code; the answer is http_last until the next. */
+extern struct http_answer http_last;
+void http_ask(int fd, int code, const char *path, const char *headers, const void *body, size_t n);
+void http_ask_text(int fd, int code, const char *path, const char *body);
+const char *http_value(const char *header); /* of http_last; "" if it has none */
 /* A request to "double" with this many rows, JSON in and out; checks the numbers. */
 void http_double(int fd, int rows);
 void http_double_text(int rows, bool binary, char **text, size_t *n);

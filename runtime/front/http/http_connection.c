@@ -226,7 +226,7 @@ static uint64_t direct_room(struct sy_http_connection *connection, unsigned char
 
     if (!call || !call->sink.room || call->discards || call->is_whole || connection->begun_ns ||
         call->has_inflate || call->announced_bytes == 0 || connection->held_used > 0 ||
-        left == UINT64_MAX || left < DIRECT_BYTES)
+        left == UINT64_MAX || left < DIRECT_BYTES || !sy_http_takes_bytes(connection))
         return 0;
     uint64_t room = SY_MIN(call->sink.room(call->sink.ctx, to), left);
     return room >= DIRECT_BYTES ? SY_MIN(room, (uint64_t)SY_HTTP_TURN_BYTES) : 0;

@@ -67,31 +67,45 @@ static const char *date_now(void)
     return text;
 }
 
+static void add_line(struct sy_text *head, const char *name, const char *value)
+{
+    sy_text_add_string(head, name);
+    sy_text_add_string(head, value);
+    sy_text_add(head, "\r\n", 2);
+}
+
+static void add_status(struct sy_text *head, int code)
+{
+    sy_text_add_string(head, "HTTP/1.1 ");
+    sy_text_add_int(head, code);
+    add_line(head, " ", reason_of(code));
+}
+
 /* Status line and header lines, and room for `more` bytes behind them; NULL: no memory. *used: without those. length UINT64_MAX: no Content-Length. */
 static char *make_head(const struct sy_http_call *call, int code, const char *type, uint64_t length,
                        uint64_t more, size_t *used)
 {
     const char *extra = call->extra_headers ? call->extra_headers : "";
-    size_t size = strlen(extra) + (type ? strlen(type) : 0) + 320 + more;
-    char *head = malloc(size);
-    size_t n;
+    struct sy_text head = {0};
 
-    if (!head)
-        return NULL;
-    n = (size_t)snprintf(head, size, "HTTP/1.1 %d %s\r\nDate: %s\r\n", code, reason_of(code),
-                         date_now());
+    sy_text_room(&head,
+                 strlen(extra) + (type ? strlen(type) : 0) + 320 + more); /* all of it, at once */
+    add_status(&head, code);
+    add_line(&head, "Date: ", date_now());
     if (type)
-        n += (size_t)snprintf(head + n, size - n, "Content-Type: %s\r\n", type);
-    if (length != UINT64_MAX)
-        n += (size_t)snprintf(head + n, size - n, "Content-Length: %llu\r\n",
-                              (unsigned long long)length);
+        add_line(&head, "Content-Type: ", type);
+    if (length != UINT64_MAX) {
+        sy_text_add_string(&head, "Content-Length: ");
+        sy_text_add_int(&head, (long long)length);
+        sy_text_add(&head, "\r\n", 2);
+    }
     if (!call->keeps_alive)
-        n += (size_t)snprintf(head + n, size - n, "Connection: close\r\n");
+        add_line(&head, "Connection: ", "close");
     else if (call->http_minor == 0)
-        n += (size_t)snprintf(head + n, size - n, "Connection: keep-alive\r\n");
-    n += (size_t)snprintf(head + n, size - n, "%s\r\n", extra);
-    *used = n;
-    return head;
+        add_line(&head, "Connection: ", "keep-alive");
+    add_line(&head, extra, "");
+    *used = head.used;
+    return head.at;
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------- */
