@@ -15,7 +15,9 @@
 #include "runtime/wire/control_page.h"
 #include "workers/transfer.h"
 
-#define MAX_BATCH         (1u << 24) /* rows: far more than slab and pool hold, which are the limits; less than overflows anything */
+#define MAX_BATCH \
+    (1u           \
+     << 24) /* rows: far more than slab and pool hold, which are the limits; less than overflows anything */
 #define LEAST_LAYER_BYTES 1024u
 
 #define N_SLOTS (SY_MODEL_MAX_PROGRAMS + SY_MODEL_MAX_KEPT)
