@@ -6,6 +6,7 @@
 
 #include "runtime/base/msgpack_scan.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 
 #define MAX_LAYERS       100000u
 #define MAX_ELEMENTS     (16u * MAX_LAYERS)
@@ -150,7 +151,7 @@ static int take_str(const msgpack_object *o, char **out)
 {
     if (o->type != MSGPACK_OBJECT_STR || o->via.str.size > 4096)
         return bad("a name is missing or too long");
-    *out = strndup(o->via.str.size ? o->via.str.ptr : "", o->via.str.size);
+    *out = sy_text_copy(o->via.str.ptr, o->via.str.size);
     return *out ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a name");
 }
 

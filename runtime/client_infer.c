@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/client_internal.h"
 
 /* A request's bytes on their way: `buffer` holds all but the tensors', which go in at each cut. */
@@ -204,7 +205,7 @@ static char *text_of(const msgpack_object *map, const char *key)
     const msgpack_object *value = sy_client_get(map, key);
 
     return value && value->type == MSGPACK_OBJECT_STR && value->via.str.ptr
-               ? strndup(value->via.str.ptr, value->via.str.size)
+               ? sy_text_copy(value->via.str.ptr, value->via.str.size)
                : NULL;
 }
 

@@ -121,13 +121,20 @@ class Tab:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, windowsVirtualKeyCode=numbers[key], **text)
 
     def click(self, expression):
-        """With the mouse, in the middle of the element that the expression gives: it must be in sight and not covered."""
-        at = self.js(f"""(() => {{ const e = {expression}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();
-            const x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
-            return {{x, y, covered: !e.contains(hit)}}; }})()""")
-        assert not at["covered"], f"{expression} is covered"
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=at["x"], y=at["y"], button="left", clickCount=1)
+        """With the mouse, in the middle of the element that the expression gives: it must be in sight and not covered. Where a new layout
+        moved it away under the mouse, once more."""
+        for _ in range(5):
+            at = self.js(f"""(() => {{ const e = {expression}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();
+                const x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
+                window.wasHit = false;
+                e.addEventListener('click', () => {{ window.wasHit = true; }}, {{once: true, capture: true}});
+                return {{x, y, covered: !e.contains(hit)}}; }})()""")
+            assert not at["covered"], f"{expression} is covered"
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=at["x"], y=at["y"], button="left", clickCount=1)
+            if self.js("window.wasHit"):
+                return
+        raise AssertionError(f"{expression} did not get a click")
 
     def errors(self):
         """What was written to the console as error or warning, and what was thrown, since the last call."""

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/repository/pbtxt_internal.h"
 
 enum token { END, WORD, NUMBER, QUOTED, SIGN };
@@ -316,7 +317,7 @@ static int read_field(struct parser *p, int depth, struct sy_pbtxt ***end)
     struct sy_pbtxt like = {.line = p->token_line, .column = p->token_column};
     int status;
 
-    like.name = strndup(p->start, p->bytes);
+    like.name = sy_text_copy(p->start, p->bytes);
     if (!like.name)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for a field");
     p->field = like.name;

@@ -5,6 +5,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/front/grpc/grpc_infer_internal.h"
 #include "runtime/front/infer_parameters.h"
 #include "runtime/switchyard.h"
@@ -36,7 +37,7 @@ static int find_model(struct sy_grpc_infer *infer, const struct sy_grpc_request_
 static int read_id(struct sy_grpc_infer *infer, struct sy_grpc_bytes id)
 {
     free(infer->id); /* of a first time, before the model was loaded */
-    infer->id = strndup(id.n ? (const char *)id.data : "", id.n);
+    infer->id = sy_text_copy(id.data, id.n);
     return infer->id ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
 }
 
@@ -58,7 +59,7 @@ static int take_arrays(struct sy_grpc_infer *infer, const struct sy_grpc_request
 /* *name is the caller's to free. */
 static int region_name(const struct sy_grpc_region_view *view, char **name)
 {
-    *name = strndup((const char *)view->name.data, view->name.n);
+    *name = sy_text_copy(view->name.data, view->name.n);
     return *name ? SY_OK : sy_error_set(SY_ENOMEM_HOST, "no memory for a request");
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_copy.h"
 #include "runtime/front/grpc/grpc_internal.h"
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
@@ -146,7 +147,7 @@ static void take_tenant(struct sy_grpc_stream *stream, const char *value, size_t
 static void take_text(char **to, const char *value, size_t n)
 {
     free(*to); /* the last one counts */
-    *to = strndup(value, n);
+    *to = sy_text_copy(value, n);
 }
 
 static void take_traceparent(struct sy_grpc_stream *stream, const char *value, size_t n)
