@@ -23,5 +23,7 @@ else
     echo "switchyard: cannot install packages as this user; run: sudo apt-get update && sudo $command" >&2
     exit 1
 fi
-$run apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $run $command -qq
+# Another apt may be at work: up to ten minutes are waited for its lock.
+lock="-o DPkg::Lock::Timeout=600"
+$run apt-get $lock update -qq
+DEBIAN_FRONTEND=noninteractive $run $command $lock -qq
