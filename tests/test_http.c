@@ -42,12 +42,13 @@ static void test_keep_alive(void **state)
     close(fd);
 }
 
-/* Sends while the test reads; then no more is sent. */
+/* Sends while the test reads. */
 struct sender {
     pthread_t thread;
     const char *text;
     size_t bytes;
     int fd;
+    bool half_closes; /* at the end */
 };
 
 static void *send_all(void *ctx)
@@ -55,13 +56,13 @@ static void *send_all(void *ctx)
     struct sender *sender = ctx;
 
     http_send(sender->fd, sender->text, sender->bytes);
-    shutdown(sender->fd, SHUT_WR);
+    if (sender->half_closes)
+        shutdown(sender->fd, SHUT_WR);
     return NULL;
 }
 
-static void send_beside(struct sender *sender, int fd, const char *text, size_t bytes)
+static void send_beside(struct sender *sender)
 {
-    *sender = (struct sender){.text = text, .bytes = bytes, .fd = fd};
     assert_int_equal(pthread_create(&sender->thread, NULL, send_all, sender), 0);
 }
 
@@ -71,7 +72,7 @@ static void test_pipelining(void **state)
     char *text = NULL, body[200];
     size_t n = 0;
     FILE *all = open_memstream(&text, &n);
-    struct sender sender;
+    struct sender sender = {.fd = fd};
 
     (void)state;
     for (int i = 0; i < 2000; i++) { /* more than is held while one is answered */
@@ -87,7 +88,9 @@ static void test_pipelining(void **state)
                     length, body);
     }
     fclose(all);
-    send_beside(&sender, fd, text, n); /* it is sent while we read */
+    sender.text = text;
+    sender.bytes = n;
+    send_beside(&sender); /* it is sent while we read */
     for (int i = 0; i < 2000; i++) {
         struct http_answer answer;
 
@@ -359,12 +362,13 @@ static void test_half_close_behind_answers(void **state)
     static const char request[] = "GET /v2 HTTP/1.1\r\n\r\n";
     int fd = http_connect(fake_http_port), n = 10000;
     char *text = malloc(sizeof request * (size_t)n);
-    struct sender sender;
+    struct sender sender = {
+        .fd = fd, .text = text, .bytes = (sizeof request - 1) * (size_t)n, .half_closes = true};
 
     (void)state;
     for (int i = 0; i < n; i++)
         memcpy(text + (size_t)i * (sizeof request - 1), request, sizeof request);
-    send_beside(&sender, fd, text, (size_t)n * (sizeof request - 1));
+    send_beside(&sender);
     usleep(200000);
     for (int i = 0; i < n; i++)
         http_expect(fd, 200);

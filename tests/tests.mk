@@ -93,8 +93,8 @@ tests: $(TEST_RUN) $(GPU_FAULT)
 # Sanitizer builds: one thread for OpenMP, whose runtime the thread sanitizer cannot see into.
 ifneq ($(SAN),)
 TEST_ENV := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-            LSAN_OPTIONS=suppressions=tests/lsan.supp:print_suppressions=0 \
-            TSAN_OPTIONS=suppressions=tests/tsan.supp:halt_on_error=1:second_deadlock_stack=1
+            LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0 \
+            TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=1:second_deadlock_stack=1
 ifneq ($(findstring thread,$(SAN)),)
 TEST_ENV += OMP_NUM_THREADS=1
 endif
