@@ -475,18 +475,31 @@ test-onnx: deps
 	@$(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 	@SY_FAKE_HOST_OPS=1 $(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 
-# Models that PyTorch's exporters write, random weights, against ONNX Runtime. ZOO_ARGS='--only NAME --keep'.
-build/venv-zoo/made: tests/zoo_requirements.txt
+# What makes the zoo: PyTorch, Keras, scikit-learn and their exporters. Big, and never part of the tests.
+ZOO_PYTHON := build/zoo-venv/bin/python
+build/zoo-venv/made: tests/zoo/requirements.txt
 	@sh tests/install_deps.sh python3 python3-venv
-	$(call say,VENV,build/venv-zoo)
-	$(Q)[ -x build/venv-zoo/bin/pip ] || python3 -m venv build/venv-zoo
-	$(Q)build/venv-zoo/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(call say,VENV,build/zoo-venv)
+	$(Q)[ -x build/zoo-venv/bin/pip ] || python3 -m venv build/zoo-venv
+	$(Q)build/zoo-venv/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+# Models that PyTorch's exporters write, random weights, against ONNX Runtime. ZOO_ARGS='--only NAME --keep'.
 .PHONY: test-zoo
 test-zoo: deps
-	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/venv-zoo/made
-	@build/venv-zoo/bin/python tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/zoo-venv/made
+	@$(ZOO_PYTHON) tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+
+# The public models of tests/zoo: made once each, under build/zoo/models; and beside ONNX Runtime: build/bench/zoo.json, zoo.svg, and the
+# zoo's part of bench/RESULTS.md. BENCH_ZOO_ARGS='--half look --only densenet --quick'.
+.PHONY: zoo bench-zoo
+zoo: deps build/zoo-venv/made
+	$(Q)$(ZOO_PYTHON) tests/zoo/zoo_make.py build/zoo/models
+bench-zoo: deps
+	@sh tests/install_deps.sh libonnx-testdata
+	@$(MAKE) --no-print-directory binaries $(B)/tests/onnx_suite build/zoo-venv/made
+	$(Q)$(ZOO_PYTHON) bench/zoo/zoo_bench.py --build $(B) $(BENCH_ZOO_ARGS)
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
 # FUZZ_SEED=N replays a run; without it each is another.
 ifneq ($(FUZZ),1)
@@ -605,7 +618,7 @@ bench-serve: deps
 	@sh tests/install_deps.sh python3 python3-venv wrk nghttp2-client libnghttp2-dev procps
 	@$(MAKE) --no-print-directory binaries $(SERVE_LOADS) $(B)/bench/ready
 	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
-	$(Q)python3 bench/results_md.py $(B)/bench/serve.json bench/RESULTS.md
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
 format:
 	@sh tests/install_deps.sh clang-format
@@ -629,6 +642,7 @@ help:
 	@echo 'make demo       the main job, shown live; DEVICE=emulated for a paced link'
 	@echo 'make test       builds and runs all tests; SAN=address,undefined or SAN=thread for sanitizers'
 	@echo 'make test-zoo   models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour)'
+	@echo 'make zoo        makes the public models of tests/zoo; make bench-zoo: beside ONNX Runtime, build/bench/zoo.json; BENCH_ZOO_ARGS="--only NAME --quick"'
 	@echo 'make test-engine  the tests of the host engine and trainer; DNNL=pypi with oneDNN 3.x'
 	@echo 'make test-onnx  the test data of the ONNX project through both engines: passed, refused and why, failed'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS=60 under the address sanitizer; FUZZ_SEED=N'
