@@ -1,5 +1,5 @@
 # Benches and the goals that run them. Each says in its JSON what it was measured beside.
-.PHONY: benches bench bench-engine bench-train bench-sched bench-serve gpu-bench
+.PHONY: benches bench bench-engine bench-train bench-sched bench-serve bench-zoo gpu-bench
 
 # bench/NAME.c has a main; bench/NAME_*.c belongs to NAME.
 BENCH_SRC := $(sort $(filter-out bench/%_rig.c bench/%_child.c,$(wildcard bench/*.c)))
@@ -73,7 +73,14 @@ bench-serve: deps ## Measure: HTTP, gRPC, shared memory, a storm, beside baselin
 	@sh tests/install_deps.sh python3 python3-venv wrk nghttp2-client libnghttp2-dev procps
 	@$(MAKE) --no-print-directory binaries $(SERVE_LOADS) $(B)/bench/ready
 	$(Q)python3 bench/serve/serve.py --build $(B) $(BENCH_SERVE_ARGS)
-	$(Q)python3 bench/results_md.py $(B)/bench/serve.json bench/RESULTS.md
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
+
+# The models of tests/zoo beside ONNX Runtime: build/bench/zoo.json, zoo.svg, and the zoo's part of bench/RESULTS.md.
+bench-zoo: deps ## Measure: public models beside ONNX Runtime: build/bench/zoo.json; BENCH_ZOO_ARGS="--half look --only densenet --quick"
+	@sh tests/install_deps.sh libonnx-testdata
+	@$(MAKE) --no-print-directory binaries $(B)/tests/onnx_suite build/zoo-venv/made
+	$(Q)$(ZOO_PYTHON) bench/zoo/zoo_bench.py --build $(B) $(BENCH_ZOO_ARGS)
+	$(Q)python3 bench/results_md.py $(B)/bench bench/RESULTS.md
 
 # Numbers of a GPU beside PyTorch's, with the python3 that has it.
 gpu-bench: deps ## Measure: a GPU beside PyTorch: bench/results/DEVICE-DATE.json; GPU_BENCH_ARGS="--device cuda:1 --part swaps"

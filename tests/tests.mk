@@ -1,5 +1,5 @@
 # Test binaries, fuzz targets, checks with stock clients, and the goals that run them.
-.PHONY: venv tests test test-engine test-onnx test-zoo test-train fuzz gpu-tests gpu-check dist lint check
+.PHONY: venv tests test test-engine test-onnx test-zoo zoo test-train fuzz gpu-tests gpu-check dist lint check
 
 TEST_SRC  := $(sort $(wildcard tests/test_*.c))
 TEST_LIB_SRC := $(sort $(filter-out $(TEST_SRC),$(wildcard tests/*.c)))
@@ -160,17 +160,23 @@ test-onnx: deps ## Test: the test data of the ONNX project through both engines:
 	@$(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 	@SY_FAKE_HOST_OPS=1 $(B)/tests/fake_cuda_onnx_suite $(ONNX_ARGS) $(ONNX_DATA)
 
-# Models that PyTorch's exporters write, random weights, against ONNX Runtime. ZOO_ARGS='--only NAME --keep'.
-build/venv-zoo/made: tests/zoo_requirements.txt
+# What makes the zoo: PyTorch, Keras, scikit-learn and their exporters. Big, and never part of the tests.
+ZOO_PYTHON := build/zoo-venv/bin/python
+build/zoo-venv/made: tests/zoo/requirements.txt
 	@sh tests/install_deps.sh python3 python3-venv
-	$(call say,VENV,build/venv-zoo)
-	$(Q)[ -x build/venv-zoo/bin/pip ] || python3 -m venv build/venv-zoo
-	$(Q)build/venv-zoo/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(call say,VENV,build/zoo-venv)
+	$(Q)[ -x build/zoo-venv/bin/pip ] || python3 -m venv build/zoo-venv
+	$(Q)build/zoo-venv/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+# Models that PyTorch's exporters write, random weights, against ONNX Runtime.
 test-zoo: deps ## Test: models as PyTorch exports them, against ONNX Runtime (exports some 200: an hour); ZOO_ARGS="--only NAME --keep"
-	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/venv-zoo/made
-	@build/venv-zoo/bin/python tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+	@$(MAKE) --no-print-directory $(B)/tests/onnx_suite build/zoo-venv/made
+	@$(ZOO_PYTHON) tests/zoo.py $(ZOO_ARGS) $(B) build/zoo
+
+# Made once each, under build/zoo/models.
+zoo: deps build/zoo-venv/made ## Build: the public models of tests/zoo
+	$(Q)$(ZOO_PYTHON) tests/zoo/zoo_make.py build/zoo/models
 
 # FUZZ_SEED=N replays a run; without it each is another.
 ifneq ($(FUZZ),1)

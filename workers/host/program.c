@@ -7,6 +7,7 @@
 #include "runtime/base/status.h"
 #include "workers/host/conv_chain.h"
 #include "workers/host/program_internal.h"
+#include "workers/host/reblock.h"
 #include "workers/host/workspace_plan.h"
 
 int sy_dnnl_check(dnnl_status_t status, const char *what, const char *name)
@@ -206,11 +207,43 @@ int sy_program_add_primitive(struct sy_program *p, dnnl_primitive_desc_t pd, con
     return status;
 }
 
+static int run_reblock(struct sy_program *p, struct sy_step *step)
+{
+    sy_reblock_run(step->state, sy_program_pointer(p, step->args[0].value),
+                   sy_program_pointer(p, step->args[1].value));
+    return SY_OK;
+}
+
+/* *out: whether it is one of those for which oneDNN has reference loops only. */
+static int add_reblock(struct sy_program *p, int from, int to, bool *out)
+{
+    struct sy_reblock read;
+    *out = sy_reblock_read(&p->values[from].md, &p->values[to].md, &read);
+    if (!*out)
+        return SY_OK;
+    struct sy_reblock *own = malloc(sizeof *own);
+    struct sy_step *step = own ? sy_program_add_step(p, run_reblock, 2) : NULL;
+    if (!step) {
+        free(own);
+        return sy_error_set(SY_ENOMEM_HOST, "no memory for a step");
+    }
+    *own = read;
+    step->state = own;
+    step->free_state = free;
+    sy_step_set(p, step, 0, 0, from);
+    sy_step_set(p, step, 1, 0, to);
+    return SY_OK;
+}
+
 int sy_program_add_reorder(struct sy_program *p, int from, int to)
 {
+    bool added;
     dnnl_primitive_desc_t pd;
     dnnl_primitive_attr_t attr;
     const char *name = sy_program_node(p)->name;
+    SY_TRY(add_reblock(p, from, to, &added));
+    if (added)
+        return SY_OK;
     SY_DNNL(dnnl_primitive_attr_create(&attr), name);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     dnnl_status_t made = dnnl_reorder_primitive_desc_create(&pd, &p->values[from].md, p->engine,
