@@ -23,6 +23,10 @@
 
 #define SY_STEP_MAX_ARGS    40
 #define SY_STEP_MAX_NUMBERS 48
+/* oneDNN's cache of primitives, least recently used first out, in a process: some 0.1 MB of generated code each, so 25 MB. A program holds its own
+ * primitives; the cache serves the layers of one program that are alike (ResNet-152 has 40 different ones) and programs made again. With 4096 a
+ * worker grew by 0.2 MB with each size that it had never seen. */
+#define SY_PRIMITIVES_KEPT 256
 
 enum sy_place { SY_IN_WORKSPACE, SY_IN_INPUT, SY_IN_OUTPUT, SY_IN_PARAMS, SY_IN_CONSTANT };
 
