@@ -272,26 +272,41 @@ static int restore(struct sy_infer *in, int n, int n_nodes, const struct sy_node
     return sy_expand_grow(in); /* what was begun left tensors */
 }
 
+static bool is_for_run(const struct sy_infer *in, int status, bool needs_run)
+{
+    return (status == SY_EUNSUPPORTED && needs_run) ||
+           (in->is_bound && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT));
+}
+
 /* As infer_node; but a node that needs what only the run knows is left as it was read, and so is what reads its results. */
 static int infer_or_put_off(struct sy_infer *in, int n)
 {
     struct sy_node was;
+    struct sy_facts known = {0};
     bool needs_run = false;
     int n_nodes = in->graph->n_nodes;
     if (reads_at_run(in, &in->graph->nodes[n]))
         return put_off(in, &in->graph->nodes[n]);
-    SY_TRY(sy_node_clone(&in->graph->nodes[n], &was));
-    in->puts_off = &needs_run;
-    int status = infer_node(in, n);
-    in->puts_off = NULL;
-    if ((status == SY_EUNSUPPORTED && needs_run) ||
-        (in->is_bound && (status == SY_EUNSUPPORTED || status == SY_ECORRUPT))) {
-        if (!in->is_bound)
-            SY_TRY(sy_explain_note(in, &was));
-        return restore(in, n, n_nodes, &was);
+    if (in->facts)
+        SY_TRY(sy_facts_save(in->facts, &known));
+    int status = sy_node_clone(&in->graph->nodes[n], &was);
+    if (status < 0) {
+        free(known.rewrites);
+        return status;
     }
-    sy_node_finish(&was);
-    return status;
+    in->puts_off = &needs_run;
+    status = infer_node(in, n);
+    in->puts_off = NULL;
+    if (!is_for_run(in, status, needs_run)) {
+        free(known.rewrites);
+        sy_node_finish(&was);
+        return status;
+    }
+    if (in->facts) /* nothing was computed that they would be for */
+        sy_facts_go_back(in->facts, &known);
+    if (!in->is_bound)
+        SY_TRY(sy_explain_note(in, &was));
+    return restore(in, n, n_nodes, &was);
 }
 
 static int infer_nodes(struct sy_infer *in, bool puts_off)
