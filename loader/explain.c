@@ -207,8 +207,8 @@ int sy_explain_print(const struct sy_graph *graph, FILE *to)
     }
     int status = find_stretches(&s);
     if (status == SY_OK)
-        fprintf(to, "%d nodes are sized at run, %d are not:\n", s.body->n_nodes,
-                graph->n_nodes - 1);
+        fprintf(to, "%d of %d nodes %s sized at run:\n", s.body->n_nodes,
+                s.body->n_nodes + graph->n_nodes - 1, s.body->n_nodes == 1 ? "is" : "are");
     for (int r = 0; r < graph->n_reasons && status == SY_OK; r++)
         if (is_wanted(&s, r))
             print_stretch(&s, r, to);

@@ -104,9 +104,16 @@ static int load_dims(struct fold *f)
     return SY_OK;
 }
 
+/* Its second input says places. */
+static bool has_indices(enum sy_op op)
+{
+    return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_SCATTER_ELEMENTS ||
+           op == SY_OP_GATHER_ND || op == SY_OP_SCATTER_ND;
+}
+
 static int load_indices(struct fold *f)
 {
-    if (f->node->op != SY_OP_GATHER)
+    if (!has_indices(f->node->op) || f->n < 2)
         return SY_OK;
     SY_TRY(sy_graph_alloc((size_t)f->inputs[1].n, sizeof *f->indices, &f->indices));
     for (int64_t i = 0; i < f->inputs[1].n; i++) {
@@ -166,6 +173,9 @@ static int fold_dims(struct fold *f)
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sizeof *to, &to));
     int status =
         sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
+    if (status == SY_EUNSUPPORTED)
+        status =
+            sy_fold_index(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
         status = sy_fold_dims(f->in, f->node, f->inputs, &f->out, to);
     if (status < 0) {
