@@ -38,6 +38,8 @@ static int first_operand(const struct sy_node *node)
 static int deciding_input(const struct sy_infer *in, const struct sy_node *node)
 {
     int first = first_operand(node);
+    if (node->op == SY_OP_IF)
+        return sy_node_input(node, 0);
     for (int i = first; i < node->n_inputs; i++)
         if (!sy_infer_is_known(in, node, i))
             return node->inputs[i];

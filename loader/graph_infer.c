@@ -9,6 +9,7 @@
 #include "loader/expand.h"
 #include "loader/explain.h"
 #include "loader/graph_bind.h"
+#include "loader/hoist.h"
 #include "loader/one_batch.h"
 #include "loader/put_off.h"
 #include "loader/sequence_ends.h"
@@ -494,6 +495,7 @@ int sy_graph_infer(struct sy_graph *graph)
 {
     struct sy_graph *other = NULL;
     struct sy_lent lent;
+    SY_TRY(sy_hoist_constants(graph));
     if (!sy_batch_is_open(graph))
         return infer_one_way(graph);
     SY_TRY(sy_batch_lend(graph, &lent));
