@@ -6,7 +6,7 @@
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
-enum { MOST_REASONS = 1024, MOST_KINDS = 6 };
+enum { MOST_REASONS = 1024, MOST_KINDS = 8 };
 
 /* ---- noting ------------------------------------------------------------------------------------- */
 
@@ -65,11 +65,12 @@ static const char *first_result(const struct sy_graph *graph, const struct sy_no
 
 static int fill(const struct sy_infer *in, const struct sy_node *node, struct sy_run_reason *reason)
 {
-    char text[256] = "";
+    char text[256] = "", maker_text[200];
     int decides = deciding_input(in, node);
     const struct sy_node *maker = decides < 0 ? NULL : maker_of(in->graph, decides);
     if (maker)
-        sy_node_text(maker, text, sizeof text);
+        snprintf(text, sizeof text, "made by %s",
+                 sy_node_text(maker, maker_text, sizeof maker_text));
     else if (decides >= 0 && sy_graph_is_input(in->graph, decides))
         snprintf(text, sizeof text, "an input of the model");
     SY_TRY(sy_graph_strdup(sy_error_text(), &reason->why));
@@ -154,7 +155,9 @@ static void print_nodes(const struct stretches *s, int reason, FILE *to)
         fprintf(to, "%s %d %s", kinds > 1 ? "," : "", counts[most], sy_op_name((enum sy_op)most));
         counts[most] = 0;
     }
-    fprintf(to, total > 0 ? ", %d others\n" : "\n", total);
+    if (total > 0)
+        fprintf(to, ", %d more", total);
+    fputc('\n', to);
 }
 
 static void print_outputs(const struct stretches *s, int reason, FILE *to)
@@ -177,7 +180,7 @@ static void print_stretch(const struct stretches *s, int r, FILE *to)
     fprintf(to, "  %s\n", reason->why);
     if (reason->input[0])
         fprintf(to, "    decided by '%.120s'%s%s\n", reason->input,
-                reason->maker[0] ? ", made by " : "", reason->maker);
+                reason->maker[0] ? ", " : "", reason->maker);
     print_nodes(s, r, to);
     print_outputs(s, r, to);
 }

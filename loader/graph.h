@@ -440,7 +440,7 @@ struct sy_run_reason {
     char *result; /* the node's first result */
     char *why;    /* names the node */
     char *input;  /* the tensor that decides on the size */
-    char *maker;  /* the node that makes it */
+    char *maker;  /* "made by node ...", or what else it is */
 };
 
 struct sy_graph {
