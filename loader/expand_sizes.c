@@ -39,8 +39,8 @@ static int expand_split(struct sy_expand *e)
         if (parts[i] < 0 || parts[i] > size - at)
             return sy_expand_fail(e, SY_ECORRUPT, "part %d of %lld", i, (long long)parts[i]);
         if (sy_expand_wanted(e, i))
-            sy_expand_result(
-                e, i, sy_expand_slice(e, sy_expand_input(e, 0), axis, at, at + parts[i]));
+            sy_expand_result(e, i,
+                             sy_expand_slice(e, sy_expand_input(e, 0), axis, at, at + parts[i]));
         at += parts[i];
     }
     if (at != size)

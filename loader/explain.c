@@ -84,9 +84,9 @@ int sy_explain_note(struct sy_infer *in, const struct sy_node *node)
     struct sy_graph *graph = in->graph;
     if (graph->n_reasons == MOST_REASONS)
         return SY_OK;
-    struct sy_run_reason reason = {0}, *grown = realloc(
-                                           graph->reasons,
-                                           (size_t)(graph->n_reasons + 1) * sizeof *grown);
+    struct sy_run_reason reason = {0},
+                         *grown = realloc(graph->reasons,
+                                          (size_t)(graph->n_reasons + 1) * sizeof *grown);
     if (!grown)
         return sy_error_set(SY_ENOMEM_HOST, "no memory for %d reasons", graph->n_reasons + 1);
     graph->reasons = grown;
@@ -179,8 +179,8 @@ static void print_stretch(const struct stretches *s, int r, FILE *to)
     const struct sy_run_reason *reason = &s->graph->reasons[r];
     fprintf(to, "  %s\n", reason->why);
     if (reason->input[0])
-        fprintf(to, "    decided by '%.120s'%s%s\n", reason->input,
-                reason->maker[0] ? ", " : "", reason->maker);
+        fprintf(to, "    decided by '%.120s'%s%s\n", reason->input, reason->maker[0] ? ", " : "",
+                reason->maker);
     print_nodes(s, r, to);
     print_outputs(s, r, to);
 }

@@ -352,8 +352,8 @@ int sy_graph_solve(const struct sy_graph *graph, int n_given, const struct sy_gi
     }
     *batch = *batch < 0 ? 1 : *batch;
     if (*batch > SY_SIZE_MOST)
-        return sy_error_set(SY_EARG, "a batch of %lld; at most %d are possible",
-                            (long long)*batch, SY_SIZE_MOST);
+        return sy_error_set(SY_EARG, "a batch of %lld; at most %d are possible", (long long)*batch,
+                            SY_SIZE_MOST);
     take_solved(graph, &env, &solved, sizes);
     for (int i = 0; i < n_given; i++)
         SY_TRY(check_given(graph, &given[i], &env, *batch));

@@ -480,8 +480,8 @@ static int take_better(struct sy_graph *graph, int status, struct sy_graph *othe
 {
     char text[512];
     snprintf(text, sizeof text, "%s", sy_error_text());
-    bool better = infer_one_way(other) == SY_OK &&
-                  (status < 0 || count_at_run(other) < count_at_run(graph));
+    bool better =
+        infer_one_way(other) == SY_OK && (status < 0 || count_at_run(other) < count_at_run(graph));
     if (better) {
         struct sy_graph worse = *graph;
         *graph = *other;

@@ -12,10 +12,10 @@ enum { MAX_DEPTH = 8 };
 /* Moves, and arithmetic that cannot fail: nothing is lost where the body would not have run. */
 static bool may_leave(const struct sy_node *node)
 {
-    static const enum sy_op ops[] = {
-        SY_OP_IDENTITY, SY_OP_RESHAPE, SY_OP_FLATTEN, SY_OP_SQUEEZE, SY_OP_UNSQUEEZE,
-        SY_OP_CONCAT,   SY_OP_SLICE,   SY_OP_GATHER,  SY_OP_CAST,    SY_OP_TRANSPOSE,
-        SY_OP_ADD,      SY_OP_SUB,     SY_OP_MUL,     SY_OP_NEG};
+    static const enum sy_op ops[] = {SY_OP_IDENTITY,  SY_OP_RESHAPE,   SY_OP_FLATTEN, SY_OP_SQUEEZE,
+                                     SY_OP_UNSQUEEZE, SY_OP_CONCAT,    SY_OP_SLICE,   SY_OP_GATHER,
+                                     SY_OP_CAST,      SY_OP_TRANSPOSE, SY_OP_ADD,     SY_OP_SUB,
+                                     SY_OP_MUL,       SY_OP_NEG};
     for (size_t i = 0; i < SY_ARRAY_LEN(ops); i++)
         if (ops[i] == node->op)
             return node->n_outputs == 1 && node->outputs[0] >= 0;
@@ -104,12 +104,12 @@ static int move_out(const struct place *p, int k)
     for (int i = 0; i < moved.n_inputs && status == SY_OK; i++)
         status = bring_out(p, moved.inputs[i], &moved.inputs[i]);
     if (status == SY_OK)
-        status = sy_graph_add_tensor(p->outer, p->body->tensors[own].name, SY_DTYPE_NONE, NULL,
-                                     &result);
+        status =
+            sy_graph_add_tensor(p->outer, p->body->tensors[own].name, SY_DTYPE_NONE, NULL, &result);
     struct sy_node *to = NULL;
     if (status == SY_OK)
-        status = sy_graph_add_node(p->outer, moved.op, moved.opset, moved.name, 0, NULL, 0, NULL,
-                                   &to);
+        status =
+            sy_graph_add_node(p->outer, moved.op, moved.opset, moved.name, 0, NULL, 0, NULL, &to);
     if (status < 0) {
         sy_node_finish(&moved);
         return status;

@@ -393,8 +393,7 @@ int sy_rule_range(struct sy_infer *in, struct sy_node *node)
             return sy_infer_fail(node, SY_ECORRUPT, "input %d is not one number", i);
     }
     int64_t span, count;
-    if (__builtin_sub_overflow(limit[1], limit[0], &span) ||
-        !count_between(span, limit[2], &count))
+    if (__builtin_sub_overflow(limit[1], limit[0], &span) || !count_between(span, limit[2], &count))
         return sy_infer_fail(node, SY_ECORRUPT, "step 0, or too long");
     if (count > SY_MAX_VALUES)
         return sy_infer_fail(node, SY_EUNSUPPORTED, "%lld numbers", (long long)count);

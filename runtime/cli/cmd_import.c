@@ -280,7 +280,8 @@ int sy_cmd_import(int argc, char **argv)
          "instead of being refused"},
         {"explain", NULL,
          "write no package; print which nodes are sized at run (their results' sizes depend on "
-         "data), why, and what decides; or that nothing is. With --dim as the import would have it"},
+         "data), why, and what decides; or that nothing is. With --dim as the import would have "
+         "it"},
         {NULL, NULL, NULL}};
     struct sy_cli_parser parser = {"import MODEL.onnx [options]\n\nReads the model, infers shapes, "
                                    "fuses, packs the weights for the device and times each layer. "
