@@ -390,8 +390,8 @@ static void test_arithmetic(void **state)
             struct sy_graph *g = sized_by(&arithmetics[i], axis);
             assert_int_equal(sized_at_run(g), 0);
             for (int64_t n = 1; n <= 11; n++) {
-                struct sized_output out = run_floats(g, DIMS(axis ? 2 : n, axis ? n : 2),
-                                                     DIMS(arithmetics[i].in_c(n)));
+                struct sized_output out =
+                    run_floats(g, DIMS(axis ? 2 : n, axis ? n : 2), DIMS(arithmetics[i].in_c(n)));
                 assert_true(((float *)out.data)[0] == 1);
                 free(out.data);
             }
@@ -473,10 +473,14 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_negative_dimensions), cmocka_unit_test(test_first_is_a_length),
-        cmocka_unit_test(test_part_of_the_rows),    cmocka_unit_test(test_square_of_the_rows),
-        cmocka_unit_test(test_ends),                cmocka_unit_test(test_rows_to_the_end),
-        cmocka_unit_test(test_arithmetic),          cmocka_unit_test(test_taken_apart),
+        cmocka_unit_test(test_negative_dimensions),
+        cmocka_unit_test(test_first_is_a_length),
+        cmocka_unit_test(test_part_of_the_rows),
+        cmocka_unit_test(test_square_of_the_rows),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_rows_to_the_end),
+        cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_taken_apart),
         cmocka_unit_test(test_explained),
     };
     seed = rig_start();
