@@ -35,6 +35,12 @@ static bool make_block(const struct sy_shape *shape, struct sy_block *block)
     return block->n >= 0;
 }
 
+/* An operand that is left out has no elements. */
+static bool may_lack(enum sy_op op)
+{
+    return op == SY_OP_CLIP || op == SY_OP_RUN_CLIP;
+}
+
 /* Only what is there once: float constants grown by an Expand would cost memory and transfer for nothing. */
 static bool prepare(struct fold *f)
 {
@@ -45,6 +51,11 @@ static bool prepare(struct fold *f)
         return false;
     f->n = node->n_inputs;
     for (int i = 0; i < f->n; i++) {
+        if (i > 0 && node->inputs[i] < 0 && may_lack(node->op)) {
+            f->inputs[i] = (struct sy_block){.rank = 1};
+            f->dtypes[i] = f->dtypes[0];
+            continue;
+        }
         if (!is_known(f->in, node->inputs[i]))
             return false;
         const struct sy_tensor *t = &f->in->graph->tensors[node->inputs[i]];
@@ -80,7 +91,8 @@ static int load_dims(struct fold *f)
 {
     for (int i = 0; i < f->n; i++) {
         size_t n = (size_t)f->inputs[i].n;
-        const struct sy_dim *known = f->in->values[f->node->inputs[i]];
+        const struct sy_dim *known =
+            f->node->inputs[i] < 0 ? NULL : f->in->values[f->node->inputs[i]];
         SY_TRY(sy_graph_alloc(n, sizeof(struct sy_dim), &f->dims[i]));
         if (known)
             memcpy(f->dims[i], known, n * sizeof *known);
@@ -92,9 +104,16 @@ static int load_dims(struct fold *f)
     return SY_OK;
 }
 
+/* Its second input says places. */
+static bool has_indices(enum sy_op op)
+{
+    return op == SY_OP_GATHER || op == SY_OP_GATHER_ELEMENTS || op == SY_OP_SCATTER_ELEMENTS ||
+           op == SY_OP_GATHER_ND || op == SY_OP_SCATTER_ND;
+}
+
 static int load_indices(struct fold *f)
 {
-    if (f->node->op != SY_OP_GATHER)
+    if (!has_indices(f->node->op) || f->n < 2)
         return SY_OK;
     SY_TRY(sy_graph_alloc((size_t)f->inputs[1].n, sizeof *f->indices, &f->indices));
     for (int64_t i = 0; i < f->inputs[1].n; i++) {
@@ -154,6 +173,9 @@ static int fold_dims(struct fold *f)
     SY_TRY(sy_graph_alloc((size_t)f->out.n, sizeof *to, &to));
     int status =
         sy_fold_move(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
+    if (status == SY_EUNSUPPORTED)
+        status =
+            sy_fold_index(f->node, f->inputs, f->indices, sizeof *to, &f->out, (unsigned char *)to);
     if (status == SY_EUNSUPPORTED)
         status = sy_fold_dims(f->in, f->node, f->inputs, &f->out, to);
     if (status < 0) {

@@ -358,6 +358,15 @@ void sy_node_finish(struct sy_node *node)
     *node = (struct sy_node){.bias_input = -1, .residual_input = -1};
 }
 
+void sy_run_reason_finish(struct sy_run_reason *reason)
+{
+    free(reason->result);
+    free(reason->why);
+    free(reason->input);
+    free(reason->maker);
+    *reason = (struct sy_run_reason){0};
+}
+
 void sy_graph_free(struct sy_graph *graph)
 {
     if (!graph)
@@ -373,12 +382,16 @@ void sy_graph_free(struct sy_graph *graph)
         free(graph->symbols[i].name);
     for (int i = 0; i < graph->n_conditions; i++)
         free(graph->conditions[i].where);
+    for (int i = 0; i < graph->n_reasons; i++)
+        sy_run_reason_finish(&graph->reasons[i]);
+    free(graph->reasons);
     free(graph->symbols);
     free(graph->conditions);
     free(graph->nodes);
     free(graph->tensors);
     free(graph->inputs);
     free(graph->outputs);
+    free(graph->batch_name);
     free(graph->name);
     free(graph);
 }

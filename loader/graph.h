@@ -435,13 +435,24 @@ struct sy_condition {
     char *where;  /* the node, for error texts */
 };
 
+/* Why inference put a node off to the run (explain.h). Texts may be "". */
+struct sy_run_reason {
+    char *result; /* the node's first result */
+    char *why;    /* names the node */
+    char *input;  /* the tensor that decides on the size */
+    char *maker;  /* "made by node ...", or what else it is */
+};
+
 struct sy_graph {
     char *name;
+    char *batch_name; /* of N in the file, or INPUT.INDEX; NULL: none. From reading to inference */
     enum sy_precision precision;
     int n_symbols; /* 0: all sizes but N are known */
     struct sy_symbol *symbols;
     int n_conditions;
     struct sy_condition *conditions;
+    int n_reasons; /* from inference on; packages do not keep them */
+    struct sy_run_reason *reasons;
     bool
         borrows_data; /* constants' data belongs to the graph that this one was bound from (graph_bind.h) */
     int n_tensors;
