@@ -84,7 +84,7 @@ KERNEL_CFLAGS := -O3 -fopenmp -fno-math-errno -fno-trapping-math
 HASH     := $(shell echo '$(CC) $(CFLAGS_) $(CPPFLAGS) $(KERNEL_CFLAGS)' | cksum | cut -d' ' -f1)
 OBJ      := build/obj/$(HASH)
 
-LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng \
+LIBS     := $(DNNL_LDFLAGS) -levent -levent_pthreads -lhttp_parser -lnghttp2 -lmsgpackc -ljemalloc -ldnnl -luring -lprotobuf-c -ljansson -lxxhash -lnuma -lz -ljpeg -lpng -lpcre2-8 \
             -fopenmp -lm -ldl
 
 ifeq ($(V),0)
@@ -418,9 +418,9 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
 else ifeq ($(findstring thread,$(SAN)),)
-CLIENT_CHECKS += tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/datatypes_check.py tests/grpc_client_check.py tests/http_client_check.py
 endif
 
 # The Python package; its version is the C library's.

@@ -17,15 +17,19 @@
     (1 << 24) /* of a run's loops together: what does not end is an error, not a hang */
 
 /* X(name, ONNX TensorProto.DataType value, bytes, KServe v2 name, numpy descr) */
-#define SY_DTYPE_TABLE(X)        \
-    X(F32, 1, 4, "FP32", "<f4")  \
-    X(U8, 2, 1, "UINT8", "|u1")  \
-    X(I8, 3, 1, "INT8", "|i1")   \
-    X(I32, 6, 4, "INT32", "<i4") \
-    X(I64, 7, 8, "INT64", "<i8") \
-    X(BOOL, 9, 1, "BOOL", "|b1") \
-    X(F16, 10, 2, "FP16", "<f2") \
-    X(F64, 11, 8, "FP64", "<f8") \
+#define SY_DTYPE_TABLE(X)          \
+    X(F32, 1, 4, "FP32", "<f4")    \
+    X(U8, 2, 1, "UINT8", "|u1")    \
+    X(I8, 3, 1, "INT8", "|i1")     \
+    X(U16, 4, 2, "UINT16", "<u2")  \
+    X(I16, 5, 2, "INT16", "<i2")   \
+    X(I32, 6, 4, "INT32", "<i4")   \
+    X(I64, 7, 8, "INT64", "<i8")   \
+    X(BOOL, 9, 1, "BOOL", "|b1")   \
+    X(F16, 10, 2, "FP16", "<f2")   \
+    X(F64, 11, 8, "FP64", "<f8")   \
+    X(U32, 12, 4, "UINT32", "<u4") \
+    X(U64, 13, 8, "UINT64", "<u8") \
     X(BF16, 16, 2, "BF16", "<V2")
 
 enum sy_dtype {

@@ -54,6 +54,19 @@ static int narrow_field(const Onnx__TensorProto *proto, size_t element_bytes, si
     return SY_OK;
 }
 
+/* uint32 lies in uint64_data, too. */
+static int unsigned_field(const Onnx__TensorProto *proto, size_t want, void **out)
+{
+    if (proto->n_uint64_data != want / sizeof(uint32_t))
+        return sy_error_set(SY_ECORRUPT, "tensor '%.120s' has %zu elements, its shape needs %zu",
+                            sy_onnx_text(proto->name), proto->n_uint64_data,
+                            want / sizeof(uint32_t));
+    SY_TRY(sy_graph_alloc(want, 1, out));
+    for (size_t i = 0; i < proto->n_uint64_data; i++)
+        ((uint32_t *)*out)[i] = (uint32_t)proto->uint64_data[i];
+    return SY_OK;
+}
+
 static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_t want, void **out)
 {
     const char *name = sy_onnx_text(proto->name);
@@ -65,6 +78,11 @@ static int typed_data(const Onnx__TensorProto *proto, enum sy_dtype dtype, size_
                           out);
     case SY_DTYPE_I64:
         return copy_field(name, proto->int64_data, proto->n_int64_data, sizeof(int64_t), want, out);
+    case SY_DTYPE_U64:
+        return copy_field(name, proto->uint64_data, proto->n_uint64_data, sizeof(uint64_t), want,
+                          out);
+    case SY_DTYPE_U32:
+        return unsigned_field(proto, want, out);
     default:
         return narrow_field(proto, sy_dtype_bytes(dtype), want, out);
     }

@@ -77,7 +77,8 @@ static void apply(const struct sy_call *call, const struct sy_array *a, const st
 {
     const struct sy_array *out = &call->out[0];
     int64_t sa[SY_MAX_RANK + 1] = {0}, sb[SY_MAX_RANK + 1] = {0};
-    const struct sy_pair_rules rules = rules_of(call->node);
+    struct sy_pair_rules rules = rules_of(call->node);
+    rules.is_unsigned = a->dtype == SY_DTYPE_U64;
     int last = out->rank - 1;
     int64_t n = last < 0 ? 1 : out->dims[last], rows = n > 0 ? out->n / n : 0;
     sy_array_spread(a, out, sa);

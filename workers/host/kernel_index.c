@@ -152,13 +152,14 @@ static void scatter_one(enum reduction how, const struct sy_array *y, int64_t to
                             : fmin(a, b));
     } else {
         int64_t p = sy_get_int(y, to), q = sy_get_int(updates, from);
+        bool is_more = sy_get_ordered(y, to) > sy_get_ordered(updates, from);
         int64_t sum = (int64_t)((uint64_t)p + (uint64_t)q),
                 product = (int64_t)((uint64_t)p * (uint64_t)q);
         sy_put_int(y, to,
                    how == ADD   ? sum
                    : how == MUL ? product
-                   : how == MAX ? (p > q ? p : q)
-                                : (p < q ? p : q));
+                   : how == MAX ? (is_more ? p : q)
+                                : (is_more ? q : p));
     }
 }
 
