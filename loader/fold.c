@@ -48,13 +48,15 @@ static bool prepare(struct fold *f)
         if (!is_known(f->in, node->inputs[i]))
             return false;
         const struct sy_tensor *t = &f->in->graph->tensors[node->inputs[i]];
-        if (!make_block(&t->shape, &f->inputs[i]))
+        if (t->dtype == SY_DTYPE_STRING || !make_block(&t->shape, &f->inputs[i]))
             return false;
         f->inputs[i].data = t->data;
         f->dtypes[i] = t->dtype;
         largest = SY_MAX(largest, f->inputs[i].n);
     }
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
+    if (f->out_dtype == SY_DTYPE_STRING)
+        return false; /* the run's: it has the heap */
     return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
            f->out.n <= largest;
 }

@@ -448,7 +448,7 @@ static bool is_apart(const struct look *l, const struct sy_node *node)
 bool sy_graph_rows_are_apart(const struct sy_graph *graph, const struct sy_graph *usual)
 {
     struct look l = {graph, usual, calloc((size_t)usual->n_tensors + 1, sizeof *l.counts)};
-    bool all = l.counts != NULL;
+    bool all = l.counts != NULL && usual->string_bytes == 0; /* a request has a heap of its own */
     for (int n = 0; n < usual->n_nodes && all; n++) {
         const struct sy_node *node = &usual->nodes[n];
         all = is_apart(&l, node);

@@ -161,11 +161,132 @@ def test_integers_over_rpc(server):
             check_integers(name, client.infer("pass_" + name.lower(), {"x": ends_of(name)}))
 
 
+# ---- strings -----------------------------------------------------------------------------------------------------
+
+
+def strings_models(folder):
+    words = onnx.helper.make_tensor("words", T.STRING, [3], [b"x", "\u00e9t\u00e9".encode(), b""])
+    write_model(folder, "column", [h.make_node("Reshape", ["x", "to"], ["y"])], [("x", T.STRING, ["b", 1])], [("y", T.STRING, ["b"])],
+                [h.make_tensor("to", T.INT64, [1], [-1])])
+    write_model(folder, "moves",
+                [h.make_node("Concat", ["x", "x"], ["xx"], axis=1), h.make_node("Transpose", ["xx"], ["t"]), h.make_node("Gather", ["t", "at"], ["y"]),
+                 h.make_node("Equal", ["x", "words"], ["same"]), h.make_node("Where", ["same", "x", "words"], ["mixed"]), h.make_node("Shape", ["xx"], ["shape"]),
+                 h.make_node("Unsqueeze", ["x", "one"], ["u"]), h.make_node("Expand", ["u", "wide"], ["e"]), h.make_node("Tile", ["x", "twice"], ["tiled"]),
+                 h.make_node("Identity", ["words"], ["known"]), h.make_node("Split", ["x"], ["first", "rest"], axis=1),
+                 h.make_node("Slice", ["x", "from", "till", "one"], ["cut"])],
+                [("x", T.STRING, ["b", 3])],
+                [("y", T.STRING, [2, "b"]), ("same", T.BOOL, ["b", 3]), ("mixed", T.STRING, ["b", 3]), ("shape", T.INT64, [2]), ("e", T.STRING, ["b", 2, 3]),
+                 ("tiled", T.STRING, ["m", 6]), ("known", T.STRING, [3]), ("first", T.STRING, ["b", 1]), ("rest", T.STRING, ["b", 2]), ("cut", T.STRING, ["b", 2])],
+                [words, h.make_tensor("at", T.INT64, [2], [5, 0]), h.make_tensor("one", T.INT64, [1], [1]), h.make_tensor("wide", T.INT64, [3], [1, 2, 3]),
+                 h.make_tensor("twice", T.INT64, [2], [1, 2]), h.make_tensor("from", T.INT64, [1], [1]), h.make_tensor("till", T.INT64, [1], [10 ** 9])])
+
+
+def of_bytes(array):
+    return np.array([item.encode() if isinstance(item, str) else item for item in array.reshape(-1)], object).reshape(array.shape)
+
+
+GIVEN = np.array([["x", "\u00e9t\u00e9", "a \"quoted\"\\ \n\u0001 \U0001f600"], ["", "long " * 50, ""]], object)
+
+
+def check_moves(got):
+    x, words = of_bytes(GIVEN), np.array([b"x", "\u00e9t\u00e9".encode(), b""], object)
+    same = x == words
+    wanted = {"y": np.concatenate([x, x], 1).T[[5, 0]], "same": same, "mixed": np.where(same, x, words), "shape": np.array([2, 6]),
+              "e": np.repeat(x[:, None], 2, 1), "tiled": np.tile(x, (1, 2)), "known": words, "first": x[:, :2], "rest": x[:, 2:], "cut": x[:, 1:]}
+    wanted["first"], wanted["rest"] = x[:, :got["first"].shape[1]], x[:, got["first"].shape[1]:]
+    for name, array in wanted.items():
+        assert got[name].shape == array.shape and (got[name] == array).all(), (name, got[name], array)
+
+
+def test_strings_in_json(server):
+    got = over_json(server, "moves", {"x": GIVEN}, {"x": "BYTES"})
+    assert got["known"] == ("BYTES", [3], ["x", "\u00e9t\u00e9", ""]), got["known"]
+    check_moves({n: of_bytes(np.array(data, object).reshape(shape)) if kind == "BYTES" else np.array(data).reshape(shape) for n, (kind, shape, data) in got.items()})
+    assert over_json(server, "column", {"x": np.array([["a"], ["bc"]], object)}, {"x": "BYTES"})["y"] == ("BYTES", [2], ["a", "bc"])
+
+
+def test_strings_in_binary(server):
+    check_moves(over_triton(triton_http, server.http, "moves", {"x": of_bytes(GIVEN)}, {"x": "BYTES"}, binary_data=True))
+
+
+def test_strings_over_grpc(server):
+    check_moves(over_triton(triton_grpc, server.grpc, "moves", {"x": of_bytes(GIVEN)}, {"x": "BYTES"}))
+    answer = over_contents(server, "column", {"x": np.array([[b"a"], [b""], [b"\xff\0b"]], object)}, {"x": "BYTES"}, {"x": "bytes_contents"})
+    assert answer.raw_output_contents[0] == b"\1\0\0\0a\0\0\0\0\3\0\0\0\xff\0b", answer
+    many = np.array([[b"w" * (i % 40)] for i in range(20000)], object)  # longer than what is read at once
+    assert (over_triton(triton_grpc, server.grpc, "column", {"x": many}, {"x": "BYTES"})["y"] == many[:, 0]).all()
+    assert (over_triton(triton_http, server.http, "column", {"x": many}, {"x": "BYTES"}, binary_data=True)["y"] == many[:, 0]).all()
+
+
+def test_strings_over_rpc(server):
+    with switchyard.Client("unix:" + server.socket) as client:
+        check_moves(client.infer("moves", {"x": GIVEN}))
+        many = np.array([["w" * (i % 700)] for i in range(2000)])
+        assert (client.infer("column", {"x": many})["y"] == of_bytes(many)[:, 0]).all()
+        place = np.empty(2, object)
+        client.infer("column", {"x": np.array([["p"], ["q"]])}, outputs={"y": place})
+        assert list(place) == [b"p", b"q"]
+
+
+def test_strings_in_shared_memory(server):
+    from tritonclient.utils import shared_memory as shm
+    client = triton_http.InferenceServerClient(server.http)
+    x = np.array([[b"shared"], [b""], [b"memory"]], object)
+    handle = shm.create_shared_memory_region("strings", f"/sy_strings_{os.getpid()}", 4096)
+    try:
+        shm.set_shared_memory_region(handle, [triton_http.InferInput("x", [3, 1], "BYTES") and triton_serialize(x)])
+        client.register_system_shared_memory("strings", f"/sy_strings_{os.getpid()}", 4096)
+        given = triton_http.InferInput("x", [3, 1], "BYTES")
+        given.set_shared_memory("strings", 4 * 3 + 12)
+        wanted = triton_http.InferRequestedOutput("y")
+        wanted.set_shared_memory("strings", 1024, 1024)
+        client.infer("column", [given], outputs=[wanted])
+        assert bytes(shm.get_contents_as_numpy(handle, np.uint8, [4096])[1024:1024 + 24]) == b"\6\0\0\0shared\0\0\0\0\6\0\0\0memory"
+    finally:
+        client.unregister_system_shared_memory()
+        shm.destroy_shared_memory_region(handle)
+
+
+def triton_serialize(x):
+    return np.frombuffer(b"".join(len(item).to_bytes(4, "little") + item for item in x.reshape(-1)), np.uint8)
+
+
+def test_strings_refused(server):
+    def of(model, **more):
+        return post(server, model, {"inputs": [{"name": "x", "datatype": "BYTES", **more}]})
+    for more, word in (({"shape": [2, 1], "data": ["a"]}, "elements"), ({"shape": [1, 1], "data": ["a", "b"]}, "more"), ({"shape": [1, 1], "data": [1]}, "no string"),
+                       ({"shape": [1, 1], "data": ["\ud800"]}, "string of JSON"), ({"shape": [1, 2], "data": ["a", "b"]}, "dimension")):
+        code, why = of("column", **more)
+        assert code == 400 and word in why, (more, code, why)
+    code, why = post(server, "column", {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [1]}]})
+    assert code == 400 and "BYTES" in why, why
+    code, why = of("column", shape=[3000, 1], data=["z" * 1000] * 3000)
+    assert code == 413 and "--string-bytes" in why, (code, why)
+    body = b'{"inputs":[{"name":"x","shape":[2,1],"datatype":"BYTES","parameters":{"binary_data_size":13}}]}'
+    for data in (b"\4\0\0\0abcd\9\0\0\0z", b"\xff\xff\xff\xffabcd\0\0\0\0z", b"\1\0\0\0a\0\0\0\0z\0\0\0"):
+        request = urllib.request.Request(f"http://{server.http}/v2/models/column/infer", body + data, {"Inference-Header-Content-Length": str(len(body))})
+        try:
+            urllib.request.urlopen(request, timeout=LIMIT_S)
+            raise AssertionError("not refused")
+        except urllib.error.HTTPError as error:
+            assert error.code == 400, (error.code, error.read())
+    answer = over_contents(server, "column", {"x": np.array([[b"\xff"]], object)}, {"x": "BYTES"}, {"x": "bytes_contents"})
+    assert answer.raw_output_contents[0] == b"\1\0\0\0\xff"
+    body = b'{"inputs":[{"name":"x","shape":[1,1],"datatype":"BYTES","parameters":{"binary_data_size":5}}],"outputs":[{"name":"y","parameters":{"binary_data":false}}]}'
+    request = urllib.request.Request(f"http://{server.http}/v2/models/column/infer", body + b"\1\0\0\0\xff", {"Inference-Header-Content-Length": str(len(body))})
+    try:
+        urllib.request.urlopen(request, timeout=LIMIT_S)
+        raise AssertionError("not refused")
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and b"UTF-8" in error.read()
+
+
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         integers_model(folder)
-        server = Server(folder)
+        strings_models(folder)
+        server = Server(folder, "--string-bytes", "2M")
         try:
             for name, test in sorted(globals().items()):
                 if not name.startswith("test_"):

@@ -45,6 +45,7 @@ struct sy_call {
      SY_BIT(U16) | SY_BIT(U8))
 #define SY_ANY_NUMBER (SY_ANY_FLOAT | SY_ANY_INT)
 #define SY_ANY_TYPE   (SY_ANY_NUMBER | SY_BIT(BOOL))
+#define SY_ANY_MOVED  (SY_ANY_TYPE | SY_BIT(STRING)) /* of kernels that only move elements */
 #define SY_ANY_INDEX  (SY_BIT(I64) | SY_BIT(I32))
 #define SY_AS_FIRST   (1u << 31) /* the type of input 0 */
 #define SY_NO_OUTPUT  (1u << 30) /* among the first: output 0 may be left out */

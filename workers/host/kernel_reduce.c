@@ -4,6 +4,7 @@
 #include "workers/fold_formulas.h"
 #include "workers/host/kernel.h"
 #include "workers/host/scan_rows.h"
+#include "workers/host/strings.h"
 #include "workers/host/top_rows.h"
 
 /* ---- reductions ----------------------------------------------------------------------------------- */
@@ -350,6 +351,9 @@ struct slices {
 /* What is no number comes last, and is one value. */
 static int compare_elements(const struct sy_array *x, int64_t i, int64_t k)
 {
+    if (x->dtype == SY_DTYPE_STRING)
+        return sy_strings_compare(((const struct sy_string *)x->data)[i],
+                                  ((const struct sy_string *)x->data)[k]);
     if (!sy_is_float(x->dtype)) {
         int64_t p = sy_get_ordered(x, i), q = sy_get_ordered(x, k);
         return p < q ? -1 : p > q;
@@ -510,5 +514,5 @@ const struct sy_kernel sy_kernels_reduce[] = {
     {SY_OP_ARG_MIN, run_arg, {SY_ANY_NUMBER}, check_arg, NULL},
     {SY_OP_CUM_SUM, run_cum_sum, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_cum_sum, NULL},
     {SY_OP_TOP_K, run_top_k, {SY_ANY_NUMBER, SY_ANY_INDEX}, check_top_k, scratch_top_k},
-    {SY_OP_UNIQUE, run_unique, {SY_ANY_NUMBER}, check_unique, scratch_unique},
+    {SY_OP_UNIQUE, run_unique, {SY_ANY_MOVED}, check_unique, scratch_unique},
     {0}};
