@@ -59,13 +59,15 @@ static bool prepare(struct fold *f)
         if (!is_known(f->in, node->inputs[i]))
             return false;
         const struct sy_tensor *t = &f->in->graph->tensors[node->inputs[i]];
-        if (!make_block(&t->shape, &f->inputs[i]))
+        if (t->dtype == SY_DTYPE_STRING || !make_block(&t->shape, &f->inputs[i]))
             return false;
         f->inputs[i].data = t->data;
         f->dtypes[i] = t->dtype;
         largest = SY_MAX(largest, f->inputs[i].n);
     }
     f->out_dtype = f->in->graph->tensors[node->outputs[0]].dtype;
+    if (f->out_dtype == SY_DTYPE_STRING)
+        return false; /* the run's: it has the heap */
     return make_block(&f->in->graph->tensors[node->outputs[0]].shape, &f->out) &&
            f->out.n <= largest;
 }
@@ -166,7 +168,8 @@ static int store_dims(struct fold *f, struct sy_dim *dims)
 static int fold_dims(struct fold *f)
 {
     struct sy_dim *to;
-    if (f->out_dtype == SY_DTYPE_F16 || f->out_dtype == SY_DTYPE_BF16)
+    if (f->out_dtype == SY_DTYPE_F16 || f->out_dtype == SY_DTYPE_BF16 ||
+        f->out_dtype == SY_DTYPE_U64)
         return SY_EUNSUPPORTED;
     SY_TRY(load_dims(f));
     SY_TRY(load_indices(f));
@@ -216,16 +219,22 @@ static int fold_size(struct sy_infer *in, const struct sy_node *node)
 
 /* ---- on constants ----------------------------------------------------------------------------- */
 
+/* Types whose elements are computed in double: halves round elsewhere, uint64 has more digits than a double. */
+static bool has_doubles(enum sy_dtype dtype)
+{
+    return dtype != SY_DTYPE_F16 && dtype != SY_DTYPE_BF16 && dtype != SY_DTYPE_U64;
+}
+
 /* Much is worked out only where it becomes no larger: whole numbers that are weights stay what they are. */
 static bool is_for_floats(const struct fold *f)
 {
     int64_t bytes = f->out.n * (int64_t)sy_dtype_bytes(f->out_dtype), most = 0;
     for (int i = 0; i < f->n; i++) {
-        if (f->dtypes[i] == SY_DTYPE_F16 || f->dtypes[i] == SY_DTYPE_BF16)
+        if (!has_doubles(f->dtypes[i]))
             return false;
         most = SY_MAX(most, f->inputs[i].n * (int64_t)sy_dtype_bytes(f->dtypes[i]));
     }
-    return f->out_dtype != SY_DTYPE_F16 && f->out_dtype != SY_DTYPE_BF16 &&
+    return has_doubles(f->out_dtype) &&
            (f->out.n <= MAX_FOLDED || (f->out.n <= MAX_COMPUTED && bytes <= most));
 }
 

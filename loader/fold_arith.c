@@ -10,21 +10,28 @@
 
 bool sy_dtype_is_integer(enum sy_dtype dtype)
 {
-    return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8 || dtype == SY_DTYPE_I32 ||
+    return dtype == SY_DTYPE_U8 || dtype == SY_DTYPE_I8 || dtype == SY_DTYPE_U16 ||
+           dtype == SY_DTYPE_I16 || dtype == SY_DTYPE_I32 || dtype == SY_DTYPE_U32 ||
            dtype == SY_DTYPE_I64 || dtype == SY_DTYPE_BOOL;
 }
 
 int64_t sy_load_integer(enum sy_dtype dtype, const void *from)
 {
-    int64_t i64;
+    int64_t i64 = 0;
     int32_t i32;
+    int16_t i16;
     switch (dtype) {
-    case SY_DTYPE_I64:
-        memcpy(&i64, from, sizeof i64);
-        return i64;
     case SY_DTYPE_I32:
         memcpy(&i32, from, sizeof i32);
         return i32;
+    case SY_DTYPE_I16:
+        memcpy(&i16, from, sizeof i16);
+        return i16;
+    case SY_DTYPE_I64:
+    case SY_DTYPE_U32:
+    case SY_DTYPE_U16: /* little-endian: the low bytes come first */
+        memcpy(&i64, from, sy_dtype_bytes(dtype));
+        return i64;
     case SY_DTYPE_I8:
         return *(const signed char *)from;
     default:

@@ -7,6 +7,7 @@
 
 #include "loader/graph_internal.h"
 #include "loader/size_expr.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -20,6 +21,8 @@ size_t sy_dtype_bytes(enum sy_dtype dtype)
         return bytes;
         SY_DTYPE_TABLE(X)
 #undef X
+    case SY_DTYPE_STRING:
+        return sizeof(struct sy_string);
     default:
         return 0;
     }
@@ -48,6 +51,8 @@ const char *sy_dtype_wire_name(enum sy_dtype dtype)
         return wire;
         SY_DTYPE_TABLE(X)
 #undef X
+    case SY_DTYPE_STRING:
+        return "BYTES";
     default:
         return "NONE";
     }
@@ -60,7 +65,7 @@ enum sy_dtype sy_dtype_from_wire_name(const char *name)
         return SY_DTYPE_##dtype;
     SY_DTYPE_TABLE(X)
 #undef X
-    return SY_DTYPE_NONE;
+    return strcmp(name, "BYTES") == 0 ? SY_DTYPE_STRING : SY_DTYPE_NONE;
 }
 
 /* ---- operators -------------------------------------------------------------------------------- */
@@ -210,6 +215,12 @@ float sy_node_float(const struct sy_node *node, const char *name, float otherwis
 {
     const struct sy_attr *attr = sy_node_attr(node, name);
     return attr && attr->kind == SY_ATTR_FLOAT ? attr->f : otherwise;
+}
+
+const char *sy_attr_string(const struct sy_attr *attr, int i, size_t *bytes)
+{
+    *bytes = (size_t)(attr->ints[i + 1] - attr->ints[i]) - 1;
+    return attr->s + attr->ints[i];
 }
 
 void sy_attr_finish(struct sy_attr *attr)

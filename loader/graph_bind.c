@@ -6,6 +6,7 @@
 
 #include "loader/graph_internal.h"
 #include "loader/size_expr.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -263,7 +264,10 @@ int sy_graph_bind(const struct sy_graph *graph, const struct sy_sizes *sizes, st
     struct sy_size_env env;
     SY_TRY(make_env(graph, sizes, &env));
     SY_TRY(check_sizes(graph, sizes, &env, FOR_SOME));
-    return bind_graph(graph, &env, out);
+    SY_TRY(bind_graph(graph, &env, out));
+    int strings = sy_graph_string_size(graph);
+    (*out)->string_bytes = strings < 0 ? 0 : (uint64_t)SY_MAX(sizes->of[strings], 1);
+    return SY_OK;
 }
 
 /* ---- sizes of a request ------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "loader/put_off.h"
 #include "loader/sequence_ends.h"
 #include "loader/size_facts.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/assert.h"
 #include "runtime/base/status.h"
 
@@ -451,10 +452,13 @@ static int infer_open(struct sy_graph *graph)
 static int infer_one_way(struct sy_graph *graph)
 {
     SY_TRY(check_inputs(graph));
-    if (graph->n_symbols > 0)
-        return infer_open(graph);
-    SY_TRY(infer(graph, false, NULL, NULL));
-    return sy_at_run_open_rooms(graph);
+    if (graph->n_symbols > 0) {
+        SY_TRY(infer_open(graph));
+    } else {
+        SY_TRY(infer(graph, false, NULL, NULL));
+        SY_TRY(sy_at_run_open_rooms(graph));
+    }
+    return sy_graph_open_strings(graph);
 }
 
 /* How many nodes wait for the run. */

@@ -9,6 +9,7 @@
 #include "loader/explain.h"
 #include "loader/graph_bind.h"
 #include "loader/package.h"
+#include "loader/string_tensor.h"
 #include "runtime/base/status.h"
 #include "runtime/cli/cli.h"
 #include "runtime/cli/import_precision.h"
@@ -233,7 +234,7 @@ static void print_sizes(const char *path)
     if (sy_package_open(path, &package) < 0)
         return; /* whoever uses it says why */
     for (int i = 0; i < package->graph->n_symbols; i++)
-        if (i != sy_graph_room_size(package->graph))
+        if (!sy_graph_is_own_size(package->graph, i))
             fprintf(stderr,
                     "%s: each request chooses its %s, usually %lld; --dim %s=SIZE fixes it\n",
                     package->name, package->graph->symbols[i].name,

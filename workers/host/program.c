@@ -263,6 +263,8 @@ static int make_inputs(struct sy_program *p)
         SY_TRY(sy_program_new_of(p, p->graph->inputs[i], &value));
         p->values[value].place = SY_IN_INPUT;
         p->values[value].index = i;
+        if (p->strings >= 0 && p->values[value].dtype == SY_DTYPE_STRING)
+            SY_TRY(sy_program_take_strings(p, value, p->graph->inputs[i], &value));
         p->native[p->graph->inputs[i]] = value;
     }
     return SY_OK;
@@ -302,12 +304,20 @@ static int copy_outputs(struct sy_program *p, int layer)
         int tensor = p->graph->outputs[i], to, from = p->native[tensor];
         bool here = sy_node_makes(node, tensor);
         bool passed_through = from < 0 || p->values[from].place == SY_IN_INPUT;
-        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i)
+        bool strings = p->strings >= 0 && p->graph->tensors[tensor].dtype == SY_DTYPE_STRING;
+        if (from >= 0 && p->values[from].place == SY_IN_OUTPUT && p->values[from].index == i) {
+            if (strings && here)
+                SY_TRY(sy_program_give_strings(p, from, i));
             continue; /* it is made there (AtRun) */
+        }
         if (!here && !(passed_through && layer == p->n_layers - 1))
             continue;
         if (from < 0)
             SY_TRY(sy_program_constant(p, tensor, &from));
+        if (strings) {
+            SY_TRY(sy_program_give_strings(p, from, i));
+            continue;
+        }
         if (may_move(p, from)) {
             p->values[from].place = SY_IN_OUTPUT;
             p->values[from].index = i;
@@ -342,6 +352,7 @@ static int build_layer(struct sy_program *p)
 
 static int build_layers(struct sy_program *p)
 {
+    SY_TRY(sy_program_open_strings(p));
     SY_TRY(make_inputs(p));
     for (p->layer = 0; p->layer < p->n_layers; p->layer++) {
         bool chained;
@@ -352,6 +363,7 @@ static int build_layers(struct sy_program *p)
         }
         SY_TRY(copy_outputs(p, p->layer));
     }
+    p->layer_steps[0] = 0; /* the inputs' strings are taken first */
     p->layer_steps[p->n_layers] = p->n_steps;
     return SY_OK;
 }
@@ -414,6 +426,7 @@ static int new_program(const struct sy_graph *graph, const struct sy_layer *laye
     p->layers = layers;
     p->n_layers = n_layers;
     p->batch = batch;
+    p->strings = -1;
     *out = p;
     int status = start(p);
     if (status < 0)
@@ -503,6 +516,7 @@ int sy_program_run(struct sy_program *p, const struct sy_binding *binding, int f
 {
     assert(first >= 0 && n >= 0 && first + n <= p->n_layers);
     p->binding = binding;
+    sy_program_use_strings(p, first);
     for (int i = p->layer_steps[first]; i < p->layer_steps[first + n]; i++)
         SY_TRY(p->steps[i].run(p, &p->steps[i]));
     return SY_OK;
