@@ -418,7 +418,7 @@ $(VENV_STAMP): tests/requirements.txt
 # Stock clients against a real server. A sanitizer's build is run by those that reach the most of it.
 CLIENT_CHECKS := tests/metrics_check.py
 ifeq ($(SAN),)
-CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py tests/http_client_check.py
+CLIENT_CHECKS += tests/schemathesis_check.py tests/gpu_bench_check.py tests/python_client_check.py tests/page_check.py tests/grpc_client_check.py tests/http_client_check.py tests/decoder_check.py
 else ifeq ($(findstring thread,$(SAN)),)
 CLIENT_CHECKS += tests/grpc_client_check.py tests/http_client_check.py
 endif

@@ -73,7 +73,7 @@ int sy_front_infer_take_output(struct sy_front_infer *infer, int output)
 static int take_tensors(struct sy_front_infer *infer)
 {
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
+        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
             SY_TRY(take_piece(infer, &infer->inputs[i], infer->inputs[i].bytes));
     for (int i = 0; i < infer->graph->n_outputs; i++)
         SY_TRY(sy_front_infer_take_output(infer, i));
@@ -86,7 +86,7 @@ static int slab_bytes_wanted(const struct sy_front_infer *infer, uint64_t size, 
     uint64_t wants = 0, bytes;
 
     for (int i = 0; i < infer->graph->n_inputs; i++)
-        if (infer->inputs[i].region == 0)
+        if (infer->inputs[i].region == 0 && !infer->inputs[i].is_lent)
             wants += SY_MIN(infer->inputs[i].bytes, size);
     for (int i = 0; i < infer->graph->n_outputs && wants <= size; i++) {
         SY_TRY(output_room(infer, i, &bytes));

@@ -183,9 +183,9 @@ static int read_outputs(struct sy_grpc_infer *infer, int n)
     int got;
 
     if (n == 0) { /* all */
-        infer->n_outputs = graph_of(infer)->n_outputs;
-        for (int i = 0; i < infer->n_outputs; i++)
-            infer->outputs[i].index = i;
+        for (int i = 0; i < graph_of(infer)->n_outputs; i++)
+            if (!sy_front_infer_is_kept(infer->request, i))
+                infer->outputs[infer->n_outputs++].index = i;
         return SY_OK;
     }
     while ((got = sy_grpc_request_next_output(&at, &view)) == SY_GRPC_FIELD)
@@ -283,8 +283,8 @@ int sy_grpc_infer_read(struct sy_grpc_infer *infer, uint64_t announced)
     infer->wants_final = view.wants_final;
     SY_TRY(take_arrays(infer, &view));
     SY_TRY(read_inputs(infer, view.n_raw > 0 || announced != UINT64_MAX, announced != UINT64_MAX));
-    SY_TRY(read_outputs(infer, view.n_outputs));
     SY_TRY(read_options(infer, &view));
+    SY_TRY(read_outputs(infer, view.n_outputs));
     SY_TRY(sy_front_infer_solve(infer->request));
     SY_TRY(check_bytes(infer, announced));
     SY_TRY(sy_front_infer_prepare(infer->request));
